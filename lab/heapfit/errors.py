@@ -1,0 +1,34 @@
+"""The two ways a command of the lab can fail, as exceptions.
+
+Only the command line turns them into a line on stderr and an exit code; everything below
+raises. A message is one line that says what to do next.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HeapfitError(Exception):
+    """The work failed (exit code 1): a program is missing, a library does not load, a disk is full."""
+
+    exit_code = 1
+
+
+class UsageError(HeapfitError):
+    """The request makes no sense (exit code 2): an unknown allocator, workload, option or metric."""
+
+    exit_code = 2
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """Return the error for a `name` that is no `kind`, naming the nearest valid one.
+
+    >>> str(unknown("allocator", "jemaloc", ["glibc", "jemalloc"]))
+    "unknown allocator 'jemaloc'; did you mean 'jemalloc'?"
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
+    hint = f"did you mean {near[0]!r}?" if near else f"there is no {kind} yet"
+    return UsageError(f"unknown {kind} {name!r}; {hint}")

@@ -1,0 +1,252 @@
+"""The records that the lab's parts exchange and keep on disk.
+
+A workload comes from a TOML file, an allocator from the catalogue's TOML files; a study's plan
+is `study.json` and each finished trial is one line of `trials.jsonl` in the study's folder.
+Everything here is plain data: it knows how to check itself and nothing else. Sizes are bytes,
+times are seconds unless the name says otherwise.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Record(BaseModel):
+    """Base of all records: an unknown key is an error, so that a typo in a TOML file is seen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# ------------------------------------------------------------------ allocators
+
+
+class AllocatorSource(Record):
+    """Where an allocator's shared library comes from. Exactly one kind of source."""
+
+    kind: Literal["system", "heapfit", "debian", "pypi", "crate", "file"]
+    package: str | None = None
+    version: str | None = None
+    library: str | None = Field(
+        default=None,
+        description="Name (or glob) of the library within the package; None: nothing is preloaded.",
+    )
+
+
+class Allocator(Record):
+    """An entry of the catalogue, before anything is known about this machine."""
+
+    name: str
+    title: str
+    homepage: str | None = None
+    source: AllocatorSource
+    environment: dict[str, str] = {}
+    note: str = ""
+
+
+class InstalledAllocator(Record):
+    """An allocator that can be used on this machine."""
+
+    name: str
+    title: str
+    version: str
+    library: Path | None = Field(description="Goes into LD_PRELOAD; None for the system's own.")
+    sha256: str | None = None
+    environment: dict[str, str] = {}
+
+
+# ------------------------------------------------------------------- workloads
+
+
+class WorkloadInstall(Record):
+    debian: list[str] = []
+    programs: list[str] = Field(
+        default=[], description="Commands that must be on PATH once installed."
+    )
+
+
+class WorkloadPrepare(Record):
+    """Made once per version and kept in the data folder. `{data}`, `{here}` are substituted."""
+
+    command: list[str]
+    version: int = 1
+
+
+class WorkloadServer(Record):
+    """A server that runs under the allocator while `run.command` drives it from outside."""
+
+    command: list[str]
+    ready: str = Field(default="tcp:{port}", description="`tcp:PORT`: ready when it accepts.")
+    ready_timeout_s: float = 20.0
+
+
+class WorkloadRun(Record):
+    """What is timed. Placeholders: `{data}` prepared data, `{here}` the TOML's folder, `{scratch}` an
+    empty folder per trial, `{port}` a free port on loopback, `{cores}` the cores of this trial."""
+
+    command: list[str]
+    environment: dict[str, str] = {}
+    stdin: str | None = Field(default=None, description="A file fed to standard input.")
+    timeout_s: float = 300.0
+
+
+class WorkloadCheck(Record):
+    """How a trial's output is judged. `stdout` and `files` are compared with the baseline's."""
+
+    stdout: Literal["same", "ignore"] = "same"
+    files: list[str] = []
+    must_match: str | None = Field(
+        default=None, description="A regular expression that standard output must contain."
+    )
+    exit_code: int = 0
+
+
+class WorkloadMetric(Record):
+    """A figure read from the standard output of `run.command` by `pattern`'s first group.
+
+    Where the pattern matches more than once, `combine` says what becomes of the figures."""
+
+    name: str
+    label: str
+    unit: str
+    pattern: str
+    better: Literal["lower", "higher"]
+    combine: Literal["sum", "mean", "geometric-mean", "last"] = "mean"
+
+
+class Workload(Record):
+    """A program to compare allocators on."""
+
+    name: str
+    title: str
+    question: str = Field(description="What this workload asks of an allocator, one sentence.")
+    install: WorkloadInstall = WorkloadInstall()
+    prepare: WorkloadPrepare | None = None
+    server: WorkloadServer | None = None
+    run: WorkloadRun
+    check: WorkloadCheck = WorkloadCheck()
+    metrics: list[WorkloadMetric] = []
+    primary_metric: str = "wall_s"
+    here: Path = Field(default=Path("."), description="Folder of the TOML file; set by the loader.")
+
+
+# -------------------------------------------------------------- metrics, trials
+
+
+class Metric(Record):
+    """What a figure of a trial means."""
+
+    name: str
+    label: str
+    unit: Literal["s", "bytes", "count", "1/s"] | str
+    better: Literal["lower", "higher"]
+    source: str = Field(description="How it is measured, for the report.")
+
+
+class TrialStatus(StrEnum):
+    OK = "ok"
+    FAILED = "failed"  # wrong exit code, killed by a signal, could not start
+    TIMEOUT = "timeout"
+    MISMATCH = "mismatch"  # printed something else than under the baseline
+
+
+class PlannedTrial(Record):
+    """One cell of a study at one replicate. `index` is its place in the random order."""
+
+    index: int
+    block: int = Field(description="All allocators run once within a block, in random order.")
+    replicate: int
+    allocator: str
+    cores: int
+    warmup: bool = False
+
+
+class Trial(Record):
+    """A finished trial: one line of `trials.jsonl`."""
+
+    planned: PlannedTrial
+    status: TrialStatus
+    reason: str = ""
+    started: datetime
+    exit_code: int | None = None
+    metrics: dict[str, float] = {}
+    output_sha256: str | None = None
+    stderr_tail: str = ""
+
+
+# --------------------------------------------------------------------- studies
+
+
+class Machine(Record):
+    """The machine that a study ran on, as far as it matters to its figures."""
+
+    hostname: str
+    cpu: str
+    cores: int
+    memory_bytes: int
+    kernel: str
+    distribution: str
+    libc: str
+    governor: str | None = None
+    virtual: str | None = None
+    huge_pages: str | None = None
+    swap_bytes: int = 0
+    notes: list[str] = []
+
+
+class Study(Record):
+    """A study's plan: `study.json`. Everything needed to resume or to repeat it."""
+
+    schema_version: Literal[1] = 1
+    heapfit_version: str
+    created: datetime
+    name: str
+    title: str
+    command: list[str] = Field(description="The command under study (of the workload, unexpanded).")
+    workload: Workload
+    allocators: list[InstalledAllocator]
+    baseline: str
+    cores: list[int]
+    replicates: int
+    warmups: int
+    seed: int
+    timeout_s: float
+    metrics: list[Metric]
+    primary_metric: str
+    machine: Machine
+    plan: list[PlannedTrial]
+    reproduce: str = Field(description="The command line that repeats this study.")
+
+
+# --------------------------------------------------------------------- results
+
+
+class Estimate(Record):
+    """A median with its interval, of one metric of one allocator at one number of cores."""
+
+    allocator: str
+    cores: int
+    metric: str
+    n: int
+    median: float
+    low: float
+    high: float
+    minimum: float
+    maximum: float
+    ratio: float | None = Field(description="Median of the ratios to the baseline, block by block.")
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+
+
+class Summary(Record):
+    """What a report shows: made from a study and its trials, never stored apart from them."""
+
+    study: Study
+    estimates: list[Estimate]
+    trials_done: int
+    trials_planned: int
+    problems: list[Trial] = Field(description="Every trial that is not `ok`.")
