@@ -26,7 +26,7 @@ wheel_folders := $(wildcard allocator cmake include lab studies workloads)
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
   $(shell find $(wheel_folders) -type f -not -path '*/__pycache__/*')
 
-.PHONY: help demo test bench lint build clean
+.PHONY: help demo test bench lint format build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ lint: $(VENV)/.lint ## Check the form of all sources with pinned tools
 	@scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES)
 	@cmake --preset release
 	@scripts/lint
+
+format: $(VENV)/.lint ## Lay all sources out as lint wants them
+	@scripts/format
 
 build: $(VENV)/.wheel ## Build the wheel (dist/) and install it into .venv
 
