@@ -20,11 +20,11 @@ enum { WAKE_BLOCKS_MAX = 32 };
 /* A bin with many spans carves more than one unit at a time, at most a quarter of a span per span that it has. */
 enum { CARVE_SHARE = 4 };
 
-static uint32_t wake_threshold(uint32_t block_size)
+static uint8_t wake_threshold(uint32_t block_size)
 {
     uint32_t blocks = (1u << CARVE_UNIT_LOG2) / block_size;
     if (blocks < 1) return 1;
-    return blocks > WAKE_BLOCKS_MAX ? WAKE_BLOCKS_MAX : blocks;
+    return (uint8_t)(blocks > WAKE_BLOCKS_MAX ? WAKE_BLOCKS_MAX : blocks);
 }
 
 /* ---- lists of spans ----------------------------------------------------------------------------------------------------- */
@@ -165,6 +165,7 @@ static bool bin_grow(struct heap *heap, unsigned bin)
     span->bin = (uint8_t)bin;
     span->block_size = block_size;
     span->reciprocal = UINT32_MAX / block_size + 1;
+    span->wake = wake_threshold(block_size);
     span->free = list_end(span);
     span->carved = 0;
     span->countdown = 0;
@@ -185,7 +186,7 @@ static void span_after_giving(struct heap *heap, struct span *span)
     span_unlist(heap, span);
     uint32_t live = span->countdown;
     uint32_t freed = span->carved - live; /* below the threshold, else they would have been given */
-    uint32_t until_awake = wake_threshold(span->block_size) - freed;
+    uint32_t until_awake = span->wake - freed;
     span->countdown = live < until_awake ? live : until_awake;
     span->held_back = (uint16_t)(live - span->countdown);
 }
@@ -194,7 +195,7 @@ static void span_after_giving(struct heap *heap, struct span *span)
 static void span_give(struct heap *heap, struct span *span)
 {
     uint32_t freed = span->carved - span->countdown;
-    if (span->uncarved != 0 && freed < wake_threshold(span->block_size)) {
+    if (span->uncarved != 0 && freed < span->wake) {
         heap->free[span->bin] = span_carve(heap, span);
     } else {
         heap->free[span->bin] = span->free;
@@ -206,7 +207,7 @@ static void span_give(struct heap *heap, struct span *span)
 
 bool bin_refill(struct heap *heap, unsigned bin)
 {
-    remote_inbox_take(heap);
+    if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
     while (heap->bins[bin].listed == SPAN_NONE) {
         if (heap_adopt(heap)) continue;
         if (!bin_grow(heap, bin)) return false;
@@ -225,7 +226,7 @@ static bool span_is_last_resort(const struct heap *heap, const struct span *span
     return bin->listed == SPAN_NONE || (bin->listed == span_index(span) && span->next == SPAN_NONE);
 }
 
-void span_countdown_ended(struct heap *heap, struct span *span)
+void span_countdown_ended(struct span *span, struct heap *heap)
 {
     if (span->held_back != 0) { /* awake: worth taking from again, the fullest of its bin */
         span->countdown = span->held_back;
@@ -243,7 +244,7 @@ void block_free_local(struct heap *heap, struct span *span, uintptr_t block)
 {
     *block_words(block) = span->free ^ block ^ space.link_key;
     span->free = block;
-    if (--span->countdown == 0) span_countdown_ended(heap, span);
+    if (--span->countdown == 0) span_countdown_ended(span, heap);
 }
 
 /* ---- flushing and adopting ------------------------------------------------------------------------------------------------------------- */

@@ -81,6 +81,12 @@ enum heap_state {
 /* A thread heap. Owned by one thread at a time; other threads touch only `inbox` and `state`. Never freed, only
  * reused, so that a pointer to one stays good for ever. */
 struct heap {
+    /* Copies of struct space, all zero in heap_none: to that one every pointer is foreign. */
+    uintptr_t base;
+    size_t size;
+    uintptr_t link_key;
+    struct span *table; /* span_at(0) */
+
     uintptr_t free[BIN_COUNT]; /* per bin the blocks that malloc takes next, all of one span */
 
     struct bin bins[BIN_COUNT];
@@ -111,8 +117,8 @@ extern struct heap heap_none;
 
 /* What the fast paths fall back to. They return NULL and set errno to ENOMEM when memory has run out or the request
  * is above OBJECT_MAX. */
-void *heap_malloc_slow(struct heap *heap, size_t size);
-void heap_free_slow(struct heap *heap, struct span *span, void *pointer);
+void *heap_malloc_slow(size_t size, struct heap *heap);
+void heap_free_slow(void *pointer, struct heap *heap);
 
 /* Any size; `alignment` a power of two. */
 void *heap_malloc_aligned(size_t size, size_t alignment);
@@ -131,7 +137,7 @@ void heap_trim(void);
 /* Fill an empty bin; false when memory has run out. */
 bool bin_refill(struct heap *heap, unsigned bin);
 /* A block of `span` has come back, and its countdown has reached zero. */
-void span_countdown_ended(struct heap *heap, struct span *span);
+void span_countdown_ended(struct span *span, struct heap *heap);
 /* Free a block of the heap's own; what the fast path does, without its checks. */
 void block_free_local(struct heap *heap, struct span *span, uintptr_t block);
 /* Put the blocks that the bins hold back into their spans, and give back empty spans. */
@@ -143,8 +149,15 @@ void heap_take_spans(struct heap *heap, struct heap *from);
 
 /* Free a block of another heap. */
 void remote_free(struct heap *heap, struct span *span, uintptr_t block);
-/* Take in what others have freed. True when there was anything. */
-bool remote_inbox_take(struct heap *heap);
+/* Take in what others have freed. */
+void remote_inbox_take(struct heap *heap);
+
+ALWAYS_INLINE bool remote_inbox_is_filled(const struct heap *heap)
+{
+    /* Relaxed: a hint; taking synchronises. */
+    return atomic_load_explicit(&heap->inbox, memory_order_relaxed) != 0;
+}
+
 /* Hand over all that this heap has collected for others. */
 void remote_outbox_flush(struct heap *heap);
 

@@ -79,6 +79,10 @@ static struct heap *heap_make(void)
 {
     struct heap *heap = space_metadata(sizeof *heap);
     if (heap == NULL) return NULL;
+    heap->base = space.base;
+    heap->size = space.size;
+    heap->table = span_at(0);
+    heap->link_key = space.link_key;
     for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
         heap->free[bin] = LIST_END;
         heap->bins[bin].listed = SPAN_NONE;

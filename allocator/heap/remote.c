@@ -83,9 +83,9 @@ void remote_free(struct heap *heap, struct span *span, uintptr_t block)
     send(heap, span, block);
 }
 
-bool remote_inbox_take(struct heap *heap)
+void remote_inbox_take(struct heap *heap)
 {
-    if (atomic_load_explicit(&heap->inbox, memory_order_relaxed) == 0) return false;
+    if (!remote_inbox_is_filled(heap)) return; /* most often; the exchange would take the line from the others */
     /* Acquire: pairs with the release in hand_over. */
     uintptr_t block = atomic_exchange_explicit(&heap->inbox, 0, memory_order_acquire);
     while (block != 0) {
@@ -101,7 +101,6 @@ bool remote_inbox_take(struct heap *heap)
         }
         block = next;
     }
-    return true;
 }
 
 void remote_outbox_flush(struct heap *heap)

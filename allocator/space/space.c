@@ -87,18 +87,19 @@ bool space_start(void)
     char *start = NULL;
     size_t table = 0;
     size_t data = reservation_wanted();
-    for (; start == NULL && data >= RESERVATION_TINY; data /= 2) {
+    for (; data >= RESERVATION_TINY; data /= 2) {
         table = (data / SPAN_SIZE * sizeof(struct span) + RESERVATION_ALIGNMENT - 1) & ~(RESERVATION_ALIGNMENT - 1);
         start = platform_reserve(table + data, RESERVATION_ALIGNMENT);
         if (start != NULL) break;
     }
-    if (start == NULL) return false;
+    if (start == NULL || !platform_make_readable(start, table)) return false;
 
     state.capacity = (uint32_t)(data / SPAN_SIZE);
     state.youngest = state.oldest = SPAN_NONE;
     for (int s = 0; s < STATES; s++)
         for (int i = 0; i < LENGTH_LISTS; i++) state.lists[s][i] = SPAN_NONE;
     space.base = (uintptr_t)start + table;
+    space.size = (size_t)state.capacity * SPAN_SIZE;
     return true;
 }
 
@@ -272,8 +273,6 @@ static bool frontier_raise(uint32_t spans)
     uint32_t raised = state.frontier + spans;
     if (!commit_descriptors(raised) || !commit_spans(raised)) return false;
     state.frontier = raised;
-    /* Relaxed: see space_offset_is_foreign. */
-    atomic_store_explicit(&space.limit, (size_t)raised * SPAN_SIZE, memory_order_relaxed);
     return true;
 }
 
