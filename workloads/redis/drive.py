@@ -91,7 +91,7 @@ class Server:
         return next(self.ask_all([words]))
 
     def ask_all(self, commands: list[Command]) -> Iterator[bytes | int]:
-        """The answers in order; a batch is on its way at a time, so that neither side waits long."""
+        """The answers in order; one batch is on its way at a time, so neither side waits long."""
         for start in range(0, len(commands), BATCH):
             batch = commands[start : start + BATCH]
             self._send(batch)
