@@ -105,7 +105,7 @@ def _notes() -> list[str]:
 
 
 def _output(program: str) -> str:
-    """Return what a program prints, or nothing if it is missing. Its exit code says nothing here."""
+    """Return what a program prints, or nothing if it is missing; its exit code is no help."""
     if shutil.which(program) is None:
         return ""
     environment = {**os.environ, "LC_ALL": "C"}

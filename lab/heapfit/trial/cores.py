@@ -30,13 +30,15 @@ def split_cores(cores: int) -> CoreSplit:
     """
     allowed = allowed_cpus()
     if not 1 <= cores <= len(allowed):
-        raise UsageError(f"a trial on {cores} cores needs as many; this process may use {len(allowed)}")
+        raise UsageError(
+            f"a trial on {cores} cores needs as many; this process may use {len(allowed)}"
+        )
     return CoreSplit(program=allowed[:cores], others=allowed[cores:] or allowed)
 
 
 @contextmanager
 def lab_runs_on(cpus: list[int]) -> Iterator[None]:
-    """Keep the calling thread on `cpus` meanwhile, so that sampling does not disturb the program."""
+    """Keep the calling thread on `cpus` meanwhile: sampling is not to disturb the program."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cpus)
     try:

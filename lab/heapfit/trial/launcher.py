@@ -24,7 +24,8 @@ PROGRAM_NAME = "heapfit-launch"
 SOURCE = Path(__file__).with_name("launch.c")
 COMPILER_FLAGS = ("-std=c17", "-O2")
 
-# Ending a tree is a few kills and reaps; a process that hangs longer in the kernel is not ours to mend.
+# Ending a tree is a few kills and reaps; a process that hangs longer in the kernel is not ours to
+# mend.
 STOP_TIMEOUT_S = 30.0
 
 
@@ -118,7 +119,9 @@ class Running:
         except BaseException as error:
             os.close(self._reports)
             if isinstance(error, OSError):
-                raise CouldNotStart(f"{error.strerror}: {error.filename}") from error
+                raise CouldNotStart(
+                    f"cannot run {command[0]!r}: {error.filename}: {(error.strerror or '').lower()}"
+                ) from error
             raise
         finally:
             os.close(report_fd)
@@ -185,9 +188,15 @@ class Running:
         if words[:1] == [b"started"]:
             self.pid = int(words[1])
         elif words[:1] == [b"failed"]:
-            raise CouldNotStart(_start_failure(words[1].decode(), int(words[2])))
+            raise CouldNotStart(self._start_failure(words[1].decode(), int(words[2])))
         else:
-            raise HeapfitError(f"{PROGRAM_NAME} did not start; is {self.command[0]!r} killed at once?")
+            raise HeapfitError(
+                f"{PROGRAM_NAME} did not start; is {self.command[0]!r} killed at once?"
+            )
+
+    def _start_failure(self, step: str, error: int) -> str:
+        where = "" if step == "exec" else f" ({step})"
+        return f"cannot run {self.command[0]!r}: {os.strerror(error).lower()}{where}"
 
     def _read_line(self) -> bytes:
         """Return the next report without its newline, or nothing if the launcher died."""
@@ -202,16 +211,13 @@ class Running:
     def _take(self, line: bytes) -> None:
         words = line.split()
         if words[:1] != [b"ended"]:
-            raise HeapfitError(f"{PROGRAM_NAME} was killed while {self.command[0]!r} ran; run it again")
+            raise HeapfitError(
+                f"{PROGRAM_NAME} was killed while {self.command[0]!r} ran; run it again"
+            )
         status, wall_ns, user_us, system_us, max_rss_kib, *counts = map(int, words[1:])
         self._ended = Ended(
             status, wall_ns / 1e9, user_us / 1e6, system_us / 1e6, max_rss_kib * 1024, *counts
         )
-
-
-def _start_failure(step: str, error: int) -> str:
-    text = os.strerror(error).lower()
-    return text if step == "exec" else f"{text} ({step})"
 
 
 @dataclass

@@ -1,8 +1,9 @@
 """Metric source: resident memory of the whole process tree, at its peak and on average over time.
 
-The sum over the tree is sampled, which can miss a short peak; the kernel's own high-water mark (ru_maxrss)
-misses nothing but knows only the largest single process. The peak is the larger of the two. The mean
-weighs each sample by the time that it stands for. Shared pages count once per process.
+The sum over the tree is sampled, which can miss a short peak; the kernel's own high-water mark
+(ru_maxrss) misses nothing but knows only the largest single process. The peak is the larger of the
+two. The mean weighs each sample by the time that it stands for. Shared pages count once per
+process.
 """
 
 from __future__ import annotations

@@ -48,7 +48,9 @@ def observe(
         if now_s >= deadline:
             raise TimedOut(f"still ran after {timeout_s:g} s and was ended")
         if server is not None and (dead := server.wait(0.0)) is not None:
-            raise ServerFailed(f"the server was not there to the end: {how_it_ended(dead.exit_code)}")
+            raise ServerFailed(
+                f"the server was not there to the end: {how_it_ended(dead.exit_code)}"
+            )
         for source in sources:
             source.sample(now_s)
         spent_before_s, spent_s = spent_s, time.thread_time()

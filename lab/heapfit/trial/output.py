@@ -96,7 +96,9 @@ def _figure(metric: WorkloadMetric, text: mmap.mmap | bytes) -> float:
     try:
         return _COMBINE[metric.combine]([float(figure) for figure in found])
     except (ValueError, ArithmeticError) as error:
-        raise BadOutput(f"printed a metric {metric.name} that is no usable number: {error}") from error
+        raise BadOutput(
+            f"printed a metric {metric.name} that is no usable number: {error}"
+        ) from error
 
 
 def _compile(pattern: str) -> re.Pattern[bytes]:

@@ -56,6 +56,6 @@ class Placeholders:
     def _data_folder(self) -> str:
         if self.data is None:
             raise UsageError(
-                f"workload {self.workload.name!r} uses {{data}} but has no [prepare] step that makes it"
+                f"workload {self.workload.name!r} uses {{data}} but has no [prepare] step"
             )
         return str(self.data)

@@ -23,7 +23,9 @@ VARIABLE = "LD_PRELOAD"
 # apart, so this many misses are no accident of timing even on a crowded machine.
 MISSES_THAT_PROVE_ABSENCE = 10
 
-_LOADER_COMPLAINT = re.compile(rb"ERROR: ld\.so: object '[^']*' from LD_PRELOAD cannot be preloaded[^\n]*")
+_LOADER_COMPLAINT = re.compile(
+    rb"ERROR: ld\.so: object '[^']*' from LD_PRELOAD cannot be preloaded[^\n]*"
+)
 
 
 def environment_changes(

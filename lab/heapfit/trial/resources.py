@@ -1,9 +1,9 @@
 """Metric source: what the kernel accounted to the program, by `wait4` and `getrusage`.
 
-The figures are those of RUSAGE_CHILDREN of the launcher once the whole tree is reaped: the program,
-the children it waited for and theirs, and orphans that were left to the launcher. A child whose parent
-ignores SIGCHLD is reaped by the kernel and accounted to nobody. Wall time runs from just before the
-program is forked until the kernel says that it ended.
+The figures are those of RUSAGE_CHILDREN of the launcher once the whole tree is reaped: the
+program, the children it waited for and theirs, and orphans that were left to the launcher. A child
+whose parent ignores SIGCHLD is reaped by the kernel and accounted to nobody. Wall time runs from
+just before the program is forked until the kernel says that it ended.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Run one planned trial: start its program under its allocator, observe it, judge it, clean up.
 
 With a server, the allocator and the trial's cores are the server's; the client that drives it runs
-without, on the other cores where there are any. Wall time is then the client's, and resources are the
-server's from its start to its end on SIGTERM, nothing subtracted; memory is sampled while it serves.
+without, on the other cores where there are any. Wall time is then the client's, and resources are
+the server's from its start to its end on SIGTERM, nothing subtracted; memory is sampled while it
+serves.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ def run_trial(
 ) -> Trial:
     """Run `planned` in a folder of its own below `workspace` and return what came of it.
 
-    `reference` is the baseline's trial whose output is the right one; with None the output's digest
-    is recorded and not judged. `data` is the workload's prepared data folder. A program that fails is
-    a trial with that status; an exception means that the lab itself could not do its work.
+    `reference` is the baseline's trial whose output is the right one; with None the output's
+    digest is recorded and not judged. `data` is the workload's prepared data folder. A program
+    that fails is a trial with that status; an exception means that the lab itself could not do its
+    work.
     """
     started = datetime.now(UTC)
     with _folder(workspace / f"trial-{planned.index:06d}") as folder:
@@ -74,7 +76,9 @@ def _folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
     except OSError as error:
-        raise HeapfitError(f"cannot make {path}: {error.strerror}; free some space there") from error
+        raise HeapfitError(
+            f"cannot make {path}: {error.strerror}; free some space there"
+        ) from error
     try:
         yield path
     finally:
@@ -124,12 +128,12 @@ class _Attempt:
     # ------------------------------------------------------------------- run
 
     def run(self) -> None:
-        """Run the program and take the built-in figures; raise `Rejected` if it did not end itself."""
+        """Run the program and take the built-in figures; raise `Rejected` if it had to be ended."""
         try:
             with lab_runs_on(self.split.others):
                 ended, used = self._run_server() if self.workload.server else self._run_program()
         except CouldNotStart as error:
-            raise verdict.Rejected(TrialStatus.FAILED, f"could not start: {error}") from error
+            raise verdict.Rejected(TrialStatus.FAILED, str(error)) from error
         except server.ServerFailed as error:
             raise verdict.Rejected(TrialStatus.FAILED, str(error)) from error
         except TimedOut as error:
@@ -150,7 +154,9 @@ class _Attempt:
         port = server.ready_port(self.placeholders.expand(wanted.ready))
         with self._start("server", wanted.command, self.allocator, self.split.program) as serving:
             server.wait_until_ready(serving, port, wanted.ready_timeout_s)
-            with self._start("program", self.workload.run.command, None, self.split.others) as client:
+            with self._start(
+                "program", self.workload.run.command, None, self.split.others
+            ) as client:
                 sources = [*self.sources, self.watch]
                 ended = observe(client, sources, self.study.timeout_s, serving)
             return ended, server.stop(serving)
@@ -201,5 +207,5 @@ class _Attempt:
         return self.folder / ("server.err" if self.workload.server else "program.err")
 
     def _scratch_file(self, name: str) -> Path:
-        """A file to check: `{data}` and the like may lead anywhere, a bare name is in `{scratch}`."""
+        """A file to check: a bare name is in `{scratch}`, a placeholder may lead elsewhere."""
         return self.placeholders.scratch / self.placeholders.expand(name)

@@ -6,19 +6,19 @@ Everything that fails here is reported with its reason and never counted as a ti
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 
 from heapfit.records import Study, Trial, TrialStatus
 from heapfit.trial import output, preload
 
 
-@dataclass(frozen=True)
 class Rejected(Exception):
-    """The trial is not a measurement."""
+    """The trial is not a measurement; says which kind of failure it is and why."""
 
-    status: TrialStatus
-    reason: str
+    def __init__(self, status: TrialStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
 
 
 def how_it_ended(exit_code: int) -> str:
@@ -58,7 +58,9 @@ def check_preload(watch: preload.PreloadWatch, stderr: Path) -> None:
         )
 
 
-def check_same_output(study: Study, trial_digest: str | None, reference: Trial | None, *, own: bool) -> None:
+def check_same_output(
+    study: Study, trial_digest: str | None, reference: Trial | None, *, own: bool
+) -> None:
     """Reject output that differs from the reference's; `own` says that this is the baseline too."""
     if reference is None or trial_digest == reference.output_sha256:
         return
