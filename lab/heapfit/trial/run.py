@@ -32,6 +32,9 @@ BUILTIN_METRICS = [metric for source in SOURCES for metric in source.metrics]
 
 STDERR_TAIL_BYTES = 2048
 
+# A program that fails with less than this left on its disk has probably failed for that reason.
+LITTLE_SPACE_BYTES = 1 << 20
+
 
 def run_trial(
     study: Study,
@@ -55,6 +58,7 @@ def run_trial(
             attempt.judge(reference)
         except verdict.Rejected as rejected:
             status, reason = rejected.status, rejected.reason
+            _check_space(folder)
         else:
             status, reason = TrialStatus.OK, ""
         return Trial(
@@ -66,6 +70,15 @@ def run_trial(
             metrics=attempt.metrics if status is TrialStatus.OK else {},
             output_sha256=attempt.digest,
             stderr_tail=attempt.stderr_tail(),
+        )
+
+
+def _check_space(folder: Path) -> None:
+    """Stop rather than blame an allocator for a program that failed for want of disk space."""
+    if shutil.disk_usage(folder).free < LITTLE_SPACE_BYTES:
+        raise HeapfitError(
+            f"the disk of {folder.parent} is full; make room and repeat the same command: "
+            "what is measured is kept"
         )
 
 
