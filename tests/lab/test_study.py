@@ -32,6 +32,7 @@ from heapfit.records import (
     WorkloadMetric,
 )
 from heapfit.study import Journal, Progress, execute, load
+from heapfit.study.timing import RemainingTime
 
 THREE = [system_allocator("glibc"), system_allocator("a", F="a"), system_allocator("b", F="b")]
 
@@ -155,8 +156,17 @@ def test_remaining_time_follows_from_what_each_allocator_takes(tmp_path: Path) -
     assert recorder.remaining[0] is None
     after_warmup = recorder.remaining[3]
     assert after_warmup is not None
-    assert 0.9 <= after_warmup < 1.7  # three trials of 0.3 s, three that do nothing
+    assert 0.9 <= after_warmup < 3  # three trials of 0.3 s, three that do nothing
     assert recorder.remaining[-1] == 0
+
+
+def test_an_allocator_that_has_not_run_yet_is_taken_for_a_typical_one() -> None:
+    plan = study_of(workload("true"), THREE, replicates=2).plan
+    remaining = RemainingTime()
+    assert remaining.of(plan) is None
+    for duration_s in (1.0, 2.0, 30.0):
+        remaining.add(plan[0], duration_s)
+    assert remaining.of(plan) == len(plan) * 2.0
 
 
 def test_an_allocator_that_changes_the_output_is_found_out(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_gives_every_builtin_metric(tmp_path: Path) -> None:
 
 def test_wall_time_is_that_of_the_program(tmp_path: Path) -> None:
     trial = run_once(workload("sleep", "0.3"), tmp_path)
-    assert 0.3 <= trial.metrics["wall_s"] < 0.4
+    assert 0.3 <= trial.metrics["wall_s"] < 0.6
     assert trial.metrics["user_s"] + trial.metrics["system_s"] < 0.1
 
 

@@ -30,6 +30,13 @@ from heapfit.trial.source import Source
 SOURCES: tuple[type[Source], ...] = (Resources, Memory)
 BUILTIN_METRICS = [metric for source in SOURCES for metric in source.metrics]
 
+
+def unavailable_metrics() -> dict[str, str]:
+    """Return the built-in metrics that this machine cannot give, each with the reason."""
+    reasons = ((source, source.unavailable()) for source in SOURCES)
+    return {m.name: reason for source, reason in reasons if reason for m in source.metrics}
+
+
 STDERR_TAIL_BYTES = 2048
 
 # A program that fails with less than this left on its disk has probably failed for that reason.
