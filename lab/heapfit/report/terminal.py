@@ -24,10 +24,8 @@ from heapfit.report.units import TERMINAL_DIGITS, ratio
 BEST = "*"
 UNDECIDED = "~"
 _NOTHING = "-"
-# What rich puts around a column of this table (a space at either side and a gap), and once more
-# at the edge of the table.
-_COLUMN_FRAME = 3
-_TABLE_EDGE = 1
+# Between two columns: the padding that the table asks for, and its empty divider.
+_COLUMN_GAP = 2
 _LONGEST_NAME = 24
 _TABLE_BOX = box.SIMPLE_HEAD
 _INDENT = "  "
@@ -68,17 +66,20 @@ def _print_table(results: Results, cores: int, console: Console) -> list[str]:
     columns = [_column(results, cores, metric, console) for metric in results.metrics]
     names = {name: _name(results, name, console) for name in order}
     used = max(cell_len(line) for text in names.values() for line in text.plain.split("\n"))
-    shown = _fitting(columns, console.width - used - _COLUMN_FRAME - _TABLE_EDGE)
+    shown = _fitting(columns, console.width - used)
 
     title = f"{visible(results.study.title or results.study.name)}, {counted(cores, 'core')}"
-    table = Table(box=_TABLE_BOX, title=Text(title), title_justify="left", title_style="bold")
+    table = Table(box=_TABLE_BOX, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("")
     for column in shown:
         table.add_column(Text(column.header), justify="right", no_wrap=True)
     for name in order:
         table.add_row(names[name], *(column.cells[name] for column in shown))
     console.print()
+    _print_line(console, title, style="bold")
+    console.print()
     console.print(table)
+    console.print()
     return [visible(column.metric.label) for column in columns[len(shown) :]]
 
 
@@ -86,7 +87,7 @@ def _fitting(columns: list[_Column], width: int) -> list[_Column]:
     """The leading columns that fit; always the first, which is the answer."""
     shown: list[_Column] = []
     for column in columns:
-        width -= column.width + _COLUMN_FRAME
+        width -= column.width + _COLUMN_GAP
         if shown and width < 0:
             break
         shown.append(column)
@@ -119,7 +120,7 @@ def _cell(results: Results, cores: int, metric: Metric, name: str, console: Cons
     cell = Text()
     cell.append(scale.number(estimate.median), style="bold" if is_best else "")
     cell.append(BEST if is_best else " ", style="bold" if is_best else "")
-    if estimate.ratio is not None and name != results.baseline:
+    if estimate.ratio is not None:
         undecided = results.differs_from_baseline(estimate) is False
         mark = UNDECIDED if undecided else ""
         cell.append(f"{mark + ratio(estimate.ratio):>6}", style="bold" if is_best else "")
