@@ -15,6 +15,9 @@ from heapfit.errors import HeapfitError, unknown
 
 DEFAULT_VARIANT = "default"
 
+# The dynamic linker splits LD_PRELOAD at these and offers no way to quote them.
+_PRELOAD_SEPARATORS = (" ", ":", "\t", "\n")
+
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parent.parent
 
@@ -51,6 +54,15 @@ def libraries() -> dict[str, Path]:
             }
             return {DEFAULT_VARIANT: folder / "libheapfit.so", **variants}
     return {}
+
+
+def check_preloadable(path: Path) -> None:
+    """Raise HeapfitError when the dynamic linker could not be told of a library at `path`."""
+    if any(separator in str(path) for separator in _PRELOAD_SEPARATORS):
+        raise HeapfitError(
+            f"{path} cannot be preloaded: LD_PRELOAD has no way to write a space or colon; "
+            "use a path without them"
+        )
 
 
 def workloads_dir() -> Path:

@@ -1,4 +1,4 @@
-"""Run the helper programs of an installation (apt-get, dpkg-query, pip, a workload's preparation)."""
+"""Run the helper programs of an installation: apt-get, dpkg-query, pip, preparations."""
 
 from __future__ import annotations
 
