@@ -13,6 +13,7 @@ from heapfit.catalogue.allocators import (
 )
 from heapfit.catalogue.smoke import check_loads, smoke_test
 from heapfit.catalogue.workloads import (
+    ad_hoc_workload,
     data_folder,
     install_workload,
     load_workloads,
@@ -22,6 +23,7 @@ from heapfit.catalogue.workloads import (
 )
 
 __all__ = [
+    "ad_hoc_workload",
     "check_loads",
     "data_folder",
     "find_installed",

@@ -29,7 +29,9 @@ def read_record(path: Path, model: type[AnyRecord], **extra: Any) -> AnyRecord:
     try:
         return model.model_validate({**content, **extra})
     except ValidationError as error:
-        raise UsageError(f"{path}: {_explain(error.errors()[0], model)}") from error
+        # A mistyped key is also a missing one; the typing mistake is the one to tell.
+        details = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+        raise UsageError(f"{path}: {_explain(details[0], model)}") from error
 
 
 def _explain(detail: ErrorDetails, model: type[BaseModel]) -> str:

@@ -6,7 +6,9 @@ as `workloads/NAME-vVERSION` and made anew when the workload's preparation chang
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shlex
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,10 +19,11 @@ from heapfit.catalogue.command import last_line, run_quietly
 from heapfit.catalogue.record_file import read_record
 from heapfit.catalogue.sources.unpacked import replaced
 from heapfit.errors import HeapfitError, UsageError, unknown
-from heapfit.records import Workload, WorkloadPrepare
+from heapfit.records import Workload, WorkloadPrepare, WorkloadRun
 
 FILE_NAME = "workload.toml"
 _MANIFEST = ".prepared.json"
+_DIGEST_LENGTH = 6
 
 
 def load_workloads(folders: Iterable[Path] | None = None) -> dict[str, Workload]:
@@ -54,6 +57,25 @@ def resolve_workload(name: str) -> Workload:
     if name not in known:
         raise unknown("workload", name, known)
     return known[name]
+
+
+def ad_hoc_workload(command: list[str]) -> Workload:
+    """Return a workload of the user's own `command`, which runs in the present folder.
+
+    Its name is the program's with a digest, so that the same command finds its own results again.
+    Raises HeapfitError when there is no such program.
+    """
+    if shutil.which(command[0]) is None:
+        raise HeapfitError(f"there is no program {command[0]!r}; check its name, or install it")
+    here = Path.cwd()
+    digest = hashlib.sha256("\0".join([str(here), *command]).encode()).hexdigest()
+    return Workload(
+        name=f"{Path(command[0]).name}-{digest[:_DIGEST_LENGTH]}",
+        title=shlex.join(command),
+        question="How does this program fare under each allocator?",
+        run=WorkloadRun(command=command),
+        here=here,
+    )
 
 
 def missing_for(workload: Workload) -> list[str]:

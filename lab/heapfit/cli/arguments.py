@@ -36,18 +36,14 @@ def split_list(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def split_cores(text: str, available: int) -> list[int]:
-    """Return the numbers of cores of a comma-separated list, each between 1 and `available`.
+def split_numbers(text: str, option: str) -> list[int]:
+    """Return the whole numbers of a comma-separated list; UsageError names `option`.
 
-    Raises UsageError for anything else.
+    >>> split_numbers("1,2", "--cores")
+    [1, 2]
     """
-    cores = []
-    for item in split_list(text):
-        if not item.isdecimal() or not 1 <= int(item) <= available:
-            raise UsageError(
-                f"--cores takes numbers from 1 to {available} (what this machine has), not {item!r}"
-            )
-        cores.append(int(item))
-    if not cores:
-        raise UsageError("--cores needs at least one number of cores")
-    return sorted(set(cores))
+    items = split_list(text)
+    wrong = next((item for item in items if not item.isdecimal()), None)
+    if wrong is not None or not items:
+        raise UsageError(f"{option} takes whole numbers with commas between them, not {text!r}")
+    return [int(item) for item in items]

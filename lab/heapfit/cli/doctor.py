@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.markup import escape
+
 from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import new_app
 from heapfit.cli.output import print_json, results, say, table
@@ -18,8 +20,10 @@ def doctor(as_json: AsJson = False) -> None:
     if as_json:
         print_json([{**finding.model_dump(), "ok": finding.ok} for finding in findings])
         return
-    rows = table("", "topic", "found", "what to do")
+    rows = table("", "topic", "found, and what to do")
     for finding in findings:
         mark = "[green]ok[/green]" if finding.ok else "[yellow]warning[/yellow]"
-        rows.add_row(mark, finding.topic, finding.state, finding.advice)
+        rows.add_row(mark, finding.topic, escape(finding.state))
+        if finding.advice:
+            rows.add_row("", "", f"[yellow]{escape(finding.advice)}[/yellow]")
     results.print(rows)
