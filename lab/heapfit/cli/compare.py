@@ -18,7 +18,7 @@ from heapfit.cli.failures import INTERRUPTED
 from heapfit.cli.output import messages, say
 from heapfit.cli.progress import StudyProgress
 from heapfit.errors import HeapfitError, UsageError, unknown
-from heapfit.records import InstalledAllocator, Study, Workload
+from heapfit.records import Study, Workload
 from heapfit.study import DEFAULT_SEED, execute, plan
 
 app = new_app()
@@ -73,12 +73,14 @@ def compare(
     The same command goes on where an interrupted one stopped; more replicates add to it.
     """
     workload = _checked_output(_workload(name, context.obj), output)
-    chosen = _allocators(allocators, baseline, install=install)
+    named = _named(allocators, baseline)
+    if install:
+        _install(named)
     data = _provide(workload, install=install)
     folder = out or _RESULTS / workload.name
     study = plan(
         workload,
-        chosen,
+        catalogue.resolve_allocators(named),
         baseline=baseline.partition("=")[0],
         cores=split_numbers(cores, "--cores") if cores else [_default_cores(workload)],
         replicates=replicates,
@@ -87,7 +89,7 @@ def compare(
         timeout_s=timeout,
         primary_metric=metric,
     )
-    reproduce = _command_line(study, name, context.obj, output, folder)
+    reproduce = _command_line(study, named, name, context.obj, output, folder)
     _measure(study.model_copy(update={"reproduce": reproduce}), folder, data)
     answer.show(folder, as_json=as_json)
 
@@ -109,19 +111,21 @@ def _checked_output(workload: Workload, output: str | None) -> Workload:
     return workload.model_copy(update={"check": check})
 
 
-def _allocators(names: str | None, baseline: str, *, install: bool) -> list[InstalledAllocator]:
+def _named(names: str | None, baseline: str) -> list[str]:
+    """Return the allocators as the user names them, the baseline among them."""
     if names is None:
         known = catalogue.load_allocators().values()
-        wanted = [entry.name for entry in known if catalogue.find_installed(entry)]
+        named = [entry.name for entry in known if catalogue.find_installed(entry)]
     else:
-        wanted = split_list(names)
-    own_names = [item.partition("=")[0] for item in wanted]
-    if baseline.partition("=")[0] not in own_names:
-        wanted.insert(0, baseline)
-    if install:
-        for entry in find_allocators(wanted):
-            catalogue.install_allocator(entry, say)
-    return catalogue.resolve_allocators(wanted)
+        named = split_list(names)
+    if baseline.partition("=")[0] not in [word.partition("=")[0] for word in named]:
+        named.insert(0, baseline)
+    return named
+
+
+def _install(named: list[str]) -> None:
+    for entry in find_allocators(named):
+        catalogue.install_allocator(entry, say)
 
 
 def _provide(workload: Workload, *, install: bool) -> Path | None:
@@ -159,16 +163,16 @@ def _measure(study: Study, folder: Path, data: Path | None) -> None:
 
 
 def _command_line(
-    study: Study, name: str | None, program: list[str] | None, output: str | None, folder: Path
+    study: Study,
+    named: list[str],
+    name: str | None,
+    program: list[str] | None,
+    output: str | None,
+    folder: Path,
 ) -> str:
     """Return the command line that repeats the study, with every default spelt out."""
-    catalogued = catalogue.load_allocators()
-    allocators = [
-        each.name if each.name in catalogued else f"{each.name}={each.library}"
-        for each in study.allocators
-    ]
     words = ["heapfit", "compare", *([name] if name else [])]
-    words += ["--allocators", ",".join(allocators), "--baseline", study.baseline]
+    words += ["--allocators", ",".join(named), "--baseline", study.baseline]
     words += ["--cores", ",".join(map(str, study.cores)), "--replicates", str(study.replicates)]
     words += ["--warmups", str(study.warmups), "--seed", str(study.seed)]
     words += ["--timeout", f"{study.timeout_s:g}", "--metric", study.primary_metric]
