@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import pytest
-
 import heapfit
+import pytest
 from heapfit import paths
 
 _TIMEOUT_S = 240
@@ -76,7 +75,7 @@ def heapfit_command(*arguments: str | Path) -> list[str]:
 def assert_one_line(
     result: subprocess.CompletedProcess[str], exit_code: int, said: Sequence[str]
 ) -> None:
-    """Check that a command failed with `exit_code` and one line on stderr that says all of `said`."""
+    """Check for `exit_code` and one line on stderr that holds all of `said`."""
     assert result.returncode == exit_code, result.stderr
     lines = result.stderr.splitlines()
     assert len(lines) == 1, result.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from heapfit import catalogue
 from heapfit.errors import HeapfitError, UsageError
 

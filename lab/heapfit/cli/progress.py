@@ -28,22 +28,21 @@ class StudyProgress(Progress):
         """Show nothing until the study begins."""
         self._console = console
         self._bar = Bar(
-            TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[left]}"),
+            TextColumn("{task.description}"),
             console=console,
             auto_refresh=False,
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("", left="", total=None)
-        self._last_line = 0.0
+        self._task = self._bar.add_task("", start=False, left="")
+        self._next_line = 0.0
         self.done = 0
         self.planned = 0
 
     def __enter__(self) -> Self:
-        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -52,9 +51,15 @@ class StudyProgress(Progress):
     def begin(self, study: Study, done: list[Trial]) -> None:
         """Show the study's length and what an earlier run has already done."""
         self.done, self.planned = len(done), len(study.plan)
-        if done:
+        if self.done == self.planned:
+            self._console.print(
+                f"all {self.planned} trials are there already; "
+                "--replicates adds more, --out begins a new study"
+            )
+        elif done:
             self._console.print(f"going on: {self.done} of {self.planned} trials are there already")
         self._bar.update(self._task, total=self.planned, completed=self.done)
+        self._bar.start()
 
     def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
         """Show what runs now."""
@@ -62,6 +67,7 @@ class StudyProgress(Progress):
         if planned.warmup:
             what += " (warm-up)"
         self._show(what, remaining_s)
+        self._say(what, remaining_s)
 
     def finished(self, trial: Trial, remaining_s: float | None) -> None:
         """Count a trial."""
@@ -69,14 +75,25 @@ class StudyProgress(Progress):
         self._show(f"{trial.planned.allocator}: {trial.status}", remaining_s)
 
     def _show(self, what: str, remaining_s: float | None) -> None:
-        left = "" if remaining_s is None else f"{duration(remaining_s)} left"
         self._bar.update(
-            self._task, completed=self.done, description=what, left=left, refresh=True
+            self._task,
+            completed=self.done,
+            description=what,
+            left=_left(remaining_s),
+            refresh=True,
         )
-        if not self._console.is_terminal and time.monotonic() > self._last_line + _LINE_INTERVAL_S:
-            self._last_line = time.monotonic()
-            line = f"{self.done} of {self.planned} trials{', ' if left else ''}{left}; now {what}"
-            self._console.print(line)
+
+    def _say(self, what: str, remaining_s: float | None) -> None:
+        now = time.monotonic()
+        if self._console.is_terminal or now < self._next_line:
+            return
+        self._next_line = now + _LINE_INTERVAL_S
+        left = f", {_left(remaining_s)}" if remaining_s is not None else ""
+        self._console.print(f"{self.done} of {self.planned} trials{left}; now {what}")
+
+
+def _left(remaining_s: float | None) -> str:
+    return "" if remaining_s is None else f"{duration(remaining_s)} left"
 
 
 def duration(seconds: float) -> str:
