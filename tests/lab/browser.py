@@ -27,7 +27,8 @@ from typing import Any
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 INSTALL_HINT = (
-    "this test opens the page in a real browser and finds none; install it: apt-get install chromium"
+    "this test opens the page in a real browser and there is none; "
+    "install it: apt-get install chromium"
 )
 # Generous: two busy cores start Chromium in a few seconds.
 DEADLINE_S = 60.0
@@ -122,7 +123,13 @@ class Page:
 
     def screenshot(self, path: Path) -> None:
         """Save the whole page, not only the window, as a PNG."""
-        answer = self.command("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        width, height = self.evaluate("[innerWidth, document.documentElement.scrollHeight]")
+        answer = self.command(
+            "Page.captureScreenshot",
+            format="png",
+            captureBeyondViewport=True,
+            clip={"x": 0, "y": 0, "width": width, "height": height, "scale": 1},
+        )
         path.write_bytes(base64.b64decode(answer["data"]))
 
     def print_to(self, path: Path) -> None:
@@ -218,7 +225,8 @@ class Browser:
             answer = answers.get(timeout=DEADLINE_S)
         except queue.Empty:
             state = self._process.poll()
-            raise BrowserError(f"no answer to {method} in {DEADLINE_S:g} s (exit {state})") from None
+            message = f"no answer to {method} in {DEADLINE_S:g} s (exit code {state})"
+            raise BrowserError(message) from None
         finally:
             del self._answers[number]
         if "error" in answer:

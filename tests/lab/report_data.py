@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import math
 import random
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from statistics import median
 
 from heapfit.records import (
-    Estimate,
     InstalledAllocator,
     Machine,
     Metric,
     PlannedTrial,
     Study,
-    Summary,
     Trial,
     TrialStatus,
     Workload,
@@ -168,63 +164,6 @@ def make_trials(study: Study, faults: Faults | None = None, drift: float = 0.0) 
             )
         )
     return trials
-
-
-def summary_of(study: Study, trials: Iterable[Trial]) -> Summary:
-    """Return a summary of the trials: medians, order-statistics intervals, ratios by block."""
-    trials = list(trials)
-    good = [t for t in trials if t.status is TrialStatus.OK and not t.planned.warmup]
-    values: dict[tuple[str, int, str], dict[int, float]] = defaultdict(dict)
-    for trial in good:
-        for metric, value in trial.metrics.items():
-            cell = (trial.planned.allocator, trial.planned.cores, metric)
-            values[cell][trial.planned.block] = value
-    return Summary(
-        study=study,
-        estimates=[_estimate(study, cell, values) for cell in values],
-        trials_done=len(trials),
-        trials_planned=len(study.plan),
-        problems=[t for t in trials if t.status is not TrialStatus.OK],
-    )
-
-
-def _estimate(
-    study: Study,
-    cell: tuple[str, int, str],
-    values: Mapping[tuple[str, int, str], Mapping[int, float]],
-) -> Estimate:
-    allocator, cores, metric = cell
-    own = values[cell]
-    base = values.get((study.baseline, cores, metric), {})
-    ratios = [own[block] / base[block] for block in own if base.get(block)]
-    low, high = _interval(list(own.values()))
-    ratio_low, ratio_high = _interval(ratios) if ratios else (None, None)
-    return Estimate(
-        allocator=allocator,
-        cores=cores,
-        metric=metric,
-        n=len(own),
-        median=median(own.values()),
-        low=low,
-        high=high,
-        minimum=min(own.values()),
-        maximum=max(own.values()),
-        ratio=median(ratios) if ratios else None,
-        ratio_low=ratio_low,
-        ratio_high=ratio_high,
-    )
-
-
-def _interval(sample: Sequence[float]) -> tuple[float, float]:
-    """The order statistics that enclose the median with at least 95 %, else the extremes."""
-    ordered = sorted(sample)
-    n = len(ordered)
-    tail, rank = 0.0, 0
-    while rank < n // 2 and tail + math.comb(n, rank) * 0.5**n <= 0.025:
-        tail += math.comb(n, rank) * 0.5**n
-        rank += 1
-    rank = max(rank, 1)
-    return ordered[rank - 1], ordered[n - rank]
 
 
 def _plan(

@@ -9,13 +9,15 @@ Psychologist 60, 2005), so the sentence errs towards "cannot be told apart".
 from __future__ import annotations
 
 from heapfit.records import Metric
-from heapfit.report.results import Results
+from heapfit.report.results import FEWEST_TRIALS, Results
 from heapfit.report.text import capitalised, counted, join_words, visible
 from heapfit.report.units import TERMINAL_DIGITS, ratio
 
-# The smallest sample whose extremes enclose the median with 95 % confidence: 1 - 2 * 0.5**n
-# reaches 0.95 at n = 6. With fewer trials an interval claims more than the data hold.
-FEWEST_TRIALS = 6
+MERE_RANGES = (
+    f"Where fewer than {FEWEST_TRIALS} trials succeeded, the interval is only their range, which "
+    "holds the true median with less than 95 % confidence."
+)
+NOTHING = "No trial succeeded, so there is nothing to compare."
 
 # Memory is the other side of every trade that an allocator makes.
 _SECOND_METRIC = "peak_rss_bytes"
@@ -36,29 +38,39 @@ def conclude(results: Results, cores: int, metric: Metric) -> str:
     if len(estimates) == 1:
         only = visible(estimates[0].allocator)
         return f"Only {only} has a figure {where}: there is nothing to compare it with."
-    fewest, _ = results.trials_per_cell(cores, metric)
-    if fewest < FEWEST_TRIALS:
-        return _too_few(results, cores, metric, fewest)
-    return capitalised(_compare(results, cores, metric, where))
+    sound = [e.allocator for e in estimates if e.n >= FEWEST_TRIALS]
+    if len(sound) < 2:
+        return _too_few(results, cores, metric)
+    verdict = capitalised(_compare(results, cores, metric, where, sound))
+    thin = [visible(e.allocator) for e in estimates if e.allocator not in sound]
+    if not thin:
+        return verdict
+    return f"{verdict} Left out, with fewer than {FEWEST_TRIALS} trials: {join_words(thin)}."
+
+
+def by_cores(results: Results) -> list[tuple[int, list[str]]]:
+    """Return the conclusions of the whole study: for each number of cores, its sentences."""
+    metrics = headline_metrics(results)
+    return [(cores, [conclude(results, cores, m) for m in metrics]) for cores in results.cores]
 
 
 def overall(results: Results) -> list[str]:
-    """Return the conclusions of the whole study, those of each number of cores labelled."""
+    """Return the same as plain lines, labelled with the cores where a study has several."""
     if not results.metrics:
-        return ["No trial succeeded, so nothing can be said; the problems below say why."]
+        return [NOTHING]
     several = len(results.cores) > 1
     return [
-        (f"{counted(cores, 'core')}: " if several else "") + conclude(results, cores, metric)
-        for cores in results.cores
-        for metric in headline_metrics(results)
+        (f"{counted(cores, 'core')}: " if several else "") + sentence
+        for cores, sentences in by_cores(results)
+        for sentence in sentences
     ]
 
 
-def _compare(results: Results, cores: int, metric: Metric, where: str) -> str:
-    tied = results.leaders(cores, metric)
+def _compare(results: Results, cores: int, metric: Metric, where: str, among: list[str]) -> str:
+    tied = results.leaders(cores, metric, among)
     leaders = [name for name in results.ranked(cores, metric) if name in tied]
     names = join_words([visible(name) for name in leaders])
-    if len(leaders) == len(results.estimates(cores, metric)):
+    if len(leaders) == len(among):
         return f"{where}, no difference can be shown between {names}."
     figures = _figures(results, cores, metric, leaders)
     if len(leaders) > 1:
@@ -66,14 +78,14 @@ def _compare(results: Results, cores: int, metric: Metric, where: str) -> str:
     return f"{where}, {names} leads, ahead of all the others ({figures})."
 
 
-def _too_few(results: Results, cores: int, metric: Metric, fewest: int) -> str:
+def _too_few(results: Results, cores: int, metric: Metric) -> str:
+    fewest, most = results.trials_per_cell(cores, metric)
+    trials = counted(most, "trial") if fewest == most else f"{fewest} to {counted(most, 'trial')}"
     best = results.ranked(cores, metric)[0]
-    figures = _figures(results, cores, metric, [best])
-    label = _mid_sentence(metric.label)
     return (
-        f"{capitalised(counted(fewest, 'trial'))} per allocator cannot settle {label} "
-        f"({FEWEST_TRIALS} is the least for a 95 % interval); "
-        f"{visible(best)} has the best median so far ({figures})."
+        f"{trials} per allocator cannot settle {_mid_sentence(metric.label)}: "
+        f"a 95 % interval needs {FEWEST_TRIALS}. {visible(best)} has the best median so far "
+        f"({_figures(results, cores, metric, [best])})."
     )
 
 
@@ -81,13 +93,13 @@ def _figures(results: Results, cores: int, metric: Metric, names: list[str]) -> 
     """The names' ratios to the baseline, or their medians where a ratio is missing."""
     found = [e for name in names if (e := results.estimate(cores, metric, name)) is not None]
     others = [e for e in found if e.allocator != results.baseline]
-    if not others or any(e.ratio is None for e in others):
+    if not others or any(results.ratio(e) is None for e in others):
         scale = results.scale(metric, TERMINAL_DIGITS)
         return f"median {_each([scale.text(e.median) for e in found])}"
     baseline = visible(results.baseline)
     if len(others) == len(found):
-        return _each([ratio(e.ratio) for e in others], f" of {baseline}")
-    return f"the others {_each([ratio(e.ratio) for e in others], f' of {baseline}')}"
+        return _each([ratio(results.ratio(e)) for e in others], f" of {baseline}")
+    return f"the others {_each([ratio(results.ratio(e)) for e in others], f' of {baseline}')}"
 
 
 def _each(figures: list[str], of: str = "") -> str:

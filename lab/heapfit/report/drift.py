@@ -67,7 +67,10 @@ def describe(found: Sequence[Deviation], metric: Metric) -> str:
     change = median(d.relative for d in found[-part:]) / first
     shown = f"{abs(change - 1):.1%}".replace("%", " %")
     if abs(change - 1) < NOTABLE:
-        return f"{label}: no notable drift; the last third of the trials differs from the first by {shown}."
+        return (
+            f"{label}: no notable drift; the last third of the trials differs from the first "
+            f"by {shown}."
+        )
     direction = "higher" if change > 1 else "lower"
     return (
         f"{label} drifted: the last third of the trials is {shown} {direction} than the first. "

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import plotly.graph_objects as go  # type: ignore[import-untyped]
+import plotly.graph_objects as go
 
 from heapfit.records import Metric, Trial
 from heapfit.report.drift import Deviation
 from heapfit.report.results import Results
-from heapfit.report.text import visible
-from heapfit.report.units import PAGE_DIGITS, Scale
+from heapfit.report.text import counted, visible
+from heapfit.report.units import PAGE_DIGITS, TIMES, Scale
 
 # Mid-tones with a contrast of at least 3:1 to both the light and the dark page, ordered so that
 # neighbours differ in lightness too.
@@ -42,9 +42,11 @@ MOST_POINTS = 200
 MOST_DRIFT_POINTS = 2000
 
 # Geometry, in pixels and in rows (a row of the strip is one unit high).
+_FONT_SIZE = 12.5
+_MOST_TICKS = 6
 _ROW_HEIGHT = 46
 _STRIP_FRAME = 96
-_LINE_HEIGHT = 320
+_LINE_HEIGHT = 300
 _DRIFT_HEIGHT = 340
 _MEDIAN_OFFSET = -0.16
 _POINTS_OFFSET = 0.18
@@ -53,6 +55,8 @@ _GOLDEN_RATIO = 0.6180339887498949
 _POINT_SIZE = 7
 _MEDIAN_SIZE = 12
 _RANGE_MARGIN = 0.06
+# A ratio axis shorter than this has ticks closer than two decimals can tell apart.
+_FINE_SPAN = 0.05
 _LONGEST_LABEL = 22
 
 Item = TypeVar("Item")
@@ -125,8 +129,12 @@ def by_cores(results: Results, metric: Metric) -> dict[str, Any]:
             hoverinfo="text",
         )
     figure.update_layout(
-        xaxis={"title": {"text": "Cores"}, "type": "category", "fixedrange": True},
-        yaxis={"title": {"text": _axis_title(metric, scale)}, "fixedrange": True},
+        xaxis={"title": _title("Cores"), "type": "category", "fixedrange": True},
+        yaxis={
+            "title": _title(_axis_title(metric, scale)),
+            "separatethousands": True,
+            "fixedrange": True,
+        },
         showlegend=True,
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         margin={"l": 64, "r": 16, "t": 48, "b": 48},
@@ -152,9 +160,9 @@ def drift(results: Results, found: Sequence[Deviation], metric: Metric) -> dict[
             hoverinfo="text",
         )
     figure.update_layout(
-        xaxis={"title": {"text": "Trial, in the order of running"}, "fixedrange": True},
+        xaxis={"title": _title("Trial, in the order of running"), "fixedrange": True},
         yaxis={
-            "title": {"text": f"{_escaped(metric.label)} / its allocator's median"},
+            "title": _title(f"{_escaped(metric.label)} / its allocator's median"),
             "tickformat": ".2f",
             "fixedrange": True,
         },
@@ -175,7 +183,7 @@ def _figure(height: int) -> go.Figure:
             "autosize": True,
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"family": "system-ui, sans-serif", "size": 12.5},
+            "font": {"family": "system-ui, sans-serif", "size": _FONT_SIZE},
             "hovermode": "closest",
             "dragmode": False,
             "showlegend": False,
@@ -222,10 +230,12 @@ def _add_median(
     estimate = results.estimate(cores, metric, name)
     if estimate is None:
         return
+    trials = counted(estimate.n, "trial")
     text = f"{_label(name)}: median {_escaped(scale.text(estimate.median))}"
     if estimate.low < estimate.high:
         between = f"{scale.number(estimate.low)} to {scale.text(estimate.high)}"
         text += f"<br>95 % interval {_escaped(between)}"
+    text += f"<br>{trials}"
     figure.add_scatter(
         x=[scale.scaled(estimate.median)],
         y=[row + _MEDIAN_OFFSET],
@@ -255,11 +265,13 @@ def _strip_axes(
 ) -> None:
     figure.update_layout(
         xaxis={
-            "title": {"text": _axis_title(metric, scale)},
+            "title": _title(_axis_title(metric, scale)),
             "range": span,
             "fixedrange": True,
             "zeroline": False,
-            "nticks": 7,
+            "separatethousands": True,
+            "nticks": _MOST_TICKS,
+            "tickangle": 0,
         },
         yaxis={
             "range": [len(rows) - 0.5, -0.5],
@@ -293,12 +305,15 @@ def _ratio_axis(
             "side": "top",
             "anchor": "y",
             "range": [edge / unit for edge in span],
-            "title": {"text": f"ratio to {_label(results.baseline)}", "standoff": 6},
-            "ticksuffix": "×",
+            "title": _title(f"ratio to {_label(results.baseline)}"),
+            "tickmode": "auto",  # else its ticks copy the places of the lower axis
+            "tickformat": ".2f" if (span[1] - span[0]) / unit > _FINE_SPAN else ".3f",
+            "ticksuffix": TIMES,
             "fixedrange": True,
             "showgrid": False,
             "zeroline": False,
-            "nticks": 7,
+            "nticks": _MOST_TICKS,
+            "tickangle": 0,
         },
         shapes=[_line_at_one("x2")],
     )
@@ -341,6 +356,11 @@ def _trial_text(trial: Trial, value: str) -> str:
         f"<br>trial {planned.index + 1}, block {planned.block + 1}"
         f"<br>{trial.started:%Y-%m-%d %H:%M:%S}"
     )
+
+
+def _title(text: str) -> dict[str, Any]:
+    """An axis title from text that is already safe."""
+    return {"text": text, "font": {"size": _FONT_SIZE}, "standoff": 6}
 
 
 def _axis_title(metric: Metric, scale: Scale) -> str:

@@ -20,21 +20,20 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
+from plotly.offline import get_plotlyjs
 
 from heapfit.records import Estimate, InstalledAllocator, Metric, Summary, Trial
 from heapfit.report import drift as drifts
 from heapfit.report import figures
-from heapfit.report.conclusions import overall
+from heapfit.report.conclusions import MERE_RANGES, NOTHING, by_cores, headline_metrics
+from heapfit.report.files import write_text
 from heapfit.report.machine import machine_facts
 from heapfit.report.problems import Problem, problems, remarks
 from heapfit.report.results import Results
 from heapfit.report.text import counted, visible
-from heapfit.report.units import PAGE_DIGITS, Scale, ratio
+from heapfit.report.units import DASH, PAGE_DIGITS, TIMES, Scale, ratio
 
-_TIMES = "×"
 _RATIO_DECIMALS = 3
-_UNDECIDED = "~"
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Panel:
-    """One metric at one number of cores: a figure, its description in words, its table."""
+    """One metric at one number of cores: a figure, its description in words, its table.
 
-    cores: int
+    Where every trial gave the same there is nothing to draw, and `constant` says what it was."""
+
     title: str
-    figure: str
+    constant: str | None
+    figure: str | None
     alternative: str
     rows: list[Row]
 
@@ -100,7 +101,7 @@ class FigureStore:
 
 def write(summary: Summary, trials: Sequence[Trial], path: Path) -> None:
     """Write the page to `path`. `trials` are all of the study's, whatever their status."""
-    path.write_text(page(summary, trials), encoding="utf-8")
+    write_text(path, page(summary, trials))
 
 
 def page(summary: Summary, trials: Sequence[Trial]) -> str:
@@ -117,7 +118,7 @@ def page(summary: Summary, trials: Sequence[Trial]) -> str:
         title=visible(summary.study.title or summary.study.name),
         command=visible(shlex.join(summary.study.command)),
         reproduce=visible(summary.study.reproduce),
-        conclusions=overall(results),
+        conclusions=_conclusions(results),
         overviews=[_overview(results, cores) for cores in results.cores if results.metrics],
         metrics=results.metrics,
         units={metric.name: _scale(results, metric).unit for metric in results.metrics},
@@ -128,6 +129,7 @@ def page(summary: Summary, trials: Sequence[Trial]) -> str:
         allocators=summary.study.allocators,
         library_text=_library_text,
         machine=machine_facts(summary.study.machine),
+        mere_ranges=MERE_RANGES if results.has_mere_ranges else None,
         thinned=_thinned(results, counted_trials),
         figures=store.script(),
         plotly=packed(library),
@@ -183,6 +185,17 @@ def _scale(results: Results, metric: Metric) -> Scale:
     return results.scale(metric, PAGE_DIGITS)
 
 
+def _conclusions(results: Results) -> list[tuple[str, list[str]]]:
+    """The conclusions under the number of cores, which goes unsaid where there is one only."""
+    if not results.metrics:
+        return [("", [NOTHING])]
+    several = len(results.cores) > 1
+    return [
+        (counted(cores, "core") if several else "", sentences)
+        for cores, sentences in by_cores(results)
+    ]
+
+
 def _overview(results: Results, cores: int) -> Overview:
     rows = []
     for name in results.ranked(cores, results.metrics[0]):
@@ -199,14 +212,14 @@ def _section(
         for cores in results.cores
         if results.estimates(cores, metric)
     ]
-    several = len(panels) > 1
+    lines = len(panels) > 1 and metric in headline_metrics(results)
     return MetricSection(
         metric=metric,
         anchor=f"metric-{results.metrics.index(metric) + 1}",
         unit=_scale(results, metric).unit,
         is_primary=metric.name == results.study.primary_metric,
         panels=panels,
-        by_cores=store.add(figures.by_cores(results, metric)) if several else None,
+        by_cores=store.add(figures.by_cores(results, metric)) if lines else None,
     )
 
 
@@ -215,12 +228,14 @@ def _panel(
 ) -> Panel:
     own = [trial for trial in trials if trial.planned.cores == cores]
     rows = [_row(results, metric, cores, name) for name in results.allocators]
+    constant = results.constant(cores, metric)
     medians = ", ".join(f"{row.allocator} {row.median}" for row in rows if row.estimate)
     title = counted(cores, "core")
+    figure = figures.strip(results, own, metric, cores) if constant is None else None
     return Panel(
-        cores=cores,
         title=title,
-        figure=store.add(figures.strip(results, own, metric, cores)),
+        constant=None if constant is None else _scale(results, metric).text(constant),
+        figure=None if figure is None else store.add(figure),
         alternative=visible(f"{metric.label}, {title}: every trial. Medians: {medians}."),
         rows=rows,
     )
@@ -243,7 +258,7 @@ def _row(results: Results, metric: Metric, cores: int, name: str) -> Row:
         interval=_between(scale.number(estimate.low), scale.number(estimate.high))
         if has_interval
         else "",
-        ratio=_ratio(1.0 if is_baseline else estimate.ratio),
+        ratio=_ratio(results.ratio(estimate)),
         ratio_interval=_between(_ratio(estimate.ratio_low, ""), _ratio(estimate.ratio_high, ""))
         if has_ratio_interval
         else "",
@@ -251,12 +266,12 @@ def _row(results: Results, metric: Metric, cores: int, name: str) -> Row:
     )
 
 
-def _ratio(value: float | None, sign: str = _TIMES) -> str:
+def _ratio(value: float | None, sign: str = TIMES) -> str:
     return ratio(value, sign, _RATIO_DECIMALS)
 
 
 def _between(low: str, high: str) -> str:
-    return f"{low} – {high}"
+    return f"{low} {DASH} {high}"
 
 
 def _drift(results: Results, trials: Sequence[Trial], store: FigureStore) -> dict[str, str] | None:
@@ -276,7 +291,7 @@ def _problem_view(problem: Problem) -> dict[str, str]:
     return {
         "sentence": problem.sentence,
         "stderr": "\n".join(visible(line) for line in tail.splitlines()),
-        "trials": ", ".join(str(trial.planned.index + 1) for trial in problem.trials),
+        "places": problem.places,
     }
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from heapfit.records import Summary
 from heapfit.report.conclusions import overall
+from heapfit.report.files import write_text
 from heapfit.report.results import Results
 
 FORMAT = "heapfit-report/1"
@@ -24,7 +25,7 @@ def dumps(summary: Summary) -> str:
 
 def write(summary: Summary, path: Path) -> None:
     """Write the report to `path`."""
-    path.write_text(dumps(summary), encoding="utf-8")
+    write_text(path, dumps(summary))
 
 
 def read(path: Path) -> Summary:

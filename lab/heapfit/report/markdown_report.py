@@ -11,7 +11,8 @@ import shlex
 from pathlib import Path
 
 from heapfit.records import Estimate, Metric, Summary
-from heapfit.report.conclusions import overall
+from heapfit.report.conclusions import MERE_RANGES, overall
+from heapfit.report.files import write_text
 from heapfit.report.machine import machine_facts
 from heapfit.report.problems import problems, remarks
 from heapfit.report.results import Results
@@ -55,7 +56,7 @@ def dumps(summary: Summary) -> str:
 
 def write(summary: Summary, path: Path) -> None:
     """Write the report to `path`."""
-    path.write_text(dumps(summary), encoding="utf-8")
+    write_text(path, dumps(summary))
 
 
 def _bullets(lines: list[str]) -> str:
@@ -78,6 +79,8 @@ def _table(results: Results, cores: int) -> str:
         f"Median, its 95 % interval, and the ratio to {escape(results.baseline)}; "
         "the best median of each column in bold."
     )
+    if results.has_mere_ranges:
+        caption += f" {escape(MERE_RANGES)}"
     return f"## {counted(cores, 'core')}\n\n{table}\n\n{caption}"
 
 
@@ -93,7 +96,8 @@ def _cell(results: Results, cores: int, metric: Metric, name: str) -> str:
     scale = results.scale(metric, PAGE_DIGITS)
     median = scale.number(estimate.median)
     shown = f"**{median}**" if name in results.best(cores, metric) else median
-    return " ".join(filter(None, [shown, _interval(results, metric, estimate), ratio(estimate.ratio)]))
+    parts = [shown, _interval(results, metric, estimate), ratio(results.ratio(estimate))]
+    return " ".join(filter(None, parts))
 
 
 def _interval(results: Results, metric: Metric, estimate: Estimate) -> str:
@@ -108,7 +112,8 @@ def _allocators(summary: Summary) -> str:
     for allocator in summary.study.allocators:
         library = escape(str(allocator.library)) if allocator.library else "the system's own"
         digest = escape(allocator.sha256 or "")
-        lines.append(f"| {escape(allocator.name)} | {escape(allocator.version)} | {library} | {digest} |")
+        cells = [escape(allocator.name), escape(allocator.version), library, digest]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -10,13 +10,15 @@ from collections import Counter
 from dataclasses import dataclass
 
 from heapfit.records import PlannedTrial, Summary, Trial, TrialStatus
-from heapfit.report.text import counted, visible
+from heapfit.report.text import counted, join_words, visible
 
 _VERB = {
     TrialStatus.FAILED: "failed",
     TrialStatus.TIMEOUT: "ran past the time limit",
     TrialStatus.MISMATCH: "gave another output than under the baseline",
 }
+
+_MOST_NUMBERS = 10
 
 Cell = tuple[str, int, bool]
 
@@ -41,6 +43,14 @@ class Problem:
         verb = _VERB.get(self.first.status, self.first.status.value)
         reason = f": {visible(self.first.reason)}" if self.first.reason else ""
         return f"{where}: {many} {verb}{reason}"
+
+    @property
+    def places(self) -> str:
+        """Which trials of the study these are, counted from 1 in the order of running."""
+        numbers = [f"{trial.planned.index + 1}" for trial in self.trials[:_MOST_NUMBERS]]
+        more = len(self.trials) - len(numbers)
+        listed = join_words([*numbers, f"{more:,} more"] if more else numbers)
+        return f"Trial {listed}" if len(self.trials) == 1 else f"Trials {listed}"
 
 
 def problems(summary: Summary) -> list[Problem]:

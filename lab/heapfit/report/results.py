@@ -7,10 +7,15 @@ told apart. The writers only format what this module says, so that all of them s
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from heapfit.records import Estimate, Metric, Summary
 from heapfit.report.units import Scale, scale_for
+
+# The smallest sample whose extremes enclose the median with 95 % confidence: 1 - 2 * 0.5**n
+# reaches 0.95 at n = 6. With fewer trials an interval is only their range.
+FEWEST_TRIALS = 6
 
 # After the primary metric, the ones that most readers look for; the workload's own come next.
 _USUAL_ORDER = [
@@ -93,6 +98,11 @@ class Results:
         values = [e.median for cores in self.cores for e in self.estimates(cores, metric)]
         return scale_for(metric.unit, values, digits)
 
+    def constant(self, cores: int, metric: Metric) -> float | None:
+        """The value that every single trial gave, if they all gave the same."""
+        values = {v for e in self.estimates(cores, metric) for v in (e.minimum, e.maximum)}
+        return values.pop() if len(values) == 1 else None
+
     def comparable(self, cores: int, metric: Metric) -> dict[str, Interval]:
         """Each allocator's interval in the quantity that tells allocators apart best.
 
@@ -104,6 +114,11 @@ class Results:
         if all(interval is not None for interval in ratios.values()):
             return {name: i for name, i in ratios.items() if i is not None}
         return {e.allocator: Interval(e.median, e.low, e.high) for e in estimates}
+
+    @property
+    def has_mere_ranges(self) -> bool:
+        """Whether some interval is only a range, of too few trials for 95 % confidence."""
+        return any(e.n < FEWEST_TRIALS for e in self.summary.estimates)
 
     def _ratio_interval(self, estimate: Estimate) -> Interval | None:
         if estimate.allocator == self.baseline:
@@ -119,22 +134,21 @@ class Results:
             return None
         return not interval.low <= 1.0 <= interval.high
 
+    def ratio(self, estimate: Estimate) -> float | None:
+        """The ratio to the baseline; None also where the baseline's figure is zero."""
+        if estimate.allocator == self.baseline:
+            return 1.0 if estimate.median else None
+        return estimate.ratio
+
     def trials_per_cell(self, cores: int, metric: Metric) -> tuple[int, int]:
         """The fewest and the most trials behind an estimate of this metric."""
         counts = [e.n for e in self.estimates(cores, metric)]
         return min(counts, default=0), max(counts, default=0)
 
-    def without_result(self, cores: int) -> list[str]:
-        """The allocators of which no metric has a figure at this number of cores."""
-        return [
-            name
-            for name in self.allocators
-            if all(self.estimate(cores, metric, name) is None for metric in self.metrics)
-        ]
-
-    def leaders(self, cores: int, metric: Metric) -> set[str]:
-        """The best allocator and every other whose interval overlaps the best one's."""
-        intervals = self.comparable(cores, metric)
+    def leaders(self, cores: int, metric: Metric, among: Collection[str]) -> set[str]:
+        """Of these allocators, the best and every other whose interval overlaps the best one's."""
+        every = self.comparable(cores, metric)
+        intervals = {name: interval for name, interval in every.items() if name in among}
         best = min(intervals.values(), key=lambda interval: _cost(interval.middle, metric))
         return {name for name, interval in intervals.items() if interval.overlaps(best)}
 

@@ -15,11 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from heapfit.records import Metric, Summary
-from heapfit.report.conclusions import conclude, headline_metrics
+from heapfit.report.conclusions import MERE_RANGES, NOTHING, conclude, headline_metrics
 from heapfit.report.problems import problems, remarks
 from heapfit.report.results import Results
 from heapfit.report.text import counted, join_words, visible
-from heapfit.report.units import TERMINAL_DIGITS, ratio
+from heapfit.report.units import DASH, TERMINAL_DIGITS, ratio
 
 BEST = "*"
 UNDECIDED = "~"
@@ -56,7 +56,7 @@ def render(summary: Summary, console: Console) -> None:
     if results.metrics:
         _print_legend(results, hidden, console)
     else:
-        _print_line(console, "No trial succeeded, so there is nothing to compare.", style="bold")
+        _print_line(console, NOTHING, style="bold")
     _print_problems(summary, console)
 
 
@@ -120,12 +120,13 @@ def _cell(results: Results, cores: int, metric: Metric, name: str, console: Cons
     cell = Text()
     cell.append(scale.number(estimate.median), style="bold" if is_best else "")
     cell.append(BEST if is_best else " ", style="bold" if is_best else "")
-    if estimate.ratio is not None:
+    quotient = results.ratio(estimate)
+    if quotient is not None:
         undecided = results.differs_from_baseline(estimate) is False
         mark = UNDECIDED if undecided else ""
-        cell.append(f"{mark + ratio(estimate.ratio):>6}", style="bold" if is_best else "")
+        cell.append(f"{mark + ratio(quotient):>6}", style="bold" if is_best else "")
     if estimate.low < estimate.high:
-        between = f"{scale.number(estimate.low)}–{scale.number(estimate.high)}"
+        between = f"{scale.number(estimate.low)}{DASH}{scale.number(estimate.high)}"
         cell.append(f"\n{_encodable(between, console)}", style="dim")
     return cell
 
@@ -153,6 +154,8 @@ def _print_legend(results: Results, hidden: list[str], console: Console) -> None
         f"{UNDECIDED} no difference from {baseline} is shown: the ratio's 95 % interval includes 1",
     ):
         _print_line(console, line, style="dim")
+    if results.has_mere_ranges:
+        _print_line(console, MERE_RANGES, style="dim")
     if hidden:
         _print_line(
             console,
@@ -184,5 +187,5 @@ def _encodable(text: str, console: Console) -> str:
     """Return `text` such that the console's encoding can print it."""
     if not _ascii_only(console):
         return text
-    readable = text.replace("µ", "u").replace("–", "-").replace("∞", "inf")
+    readable = text.replace("µ", "u").replace(DASH, "-").replace("∞", "inf")
     return readable.encode(console.encoding, "backslashreplace").decode(console.encoding)

@@ -24,6 +24,9 @@ TERMINAL_DIGITS = 3
 PAGE_DIGITS = 4
 _MOST_DECIMALS = 6
 
+DASH = "\N{EN DASH}"
+TIMES = "\N{MULTIPLICATION SIGN}"
+
 
 @dataclass(frozen=True)
 class Scale:

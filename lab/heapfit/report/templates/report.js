@@ -4,7 +4,10 @@
 (() => {
   // A4 less the margins that report.css asks for, in CSS pixels.
   const PRINTED_WIDTH = 680;
+  // On paper a figure is a little lower, so that two of them with their tables fill a page.
+  const PRINTED_HEIGHT = 0.82;
   const CONFIG = { displayModeBar: false, responsive: true, showTips: false };
+  const heights = new Map();
   const root = document.documentElement;
 
   async function unpack(base64) {
@@ -21,15 +24,25 @@
 
   async function draw() {
     const figures = JSON.parse(document.getElementById("figures").textContent);
+    for (const [id, figure] of Object.entries(figures)) {
+      heights.set(id, figure.layout.height);
+      setHeight(document.getElementById(id), figure.layout.height); // so that nothing jumps later
+    }
     await loadPlotly();
     for (const [id, figure] of Object.entries(figures)) {
       await Plotly.newPlot(id, figure.data, figure.layout, CONFIG);
     }
   }
 
+  function setHeight(place, height) {
+    place.style.height = `${height}px`;
+    return height;
+  }
+
   function giveUp(error) {
     for (const place of document.querySelectorAll(".plot")) {
       place.classList.add("failed");
+      place.style.height = "auto";
       place.textContent =
         `This figure cannot be drawn here (${error.message}); the tables hold its numbers.`;
     }
@@ -61,28 +74,26 @@
       button.type = "button";
       button.className = "sort";
       button.title = "Sort by this column";
-      // A link within the header keeps its own function: only the rest becomes the button.
-      const link = header.querySelector("a");
-      if (link) {
-        button.setAttribute("aria-label", `Sort by ${link.textContent}`);
-        header.append(button);
-      } else {
-        button.append(...header.childNodes);
-        header.append(button);
-      }
+      button.append(...header.childNodes);
+      header.append(button);
       button.addEventListener("click", () => sortBy(table, header));
     }
   }
 
   function eachFigure(action) {
-    for (const place of document.querySelectorAll(".js-plotly-plot")) action(place);
+    for (const place of document.querySelectorAll(".js-plotly-plot")) {
+      action(place, heights.get(place.id));
+    }
   }
 
   document.querySelectorAll("table.sortable").forEach(makeSortable);
-  addEventListener("beforeprint", () =>
-    eachFigure((place) => Plotly.relayout(place, { width: PRINTED_WIDTH })));
-  addEventListener("afterprint", () =>
-    eachFigure((place) => Plotly.relayout(place, { width: null, autosize: true })));
+  addEventListener("beforeprint", () => eachFigure((place, height) =>
+    Plotly.relayout(place, {
+      width: PRINTED_WIDTH,
+      height: setHeight(place, PRINTED_HEIGHT * height),
+    })));
+  addEventListener("afterprint", () => eachFigure((place, height) =>
+    Plotly.relayout(place, { width: null, autosize: true, height: setHeight(place, height) })));
   draw().then(
     () => { root.dataset.figures = "drawn"; },
     (error) => { giveUp(error); root.dataset.figures = "failed"; console.error(error); },
