@@ -15,11 +15,9 @@ from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
 from heapfit.study.journal import Journal
 from heapfit.study.timing import RemainingTime
 from heapfit.trial import run_trial
+from heapfit.trial.launcher import find_launcher
 
 WORKSPACE = "scratch"
-
-# A program that fails with less than this left on its disk has probably failed for that reason.
-LITTLE_SPACE_BYTES = 1 << 20
 
 
 class Progress:
@@ -70,6 +68,7 @@ class _Execution:
         missing = [planned for planned in self._study.plan if planned.index not in done]
         self._progress.begin(self._study, list(self._journal.trials))
         shutil.rmtree(self._workspace, ignore_errors=True)  # left over from a run that was killed
+        find_launcher(self._workspace)  # before the clock of the first trial runs
         try:
             for at, planned in enumerate(missing):
                 self._run_one(planned, missing[at + 1 :])
@@ -98,12 +97,6 @@ class _Execution:
 
     def _stop_if_pointless(self, trial: Trial, reference: Trial | None) -> None:
         """Raise rather than fill the journal with failures that say nothing about an allocator."""
-        free = shutil.disk_usage(self._journal.folder).free
-        if free < LITTLE_SPACE_BYTES:
-            raise HeapfitError(
-                f"the disk of {self._journal.folder} is full; make room and repeat the same "
-                "command: what is measured is kept"
-            )
         if reference is None:
             raise HeapfitError(
                 f"the program fails under the baseline {self._study.baseline}, so there is nothing "

@@ -20,8 +20,8 @@ from itertools import product
 import heapfit
 from heapfit import machine
 from heapfit.errors import UsageError, unknown
-from heapfit.records import InstalledAllocator, PlannedTrial, Study, Workload
-from heapfit.trial import BUILTIN_METRICS
+from heapfit.records import InstalledAllocator, Machine, PlannedTrial, Study, Workload
+from heapfit.trial import BUILTIN_METRICS, unavailable_metrics
 from heapfit.trial.cores import split_cores
 from heapfit.trial.output import as_metric
 
@@ -47,7 +47,9 @@ def plan(
     `timeout_s` and `primary_metric` are the workload's own unless given. `reproduce` is the command
     line that the user would repeat.
     """
-    metrics = BUILTIN_METRICS + [as_metric(metric) for metric in workload.metrics]
+    missing = unavailable_metrics()
+    metrics = [metric for metric in BUILTIN_METRICS if metric.name not in missing]
+    metrics += [as_metric(metric) for metric in workload.metrics]
     study = Study(
         heapfit_version=heapfit.__version__,
         created=datetime.now(UTC),
@@ -64,7 +66,7 @@ def plan(
         timeout_s=workload.run.timeout_s if timeout_s is None else timeout_s,
         metrics=metrics,
         primary_metric=primary_metric or workload.primary_metric,
-        machine=machine.describe(),
+        machine=_describe_machine(missing),
         plan=[],
         reproduce=reproduce,
     )
@@ -76,6 +78,13 @@ def extended(study: Study, replicates: int) -> Study:
     """Return `study` with its plan continued to `replicates`, which must not be fewer."""
     longer = study.model_copy(update={"replicates": replicates})
     return longer.model_copy(update={"plan": list(_trials(longer))})
+
+
+def _describe_machine(missing: dict[str, str]) -> Machine:
+    """The machine, with a note for each metric that the report will lack because of it."""
+    described = machine.describe()
+    notes = [f"{name} cannot be measured: {reason}" for name, reason in missing.items()]
+    return described.model_copy(update={"notes": [*described.notes, *notes]})
 
 
 def _check(study: Study) -> None:

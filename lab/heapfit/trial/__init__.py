@@ -4,6 +4,6 @@
 figures in `output`); `launcher` and `launch.c` start the program and guarantee its end.
 """
 
-from heapfit.trial.run import BUILTIN_METRICS, run_trial
+from heapfit.trial.run import BUILTIN_METRICS, run_trial, unavailable_metrics
 
-__all__ = ["BUILTIN_METRICS", "run_trial"]
+__all__ = ["BUILTIN_METRICS", "run_trial", "unavailable_metrics"]

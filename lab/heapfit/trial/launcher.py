@@ -60,6 +60,10 @@ def find_launcher(workspace: Path) -> Path:
         return packaged
     built = workspace / PROGRAM_NAME
     if not built.exists():
+        try:
+            workspace.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise HeapfitError(f"cannot make {workspace}: {error.strerror}; make room") from error
         _compile(built)
     return built
 

@@ -19,9 +19,11 @@ from heapfit.trial.tree import ProcessTree
 
 VARIABLE = "LD_PRELOAD"
 
-# The loader maps preloaded libraries within about a millisecond of exec. Samples are at least 5 ms
-# apart, so this many misses are no accident of timing even on a crowded machine.
-MISSES_THAT_PROVE_ABSENCE = 10
+# The loader maps preloaded libraries within about a millisecond of exec, but a crowded machine may
+# keep a program waiting. One that was looked at this often for this long, and in which the library
+# was never seen until its end, ran without it.
+MIN_LOOKS = 5
+MIN_LOOKING_S = 0.2
 
 _LOADER_COMPLAINT = re.compile(
     rb"ERROR: ld\.so: object '[^']*' from LD_PRELOAD cannot be preloaded[^\n]*"
@@ -62,23 +64,30 @@ class PreloadWatch(Source):
     def __init__(self, library: Path | None) -> None:
         self._name = os.fsencode(library.resolve()) if library else None
         self._seen = library is None
-        self._misses = 0
+        self._looks = 0
+        self._first_look_s = 0.0
+        self._last_look_s = 0.0
         self._root = 0
 
     @property
     def missing(self) -> bool:
-        """Whether the program ran long enough to tell that the library is not in it."""
-        return not self._seen and self._misses >= MISSES_THAT_PROVE_ABSENCE
+        """Whether the program ran long enough to tell that the library was not in it."""
+        looked_s = self._last_look_s - self._first_look_s
+        return not self._seen and self._looks >= MIN_LOOKS and looked_s >= MIN_LOOKING_S
 
     def begin(self, root: int) -> None:
         self._root = root
 
     def sample(self, now_s: float) -> None:
-        if self._seen or self._misses >= MISSES_THAT_PROVE_ABSENCE:
+        if self._seen:
             return
         processes = [process for _, process in ProcessTree(self._root).processes()]
+        if not processes:  # it has ended
+            return
         self._seen = any(self._maps_library(process) for process in processes)
-        self._misses += not self._seen and bool(processes)
+        self._looks += 1
+        self._first_look_s = self._first_look_s or now_s
+        self._last_look_s = now_s
 
     def _maps_library(self, process: int) -> bool:
         assert self._name is not None

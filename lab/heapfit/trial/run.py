@@ -30,7 +30,17 @@ from heapfit.trial.source import Source
 SOURCES: tuple[type[Source], ...] = (Resources, Memory)
 BUILTIN_METRICS = [metric for source in SOURCES for metric in source.metrics]
 
+
+def unavailable_metrics() -> dict[str, str]:
+    """Return the built-in metrics that this machine cannot give, each with the reason."""
+    reasons = ((source, source.unavailable()) for source in SOURCES)
+    return {m.name: reason for source, reason in reasons if reason for m in source.metrics}
+
+
 STDERR_TAIL_BYTES = 2048
+
+# A program that fails with less than this left on its disk has probably failed for that reason.
+LITTLE_SPACE_BYTES = 1 << 20
 
 
 def run_trial(
@@ -55,6 +65,7 @@ def run_trial(
             attempt.judge(reference)
         except verdict.Rejected as rejected:
             status, reason = rejected.status, rejected.reason
+            _check_space(folder)
         else:
             status, reason = TrialStatus.OK, ""
         return Trial(
@@ -66,6 +77,15 @@ def run_trial(
             metrics=attempt.metrics if status is TrialStatus.OK else {},
             output_sha256=attempt.digest,
             stderr_tail=attempt.stderr_tail(),
+        )
+
+
+def _check_space(folder: Path) -> None:
+    """Stop rather than blame an allocator for a program that failed for want of disk space."""
+    if shutil.disk_usage(folder).free < LITTLE_SPACE_BYTES:
+        raise HeapfitError(
+            f"the disk of {folder.parent} is full; make room and repeat the same command: "
+            "what is measured is kept"
         )
 
 

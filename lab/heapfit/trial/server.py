@@ -8,6 +8,7 @@ import time
 
 from heapfit.errors import UsageError
 from heapfit.trial.launcher import Ended, Running
+from heapfit.trial.verdict import how_it_ended
 
 # A server has work to do on SIGTERM (saving, closing); one that needs longer than this hangs.
 STOP_GRACE_S = 20.0
@@ -32,8 +33,9 @@ def wait_until_ready(server: Running, port: int, timeout_s: float) -> None:
     """Return when the server accepts a connection on loopback."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        if server.wait(_POLL_S) is not None:
-            raise ServerFailed("the server ended before it was ready")
+        if (dead := server.wait(_POLL_S)) is not None:
+            how = how_it_ended(dead.exit_code)
+            raise ServerFailed(f"the server ended before it was ready: {how}")
         if _accepts(port):
             return
     raise ServerFailed(f"the server did not accept on port {port} within {timeout_s:g} s")
@@ -46,7 +48,8 @@ def stop(server: Running) -> Ended:
     if ended is None:
         raise ServerFailed(f"the server still ran {STOP_GRACE_S:g} s after SIGTERM")
     if ended.exit_code not in _STOPPED:
-        raise ServerFailed("the server did not end well on SIGTERM")
+        how = how_it_ended(ended.exit_code)
+        raise ServerFailed(f"the server did not end well on SIGTERM: {how}")
     return ended
 
 
