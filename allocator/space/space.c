@@ -143,7 +143,7 @@ static void age_list_add(struct span *run)
 {
     uint32_t after = SPAN_NONE; /* the next younger run */
     uint32_t place = state.youngest;
-    while (place != SPAN_NONE && (int32_t)(span_at(place)->freed_at - run->freed_at) > 0) {
+    while (place != SPAN_NONE && (int32_t)(span_at(place)->since - run->since) > 0) {
         after = place;
         place = span_at(place)->owned_next;
     }
@@ -171,7 +171,7 @@ static void run_tag(struct span *first, uint32_t spans, bool dirty, uint32_t fre
     struct span *last = first - (spans - 1); /* the table grows downwards */
     last->run_spans = first->run_spans = spans;
     last->dirty = first->dirty = dirty;
-    first->freed_at = freed_at;
+    first->since = freed_at;
 }
 
 static void run_insert(struct span *first)
@@ -208,7 +208,7 @@ static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_
         run_remove(after);
         if (after->run_spans > largest) {
             largest = after->run_spans;
-            freed_at = after->freed_at;
+            freed_at = after->since;
         }
         spans += after->run_spans;
     }
@@ -216,7 +216,7 @@ static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_
         uint32_t length = span_at(index - 1)->run_spans;
         struct span *before = span_at(index - length);
         run_remove(before);
-        if (length > largest) freed_at = before->freed_at;
+        if (length > largest) freed_at = before->since;
         index -= length;
         spans += length;
     }
@@ -323,7 +323,7 @@ static void purge_older_than(uint32_t age_ms)
     uint32_t now = (uint32_t)platform_clock_ms();
     while (state.oldest != SPAN_NONE && !state.purge_refused) {
         struct span *oldest = span_at(state.oldest);
-        if ((int32_t)(now - oldest->freed_at) < (int32_t)age_ms) break;
+        if ((int32_t)(now - oldest->since) < (int32_t)age_ms) break;
         run_purge(oldest);
     }
 }
@@ -336,7 +336,7 @@ static void run_cut(struct span *run, uint32_t index, uint32_t wanted)
     uint32_t start = span_index(run);
     uint32_t spans = run->run_spans;
     bool dirty = run->dirty;
-    uint32_t freed_at = run->freed_at;
+    uint32_t freed_at = run->since;
     run_remove(run);
     /* Take the middle out of the free world first, so that the parts do not merge with it again. */
     span_at(index)->kind = SPAN_METADATA;
@@ -484,13 +484,13 @@ void *space_metadata(size_t size)
     return memory;
 }
 
-void space_purge_old(void)
+bool space_purge_old(void)
 {
-    /* Racy on purpose: whoever misses a run that has just become old finds it the next time. */
-    if (__atomic_load_n(&state.oldest, __ATOMIC_RELAXED) == SPAN_NONE) return;
     platform_lock_acquire(&state.lock);
     purge_older_than(atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed));
+    bool left = state.oldest != SPAN_NONE && !state.purge_refused;
     platform_lock_release(&state.lock);
+    return left;
 }
 
 void space_purge_all(void)
