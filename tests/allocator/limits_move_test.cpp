@@ -67,13 +67,13 @@ model::Block block_in_pieces()
     model::Block mover = block_of(8 * MIB);
     model::Block fence = block_of(MIB);
     model::Block place = block_of(20 * MIB);
+    model::Block wall = block_of(MIB); // so that the block in pieces cannot grow in place
     heap_free(place.start);
     void *moved = heap_realloc(mover.start, 9 * MIB);
     EXPECT_EQ(place.start, moved) << "the best fit is the block just freed";
     heap_free(moved);
     model::Block pieces = block_of(16 * MIB);
     EXPECT_EQ(place.start, pieces.start);
-    model::Block wall = block_of(5 * MIB); // so that it cannot grow in place
     (void)fence;
     (void)wall;
     return pieces;
