@@ -162,7 +162,7 @@ void *heap_realloc(void *pointer, size_t size)
         return resized;
     }
     void *moved = heap_malloc(size);
-    if (moved == NULL) return NULL;
+    if (moved == NULL) return size <= usable ? pointer : NULL; /* no program expects that shrinking fails */
     memcpy(moved, pointer, usable < size ? usable : size);
     heap_free(pointer);
     return moved;
