@@ -194,6 +194,9 @@ static bool is_free_end(uint32_t index, bool dirty)
 /* Put a run into the free lists, merged with its free neighbours of the same state. */
 static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_at)
 {
+    /* The ends may become inner spans of a merged run, where nobody marks them again. */
+    span_at(index)->kind = SPAN_FREE;
+    span_at(index + spans - 1)->kind = SPAN_FREE;
     uint32_t largest = spans; /* the merged run is as old as its largest part: a span that comes and goes at */
                               /* the edge of a large one must not keep it young for ever */
     if (is_free_end(index + spans, dirty)) {
@@ -381,7 +384,6 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
         span_at(index + spans - 1)->kind = SPAN_TAIL;
         first->kind = (uint8_t)kind;
         first->run_spans = spans;
-        if (kind == SPAN_METADATA) state.spans_metadata += spans;
     }
     platform_lock_release(&state.lock);
     if (zeroed != NULL) *zeroed = clean;
