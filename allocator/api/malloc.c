@@ -112,13 +112,13 @@ EXPORT void free(void *pointer)
 
 EXPORT void free_sized(void *pointer, size_t size)
 {
-    api_free_sized(pointer, size);
+    heap_free_sized(pointer, size);
 }
 
 EXPORT void free_aligned_sized(void *pointer, size_t alignment, size_t size)
 {
     (void)alignment;
-    api_free_sized(pointer, size);
+    heap_free_sized(pointer, size);
 }
 
 EXPORT size_t malloc_usable_size(void *pointer)

@@ -122,6 +122,7 @@ extern struct heap heap_none;
  * is above OBJECT_MAX. */
 void *heap_malloc_slow(size_t size, struct heap *heap);
 void heap_free_slow(void *pointer, struct heap *heap);
+void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap); /* aborts when fewer bytes were allocated */
 
 /* Any size; `alignment` a power of two. */
 void *heap_malloc_aligned(size_t size, size_t alignment);

@@ -139,6 +139,14 @@ void heap_free_slow(void *pointer, struct heap *heap)
     }
 }
 
+void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)
+{
+    if (pointer == NULL) return;
+    size_t usable = span_usable_size(span_of_object("free", pointer));
+    if (size > usable) check_size_failed(pointer, size, usable);
+    heap_free_slow(pointer, heap);
+}
+
 /* ---- resizing ------------------------------------------------------------------------------------------------------------------- */
 
 /* Shrinking below half of a block is worth a copy. */
