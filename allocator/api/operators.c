@@ -223,7 +223,17 @@ OPERATOR(own_delete_array_aligned, seen_delete_array_aligned, "_ZdaPvSt11align_v
 
 /* ---- delete: with a size, which is what compilers call since C++14 ----------------------------------------------------------------- */
 
-static void own_delete_sized(void *pointer, size_t size)
+/* The forms have the same long part, which gcc would share between them at the price of a jump: not for this one. */
+#if defined(__has_attribute)
+#if __has_attribute(no_icf)
+#define OWN_CODE __attribute__((no_icf))
+#endif
+#endif
+#ifndef OWN_CODE
+#define OWN_CODE
+#endif
+
+OWN_CODE static void own_delete_sized(void *pointer, size_t size)
 {
     if (REPLACED(delete)) seen_delete(pointer);
     else heap_free_sized(pointer, size);
