@@ -61,9 +61,9 @@ static void span_own(struct heap *heap, struct span *span)
     heap->bins[span->bin].spans++;
 }
 
-static void span_disown(struct heap *heap, struct span *span)
+/* Out of the list of all spans of the heap. */
+static void span_unchain(struct heap *heap, struct span *span)
 {
-    atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
     if (span->owned_next != SPAN_NONE) span_at(span->owned_next)->owned_prev = span->owned_prev;
     if (span->owned_prev != SPAN_NONE) span_at(span->owned_prev)->owned_next = span->owned_next;
     else heap->owned = span->owned_next;
@@ -148,9 +148,10 @@ static struct span *span_acquire(struct heap *heap)
 
 static void span_give_back(struct heap *heap, struct span *span)
 {
-    span_disown(heap, span);
+    span_unchain(heap, span);
+    atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
     span->kind = SPAN_METADATA; /* cached: nobody's object */
-    if (heap->cached < atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed))
+    if (heap != &heap_orphans && heap->cached < atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed))
         heap->cache[heap->cached++] = span_index(span);
     else
         space_release(span);
@@ -209,11 +210,31 @@ bool bin_refill(struct heap *heap, unsigned bin)
 {
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
     while (heap->bins[bin].listed == SPAN_NONE) {
-        if (heap_adopt(heap)) continue;
+        if (heap_adopt_span(heap, bin)) break;
         if (!bin_grow(heap, bin)) return false;
     }
     span_give(heap, span_at(heap->bins[bin].listed));
     return true;
+}
+
+/* ---- borrowing ---------------------------------------------------------------------------------------------------------------------- */
+
+/* A page is the least that a bin's first span costs. A bin that is hardly used is served from larger ones, until the room
+ * that this wastes comes near to what a page would have cost: so a thread that allocates little, of many sizes, needs a few
+ * pages and not one per size. */
+enum { BORROW_WASTE_MAX = 2048, BORROW_SIZE_MAX = 1024 };
+
+unsigned bin_to_borrow_from(struct heap *heap, unsigned bin)
+{
+    uint32_t wanted = size_class_bytes(bin);
+    for (unsigned other = bin + 1; other < BIN_COUNT; other++) {
+        uint32_t size = size_class_bytes(other);
+        if (size > BORROW_SIZE_MAX || heap->bins[bin].borrowed + size - wanted > BORROW_WASTE_MAX) break;
+        if (list_is_empty(heap->free[other])) continue;
+        heap->bins[bin].borrowed += size - wanted;
+        return other;
+    }
+    return BIN_COUNT;
 }
 
 /* ---- freeing ----------------------------------------------------------------------------------------------------------------------- */
@@ -223,6 +244,7 @@ bool bin_refill(struct heap *heap, unsigned bin)
 static bool span_is_last_resort(const struct heap *heap, const struct span *span)
 {
     const struct bin *bin = &heap->bins[span->bin];
+    if (heap == &heap_orphans) return false;
     return bin->listed == SPAN_NONE || (bin->listed == span_index(span) && span->next == SPAN_NONE);
 }
 
@@ -277,17 +299,16 @@ void heap_flush(struct heap *heap)
     while (heap->cached > 0) space_release(span_at(heap->cache[--heap->cached]));
 }
 
+void heap_take_span(struct heap *heap, struct heap *from, struct span *span)
+{
+    bool listed = span->listed;
+    if (listed) span_unlist(from, span);
+    span_unchain(from, span);
+    span_own(heap, span);
+    if (listed) span_list(heap, span);
+}
+
 void heap_take_spans(struct heap *heap, struct heap *from)
 {
-    for (uint32_t index = from->owned; index != SPAN_NONE;) {
-        struct span *span = span_at(index);
-        index = span->owned_next;
-        bool listed = span->listed;
-        if (listed) span_unlist(from, span);
-        from->bins[span->bin].spans--;
-        span_own(heap, span);
-        if (listed) span_list(heap, span);
-    }
-    from->owned = SPAN_NONE;
-    from->spans_owned = 0;
+    while (from->owned != SPAN_NONE) heap_take_span(heap, from, span_at(from->owned));
 }

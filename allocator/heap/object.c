@@ -68,7 +68,12 @@ void *heap_malloc_slow(size_t size, struct heap *heap)
 {
     bool zeroed;
     if (LIKELY(size <= SMALL_MAX && heap != &heap_none)) {
-        void *object = small_malloc(heap, size_class(size));
+        unsigned bin = size_class(size);
+        if (UNLIKELY(heap->bins[bin].spans == 0)) {
+            unsigned other = bin_to_borrow_from(heap, bin);
+            if (other != BIN_COUNT) bin = other;
+        }
+        void *object = small_malloc(heap, bin);
         if (UNLIKELY(object == NULL)) errno = ENOMEM;
         return object;
     }
