@@ -1,10 +1,11 @@
-# heapfit_test(<name> [LINK static|shared|objects] [LABEL <label>] [TIMEOUT <seconds>] <source>...)
+# heapfit_test(<name> [LINK static|shared|objects|layers] [LABEL <label>] [TIMEOUT <seconds>] <source>...)
 #
 # Makes one GoogleTest program; CTest runs each of its tests in a process of its own, as
 # <name>.<Suite>.<Test>. LINK says what of heapfit the program gets:
 #   static   libheapfit.a (the default): its malloc is in the program, and only public names are seen
 #   shared   libheapfit.so
 #   objects  the objects before their internal names are hidden, for a test of one layer
+#   layers   the same without api/: nothing replaces the malloc of the test program itself
 
 include_guard()
 include(GoogleTest)
@@ -20,11 +21,12 @@ function(heapfit_test name)
   set(libraries_static heapfit::heapfit_static)
   set(libraries_shared heapfit::heapfit)
   set(libraries_objects heapfit_objects)
+  set(libraries_layers heapfit_layers)
   if(NOT arg_LINK)
     set(arg_LINK static)
   endif()
   if(NOT DEFINED libraries_${arg_LINK})
-    message(FATAL_ERROR "heapfit_test(${name}): LINK is static, shared or objects, not '${arg_LINK}'")
+    message(FATAL_ERROR "heapfit_test(${name}): LINK is static, shared, objects or layers, not '${arg_LINK}'")
   endif()
   if(NOT arg_LABEL)
     set(arg_LABEL allocator)

@@ -99,8 +99,8 @@ static void add_figures(hf_stats *total)
     total->purged = spaces.purged;
     total->purges = spaces.purge_calls;
     total->heaps = heaps.made;
-    total->heaps_abandoned = heaps.abandoned;
     total->heaps_idle = heaps.idle;
+    total->orphan_spans = heaps.orphans;
 }
 
 void statistics_collect(struct statistics *statistics)
@@ -154,11 +154,11 @@ static void print_totals(int file, const hf_stats *total)
             "  own        %12.3f MiB\n"
             "  footprint  %12.3f MiB at most resident; %.3f MiB accessible, %.0f MiB reserved\n"
             "  given back %12.3f MiB in %zu calls\n"
-            "  heaps      %12zu made, %zu abandoned, %zu idle\n",
+            "  heaps      %12zu made, %zu idle; %zu spans of threads that are gone\n",
             hf_version(), (long)getpid(), MIB(total->live_bytes), total->live_objects, MIB(total->large_bytes),
             total->large_objects, MIB(total->free_bytes), MIB(total->dirty_bytes), MIB(total->own_bytes),
             MIB(total->footprint), MIB(total->committed), MIB(total->reserved), MIB(total->purged), total->purges,
-            total->heaps, total->heaps_abandoned, total->heaps_idle);
+            total->heaps, total->heaps_idle, total->orphan_spans);
 }
 
 static void print_classes(int file, const hf_class_stats *classes)

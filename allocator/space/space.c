@@ -159,12 +159,10 @@ static void age_list_remove(struct span *run)
 
 /* ---- free runs --------------------------------------------------------------------------------------------------- */
 
-/* Descriptors go back to what a fresh one looks like, so that a pointer into a free run is never taken for a
- * block. Only the ends are ever looked at. */
-static void run_mark_free(struct span *first, uint32_t spans, bool dirty, uint32_t freed_at)
+/* Only the ends of a free run are ever looked at. */
+static void run_tag(struct span *first, uint32_t spans, bool dirty, uint32_t freed_at)
 {
     struct span *last = first - (spans - 1); /* the table grows downwards */
-    last->kind = first->kind = SPAN_FREE;
     last->run_spans = first->run_spans = spans;
     last->dirty = first->dirty = dirty;
     first->freed_at = freed_at;
@@ -194,7 +192,7 @@ static bool is_free_end(uint32_t index, bool dirty)
 /* Put a run into the free lists, merged with its free neighbours of the same state. */
 static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_at)
 {
-    /* The ends may become inner spans of a merged run, where nobody marks them again. */
+    /* Its ends may come to lie inside the merged run: a second free of the object must not find it there. */
     span_at(index)->kind = SPAN_FREE;
     span_at(index + spans - 1)->kind = SPAN_FREE;
     uint32_t largest = spans; /* the merged run is as old as its largest part: a span that comes and goes at */
@@ -217,7 +215,7 @@ static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_
         spans += length;
     }
     struct span *first = span_at(index);
-    run_mark_free(first, spans, dirty, freed_at);
+    run_tag(first, spans, dirty, freed_at);
     run_insert(first);
 }
 
@@ -370,7 +368,7 @@ static uint32_t acquire_index(uint32_t spans, uint32_t alignment, bool *zeroed)
 struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
 {
     bool clean;
-    if ((uint64_t)spans + alignment > state.capacity) return NULL; /* written once, before any other thread is here */
+    if ((uint64_t)spans + alignment - 1 > state.capacity) return NULL; /* written once, before any other thread is here */
     platform_lock_acquire(&state.lock);
     uint32_t index = acquire_index(spans, alignment, &clean);
     if (index == SPAN_NONE && state.spans_free[DIRTY] != 0) {

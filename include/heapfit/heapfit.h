@@ -54,8 +54,8 @@ HF_API void hf_free_sized(void *pointer, size_t size);
 /* The bytes that may be used at a live object's address: at least what was asked for. 0 for NULL. */
 HF_API size_t hf_usable_size(const void *pointer);
 
-/* What hf_usable_size of an object of `size` bytes would be: asking for so much wastes nothing. 0 when such an object
- * cannot exist. */
+/* The smallest size that heapfit would use for an object of `size` bytes: asking for so much wastes nothing. 0 when such an
+ * object cannot exist. */
 HF_API size_t hf_good_size(size_t size);
 
 /* Whether heapfit allocates at this address: false for NULL, for the stack, for another allocator's memory. Says nothing
@@ -119,8 +119,8 @@ typedef struct hf_stats {
     size_t purged;      /* bytes given back to the kernel since the start */
     size_t purges;      /* system calls that this took */
     size_t heaps;       /* thread heaps ever made */
-    size_t heaps_abandoned; /* of threads that have exited and left live objects */
-    size_t heaps_idle;      /* that wait for the next thread */
+    size_t heaps_idle;  /* of these, without a thread: they wait for the next one */
+    size_t orphan_spans; /* spans in which objects of threads that have exited live on */
 } hf_stats;
 
 /* Fill in the first `size` bytes of `stats`; pass sizeof(hf_stats). A member that this version of the library does not
