@@ -41,9 +41,12 @@ extern struct heap_settings heap_settings;
  * by a chance of 2^-48. That is how overwritten links and double frees are noticed. */
 enum { LIST_END = 1, LINK_MAX = 0xFFFF };
 
-/* The decoded first word of a block that is on its way to another heap. No link looks like these: blocks are multiples
- * of 16 apart, and the end of a list is odd. SUSPECT: before it was freed, its first word looked like a link. */
-enum { LINK_REMOTE = 2, LINK_REMOTE_SUSPECT = 4 };
+/* The decoded first word of a block that is on its way to another heap. No link is like the first: blocks are multiples
+ * of 16 apart, and the end of a list is odd; it is small, so that a local free looks twice. SUSPECT: before it was freed,
+ * the word looked like a link, so the block may stand in a list of its owner's; it is no link, so that the owner notices
+ * when it takes the block from there first. */
+#define LINK_REMOTE ((uintptr_t)2)
+#define LINK_REMOTE_SUSPECT ((uintptr_t)LINK_MAX + 4)
 
 ALWAYS_INLINE bool list_is_empty(uintptr_t head)
 {
@@ -124,6 +127,7 @@ extern struct heap heap_orphans;
  * is above OBJECT_MAX. */
 void *heap_malloc_slow(size_t size, struct heap *heap);
 void heap_free_slow(void *pointer, struct heap *heap);
+void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap); /* aborts when fewer bytes were allocated */
 
 /* Any size; `alignment` a power of two. */
 void *heap_malloc_aligned(size_t size, size_t alignment);

@@ -133,10 +133,19 @@ void heap_free_slow(void *pointer, struct heap *heap)
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
         remote_free(heap, span, (uintptr_t)pointer);
     } else {
-        if ((*block_words((uintptr_t)pointer) ^ space.link_key) <= LINK_MAX)
-            check_suspicious_free(heap, span, (uintptr_t)pointer);
+        uintptr_t word = *block_words((uintptr_t)pointer) ^ space.link_key;
+        if (word == LINK_REMOTE) check_double_free(pointer); /* another thread freed it */
+        if (word <= LINK_MAX) check_suspicious_free(heap, span, (uintptr_t)pointer);
         block_free_local(heap, span, (uintptr_t)pointer);
     }
+}
+
+void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)
+{
+    if (pointer == NULL) return;
+    size_t usable = span_usable_size(span_of_object("free", pointer));
+    if (size > usable) check_size_failed(pointer, size, usable);
+    heap_free_slow(pointer, heap);
 }
 
 /* ---- resizing ------------------------------------------------------------------------------------------------------------------- */
