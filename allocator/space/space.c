@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct space space;
-struct space_settings space_settings = {.reservation = 0, .decay_ms = 500};
+struct space_settings space_settings = {.huge_pages = HUGE_PAGES_AUTO, .reservation = 0, .decay_ms = 500};
 
 /* ---- constants --------------------------------------------------------------------------------------------- */
 
@@ -31,6 +31,10 @@ enum { RESERVATION_SHARE_OF_LIMIT = 2 };
 /* Spans made accessible at a time: an eighth of what is in use, within these bounds, so that mprotect is rare
  * and strict limits are not used up for nothing. */
 enum { COMMIT_SPANS_MIN = 16, COMMIT_SPANS_MAX = 1024, COMMIT_SHARE = 8 };
+/* Address space handed out before huge pages are asked for: smaller heaps get none, since one page partly used is much of
+ * them, and the first-level TLB covers them anyway. */
+#define HUGE_PAGES_AFTER (32 * MIB)
+
 /* Descriptors made accessible at a time: 64 KiB of them. */
 enum { COMMIT_DESCRIPTORS = 1024 };
 
@@ -93,6 +97,8 @@ bool space_start(void)
         if (start != NULL) break;
     }
     if (start == NULL || !platform_make_readable(start, table)) return false;
+    /* Where the system gives everybody huge pages, a small program would get one on its first malloc. */
+    if (space_settings.huge_pages != HUGE_PAGES_ALWAYS) platform_advise_huge_pages(start, table + data, false);
 
     state.capacity = (uint32_t)(data / SPAN_SIZE);
     state.youngest = state.oldest = SPAN_NONE;
@@ -250,9 +256,21 @@ static bool commit_descriptors(uint32_t up_to)
     return true;
 }
 
+/* Advise on what becomes accessible in [from, to) spans. Huge pages begin with the first whole unit. */
+static void advise_committed(uint32_t from, uint32_t to)
+{
+    if (space_settings.huge_pages == HUGE_PAGES_NEVER) return;
+    size_t start = (size_t)from * SPAN_SIZE;
+    size_t end = (size_t)to * SPAN_SIZE & ~(PLATFORM_HUGE_PAGE - 1);
+    if (space_settings.huge_pages == HUGE_PAGES_AUTO && start < HUGE_PAGES_AFTER) start = HUGE_PAGES_AFTER;
+    start &= ~(PLATFORM_HUGE_PAGE - 1);
+    if (start < end) platform_advise_huge_pages((char *)space.base + start, end - start, true);
+}
+
 static bool commit_spans(uint32_t up_to)
 {
     if (up_to <= state.committed) return true;
+    uint32_t before = state.committed;
     uint32_t step = state.frontier / COMMIT_SHARE;
     if (step < COMMIT_SPANS_MIN) step = COMMIT_SPANS_MIN;
     if (step > COMMIT_SPANS_MAX) step = COMMIT_SPANS_MAX;
@@ -264,6 +282,7 @@ static bool commit_spans(uint32_t up_to)
         state.committed = (uint32_t)generous;
     else if (platform_commit(start, ((size_t)up_to - state.committed) * SPAN_SIZE))
         state.committed = up_to;
+    if (state.committed > before) advise_committed(before, state.committed);
     return up_to <= state.committed;
 }
 

@@ -74,7 +74,14 @@ extern struct space space;
 
 /* ---- settings: set by api/ before space_start, some also later ------------------------------------------ */
 
+enum huge_pages {
+    HUGE_PAGES_NEVER,
+    HUGE_PAGES_AUTO,   /* beyond the first HUGE_PAGES_AFTER bytes (space.c) */
+    HUGE_PAGES_ALWAYS, /* from the start */
+};
+
 struct space_settings {
+    enum huge_pages huge_pages;
     size_t reservation;         /* bytes of address space to reserve; 0: chosen from the machine's memory */
     _Atomic(uint32_t) decay_ms; /* age after which a dirty run is purged; live */
 };
