@@ -20,11 +20,11 @@ enum { WAKE_BLOCKS_MAX = 32 };
 /* A bin with many spans carves more than one unit at a time, at most a quarter of a span per span that it has. */
 enum { CARVE_SHARE = 4 };
 
-static uint32_t wake_threshold(uint32_t block_size)
+static uint8_t wake_threshold(uint32_t block_size)
 {
     uint32_t blocks = (1u << CARVE_UNIT_LOG2) / block_size;
     if (blocks < 1) return 1;
-    return blocks > WAKE_BLOCKS_MAX ? WAKE_BLOCKS_MAX : blocks;
+    return (uint8_t)(blocks > WAKE_BLOCKS_MAX ? WAKE_BLOCKS_MAX : blocks);
 }
 
 /* ---- lists of spans ----------------------------------------------------------------------------------------------------- */
@@ -61,9 +61,9 @@ static void span_own(struct heap *heap, struct span *span)
     heap->bins[span->bin].spans++;
 }
 
-static void span_disown(struct heap *heap, struct span *span)
+/* Out of the list of all spans of the heap. */
+static void span_unchain(struct heap *heap, struct span *span)
 {
-    atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
     if (span->owned_next != SPAN_NONE) span_at(span->owned_next)->owned_prev = span->owned_prev;
     if (span->owned_prev != SPAN_NONE) span_at(span->owned_prev)->owned_next = span->owned_next;
     else heap->owned = span->owned_next;
@@ -148,9 +148,10 @@ static struct span *span_acquire(struct heap *heap)
 
 static void span_give_back(struct heap *heap, struct span *span)
 {
-    span_disown(heap, span);
+    span_unchain(heap, span);
+    atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
     span->kind = SPAN_METADATA; /* cached: nobody's object */
-    if (heap->cached < atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed))
+    if (heap != &heap_orphans && heap->cached < atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed))
         heap->cache[heap->cached++] = span_index(span);
     else
         space_release(span);
@@ -165,6 +166,7 @@ static bool bin_grow(struct heap *heap, unsigned bin)
     span->bin = (uint8_t)bin;
     span->block_size = block_size;
     span->reciprocal = UINT32_MAX / block_size + 1;
+    span->wake = wake_threshold(block_size);
     span->free = list_end(span);
     span->carved = 0;
     span->countdown = 0;
@@ -185,7 +187,7 @@ static void span_after_giving(struct heap *heap, struct span *span)
     span_unlist(heap, span);
     uint32_t live = span->countdown;
     uint32_t freed = span->carved - live; /* below the threshold, else they would have been given */
-    uint32_t until_awake = wake_threshold(span->block_size) - freed;
+    uint32_t until_awake = span->wake - freed;
     span->countdown = live < until_awake ? live : until_awake;
     span->held_back = (uint16_t)(live - span->countdown);
 }
@@ -194,7 +196,7 @@ static void span_after_giving(struct heap *heap, struct span *span)
 static void span_give(struct heap *heap, struct span *span)
 {
     uint32_t freed = span->carved - span->countdown;
-    if (span->uncarved != 0 && freed < wake_threshold(span->block_size)) {
+    if (span->uncarved != 0 && freed < span->wake) {
         heap->free[span->bin] = span_carve(heap, span);
     } else {
         heap->free[span->bin] = span->free;
@@ -206,13 +208,33 @@ static void span_give(struct heap *heap, struct span *span)
 
 bool bin_refill(struct heap *heap, unsigned bin)
 {
-    remote_inbox_take(heap);
+    if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
     while (heap->bins[bin].listed == SPAN_NONE) {
-        if (heap_adopt(heap)) continue;
+        if (heap_adopt_span(heap, bin)) break;
         if (!bin_grow(heap, bin)) return false;
     }
     span_give(heap, span_at(heap->bins[bin].listed));
     return true;
+}
+
+/* ---- borrowing ---------------------------------------------------------------------------------------------------------------------- */
+
+/* A page is the least that a bin's first span costs. A bin that is hardly used is served from larger ones, until the room
+ * that this wastes comes near to what a page would have cost: so a thread that allocates little, of many sizes, needs a few
+ * pages and not one per size. */
+enum { BORROW_WASTE_MAX = 2048, BORROW_SIZE_MAX = 1024 };
+
+unsigned bin_to_borrow_from(struct heap *heap, unsigned bin)
+{
+    uint32_t wanted = size_class_bytes(bin);
+    for (unsigned other = bin + 1; other < BIN_COUNT; other++) {
+        uint32_t size = size_class_bytes(other);
+        if (size > BORROW_SIZE_MAX || heap->bins[bin].borrowed + size - wanted > BORROW_WASTE_MAX) break;
+        if (list_is_empty(heap->free[other])) continue;
+        heap->bins[bin].borrowed += size - wanted;
+        return other;
+    }
+    return BIN_COUNT;
 }
 
 /* ---- freeing ----------------------------------------------------------------------------------------------------------------------- */
@@ -222,10 +244,11 @@ bool bin_refill(struct heap *heap, unsigned bin)
 static bool span_is_last_resort(const struct heap *heap, const struct span *span)
 {
     const struct bin *bin = &heap->bins[span->bin];
+    if (heap == &heap_orphans) return false;
     return bin->listed == SPAN_NONE || (bin->listed == span_index(span) && span->next == SPAN_NONE);
 }
 
-void span_countdown_ended(struct heap *heap, struct span *span)
+void span_countdown_ended(struct span *span, struct heap *heap)
 {
     if (span->held_back != 0) { /* awake: worth taking from again, the fullest of its bin */
         span->countdown = span->held_back;
@@ -243,7 +266,7 @@ void block_free_local(struct heap *heap, struct span *span, uintptr_t block)
 {
     *block_words(block) = span->free ^ block ^ space.link_key;
     span->free = block;
-    if (--span->countdown == 0) span_countdown_ended(heap, span);
+    if (--span->countdown == 0) span_countdown_ended(span, heap);
 }
 
 /* ---- flushing and adopting ------------------------------------------------------------------------------------------------------------- */
@@ -276,17 +299,16 @@ void heap_flush(struct heap *heap)
     while (heap->cached > 0) space_release(span_at(heap->cache[--heap->cached]));
 }
 
+void heap_take_span(struct heap *heap, struct heap *from, struct span *span)
+{
+    bool listed = span->listed;
+    if (listed) span_unlist(from, span);
+    span_unchain(from, span);
+    span_own(heap, span);
+    if (listed) span_list(heap, span);
+}
+
 void heap_take_spans(struct heap *heap, struct heap *from)
 {
-    for (uint32_t index = from->owned; index != SPAN_NONE;) {
-        struct span *span = span_at(index);
-        index = span->owned_next;
-        bool listed = span->listed;
-        if (listed) span_unlist(from, span);
-        from->bins[span->bin].spans--;
-        span_own(heap, span);
-        if (listed) span_list(heap, span);
-    }
-    from->owned = SPAN_NONE;
-    from->spans_owned = 0;
+    while (from->owned != SPAN_NONE) heap_take_span(heap, from, span_at(from->owned));
 }

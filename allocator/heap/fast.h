@@ -12,7 +12,7 @@
  * does not look free when it is freed. */
 ALWAYS_INLINE void *bin_pop(struct heap *heap, unsigned bin, uintptr_t block)
 {
-    uintptr_t link = *block_words(block) ^ space.link_key;
+    uintptr_t link = *block_words(block) ^ heap->link_key;
     if (UNLIKELY(link > LINK_MAX)) check_link_failed((void *)block);
     heap->free[bin] = link ^ block;
     *block_words(block) = 0;
@@ -22,10 +22,10 @@ ALWAYS_INLINE void *bin_pop(struct heap *heap, unsigned bin, uintptr_t block)
 ALWAYS_INLINE void *heap_malloc(size_t size)
 {
     struct heap *heap = thread_heap;
-    if (UNLIKELY(size > FAST_MAX)) return heap_malloc_slow(heap, size);
+    if (UNLIKELY(size > FAST_MAX)) return heap_malloc_slow(size, heap);
     unsigned bin = size_class_fast(size);
     uintptr_t block = heap->free[bin];
-    if (UNLIKELY(list_is_empty(block))) return heap_malloc_slow(heap, size);
+    if (UNLIKELY(list_is_empty(block))) return heap_malloc_slow(size, heap);
     return bin_pop(heap, bin, block);
 }
 
@@ -40,23 +40,22 @@ ALWAYS_INLINE bool block_is_at_start(const struct span *span, uintptr_t block)
 ALWAYS_INLINE void heap_free(void *pointer)
 {
     struct heap *heap = thread_heap;
-    size_t offset = space_offset(pointer);
-    if (UNLIKELY(space_offset_is_foreign(offset))) {
-        heap_free_slow(heap, NULL, pointer);
+    uintptr_t block = (uintptr_t)pointer;
+    size_t offset = block - heap->base;
+    if (UNLIKELY(offset >= heap->size)) {
+        heap_free_slow(pointer, heap);
         return;
     }
-    struct span *span = span_of_offset(offset);
-    uintptr_t block = (uintptr_t)pointer;
-    uintptr_t key = space.link_key;
+    struct span *span = heap->table - (offset >> SPAN_SHIFT);
     /* Relaxed: only this thread makes itself the owner of a span, or ceases to be. */
     if (UNLIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) != heap ||
-                 !block_is_at_start(span, block) || (*block_words(block) ^ key) <= LINK_MAX)) {
-        heap_free_slow(heap, span, pointer);
+                 !block_is_at_start(span, block) || (*block_words(block) ^ heap->link_key) <= LINK_MAX)) {
+        heap_free_slow(pointer, heap);
         return;
     }
-    *block_words(block) = span->free ^ block ^ key;
+    *block_words(block) = span->free ^ block ^ heap->link_key;
     span->free = block;
-    if (UNLIKELY(--span->countdown == 0)) span_countdown_ended(heap, span);
+    if (UNLIKELY(--span->countdown == 0)) span_countdown_ended(span, heap);
 }
 
 #endif

@@ -60,8 +60,9 @@ ALWAYS_INLINE uintptr_t *block_words(uintptr_t block)
 enum { OUTBOX_SLOTS = 8, SPAN_CACHE_MAX = 16 };
 
 struct bin {
-    uint32_t listed;  /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
-    uint32_t spans;   /* how many spans the bin has */
+    uint32_t listed;   /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
+    uint32_t borrowed;/* bytes wasted so far by serving this bin's requests from larger ones */
+    uint32_t spans;    /* how many spans the bin has */
 };
 
 /* Blocks of another heap that this thread has freed and not yet handed over, linked by their second words. */
@@ -73,14 +74,20 @@ struct outbox {
 };
 
 enum heap_state {
-    HEAP_OWNED = 0, /* by a living thread, or by a thread that is settling it (registry.c) */
-    HEAP_ABANDONED, /* its thread is gone; some blocks live on */
+    HEAP_OWNED = 0, /* by a living thread, or by one that is settling it (registry.c) */
     HEAP_IDLE,      /* no thread, no spans; waits for the next thread */
+    HEAP_SHARED,    /* heap_orphans */
 };
 
 /* A thread heap. Owned by one thread at a time; other threads touch only `inbox` and `state`. Never freed, only
  * reused, so that a pointer to one stays good for ever. */
 struct heap {
+    /* Copies of struct space, all zero in heap_none: to that one every pointer is foreign. */
+    uintptr_t base;
+    size_t size;
+    uintptr_t link_key;
+    struct span *table; /* span_at(0) */
+
     uintptr_t free[BIN_COUNT]; /* per bin the blocks that malloc takes next, all of one span */
 
     struct bin bins[BIN_COUNT];
@@ -92,7 +99,7 @@ struct heap {
     struct outbox outbox[OUTBOX_SLOTS];
 
     /* registry: under its lock */
-    struct heap *next, *prev; /* in the list of abandoned or of idle heaps */
+    struct heap *next, *prev; /* in the list of idle heaps */
 
     /* Written by other threads: a line of their own. */
     _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */
@@ -104,6 +111,9 @@ struct heap {
 extern __thread struct heap *thread_heap;
 extern struct heap heap_none;
 
+/* The owner of the spans of threads that are gone. Nobody's thread heap: under a lock of its own, in registry.c. */
+extern struct heap heap_orphans;
+
 /* ---- objects (object.c) -------------------------------------------------------------------------------------------- */
 
 /* Requests above this are refused, as the C standard's ptrdiff_t demands. */
@@ -111,8 +121,8 @@ extern struct heap heap_none;
 
 /* What the fast paths fall back to. They return NULL and set errno to ENOMEM when memory has run out or the request
  * is above OBJECT_MAX. */
-void *heap_malloc_slow(struct heap *heap, size_t size);
-void heap_free_slow(struct heap *heap, struct span *span, void *pointer);
+void *heap_malloc_slow(size_t size, struct heap *heap);
+void heap_free_slow(void *pointer, struct heap *heap);
 
 /* Any size; `alignment` a power of two. */
 void *heap_malloc_aligned(size_t size, size_t alignment);
@@ -130,21 +140,35 @@ void heap_trim(void);
 
 /* Fill an empty bin; false when memory has run out. */
 bool bin_refill(struct heap *heap, unsigned bin);
+/* A bin that has no span yet: another, larger one that can serve a request without getting more memory, or BIN_COUNT. */
+unsigned bin_to_borrow_from(struct heap *heap, unsigned bin);
 /* A block of `span` has come back, and its countdown has reached zero. */
-void span_countdown_ended(struct heap *heap, struct span *span);
+void span_countdown_ended(struct span *span, struct heap *heap);
 /* Free a block of the heap's own; what the fast path does, without its checks. */
 void block_free_local(struct heap *heap, struct span *span, uintptr_t block);
 /* Put the blocks that the bins hold back into their spans, and give back empty spans. */
 void heap_flush(struct heap *heap);
-/* Make `heap` the owner of all spans of `from`, whose bins and caches are flushed. */
+/* Make `heap` the owner of a span of `from`; of all its spans, when its bins and caches are flushed. */
+void heap_take_span(struct heap *heap, struct heap *from, struct span *span);
 void heap_take_spans(struct heap *heap, struct heap *from);
 
 /* ---- remote frees (remote.c) ---------------------------------------------------------------------------------------------- */
 
 /* Free a block of another heap. */
 void remote_free(struct heap *heap, struct span *span, uintptr_t block);
-/* Take in what others have freed. True when there was anything. */
-bool remote_inbox_take(struct heap *heap);
+/* Take in what others have freed. */
+void remote_inbox_take(struct heap *heap);
+/* The same for heap_orphans, whose lock the caller holds: returns what has found another owner meanwhile, linked by second
+ * words, to be sent on without the lock; 0: nothing. */
+uintptr_t remote_inbox_take_orphans(void);
+void remote_send_on(uintptr_t blocks);
+
+ALWAYS_INLINE bool remote_inbox_is_filled(const struct heap *heap)
+{
+    /* Relaxed: a hint; taking synchronises. */
+    return atomic_load_explicit(&heap->inbox, memory_order_relaxed) != 0;
+}
+
 /* Hand over all that this heap has collected for others. */
 void remote_outbox_flush(struct heap *heap);
 
@@ -156,16 +180,16 @@ struct heap *heap_thread_enter(void);
 void heap_thread_leave(struct heap *heap);
 /* Blocks were put into the inbox of a heap that has no thread: do its work. */
 void heap_settle(struct heap *heap);
-/* Take over the spans of a dead thread's heap. False when there is none. */
-bool heap_adopt(struct heap *heap);
+/* Take over a span of a dead thread that has blocks of this bin to give. False when there is none. */
+bool heap_adopt_span(struct heap *heap, unsigned bin);
 /* For pthread_atfork handlers: no other thread is inside the registry or the space layer between these two. */
 void heap_fork_begin(void);
 void heap_fork_end(void);
 
 struct heap_figures {
     size_t made;      /* heaps ever made */
-    size_t abandoned; /* heaps without a thread, with live blocks */
-    size_t idle;      /* heaps without either */
+    size_t idle;      /* of these, without a thread */
+    size_t orphans;   /* spans of threads that are gone */
 };
 void heap_figures(struct heap_figures *figures);
 

@@ -17,17 +17,18 @@ static void make_room(struct heap *heap)
     space_purge_all();
 }
 
-static NOINLINE bool bin_refill_slow(struct heap *heap, unsigned bin)
+static COLD bool bin_refill_without_memory(struct heap *heap, unsigned bin)
 {
-    if (++heap->refills % REFILLS_PER_CLOCK == 0) space_purge_old();
-    if (LIKELY(bin_refill(heap, bin))) return true;
     make_room(heap);
     return bin_refill(heap, bin);
 }
 
 static void *small_malloc(struct heap *heap, unsigned bin)
 {
-    if (list_is_empty(heap->free[bin]) && !bin_refill_slow(heap, bin)) return NULL;
+    if (list_is_empty(heap->free[bin])) {
+        if (UNLIKELY(++heap->refills % REFILLS_PER_CLOCK == 0)) space_purge_old();
+        if (UNLIKELY(!bin_refill(heap, bin)) && !bin_refill_without_memory(heap, bin)) return NULL;
+    }
     return bin_pop(heap, bin, heap->free[bin]);
 }
 
@@ -63,9 +64,19 @@ static void *any_malloc(struct heap *heap, size_t size, size_t alignment, bool *
     return object;
 }
 
-void *heap_malloc_slow(struct heap *heap, size_t size)
+void *heap_malloc_slow(size_t size, struct heap *heap)
 {
     bool zeroed;
+    if (LIKELY(size <= SMALL_MAX && heap != &heap_none)) {
+        unsigned bin = size_class(size);
+        if (UNLIKELY(heap->bins[bin].spans == 0)) {
+            unsigned other = bin_to_borrow_from(heap, bin);
+            if (other != BIN_COUNT) bin = other;
+        }
+        void *object = small_malloc(heap, bin);
+        if (UNLIKELY(object == NULL)) errno = ENOMEM;
+        return object;
+    }
     return any_malloc(heap, size, MALLOC_ALIGNMENT, &zeroed);
 }
 
@@ -117,10 +128,10 @@ size_t heap_good_size(size_t size)
 
 /* ---- freeing ------------------------------------------------------------------------------------------------------------------ */
 
-void heap_free_slow(struct heap *heap, struct span *span, void *pointer)
+void heap_free_slow(void *pointer, struct heap *heap)
 {
     if (pointer == NULL) return;
-    span = span_of_object("free", pointer);
+    struct span *span = span_of_object("free", pointer);
     if (span->kind == SPAN_LARGE) {
         large_free(span);
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {

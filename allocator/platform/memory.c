@@ -56,12 +56,22 @@ void *platform_reserve(size_t size, size_t alignment)
     return start + before;
 }
 
-bool platform_commit(void *start, size_t size)
+static bool protect(void *start, size_t size, int protection)
 {
     int saved = errno;
-    bool done = mprotect(start, size, PROT_READ | PROT_WRITE) == 0;
+    bool done = mprotect(start, size, protection) == 0;
     errno = saved;
     return done;
+}
+
+bool platform_make_readable(void *start, size_t size)
+{
+    return protect(start, size, PROT_READ);
+}
+
+bool platform_commit(void *start, size_t size)
+{
+    return protect(start, size, PROT_READ | PROT_WRITE);
 }
 
 bool platform_purge(void *start, size_t size)

@@ -38,6 +38,9 @@ size_t platform_address_space_limit(void);
  * range is inaccessible and costs no memory. NULL when the kernel refuses. */
 void *platform_reserve(size_t size, size_t alignment);
 
+/* Make a reserved range readable: it reads as zeros, and still costs nothing. False when the kernel refuses. */
+bool platform_make_readable(void *start, size_t size);
+
 /* Make a reserved range readable and writable; it reads as zeros. False when the kernel refuses (memory
  * limits, strict overcommit): the range is then as before. */
 bool platform_commit(void *start, size_t size);

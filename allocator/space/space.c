@@ -87,18 +87,19 @@ bool space_start(void)
     char *start = NULL;
     size_t table = 0;
     size_t data = reservation_wanted();
-    for (; start == NULL && data >= RESERVATION_TINY; data /= 2) {
+    for (; data >= RESERVATION_TINY; data /= 2) {
         table = (data / SPAN_SIZE * sizeof(struct span) + RESERVATION_ALIGNMENT - 1) & ~(RESERVATION_ALIGNMENT - 1);
         start = platform_reserve(table + data, RESERVATION_ALIGNMENT);
         if (start != NULL) break;
     }
-    if (start == NULL) return false;
+    if (start == NULL || !platform_make_readable(start, table)) return false;
 
     state.capacity = (uint32_t)(data / SPAN_SIZE);
     state.youngest = state.oldest = SPAN_NONE;
     for (int s = 0; s < STATES; s++)
         for (int i = 0; i < LENGTH_LISTS; i++) state.lists[s][i] = SPAN_NONE;
     space.base = (uintptr_t)start + table;
+    space.size = (size_t)state.capacity * SPAN_SIZE;
     return true;
 }
 
@@ -158,12 +159,10 @@ static void age_list_remove(struct span *run)
 
 /* ---- free runs --------------------------------------------------------------------------------------------------- */
 
-/* Descriptors go back to what a fresh one looks like, so that a pointer into a free run is never taken for a
- * block. Only the ends are ever looked at. */
-static void run_mark_free(struct span *first, uint32_t spans, bool dirty, uint32_t freed_at)
+/* Only the ends of a free run are ever looked at. */
+static void run_tag(struct span *first, uint32_t spans, bool dirty, uint32_t freed_at)
 {
     struct span *last = first - (spans - 1); /* the table grows downwards */
-    last->kind = first->kind = SPAN_FREE;
     last->run_spans = first->run_spans = spans;
     last->dirty = first->dirty = dirty;
     first->freed_at = freed_at;
@@ -193,6 +192,9 @@ static bool is_free_end(uint32_t index, bool dirty)
 /* Put a run into the free lists, merged with its free neighbours of the same state. */
 static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_at)
 {
+    /* Its ends may come to lie inside the merged run: a second free of the object must not find it there. */
+    span_at(index)->kind = SPAN_FREE;
+    span_at(index + spans - 1)->kind = SPAN_FREE;
     uint32_t largest = spans; /* the merged run is as old as its largest part: a span that comes and goes at */
                               /* the edge of a large one must not keep it young for ever */
     if (is_free_end(index + spans, dirty)) {
@@ -213,7 +215,7 @@ static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_
         spans += length;
     }
     struct span *first = span_at(index);
-    run_mark_free(first, spans, dirty, freed_at);
+    run_tag(first, spans, dirty, freed_at);
     run_insert(first);
 }
 
@@ -272,8 +274,6 @@ static bool frontier_raise(uint32_t spans)
     uint32_t raised = state.frontier + spans;
     if (!commit_descriptors(raised) || !commit_spans(raised)) return false;
     state.frontier = raised;
-    /* Relaxed: see space_offset_is_foreign. */
-    atomic_store_explicit(&space.limit, (size_t)raised * SPAN_SIZE, memory_order_relaxed);
     return true;
 }
 
@@ -368,7 +368,7 @@ static uint32_t acquire_index(uint32_t spans, uint32_t alignment, bool *zeroed)
 struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
 {
     bool clean;
-    if ((uint64_t)spans + alignment > state.capacity) return NULL; /* written once, before any other thread is here */
+    if ((uint64_t)spans + alignment - 1 > state.capacity) return NULL; /* written once, before any other thread is here */
     platform_lock_acquire(&state.lock);
     uint32_t index = acquire_index(spans, alignment, &clean);
     if (index == SPAN_NONE && state.spans_free[DIRTY] != 0) {
@@ -382,7 +382,6 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
         span_at(index + spans - 1)->kind = SPAN_TAIL;
         first->kind = (uint8_t)kind;
         first->run_spans = spans;
-        if (kind == SPAN_METADATA) state.spans_metadata += spans;
     }
     platform_lock_release(&state.lock);
     if (zeroed != NULL) *zeroed = clean;

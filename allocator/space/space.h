@@ -10,7 +10,8 @@
  *
  * The table stands away from the objects, so that no descriptor shares their cache sets and an overflow cannot
  * reach one. Descriptor and span are found from each other by one subtraction and one shift, and a pointer is
- * foreign exactly when `p - base >= limit`.
+ * foreign exactly when `p - base >= size`. The part of the table that is not in use yet reads as zeros, so that any
+ * pointer that is not foreign has a descriptor to look at.
  *
  * Spans are handed out in *runs* of one or more. A free run is clean (reads as zeros: never touched, or purged)
  * or dirty (may hold memory). Everything here but the inline functions takes one lock; the layer above caches
@@ -53,6 +54,7 @@ struct span {
     uint8_t listed;        /* blocks: in the bin's list of spans with blocks to give */
     uint8_t kind;          /* enum span_kind; read by any thread for error messages only */
     uint8_t dirty;         /* free: the run may hold memory */
+    uint8_t wake;          /* blocks: freed ones that make the span worth listing */
     uint32_t next, prev;   /* blocks: the bin's list. free: the list of runs of this length */
     uint32_t owned_next, owned_prev; /* blocks: all spans of the heap. free and dirty: by age */
     uint32_t run_spans;    /* large: spans of the run. free: the same, at the first and last span */
@@ -61,13 +63,12 @@ struct span {
 
 _Static_assert(sizeof(struct span) == CACHE_LINE, "a descriptor is one cache line");
 
-/* What every free reads; written once at start, `limit` also when the frontier moves. One cache line, with
- * nothing beside it that is written often. */
+/* Written once, by space_start. Thread heaps hold copies, for a free that touches one line less. */
 struct space {
-    uintptr_t base;          /* address of span 0; 0 before space_start */
-    _Atomic(size_t) limit;   /* bytes from base to the frontier */
-    uintptr_t link_key;      /* what the layer above encodes its free lists with */
-} __attribute__((aligned(CACHE_LINE)));
+    uintptr_t base;     /* address of span 0; 0 before space_start */
+    size_t size;        /* bytes reserved from base on; 0 before space_start: every pointer is foreign */
+    uintptr_t link_key; /* what the layer above encodes its free lists with */
+};
 
 extern struct space space;
 
@@ -99,7 +100,7 @@ ALWAYS_INLINE uintptr_t span_start(const struct span *span)
     return space.base + ((uintptr_t)span_index(span) << SPAN_SHIFT);
 }
 
-/* The bytes from base to `pointer`; at least the limit when the pointer is foreign (NULL too: it wraps). */
+/* The bytes from base to `pointer`; at least space.size when the pointer is foreign (NULL too: it wraps). */
 ALWAYS_INLINE size_t space_offset(const void *pointer)
 {
     return (uintptr_t)pointer - space.base;
@@ -107,8 +108,7 @@ ALWAYS_INLINE size_t space_offset(const void *pointer)
 
 ALWAYS_INLINE bool space_offset_is_foreign(size_t offset)
 {
-    /* Relaxed: whoever passed us a block of ours did so after the limit was raised above it. */
-    return offset >= atomic_load_explicit(&space.limit, memory_order_relaxed);
+    return offset >= space.size;
 }
 
 /* The span of an offset that is not foreign. */

@@ -225,8 +225,8 @@ class Browser:
             answer = answers.get(timeout=DEADLINE_S)
         except queue.Empty:
             state = self._process.poll()
-            message = f"no answer to {method} in {DEADLINE_S:g} s (exit code {state})"
-            raise BrowserError(message) from None
+            silence = f"no answer to {method} in {DEADLINE_S:g} s (exit code {state})"
+            raise BrowserError(silence) from None
         finally:
             del self._answers[number]
         if "error" in answer:

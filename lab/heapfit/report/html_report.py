@@ -115,9 +115,8 @@ def page(summary: Summary, trials: Sequence[Trial]) -> str:
     return environment.get_template("report.html.j2").render(
         summary=summary,
         study=summary.study,
-        title=visible(summary.study.title or summary.study.name),
-        command=visible(shlex.join(summary.study.command)),
-        reproduce=visible(summary.study.reproduce),
+        title=summary.study.title or summary.study.name,
+        command=shlex.join(summary.study.command),
         conclusions=_conclusions(results),
         overviews=[_overview(results, cores) for cores in results.cores if results.metrics],
         metrics=results.metrics,
@@ -168,13 +167,20 @@ def _policy(*scripts: str) -> str:
 
 
 def _environment() -> Environment:
+    """Jinja such that no text in a template is shown unescaped or with control characters."""
     return Environment(
+        finalize=_shown,
         loader=PackageLoader("heapfit.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _shown(value: Any) -> Any:
+    """What a template shows of a value. Markup is ours and stays as it is."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _source(name: str) -> str:
@@ -236,7 +242,7 @@ def _panel(
         title=title,
         constant=None if constant is None else _scale(results, metric).text(constant),
         figure=None if figure is None else store.add(figure),
-        alternative=visible(f"{metric.label}, {title}: every trial. Medians: {medians}."),
+        alternative=f"{metric.label}, {title}: every trial. Medians: {medians}.",
         rows=rows,
     )
 
@@ -245,12 +251,12 @@ def _row(results: Results, metric: Metric, cores: int, name: str) -> Row:
     estimate = results.estimate(cores, metric, name)
     is_baseline = name == results.baseline
     if estimate is None:
-        return Row(visible(name), is_baseline, False, None)
+        return Row(name, is_baseline, False, None)
     scale = _scale(results, metric)
     has_interval = estimate.low < estimate.high
     has_ratio_interval = estimate.ratio_low is not None and not is_baseline
     return Row(
-        allocator=visible(name),
+        allocator=name,
         is_baseline=is_baseline,
         is_best=name in results.best(cores, metric),
         estimate=estimate,
@@ -282,7 +288,7 @@ def _drift(results: Results, trials: Sequence[Trial], store: FigureStore) -> dic
     return {
         "figure": store.add(figures.drift(results, found, primary[0])),
         "sentence": drifts.describe(found, primary[0]),
-        "label": visible(primary[0].label),
+        "label": primary[0].label,
     }
 
 
@@ -290,13 +296,13 @@ def _problem_view(problem: Problem) -> dict[str, str]:
     tail = problem.first.stderr_tail.strip()
     return {
         "sentence": problem.sentence,
-        "stderr": "\n".join(visible(line) for line in tail.splitlines()),
+        "stderr": Markup("\n").join(visible(line) for line in tail.splitlines()),
         "places": problem.places,
     }
 
 
 def _library_text(allocator: InstalledAllocator) -> str:
-    return visible(str(allocator.library)) if allocator.library else "the system's own"
+    return str(allocator.library) if allocator.library else "the system's own"
 
 
 def _thinned(results: Results, trials: Sequence[Trial]) -> str | None:

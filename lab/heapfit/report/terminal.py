@@ -96,7 +96,7 @@ def _fitting(columns: list[_Column], width: int) -> list[_Column]:
 
 def _column(results: Results, cores: int, metric: Metric, console: Console) -> _Column:
     unit = results.scale(metric, TERMINAL_DIGITS).unit
-    header = f"{_two_lines(visible(metric.label))}\n{_encodable(visible(unit), console)}"
+    header = _encodable(f"{_two_lines(visible(metric.label))}\n{visible(unit)}", console)
     cells = {name: _cell(results, cores, metric, name, console) for name in results.allocators}
     return _Column(metric, header, cells)
 
@@ -132,7 +132,7 @@ def _cell(results: Results, cores: int, metric: Metric, name: str, console: Cons
 
 
 def _name(results: Results, name: str, console: Console) -> Text:
-    shown = visible(name)
+    shown = _encodable(visible(name), console)
     if cell_len(shown) > _LONGEST_NAME:
         shown = shown[: _LONGEST_NAME - 1] + ("~" if _ascii_only(console) else "…")
     text = Text(shown, no_wrap=True)
@@ -188,4 +188,4 @@ def _encodable(text: str, console: Console) -> str:
     if not _ascii_only(console):
         return text
     readable = text.replace("µ", "u").replace(DASH, "-").replace("∞", "inf")
-    return readable.encode(console.encoding, "backslashreplace").decode(console.encoding)
+    return readable.encode("ascii", "backslashreplace").decode("ascii")
