@@ -137,14 +137,7 @@ def test_a_folder_that_may_not_be_written_is_explained(
         catalogue.install_allocator(catalogue.load_allocators()["mimalloc"], say_nothing)
 
 
-def test_a_user_without_the_right_to_install_is_told_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tmp_path.chmod(0o755)
-    for program in ("apt-get", "dpkg-query"):  # and no sudo
-        (tmp_path / program).symlink_to(str(shutil.which(program)))
-    monkeypatch.setenv("PATH", str(tmp_path))
-
+def test_a_user_without_the_right_to_install_is_told_the_command() -> None:
     def told_the_command() -> bool:
         try:
             debian.install(["libheapfit-nowhere"], say_nothing)
