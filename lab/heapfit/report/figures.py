@@ -42,8 +42,8 @@ MOST_POINTS = 200
 MOST_DRIFT_POINTS = 2000
 
 # Geometry, in pixels and in rows (a row of the strip is one unit high).
+_FONT = "system-ui, sans-serif"
 _FONT_SIZE = 12.5
-_MOST_TICKS = 6
 _ROW_HEIGHT = 46
 _STRIP_FRAME = 96
 _LINE_HEIGHT = 300
@@ -182,14 +182,14 @@ def _figure(height: int) -> go.Figure:
             "autosize": True,
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"family": "system-ui, sans-serif", "size": _FONT_SIZE},
+            "font": {"family": _FONT, "size": _FONT_SIZE},
             "hovermode": "closest",
             "dragmode": False,
             "showlegend": False,
             "hoverlabel": {
                 "bgcolor": _HOVER_BACKGROUND,
                 "bordercolor": _HOVER_BORDER,
-                "font": {"color": _HOVER_INK},
+                "font": {"family": _FONT, "color": _HOVER_INK},
                 "align": "left",
             },
         }
@@ -269,7 +269,6 @@ def _strip_axes(
             "fixedrange": True,
             "zeroline": False,
             "separatethousands": True,
-            "nticks": _MOST_TICKS,
             "tickangle": 0,
         },
         yaxis={
@@ -311,7 +310,6 @@ def _ratio_axis(
             "fixedrange": True,
             "showgrid": False,
             "zeroline": False,
-            "nticks": _MOST_TICKS,
             "tickangle": 0,
         },
         shapes=[_line_at_one("x2")],
