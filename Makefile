@@ -1,0 +1,79 @@
+# heapfit's everyday commands. Each first installs what it needs: Debian packages that are missing, a
+# Python environment in .venv, this checkout's wheel in it. What is up to date is not done again.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# The steps use all processors themselves, and share apt, .venv and build/.
+.NOTPARALLEL:
+
+PYTHON ?= python3
+ALLOCATORS ?= glibc,heapfit,jemalloc,mimalloc,tcmalloc
+DEMO_REPLICATES ?= 7
+BENCH_WORKLOADS ?= xml-transform python-tree redis sqlite
+BENCH_REPLICATES ?= 15
+
+VENV := .venv
+HEAPFIT := $(VENV)/bin/heapfit
+comma := ,
+allocator_names := $(subst $(comma), ,$(ALLOCATORS))
+
+BUILD_PACKAGES := gcc libc6-dev
+TEST_PACKAGES := cmake ninja-build g++ libgtest-dev googletest pkg-config
+CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
+PROGRAM_PACKAGES := chromium git perl redis-server redis-tools sqlite3 tar xz-utils
+
+wheel_folders := $(wildcard allocator cmake include lab studies workloads)
+wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
+  $(shell find $(wheel_folders) -type f -not -path '*/__pycache__/*')
+
+.PHONY: help demo test bench lint format build clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.wheel ## Compare allocators on a real program and write the report (minutes)
+	$(HEAPFIT) allocators install $(allocator_names)
+	$(HEAPFIT) workloads install xml-transform
+	$(HEAPFIT) compare xml-transform --allocators $(ALLOCATORS) --replicates $(DEMO_REPLICATES)
+
+test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (under 15 minutes)
+	@scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $(PROGRAM_PACKAGES)
+	@test "$$(uname -m)" = aarch64 || scripts/apt-install $(CROSS_PACKAGES)
+	@scripts/run-tests
+
+bench: $(VENV)/.wheel ## Compare allocators on all workloads (an hour or so)
+	$(HEAPFIT) allocators install $(allocator_names)
+	$(HEAPFIT) workloads install $(BENCH_WORKLOADS)
+	@for workload in $(BENCH_WORKLOADS); do \
+	  $(HEAPFIT) compare $$workload --allocators $(ALLOCATORS) \
+	    --replicates $(BENCH_REPLICATES) || exit; \
+	done
+
+lint: $(VENV)/.lint ## Check the form of all sources with pinned tools
+	@scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES)
+	@cmake --preset release
+	@scripts/lint
+
+format: $(VENV)/.lint ## Lay all sources out as lint wants them
+	@scripts/format
+
+build: $(VENV)/.wheel ## Build the wheel (dist/) and install it into .venv
+
+clean: ## Remove everything that make made; results of comparisons stay
+	rm -rf build dist $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	find lab tests workloads -name __pycache__ -prune -exec rm -rf {} +
+
+# The environment, and in it the wheel, then the tools that pyproject.toml pins.
+
+$(VENV)/.made: scripts/make-venv
+	scripts/make-venv $(VENV) $(PYTHON)
+	@touch $@
+
+$(VENV)/.wheel: $(VENV)/.made $(wheel_sources) scripts/install-wheel
+	@scripts/apt-install $(BUILD_PACKAGES)
+	scripts/install-wheel $(VENV) dist
+	@touch $@
+
+$(VENV)/.test $(VENV)/.lint: $(VENV)/.%: $(VENV)/.wheel
+	$(VENV)/bin/pip install --disable-pip-version-check "$$(echo dist/heapfit-*.whl)[$*]"
+	@touch $@

@@ -1,0 +1,75 @@
+/* Errors of the program: one line that names the error and the address, then abort. */
+#include "heap.h"
+
+#include <stdlib.h>
+
+void check_link_failed(const void *block)
+{
+    platform_message("corrupted free list: the free block at %p was written to after it was freed", block);
+    abort();
+}
+
+void check_double_free(const void *pointer)
+{
+    platform_message("double free of %p", pointer);
+    abort();
+}
+
+void check_size_failed(const void *pointer, size_t given, size_t usable)
+{
+    platform_message("free of %p with size %zu, but only %zu bytes were allocated", pointer, given, usable);
+    abort();
+}
+
+/* The start of the large object that contains `offset`, or NULL. Walks back over the inner spans of a run. */
+static const struct span *large_around(size_t offset)
+{
+    for (size_t index = offset >> SPAN_SHIFT;; index--) {
+        const struct span *span = span_at((uint32_t)index);
+        if (span->kind == SPAN_LARGE)
+            return span->run_spans > (offset >> SPAN_SHIFT) - index ? span : NULL;
+        if (index == 0 || span->kind == SPAN_BLOCKS || span->kind == SPAN_METADATA) return NULL;
+    }
+}
+
+void check_pointer_failed(const char *function, const void *pointer)
+{
+    size_t offset = space_offset(pointer);
+    if (space_offset_is_foreign(offset)) {
+        platform_message("%s of a foreign pointer: %p was not allocated by heapfit", function, pointer);
+        abort();
+    }
+    const struct span *span = span_of_offset(offset);
+    if (span->kind == SPAN_BLOCKS && span->block_size != 0) {
+        uintptr_t within = ((uintptr_t)pointer & (SPAN_SIZE - 1)) % span->block_size;
+        platform_message("%s of an interior pointer: %p points %zu bytes into the block at %p of %zu bytes", function, pointer,
+                         (size_t)within, (const void *)((uintptr_t)pointer - within), (size_t)span->block_size);
+        abort();
+    }
+    const struct span *large = large_around(offset);
+    if (large != NULL) {
+        platform_message("%s of an interior pointer: %p points %zu bytes into the object at %p of %zu bytes", function, pointer,
+                         (size_t)((uintptr_t)pointer - span_start(large)), (const void *)span_start(large),
+                         large_usable_size(large));
+        abort();
+    }
+    platform_message("%s of %p, which is not allocated (freed before?)", function, pointer);
+    abort();
+}
+
+static bool list_contains(uintptr_t list, uintptr_t block)
+{
+    while (!list_is_empty(list)) {
+        if (list == block) return true;
+        uintptr_t link = *block_words(list) ^ space.link_key;
+        if (link > LINK_MAX) check_link_failed((const void *)list);
+        list ^= link;
+    }
+    return false;
+}
+
+void check_suspicious_free(const struct heap *heap, const struct span *span, uintptr_t block)
+{
+    if (list_contains(span->free, block) || list_contains(heap->free[span->bin], block))
+        check_double_free((const void *)block);
+}

@@ -1,0 +1,219 @@
+/* heap/: thread heaps, their bins, and objects of every size.
+ *
+ * Every thread has a heap of its own and works on it without locks or atomics. A heap has a *bin* per size class.
+ * A bin hands out blocks from its `free` list; when that is empty it takes over the list of blocks that have been
+ * freed in one of its spans, or carves new blocks from a span, a page at a time:
+ *
+ *      malloc ◄── bin.free ◄── (refill) ◄── span.free ◄── free by the owner
+ *                                 ▲              ▲
+ *                       blocks carved anew    heap.inbox ◄── outbox of another thread's heap ◄── its free
+ *
+ * So malloc touches only its bin and the block, free only the descriptor and the block, and neither counts what it
+ * does, except for one countdown per span that tells free when the owner must look at the span: because enough
+ * blocks have come together to be worth handing out again, or because the span is empty and can be given back.
+ *
+ * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; remote.c blocks
+ * that another thread freed; registry.c heaps and threads: birth, death, adoption, fork; large.c objects with spans of
+ * their own; object.c what the malloc family asks for, of any size; check.c errors of the program.
+ */
+#ifndef HEAPFIT_HEAP_H
+#define HEAPFIT_HEAP_H
+
+#include "../platform/platform.h"
+#include "../space/space.h"
+#include "size_class.h"
+
+/* ---- settings: set by api/, some while threads run -------------------------------------------------------- */
+
+struct heap_settings {
+    _Atomic(uint32_t) remote_free_batch;      /* blocks collected for another heap before they are handed over */
+    _Atomic(uint32_t) thread_spans_cached;    /* free spans that a heap keeps for itself, at most SPAN_CACHE_MAX */
+};
+
+extern struct heap_settings heap_settings;
+
+/* ---- lists of blocks ---------------------------------------------------------------------------------------- */
+
+/* A list of free blocks of one span. Its head is the address of a block, or an odd number when the list is empty:
+ * the span's start with LIST_END set. A free block's first word is its *link*: the next head, exclusive-or the
+ * block's own address, exclusive-or space.link_key. Next and block lie in one span, so that a decoded link is below
+ * SPAN_SIZE unless the program has overwritten it; and a live block's first word decodes to such a small number only
+ * by a chance of 2^-48. That is how overwritten links and double frees are noticed. */
+enum { LIST_END = 1, LINK_MAX = 0xFFFF };
+
+/* The decoded first word of a block that is on its way to another heap. No link looks like these: blocks are multiples
+ * of 16 apart, and the end of a list is odd. SUSPECT: before it was freed, its first word looked like a link. */
+enum { LINK_REMOTE = 2, LINK_REMOTE_SUSPECT = 4 };
+
+ALWAYS_INLINE bool list_is_empty(uintptr_t head)
+{
+    return (head & LIST_END) != 0;
+}
+
+ALWAYS_INLINE uintptr_t *block_words(uintptr_t block)
+{
+    return (uintptr_t *)block;
+}
+
+/* ---- heaps ------------------------------------------------------------------------------------------------------ */
+
+enum { OUTBOX_SLOTS = 8, SPAN_CACHE_MAX = 16 };
+
+struct bin {
+    uint32_t listed;   /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
+    uint32_t borrowed;/* bytes wasted so far by serving this bin's requests from larger ones */
+    uint32_t spans;    /* how many spans the bin has */
+};
+
+/* Blocks of another heap that this thread has freed and not yet handed over, linked by their second words. */
+struct outbox {
+    struct heap *target;
+    uintptr_t first, last;
+    uint32_t blocks;
+    uint32_t bytes;
+};
+
+enum heap_state {
+    HEAP_OWNED = 0, /* by a living thread, or by one that is settling it (registry.c) */
+    HEAP_IDLE,      /* no thread, no spans; waits for the next thread */
+    HEAP_SHARED,    /* heap_orphans */
+};
+
+/* A thread heap. Owned by one thread at a time; other threads touch only `inbox` and `state`. Never freed, only
+ * reused, so that a pointer to one stays good for ever. */
+struct heap {
+    /* Copies of struct space, all zero in heap_none: to that one every pointer is foreign. */
+    uintptr_t base;
+    size_t size;
+    uintptr_t link_key;
+    struct span *table; /* span_at(0) */
+
+    uintptr_t free[BIN_COUNT]; /* per bin the blocks that malloc takes next, all of one span */
+
+    struct bin bins[BIN_COUNT];
+    uint32_t owned;                      /* first of all spans of this heap; SPAN_NONE: none */
+    uint32_t spans_owned;                /* their number */
+    uint32_t cache[SPAN_CACHE_MAX];      /* free spans kept for the next need */
+    uint32_t cached;                     /* their number */
+    uint32_t refills;                    /* of all bins; paces the look at the clock */
+    struct outbox outbox[OUTBOX_SLOTS];
+
+    /* registry: under its lock */
+    struct heap *next, *prev; /* in the list of idle heaps */
+
+    /* Written by other threads: a line of their own. */
+    _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */
+    _Atomic(uint32_t) state;                                        /* enum heap_state */
+};
+
+/* The calling thread's heap; heap_none until it first allocates and after it has exited. heap_none owns nothing and
+ * its bins are empty, so that the fast paths need not ask. */
+extern __thread struct heap *thread_heap;
+extern struct heap heap_none;
+
+/* The owner of the spans of threads that are gone. Nobody's thread heap: under a lock of its own, in registry.c. */
+extern struct heap heap_orphans;
+
+/* ---- objects (object.c) -------------------------------------------------------------------------------------------- */
+
+/* Requests above this are refused, as the C standard's ptrdiff_t demands. */
+#define OBJECT_MAX ((size_t)PTRDIFF_MAX)
+
+/* What the fast paths fall back to. They return NULL and set errno to ENOMEM when memory has run out or the request
+ * is above OBJECT_MAX. */
+void *heap_malloc_slow(size_t size, struct heap *heap);
+void heap_free_slow(void *pointer, struct heap *heap);
+
+/* Any size; `alignment` a power of two. */
+void *heap_malloc_aligned(size_t size, size_t alignment);
+void *heap_calloc(size_t size);
+/* `pointer` not NULL. On failure it stays as it was. */
+void *heap_realloc(void *pointer, size_t size);
+/* Bytes that may be used at a live object's address. */
+size_t heap_usable_size(const void *pointer);
+/* What heap_usable_size of an object of this size would be. */
+size_t heap_good_size(size_t size);
+/* Give back what the calling thread's heap holds without need. */
+void heap_trim(void);
+
+/* ---- bins (bin.c) ------------------------------------------------------------------------------------------------------ */
+
+/* Fill an empty bin; false when memory has run out. */
+bool bin_refill(struct heap *heap, unsigned bin);
+/* A bin that has no span yet: another, larger one that can serve a request without getting more memory, or BIN_COUNT. */
+unsigned bin_to_borrow_from(struct heap *heap, unsigned bin);
+/* A block of `span` has come back, and its countdown has reached zero. */
+void span_countdown_ended(struct span *span, struct heap *heap);
+/* Free a block of the heap's own; what the fast path does, without its checks. */
+void block_free_local(struct heap *heap, struct span *span, uintptr_t block);
+/* Put the blocks that the bins hold back into their spans, and give back empty spans. */
+void heap_flush(struct heap *heap);
+/* Make `heap` the owner of a span of `from`; of all its spans, when its bins and caches are flushed. */
+void heap_take_span(struct heap *heap, struct heap *from, struct span *span);
+void heap_take_spans(struct heap *heap, struct heap *from);
+
+/* ---- remote frees (remote.c) ---------------------------------------------------------------------------------------------- */
+
+/* Free a block of another heap. */
+void remote_free(struct heap *heap, struct span *span, uintptr_t block);
+/* Take in what others have freed. */
+void remote_inbox_take(struct heap *heap);
+/* The same for heap_orphans, whose lock the caller holds: returns what has found another owner meanwhile, linked by second
+ * words, to be sent on without the lock; 0: nothing. */
+uintptr_t remote_inbox_take_orphans(void);
+void remote_send_on(uintptr_t blocks);
+
+ALWAYS_INLINE bool remote_inbox_is_filled(const struct heap *heap)
+{
+    /* Relaxed: a hint; taking synchronises. */
+    return atomic_load_explicit(&heap->inbox, memory_order_relaxed) != 0;
+}
+
+/* Hand over all that this heap has collected for others. */
+void remote_outbox_flush(struct heap *heap);
+
+/* ---- heaps and threads (registry.c) ------------------------------------------------------------------------------------------ */
+
+/* The calling thread has no heap: get it one, for one operation that ends with heap_thread_leave. Starts the whole
+ * allocator when need be. NULL when out of memory. */
+struct heap *heap_thread_enter(void);
+void heap_thread_leave(struct heap *heap);
+/* Blocks were put into the inbox of a heap that has no thread: do its work. */
+void heap_settle(struct heap *heap);
+/* Take over a span of a dead thread that has blocks of this bin to give. False when there is none. */
+bool heap_adopt_span(struct heap *heap, unsigned bin);
+/* For pthread_atfork handlers: no other thread is inside the registry or the space layer between these two. */
+void heap_fork_begin(void);
+void heap_fork_end(void);
+
+struct heap_figures {
+    size_t made;      /* heaps ever made */
+    size_t idle;      /* of these, without a thread */
+    size_t orphans;   /* spans of threads that are gone */
+};
+void heap_figures(struct heap_figures *figures);
+
+/* Defined by the layer above: called once, before anything else happens, to read the options. Must not allocate. */
+void heap_configure(void);
+
+/* ---- large objects (large.c) -------------------------------------------------------------------------------------------------- */
+
+void *large_malloc(size_t size, size_t alignment, bool *zeroed);
+void large_free(struct span *span);
+void *large_realloc(struct span *span, size_t size);
+
+ALWAYS_INLINE size_t large_usable_size(const struct span *span)
+{
+    return (size_t)span->run_spans * SPAN_SIZE;
+}
+
+/* ---- errors of the program (check.c): each prints one line and aborts ----------------------------------------------------------- */
+
+_Noreturn COLD void check_link_failed(const void *block);
+_Noreturn COLD void check_pointer_failed(const char *function, const void *pointer);
+_Noreturn COLD void check_double_free(const void *pointer);
+_Noreturn COLD void check_size_failed(const void *pointer, size_t given, size_t usable);
+/* The first word of `block` looks like a free block's link: abort if it is one. */
+COLD void check_suspicious_free(const struct heap *heap, const struct span *span, uintptr_t block);
+
+#endif

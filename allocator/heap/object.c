@@ -1,0 +1,186 @@
+/* What the malloc family asks for, of any size: the way from a request to a bin or a large object, and back. */
+#include "fast.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Refills of a heap between two looks at the clock, for memory that has been free long enough to be purged. */
+enum { REFILLS_PER_CLOCK = 32 };
+
+/* ---- allocating ---------------------------------------------------------------------------------------------------------- */
+
+/* Memory has run out: give back what this heap holds without need, before a second try. */
+static void make_room(struct heap *heap)
+{
+    remote_inbox_take(heap);
+    heap_flush(heap);
+    space_purge_all();
+}
+
+static COLD bool bin_refill_without_memory(struct heap *heap, unsigned bin)
+{
+    make_room(heap);
+    return bin_refill(heap, bin);
+}
+
+static void *small_malloc(struct heap *heap, unsigned bin)
+{
+    if (list_is_empty(heap->free[bin])) {
+        if (UNLIKELY(++heap->refills % REFILLS_PER_CLOCK == 0)) space_purge_old();
+        if (UNLIKELY(!bin_refill(heap, bin)) && !bin_refill_without_memory(heap, bin)) return NULL;
+    }
+    return bin_pop(heap, bin, heap->free[bin]);
+}
+
+static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
+{
+    if (size <= SMALL_MAX && alignment <= SMALL_MAX) {
+        unsigned bin = size_class(size);
+        /* Blocks stand at multiples of their size from a span's start: one whose size is a multiple of the alignment is
+         * aligned. */
+        while (bin < BIN_COUNT && size_class_bytes(bin) % alignment != 0) bin++;
+        if (bin < BIN_COUNT) {
+            *zeroed = false;
+            return small_malloc(heap, bin);
+        }
+    }
+    void *object = large_malloc(size, alignment, zeroed);
+    if (LIKELY(object != NULL)) return object;
+    make_room(heap);
+    return large_malloc(size, alignment, zeroed);
+}
+
+/* Any request, from a thread with or without a heap. */
+static void *any_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
+{
+    bool entered = heap == &heap_none;
+    void *object = NULL;
+    if (LIKELY(size <= OBJECT_MAX)) {
+        if (UNLIKELY(entered)) heap = heap_thread_enter();
+        if (LIKELY(heap != NULL)) object = any_malloc_of(heap, size, alignment, zeroed);
+        if (UNLIKELY(entered && heap != NULL)) heap_thread_leave(heap);
+    }
+    if (UNLIKELY(object == NULL)) errno = ENOMEM;
+    return object;
+}
+
+void *heap_malloc_slow(size_t size, struct heap *heap)
+{
+    bool zeroed;
+    if (LIKELY(size <= SMALL_MAX && heap != &heap_none)) {
+        unsigned bin = size_class(size);
+        if (UNLIKELY(heap->bins[bin].spans == 0)) {
+            unsigned other = bin_to_borrow_from(heap, bin);
+            if (other != BIN_COUNT) bin = other;
+        }
+        void *object = small_malloc(heap, bin);
+        if (UNLIKELY(object == NULL)) errno = ENOMEM;
+        return object;
+    }
+    return any_malloc(heap, size, MALLOC_ALIGNMENT, &zeroed);
+}
+
+void *heap_malloc_aligned(size_t size, size_t alignment)
+{
+    bool zeroed;
+    if (alignment <= MALLOC_ALIGNMENT) return heap_malloc(size);
+    return any_malloc(thread_heap, size, alignment, &zeroed);
+}
+
+void *heap_calloc(size_t size)
+{
+    bool zeroed = false;
+    void *object = size <= FAST_MAX ? heap_malloc(size) : any_malloc(thread_heap, size, MALLOC_ALIGNMENT, &zeroed);
+    if (object != NULL && !zeroed) memset(object, 0, size);
+    return object;
+}
+
+/* ---- looking up ------------------------------------------------------------------------------------------------------------- */
+
+/* The span of a live object's address; anything else ends the program, naming `function`. */
+static struct span *span_of_object(const char *function, const void *pointer)
+{
+    size_t offset = space_offset(pointer);
+    if (space_offset_is_foreign(offset)) check_pointer_failed(function, pointer);
+    struct span *span = span_of_offset(offset);
+    bool live = span->kind == SPAN_BLOCKS  ? block_is_at_start(span, (uintptr_t)pointer)
+                : span->kind == SPAN_LARGE ? (uintptr_t)pointer == span_start(span)
+                                           : false;
+    if (!live) check_pointer_failed(function, pointer);
+    return span;
+}
+
+static size_t span_usable_size(const struct span *span)
+{
+    return span->kind == SPAN_LARGE ? large_usable_size(span) : span->block_size;
+}
+
+size_t heap_usable_size(const void *pointer)
+{
+    return span_usable_size(span_of_object("malloc_usable_size", pointer));
+}
+
+size_t heap_good_size(size_t size)
+{
+    if (size <= SMALL_MAX) return size_class_bytes(size_class(size));
+    return (size + SPAN_SIZE - 1) & ~(SPAN_SIZE - 1);
+}
+
+/* ---- freeing ------------------------------------------------------------------------------------------------------------------ */
+
+void heap_free_slow(void *pointer, struct heap *heap)
+{
+    if (pointer == NULL) return;
+    struct span *span = span_of_object("free", pointer);
+    if (span->kind == SPAN_LARGE) {
+        large_free(span);
+    } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
+        remote_free(heap, span, (uintptr_t)pointer);
+    } else {
+        if ((*block_words((uintptr_t)pointer) ^ space.link_key) <= LINK_MAX)
+            check_suspicious_free(heap, span, (uintptr_t)pointer);
+        block_free_local(heap, span, (uintptr_t)pointer);
+    }
+}
+
+/* ---- resizing ------------------------------------------------------------------------------------------------------------------- */
+
+/* Shrinking below half of a block is worth a copy. */
+static bool fits_in_place(size_t size, size_t usable)
+{
+    return size <= usable && size >= usable / 2;
+}
+
+void *heap_realloc(void *pointer, size_t size)
+{
+    struct span *span = span_of_object("realloc", pointer);
+    size_t usable = span_usable_size(span);
+    if (size > OBJECT_MAX) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (span->kind == SPAN_BLOCKS && fits_in_place(size, usable)) return pointer;
+    if (span->kind == SPAN_LARGE && size > SMALL_MAX) {
+        void *resized = large_realloc(span, size);
+        if (resized == NULL) errno = ENOMEM;
+        return resized;
+    }
+    void *moved = heap_malloc(size);
+    if (moved == NULL) return NULL;
+    memcpy(moved, pointer, usable < size ? usable : size);
+    heap_free(pointer);
+    return moved;
+}
+
+/* ---- trimming -------------------------------------------------------------------------------------------------------------------- */
+
+void heap_trim(void)
+{
+    struct heap *heap = thread_heap;
+    if (heap != &heap_none) {
+        remote_inbox_take(heap);
+        remote_outbox_flush(heap);
+        heap_flush(heap);
+    }
+    if (space.base != 0) space_purge_all();
+}

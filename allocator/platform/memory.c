@@ -1,0 +1,93 @@
+/* Address space and pages: reserve, commit, purge, move. */
+#define _GNU_SOURCE
+#include "platform.h"
+
+#include <errno.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+
+#ifndef MREMAP_DONTUNMAP /* Linux 5.7; absent from older headers */
+#define MREMAP_DONTUNMAP 4
+#endif
+
+size_t platform_page_size(void)
+{
+    return getauxval(AT_PAGESZ);
+}
+
+size_t platform_physical_memory(void)
+{
+    struct sysinfo info;
+    int saved = errno;
+    size_t bytes = sysinfo(&info) == 0 ? (size_t)info.totalram * info.mem_unit : 0;
+    errno = saved;
+    return bytes;
+}
+
+size_t platform_address_space_limit(void)
+{
+    struct rlimit limit;
+    int saved = errno;
+    bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    errno = saved;
+    return limited ? (size_t)limit.rlim_cur : SIZE_MAX;
+}
+
+void *platform_reserve(size_t size, size_t alignment)
+{
+    int saved = errno;
+    /* Room to slide to an aligned start; what sticks out is unmapped again. */
+    size_t padded = size + alignment;
+    if (padded < size) return NULL;
+    /* Not MAP_NORESERVE: an inaccessible private mapping is not counted by the kernel's overcommit rules,
+     * and committing must be, so that a malloc beyond all memory fails as it does under glibc. */
+    char *start = mmap(NULL, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED) {
+        errno = saved;
+        return NULL;
+    }
+    size_t before = (size_t)(-(uintptr_t)start) & (alignment - 1);
+    size_t after = alignment - before;
+    if (before != 0) munmap(start, before);
+    if (after != 0) munmap(start + before + size, after);
+    errno = saved;
+    return start + before;
+}
+
+static bool protect(void *start, size_t size, int protection)
+{
+    int saved = errno;
+    bool done = mprotect(start, size, protection) == 0;
+    errno = saved;
+    return done;
+}
+
+bool platform_make_readable(void *start, size_t size)
+{
+    return protect(start, size, PROT_READ);
+}
+
+bool platform_commit(void *start, size_t size)
+{
+    return protect(start, size, PROT_READ | PROT_WRITE);
+}
+
+bool platform_purge(void *start, size_t size)
+{
+    int saved = errno;
+    bool done = madvise(start, size, MADV_DONTNEED) == 0;
+    errno = saved;
+    return done;
+}
+
+bool platform_move_pages(void *from, void *to, size_t size)
+{
+    int saved = errno;
+    /* DONTUNMAP keeps the source mapped, so no other thread's mmap can ever land in a hole of our
+     * reservation. */
+    void *moved = mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
+    errno = saved;
+    return moved != MAP_FAILED;
+}

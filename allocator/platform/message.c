@@ -1,0 +1,132 @@
+/* Words to the user, and the environment: both without the C library's buffers, which allocate. */
+#define _GNU_SOURCE
+#include "platform.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- messages -------------------------------------------------------------------------------------- */
+
+enum { MESSAGE_CAPACITY = 512, DIGITS_MAX = 24 };
+
+struct line {
+    char text[MESSAGE_CAPACITY];
+    size_t length;
+};
+
+static void line_add(struct line *line, const char *text, size_t length)
+{
+    size_t room = MESSAGE_CAPACITY - 1 - line->length; /* the last byte is for the newline */
+    if (length > room) length = room;
+    memcpy(line->text + line->length, text, length);
+    line->length += length;
+}
+
+static void line_add_number(struct line *line, uintptr_t value, unsigned base)
+{
+    char digits[DIGITS_MAX];
+    size_t at = DIGITS_MAX;
+    do {
+        digits[--at] = "0123456789abcdef"[value % base];
+        value /= base;
+    } while (value != 0);
+    line_add(line, digits + at, DIGITS_MAX - at);
+}
+
+/* Adds one conversion; returns the place after it in the format. */
+static const char *line_add_conversion(struct line *line, const char *conversion, va_list *arguments)
+{
+    if (conversion[0] == 's') {
+        const char *text = va_arg(*arguments, const char *);
+        line_add(line, text, strlen(text));
+        return conversion + 1;
+    }
+    if (conversion[0] == 'p') {
+        line_add(line, "0x", 2);
+        line_add_number(line, (uintptr_t)va_arg(*arguments, void *), 16);
+        return conversion + 1;
+    }
+    if (conversion[0] == 'z' && conversion[1] == 'u') {
+        line_add_number(line, va_arg(*arguments, size_t), 10);
+        return conversion + 2;
+    }
+    line_add(line, "%", 1);
+    return conversion;
+}
+
+void platform_message(const char *format, ...)
+{
+    struct line line = {.length = 0};
+    line_add(&line, "heapfit: ", 9);
+    va_list arguments;
+    va_start(arguments, format);
+    while (*format != '\0') {
+        if (*format == '%') {
+            format = line_add_conversion(&line, format + 1, &arguments);
+        } else {
+            line_add(&line, format, 1);
+            format++;
+        }
+    }
+    va_end(arguments);
+    line.text[line.length++] = '\n';
+    int saved = errno;
+    ssize_t written = write(STDERR_FILENO, line.text, line.length);
+    (void)written; /* nobody is left to tell */
+    errno = saved;
+}
+
+/* ---- environment ----------------------------------------------------------------------------------- */
+
+extern char **environ;
+
+/* When `entry` is "name=value", copies the value and returns true. */
+static bool entry_matches(const char *entry, const char *name, char *buffer, size_t capacity)
+{
+    size_t length = strlen(name);
+    if (strncmp(entry, name, length) != 0 || entry[length] != '=') return false;
+    const char *value = entry + length + 1;
+    size_t size = strnlen(value, capacity - 1);
+    memcpy(buffer, value, size);
+    buffer[size] = '\0';
+    return true;
+}
+
+/* Reads /proc/self/environ entry by entry through `entry`, which must hold a whole "name=value". */
+static bool environment_from_proc(const char *name, char *buffer, size_t capacity)
+{
+    int file = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+    if (file < 0) return false;
+    char chunk[256];
+    char entry[1024];
+    size_t length = 0;
+    bool found = false;
+    ssize_t got;
+    while (!found && (got = read(file, chunk, sizeof chunk)) > 0) {
+        for (ssize_t i = 0; i < got && !found; i++) {
+            if (length < sizeof entry - 1) entry[length++] = chunk[i];
+            if (chunk[i] != '\0') continue;
+            entry[length] = '\0';
+            found = entry_matches(entry, name, buffer, capacity);
+            length = 0;
+        }
+    }
+    close(file);
+    return found;
+}
+
+bool platform_environment(const char *name, char *buffer, size_t capacity)
+{
+    if (environ == NULL) {
+        int saved = errno;
+        bool found = environment_from_proc(name, buffer, capacity);
+        errno = saved;
+        return found;
+    }
+    for (char **entry = environ; *entry != NULL; entry++)
+        if (entry_matches(*entry, name, buffer, capacity)) return true;
+    return false;
+}

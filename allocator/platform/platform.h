@@ -1,0 +1,100 @@
+/* platform/: the kernel and the CPU, as the rest of the allocator wants them.
+ *
+ * Everything that makes a system call or knows about Linux stands behind this header. Nothing here
+ * knows of spans, heaps or objects, and nothing here allocates. All functions may be called from any
+ * thread at any time after the dynamic linker has relocated the library; none changes errno unless it
+ * says so. Sizes are bytes, times milliseconds.
+ */
+#ifndef HEAPFIT_PLATFORM_H
+#define HEAPFIT_PLATFORM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define COLD __attribute__((cold, noinline))
+#define NOINLINE __attribute__((noinline))
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* Cache lines are 64 bytes on every x86-64 and on the aarch64 servers we know. A larger line would cost
+ * speed only. */
+#define CACHE_LINE 64
+
+/* ---- memory (memory.c) ------------------------------------------------------------------------- */
+
+/* The kernel's page size: 4 KiB on x86-64; 4, 16 or 64 KiB on aarch64. */
+size_t platform_page_size(void);
+
+/* Bytes of physical memory in this machine (not of this container). */
+size_t platform_physical_memory(void);
+
+/* The soft limit on address space (RLIMIT_AS); SIZE_MAX when there is none. */
+size_t platform_address_space_limit(void);
+
+/* Reserve `size` bytes of address space aligned to `alignment` (a power of two, at least a page). The
+ * range is inaccessible and costs no memory. NULL when the kernel refuses. */
+void *platform_reserve(size_t size, size_t alignment);
+
+/* Make a reserved range readable: it reads as zeros, and still costs nothing. False when the kernel refuses. */
+bool platform_make_readable(void *start, size_t size);
+
+/* Make a reserved range readable and writable; it reads as zeros. False when the kernel refuses (memory
+ * limits, strict overcommit): the range is then as before. */
+bool platform_commit(void *start, size_t size);
+
+/* Give the pages of a committed range back: it stays accessible and reads as zeros. False when the
+ * kernel refuses (locked pages): the contents are then undefined. */
+bool platform_purge(void *start, size_t size);
+
+/* Move the pages of [from, from+size) to [to, to+size), both committed; `from` stays accessible and reads
+ * as zeros afterwards. False, with nothing changed, where the kernel cannot do this. */
+bool platform_move_pages(void *from, void *to, size_t size);
+
+/* ---- threads, forks, locks (thread.c) ------------------------------------------------------------ */
+
+/* A lock for rare paths: one futex word. Not recursive. Zero-initialised is unlocked. */
+typedef struct platform_lock {
+    _Atomic(uint32_t) word; /* 0 free, 1 held, 2 held and somebody waits */
+    bool held_by_fork;      /* written by the holder; read only by a thread inside fork() */
+} platform_lock;
+
+void platform_lock_acquire(platform_lock *lock);
+void platform_lock_release(platform_lock *lock);
+
+/* For pthread_atfork handlers. Between begin and end the calling thread owns the lock, so that no other thread
+ * is in the middle of what it protects when the process is copied; and the thread itself passes through
+ * acquire and release, because other libraries' handlers run in that time and may allocate. End is called in
+ * the parent and in the child. */
+void platform_lock_fork_begin(platform_lock *lock);
+void platform_lock_fork_end(platform_lock *lock);
+
+/* Name the one function that is called when a thread exits which has been armed; once per process, before any
+ * arming. False when the C library has no key left. */
+bool platform_thread_exit_hook(void (*hook)(void *));
+
+/* Have the hook called with `argument` when the calling thread exits. May be called again from the hook itself:
+ * it is then called once more, as long as the C library goes on running thread-specific destructors. */
+void platform_thread_exit_arm(void *argument);
+
+/* ---- time and chance (clock.c) ------------------------------------------------------------------ */
+
+/* Milliseconds of a monotonic clock that is cheap to read and advances every few milliseconds. */
+uint64_t platform_clock_ms(void);
+
+/* 64 bits that an attacker cannot guess. */
+uint64_t platform_random(void);
+
+/* ---- words to the user (message.c) --------------------------------------------------------------- */
+
+/* Write "heapfit: " and the formatted text as one line to stderr with one write(2). Understands %s (string),
+ * %p (pointer), %zu (size_t) and nothing else; truncates at 500 bytes. */
+void platform_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The value of an environment variable, even before the C library has set up `environ` (a preloaded malloc is
+ * called that early). Copies at most `capacity` bytes with the terminator into `buffer`. False when unset. */
+bool platform_environment(const char *name, char *buffer, size_t capacity);
+
+#endif

@@ -1,0 +1,520 @@
+/* The reservation and its runs.
+ *
+ * Free runs are found by length (segregated lists, best fit) and merge with free neighbours of the same state
+ * through boundary tags: the first and the last descriptor of a free run hold its length (Knuth, TAOCP vol. 1,
+ * 2.5, algorithm C). Clean and dirty runs do not merge: a request prefers memory that is resident already.
+ */
+#include "space.h"
+
+#include <string.h>
+
+struct space space;
+struct space_settings space_settings = {.reservation = 0, .decay_ms = 500};
+
+/* ---- constants --------------------------------------------------------------------------------------------- */
+
+#define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
+
+/* The reservation is this many times the physical memory: a span may have only one of its sixteen 4 KiB pages
+ * touched, so that address space runs out only when memory does. */
+enum { RESERVATION_PER_MEMORY = 16 };
+#define RESERVATION_MIN ((size_t)1 << 40)
+#define RESERVATION_MAX ((size_t)1 << 46)
+/* The smallest that is worth trying, where limits forbid more. */
+#define RESERVATION_TINY (16 * MIB)
+/* Under RLIMIT_AS, thread stacks and other mappings must find room beside us. */
+enum { RESERVATION_SHARE_OF_LIMIT = 2 };
+/* Spans start at multiples of a huge page. */
+#define RESERVATION_ALIGNMENT (2 * MIB)
+
+/* Spans made accessible at a time: an eighth of what is in use, within these bounds, so that mprotect is rare
+ * and strict limits are not used up for nothing. */
+enum { COMMIT_SPANS_MIN = 16, COMMIT_SPANS_MAX = 1024, COMMIT_SHARE = 8 };
+/* Descriptors made accessible at a time: 64 KiB of them. */
+enum { COMMIT_DESCRIPTORS = 1024 };
+
+/* Lists of free runs: one per length up to EXACT_LENGTHS, then one per power of two. */
+enum { EXACT_LENGTHS = 32, LENGTH_LISTS = EXACT_LENGTHS + 32 };
+
+enum { CLEAN = 0, DIRTY = 1, STATES = 2 };
+
+/* ---- state: all under the lock ----------------------------------------------------------------------------- */
+
+static struct {
+    platform_lock lock;
+    bool purge_refused; /* the kernel would not take pages back: they are locked in memory */
+    uint32_t capacity;  /* spans in the reservation */
+    uint32_t frontier;  /* spans ever handed out */
+    uint32_t committed; /* spans accessible */
+    uint32_t descriptors_committed;
+    uint32_t lists[STATES][LENGTH_LISTS]; /* heads, SPAN_NONE when empty */
+    uint64_t lists_filled[STATES];        /* bit per list that is not empty */
+    uint32_t youngest, oldest;            /* dirty runs by the time they were freed */
+    uint32_t spans_free[STATES];
+    uint32_t spans_metadata;
+    size_t purged_bytes;
+    size_t purge_calls;
+    char *metadata_next, *metadata_end;
+} state;
+
+_Static_assert(LENGTH_LISTS <= 64, "lists_filled has a bit for each list");
+
+/* ---- start --------------------------------------------------------------------------------------------------- */
+
+static size_t round_up_power_of_two(size_t value)
+{
+    return value <= 1 ? 1 : (size_t)1 << (64 - __builtin_clzl(value - 1));
+}
+
+static size_t reservation_wanted(void)
+{
+    size_t wanted = space_settings.reservation;
+    if (wanted == 0) {
+        wanted = round_up_power_of_two(platform_physical_memory() * RESERVATION_PER_MEMORY);
+        if (wanted < RESERVATION_MIN) wanted = RESERVATION_MIN;
+    }
+    if (wanted > RESERVATION_MAX) wanted = RESERVATION_MAX;
+    if (wanted < RESERVATION_TINY) wanted = RESERVATION_TINY;
+    size_t limit = platform_address_space_limit() / RESERVATION_SHARE_OF_LIMIT;
+    while (wanted > limit && wanted > RESERVATION_TINY) wanted /= 2;
+    return wanted & ~(RESERVATION_ALIGNMENT - 1);
+}
+
+bool space_start(void)
+{
+    if (space.base != 0) return true;
+    char *start = NULL;
+    size_t table = 0;
+    size_t data = reservation_wanted();
+    for (; data >= RESERVATION_TINY; data /= 2) {
+        table = (data / SPAN_SIZE * sizeof(struct span) + RESERVATION_ALIGNMENT - 1) & ~(RESERVATION_ALIGNMENT - 1);
+        start = platform_reserve(table + data, RESERVATION_ALIGNMENT);
+        if (start != NULL) break;
+    }
+    if (start == NULL || !platform_make_readable(start, table)) return false;
+
+    state.capacity = (uint32_t)(data / SPAN_SIZE);
+    state.youngest = state.oldest = SPAN_NONE;
+    for (int s = 0; s < STATES; s++)
+        for (int i = 0; i < LENGTH_LISTS; i++) state.lists[s][i] = SPAN_NONE;
+    space.base = (uintptr_t)start + table;
+    space.size = (size_t)state.capacity * SPAN_SIZE;
+    return true;
+}
+
+/* ---- lists of free runs ---------------------------------------------------------------------------------------- */
+
+static unsigned list_of_length(uint32_t spans)
+{
+    if (spans <= EXACT_LENGTHS) return spans - 1;
+    return EXACT_LENGTHS + (31 - (unsigned)__builtin_clz(spans)) - 5; /* 5 = log2(EXACT_LENGTHS) */
+}
+
+static void length_list_add(struct span *run)
+{
+    unsigned list = list_of_length(run->run_spans);
+    uint32_t *head = &state.lists[run->dirty][list];
+    run->prev = SPAN_NONE;
+    run->next = *head;
+    if (*head != SPAN_NONE) span_at(*head)->prev = span_index(run);
+    *head = span_index(run);
+    state.lists_filled[run->dirty] |= UINT64_C(1) << list;
+}
+
+static void length_list_remove(struct span *run)
+{
+    unsigned list = list_of_length(run->run_spans);
+    uint32_t *head = &state.lists[run->dirty][list];
+    if (run->next != SPAN_NONE) span_at(run->next)->prev = run->prev;
+    if (run->prev != SPAN_NONE) span_at(run->prev)->next = run->next;
+    else *head = run->next;
+    if (*head == SPAN_NONE) state.lists_filled[run->dirty] &= ~(UINT64_C(1) << list);
+}
+
+/* Dirty runs stand in one list ordered by age; a run that is older than the youngest is put in its place. */
+static void age_list_add(struct span *run)
+{
+    uint32_t after = SPAN_NONE; /* the next younger run */
+    uint32_t place = state.youngest;
+    while (place != SPAN_NONE && (int32_t)(span_at(place)->freed_at - run->freed_at) > 0) {
+        after = place;
+        place = span_at(place)->owned_next;
+    }
+    run->owned_prev = after;
+    run->owned_next = place;
+    if (after != SPAN_NONE) span_at(after)->owned_next = span_index(run);
+    else state.youngest = span_index(run);
+    if (place != SPAN_NONE) span_at(place)->owned_prev = span_index(run);
+    else state.oldest = span_index(run);
+}
+
+static void age_list_remove(struct span *run)
+{
+    if (run->owned_prev != SPAN_NONE) span_at(run->owned_prev)->owned_next = run->owned_next;
+    else state.youngest = run->owned_next;
+    if (run->owned_next != SPAN_NONE) span_at(run->owned_next)->owned_prev = run->owned_prev;
+    else state.oldest = run->owned_prev;
+}
+
+/* ---- free runs --------------------------------------------------------------------------------------------------- */
+
+/* Only the ends of a free run are ever looked at. */
+static void run_tag(struct span *first, uint32_t spans, bool dirty, uint32_t freed_at)
+{
+    struct span *last = first - (spans - 1); /* the table grows downwards */
+    last->run_spans = first->run_spans = spans;
+    last->dirty = first->dirty = dirty;
+    first->freed_at = freed_at;
+}
+
+static void run_insert(struct span *first)
+{
+    length_list_add(first);
+    if (first->dirty) age_list_add(first);
+    state.spans_free[first->dirty] += first->run_spans;
+}
+
+static void run_remove(struct span *first)
+{
+    length_list_remove(first);
+    if (first->dirty) age_list_remove(first);
+    state.spans_free[first->dirty] -= first->run_spans;
+}
+
+static bool is_free_end(uint32_t index, bool dirty)
+{
+    if (index >= state.frontier) return false; /* also when index is -1: before span 0 */
+    const struct span *span = span_at(index);
+    return span->kind == SPAN_FREE && span->dirty == dirty;
+}
+
+/* Put a run into the free lists, merged with its free neighbours of the same state. */
+static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_at)
+{
+    /* Its ends may come to lie inside the merged run: a second free of the object must not find it there. */
+    span_at(index)->kind = SPAN_FREE;
+    span_at(index + spans - 1)->kind = SPAN_FREE;
+    uint32_t largest = spans; /* the merged run is as old as its largest part: a span that comes and goes at */
+                              /* the edge of a large one must not keep it young for ever */
+    if (is_free_end(index + spans, dirty)) {
+        struct span *after = span_at(index + spans);
+        run_remove(after);
+        if (after->run_spans > largest) {
+            largest = after->run_spans;
+            freed_at = after->freed_at;
+        }
+        spans += after->run_spans;
+    }
+    if (is_free_end(index - 1, dirty)) {
+        uint32_t length = span_at(index - 1)->run_spans;
+        struct span *before = span_at(index - length);
+        run_remove(before);
+        if (length > largest) freed_at = before->freed_at;
+        index -= length;
+        spans += length;
+    }
+    struct span *first = span_at(index);
+    run_tag(first, spans, dirty, freed_at);
+    run_insert(first);
+}
+
+/* The smallest free run of this state with at least `spans`, or NULL. */
+static struct span *run_find(uint32_t spans, bool dirty)
+{
+    unsigned list = list_of_length(spans);
+    if (spans > EXACT_LENGTHS) { /* runs of this list may be too short: look through it */
+        struct span *best = NULL;
+        for (uint32_t i = state.lists[dirty][list]; i != SPAN_NONE; i = span_at(i)->next) {
+            struct span *run = span_at(i);
+            if (run->run_spans >= spans && (best == NULL || run->run_spans < best->run_spans)) best = run;
+        }
+        if (best != NULL) return best;
+        list++;
+        if (list >= LENGTH_LISTS) return NULL;
+    }
+    uint64_t filled = state.lists_filled[dirty] >> list << list;
+    return filled == 0 ? NULL : span_at(state.lists[dirty][__builtin_ctzll(filled)]);
+}
+
+/* ---- the frontier -------------------------------------------------------------------------------------------------- */
+
+static bool commit_descriptors(uint32_t up_to)
+{
+    if (up_to <= state.descriptors_committed) return true;
+    uint32_t target = (up_to + COMMIT_DESCRIPTORS - 1) / COMMIT_DESCRIPTORS * COMMIT_DESCRIPTORS;
+    char *low = (char *)((struct span *)space.base - target);
+    char *high = (char *)((struct span *)space.base - state.descriptors_committed);
+    if (!platform_commit(low, (size_t)(high - low))) return false;
+    state.descriptors_committed = target;
+    return true;
+}
+
+static bool commit_spans(uint32_t up_to)
+{
+    if (up_to <= state.committed) return true;
+    uint32_t step = state.frontier / COMMIT_SHARE;
+    if (step < COMMIT_SPANS_MIN) step = COMMIT_SPANS_MIN;
+    if (step > COMMIT_SPANS_MAX) step = COMMIT_SPANS_MAX;
+    uint64_t generous = (uint64_t)up_to + step;
+    if (generous > state.capacity) generous = state.capacity;
+    char *start = (char *)space.base + (size_t)state.committed * SPAN_SIZE;
+    /* Where limits leave no room for the generous step, the least that is needed. */
+    if (platform_commit(start, ((size_t)generous - state.committed) * SPAN_SIZE))
+        state.committed = (uint32_t)generous;
+    else if (platform_commit(start, ((size_t)up_to - state.committed) * SPAN_SIZE))
+        state.committed = up_to;
+    return up_to <= state.committed;
+}
+
+/* Move the frontier up by `spans`; the new spans are clean. */
+static bool frontier_raise(uint32_t spans)
+{
+    if (spans > state.capacity - state.frontier) return false;
+    uint32_t raised = state.frontier + spans;
+    if (!commit_descriptors(raised) || !commit_spans(raised)) return false;
+    state.frontier = raised;
+    return true;
+}
+
+/* ---- purging ---------------------------------------------------------------------------------------------------------- */
+
+/* Purge one dirty run. Called with the lock, which is let go during the system call: the run is marked as in use
+ * meanwhile. */
+static void run_purge(struct span *first)
+{
+    uint32_t index = span_index(first);
+    uint32_t spans = first->run_spans;
+    run_remove(first);
+    first->kind = SPAN_METADATA;
+    (first - (spans - 1))->kind = SPAN_METADATA;
+    state.purge_calls++;
+    platform_lock_release(&state.lock);
+
+    bool purged = platform_purge((char *)space.base + (size_t)index * SPAN_SIZE, (size_t)spans * SPAN_SIZE);
+
+    platform_lock_acquire(&state.lock);
+    if (purged) state.purged_bytes += (size_t)spans * SPAN_SIZE;
+    else state.purge_refused = true;
+    run_free(index, spans, purged ? CLEAN : DIRTY, (uint32_t)platform_clock_ms());
+}
+
+static void purge_older_than(uint32_t age_ms)
+{
+    uint32_t now = (uint32_t)platform_clock_ms();
+    while (state.oldest != SPAN_NONE && !state.purge_refused) {
+        struct span *oldest = span_at(state.oldest);
+        if ((int32_t)(now - oldest->freed_at) < (int32_t)age_ms) break;
+        run_purge(oldest);
+    }
+}
+
+/* ---- handing out ---------------------------------------------------------------------------------------------------------- */
+
+/* Cut [index, index+wanted) out of a free run that contains it; what is left goes back. */
+static void run_cut(struct span *run, uint32_t index, uint32_t wanted)
+{
+    uint32_t start = span_index(run);
+    uint32_t spans = run->run_spans;
+    bool dirty = run->dirty;
+    uint32_t freed_at = run->freed_at;
+    run_remove(run);
+    /* Take the middle out of the free world first, so that the parts do not merge with it again. */
+    span_at(index)->kind = SPAN_METADATA;
+    span_at(index + wanted - 1)->kind = SPAN_METADATA;
+    if (index > start) run_free(start, index - start, dirty, freed_at);
+    if (start + spans > index + wanted) run_free(index + wanted, start + spans - index - wanted, dirty, freed_at);
+}
+
+/* The first index at or after `index` whose address is aligned to `alignment` spans. */
+static uint32_t index_aligned(uint32_t index, uint32_t alignment)
+{
+    uintptr_t number = (space.base >> SPAN_SHIFT) + index;
+    uintptr_t aligned = (number + alignment - 1) & ~(uintptr_t)(alignment - 1);
+    return index + (uint32_t)(aligned - number);
+}
+
+static uint32_t acquire_from_free(uint32_t spans, uint32_t alignment, bool dirty)
+{
+    struct span *run = run_find(spans + alignment - 1, dirty);
+    if (run == NULL) return SPAN_NONE;
+    uint32_t index = index_aligned(span_index(run), alignment);
+    run_cut(run, index, spans);
+    return index;
+}
+
+static uint32_t acquire_from_frontier(uint32_t spans, uint32_t alignment)
+{
+    uint32_t start = state.frontier;
+    uint32_t index = index_aligned(start, alignment);
+    uint64_t needed = (uint64_t)(index - start) + spans;
+    if (needed > state.capacity || !frontier_raise((uint32_t)needed)) return SPAN_NONE;
+    span_at(index)->kind = SPAN_METADATA; /* as in run_cut */
+    if (index > start) run_free(start, index - start, CLEAN, 0);
+    return index;
+}
+
+static uint32_t acquire_index(uint32_t spans, uint32_t alignment, bool *zeroed)
+{
+    *zeroed = false;
+    uint32_t index = acquire_from_free(spans, alignment, DIRTY);
+    if (index != SPAN_NONE) return index;
+    *zeroed = true;
+    index = acquire_from_free(spans, alignment, CLEAN);
+    if (index != SPAN_NONE) return index;
+    return acquire_from_frontier(spans, alignment);
+}
+
+struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
+{
+    bool clean;
+    if ((uint64_t)spans + alignment - 1 > state.capacity) return NULL; /* written once, before any other thread is here */
+    platform_lock_acquire(&state.lock);
+    uint32_t index = acquire_index(spans, alignment, &clean);
+    if (index == SPAN_NONE && state.spans_free[DIRTY] != 0) {
+        /* Dirty and clean neighbours merge once both are clean: they may be long enough together. */
+        purge_older_than(0);
+        index = acquire_index(spans, alignment, &clean);
+    }
+    struct span *first = NULL;
+    if (index != SPAN_NONE) {
+        first = span_at(index);
+        span_at(index + spans - 1)->kind = SPAN_TAIL;
+        first->kind = (uint8_t)kind;
+        first->run_spans = spans;
+    }
+    platform_lock_release(&state.lock);
+    if (zeroed != NULL) *zeroed = clean;
+    return first;
+}
+
+void space_release(struct span *first)
+{
+    uint32_t now = (uint32_t)platform_clock_ms();
+    uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
+    platform_lock_acquire(&state.lock);
+    run_free(span_index(first), first->run_spans, DIRTY, now);
+    purge_older_than(decay);
+    platform_lock_release(&state.lock);
+}
+
+/* Take `spans` more that follow span `end`, from free runs and the frontier; all or nothing. */
+static bool extend_at(uint32_t end, uint32_t spans)
+{
+    uint32_t found = 0;
+    while (found < spans && end + found < state.frontier) {
+        const struct span *run = span_at(end + found);
+        if (run->kind != SPAN_FREE) return false;
+        found += run->run_spans;
+    }
+    if (found < spans && !frontier_raise(spans - found)) return false;
+    uint32_t from_runs = found < spans ? found : spans;
+    for (uint32_t taken = 0; taken < from_runs;) {
+        struct span *run = span_at(end + taken);
+        uint32_t length = run->run_spans < from_runs - taken ? run->run_spans : from_runs - taken;
+        run_cut(run, end + taken, length);
+        span_at(end + taken)->kind = SPAN_FREE; /* now inside the run that grows */
+        span_at(end + taken + length - 1)->kind = SPAN_FREE;
+        taken += length;
+    }
+    return true;
+}
+
+bool space_resize(struct span *first, uint32_t spans)
+{
+    uint32_t index = span_index(first);
+    uint32_t old = first->run_spans;
+    if (spans == old) return true;
+    platform_lock_acquire(&state.lock);
+    bool done = spans < old || extend_at(index + old, spans - old);
+    if (done && spans > old && old > 1) span_at(index + old - 1)->kind = SPAN_FREE; /* no longer the end */
+    if (done) {
+        first->run_spans = spans;
+        if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
+        if (spans < old) run_free(index + spans, old - spans, DIRTY, (uint32_t)platform_clock_ms());
+    }
+    platform_lock_release(&state.lock);
+    return done;
+}
+
+/* ---- the rest ----------------------------------------------------------------------------------------------------------------- */
+
+void *space_metadata(size_t size)
+{
+    size = (size + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
+    platform_lock_acquire(&state.lock);
+    if ((size_t)(state.metadata_end - state.metadata_next) < size) {
+        uint32_t spans = (uint32_t)((size + SPAN_SIZE - 1) / SPAN_SIZE);
+        /* Always from the clean: it must read as zeros. What is left of the last run is given up. */
+        uint32_t index = acquire_from_free(spans, 1, CLEAN);
+        if (index == SPAN_NONE) index = acquire_from_frontier(spans, 1);
+        if (index == SPAN_NONE) {
+            platform_lock_release(&state.lock);
+            return NULL;
+        }
+        span_at(index + spans - 1)->kind = SPAN_TAIL;
+        span_at(index)->kind = SPAN_METADATA;
+        span_at(index)->run_spans = spans;
+        state.spans_metadata += spans;
+        state.metadata_next = (char *)span_start(span_at(index));
+        state.metadata_end = state.metadata_next + (size_t)spans * SPAN_SIZE;
+    }
+    void *memory = state.metadata_next;
+    state.metadata_next += size;
+    platform_lock_release(&state.lock);
+    return memory;
+}
+
+void space_purge_old(void)
+{
+    /* Racy on purpose: whoever misses a run that has just become old finds it the next time. */
+    if (__atomic_load_n(&state.oldest, __ATOMIC_RELAXED) == SPAN_NONE) return;
+    platform_lock_acquire(&state.lock);
+    purge_older_than(atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed));
+    platform_lock_release(&state.lock);
+}
+
+void space_purge_all(void)
+{
+    platform_lock_acquire(&state.lock);
+    purge_older_than(0);
+    platform_lock_release(&state.lock);
+}
+
+void space_fork_begin(void)
+{
+    platform_lock_fork_begin(&state.lock);
+}
+
+void space_fork_end(void)
+{
+    platform_lock_fork_end(&state.lock);
+}
+
+void space_figures(struct space_figures *figures)
+{
+    platform_lock_acquire(&state.lock);
+    uint32_t spans_free = state.spans_free[CLEAN] + state.spans_free[DIRTY];
+    *figures = (struct space_figures){
+        .reserved = (size_t)state.capacity * SPAN_SIZE,
+        .committed = (size_t)state.committed * SPAN_SIZE,
+        .handed_out = (size_t)(state.frontier - spans_free) * SPAN_SIZE,
+        .dirty = (size_t)state.spans_free[DIRTY] * SPAN_SIZE,
+        .clean = (size_t)state.spans_free[CLEAN] * SPAN_SIZE,
+        .metadata = (size_t)state.spans_metadata * SPAN_SIZE,
+        .purged = state.purged_bytes,
+        .purge_calls = state.purge_calls,
+    };
+    platform_lock_release(&state.lock);
+}
+
+void space_visit(void (*visit)(const struct span *span, void *argument), void *argument)
+{
+    platform_lock_acquire(&state.lock);
+    for (uint32_t index = 0; index < state.frontier;) {
+        const struct span *span = span_at(index);
+        if (span->kind != SPAN_FREE) visit(span, argument);
+        index += span->run_spans;
+    }
+    platform_lock_release(&state.lock);
+}

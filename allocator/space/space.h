@@ -1,0 +1,166 @@
+/* space/: address space, in spans of 64 KiB.
+ *
+ * One range of addresses is reserved when the process first allocates. It is cut into spans; the spans in use
+ * grow from its start, the *frontier* being the first span never handed out:
+ *
+ *        table (64 bytes a span, grows downwards)      base            frontier       committed
+ *   ┌──────────────────────────────────┬───┬───┬───┬───┬───────┬───────┬──────────────┬─────────────┐
+ *   │            reserved              │ 3 │ 2 │ 1 │ 0 │ span 0│ span 1│ span 2 …     │  reserved   │
+ *   └──────────────────────────────────┴───┴───┴───┴───┴───────┴───────┴──────────────┴─────────────┘
+ *
+ * The table stands away from the objects, so that no descriptor shares their cache sets and an overflow cannot
+ * reach one. Descriptor and span are found from each other by one subtraction and one shift, and a pointer is
+ * foreign exactly when `p - base >= size`. The part of the table that is not in use yet reads as zeros, so that any
+ * pointer that is not foreign has a descriptor to look at.
+ *
+ * Spans are handed out in *runs* of one or more. A free run is clean (reads as zeros: never touched, or purged)
+ * or dirty (may hold memory). Everything here but the inline functions takes one lock; the layer above caches
+ * spans per thread so that the lock is rarely taken. This layer knows nothing of the sizes of objects: the
+ * descriptor's fields for blocks are the layer above's, kept here because a descriptor is one cache line.
+ */
+#ifndef HEAPFIT_SPACE_H
+#define HEAPFIT_SPACE_H
+
+#include "../platform/platform.h"
+
+#define SPAN_SHIFT 16
+#define SPAN_SIZE ((size_t)1 << SPAN_SHIFT)
+
+struct heap; /* the layer above's */
+
+enum span_kind {
+    SPAN_FREE = 0, /* in a free run, never handed out, or inside a large run */
+    SPAN_BLOCKS,   /* cut into blocks of one size; owned by a thread heap */
+    SPAN_LARGE,    /* first span of a run that is one object */
+    SPAN_TAIL,     /* last span of a run of several */
+    SPAN_METADATA, /* the allocator's own; also a run that is being purged */
+};
+
+/* A span's descriptor: one cache line. Who may touch what: the fields for blocks belong to the thread that owns
+ * `owner`, `owner` itself may be read by any thread at any time, all others are protected by the space lock
+ * while the span is free and belong to whoever acquired the run otherwise. */
+struct span {
+    /* The heap that a local free must come from; NULL unless kind is SPAN_BLOCKS. Atomic: read by threads that
+     * free each other's blocks while the span changes hands (see heap/remote.c). */
+    _Atomic(struct heap *) owner;
+    uintptr_t free;        /* blocks: LIFO of blocks freed since the list was last taken; odd when empty */
+    uint32_t countdown;    /* blocks: local frees until the owner must look at the span */
+    uint32_t reciprocal;   /* blocks: 2^32 / block_size rounded up, to recognise the start of a block */
+    uint32_t block_size;   /* blocks: bytes */
+    uint16_t held_back;    /* blocks: live blocks not yet in the countdown */
+    uint16_t carved;       /* blocks: blocks that exist (live, in a list, or handed to the bin) */
+    uint16_t uncarved;     /* blocks: a bit per carve unit whose blocks do not exist yet */
+    uint8_t bin;           /* blocks: size class */
+    uint8_t listed;        /* blocks: in the bin's list of spans with blocks to give */
+    uint8_t kind;          /* enum span_kind; read by any thread for error messages only */
+    uint8_t dirty;         /* free: the run may hold memory */
+    uint8_t wake;          /* blocks: freed ones that make the span worth listing */
+    uint32_t next, prev;   /* blocks: the bin's list. free: the list of runs of this length */
+    uint32_t owned_next, owned_prev; /* blocks: all spans of the heap. free and dirty: by age */
+    uint32_t run_spans;    /* large: spans of the run. free: the same, at the first and last span */
+    uint32_t freed_at;     /* free and dirty: clock in ms, wraps after 49 days (compared by difference) */
+};
+
+_Static_assert(sizeof(struct span) == CACHE_LINE, "a descriptor is one cache line");
+
+/* Written once, by space_start. Thread heaps hold copies, for a free that touches one line less. */
+struct space {
+    uintptr_t base;     /* address of span 0; 0 before space_start */
+    size_t size;        /* bytes reserved from base on; 0 before space_start: every pointer is foreign */
+    uintptr_t link_key; /* what the layer above encodes its free lists with */
+};
+
+extern struct space space;
+
+/* ---- settings: set by api/ before space_start, some also later ------------------------------------------ */
+
+struct space_settings {
+    size_t reservation;         /* bytes of address space to reserve; 0: chosen from the machine's memory */
+    _Atomic(uint32_t) decay_ms; /* age after which a dirty run is purged; live */
+};
+
+extern struct space_settings space_settings;
+
+/* ---- span and address ------------------------------------------------------------------------------------ */
+
+#define SPAN_NONE UINT32_MAX /* no span, as an index */
+
+ALWAYS_INLINE struct span *span_at(uint32_t index)
+{
+    return (struct span *)space.base - 1 - index;
+}
+
+ALWAYS_INLINE uint32_t span_index(const struct span *span)
+{
+    return (uint32_t)((struct span *)space.base - 1 - span);
+}
+
+ALWAYS_INLINE uintptr_t span_start(const struct span *span)
+{
+    return space.base + ((uintptr_t)span_index(span) << SPAN_SHIFT);
+}
+
+/* The bytes from base to `pointer`; at least space.size when the pointer is foreign (NULL too: it wraps). */
+ALWAYS_INLINE size_t space_offset(const void *pointer)
+{
+    return (uintptr_t)pointer - space.base;
+}
+
+ALWAYS_INLINE bool space_offset_is_foreign(size_t offset)
+{
+    return offset >= space.size;
+}
+
+/* The span of an offset that is not foreign. */
+ALWAYS_INLINE struct span *span_of_offset(size_t offset)
+{
+    return (struct span *)space.base - 1 - (offset >> SPAN_SHIFT);
+}
+
+/* ---- runs (space.c) --------------------------------------------------------------------------------------- */
+
+/* Reserve the address space. Idempotent; not thread-safe (the layer above calls it under its own lock). False
+ * when not even the smallest reservation can be had. */
+bool space_start(void);
+
+/* Hand out a run of `spans` consecutive spans whose first one is aligned to `alignment` spans (a power of two)
+ * *in address*. The kind of the first becomes `kind`, of the last of several SPAN_TAIL, and run_spans is set.
+ * When `zeroed` is not NULL it says whether the run is known to read as zeros. NULL when out of memory. */
+struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed);
+
+/* Take a run back, dirty. Its descriptors may then no longer be touched. */
+void space_release(struct span *first);
+
+/* Make a run of the layer above longer or shorter in place. Growing fails (false) when what follows is in use
+ * or memory has run out; shrinking always succeeds. */
+bool space_resize(struct span *first, uint32_t spans);
+
+/* Memory for the allocator itself: zeroed, aligned to a cache line, never given back. NULL when out of memory. */
+void *space_metadata(size_t size);
+
+/* Purge dirty runs older than the decay time; or all of them. Cheap when there is nothing to do. */
+void space_purge_old(void);
+void space_purge_all(void);
+
+/* For pthread_atfork handlers (see platform_lock_fork_begin). */
+void space_fork_begin(void);
+void space_fork_end(void);
+
+/* Figures for statistics, in bytes; a consistent snapshot. */
+struct space_figures {
+    size_t reserved;
+    size_t committed;  /* accessible; what the kernel counts against its limits */
+    size_t handed_out; /* in runs of the layer above */
+    size_t dirty;      /* in free runs that may hold memory */
+    size_t clean;      /* in free runs that hold none */
+    size_t metadata;   /* of handed_out: the allocator's own */
+    size_t purged;     /* since the start */
+    size_t purge_calls; /* madvise calls since the start */
+};
+
+void space_figures(struct space_figures *figures);
+
+/* Calls `visit` for the first span of every run that is handed out, in address order, with the lock held. */
+void space_visit(void (*visit)(const struct span *span, void *argument), void *argument);
+
+#endif

@@ -1,0 +1,57 @@
+# What `cmake --install` puts where: libraries, headers, the pkg-config files and the CMake package.
+# All of it can be moved to another prefix afterwards: paths are relative to the files that hold
+# them. In the wheel, the lab's data comes along.
+
+include_guard()
+include(CMakePackageConfigHelpers)
+
+set(heapfit_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/heapfit")
+set(heapfit_pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
+install(TARGETS heapfit heapfit_static EXPORT heapfitTargets
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+
+# ------------------------------------------------------------------ CMake package
+
+install(EXPORT heapfitTargets NAMESPACE heapfit:: DESTINATION "${heapfit_cmake_dir}")
+configure_package_config_file(
+  "${PROJECT_SOURCE_DIR}/cmake/heapfitConfig.cmake.in"
+  "${PROJECT_BINARY_DIR}/package/heapfitConfig.cmake"
+  INSTALL_DESTINATION "${heapfit_cmake_dir}")
+write_basic_package_version_file(
+  "${PROJECT_BINARY_DIR}/package/heapfitConfigVersion.cmake"
+  COMPATIBILITY SameMajorVersion)
+install(FILES
+  "${PROJECT_BINARY_DIR}/package/heapfitConfig.cmake"
+  "${PROJECT_BINARY_DIR}/package/heapfitConfigVersion.cmake"
+  DESTINATION "${heapfit_cmake_dir}")
+
+# --------------------------------------------------------------------- pkg-config
+
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+  message(FATAL_ERROR
+    "CMAKE_INSTALL_LIBDIR and CMAKE_INSTALL_INCLUDEDIR must be relative to CMAKE_INSTALL_PREFIX")
+endif()
+file(RELATIVE_PATH pc_prefix "/prefix/${heapfit_pkgconfig_dir}" "/prefix")
+string(REGEX REPLACE "/$" "" pc_prefix "\${pcfiledir}/${pc_prefix}")
+set(pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+set(pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+foreach(pc IN ITEMS heapfit heapfit-static)
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/${pc}.pc.in"
+    "${PROJECT_BINARY_DIR}/package/${pc}.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/package/${pc}.pc" DESTINATION "${heapfit_pkgconfig_dir}")
+endforeach()
+
+# ------------------------------------------------------------ the lab's data (wheel)
+
+if(HEAPFIT_WHEEL)
+  foreach(folder IN ITEMS workloads studies)
+    if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}")
+      install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_DATADIR}"
+        PATTERN "__pycache__" EXCLUDE)
+    endif()
+  endforeach()
+endif()

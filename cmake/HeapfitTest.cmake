@@ -1,0 +1,54 @@
+# heapfit_test(<name> [LINK static|shared|objects|layers] [LABEL <label>] [TIMEOUT <seconds>] <source>...)
+#
+# Makes one GoogleTest program; CTest runs each of its tests in a process of its own, as
+# <name>.<Suite>.<Test>. LINK says what of heapfit the program gets:
+#   static   libheapfit.a (the default): its malloc is in the program, and only public names are seen
+#   shared   libheapfit.so
+#   objects  the objects before their internal names are hidden, for a test of one layer
+#   layers   the same without api/: nothing replaces the malloc of the test program itself
+
+include_guard()
+include(GoogleTest)
+include(HeapfitGoogleTest)
+
+set(HEAPFIT_TEST_TIMEOUT 60)  # seconds; emulated and instrumented programs are this much slower:
+if(CMAKE_CROSSCOMPILING OR HEAPFIT_SANITIZE OR HEAPFIT_COVERAGE)
+  math(EXPR HEAPFIT_TEST_TIMEOUT "${HEAPFIT_TEST_TIMEOUT} * 5")
+endif()
+
+function(heapfit_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LINK;LABEL;TIMEOUT" "")
+  set(libraries_static heapfit::heapfit_static)
+  set(libraries_shared heapfit::heapfit)
+  set(libraries_objects heapfit_objects)
+  set(libraries_layers heapfit_layers)
+  if(NOT arg_LINK)
+    set(arg_LINK static)
+  endif()
+  if(NOT DEFINED libraries_${arg_LINK})
+    message(FATAL_ERROR "heapfit_test(${name}): LINK is static, shared, objects or layers, not '${arg_LINK}'")
+  endif()
+  if(NOT arg_LABEL)
+    set(arg_LABEL allocator)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT "${HEAPFIT_TEST_TIMEOUT}")
+  endif()
+
+  add_executable("test_${name}" ${arg_UNPARSED_ARGUMENTS})
+  set_target_properties("test_${name}" PROPERTIES
+    OUTPUT_NAME "${name}"
+    C_STANDARD 17 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF
+    CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+  target_compile_options("test_${name}" PRIVATE ${HEAPFIT_WARNINGS} ${HEAPFIT_INSTRUMENTATION}
+    # A test that allocates and drops the result must really do so.
+    -fno-builtin)
+  target_compile_definitions("test_${name}" PRIVATE
+    $<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=> "HEAPFIT_EXPECTED_VERSION=\"${PROJECT_VERSION}\"")
+  target_link_libraries("test_${name}" PRIVATE
+    ${libraries_${arg_LINK}} GTest::gtest GTest::gtest_main Threads::Threads)
+  gtest_discover_tests("test_${name}"
+    TEST_PREFIX "${name}."
+    DISCOVERY_TIMEOUT "${HEAPFIT_TEST_TIMEOUT}"
+    PROPERTIES TIMEOUT "${arg_TIMEOUT}" LABELS "${arg_LABEL}")
+endfunction()

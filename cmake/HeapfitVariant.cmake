@@ -1,0 +1,128 @@
+# heapfit_add_variant(<target> SOURCES <file>... [DEFINITIONS <definition>...])
+#
+# Makes the three targets of one variant of the library:
+#   <target>_objects  the compiled sources, for tests that look inside
+#   <target>          lib<target>.so
+#   <target>_static   lib<target>.a, of a single object that exports what the shared library does
+#
+# A variant is a library of its own, chosen when it is linked or preloaded, never at run time.
+
+include_guard()
+
+# Warnings are errors only where CMAKE_COMPILE_WARNING_AS_ERROR says so: in our presets, not on the
+# machine of somebody with a newer compiler.
+set(HEAPFIT_WARNINGS -Wall -Wextra -Wpedantic)
+
+set(HEAPFIT_CODE_GENERATION
+  -fno-builtin-malloc          # the compiler must not turn malloc + memset in calloc into calloc
+  -ftls-model=initial-exec     # thread-local access without a call, which could itself allocate
+  -fno-semantic-interposition  # our own calls to our own functions are direct
+  -fno-plt
+  -fexceptions)                # std::bad_alloc passes through operator new
+
+set(HEAPFIT_LINK_OPTIONS
+  LINKER:-z,now        # no lazy binding: the first malloc may come before everything else
+  LINKER:-z,nodelete   # dlclose must not unmap code that owns live memory
+  LINKER:-z,defs)
+
+set(HEAPFIT_INSTRUMENTATION "")
+if(HEAPFIT_SANITIZE)
+  list(APPEND HEAPFIT_INSTRUMENTATION
+    "-fsanitize=${HEAPFIT_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # The sanitizer's runtime is resolved in the program, not in the library.
+  list(REMOVE_ITEM HEAPFIT_LINK_OPTIONS LINKER:-z,defs)
+endif()
+if(HEAPFIT_COVERAGE)
+  list(APPEND HEAPFIT_INSTRUMENTATION --coverage -fprofile-update=atomic)
+endif()
+
+function(heapfit_add_variant target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEFINITIONS")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
+    message(FATAL_ERROR "heapfit_add_variant(${target}): expected SOURCES and DEFINITIONS only")
+  endif()
+
+  heapfit_add_objects("${target}_objects" "${arg_SOURCES}" "${arg_DEFINITIONS}")
+  heapfit_add_shared("${target}" "${target}_objects")
+  heapfit_add_static("${target}" "${target}_objects")
+
+  add_library("heapfit::${target}" ALIAS "${target}")
+  add_library("heapfit::${target}_static" ALIAS "${target}_static")
+endfunction()
+
+function(heapfit_add_objects objects sources definitions)
+  add_library("${objects}" OBJECT ${sources})
+  set_target_properties("${objects}" PROPERTIES
+    C_STANDARD 17
+    C_STANDARD_REQUIRED ON
+    C_EXTENSIONS OFF
+    C_VISIBILITY_PRESET hidden
+    POSITION_INDEPENDENT_CODE ON)
+  target_compile_options("${objects}" PRIVATE
+    ${HEAPFIT_WARNINGS}
+    ${HEAPFIT_CODE_GENERATION}
+    $<$<CONFIG:Release>:-O2>)
+  target_compile_options("${objects}" PUBLIC ${HEAPFIT_INSTRUMENTATION})
+  target_link_options("${objects}" PUBLIC ${HEAPFIT_INSTRUMENTATION})
+  target_compile_definitions("${objects}" PRIVATE
+    _GNU_SOURCE= "HEAPFIT_VERSION=\"${PROJECT_VERSION}\"" ${definitions})
+  target_include_directories("${objects}" PUBLIC
+    "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/allocator")
+  target_link_libraries("${objects}" PUBLIC Threads::Threads)
+endfunction()
+
+function(heapfit_add_shared target objects)
+  add_library("${target}" SHARED "$<TARGET_OBJECTS:${objects}>")
+  set_target_properties("${target}" PROPERTIES
+    LINKER_LANGUAGE C
+    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+  if(NOT HEAPFIT_WHEEL)
+    # A wheel cannot hold symbolic links, so its library is the one file libheapfit.so.
+    set_target_properties("${target}" PROPERTIES
+      VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}")
+  endif()
+  target_link_options("${target}" PRIVATE ${HEAPFIT_LINK_OPTIONS})
+  heapfit_public_interface("${target}" PRIVATE)
+endfunction()
+
+# An archive of many members would let the linker take some of them and leave others to libc, and
+# would show every internal name to the program. So the objects are joined into one and the hidden
+# names made local.
+function(heapfit_add_static target objects)
+  set(joined "${PROJECT_BINARY_DIR}/objects/${target}-joined.o")
+  set(single "${PROJECT_BINARY_DIR}/objects/${target}.o")
+  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/objects")
+  add_custom_command(
+    OUTPUT "${single}"
+    BYPRODUCTS "${joined}"
+    COMMAND "${CMAKE_LINKER}" -r -o "${joined}" "$<TARGET_OBJECTS:${objects}>"
+    COMMAND "${CMAKE_OBJCOPY}" --localize-hidden "${joined}" "${single}"
+    DEPENDS "$<TARGET_OBJECTS:${objects}>"
+    COMMENT "Joining the objects of lib${target}.a"
+    COMMAND_EXPAND_LISTS
+    VERBATIM)
+  set_source_files_properties("${single}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+
+  add_library("${target}_static" STATIC "${single}")
+  set_target_properties("${target}_static" PROPERTIES
+    LINKER_LANGUAGE C
+    OUTPUT_NAME "${target}"
+    ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+  if(HEAPFIT_OVERRIDE)
+    # Even a program that never calls malloc itself must get ours: libc allocates on its behalf.
+    target_link_options("${target}_static" INTERFACE LINKER:--undefined=malloc)
+  endif()
+  heapfit_public_interface("${target}_static" PUBLIC)
+endfunction()
+
+# What a program that links the library sees of it. `threads` is PUBLIC where the program itself
+# has to link what the library needs.
+function(heapfit_public_interface target threads)
+  target_include_directories("${target}" INTERFACE
+    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+    "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+  target_link_libraries("${target}" ${threads} Threads::Threads)
+  if(HEAPFIT_INSTRUMENTATION)
+    target_link_options("${target}" PUBLIC ${HEAPFIT_INSTRUMENTATION})
+  endif()
+endfunction()

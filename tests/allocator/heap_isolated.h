@@ -1,0 +1,46 @@
+// Runs a piece of a test in a child process of its own: the allocator's state is global, and a case that starts from
+// nothing, lowers limits or breaks things must not meet what another left behind.
+#ifndef HEAPFIT_TESTS_HEAP_ISOLATED_H
+#define HEAPFIT_TESTS_HEAP_ISOLATED_H
+
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace isolated
+{
+
+enum : int { PASSED = 0, FAILED = 1 };
+constexpr unsigned TIMEOUT_SECONDS = 120; // a child that hangs is ended by SIGALRM
+
+template <typename Body> int run_child(Body body)
+{
+    std::fflush(nullptr);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(TIMEOUT_SECONDS);
+        body();
+        std::fflush(nullptr);
+        _exit(::testing::Test::HasFailure() ? FAILED : PASSED);
+    }
+    int status = -1;
+    if (child > 0) waitpid(child, &status, 0);
+    return status;
+}
+
+// What is expected inside `body` counts as this test's.
+template <typename Body> void expect_passes(Body body)
+{
+    int status = run_child(body);
+    EXPECT_TRUE(WIFEXITED(status)) << "the child was ended by signal " << WTERMSIG(status);
+    if (WIFEXITED(status)) {
+        EXPECT_EQ(PASSED, WEXITSTATUS(status)) << "the child's expectations failed, see above";
+    }
+}
+
+} // namespace isolated
+
+#endif

@@ -1,0 +1,98 @@
+// Checks everything that must hold of the span table between two calls into space/, from the descriptors alone.
+#ifndef HEAPFIT_TESTS_SPACE_WALKER_H
+#define HEAPFIT_TESTS_SPACE_WALKER_H
+
+#include "heap_internals.h"
+
+#include <gtest/gtest.h>
+
+namespace space_walker
+{
+
+struct Tally {
+    size_t clean = 0, dirty = 0, handed_out = 0;
+    uint32_t youngest_runs = 0, oldest_runs = 0; // ends of the list of dirty runs by age
+};
+
+inline void check_links(uint32_t index, const struct span *run)
+{
+    if (run->next != SPAN_NONE) {
+        EXPECT_EQ(index, span_at(run->next)->prev) << "list of run lengths, run " << index;
+        EXPECT_EQ(run->dirty, span_at(run->next)->dirty);
+        EXPECT_EQ(SPAN_FREE, span_at(run->next)->kind);
+    }
+    if (run->prev != SPAN_NONE) {
+        EXPECT_EQ(index, span_at(run->prev)->next);
+    }
+}
+
+inline void check_age(uint32_t index, const struct span *run, Tally &tally)
+{
+    tally.youngest_runs += run->owned_prev == SPAN_NONE;
+    tally.oldest_runs += run->owned_next == SPAN_NONE;
+    if (run->owned_next == SPAN_NONE) return;
+    const struct span *older = span_at(run->owned_next);
+    EXPECT_EQ(index, older->owned_prev) << "list by age, run " << index;
+    EXPECT_GE(static_cast<int32_t>(run->freed_at - older->freed_at), 0) << "not in the order of age";
+}
+
+inline void check_free_run(uint32_t index, const struct span *run, Tally &tally)
+{
+    const struct span *last = span_at(index + run->run_spans - 1);
+    EXPECT_EQ(SPAN_FREE, last->kind) << "run " << index;
+    EXPECT_EQ(run->run_spans, last->run_spans) << "boundary tags of run " << index;
+    EXPECT_EQ(run->dirty, last->dirty) << "boundary tags of run " << index;
+    (run->dirty ? tally.dirty : tally.clean) += run->run_spans;
+    check_links(index, run);
+    if (run->dirty) check_age(index, run, tally);
+}
+
+inline void check_run_in_use(uint32_t index, const struct span *run, Tally &tally)
+{
+    if (run->run_spans > 1) {
+        EXPECT_EQ(SPAN_TAIL, span_at(index + run->run_spans - 1)->kind) << "end of run " << index;
+    }
+    tally.handed_out += run->run_spans;
+}
+
+// No other thread may be inside the layer.
+inline void check()
+{
+    struct space_figures figures;
+    space_figures(&figures);
+    size_t frontier = (figures.handed_out + figures.dirty + figures.clean) / SPAN_SIZE;
+    Tally tally;
+    const struct span *before = nullptr;
+    for (uint32_t index = 0; index < frontier;) {
+        const struct span *run = span_at(index);
+        ASSERT_GT(run->run_spans, 0u) << "run " << index;
+        ASSERT_LE(index + run->run_spans, frontier) << "run " << index;
+        for (uint32_t inner = 1; inner + 1 < run->run_spans; inner++) {
+            ASSERT_EQ(SPAN_FREE, span_at(index + inner)->kind)
+                << "a pointer into span " << index + inner << ", inside run " << index << ", would be taken for an object";
+            ASSERT_EQ(nullptr, span_at(index + inner)->owner.load());
+        }
+        if (run->kind == SPAN_FREE) {
+            check_free_run(index, run, tally);
+            if (before != nullptr && before->kind == SPAN_FREE) {
+                EXPECT_NE(before->dirty, run->dirty) << "neighbours not merged at " << index;
+            }
+        } else {
+            check_run_in_use(index, run, tally);
+        }
+        before = run;
+        index += run->run_spans;
+    }
+    EXPECT_EQ(figures.clean, tally.clean * SPAN_SIZE);
+    EXPECT_EQ(figures.dirty, tally.dirty * SPAN_SIZE);
+    EXPECT_EQ(figures.handed_out, tally.handed_out * SPAN_SIZE);
+    EXPECT_EQ(tally.dirty == 0 ? 0u : 1u, tally.youngest_runs) << "runs at the young end of the list by age";
+    EXPECT_EQ(tally.dirty == 0 ? 0u : 1u, tally.oldest_runs) << "runs at the old end of the list by age";
+    EXPECT_LE(figures.metadata, figures.handed_out);
+    EXPECT_LE(figures.handed_out + figures.dirty + figures.clean, figures.committed);
+    EXPECT_LE(figures.committed, figures.reserved);
+}
+
+} // namespace space_walker
+
+#endif

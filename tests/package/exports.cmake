@@ -1,0 +1,40 @@
+# The libraries show a program exactly the public names: heapfit's own, libc's allocation functions
+# and C++'s operators. SHARED and STATIC are the libraries, NM the tool that lists their names.
+
+cmake_minimum_required(VERSION 3.25)
+
+set(public_name "^(hf_[a-z0-9_]+\
+|malloc|free|calloc|realloc|reallocarray|aligned_alloc|memalign|posix_memalign|valloc|pvalloc|cfree\
+|free_sized|free_aligned_sized|malloc_usable_size|malloc_trim|malloc_stats|malloc_info|mallinfo\
+|mallinfo2|mallopt\
+|_Zn[wa][a-zA-Z0-9_]+|_Zd[la]Pv[a-zA-Z0-9_]*)$")
+
+function(defined_names result)
+  execute_process(COMMAND "${NM}" --format=posix --defined-only ${ARGN}
+    OUTPUT_VARIABLE listing COMMAND_ERROR_IS_FATAL ANY)
+  # An archive's listing also names its member, on a line without an address.
+  string(REGEX MATCHALL "[^\n ]+ [A-Za-z] [0-9a-f]" names "${listing}")
+  list(TRANSFORM names REPLACE " .*" "")
+  list(SORT names)
+  set("${result}" ${names} PARENT_SCOPE)
+endfunction()
+
+defined_names(shared_names --dynamic "${SHARED}")
+defined_names(static_names --extern-only "${STATIC}")
+
+set(internal ${shared_names} ${static_names})
+list(FILTER internal EXCLUDE REGEX "${public_name}")
+if(internal)
+  message(SEND_ERROR "internal names can be seen from outside: ${internal}")
+endif()
+
+foreach(expected IN ITEMS hf_version malloc free posix_memalign malloc_usable_size _Znwm _ZdlPv)
+  if(NOT expected IN_LIST shared_names)
+    message(SEND_ERROR "${SHARED} does not define ${expected}")
+  endif()
+endforeach()
+
+if(NOT shared_names STREQUAL static_names)
+  message(SEND_ERROR
+    "the shared and the static library differ:\n  ${shared_names}\n  ${static_names}")
+endif()
