@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compare allocators on the micro-benchmark programs; needs the standard library and a C compiler.
+r"""Compare allocators on the micro-benchmark programs; needs only Python and a C compiler.
 
-    workloads/micro/bench.py heapfit=build/release/libheapfit.so \\
+    workloads/micro/bench.py heapfit=build/release/libheapfit.so \
         jemalloc=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2 --replicates 5
 
 The system's malloc (`glibc`) always takes part. Each replicate runs every test under every
-allocator in a random order. The tables show the median of each test's wall time and peak resident
+allocator in a random order. The tables show the median of each test's time and peak resident
 memory as ratios to the best *peer* of that test, that is, to the best allocator other than
 `--subject`, and their geometric means. A test whose output differs between allocators, or that
 fails, is an error. Programs that answer a question of their own ("probes": a footprint, a scaling
@@ -67,7 +67,7 @@ class Result:
 
 def expand(words: Iterable[str], data: Path, cores: int) -> list[str]:
     """Fill in the placeholders that the micro workloads use."""
-    values = {"{data}": str(data), "{here}": "", "{cores}": str(cores)}
+    values = {"{data}": str(data), "{cores}": str(cores)}
     return [re.sub(r"\{\w+\}", lambda m: values.get(m[0], m[0]), word) for word in words]
 
 
@@ -133,13 +133,14 @@ def run_once(test: Test, library: str, launcher: Path, scratch: Path) -> tuple[d
         process.wait()
         raise
     figures: dict[str, Any] = json.loads(cost.read_text())
+    figures["cpu_s"] = figures["user_s"] + figures["system_s"]
     if figures["status"] != 0:
         figures["status"] = f"exit code {figures['status']}: {errors.strip()[-200:]}"
     return figures, output
 
 
 def judge(test: Test, result: Result, expected: dict[str, str]) -> str:
-    """Why a run does not count, or an empty string. The first good output is what others must equal."""
+    """Say why a run does not count; empty if it does. Outputs must equal the first good one."""
     if test.must_match and not re.search(test.must_match, result.output):
         return f"does not print {test.must_match!r}"
     if test.compare_output and result.output != expected.setdefault(test.name, result.output):
@@ -148,7 +149,7 @@ def judge(test: Test, result: Result, expected: dict[str, str]) -> str:
 
 
 def read_metrics(test: Test, output: str) -> dict[str, float]:
-    """The figures that a workload's patterns find in its output: the last one where several are."""
+    """Find the workload's own figures in its output; the last one where several match."""
     found = {m["name"]: re.findall(m["pattern"], output) for m in test.metrics}
     return {name: float(values[-1]) for name, values in found.items() if values}
 
@@ -189,9 +190,10 @@ def show_progress(done: int, total: int, started: float, result: Result) -> None
 # -------------------------------------------------------------------- reporting
 
 Table = dict[tuple[str, str], float]
+Combine = Callable[[list[float]], float]
 
 
-def tabulate(results: list[Result], figure: str, combine: Callable[[list[float]], float]) -> Table:
+def tabulate(results: list[Result], figure: str, combine: Combine) -> Table:
     """`combine` the good runs of each test and allocator."""
     values: dict[tuple[str, str], list[float]] = {}
     for result in results:
@@ -214,56 +216,53 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(statistics.fmean(map(math.log, values))) if values else math.nan
 
 
-def print_table(title: str, rows: list[str], allocators: list[str], table: Table, form: str) -> None:
-    """A row per test, a column per allocator; `-` where there is no figure."""
-    width = max(map(len, [*rows, title, "geometric mean"]))
+def print_table(
+    title: str, rows: list[str], allocators: list[str], table: Table, form: str
+) -> None:
+    """Print a row per test, a column per allocator; `-` where there is no figure."""
+    width = max(map(len, [*rows, title]))
     columns = [max(9, len(a) + 1) for a in allocators]
-    print(f"\n{title:<{width}}", *(f"{a:>{c}}" for a, c in zip(allocators, columns)))
+    print(f"\n{title:<{width}}", *(f"{a:>{c}}" for a, c in zip(allocators, columns, strict=True)))
     for row in rows:
-        cells = (
-            f"{table[row, a]:{form}}" if (row, a) in table else "-" for a in allocators
-        )
-        print(f"{row:<{width}}", *(f"{cell:>{c}}" for cell, c in zip(cells, columns)))
+        cells = (f"{table[row, a]:{form}}" if (row, a) in table else "-" for a in allocators)
+        print(f"{row:<{width}}", *(f"{cell:>{c}}" for cell, c in zip(cells, columns, strict=True)))
 
 
 def print_ratios(
     title: str, tests: list[str], allocators: list[str], table: Table, subject: str
 ) -> None:
-    """A table of ratios with the geometric mean and the worst test of each allocator."""
+    """Print ratios; the table ends with the geometric mean and the worst test of each allocator."""
     ratios = ratios_to_best(table, subject)
-    summary: Table = {}
     for allocator in allocators:
         own = [ratios[t, allocator] for t in tests if (t, allocator) in ratios]
         if len(own) == len(tests):  # a mean over fewer tests would not be comparable
-            summary["geometric mean", allocator] = geometric_mean(own)
-            summary["worst", allocator] = max(own)
-    print_table(title, tests, allocators, ratios, ".2f")
-    print_table("", ["geometric mean", "worst"], allocators, summary, ".3f")
+            ratios["geometric mean", allocator] = geometric_mean(own)
+            ratios["worst", allocator] = max(own)
+    print_table(title, [*tests, "geometric mean", "worst"], allocators, ratios, ".3f")
 
 
 def report(
-    tests: list[Test], allocators: list[str], results: list[Result], subject: str, statistic: str
+    tests: list[Test], allocators: list[str], results: list[Result], arguments: argparse.Namespace
 ) -> None:
-    """The tables of a finished run."""
-    combine = {"median": statistics.median, "minimum": min}[statistic]
+    """Print the tables of a finished run."""
+    statistic, subject = arguments.statistic, arguments.subject
+    combine: Combine = min if statistic == "minimum" else statistics.median
     plain = [test.name for test in tests if not test.metrics]
     if plain:
-        wall = tabulate(results, "wall_s", combine)
+        seconds = tabulate(results, f"{arguments.time}_s", combine)
         memory = tabulate(results, "peak_rss_bytes", combine)
         mebibytes = {key: value / 2**20 for key, value in memory.items()}
-        print_table(f"{statistic} seconds", plain, allocators, wall, ".3f")
+        print_table(f"{statistic} {arguments.time} seconds", plain, allocators, seconds, ".3f")
         print_table(f"{statistic} peak MiB", plain, allocators, mebibytes, ".1f")
-        print_ratios("time / best peer", plain, allocators, wall, subject)
+        print_ratios("time / best peer", plain, allocators, seconds, subject)
         print_ratios("memory / best peer", plain, allocators, memory, subject)
     for test in tests:
         if test.metrics:
             print_probe(test, allocators, results, combine)
 
 
-def print_probe(
-    test: Test, allocators: list[str], results: list[Result], combine: Callable[..., float]
-) -> None:
-    """A probe's own figures, a row each."""
+def print_probe(test: Test, allocators: list[str], results: list[Result], combine: Combine) -> None:
+    """Print a probe's own figures, a row each."""
     own = [result for result in results if result.test == test.name]
     labels = {f"{m['label']} ({m['unit']})": m["name"] for m in test.metrics}
     labels |= {"peak resident memory (bytes)": "peak_rss_bytes"}
@@ -277,6 +276,7 @@ def print_probe(
 
 
 def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -289,12 +289,14 @@ def parse_arguments() -> argparse.Namespace:
     add("--cores", type=int, default=len(os.sched_getaffinity(0)), help="what {cores} stands for")
     add("--seed", type=int, default=1, help="of the random order")
     add("--statistic", choices=["median", "minimum"], default="median")
+    add("--time", choices=["wall", "cpu"], default="wall", help="cpu: for a machine that is busy")
     add("--subject", default="heapfit", help="allocator that is no peer (%(default)s)")
     add("--json", type=Path, help="write every run to this file")
     return parser.parse_args()
 
 
 def choose_tests(arguments: argparse.Namespace) -> list[str]:
+    """Names of the tests to run: those asked for, the probes, or what the core study averages."""
     averaged, probes = core_tests()
     if not arguments.only:
         return probes if arguments.probes else averaged
@@ -321,7 +323,7 @@ def main() -> int:
         shutil.rmtree(build)
     if arguments.json:
         arguments.json.write_text(json.dumps([vars(r) for r in results], indent=1) + "\n")
-    report(tests, list(allocators), results, arguments.subject, arguments.statistic)
+    report(tests, list(allocators), results, arguments)
     return 1 if any(result.problem for result in results) else 0
 
 

@@ -36,8 +36,7 @@ static inline channel *channel_create(void)
 static inline channel_basket *channel_empty(channel *own)
 {
     pthread_mutex_lock(&own->lock);
-    while (own->sent - own->received == CHANNEL_BASKETS)
-        pthread_cond_wait(&own->changed, &own->lock);
+    while (own->sent - own->received == CHANNEL_BASKETS) pthread_cond_wait(&own->changed, &own->lock);
     pthread_mutex_unlock(&own->lock);
     return &own->baskets[own->sent % CHANNEL_BASKETS]; /* only the sender writes `sent` */
 }
@@ -54,8 +53,7 @@ static inline void channel_send(channel *own)
 static inline channel_basket *channel_full(channel *own)
 {
     pthread_mutex_lock(&own->lock);
-    while (own->sent == own->received)
-        pthread_cond_wait(&own->changed, &own->lock);
+    while (own->sent == own->received) pthread_cond_wait(&own->changed, &own->lock);
     pthread_mutex_unlock(&own->lock);
     return &own->baskets[own->received % CHANNEL_BASKETS]; /* only the receiver writes `received` */
 }

@@ -12,32 +12,27 @@ static uint64_t operations = 20000000, live = 100000, size = 64, threads = 1;
 
 static void pairs(micro_worker *worker, micro_random *random)
 {
-    for (uint64_t i = 0; i < operations; i++)
-        worker->digest += block_free(block_new(size, micro_next(random)), size);
+    for (uint64_t i = 0; i < operations; i++) worker->digest += block_free(block_new(size, micro_next(random)), size);
 }
 
 static void replacements(micro_worker *worker, micro_random *random)
 {
     void **blocks = micro_map(live * sizeof *blocks);
-    for (uint64_t i = 0; i < live; i++)
-        blocks[i] = block_new(size, micro_next(random));
+    for (uint64_t i = 0; i < live; i++) blocks[i] = block_new(size, micro_next(random));
     for (uint64_t i = 0; i < operations; i++) {
         void **slot = &blocks[micro_below(random, live)];
         worker->digest += block_free(*slot, size);
         *slot = block_new(size, micro_next(random));
     }
-    for (uint64_t i = 0; i < live; i++)
-        worker->digest += block_free(blocks[i], size);
+    for (uint64_t i = 0; i < live; i++) worker->digest += block_free(blocks[i], size);
 }
 
 static void *work(void *argument)
 {
     micro_worker *worker = argument;
     micro_random random = micro_random_start(worker->index);
-    if (live)
-        replacements(worker, &random);
-    else
-        pairs(worker, &random);
+    if (live) replacements(worker, &random);
+    else pairs(worker, &random);
     worker->operations = operations;
     return NULL;
 }

@@ -14,15 +14,12 @@ static void *work(void *argument)
 {
     micro_worker *worker = argument;
     micro_random random = micro_random_start(worker->index);
-    if (passive)
-        worker->digest += block_free(worker->own, size);
+    if (passive) worker->digest += block_free(worker->own, size);
     for (uint64_t i = 0; i < rounds; i++) {
         uint64_t tag = micro_next(&random);
         volatile uint64_t *word = block_new(size, tag);
-        for (uint64_t written = 0; written < writes; written++)
-            *word += 1;
-        if (*word != tag + writes)
-            micro_fail("another thread wrote to block %p", (void *)word);
+        for (uint64_t written = 0; written < writes; written++) *word += 1;
+        if (*word != tag + writes) micro_fail("another thread wrote to block %p", (void *)word);
         worker->digest += *word;
         *word = tag;
         block_free((void *)word, size);
@@ -41,8 +38,7 @@ int main(int argc, char **argv)
                                  {"passive", &passive, false, "1: threads begin with a block of the main thread"},
                                  {0}});
     micro_require(size >= 8 && threads >= 1 && threads <= MICRO_MAX_THREADS, "size >= 8, and 1 to 1024 threads");
-    for (uint64_t i = 0; passive && i < threads; i++)
-        micro_workers[i].own = block_new(size, micro_mix(micro_seed + i));
+    for (uint64_t i = 0; passive && i < threads; i++) micro_workers[i].own = block_new(size, micro_mix(micro_seed + i));
     double start = micro_now();
     micro_run(threads, work);
     return micro_report_workers(threads, micro_now() - start);

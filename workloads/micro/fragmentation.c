@@ -33,13 +33,11 @@ static void run_round(micro_random *random, uint64_t round)
 {
     uint64_t dying = objects * deaths / 100;
     micro_random again = *random;
-    for (uint64_t i = 0; i < dying; i++)
-        bury(&slots[micro_below(random, objects)]);
+    for (uint64_t i = 0; i < dying; i++) bury(&slots[micro_below(random, objects)]);
     for (uint64_t i = 0; i < dying; i++) {
         micro_slot *slot = &slots[micro_below(&again, objects)];
         uint64_t drift = round * 8; /* objects of later rounds are somewhat larger */
-        if (!slot->block)
-            bear(slot, micro_between(random, smallest, largest) + drift, micro_next(random));
+        if (!slot->block) bear(slot, micro_between(random, smallest, largest) + drift, micro_next(random));
     }
 }
 
@@ -58,8 +56,7 @@ int main(int argc, char **argv)
     double start = micro_now();
     for (uint64_t i = 0; i < objects; i++)
         bear(&slots[i], micro_between(&random, smallest, largest), micro_next(&random));
-    for (uint64_t round = 1; round <= rounds; round++)
-        run_round(&random, round);
+    for (uint64_t round = 1; round <= rounds; round++) run_round(&random, round);
     printf("live_peak_bytes: %" PRIu64 "\n", live_peak);
     digest += slots_clear(slots, objects);
     return micro_report(operations, micro_now() - start, digest);

@@ -42,10 +42,8 @@ static void *serve(void *argument)
         slot_fill(slot, micro_between(&own->random, smallest, largest), tag);
     }
     own->worker->operations += operations;
-    if (--own->generations_left)
-        micro_spawn(serve, own, &detached);
-    else
-        end_chain(own);
+    if (--own->generations_left) micro_spawn(serve, own, &detached);
+    else end_chain(own);
     return NULL;
 }
 
@@ -70,18 +68,15 @@ int main(int argc, char **argv)
                                  {"smallest", &smallest, false, "size, in bytes"},
                                  {"largest", &largest, false, "size, in bytes"},
                                  {0}});
-    micro_require(smallest >= 8 && smallest <= largest && threads <= MICRO_MAX_THREADS && blocks > 0,
-                  "8 <= smallest <= largest, 1024 threads at most, and a block at least");
+    micro_require(smallest >= 8 && smallest <= largest && threads >= 1 && threads <= MICRO_MAX_THREADS && blocks > 0,
+                  "8 <= smallest <= largest, 1 to 1024 threads, and a block at least");
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    for (uint64_t i = 0; i < threads; i++)
-        start_chain(i);
+    for (uint64_t i = 0; i < threads; i++) start_chain(i);
     double start = micro_now();
-    for (uint64_t i = 0; i < threads; i++)
-        micro_spawn(serve, &chains[i], &detached);
+    for (uint64_t i = 0; i < threads; i++) micro_spawn(serve, &chains[i], &detached);
     pthread_mutex_lock(&ended_lock);
-    while (ended < threads)
-        pthread_cond_wait(&ended_changed, &ended_lock);
+    while (ended < threads) pthread_cond_wait(&ended_changed, &ended_lock);
     pthread_mutex_unlock(&ended_lock);
     return micro_report_workers(threads, micro_now() - start);
 }

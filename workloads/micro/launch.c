@@ -29,22 +29,18 @@ int main(int argc, char **argv)
 {
     struct rusage used;
     int status;
-    if (argc < 4)
-        return EXIT_FAILURE;
-    if (strcmp(argv[2], "-") != 0)
-        setenv("LD_PRELOAD", argv[2], 1);
+    if (argc < 4) return EXIT_FAILURE;
+    if (strcmp(argv[2], "-") != 0) setenv("LD_PRELOAD", argv[2], 1);
     double start = now();
     pid_t child = vfork();
     if (child == 0) {
         execv(argv[3], argv + 3);
         _exit(127);
     }
-    if (child < 0 || wait4(child, &status, 0, &used) != child)
-        return EXIT_FAILURE;
+    if (child < 0 || wait4(child, &status, 0, &used) != child) return EXIT_FAILURE;
     double wall = now() - start;
     FILE *result = fopen(argv[1], "w");
-    if (!result)
-        return EXIT_FAILURE;
+    if (!result) return EXIT_FAILURE;
     fprintf(result, "{\"wall_s\": %.6f, \"user_s\": %.6f, \"system_s\": %.6f, ", wall, seconds(used.ru_utime),
             seconds(used.ru_stime));
     fprintf(result, "\"peak_rss_bytes\": %ld, \"minor_faults\": %ld, \"status\": %d}\n", used.ru_maxrss * 1024,

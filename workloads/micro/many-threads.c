@@ -7,7 +7,7 @@
  */
 #include "micro.h"
 
-static uint64_t threads = 2000, rounds = 15, blocks = 32, smallest = 16, largest = 512;
+static uint64_t threads = 2000, rounds = 6, blocks = 32, smallest = 16, largest = 512;
 
 enum { MOST_THREADS = 16384, STACK = 64 << 10 }; /* a small stack: it is not what is measured */
 
@@ -46,13 +46,10 @@ int main(int argc, char **argv)
     pthread_barrier_init(&all_allocated, NULL, (unsigned)threads);
     double start = micro_now();
     for (uint64_t round = 0; round < rounds; round++) {
-        for (uint64_t i = 0; i < threads; i++)
-            handles[i] = micro_spawn(allocate_few, &digests[i], &small_stack);
-        for (uint64_t i = 0; i < threads; i++)
-            pthread_join(handles[i], NULL);
+        for (uint64_t i = 0; i < threads; i++) handles[i] = micro_spawn(allocate_few, &digests[i], &small_stack);
+        for (uint64_t i = 0; i < threads; i++) pthread_join(handles[i], NULL);
     }
     uint64_t digest = 0;
-    for (uint64_t i = 0; i < threads; i++)
-        digest += digests[i];
+    for (uint64_t i = 0; i < threads; i++) digest += digests[i];
     return micro_report(rounds * threads * blocks, micro_now() - start, digest);
 }

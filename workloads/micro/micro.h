@@ -74,26 +74,27 @@ static inline void micro_usage(const char *program, const char *question, const 
 static inline bool micro_number(const char *text, uint64_t *value)
 {
     char *end;
-    if (*text < '0' || *text > '9')
-        return false;
+    if (*text < '0' || *text > '9') return false;
     *value = strtoull(text, &end, 10);
     switch (*end) {
-    case 'g': *value <<= 10; /* fall through */
-    case 'm': *value <<= 10; /* fall through */
-    case 'k': *value <<= 10; end++; /* fall through */
-    default: return *end == '\0';
+    case 'g':
+        *value <<= 10; /* fall through */
+    case 'm':
+        *value <<= 10; /* fall through */
+    case 'k':
+        *value <<= 10;
+        end++; /* fall through */
+    default:
+        return *end == '\0';
     }
 }
 
 static inline uint64_t *micro_find_option(const micro_option *options, const char *argument)
 {
-    if (strncmp(argument, "--", 2) != 0)
-        return NULL;
+    if (strncmp(argument, "--", 2) != 0) return NULL;
     for (const micro_option *option = options; option->name; option++)
-        if (strcmp(argument + 2, option->name) == 0)
-            return option->value;
-    if (strcmp(argument, "--seed") == 0)
-        return &micro_seed;
+        if (strcmp(argument + 2, option->name) == 0) return option->value;
+    if (strcmp(argument, "--seed") == 0) return &micro_seed;
     return strcmp(argument, "--scale") == 0 ? &micro_scale : NULL;
 }
 
@@ -119,8 +120,7 @@ static inline void micro_parse(int argc, char **argv, const char *question, cons
 /* Refuses arguments that a program cannot work with. */
 static inline void micro_require(bool holds, const char *what)
 {
-    if (holds)
-        return;
+    if (holds) return;
     fprintf(stderr, "the arguments do not fit: %s\n", what);
     exit(MICRO_EXIT_USAGE);
 }
@@ -207,8 +207,7 @@ static inline void block_write(void *block, size_t size, uint64_t tag)
         size_t lines = size < MICRO_PAGE ? size : MICRO_PAGE;
         for (size_t at = MICRO_CACHE_LINE; at + sizeof tag <= lines; at += MICRO_CACHE_LINE)
             memcpy(bytes + at, &tag, sizeof tag);
-        for (size_t at = MICRO_PAGE; at + sizeof tag <= size; at += MICRO_PAGE)
-            memcpy(bytes + at, &tag, sizeof tag);
+        for (size_t at = MICRO_PAGE; at + sizeof tag <= size; at += MICRO_PAGE) memcpy(bytes + at, &tag, sizeof tag);
         memcpy(bytes + size - sizeof end, &end, sizeof end);
     }
     memcpy(bytes, &tag, sizeof tag);
@@ -231,9 +230,8 @@ static inline uint64_t block_check(const void *block, size_t size)
 static inline void *block_accept(void *block, size_t size)
 {
     uintptr_t alignment = size >= 16 ? 16 : 8;
-    if (__builtin_expect(!block, 0))
-        micro_fail("no memory for %zu bytes", size);
-    if (__builtin_expect((uintptr_t)block & (alignment - 1), 0))
+    if (__builtin_expect(!block, 0)) micro_fail("no memory for %zu bytes", size);
+    if (__builtin_expect(((uintptr_t)block & (alignment - 1)) != 0, 0))
         micro_fail("block %p of %zu bytes is misaligned", block, size);
     return micro_opaque(block);
 }
@@ -267,8 +265,7 @@ static inline void slot_fill(micro_slot *slot, size_t size, uint64_t tag)
 /* Returns what its block adds to the digest; an empty slot adds nothing. */
 static inline uint64_t slot_clear(micro_slot *slot)
 {
-    if (!slot->block)
-        return 0;
+    if (!slot->block) return 0;
     uint64_t tag = block_free(slot->block, slot->size);
     slot->block = NULL;
     return tag;
@@ -277,8 +274,7 @@ static inline uint64_t slot_clear(micro_slot *slot)
 static inline uint64_t slots_clear(micro_slot *slots, size_t count)
 {
     uint64_t digest = 0;
-    for (size_t i = 0; i < count; i++)
-        digest += slot_clear(&slots[i]);
+    for (size_t i = 0; i < count; i++) digest += slot_clear(&slots[i]);
     return digest;
 }
 
@@ -288,8 +284,7 @@ static inline uint64_t slots_clear(micro_slot *slots, size_t count)
 static inline void *micro_map(size_t size)
 {
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        micro_fail("the kernel has no %zu bytes for the program's own tables", size);
+    if (memory == MAP_FAILED) micro_fail("the kernel has no %zu bytes for the program's own tables", size);
     return memory;
 }
 
@@ -312,8 +307,7 @@ static inline pthread_t micro_spawn(void *(*body)(void *), void *argument, const
 {
     pthread_t thread;
     int error = pthread_create(&thread, attributes, body, argument);
-    if (error)
-        micro_fail("no new thread: %s", strerror(error));
+    if (error) micro_fail("no new thread: %s", strerror(error));
     return thread;
 }
 
@@ -323,13 +317,10 @@ static inline void micro_run(uint64_t count, void *(*body)(void *))
 {
     static pthread_t threads[MICRO_MAX_THREADS];
     micro_require(count >= 1 && count <= MICRO_MAX_THREADS, "1 to 1024 threads");
-    for (uint64_t i = 0; i < count; i++)
-        micro_workers[i].index = i;
-    for (uint64_t i = 1; i < count; i++)
-        threads[i] = micro_spawn(body, &micro_workers[i], NULL);
+    for (uint64_t i = 0; i < count; i++) micro_workers[i].index = i;
+    for (uint64_t i = 1; i < count; i++) threads[i] = micro_spawn(body, &micro_workers[i], NULL);
     body(&micro_workers[0]);
-    for (uint64_t i = 1; i < count; i++)
-        pthread_join(threads[i], NULL);
+    for (uint64_t i = 1; i < count; i++) pthread_join(threads[i], NULL);
 }
 
 /* -------------------------------------------------------------------- report */
@@ -350,8 +341,7 @@ static inline uint64_t micro_resident(void)
     close(file);
     text[length > 0 ? length : 0] = '\0';
     const char *line = strstr(text, "\nRss:");
-    if (!line)
-        micro_fail("the kernel does not tell the resident memory");
+    if (!line) micro_fail("the kernel does not tell the resident memory");
     return strtoull(line + strlen("\nRss:"), NULL, 10) * 1024;
 }
 

@@ -54,13 +54,10 @@ static void pass_basket(micro_worker *worker, size_t count, micro_random *random
     for (size_t i = 0; i < count; i++) {
         micro_slot slot = full ? full->slots[i] : (micro_slot){0};
         stages[worker->index](worker, &slot, random);
-        if (empty)
-            empty->slots[i] = slot;
+        if (empty) empty->slots[i] = slot;
     }
-    if (in)
-        channel_done(in);
-    if (out)
-        channel_send(out);
+    if (in) channel_done(in);
+    if (out) channel_send(out);
 }
 
 static void *work(void *argument)
@@ -72,8 +69,7 @@ static void *work(void *argument)
         pass_basket(worker, count, &random);
         left -= count;
     }
-    if (worker->index == 0)
-        worker->operations = messages;
+    if (worker->index == 0) worker->operations = messages;
     return NULL;
 }
 
@@ -85,8 +81,7 @@ int main(int argc, char **argv)
                                  {"largest", &largest, false, "size, in bytes; answers are up to twice that"},
                                  {0}});
     micro_require(smallest >= 8 && smallest <= largest, "8 <= smallest <= largest");
-    for (size_t i = 0; i < MICRO_COUNT(channels); i++)
-        channels[i] = channel_create();
+    for (size_t i = 0; i < MICRO_COUNT(channels); i++) channels[i] = channel_create();
     double start = micro_now();
     micro_run(MICRO_COUNT(stages), work);
     return micro_report_workers(MICRO_COUNT(stages), micro_now() - start);

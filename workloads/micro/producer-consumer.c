@@ -40,10 +40,8 @@ static void consume(micro_worker *worker, channel *in)
 static void *work(void *argument)
 {
     micro_worker *worker = argument;
-    if (worker->index % 2 == 0)
-        produce(worker, worker->own);
-    else
-        consume(worker, worker->own);
+    if (worker->index % 2 == 0) produce(worker, worker->own);
+    else consume(worker, worker->own);
     return NULL;
 }
 
@@ -57,8 +55,7 @@ int main(int argc, char **argv)
                                  {0}});
     micro_require(smallest >= 8 && smallest <= largest && pairs >= 1 && 2 * pairs <= MICRO_MAX_THREADS,
                   "8 <= smallest <= largest, and 1 to 512 pairs");
-    for (uint64_t i = 0; i < pairs; i++)
-        micro_workers[2 * i].own = micro_workers[2 * i + 1].own = channel_create();
+    for (uint64_t i = 0; i < pairs; i++) micro_workers[2 * i].own = micro_workers[2 * i + 1].own = channel_create();
     printf("live_bound_bytes: %" PRIu64 "\n", pairs * CHANNEL_BASKETS * CHANNEL_BASKET * (smallest + largest) / 2);
     double start = micro_now();
     micro_run(2 * pairs, work);

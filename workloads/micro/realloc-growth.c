@@ -27,9 +27,9 @@ static unsigned char byte_at(const growing *own, size_t at)
 /* Verifies a byte of every cache line and the last one, and frees. */
 static uint64_t retire(growing *own)
 {
-    if (!own->bytes)
-        return 0;
-    for (size_t at = 0; at < own->length; at = at + MICRO_CACHE_LINE < own->length ? at + MICRO_CACHE_LINE : own->length)
+    if (!own->bytes) return 0;
+    for (size_t at = 0; at < own->length;
+         at = at + MICRO_CACHE_LINE < own->length ? at + MICRO_CACHE_LINE : own->length)
         if (own->bytes[at] != byte_at(own, at))
             micro_fail("byte %zu of %p was lost while its block grew", at, (void *)own->bytes);
     if (own->bytes[own->length - 1] != byte_at(own, own->length - 1))
@@ -48,8 +48,7 @@ static void reserve(growing *own, size_t capacity)
 
 static void append(growing *own, size_t count)
 {
-    for (size_t i = 0; i < count; i++, own->length++)
-        own->bytes[own->length] = byte_at(own, own->length);
+    for (size_t i = 0; i < count; i++, own->length++) own->bytes[own->length] = byte_at(own, own->length);
 }
 
 static uint64_t step_vector(growing *own, micro_random *random)
@@ -95,7 +94,6 @@ int main(int argc, char **argv)
         digest += step_vector(&all[micro_below(&random, vectors)], &random);
         digest += step_string(&all[vectors + micro_below(&random, strings)], &random);
     }
-    for (uint64_t i = 0; i < vectors + strings; i++)
-        digest += retire(&all[i]);
+    for (uint64_t i = 0; i < vectors + strings; i++) digest += retire(&all[i]);
     return micro_report(operations, micro_now() - start, digest);
 }

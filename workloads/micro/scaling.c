@@ -101,15 +101,15 @@ static void scale_heap(void)
         grow_heap(&bytes, goal, &random);
         double pair = least_ns(pairs, &random), replace = least_ns(replacements, &random);
         double touch = least_ns(touches, &random);
-        printf("heap_mib: %" PRIu64 " pair_ns: %.2f replace_ns: %.2f touch_ns: %.2f\n", goal >> 20, pair, replace, touch);
+        printf("heap_mib: %" PRIu64 " pair_ns: %.2f replace_ns: %.2f touch_ns: %.2f\n", goal >> 20, pair, replace,
+               touch);
         series_add(&pair_times, pair);
         series_add(&replace_over_touch, replace / touch);
         operations += 2 * REPEATS * samples;
     }
     printf("heap_pair_growth: %.3f\n", pair_times.worst / pair_times.first);
     printf("heap_replace_growth_beyond_touch: %.3f\n", replace_over_touch.worst / replace_over_touch.first);
-    for (size_t i = 0; i < live_count; i++)
-        digest += block_free(live[i], size_at(i));
+    for (size_t i = 0; i < live_count; i++) digest += block_free(live[i], size_at(i));
 }
 
 /* ------------------------------------------------------------------- threads */
@@ -151,8 +151,7 @@ static double thread_pair_ns(uint64_t threads)
     for (int repeat = 0; repeat < REPEATS; repeat++) {
         double sum = 0;
         micro_run(threads, replace_own);
-        for (uint64_t i = 0; i < threads; i++)
-            sum += thread_times[i];
+        for (uint64_t i = 0; i < threads; i++) sum += thread_times[i];
         double each = sum / (double)(threads * thread_share) * 1e9;
         least = each < least ? each : least;
     }
@@ -186,9 +185,7 @@ int main(int argc, char **argv)
     micro_require(thread_limit <= MICRO_MAX_THREADS && heap_first > 0, "1024 threads at most");
     micro_require(thread_operations >= thread_limit, "an operation at least for each thread");
     double start = micro_now();
-    if (heap_limit)
-        scale_heap();
-    if (thread_limit)
-        scale_threads();
+    if (heap_limit) scale_heap();
+    if (thread_limit) scale_threads();
     return micro_report(operations, micro_now() - start, digest);
 }

@@ -78,7 +78,8 @@ int main(int argc, char **argv)
                                  {"smallest", &smallest, false, "size, in bytes"},
                                  {"largest", &largest, false, "size, in bytes, at most 1024"},
                                  {0}});
-    micro_require(smallest >= 8 && smallest <= largest && largest <= 1024 && keep > 0, "8 <= smallest <= largest <= 1024");
+    micro_require(smallest >= 8 && smallest <= largest && largest <= 1024 && keep > 0,
+                  "8 <= smallest <= largest <= 1024");
     setvbuf(stdout, NULL, _IONBF, 0); /* its buffer would come from the allocator */
     rise_and_fall();
     double start = micro_now();

@@ -43,8 +43,7 @@ static void *run_lane(void *argument)
 {
     micro_worker *worker = argument;
     lane own = {worker, micro_random_start(worker->index), micro_map(queue * sizeof(micro_slot)), 0};
-    for (uint64_t i = worker->index; i < births; i += lanes)
-        pthread_join(micro_spawn(live_and_die, &own, NULL), NULL);
+    for (uint64_t i = worker->index; i < births; i += lanes) pthread_join(micro_spawn(live_and_die, &own, NULL), NULL);
     worker->digest += slots_clear(own.queue, queue);
     return NULL;
 }

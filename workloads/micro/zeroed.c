@@ -17,10 +17,8 @@ static void require_zero(const unsigned char *bytes, size_t size, bool whole)
 {
     size_t step = whole ? 1 : size < MICRO_PAGE ? MICRO_CACHE_LINE : MICRO_PAGE;
     unsigned char found = bytes[size - 1];
-    for (size_t at = 0; at < size; at += step)
-        found |= bytes[at];
-    if (found)
-        micro_fail("block %p of %zu bytes from calloc is not zero", (const void *)bytes, size);
+    for (size_t at = 0; at < size; at += step) found |= bytes[at];
+    if (found) micro_fail("block %p of %zu bytes from calloc is not zero", (const void *)bytes, size);
 }
 
 int main(int argc, char **argv)
