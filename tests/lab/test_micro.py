@@ -1,4 +1,4 @@
-"""The micro-benchmarks do equal work under every allocator and notice an allocator that is wrong."""
+"""The micro-benchmarks do equal work under every allocator and notice one that is wrong."""
 
 from __future__ import annotations
 

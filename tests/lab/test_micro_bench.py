@@ -110,7 +110,7 @@ def test_an_allocator_that_breaks_a_program_fails_the_run(libraries: dict[str, P
 def test_probes_show_their_own_figures() -> None:
     done = run_bench("--only=sleeper", "--replicates=1")
     assert done.returncode == 0, done.stderr
-    assert "resident memory while it sleeps (bytes)" in done.stdout
+    assert "resident memory while it sleeps (MiB)" in done.stdout
 
 
 def test_an_unknown_test_is_named_with_the_known_ones() -> None:

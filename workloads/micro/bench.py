@@ -189,7 +189,7 @@ def show_progress(done: int, total: int, started: float, result: Result) -> None
 
 # -------------------------------------------------------------------- reporting
 
-Table = dict[tuple[str, str], float]
+Table = dict[tuple[str, str], float]  # by row and allocator
 Combine = Callable[[list[float]], float]
 
 
@@ -262,14 +262,16 @@ def report(
 
 
 def print_probe(test: Test, allocators: list[str], results: list[Result], combine: Combine) -> None:
-    """Print a probe's own figures, a row each."""
+    """Print a probe's own figures, a row each; bytes as mebibytes."""
     own = [result for result in results if result.test == test.name]
-    labels = {f"{m['label']} ({m['unit']})": m["name"] for m in test.metrics}
-    labels |= {"peak resident memory (bytes)": "peak_rss_bytes"}
-    table: Table = {}
-    for label, name in labels.items():
-        table |= {(label, a): v for (_, a), v in tabulate(own, name, combine).items()}
-    print_table(test.name, list(labels), allocators, table, ",.6g")
+    peak = {"name": "peak_rss_bytes", "label": "peak resident memory", "unit": "bytes"}
+    rows, table = list[str](), Table()
+    for metric in [*test.metrics, peak]:
+        unit, scale = ("MiB", 2**20) if metric["unit"] == "bytes" else (metric["unit"], 1)
+        rows.append(f"{metric['label']} ({unit})")
+        values = tabulate(own, metric["name"], combine)
+        table |= {(rows[-1], allocator): value / scale for (_, allocator), value in values.items()}
+    print_table(test.name, rows, allocators, table, ",.2f")
 
 
 # ------------------------------------------------------------------------- main
