@@ -11,21 +11,22 @@
 
 static uint64_t objects = 2000000, rounds = 8, deaths = 10, smallest = 16, largest = 160;
 
-static micro_slot *slots;
+static void **slots;
 static uint64_t live, live_peak, digest, operations;
 
-static void bear(micro_slot *slot, size_t size, uint64_t tag)
+static void bear(void **slot, size_t size, micro_random *random)
 {
-    slot_fill(slot, size, tag);
+    *slot = tagged_new(size, random);
     live += size;
     live_peak = live > live_peak ? live : live_peak;
     operations++;
 }
 
-static void bury(micro_slot *slot)
+static void bury(void **slot)
 {
-    live -= slot->block ? slot->size : 0;
-    digest += slot_clear(slot);
+    live -= *slot ? tagged_size(*slot) : 0;
+    digest += tagged_free(*slot);
+    *slot = NULL;
 }
 
 /* Deaths come before births, so that what died can serve what is born only where it fits. */
@@ -35,9 +36,9 @@ static void run_round(micro_random *random, uint64_t round)
     micro_random again = *random;
     for (uint64_t i = 0; i < dying; i++) bury(&slots[micro_below(random, objects)]);
     for (uint64_t i = 0; i < dying; i++) {
-        micro_slot *slot = &slots[micro_below(&again, objects)];
+        void **slot = &slots[micro_below(&again, objects)];
         uint64_t drift = round * 8; /* objects of later rounds are somewhat larger */
-        if (!slot->block) bear(slot, micro_between(random, smallest, largest) + drift, micro_next(random));
+        if (!*slot) bear(slot, micro_between(random, smallest, largest) + drift, random);
     }
 }
 
@@ -50,14 +51,14 @@ int main(int argc, char **argv)
                                  {"smallest", &smallest, false, "size, in bytes"},
                                  {"largest", &largest, false, "size, in bytes; 8 more each round"},
                                  {0}});
-    micro_require(objects > 0 && deaths <= 100 && smallest >= 8 && smallest <= largest, "8 <= smallest <= largest");
+    micro_require(objects > 0 && deaths <= 100 && rounds <= 1000, "an object at least, 1000 rounds at most");
+    micro_require(smallest >= 8 && smallest <= largest && largest <= 32768, "8 <= smallest <= largest <= 32 KiB");
     slots = micro_map(objects * sizeof *slots);
     micro_random random = micro_random_start(0);
     double start = micro_now();
-    for (uint64_t i = 0; i < objects; i++)
-        bear(&slots[i], micro_between(&random, smallest, largest), micro_next(&random));
+    for (uint64_t i = 0; i < objects; i++) bear(&slots[i], micro_between(&random, smallest, largest), &random);
     for (uint64_t round = 1; round <= rounds; round++) run_round(&random, round);
     printf("live_peak_bytes: %" PRIu64 "\n", live_peak);
-    digest += slots_clear(slots, objects);
+    for (uint64_t i = 0; i < objects; i++) digest += tagged_free(slots[i]);
     return micro_report(operations, micro_now() - start, digest);
 }

@@ -278,6 +278,28 @@ static inline uint64_t slots_clear(micro_slot *slots, size_t count)
     return digest;
 }
 
+/* A block under 64 KiB whose tag tells its size: where millions are held, a table of bare pointers keeps
+ * the program's own memory, which is the same under every allocator, from hiding their differences. */
+enum { TAGGED_LIMIT = UINT16_MAX };
+
+static inline void *tagged_new(size_t size, micro_random *random)
+{
+    return block_new(size, (micro_next(random) & ~(uint64_t)TAGGED_LIMIT) | size);
+}
+
+static inline size_t tagged_size(const void *block)
+{
+    uint64_t tag;
+    memcpy(&tag, block, sizeof tag);
+    return tag & TAGGED_LIMIT;
+}
+
+/* No block adds nothing to the digest. */
+static inline uint64_t tagged_free(void *block)
+{
+    return block ? block_free(block, tagged_size(block)) : 0;
+}
+
 /* ------------------------------------------------------- memory of the program */
 
 /* Zeroed memory that no allocator under test knows of. It lives until the program ends. */

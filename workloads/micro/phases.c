@@ -13,8 +13,8 @@ static const struct {
     size_t smallest, largest;
 } ranges[] = {{16, 128}, {512, 4096}, {64, 512}, {2048, 16384}};
 
-/* The first `count` slots hold live blocks, in no order. */
-static micro_slot *slots;
+/* The first `count` entries are live blocks, in no order. */
+static void **blocks;
 static size_t count;
 static uint64_t live, digest, operations;
 
@@ -22,7 +22,7 @@ static void grow(micro_random *random, size_t smallest, size_t largest)
 {
     while (live < peak) {
         size_t size = micro_between(random, smallest, largest);
-        slot_fill(&slots[count++], size, micro_next(random));
+        blocks[count++] = tagged_new(size, random);
         live += size;
         operations++;
     }
@@ -31,10 +31,10 @@ static void grow(micro_random *random, size_t smallest, size_t largest)
 static void shrink(micro_random *random)
 {
     while (live > peak / 100 * remain) {
-        micro_slot *dying = &slots[micro_below(random, count)];
-        live -= dying->size;
-        digest += slot_clear(dying);
-        *dying = slots[--count];
+        void **dying = &blocks[micro_below(random, count)];
+        live -= tagged_size(*dying);
+        digest += tagged_free(*dying);
+        *dying = blocks[--count];
     }
 }
 
@@ -46,13 +46,13 @@ int main(int argc, char **argv)
                                  {"remain", &remain, false, "percentage of the peak that outlives a phase"},
                                  {0}});
     micro_require(peak > 0 && remain < 100, "a peak, and less than 100 percent remain");
-    slots = micro_map((peak / ranges[0].smallest + 1) * sizeof *slots); /* its unused part is never touched */
+    blocks = micro_map((peak / ranges[0].smallest + 1) * sizeof *blocks); /* its unused part is never touched */
     micro_random random = micro_random_start(0);
     double start = micro_now();
     for (uint64_t i = 0; i < phases; i++) {
         grow(&random, ranges[i % MICRO_COUNT(ranges)].smallest, ranges[i % MICRO_COUNT(ranges)].largest);
         shrink(&random);
     }
-    digest += slots_clear(slots, count);
+    while (count) digest += tagged_free(blocks[--count]);
     return micro_report(operations, micro_now() - start, digest);
 }

@@ -13,7 +13,7 @@
 static uint64_t peak = 256 << 20, keep = 4096, smallest = 16, largest = 1024;
 
 /* The program's own tables are unmapped before memory is measured, but for the survivors'. */
-static micro_slot *survivors;
+static void **survivors;
 static size_t survivor_count;
 static uint64_t live, digest;
 
@@ -24,24 +24,25 @@ static size_t draw_size(micro_random *random)
     return size < smallest ? smallest : size > largest ? largest : size;
 }
 
-static uint64_t rise(micro_slot *slots, micro_random *random)
+static uint64_t rise(void **blocks, micro_random *random)
 {
     uint64_t count = 0, bytes = 0;
-    for (; bytes < peak; bytes += slots[count++].size) {
-        uint64_t tag = micro_next(random);
-        slot_fill(&slots[count], draw_size(random), tag);
+    while (bytes < peak) {
+        size_t size = draw_size(random);
+        blocks[count++] = tagged_new(size, random);
+        bytes += size;
     }
     return count;
 }
 
-static void fall(micro_slot *slots, size_t count, micro_random *random)
+static void fall(void **blocks, size_t count, micro_random *random)
 {
     for (size_t i = 0; i < count; i++) {
         if (micro_below(random, keep) == 0) {
-            live += slots[i].size;
-            survivors[survivor_count++] = slots[i];
+            live += tagged_size(blocks[i]);
+            survivors[survivor_count++] = blocks[i];
         } else {
-            digest += slot_clear(&slots[i]);
+            digest += tagged_free(blocks[i]);
         }
     }
 }
@@ -50,12 +51,12 @@ static void rise_and_fall(void)
 {
     micro_random random = micro_random_start(0);
     size_t most = peak / smallest + 1;
-    micro_slot *slots = micro_map(most * sizeof *slots); /* its unused part is never touched */
+    void **blocks = micro_map(most * sizeof *blocks); /* its unused part is never touched */
     survivors = micro_map(most * sizeof *survivors);
-    uint64_t count = rise(slots, &random);
-    printf("peak_resident_bytes: %" PRIu64 "\n", micro_resident() - count * sizeof *slots);
-    fall(slots, count, &random);
-    munmap(slots, most * sizeof *slots);
+    uint64_t count = rise(blocks, &random);
+    printf("peak_resident_bytes: %" PRIu64 "\n", micro_resident() - count * sizeof *blocks);
+    fall(blocks, count, &random);
+    munmap(blocks, most * sizeof *blocks);
 }
 
 static void idle_until(double when)
@@ -89,6 +90,6 @@ int main(int argc, char **argv)
     }
     printf("live_bytes: %" PRIu64 "\n", live);
     uint64_t left = survivor_count;
-    digest += slots_clear(survivors, survivor_count);
+    while (survivor_count) digest += tagged_free(survivors[--survivor_count]);
     return micro_report(left, micro_now() - start, digest);
 }
