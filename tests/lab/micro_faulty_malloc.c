@@ -24,16 +24,15 @@ static int affected(size_t size)
 
 void *malloc(size_t size)
 {
-    static void *handed_out;
+    static char *handed_out; /* to be handed out a second time */
     if (!affected(size)) return __libc_malloc(size);
     if (strcmp(fault(), "no-memory") == 0) return NULL;
     if (strcmp(fault(), "misaligned") == 0) return (char *)__libc_malloc(size + 16) + 4;
-    if (strcmp(fault(), "same-block-twice") == 0) {
-        void *block = handed_out ? handed_out : __libc_malloc(1 << 20);
-        handed_out = handed_out ? NULL : block;
-        return block;
-    }
-    return __libc_malloc(size);
+    int overlapping = strcmp(fault(), "overlapping-blocks") == 0;
+    if (!overlapping && strcmp(fault(), "same-block-twice") != 0) return __libc_malloc(size);
+    char *block = handed_out ? handed_out + (overlapping ? 16 : 0) : __libc_malloc(1 << 17);
+    handed_out = handed_out ? NULL : block;
+    return block;
 }
 
 void *calloc(size_t count, size_t size)
