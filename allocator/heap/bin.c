@@ -126,6 +126,7 @@ static uint32_t lowest_bits(uint32_t bits, uint32_t count)
 
 void span_uncarve(struct span *span, uint32_t units, uint32_t blocks, uintptr_t list)
 {
+    if (span->uncarved == 0) space_dense_spans_add(-1);
     span->uncarved |= (uint16_t)units;
     span->carved = (uint16_t)(span->carved - blocks);
     span->free = list;
@@ -137,6 +138,7 @@ static uintptr_t span_carve(const struct heap *heap, struct span *span)
     uint32_t count = heap->bins[span->bin].spans / CARVE_SHARE;
     uint32_t units = lowest_bits(span->uncarved, count < 1 ? 1 : count);
     span->uncarved &= (uint16_t)~units;
+    if (span->uncarved == 0) space_dense_spans_add(1);
     uintptr_t list = span_list_end(span);
     while (units != 0) {
         uint32_t highest = 31 - (uint32_t)__builtin_clz(units);
@@ -157,6 +159,7 @@ static struct span *span_acquire(struct heap *heap)
 void span_give_back(struct heap *heap, struct span *span)
 {
     span_unchain(heap, span);
+    if (span->uncarved == 0) space_dense_spans_add(-1);
     atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
     span->kind = SPAN_METADATA; /* cached: nobody's object */
     if (heap != &heap_orphans && heap->cached < atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed))
