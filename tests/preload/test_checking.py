@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import test_large_programs
+import test_programs
 from checking import check_same_with_and_without
 from comparison import Program
-from test_programs import PROGRAMS
-
-PACKAGES = (Path(__file__).parent / "packages.txt").read_text().split()
 
 
 def shell(script: str, *, loaded_in: str = "sh", package: str = "dash") -> Program:
@@ -55,6 +54,10 @@ def test_names_the_package_of_a_missing_program(library: Path, tmp_path: Path) -
         check_same_with_and_without(absent, library, tmp_path)
 
 
-def test_every_package_that_is_needed_is_listed() -> None:
-    needed = {package for program in PROGRAMS for package in program.packages}
-    assert sorted(needed) == PACKAGES
+@pytest.mark.parametrize(
+    ("programs", "file"),
+    [(test_programs.PROGRAMS, "packages.txt"), (test_large_programs.PROGRAMS, "packages-slow.txt")],
+)
+def test_every_package_that_is_needed_is_listed(programs: list[Program], file: str) -> None:
+    listed = (Path(__file__).parent / file).read_text().split()
+    assert listed == sorted({package for program in programs for package in program.packages})
