@@ -64,14 +64,23 @@ def test_a_server_without_the_library_is_noticed(
     monkeypatch.syspath_prepend(PROGRAMS_FOLDER)
     serving = importlib.import_module("serving")
     environment = {"LD_PRELOAD": str(library)} if preloaded else {}
-    # The shell's child is looked at, too; it waits for input that never comes.
+    # The shell's child is looked at, too; once it has repeated a line, it has started.
     server = subprocess.Popen(
-        ["sh", "-c", "cat; true"], stdin=subprocess.PIPE, env={**os.environ, **environment}
+        ["sh", "-c", "cat; true"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **environment},
     )
     with server:
-        serving.wait_until("a child", lambda: len(serving.family(server.pid)) == 2)
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(b"started\n")
+        server.stdin.flush()
+        server.stdout.readline()
+        assert len(serving.family(server.pid)) == 2
         monkeypatch.setenv("LD_PRELOAD", str(library))
         serving.check_preloaded(server.pid)
+        server.stdin.close()
     assert capsys.readouterr().out.split()[-1] == str(preloaded)
 
 
