@@ -149,7 +149,7 @@ static struct span *span_acquire(struct heap *heap)
 static void span_give_back(struct heap *heap, struct span *span)
 {
     span_disown(heap, span);
-    span->kind = SPAN_METADATA; /* cached: nobody's object */
+    span_kind_write(span, SPAN_METADATA); /* cached: nobody's object */
     if (heap->cached < atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed))
         heap->cache[heap->cached++] = span_index(span);
     else
@@ -171,7 +171,7 @@ static bool bin_grow(struct heap *heap, unsigned bin)
     span->countdown = 0;
     span->held_back = 0;
     span->uncarved = units_with_blocks(block_size);
-    span->kind = SPAN_BLOCKS;
+    span_kind_write(span, SPAN_BLOCKS);
     span_own(heap, span);
     span_list(heap, span);
     return true;

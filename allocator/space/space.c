@@ -50,7 +50,8 @@ static struct {
     uint32_t descriptors_committed;
     uint32_t lists[STATES][LENGTH_LISTS]; /* heads, SPAN_NONE when empty */
     uint64_t lists_filled[STATES];        /* bit per list that is not empty */
-    uint32_t youngest, oldest;            /* dirty runs by the time they were freed */
+    uint32_t youngest;                    /* dirty runs by the time they were freed */
+    _Atomic(uint32_t) oldest;             /* also read without the lock */
     uint32_t spans_free[STATES];
     uint32_t spans_metadata;
     size_t purged_bytes;
@@ -59,6 +60,17 @@ static struct {
 } state;
 
 _Static_assert(LENGTH_LISTS <= 64, "lists_filled has a bit for each list");
+
+/* Relaxed: written under the lock; whoever reads without it decides again under it. */
+static uint32_t oldest_run(void)
+{
+    return atomic_load_explicit(&state.oldest, memory_order_relaxed);
+}
+
+static void set_oldest_run(uint32_t index)
+{
+    atomic_store_explicit(&state.oldest, index, memory_order_relaxed);
+}
 
 /* ---- start --------------------------------------------------------------------------------------------------- */
 
@@ -95,7 +107,8 @@ bool space_start(void)
     if (start == NULL || !platform_make_readable(start, table)) return false;
 
     state.capacity = (uint32_t)(data / SPAN_SIZE);
-    state.youngest = state.oldest = SPAN_NONE;
+    state.youngest = SPAN_NONE;
+    set_oldest_run(SPAN_NONE);
     for (int s = 0; s < STATES; s++)
         for (int i = 0; i < LENGTH_LISTS; i++) state.lists[s][i] = SPAN_NONE;
     space.base = (uintptr_t)start + table;
@@ -146,7 +159,7 @@ static void age_list_add(struct span *run)
     if (after != SPAN_NONE) span_at(after)->owned_next = span_index(run);
     else state.youngest = span_index(run);
     if (place != SPAN_NONE) span_at(place)->owned_prev = span_index(run);
-    else state.oldest = span_index(run);
+    else set_oldest_run(span_index(run));
 }
 
 static void age_list_remove(struct span *run)
@@ -154,7 +167,7 @@ static void age_list_remove(struct span *run)
     if (run->owned_prev != SPAN_NONE) span_at(run->owned_prev)->owned_next = run->owned_next;
     else state.youngest = run->owned_next;
     if (run->owned_next != SPAN_NONE) span_at(run->owned_next)->owned_prev = run->owned_prev;
-    else state.oldest = run->owned_prev;
+    else set_oldest_run(run->owned_prev);
 }
 
 /* ---- free runs --------------------------------------------------------------------------------------------------- */
@@ -186,7 +199,7 @@ static bool is_free_end(uint32_t index, bool dirty)
 {
     if (index >= state.frontier) return false; /* also when index is -1: before span 0 */
     const struct span *span = span_at(index);
-    return span->kind == SPAN_FREE && span->dirty == dirty;
+    return span_kind_read(span) == SPAN_FREE && span->dirty == dirty;
 }
 
 /* Put a run into the free lists, merged with its free neighbours of the same state. */
@@ -302,8 +315,8 @@ static void run_purge(struct span *first)
 static void purge_older_than(uint32_t age_ms)
 {
     uint32_t now = (uint32_t)platform_clock_ms();
-    while (state.oldest != SPAN_NONE && !state.purge_refused) {
-        struct span *oldest = span_at(state.oldest);
+    while (oldest_run() != SPAN_NONE && !state.purge_refused) {
+        struct span *oldest = span_at(oldest_run());
         if ((int32_t)(now - oldest->freed_at) < (int32_t)age_ms) break;
         run_purge(oldest);
     }
@@ -404,7 +417,7 @@ static bool extend_at(uint32_t end, uint32_t spans)
     uint32_t found = 0;
     while (found < spans && end + found < state.frontier) {
         const struct span *run = span_at(end + found);
-        if (run->kind != SPAN_FREE) return false;
+        if (span_kind_read(run) != SPAN_FREE) return false;
         found += run->run_spans;
     }
     if (found < spans && !frontier_raise(spans - found)) return false;
@@ -468,7 +481,7 @@ void *space_metadata(size_t size)
 void space_purge_old(void)
 {
     /* Racy on purpose: whoever misses a run that has just become old finds it the next time. */
-    if (__atomic_load_n(&state.oldest, __ATOMIC_RELAXED) == SPAN_NONE) return;
+    if (oldest_run() == SPAN_NONE) return;
     platform_lock_acquire(&state.lock);
     purge_older_than(atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed));
     platform_lock_release(&state.lock);
@@ -513,7 +526,7 @@ void space_visit(void (*visit)(const struct span *span, void *argument), void *a
     platform_lock_acquire(&state.lock);
     for (uint32_t index = 0; index < state.frontier;) {
         const struct span *span = span_at(index);
-        if (span->kind != SPAN_FREE) visit(span, argument);
+        if (span_kind_read(span) != SPAN_FREE) visit(span, argument);
         index += span->run_spans;
     }
     platform_lock_release(&state.lock);
