@@ -1,18 +1,36 @@
-/* api/: what programs call: heapfit.h, the malloc family, C++ new and delete, options, statistics. */
+/* api/: what programs call: heapfit.h, the malloc family, C++ new and delete, options, statistics.
+ *
+ * Which file does what: malloc.c the malloc family; glibc.c the C library's extensions that report and tune; operators.c
+ * C++ new and delete; heapfit.c the names with the hf_ prefix; options.c the table of options and its readers;
+ * statistics.c figures; process.c what happens when a process starts, forks and ends; version.c.
+ * malloc.c, glibc.c and operators.c define names that are not heapfit's own, and the library works without them.
+ */
 #ifndef HEAPFIT_API_H
 #define HEAPFIT_API_H
 
 #include "../heap/fast.h"
+#include "heapfit/heapfit.h"
 
 /* Everything else in the library is hidden. */
 #define EXPORT __attribute__((visibility("default")))
 
-/* Free an object whose size the program states, and abort when it cannot be true. */
-ALWAYS_INLINE void api_free_sized(void *pointer, size_t size)
+ALWAYS_INLINE bool api_is_power_of_two(size_t value)
 {
-    if (UNLIKELY(pointer != NULL && size > heap_usable_size(pointer)))
-        check_size_failed(pointer, size, heap_usable_size(pointer));
-    heap_free(pointer);
+    return value != 0 && (value & (value - 1)) == 0;
 }
+
+/* ---- options (options.c) ------------------------------------------------------------------------------------------- */
+
+/* Whether statistics are wanted when the process ends. */
+bool options_stats_at_exit(void);
+
+/* ---- statistics (statistics.c) --------------------------------------------------------------------------------------- */
+
+struct statistics {
+    hf_stats total;
+    hf_class_stats classes[BIN_COUNT];
+};
+
+void statistics_collect(struct statistics *statistics);
 
 #endif

@@ -1,13 +1,16 @@
-/* The malloc family with glibc's semantics, extensions included: exported under the C library's names.
+/* The malloc family with glibc's semantics: exported under the C library's names.
  *
  * All are safe to call from any thread. What they return is documented in malloc(3), posix_memalign(3),
  * malloc_usable_size(3) and, for free_sized and free_aligned_sized, in C23 7.24.3.
  */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
-#include "../heap/fast.h"
+#endif
 #include "api.h"
 
 #include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
 
 /* ---- allocating ------------------------------------------------------------------------------------------------- */
 
@@ -47,14 +50,9 @@ EXPORT void *reallocarray(void *pointer, size_t count, size_t size)
 
 /* ---- aligned ------------------------------------------------------------------------------------------------------ */
 
-static bool is_power_of_two(size_t value)
-{
-    return value != 0 && (value & (value - 1)) == 0;
-}
-
 EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
 {
-    if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
+    if (!api_is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
     int saved = errno; /* POSIX: the error is returned, errno stays */
     void *object = heap_malloc_aligned(size, alignment);
     errno = saved;
@@ -65,7 +63,7 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
 
 EXPORT void *aligned_alloc(size_t alignment, size_t size)
 {
-    if (!is_power_of_two(alignment)) {
+    if (!api_is_power_of_two(alignment)) {
         errno = EINVAL;
         return NULL;
     }
@@ -79,7 +77,7 @@ EXPORT void *memalign(size_t alignment, size_t size)
         errno = EINVAL;
         return NULL;
     }
-    if (!is_power_of_two(alignment)) {
+    if (!api_is_power_of_two(alignment)) {
         size_t power = MALLOC_ALIGNMENT;
         while (power < alignment) power *= 2;
         alignment = power;
@@ -112,16 +110,43 @@ EXPORT void free(void *pointer)
 
 EXPORT void free_sized(void *pointer, size_t size)
 {
-    api_free_sized(pointer, size);
+    heap_free_sized(pointer, size);
 }
 
 EXPORT void free_aligned_sized(void *pointer, size_t alignment, size_t size)
 {
     (void)alignment;
-    api_free_sized(pointer, size);
+    heap_free_sized(pointer, size);
 }
 
 EXPORT size_t malloc_usable_size(void *pointer)
 {
     return pointer == NULL ? 0 : heap_usable_size(pointer);
 }
+
+/* ---- second names ---------------------------------------------------------------------------------------------------- */
+
+/* glibc exports these too, and wrappers that were written before RTLD_NEXT was common, the run-time libraries of some
+ * languages and old binaries link to them. All that allocate or free must be ours, or an object of one allocator would
+ * be given to the other. cfree left glibc's headers in 2.26, not its library. What only reports or tunes, and glibc's
+ * private __libc_reallocarray, no program can confuse with ours. */
+
+#if defined(__has_attribute)
+#if __has_attribute(copy)
+#define SAME_AS(function) __attribute__((alias(#function), copy(function)))
+#endif
+#endif
+#ifndef SAME_AS
+#define SAME_AS(function) __attribute__((alias(#function)))
+#endif
+
+EXPORT extern __typeof__(free) cfree SAME_AS(free);
+EXPORT extern __typeof__(malloc) __libc_malloc SAME_AS(malloc);
+EXPORT extern __typeof__(calloc) __libc_calloc SAME_AS(calloc);
+EXPORT extern __typeof__(realloc) __libc_realloc SAME_AS(realloc);
+EXPORT extern __typeof__(free) __libc_free SAME_AS(free);
+EXPORT extern __typeof__(free) __libc_cfree SAME_AS(free);
+EXPORT extern __typeof__(memalign) __libc_memalign SAME_AS(memalign);
+EXPORT extern __typeof__(valloc) __libc_valloc SAME_AS(valloc);
+EXPORT extern __typeof__(pvalloc) __libc_pvalloc SAME_AS(pvalloc);
+EXPORT extern __typeof__(posix_memalign) __posix_memalign SAME_AS(posix_memalign);

@@ -1,2 +1,326 @@
+/* Options: one table, read from HEAPFIT_OPTIONS when the allocator starts, and by hf_option_set and hf_option_get.
+ *
+ * Parsing allocates nothing and may happen before the C library is ready. A mistake in HEAPFIT_OPTIONS is reported in one
+ * line and the default holds: a program must not fail because of a tuning knob.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "api.h"
-void heap_configure(void) {}
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the table ----------------------------------------------------------------------------------------------------- */
+
+struct option {
+    hf_option public;
+    void (*apply)(uint64_t value); /* hands the value to the layer that it is for; NULL: it is read here */
+    _Atomic(uint64_t) value;
+};
+
+static void apply_decay_ms(uint64_t value)
+{
+    atomic_store_explicit(&space_settings.decay_ms, (uint32_t)value, memory_order_relaxed);
+}
+
+static void apply_remote_free_batch(uint64_t value)
+{
+    atomic_store_explicit(&heap_settings.remote_free_batch, (uint32_t)value, memory_order_relaxed);
+}
+
+static void apply_thread_span_threshold(uint64_t value)
+{
+    atomic_store_explicit(&heap_settings.thread_spans_cached, (uint32_t)(value / SPAN_SIZE), memory_order_relaxed);
+}
+
+static void apply_reservation(uint64_t value)
+{
+    space_settings.reservation = (size_t)value;
+}
+
+enum { DECAY_MS, REMOTE_FREE_BATCH, THREAD_SPAN_THRESHOLD, RESERVATION, STATS_AT_EXIT, VERBOSE, OPTION_COUNT };
+
+/* The defaults stand here alone: they are applied at the start, whatever the layers were initialised with. */
+static struct option options[OPTION_COUNT] = {
+    [DECAY_MS] = {{"decay_ms", "milliseconds after which free memory is given back to the kernel", HF_OPTION_NUMBER, 1, 500,
+                   0, INT32_MAX /* ages are compared as signed 32-bit differences */},
+                  apply_decay_ms,
+                  500},
+    [REMOTE_FREE_BATCH] = {{"remote_free_batch", "blocks of another thread that a thread frees before it hands them over",
+                            HF_OPTION_NUMBER, 1, 64, 1, 4096},
+                           apply_remote_free_batch,
+                           64},
+    [THREAD_SPAN_THRESHOLD] = {{"thread_span_threshold", "bytes of free spans that a thread keeps for itself",
+                                HF_OPTION_SIZE, 1, 4 * SPAN_SIZE, 0, SPAN_CACHE_MAX * SPAN_SIZE},
+                               apply_thread_span_threshold,
+                               4 * SPAN_SIZE},
+    [RESERVATION] = {{"reservation", "bytes of address space to reserve; 0: chosen from the machine's memory",
+                      HF_OPTION_SIZE, 0, 0, 0, UINT64_C(1) << 46 /* half of what a process has on x86-64 */},
+                     apply_reservation,
+                     0},
+    [STATS_AT_EXIT] = {{"stats_at_exit", "write statistics to stderr when the process ends", HF_OPTION_FLAG, 1, 0, 0, 1},
+                       NULL,
+                       0},
+    [VERBOSE] = {{"verbose", "say on stderr which options are in force", HF_OPTION_FLAG, 0, 0, 0, 1}, NULL, 0},
+};
+
+/* ---- texts -------------------------------------------------------------------------------------------------------------- */
+
+/* A stretch of a longer text. */
+struct text {
+    const char *start;
+    size_t length;
+};
+
+static struct text text_of(const char *string)
+{
+    return (struct text){string, strlen(string)};
+}
+
+static bool text_equals(struct text text, const char *string)
+{
+    return strlen(string) == text.length && memcmp(text.start, string, text.length) == 0;
+}
+
+static struct text text_trimmed(struct text text)
+{
+    while (text.length > 0 && text.start[0] == ' ') text.start++, text.length--;
+    while (text.length > 0 && text.start[text.length - 1] == ' ') text.length--;
+    return text;
+}
+
+/* Cuts off and returns what stands before the first `separator`, or everything. */
+static struct text text_cut(struct text *rest, char separator)
+{
+    const char *at = memchr(rest->start, separator, rest->length);
+    struct text head = {rest->start, at == NULL ? rest->length : (size_t)(at - rest->start)};
+    size_t used = at == NULL ? head.length : head.length + 1;
+    rest->start += used;
+    rest->length -= used;
+    return head;
+}
+
+/* Texts longer than this are cut in messages and when they are compared with names. */
+enum { WORD_MAX = 40 };
+
+/* A text as a string, for messages. */
+struct word {
+    char text[WORD_MAX + 1];
+};
+
+static struct word word_of(struct text text)
+{
+    struct word word = {.text = ""};
+    memcpy(word.text, text.start, text.length < WORD_MAX ? text.length : WORD_MAX);
+    return word;
+}
+
+/* ---- names ---------------------------------------------------------------------------------------------------------------- */
+
+static struct option *option_find(struct text name)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if (text_equals(name, options[i].public.name)) return &options[i];
+    return NULL;
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Levenshtein's distance, row by row (Wagner, Fischer 1974). */
+static size_t edit_distance(const char *a, const char *b)
+{
+    size_t row[WORD_MAX + 1];
+    size_t columns = strlen(b);
+    for (size_t j = 0; j <= columns; j++) row[j] = j;
+    for (size_t i = 1; a[i - 1] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= columns; j++) {
+            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[columns];
+}
+
+static const char *nearest_name(const char *name)
+{
+    const char *nearest = NULL;
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        size_t distance = edit_distance(name, options[i].public.name);
+        if (distance >= least) continue;
+        least = distance;
+        nearest = options[i].public.name;
+    }
+    return nearest;
+}
+
+/* ---- values ----------------------------------------------------------------------------------------------------------------- */
+
+/* log2 of what a suffix multiplies by; -1 when it is none. */
+static int suffix_shift(char suffix)
+{
+    switch (suffix) {
+    case 'k': case 'K': return 10;
+    case 'm': case 'M': return 20;
+    case 'g': case 'G': return 30;
+    default: return -1;
+    }
+}
+
+/* Digits, with a suffix where sizes are wanted. Returns 0, EINVAL when the text is no number, ERANGE when it is too large
+ * for 64 bits. */
+static int parse_number(struct text text, bool with_suffix, uint64_t *number)
+{
+    int shift = 0;
+    if (with_suffix && text.length > 1 && suffix_shift(text.start[text.length - 1]) >= 0)
+        shift = suffix_shift(text.start[--text.length]);
+    if (text.length == 0) return EINVAL;
+    bool overflow = false;
+    *number = 0;
+    for (size_t i = 0; i < text.length; i++) {
+        if (text.start[i] < '0' || text.start[i] > '9') return EINVAL;
+        overflow |= __builtin_mul_overflow(*number, 10, number);
+        overflow |= __builtin_add_overflow(*number, (uint64_t)(text.start[i] - '0'), number);
+    }
+    overflow |= __builtin_mul_overflow(*number, UINT64_C(1) << shift, number);
+    return overflow ? ERANGE : 0;
+}
+
+static int option_parse(const struct option *option, struct text text, uint64_t *value)
+{
+    int error = parse_number(text, option->public.kind == HF_OPTION_SIZE, value);
+    if (error != 0) return error;
+    return *value < option->public.minimum || *value > option->public.maximum ? ERANGE : 0;
+}
+
+static void option_apply(struct option *option, uint64_t value)
+{
+    /* Relaxed: a value stands for itself; nothing else is published with it. */
+    atomic_store_explicit(&option->value, value, memory_order_relaxed);
+    if (option->apply != NULL) option->apply(value);
+}
+
+static uint64_t option_value(const struct option *option)
+{
+    return atomic_load_explicit(&option->value, memory_order_relaxed);
+}
+
+/* ---- HEAPFIT_OPTIONS ----------------------------------------------------------------------------------------------------------- */
+
+static COLD void report_name(struct text name)
+{
+    struct word word = word_of(name);
+    platform_message("HEAPFIT_OPTIONS: there is no option '%s'; the nearest is '%s'", word.text, nearest_name(word.text));
+}
+
+static COLD void report_value(const struct option *option, struct text value)
+{
+    struct word word = word_of(value);
+    platform_message("HEAPFIT_OPTIONS: '%s' is no value for '%s', which takes %zu to %zu%s; it stays %zu", word.text,
+                     option->public.name, (size_t)option->public.minimum, (size_t)option->public.maximum,
+                     option->public.kind == HF_OPTION_SIZE ? " (k, m, g are understood)" : "",
+                     (size_t)option_value(option));
+}
+
+static void read_entry(struct text entry)
+{
+    struct text value = entry;
+    struct text name = text_trimmed(text_cut(&value, ':'));
+    value = text_trimmed(value);
+    struct option *option = option_find(name);
+    uint64_t number;
+    if (option == NULL) report_name(name);
+    else if (option_parse(option, value, &number) != 0) report_value(option, value);
+    else option_apply(option, number);
+}
+
+static void read_environment(void)
+{
+    char buffer[1024];
+    if (!platform_environment("HEAPFIT_OPTIONS", buffer, sizeof buffer)) return;
+    struct text rest = text_of(buffer);
+    while (rest.length > 0) {
+        struct text entry = text_trimmed(text_cut(&rest, ','));
+        if (entry.length > 0) read_entry(entry);
+    }
+}
+
+static COLD void report_options(void)
+{
+    platform_message("version %s, options:", hf_version());
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        platform_message("  %s:%zu (%s)", options[i].public.name, (size_t)option_value(&options[i]),
+                         options[i].public.description);
+}
+
+/* Under `lock`: the first to allocate and the first to set an option may be two threads. */
+static platform_lock lock;
+static bool configured;
+
+void heap_configure(void)
+{
+    platform_lock_acquire(&lock);
+    if (!configured) {
+        configured = true;
+        for (size_t i = 0; i < OPTION_COUNT; i++) option_apply(&options[i], options[i].public.initial);
+        read_environment();
+        if (option_value(&options[VERBOSE]) != 0) report_options();
+    }
+    platform_lock_release(&lock);
+}
+
+bool options_stats_at_exit(void)
+{
+    return option_value(&options[STATS_AT_EXIT]) != 0;
+}
+
+/* ---- for programs ---------------------------------------------------------------------------------------------------------------- */
+
+EXPORT size_t hf_option_count(void)
+{
+    return OPTION_COUNT;
+}
+
+EXPORT const hf_option *hf_option_at(size_t index)
+{
+    return index < OPTION_COUNT ? &options[index].public : NULL;
+}
+
+static int fail(int error)
+{
+    errno = error;
+    return -1;
+}
+
+EXPORT int hf_option_set(const char *name, const char *value)
+{
+    heap_configure(); /* or the start would overwrite what is set here */
+    struct option *option = option_find(text_of(name));
+    if (option == NULL) return fail(ENOENT);
+    uint64_t number;
+    int error = option_parse(option, text_of(value), &number);
+    if (error != 0) return fail(error);
+    if (!option->public.live && space.base != 0) return fail(EBUSY);
+    option_apply(option, number);
+    return 0;
+}
+
+EXPORT int hf_option_get(const char *name, char *buffer, size_t capacity)
+{
+    heap_configure();
+    const struct option *option = option_find(text_of(name));
+    if (option == NULL) return fail(ENOENT);
+    char digits[24]; /* 2^64 has 20 digits */
+    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)option_value(option));
+    if ((size_t)length >= capacity) return fail(ERANGE);
+    memcpy(buffer, digits, (size_t)length + 1);
+    return 0;
+}

@@ -19,14 +19,20 @@ ALWAYS_INLINE void *bin_pop(struct heap *heap, unsigned bin, uintptr_t block)
     return (void *)block;
 }
 
-ALWAYS_INLINE void *heap_malloc(size_t size)
+/* Allocate; whatever is rare is left to `slow`: a caller that must treat failure has it done there, off the fast path. */
+ALWAYS_INLINE void *heap_malloc_or(size_t size, void *(*slow)(size_t size, struct heap *heap))
 {
     struct heap *heap = thread_heap;
-    if (UNLIKELY(size > FAST_MAX)) return heap_malloc_slow(size, heap);
+    if (UNLIKELY(size > FAST_MAX)) return slow(size, heap);
     unsigned bin = size_class_fast(size);
     uintptr_t block = heap->free[bin];
-    if (UNLIKELY(list_is_empty(block))) return heap_malloc_slow(size, heap);
+    if (UNLIKELY(list_is_empty(block))) return slow(size, heap);
     return bin_pop(heap, bin, block);
+}
+
+ALWAYS_INLINE void *heap_malloc(size_t size)
+{
+    return heap_malloc_or(size, heap_malloc_slow);
 }
 
 /* Whether `block` starts at a multiple of the span's block size: n is divisible by d exactly when
@@ -37,25 +43,35 @@ ALWAYS_INLINE bool block_is_at_start(const struct span *span, uintptr_t block)
     return (uint32_t)(block & (SPAN_SIZE - 1)) * span->reciprocal < span->reciprocal;
 }
 
-ALWAYS_INLINE void heap_free(void *pointer)
+/* Push `block` if all that is cheap to know speaks for it: it is of this thread's heap, starts where a block starts, is at
+ * least `size` bytes long and does not look free. All of it lies in the two lines that the push writes to anyway. */
+ALWAYS_INLINE bool block_push(struct heap *heap, uintptr_t block, size_t size)
 {
-    struct heap *heap = thread_heap;
-    uintptr_t block = (uintptr_t)pointer;
     size_t offset = block - heap->base;
-    if (UNLIKELY(offset >= heap->size)) {
-        heap_free_slow(pointer, heap);
-        return;
-    }
+    if (UNLIKELY(offset >= heap->size)) return false;
     struct span *span = heap->table - (offset >> SPAN_SHIFT);
     /* Relaxed: only this thread makes itself the owner of a span, or ceases to be. */
     if (UNLIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) != heap ||
-                 !block_is_at_start(span, block) || (*block_words(block) ^ heap->link_key) <= LINK_MAX)) {
-        heap_free_slow(pointer, heap);
-        return;
-    }
+                 !block_is_at_start(span, block) || (*block_words(block) ^ heap->link_key) <= LINK_MAX))
+        return false;
+    if (UNLIKELY(size > span->block_size)) return false;
     *block_words(block) = span->free ^ block ^ heap->link_key;
     span->free = block;
     if (UNLIKELY(--span->countdown == 0)) span_countdown_ended(span, heap);
+    return true;
+}
+
+ALWAYS_INLINE void heap_free(void *pointer)
+{
+    struct heap *heap = thread_heap;
+    if (UNLIKELY(!block_push(heap, (uintptr_t)pointer, 0))) heap_free_slow(pointer, heap);
+}
+
+/* The same for an object whose size the program states. */
+ALWAYS_INLINE void heap_free_sized(void *pointer, size_t size)
+{
+    struct heap *heap = thread_heap;
+    if (UNLIKELY(!block_push(heap, (uintptr_t)pointer, size))) heap_free_sized_slow(pointer, size, heap);
 }
 
 #endif

@@ -12,8 +12,8 @@
  * does, except for one countdown per span that tells free when the owner must look at the span: because enough
  * blocks have come together to be worth handing out again, or because the span is empty and can be given back.
  *
- * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; remote.c blocks
- * that another thread freed; registry.c heaps and threads: birth, death, adoption, fork; large.c objects with spans of
+ * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; chores.c giving memory
+ * back in time; remote.c blocks that another thread freed; registry.c heaps and threads: birth, death, adoption, fork; large.c objects with spans of
  * their own; object.c what the malloc family asks for, of any size; check.c errors of the program.
  */
 #ifndef HEAPFIT_HEAP_H
@@ -41,9 +41,12 @@ extern struct heap_settings heap_settings;
  * by a chance of 2^-48. That is how overwritten links and double frees are noticed. */
 enum { LIST_END = 1, LINK_MAX = 0xFFFF };
 
-/* The decoded first word of a block that is on its way to another heap. No link looks like these: blocks are multiples
- * of 16 apart, and the end of a list is odd. SUSPECT: before it was freed, its first word looked like a link. */
-enum { LINK_REMOTE = 2, LINK_REMOTE_SUSPECT = 4 };
+/* The decoded first word of a block that is on its way to another heap. No link is like the first: blocks are multiples
+ * of 16 apart, and the end of a list is odd; it is small, so that a local free looks twice. SUSPECT: before it was freed,
+ * the word looked like a link, so the block may stand in a list of its owner's; it is no link, so that the owner notices
+ * when it takes the block from there first. */
+#define LINK_REMOTE ((uintptr_t)2)
+#define LINK_REMOTE_SUSPECT ((uintptr_t)LINK_MAX + 4)
 
 ALWAYS_INLINE bool list_is_empty(uintptr_t head)
 {
@@ -60,8 +63,9 @@ ALWAYS_INLINE uintptr_t *block_words(uintptr_t block)
 enum { OUTBOX_SLOTS = 8, SPAN_CACHE_MAX = 16 };
 
 struct bin {
-    uint32_t listed;  /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
-    uint32_t spans;   /* how many spans the bin has */
+    uint32_t listed;   /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
+    uint32_t borrowed;/* bytes wasted so far by serving this bin's requests from larger ones */
+    uint32_t spans;    /* how many spans the bin has */
 };
 
 /* Blocks of another heap that this thread has freed and not yet handed over, linked by their second words. */
@@ -73,9 +77,9 @@ struct outbox {
 };
 
 enum heap_state {
-    HEAP_OWNED = 0, /* by a living thread, or by a thread that is settling it (registry.c) */
-    HEAP_ABANDONED, /* its thread is gone; some blocks live on */
+    HEAP_OWNED = 0, /* by a living thread, or by one that is settling it (registry.c) */
     HEAP_IDLE,      /* no thread, no spans; waits for the next thread */
+    HEAP_SHARED,    /* heap_orphans */
 };
 
 /* A thread heap. Owned by one thread at a time; other threads touch only `inbox` and `state`. Never freed, only
@@ -94,11 +98,12 @@ struct heap {
     uint32_t spans_owned;                /* their number */
     uint32_t cache[SPAN_CACHE_MAX];      /* free spans kept for the next need */
     uint32_t cached;                     /* their number */
-    uint32_t refills;                    /* of all bins; paces the look at the clock */
+    uint32_t chores_due;                 /* chores: when to look next, clock in ms */
+    bool chores;                         /* chores: memory has become free that may have to be given back */
     struct outbox outbox[OUTBOX_SLOTS];
 
     /* registry: under its lock */
-    struct heap *next, *prev; /* in the list of abandoned or of idle heaps */
+    struct heap *next, *prev; /* in the list of idle heaps */
 
     /* Written by other threads: a line of their own. */
     _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */
@@ -110,6 +115,9 @@ struct heap {
 extern __thread struct heap *thread_heap;
 extern struct heap heap_none;
 
+/* The owner of the spans of threads that are gone. Nobody's thread heap: under a lock of its own, in registry.c. */
+extern struct heap heap_orphans;
+
 /* ---- objects (object.c) -------------------------------------------------------------------------------------------- */
 
 /* Requests above this are refused, as the C standard's ptrdiff_t demands. */
@@ -119,6 +127,7 @@ extern struct heap heap_none;
  * is above OBJECT_MAX. */
 void *heap_malloc_slow(size_t size, struct heap *heap);
 void heap_free_slow(void *pointer, struct heap *heap);
+void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap); /* aborts when fewer bytes were allocated */
 
 /* Any size; `alignment` a power of two. */
 void *heap_malloc_aligned(size_t size, size_t alignment);
@@ -136,14 +145,46 @@ void heap_trim(void);
 
 /* Fill an empty bin; false when memory has run out. */
 bool bin_refill(struct heap *heap, unsigned bin);
+/* A bin that has no span yet: another, larger one that can serve a request without getting more memory, or BIN_COUNT. */
+unsigned bin_to_borrow_from(struct heap *heap, unsigned bin);
 /* A block of `span` has come back, and its countdown has reached zero. */
 void span_countdown_ended(struct span *span, struct heap *heap);
 /* Free a block of the heap's own; what the fast path does, without its checks. */
 void block_free_local(struct heap *heap, struct span *span, uintptr_t block);
 /* Put the blocks that the bins hold back into their spans, and give back empty spans. */
 void heap_flush(struct heap *heap);
-/* Make `heap` the owner of all spans of `from`, whose bins and caches are flushed. */
+/* Make `heap` the owner of a span of `from`; of all its spans, when its bins and caches are flushed. */
+void heap_take_span(struct heap *heap, struct heap *from, struct span *span);
 void heap_take_spans(struct heap *heap, struct heap *from);
+
+/* Return the blocks that the bins hold to their spans. */
+void heap_return_blocks(struct heap *heap);
+/* Give an empty span back. */
+void span_give_back(struct heap *heap, struct span *span);
+/* Make blocks that have just been found free, and lie in the units of the mask, uncarved again; `list` holds the others. */
+void span_uncarve(struct span *span, uint32_t units, uint32_t blocks, uintptr_t list);
+/* The blocks that start in a carve unit: [*first, returned end). */
+uint32_t span_unit_blocks(const struct span *span, uint32_t unit, uint32_t *first);
+
+ALWAYS_INLINE uint32_t span_live(const struct span *span)
+{
+    return span->countdown + span->held_back;
+}
+
+ALWAYS_INLINE uintptr_t span_list_end(const struct span *span)
+{
+    return span_start(span) | LIST_END;
+}
+
+/* Blocks are carved, and become resident, by this unit: the smallest page that Linux has. */
+enum { CARVE_UNIT_LOG2 = 12, CARVE_UNIT = 1 << CARVE_UNIT_LOG2, CARVE_UNITS = 1 << (SPAN_SHIFT - CARVE_UNIT_LOG2) };
+
+/* ---- chores (chores.c) --------------------------------------------------------------------------------------------------- */
+
+/* Memory has become free that should go back to the system if it is not used again soon. */
+void heap_chores_expect(struct heap *heap);
+/* Look at the clock, and do what is due. Called at refills while heap->chores. */
+void heap_chores_look(struct heap *heap);
 
 /* ---- remote frees (remote.c) ---------------------------------------------------------------------------------------------- */
 
@@ -151,6 +192,10 @@ void heap_take_spans(struct heap *heap, struct heap *from);
 void remote_free(struct heap *heap, struct span *span, uintptr_t block);
 /* Take in what others have freed. */
 void remote_inbox_take(struct heap *heap);
+/* The same for heap_orphans, whose lock the caller holds: returns what has found another owner meanwhile, linked by second
+ * words, to be sent on without the lock; 0: nothing. */
+uintptr_t remote_inbox_take_orphans(void);
+void remote_send_on(uintptr_t blocks);
 
 ALWAYS_INLINE bool remote_inbox_is_filled(const struct heap *heap)
 {
@@ -169,16 +214,16 @@ struct heap *heap_thread_enter(void);
 void heap_thread_leave(struct heap *heap);
 /* Blocks were put into the inbox of a heap that has no thread: do its work. */
 void heap_settle(struct heap *heap);
-/* Take over the spans of a dead thread's heap. False when there is none. */
-bool heap_adopt(struct heap *heap);
+/* Take over a span of a dead thread that has blocks of this bin to give. False when there is none. */
+bool heap_adopt_span(struct heap *heap, unsigned bin);
 /* For pthread_atfork handlers: no other thread is inside the registry or the space layer between these two. */
 void heap_fork_begin(void);
 void heap_fork_end(void);
 
 struct heap_figures {
     size_t made;      /* heaps ever made */
-    size_t abandoned; /* heaps without a thread, with live blocks */
-    size_t idle;      /* heaps without either */
+    size_t idle;      /* of these, without a thread */
+    size_t orphans;   /* spans of threads that are gone */
 };
 void heap_figures(struct heap_figures *figures);
 

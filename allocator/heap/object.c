@@ -4,9 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* Refills of a heap between two looks at the clock, for memory that has been free long enough to be purged. */
-enum { REFILLS_PER_CLOCK = 32 };
-
 /* ---- allocating ---------------------------------------------------------------------------------------------------------- */
 
 /* Memory has run out: give back what this heap holds without need, before a second try. */
@@ -26,7 +23,6 @@ static COLD bool bin_refill_without_memory(struct heap *heap, unsigned bin)
 static void *small_malloc(struct heap *heap, unsigned bin)
 {
     if (list_is_empty(heap->free[bin])) {
-        if (UNLIKELY(++heap->refills % REFILLS_PER_CLOCK == 0)) space_purge_old();
         if (UNLIKELY(!bin_refill(heap, bin)) && !bin_refill_without_memory(heap, bin)) return NULL;
     }
     return bin_pop(heap, bin, heap->free[bin]);
@@ -68,7 +64,12 @@ void *heap_malloc_slow(size_t size, struct heap *heap)
 {
     bool zeroed;
     if (LIKELY(size <= SMALL_MAX && heap != &heap_none)) {
-        void *object = small_malloc(heap, size_class(size));
+        unsigned bin = size_class(size);
+        if (UNLIKELY(heap->bins[bin].spans == 0)) {
+            unsigned other = bin_to_borrow_from(heap, bin);
+            if (other != BIN_COUNT) bin = other;
+        }
+        void *object = small_malloc(heap, bin);
         if (UNLIKELY(object == NULL)) errno = ENOMEM;
         return object;
     }
@@ -132,10 +133,19 @@ void heap_free_slow(void *pointer, struct heap *heap)
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
         remote_free(heap, span, (uintptr_t)pointer);
     } else {
-        if ((*block_words((uintptr_t)pointer) ^ space.link_key) <= LINK_MAX)
-            check_suspicious_free(heap, span, (uintptr_t)pointer);
+        uintptr_t word = *block_words((uintptr_t)pointer) ^ space.link_key;
+        if (word == LINK_REMOTE) check_double_free(pointer); /* another thread freed it */
+        if (word <= LINK_MAX) check_suspicious_free(heap, span, (uintptr_t)pointer);
         block_free_local(heap, span, (uintptr_t)pointer);
     }
+}
+
+void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)
+{
+    if (pointer == NULL) return;
+    size_t usable = span_usable_size(span_of_object("free", pointer));
+    if (size > usable) check_size_failed(pointer, size, usable);
+    heap_free_slow(pointer, heap);
 }
 
 /* ---- resizing ------------------------------------------------------------------------------------------------------------------- */

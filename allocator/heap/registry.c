@@ -1,9 +1,9 @@
-/* Heaps and threads: birth, death, adoption, fork.
+/* Heaps and threads: birth, death, orphans, fork.
  *
- * A heap outlives its thread. When a thread exits, its heap gives back what is empty and is *abandoned* with the blocks
- * that live on, or *idle* when there are none. The next thread that starts takes it as it is. A living thread that needs
- * another span first adopts the spans of an abandoned heap. A thread that sends blocks to a heap without a thread settles
- * it: takes it for a moment, empties its inbox, gives back what is empty.
+ * When a thread exits, its heap gives back what is empty; the spans in which blocks live on become *orphans*: they belong to
+ * heap_orphans, which works like any heap, but under a lock and for everybody. A thread whose bin needs another span first
+ * looks for an orphan that has blocks to give. A thread that frees blocks of orphans does the orphans' work: it takes them in,
+ * and gives back spans that have become empty. The heap itself is *idle* until the next thread starts.
  *
  * After fork() the child has the forking thread only. The heaps of the others may have been in the middle of anything, so
  * the child never takes them over: their blocks stay usable, and freeing them is safe, but their memory is not reused.
@@ -24,18 +24,33 @@ enum { THREAD_EXITS_MAX = 3 };
 _Static_assert(BIN_COUNT == 72, "heap_none's bins are all empty");
 struct heap heap_none = {.free = {TWENTY_FOUR(LIST_END), TWENTY_FOUR(LIST_END), TWENTY_FOUR(LIST_END)}};
 
+struct heap heap_orphans = {.state = HEAP_SHARED};
+static platform_lock orphans_lock;
+
 static struct {
     platform_lock lock;
     bool started;
-    struct heap *abandoned, *idle; /* doubly linked */
+    struct heap *idle; /* doubly linked */
     size_t made;
     size_t idle_count;
-    _Atomic(size_t) abandoned_count; /* also read without the lock */
 } registry;
 
 /* ---- start ---------------------------------------------------------------------------------------------------------------- */
 
 static void thread_exit_hook(void *argument);
+
+static void heap_set_up(struct heap *heap)
+{
+    heap->base = space.base;
+    heap->size = space.size;
+    heap->link_key = space.link_key;
+    heap->table = span_at(0);
+    for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
+        heap->free[bin] = LIST_END;
+        heap->bins[bin].listed = SPAN_NONE;
+    }
+    heap->owned = SPAN_NONE;
+}
 
 static bool start(void)
 {
@@ -44,34 +59,30 @@ static bool start(void)
     if (!space_start()) return false;
     do space.link_key = platform_random();
     while (space.link_key <= LINK_MAX); /* a zeroed word must not look like a link */
+    heap_set_up(&heap_orphans);
     registry.started = platform_thread_exit_hook(thread_exit_hook);
     return registry.started;
 }
 
-/* ---- lists of heaps without a thread: under the lock ------------------------------------------------------------------------ */
+/* ---- idle heaps: under the registry's lock ------------------------------------------------------------------------------------- */
 
-static void heap_list_add(struct heap *heap, enum heap_state state)
+static void idle_add(struct heap *heap)
 {
-    struct heap **list = state == HEAP_ABANDONED ? &registry.abandoned : &registry.idle;
     heap->prev = NULL;
-    heap->next = *list;
-    if (*list != NULL) (*list)->prev = heap;
-    *list = heap;
-    if (state == HEAP_ABANDONED) atomic_fetch_add_explicit(&registry.abandoned_count, 1, memory_order_relaxed);
-    else registry.idle_count++;
+    heap->next = registry.idle;
+    if (registry.idle != NULL) registry.idle->prev = heap;
+    registry.idle = heap;
+    registry.idle_count++;
     /* Sequentially consistent: see hand_over in remote.c. */
-    atomic_store_explicit(&heap->state, state, memory_order_seq_cst);
+    atomic_store_explicit(&heap->state, HEAP_IDLE, memory_order_seq_cst);
 }
 
-static void heap_list_remove(struct heap *heap)
+static void idle_remove(struct heap *heap)
 {
-    bool abandoned = atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_ABANDONED;
-    struct heap **list = abandoned ? &registry.abandoned : &registry.idle;
     if (heap->next != NULL) heap->next->prev = heap->prev;
     if (heap->prev != NULL) heap->prev->next = heap->next;
-    else *list = heap->next;
-    if (abandoned) atomic_fetch_sub_explicit(&registry.abandoned_count, 1, memory_order_relaxed);
-    else registry.idle_count--;
+    else registry.idle = heap->next;
+    registry.idle_count--;
     atomic_store_explicit(&heap->state, HEAP_OWNED, memory_order_relaxed);
 }
 
@@ -79,27 +90,19 @@ static struct heap *heap_make(void)
 {
     struct heap *heap = space_metadata(sizeof *heap);
     if (heap == NULL) return NULL;
-    heap->base = space.base;
-    heap->size = space.size;
-    heap->table = span_at(0);
-    heap->link_key = space.link_key;
-    for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
-        heap->free[bin] = LIST_END;
-        heap->bins[bin].listed = SPAN_NONE;
-    }
-    heap->owned = SPAN_NONE;
+    heap_set_up(heap);
     registry.made++;
     return heap;
 }
 
-/* A heap for this thread: one with memory to reuse before one without. */
+/* A heap for this thread, which is then its owner. */
 static struct heap *heap_take(void)
 {
     platform_lock_acquire(&registry.lock);
     struct heap *heap = NULL;
     if (start()) {
-        heap = registry.abandoned != NULL ? registry.abandoned : registry.idle;
-        if (heap != NULL) heap_list_remove(heap);
+        heap = registry.idle;
+        if (heap != NULL) idle_remove(heap);
         else heap = heap_make();
     }
     platform_lock_release(&registry.lock);
@@ -109,17 +112,22 @@ static struct heap *heap_take(void)
 /* Give up a heap that the calling thread owns. */
 static void heap_retire(struct heap *heap)
 {
+    bool late;
     do {
         remote_inbox_take(heap);
         remote_outbox_flush(heap);
         heap_flush(heap);
+        if (heap->owned != SPAN_NONE) {
+            platform_lock_acquire(&orphans_lock);
+            heap_take_spans(&heap_orphans, heap);
+            platform_lock_release(&orphans_lock);
+        }
         platform_lock_acquire(&registry.lock);
-        heap_list_add(heap, heap->owned != SPAN_NONE ? HEAP_ABANDONED : HEAP_IDLE);
-        bool late = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0; /* see hand_over */
-        if (late) heap_list_remove(heap);
+        idle_add(heap);
+        late = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0; /* see hand_over */
+        if (late) idle_remove(heap);
         platform_lock_release(&registry.lock);
-        if (!late) return;
-    } while (true);
+    } while (late);
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------------------------------ */
@@ -146,31 +154,57 @@ void heap_thread_leave(struct heap *heap)
     if (UNLIKELY(thread_heap != heap)) heap_retire(heap); /* it was only borrowed */
 }
 
-/* ---- dead threads' heaps --------------------------------------------------------------------------------------------------------- */
+/* ---- heaps without a thread ---------------------------------------------------------------------------------------------------- */
 
-void heap_settle(struct heap *heap)
+static void settle_idle(struct heap *heap)
 {
     platform_lock_acquire(&registry.lock);
-    bool ours = atomic_load_explicit(&heap->state, memory_order_relaxed) != HEAP_OWNED;
-    if (ours) heap_list_remove(heap);
+    bool ours = atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_IDLE;
+    if (ours) idle_remove(heap);
     platform_lock_release(&registry.lock);
     /* Otherwise somebody else has taken it, after our blocks went in: they will look. */
     if (ours) heap_retire(heap);
 }
 
-bool heap_adopt(struct heap *heap)
+static void settle_orphans(void)
 {
-    /* Relaxed: a hint; the lock decides. */
-    if (LIKELY(atomic_load_explicit(&registry.abandoned_count, memory_order_relaxed) == 0)) return false;
-    platform_lock_acquire(&registry.lock);
-    struct heap *dead = registry.abandoned;
-    if (dead != NULL) heap_list_remove(dead);
-    platform_lock_release(&registry.lock);
-    if (dead == NULL) return false;
-    remote_inbox_take(dead); /* while it still owns the spans */
-    heap_take_spans(heap, dead);
-    heap_retire(dead);
-    return true;
+    platform_lock_acquire(&orphans_lock);
+    uintptr_t elsewhere = remote_inbox_take_orphans();
+    if (heap_orphans.chores) heap_chores_look(&heap_orphans);
+    platform_lock_release(&orphans_lock);
+    remote_send_on(elsewhere); /* without the lock: it may lead back here */
+}
+
+void heap_settle(struct heap *heap)
+{
+    if (heap == &heap_orphans) settle_orphans();
+    else settle_idle(heap);
+}
+
+/* Orphans of a bin to choose from: the fullest of so many is taken, so that the others may become empty. */
+enum { ORPHANS_COMPARED = 8 };
+
+static struct span *fullest_orphan(unsigned bin)
+{
+    struct span *fullest = NULL;
+    uint32_t index = heap_orphans.bins[bin].listed;
+    for (int i = 0; i < ORPHANS_COMPARED && index != SPAN_NONE; i++) {
+        struct span *span = span_at(index);
+        if (fullest == NULL || span->countdown > fullest->countdown) fullest = span;
+        index = span->next;
+    }
+    return fullest;
+}
+
+bool heap_adopt_span(struct heap *heap, unsigned bin)
+{
+    /* Racy on purpose: a hint, the lock decides. */
+    if (LIKELY(__atomic_load_n(&heap_orphans.bins[bin].listed, __ATOMIC_RELAXED) == SPAN_NONE)) return false;
+    platform_lock_acquire(&orphans_lock);
+    struct span *span = fullest_orphan(bin);
+    if (span != NULL) heap_take_span(heap, &heap_orphans, span);
+    platform_lock_release(&orphans_lock);
+    return span != NULL;
 }
 
 /* ---- fork, statistics ------------------------------------------------------------------------------------------------------------- */
@@ -178,12 +212,14 @@ bool heap_adopt(struct heap *heap)
 void heap_fork_begin(void)
 {
     platform_lock_fork_begin(&registry.lock);
+    platform_lock_fork_begin(&orphans_lock);
     space_fork_begin();
 }
 
 void heap_fork_end(void)
 {
     space_fork_end();
+    platform_lock_fork_end(&orphans_lock);
     platform_lock_fork_end(&registry.lock);
 }
 
@@ -192,8 +228,8 @@ void heap_figures(struct heap_figures *figures)
     platform_lock_acquire(&registry.lock);
     *figures = (struct heap_figures){
         .made = registry.made,
-        .abandoned = atomic_load_explicit(&registry.abandoned_count, memory_order_relaxed),
         .idle = registry.idle_count,
+        .orphans = __atomic_load_n(&heap_orphans.spans_owned, __ATOMIC_RELAXED),
     };
     platform_lock_release(&registry.lock);
 }

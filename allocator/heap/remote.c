@@ -4,7 +4,7 @@
  * one list, by one compare-and-swap on the target's inbox. The owner empties its inbox by one exchange whenever it
  * refills a bin, and when it exits. So neither waits for the other, and a block costs a fraction of an atomic.
  *
- * Whoever hands over to a heap without a thread settles it at once (registry.c), so that nothing lies in an inbox that
+ * Whoever hands over to a heap that no thread owns settles it at once (registry.c), so that nothing lies in an inbox that
  * nobody will open. A span may change owner while a block of it is on its way: whoever finds a block that is not its own
  * sends it on.
  *
@@ -83,23 +83,51 @@ void remote_free(struct heap *heap, struct span *span, uintptr_t block)
     send(heap, span, block);
 }
 
+/* Check a block that arrives, and free it if it is the heap's own. */
+static bool arrive(struct heap *heap, uintptr_t block)
+{
+    uintptr_t word = *block_words(block) ^ space.link_key;
+    if (word != LINK_REMOTE && word != LINK_REMOTE_SUSPECT) check_link_failed((void *)block);
+    struct span *span = span_of_offset(block - space.base);
+    if (UNLIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) != heap)) return false;
+    if (UNLIKELY(word == LINK_REMOTE_SUSPECT)) check_suspicious_free(heap, span, block);
+    block_free_local(heap, span, block);
+    return true;
+}
+
 void remote_inbox_take(struct heap *heap)
 {
     if (!remote_inbox_is_filled(heap)) return; /* most often; the exchange would take the line from the others */
     /* Acquire: pairs with the release in hand_over. */
     uintptr_t block = atomic_exchange_explicit(&heap->inbox, 0, memory_order_acquire);
     while (block != 0) {
-        uintptr_t word = block_words(block)[0] ^ space.link_key;
         uintptr_t next = block_words(block)[1];
-        if (word != LINK_REMOTE && word != LINK_REMOTE_SUSPECT) check_link_failed((void *)block);
-        struct span *span = span_of_offset(block - space.base);
-        if (UNLIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) != heap)) {
-            send(heap, span, block);
-        } else {
-            if (UNLIKELY(word == LINK_REMOTE_SUSPECT)) check_suspicious_free(heap, span, block);
-            block_free_local(heap, span, block);
+        if (UNLIKELY(!arrive(heap, block))) send(heap, span_of_offset(block - space.base), block);
+        block = next;
+    }
+}
+
+uintptr_t remote_inbox_take_orphans(void)
+{
+    uintptr_t elsewhere = 0;
+    uintptr_t block = atomic_exchange_explicit(&heap_orphans.inbox, 0, memory_order_acquire);
+    while (block != 0) {
+        uintptr_t next = block_words(block)[1];
+        if (UNLIKELY(!arrive(&heap_orphans, block))) {
+            block_words(block)[1] = elsewhere;
+            elsewhere = block;
         }
         block = next;
+    }
+    return elsewhere;
+}
+
+void remote_send_on(uintptr_t blocks)
+{
+    while (blocks != 0) {
+        uintptr_t next = block_words(blocks)[1];
+        send(&heap_none, span_of_offset(blocks - space.base), blocks);
+        blocks = next;
     }
 }
 

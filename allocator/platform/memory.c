@@ -77,6 +77,13 @@ bool platform_commit(void *start, size_t size)
     return protect(start, size, PROT_READ | PROT_WRITE);
 }
 
+void platform_advise_huge_pages(void *start, size_t size, bool wanted)
+{
+    int saved = errno;
+    madvise(start, size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    errno = saved;
+}
+
 bool platform_purge(void *start, size_t size)
 {
     int saved = errno;

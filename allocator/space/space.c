@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct space space;
-struct space_settings space_settings = {.reservation = 0, .decay_ms = 500};
+struct space_settings space_settings = {.huge_pages = HUGE_PAGES_AUTO, .reservation = 0, .decay_ms = 500};
 
 /* ---- constants --------------------------------------------------------------------------------------------- */
 
@@ -31,6 +31,10 @@ enum { RESERVATION_SHARE_OF_LIMIT = 2 };
 /* Spans made accessible at a time: an eighth of what is in use, within these bounds, so that mprotect is rare
  * and strict limits are not used up for nothing. */
 enum { COMMIT_SPANS_MIN = 16, COMMIT_SPANS_MAX = 1024, COMMIT_SHARE = 8 };
+/* Address space handed out before huge pages are asked for: smaller heaps get none, since one page partly used is much of
+ * them, and the first-level TLB covers them anyway. */
+#define HUGE_PAGES_AFTER (32 * MIB)
+
 /* Descriptors made accessible at a time: 64 KiB of them. */
 enum { COMMIT_DESCRIPTORS = 1024 };
 
@@ -50,8 +54,7 @@ static struct {
     uint32_t descriptors_committed;
     uint32_t lists[STATES][LENGTH_LISTS]; /* heads, SPAN_NONE when empty */
     uint64_t lists_filled[STATES];        /* bit per list that is not empty */
-    uint32_t youngest;                    /* dirty runs by the time they were freed */
-    _Atomic(uint32_t) oldest;             /* also read without the lock */
+    uint32_t youngest, oldest;            /* dirty runs by the time they were freed */
     uint32_t spans_free[STATES];
     uint32_t spans_metadata;
     size_t purged_bytes;
@@ -60,17 +63,6 @@ static struct {
 } state;
 
 _Static_assert(LENGTH_LISTS <= 64, "lists_filled has a bit for each list");
-
-/* Relaxed: written under the lock; whoever reads without it decides again under it. */
-static uint32_t oldest_run(void)
-{
-    return atomic_load_explicit(&state.oldest, memory_order_relaxed);
-}
-
-static void set_oldest_run(uint32_t index)
-{
-    atomic_store_explicit(&state.oldest, index, memory_order_relaxed);
-}
 
 /* ---- start --------------------------------------------------------------------------------------------------- */
 
@@ -105,10 +97,11 @@ bool space_start(void)
         if (start != NULL) break;
     }
     if (start == NULL || !platform_make_readable(start, table)) return false;
+    /* Where the system gives everybody huge pages, a small program would get one on its first malloc. */
+    if (space_settings.huge_pages != HUGE_PAGES_ALWAYS) platform_advise_huge_pages(start, table + data, false);
 
     state.capacity = (uint32_t)(data / SPAN_SIZE);
-    state.youngest = SPAN_NONE;
-    set_oldest_run(SPAN_NONE);
+    state.youngest = state.oldest = SPAN_NONE;
     for (int s = 0; s < STATES; s++)
         for (int i = 0; i < LENGTH_LISTS; i++) state.lists[s][i] = SPAN_NONE;
     space.base = (uintptr_t)start + table;
@@ -150,7 +143,7 @@ static void age_list_add(struct span *run)
 {
     uint32_t after = SPAN_NONE; /* the next younger run */
     uint32_t place = state.youngest;
-    while (place != SPAN_NONE && (int32_t)(span_at(place)->freed_at - run->freed_at) > 0) {
+    while (place != SPAN_NONE && (int32_t)(span_at(place)->since - run->since) > 0) {
         after = place;
         place = span_at(place)->owned_next;
     }
@@ -159,7 +152,7 @@ static void age_list_add(struct span *run)
     if (after != SPAN_NONE) span_at(after)->owned_next = span_index(run);
     else state.youngest = span_index(run);
     if (place != SPAN_NONE) span_at(place)->owned_prev = span_index(run);
-    else set_oldest_run(span_index(run));
+    else state.oldest = span_index(run);
 }
 
 static void age_list_remove(struct span *run)
@@ -167,7 +160,7 @@ static void age_list_remove(struct span *run)
     if (run->owned_prev != SPAN_NONE) span_at(run->owned_prev)->owned_next = run->owned_next;
     else state.youngest = run->owned_next;
     if (run->owned_next != SPAN_NONE) span_at(run->owned_next)->owned_prev = run->owned_prev;
-    else set_oldest_run(run->owned_prev);
+    else state.oldest = run->owned_prev;
 }
 
 /* ---- free runs --------------------------------------------------------------------------------------------------- */
@@ -178,7 +171,7 @@ static void run_tag(struct span *first, uint32_t spans, bool dirty, uint32_t fre
     struct span *last = first - (spans - 1); /* the table grows downwards */
     last->run_spans = first->run_spans = spans;
     last->dirty = first->dirty = dirty;
-    first->freed_at = freed_at;
+    first->since = freed_at;
 }
 
 static void run_insert(struct span *first)
@@ -215,7 +208,7 @@ static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_
         run_remove(after);
         if (after->run_spans > largest) {
             largest = after->run_spans;
-            freed_at = after->freed_at;
+            freed_at = after->since;
         }
         spans += after->run_spans;
     }
@@ -223,7 +216,7 @@ static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_
         uint32_t length = span_at(index - 1)->run_spans;
         struct span *before = span_at(index - length);
         run_remove(before);
-        if (length > largest) freed_at = before->freed_at;
+        if (length > largest) freed_at = before->since;
         index -= length;
         spans += length;
     }
@@ -263,9 +256,21 @@ static bool commit_descriptors(uint32_t up_to)
     return true;
 }
 
+/* Advise on what becomes accessible in [from, to) spans. Huge pages begin with the first whole unit. */
+static void advise_committed(uint32_t from, uint32_t to)
+{
+    if (space_settings.huge_pages == HUGE_PAGES_NEVER) return;
+    size_t start = (size_t)from * SPAN_SIZE;
+    size_t end = (size_t)to * SPAN_SIZE & ~(PLATFORM_HUGE_PAGE - 1);
+    if (space_settings.huge_pages == HUGE_PAGES_AUTO && start < HUGE_PAGES_AFTER) start = HUGE_PAGES_AFTER;
+    start &= ~(PLATFORM_HUGE_PAGE - 1);
+    if (start < end) platform_advise_huge_pages((char *)space.base + start, end - start, true);
+}
+
 static bool commit_spans(uint32_t up_to)
 {
     if (up_to <= state.committed) return true;
+    uint32_t before = state.committed;
     uint32_t step = state.frontier / COMMIT_SHARE;
     if (step < COMMIT_SPANS_MIN) step = COMMIT_SPANS_MIN;
     if (step > COMMIT_SPANS_MAX) step = COMMIT_SPANS_MAX;
@@ -277,6 +282,7 @@ static bool commit_spans(uint32_t up_to)
         state.committed = (uint32_t)generous;
     else if (platform_commit(start, ((size_t)up_to - state.committed) * SPAN_SIZE))
         state.committed = up_to;
+    if (state.committed > before) advise_committed(before, state.committed);
     return up_to <= state.committed;
 }
 
@@ -315,9 +321,9 @@ static void run_purge(struct span *first)
 static void purge_older_than(uint32_t age_ms)
 {
     uint32_t now = (uint32_t)platform_clock_ms();
-    while (oldest_run() != SPAN_NONE && !state.purge_refused) {
-        struct span *oldest = span_at(oldest_run());
-        if ((int32_t)(now - oldest->freed_at) < (int32_t)age_ms) break;
+    while (state.oldest != SPAN_NONE && !state.purge_refused) {
+        struct span *oldest = span_at(state.oldest);
+        if ((int32_t)(now - oldest->since) < (int32_t)age_ms) break;
         run_purge(oldest);
     }
 }
@@ -330,7 +336,7 @@ static void run_cut(struct span *run, uint32_t index, uint32_t wanted)
     uint32_t start = span_index(run);
     uint32_t spans = run->run_spans;
     bool dirty = run->dirty;
-    uint32_t freed_at = run->freed_at;
+    uint32_t freed_at = run->since;
     run_remove(run);
     /* Take the middle out of the free world first, so that the parts do not merge with it again. */
     span_at(index)->kind = SPAN_METADATA;
@@ -478,13 +484,13 @@ void *space_metadata(size_t size)
     return memory;
 }
 
-void space_purge_old(void)
+bool space_purge_old(void)
 {
-    /* Racy on purpose: whoever misses a run that has just become old finds it the next time. */
-    if (oldest_run() == SPAN_NONE) return;
     platform_lock_acquire(&state.lock);
     purge_older_than(atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed));
+    bool left = state.oldest != SPAN_NONE && !state.purge_refused;
     platform_lock_release(&state.lock);
+    return left;
 }
 
 void space_purge_all(void)

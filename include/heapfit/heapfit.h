@@ -1,17 +1,147 @@
-/*
- * heapfit's public interface. Every name starts with hf_ or HF_; sizes are in bytes.
+/* heapfit's public interface, for C99 and later and for C++.
+ *
+ * A program that is linked with heapfit, or started with it preloaded, need not include this file: malloc, free, operator
+ * new and the rest are heapfit's then. This header is for what they cannot say: options, statistics, trimming, and
+ * allocation under names of heapfit's own, for programs whose malloc is another one.
+ *
+ * All names start with hf_ or HF_. Sizes are bytes. Every function may be called from any thread at any time, except from
+ * a signal handler; none needs an initialisation. A function that fails says so in what it returns and sets errno; errno
+ * is left alone otherwise.
  */
 #ifndef HEAPFIT_HEAPFIT_H
 #define HEAPFIT_HEAPFIT_H
+
+#include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+#if defined(__GNUC__)
 #define HF_API __attribute__((visibility("default")))
+#else
+#define HF_API
+#endif
 
-/* The version of the library in use, such as "0.1.0". Any thread; never NULL; not to be freed. */
+/* ---- version --------------------------------------------------------------------------------------------------------- */
+
+/* The version of the library in use, such as "0.1.0". Never NULL; not to be freed. */
 HF_API const char *hf_version(void);
+
+/* ---- allocating and freeing -------------------------------------------------------------------------------------------- */
+
+/* As the functions of the C library that they are named after; what one of these returns, any of them and, where heapfit
+ * is the program's malloc, also free and realloc may take, on any thread. They return NULL and set errno to ENOMEM when
+ * memory has run out or more than PTRDIFF_MAX bytes are asked for. hf_malloc(0) returns an object of its own;
+ * hf_realloc(p, 0) frees p and returns NULL. Memory is aligned to 16 bytes. */
+HF_API void *hf_malloc(size_t size);
+HF_API void *hf_calloc(size_t count, size_t size); /* ENOMEM too when the product overflows */
+HF_API void *hf_realloc(void *pointer, size_t size);
+
+/* `size` bytes at a multiple of `alignment`, which must be a power of two (else NULL and EINVAL). `size` need not be a
+ * multiple of it. */
+HF_API void *hf_aligned_alloc(size_t alignment, size_t size);
+
+/* NULL is ignored. Freeing what heapfit did not allocate, what points into an object, or what was freed before ends the
+ * program with one line on stderr that names the error and the address. */
+HF_API void hf_free(void *pointer);
+
+/* Frees an object of which the program knows the size that it asked for. Ends the program if the object cannot be that
+ * large. */
+HF_API void hf_free_sized(void *pointer, size_t size);
+
+/* The bytes that may be used at a live object's address: at least what was asked for. 0 for NULL. */
+HF_API size_t hf_usable_size(const void *pointer);
+
+/* The smallest size that heapfit would use for an object of `size` bytes: asking for so much wastes nothing. 0 when such an
+ * object cannot exist. */
+HF_API size_t hf_good_size(size_t size);
+
+/* Whether heapfit allocates at this address: false for NULL, for the stack, for another allocator's memory. Says nothing
+ * of whether there is a live object. */
+HF_API int hf_is_ours(const void *pointer);
+
+/* ---- giving memory back ---------------------------------------------------------------------------------------------------- */
+
+/* Give the kernel all free memory that the calling thread's heap and the shared cache hold; memory that other threads hold
+ * for their next allocations stays theirs. Returns the bytes given back. Costs system calls: for the end of a phase,
+ * not for every request. Memory that stays free is given back without it, see the option decay_ms. */
+HF_API size_t hf_trim(void);
+
+/* ---- options ------------------------------------------------------------------------------------------------------------------ */
+
+enum { HF_OPTION_NUMBER = 0, HF_OPTION_SIZE = 1, HF_OPTION_FLAG = 2 };
+
+/* One option. The first call that allocates reads HEAPFIT_OPTIONS="name:value,name:value"; a name or a value that it does
+ * not understand is reported on stderr, and the default holds. Later versions may append members. */
+typedef struct hf_option {
+    const char *name;
+    const char *description; /* one line */
+    int kind;                /* HF_OPTION_NUMBER: decimal. _SIZE: also with a suffix k, m, g. _FLAG: 0 or 1 */
+    int live;                /* may be set while the program runs; else only through HEAPFIT_OPTIONS */
+    uint64_t initial;        /* the default */
+    uint64_t minimum, maximum;
+} hf_option;
+
+/* How many options there are, and each of them: NULL from hf_option_count() on. Not to be freed or changed. */
+HF_API size_t hf_option_count(void);
+HF_API const hf_option *hf_option_at(size_t index);
+
+/* Set an option from text, as HEAPFIT_OPTIONS would. Returns 0, or -1 with nothing changed and errno set: ENOENT: there is
+ * no option of this name; EINVAL: the value is not understood; ERANGE: it lies outside minimum and maximum; EBUSY: the
+ * option is not live and the allocator is at work. */
+HF_API int hf_option_set(const char *name, const char *value);
+
+/* Write the value of an option, with a terminating zero, into `buffer`: as decimal digits, which hf_option_set
+ * understands. Returns 0, or -1 with errno set: ENOENT, or ERANGE when it needs more than `capacity` bytes (21 always
+ * suffice). */
+HF_API int hf_option_get(const char *name, char *buffer, size_t capacity);
+
+/* ---- statistics ----------------------------------------------------------------------------------------------------------------- */
+
+/* What the heap holds. Nothing is counted while the program allocates: the figures are derived when they are asked for,
+ * while other threads go on. They are exact for what no other thread works on; a block that another thread keeps for its
+ * next malloc, or that is on its way back to the thread that owns it, counts as live. Later versions may append
+ * members. */
+typedef struct hf_stats {
+    size_t live_objects;  /* that the program has allocated and not freed */
+    size_t live_bytes;    /* that they may use: what was asked for, rounded up */
+    size_t large_objects; /* of these, objects that have spans of their own */
+    size_t large_bytes;
+    size_t free_bytes;  /* free blocks among live ones */
+    size_t dirty_bytes; /* free spans that have not been given back to the kernel */
+    size_t own_bytes;   /* heapfit's own tables */
+    size_t footprint;   /* live, free, dirty and own: memory that may be resident because of heapfit. Large objects count
+                           in full, touched or not */
+    size_t committed;   /* address space that is accessible */
+    size_t reserved;    /* address space that is reserved */
+    size_t purged;      /* bytes given back to the kernel since the start */
+    size_t purges;      /* system calls that this took */
+    size_t heaps;       /* thread heaps ever made */
+    size_t heaps_idle;  /* of these, without a thread: they wait for the next one */
+    size_t orphan_spans; /* spans in which objects of threads that have exited live on */
+} hf_stats;
+
+/* Fill in the first `size` bytes of `stats`; pass sizeof(hf_stats). A member that this version of the library does not
+ * know becomes 0. Returns 0, or -1 with errno EINVAL when `stats` is NULL. Takes time in proportion to the spans in use,
+ * during which no thread can get or give back a span. */
+HF_API int hf_stats_get(hf_stats *stats, size_t size);
+
+/* The objects of one size class. */
+typedef struct hf_class_stats {
+    size_t block_size;
+    size_t spans;        /* of 64 KiB */
+    size_t live_objects;
+    size_t free_objects; /* blocks that exist and are free; a span makes its blocks as they are needed */
+} hf_class_stats;
+
+/* Fill in the first `count` of the size classes, in the order of their size; returns how many there are. hf_stats_get's
+ * remarks hold here too. */
+HF_API size_t hf_stats_classes(hf_class_stats *classes, size_t count);
+
+/* Write both for a person to read to a file descriptor. */
+HF_API void hf_stats_print(int file);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@ set(public_name "^(hf_[a-z0-9_]+\
 |malloc|free|calloc|realloc|reallocarray|aligned_alloc|memalign|posix_memalign|valloc|pvalloc|cfree\
 |free_sized|free_aligned_sized|malloc_usable_size|malloc_trim|malloc_stats|malloc_info|mallinfo\
 |mallinfo2|mallopt\
+|__libc_(malloc|calloc|realloc|free|cfree|memalign|valloc|pvalloc)|__posix_memalign\
 |_Zn[wa][a-zA-Z0-9_]+|_Zd[la]Pv[a-zA-Z0-9_]*)$")
 
 function(defined_names result)

@@ -1,0 +1,67 @@
+/* The functions of heapfit.h that allocate, free and give back. */
+#include "api.h"
+
+#include <errno.h>
+
+EXPORT void *hf_malloc(size_t size)
+{
+    return heap_malloc(size);
+}
+
+EXPORT void *hf_calloc(size_t count, size_t size)
+{
+    size_t bytes;
+    if (LIKELY(!__builtin_mul_overflow(count, size, &bytes))) return heap_calloc(bytes);
+    errno = ENOMEM;
+    return NULL;
+}
+
+EXPORT void *hf_realloc(void *pointer, size_t size)
+{
+    if (pointer == NULL) return heap_malloc(size);
+    if (size != 0) return heap_realloc(pointer, size);
+    heap_free(pointer);
+    return NULL;
+}
+
+EXPORT void *hf_aligned_alloc(size_t alignment, size_t size)
+{
+    if (LIKELY(api_is_power_of_two(alignment))) return heap_malloc_aligned(size, alignment);
+    errno = EINVAL;
+    return NULL;
+}
+
+EXPORT void hf_free(void *pointer)
+{
+    heap_free(pointer);
+}
+
+EXPORT void hf_free_sized(void *pointer, size_t size)
+{
+    heap_free_sized(pointer, size);
+}
+
+EXPORT size_t hf_usable_size(const void *pointer)
+{
+    return pointer == NULL ? 0 : heap_usable_size(pointer);
+}
+
+EXPORT size_t hf_good_size(size_t size)
+{
+    return size > OBJECT_MAX ? 0 : heap_good_size(size);
+}
+
+EXPORT int hf_is_ours(const void *pointer)
+{
+    return !space_offset_is_foreign(space_offset(pointer));
+}
+
+EXPORT size_t hf_trim(void)
+{
+    struct space_figures before, after;
+    if (space.base == 0) return 0; /* nobody has allocated yet */
+    space_figures(&before);
+    heap_trim();
+    space_figures(&after);
+    return after.purged - before.purged;
+}

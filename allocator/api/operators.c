@@ -1,0 +1,292 @@
+/* C++ operator new and delete, in all forms, written in C under their mangled names: so that a C program with this library
+ * need not load a C++ run-time library.
+ *
+ * What the forms owe to each other is the C++ standard's ([new.delete]): a program may replace some forms, and the others
+ * must then end up in the program's. So each form that by default calls a more basic one looks whether that one is still
+ * ours, which costs a comparison with the linker's table, and else calls it. For the same reason all are weak, as in the
+ * C++ run-time libraries: a program that is linked with libheapfit.a may define its own.
+ *
+ * Failure is C++'s affair too: the new-handler and std::bad_alloc live in the C++ run-time library, which is looked for
+ * only then.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "api.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+_Static_assert(sizeof(size_t) == sizeof(unsigned long), "std::size_t is mangled as 'm', unsigned long");
+
+/* ---- the C++ run-time library --------------------------------------------------------------------------------------- */
+
+typedef void (*new_handler)(void);
+
+/* Weak: NULL in a program without a C++ run-time library, and in one that got it by dlopen. */
+extern new_handler cxx_get_new_handler(void) __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
+extern void cxx_throw_bad_alloc(void) __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
+
+/* Weak, because there is nothing to be loaded into a static executable, where the linker warns of these two. */
+#pragma weak dlopen
+#pragma weak dlsym
+
+/* A function of the C++ run-time library if one has been loaded, by whomever; NULL otherwise. It stays loaded from then on:
+ * an exception of its kind may be under way. */
+static COLD void *cxx_find(const char *symbol)
+{
+    static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1"};
+    if (dlopen == NULL || dlsym == NULL) return NULL;
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+        void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+        void *function = library == NULL ? NULL : dlsym(library, symbol);
+        if (function != NULL) return function;
+    }
+    return NULL;
+}
+
+static COLD new_handler installed_new_handler(void)
+{
+    new_handler (*get)(void) = cxx_get_new_handler;
+    if (get == NULL) *(void **)&get = cxx_find("_ZSt15get_new_handlerv");
+    return get == NULL ? NULL : get();
+}
+
+static _Noreturn COLD void throw_bad_alloc(size_t size)
+{
+    void (*throw)(void) = cxx_throw_bad_alloc;
+    if (throw == NULL) *(void **)&throw = cxx_find("_ZSt17__throw_bad_allocv");
+    if (throw != NULL) throw();
+    platform_message("operator new cannot allocate %zu bytes, and there is no C++ run-time library to throw std::bad_alloc",
+                     size);
+    abort();
+}
+
+/* ---- failure ---------------------------------------------------------------------------------------------------------- */
+
+/* The loop that the standard demands: the new-handler makes room, throws or ends the program. */
+static COLD void *new_failed(size_t size, size_t alignment)
+{
+    void *object;
+    do {
+        new_handler handler = installed_new_handler();
+        if (handler == NULL) throw_bad_alloc(size);
+        handler();
+        object = heap_malloc_aligned(size, alignment);
+    } while (object == NULL);
+    return object;
+}
+
+static NOINLINE void *new_slow(size_t size, struct heap *heap)
+{
+    void *object = heap_malloc_slow(size, heap);
+    return LIKELY(object != NULL) ? object : new_failed(size, MALLOC_ALIGNMENT);
+}
+
+/* ---- declarations: `own` is what we define, `seen` what the program uses, under the mangled name -------------------------- */
+
+struct nothrow; /* std::nothrow_t; nobody looks into one */
+
+#define OPERATOR(own, seen, mangled)                                                                                   \
+    extern __typeof__(own) seen __asm__(mangled) __attribute__((alias(#own), weak, visibility("default")))
+
+#define REPLACED(name) UNLIKELY(seen_##name != own_##name)
+
+/* ---- new: the basic forms ------------------------------------------------------------------------------------------------- */
+
+static void *own_new(size_t size)
+{
+    return heap_malloc_or(size, new_slow);
+}
+OPERATOR(own_new, seen_new, "_Znwm");
+
+static void *own_new_aligned(size_t size, size_t alignment)
+{
+    if (UNLIKELY(!api_is_power_of_two(alignment))) throw_bad_alloc(size);
+    void *object = heap_malloc_aligned(size, alignment);
+    return LIKELY(object != NULL) ? object : new_failed(size, alignment);
+}
+OPERATOR(own_new_aligned, seen_new_aligned, "_ZnwmSt11align_val_t");
+
+/* ---- new: arrays ------------------------------------------------------------------------------------------------------------ */
+
+static void *own_new_array(size_t size)
+{
+    return REPLACED(new) ? seen_new(size) : heap_malloc_or(size, new_slow);
+}
+OPERATOR(own_new_array, seen_new_array, "_Znam");
+
+static void *own_new_array_aligned(size_t size, size_t alignment)
+{
+    return REPLACED(new_aligned) ? seen_new_aligned(size, alignment) : own_new_aligned(size, alignment);
+}
+OPERATOR(own_new_array_aligned, seen_new_array_aligned, "_ZnamSt11align_val_t");
+
+/* ---- new: forms that return NULL ----------------------------------------------------------------------------------------------- */
+
+/* These are defined as calling the throwing form and catching what it throws, which C cannot. Where something might be
+ * thrown, because there is a new-handler or the program has replaced the throwing form, the C++ run-time library's own
+ * definition does it: it calls the throwing form that the program uses. In a static executable, which has no second
+ * definition, the throwing form is called as it is. */
+
+typedef void *(*new_nothrow)(size_t size, const struct nothrow *nothrow);
+typedef void *(*new_aligned_nothrow)(size_t size, size_t alignment, const struct nothrow *nothrow);
+
+static COLD void *catching_new(const char *symbol, size_t size, const struct nothrow *nothrow, void *(*throwing)(size_t))
+{
+    new_nothrow catching;
+    *(void **)&catching = cxx_find(symbol);
+    return catching != NULL ? catching(size, nothrow) : throwing(size);
+}
+
+static COLD void *catching_new_aligned(const char *symbol, size_t size, size_t alignment, const struct nothrow *nothrow,
+                                       void *(*throwing)(size_t, size_t))
+{
+    new_aligned_nothrow catching;
+    *(void **)&catching = cxx_find(symbol);
+    return catching != NULL ? catching(size, alignment, nothrow) : throwing(size, alignment);
+}
+
+static NOINLINE void *new_nothrow_slow(size_t size, struct heap *heap)
+{
+    static const char nothrow;
+    void *object = heap_malloc_slow(size, heap);
+    if (LIKELY(object != NULL) || installed_new_handler() == NULL) return object;
+    return catching_new("_ZnwmRKSt9nothrow_t", size, (const struct nothrow *)&nothrow, seen_new);
+}
+
+static void *own_new_nothrow(size_t size, const struct nothrow *nothrow)
+{
+    if (REPLACED(new)) return catching_new("_ZnwmRKSt9nothrow_t", size, nothrow, seen_new);
+    return heap_malloc_or(size, new_nothrow_slow);
+}
+OPERATOR(own_new_nothrow, seen_new_nothrow, "_ZnwmRKSt9nothrow_t");
+
+static void *own_new_array_nothrow(size_t size, const struct nothrow *nothrow)
+{
+    if (REPLACED(new_array) || REPLACED(new))
+        return catching_new("_ZnamRKSt9nothrow_t", size, nothrow, seen_new_array);
+    return heap_malloc_or(size, new_nothrow_slow);
+}
+OPERATOR(own_new_array_nothrow, seen_new_array_nothrow, "_ZnamRKSt9nothrow_t");
+
+static void *own_new_aligned_nothrow(size_t size, size_t alignment, const struct nothrow *nothrow)
+{
+    static const char symbol[] = "_ZnwmSt11align_val_tRKSt9nothrow_t";
+    if (REPLACED(new_aligned)) return catching_new_aligned(symbol, size, alignment, nothrow, seen_new_aligned);
+    if (UNLIKELY(!api_is_power_of_two(alignment))) return NULL;
+    void *object = heap_malloc_aligned(size, alignment);
+    if (LIKELY(object != NULL) || installed_new_handler() == NULL) return object;
+    return catching_new_aligned(symbol, size, alignment, nothrow, seen_new_aligned);
+}
+OPERATOR(own_new_aligned_nothrow, seen_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t");
+
+static void *own_new_array_aligned_nothrow(size_t size, size_t alignment, const struct nothrow *nothrow)
+{
+    if (REPLACED(new_array_aligned))
+        return catching_new_aligned("_ZnamSt11align_val_tRKSt9nothrow_t", size, alignment, nothrow,
+                                    seen_new_array_aligned);
+    return own_new_aligned_nothrow(size, alignment, nothrow);
+}
+OPERATOR(own_new_array_aligned_nothrow, seen_new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t");
+
+/* ---- delete: the basic forms ----------------------------------------------------------------------------------------------------- */
+
+static void own_delete(void *pointer)
+{
+    heap_free(pointer);
+}
+OPERATOR(own_delete, seen_delete, "_ZdlPv");
+
+static void own_delete_aligned(void *pointer, size_t alignment)
+{
+    (void)alignment;
+    heap_free(pointer);
+}
+OPERATOR(own_delete_aligned, seen_delete_aligned, "_ZdlPvSt11align_val_t");
+
+/* ---- delete: arrays ---------------------------------------------------------------------------------------------------------------- */
+
+static void own_delete_array(void *pointer)
+{
+    if (REPLACED(delete)) seen_delete(pointer);
+    else heap_free(pointer);
+}
+OPERATOR(own_delete_array, seen_delete_array, "_ZdaPv");
+
+static void own_delete_array_aligned(void *pointer, size_t alignment)
+{
+    if (REPLACED(delete_aligned)) seen_delete_aligned(pointer, alignment);
+    else heap_free(pointer);
+}
+OPERATOR(own_delete_array_aligned, seen_delete_array_aligned, "_ZdaPvSt11align_val_t");
+
+/* ---- delete: with a size, which is what compilers call since C++14 ----------------------------------------------------------------- */
+
+/* The forms have the same long part, which gcc would share between them at the price of a jump: not for this one. */
+#if defined(__has_attribute)
+#if __has_attribute(no_icf)
+#define OWN_CODE __attribute__((no_icf))
+#endif
+#endif
+#ifndef OWN_CODE
+#define OWN_CODE
+#endif
+
+OWN_CODE static void own_delete_sized(void *pointer, size_t size)
+{
+    if (REPLACED(delete)) seen_delete(pointer);
+    else heap_free_sized(pointer, size);
+}
+OPERATOR(own_delete_sized, seen_delete_sized, "_ZdlPvm");
+
+static void own_delete_array_sized(void *pointer, size_t size)
+{
+    if (REPLACED(delete_array) || REPLACED(delete)) seen_delete_array(pointer);
+    else heap_free_sized(pointer, size);
+}
+OPERATOR(own_delete_array_sized, seen_delete_array_sized, "_ZdaPvm");
+
+static void own_delete_sized_aligned(void *pointer, size_t size, size_t alignment)
+{
+    if (REPLACED(delete_aligned)) seen_delete_aligned(pointer, alignment);
+    else heap_free_sized(pointer, size);
+}
+OPERATOR(own_delete_sized_aligned, seen_delete_sized_aligned, "_ZdlPvmSt11align_val_t");
+
+static void own_delete_array_sized_aligned(void *pointer, size_t size, size_t alignment)
+{
+    if (REPLACED(delete_array_aligned) || REPLACED(delete_aligned)) seen_delete_array_aligned(pointer, alignment);
+    else heap_free_sized(pointer, size);
+}
+OPERATOR(own_delete_array_sized_aligned, seen_delete_array_sized_aligned, "_ZdaPvmSt11align_val_t");
+
+/* ---- delete: what a constructor that throws under new(std::nothrow) calls ------------------------------------------------------------ */
+
+static void own_delete_nothrow(void *pointer, const struct nothrow *nothrow)
+{
+    (void)nothrow;
+    seen_delete(pointer);
+}
+OPERATOR(own_delete_nothrow, seen_delete_nothrow, "_ZdlPvRKSt9nothrow_t");
+
+static void own_delete_array_nothrow(void *pointer, const struct nothrow *nothrow)
+{
+    (void)nothrow;
+    seen_delete_array(pointer);
+}
+OPERATOR(own_delete_array_nothrow, seen_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t");
+
+static void own_delete_aligned_nothrow(void *pointer, size_t alignment, const struct nothrow *nothrow)
+{
+    (void)nothrow;
+    seen_delete_aligned(pointer, alignment);
+}
+OPERATOR(own_delete_aligned_nothrow, seen_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t");
+
+static void own_delete_array_aligned_nothrow(void *pointer, size_t alignment, const struct nothrow *nothrow)
+{
+    (void)nothrow;
+    seen_delete_array_aligned(pointer, alignment);
+}
+OPERATOR(own_delete_array_aligned_nothrow, seen_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t");

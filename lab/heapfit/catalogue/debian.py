@@ -1,0 +1,91 @@
+"""Debian packages: what is installed, and installing what is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from heapfit.catalogue.command import last_line, run_quietly
+from heapfit.errors import HeapfitError
+
+# Another package manager may hold the lock for a while: wait for it rather than fail at once.
+_LOCK_TIMEOUT_S = 120
+_APT_GET = ("apt-get", "-o", f"DPkg::Lock::Timeout={_LOCK_TIMEOUT_S}")
+_NOT_IN_LISTS = ("unable to locate package", "has no installation candidate", "404 ")
+
+
+def is_used() -> bool:
+    """Tell whether this machine's packages are Debian's."""
+    return shutil.which("dpkg-query") is not None
+
+
+def version(package: str) -> str | None:
+    """Return the installed version of `package`, or None."""
+    if not is_used():
+        return None
+    result = run_quietly(["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}\n", package])
+    status, _, installed = result.stdout.partition("\n")[0].partition(" ")
+    return installed if result.returncode == 0 and status == "installed" else None
+
+
+def files(package: str) -> list[Path]:
+    """Return the files of an installed `package`."""
+    result = run_quietly(["dpkg-query", "-L", package])
+    return [Path(line) for line in result.stdout.splitlines()]
+
+
+def missing(packages: Sequence[str]) -> list[str]:
+    """Return those of `packages` that are not installed."""
+    return [package for package in packages if version(package) is None]
+
+
+def install(packages: Sequence[str], say: Callable[[str], None]) -> None:
+    """Install what is missing of `packages`; `say` tells the person what goes on.
+
+    Raises HeapfitError with the command to type when this user may not install packages.
+    """
+    wanted = missing(packages)
+    if not wanted:
+        return
+    advice = f"run: sudo apt-get install -y {' '.join(wanted)}"
+    if shutil.which("apt-get") is None:
+        raise HeapfitError(
+            f"cannot install {', '.join(wanted)}: this machine has no apt-get; "
+            "install the program by other means"
+        )
+    say(f"installing {', '.join(wanted)} (apt-get)")
+    result = _apt_get(["install", "-y", "--no-install-recommends", *wanted], advice)
+    if result.returncode != 0 and _lists_are_stale(result):
+        say("refreshing the package lists (apt-get update)")
+        _apt_get(["update"], advice)
+        result = _apt_get(["install", "-y", "--no-install-recommends", *wanted], advice)
+    if result.returncode != 0:
+        raise HeapfitError(f"apt-get failed: {last_line(result)}; {advice}")
+
+
+def _apt_get(arguments: Sequence[str], advice: str) -> subprocess.CompletedProcess[str]:
+    # `env` carries the variable through sudo, which drops the caller's.
+    command = ["env", "DEBIAN_FRONTEND=noninteractive", *_APT_GET, *arguments]
+    return run_quietly([*_as_root(advice), *command])
+
+
+def _as_root(advice: str) -> list[str]:
+    if os.geteuid() == 0:
+        return []
+    if shutil.which("sudo") is None:
+        raise HeapfitError(f"installing packages needs root; {advice}")
+    # A password can only be asked for where there is a terminal (sudo reads it from /dev/tty).
+    if sys.stdin.isatty() and subprocess.run(["sudo", "-v"], check=False).returncode == 0:
+        return ["sudo"]
+    if run_quietly(["sudo", "-n", "true"]).returncode == 0:
+        return ["sudo", "-n"]
+    raise HeapfitError(f"installing packages needs root; {advice}")
+
+
+def _lists_are_stale(result: subprocess.CompletedProcess[str]) -> bool:
+    said = (result.stdout + result.stderr).lower()
+    return any(phrase in said for phrase in _NOT_IN_LISTS)

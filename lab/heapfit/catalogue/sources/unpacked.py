@@ -1,0 +1,72 @@
+"""Libraries that heapfit fetches itself: `allocators/NAME/` in the data folder.
+
+The folder holds the library and `installed.json`, which says which version it is. It appears by
+a rename once it is whole, so an interrupted installation leaves nothing that looks finished.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from heapfit import paths
+from heapfit.catalogue.sources.described import describe
+from heapfit.errors import HeapfitError
+from heapfit.records import Allocator, InstalledAllocator
+
+_MANIFEST = "installed.json"
+
+
+def folder(allocator: Allocator) -> Path:
+    """Return where `allocator` is kept once it is installed."""
+    return paths.data_dir() / "allocators" / allocator.name
+
+
+def find(allocator: Allocator) -> InstalledAllocator | None:
+    """Return what was fetched earlier, unless the catalogue has moved to another version."""
+    try:
+        manifest = json.loads((folder(allocator) / _MANIFEST).read_text(encoding="utf-8"))
+        version, library = manifest["version"], folder(allocator) / manifest["library"]
+    except (OSError, ValueError, KeyError):
+        return None
+    wanted = allocator.source.version
+    if wanted not in (None, version) or not library.is_file():
+        return None
+    return describe(allocator, version, library)
+
+
+@contextmanager
+def replaced(final: Path) -> Iterator[Path]:
+    """Yield an empty folder that takes the place of `final` when the block ends without an error.
+
+    Raises HeapfitError when the folder cannot be made or written.
+    """
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{final.name}-", dir=final.parent))
+    except OSError as error:
+        raise HeapfitError(
+            f"cannot write to {final.parent}: {error.strerror}; "
+            "set HEAPFIT_HOME to a folder that you may write to"
+        ) from error
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        if final.exists():
+            shutil.rmtree(final)
+        os.rename(temporary, final)
+    except OSError as error:
+        raise HeapfitError(f"cannot write to {final.parent}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_manifest(into: Path, version: str, library: str) -> None:
+    """Record in the folder `into` which version its `library` is."""
+    manifest = {"version": version, "library": library}
+    (into / _MANIFEST).write_text(json.dumps(manifest) + "\n", encoding="utf-8")

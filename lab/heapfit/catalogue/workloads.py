@@ -1,0 +1,163 @@
+"""The workloads: each `workload.toml` in the workloads folder, and TOML files that users write.
+
+A workload may need programs installed and data prepared. Prepared data is kept in the data folder
+as `workloads/NAME-vVERSION` and made anew when the workload's preparation changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from heapfit import paths
+from heapfit.catalogue import debian
+from heapfit.catalogue.command import last_line, run_quietly
+from heapfit.catalogue.record_file import read_record
+from heapfit.catalogue.sources.unpacked import replaced
+from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.records import Workload, WorkloadPrepare, WorkloadRun
+
+FILE_NAME = "workload.toml"
+_MANIFEST = ".prepared.json"
+_DIGEST_LENGTH = 6
+
+
+def load_workloads(folders: Iterable[Path] | None = None) -> dict[str, Workload]:
+    """Return the workloads of `folders` (by default heapfit's own) by name.
+
+    Raises UsageError when two folders hold a workload of the same name.
+    """
+    found: dict[str, Workload] = {}
+    for folder in folders if folders is not None else [paths.workloads_dir()]:
+        for path in sorted(folder.glob(f"**/{FILE_NAME}")):
+            workload = load_workload(path)
+            if workload.name in found:
+                raise UsageError(f"two workloads are called {workload.name!r}: see {path}")
+            found[workload.name] = workload
+    return found
+
+
+def load_workload(path: Path) -> Workload:
+    """Return the workload that the TOML file `path` describes."""
+    return read_record(path, Workload, here=path.absolute().parent)
+
+
+def resolve_workload(name: str) -> Workload:
+    """Return the workload that a user named: one of heapfit's, a TOML file, or its folder."""
+    path = Path(name).expanduser()
+    if name.endswith(".toml"):
+        return load_workload(path)
+    if "/" in name:
+        return load_workload(path / FILE_NAME)
+    known = load_workloads()
+    if name not in known:
+        raise unknown("workload", name, known)
+    return known[name]
+
+
+def ad_hoc_workload(command: list[str]) -> Workload:
+    """Return a workload of the user's own `command`, which runs in the present folder.
+
+    Its name is the program's with a digest, so that the same command finds its own results again.
+    Raises HeapfitError when there is no such program.
+    """
+    if shutil.which(command[0]) is None:
+        raise HeapfitError(f"there is no program {command[0]!r}; check its name, or install it")
+    here = Path.cwd()
+    digest = hashlib.sha256("\0".join([str(here), *command]).encode()).hexdigest()
+    return Workload(
+        name=f"{Path(command[0]).name}-{digest[:_DIGEST_LENGTH]}",
+        title=shlex.join(command),
+        question="How does this program fare under each allocator?",
+        run=WorkloadRun(command=command),
+        here=here,
+    )
+
+
+def missing_for(workload: Workload) -> list[str]:
+    """Return the packages and programs that `workload` needs and this machine lacks."""
+    packages = debian.missing(workload.install.debian) if debian.is_used() else []
+    return [
+        *(f"package {package}" for package in packages),
+        *(f"program {name}" for name in _missing_programs(workload)),
+    ]
+
+
+def install_workload(workload: Workload, say: Callable[[str], None]) -> None:
+    """Install the packages that `workload` needs; HeapfitError when they or a program are missing.
+
+    Where packages are not Debian's, the person brings the programs by other means.
+    """
+    if debian.is_used():
+        debian.install(workload.install.debian, say)
+    programs = _missing_programs(workload)
+    if programs:
+        raise HeapfitError(
+            f"{workload.name} needs {', '.join(programs)}, which "
+            f"{'are' if len(programs) > 1 else 'is'} not on PATH; install it and try again"
+        )
+
+
+def data_folder(workload: Workload) -> Path:
+    """Return where the prepared data of `workload` is kept."""
+    version = workload.prepare.version if workload.prepare else 0
+    return paths.data_dir() / "workloads" / f"{workload.name}-v{version}"
+
+
+def is_prepared(workload: Workload) -> bool:
+    """Tell whether the data of `workload` is there, made by its present preparation."""
+    if workload.prepare is None:
+        return True
+    try:
+        made_by = json.loads((data_folder(workload) / _MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(made_by == _preparation(workload, workload.prepare))
+
+
+def prepare_workload(workload: Workload, say: Callable[[str], None]) -> Path:
+    """Make the data of `workload` unless it is there already, and return its folder.
+
+    The folder appears whole or not at all. Raises HeapfitError with the last line that the
+    preparation said when it fails.
+    """
+    folder = data_folder(workload)
+    if workload.prepare is None:
+        folder.mkdir(parents=True, exist_ok=True)
+    elif not is_prepared(workload):
+        say(f"preparing the data of {workload.name} (once)")
+        with replaced(folder) as temporary:
+            _prepare(workload, workload.prepare, temporary)
+    return folder
+
+
+def _prepare(workload: Workload, prepare: WorkloadPrepare, folder: Path) -> None:
+    places = {"{data}": str(folder), "{here}": str(workload.here)}
+    command = [_substitute(word, places) for word in prepare.command]
+    result = run_quietly(command, folder=folder)
+    if result.returncode != 0:
+        raise HeapfitError(f"preparing {workload.name} failed: {last_line(result)}")
+    manifest = json.dumps(_preparation(workload, prepare))
+    (folder / _MANIFEST).write_text(manifest + "\n", encoding="utf-8")
+
+
+def _substitute(word: str, places: dict[str, str]) -> str:
+    for placeholder, place in places.items():
+        word = word.replace(placeholder, place)
+    return word
+
+
+def _preparation(workload: Workload, prepare: WorkloadPrepare) -> dict[str, object]:
+    return {
+        "command": prepare.command,
+        "version": prepare.version,
+        "here": str(workload.here),
+    }
+
+
+def _missing_programs(workload: Workload) -> list[str]:
+    return [name for name in workload.install.programs if shutil.which(name) is None]

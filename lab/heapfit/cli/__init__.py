@@ -1,0 +1,26 @@
+"""The command line. `main` is the `heapfit` command; each command has a module of its own.
+
+A command's module parses, calls and prints, nothing else; it is imported only when its command is
+used. `heapfit run` and `heapfit lib` stand in front of other programs, so their usual forms are
+understood without loading the parser that all the rest goes through.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from heapfit.cli.failures import reported
+from heapfit.cli.quick import done_quickly
+
+
+def main() -> None:
+    """Run the command that the arguments name and exit: 0 done, 1 the work failed, 2 usage."""
+    sys.exit(reported(lambda: _dispatch(sys.argv[1:])))
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if done_quickly(arguments):
+        return 0
+    from heapfit.cli.commands import application
+
+    return application(arguments)

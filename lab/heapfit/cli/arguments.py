@@ -1,0 +1,49 @@
+"""What the commands' arguments share: the user's own program, lists, and the common options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from heapfit.errors import UsageError
+
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print JSON, for programs, instead of text for people.")
+]
+
+
+def split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:
+    """Split heapfit's own arguments from the user's program, which follows the first `--`.
+
+    >>> split_program(["run", "--set", "verbose=1", "--", "make", "--", "all"])
+    (['run', '--set', 'verbose=1'], ['make', '--', 'all'])
+    >>> split_program(["doctor"])
+    (['doctor'], None)
+    """
+    if "--" not in arguments:
+        return arguments, None
+    divider = arguments.index("--")
+    return arguments[:divider], arguments[divider + 1 :]
+
+
+def split_list(text: str) -> list[str]:
+    """Return the items of a comma-separated list.
+
+    >>> split_list("glibc, heapfit")
+    ['glibc', 'heapfit']
+    """
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def split_numbers(text: str, option: str) -> list[int]:
+    """Return the whole numbers of a comma-separated list; UsageError names `option`.
+
+    >>> split_numbers("1,2", "--cores")
+    [1, 2]
+    """
+    items = split_list(text)
+    wrong = next((item for item in items if not item.isdecimal()), None)
+    if wrong is not None or not items:
+        raise UsageError(f"{option} takes whole numbers with commas between them, not {text!r}")
+    return [int(item) for item in items]

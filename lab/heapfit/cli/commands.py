@@ -1,0 +1,89 @@
+"""The table of commands, and the application that loads each one's module when it is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from heapfit import __version__
+from heapfit.cli.arguments import split_program
+from heapfit.errors import unknown
+
+# In the order of `heapfit --help`: the name of each command and its module in this package.
+COMMANDS = {
+    "compare": "compare",
+    "report": "report",
+    "run": "run",
+    "lib": "lib",
+    "allocators": "allocators",
+    "workloads": "workloads",
+    "doctor": "doctor",
+}
+
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+class Group(TyperGroup):
+    """A group of commands that names the nearest one when it is asked for one it has not."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not ctx.resilient_parsing:
+            raise unknown("command", args[0], known)
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(Group):
+    """heapfit's own commands, each imported when it is first asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"heapfit.cli.{COMMANDS[cmd_name]}")
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        return command
+
+
+def new_app(**options: Any) -> typer.Typer:
+    """Return an empty Typer application with the settings that all of heapfit's share."""
+    return typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings=SETTINGS,
+        **options,
+    )
+
+
+_root = typer.Typer(cls=LazyGroup, pretty_exceptions_enable=False, context_settings=SETTINGS)
+
+
+@_root.callback(
+    invoke_without_command=True, epilog="Example:  heapfit compare -- python3 my-service.py"
+)
+def _heapfit(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print heapfit's version.")] = False,
+) -> None:
+    """Fit a program's heap to the program: compare allocators on it, and run it under the best."""
+    if version:
+        typer.echo(f"heapfit {__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def application(arguments: list[str]) -> int:
+    """Run the command that `arguments` name and return its exit code.
+
+    The user's own command line, behind the first `--`, reaches it as its context's `obj`.
+    """
+    own, program = split_program(arguments)
+    command = typer.main.get_command(_root)
+    result = command.main(own, prog_name="heapfit", standalone_mode=False, obj=program)
+    return result if isinstance(result, int) else 0

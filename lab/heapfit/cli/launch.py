@@ -1,0 +1,63 @@
+"""Become the user's program with heapfit as its allocator. Standard library only, see `quick`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from typing import NoReturn
+
+from heapfit import options, paths
+from heapfit.errors import HeapfitError
+
+# Python ignores these signals, and what is ignored stays ignored in the program that follows.
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+def environment_changes(variant: str, settings: Iterable[str]) -> dict[str, str]:
+    """Return what a program's environment has beyond ours: the library, and its options.
+
+    `settings` are `name=value` words; raises UsageError for one that the library does not know.
+    """
+    chosen = options.parse_settings(settings)
+    library = paths.library(variant)
+    paths.check_preloadable(library)
+    preloaded = os.environ.get("LD_PRELOAD", "")
+    changes = {"LD_PRELOAD": ":".join(filter(None, [str(library), preloaded]))}
+    if chosen:
+        existing = os.environ.get(options.VARIABLE, "")
+        changes[options.VARIABLE] = options.merge(existing, chosen)
+    return changes
+
+
+def become(command: list[str], variant: str, settings: Iterable[str]) -> NoReturn:
+    """Replace this process by `command` under heapfit; raise HeapfitError when it cannot start."""
+    environment = {**_inherited(), **environment_changes(variant, settings)}
+    sys.stdout.flush()
+    for number in _IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvpe(command[0], command, environment)
+    except FileNotFoundError as error:
+        raise HeapfitError(
+            f"there is no program {command[0]!r}; check its name, or install it"
+        ) from error
+    except PermissionError as error:
+        raise HeapfitError(
+            f"{command[0]!r} may not be run; is it a program, and executable for you?"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise HeapfitError(f"cannot run {command[0]!r}: {error}") from error
+
+
+def _inherited() -> dict[str, str]:
+    """Return the environment as this process was given it.
+
+    In the C locale Python sets LC_CTYPE for itself (PEP 538); the program must not see that.
+    """
+    environment = dict(os.environ)
+    with open("/proc/self/environ", "rb") as given:
+        if not any(entry.startswith(b"LC_CTYPE=") for entry in given.read().split(b"\0")):
+            environment.pop("LC_CTYPE", None)
+    return environment

@@ -1,0 +1,110 @@
+"""How far a study is: a bar with the time left in a terminal, now and then a line elsewhere.
+
+The display changes only when a trial begins or ends. A bar that redraws itself would take
+processor time from the program that is being measured.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from heapfit.records import PlannedTrial, Study, Trial
+from heapfit.study import Progress
+
+# Into a log file or a pipe, a line no more often than this.
+_LINE_INTERVAL_S = 10.0
+_MINUTE_S, _HOUR_S = 60, 3600
+
+
+class StudyProgress(Progress):
+    """Shows the course of a study on `console`; a context manager around its execution."""
+
+    def __init__(self, console: Console) -> None:
+        """Show nothing until the study begins."""
+        self._console = console
+        self._bar = Bar(
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.description}"),
+            console=console,
+            auto_refresh=False,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", start=False, left="")
+        self._next_line = 0.0
+        self.done = 0
+        self.planned = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def begin(self, study: Study, done: list[Trial]) -> None:
+        """Show the study's length and what an earlier run has already done."""
+        self.done, self.planned = len(done), len(study.plan)
+        if self.done == self.planned:
+            self._console.print(
+                f"all {self.planned} trials are there already; "
+                "--replicates adds more, --out begins a new study"
+            )
+        elif done:
+            self._console.print(f"going on: {self.done} of {self.planned} trials are there already")
+        self._bar.update(self._task, total=self.planned, completed=self.done)
+        self._bar.start()
+
+    def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
+        """Show what runs now."""
+        what = f"{planned.allocator}, {planned.cores} core{'s' if planned.cores > 1 else ''}"
+        if planned.warmup:
+            what += " (warm-up)"
+        self._show(what, remaining_s)
+        self._say(what, remaining_s)
+
+    def finished(self, trial: Trial, remaining_s: float | None) -> None:
+        """Count a trial."""
+        self.done += 1
+        self._show(f"{trial.planned.allocator}: {trial.status}", remaining_s)
+
+    def _show(self, what: str, remaining_s: float | None) -> None:
+        self._bar.update(
+            self._task,
+            completed=self.done,
+            description=what,
+            left=_left(remaining_s),
+            refresh=True,
+        )
+
+    def _say(self, what: str, remaining_s: float | None) -> None:
+        now = time.monotonic()
+        if self._console.is_terminal or now < self._next_line:
+            return
+        self._next_line = now + _LINE_INTERVAL_S
+        left = f", {_left(remaining_s)}" if remaining_s is not None else ""
+        self._console.print(f"{self.done} of {self.planned} trials{left}; now {what}")
+
+
+def _left(remaining_s: float | None) -> str:
+    return "" if remaining_s is None else f"{duration(remaining_s)} left"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as a person would say it.
+
+    >>> duration(4.2), duration(75), duration(3700)
+    ('5 s', '1 min 15 s', '1 h 1 min')
+    """
+    whole = int(seconds) + (seconds > int(seconds))
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    if whole < _HOUR_S:
+        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S} s"
+    return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S} min"

@@ -1,0 +1,53 @@
+"""`heapfit run`: the user's program under heapfit."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from heapfit import paths
+from heapfit.cli.arguments import AsJson
+from heapfit.cli.commands import new_app
+from heapfit.cli.launch import become, environment_changes
+from heapfit.errors import UsageError
+
+app = new_app()
+
+
+@app.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog="Example:  heapfit run --set decay_ms=100 -- redis-server --port 7000",
+)
+def run(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD", help="The program and its arguments.")
+    ] = None,
+    variant: Annotated[
+        str, typer.Option(metavar="NAME", help="Which of heapfit's libraries to load.")
+    ] = paths.DEFAULT_VARIANT,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Set an option of the library; repeats."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a program under heapfit; its exit code and its signals are the program's own.
+
+    With --json the program is not run: what would be run, and with which environment, is printed.
+    """
+    command = _command(words or [], context.obj)
+    if as_json:
+        changes = environment_changes(variant, settings or [])
+        typer.echo(json.dumps({"command": command, "environment": changes}, indent=2))
+    else:
+        become(command, variant, settings or [])
+
+
+def _command(words: list[str], program: list[str] | None) -> list[str]:
+    command = [*words, "--", *program] if words and program is not None else words or program
+    if not command:
+        raise UsageError("which program? write: heapfit run -- CMD")
+    return command

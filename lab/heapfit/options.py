@@ -1,0 +1,93 @@
+"""The options of the heapfit library: their names, kinds of value, and how they are written.
+
+This table is what the command line checks `--set` against; it says the same as the table in
+`allocator/api/options.c`, which reads `HEAPFIT_OPTIONS="name:value,name:value"`. Standard library
+only, see `paths`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from heapfit.errors import UsageError, unknown
+
+VARIABLE = "HEAPFIT_OPTIONS"
+
+_SPAN = 64 << 10
+_SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_VALUE = re.compile(r"([0-9]+)([kmg]?)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of the library. A size may be written with a suffix; a flag is 0 or 1."""
+
+    name: str
+    kind: Literal["number", "size", "flag"]
+    minimum: int
+    maximum: int
+
+    def check(self, value: str) -> None:
+        """Raise UsageError unless the library accepts `value`."""
+        written = _VALUE.fullmatch(value)
+        if written is None or (written[2] and self.kind != "size"):
+            raise UsageError(f"option {self.name}: {value!r} is no {self._wanted()}")
+        if not self.minimum <= int(written[1]) * _SUFFIXES[written[2].lower()] <= self.maximum:
+            raise UsageError(
+                f"option {self.name}: {value!r} is not between {self.minimum} and {self.maximum}"
+            )
+
+    def _wanted(self) -> str:
+        return {
+            "number": "whole number",
+            "size": "size; write one like 64k or 2m",
+            "flag": "flag; write 0 or 1",
+        }[self.kind]
+
+
+OPTIONS: dict[str, Option] = {
+    option.name: option
+    for option in (
+        Option("decay_ms", "number", 0, (1 << 31) - 1),
+        Option("remote_free_batch", "number", 1, 4096),
+        Option("thread_span_threshold", "size", 0, 16 * _SPAN),
+        Option("reservation", "size", 0, 1 << 46),
+        Option("stats_at_exit", "flag", 0, 1),
+        Option("verbose", "flag", 0, 1),
+    )
+}
+
+
+def parse_settings(settings: Iterable[str]) -> dict[str, str]:
+    """Turn `name=value` words into a dictionary, checking every name and value.
+
+    >>> parse_settings(["decay_ms=10", "thread_span_threshold=1m"])
+    {'decay_ms': '10', 'thread_span_threshold': '1m'}
+    """
+    parsed = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes name=value, not {setting!r}")
+        if name not in OPTIONS:
+            raise unknown("option", name, OPTIONS)
+        OPTIONS[name].check(value)
+        parsed[name] = value
+    return parsed
+
+
+def merge(existing: str, settings: dict[str, str]) -> str:
+    """Return the value of `HEAPFIT_OPTIONS` with `settings` in place of what `existing` says.
+
+    What `existing` holds beyond `settings` is left as it is, whether understood or not: the
+    library itself reports nonsense.
+
+    >>> merge("decay_ms:5,verbose:1", {"decay_ms": "10"})
+    'verbose:1,decay_ms:10'
+    """
+    entries = existing.split(",")
+    kept = [entry for entry in entries if entry.split(":")[0].strip() not in settings]
+    return ",".join([*filter(None, kept), *(f"{name}:{value}" for name, value in settings.items())])

@@ -1,0 +1,121 @@
+"""The report as Markdown: to paste into an issue, a pull request or a wiki.
+
+GitHub's dialect (tables). Everything that comes from the user is escaped, so that a name cannot
+break a table or become markup.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from heapfit.records import Estimate, Metric, Summary
+from heapfit.report.conclusions import MERE_RANGES, overall
+from heapfit.report.files import write_text
+from heapfit.report.machine import machine_facts
+from heapfit.report.problems import problems, remarks
+from heapfit.report.results import Results
+from heapfit.report.text import counted, visible
+from heapfit.report.units import PAGE_DIGITS, ratio
+
+# Characters that mean something within a line, and those that do at its start.
+_MARKUP = re.compile(r"([\\`*_\[\]<>|~&$#]|^[-+])")
+
+
+def escape(text: str) -> str:
+    """Return `text` as Markdown that shows it literally.
+
+    >>> escape("a|b<c>")
+    'a\\\\|b\\\\<c\\\\>'
+    """
+    return _MARKUP.sub(r"\\\1", visible(text))
+
+
+def code(text: str) -> str:
+    """Return `text` as a code block, fenced longer than any fence within it."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}sh\n{visible(text)}\n{fence}"
+
+
+def dumps(summary: Summary) -> str:
+    """Return the report as Markdown text."""
+    results = Results(summary)
+    study = summary.study
+    parts = [f"# {escape(study.title or study.name)}", _bullets(overall(results))]
+    parts += [_table(results, cores) for cores in results.cores if results.metrics]
+    troubles = [problem.sentence for problem in problems(summary)] + remarks(summary)
+    if troubles:
+        parts += ["## Problems", _bullets(troubles)]
+    parts += ["## How to repeat this", code(study.reproduce)]
+    parts += ["The command under study:", code(shlex.join(study.command))]
+    parts += ["## Allocators", _allocators(summary), "## Machine", _machine(summary)]
+    return "\n\n".join(parts) + "\n"
+
+
+def write(summary: Summary, path: Path) -> None:
+    """Write the report to `path`."""
+    write_text(path, dumps(summary))
+
+
+def _bullets(lines: list[str]) -> str:
+    return "\n".join(f"- {escape(line)}" for line in lines)
+
+
+def _table(results: Results, cores: int) -> str:
+    metrics = results.metrics
+    head = [
+        "allocator",
+        *(escape(f"{m.label} {_unit(results, m)}".strip()) for m in metrics),
+    ]
+    rows = [
+        [escape(name), *(_cell(results, cores, m, name) for m in metrics)]
+        for name in results.ranked(cores, metrics[0])
+    ]
+    lines = [head, ["---", *("---:" for _ in metrics)], *rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    caption = (
+        f"Median, its 95 % interval, and the ratio to {escape(results.baseline)}; "
+        "the best median of each column in bold."
+    )
+    if results.has_mere_ranges:
+        caption += f" {escape(MERE_RANGES)}"
+    return f"## {counted(cores, 'core')}\n\n{table}\n\n{caption}"
+
+
+def _unit(results: Results, metric: Metric) -> str:
+    unit = results.scale(metric, PAGE_DIGITS).unit
+    return f"({unit})" if unit else ""
+
+
+def _cell(results: Results, cores: int, metric: Metric, name: str) -> str:
+    estimate = results.estimate(cores, metric, name)
+    if estimate is None:
+        return "n/a"
+    scale = results.scale(metric, PAGE_DIGITS)
+    median = scale.number(estimate.median)
+    shown = f"**{median}**" if name in results.best(cores, metric) else median
+    parts = [shown, _interval(results, metric, estimate), ratio(results.ratio(estimate))]
+    return " ".join(filter(None, parts))
+
+
+def _interval(results: Results, metric: Metric, estimate: Estimate) -> str:
+    if estimate.n < 2:
+        return ""
+    scale = results.scale(metric, PAGE_DIGITS)
+    return f"({scale.number(estimate.low)} to {scale.number(estimate.high)})"
+
+
+def _allocators(summary: Summary) -> str:
+    lines = ["| allocator | version | library | SHA-256 |", "| --- | --- | --- | --- |"]
+    for allocator in summary.study.allocators:
+        library = escape(str(allocator.library)) if allocator.library else "the system's own"
+        digest = escape(allocator.sha256 or "")
+        cells = [escape(allocator.name), escape(allocator.version), library, digest]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _machine(summary: Summary) -> str:
+    return _bullets([f"{label}: {value}" for label, value in machine_facts(summary.study.machine)])

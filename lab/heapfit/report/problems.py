@@ -1,0 +1,102 @@
+"""What went wrong in a study, in plain words: failed trials gathered by cause, figures missing.
+
+A trial that failed is never a time, but a reader must see it: an allocator that crashes in one
+trial of fifty is news.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from heapfit.records import PlannedTrial, Summary, Trial, TrialStatus
+from heapfit.report.text import counted, join_words, visible
+
+_VERB = {
+    TrialStatus.FAILED: "failed",
+    TrialStatus.TIMEOUT: "ran past the time limit",
+    TrialStatus.MISMATCH: "gave another output than under the baseline",
+}
+
+_MOST_NUMBERS = 10
+
+Cell = tuple[str, int, bool]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Trials of one allocator on the same cores that went wrong in the same way."""
+
+    trials: list[Trial]
+    of: int
+
+    @property
+    def first(self) -> Trial:
+        return self.trials[0]
+
+    @property
+    def sentence(self) -> str:
+        planned = self.first.planned
+        kind = "warm-up trial" if planned.warmup else "trial"
+        where = f"{visible(planned.allocator)}, {counted(planned.cores, 'core')}"
+        many = f"{len(self.trials)} of {counted(self.of, kind)}"
+        verb = _VERB.get(self.first.status, self.first.status.value)
+        reason = f": {visible(self.first.reason)}" if self.first.reason else ""
+        return f"{where}: {many} {verb}{reason}"
+
+    @property
+    def places(self) -> str:
+        """Which trials of the study these are, counted from 1 in the order of running."""
+        numbers = [f"{trial.planned.index + 1}" for trial in self.trials[:_MOST_NUMBERS]]
+        more = len(self.trials) - len(numbers)
+        listed = join_words([*numbers, f"{more:,} more"] if more else numbers)
+        return f"Trial {listed}" if len(self.trials) == 1 else f"Trials {listed}"
+
+
+def problems(summary: Summary) -> list[Problem]:
+    """Return the summary's problems, gathered by cause, in the order of their first trial."""
+    planned = Counter(_cell(trial) for trial in summary.study.plan)
+    causes: dict[tuple[Cell, TrialStatus, str], list[Trial]] = {}
+    for trial in sorted(summary.problems, key=lambda t: t.planned.index):
+        cause = (_cell(trial.planned), trial.status, trial.reason)
+        causes.setdefault(cause, []).append(trial)
+    return [
+        Problem(trials, max(planned[cell], len(trials))) for (cell, _, _), trials in causes.items()
+    ]
+
+
+def remarks(summary: Summary) -> list[str]:
+    """Return what else a reader must know: a study cut short, figures that some trials lack."""
+    return [*_unfinished(summary), *_missing_figures(summary)]
+
+
+def _unfinished(summary: Summary) -> list[str]:
+    if summary.trials_done >= summary.trials_planned:
+        return []
+    return [
+        f"The study is not finished: {summary.trials_done:,} of "
+        f"{counted(summary.trials_planned, 'trial')} are done; repeating its command goes on."
+    ]
+
+
+def _missing_figures(summary: Summary) -> list[str]:
+    """Name the metrics that trials lack although they succeeded. Needs a finished study."""
+    if summary.trials_done < summary.trials_planned:
+        return []
+    succeeded = Counter(_cell(trial) for trial in summary.study.plan)
+    succeeded.subtract(Counter(_cell(trial.planned) for trial in summary.problems))
+    found = {(e.allocator, e.cores, e.metric): e.n for e in summary.estimates}
+    lines = []
+    for (allocator, cores, warmup), expected in succeeded.items():
+        for metric in summary.study.metrics:
+            n = found.get((allocator, cores, metric.name), 0)
+            if not warmup and 0 <= n < expected:
+                lines.append(
+                    f"{visible(allocator)}, {counted(cores, 'core')}: {visible(metric.label)} is "
+                    f"missing from {expected - n} of {counted(expected, 'successful trial')}"
+                )
+    return lines
+
+
+def _cell(planned: PlannedTrial) -> Cell:
+    return planned.allocator, planned.cores, planned.warmup

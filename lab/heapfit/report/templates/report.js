@@ -1,0 +1,101 @@
+// The page's script: unpacks Plotly, draws the figures, makes tables sortable.
+// Runs from a file without a network; says in the page when a browser cannot do its part.
+"use strict";
+(() => {
+  // A4 less the margins that report.css asks for, in CSS pixels.
+  const PRINTED_WIDTH = 680;
+  // On paper a figure is a little lower, so that two of them with their tables fill a page.
+  const PRINTED_HEIGHT = 0.82;
+  const CONFIG = { displayModeBar: false, responsive: true, showTips: false };
+  const heights = new Map();
+  const root = document.documentElement;
+
+  async function unpack(base64) {
+    const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).text();
+  }
+
+  async function loadPlotly() {
+    const script = document.createElement("script");
+    script.textContent = await unpack(document.getElementById("plotly").textContent);
+    document.head.append(script);
+  }
+
+  async function draw() {
+    const figures = JSON.parse(document.getElementById("figures").textContent);
+    for (const [id, figure] of Object.entries(figures)) {
+      heights.set(id, figure.layout.height);
+      setHeight(document.getElementById(id), figure.layout.height); // so that nothing jumps later
+    }
+    await loadPlotly();
+    for (const [id, figure] of Object.entries(figures)) {
+      await Plotly.newPlot(id, figure.data, figure.layout, CONFIG);
+    }
+  }
+
+  function setHeight(place, height) {
+    place.style.height = `${height}px`;
+    return height;
+  }
+
+  function giveUp(error) {
+    for (const place of document.querySelectorAll(".plot")) {
+      place.classList.add("failed");
+      place.style.height = "auto";
+      place.textContent =
+        `This figure cannot be drawn here (${error.message}); the tables hold its numbers.`;
+    }
+  }
+
+  function compare(a, b) {
+    const [x, y] = [Number(a), Number(b)];
+    return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b) : x - y;
+  }
+
+  function sortBy(table, header) {
+    const column = [...header.parentElement.children].indexOf(header);
+    const direction = header.ariaSort === "ascending" ? "descending" : "ascending";
+    for (const other of table.querySelectorAll("thead th")) other.removeAttribute("aria-sort");
+    header.setAttribute("aria-sort", direction);
+    const sign = direction === "ascending" ? 1 : -1;
+    const value = (row) => row.children[column]?.dataset.value ?? "";
+    const rows = [...table.tBodies[0].rows].sort((a, b) => {
+      const [x, y] = [value(a), value(b)];
+      if (x === "" || y === "") return (x === "") - (y === ""); // no figure: always last
+      return sign * compare(x, y);
+    });
+    table.tBodies[0].append(...rows);
+  }
+
+  function makeSortable(table) {
+    for (const header of table.querySelectorAll("thead th")) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "sort";
+      button.title = "Sort by this column";
+      button.append(...header.childNodes);
+      header.append(button);
+      button.addEventListener("click", () => sortBy(table, header));
+    }
+  }
+
+  function eachFigure(action) {
+    for (const place of document.querySelectorAll(".js-plotly-plot")) {
+      action(place, heights.get(place.id));
+    }
+  }
+
+  document.querySelectorAll("table.sortable").forEach(makeSortable);
+  addEventListener("beforeprint", () => eachFigure((place, height) =>
+    Plotly.relayout(place, {
+      width: PRINTED_WIDTH,
+      height: setHeight(place, PRINTED_HEIGHT * height),
+    })));
+  addEventListener("afterprint", () => eachFigure((place, height) =>
+    Plotly.relayout(place, { width: null, autosize: true, height: setHeight(place, height) })));
+  draw().then(
+    () => { root.dataset.figures = "drawn"; },
+    (error) => { giveUp(error); root.dataset.figures = "failed"; console.error(error); },
+  );
+})();

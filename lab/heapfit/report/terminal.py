@@ -1,0 +1,191 @@
+"""The answer in a terminal: a table per number of cores, the conclusion, what went wrong.
+
+Nothing is said by colour alone, so that a log file, a monochrome terminal and a reader who does
+not see colours get the same answer. A narrow terminal gets fewer metrics, never torn numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from heapfit.records import Metric, Summary
+from heapfit.report.conclusions import MERE_RANGES, NOTHING, conclude, headline_metrics
+from heapfit.report.problems import problems, remarks
+from heapfit.report.results import Results
+from heapfit.report.text import counted, join_words, visible
+from heapfit.report.units import DASH, TERMINAL_DIGITS, ratio
+
+BEST = "*"
+UNDECIDED = "~"
+_NOTHING = "-"
+# Between two columns: the padding that the table asks for, and its empty divider.
+_COLUMN_GAP = 2
+_LONGEST_NAME = 24
+_TABLE_BOX = box.SIMPLE_HEAD
+_INDENT = "  "
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One metric at one number of cores, formatted before it is known whether it fits."""
+
+    metric: Metric
+    header: str
+    cells: dict[str, Text]
+
+    @property
+    def width(self) -> int:
+        texts = [self.header, *(cell.plain for cell in self.cells.values())]
+        return max(cell_len(line) for text in texts for line in text.split("\n"))
+
+
+def render(summary: Summary, console: Console) -> None:
+    """Print the summary as wide as `console` is: tables, conclusions, problems."""
+    results = Results(summary)
+    hidden: list[str] = []
+    for cores in results.cores if results.metrics else []:
+        hidden = _print_table(results, cores, console)
+        for metric in headline_metrics(results):
+            _print_line(console, conclude(results, cores, metric), style="bold")
+    if results.metrics:
+        _print_legend(results, hidden, console)
+    else:
+        _print_line(console, NOTHING, style="bold")
+    _print_problems(summary, console)
+
+
+def _print_table(results: Results, cores: int, console: Console) -> list[str]:
+    """Print one table and return the labels of the metrics for which there was no room."""
+    order = results.ranked(cores, results.metrics[0])
+    columns = [_column(results, cores, metric, console) for metric in results.metrics]
+    names = {name: _name(results, name, console) for name in order}
+    used = max(cell_len(line) for text in names.values() for line in text.plain.split("\n"))
+    shown = _fitting(columns, console.width - used)
+
+    title = f"{visible(results.study.title or results.study.name)}, {counted(cores, 'core')}"
+    table = Table(box=_TABLE_BOX, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table.add_column("")
+    for column in shown:
+        table.add_column(Text(column.header), justify="right", no_wrap=True)
+    for name in order:
+        table.add_row(names[name], *(column.cells[name] for column in shown))
+    console.print()
+    _print_line(console, title, style="bold")
+    console.print()
+    console.print(table)
+    console.print()
+    return [visible(column.metric.label) for column in columns[len(shown) :]]
+
+
+def _fitting(columns: list[_Column], width: int) -> list[_Column]:
+    """The leading columns that fit; always the first, which is the answer."""
+    shown: list[_Column] = []
+    for column in columns:
+        width -= column.width + _COLUMN_GAP
+        if shown and width < 0:
+            break
+        shown.append(column)
+    return shown
+
+
+def _column(results: Results, cores: int, metric: Metric, console: Console) -> _Column:
+    unit = results.scale(metric, TERMINAL_DIGITS).unit
+    header = _encodable(f"{_two_lines(visible(metric.label))}\n{visible(unit)}", console)
+    cells = {name: _cell(results, cores, metric, name, console) for name in results.allocators}
+    return _Column(metric, header, cells)
+
+
+def _two_lines(label: str) -> str:
+    """Break a label near its middle, so that a header is no wider than the numbers below it."""
+    places = [index for index, character in enumerate(label) if character == " "]
+    if not places:
+        return f"\n{label}"
+    middle = min(places, key=lambda index: abs(index - len(label) / 2))
+    return f"{label[:middle]}\n{label[middle + 1 :]}"
+
+
+def _cell(results: Results, cores: int, metric: Metric, name: str, console: Console) -> Text:
+    """Median and ratio; below them the interval of the median."""
+    estimate = results.estimate(cores, metric, name)
+    if estimate is None:
+        return Text(_NOTHING, style="dim")
+    scale = results.scale(metric, TERMINAL_DIGITS)
+    is_best = name in results.best(cores, metric)
+    cell = Text()
+    cell.append(scale.number(estimate.median), style="bold" if is_best else "")
+    cell.append(BEST if is_best else " ", style="bold" if is_best else "")
+    quotient = results.ratio(estimate)
+    if quotient is not None:
+        undecided = results.differs_from_baseline(estimate) is False
+        mark = UNDECIDED if undecided else ""
+        cell.append(f"{mark + ratio(quotient):>6}", style="bold" if is_best else "")
+    if estimate.low < estimate.high:
+        between = f"{scale.number(estimate.low)}{DASH}{scale.number(estimate.high)}"
+        cell.append(f"\n{_encodable(between, console)}", style="dim")
+    return cell
+
+
+def _name(results: Results, name: str, console: Console) -> Text:
+    shown = _encodable(visible(name), console)
+    if cell_len(shown) > _LONGEST_NAME:
+        shown = shown[: _LONGEST_NAME - 1] + ("~" if _ascii_only(console) else "…")
+    text = Text(shown, no_wrap=True)
+    if name == results.baseline:
+        text.append("\nbaseline", style="dim")
+    return text
+
+
+def _print_legend(results: Results, hidden: list[str], console: Console) -> None:
+    baseline = visible(results.baseline)
+    counts = [results.trials_per_cell(cores, results.metrics[0]) for cores in results.cores]
+    fewest, most = min(c[0] for c in counts), max(c[1] for c in counts)
+    trials = counted(most, "trial") if fewest == most else f"{fewest} to {counted(most, 'trial')}"
+    interval = ", and below it the median's 95 % interval" if most > 1 else ""
+    console.print()
+    for line in (
+        f"Each cell: the median of {trials} and its ratio to {baseline}{interval}.",
+        f"{BEST} best median of its column",
+        f"{UNDECIDED} no difference from {baseline} is shown: the ratio's 95 % interval includes 1",
+    ):
+        _print_line(console, line, style="dim")
+    if results.has_mere_ranges:
+        _print_line(console, MERE_RANGES, style="dim")
+    if hidden:
+        _print_line(
+            console,
+            f"{counted(len(hidden), 'more metric')} in the report or a wider terminal: "
+            f"{join_words(hidden)}.",
+            style="dim",
+        )
+
+
+def _print_problems(summary: Summary, console: Console) -> None:
+    lines = [problem.sentence for problem in problems(summary)] + remarks(summary)
+    if not lines:
+        return
+    console.print()
+    _print_line(console, "Problems", style="bold")
+    for line in lines:
+        _print_line(console, f"{_INDENT}! {line}")
+
+
+def _print_line(console: Console, line: str, style: str = "") -> None:
+    console.print(Text(_encodable(line, console), style=style), soft_wrap=False)
+
+
+def _ascii_only(console: Console) -> bool:
+    return not console.encoding.startswith("utf")
+
+
+def _encodable(text: str, console: Console) -> str:
+    """Return `text` such that the console's encoding can print it."""
+    if not _ascii_only(console):
+        return text
+    readable = text.replace("µ", "u").replace(DASH, "-").replace("∞", "inf")
+    return readable.encode("ascii", "backslashreplace").decode("ascii")

@@ -1,0 +1,223 @@
+"""A study's folder on disk: its plan in `study.json`, a line per finished trial in `trials.jsonl`.
+
+What is measured is safe as soon as `append` returns. A line cut short by a kill, a power cut or a
+full disk is removed when the study goes on; everything before it stays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pydantic import ValidationError
+
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.records import InstalledAllocator, Study, Trial
+from heapfit.study.plan import extended
+
+STUDY_FILE = "study.json"
+TRIALS_FILE = "trials.jsonl"
+
+
+def load(folder: Path) -> tuple[Study, list[Trial]]:
+    """Read a study's folder, finished or not, without changing it."""
+    study = _read_study(folder)
+    if study is None:
+        raise UsageError(f"{folder} holds no study: there is no {STUDY_FILE} in it")
+    path = folder / TRIALS_FILE
+    trials, _ = _parse(path, path.read_bytes() if path.exists() else b"")
+    return study, trials
+
+
+class Journal:
+    """The open folder of a study that runs. Only one process can have it open."""
+
+    def __init__(self, folder: Path, study: Study) -> None:
+        """Open or make `folder` for `study`; an earlier run of the same study is gone on with.
+
+        Raises `UsageError` if the folder holds another study, `HeapfitError` if it cannot be
+        written.
+        """
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(folder / TRIALS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise _cannot_write(folder, error) from error
+        try:
+            self._lock()
+            self.study = self._agree(study)
+            self.trials = self._recover()
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def append(self, trial: Trial) -> None:
+        """Add a finished trial; it is on disk when this returns.
+
+        On a full disk raises `HeapfitError` and leaves the trials before this one as they were.
+        """
+        line = trial.model_dump_json().encode() + b"\n"
+        try:
+            _write_all(self._fd, line)
+            os.fsync(self._fd)
+        except OSError as error:
+            os.ftruncate(self._fd, self._size)
+            os.lseek(self._fd, self._size, os.SEEK_SET)
+            raise _cannot_write(self.folder, error) from error
+        self._size += len(line)
+        self.trials.append(trial)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            message = f"another heapfit runs the study in {self.folder}; wait for it, or use --out"
+            raise HeapfitError(message) from error
+
+    def _agree(self, study: Study) -> Study:
+        """Return the study that this folder is about: `study`, or its earlier, longer, self."""
+        earlier = _read_study(self.folder)
+        if earlier is None:
+            if os.fstat(self._fd).st_size:
+                raise UsageError(f"{self.folder} has trials but no {STUDY_FILE}; use another --out")
+            agreed = study
+        else:
+            _refuse_another(self.folder, earlier, study)
+            if study.replicates <= earlier.replicates:
+                return earlier
+            agreed = extended(earlier, study.replicates)
+        try:
+            _write_atomically(self.folder / STUDY_FILE, agreed.model_dump_json(indent=1).encode())
+        except OSError as error:
+            raise _cannot_write(self.folder, error) from error
+        return agreed
+
+    def _recover(self) -> list[Trial]:
+        """Return the trials on disk and cut off a torn last line."""
+        path = self.folder / TRIALS_FILE
+        trials, self._size = _parse(path, path.read_bytes())
+        os.ftruncate(self._fd, self._size)
+        os.lseek(self._fd, self._size, os.SEEK_SET)
+        return trials
+
+
+def _read_study(folder: Path) -> Study | None:
+    path = folder / STUDY_FILE
+    if not path.exists():
+        return None
+    try:
+        return Study.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UsageError(
+            f"{path} is not a study that this version can read ({where}: {first['msg']}); "
+            "use another --out"
+        ) from error
+
+
+def _parse(path: Path, content: bytes) -> tuple[list[Trial], int]:
+    """Return the trials in `content` and the size of its sound part.
+
+    Only the last line may be unsound: that is what an interrupted write leaves. An unsound line
+    before others means that something else wrote there, which is not ours to throw away.
+    """
+    trials: list[Trial] = []
+    sound = 0
+    for number, line in _lines(content):
+        try:
+            trials.append(Trial.model_validate_json(line))
+        except ValidationError as error:
+            if sound + len(line) < len(content):
+                raise HeapfitError(
+                    f"{path}, line {number} is damaged; remove that line to go on with the rest"
+                ) from error
+            break
+        if not line.endswith(b"\n"):  # all there but its end; run it again rather than guess
+            trials.pop()
+            break
+        sound += len(line)
+    return trials, sound
+
+
+def _lines(content: bytes) -> Iterator[tuple[int, bytes]]:
+    return enumerate(content.splitlines(keepends=True), start=1)
+
+
+def _refuse_another(folder: Path, earlier: Study, wanted: Study) -> None:
+    before, after = _identity(earlier), _identity(wanted)
+    differing = [name for name in before if before[name] != after[name]]
+    if differing:
+        again = f" (go on with it by: {earlier.reproduce})" if earlier.reproduce else ""
+        raise UsageError(
+            f"{folder} holds another study: {', '.join(differing)} differ{again}; use another --out"
+        )
+
+
+def _identity(study: Study) -> dict[str, object]:
+    """What makes two studies the same, by names for the user. Replicates are not part of it."""
+    return {
+        "workload": study.workload,
+        "allocators": sorted(map(_allocator_identity, study.allocators)),
+        "baseline": study.baseline,
+        "cores": study.cores,
+        "warm-ups": study.warmups,
+        "seed": study.seed,
+        "time-out": study.timeout_s,
+        "processor": study.machine.cpu,
+        "schema": study.schema_version,
+    }
+
+
+def _allocator_identity(allocator: InstalledAllocator) -> tuple[object, ...]:
+    """The library counts by its content, not by where it lies."""
+    content = allocator.sha256 or str(allocator.library)
+    return allocator.name, allocator.version, content, sorted(allocator.environment.items())
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    unfinished = path.with_suffix(".tmp")
+    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        _write_all(fd, content)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    unfinished.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write_all(fd: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(fd, content) :]
+
+
+def _cannot_write(folder: Path, error: OSError) -> HeapfitError:
+    reason = (error.strerror or str(error)).lower()
+    return HeapfitError(
+        f"cannot write to {folder}: {reason}; make room or mend it and repeat the same command: "
+        "what is measured is kept"
+    )

@@ -1,0 +1,156 @@
+"""Lay out a study: which trial runs when.
+
+The design is a complete block design: each block holds every allocator at every number of cores
+once, in random order, so that a slow spell of the machine falls on all of them alike and each
+figure can be set against the baseline's from the same block. A block's order depends on the seed
+and the block's number alone; a study with more replicates is therefore the same study, continued.
+
+The first trials are warm-ups, which never count. They open with the baseline at each number of
+cores: its output is the reference that all others are judged by, so it must be there before them.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import product
+
+import heapfit
+from heapfit import machine
+from heapfit.errors import UsageError, unknown
+from heapfit.records import InstalledAllocator, Machine, PlannedTrial, Study, Workload
+from heapfit.trial import BUILTIN_METRICS, unavailable_metrics
+from heapfit.trial.cores import split_cores
+from heapfit.trial.output import as_metric
+
+# Any fixed number will do; a fixed one lets the same command line resume what it began.
+DEFAULT_SEED = 20240229
+
+
+def plan(
+    workload: Workload,
+    allocators: Sequence[InstalledAllocator],
+    *,
+    baseline: str,
+    cores: Sequence[int],
+    replicates: int,
+    warmups: int = 1,
+    seed: int = DEFAULT_SEED,
+    timeout_s: float | None = None,
+    primary_metric: str | None = None,
+    reproduce: str = "",
+) -> Study:
+    """Return a study of `workload`; raise `UsageError` for what makes no sense.
+
+    `timeout_s` and `primary_metric` are the workload's own unless given. `reproduce` is the command
+    line that the user would repeat.
+    """
+    missing = unavailable_metrics()
+    metrics = [metric for metric in BUILTIN_METRICS if metric.name not in missing]
+    metrics += [as_metric(metric) for metric in workload.metrics]
+    study = Study(
+        heapfit_version=heapfit.__version__,
+        created=datetime.now(UTC),
+        name=workload.name,
+        title=workload.title,
+        command=(workload.server or workload.run).command,
+        workload=workload,
+        allocators=list(allocators),
+        baseline=baseline,
+        cores=list(cores),
+        replicates=replicates,
+        warmups=warmups,
+        seed=seed,
+        timeout_s=workload.run.timeout_s if timeout_s is None else timeout_s,
+        metrics=metrics,
+        primary_metric=primary_metric or workload.primary_metric,
+        machine=_describe_machine(missing),
+        plan=[],
+        reproduce=reproduce,
+    )
+    _check(study)
+    return study.model_copy(update={"plan": list(_trials(study))})
+
+
+def extended(study: Study, replicates: int) -> Study:
+    """Return `study` with its plan continued to `replicates`, which must not be fewer."""
+    longer = study.model_copy(update={"replicates": replicates})
+    return longer.model_copy(update={"plan": list(_trials(longer))})
+
+
+def _describe_machine(missing: dict[str, str]) -> Machine:
+    """The machine, with a note for each metric that the report will lack because of it."""
+    described = machine.describe()
+    notes = [f"{name} cannot be measured: {reason}" for name, reason in missing.items()]
+    return described.model_copy(update={"notes": [*described.notes, *notes]})
+
+
+def _check(study: Study) -> None:
+    names = [allocator.name for allocator in study.allocators]
+    if len(set(names)) < len(names):
+        raise UsageError(f"an allocator is named twice: {', '.join(names)}")
+    if study.baseline not in names:
+        raise unknown("baseline", study.baseline, names)
+    known = [metric.name for metric in study.metrics]
+    if len(set(known)) < len(known):
+        raise UsageError(f"workload {study.name!r} redefines one of the metrics {', '.join(known)}")
+    if study.primary_metric not in known:
+        raise unknown("metric", study.primary_metric, known)
+    if not study.cores or len(set(study.cores)) < len(study.cores):
+        raise UsageError("give each number of cores once, at least one")
+    for cores in study.cores:
+        split_cores(cores)
+    if study.replicates < 1 or study.warmups < 0 or study.timeout_s <= 0:
+        raise UsageError(
+            "replicates must be at least 1, warm-ups at least 0, the time-out positive"
+        )
+    _check_patterns(study.workload)
+
+
+def _check_patterns(workload: Workload) -> None:
+    patterns = {f"metric {each.name}": (each.pattern, 1) for each in workload.metrics}
+    if workload.check.must_match is not None:
+        patterns["must_match"] = (workload.check.must_match, 0)
+    for what, (pattern, groups) in patterns.items():
+        try:
+            compiled = re.compile(pattern)
+        except re.error as error:
+            raise UsageError(f"{what}: {pattern!r} is no regular expression: {error}") from error
+        if compiled.groups < groups:
+            raise UsageError(f"{what}: {pattern!r} needs a group (…) around the figure")
+
+
+def _trials(study: Study) -> Iterator[PlannedTrial]:
+    for index, (block, replicate, warmup, allocator, cores) in enumerate(_cells(study)):
+        yield PlannedTrial(
+            index=index,
+            block=block,
+            replicate=replicate,
+            allocator=allocator,
+            cores=cores,
+            warmup=warmup,
+        )
+
+
+def _cells(study: Study) -> Iterator[tuple[int, int, bool, str, int]]:
+    """Yield (block, replicate, warm-up, allocator, cores) in the order of the trials."""
+    names = [allocator.name for allocator in study.allocators]
+    warmups = study.warmups or 1  # without any, one block of the baseline alone gives the reference
+    for block in range(warmups):
+        wanted = names if study.warmups else [study.baseline]
+        order = _shuffled(study, block, wanted)
+        order.sort(key=lambda cell: cell[0] != study.baseline)  # stable: the rest stays shuffled
+        for name, cores in order:
+            yield block, block + 1, True, name, cores
+    for replicate in range(1, study.replicates + 1):
+        block = warmups + replicate - 1
+        for name, cores in _shuffled(study, block, names):
+            yield block, replicate, False, name, cores
+
+
+def _shuffled(study: Study, block: int, names: Sequence[str]) -> list[tuple[str, int]]:
+    cells = list(product(names, study.cores))
+    random.Random(f"{study.seed}/{block}").shuffle(cells)
+    return cells

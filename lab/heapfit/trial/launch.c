@@ -1,0 +1,279 @@
+/* heapfit-launch: starts one program cleanly, waits for it, reports what it used, leaves nothing behind.
+ *
+ * The lab is a large Python process. A child that it forked would inherit the lab's resident size in
+ * ru_maxrss (Linux takes the maximum over the address space that exec replaces), be timed by an
+ * interpreter, and outlive a lab that is killed. This small process stands in between: it has next to
+ * no memory of its own, it times the program from just before fork until the kernel says that it
+ * ended, it adopts orphans of the program, and it ends the whole tree when the program ends, when it
+ * is told to (SIGTERM) and when the lab dies.
+ *
+ *   heapfit-launch REPORT_FD CPU[,CPU...] [NAME=VALUE...] -- COMMAND [ARGUMENT...]
+ *
+ * The program gets this process's standard streams, working directory and environment, changed by
+ * NAME=VALUE. Reports are lines on REPORT_FD:
+ *
+ *   started PID                     the program runs (exec succeeded)
+ *   failed STEP ERRNO               it could not be started
+ *   ended STATUS WALL_NS USER_US SYSTEM_US MAXRSS_KIB MINFLT MAJFLT NVCSW NIVCSW
+ *
+ * STATUS is what waitpid() gives; the resources are RUSAGE_CHILDREN once everything is reaped.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EXIT_USAGE = 2, EXIT_NOT_STARTED = 127, CHILDREN_LINE_SIZE = 64 * 1024 };
+
+struct request {
+    int report_fd;
+    cpu_set_t cpus;
+    char **environment; /* first NAME=VALUE; `environment_count` of them */
+    int environment_count;
+    char **command; /* NULL-terminated */
+};
+
+/* Which step of starting failed, handed from the child to the launcher through a pipe. */
+struct start_failure {
+    char step[16];
+    int error;
+};
+
+static bool parse_cpus(const char *text, cpu_set_t *cpus) {
+    CPU_ZERO(cpus);
+    while (*text != '\0') {
+        char *end;
+        long cpu = strtol(text, &end, 10);
+        if (end == text || cpu < 0 || cpu >= CPU_SETSIZE || (*end != ',' && *end != '\0')) {
+            return false;
+        }
+        CPU_SET((size_t)cpu, cpus);
+        text = *end == ',' ? end + 1 : end;
+    }
+    return CPU_COUNT(cpus) > 0;
+}
+
+static bool parse_request(int argc, char **argv, struct request *request) {
+    if (argc < 5) {
+        return false;
+    }
+    request->report_fd = atoi(argv[1]);
+    if (!parse_cpus(argv[2], &request->cpus)) {
+        return false;
+    }
+    request->environment = argv + 3;
+    int at = 3;
+    while (at < argc && strcmp(argv[at], "--") != 0) {
+        at++;
+    }
+    request->environment_count = at - 3;
+    request->command = argv + at + 1;
+    return at + 1 < argc;
+}
+
+static long long nanoseconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static long long microseconds(struct timeval time) {
+    return (long long)time.tv_sec * 1000000 + time.tv_usec;
+}
+
+/* ---------------------------------------------------------------- the child */
+
+static void give_up(int failure_fd, const char *step) {
+    struct start_failure failure = {.error = errno};
+    snprintf(failure.step, sizeof failure.step, "%s", step);
+    if (write(failure_fd, &failure, sizeof failure) < 0) {
+        /* The launcher is gone: nobody is left to tell. */
+    }
+    _exit(EXIT_NOT_STARTED);
+}
+
+/* A program expects default signals and an empty mask, whatever its ancestors did with theirs. */
+static void reset_signals(void) {
+    for (int number = 1; number < NSIG; number++) {
+        signal(number, SIG_DFL); /* fails for SIGKILL and SIGSTOP, rightly */
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void become_program(const struct request *request, int failure_fd) {
+    setsid();
+    reset_signals();
+    if (sched_setaffinity(0, sizeof request->cpus, &request->cpus) != 0) {
+        give_up(failure_fd, "affinity");
+    }
+    for (int i = 0; i < request->environment_count; i++) {
+        if (putenv(request->environment[i]) != 0) {
+            give_up(failure_fd, "environment");
+        }
+    }
+    execvp(request->command[0], request->command);
+    give_up(failure_fd, "exec");
+}
+
+/* ------------------------------------------------------------- the launcher */
+
+/* Kills each direct child. Its own children then become ours (we are a subreaper), so that repeating
+ * this until there is none left ends the whole tree, whatever sessions and groups it made. */
+static void kill_children(void) {
+    static char line[CHILDREN_LINE_SIZE];
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return; /* a kernel without CONFIG_PROC_CHILDREN: the program's own group is all we can reach */
+    }
+    ssize_t size = read(fd, line, sizeof line - 1);
+    close(fd);
+    line[size > 0 ? size : 0] = '\0';
+    for (char *at = line, *end; *at != '\0'; at = end) {
+        long pid = strtol(at, &end, 10);
+        if (end == at) {
+            break;
+        }
+        kill((pid_t)pid, SIGKILL);
+    }
+}
+
+/* Ends and reaps everything. Returns the program's wait status if it was still to be reaped.
+ * The program is a running process or a zombie here, so its id still names its group and no other. */
+static int end_tree(pid_t program) {
+    int program_status = 0;
+    kill(-program, SIGKILL);
+    for (;;) {
+        kill_children();
+        int status;
+        pid_t pid = waitpid(-1, &status, 0);
+        if (pid == program) {
+            program_status = status;
+        } else if (pid < 0 && errno != EINTR) {
+            return program_status; /* ECHILD: nobody is left */
+        }
+    }
+}
+
+static bool program_ended(pid_t program) {
+    siginfo_t info = {0};
+    /* WNOWAIT keeps the zombie, and with it the right to signal its group. */
+    return waitid(P_PID, (id_t)program, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+}
+
+static void reap_orphans(pid_t program) {
+    for (;;) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0 ||
+            info.si_pid == program) {
+            return;
+        }
+        waitpid(info.si_pid, NULL, WNOHANG);
+    }
+}
+
+/* Returns when the program has ended or someone wants it to. */
+static void wait_for_end(pid_t program, const sigset_t *signals) {
+    while (!program_ended(program)) {
+        int number = sigwaitinfo(signals, NULL);
+        if (number > 0 && number != SIGCHLD) {
+            return;
+        }
+        reap_orphans(program);
+    }
+}
+
+static bool report_started(int report_fd, int failure_fd, pid_t program) {
+    struct start_failure failure;
+    ssize_t size;
+    do {
+        size = read(failure_fd, &failure, sizeof failure);
+    } while (size < 0 && errno == EINTR);
+    close(failure_fd);
+    if (size == (ssize_t)sizeof failure) {
+        dprintf(report_fd, "failed %s %d\n", failure.step, failure.error);
+        return false;
+    }
+    dprintf(report_fd, "started %d\n", (int)program);
+    return true;
+}
+
+static void report_ended(int report_fd, int status, long long wall_ns) {
+    struct rusage used;
+    getrusage(RUSAGE_CHILDREN, &used);
+    dprintf(report_fd, "ended %d %lld %lld %lld %ld %ld %ld %ld %ld\n", status, wall_ns,
+            microseconds(used.ru_utime), microseconds(used.ru_stime), used.ru_maxrss, used.ru_minflt,
+            used.ru_majflt, used.ru_nvcsw, used.ru_nivcsw);
+}
+
+static bool lab_is_gone(int report_fd) {
+    struct pollfd watched = {.fd = report_fd};
+    return poll(&watched, 1, 0) == 1 && (watched.revents & POLLERR) != 0;
+}
+
+static void block_signals(sigset_t *signals) {
+    const int awaited[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP};
+    sigemptyset(signals);
+    for (size_t i = 0; i < sizeof awaited / sizeof *awaited; i++) {
+        signal(awaited[i], SIG_DFL); /* an inherited SIG_IGN would discard them */
+        sigaddset(signals, awaited[i]);
+    }
+    sigprocmask(SIG_BLOCK, signals, NULL);
+    signal(SIGPIPE, SIG_IGN); /* a report to a dead lab must not stop the cleaning up */
+}
+
+int main(int argc, char **argv) {
+    struct request request;
+    if (!parse_request(argc, argv, &request)) {
+        fputs("usage: heapfit-launch REPORT_FD CPU[,CPU...] [NAME=VALUE...] -- COMMAND [ARGUMENT...]\n",
+              stderr);
+        return EXIT_USAGE;
+    }
+    sigset_t signals;
+    block_signals(&signals);
+    fcntl(request.report_fd, F_SETFD, FD_CLOEXEC);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (lab_is_gone(request.report_fd)) {
+        return EXIT_NOT_STARTED; /* it died before the line above could take effect */
+    }
+
+    int failure_pipe[2];
+    if (pipe2(failure_pipe, O_CLOEXEC) != 0) {
+        dprintf(request.report_fd, "failed pipe %d\n", errno);
+        return EXIT_NOT_STARTED;
+    }
+    long long start = nanoseconds_now();
+    pid_t program = fork();
+    if (program < 0) {
+        dprintf(request.report_fd, "failed fork %d\n", errno);
+        return EXIT_NOT_STARTED;
+    }
+    if (program == 0) {
+        become_program(&request, failure_pipe[1]);
+    }
+    close(failure_pipe[1]);
+    if (!report_started(request.report_fd, failure_pipe[0], program)) {
+        waitpid(program, NULL, 0);
+        return EXIT_NOT_STARTED;
+    }
+    wait_for_end(program, &signals);
+    long long wall_ns = nanoseconds_now() - start;
+    int status = end_tree(program);
+    report_ended(request.report_fd, status, wall_ns);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,116 @@
+"""What a program printed: its digest, the figures in it, and whether it is what it should be.
+
+Output stays on disk and is mapped, never read as a whole: a program may print gigabytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import mmap
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import fmean, geometric_mean
+
+from heapfit.records import Metric, Workload, WorkloadMetric
+
+TAIL_BYTES = 4096
+HEAD_BYTES = 65536
+
+_COMBINE: dict[str, Callable[[list[float]], float]] = {
+    "sum": math.fsum,
+    "mean": fmean,
+    "geometric-mean": geometric_mean,
+    "last": lambda figures: figures[-1],
+}
+
+
+class BadOutput(Exception):
+    """The output lacks something that the workload promises; the message says what."""
+
+
+def as_metric(declared: WorkloadMetric) -> Metric:
+    """Return a workload's own metric in the form that a study's report uses."""
+    return Metric(
+        name=declared.name,
+        label=declared.label,
+        unit=declared.unit,
+        better=declared.better,
+        source="printed by the program",
+    )
+
+
+def tail(path: Path, size: int = TAIL_BYTES) -> bytes:
+    """Return the last `size` bytes of a file that may be large or missing."""
+    if not path.exists():
+        return b""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - size))
+        return file.read()
+
+
+def head(path: Path, size: int = HEAD_BYTES) -> bytes:
+    """Return the first `size` bytes of a file that may be large or missing."""
+    if not path.exists():
+        return b""
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def digest(paths: Sequence[Path]) -> str | None:
+    """Return one SHA-256 for the contents of all `paths`, in their order; None for none.
+
+    Raises `BadOutput` for a file that the program should have written and did not.
+    """
+    if not paths:
+        return None
+    return hashlib.sha256("".join(map(_file_digest, paths)).encode()).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise BadOutput(f"wrote no file {path.name}: {error.strerror}") from error
+
+
+def figures(workload: Workload, stdout: Path) -> dict[str, float]:
+    """Check `must_match` and read the workload's own metrics from standard output.
+
+    Raises `BadOutput` where something is not to be found or is not a number.
+    """
+    must_match = workload.check.must_match
+    with _mapped(stdout) as text:
+        if must_match is not None and not _compile(must_match).search(text):
+            raise BadOutput(f"did not print anything that matches {must_match!r}")
+        return {metric.name: _figure(metric, text) for metric in workload.metrics}
+
+
+def _figure(metric: WorkloadMetric, text: mmap.mmap | bytes) -> float:
+    found = [match.group(1) for match in _compile(metric.pattern).finditer(text)]
+    if not found:
+        raise BadOutput(f"did not print its metric {metric.name} ({metric.pattern!r})")
+    try:
+        return _COMBINE[metric.combine]([float(figure) for figure in found])
+    except (ValueError, ArithmeticError) as error:
+        raise BadOutput(
+            f"printed a metric {metric.name} that is no usable number: {error}"
+        ) from error
+
+
+def _compile(pattern: str) -> re.Pattern[bytes]:
+    """Patterns match bytes: output need not be text, and mapped output is not copied."""
+    return re.compile(pattern.encode(), re.MULTILINE)
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
+    with path.open("rb") as file:
+        if path.stat().st_size == 0:  # an empty file cannot be mapped
+            yield b""
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            yield text

@@ -1,0 +1,61 @@
+"""Expand `{data}`, `{here}`, `{scratch}`, `{port}` and `{cores}` in a workload's texts.
+
+Only these names are touched: other braces belong to the command (awk, JSON, shell) and stay.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from heapfit.errors import UsageError
+from heapfit.records import Workload
+
+_PLACEHOLDER = re.compile(r"\{(data|here|scratch|port|cores)\}")
+
+
+@dataclass(frozen=True)
+class Placeholders:
+    """The values of one trial."""
+
+    workload: Workload
+    scratch: Path
+    cores: int
+    data: Path | None = None
+
+    @cached_property
+    def port(self) -> int:
+        """A loopback port that is free now; chosen once per trial."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
+
+    def expand(self, text: str) -> str:
+        return _PLACEHOLDER.sub(lambda found: self._value(found.group(1)), text)
+
+    def expand_all(self, texts: Iterable[str]) -> list[str]:
+        return [self.expand(text) for text in texts]
+
+    def _value(self, name: str) -> str:
+        match name:
+            case "here":
+                return str(self.workload.here.resolve())
+            case "scratch":
+                return str(self.scratch)
+            case "port":
+                return str(self.port)
+            case "cores":
+                return str(self.cores)
+            case _:
+                return self._data_folder()
+
+    def _data_folder(self) -> str:
+        if self.data is None:
+            raise UsageError(
+                f"workload {self.workload.name!r} uses {{data}} but has no [prepare] step"
+            )
+        return str(self.data)

@@ -1,0 +1,97 @@
+"""Put an allocator into a program, and notice when it did not get there.
+
+A preloaded library is silently ignored by a statically linked or setuid program, and with a mere
+warning when the loader cannot use it. The program then runs on under the system's allocator, and
+its figures would be published under another name. So the library must be seen in the program's
+memory map, or at least not be missing from it for long.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from heapfit.records import InstalledAllocator
+from heapfit.trial.source import Source
+from heapfit.trial.tree import ProcessTree
+
+VARIABLE = "LD_PRELOAD"
+
+# The loader maps preloaded libraries within about a millisecond of exec, but a crowded machine may
+# keep a program waiting. One that was looked at this often for this long, and in which the library
+# was never seen until its end, ran without it.
+MIN_LOOKS = 5
+MIN_LOOKING_S = 0.2
+
+_LOADER_COMPLAINT = re.compile(
+    rb"ERROR: ld\.so: object '[^']*' from LD_PRELOAD cannot be preloaded[^\n]*"
+)
+
+
+def environment_changes(
+    allocator: InstalledAllocator | None, wanted: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables that the program gets: the `wanted` ones and the allocator's.
+
+    Without an allocator (a server's client) these are just the wanted ones. A preload that the
+    workload itself asks for stays, behind the allocator.
+    """
+    if allocator is None:
+        return dict(wanted)
+    changes = {**wanted, **allocator.environment}
+    if allocator.library is not None:
+        others = changes.get(VARIABLE)
+        changes[VARIABLE] = f"{allocator.library}:{others}" if others else str(allocator.library)
+    return changes
+
+
+def clean_environment() -> dict[str, str]:
+    """Return the lab's environment without a preload, which would be in every trial's program."""
+    return {name: value for name, value in os.environ.items() if name != VARIABLE}
+
+
+def loader_complaint(stderr: bytes) -> str | None:
+    """Return the dynamic loader's words if it could not preload a library."""
+    found = _LOADER_COMPLAINT.search(stderr)
+    return found.group().decode(errors="replace") if found else None
+
+
+class PreloadWatch(Source):
+    """Looks for the allocator's library in the program's tree until it has been seen once."""
+
+    def __init__(self, library: Path | None) -> None:
+        self._name = os.fsencode(library.resolve()) if library else None
+        self._seen = library is None
+        self._looks = 0
+        self._first_look_s = 0.0
+        self._last_look_s = 0.0
+        self._root = 0
+
+    @property
+    def missing(self) -> bool:
+        """Whether the program ran long enough to tell that the library was not in it."""
+        looked_s = self._last_look_s - self._first_look_s
+        return not self._seen and self._looks >= MIN_LOOKS and looked_s >= MIN_LOOKING_S
+
+    def begin(self, root: int) -> None:
+        self._root = root
+
+    def sample(self, now_s: float) -> None:
+        if self._seen:
+            return
+        processes = [process for _, process in ProcessTree(self._root).processes()]
+        if not processes:  # it has ended
+            return
+        self._seen = any(self._maps_library(process) for process in processes)
+        self._looks += 1
+        self._first_look_s = self._first_look_s or now_s
+        self._last_look_s = now_s
+
+    def _maps_library(self, process: int) -> bool:
+        assert self._name is not None
+        try:
+            return self._name in Path(f"/proc/{process}/maps").read_bytes()
+        except OSError:  # it ended
+            return False

@@ -1,0 +1,498 @@
+// The malloc family behaves as glibc documents it: malloc(3), posix_memalign(3), malloc_usable_size(3).
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "heapfit/heapfit.h"
+
+extern "C" {
+void cfree(void *);
+void free_sized(void *, size_t);
+void free_aligned_sized(void *, size_t, size_t);
+void *__libc_malloc(size_t);
+void *__libc_calloc(size_t, size_t);
+void *__libc_realloc(void *, size_t);
+void *__libc_memalign(size_t, size_t);
+void *__libc_valloc(size_t);
+void *__libc_pvalloc(size_t);
+void __libc_free(void *);
+void __libc_cfree(void *);
+int __posix_memalign(void **, size_t, size_t);
+}
+
+namespace
+{
+
+// Read through memory, so that the compiler does not judge the request itself.
+volatile size_t beyond_ptrdiff = static_cast<size_t>(PTRDIFF_MAX) + 1;
+volatile size_t half_of_everything = SIZE_MAX / 2;
+
+constexpr size_t kib = 1024, mib = kib * kib, gib = kib * mib;
+
+struct Freed {
+    void operator()(void *pointer) const { free(pointer); }
+};
+using Object = std::unique_ptr<void, Freed>;
+
+bool is_aligned(const void *pointer, size_t alignment)
+{
+    return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
+}
+
+bool is_filled(const void *pointer, size_t size, int byte)
+{
+    auto bytes = static_cast<const unsigned char *>(pointer);
+    return std::all_of(bytes, bytes + size, [byte](unsigned char each) { return each == byte; });
+}
+
+// Around every boundary at which another part of the allocator takes over.
+std::vector<size_t> interesting_sizes()
+{
+    std::vector<size_t> sizes = {0, 1, 100 * mib};
+    for (size_t power = 8; power <= 16 * mib; power *= 2)
+        for (size_t size : {power - 1, power, power + 1}) sizes.push_back(size);
+    return sizes;
+}
+
+} // namespace
+
+// ---- malloc and free --------------------------------------------------------------------------------------------------
+
+TEST(Malloc, IsHeapfits)
+{
+    Object object{malloc(1)};
+    EXPECT_TRUE(hf_is_ours(object.get()));
+}
+
+TEST(Malloc, GivesWritableAlignedMemoryOfEverySize)
+{
+    for (size_t size : interesting_sizes()) {
+        Object object{malloc(size)};
+        ASSERT_NE(object.get(), nullptr) << size;
+        EXPECT_TRUE(is_aligned(object.get(), 16)) << size;
+        size_t usable = malloc_usable_size(object.get());
+        EXPECT_GE(usable, size);
+        memset(object.get(), 0xA5, usable);
+    }
+}
+
+TEST(Malloc, GivesDistinctObjectsOfSizeZero)
+{
+    Object one{malloc(0)}, other{malloc(0)};
+    EXPECT_NE(one.get(), nullptr);
+    EXPECT_NE(one.get(), other.get());
+}
+
+TEST(Malloc, KeepsLiveObjectsApart)
+{
+    struct Live {
+        unsigned char *start;
+        size_t size;
+        unsigned char fill;
+    };
+    std::vector<Live> live;
+    unsigned seed = 1;
+    for (int i = 0; i < 20000; i++) {
+        seed = seed * 1103515245 + 12345;
+        size_t size = (seed >> 16) % (i % 50 == 0 ? 200000 : 700);
+        if (live.size() > 500) {
+            Live &victim = live[(seed >> 8) % live.size()];
+            ASSERT_TRUE(is_filled(victim.start, victim.size, victim.fill));
+            free(victim.start);
+            victim = live.back();
+            live.pop_back();
+        }
+        auto fill = static_cast<unsigned char>(seed >> 20);
+        live.push_back({static_cast<unsigned char *>(malloc(size)), size, fill});
+        memset(live.back().start, fill, size);
+    }
+    for (const Live &each : live) {
+        EXPECT_TRUE(is_filled(each.start, each.size, each.fill));
+        free(each.start);
+    }
+}
+
+TEST(Malloc, RefusesMoreThanPtrdiffMax)
+{
+    for (size_t size : {size_t{beyond_ptrdiff}, size_t{SIZE_MAX}, SIZE_MAX - 4096}) {
+        errno = 0;
+        EXPECT_EQ(malloc(size), nullptr) << size;
+        EXPECT_EQ(errno, ENOMEM) << size;
+    }
+}
+
+TEST(Malloc, ReportsRequestsThatNoMachineCanMeet)
+{
+    errno = 0;
+    EXPECT_EQ(malloc(half_of_everything), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+    Object small{malloc(1)};
+    EXPECT_NE(small.get(), nullptr) << "a failure must not spoil what comes after it";
+}
+
+TEST(Free, IgnoresNull)
+{
+    free(nullptr);
+    free_sized(nullptr, 10);
+    free_aligned_sized(nullptr, 64, 10);
+    cfree(nullptr);
+}
+
+TEST(Free, LeavesErrnoAlone)
+{
+    for (size_t size : {size_t{1}, 1000 * size_t{1}, 100 * kib, 64 * mib}) {
+        void *object = malloc(size);
+        errno = E2BIG;
+        free(object);
+        EXPECT_EQ(errno, E2BIG) << size;
+    }
+    errno = E2BIG;
+    free(nullptr);
+    EXPECT_EQ(errno, E2BIG);
+}
+
+TEST(Free, TakesTheStatedSize)
+{
+    for (size_t size : interesting_sizes()) {
+        free_sized(malloc(size), size);
+        free_aligned_sized(aligned_alloc(64, size), 64, size);
+    }
+}
+
+TEST(Malloc, LeavesErrnoAloneWhenItSucceeds)
+{
+    errno = E2BIG;
+    for (size_t size : interesting_sizes()) free(malloc(size));
+    EXPECT_EQ(errno, E2BIG);
+}
+
+// ---- calloc --------------------------------------------------------------------------------------------------------------
+
+TEST(Calloc, GivesZeros)
+{
+    for (size_t size : interesting_sizes()) {
+        Object object{calloc(1, size)};
+        ASSERT_NE(object.get(), nullptr) << size;
+        EXPECT_TRUE(is_filled(object.get(), size, 0)) << size;
+    }
+}
+
+TEST(Calloc, GivesZerosFromMemoryThatWasUsedBefore)
+{
+    for (size_t size : interesting_sizes()) {
+        for (int round = 0; round < 3; round++) {
+            void *used = malloc(size);
+            memset(used, 0xFF, malloc_usable_size(used));
+            free(used);
+            Object object{calloc(size, 1)};
+            ASSERT_TRUE(is_filled(object.get(), size, 0)) << size;
+        }
+    }
+}
+
+TEST(Calloc, NoticesThatTheProductOverflows)
+{
+    errno = 0;
+    EXPECT_EQ(calloc(half_of_everything, 3), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+    errno = 0;
+    EXPECT_EQ(calloc(beyond_ptrdiff, 1), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+}
+
+TEST(Calloc, OfNothingGivesAnObject)
+{
+    Object one{calloc(0, 8)}, other{calloc(8, 0)};
+    EXPECT_NE(one.get(), nullptr);
+    EXPECT_NE(other.get(), nullptr);
+}
+
+// ---- realloc ----------------------------------------------------------------------------------------------------------------
+
+namespace
+{
+
+void fill_with_numbers(void *object, size_t size)
+{
+    for (size_t i = 0; i < size; i++) static_cast<unsigned char *>(object)[i] = static_cast<unsigned char>(i * 7 + i / 256);
+}
+
+bool has_numbers(const void *object, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (static_cast<const unsigned char *>(object)[i] != static_cast<unsigned char>(i * 7 + i / 256)) return false;
+    return true;
+}
+
+} // namespace
+
+TEST(Realloc, OfNullAllocates)
+{
+    Object object{realloc(nullptr, 100)};
+    EXPECT_NE(object.get(), nullptr);
+    Object empty{realloc(nullptr, 0)};
+    EXPECT_NE(empty.get(), nullptr);
+}
+
+TEST(Realloc, ToZeroFrees)
+{
+    for (size_t size : {size_t{10}, 100 * kib}) {
+        errno = E2BIG;
+        EXPECT_EQ(realloc(malloc(size), 0), nullptr);
+        EXPECT_EQ(errno, E2BIG) << "it is no failure";
+    }
+}
+
+TEST(Realloc, KeepsTheContentBetweenAllSizes)
+{
+    const size_t sizes[] = {1, 24, 100, 1000, 5000, 32 * kib, 32 * kib + 1, 100 * kib, 1 * mib, 9 * mib};
+    for (size_t from : sizes) {
+        for (size_t to : sizes) {
+            void *object = malloc(from);
+            fill_with_numbers(object, from);
+            Object resized{realloc(object, to)};
+            ASSERT_NE(resized.get(), nullptr);
+            ASSERT_TRUE(has_numbers(resized.get(), std::min(from, to))) << from << " to " << to;
+            ASSERT_GE(malloc_usable_size(resized.get()), to);
+        }
+    }
+}
+
+TEST(Realloc, GrowsStepByStepTo100Mebibytes)
+{
+    constexpr size_t end = 100 * mib;
+    size_t size = 16;
+    auto object = static_cast<unsigned char *>(malloc(size));
+    object[size - 1] = 1;
+    while (size < end) {
+        size_t grown = size + size / 2;
+        object = static_cast<unsigned char *>(realloc(object, grown));
+        ASSERT_NE(object, nullptr);
+        ASSERT_EQ(object[size - 1], 1) << size;
+        object[grown - 1] = 1;
+        size = grown;
+    }
+    free(object);
+}
+
+TEST(Realloc, LeavesTheObjectAsItWasWhenItFails)
+{
+    for (size_t size : {size_t{100}, 100 * kib}) {
+        Object object{malloc(size)};
+        fill_with_numbers(object.get(), size);
+        for (size_t impossible : {size_t{beyond_ptrdiff}, size_t{half_of_everything}}) {
+            errno = 0;
+            EXPECT_EQ(realloc(object.get(), impossible), nullptr);
+            EXPECT_EQ(errno, ENOMEM);
+        }
+        EXPECT_TRUE(has_numbers(object.get(), size));
+    }
+}
+
+TEST(Realloc, ShrinksALargeObjectToASmallOne)
+{
+    Object small{realloc(malloc(10 * mib), 10)};
+    EXPECT_LE(malloc_usable_size(small.get()), 1 * kib) << "ten mebibytes must not be kept for ten bytes";
+}
+
+TEST(Reallocarray, NoticesThatTheProductOverflows)
+{
+    Object object{malloc(100)};
+    fill_with_numbers(object.get(), 100);
+    void *volatile same = object.get(); // the compiler believes that a call which fails has freed it
+    errno = 0;
+    EXPECT_EQ(reallocarray(same, half_of_everything, 3), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+    EXPECT_TRUE(has_numbers(object.get(), 100));
+}
+
+TEST(Reallocarray, KeepsTheContent)
+{
+    void *object = malloc(100);
+    fill_with_numbers(object, 100);
+    Object resized{reallocarray(object, 100, 10)};
+    EXPECT_TRUE(has_numbers(resized.get(), 100));
+}
+
+// ---- aligned ------------------------------------------------------------------------------------------------------------------
+
+TEST(PosixMemalign, AlignsUpToOneGibibyte)
+{
+    for (size_t alignment = sizeof(void *); alignment <= gib; alignment *= 2) {
+        for (size_t size : {size_t{0}, size_t{1}, alignment - 1, std::min(alignment + 1, 2 * mib)}) {
+            if (size > 2 * mib) continue; // the address is the question, not the memory behind it
+            void *result = nullptr;
+            ASSERT_EQ(posix_memalign(&result, alignment, size), 0) << alignment << ", " << size;
+            Object object{result};
+            EXPECT_TRUE(is_aligned(result, alignment)) << alignment << ", " << size;
+            memset(result, 0x5A, malloc_usable_size(result) < 4 * mib ? malloc_usable_size(result) : size);
+        }
+    }
+}
+
+TEST(PosixMemalign, ReturnsItsErrorsAndLeavesTheRestAlone)
+{
+    int mark;
+    for (size_t alignment : {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{24}, size_t{100}}) {
+        void *result = &mark;
+        errno = E2BIG;
+        EXPECT_EQ(posix_memalign(&result, alignment, 8), EINVAL) << alignment;
+        EXPECT_EQ(result, &mark);
+        EXPECT_EQ(errno, E2BIG);
+    }
+    void *result = &mark;
+    errno = E2BIG;
+    EXPECT_EQ(posix_memalign(&result, 64, beyond_ptrdiff), ENOMEM);
+    EXPECT_EQ(result, &mark);
+    EXPECT_EQ(errno, E2BIG) << "POSIX: the error is returned, errno stays";
+}
+
+TEST(PosixMemalign, HoldsManyObjectsOfOneAlignment)
+{
+    std::set<void *> live;
+    for (int i = 0; i < 500; i++) {
+        void *result;
+        ASSERT_EQ(posix_memalign(&result, 512, 40), 0);
+        EXPECT_TRUE(is_aligned(result, 512));
+        EXPECT_TRUE(live.insert(result).second);
+    }
+    for (void *object : live) free(object);
+}
+
+TEST(AlignedAlloc, RefusesWhatIsNoPowerOfTwo)
+{
+    for (size_t alignment : {size_t{0}, size_t{3}, size_t{48}}) {
+        errno = 0;
+        EXPECT_EQ(aligned_alloc(alignment, 100), nullptr);
+        EXPECT_EQ(errno, EINVAL);
+    }
+    Object object{aligned_alloc(4096, 10)}; // a size that is no multiple is allowed since C17
+    EXPECT_TRUE(is_aligned(object.get(), 4096));
+}
+
+TEST(AlignedAlloc, RefusesWhatCannotBe)
+{
+    errno = 0;
+    EXPECT_EQ(aligned_alloc(size_t{1} << 62, 1), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+    errno = 0;
+    EXPECT_EQ(aligned_alloc(64, beyond_ptrdiff), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+}
+
+TEST(Memalign, RoundsTheAlignmentUp)
+{
+    Object object{memalign(100, 10)};
+    EXPECT_TRUE(is_aligned(object.get(), 128));
+    errno = 0;
+    EXPECT_EQ(memalign(SIZE_MAX, 10), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+}
+
+TEST(Valloc, AlignsToPages)
+{
+    auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    Object one{valloc(10)}, whole{pvalloc(page + 1)};
+    EXPECT_TRUE(is_aligned(one.get(), page));
+    EXPECT_TRUE(is_aligned(whole.get(), page));
+    EXPECT_GE(malloc_usable_size(whole.get()), 2 * page);
+    errno = 0;
+    EXPECT_EQ(pvalloc(SIZE_MAX - 1), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+}
+
+TEST(Realloc, TakesAlignedObjects)
+{
+    void *aligned = aligned_alloc(4096, 5000);
+    fill_with_numbers(aligned, 5000);
+    Object moved{realloc(aligned, 50000)};
+    EXPECT_TRUE(has_numbers(moved.get(), 5000));
+}
+
+// ---- sizes, second names ----------------------------------------------------------------------------------------------------------
+
+TEST(MallocUsableSize, OfNullIsZero)
+{
+    EXPECT_EQ(malloc_usable_size(nullptr), 0u);
+}
+
+TEST(MallocUsableSize, WastesLittle)
+{
+    std::vector<void *> objects; // the first of a size may be served from a larger one
+    for (size_t size : {24, 100, 300, 1000, 5000, 20000}) {
+        size_t usable = 0;
+        for (int i = 0; i < 200; i++) {
+            objects.push_back(malloc(size));
+            usable = malloc_usable_size(objects.back());
+        }
+        EXPECT_LE(usable, size + size / 8 + 16);
+        EXPECT_EQ(usable, hf_good_size(size));
+    }
+    for (void *object : objects) free(object);
+}
+
+TEST(SecondNames, AreTheSameFunctions)
+{
+    EXPECT_EQ(__libc_malloc, malloc);
+    EXPECT_EQ(__libc_calloc, calloc);
+    EXPECT_EQ(__libc_realloc, realloc);
+    EXPECT_EQ(__libc_memalign, memalign);
+    EXPECT_EQ(__libc_valloc, valloc);
+    EXPECT_EQ(__libc_pvalloc, pvalloc);
+    EXPECT_EQ(__libc_free, free);
+    EXPECT_EQ(__libc_cfree, free);
+    EXPECT_EQ(cfree, free);
+    EXPECT_EQ(__posix_memalign, posix_memalign);
+}
+
+// ---- the names with hf_ --------------------------------------------------------------------------------------------------------------
+
+TEST(Heapfit, AllocatesUnderItsOwnNames)
+{
+    void *object = hf_malloc(100);
+    ASSERT_TRUE(hf_is_ours(object));
+    fill_with_numbers(object, 100);
+    object = hf_realloc(object, 10000);
+    EXPECT_TRUE(has_numbers(object, 100));
+    EXPECT_GE(hf_usable_size(object), 10000u);
+    EXPECT_EQ(hf_realloc(object, 0), nullptr);
+    hf_free_sized(hf_calloc(10, 10), 100);
+    void *aligned = hf_aligned_alloc(1024, 10);
+    EXPECT_TRUE(is_aligned(aligned, 1024));
+    hf_free(aligned);
+    hf_free(nullptr);
+    hf_free_sized(nullptr, 1);
+    EXPECT_EQ(hf_usable_size(nullptr), 0u);
+}
+
+TEST(Heapfit, RefusesAsTheMallocFamilyDoes)
+{
+    errno = 0;
+    EXPECT_EQ(hf_malloc(beyond_ptrdiff), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+    errno = 0;
+    EXPECT_EQ(hf_calloc(half_of_everything, 3), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+    errno = 0;
+    EXPECT_EQ(hf_aligned_alloc(3, 8), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(hf_good_size(beyond_ptrdiff), 0u);
+}
+
+TEST(Heapfit, KnowsItsOwnAddresses)
+{
+    int on_the_stack = 0;
+    EXPECT_FALSE(hf_is_ours(nullptr));
+    EXPECT_FALSE(hf_is_ours(&on_the_stack));
+}

@@ -1,0 +1,246 @@
+// What the program does wrong is named in one line on stderr, and the program ends.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <malloc.h>
+
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "heapfit/heapfit.h"
+
+extern "C" void free_sized(void *, size_t);
+
+namespace
+{
+
+// Hides where a pointer comes from: compilers warn of what these tests do.
+template <typename Pointer> Pointer *hidden(Pointer *pointer)
+{
+    Pointer *volatile copy = pointer;
+    return copy;
+}
+
+void in_another_thread(void (*act)(void *), void *argument)
+{
+    std::thread(act, argument).join();
+}
+
+constexpr const char *one_line_double_free = "^heapfit: double free of 0x[0-9a-f]+\n$";
+constexpr const char *one_line_not_allocated =
+    "^heapfit: (free|realloc|malloc_usable_size) of 0x[0-9a-f]+, which is not allocated \\(freed before\\?\\)\n$";
+
+} // namespace
+
+TEST(DoubleFree, IsNoticedAtOnce)
+{
+    void *object = malloc(100);
+    EXPECT_DEATH(
+        {
+            free(object);
+            free(hidden(object));
+        },
+        one_line_double_free);
+    free(object);
+}
+
+TEST(DoubleFree, IsNoticedLater)
+{
+    EXPECT_DEATH(
+        {
+            std::vector<void *> objects;
+            for (int i = 0; i < 100; i++) objects.push_back(malloc(100));
+            for (void *object : objects) free(object);
+            free(hidden(objects[50]));
+        },
+        one_line_double_free);
+}
+
+TEST(DoubleFree, IsNoticedOfABlockThatMallocWouldTakeNext)
+{
+    EXPECT_DEATH(
+        {
+            std::vector<void *> objects;
+            for (int i = 0; i < 1000; i++) objects.push_back(malloc(100));
+            for (void *object : objects) free(object);
+            void *recycled = malloc(100); // by now the freed ones stand in the bin
+            for (void *object : objects)
+                if (object != recycled) free(hidden(object));
+        },
+        one_line_double_free);
+}
+
+TEST(DoubleFree, IsNoticedWhenAnotherThreadDoesBoth)
+{
+    void *object = malloc(100);
+    EXPECT_DEATH(in_another_thread(
+                     [](void *shared) {
+                         free(shared);
+                         free(hidden(shared));
+                     },
+                     object),
+                 one_line_double_free);
+    free(object);
+}
+
+TEST(DoubleFree, IsNoticedWhenTheOwnerDoesTheSecond)
+{
+    EXPECT_DEATH(
+        {
+            void *object = malloc(100);
+            in_another_thread([](void *shared) { free(shared); }, object);
+            free(hidden(object));
+        },
+        one_line_double_free);
+}
+
+TEST(DoubleFree, IsNoticedWhenAnotherThreadDoesTheSecond)
+{
+    // By the thread that allocates next: either it receives the block, or it takes it from its own list.
+    EXPECT_DEATH(
+        {
+            std::vector<void *> objects;
+            for (int i = 0; i < 2000; i++) objects.push_back(malloc(100));
+            free(objects[1000]);
+            in_another_thread([](void *shared) { free(hidden(shared)); }, objects[1000]);
+            for (int i = 0; i < 2000; i++) objects.push_back(malloc(100));
+        },
+        "^heapfit: (double free of|corrupted free list: the free block at) 0x[0-9a-f]+[^\n]*\n$");
+}
+
+TEST(DoubleFree, IsNoticedOfALargeObject)
+{
+    EXPECT_DEATH(
+        {
+            void *object = malloc(1000000);
+            free(object);
+            free(hidden(object));
+        },
+        one_line_not_allocated);
+}
+
+TEST(DoubleFree, IsNoticedOfALargeObjectAmongOthers)
+{
+    EXPECT_DEATH(
+        {
+            void *before = malloc(100000);
+            void *object = malloc(100000);
+            void *after = malloc(100000);
+            free(after);
+            free(before);
+            free(object); // its memory is now in the middle of one free piece
+            free(hidden(object));
+        },
+        one_line_not_allocated);
+}
+
+TEST(DoubleFree, IsNoticedByRealloc)
+{
+    EXPECT_DEATH(
+        {
+            void *object = malloc(1000000);
+            free(object);
+            void *moved = realloc(hidden(object), 10);
+            free(moved);
+        },
+        one_line_not_allocated);
+}
+
+TEST(ForeignPointer, OnTheStackIsNoticed)
+{
+    int on_the_stack[16] = {};
+    EXPECT_DEATH(free(hidden(on_the_stack)),
+                 "^heapfit: free of a foreign pointer: 0x[0-9a-f]+ was not allocated by heapfit\n$");
+    EXPECT_DEATH(free(realloc(hidden(on_the_stack), 10)),
+                 "^heapfit: realloc of a foreign pointer: 0x[0-9a-f]+ was not allocated by heapfit\n$");
+    EXPECT_DEATH(hf_usable_size(hidden(on_the_stack)), "^heapfit: malloc_usable_size of a foreign pointer: 0x[0-9a-f]+ .*\n$");
+}
+
+TEST(ForeignPointer, ThatIsNonsenseIsNoticed)
+{
+    EXPECT_DEATH(free(reinterpret_cast<void *>(uintptr_t{8})), "^heapfit: free of a foreign pointer: 0x8 .*\n$");
+    EXPECT_DEATH(free(reinterpret_cast<void *>(UINTPTR_MAX)), "^heapfit: free of a foreign pointer: .*\n$");
+}
+
+TEST(ForeignPointer, BeforeTheFirstAllocationOfAThreadIsNoticed)
+{
+    int on_the_stack = 0;
+    EXPECT_DEATH(in_another_thread([](void *pointer) { free(pointer); }, &on_the_stack), "free of a foreign pointer");
+}
+
+TEST(InteriorPointer, OfASmallObjectIsNamedWithItsBlock)
+{
+    auto object = static_cast<char *>(malloc(96));
+    EXPECT_DEATH(free(hidden(object + 16)),
+                 "^heapfit: free of an interior pointer: 0x[0-9a-f]+ points 16 bytes into the block at 0x[0-9a-f]+ of "
+                 "[0-9]+ bytes\n$");
+    EXPECT_DEATH(free(realloc(hidden(object + 32), 10)), "^heapfit: realloc of an interior pointer: .*\n$");
+    free(object);
+}
+
+TEST(InteriorPointer, OfALargeObjectIsNamedWithItsStart)
+{
+    auto object = static_cast<char *>(malloc(1000000));
+    EXPECT_DEATH(free(hidden(object + 500000)),
+                 "^heapfit: free of an interior pointer: 0x[0-9a-f]+ points 500000 bytes into the object at 0x[0-9a-f]+ of "
+                 "[0-9]+ bytes\n$");
+    free(object);
+}
+
+TEST(MisalignedPointer, IsNoticed)
+{
+    auto object = static_cast<char *>(malloc(100));
+    EXPECT_DEATH(free(hidden(object + 1)), "^heapfit: free of an interior pointer: .* points 1 bytes into .*\n$");
+    free(object);
+}
+
+TEST(UnallocatedPointer, BeyondAllThatWasEverUsedIsNoticed)
+{
+    auto object = static_cast<char *>(malloc(100));
+    EXPECT_DEATH(free(hidden(object + (size_t{64} << 20))), "^heapfit: free of 0x[0-9a-f]+, which is not allocated.*\n$");
+    free(object);
+}
+
+TEST(UseAfterFree, ThatOverwritesTheLinkIsNoticed)
+{
+    EXPECT_DEATH(
+        {
+            std::vector<void *> objects;
+            for (int i = 0; i < 200; i++) objects.push_back(malloc(100));
+            for (void *object : objects) {
+                free(object);
+                memset(hidden(object), 0x41, 8);
+            }
+            for (int i = 0; i < 2000; i++) objects.push_back(malloc(100));
+        },
+        "^heapfit: corrupted free list: the free block at 0x[0-9a-f]+ was written to after it was freed\n$");
+}
+
+TEST(SizeMismatch, OfFreeSizedIsNoticed)
+{
+    void *small = malloc(100);
+    EXPECT_DEATH(free_sized(small, 100000),
+                 "^heapfit: free of 0x[0-9a-f]+ with size 100000, but only [0-9]+ bytes were allocated\n$");
+    free(small);
+    void *large = malloc(100000);
+    EXPECT_DEATH(free_sized(large, 1000000), "with size 1000000, but only 131072 bytes were allocated\n$");
+    free(large);
+}
+
+TEST(SizeMismatch, OfSizedDeleteIsNoticed)
+{
+    void *object = operator new(100);
+    EXPECT_DEATH(operator delete(object, size_t{5000}), "with size 5000, but only [0-9]+ bytes were allocated\n$");
+    operator delete(object);
+}
+
+TEST(SizeMismatch, IsNoticedInAnotherThreadToo)
+{
+    void *object = malloc(100);
+    EXPECT_DEATH(in_another_thread([](void *shared) { free_sized(shared, 100000); }, object), "with size 100000");
+    free(object);
+}

@@ -1,0 +1,90 @@
+"""What the lab's tests share: the real command line, run as a person would run it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import heapfit
+import pytest
+from heapfit import paths
+
+_TIMEOUT_S = 240
+
+
+class Heapfit(Protocol):
+    """Runs `heapfit` with arguments and returns what it printed and its exit code."""
+
+    def __call__(
+        self,
+        *arguments: str | Path,
+        stdin: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> subprocess.CompletedProcess[str]: ...
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of what heapfit downloads and prepares, one for all tests."""
+    return tmp_path_factory.mktemp("heapfit-home")
+
+
+@pytest.fixture(scope="session")
+def clean_environment(home: Path) -> dict[str, str]:
+    """The environment of this test run without anything that steers heapfit or its output."""
+    steering = ("HEAPFIT_", "LD_PRELOAD", "COLUMNS", "FORCE_COLOR")
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(steering)}
+    source = str(Path(heapfit.__file__).parent.parent)
+    return {**inherited, "HEAPFIT_HOME": str(home), "PYTHONPATH": source}
+
+
+@pytest.fixture(scope="session")
+def run_heapfit(clean_environment: dict[str, str]) -> Heapfit:
+    """The command line, as a function."""
+
+    def run(
+        *arguments: str | Path,
+        stdin: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            heapfit_command(*arguments),
+            input=stdin,
+            env={**clean_environment, **(environment or {})},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+
+    return run
+
+
+def heapfit_command(*arguments: str | Path) -> list[str]:
+    """The words that start `heapfit` with the Python of this test run."""
+    return [sys.executable, "-m", "heapfit", *map(str, arguments)]
+
+
+def assert_one_line(
+    result: subprocess.CompletedProcess[str], exit_code: int, said: Sequence[str]
+) -> None:
+    """Check for `exit_code` and one line on stderr that holds all of `said`."""
+    assert result.returncode == exit_code, result.stderr
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("heapfit: ")
+    for words in said:
+        assert words in lines[0]
+
+
+@pytest.fixture(scope="session")
+def library() -> Path:
+    """heapfit's own library; a test that needs it fails with what to do when it is not built."""
+    return paths.library()

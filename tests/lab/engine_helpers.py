@@ -1,0 +1,89 @@
+"""Small workloads and studies over real programs, for the tests of the measuring engine."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from heapfit.records import InstalledAllocator, PlannedTrial, Study, Trial, Workload, WorkloadRun
+from heapfit.study import plan
+from heapfit.trial import run_trial
+
+PYTHON = (sys.executable, "-I", "-S", "-c")
+
+
+def system_allocator(
+    name: str = "glibc", library: Path | None = None, **environment: str
+) -> InstalledAllocator:
+    """The system's own malloc under any name, set apart by its environment."""
+    return InstalledAllocator(
+        name=name, title=name, version="1", library=library, environment=environment
+    )
+
+
+def workload(*command: str, stdin: str | None = None, **fields: Any) -> Workload:
+    run = WorkloadRun(command=list(command), stdin=stdin, environment=fields.pop("environment", {}))
+    return Workload(name="test", title="A test", question="Does it work?", run=run, **fields)
+
+
+def study_of(
+    work: Workload, allocators: Sequence[InstalledAllocator] | None = None, **fields: Any
+) -> Study:
+    chosen = list(allocators or [system_allocator()])
+    given = {"baseline": chosen[0].name, "cores": [1], "replicates": 1, **fields}
+    return plan(work, chosen, **given)
+
+
+def run_once(
+    work: Workload,
+    workspace: Path,
+    *,
+    allocator: InstalledAllocator | None = None,
+    reference: Trial | None = None,
+    data: Path | None = None,
+    cores: int = 1,
+    **fields: Any,
+) -> Trial:
+    """Run one trial under `allocator`, in a study whose baseline is the system's malloc."""
+    chosen = [system_allocator(), *([allocator] if allocator else [])]
+    study = study_of(work, chosen, cores=[cores], **fields)
+    planned = PlannedTrial(
+        index=0, block=0, replicate=1, allocator=chosen[-1].name, cores=cores, warmup=False
+    )
+    return run_trial(study, planned, workspace, reference, data)
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process still runs; a zombie that nobody has reaped yet does not."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_until_gone(pids: Sequence[int], timeout_s: float = 5.0) -> list[int]:
+    """Return those of `pids` that still run after `timeout_s`; do not wait longer than needed."""
+    deadline = time.monotonic() + timeout_s
+    while (left := [pid for pid in pids if is_running(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return left
+
+
+def read_pids(path: Path, count: int, timeout_s: float = 10.0) -> list[int]:
+    """Return the process ids in `path`, one a line, once there are `count` of them."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        words = path.read_text().split() if path.exists() else []
+        if len(words) >= count:
+            return [int(word) for word in words]
+        time.sleep(0.01)
+    raise AssertionError(f"{path} never named {count} processes")
+
+
+def allowed_cores() -> int:
+    return len(os.sched_getaffinity(0))

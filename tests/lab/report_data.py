@@ -1,0 +1,221 @@
+"""Studies and trials for the tests of the reports: small, seeded, the same on every run.
+
+The figures resemble a real comparison (heapfit and mimalloc close together, jemalloc leanest), so
+that a report made from them reads like one.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from heapfit.records import (
+    InstalledAllocator,
+    Machine,
+    Metric,
+    PlannedTrial,
+    Study,
+    Trial,
+    TrialStatus,
+    Workload,
+    WorkloadRun,
+)
+
+MIB = 2**20
+START = datetime(2025, 3, 14, 9, 26, 53, tzinfo=UTC)
+
+METRICS = [
+    Metric(name="wall_s", label="Wall time", unit="s", better="lower", source="monotonic clock"),
+    Metric(name="user_s", label="User time", unit="s", better="lower", source="wait4"),
+    Metric(name="system_s", label="System time", unit="s", better="lower", source="wait4"),
+    Metric(name="peak_rss_bytes", label="Peak RSS", unit="bytes", better="lower", source="wait4"),
+    Metric(
+        name="mean_rss_bytes",
+        label="Mean RSS",
+        unit="bytes",
+        better="lower",
+        source="sampled over the process tree every 10 ms",
+    ),
+    Metric(name="minor_faults", label="Minor faults", unit="count", better="lower", source="wait4"),
+    Metric(name="major_faults", label="Major faults", unit="count", better="lower", source="wait4"),
+    Metric(
+        name="voluntary_switches",
+        label="Voluntary switches",
+        unit="count",
+        better="lower",
+        source="wait4",
+    ),
+    Metric(
+        name="involuntary_switches",
+        label="Involuntary switches",
+        unit="count",
+        better="lower",
+        source="wait4",
+    ),
+]
+RATE = Metric(
+    name="requests_per_s",
+    label="Requests",
+    unit="1/s",
+    better="higher",
+    source="the program's output",
+)
+
+# Of one core: the time and the memory of each allocator relative to glibc.
+_TIME = {"glibc": 1.0, "heapfit": 0.868, "jemalloc": 0.93, "mimalloc": 0.872, "tcmalloc": 0.91}
+_MEMORY = {"glibc": 1.0, "heapfit": 0.97, "jemalloc": 0.91, "mimalloc": 1.12, "tcmalloc": 1.21}
+_TITLES = {"glibc": "GNU C library", "heapfit": "heapfit"}
+
+
+def make_study(
+    allocators: Sequence[str] = tuple(_TIME),
+    cores: Sequence[int] = (1, 2),
+    replicates: int = 15,
+    warmups: int = 1,
+    metrics: Sequence[Metric] = tuple(METRICS),
+    primary: str = "wall_s",
+    command: Sequence[str] = ("xalan", "-xsl", "{here}/table.xsl", "-in", "{data}/mime.xml"),
+    title: str = "XML transformation (xalan)",
+) -> Study:
+    """Return a study with its plan in random order within blocks."""
+    return Study(
+        heapfit_version="0.1.0",
+        created=START,
+        name="xml-transform",
+        title=title,
+        command=list(command),
+        workload=Workload(
+            name="xml-transform",
+            title=title,
+            question="How fast are many small objects of mixed lifetimes?",
+            run=WorkloadRun(command=list(command)),
+        ),
+        allocators=[_installed(name) for name in allocators],
+        baseline=allocators[0],
+        cores=list(cores),
+        replicates=replicates,
+        warmups=warmups,
+        seed=20250314,
+        timeout_s=60.0,
+        metrics=list(metrics),
+        primary_metric=primary,
+        machine=Machine(
+            hostname="bench-1",
+            cpu="AMD EPYC 7R13 Processor",
+            cores=2,
+            memory_bytes=int(7.6 * 1024 * MIB),
+            kernel="6.1.0-18-amd64",
+            distribution="Debian GNU/Linux 12 (bookworm)",
+            libc="glibc 2.36",
+            virtual="kvm",
+            huge_pages="madvise",
+            notes=["The frequency governor is not visible from within this virtual machine."],
+        ),
+        plan=_plan(allocators, cores, replicates, warmups),
+        reproduce=f"heapfit compare xml-transform --allocators {','.join(allocators)} "
+        f"--replicates {replicates} --seed 20250314",
+    )
+
+
+@dataclass
+class Faults:
+    """What shall go wrong in made trials: by allocator, from which replicate on, and how."""
+
+    status: Mapping[str, tuple[int, TrialStatus, str]] = field(default_factory=dict)
+    without: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+    def of(self, planned: PlannedTrial) -> tuple[TrialStatus, str]:
+        start, status, reason = self.status.get(planned.allocator, (0, TrialStatus.OK, ""))
+        return (status, reason) if planned.replicate >= start else (TrialStatus.OK, "")
+
+    def lacks(self, planned: PlannedTrial, metric: str) -> bool:
+        start, missing = self.without.get(planned.allocator, (0, ""))
+        return metric == missing and planned.replicate >= start
+
+
+def make_trials(study: Study, faults: Faults | None = None, drift: float = 0.0) -> list[Trial]:
+    """Return one trial per planned one. `drift`: how much slower the last is than the first."""
+    faults = faults or Faults()
+    dice = random.Random(study.seed)
+    moment = study.created
+    trials = []
+    for planned in study.plan:
+        slower = 1.0 + drift * planned.index / len(study.plan)
+        metrics = _figures(planned, study, dice, slower)
+        moment += timedelta(seconds=metrics.get("wall_s", 1.0) + 0.1)
+        status, reason = faults.of(planned)
+        succeeded = status is TrialStatus.OK
+        trials.append(
+            Trial(
+                planned=planned,
+                status=status,
+                reason=reason,
+                started=moment,
+                exit_code=0 if succeeded else 139,
+                metrics={k: v for k, v in metrics.items() if not faults.lacks(planned, k)}
+                if succeeded
+                else {},
+                output_sha256="0" * 64,
+                stderr_tail="" if succeeded else "Segmentation fault\n",
+            )
+        )
+    return trials
+
+
+def _plan(
+    allocators: Sequence[str], cores: Sequence[int], replicates: int, warmups: int
+) -> list[PlannedTrial]:
+    dice = random.Random(1)
+    plan: list[PlannedTrial] = []
+    for block in range(warmups + replicates):
+        cells = [(name, count) for count in cores for name in allocators]
+        dice.shuffle(cells)
+        for name, count in cells:
+            plan.append(
+                PlannedTrial(
+                    index=len(plan),
+                    block=block,
+                    replicate=block - warmups,
+                    allocator=name,
+                    cores=count,
+                    warmup=block < warmups,
+                )
+            )
+    return plan
+
+
+def _figures(
+    planned: PlannedTrial, study: Study, dice: random.Random, slower: float
+) -> dict[str, float]:
+    name = planned.allocator
+    noise = math.exp(dice.gauss(0, 0.012) + abs(dice.gauss(0, 0.01))) * slower
+    time = 1.43 * _TIME.get(name, 1.0) * noise / (0.55 + 0.45 * planned.cores)
+    memory = 82.0 * MIB * _MEMORY.get(name, 1.0) * math.exp(dice.gauss(0, 0.006))
+    every = {
+        "wall_s": time,
+        "user_s": time * 0.93,
+        "system_s": time * 0.06 * math.exp(dice.gauss(0, 0.05)),
+        "peak_rss_bytes": float(int(memory)),
+        "mean_rss_bytes": float(int(memory * 0.71)),
+        "minor_faults": float(int(memory / 4096)),
+        "major_faults": 0.0,
+        "voluntary_switches": float(dice.randint(2, 9)),
+        "involuntary_switches": float(dice.randint(12, 60)),
+        "requests_per_s": 182_000 / time,
+    }
+    return {metric.name: every[metric.name] for metric in study.metrics}
+
+
+def _installed(name: str) -> InstalledAllocator:
+    version = {"glibc": "2.36-9+deb12u4", "heapfit": "0.1.0"}.get(name, "5.3.0-1")
+    return InstalledAllocator(
+        name=name,
+        title=_TITLES.get(name, name),
+        version=version,
+        library=None if name == "glibc" else Path(f"/usr/lib/x86_64-linux-gnu/lib{name}.so.2"),
+        sha256=None if name == "glibc" else f"{abs(sum(map(ord, name))):064x}",
+    )

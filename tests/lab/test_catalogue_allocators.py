@@ -1,0 +1,177 @@
+"""Allocators are found, tried out, and refused when malloc would not come from them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from heapfit import catalogue
+from heapfit.catalogue import debian
+from heapfit.errors import HeapfitError, UsageError
+
+NOBODY = 65534
+
+
+def say_nothing(line: str) -> None:
+    """Take a message and keep it to oneself."""
+
+
+@pytest.fixture(scope="session")
+def jemalloc() -> Path:
+    """A real allocator's library."""
+    entry = catalogue.load_allocators()["jemalloc"]
+    library = catalogue.install_allocator(entry, say_nothing).library
+    assert library is not None
+    return library
+
+
+@pytest.fixture(autouse=True)
+def _own_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEAPFIT_HOME", str(home))
+
+
+def test_the_catalogue_begins_with_the_baseline_and_ourselves() -> None:
+    names = list(catalogue.load_allocators())
+    assert names[:2] == ["glibc", "heapfit"]
+    assert {"jemalloc", "mimalloc", "mimalloc2", "tcmalloc", "tbbmalloc"} <= set(names)
+
+
+def test_glibc_preloads_nothing() -> None:
+    [glibc] = catalogue.resolve_allocators(["glibc"])
+    assert glibc.library is None
+
+
+@pytest.mark.parametrize("name", ["jemalloc", "mimalloc", "mimalloc2", "tcmalloc", "tbbmalloc"])
+def test_every_allocator_installs_and_survives_real_programs(name: str) -> None:
+    installed = catalogue.install_allocator(catalogue.load_allocators()[name], say_nothing)
+    assert installed.library is not None
+    assert installed.library.is_file()
+    assert installed.sha256 is not None
+    assert catalogue.resolve_allocators([name]) == [installed]
+
+
+@pytest.mark.usefixtures("library")
+def test_heapfit_itself_survives_real_programs() -> None:
+    catalogue.smoke_test(catalogue.resolve_allocators(["heapfit"])[0])
+
+
+def test_a_library_of_ones_own_stands_wherever_a_name_does(jemalloc: Path) -> None:
+    glibc, mine = catalogue.resolve_allocators(["glibc", f"mine={jemalloc}"])
+    assert glibc.name == "glibc"
+    assert mine.name == "mine"
+    assert mine.library == jemalloc
+
+
+def test_a_toml_file_of_ones_own_stands_wherever_a_name_does(
+    jemalloc: Path, tmp_path: Path
+) -> None:
+    shutil.copy(jemalloc, tmp_path / "mine.so")
+    described = tmp_path / "mine.toml"
+    described.write_text(
+        'name = "mine"\ntitle = "Mine"\nenvironment = { MALLOC_CONF = "narenas:1" }\n'
+        '[source]\nkind = "file"\nlibrary = "mine.so"\n'
+    )
+    [mine] = catalogue.resolve_allocators([str(described)])
+    assert mine.library == tmp_path / "mine.so"
+    assert mine.environment == {"MALLOC_CONF": "narenas:1"}
+
+
+def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
+    text = tmp_path / "lib.so"
+    text.write_text("not a library")
+    with pytest.raises(HeapfitError, match=r"bad: .*lib\.so does not load \(.+\)"):
+        catalogue.resolve_allocators([f"bad={text}"])
+
+
+def test_a_library_without_malloc_is_refused() -> None:
+    zlib = next(Path("/usr/lib").glob("*-linux-gnu/libz.so.1"))
+    with pytest.raises(HeapfitError, match=r"malloc comes from .*libc"):
+        catalogue.resolve_allocators([f"bad={zlib}"])
+
+
+def test_a_missing_library_is_refused() -> None:
+    with pytest.raises(HeapfitError, match="there is no library at /no/such"):
+        catalogue.resolve_allocators(["bad=/no/such.so"])
+
+
+def test_a_path_that_ld_preload_cannot_hold_is_refused(jemalloc: Path, tmp_path: Path) -> None:
+    spaced = tmp_path / "my lib.so"
+    shutil.copy(jemalloc, spaced)
+    with pytest.raises(HeapfitError, match="space or colon"):
+        catalogue.resolve_allocators([f"bad={spaced}"])
+
+
+def test_a_library_without_a_name_is_told_how_to_get_one() -> None:
+    with pytest.raises(UsageError, match=r"write mine=\./lib\.so"):
+        catalogue.resolve_allocators(["./lib.so"])
+
+
+def test_an_unknown_allocator_is_told_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean 'tcmalloc'"):
+        catalogue.resolve_allocators(["tcmaloc"])
+
+
+def test_an_allocator_named_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="named twice"):
+        catalogue.resolve_allocators(["glibc", "glibc"])
+
+
+def test_an_allocator_that_is_not_installed_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEAPFIT_HOME", str(tmp_path))
+    with pytest.raises(HeapfitError, match="run: heapfit allocators install mimalloc"):
+        catalogue.resolve_allocators(["mimalloc"])
+
+
+def test_a_folder_that_may_not_be_written_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("HEAPFIT_HOME", str(blocked / "home"))
+    with pytest.raises(HeapfitError, match="set HEAPFIT_HOME"):
+        catalogue.install_allocator(catalogue.load_allocators()["mimalloc"], say_nothing)
+
+
+def test_a_user_without_the_right_to_install_is_told_the_command() -> None:
+    def told_the_command() -> bool:
+        try:
+            debian.install(["libheapfit-nowhere"], say_nothing)
+        except HeapfitError as error:
+            return "run: sudo apt-get install -y libheapfit-nowhere" in str(error)
+        return False
+
+    assert as_nobody(told_the_command)
+
+
+def as_nobody(work: Callable[[], bool]) -> bool:
+    """Do `work` in a child process without root's rights and return what it returned."""
+    child = os.fork()
+    if child != 0:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    done = False
+    try:
+        if os.geteuid() == 0:
+            os.setuid(NOBODY)
+        done = work()
+    finally:
+        os._exit(0 if done else 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ('kind = "debian"', "must name a package"),
+        ('kind = "crate"\npackage = "rpmalloc-sys"', "cannot install from a crate"),
+        ('kind = "debain"', "'source.kind'"),
+    ],
+)
+def test_a_source_that_says_too_little_is_explained(tmp_path: Path, source: str, said: str) -> None:
+    described = tmp_path / "mine.toml"
+    described.write_text(f'name = "mine"\ntitle = "Mine"\n[source]\n{source}\n')
+    with pytest.raises(UsageError, match=said):
+        catalogue.resolve_allocators([str(described)])

@@ -1,0 +1,56 @@
+"""`heapfit allocators`: what the catalogue knows and what this machine has."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import Heapfit, assert_one_line
+
+
+def test_the_list_names_every_allocator(run_heapfit: Heapfit) -> None:
+    for arguments in (["allocators"], ["allocators", "list"]):
+        result = run_heapfit(*arguments)
+        assert result.returncode == 0
+        for name in ("glibc", "heapfit", "jemalloc", "mimalloc", "tcmalloc", "tbbmalloc"):
+            assert name in result.stdout
+
+
+def test_the_list_as_json_says_what_is_installed(run_heapfit: Heapfit) -> None:
+    entries = {
+        each["name"]: each for each in json.loads(run_heapfit("allocators", "--json").stdout)
+    }
+    assert entries["glibc"]["installed"]["library"] is None
+    assert entries["glibc"]["installed"]["version"].startswith("2.")
+
+
+def test_installing_from_a_package_index_makes_it_usable(run_heapfit: Heapfit) -> None:
+    result = run_heapfit("allocators", "install", "mimalloc", "--json")
+    assert result.returncode == 0, result.stderr
+    [installed] = json.loads(result.stdout)
+    assert installed["library"].endswith("/allocators/mimalloc/libmimalloc.so")
+    again = run_heapfit("allocators", "install", "mimalloc")
+    assert again.returncode == 0
+    assert "downloading" not in again.stderr
+
+
+def test_installing_from_debian_makes_it_usable(run_heapfit: Heapfit) -> None:
+    result = run_heapfit("allocators", "install", "jemalloc")
+    assert result.returncode == 0, result.stderr
+    assert "libjemalloc.so.2" in result.stdout
+
+
+def test_show_prints_the_library(run_heapfit: Heapfit) -> None:
+    run_heapfit("allocators", "install", "jemalloc")
+    result = run_heapfit("allocators", "show", "jemalloc", environment={"COLUMNS": "160"})
+    assert "libjemalloc.so.2" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["install", "show"])
+def test_an_unknown_allocator_is_told_the_nearest(run_heapfit: Heapfit, command: str) -> None:
+    result = run_heapfit("allocators", command, "jemaloc")
+    assert_one_line(result, 2, ["unknown allocator 'jemaloc'", "did you mean 'jemalloc'?"])
+
+
+def test_install_wants_names(run_heapfit: Heapfit) -> None:
+    assert_one_line(run_heapfit("allocators", "install"), 2, ["--all"])

@@ -1,0 +1,226 @@
+"""`heapfit compare` and `heapfit report`: the whole way, on small real programs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import Heapfit, assert_one_line, heapfit_command
+
+pytestmark = pytest.mark.usefixtures("library")
+
+PROGRAM = ["python3", "-c", "print(sum(len(str(n)) for n in range(20000)))"]
+QUICK = ["--allocators", "glibc,heapfit", "--replicates", "2", "--cores", "1"]
+
+
+def trials_in(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
+
+
+def test_a_command_is_compared_and_the_page_written(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    result = run_heapfit("compare", *QUICK, "--", *PROGRAM, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "glibc" in result.stdout
+    assert "heapfit" in result.stdout
+    [folder] = (tmp_path / "heapfit-results").iterdir()
+    page = result.stdout.splitlines()[-1].removeprefix("The page: ")
+    assert (tmp_path / page).read_text().lstrip().lower().startswith("<!doctype html>")
+    # A warm-up and two replicates of two allocators.
+    assert [trial["status"] for trial in trials_in(folder)] == ["ok"] * 6
+
+
+def test_progress_and_results_do_not_mix(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    result = run_heapfit("compare", *QUICK, "--json", "--", *PROGRAM, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    summary = json.loads(result.stdout)
+    wall = {each["allocator"]: each for each in summary["estimates"] if each["metric"] == "wall_s"}
+    assert wall["glibc"]["ratio"] == 1.0
+    assert wall["heapfit"]["n"] == 2
+    assert "of 6 trials" in result.stderr
+
+
+def test_the_same_command_adds_nothing_and_more_replicates_add_to_it(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    out = tmp_path / "results"
+    command = ["compare", *QUICK, "--out", out]
+    assert run_heapfit(*command, "--", *PROGRAM).returncode == 0
+    first = trials_in(out)
+    again = run_heapfit(*command, "--", *PROGRAM)
+    assert again.returncode == 0
+    assert "all 6 trials are there already" in again.stderr
+    assert trials_in(out) == first
+    more = run_heapfit(*command, "--replicates", "3", "--", *PROGRAM)
+    assert more.returncode == 0
+    assert trials_in(out)[:6] == first
+    assert len(trials_in(out)) == 8
+
+
+def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
+    clean_environment: dict[str, str], run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    program = ["sh", "-c", "sleep 0.3; echo done"]
+    command = ["compare", *QUICK, "--out", str(tmp_path), "--", *program]
+    with subprocess.Popen(
+        heapfit_command(*command),
+        env=clean_environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        deadline = time.monotonic() + 60
+        journal = tmp_path / "trials.jsonl"
+        while not (journal.exists() and journal.read_text().count("\n") >= 2):
+            assert time.monotonic() < deadline, "no trial finished"
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on from there" in said
+    assert "Traceback" not in said
+    kept = trials_in(tmp_path)
+    assert 2 <= len(kept) < 6
+    result = run_heapfit(*command)
+    assert result.returncode == 0, result.stderr
+    assert f"going on: {len(kept)} of 6" in result.stderr
+    assert trials_in(tmp_path)[: len(kept)] == kept
+    assert len(trials_in(tmp_path)) == 6
+
+
+def test_a_library_of_ones_own_is_compared_under_its_name(
+    run_heapfit: Heapfit, library: Path, tmp_path: Path
+) -> None:
+    named = f"mine={library}"
+    options = ["--allocators", named, "--replicates", "1", "--warmups", "0", "--out", tmp_path]
+    result = run_heapfit("compare", *options, "--json", "--", *PROGRAM)
+    assert result.returncode == 0, result.stderr
+    study = json.loads(result.stdout)["study"]
+    assert [each["name"] for each in study["allocators"]] == ["glibc", "mine"]
+    assert named in study["reproduce"]
+
+
+def test_a_workload_of_ones_own_is_prepared_and_compared(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    (tmp_path / "own.toml").write_text(
+        'name = "own-count"\ntitle = "Count words"\nquestion = "None."\n'
+        '[prepare]\ncommand = ["sh", "-c", "seq 1000 > {data}/numbers"]\n'
+        '[run]\ncommand = ["wc", "-w", "{data}/numbers"]\n'
+        '[check]\nstdout = "same"\nmust_match = "1000"\n'
+        '[[metrics]]\nname = "words"\nlabel = "Words"\nunit = "count"\n'
+        'pattern = "^([0-9]+)"\nbetter = "higher"\n'
+    )
+    result = run_heapfit(
+        "compare", "./own.toml", *QUICK, "--metric", "words", "--json", folder=tmp_path
+    )
+    assert result.returncode == 0, result.stderr
+    summary = json.loads(result.stdout)
+    assert summary["study"]["primary_metric"] == "words"
+    words = [each for each in summary["estimates"] if each["metric"] == "words"]
+    assert [each["median"] for each in words] == [1000.0, 1000.0]
+    assert (tmp_path / "heapfit-results" / "own-count" / "report.html").is_file()
+
+
+def test_a_program_that_fails_under_one_allocator_is_reported_not_timed(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    # Each process sees which library it was given; only the baseline has none.
+    fails = ["sh", "-c", 'test -z "$LD_PRELOAD" || exit 9; echo done']
+    result = run_heapfit("compare", *QUICK, "--json", "--out", tmp_path, "--", *fails)
+    assert result.returncode == 0, result.stderr
+    summary = json.loads(result.stdout)
+    assert {each["allocator"] for each in summary["estimates"]} == {"glibc"}
+    assert {each["status"] for each in summary["problems"]} == {"failed"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["xml-transfrom"], ["unknown workload", "did you mean 'xml-transform'?"]),
+        (["--allocators", "heapfti", "--", "true"], ["unknown allocator", "'heapfit'?"]),
+        (["--baseline", "glbc", "--", "true"], ["unknown allocator 'glbc'", "'glibc'?"]),
+        (["--metric", "wal_s", "--", "true"], ["unknown metric 'wal_s'", "'wall_s'?"]),
+        (["--alocators", "glibc", "--", "true"], ["unknown option", "'--allocators'?"]),
+        (["--output", "sane", "--", "true"], ["--output", "did you mean 'same'?"]),
+        (["--cores", "many", "--", "true"], ["--cores", "'many'"]),
+        (["--cores", "100000", "--", "true"], ["100000 cores"]),
+        (["--replicates", "few", "--", "true"], ["--replicates"]),
+        (["--replicates", "0", "--", "true"], ["replicates"]),
+        (["--timeout", "0", "--", "true"], ["time-out"]),
+        ([], ["WORKLOAD"]),
+        (["--"], ["WORKLOAD"]),
+        (["redis", "--", "true"], ["WORKLOAD"]),
+    ],
+)
+def test_a_senseless_request_is_explained(
+    run_heapfit: Heapfit, tmp_path: Path, arguments: list[str], said: list[str]
+) -> None:
+    assert_one_line(run_heapfit("compare", *arguments, folder=tmp_path), 2, said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--", "no-such-program"], ["'no-such-program'"]),
+        (["--allocators", "bad=/etc/passwd", "--", "true"], ["/etc/passwd does not load"]),
+        (["--allocators", "bad=/no/such.so", "--", "true"], ["/no/such.so"]),
+        (["./none.toml"], ["none.toml"]),
+        (["--out", "/dev/null/results", "--", "true"], ["/dev/null/results"]),
+    ],
+)
+def test_what_cannot_be_done_is_explained(
+    run_heapfit: Heapfit, tmp_path: Path, arguments: list[str], said: list[str]
+) -> None:
+    result = run_heapfit("compare", *arguments, folder=tmp_path)
+    assert result.returncode == 1, result.stderr
+    assert_one_line(result, 1, said)
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "said"),
+    [
+        (["false"], [], "exit code 1"),
+        (["sleep", "60"], ["--timeout", "0.3"], "0.3 s"),
+        (["date", "+%N"], [], "--output ignore"),
+    ],
+)
+def test_a_program_that_fails_under_the_baseline_is_explained(
+    run_heapfit: Heapfit, tmp_path: Path, program: list[str], options: list[str], said: str
+) -> None:
+    result = run_heapfit("compare", *QUICK, *options, "--out", tmp_path, "--", *program)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith("heapfit: ")
+    assert said in result.stderr.splitlines()[-1]
+
+
+def test_output_that_differs_may_be_ignored(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    options = [*QUICK, "--output", "ignore", "--out", tmp_path]
+    result = run_heapfit("compare", *options, "--", "date", "+%N")
+    assert result.returncode == 0, result.stderr
+
+
+def test_another_study_in_the_folder_is_left_alone(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    assert run_heapfit("compare", *QUICK, "--out", tmp_path, "--", "true").returncode == 0
+    before = trials_in(tmp_path)
+    result = run_heapfit("compare", *QUICK, "--out", tmp_path, "--", *PROGRAM)
+    assert_one_line(result, 2, ["another study", "--out"])
+    assert trials_in(tmp_path) == before
+
+
+def test_report_shows_an_earlier_study_again(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    assert run_heapfit("compare", *QUICK, "--out", tmp_path, "--", *PROGRAM).returncode == 0
+    (tmp_path / "report.html").unlink()
+    result = run_heapfit("report", tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "heapfit" in result.stdout
+    assert (tmp_path / "report.html").is_file()
+    summary = json.loads(run_heapfit("report", tmp_path, "--json").stdout)
+    assert summary["trials_done"] == 6
+
+
+def test_report_says_when_there_is_no_study(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    assert_one_line(run_heapfit("report", tmp_path), 2, [str(tmp_path), "no study"])

@@ -1,0 +1,99 @@
+"""What every command does alike: help with an example, JSON, errors of one line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import Heapfit, assert_one_line, heapfit_command
+
+COMMANDS = [
+    ["compare"],
+    ["report"],
+    ["run"],
+    ["lib"],
+    ["allocators", "list"],
+    ["allocators", "install"],
+    ["allocators", "show"],
+    ["workloads", "list"],
+    ["workloads", "install"],
+    ["workloads", "show"],
+    ["doctor"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself_with_an_example(
+    run_heapfit: Heapfit, command: list[str]
+) -> None:
+    for flag in ("--help", "-h"):
+        result = run_heapfit(*command, flag)
+        assert result.returncode == 0, result.stderr
+        assert "Example:" in result.stdout
+        assert "--json" in result.stdout
+
+
+def test_the_command_alone_lists_all_commands(run_heapfit: Heapfit) -> None:
+    result = run_heapfit()
+    assert result.returncode == 0, result.stderr
+    for command in COMMANDS:
+        assert command[0] in result.stdout
+
+
+def test_the_version_is_printed(run_heapfit: Heapfit) -> None:
+    assert run_heapfit("--version").stdout.startswith("heapfit 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["comapre"], ["unknown command 'comapre'", "did you mean 'compare'?"]),
+        (["allocators", "lst"], ["unknown command 'lst'", "did you mean 'list'?"]),
+        (["--verson"], ["unknown option '--verson'", "did you mean '--version'?"]),
+        (["doctor", "--jsn"], ["unknown option '--jsn'", "did you mean '--json'?"]),
+        (["lib", "--variant"], ["--variant", "requires an argument"]),
+        (["lib", "extra"], ["unexpected", "extra"]),
+        (["allocators", "show"], ["missing argument", "NAME"]),
+    ],
+)
+def test_a_mistyped_command_line_is_explained_in_one_line(
+    run_heapfit: Heapfit, arguments: list[str], said: list[str]
+) -> None:
+    assert_one_line(run_heapfit(*arguments), 2, said)
+
+
+def test_a_traceback_is_there_for_those_who_ask(run_heapfit: Heapfit) -> None:
+    result = run_heapfit("comapre", environment={"HEAPFIT_DEBUG": "1"})
+    assert result.returncode != 0
+    assert "Traceback" in result.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_reason_for_noise(
+    clean_environment: dict[str, str],
+) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    result = subprocess.run(
+        heapfit_command("allocators", "list"),
+        env=clean_environment,
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(write_end)
+    assert result.returncode == 1
+    assert result.stderr == ""
+
+
+def test_a_full_disk_under_the_output_is_explained(clean_environment: dict[str, str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            heapfit_command("allocators", "list", "--json"),
+            env=clean_environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert_one_line(result, 1, ["no space left on device", "make room"])

@@ -1,0 +1,188 @@
+"""`heapfit run` and `heapfit lib`: the program behaves as without, but for its allocator."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Heapfit, assert_one_line, heapfit_command
+from heapfit.options import OPTIONS
+
+pytestmark = pytest.mark.usefixtures("library")
+
+
+def test_the_library_is_in_the_program(run_heapfit: Heapfit, library: Path) -> None:
+    result = run_heapfit("run", "--", "cat", "/proc/self/maps")
+    assert result.returncode == 0
+    assert str(library.resolve()) in result.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["python3", "-c", "print(1)"],
+        ["git", "--version"],
+        ["sh", "-c", "echo out; echo err >&2; exit 3"],
+        ["cat", "/dev/null", "--", "/etc/passwd"],
+        ["sh", "-c", "grep SigIgn /proc/self/status"],
+        ["sh", "-c", "env | grep -c ^LC_CTYPE="],
+    ],
+)
+def test_a_program_behaves_as_without_heapfit(
+    run_heapfit: Heapfit, clean_environment: dict[str, str], command: list[str]
+) -> None:
+    environment = {"LC_ALL": "", "LANG": "C"}
+    alone = subprocess.run(
+        command, env={**clean_environment, **environment}, capture_output=True, text=True
+    )
+    under = run_heapfit("run", "--", *command, environment=environment)
+    assert (under.returncode, under.stdout, under.stderr) == (
+        alone.returncode,
+        alone.stdout,
+        alone.stderr,
+    )
+
+
+def test_a_signal_that_ends_the_program_is_seen_as_such(run_heapfit: Heapfit) -> None:
+    result = run_heapfit("run", "--", "sh", "-c", "kill -TERM $$")
+    assert result.returncode == -signal.SIGTERM
+
+
+def test_a_signal_to_heapfit_reaches_the_program(clean_environment: dict[str, str]) -> None:
+    script = "trap 'echo caught; exit 7' USR1; echo ready; while :; do sleep 0.05; done"
+    with subprocess.Popen(
+        heapfit_command("run", "--", "sh", "-c", script),
+        env=clean_environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGUSR1)
+        assert process.communicate(timeout=30)[0] == "caught\n"
+    assert process.returncode == 7
+
+
+def test_standard_input_is_the_programs(run_heapfit: Heapfit) -> None:
+    assert run_heapfit("run", "--", "tr", "a-z", "A-Z", stdin="heap\n").stdout == "HEAP\n"
+
+
+def test_a_program_may_follow_without_the_two_dashes(run_heapfit: Heapfit) -> None:
+    assert run_heapfit("run", "echo", "-n", "a", "--", "b").stdout == "a -- b"
+
+
+def test_what_was_preloaded_before_stays_behind_heapfit(
+    run_heapfit: Heapfit, library: Path
+) -> None:
+    result = run_heapfit("run", "--json", "--", "x", environment={"LD_PRELOAD": "/a.so:/b.so"})
+    assert json.loads(result.stdout)["environment"]["LD_PRELOAD"] == f"{library}:/a.so:/b.so"
+
+
+def test_options_are_merged_with_those_that_are_set(run_heapfit: Heapfit) -> None:
+    result = run_heapfit(
+        *("run", "--set", "decay_ms=10", "--set", "thread_span_threshold=1m"),
+        *("--", "printenv", "HEAPFIT_OPTIONS"),
+        environment={"HEAPFIT_OPTIONS": "decay_ms:5,remote_free_batch:8"},
+    )
+    assert result.stdout == "remote_free_batch:8,decay_ms:10,thread_span_threshold:1m\n"
+    assert result.stderr == ""
+
+
+# Asks the library itself, through its C API, in a program that runs under it.
+ASK_THE_LIBRARY = """
+import ctypes, json
+class Option(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("description", ctypes.c_char_p),
+                ("kind", ctypes.c_int), ("live", ctypes.c_int), ("initial", ctypes.c_uint64),
+                ("minimum", ctypes.c_uint64), ("maximum", ctypes.c_uint64)]
+library = ctypes.CDLL(None)
+library.hf_option_at.restype = ctypes.POINTER(Option)
+kinds = ["number", "size", "flag"]
+found = [library.hf_option_at(i).contents for i in range(library.hf_option_count())]
+print(json.dumps([[o.name.decode(), kinds[o.kind], o.minimum, o.maximum] for o in found]))
+"""
+
+
+def test_the_options_are_those_of_the_library(run_heapfit: Heapfit) -> None:
+    result = run_heapfit("run", "--", "python3", "-c", ASK_THE_LIBRARY)
+    assert result.returncode == 0, result.stderr
+    expected = [[o.name, o.kind, o.minimum, o.maximum] for o in OPTIONS.values()]
+    assert sorted(json.loads(result.stdout)) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "decay_msec=1", "--", "true"], ["'decay_msec'", "did you mean 'decay_ms'?"]),
+        (["--set", "decay_ms", "--", "true"], ["name=value"]),
+        (["--set", "decay_ms=soon", "--", "true"], ["decay_ms", "whole number"]),
+        (["--set", "decay_ms=1k", "--", "true"], ["decay_ms", "whole number"]),
+        (["--set", "decay_ms=", "--", "true"], ["decay_ms", "whole number"]),
+        (["--set", "reservation=1x", "--", "true"], ["reservation", "size"]),
+        (["--set", "remote_free_batch=0", "--", "true"], ["not between 1 and 4096"]),
+        (["--set", "verbose=yes", "--", "true"], ["verbose", "0 or 1"]),
+        (["--sett", "decay_ms=1", "--", "true"], ["'--sett'", "did you mean '--set'?"]),
+        (["--variant", "defalt", "--", "true"], ["'defalt'", "did you mean 'default'?"]),
+        (["--"], ["which program?"]),
+        ([], ["which program?"]),
+    ],
+)
+def test_a_senseless_request_is_explained(
+    run_heapfit: Heapfit, arguments: list[str], said: list[str]
+) -> None:
+    assert_one_line(run_heapfit("run", *arguments), 2, said)
+
+
+def test_a_missing_program_is_explained(run_heapfit: Heapfit) -> None:
+    assert_one_line(run_heapfit("run", "--", "no-such-program"), 1, ["'no-such-program'"])
+
+
+def test_a_file_that_is_no_program_is_explained(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("no program\n")
+    assert_one_line(run_heapfit("run", "--", text), 1, [str(text), "may not be run"])
+    text.chmod(0o755)
+    assert_one_line(run_heapfit("run", "--", text), 1, [str(text), "Exec format error"])
+
+
+def test_lib_prints_what_ld_preload_takes(
+    run_heapfit: Heapfit, library: Path, clean_environment: dict[str, str]
+) -> None:
+    printed = run_heapfit("lib").stdout
+    assert printed == f"{library}\n"
+    preload = {"LD_PRELOAD": printed.strip()}
+    result = subprocess.run(
+        ["git", "--version"], env={**clean_environment, **preload}, capture_output=True, text=True
+    )
+    assert result.stdout.startswith("git version")
+    assert result.stderr == ""
+
+
+def test_lib_as_json_names_the_variant(run_heapfit: Heapfit, library: Path) -> None:
+    found = json.loads(run_heapfit("lib", "--json").stdout)
+    assert found["variant"] == "default"
+    assert found["library"] == str(library)
+
+
+def test_lib_names_the_nearest_variant(run_heapfit: Heapfit) -> None:
+    assert_one_line(run_heapfit("lib", "--variant", "defualt"), 2, ["did you mean 'default'?"])
+
+
+@pytest.mark.parametrize("arguments", [["lib"], ["run", "--set", "verbose=0", "--", "true"]])
+def test_the_way_to_the_program_loads_no_heavy_module(
+    clean_environment: dict[str, str], arguments: list[str]
+) -> None:
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "heapfit", *arguments],
+        env=clean_environment,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0
+    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert "heapfit.cli.quick" in loaded
+    assert not loaded & {"typer", "rich", "pydantic", "heapfit.records", "argparse"}

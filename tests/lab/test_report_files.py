@@ -1,0 +1,115 @@
+"""report.json, report.md and `write_all`: true to the summary, safe with hostile names."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.records import Study, Trial, TrialStatus
+from heapfit.report import json_report, markdown_report, write_all
+from heapfit.statistics import summarise
+from heapfit.study import Journal
+from report_data import Faults, make_study, make_trials
+
+
+def keep(folder: Path, study: Study, trials: list[Trial]) -> Path:
+    """Put a study on disk the way that `heapfit compare` does."""
+    with Journal(folder, study) as journal:
+        for trial in trials:
+            journal.append(trial)
+    return folder
+
+
+def test_json_gives_back_the_very_summary(tmp_path: Path) -> None:
+    study = make_study()
+    faults = Faults(status={"tcmalloc": (12, TrialStatus.MISMATCH, "line 3 differs")})
+    summary = summarise(study, make_trials(study, faults))
+    json_report.write(summary, tmp_path / "report.json")
+    assert json_report.read(tmp_path / "report.json") == summary
+
+
+def test_json_carries_its_format_and_the_conclusions(tmp_path: Path) -> None:
+    study = make_study(cores=[1])
+    written = json.loads(json_report.dumps(summarise(study, make_trials(study))))
+    assert written["format"] == json_report.FORMAT
+    assert "heapfit and mimalloc lead" in written["conclusions"][0]
+    walls = [e for e in written["estimates"] if e["metric"] == "wall_s"]
+    assert [e["allocator"] for e in walls] == [a.name for a in study.allocators]
+
+
+def test_markdown_has_a_table_per_number_of_cores() -> None:
+    study = make_study()
+    text = markdown_report.dumps(summarise(study, make_trials(study)))
+    assert text.count("| allocator | Wall time (ms) |") == 2
+    assert "**" in text
+    assert study.reproduce in text
+    assert study.machine.cpu in text
+
+
+def test_markdown_tables_are_rectangular_whatever_the_names() -> None:
+    hostile = "a|b`c\n| x | y |"
+    study = make_study(
+        allocators=["glibc", hostile], cores=[1], title="# <script>alert(1)</script>"
+    )
+    text = markdown_report.dumps(summarise(study, make_trials(study)))
+    tables = [block for block in text.split("\n\n") if block.startswith("| allocator")]
+    for table in tables:
+        unescaped = [line.replace("\\|", "") for line in table.splitlines()]
+        assert len({line.count("|") for line in unescaped}) == 1
+    assert "<script>" not in text.replace("\\<", "")
+    assert "\n| x | y |" not in text
+
+
+def test_markdown_code_cannot_be_closed_from_inside() -> None:
+    assert markdown_report.code("echo ```; rm").startswith("````sh\n")
+
+
+def test_write_all_makes_every_report_and_returns_the_page(tmp_path: Path) -> None:
+    study = make_study(cores=[1], replicates=6)
+    trials = make_trials(study)
+    page = write_all(keep(tmp_path / "study", study, trials))
+    assert page == tmp_path / "study" / "report.html"
+    assert json_report.read(page.with_name("report.json")) == summarise(study, trials)
+    assert page.with_name("report.md").read_text().startswith("# XML transformation")
+    assert "<!doctype html>" in page.read_text()
+    assert not list(page.parent.glob("*.tmp"))
+
+
+def test_write_all_can_be_repeated_and_gives_the_same(tmp_path: Path) -> None:
+    study = make_study(cores=[1], replicates=2)
+    folder = keep(tmp_path, study, make_trials(study))
+    first = write_all(folder).read_bytes()
+    assert write_all(folder).read_bytes() == first
+
+
+def test_write_all_works_in_the_middle_of_a_study(tmp_path: Path) -> None:
+    study = make_study()
+    folder = keep(tmp_path, study, make_trials(study)[:37])
+    assert "37 of 160 trials are done" in write_all(folder).read_text()
+
+
+def test_a_folder_without_a_study_is_a_mistake_of_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no study"):
+        write_all(tmp_path)
+
+
+def test_a_report_that_cannot_be_written_says_what_to_do_and_keeps_the_old(tmp_path: Path) -> None:
+    study = make_study(cores=[1], replicates=2)
+    folder = keep(tmp_path, study, make_trials(study))
+    (folder / "report.json").mkdir()  # nobody, not even root, can replace a folder by a file
+    (folder / "report.json" / "inside").touch()
+    with pytest.raises(HeapfitError, match=r"cannot write .*report\.json.*run: heapfit report"):
+        write_all(folder)
+    assert not list(folder.glob("*.tmp"))
+    assert (folder / "trials.jsonl").stat().st_size > 0
+
+
+def test_a_full_disk_is_reported_in_one_line(tmp_path: Path) -> None:
+    os.symlink("/dev/full", tmp_path / "report.json.tmp")
+    study = make_study(cores=[1], replicates=1)
+    with pytest.raises(HeapfitError, match="no space left on device") as caught:
+        json_report.write(summarise(study, make_trials(study)), tmp_path / "report.json")
+    assert "\n" not in str(caught.value)

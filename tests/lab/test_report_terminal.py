@@ -1,0 +1,162 @@
+"""The table in the terminal: what it holds at each width, and that it needs no colour."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from heapfit.records import Study, Summary, Trial, TrialStatus
+from heapfit.report import terminal
+from heapfit.report.results import Results
+from heapfit.report.units import DASH, TERMINAL_DIGITS, ratio
+from heapfit.statistics import summarise
+from report_data import METRICS, RATE, Faults, make_study, make_trials
+from rich.cells import cell_len
+from rich.console import Console
+
+WIDTHS = [80, 120, 200]
+
+
+def shown(summary: Summary, width: int = 200, colour: bool = False) -> str:
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=colour,
+        color_system="truecolor" if colour else None,
+        legacy_windows=False,
+    )
+    terminal.render(summary, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def measured(study: Study, faults: Faults | None = None) -> Summary:
+    return summarise(study, make_trials(study, faults))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_line_is_wider_than_the_terminal_and_no_number_is_torn(width: int) -> None:
+    lines = shown(measured(make_study()), width).splitlines()
+    assert max(cell_len(line) for line in lines) <= width
+    assert not any("…" in line for line in lines)
+    assert sum(line.startswith("baseline") for line in lines) == 2  # a table per number of cores
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_answer_is_there_at_every_width(width: int) -> None:
+    text = " ".join(shown(measured(make_study()), width).split())
+    assert "XML transformation (xalan), 1 core" in text
+    assert "XML transformation (xalan), 2 cores" in text
+    assert "On wall time, heapfit and mimalloc lead and cannot be told apart" in text
+    assert "On peak RSS, jemalloc leads, ahead of all the others (0.91x of glibc)." in text
+
+
+def test_a_narrow_terminal_drops_metrics_from_the_right_and_names_them() -> None:
+    summary = measured(make_study())
+    narrow = " ".join(shown(summary, 80).split())
+    assert "4 more metrics in the report or a wider terminal: Minor faults," in narrow
+    assert "more metric" not in shown(summary, 200)
+
+
+def test_even_a_very_narrow_terminal_shows_the_primary_metric() -> None:
+    first = shown(measured(make_study()), 40).splitlines()
+    assert any("Wall" in line for line in first)
+    assert any("0.87x" in line for line in first)
+
+
+def test_the_primary_metric_comes_first() -> None:
+    study = make_study(metrics=[*METRICS, RATE], primary=RATE.name)
+    header = next(line for line in shown(measured(study)).splitlines() if "faults" in line)
+    assert header.split()[0] == "Requests"
+
+
+def test_a_cell_has_median_ratio_and_interval() -> None:
+    summary = measured(make_study(allocators=["glibc", "jemalloc"], cores=[1]))
+    lines = shown(summary).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("jemalloc"))
+    scale = Results(summary).scale(METRICS[0], TERMINAL_DIGITS)
+    wall = Results(summary).estimate(1, METRICS[0], "jemalloc")
+    assert wall is not None
+    assert lines[at].split()[1:3] == [f"{scale.number(wall.median)}*", ratio(wall.ratio)]
+    between = f"{scale.number(wall.low)}{DASH}{scale.number(wall.high)}"
+    assert lines[at + 1].split()[0] == between
+
+
+def test_the_best_of_a_column_is_marked_without_colour_and_bold_with_it() -> None:
+    summary = measured(make_study(cores=[1]))
+    row = next(line for line in shown(summary).splitlines() if line.startswith("heapfit"))
+    assert row.split()[1].endswith(terminal.BEST)
+    assert "\x1b[1m" in shown(summary, colour=True)
+
+
+def test_colours_add_nothing_that_the_plain_text_does_not_say() -> None:
+    styled = shown(measured(make_study()), colour=True)
+    codes = {part.split("m")[0] for part in styled.split("\x1b[")[1:]}
+    assert codes <= {"0", "1", "2"}  # reset, bold, dim: no colour at all
+
+
+def test_a_ratio_that_may_be_one_is_marked() -> None:
+    text = shown(measured(make_study()))
+    assert terminal.UNDECIDED in next(li for li in text.splitlines() if li.startswith("heapfit"))
+    assert "~ no difference from glibc is shown" in text
+
+
+def test_problems_are_listed_below_in_plain_words() -> None:
+    faults = Faults(status={"tcmalloc": (12, TrialStatus.FAILED, "killed by signal 11 (SIGSEGV)")})
+    text = shown(measured(make_study(), faults))
+    below = text[text.index("Problems") :]
+    assert "! tcmalloc, 1 core: 3 of 15 trials failed: killed by signal 11 (SIGSEGV)" in below
+    assert "12 to 15 trials" in text
+
+
+def test_an_allocator_without_a_figure_has_a_row_all_the_same() -> None:
+    faults = Faults(status={"tcmalloc": (-9, TrialStatus.TIMEOUT, "after 60 s")})
+    lines = shown(measured(make_study(cores=[1]), faults)).splitlines()
+    row = next(line for line in lines if line.startswith("tcmalloc"))
+    assert set(row.split()[1:]) == {"-"}
+    assert "15 of 15 trials ran past the time limit: after 60 s" in "\n".join(lines)
+
+
+def test_failures_only_give_no_table_but_the_reasons() -> None:
+    study = make_study()
+    failed = {a.name: (-9, TrialStatus.FAILED, "cannot start xalan") for a in study.allocators}
+    text = shown(measured(study, Faults(status=failed)), 80)
+    assert "No trial succeeded" in text
+    assert text.count("cannot start xalan") == 20  # 5 allocators, 2 numbers of cores, warm-ups too
+
+
+def test_a_single_allocator_is_no_comparison() -> None:
+    text = shown(measured(make_study(allocators=["glibc"], cores=[1])), 80)
+    assert "Only glibc has a figure on wall time" in text
+
+
+def test_one_replicate_has_no_interval_and_claims_nothing() -> None:
+    text = " ".join(shown(measured(make_study(replicates=1, warmups=0)), 80).split())
+    assert "1 trial per allocator cannot settle wall time" in text
+    assert DASH not in text
+    assert "the interval is only their range" in text
+
+
+def test_before_the_first_trial_nothing_breaks() -> None:
+    study = make_study()
+    nothing: list[Trial] = []
+    assert "0 of 160 trials are done" in shown(summarise(study, nothing))
+
+
+def test_names_and_commands_cannot_act_on_the_terminal() -> None:
+    study = make_study(
+        allocators=["glibc", "[red]evil[/]\x1b[31m"], cores=[1], title="\x1b]0;owned\x07[bold]t"
+    )
+    text = shown(measured(study), 80)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[red]evil[/]" in text
+    assert "[bold]t" in text
+
+
+def test_a_terminal_without_unicode_gets_ascii() -> None:
+    raw = io.BytesIO()
+    with io.TextIOWrapper(raw, encoding="ascii", write_through=True) as stream:
+        console = Console(file=stream, width=120, legacy_windows=False)
+        terminal.render(measured(make_study(allocators=["glibc", "möglich"])), console)
+        assert b"m\\xf6glich" in raw.getvalue()

@@ -1,0 +1,198 @@
+"""What the reports say in words: conclusions, problems, drift, units."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+from heapfit.records import Metric, Study, Summary, Trial, TrialStatus
+from heapfit.report import html_report, markdown_report, text, units
+from heapfit.report.conclusions import NOTHING, overall
+from heapfit.report.drift import describe, deviations
+from heapfit.report.problems import problems, remarks
+from heapfit.report.results import FEWEST_TRIALS, Results
+from heapfit.report.units import PAGE_DIGITS, TERMINAL_DIGITS, scale_for
+from heapfit.statistics import summarise
+from report_data import METRICS, RATE, Faults, make_study, make_trials
+
+WALL = METRICS[0]
+
+
+def summary_with(values: dict[str, list[float]], metric: Metric = WALL) -> Summary:
+    """A finished study of one metric in which each allocator gave exactly these values."""
+    study = make_study(
+        allocators=list(values),
+        cores=[1],
+        replicates=max(map(len, values.values())),
+        warmups=0,
+        metrics=[metric],
+        primary=metric.name,
+    )
+    return summarise(study, trials_with(study, values, metric))
+
+
+def trials_with(study: Study, values: dict[str, list[float]], metric: Metric) -> list[Trial]:
+    return [
+        trial.model_copy(
+            update={"metrics": {metric.name: values[trial.planned.allocator][trial.planned.block]}}
+        )
+        for trial in make_trials(study)
+        if trial.planned.block < len(values[trial.planned.allocator])
+    ]
+
+
+def conclusion(values: dict[str, list[float]], metric: Metric = WALL) -> str:
+    (line,) = overall(Results(summary_with(values, metric)))
+    return line
+
+
+@pytest.mark.parametrize("module", [text, units, markdown_report, html_report])
+def test_the_examples_in_docstrings_are_true(module: object) -> None:
+    outcome = doctest.testmod(module)  # type: ignore[arg-type]
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
+
+
+def test_an_allocator_apart_from_all_others_leads_alone() -> None:
+    base = [1.0, 1.01, 1.02, 1.0, 1.01, 1.02, 1.0]
+    said = conclusion({"glibc": base, "heapfit": [0.8 * b for b in base], "slow": [2.0] * 7})
+    assert said == "On wall time, heapfit leads, ahead of all the others (0.80x of glibc)."
+
+
+def test_two_that_overlap_lead_together_and_are_not_told_apart() -> None:
+    base = [1.0] * 7
+    near = [0.85, 0.86, 0.87, 0.88, 0.89, 0.90, 0.91]
+    said = conclusion({"glibc": base, "heapfit": near, "mimalloc": near[::-1]})
+    assert "heapfit and mimalloc lead and cannot be told apart (0.88x of glibc each)" in said
+
+
+def test_no_difference_is_said_when_that_is_the_truth() -> None:
+    noise = [0.97, 1.03, 0.98, 1.02, 0.99, 1.01, 1.0]
+    said = conclusion({"glibc": noise, "heapfit": noise[::-1]})
+    assert said == "On wall time, no difference can be shown between glibc and heapfit."
+
+
+def test_the_baseline_can_lead() -> None:
+    said = conclusion({"glibc": [1.0] * 7, "slow": [1.5, 1.51, 1.52, 1.53, 1.54, 1.55, 1.56]})
+    assert said == "On wall time, glibc leads, ahead of all the others (median 1.00 s)."
+
+
+def test_higher_is_better_for_a_rate() -> None:
+    said = conclusion({"glibc": [100.0] * 7, "heapfit": [120.0] * 7}, RATE)
+    assert said == "On requests, heapfit leads, ahead of all the others (1.20x of glibc)."
+
+
+def test_too_few_trials_settle_nothing() -> None:
+    few = FEWEST_TRIALS - 1
+    said = conclusion({"glibc": [1.0] * few, "heapfit": [0.5] * few})
+    assert said == (
+        "5 trials per allocator cannot settle wall time: a 95 % interval needs 6. "
+        "heapfit has the best median so far (0.50x of glibc)."
+    )
+
+
+def test_an_allocator_with_too_few_trials_is_left_out_by_name() -> None:
+    said = conclusion({"glibc": [1.0] * 7, "heapfit": [0.8] * 7, "fragile": [0.1, 0.1]})
+    assert "heapfit leads" in said
+    assert said.endswith("Left out, with fewer than 6 trials: fragile.")
+
+
+def test_a_shift_common_to_a_block_does_not_hide_a_difference() -> None:
+    # Each block is slower than the one before, for both: the medians' intervals overlap widely,
+    # the ratios within blocks do not.
+    base = [1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2]
+    said = conclusion({"glibc": base, "heapfit": [0.95 * b for b in base]})
+    assert "heapfit leads" in said
+
+
+def test_one_allocator_has_nothing_to_be_compared_with() -> None:
+    assert "nothing to compare it with" in conclusion({"glibc": [1.0] * 7})
+
+
+def test_a_study_of_failures_says_so() -> None:
+    study = make_study()
+    failed = {a.name: (-9, TrialStatus.FAILED, "exit code 1") for a in study.allocators}
+    summary = summarise(study, make_trials(study, Faults(status=failed)))
+    assert overall(Results(summary)) == [NOTHING]
+
+
+def test_problems_are_gathered_by_cause_and_counted() -> None:
+    study = make_study(cores=[1], replicates=10)
+    faults = Faults(status={"tcmalloc": (7, TrialStatus.FAILED, "killed by signal 11 (SIGSEGV)")})
+    (problem,) = problems(summarise(study, make_trials(study, faults)))
+    assert problem.sentence == (
+        "tcmalloc, 1 core: 3 of 10 trials failed: killed by signal 11 (SIGSEGV)"
+    )
+    assert problem.places.startswith("Trials ")
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (TrialStatus.TIMEOUT, "ran past the time limit"),
+        (TrialStatus.MISMATCH, "gave another output than under the baseline"),
+    ],
+)
+def test_every_kind_of_problem_has_plain_words(status: TrialStatus, words: str) -> None:
+    study = make_study(cores=[2], replicates=1, warmups=0)
+    summary = summarise(study, make_trials(study, Faults(status={"heapfit": (0, status, "")})))
+    assert problems(summary)[0].sentence == f"heapfit, 2 cores: 1 of 1 trial {words}"
+
+
+def test_an_unfinished_study_is_called_so() -> None:
+    study = make_study(cores=[1], replicates=6)
+    assert remarks(summarise(study, make_trials(study)[:12])) == [
+        "The study is not finished: 12 of 35 trials are done; repeating its command goes on."
+    ]
+
+
+def test_a_metric_missing_on_some_trials_is_named() -> None:
+    study = make_study(allocators=["glibc", "heapfit"], cores=[1], replicates=10)
+    trials = make_trials(study, Faults(without={"heapfit": (8, "mean_rss_bytes")}))
+    assert remarks(summarise(study, trials)) == [
+        "heapfit, 1 core: Mean RSS is missing from 2 of 10 successful trials"
+    ]
+
+
+def test_drift_is_described_and_its_absence_too() -> None:
+    study = make_study(replicates=30)
+    steady, rising = make_trials(study), make_trials(study, drift=0.15)
+    assert "no notable drift" in describe(deviations(steady, WALL), WALL)
+    assert "drifted" in describe(deviations(rising, WALL), WALL)
+    assert "higher" in describe(deviations(rising, WALL), WALL)
+    assert "Too few trials" in describe(deviations(steady[:5], WALL), WALL)
+
+
+def test_drift_of_a_metric_that_is_always_zero_is_no_division_by_zero() -> None:
+    faults = METRICS[6]
+    study = make_study(replicates=30)
+    assert faults.name == "major_faults"
+    assert "Too few" in describe(deviations(make_trials(study), faults), faults)
+
+
+@pytest.mark.parametrize(
+    ("unit", "values", "shown"),
+    [
+        ("s", [0.000_000_4], "400 ns"),
+        ("s", [0.0412], "41.2 ms"),
+        ("s", [61.25], "61.2 s"),
+        ("bytes", [1.5 * 2**30], "1.50 GiB"),
+        ("bytes", [0.0], "0 B"),
+        ("count", [9876.0], "9,876"),
+        ("count", [4.5], "4.5"),
+        ("count", [123_456.0], "123 k"),
+        ("1/s", [182_345.6], "182 k/s"),
+        ("MB/s", [512.25], "512 MB/s"),
+        ("s", [], "1 s"),
+    ],
+)
+def test_figures_are_shown_in_human_units(unit: str, values: list[float], shown: str) -> None:
+    assert scale_for(unit, values, TERMINAL_DIGITS).text(values[0] if values else 1.0) == shown
+
+
+def test_a_page_shows_one_digit_more_than_a_terminal() -> None:
+    assert scale_for("s", [0.0412], PAGE_DIGITS).text(0.0412) == "41.20 ms"
+
+
+def test_escape_sequences_from_outside_are_spelled_out() -> None:
+    assert text.visible("\x1b[31mred\n\u202e") == "\\x1b[31mred\\n\\u202e"

@@ -1,0 +1,197 @@
+"""Medians and their intervals against published tables and examples; ratios by block."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import pytest
+from engine_helpers import study_of, system_allocator, workload
+from heapfit.records import Estimate, Study, Trial, TrialStatus
+from heapfit.statistics import coverage, median_interval, summarise
+from heapfit.statistics.median import interval_rank
+
+# Confidence level in percent of the interval [x(k), x(n+1-k)] for a population's median, by (n, k),
+# from the textbook table A.7, "Confidence Intervals for the Population Median", as reproduced at
+# coursehero.com/file/5646626/A7.
+PUBLISHED_LEVELS = {
+    (2, 1): 50.0,
+    (3, 1): 75.0,
+    (4, 1): 87.5,
+    (5, 1): 93.8,
+    (6, 1): 96.9,
+    (6, 2): 78.1,
+    (7, 1): 98.4,
+    (8, 1): 99.2,
+    (8, 2): 93.0,
+    (9, 2): 96.1,
+    (9, 3): 82.0,
+    (10, 2): 97.9,
+    (10, 3): 89.1,
+    (11, 2): 98.8,
+    (11, 3): 93.5,
+    (12, 3): 96.1,
+    (13, 3): 97.8,
+    (14, 3): 98.7,
+    (14, 4): 94.3,
+    (15, 4): 96.5,
+    (16, 4): 97.9,
+    (17, 5): 95.1,
+    (18, 5): 96.9,
+    (19, 5): 98.1,
+    (19, 6): 93.6,
+    (20, 6): 95.9,
+    (20, 7): 88.5,
+}
+
+
+@pytest.mark.parametrize(("n", "rank"), PUBLISHED_LEVELS)
+def test_coverage_is_that_of_the_published_table(n: int, rank: int) -> None:
+    assert coverage(n, rank) * 100 == pytest.approx(PUBLISHED_LEVELS[n, rank], abs=0.051)
+
+
+@pytest.mark.parametrize("n", range(6, 21))
+def test_the_narrowest_interval_that_still_covers_95_percent_is_chosen(n: int) -> None:
+    rank = interval_rank(n)
+    assert coverage(n, rank) >= 0.95
+    assert coverage(n, rank + 1) < 0.95
+
+
+def test_agrees_with_the_example_of_the_r_package_statpsych() -> None:
+    """D. G. Bonett, R package statpsych, help of ci.median (dgbonett.github.io/statpsych):
+    `ci.median(.05, y)` prints Estimate 20.7, LL 10.8, UL 30.9."""
+    y = "30.2 20.4 15.1 10.2 10.5 60.8 20.8 25.0 20.7 30.9 10.8 5.1 50.9 40.0 20.9 10.8 0 20.5 50.8"
+    interval = median_interval([float(figure) for figure in y.split()])
+    assert (interval.median, interval.low, interval.high) == (20.7, 10.8, 30.9)
+
+
+def test_agrees_with_a_textbook_sign_test_interval() -> None:
+    """Nine observations: the interval runs from the second to the eighth (P(2 <= W <= 7) = 0.9609,
+    W ~ Bin(9, 1/2)), as worked out at math.stackexchange.com/questions/1694981."""
+    walk_minutes = [23.92, 26.55, 31.17, 32.14, 33.14, 41.43, 44.29, 48.42, 55.26]
+    interval = median_interval(walk_minutes)
+    assert (interval.low, interval.high) == (26.55, 48.42)
+    assert round(interval.coverage, 4) == 0.9609
+
+
+@pytest.mark.parametrize(("n", "level"), [(1, 0.0), (2, 0.5), (3, 0.75), (5, 0.9375)])
+def test_too_few_observations_give_their_range_and_say_its_true_level(n: int, level: float) -> None:
+    sample = [float(figure) for figure in range(n)]
+    interval = median_interval(sample)
+    assert (interval.low, interval.high) == (0.0, n - 1.0)
+    assert interval.coverage == level
+
+
+def test_the_median_of_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="nothing"):
+        median_interval([])
+
+
+@pytest.mark.parametrize("n", [6, 10, 15])
+def test_intervals_cover_a_skewed_populations_median_as_often_as_they_say(n: int) -> None:
+    """Lognormal like run times; three standard errors of the share of 4000 are under 1.1 %."""
+    rng = random.Random(n)
+    hits = 0
+    for _ in range(4000):
+        interval = median_interval([rng.lognormvariate(0, 1) for _ in range(n)])
+        hits += interval.low <= 1.0 <= interval.high
+    assert hits / 4000 == pytest.approx(coverage(n, interval_rank(n)), abs=0.011)
+
+
+# ------------------------------------------------------------------------- summary
+
+
+def two_allocators(replicates: int) -> Study:
+    return study_of(
+        workload("true"),
+        [system_allocator("glibc"), system_allocator("heapfit")],
+        replicates=replicates,
+    )
+
+
+def trials_of(study: Study, walls: Mapping[str, list[float]]) -> list[Trial]:
+    """Trials with the allocator's n-th wall time in the n-th replicate, after slow warm-ups."""
+    trials = []
+    for planned in study.plan:
+        wall_s = 99.0 if planned.warmup else walls[planned.allocator][planned.replicate - 1]
+        trials.append(
+            Trial(
+                planned=planned,
+                status=TrialStatus.OK,
+                started=study.created,
+                exit_code=0,
+                metrics={"wall_s": wall_s},
+            )
+        )
+    return trials
+
+
+def estimate_of(study: Study, trials: list[Trial], allocator: str) -> Estimate:
+    found = summarise(study, trials).estimates
+    return next(each for each in found if (each.allocator, each.metric) == (allocator, "wall_s"))
+
+
+def test_warm_ups_do_not_count() -> None:
+    study = two_allocators(3)
+    trials = trials_of(study, {"glibc": [1, 2, 3], "heapfit": [1, 2, 3]})
+    estimate = estimate_of(study, trials, "glibc")
+    assert (estimate.n, estimate.median, estimate.minimum, estimate.maximum) == (3, 2, 1, 3)
+
+
+def test_the_ratio_is_the_median_of_the_ratios_block_by_block() -> None:
+    """The machine slows down tenfold half-way: absolute figures scatter, the ratio does not."""
+    study = two_allocators(6)
+    base = [1.0, 1.1, 0.9, 10.0, 11.0, 9.0]
+    own = [figure * 0.8 for figure in base]
+    estimate = estimate_of(study, trials_of(study, {"glibc": base, "heapfit": own}), "heapfit")
+    assert estimate.ratio == pytest.approx(0.8)
+    assert estimate.ratio_low == pytest.approx(0.8)
+    assert estimate.ratio_high == pytest.approx(0.8)
+    assert estimate.high > 10 * estimate.low
+
+
+def test_the_baseline_stands_at_one_without_an_interval() -> None:
+    study = two_allocators(2)
+    estimate = estimate_of(study, trials_of(study, {"glibc": [1, 2], "heapfit": [1, 2]}), "glibc")
+    assert (estimate.ratio, estimate.ratio_low, estimate.ratio_high) == (1.0, None, None)
+
+
+def test_failed_trials_are_problems_and_no_figures() -> None:
+    study = two_allocators(3)
+    trials = trials_of(study, {"glibc": [1, 1, 1], "heapfit": [2, 2, 50]})
+    failed = [
+        each.model_copy(update={"status": TrialStatus.MISMATCH, "reason": "other output"})
+        if each.metrics["wall_s"] == 50
+        else each
+        for each in trials
+    ]
+    summary = summarise(study, failed)
+    assert [problem.reason for problem in summary.problems] == ["other output"]
+    estimate = estimate_of(study, failed, "heapfit")
+    assert (estimate.n, estimate.median, estimate.ratio) == (2, 2.0, 2.0)
+
+
+def test_a_block_without_a_baseline_gives_no_ratio() -> None:
+    study = two_allocators(1)
+    trials = [
+        each
+        for each in trials_of(study, {"glibc": [1], "heapfit": [2]})
+        if each.planned.allocator == "heapfit"
+    ]
+    estimate = estimate_of(study, trials, "heapfit")
+    assert (estimate.median, estimate.ratio) == (2.0, None)
+
+
+def test_there_is_no_ratio_to_zero() -> None:
+    study = two_allocators(1)
+    estimate = estimate_of(study, trials_of(study, {"glibc": [0], "heapfit": [2]}), "heapfit")
+    assert estimate.ratio is None
+
+
+def test_an_unfinished_study_has_a_summary() -> None:
+    study = two_allocators(4)
+    trials = trials_of(study, {"glibc": [1, 2, 3, 4], "heapfit": [1, 2, 3, 4]})[:5]
+    summary = summarise(study, trials)
+    assert (summary.trials_done, summary.trials_planned) == (5, 10)
+    assert {estimate.n for estimate in summary.estimates} <= {1, 2}
+    assert summarise(study, []).estimates == []

@@ -1,0 +1,430 @@
+"""A study from plan to finished journal: order, references, interruption, extension, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from engine_helpers import (
+    allowed_cores,
+    is_running,
+    study_of,
+    system_allocator,
+    wait_until_gone,
+    workload,
+)
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.records import (
+    PlannedTrial,
+    Study,
+    Trial,
+    TrialStatus,
+    WorkloadCheck,
+    WorkloadMetric,
+)
+from heapfit.study import Journal, Progress, execute, load
+from heapfit.study.timing import RemainingTime
+
+THREE = [system_allocator("glibc"), system_allocator("a", F="a"), system_allocator("b", F="b")]
+
+
+class Recorder(Progress):
+    """Keeps what it was told; `interrupt_after` finished trials it raises Ctrl-C."""
+
+    def __init__(self, interrupt_after: int | None = None) -> None:
+        self.done_before: list[Trial] = []
+        self.events: list[tuple[str, int]] = []
+        self.remaining: list[float | None] = []
+        self._interrupt_after = interrupt_after
+
+    def begin(self, study: Study, done: list[Trial]) -> None:
+        self.done_before = done
+
+    def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
+        self.events.append(("started", planned.index))
+        self.remaining.append(remaining_s)
+
+    def finished(self, trial: Trial, remaining_s: float | None) -> None:
+        self.events.append(("finished", trial.planned.index))
+        self.remaining.append(remaining_s)
+        if len(self.events) // 2 == self._interrupt_after:
+            raise KeyboardInterrupt
+
+
+def order_of(trials: list[Trial]) -> list[int]:
+    return [trial.planned.index for trial in trials]
+
+
+# ---------------------------------------------------------------------------- plan
+
+
+def test_every_block_has_every_allocator_at_every_number_of_cores_once() -> None:
+    cores = list(range(1, allowed_cores() + 1))
+    study = study_of(workload("true"), THREE, cores=cores, replicates=4, warmups=2)
+    blocks: dict[int, list[PlannedTrial]] = {}
+    for planned in study.plan:
+        blocks.setdefault(planned.block, []).append(planned)
+    assert [planned.index for planned in study.plan] == list(range(len(study.plan)))
+    assert list(blocks) == list(range(6))
+    for number, block in blocks.items():
+        cells = Counter((planned.allocator, planned.cores) for planned in block)
+        assert cells == Counter((each.name, count) for each in THREE for count in cores)
+        assert {planned.warmup for planned in block} == {number < 2}
+
+
+def test_order_is_random_by_block_and_fixed_by_the_seed() -> None:
+    def orders(seed: int) -> list[str]:
+        study = study_of(workload("true"), THREE, replicates=20, seed=seed)
+        names = [planned.allocator for planned in study.plan if not planned.warmup]
+        return ["".join(names[at : at + 3]) for at in range(0, len(names), 3)]
+
+    assert orders(1) == orders(1)
+    assert orders(1) != orders(2)
+    assert len(set(orders(1))) == 6  # of twenty blocks, each of the six orders occurs
+
+
+def test_the_baseline_runs_first_even_without_warm_ups() -> None:
+    for warmups in (0, 1, 2):
+        study = study_of(workload("true"), THREE, baseline="b", warmups=warmups, replicates=3)
+        assert (study.plan[0].allocator, study.plan[0].warmup) == ("b", True)
+        assert len(study.plan) == (1 if warmups == 0 else 3 * warmups) + 9
+
+
+def test_more_replicates_continue_the_same_order() -> None:
+    short = study_of(workload("true"), THREE, replicates=3)
+    long = study_of(workload("true"), THREE, replicates=7)
+    assert long.plan[: len(short.plan)] == short.plan
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"baseline": "gibc"}, "unknown baseline 'gibc'; did you mean 'glibc'?"),
+        ({"primary_metric": "wal_s"}, "unknown metric 'wal_s'; did you mean 'wall_s'?"),
+        ({"cores": [1000]}, "1000 cores"),
+        ({"cores": []}, "number of cores"),
+        ({"cores": [1, 1]}, "number of cores"),
+        ({"replicates": 0}, "at least 1"),
+        ({"timeout_s": 0}, "positive"),
+        ({"allocators": [THREE[0], THREE[0]]}, "named twice"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_runs(
+    fields: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(UsageError, match=complaint.replace("?", r"\?")):
+        study_of(workload("true"), **{"allocators": THREE, **fields})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("pattern", "complaint"), [("(", "no regular"), ("rate", "needs a group")])
+def test_a_bad_pattern_is_refused_before_anything_runs(pattern: str, complaint: str) -> None:
+    metric = WorkloadMetric(name="r", label="R", unit="1/s", better="higher", pattern=pattern)
+    with pytest.raises(UsageError, match=complaint):
+        study_of(workload("true", metrics=[metric]))
+
+
+# ------------------------------------------------------------------------- execute
+
+
+def test_a_study_runs_as_planned(tmp_path: Path) -> None:
+    study = study_of(workload("echo", "x"), THREE, replicates=2)
+    recorder = Recorder()
+    execute(study, tmp_path / "out", recorder)
+    kept, trials = load(tmp_path / "out")
+    assert kept == study
+    assert [trial.planned for trial in trials] == study.plan
+    assert {trial.status for trial in trials} == {TrialStatus.OK}
+    assert recorder.events[:2] == [("started", 0), ("finished", 0)]
+    assert len(recorder.events) == 2 * len(study.plan)
+    assert not (tmp_path / "out" / "scratch").exists()
+
+
+def test_remaining_time_follows_from_what_each_allocator_takes(tmp_path: Path) -> None:
+    slow = system_allocator("slow", PAUSE="0.3")
+    work = workload("sh", "-c", "sleep ${PAUSE:-0}")
+    recorder = Recorder()
+    execute(study_of(work, [system_allocator(), slow], replicates=3), tmp_path / "out", recorder)
+    assert recorder.remaining[0] is None
+    after_warmup = recorder.remaining[3]
+    assert after_warmup is not None
+    assert 0.9 <= after_warmup < 3  # three trials of 0.3 s, three that do nothing
+    assert recorder.remaining[-1] == 0
+
+
+def test_an_allocator_that_has_not_run_yet_is_taken_for_a_typical_one() -> None:
+    plan = study_of(workload("true"), THREE, replicates=2).plan
+    remaining = RemainingTime()
+    assert remaining.of(plan) is None
+    for duration_s in (1.0, 2.0, 30.0):
+        remaining.add(plan[0], duration_s)
+    assert remaining.of(plan) == len(plan) * 2.0
+
+
+def test_an_allocator_that_changes_the_output_is_found_out(tmp_path: Path) -> None:
+    execute(study_of(workload("sh", "-c", "echo $F | tr -d a"), THREE), tmp_path)
+    _, trials = load(tmp_path)
+    found = {(trial.planned.allocator, trial.status) for trial in trials}
+    assert found == {
+        ("glibc", TrialStatus.OK),
+        ("a", TrialStatus.OK),
+        ("b", TrialStatus.MISMATCH),
+    }
+
+
+def test_output_may_depend_on_the_number_of_cores(tmp_path: Path) -> None:
+    cores = list(range(1, allowed_cores() + 1))
+    execute(study_of(workload("echo", "{cores}"), THREE, cores=cores), tmp_path)
+    _, trials = load(tmp_path)
+    assert {trial.status for trial in trials} == {TrialStatus.OK}
+
+
+def test_unsteady_output_is_discovered_and_explained(tmp_path: Path) -> None:
+    with pytest.raises(HeapfitError, match="--output ignore"):
+        execute(study_of(workload("date", "+%N"), THREE[:1], replicates=3), tmp_path)
+
+
+def test_a_program_that_fails_under_the_baseline_ends_the_study(tmp_path: Path) -> None:
+    study = study_of(workload("sh", "-c", "echo no licence >&2; exit 9"), THREE)
+    with pytest.raises(HeapfitError, match=r"baseline glibc.*exit code 9.*no licence"):
+        execute(study, tmp_path)
+    assert load(tmp_path)[1] == []  # so that the same command tries again
+
+
+def test_a_failure_under_another_allocator_does_not_end_the_study(tmp_path: Path) -> None:
+    study = study_of(workload("sh", "-c", 'test "$F" != b'), THREE, replicates=2)
+    execute(study, tmp_path)
+    _, trials = load(tmp_path)
+    assert len(trials) == len(study.plan)
+    assert {t.planned.allocator for t in trials if t.status is TrialStatus.FAILED} == {"b"}
+
+
+# ------------------------------------------------------------------ stop and resume
+
+
+def test_ctrl_c_between_trials_loses_nothing(tmp_path: Path) -> None:
+    study = study_of(workload("true"), THREE, replicates=2)
+    with pytest.raises(KeyboardInterrupt):
+        execute(study, tmp_path, Recorder(interrupt_after=4))
+    assert order_of(load(tmp_path)[1]) == [0, 1, 2, 3]
+    recorder = Recorder()
+    execute(study, tmp_path, recorder)
+    assert order_of(recorder.done_before) == [0, 1, 2, 3]
+    assert order_of(load(tmp_path)[1]) == list(range(9))
+
+
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_study_that_was_stopped_in_a_trial_goes_on_with_that_trial(
+    tmp_path: Path, blow: signal.Signals
+) -> None:
+    folder, gate, pids = tmp_path / "out", tmp_path / "gate", tmp_path / "pids"
+    # The fourth run of the program hangs, once.
+    script = (
+        f"echo $$ >> {pids}; "
+        f"if [ $(wc -l < {pids}) = 4 ] && [ ! -e {gate} ]; then touch {gate}; sleep 600; fi"
+    )
+    study = study_of(workload("sh", "-c", script), THREE, replicates=1)
+    lab = start_lab(study, folder)
+    wait_for(gate.exists)
+    hanging = int(pids.read_text().split()[-1])
+    assert is_running(hanging)
+    lab.send_signal(blow)
+    lab.wait(20)
+    assert lab.returncode != 0
+    assert wait_until_gone([hanging]) == []
+    assert order_of(load(folder)[1]) == [0, 1, 2]
+
+    execute(study, folder)
+    assert order_of(load(folder)[1]) == list(range(6))
+    assert not (folder / "scratch").exists()
+
+
+def test_only_one_process_runs_a_study(tmp_path: Path) -> None:
+    study = study_of(workload("sleep", "600"), THREE)
+    lab = start_lab(study, tmp_path)
+    try:
+        wait_for((tmp_path / "scratch").exists)
+        with pytest.raises(HeapfitError, match="another heapfit"):
+            execute(study, tmp_path)
+    finally:
+        lab.kill()
+        lab.wait()
+
+
+def start_lab(study: Study, folder: Path) -> subprocess.Popen[bytes]:
+    """Execute a study in a process of its own, which a test may kill."""
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from heapfit.records import Study; from heapfit.study import execute\n"
+        "execute(Study.model_validate_json(sys.argv[1]), Path(sys.argv[2]))\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code, study.model_dump_json(), str(folder)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.01)
+
+
+# -------------------------------------------------------------------- same study?
+
+
+def test_more_replicates_extend_a_finished_study(tmp_path: Path) -> None:
+    execute(study_of(workload("true"), THREE, replicates=1), tmp_path)
+    execute(study_of(workload("true"), THREE, replicates=3), tmp_path)
+    study, trials = load(tmp_path)
+    assert study.replicates == 3
+    assert [trial.planned for trial in trials] == study.plan
+
+
+def test_fewer_replicates_leave_a_longer_study_alone(tmp_path: Path) -> None:
+    execute(study_of(workload("true"), THREE, replicates=2), tmp_path)
+    before = (tmp_path / "study.json").read_bytes()
+    execute(study_of(workload("true"), THREE, replicates=1), tmp_path)
+    assert (tmp_path / "study.json").read_bytes() == before
+    assert len(load(tmp_path)[1]) == 9
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        (study_of(workload("false"), THREE), "workload"),
+        (study_of(workload("true"), THREE[:2]), "allocators"),
+        (study_of(workload("true"), THREE, baseline="a"), "baseline"),
+        (study_of(workload("true"), THREE, seed=7), "seed"),
+        (study_of(workload("true"), THREE, timeout_s=7.0), "time-out"),
+        (study_of(workload("true", check=WorkloadCheck(stdout="ignore")), THREE), "workload"),
+        (
+            study_of(
+                workload("true"),
+                [*THREE[:2], THREE[2].model_copy(update={"sha256": "0" * 64})],
+            ),
+            "allocators",
+        ),
+    ],
+)
+def test_another_studys_folder_is_refused_and_left_alone(
+    tmp_path: Path, other: Study, named: str
+) -> None:
+    execute(study_of(workload("true"), THREE, reproduce="heapfit compare -- true"), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(
+        UsageError, match=rf"another study: {named} differ.*heapfit compare -- true"
+    ):
+        execute(other, tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_folder_without_a_study_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no study"):
+        load(tmp_path)
+
+
+def test_a_study_of_an_unknown_form_is_a_usage_error(tmp_path: Path) -> None:
+    study = study_of(workload("true"), THREE)
+    with Journal(tmp_path, study):
+        pass
+    plan = json.loads((tmp_path / "study.json").read_text()) | {"schema_version": 99}
+    (tmp_path / "study.json").write_text(json.dumps(plan))
+    with pytest.raises(UsageError, match="schema_version"):
+        execute(study, tmp_path)
+
+
+# ------------------------------------------------------------------ a bad day's disk
+
+
+def finished_study(folder: Path) -> tuple[Study, bytes]:
+    study = study_of(workload("true"), THREE, replicates=1)
+    execute(study, folder)
+    return study, (folder / "trials.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("cut", [1, 2, 100])
+def test_a_torn_last_line_is_measured_again(tmp_path: Path, cut: int) -> None:
+    study, whole = finished_study(tmp_path)
+    (tmp_path / "trials.jsonl").write_bytes(whole[:-cut])
+    assert order_of(load(tmp_path)[1]) == [0, 1, 2, 3, 4]
+    execute(study, tmp_path)
+    lines = (tmp_path / "trials.jsonl").read_bytes().splitlines(keepends=True)
+    assert lines[:5] == whole.splitlines(keepends=True)[:5]
+    assert order_of(load(tmp_path)[1]) == list(range(6))
+
+
+def test_a_last_line_of_zeros_after_a_power_cut_is_measured_again(tmp_path: Path) -> None:
+    study, whole = finished_study(tmp_path)
+    sound = whole[: whole.rstrip(b"\n").rfind(b"\n") + 1]
+    (tmp_path / "trials.jsonl").write_bytes(sound + bytes(4096))
+    execute(study, tmp_path)
+    assert order_of(load(tmp_path)[1]) == list(range(6))
+
+
+def test_a_damaged_line_amid_others_is_named_and_nothing_is_thrown_away(tmp_path: Path) -> None:
+    study, whole = finished_study(tmp_path)
+    damaged = whole.replace(b'"index":2', b'"index":x')
+    (tmp_path / "trials.jsonl").write_bytes(damaged)
+    with pytest.raises(HeapfitError, match="line 3 is damaged"):
+        execute(study, tmp_path)
+    assert (tmp_path / "trials.jsonl").read_bytes() == damaged
+
+
+def test_a_full_disk_keeps_what_is_measured_and_says_what_to_do(tmp_path: Path) -> None:
+    """The file size limit fails a write half-way through a line, as a full disk does."""
+    study, whole = finished_study(tmp_path)
+    trials = load(tmp_path)[1]
+    second_end = len(b"".join(whole.splitlines(keepends=True)[:2]))
+    (tmp_path / "trials.jsonl").write_bytes(b"")
+    limit = second_end + 50
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Journal(tmp_path, study) as journal:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))
+        try:
+            journal.append(trials[0])
+            journal.append(trials[1])
+            with pytest.raises(HeapfitError, match=r"make room.*what is measured is kept"):
+                journal.append(trials[2])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        assert (tmp_path / "trials.jsonl").stat().st_size == second_end
+        journal.append(trials[2])
+    assert order_of(load(tmp_path)[1]) == [0, 1, 2]
+
+
+def test_a_disk_that_is_full_from_the_start_says_what_to_do(small_disk: Path) -> None:
+    with (small_disk / "ballast").open("wb", buffering=0) as ballast:
+        while ballast.write(bytes(4096)) == 4096:
+            if os.statvfs(small_disk).f_bavail == 0:
+                break
+    with pytest.raises(HeapfitError, match="make room"):
+        execute(study_of(workload("true"), THREE), small_disk / "out")
+
+
+def test_a_disk_that_fills_up_while_a_program_runs_stops_the_study(small_disk: Path) -> None:
+    fill = 'test -z "$F" || cat /dev/zero > {scratch}/big'
+    study = study_of(workload("sh", "-c", fill), THREE)
+    with pytest.raises(HeapfitError, match="make room"):
+        execute(study, small_disk / "out")
+    assert order_of(load(small_disk / "out")[1]) == [0]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of four megabytes."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting a small disk needs root; the file size limit above tests as much")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)

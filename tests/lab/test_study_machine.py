@@ -1,0 +1,40 @@
+"""What a study says about the machine that it ran on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+import pytest
+from heapfit.machine import describe
+
+
+def test_the_machine_is_described_as_the_kernel_knows_it() -> None:
+    machine = describe()
+    total_kib = int(Path("/proc/meminfo").read_text().split()[1])
+    assert machine.memory_bytes == total_kib * 1024
+    assert machine.cores == len(os.sched_getaffinity(0))
+    assert machine.kernel == platform.release()
+    assert machine.libc.startswith("glibc 2.")
+    assert machine.cpu
+    assert machine.huge_pages in (None, "always", "madvise", "never")
+
+
+def test_variables_that_steer_an_allocator_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    notes = describe().notes
+    assert "MALLOC_ARENA_MAX=1 is set in the environment of every trial" in notes
+
+
+def test_fewer_processors_than_the_machine_has_are_noted() -> None:
+    before = os.sched_getaffinity(0)
+    if len(before) < 2:
+        pytest.skip("there is only one processor to begin with")
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        machine = describe()
+    finally:
+        os.sched_setaffinity(0, before)
+    assert machine.cores == 1
+    assert any("processors may be used" in note for note in machine.notes)

@@ -1,0 +1,405 @@
+"""One trial of a real program: its figures, its output, its failures, and what it leaves behind."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from engine_helpers import (
+    PYTHON,
+    allowed_cores,
+    read_pids,
+    run_once,
+    system_allocator,
+    wait_until_gone,
+    workload,
+)
+from heapfit.errors import UsageError
+from heapfit.records import TrialStatus, WorkloadCheck, WorkloadMetric
+from heapfit.trial import BUILTIN_METRICS
+
+MIB = 1 << 20
+
+# A grandchild in a session of its own, deaf to everything but SIGKILL. All write their ids.
+STUBBORN_FAMILY = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def note():
+    with open(sys.argv[1], "a") as file: file.write(f"{os.getpid()}\\n")
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        note(); time.sleep(600)
+    note(); time.sleep(600)
+note(); time.sleep(600)
+"""
+
+
+# ------------------------------------------------------------------------ figures
+
+
+def test_gives_every_builtin_metric(tmp_path: Path) -> None:
+    trial = run_once(workload("sleep", "0.1"), tmp_path)
+    assert trial.status is TrialStatus.OK
+    assert trial.exit_code == 0
+    assert trial.metrics.keys() == {metric.name for metric in BUILTIN_METRICS}
+
+
+def test_wall_time_is_that_of_the_program(tmp_path: Path) -> None:
+    trial = run_once(workload("sleep", "0.3"), tmp_path)
+    assert 0.3 <= trial.metrics["wall_s"] < 0.6
+    assert trial.metrics["user_s"] + trial.metrics["system_s"] < 0.1
+
+
+def test_processor_time_includes_children(tmp_path: Path) -> None:
+    burn = "import time\nwhile time.process_time() < 0.2: pass"
+    trial = run_once(workload("sh", "-c", f"'{sys.executable}' -c '{burn}'; true"), tmp_path)
+    assert trial.metrics["user_s"] + trial.metrics["system_s"] >= 0.2
+
+
+def test_peak_memory_is_not_inherited_from_the_lab(tmp_path: Path) -> None:
+    ballast = b"x" * (64 * MIB)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > len(ballast)
+    trial = run_once(workload("/bin/true"), tmp_path)
+    assert 0 < trial.metrics["peak_rss_bytes"] < 4 * MIB
+
+
+def test_peak_memory_of_a_short_program_is_not_missed(tmp_path: Path) -> None:
+    trial = run_once(workload(*PYTHON, f"bytearray(b'x') * {64 * MIB}"), tmp_path)
+    assert 64 * MIB < trial.metrics["peak_rss_bytes"] < 96 * MIB
+
+
+def test_memory_is_that_of_all_processes_together(tmp_path: Path) -> None:
+    hungry = f"""
+import os, time
+children = [os.fork() for _ in range(1)]
+block = bytearray(b"x") * {50 * MIB}
+time.sleep(0.3)
+if children[0]: os.waitpid(children[0], 0)
+"""
+    trial = run_once(workload(*PYTHON, hungry), tmp_path)
+    assert 100 * MIB < trial.metrics["peak_rss_bytes"] < 140 * MIB
+
+
+def test_mean_memory_weighs_by_time(tmp_path: Path) -> None:
+    a_third_full = f"""
+import time
+block = bytearray(b"x") * {90 * MIB}; time.sleep(0.2)
+del block; time.sleep(0.4)
+"""
+    trial = run_once(workload(*PYTHON, a_third_full), tmp_path)
+    assert 25 * MIB < trial.metrics["mean_rss_bytes"] < 60 * MIB
+
+
+def test_faults_and_switches_are_counted(tmp_path: Path) -> None:
+    idle = run_once(workload(*PYTHON, "pass"), tmp_path)
+    busy = run_once(
+        workload(
+            *PYTHON, f"import time\nbytearray({8 * MIB})\nfor _ in range(50): time.sleep(.001)"
+        ),
+        tmp_path,
+    )
+    assert busy.metrics["voluntary_switches"] >= idle.metrics["voluntary_switches"] + 50
+    assert idle.metrics["minor_faults"] > 0
+
+
+def test_sampling_takes_under_half_a_percent_of_a_processor(tmp_path: Path) -> None:
+    before = time.process_time()
+    trial = run_once(workload("sleep", "2"), tmp_path)
+    spent = time.process_time() - before
+    start_up_s = 0.02  # making folders, compiling nothing, spawning
+    assert spent < 0.005 * trial.metrics["wall_s"] + start_up_s
+
+
+# ------------------------------------------------------------ the program's world
+
+
+def test_runs_on_the_first_allowed_cores(tmp_path: Path) -> None:
+    show = "import os; print(*sorted(os.sched_getaffinity(0)))"
+    for cores in range(1, allowed_cores() + 1):
+        allowed = " ".join(map(str, sorted(os.sched_getaffinity(0))[:cores]))
+        work = workload(*PYTHON, show, check=WorkloadCheck(must_match=f"^{allowed}$"))
+        trial = run_once(work, tmp_path, cores=cores)
+        assert trial.status is TrialStatus.OK, trial.reason
+
+
+def test_the_lab_has_its_own_cores_back_afterwards(tmp_path: Path) -> None:
+    before = os.sched_getaffinity(0)
+    run_once(workload("true"), tmp_path)
+    assert os.sched_getaffinity(0) == before
+
+
+def test_more_cores_than_there_are_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="may use"):
+        run_once(workload("true"), tmp_path, cores=allowed_cores() + 1)
+
+
+def test_allocator_reaches_the_program_and_not_its_neighbours(tmp_path: Path) -> None:
+    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+    show = (
+        "import os; print(os.environ.get('LD_PRELOAD'));"
+        " print('jemalloc' in open('/proc/self/maps').read())"
+    )
+    check = WorkloadCheck(must_match=rf"^{library}\nTrue$")
+    trial = run_once(
+        workload(*PYTHON, show, check=check),
+        tmp_path,
+        allocator=system_allocator("jemalloc", library),
+    )
+    assert trial.status is TrialStatus.OK, trial.reason
+    assert "jemalloc" not in Path("/proc/self/maps").read_text()
+
+
+def test_a_preload_around_the_lab_does_not_reach_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "/nowhere/lib.so")
+    work = workload("sh", "-c", "echo preload=$LD_PRELOAD", check=WorkloadCheck(must_match="=$"))
+    trial = run_once(work, tmp_path)
+    assert trial.status is TrialStatus.OK, trial.reason
+    assert trial.stderr_tail == ""
+
+
+def test_environment_of_workload_and_allocator_both_arrive(tmp_path: Path) -> None:
+    work = workload(
+        "sh",
+        "-c",
+        "echo $A $B",
+        environment={"A": "{cores} core"},
+        check=WorkloadCheck(must_match="^1 core tuned$"),
+    )
+    trial = run_once(work, tmp_path, allocator=system_allocator("tuned", B="tuned"))
+    assert trial.status is TrialStatus.OK, trial.reason
+
+
+def test_placeholders_are_expanded_and_other_braces_kept(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    here = tmp_path / "here"
+    data.mkdir()
+    here.mkdir()
+    script = 'echo "$1"; echo "$2"; ls -d "$3"; ls "$3"; echo "$4"; echo "$5"; echo "$6"; pwd'
+    arguments = ["{data}/x", "{here}/y", "{scratch}", "{cores}", "{port}", '{"json": {a}}']
+    expected = rf'{data}/x\n{here}/y\n/.*/scratch\n1\n[0-9]+\n\{{"json": \{{a\}}\}}\n{here}\n'
+    work = workload(
+        "sh", "-c", script, "sh", *arguments, here=here, check=WorkloadCheck(must_match=expected)
+    )
+    trial = run_once(work, tmp_path, data=data)
+    assert trial.status is TrialStatus.OK, trial.reason
+
+
+def test_data_that_nobody_prepared_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="prepare"):
+        run_once(workload("cat", "{data}/file"), tmp_path)
+
+
+def test_standard_input_is_the_file_or_nothing(tmp_path: Path) -> None:
+    text = tmp_path / "input.txt"
+    text.write_text("from a file\n")
+    fed = workload("cat", stdin="{here}/input.txt", here=tmp_path)
+    assert run_once(fed, tmp_path / "w").output_sha256 == _digest_of(text.read_bytes())
+    assert run_once(workload("cat"), tmp_path / "w").output_sha256 == _digest_of(b"")
+
+
+def test_signals_are_not_those_that_python_ignores(tmp_path: Path) -> None:
+    assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN
+    check = WorkloadCheck(must_match=r"^SigBlk:\s0+\nSigIgn:\s0+$")
+    show = workload("grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status", check=check)
+    trial = run_once(show, tmp_path)
+    assert trial.status is TrialStatus.OK, trial.reason
+
+
+def test_nothing_of_a_trial_stays_on_disk(tmp_path: Path) -> None:
+    run_once(workload("sh", "-c", "echo x > {scratch}/file"), tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if path.name != "heapfit-launch"] == []
+
+
+# ----------------------------------------------------------------- output, metrics
+
+
+def test_own_metrics_are_read_from_the_output(tmp_path: Path) -> None:
+    def metric(name: str, combine: str) -> WorkloadMetric:
+        return WorkloadMetric.model_validate(
+            {
+                "name": name,
+                "label": name,
+                "unit": "1/s",
+                "better": "higher",
+                "pattern": r"^rate: ([\d.]+)",
+                "combine": combine,
+            }
+        )
+
+    names = {"sum": 10.0, "mean": 5.0, "geometric-mean": 4.0, "last": 8.0}
+    work = workload(
+        "printf", "rate: 2.0\nrate: 8\n", metrics=[metric(f"m-{each}", each) for each in names]
+    )
+    trial = run_once(work, tmp_path)
+    own = {name: trial.metrics[f"m-{name}"] for name in names}
+    assert own == pytest.approx(names)
+
+
+@pytest.mark.parametrize("printed", ["nothing of the kind", "rate: fast"])
+def test_a_metric_that_is_not_printed_fails_the_trial(tmp_path: Path, printed: str) -> None:
+    metric = WorkloadMetric(
+        name="rate", label="Rate", unit="1/s", better="higher", pattern=r"rate: (\w+)"
+    )
+    trial = run_once(workload("echo", printed, metrics=[metric]), tmp_path)
+    assert trial.status is TrialStatus.MISMATCH
+    assert "rate" in trial.reason
+    assert trial.metrics == {}
+
+
+def test_large_output_is_hashed_without_being_held(tmp_path: Path) -> None:
+    size = 256 * MIB
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    trial = run_once(workload("head", "-c", str(size), "/dev/zero"), tmp_path)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert trial.output_sha256 == _digest_of(bytes(size))
+    assert grown < size // 4
+
+
+def test_other_output_than_the_reference_is_a_mismatch(tmp_path: Path) -> None:
+    work = workload("sh", "-c", "echo ${FLAVOUR:-plain}")
+    reference = run_once(work, tmp_path)
+    same = run_once(work, tmp_path, reference=reference, allocator=system_allocator("a"))
+    other = run_once(
+        work, tmp_path, reference=reference, allocator=system_allocator("b", FLAVOUR="odd")
+    )
+    assert same.status is TrialStatus.OK
+    assert other.status is TrialStatus.MISMATCH
+    assert other.reason == "gives other output than under glibc"
+    assert other.metrics == {}
+
+
+def test_ignored_output_may_differ(tmp_path: Path) -> None:
+    work = workload("date", "+%N", check=WorkloadCheck(stdout="ignore"))
+    reference = run_once(work, tmp_path)
+    trial = run_once(work, tmp_path, reference=reference, allocator=system_allocator("a"))
+    assert trial.status is TrialStatus.OK
+
+
+def test_files_are_compared_too(tmp_path: Path) -> None:
+    work = workload("sh", "-c", "echo ${F:-x} > {scratch}/out", check=WorkloadCheck(files=["out"]))
+    reference = run_once(work, tmp_path)
+    other = run_once(work, tmp_path, reference=reference, allocator=system_allocator("b", F="y"))
+    assert reference.status is TrialStatus.OK
+    assert other.status is TrialStatus.MISMATCH
+
+
+def test_a_file_that_was_not_written_is_named(tmp_path: Path) -> None:
+    trial = run_once(workload("true", check=WorkloadCheck(files=["out.xml"])), tmp_path)
+    assert trial.status is TrialStatus.MISMATCH
+    assert "out.xml" in trial.reason
+
+
+def test_output_without_the_expected_text_is_a_mismatch(tmp_path: Path) -> None:
+    trial = run_once(workload("echo", "no", check=WorkloadCheck(must_match="^yes$")), tmp_path)
+    assert trial.status is TrialStatus.MISMATCH
+    assert "'^yes$'" in trial.reason
+
+
+# ------------------------------------------------------------------------ failures
+
+
+def test_a_failing_program_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    trial = run_once(workload("sh", "-c", "echo broken >&2; exit 3"), tmp_path)
+    assert trial.status is TrialStatus.FAILED
+    assert trial.reason == "exit code 3, 0 expected"
+    assert trial.exit_code == 3
+    assert trial.stderr_tail == "broken\n"
+    assert trial.metrics == {}
+
+
+def test_the_expected_exit_code_need_not_be_zero(tmp_path: Path) -> None:
+    trial = run_once(workload("sh", "-c", "exit 3", check=WorkloadCheck(exit_code=3)), tmp_path)
+    assert trial.status is TrialStatus.OK
+
+
+def test_a_program_killed_by_a_signal_is_reported_by_its_name(tmp_path: Path) -> None:
+    trial = run_once(workload("sh", "-c", "kill -SEGV $$"), tmp_path)
+    assert trial.status is TrialStatus.FAILED
+    assert trial.reason == "killed by SIGSEGV (Segmentation fault)"
+    assert trial.exit_code == -signal.SIGSEGV
+
+
+def test_a_missing_program_is_reported_by_name(tmp_path: Path) -> None:
+    trial = run_once(workload("no-such-program"), tmp_path)
+    assert trial.status is TrialStatus.FAILED
+    assert trial.reason == "cannot run 'no-such-program': no such file or directory"
+
+
+def test_a_missing_input_file_is_reported_by_name(tmp_path: Path) -> None:
+    trial = run_once(workload("cat", stdin="/nowhere/input"), tmp_path)
+    assert trial.status is TrialStatus.FAILED
+    assert "/nowhere/input" in trial.reason
+
+
+def test_a_library_that_does_not_load_fails_the_trial(tmp_path: Path) -> None:
+    bogus = tmp_path / "libbogus.so"
+    bogus.write_text("not a library")
+    trial = run_once(workload("true"), tmp_path, allocator=system_allocator("bogus", bogus))
+    assert trial.status is TrialStatus.FAILED
+    assert "cannot be preloaded" in trial.reason
+
+
+def test_a_statically_linked_program_is_not_measured_under_a_false_name(tmp_path: Path) -> None:
+    source = tmp_path / "static.c"
+    source.write_text("#include <unistd.h>\nint main(void) { sleep(1); return 0; }\n")
+    program = tmp_path / "static"
+    subprocess.run(["cc", "-static", str(source), "-o", str(program)], check=True)
+    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+    trial = run_once(
+        workload(str(program)), tmp_path / "w", allocator=system_allocator("jemalloc", library)
+    )
+    assert trial.status is TrialStatus.FAILED
+    assert "statically" in trial.reason
+
+
+def test_a_hanging_program_is_ended_with_all_its_descendants(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    trial = run_once(workload(*PYTHON, STUBBORN_FAMILY, str(pids)), tmp_path / "w", timeout_s=1.0)
+    assert trial.status is TrialStatus.TIMEOUT
+    assert trial.reason == "still ran after 1 s and was ended"
+    assert trial.metrics == {}
+    assert wait_until_gone(read_pids(pids, 3), timeout_s=0) == []
+
+
+def test_what_a_program_leaves_running_is_ended(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    leave = "setsid sleep 600 & echo $! > $1"
+    trial = run_once(workload("sh", "-c", leave, "sh", str(pids)), tmp_path / "w")
+    assert trial.status is TrialStatus.OK
+    assert trial.metrics["wall_s"] < 10
+    assert wait_until_gone(read_pids(pids, 1), timeout_s=0) == []
+
+
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_program_outlives_the_lab(tmp_path: Path, blow: signal.Signals) -> None:
+    pids = tmp_path / "pids"
+    script = tmp_path / "lab.py"
+    script.write_text(
+        "import sys; from pathlib import Path; from engine_helpers import *\n"
+        f"run_once(workload(*PYTHON, {STUBBORN_FAMILY!r}, sys.argv[1]), Path(sys.argv[2]))\n"
+    )
+    path = os.pathsep.join(sys.path)
+    lab = subprocess.Popen(
+        [sys.executable, str(script), str(pids), str(tmp_path / "w")],
+        env={**os.environ, "PYTHONPATH": path},
+        stderr=subprocess.DEVNULL,
+    )
+    family = read_pids(pids, 3)
+    lab.send_signal(blow)
+    lab.wait(20)
+    assert wait_until_gone(family) == []
+
+
+def _digest_of(stdout: bytes) -> str:
+    """The digest of a trial that is judged by standard output alone."""
+    return hashlib.sha256(hashlib.sha256(stdout).hexdigest().encode()).hexdigest()

@@ -1,0 +1,142 @@
+"""A server under test, driven from outside by a client: redis-server and redis-benchmark."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_helpers import PYTHON, allowed_cores, run_once, system_allocator, workload
+from heapfit.errors import UsageError
+from heapfit.records import (
+    Trial,
+    TrialStatus,
+    Workload,
+    WorkloadCheck,
+    WorkloadMetric,
+    WorkloadServer,
+)
+
+REDIS = [
+    "redis-server",
+    "--port",
+    "{port}",
+    "--bind",
+    "127.0.0.1",
+    "--save",
+    "",
+    "--dir",
+    "{scratch}",
+]
+MIB = 1 << 20
+
+RATE = WorkloadMetric(
+    name="rate",
+    label="Requests",
+    unit="1/s",
+    better="higher",
+    pattern=r'"(?:SET|GET)","([\d.]+)"',
+    combine="geometric-mean",
+)
+
+
+def redis(*client: str, **fields: Any) -> Workload:
+    fields.setdefault("check", WorkloadCheck(stdout="ignore"))
+    return workload(*client, server=WorkloadServer(command=REDIS), **fields)
+
+
+def run_benchmark(tmp_path: Path, library: Path | None = None) -> Trial:
+    client = ["redis-benchmark", "-p", "{port}", "-t", "set,get", "-n", "20000", "--csv"]
+    allocator = system_allocator("jemalloc", library) if library else None
+    work = redis(*client, metrics=[RATE], primary_metric="rate")
+    return run_once(work, tmp_path, allocator=allocator)
+
+
+def test_redis_gives_its_request_rate_and_the_servers_resources(tmp_path: Path) -> None:
+    trial = run_benchmark(tmp_path)
+    assert trial.status is TrialStatus.OK, trial.reason
+    assert trial.metrics["rate"] > 1000
+    assert trial.metrics["user_s"] + trial.metrics["system_s"] > 0
+    assert 2 * MIB < trial.metrics["mean_rss_bytes"] <= trial.metrics["peak_rss_bytes"] < 64 * MIB
+
+
+def test_only_the_server_has_the_allocator(tmp_path: Path) -> None:
+    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+    show = (
+        'echo "client=$LD_PRELOAD"; pid=$(redis-cli -p {port} info server |'
+        " sed -n 's/process_id:\\([0-9]*\\).*/\\1/p'); grep -c jemalloc /proc/$pid/maps"
+    )
+    work = redis("sh", "-c", show, check=WorkloadCheck(must_match=r"^client=\n[1-9]"))
+    trial = run_once(work, tmp_path, allocator=system_allocator("jemalloc", library))
+    assert trial.status is TrialStatus.OK, trial.reason
+
+
+@pytest.mark.skipif(allowed_cores() < 2, reason="needs a core for each side")
+def test_server_and_client_run_apart(tmp_path: Path) -> None:
+    first, *rest = sorted(os.sched_getaffinity(0))
+    show = (
+        "import os, re, subprocess, sys\n"
+        "info = subprocess.run(['redis-cli', '-p', sys.argv[1], 'info', 'server'],"
+        " capture_output=True, text=True).stdout\n"
+        "pid = int(re.search(r'process_id:(\\d+)', info).group(1))\n"
+        "print(*sorted(os.sched_getaffinity(pid)), '|', *sorted(os.sched_getaffinity(0)))"
+    )
+    expected = rf"^{first} \| {' '.join(map(str, rest))}$"
+    trial = run_once(
+        redis(*PYTHON, show, "{port}", check=WorkloadCheck(must_match=expected)), tmp_path
+    )
+    assert trial.status is TrialStatus.OK, trial.reason
+
+
+def test_a_client_that_fails_fails_the_trial(tmp_path: Path) -> None:
+    trial = run_once(redis("false"), tmp_path)
+    assert (trial.status, trial.exit_code) == (TrialStatus.FAILED, 1)
+
+
+def test_a_server_that_dies_is_blamed_rather_than_its_client(tmp_path: Path) -> None:
+    crash = "redis-cli -p {port} debug segfault >&2; exit 1"
+    work = workload(
+        "sh",
+        "-c",
+        crash,
+        server=WorkloadServer(
+            command=[*REDIS, "--enable-debug-command", "yes", "--crash-log-enabled", "no"]
+        ),
+    )
+    trial = run_once(work, tmp_path)
+    assert trial.status is TrialStatus.FAILED
+    assert "server" in trial.reason
+    assert "SIGSEGV" in trial.reason
+
+
+def test_a_server_that_never_accepts_is_a_failure(tmp_path: Path) -> None:
+    server = WorkloadServer(command=["sleep", "60"], ready_timeout_s=0.3)
+    trial = run_once(workload("true", server=server), tmp_path)
+    assert trial.status is TrialStatus.FAILED
+    assert "did not accept" in trial.reason
+
+
+def test_a_server_that_does_not_start_is_a_failure(tmp_path: Path) -> None:
+    server = WorkloadServer(command=["sh", "-c", "echo no port >&2; exit 4"])
+    trial = run_once(workload("true", server=server), tmp_path)
+    assert trial.status is TrialStatus.FAILED
+    assert trial.reason == "the server ended before it was ready: exit code 4"
+    assert trial.stderr_tail == "no port\n"
+
+
+def test_a_client_that_hangs_times_out_and_takes_the_server_along(tmp_path: Path) -> None:
+    note = (
+        "redis-cli -p {port} info server |"
+        " sed -n 's/process_id:\\([0-9]*\\).*/\\1/p' > $1; sleep 60"
+    )
+    pid = tmp_path / "pid"
+    trial = run_once(redis("sh", "-c", note, "sh", str(pid)), tmp_path / "w", timeout_s=1.0)
+    assert trial.status is TrialStatus.TIMEOUT
+    assert not Path(f"/proc/{int(pid.read_text())}").exists()
+
+
+def test_an_unknown_readiness_condition_is_a_usage_error(tmp_path: Path) -> None:
+    server = WorkloadServer(command=["sleep", "1"], ready="http:{port}")
+    with pytest.raises(UsageError, match="tcp:PORT"):
+        run_once(workload("true", server=server), tmp_path)

@@ -1,0 +1,25 @@
+"""The one check that all tests of preloading make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from comparison import Program, missing_packages, run_plain, run_preloaded
+
+
+def check_same_with_and_without(program: Program, library: Path, place: Path) -> None:
+    """Fails unless `program` works, works the same under `library`, and really ran under it."""
+    missing = missing_packages(program)
+    assert not missing, f"{program.name} needs: apt-get install {' '.join(missing)}"
+
+    plain = run_plain(program, place)
+    assert plain.exit_code == 0, f"{program.name} fails even without the library:\n{plain.stderr}"
+    assert plain.stdout, f"{program.name} printed nothing that could be compared"
+
+    preloaded, starts = run_preloaded(program, place, library)
+    assert preloaded == plain
+
+    with_library = {start.program for start in starts if str(library) in start.libraries}
+    without = {start.program for start in starts if str(library) not in start.libraries}
+    assert program.loaded_in <= with_library, "the loader did not start these with the library"
+    assert not without, "these programs lost the library on their way"

@@ -1,0 +1,110 @@
+"""Real programs behave under the preloaded library exactly as without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from checking import check_same_with_and_without
+from comparison import Program
+
+# The system's own interpreter: one in a virtual environment might be built in another way.
+PYTHON = "/usr/bin/python3"
+# Without this most of Python's objects come from its own allocator and malloc sees little.
+PYTHON_ENVIRONMENT = {
+    "PYTHONMALLOC": "malloc",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+def python_program(name: str, *packages: str, loaded_in: set[str] | None = None) -> Program:
+    return Program(
+        name=f"python3-{name}",
+        command=[PYTHON, f"{{programs}}/python_{name}.py"],
+        loaded_in=loaded_in or {"python3"},
+        packages=["python3", *packages],
+        environment=PYTHON_ENVIRONMENT,
+    )
+
+
+PROGRAMS = [
+    python_program("threads"),
+    python_program("processes"),
+    python_program("numbers"),
+    python_program("documents"),
+    Program(
+        name="redis",
+        command=[PYTHON, "{programs}/redis_session.py"],
+        loaded_in={"redis-server", "redis-benchmark", "redis-cli"},
+        packages=["python3", "redis-server", "redis-tools"],
+        volatile=frozenset({"kept.rdb", "server.log"}),
+    ),
+    Program(
+        name="sqlite3",
+        command=["sqlite3", "-batch", "atlas.db", ".read {workloads}/sqlite/atlas.sql"],
+        loaded_in={"sqlite3"},
+        packages=["sqlite3", "iso-codes"],
+    ),
+    Program(
+        name="gcc",
+        command=["sh", "{programs}/compile_c.sh", "{programs}"],
+        loaded_in={"gcc", "cc1", "as", "collect2", "ld"},
+        packages=["gcc", "libc6-dev"],
+    ),
+    Program(
+        name="g++",
+        command=["sh", "{programs}/compile_cxx.sh", "{workloads}/cc1plus/ledger.cc"],
+        loaded_in={"g++", "cc1plus", "as", "collect2", "ld"},
+        packages=["g++"],
+    ),
+    Program(
+        name="git",
+        command=["sh", "{programs}/git_history.sh"],
+        loaded_in={"git"},
+        packages=["git"],
+    ),
+    Program(
+        name="perl",
+        command=["perl", "{programs}/text.pl"],
+        loaded_in={"perl"},
+        packages=["perl"],
+    ),
+    Program(
+        name="tar-xz",
+        command=["sh", "{programs}/archive.sh"],
+        loaded_in={"tar", "xz"},
+        packages=["tar", "xz-utils"],
+    ),
+    Program(
+        name="node",
+        command=["node", "{programs}/work.js"],
+        loaded_in={"node"},
+        packages=["nodejs"],
+    ),
+    Program(
+        name="bash",
+        command=["bash", "{programs}/words.bash"],
+        loaded_in={"bash"},
+        packages=["bash"],
+    ),
+    Program(
+        name="sort",
+        command=["sh", "{programs}/sort.sh"],
+        loaded_in={"sort", "mawk"},
+        packages=["coreutils", "mawk"],
+    ),
+    Program(
+        name="make",
+        command=["make", "--no-print-directory", "-j4", "-f", "{programs}/build/Makefile"],
+        loaded_in={"make", "sh"},
+        packages=["make", "gcc", "libc6-dev"],
+    ),
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_behaves_the_same_under_the_library(
+    program: Program, library: Path, tmp_path: Path
+) -> None:
+    check_same_with_and_without(program, library, tmp_path)
