@@ -287,11 +287,11 @@ void span_countdown_ended(struct span *span, struct heap *heap)
 {
     uint32_t live = span->held_back;
     if (live != 0) {
-        if (span->listed) { /* it has just become sparse */
-            span->since = (uint32_t)platform_clock_ms() | 1; /* not 0 */
-            if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
-        }
+        bool sparse = span->listed; /* it has just become so */
+        if (sparse) span->since = (uint32_t)platform_clock_ms() | 1; /* not 0 */
         span_arrange(heap, span, live);
+        /* Last: it returns blocks of this very span, too. */
+        if (UNLIKELY(sparse && !heap->chores)) heap_chores_expect(heap);
     } else if (span_is_last_resort(heap, span)) {
         if (!span->listed) span_list(heap, span);
     } else {
