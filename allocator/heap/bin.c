@@ -36,6 +36,12 @@ static uint8_t wake_threshold(uint32_t block_size)
 
 /* ---- lists of spans ----------------------------------------------------------------------------------------------------- */
 
+/* Relaxed: heap_orphans' is also read without its lock, as a hint (heap_adopt_span). */
+static void bin_set_listed(struct bin *bin, uint32_t index)
+{
+    __atomic_store_n(&bin->listed, index, __ATOMIC_RELAXED);
+}
+
 static void span_list(struct heap *heap, struct span *span)
 {
     struct bin *bin = &heap->bins[span->bin];
@@ -43,7 +49,7 @@ static void span_list(struct heap *heap, struct span *span)
     span->prev = SPAN_NONE;
     span->next = bin->listed;
     if (bin->listed != SPAN_NONE) span_at(bin->listed)->prev = span_index(span);
-    bin->listed = span_index(span);
+    bin_set_listed(bin, span_index(span));
 }
 
 static void span_unlist(struct heap *heap, struct span *span)
@@ -52,7 +58,7 @@ static void span_unlist(struct heap *heap, struct span *span)
     span->listed = 0;
     if (span->next != SPAN_NONE) span_at(span->next)->prev = span->prev;
     if (span->prev != SPAN_NONE) span_at(span->prev)->next = span->next;
-    else bin->listed = span->next;
+    else bin_set_listed(bin, span->next);
 }
 
 static void span_own(struct heap *heap, struct span *span)
@@ -126,6 +132,7 @@ static uint32_t lowest_bits(uint32_t bits, uint32_t count)
 
 void span_uncarve(struct span *span, uint32_t units, uint32_t blocks, uintptr_t list)
 {
+    if (span->uncarved == 0) space_dense_spans_add(-1);
     span->uncarved |= (uint16_t)units;
     span->carved = (uint16_t)(span->carved - blocks);
     span->free = list;
@@ -137,6 +144,7 @@ static uintptr_t span_carve(const struct heap *heap, struct span *span)
     uint32_t count = heap->bins[span->bin].spans / CARVE_SHARE;
     uint32_t units = lowest_bits(span->uncarved, count < 1 ? 1 : count);
     span->uncarved &= (uint16_t)~units;
+    if (span->uncarved == 0) space_dense_spans_add(1);
     uintptr_t list = span_list_end(span);
     while (units != 0) {
         uint32_t highest = 31 - (uint32_t)__builtin_clz(units);
@@ -157,6 +165,7 @@ static struct span *span_acquire(struct heap *heap)
 void span_give_back(struct heap *heap, struct span *span)
 {
     span_unchain(heap, span);
+    if (span->uncarved == 0) space_dense_spans_add(-1);
     atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
     span_kind_write(span, SPAN_METADATA); /* cached: nobody's object */
     if (heap != &heap_orphans && heap->cached < atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed))

@@ -34,6 +34,9 @@ enum { COMMIT_SPANS_MIN = 16, COMMIT_SPANS_MAX = 1024, COMMIT_SHARE = 8 };
 /* Address space handed out before huge pages are asked for: smaller heaps get none, since one page partly used is much of
  * them, and the first-level TLB covers them anyway. */
 #define HUGE_PAGES_AFTER (32 * MIB)
+/* And only while this share of the spans handed out, in percent, is in use to the last page: a heap of spans that are hardly
+ * used, such as thousands of threads make, would become resident as a whole. */
+enum { HUGE_PAGES_DENSITY = 80 };
 
 /* Descriptors made accessible at a time: 64 KiB of them. */
 enum { COMMIT_DESCRIPTORS = 1024 };
@@ -61,6 +64,9 @@ static struct {
     size_t purge_calls;
     char *metadata_next, *metadata_end;
 } state;
+
+/* Outside the lock: counted by all threads, read as a hint. */
+static _Atomic(int32_t) dense_spans;
 
 _Static_assert(LENGTH_LISTS <= 64, "lists_filled has a bit for each list");
 
@@ -256,10 +262,23 @@ static bool commit_descriptors(uint32_t up_to)
     return true;
 }
 
+void space_dense_spans_add(int32_t spans)
+{
+    atomic_fetch_add_explicit(&dense_spans, spans, memory_order_relaxed);
+}
+
+static bool is_dense(void)
+{
+    uint32_t handed_out = state.frontier - state.spans_free[CLEAN] - state.spans_free[DIRTY];
+    int64_t dense = atomic_load_explicit(&dense_spans, memory_order_relaxed);
+    return dense * 100 >= (int64_t)handed_out * HUGE_PAGES_DENSITY;
+}
+
 /* Advise on what becomes accessible in [from, to) spans. Huge pages begin with the first whole unit. */
 static void advise_committed(uint32_t from, uint32_t to)
 {
     if (space_settings.huge_pages == HUGE_PAGES_NEVER) return;
+    if (space_settings.huge_pages == HUGE_PAGES_AUTO && !is_dense()) return;
     size_t start = (size_t)from * SPAN_SIZE;
     size_t end = (size_t)to * SPAN_SIZE & ~(PLATFORM_HUGE_PAGE - 1);
     if (space_settings.huge_pages == HUGE_PAGES_AUTO && start < HUGE_PAGES_AFTER) start = HUGE_PAGES_AFTER;
@@ -401,6 +420,7 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
         span_at(index + spans - 1)->kind = SPAN_TAIL;
         first->kind = (uint8_t)kind;
         first->run_spans = spans;
+        if (kind == SPAN_LARGE) space_dense_spans_add((int32_t)spans);
     }
     platform_lock_release(&state.lock);
     if (zeroed != NULL) *zeroed = clean;
@@ -412,6 +432,7 @@ void space_release(struct span *first)
     uint32_t now = (uint32_t)platform_clock_ms();
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
     platform_lock_acquire(&state.lock);
+    if (first->kind == SPAN_LARGE) space_dense_spans_add(-(int32_t)first->run_spans);
     run_free(span_index(first), first->run_spans, DIRTY, now);
     purge_older_than(decay);
     platform_lock_release(&state.lock);
@@ -448,6 +469,7 @@ bool space_resize(struct span *first, uint32_t spans)
     bool done = spans < old || extend_at(index + old, spans - old);
     if (done && spans > old && old > 1) span_at(index + old - 1)->kind = SPAN_FREE; /* no longer the end */
     if (done) {
+        if (first->kind == SPAN_LARGE) space_dense_spans_add((int32_t)spans - (int32_t)old);
         first->run_spans = spans;
         if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
         if (spans < old) run_free(index + spans, old - spans, DIRTY, (uint32_t)platform_clock_ms());

@@ -78,7 +78,7 @@ extern struct space space;
 
 enum huge_pages {
     HUGE_PAGES_NEVER,
-    HUGE_PAGES_AUTO,   /* beyond the first HUGE_PAGES_AFTER bytes (space.c) */
+    HUGE_PAGES_AUTO,   /* beyond the first HUGE_PAGES_AFTER bytes, while the heap is dense (space.c) */
     HUGE_PAGES_ALWAYS, /* from the start */
 };
 
@@ -137,6 +137,10 @@ ALWAYS_INLINE struct span *span_of_offset(size_t offset)
 {
     return (struct span *)space.base - 1 - (offset >> SPAN_SHIFT);
 }
+
+/* The layer above says how many of its spans are in use to the last page (large runs count by themselves): huge pages are
+ * only worth having while nearly all are. */
+void space_dense_spans_add(int32_t spans);
 
 /* ---- runs (space.c) --------------------------------------------------------------------------------------- */
 
