@@ -21,7 +21,7 @@ BUILD_PACKAGES := gcc libc6-dev
 TEST_PACKAGES := cmake ninja-build g++ libgtest-dev googletest pkg-config
 CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
 LAB_TEST_PACKAGES := chromium
-PRELOAD_TEST_PACKAGES := $(file <tests/preload/packages.txt)
+PRELOAD_TEST_PACKAGES := $(strip $(file <tests/preload/packages.txt))
 
 wheel_folders := $(wildcard allocator cmake include lab studies workloads)
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \

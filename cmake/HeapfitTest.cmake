@@ -42,7 +42,9 @@ function(heapfit_test name)
     CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
   target_compile_options("test_${name}" PRIVATE ${HEAPFIT_WARNINGS} ${HEAPFIT_INSTRUMENTATION}
     # A test that allocates and drops the result must really do so.
-    -fno-builtin)
+    -fno-builtin
+    # Clang before 19 has C++14's sized operator delete only when asked.
+    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fsized-deallocation>)
   target_compile_definitions("test_${name}" PRIVATE
     $<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=> "HEAPFIT_EXPECTED_VERSION=\"${PROJECT_VERSION}\"")
   target_link_libraries("test_${name}" PRIVATE

@@ -110,7 +110,9 @@ function(heapfit_add_static target objects)
     ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
   if(HEAPFIT_OVERRIDE)
     # Even a program that never calls malloc itself must get ours: libc allocates on its behalf.
-    target_link_options("${target}_static" INTERFACE LINKER:--undefined=malloc)
+    target_link_options("${target}_static" INTERFACE LINKER:--undefined=malloc
+      # In a fully static C++ program, what operator new throws std::bad_alloc with.
+      $<$<LINK_LANGUAGE:CXX>:LINKER:--undefined=_ZSt17__throw_bad_allocv>)
   endif()
   heapfit_public_interface("${target}_static" PUBLIC)
 endfunction()

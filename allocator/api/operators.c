@@ -27,8 +27,8 @@ typedef void (*new_handler)(void);
 extern new_handler cxx_get_new_handler(void) __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
 extern void cxx_throw_bad_alloc(void) __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
 
-/* Weak, because there is nothing to be loaded into a static executable, where the linker warns of these two. */
-#pragma weak dlopen
+/* Weak, because a static executable need not have it. It may be used to find dlopen too: where that is named outright, the
+ * linker warns whoever links statically of a dependence that is none. */
 #pragma weak dlsym
 
 /* A function of the C++ run-time library if one has been loaded, by whomever; NULL otherwise. It stays loaded from then on:
@@ -36,9 +36,12 @@ extern void cxx_throw_bad_alloc(void) __asm__("_ZSt17__throw_bad_allocv") __attr
 static COLD void *cxx_find(const char *symbol)
 {
     static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1"};
-    if (dlopen == NULL || dlsym == NULL) return NULL;
+    if (dlsym == NULL) return NULL;
+    void *(*open)(const char *, int);
+    *(void **)&open = dlsym(RTLD_DEFAULT, "dlopen");
+    if (open == NULL) return NULL;
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
-        void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+        void *library = open(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
         void *function = library == NULL ? NULL : dlsym(library, symbol);
         if (function != NULL) return function;
     }

@@ -311,6 +311,7 @@ def choose_tests(arguments: argparse.Namespace) -> list[str]:
 def main() -> int:
     """Compile, measure, report; 1 if any run was not good."""
     arguments = parse_arguments()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # ends the run as well
     allocators = parse_allocators(arguments.allocators)
     build = Path(tempfile.mkdtemp(prefix="heapfit-micro-"))
     try:

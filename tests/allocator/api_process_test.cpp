@@ -1,0 +1,316 @@
+// The allocator in the life of a process: threads that end, forks, programs that are started.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <pthread.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "heapfit/heapfit.h"
+
+extern char **environ;
+
+namespace
+{
+
+// Allocates, fills, checks and frees objects of many sizes; false when one does not hold what was written.
+bool churn(int rounds, unsigned seed = 1)
+{
+    struct Live {
+        unsigned char *start;
+        size_t size;
+    };
+    std::vector<Live> live;
+    for (int i = 0; i < rounds; i++) {
+        seed = seed * 1103515245 + 12345;
+        size_t size = 1 + (seed >> 16) % (i % 64 == 0 ? 150000 : 600);
+        auto start = static_cast<unsigned char *>(malloc(size));
+        if (start == nullptr) return false;
+        start[0] = start[size - 1] = static_cast<unsigned char>(size);
+        live.push_back({start, size});
+        if (live.size() < 300) continue;
+        Live victim = live[seed % live.size()];
+        live[seed % live.size()] = live.back();
+        live.pop_back();
+        if (victim.start[0] != static_cast<unsigned char>(victim.size)) return false;
+        if (victim.start[victim.size - 1] != static_cast<unsigned char>(victim.size)) return false;
+        free(victim.start);
+    }
+    for (const Live &each : live) free(each.start);
+    return true;
+}
+
+constexpr int child_is_well = 0, child_is_not = 1;
+
+void expect_well(pid_t child)
+{
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << "killed by signal " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), child_is_well);
+}
+
+// Threads that allocate without a pause for as long as it lives.
+class BusyThreads
+{
+  public:
+    explicit BusyThreads(int count)
+    {
+        for (int i = 0; i < count; i++)
+            threads_.emplace_back([this, i] {
+                while (!stop_) well_ = churn(1000, static_cast<unsigned>(i)) && well_;
+            });
+    }
+    ~BusyThreads()
+    {
+        stop_ = true;
+        for (std::thread &each : threads_) each.join();
+        EXPECT_TRUE(well_);
+    }
+    BusyThreads(const BusyThreads &) = delete;
+    BusyThreads &operator=(const BusyThreads &) = delete;
+
+  private:
+    std::atomic<bool> stop_{false}, well_{true};
+    std::vector<std::thread> threads_;
+};
+
+} // namespace
+
+// ---- fork ------------------------------------------------------------------------------------------------------------------
+
+TEST(Fork, LeavesBothSidesAWorkingHeap)
+{
+    void *shared = malloc(100);
+    pid_t child = fork();
+    if (child == 0) {
+        free(shared);
+        _exit(churn(5000) ? child_is_well : child_is_not);
+    }
+    free(shared);
+    EXPECT_TRUE(churn(5000));
+    expect_well(child);
+}
+
+TEST(Fork, WorksWhileOtherThreadsAllocate)
+{
+    BusyThreads busy(3);
+    for (int i = 0; i < 50; i++) {
+        pid_t child = fork();
+        if (child == 0) _exit(churn(500) ? child_is_well : child_is_not);
+        ASSERT_TRUE(churn(200));
+        expect_well(child);
+    }
+}
+
+TEST(Fork, LeavesTheChildAbleToStartThreads)
+{
+    BusyThreads busy(2);
+    for (int i = 0; i < 10; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            std::atomic<bool> well{true};
+            std::vector<std::thread> threads;
+            for (int t = 0; t < 3; t++) threads.emplace_back([&well] { well = churn(1000) && well; });
+            for (std::thread &each : threads) each.join();
+            _exit(well ? child_is_well : child_is_not);
+        }
+        expect_well(child);
+    }
+}
+
+TEST(Fork, LetsTheChildFreeWhatOtherThreadsAllocated)
+{
+    std::vector<void *> objects(5000);
+    std::thread owner([&objects] {
+        for (void *&object : objects) object = malloc(64);
+    });
+    std::atomic<bool> stop{false}, allocated{false};
+    std::vector<void *> of_the_living(5000);
+    std::thread living([&] {
+        for (void *&object : of_the_living) object = malloc(64);
+        allocated = true;
+        while (!stop) std::this_thread::yield();
+    });
+    owner.join();
+    while (!allocated) std::this_thread::yield();
+    pid_t child = fork();
+    if (child == 0) {
+        for (void *object : objects) free(object);
+        for (void *object : of_the_living) free(object);
+        _exit(churn(1000) ? child_is_well : child_is_not);
+    }
+    expect_well(child);
+    stop = true;
+    living.join();
+    for (void *object : objects) free(object);
+    for (void *object : of_the_living) free(object);
+}
+
+TEST(Fork, MayBeRepeatedInTheChild)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        pid_t grandchild = fork();
+        if (grandchild == 0) _exit(churn(1000) ? child_is_well : child_is_not);
+        int status = 0;
+        waitpid(grandchild, &status, 0);
+        _exit(WIFEXITED(status) && WEXITSTATUS(status) == child_is_well && churn(1000) ? child_is_well : child_is_not);
+    }
+    expect_well(child);
+}
+
+namespace
+{
+
+void *held_by_handler;
+
+void allocate_in_handler()
+{
+    free(held_by_handler);
+    held_by_handler = malloc(200);
+}
+
+} // namespace
+
+TEST(Fork, LetsOtherHandlersAllocate)
+{
+    ASSERT_EQ(pthread_atfork(allocate_in_handler, allocate_in_handler, allocate_in_handler), 0);
+    BusyThreads busy(2);
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        if (child == 0) _exit(churn(100) ? child_is_well : child_is_not);
+        expect_well(child);
+    }
+}
+
+// ---- starting programs -------------------------------------------------------------------------------------------------------
+
+TEST(Vfork, AndExecLeaveTheParentAsItWas)
+{
+    BusyThreads busy(2);
+    for (int i = 0; i < 20; i++) {
+        pid_t child = vfork();
+        if (child == 0) {
+            execl("/bin/true", "true", static_cast<char *>(nullptr));
+            _exit(child_is_not);
+        }
+        expect_well(child);
+        ASSERT_TRUE(churn(200));
+    }
+}
+
+TEST(PosixSpawn, Works)
+{
+    BusyThreads busy(2);
+    char name[] = "true";
+    char *arguments[] = {name, nullptr};
+    for (int i = 0; i < 20; i++) {
+        pid_t child = 0;
+        ASSERT_EQ(posix_spawn(&child, "/bin/true", nullptr, nullptr, arguments, environ), 0);
+        expect_well(child);
+    }
+}
+
+// ---- the end of threads ----------------------------------------------------------------------------------------------------------
+
+namespace
+{
+
+pthread_key_t key;
+std::atomic<int> destructor_runs;
+
+// Frees what the thread allocated, allocates anew, and asks to be called again, as long as the C library does.
+void allocate_in_destructor(void *object)
+{
+    destructor_runs++;
+    free(object);
+    void *other = malloc(5000);
+    memset(other, 1, 5000);
+    free(other);
+    pthread_setspecific(key, malloc(100));
+}
+
+} // namespace
+
+TEST(ThreadExit, LetsKeyDestructorsAllocateAndFree)
+{
+    ASSERT_EQ(pthread_key_create(&key, allocate_in_destructor), 0);
+    destructor_runs = 0;
+    for (int i = 0; i < 50; i++)
+        std::thread([] {
+            pthread_setspecific(key, malloc(100));
+            EXPECT_TRUE(churn(200));
+        }).join();
+    EXPECT_GE(destructor_runs, 50 * 4) << "POSIX promises four rounds";
+    EXPECT_TRUE(churn(1000));
+    pthread_key_delete(key);
+}
+
+TEST(ThreadExit, LetsKeyDestructorsDoAThreadsFirstAllocation)
+{
+    ASSERT_EQ(pthread_key_create(&key, [](void *) { EXPECT_TRUE(churn(300)); }), 0);
+    for (int i = 0; i < 20; i++) std::thread([] { pthread_setspecific(key, &key); }).join();
+    pthread_key_delete(key);
+}
+
+namespace
+{
+
+struct AllocatesWhenDestroyed {
+    std::vector<std::string> strings{"a string that does not fit into itself", "and another one that does not"};
+    AllocatesWhenDestroyed() = default;
+    AllocatesWhenDestroyed(const AllocatesWhenDestroyed &) = delete;
+    AllocatesWhenDestroyed &operator=(const AllocatesWhenDestroyed &) = delete;
+    ~AllocatesWhenDestroyed()
+    {
+        strings.insert(strings.end(), 100, "a string that does not fit into itself either");
+        strings.clear();
+        strings.shrink_to_fit();
+        EXPECT_TRUE(churn(100));
+    }
+};
+
+thread_local AllocatesWhenDestroyed per_thread;
+
+} // namespace
+
+TEST(ThreadExit, LetsThreadLocalDestructorsAllocate)
+{
+    for (int i = 0; i < 50; i++) std::thread([] { per_thread.strings.emplace_back("touched, and thereby made"); }).join();
+    EXPECT_TRUE(churn(1000));
+}
+
+TEST(ThreadExit, LeavesObjectsToOthers)
+{
+    std::vector<std::unique_ptr<std::string>> strings;
+    for (int i = 0; i < 200; i++)
+        std::thread([&strings, i] {
+            strings.push_back(std::make_unique<std::string>("made by a thread that is gone, number " + std::to_string(i)));
+        }).join();
+    for (int i = 0; i < 200; i++)
+        EXPECT_EQ(*strings[static_cast<size_t>(i)], "made by a thread that is gone, number " + std::to_string(i));
+}
+
+TEST(ThreadExit, DoesNotLetMemoryGrow)
+{
+    auto burst = [] {
+        for (int i = 0; i < 100; i++) std::thread([] { EXPECT_TRUE(churn(300)); }).join();
+    };
+    hf_stats before, after;
+    burst();
+    ASSERT_EQ(hf_stats_get(&before, sizeof before), 0);
+    for (int i = 0; i < 5; i++) burst();
+    ASSERT_EQ(hf_stats_get(&after, sizeof after), 0);
+    EXPECT_LE(after.committed, before.committed + (size_t{4} << 20));
+    EXPECT_LE(after.heaps, before.heaps + 2) << "the next thread takes the heap of one that is gone";
+}
