@@ -38,6 +38,12 @@ static uint8_t wake_threshold(uint32_t block_size)
 
 /* ---- lists of spans ----------------------------------------------------------------------------------------------------- */
 
+/* Relaxed: heap_orphans' is also read without its lock, as a hint (heap_adopt_span). */
+static void bin_set_listed(struct bin *bin, uint32_t index)
+{
+    __atomic_store_n(&bin->listed, index, __ATOMIC_RELAXED);
+}
+
 static void span_list(struct heap *heap, struct span *span)
 {
     struct bin *bin = &heap->bins[span->bin];
@@ -45,7 +51,7 @@ static void span_list(struct heap *heap, struct span *span)
     span->prev = SPAN_NONE;
     span->next = bin->listed;
     if (bin->listed != SPAN_NONE) span_at(bin->listed)->prev = span_index(span);
-    bin->listed = span_index(span);
+    bin_set_listed(bin, span_index(span));
 }
 
 static void span_unlist(struct heap *heap, struct span *span)
@@ -54,7 +60,7 @@ static void span_unlist(struct heap *heap, struct span *span)
     span->listed = 0;
     if (span->next != SPAN_NONE) span_at(span->next)->prev = span->prev;
     if (span->prev != SPAN_NONE) span_at(span->prev)->next = span->next;
-    else bin->listed = span->next;
+    else bin_set_listed(bin, span->next);
 }
 
 static void span_own(struct heap *heap, struct span *span)
@@ -163,7 +169,7 @@ void span_give_back(struct heap *heap, struct span *span)
     span_unchain(heap, span);
     if (span->uncarved == 0) space_dense_spans_add(-1);
     atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
-    span->kind = SPAN_METADATA; /* cached: nobody's object */
+    span_kind_write(span, SPAN_METADATA); /* cached: nobody's object */
     if (heap != &heap_orphans && heap->cached < atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed))
         heap->cache[heap->cached++] = span_index(span);
     else
@@ -187,7 +193,7 @@ static bool bin_grow(struct heap *heap, unsigned bin)
     span->held_back = 0;
     span->since = 0;
     span->uncarved = units_with_blocks(span);
-    span->kind = SPAN_BLOCKS;
+    span_kind_write(span, SPAN_BLOCKS);
     span_own(heap, span);
     span_list(heap, span);
     return true;
@@ -310,11 +316,11 @@ void span_countdown_ended(struct span *span, struct heap *heap)
 {
     uint32_t live = span->held_back;
     if (live != 0) {
-        if (span->listed) { /* it has just become sparse */
-            span->since = (uint32_t)platform_clock_ms() | 1; /* not 0 */
-            if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
-        }
+        bool sparse = span->listed; /* it has just become so */
+        if (sparse) span->since = (uint32_t)platform_clock_ms() | 1; /* not 0 */
         span_arrange(heap, span, live);
+        /* Last: it returns blocks of this very span, too. */
+        if (UNLIKELY(sparse && !heap->chores)) heap_chores_expect(heap);
     } else if (span_is_last_resort(heap, span)) {
         if (!span->listed) span_list(heap, span);
     } else {
