@@ -86,13 +86,14 @@ enum heap_state {
 /* A thread heap. Owned by one thread at a time; other threads touch only `inbox` and `state`. Never freed, only
  * reused, so that a pointer to one stays good for ever. */
 struct heap {
+    uintptr_t free[BIN_COUNT]; /* per bin the blocks that malloc takes next, all of one span */
+
     /* Copies of struct space, all zero in heap_none: to that one every pointer is foreign. */
     uintptr_t base;
     size_t size;
     uintptr_t link_key;
     struct span *table; /* span_at(0) */
-
-    uintptr_t free[BIN_COUNT]; /* per bin the blocks that malloc takes next, all of one span */
+    uint8_t classes[FAST_MAX / MALLOC_ALIGNMENT + 1]; /* a copy of size_class_table */
 
     struct bin bins[BIN_COUNT];
     uint32_t owned;                      /* first of all spans of this heap; SPAN_NONE: none */
@@ -245,6 +246,7 @@ ALWAYS_INLINE size_t large_usable_size(const struct span *span)
 /* ---- errors of the program (check.c): each prints one line and aborts ----------------------------------------------------------- */
 
 _Noreturn COLD void check_link_failed(const void *block);
+_Noreturn COLD void check_bin_failed(const struct heap *heap, unsigned bin); /* the first block of the bin */
 _Noreturn COLD void check_pointer_failed(const char *function, const void *pointer);
 _Noreturn COLD void check_double_free(const void *pointer);
 _Noreturn COLD void check_size_failed(const void *pointer, size_t given, size_t usable);
