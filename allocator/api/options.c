@@ -44,26 +44,78 @@ enum { DECAY_MS, REMOTE_FREE_BATCH, THREAD_SPAN_THRESHOLD, RESERVATION, STATS_AT
 
 /* The defaults stand here alone: they are applied at the start, whatever the layers were initialised with. */
 static struct option options[OPTION_COUNT] = {
-    [DECAY_MS] = {{"decay_ms", "milliseconds after which free memory is given back to the kernel", HF_OPTION_NUMBER, 1, 500,
-                   0, INT32_MAX /* ages are compared as signed 32-bit differences */},
-                  apply_decay_ms,
-                  500},
-    [REMOTE_FREE_BATCH] = {{"remote_free_batch", "blocks of another thread that a thread frees before it hands them over",
-                            HF_OPTION_NUMBER, 1, 64, 1, 4096},
-                           apply_remote_free_batch,
-                           64},
-    [THREAD_SPAN_THRESHOLD] = {{"thread_span_threshold", "bytes of free spans that a thread keeps for itself",
-                                HF_OPTION_SIZE, 1, 4 * SPAN_SIZE, 0, SPAN_CACHE_MAX * SPAN_SIZE},
-                               apply_thread_span_threshold,
-                               4 * SPAN_SIZE},
-    [RESERVATION] = {{"reservation", "bytes of address space to reserve; 0: chosen from the machine's memory",
-                      HF_OPTION_SIZE, 0, 0, 0, UINT64_C(1) << 46 /* half of what a process has on x86-64 */},
-                     apply_reservation,
-                     0},
-    [STATS_AT_EXIT] = {{"stats_at_exit", "write statistics to stderr when the process ends", HF_OPTION_FLAG, 1, 0, 0, 1},
-                       NULL,
-                       0},
-    [VERBOSE] = {{"verbose", "say on stderr which options are in force", HF_OPTION_FLAG, 0, 0, 0, 1}, NULL, 0},
+    [DECAY_MS] =
+        {
+            .public =
+                {
+                    .name = "decay_ms",
+                    .description = "milliseconds after which free memory is given back to the kernel",
+                    .kind = HF_OPTION_NUMBER,
+                    .live = 1,
+                    .initial = 500,
+                    .maximum = INT32_MAX, /* ages are compared as signed differences of 32 bits */
+                },
+            .apply = apply_decay_ms,
+        },
+    [REMOTE_FREE_BATCH] =
+        {
+            .public =
+                {
+                    .name = "remote_free_batch",
+                    .description = "blocks of another thread that a thread frees before it hands them over",
+                    .kind = HF_OPTION_NUMBER,
+                    .live = 1,
+                    .initial = 64,
+                    .minimum = 1,
+                    .maximum = 4096, /* a thread that never comes to it keeps so many from their owner */
+                },
+            .apply = apply_remote_free_batch,
+        },
+    [THREAD_SPAN_THRESHOLD] =
+        {
+            .public =
+                {
+                    .name = "thread_span_threshold",
+                    .description = "bytes of free spans that a thread keeps for itself, in steps of 64k",
+                    .kind = HF_OPTION_SIZE,
+                    .live = 1,
+                    .initial = 4 * SPAN_SIZE,
+                    .maximum = SPAN_CACHE_MAX * SPAN_SIZE,
+                },
+            .apply = apply_thread_span_threshold,
+        },
+    [RESERVATION] =
+        {
+            .public =
+                {
+                    .name = "reservation",
+                    .description = "bytes of address space to reserve; 0: chosen from the machine's memory",
+                    .kind = HF_OPTION_SIZE,
+                    .maximum = UINT64_C(1) << 46, /* half of what a process has on x86-64 */
+                },
+            .apply = apply_reservation,
+        },
+    [STATS_AT_EXIT] =
+        {
+            .public =
+                {
+                    .name = "stats_at_exit",
+                    .description = "write statistics to stderr when the process ends",
+                    .kind = HF_OPTION_FLAG,
+                    .live = 1,
+                    .maximum = 1,
+                },
+        },
+    [VERBOSE] =
+        {
+            .public =
+                {
+                    .name = "verbose",
+                    .description = "say on stderr at the start which options are in force",
+                    .kind = HF_OPTION_FLAG,
+                    .maximum = 1,
+                },
+        },
 };
 
 /* ---- texts -------------------------------------------------------------------------------------------------------------- */
@@ -168,10 +220,17 @@ static const char *nearest_name(const char *name)
 static int suffix_shift(char suffix)
 {
     switch (suffix) {
-    case 'k': case 'K': return 10;
-    case 'm': case 'M': return 20;
-    case 'g': case 'G': return 30;
-    default: return -1;
+    case 'k':
+    case 'K':
+        return 10;
+    case 'm':
+    case 'M':
+        return 20;
+    case 'g':
+    case 'G':
+        return 30;
+    default:
+        return -1;
     }
 }
 
@@ -179,9 +238,9 @@ static int suffix_shift(char suffix)
  * for 64 bits. */
 static int parse_number(struct text text, bool with_suffix, uint64_t *number)
 {
-    int shift = 0;
-    if (with_suffix && text.length > 1 && suffix_shift(text.start[text.length - 1]) >= 0)
-        shift = suffix_shift(text.start[--text.length]);
+    int shift = with_suffix && text.length > 1 ? suffix_shift(text.start[text.length - 1]) : -1;
+    if (shift >= 0) text.length--;
+    else shift = 0;
     if (text.length == 0) return EINVAL;
     bool overflow = false;
     *number = 0;
@@ -218,7 +277,8 @@ static uint64_t option_value(const struct option *option)
 static COLD void report_name(struct text name)
 {
     struct word word = word_of(name);
-    platform_message("HEAPFIT_OPTIONS: there is no option '%s'; the nearest is '%s'", word.text, nearest_name(word.text));
+    platform_message("HEAPFIT_OPTIONS: there is no option '%s'; the nearest is '%s'", word.text,
+                     nearest_name(word.text));
 }
 
 static COLD void report_value(const struct option *option, struct text value)

@@ -39,8 +39,14 @@ class Environment : public testing::Test
             << "HEAPFIT_OPTIONS=" << options;
     }
 
-    void SetUp() override { testing::GTEST_FLAG(death_test_style) = "threadsafe"; }
-    void TearDown() override { unsetenv("HEAPFIT_OPTIONS"); }
+    void SetUp() override
+    {
+        testing::GTEST_FLAG(death_test_style) = "threadsafe";
+    }
+    void TearDown() override
+    {
+        unsetenv("HEAPFIT_OPTIONS");
+    }
 };
 
 constexpr const char *silence = "^$";
@@ -106,8 +112,8 @@ TEST_F(Environment, ReportsEachMistakeOnce)
 
 TEST_F(Environment, RefusesValuesThatAreNone)
 {
-    for (const char *options : {"decay_ms:fast", "decay_ms:", "decay_ms", "decay_ms:-1", "decay_ms:1.5", "decay_ms:0x10",
-                                "decay_ms:1k", "decay_ms:1 2", "decay_ms:k"})
+    for (const char *options : {"decay_ms:fast", "decay_ms:", "decay_ms", "decay_ms:-1", "decay_ms:1.5",
+                                "decay_ms:0x10", "decay_ms:1k", "decay_ms:1 2", "decay_ms:k"})
         expect(options, "decay_ms", "500",
                "^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for 'decay_ms', which takes 0 to 2147483647; it stays "
                "500\n$");
