@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <unistd.h>
 
 #include <string>
 
@@ -177,6 +178,23 @@ TEST_F(Environment, WritesStatisticsAtExitWhenAsked)
     setenv("HEAPFIT_OPTIONS", "stats_at_exit:1", 1);
     EXPECT_EXIT(exit_having_allocated(), testing::ExitedWithCode(as_expected),
                 "^heapfit [0-9.]+, process [0-9]+\n  live .* MiB in [0-9]+ objects");
+}
+
+namespace
+{
+
+[[noreturn]] void exit_without_stderr()
+{
+    close(STDERR_FILENO);
+    exit(as_expected);
+}
+
+} // namespace
+
+TEST_F(Environment, WritesStatisticsOfProgramsThatCloseStderr)
+{
+    setenv("HEAPFIT_OPTIONS", "stats_at_exit:1", 1);
+    EXPECT_EXIT(exit_without_stderr(), testing::ExitedWithCode(as_expected), "^heapfit [0-9.]+, process [0-9]+\n");
 }
 
 // ---- hf_option_set, hf_option_get -----------------------------------------------------------------------------------------
