@@ -20,7 +20,8 @@ allocator_names := $(subst $(comma), ,$(ALLOCATORS))
 BUILD_PACKAGES := gcc libc6-dev
 TEST_PACKAGES := cmake ninja-build g++ libgtest-dev googletest pkg-config
 CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
-PROGRAM_PACKAGES := chromium git perl redis-server redis-tools sqlite3 tar xz-utils
+LAB_TEST_PACKAGES := chromium
+PRELOAD_TEST_PACKAGES := $(strip $(file <tests/preload/packages.txt))
 
 wheel_folders := $(wildcard allocator cmake include lab studies workloads)
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
@@ -37,7 +38,8 @@ demo: $(VENV)/.wheel ## Compare allocators on a real program and write the repor
 	$(HEAPFIT) compare xml-transform --allocators $(ALLOCATORS) --replicates $(DEMO_REPLICATES)
 
 test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (under 15 minutes)
-	@scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $(PROGRAM_PACKAGES)
+	@scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $(LAB_TEST_PACKAGES) \
+	  $(PRELOAD_TEST_PACKAGES)
 	@test "$$(uname -m)" = aarch64 || scripts/apt-install $(CROSS_PACKAGES)
 	@scripts/run-tests
 

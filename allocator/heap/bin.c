@@ -1,17 +1,17 @@
 /* Bins and their spans: refilling, carving, waking, emptying.
  *
- * A span is *listed* in its bin when it has blocks to give: enough freed ones, or some not carved yet. Its countdown is
- * then the number of its live blocks, and reaches zero when it is empty. A span that is not listed has given all it
- * had; its countdown is the number of frees after which it is worth listing again, and the rest of its live blocks is
- * held back. In both cases: live = countdown + held_back, and freed = carved - live. Blocks that the bin holds count as
- * live.
+ * A span is *listed* in its bin when it has blocks to give: enough freed ones, or some not carved yet. Blocks that the bin
+ * holds count as live. The countdown of a span is the number of frees after which the owner wants to look at it, which
+ * depends on how many live blocks it has:
+ *
+ *     live   many ──────────────────────────────────────────────────────────────► 0
+ *            not listed │ enough freed: listed │ few live: sparse, see chores.c │ empty: given back
+ *
+ * held_back is the number of live blocks that will then be left: live = countdown + held_back, and freed = carved - live.
  */
 #include "fast.h"
 
 /* ---- constants ------------------------------------------------------------------------------------------------------- */
-
-/* Blocks are carved, and become resident, by this unit: the smallest page that Linux has. */
-enum { CARVE_UNIT_LOG2 = 12, CARVE_UNITS = 1 << (SPAN_SHIFT - CARVE_UNIT_LOG2) };
 
 /* A span wakes when a page's worth of its blocks has been freed, but after no more than this many: so a sixteenth of a
  * span is the most that sleeps in it, and a refill serves several requests. */
@@ -20,9 +20,16 @@ enum { WAKE_BLOCKS_MAX = 32 };
 /* A bin with many spans carves more than one unit at a time, at most a quarter of a span per span that it has. */
 enum { CARVE_SHARE = 4 };
 
+/* A span is sparse with so few live blocks, or half of them: with 24 blocks at random places, a fifth of sixteen pages hold
+ * none. */
+enum { SPARSE_BLOCKS = 24 };
+
+/* While a heap has chores it hands out no more blocks at a time, so that even a nearly idle thread comes by the clock. */
+enum { GIVEN_WITH_CHORES = 64 };
+
 static uint8_t wake_threshold(uint32_t block_size)
 {
-    uint32_t blocks = (1u << CARVE_UNIT_LOG2) / block_size;
+    uint32_t blocks = CARVE_UNIT / block_size;
     if (blocks < 1) return 1;
     return (uint8_t)(blocks > WAKE_BLOCKS_MAX ? WAKE_BLOCKS_MAX : blocks);
 }
@@ -73,14 +80,9 @@ static void span_unchain(struct heap *heap, struct span *span)
 
 /* ---- carving --------------------------------------------------------------------------------------------------------------- */
 
-static uintptr_t list_end(const struct span *span)
+uint32_t span_unit_blocks(const struct span *span, uint32_t unit, uint32_t *first)
 {
-    return span_start(span) | LIST_END;
-}
-
-/* Blocks that start in carve unit `unit`: [*first, returned end). */
-static uint32_t unit_blocks(uint32_t block_size, uint32_t unit, uint32_t *first)
-{
+    uint32_t block_size = span->block_size;
     uint32_t capacity = (uint32_t)SPAN_SIZE / block_size;
     uint32_t end = (((unit + 1) << CARVE_UNIT_LOG2) + block_size - 1) / block_size;
     *first = ((unit << CARVE_UNIT_LOG2) + block_size - 1) / block_size;
@@ -88,12 +90,12 @@ static uint32_t unit_blocks(uint32_t block_size, uint32_t unit, uint32_t *first)
 }
 
 /* A bit for each unit in which a block starts. */
-static uint16_t units_with_blocks(uint32_t block_size)
+static uint16_t units_with_blocks(const struct span *span)
 {
     uint16_t units = 0;
     for (uint32_t unit = 0; unit < CARVE_UNITS; unit++) {
         uint32_t first;
-        if (unit_blocks(block_size, unit, &first) > first) units |= (uint16_t)(1u << unit);
+        if (span_unit_blocks(span, unit, &first) > first) units |= (uint16_t)(1u << unit);
     }
     return units;
 }
@@ -102,7 +104,7 @@ static uint16_t units_with_blocks(uint32_t block_size)
 static uintptr_t span_carve_unit(struct span *span, uint32_t unit, uintptr_t list)
 {
     uint32_t first;
-    uint32_t end = unit_blocks(span->block_size, unit, &first);
+    uint32_t end = span_unit_blocks(span, unit, &first);
     uintptr_t start = span_start(span);
     uintptr_t key = space.link_key;
     for (uint32_t i = end; i-- > first;) {
@@ -111,7 +113,6 @@ static uintptr_t span_carve_unit(struct span *span, uint32_t unit, uintptr_t lis
         list = block;
     }
     span->carved = (uint16_t)(span->carved + (end - first));
-    span->countdown += end - first;
     return list;
 }
 
@@ -123,13 +124,22 @@ static uint32_t lowest_bits(uint32_t bits, uint32_t count)
     return bits & ~rest;
 }
 
+void span_uncarve(struct span *span, uint32_t units, uint32_t blocks, uintptr_t list)
+{
+    if (span->uncarved == 0) space_dense_spans_add(-1);
+    span->uncarved |= (uint16_t)units;
+    span->carved = (uint16_t)(span->carved - blocks);
+    span->free = list;
+}
+
 /* Carve the next units of a listed span; at least one. */
 static uintptr_t span_carve(const struct heap *heap, struct span *span)
 {
     uint32_t count = heap->bins[span->bin].spans / CARVE_SHARE;
     uint32_t units = lowest_bits(span->uncarved, count < 1 ? 1 : count);
     span->uncarved &= (uint16_t)~units;
-    uintptr_t list = list_end(span);
+    if (span->uncarved == 0) space_dense_spans_add(1);
+    uintptr_t list = span_list_end(span);
     while (units != 0) {
         uint32_t highest = 31 - (uint32_t)__builtin_clz(units);
         units &= ~(1u << highest);
@@ -146,15 +156,17 @@ static struct span *span_acquire(struct heap *heap)
     return space_acquire(1, 1, SPAN_METADATA, NULL);
 }
 
-static void span_give_back(struct heap *heap, struct span *span)
+void span_give_back(struct heap *heap, struct span *span)
 {
     span_unchain(heap, span);
+    if (span->uncarved == 0) space_dense_spans_add(-1);
     atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
     span->kind = SPAN_METADATA; /* cached: nobody's object */
     if (heap != &heap_orphans && heap->cached < atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed))
         heap->cache[heap->cached++] = span_index(span);
     else
         space_release(span);
+    if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
 }
 
 /* Get the bin one more span. */
@@ -167,11 +179,12 @@ static bool bin_grow(struct heap *heap, unsigned bin)
     span->block_size = block_size;
     span->reciprocal = UINT32_MAX / block_size + 1;
     span->wake = wake_threshold(block_size);
-    span->free = list_end(span);
+    span->free = span_list_end(span);
     span->carved = 0;
     span->countdown = 0;
     span->held_back = 0;
-    span->uncarved = units_with_blocks(block_size);
+    span->since = 0;
+    span->uncarved = units_with_blocks(span);
     span->kind = SPAN_BLOCKS;
     span_own(heap, span);
     span_list(heap, span);
@@ -180,34 +193,59 @@ static bool bin_grow(struct heap *heap, unsigned bin)
 
 /* ---- refilling -------------------------------------------------------------------------------------------------------------------- */
 
-/* A listed span has given blocks: it stays listed only while it has some left to carve. */
-static void span_after_giving(struct heap *heap, struct span *span)
+/* Set the countdown of a span with `live` blocks, and whether it is listed. */
+static void span_arrange(struct heap *heap, struct span *span, uint32_t live)
 {
-    if (span->uncarved != 0) return;
-    span_unlist(heap, span);
-    uint32_t live = span->countdown;
-    uint32_t freed = span->carved - live; /* below the threshold, else they would have been given */
-    uint32_t until_awake = span->wake - freed;
-    span->countdown = live < until_awake ? live : until_awake;
+    uint32_t freed = span->carved - live;
+    bool gives = span->uncarved != 0 || freed >= span->wake;
+    if (gives != (bool)span->listed) (gives ? span_list : span_unlist)(heap, span);
+    uint32_t sparse = (uint32_t)SPAN_SIZE / span->block_size / 2;
+    if (sparse > SPARSE_BLOCKS) sparse = SPARSE_BLOCKS;
+    uint32_t until_stop = !gives ? span->wake - freed : live > sparse ? live - sparse : live;
+    span->countdown = until_stop < live ? until_stop : live;
     span->held_back = (uint16_t)(live - span->countdown);
+}
+
+/* Cut a list after `count` blocks; returns the rest, which is not empty. */
+static uintptr_t list_cut(const struct span *span, uintptr_t list, uint32_t count)
+{
+    uintptr_t block = list;
+    uintptr_t link;
+    for (; count > 1; count--) {
+        link = *block_words(block) ^ space.link_key;
+        if (link > LINK_MAX) check_link_failed((void *)block);
+        block ^= link;
+    }
+    link = *block_words(block) ^ space.link_key;
+    if (link > LINK_MAX) check_link_failed((void *)block);
+    *block_words(block) = span_list_end(span) ^ block ^ space.link_key;
+    return link ^ block;
 }
 
 /* Move blocks of a listed span to its bin. */
 static void span_give(struct heap *heap, struct span *span)
 {
-    uint32_t freed = span->carved - span->countdown;
+    uint32_t live = span_live(span);
+    uint32_t freed = span->carved - live;
+    span->since = 0; /* in use again, however sparse */
     if (span->uncarved != 0 && freed < span->wake) {
         heap->free[span->bin] = span_carve(heap, span);
+        live = span->carved - freed;
     } else {
         heap->free[span->bin] = span->free;
-        span->free = list_end(span);
-        span->countdown = span->carved;
+        span->free = span_list_end(span);
+        live = span->carved;
+        if (UNLIKELY(heap->chores && freed > GIVEN_WITH_CHORES)) {
+            span->free = list_cut(span, heap->free[span->bin], GIVEN_WITH_CHORES);
+            live -= freed - GIVEN_WITH_CHORES;
+        }
     }
-    span_after_giving(heap, span);
+    span_arrange(heap, span, live);
 }
 
 bool bin_refill(struct heap *heap, unsigned bin)
 {
+    if (UNLIKELY(heap->chores)) heap_chores_look(heap);
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
     while (heap->bins[bin].listed == SPAN_NONE) {
         if (heap_adopt_span(heap, bin)) break;
@@ -250,10 +288,13 @@ static bool span_is_last_resort(const struct heap *heap, const struct span *span
 
 void span_countdown_ended(struct span *span, struct heap *heap)
 {
-    if (span->held_back != 0) { /* awake: worth taking from again, the fullest of its bin */
-        span->countdown = span->held_back;
-        span->held_back = 0;
-        span_list(heap, span);
+    uint32_t live = span->held_back;
+    if (live != 0) {
+        if (span->listed) { /* it has just become sparse */
+            span->since = (uint32_t)platform_clock_ms() | 1; /* not 0 */
+            if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
+        }
+        span_arrange(heap, span, live);
     } else if (span_is_last_resort(heap, span)) {
         if (!span->listed) span_list(heap, span);
     } else {
@@ -271,7 +312,7 @@ void block_free_local(struct heap *heap, struct span *span, uintptr_t block)
 
 /* ---- flushing and adopting ------------------------------------------------------------------------------------------------------------- */
 
-static void bin_flush(struct heap *heap, unsigned bin)
+static void bin_return_blocks(struct heap *heap, unsigned bin)
 {
     uintptr_t block = heap->free[bin];
     heap->free[bin] = LIST_END;
@@ -281,12 +322,21 @@ static void bin_flush(struct heap *heap, unsigned bin)
         block_free_local(heap, span_of_offset(block - space.base), block);
         block ^= link;
     }
-    /* The last resort is not needed any more. */
+}
+
+void heap_return_blocks(struct heap *heap)
+{
+    for (unsigned bin = 0; bin < BIN_COUNT; bin++) bin_return_blocks(heap, bin);
+}
+
+/* Give back the spans that were kept although they are empty. */
+static void bin_give_back_empty(struct heap *heap, unsigned bin)
+{
     uint32_t index = heap->bins[bin].listed;
     while (index != SPAN_NONE) {
         struct span *span = span_at(index);
         index = span->next;
-        if (span->countdown != 0) continue;
+        if (span_live(span) != 0) continue;
         span_unlist(heap, span);
         span_give_back(heap, span);
     }
@@ -294,8 +344,9 @@ static void bin_flush(struct heap *heap, unsigned bin)
 
 void heap_flush(struct heap *heap)
 {
-    for (unsigned bin = 0; bin < BIN_COUNT; bin++)
-        if (heap->bins[bin].spans != 0) bin_flush(heap, bin);
+    heap->chores = true; /* no need to be told */
+    heap_return_blocks(heap);
+    for (unsigned bin = 0; bin < BIN_COUNT; bin++) bin_give_back_empty(heap, bin);
     while (heap->cached > 0) space_release(span_at(heap->cache[--heap->cached]));
 }
 

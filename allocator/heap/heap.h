@@ -12,8 +12,8 @@
  * does, except for one countdown per span that tells free when the owner must look at the span: because enough
  * blocks have come together to be worth handing out again, or because the span is empty and can be given back.
  *
- * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; remote.c blocks
- * that another thread freed; registry.c heaps and threads: birth, death, adoption, fork; large.c objects with spans of
+ * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; chores.c giving memory
+ * back in time; remote.c blocks that another thread freed; registry.c heaps and threads: birth, death, adoption, fork; large.c objects with spans of
  * their own; object.c what the malloc family asks for, of any size; check.c errors of the program.
  */
 #ifndef HEAPFIT_HEAP_H
@@ -98,7 +98,8 @@ struct heap {
     uint32_t spans_owned;                /* their number */
     uint32_t cache[SPAN_CACHE_MAX];      /* free spans kept for the next need */
     uint32_t cached;                     /* their number */
-    uint32_t refills;                    /* of all bins; paces the look at the clock */
+    uint32_t chores_due;                 /* chores: when to look next, clock in ms */
+    bool chores;                         /* chores: memory has become free that may have to be given back */
     struct outbox outbox[OUTBOX_SLOTS];
 
     /* registry: under its lock */
@@ -155,6 +156,35 @@ void heap_flush(struct heap *heap);
 /* Make `heap` the owner of a span of `from`; of all its spans, when its bins and caches are flushed. */
 void heap_take_span(struct heap *heap, struct heap *from, struct span *span);
 void heap_take_spans(struct heap *heap, struct heap *from);
+
+/* Return the blocks that the bins hold to their spans. */
+void heap_return_blocks(struct heap *heap);
+/* Give an empty span back. */
+void span_give_back(struct heap *heap, struct span *span);
+/* Make blocks that have just been found free, and lie in the units of the mask, uncarved again; `list` holds the others. */
+void span_uncarve(struct span *span, uint32_t units, uint32_t blocks, uintptr_t list);
+/* The blocks that start in a carve unit: [*first, returned end). */
+uint32_t span_unit_blocks(const struct span *span, uint32_t unit, uint32_t *first);
+
+ALWAYS_INLINE uint32_t span_live(const struct span *span)
+{
+    return span->countdown + span->held_back;
+}
+
+ALWAYS_INLINE uintptr_t span_list_end(const struct span *span)
+{
+    return span_start(span) | LIST_END;
+}
+
+/* Blocks are carved, and become resident, by this unit: the smallest page that Linux has. */
+enum { CARVE_UNIT_LOG2 = 12, CARVE_UNIT = 1 << CARVE_UNIT_LOG2, CARVE_UNITS = 1 << (SPAN_SHIFT - CARVE_UNIT_LOG2) };
+
+/* ---- chores (chores.c) --------------------------------------------------------------------------------------------------- */
+
+/* Memory has become free that should go back to the system if it is not used again soon. */
+void heap_chores_expect(struct heap *heap);
+/* Look at the clock, and do what is due. Called at refills while heap->chores. */
+void heap_chores_look(struct heap *heap);
 
 /* ---- remote frees (remote.c) ---------------------------------------------------------------------------------------------- */
 

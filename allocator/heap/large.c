@@ -27,14 +27,25 @@ void large_free(struct span *span)
     space_release(span);
 }
 
+/* The contents of one run to another; false when the target has become unusable. */
+static bool large_copy(void *to, void *from, size_t bytes)
+{
+    enum platform_move move = bytes < MOVE_PAGES_MIN ? MOVE_REFUSED : platform_move_pages(from, to, bytes);
+    if (move == MOVE_REFUSED) memcpy(to, from, bytes);
+    return move != MOVE_TARGET_LOST;
+}
+
 static void *large_move(struct span *span, size_t size)
 {
-    void *to = large_malloc(size, SPAN_SIZE, NULL);
+    char *to = large_malloc(size, SPAN_SIZE, NULL);
     if (to == NULL) return NULL;
     void *from = (void *)span_start(span);
     size_t bytes = large_usable_size(span);
     if (bytes > size) bytes = size;
-    if (bytes < MOVE_PAGES_MIN || !platform_move_pages(from, to, bytes)) memcpy(to, from, bytes);
+    if (!large_copy(to, from, bytes)) { /* its run is never released, so that nobody gets it again */
+        span_of_offset(space_offset(to))->kind = SPAN_METADATA;
+        return NULL;
+    }
     large_free(span);
     return to;
 }

@@ -4,9 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* Refills of a heap between two looks at the clock, for memory that has been free long enough to be purged. */
-enum { REFILLS_PER_CLOCK = 32 };
-
 /* ---- allocating ---------------------------------------------------------------------------------------------------------- */
 
 /* Memory has run out: give back what this heap holds without need, before a second try. */
@@ -26,7 +23,6 @@ static COLD bool bin_refill_without_memory(struct heap *heap, unsigned bin)
 static void *small_malloc(struct heap *heap, unsigned bin)
 {
     if (list_is_empty(heap->free[bin])) {
-        if (UNLIKELY(++heap->refills % REFILLS_PER_CLOCK == 0)) space_purge_old();
         if (UNLIKELY(!bin_refill(heap, bin)) && !bin_refill_without_memory(heap, bin)) return NULL;
     }
     return bin_pop(heap, bin, heap->free[bin]);
@@ -175,7 +171,7 @@ void *heap_realloc(void *pointer, size_t size)
         return resized;
     }
     void *moved = heap_malloc(size);
-    if (moved == NULL) return NULL;
+    if (moved == NULL) return size <= usable ? pointer : NULL; /* no program expects that shrinking fails */
     memcpy(moved, pointer, usable < size ? usable : size);
     heap_free(pointer);
     return moved;

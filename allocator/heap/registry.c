@@ -170,6 +170,7 @@ static void settle_orphans(void)
 {
     platform_lock_acquire(&orphans_lock);
     uintptr_t elsewhere = remote_inbox_take_orphans();
+    if (heap_orphans.chores) heap_chores_look(&heap_orphans);
     platform_lock_release(&orphans_lock);
     remote_send_on(elsewhere); /* without the lock: it may lead back here */
 }

@@ -11,6 +11,9 @@
 #ifndef MREMAP_DONTUNMAP /* Linux 5.7; absent from older headers */
 #define MREMAP_DONTUNMAP 4
 #endif
+#ifndef MAP_FIXED_NOREPLACE /* Linux 4.17 */
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
 
 size_t platform_page_size(void)
 {
@@ -74,6 +77,13 @@ bool platform_commit(void *start, size_t size)
     return protect(start, size, PROT_READ | PROT_WRITE);
 }
 
+void platform_advise_huge_pages(void *start, size_t size, bool wanted)
+{
+    int saved = errno;
+    madvise(start, size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    errno = saved;
+}
+
 bool platform_purge(void *start, size_t size)
 {
     int saved = errno;
@@ -82,12 +92,38 @@ bool platform_purge(void *start, size_t size)
     return done;
 }
 
-bool platform_move_pages(void *from, void *to, size_t size)
+/* Kernels before 6.17 move one mapping at a time, and have unmapped the target when they find out that there are more:
+ * a hole into which another thread's mmap may fall. Asking for one page more in place is refused without harm, and with
+ * EFAULT exactly when there are more. */
+static bool is_one_mapping(char *start, size_t size)
+{
+    size_t page = platform_page_size();
+    if (mremap(start, size, size + page, 0) == MAP_FAILED) return errno != EFAULT;
+    munmap(start + size, page); /* nothing stood behind it, so it grew */
+    return true;
+}
+
+/* The kernel refused a move. It may have unmapped the target first (limits that were lowered below what is in use), and
+ * then leaves a hole. */
+static enum platform_move mend_target(void *to, size_t size)
+{
+    void *mended =
+        mmap(to, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (mended == to) return MOVE_REFUSED;
+    if (mended != MAP_FAILED) munmap(mended, size); /* Linux before 4.17 takes the address for a wish */
+    return mended != MAP_FAILED || errno == EEXIST ? MOVE_REFUSED : MOVE_TARGET_LOST;
+}
+
+enum platform_move platform_move_pages(void *from, void *to, size_t size)
 {
     int saved = errno;
-    /* DONTUNMAP keeps the source mapped, so no other thread's mmap can ever land in a hole of our
-     * reservation. */
-    void *moved = mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
+    enum platform_move move = MOVE_REFUSED;
+    if (is_one_mapping(from, size)) {
+        /* DONTUNMAP keeps the source mapped, so no other thread's mmap can ever land in a hole of our
+         * reservation. */
+        void *moved = mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
+        move = moved != MAP_FAILED ? MOVE_DONE : mend_target(to, size);
+    }
     errno = saved;
-    return moved != MAP_FAILED;
+    return move;
 }

@@ -45,13 +45,23 @@ bool platform_make_readable(void *start, size_t size);
  * limits, strict overcommit): the range is then as before. */
 bool platform_commit(void *start, size_t size);
 
+/* Ask the kernel to back a range with huge pages as it is touched, or never to. Advice: a kernel without them is no
+ * error. The range should consist of whole PLATFORM_HUGE_PAGE units. */
+#define PLATFORM_HUGE_PAGE ((size_t)2 << 20)
+void platform_advise_huge_pages(void *start, size_t size, bool wanted);
+
 /* Give the pages of a committed range back: it stays accessible and reads as zeros. False when the
  * kernel refuses (locked pages): the contents are then undefined. */
 bool platform_purge(void *start, size_t size);
 
-/* Move the pages of [from, from+size) to [to, to+size), both committed; `from` stays accessible and reads
- * as zeros afterwards. False, with nothing changed, where the kernel cannot do this. */
-bool platform_move_pages(void *from, void *to, size_t size);
+enum platform_move {
+    MOVE_DONE,        /* `from` stays accessible and reads as zeros */
+    MOVE_REFUSED,     /* the kernel cannot: `from` is as before, `to` accessible with undefined contents */
+    MOVE_TARGET_LOST, /* `from` is as before, but `to` is no longer ours and must never be touched again */
+};
+
+/* Move the pages of [from, from+size) to [to, to+size), both committed. */
+enum platform_move platform_move_pages(void *from, void *to, size_t size);
 
 /* ---- threads, forks, locks (thread.c) ------------------------------------------------------------ */
 

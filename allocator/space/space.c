@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct space space;
-struct space_settings space_settings = {.reservation = 0, .decay_ms = 500};
+struct space_settings space_settings = {.huge_pages = HUGE_PAGES_AUTO, .reservation = 0, .decay_ms = 500};
 
 /* ---- constants --------------------------------------------------------------------------------------------- */
 
@@ -31,6 +31,13 @@ enum { RESERVATION_SHARE_OF_LIMIT = 2 };
 /* Spans made accessible at a time: an eighth of what is in use, within these bounds, so that mprotect is rare
  * and strict limits are not used up for nothing. */
 enum { COMMIT_SPANS_MIN = 16, COMMIT_SPANS_MAX = 1024, COMMIT_SHARE = 8 };
+/* Address space handed out before huge pages are asked for: smaller heaps get none, since one page partly used is much of
+ * them, and the first-level TLB covers them anyway. */
+#define HUGE_PAGES_AFTER (32 * MIB)
+/* And only while this share of the spans handed out, in percent, is in use to the last page: a heap of spans that are hardly
+ * used, such as thousands of threads make, would become resident as a whole. */
+enum { HUGE_PAGES_DENSITY = 80 };
+
 /* Descriptors made accessible at a time: 64 KiB of them. */
 enum { COMMIT_DESCRIPTORS = 1024 };
 
@@ -57,6 +64,9 @@ static struct {
     size_t purge_calls;
     char *metadata_next, *metadata_end;
 } state;
+
+/* Outside the lock: counted by all threads, read as a hint. */
+static _Atomic(int32_t) dense_spans;
 
 _Static_assert(LENGTH_LISTS <= 64, "lists_filled has a bit for each list");
 
@@ -93,6 +103,8 @@ bool space_start(void)
         if (start != NULL) break;
     }
     if (start == NULL || !platform_make_readable(start, table)) return false;
+    /* Where the system gives everybody huge pages, a small program would get one on its first malloc. */
+    if (space_settings.huge_pages != HUGE_PAGES_ALWAYS) platform_advise_huge_pages(start, table + data, false);
 
     state.capacity = (uint32_t)(data / SPAN_SIZE);
     state.youngest = state.oldest = SPAN_NONE;
@@ -137,7 +149,7 @@ static void age_list_add(struct span *run)
 {
     uint32_t after = SPAN_NONE; /* the next younger run */
     uint32_t place = state.youngest;
-    while (place != SPAN_NONE && (int32_t)(span_at(place)->freed_at - run->freed_at) > 0) {
+    while (place != SPAN_NONE && (int32_t)(span_at(place)->since - run->since) > 0) {
         after = place;
         place = span_at(place)->owned_next;
     }
@@ -165,7 +177,7 @@ static void run_tag(struct span *first, uint32_t spans, bool dirty, uint32_t fre
     struct span *last = first - (spans - 1); /* the table grows downwards */
     last->run_spans = first->run_spans = spans;
     last->dirty = first->dirty = dirty;
-    first->freed_at = freed_at;
+    first->since = freed_at;
 }
 
 static void run_insert(struct span *first)
@@ -202,7 +214,7 @@ static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_
         run_remove(after);
         if (after->run_spans > largest) {
             largest = after->run_spans;
-            freed_at = after->freed_at;
+            freed_at = after->since;
         }
         spans += after->run_spans;
     }
@@ -210,7 +222,7 @@ static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_
         uint32_t length = span_at(index - 1)->run_spans;
         struct span *before = span_at(index - length);
         run_remove(before);
-        if (length > largest) freed_at = before->freed_at;
+        if (length > largest) freed_at = before->since;
         index -= length;
         spans += length;
     }
@@ -250,9 +262,34 @@ static bool commit_descriptors(uint32_t up_to)
     return true;
 }
 
+void space_dense_spans_add(int32_t spans)
+{
+    atomic_fetch_add_explicit(&dense_spans, spans, memory_order_relaxed);
+}
+
+static bool is_dense(void)
+{
+    uint32_t handed_out = state.frontier - state.spans_free[CLEAN] - state.spans_free[DIRTY];
+    int64_t dense = atomic_load_explicit(&dense_spans, memory_order_relaxed);
+    return dense * 100 >= (int64_t)handed_out * HUGE_PAGES_DENSITY;
+}
+
+/* Advise on what becomes accessible in [from, to) spans. Huge pages begin with the first whole unit. */
+static void advise_committed(uint32_t from, uint32_t to)
+{
+    if (space_settings.huge_pages == HUGE_PAGES_NEVER) return;
+    if (space_settings.huge_pages == HUGE_PAGES_AUTO && !is_dense()) return;
+    size_t start = (size_t)from * SPAN_SIZE;
+    size_t end = (size_t)to * SPAN_SIZE & ~(PLATFORM_HUGE_PAGE - 1);
+    if (space_settings.huge_pages == HUGE_PAGES_AUTO && start < HUGE_PAGES_AFTER) start = HUGE_PAGES_AFTER;
+    start &= ~(PLATFORM_HUGE_PAGE - 1);
+    if (start < end) platform_advise_huge_pages((char *)space.base + start, end - start, true);
+}
+
 static bool commit_spans(uint32_t up_to)
 {
     if (up_to <= state.committed) return true;
+    uint32_t before = state.committed;
     uint32_t step = state.frontier / COMMIT_SHARE;
     if (step < COMMIT_SPANS_MIN) step = COMMIT_SPANS_MIN;
     if (step > COMMIT_SPANS_MAX) step = COMMIT_SPANS_MAX;
@@ -264,6 +301,7 @@ static bool commit_spans(uint32_t up_to)
         state.committed = (uint32_t)generous;
     else if (platform_commit(start, ((size_t)up_to - state.committed) * SPAN_SIZE))
         state.committed = up_to;
+    if (state.committed > before) advise_committed(before, state.committed);
     return up_to <= state.committed;
 }
 
@@ -304,7 +342,7 @@ static void purge_older_than(uint32_t age_ms)
     uint32_t now = (uint32_t)platform_clock_ms();
     while (state.oldest != SPAN_NONE && !state.purge_refused) {
         struct span *oldest = span_at(state.oldest);
-        if ((int32_t)(now - oldest->freed_at) < (int32_t)age_ms) break;
+        if ((int32_t)(now - oldest->since) < (int32_t)age_ms) break;
         run_purge(oldest);
     }
 }
@@ -317,7 +355,7 @@ static void run_cut(struct span *run, uint32_t index, uint32_t wanted)
     uint32_t start = span_index(run);
     uint32_t spans = run->run_spans;
     bool dirty = run->dirty;
-    uint32_t freed_at = run->freed_at;
+    uint32_t freed_at = run->since;
     run_remove(run);
     /* Take the middle out of the free world first, so that the parts do not merge with it again. */
     span_at(index)->kind = SPAN_METADATA;
@@ -382,6 +420,7 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
         span_at(index + spans - 1)->kind = SPAN_TAIL;
         first->kind = (uint8_t)kind;
         first->run_spans = spans;
+        if (kind == SPAN_LARGE) space_dense_spans_add((int32_t)spans);
     }
     platform_lock_release(&state.lock);
     if (zeroed != NULL) *zeroed = clean;
@@ -393,6 +432,7 @@ void space_release(struct span *first)
     uint32_t now = (uint32_t)platform_clock_ms();
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
     platform_lock_acquire(&state.lock);
+    if (first->kind == SPAN_LARGE) space_dense_spans_add(-(int32_t)first->run_spans);
     run_free(span_index(first), first->run_spans, DIRTY, now);
     purge_older_than(decay);
     platform_lock_release(&state.lock);
@@ -429,6 +469,7 @@ bool space_resize(struct span *first, uint32_t spans)
     bool done = spans < old || extend_at(index + old, spans - old);
     if (done && spans > old && old > 1) span_at(index + old - 1)->kind = SPAN_FREE; /* no longer the end */
     if (done) {
+        if (first->kind == SPAN_LARGE) space_dense_spans_add((int32_t)spans - (int32_t)old);
         first->run_spans = spans;
         if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
         if (spans < old) run_free(index + spans, old - spans, DIRTY, (uint32_t)platform_clock_ms());
@@ -465,13 +506,13 @@ void *space_metadata(size_t size)
     return memory;
 }
 
-void space_purge_old(void)
+bool space_purge_old(void)
 {
-    /* Racy on purpose: whoever misses a run that has just become old finds it the next time. */
-    if (__atomic_load_n(&state.oldest, __ATOMIC_RELAXED) == SPAN_NONE) return;
     platform_lock_acquire(&state.lock);
     purge_older_than(atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed));
+    bool left = state.oldest != SPAN_NONE && !state.purge_refused;
     platform_lock_release(&state.lock);
+    return left;
 }
 
 void space_purge_all(void)

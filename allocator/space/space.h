@@ -47,7 +47,7 @@ struct span {
     uint32_t countdown;    /* blocks: local frees until the owner must look at the span */
     uint32_t reciprocal;   /* blocks: 2^32 / block_size rounded up, to recognise the start of a block */
     uint32_t block_size;   /* blocks: bytes */
-    uint16_t held_back;    /* blocks: live blocks not yet in the countdown */
+    uint16_t held_back;    /* blocks: live blocks beyond the countdown */
     uint16_t carved;       /* blocks: blocks that exist (live, in a list, or handed to the bin) */
     uint16_t uncarved;     /* blocks: a bit per carve unit whose blocks do not exist yet */
     uint8_t bin;           /* blocks: size class */
@@ -58,7 +58,9 @@ struct span {
     uint32_t next, prev;   /* blocks: the bin's list. free: the list of runs of this length */
     uint32_t owned_next, owned_prev; /* blocks: all spans of the heap. free and dirty: by age */
     uint32_t run_spans;    /* large: spans of the run. free: the same, at the first and last span */
-    uint32_t freed_at;     /* free and dirty: clock in ms, wraps after 49 days (compared by difference) */
+    /* Clock in ms, wraps after 49 days (compared by difference). Free and dirty: when it was freed. Blocks: when it became
+     * sparse, 0 when it is not. */
+    uint32_t since;
 };
 
 _Static_assert(sizeof(struct span) == CACHE_LINE, "a descriptor is one cache line");
@@ -74,7 +76,14 @@ extern struct space space;
 
 /* ---- settings: set by api/ before space_start, some also later ------------------------------------------ */
 
+enum huge_pages {
+    HUGE_PAGES_NEVER,
+    HUGE_PAGES_AUTO,   /* beyond the first HUGE_PAGES_AFTER bytes, while the heap is dense (space.c) */
+    HUGE_PAGES_ALWAYS, /* from the start */
+};
+
 struct space_settings {
+    enum huge_pages huge_pages;
     size_t reservation;         /* bytes of address space to reserve; 0: chosen from the machine's memory */
     _Atomic(uint32_t) decay_ms; /* age after which a dirty run is purged; live */
 };
@@ -117,6 +126,10 @@ ALWAYS_INLINE struct span *span_of_offset(size_t offset)
     return (struct span *)space.base - 1 - (offset >> SPAN_SHIFT);
 }
 
+/* The layer above says how many of its spans are in use to the last page (large runs count by themselves): huge pages are
+ * only worth having while nearly all are. */
+void space_dense_spans_add(int32_t spans);
+
 /* ---- runs (space.c) --------------------------------------------------------------------------------------- */
 
 /* Reserve the address space. Idempotent; not thread-safe (the layer above calls it under its own lock). False
@@ -138,8 +151,9 @@ bool space_resize(struct span *first, uint32_t spans);
 /* Memory for the allocator itself: zeroed, aligned to a cache line, never given back. NULL when out of memory. */
 void *space_metadata(size_t size);
 
-/* Purge dirty runs older than the decay time; or all of them. Cheap when there is nothing to do. */
-void space_purge_old(void);
+/* Purge dirty runs older than the decay time; true when younger ones are left. */
+bool space_purge_old(void);
+/* Purge all. */
 void space_purge_all(void);
 
 /* For pthread_atfork handlers (see platform_lock_fork_begin). */

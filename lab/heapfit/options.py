@@ -1,7 +1,8 @@
 """The options of the heapfit library: their names, kinds of value, and how they are written.
 
-This table is what the command line checks `--set` against. The library reads the same names from
-`HEAPFIT_OPTIONS="name:value,name:value"`. Standard library only, see `paths`.
+This table is what the command line checks `--set` against; it says the same as the table in
+`allocator/api/options.c`, which reads `HEAPFIT_OPTIONS="name:value,name:value"`. Standard library
+only, see `paths`.
 """
 
 from __future__ import annotations
@@ -9,64 +10,53 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from heapfit.errors import UsageError, unknown
 
 VARIABLE = "HEAPFIT_OPTIONS"
 
-_SIZE = re.compile(r"\d+[kmg]?", re.IGNORECASE)
-_NUMBER = re.compile(r"\d+")
-_SWITCH = ("0", "1")
+_SPAN = 64 << 10
+_SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_VALUE = re.compile(r"([0-9]+)([kmg]?)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option of the library. `choices` is set for those that take one of a few words."""
+    """An option of the library. A size may be written with a suffix; a flag is 0 or 1."""
 
     name: str
-    meaning: str
-    kind: str = "size"
-    choices: tuple[str, ...] = ()
+    kind: Literal["number", "size", "flag"]
+    minimum: int
+    maximum: int
 
     def check(self, value: str) -> None:
-        """Raise UsageError unless the library would accept `value`."""
-        if self.choices and value not in self.choices:
-            raise unknown(f"value of option {self.name}:", value, self.choices)
-        if self.kind == "size" and not _SIZE.fullmatch(value):
-            raise UsageError(f"option {self.name}: {value!r} is no size; write one like 64k or 2m")
-        if self.kind == "number" and not _NUMBER.fullmatch(value):
-            raise UsageError(f"option {self.name}: {value!r} is no whole number")
-        if not value or "," in value:
-            raise UsageError(f"option {self.name}: the value must not be empty or hold a comma")
+        """Raise UsageError unless the library accepts `value`."""
+        written = _VALUE.fullmatch(value)
+        if written is None or (written[2] and self.kind != "size"):
+            raise UsageError(f"option {self.name}: {value!r} is no {self._wanted()}")
+        if not self.minimum <= int(written[1]) * _SUFFIXES[written[2].lower()] <= self.maximum:
+            raise UsageError(
+                f"option {self.name}: {value!r} is not between {self.minimum} and {self.maximum}"
+            )
 
-
-def _switch(name: str, meaning: str) -> Option:
-    return Option(name, meaning, "switch", _SWITCH)
+    def _wanted(self) -> str:
+        return {
+            "number": "whole number",
+            "size": "size; write one like 64k or 2m",
+            "flag": "flag; write 0 or 1",
+        }[self.kind]
 
 
 OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
-        Option("lockless_threads", "thread heaps before threads share heaps", "number"),
-        Option("free_page_threshold", "free committed bytes kept per heap before purging"),
-        Option("thread_span_threshold", "free address space kept per thread"),
-        Option("shared_span_threshold", "free address space kept in the shared cache"),
-        Option("decay_ms", "age after which free memory is purged", "number"),
-        Option("remote_free_batch", "frees collected before a remote batch is sent", "number"),
-        Option(
-            "huge_pages",
-            "when 2 MiB pages back the heap",
-            "choice",
-            ("never", "auto", "always", "hugetlb"),
-        ),
-        Option("zeroed_reserve", "bytes kept cleared for calloc"),
-        _switch("cache_line_align", "round small blocks to cache lines"),
-        Option("numa", "memory from the thread's own node", "choice", ("auto", "off")),
-        Option("profile", "file for the recorder's trace", "path"),
-        Option("pool_min_objects", "objects of a group before it gets a pool", "number"),
-        Option("pool_max_size", "largest object that is pooled"),
-        _switch("stats_at_exit", "print statistics at exit"),
-        _switch("verbose", "print what was understood"),
+        Option("decay_ms", "number", 0, (1 << 31) - 1),
+        Option("remote_free_batch", "number", 1, 4096),
+        Option("thread_span_threshold", "size", 0, 16 * _SPAN),
+        Option("reservation", "size", 0, 1 << 46),
+        Option("stats_at_exit", "flag", 0, 1),
+        Option("verbose", "flag", 0, 1),
     )
 }
 
@@ -74,8 +64,8 @@ OPTIONS: dict[str, Option] = {
 def parse_settings(settings: Iterable[str]) -> dict[str, str]:
     """Turn `name=value` words into a dictionary, checking every name and value.
 
-    >>> parse_settings(["decay_ms=10", "huge_pages=never"])
-    {'decay_ms': '10', 'huge_pages': 'never'}
+    >>> parse_settings(["decay_ms=10", "thread_span_threshold=1m"])
+    {'decay_ms': '10', 'thread_span_threshold': '1m'}
     """
     parsed = {}
     for setting in settings:
@@ -98,5 +88,6 @@ def merge(existing: str, settings: dict[str, str]) -> str:
     >>> merge("decay_ms:5,verbose:1", {"decay_ms": "10"})
     'verbose:1,decay_ms:10'
     """
-    kept = [entry for entry in existing.split(",") if entry.split(":")[0] not in settings]
+    entries = existing.split(",")
+    kept = [entry for entry in entries if entry.split(":")[0].strip() not in settings]
     return ",".join([*filter(None, kept), *(f"{name}:{value}" for name, value in settings.items())])

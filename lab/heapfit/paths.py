@@ -36,8 +36,8 @@ def library(variant: str = DEFAULT_VARIANT) -> Path:
     found = libraries()
     if not found:
         raise HeapfitError(
-            "libheapfit.so has not been built; run 'make' in the source folder, "
-            "or install heapfit with pip"
+            "libheapfit.so has not been built; run 'make build' in the source folder, "
+            "then use .venv/bin/heapfit"
         )
     if variant not in found:
         raise unknown("variant", variant, found)

@@ -298,8 +298,14 @@ class RandomWalk
         case 0: case 1: case 2: case 3: acquire_one(); break;
         case 4: case 5: case 6: release_one(); break;
         case 7: case 8: resize_one(); break;
-        default: random_.chance(20) ? space_purge_all() : space_purge_old(); break;
+        default: purge(); break;
         }
+    }
+
+    void purge()
+    {
+        if (random_.chance(20)) space_purge_all();
+        else space_purge_old();
     }
 
     void release_all()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from heapfit import catalogue
+from heapfit.catalogue import debian
 from heapfit.errors import HeapfitError, UsageError
+
+NOBODY = 65534
 
 
 def say_nothing(line: str) -> None:
@@ -132,21 +137,41 @@ def test_a_folder_that_may_not_be_written_is_explained(
         catalogue.install_allocator(catalogue.load_allocators()["mimalloc"], say_nothing)
 
 
-def test_a_user_without_the_right_to_install_is_told_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Runs as another user, who has no sudo, in a child process."""
-    import os
-
-    from heapfit.catalogue import debian
-
-    child = os.fork()
-    if child == 0:
-        os.setuid(65534)
-        os.environ["PATH"] = "/usr/bin:/bin"
+def test_a_user_without_the_right_to_install_is_told_the_command() -> None:
+    def told_the_command() -> bool:
         try:
-            debian._as_root("run: sudo apt-get install -y x")
+            debian.install(["libheapfit-nowhere"], say_nothing)
         except HeapfitError as error:
-            os._exit(0 if "sudo apt-get install -y x" in str(error) else 2)
-        os._exit(3)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            return "run: sudo apt-get install -y libheapfit-nowhere" in str(error)
+        return False
+
+    assert as_nobody(told_the_command)
+
+
+def as_nobody(work: Callable[[], bool]) -> bool:
+    """Do `work` in a child process without root's rights and return what it returned."""
+    child = os.fork()
+    if child != 0:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    done = False
+    try:
+        if os.geteuid() == 0:
+            os.setuid(NOBODY)
+        done = work()
+    finally:
+        os._exit(0 if done else 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ('kind = "debian"', "must name a package"),
+        ('kind = "crate"\npackage = "rpmalloc-sys"', "cannot install from a crate"),
+        ('kind = "debain"', "'source.kind'"),
+    ],
+)
+def test_a_source_that_says_too_little_is_explained(tmp_path: Path, source: str, said: str) -> None:
+    described = tmp_path / "mine.toml"
+    described.write_text(f'name = "mine"\ntitle = "Mine"\n[source]\n{source}\n')
+    with pytest.raises(UsageError, match=said):
+        catalogue.resolve_allocators([str(described)])

@@ -211,6 +211,18 @@ def test_another_study_in_the_folder_is_left_alone(run_heapfit: Heapfit, tmp_pat
     assert trials_in(tmp_path) == before
 
 
+def test_without_a_folder_named_every_study_keeps_its_own(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    for warmups in ("1", "0", "1"):
+        command = ["compare", *QUICK, "--warmups", warmups, "--", "true"]
+        assert run_heapfit(*command, folder=tmp_path).returncode == 0
+    first, second = sorted((tmp_path / "heapfit-results").iterdir(), key=lambda path: path.name)
+    assert second.name == f"{first.name}-2"
+    assert len(trials_in(first)) == 6
+    assert len(trials_in(second)) == 5  # without warm-ups, one of the baseline for its output
+
+
 def test_report_shows_an_earlier_study_again(run_heapfit: Heapfit, tmp_path: Path) -> None:
     assert run_heapfit("compare", *QUICK, "--out", tmp_path, "--", *PROGRAM).returncode == 0
     (tmp_path / "report.html").unlink()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
+from heapfit.options import OPTIONS
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -83,11 +84,34 @@ def test_what_was_preloaded_before_stays_behind_heapfit(
 
 def test_options_are_merged_with_those_that_are_set(run_heapfit: Heapfit) -> None:
     result = run_heapfit(
-        *("run", "--set", "decay_ms=10", "--set", "huge_pages=never", "--", "printenv"),
-        "HEAPFIT_OPTIONS",
-        environment={"HEAPFIT_OPTIONS": "decay_ms:5,numa:off"},
+        *("run", "--set", "decay_ms=10", "--set", "thread_span_threshold=1m"),
+        *("--", "printenv", "HEAPFIT_OPTIONS"),
+        environment={"HEAPFIT_OPTIONS": "decay_ms:5,remote_free_batch:8"},
     )
-    assert result.stdout == "numa:off,decay_ms:10,huge_pages:never\n"
+    assert result.stdout == "remote_free_batch:8,decay_ms:10,thread_span_threshold:1m\n"
+    assert result.stderr == ""
+
+
+# Asks the library itself, through its C API, in a program that runs under it.
+ASK_THE_LIBRARY = """
+import ctypes, json
+class Option(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("description", ctypes.c_char_p),
+                ("kind", ctypes.c_int), ("live", ctypes.c_int), ("initial", ctypes.c_uint64),
+                ("minimum", ctypes.c_uint64), ("maximum", ctypes.c_uint64)]
+library = ctypes.CDLL(None)
+library.hf_option_at.restype = ctypes.POINTER(Option)
+kinds = ["number", "size", "flag"]
+found = [library.hf_option_at(i).contents for i in range(library.hf_option_count())]
+print(json.dumps([[o.name.decode(), kinds[o.kind], o.minimum, o.maximum] for o in found]))
+"""
+
+
+def test_the_options_are_those_of_the_library(run_heapfit: Heapfit) -> None:
+    result = run_heapfit("run", "--", "python3", "-c", ASK_THE_LIBRARY)
+    assert result.returncode == 0, result.stderr
+    expected = [[o.name, o.kind, o.minimum, o.maximum] for o in OPTIONS.values()]
+    assert sorted(json.loads(result.stdout)) == sorted(expected)
 
 
 @pytest.mark.parametrize(
@@ -96,9 +120,11 @@ def test_options_are_merged_with_those_that_are_set(run_heapfit: Heapfit) -> Non
         (["--set", "decay_msec=1", "--", "true"], ["'decay_msec'", "did you mean 'decay_ms'?"]),
         (["--set", "decay_ms", "--", "true"], ["name=value"]),
         (["--set", "decay_ms=soon", "--", "true"], ["decay_ms", "whole number"]),
-        (["--set", "zeroed_reserve=1x", "--", "true"], ["zeroed_reserve", "size"]),
-        (["--set", "huge_pages=nevr", "--", "true"], ["'nevr'", "did you mean 'never'?"]),
-        (["--set", "profile=", "--", "true"], ["profile", "empty"]),
+        (["--set", "decay_ms=1k", "--", "true"], ["decay_ms", "whole number"]),
+        (["--set", "decay_ms=", "--", "true"], ["decay_ms", "whole number"]),
+        (["--set", "reservation=1x", "--", "true"], ["reservation", "size"]),
+        (["--set", "remote_free_batch=0", "--", "true"], ["not between 1 and 4096"]),
+        (["--set", "verbose=yes", "--", "true"], ["verbose", "0 or 1"]),
         (["--sett", "decay_ms=1", "--", "true"], ["'--sett'", "did you mean '--set'?"]),
         (["--variant", "defalt", "--", "true"], ["'defalt'", "did you mean 'default'?"]),
         (["--"], ["which program?"]),

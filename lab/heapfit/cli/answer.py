@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from heapfit.cli.output import messages, results
-from heapfit.report import json_report, terminal, write_all
-from heapfit.statistics import summarise
 from heapfit.study import load
 
 
 def show(folder: Path, *, as_json: bool) -> Path:
     """Print the answer of the study in `folder`, write its page and return the page's path."""
+    # SciPy and Plotly take a second to load; a typing mistake is told without waiting for them.
+    from heapfit.report import json_report, terminal, write_all
+    from heapfit.statistics import summarise
+
     summary = summarise(*load(folder))
     page = write_all(folder)
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 from pathlib import Path
@@ -19,7 +20,7 @@ from heapfit.cli.output import messages, say
 from heapfit.cli.progress import StudyProgress
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.records import Study, Workload
-from heapfit.study import DEFAULT_SEED, execute, plan
+from heapfit.study import DEFAULT_SEED, Journal, execute, plan
 
 app = new_app()
 
@@ -77,7 +78,6 @@ def compare(
     if install:
         _install(named)
     data = _provide(workload, install=install)
-    folder = out or _RESULTS / workload.name
     study = plan(
         workload,
         catalogue.resolve_allocators(named),
@@ -89,8 +89,10 @@ def compare(
         timeout_s=timeout,
         primary_metric=metric,
     )
-    reproduce = _command_line(study, named, name, context.obj, output, folder)
-    _measure(study.model_copy(update={"reproduce": reproduce}), folder, data)
+    reproduce = _command_line(study, named, name, context.obj, output, out)
+    study = study.model_copy(update={"reproduce": reproduce})
+    folder = out or _default_folder(study)
+    _measure(study, folder, data)
     answer.show(folder, as_json=as_json)
 
 
@@ -147,6 +149,23 @@ def _default_cores(workload: Workload) -> int:
     return max(1, usable - 1) if workload.server else usable
 
 
+def _default_folder(study: Study) -> Path:
+    """Return the folder that has this study already, or else a new one.
+
+    Another study of the same workload (of an earlier build, on other cores) keeps its own.
+    """
+    names = itertools.chain([study.name], (f"{study.name}-{n}" for n in itertools.count(2)))
+    return next(_RESULTS / each for each in names if _takes(_RESULTS / each, study))
+
+
+def _takes(folder: Path, study: Study) -> bool:
+    try:
+        with Journal(folder, study):
+            return True
+    except UsageError:  # It holds another study.
+        return False
+
+
 def _measure(study: Study, folder: Path, data: Path | None) -> None:
     progress = StudyProgress(messages)
     try:
@@ -168,7 +187,7 @@ def _command_line(
     name: str | None,
     program: list[str] | None,
     output: str | None,
-    folder: Path,
+    out: Path | None,
 ) -> str:
     """Return the command line that repeats the study, with every default spelt out."""
     words = ["heapfit", "compare", *([name] if name else [])]
@@ -177,6 +196,6 @@ def _command_line(
     words += ["--warmups", str(study.warmups), "--seed", str(study.seed)]
     words += ["--timeout", f"{study.timeout_s:g}", "--metric", study.primary_metric]
     words += ["--output", output] if output else []
-    words += [] if folder == _RESULTS / study.name else ["--out", str(folder)]
+    words += ["--out", str(out)] if out else []
     words += ["--", *program] if program else []
     return shlex.join(words)

@@ -6,11 +6,9 @@ import ctypes
 import errno
 import os
 import platform
-import shutil
 import struct
-import subprocess
-from pathlib import Path
 
+from heapfit import machine
 from heapfit.doctor.finding import Finding, read
 
 # perf_event_open(2): system call numbers, and the parts of `struct perf_event_attr` in use here.
@@ -26,21 +24,11 @@ def examine() -> list[Finding]:
 
 
 def _virtualisation() -> Finding:
-    kind = _detected()
+    kind = machine.describe().virtual
     if kind is None:
         return Finding(topic="virtualisation", state="none")
     advice = "neighbours share the hardware: compare ratios within a run, never times across runs"
     return Finding(topic="virtualisation", state=kind, advice=advice)
-
-
-def _detected() -> str | None:
-    if shutil.which("systemd-detect-virt"):
-        said = subprocess.run(["systemd-detect-virt"], capture_output=True, text=True, check=False)
-        return None if said.stdout.strip() in ("", "none") else said.stdout.strip()
-    if Path("/.dockerenv").exists():
-        return "container"
-    flags = next((ln for ln in (read("/proc/cpuinfo") or "").splitlines() if "flags" in ln), "")
-    return "virtual machine" if "hypervisor" in flags.split() else None
 
 
 def _address_randomisation() -> Finding:

@@ -8,7 +8,7 @@ Allocators are told apart by row, symbol and label first, and by colour second.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -42,8 +42,8 @@ MOST_POINTS = 200
 MOST_DRIFT_POINTS = 2000
 
 # Geometry, in pixels and in rows (a row of the strip is one unit high).
+_FONT = "system-ui, sans-serif"
 _FONT_SIZE = 12.5
-_MOST_TICKS = 6
 _ROW_HEIGHT = 46
 _STRIP_FRAME = 96
 _LINE_HEIGHT = 300
@@ -78,24 +78,23 @@ def looks(results: Results) -> dict[str, Look]:
     }
 
 
-def strip(results: Results, trials: Iterable[Trial], metric: Metric, cores: int) -> dict[str, Any]:
+def strip(
+    results: Results, trials: Mapping[str, Sequence[Trial]], metric: Metric, cores: int
+) -> dict[str, Any]:
     """Every trial of one metric as a point, a row per allocator, with median and interval.
 
     The lower axis is in the metric's unit, the upper one in multiples of the baseline's median.
-    `trials` are those behind the estimates: successful, no warm-ups, at this number of cores.
+    `trials` are, by allocator, those behind the estimates: successful, no warm-ups, at this number
+    of cores.
     """
     scale = results.scale(metric, PAGE_DIGITS)
     rows = [name for name in results.allocators if results.estimate(cores, metric, name)]
-    points: dict[str, list[Trial]] = {name: [] for name in rows}
-    for trial in trials:
-        if metric.name in trial.metrics and trial.planned.allocator in points:
-            points[trial.planned.allocator].append(trial)
-
     figure = _figure(height=_STRIP_FRAME + _ROW_HEIGHT * len(rows))
     low, high = _range(results, metric, cores, scale)
     for row, name in enumerate(rows):
         look = looks(results)[name]
-        _add_points(figure, points[name], metric, scale, row, look)
+        own = [trial for trial in trials.get(name, ()) if metric.name in trial.metrics]
+        _add_points(figure, own, metric, scale, row, look)
         _add_median(figure, results, metric, cores, name, scale, row, look)
     _strip_axes(figure, results, metric, scale, rows, (low, high))
     _ratio_axis(figure, results, metric, cores, scale, (low, high))
@@ -183,14 +182,14 @@ def _figure(height: int) -> go.Figure:
             "autosize": True,
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"family": "system-ui, sans-serif", "size": _FONT_SIZE},
+            "font": {"family": _FONT, "size": _FONT_SIZE},
             "hovermode": "closest",
             "dragmode": False,
             "showlegend": False,
             "hoverlabel": {
                 "bgcolor": _HOVER_BACKGROUND,
                 "bordercolor": _HOVER_BORDER,
-                "font": {"color": _HOVER_INK},
+                "font": {"family": _FONT, "color": _HOVER_INK},
                 "align": "left",
             },
         }
@@ -270,7 +269,6 @@ def _strip_axes(
             "fixedrange": True,
             "zeroline": False,
             "separatethousands": True,
-            "nticks": _MOST_TICKS,
             "tickangle": 0,
         },
         yaxis={
@@ -312,7 +310,6 @@ def _ratio_axis(
             "fixedrange": True,
             "showgrid": False,
             "zeroline": False,
-            "nticks": _MOST_TICKS,
             "tickangle": 0,
         },
         shapes=[_line_at_one("x2")],

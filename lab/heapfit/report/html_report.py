@@ -13,7 +13,8 @@ import gzip
 import hashlib
 import json
 import shlex
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,10 @@ from heapfit.report.text import counted, visible
 from heapfit.report.units import DASH, PAGE_DIGITS, TIMES, Scale, ratio
 
 _RATIO_DECIMALS = 3
+
+
+# The trials behind the estimates, by number of cores and allocator.
+Cells = Mapping[int, Mapping[str, Sequence[Trial]]]
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ def page(summary: Summary, trials: Sequence[Trial]) -> str:
     """Return the page's HTML."""
     results = Results(summary)
     store = FigureStore()
-    counted_trials = [trial for trial in trials if drifts.counts(trial)]
+    cells = _by_cell(trials)
     environment = _environment()
     code = _source("report.js")
     library = get_plotlyjs()
@@ -123,13 +128,13 @@ def page(summary: Summary, trials: Sequence[Trial]) -> str:
         units={metric.name: _scale(results, metric).unit for metric in results.metrics},
         problems=[_problem_view(problem) for problem in problems(summary)],
         remarks=remarks(summary),
-        sections=[_section(results, metric, counted_trials, store) for metric in results.metrics],
+        sections=[_section(results, metric, cells, store) for metric in results.metrics],
         drift=_drift(results, trials, store),
         allocators=summary.study.allocators,
         library_text=_library_text,
         machine=machine_facts(summary.study.machine),
         mere_ranges=MERE_RANGES if results.has_mere_ranges else None,
-        thinned=_thinned(results, counted_trials),
+        thinned=_thinned(cells),
         figures=store.script(),
         plotly=packed(library),
         policy=_policy(code, library),
@@ -191,6 +196,14 @@ def _scale(results: Results, metric: Metric) -> Scale:
     return results.scale(metric, PAGE_DIGITS)
 
 
+def _by_cell(trials: Sequence[Trial]) -> Cells:
+    cells: dict[int, dict[str, list[Trial]]] = defaultdict(lambda: defaultdict(list))
+    for trial in trials:
+        if drifts.counts(trial):
+            cells[trial.planned.cores][trial.planned.allocator].append(trial)
+    return cells
+
+
 def _conclusions(results: Results) -> list[tuple[str, list[str]]]:
     """The conclusions under the number of cores, which goes unsaid where there is one only."""
     if not results.metrics:
@@ -210,11 +223,9 @@ def _overview(results: Results, cores: int) -> Overview:
     return Overview(counted(cores, "core"), rows)
 
 
-def _section(
-    results: Results, metric: Metric, trials: Sequence[Trial], store: FigureStore
-) -> MetricSection:
+def _section(results: Results, metric: Metric, cells: Cells, store: FigureStore) -> MetricSection:
     panels = [
-        _panel(results, metric, cores, trials, store)
+        _panel(results, metric, cores, cells[cores], store)
         for cores in results.cores
         if results.estimates(cores, metric)
     ]
@@ -230,14 +241,17 @@ def _section(
 
 
 def _panel(
-    results: Results, metric: Metric, cores: int, trials: Sequence[Trial], store: FigureStore
+    results: Results,
+    metric: Metric,
+    cores: int,
+    trials: Mapping[str, Sequence[Trial]],
+    store: FigureStore,
 ) -> Panel:
-    own = [trial for trial in trials if trial.planned.cores == cores]
     rows = [_row(results, metric, cores, name) for name in results.allocators]
     constant = results.constant(cores, metric)
     medians = ", ".join(f"{row.allocator} {row.median}" for row in rows if row.estimate)
     title = counted(cores, "core")
-    figure = figures.strip(results, own, metric, cores) if constant is None else None
+    figure = figures.strip(results, trials, metric, cores) if constant is None else None
     return Panel(
         title=title,
         constant=None if constant is None else _scale(results, metric).text(constant),
@@ -305,13 +319,9 @@ def _library_text(allocator: InstalledAllocator) -> str:
     return str(allocator.library) if allocator.library else "the system's own"
 
 
-def _thinned(results: Results, trials: Sequence[Trial]) -> str | None:
+def _thinned(cells: Cells) -> str | None:
     """Say so when a figure shows fewer points than there are trials."""
-    cells: dict[tuple[str, int], int] = {}
-    for trial in trials:
-        cell = trial.planned.allocator, trial.planned.cores
-        cells[cell] = cells.get(cell, 0) + 1
-    most = max(cells.values(), default=0)
+    most = max((len(row) for rows in cells.values() for row in rows.values()), default=0)
     if most <= figures.MOST_POINTS:
         return None
     return f"{figures.MOST_POINTS:,} of up to {most:,} trials are drawn per row, evenly chosen."

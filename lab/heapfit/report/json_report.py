@@ -1,26 +1,34 @@
 """The summary as `report.json`: for scripts, continuous integration and other tools.
 
-The file is the `Summary` record as it is, with two keys in front: the version of this format and
-the conclusions in words. Base units throughout: seconds, bytes, counts.
+The file is the `Summary` record as it is, with the conclusions in words and the version of this
+format. Base units throughout: seconds, bytes, counts.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Literal
 
 from heapfit.records import Summary
 from heapfit.report.conclusions import overall
 from heapfit.report.files import write_text
 from heapfit.report.results import Results
 
-FORMAT = "heapfit-report/1"
+FORMAT: Literal["heapfit-report/1"] = "heapfit-report/1"
+
+
+class Report(Summary):
+    """What `report.json` holds."""
+
+    conclusions: list[str]
+    format: Literal["heapfit-report/1"] = FORMAT
 
 
 def dumps(summary: Summary) -> str:
     """Return the report as JSON text."""
-    head = {"format": FORMAT, "conclusions": overall(Results(summary))}
-    return json.dumps(head | summary.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+    fields = {name: getattr(summary, name) for name in Summary.model_fields}
+    report = Report(**fields, conclusions=overall(Results(summary)))
+    return report.model_dump_json(indent=2) + "\n"
 
 
 def write(summary: Summary, path: Path) -> None:
@@ -30,7 +38,5 @@ def write(summary: Summary, path: Path) -> None:
 
 def read(path: Path) -> Summary:
     """Return the summary that `write` put into `path`."""
-    fields = json.loads(path.read_text(encoding="utf-8"))
-    fields.pop("format")
-    fields.pop("conclusions")
-    return Summary.model_validate(fields)
+    report = Report.model_validate_json(path.read_bytes())
+    return Summary(**{name: getattr(report, name) for name in Summary.model_fields})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from heapfit.catalogue.record_file import read_record
 from heapfit.catalogue.smoke import check_loads, smoke_test
-from heapfit.catalogue.sources import SOURCES
+from heapfit.catalogue.sources import SOURCES, Source
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.records import Allocator, AllocatorSource, InstalledAllocator
 
@@ -28,7 +28,7 @@ def load_allocators() -> dict[str, Allocator]:
 
 def find_installed(allocator: Allocator) -> InstalledAllocator | None:
     """Return what this machine has of `allocator`, or None when it is not installed."""
-    return SOURCES[allocator.source.kind].find(allocator)
+    return _source(allocator).find(allocator)
 
 
 def install_allocator(allocator: Allocator, say: Callable[[str], None]) -> InstalledAllocator:
@@ -39,7 +39,7 @@ def install_allocator(allocator: Allocator, say: Callable[[str], None]) -> Insta
     """
     installed = find_installed(allocator)
     if installed is None:
-        SOURCES[allocator.source.kind].install(allocator, say)
+        _source(allocator).install(allocator, say)
         installed = find_installed(allocator)
     if installed is None:
         raise HeapfitError(
@@ -85,6 +85,16 @@ def _find(name: str, catalogue: dict[str, Allocator]) -> Allocator:
     return catalogue[name]
 
 
+def _source(allocator: Allocator) -> Source:
+    kind = allocator.source.kind
+    if kind not in SOURCES:
+        raise UsageError(
+            f"{allocator.name}: this version cannot install from a {kind}; "
+            f"build the library and write {allocator.name}=path/to/lib.so"
+        )
+    return SOURCES[kind]
+
+
 def _from_path(name: str, library: str) -> Allocator:
     source = AllocatorSource(kind="file", library=str(Path(library).expanduser().absolute()))
     return Allocator(name=name, title=f"{name} ({Path(library).name})", source=source)
@@ -104,7 +114,7 @@ def _require(allocator: Allocator) -> InstalledAllocator:
     if installed is not None:
         return installed
     if allocator.source.kind in ("file", "heapfit"):
-        SOURCES[allocator.source.kind].install(allocator, lambda _: None)
+        _source(allocator).install(allocator, lambda _: None)  # Says what is wrong.
     raise HeapfitError(
         f"{allocator.name} is not installed; run: heapfit allocators install {allocator.name}"
     )

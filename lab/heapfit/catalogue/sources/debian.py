@@ -7,13 +7,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from heapfit.catalogue import debian
-from heapfit.catalogue.sources.described import describe
+from heapfit.catalogue.sources.described import describe, package_of
 from heapfit.records import Allocator, InstalledAllocator
 
 
 def find(allocator: Allocator) -> InstalledAllocator | None:
     """Return the package's library when the package is installed."""
-    package = _package(allocator)
+    package = package_of(allocator)
     version = debian.version(package)
     library = _library(allocator, package) if version else None
     return describe(allocator, version, library) if version and library else None
@@ -21,14 +21,7 @@ def find(allocator: Allocator) -> InstalledAllocator | None:
 
 def install(allocator: Allocator, say: Callable[[str], None]) -> None:
     """Install the package with apt-get."""
-    debian.install([_package(allocator)], say)
-
-
-def _package(allocator: Allocator) -> str:
-    assert allocator.source.package is not None, (
-        f"{allocator.name}: a debian source names a package"
-    )
-    return allocator.source.package
+    debian.install([package_of(allocator)], say)
 
 
 def _library(allocator: Allocator, package: str) -> Path | None:

@@ -6,8 +6,15 @@ import hashlib
 from pathlib import Path
 
 from heapfit import paths
-from heapfit.errors import HeapfitError
+from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import Allocator, InstalledAllocator
+
+
+def package_of(allocator: Allocator) -> str:
+    """Return the package that `allocator` comes from; UsageError when its TOML names none."""
+    if allocator.source.package is None:
+        raise UsageError(f"{allocator.name}: its source must name a package")
+    return allocator.source.package
 
 
 def describe(allocator: Allocator, version: str, library: Path) -> InstalledAllocator:

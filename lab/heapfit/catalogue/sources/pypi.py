@@ -14,6 +14,7 @@ from pathlib import Path
 
 from heapfit.catalogue.command import last_line, run_quietly
 from heapfit.catalogue.sources import unpacked
+from heapfit.catalogue.sources.described import package_of
 from heapfit.errors import HeapfitError
 from heapfit.records import Allocator
 
@@ -31,8 +32,8 @@ def install(allocator: Allocator, say: Callable[[str], None]) -> None:
 
 
 def _requirement(allocator: Allocator) -> str:
-    package, version = allocator.source.package, allocator.source.version
-    return f"{package}=={version}" if version else str(package)
+    package, version = package_of(allocator), allocator.source.version
+    return f"{package}=={version}" if version else package
 
 
 def _download(allocator: Allocator, folder: Path) -> Path:

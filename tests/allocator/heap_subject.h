@@ -1,0 +1,89 @@
+// What the model and stress tests call. With HEAPFIT_TEST_LAYERS the layers' internal functions, so that the same test
+// runs under sanitizers, which want malloc for themselves; otherwise the malloc family that programs call.
+#ifndef HEAPFIT_TESTS_HEAP_SUBJECT_H
+#define HEAPFIT_TESTS_HEAP_SUBJECT_H
+
+#ifdef HEAPFIT_TEST_LAYERS
+
+#include "heap_internals.h"
+
+namespace subject
+{
+
+inline void *allocate(size_t size)
+{
+    return heap_malloc(size);
+}
+inline void *allocate_zeroed(size_t size)
+{
+    return heap_calloc(size);
+}
+inline void *allocate_aligned(size_t size, size_t alignment)
+{
+    return heap_malloc_aligned(size, alignment);
+}
+inline void *resize(void *pointer, size_t size)
+{
+    return heap_realloc(pointer, size);
+}
+inline void release(void *pointer)
+{
+    heap_free(pointer);
+}
+inline size_t usable_size(void *pointer)
+{
+    return heap_usable_size(pointer);
+}
+inline void trim()
+{
+    heap_trim();
+}
+
+} // namespace subject
+
+#else
+
+#include <malloc.h>
+
+#include <cstdlib>
+
+extern "C" {
+#include "heap/size_class.h"
+}
+
+namespace subject
+{
+
+inline void *allocate(size_t size)
+{
+    return std::malloc(size);
+}
+inline void *allocate_zeroed(size_t size)
+{
+    return std::calloc(1, size);
+}
+inline void *allocate_aligned(size_t size, size_t alignment)
+{
+    return memalign(alignment, size);
+}
+inline void *resize(void *pointer, size_t size)
+{
+    return std::realloc(pointer, size);
+}
+inline void release(void *pointer)
+{
+    std::free(pointer);
+}
+inline size_t usable_size(void *pointer)
+{
+    return malloc_usable_size(pointer);
+}
+inline void trim()
+{
+    malloc_trim(0);
+}
+
+} // namespace subject
+
+#endif
+#endif

@@ -1,0 +1,133 @@
+// realloc of very large blocks when the kernel cannot move their pages. Kernels before 6.17 cannot when the pages lie in
+// several mappings, and unmap the target before they say so; the program is linked with a wrapped mremap that does the
+// same on any kernel.
+#include "heap_isolated.h"
+#include "model.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <cinttypes>
+
+namespace
+{
+
+constexpr size_t MIB = model::MIB;
+
+enum class Kernel { AS_IT_IS, MOVES_ONE_MAPPING } kernel = Kernel::AS_IT_IS;
+int moves_refused;
+
+// Whether [start, start+size) lies in one mapping.
+bool is_one_mapping(uintptr_t start, size_t size)
+{
+    FILE *maps = std::fopen("/proc/self/maps", "r");
+    uintptr_t low, high;
+    bool found = false;
+    char line[512];
+    while (!found && std::fgets(line, sizeof line, maps) != nullptr)
+        found = std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &low, &high) == 2 && low <= start && start + size <= high;
+    std::fclose(maps);
+    return found;
+}
+
+} // namespace
+
+extern "C" void *__real_mremap(void *from, size_t old_size, size_t size, int flags, ...);
+
+extern "C" void *__wrap_mremap(void *from, size_t old_size, size_t size, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    void *to = (flags & MREMAP_FIXED) != 0 ? va_arg(arguments, void *) : nullptr;
+    va_end(arguments);
+    if (kernel == Kernel::MOVES_ONE_MAPPING && to != nullptr && !is_one_mapping(reinterpret_cast<uintptr_t>(from), size)) {
+        munmap(to, size);
+        errno = EFAULT;
+        moves_refused++;
+        return MAP_FAILED;
+    }
+    return __real_mremap(from, old_size, size, flags, to);
+}
+
+namespace
+{
+
+model::Block block_of(size_t size)
+{
+    model::Block block{static_cast<unsigned char *>(heap_malloc(size)), size, size, size};
+    EXPECT_NE(nullptr, block.start);
+    model::fill(block);
+    return block;
+}
+
+// A block of 16 MiB whose pages lie in several mappings, because the pages of a block of 8 MiB were once moved into
+// its midst.
+model::Block block_in_pieces()
+{
+    model::Block mover = block_of(8 * MIB);
+    model::Block fence = block_of(MIB);
+    model::Block place = block_of(20 * MIB);
+    model::Block wall = block_of(MIB); // so that the block in pieces cannot grow in place
+    heap_free(place.start);
+    void *moved = heap_realloc(mover.start, 9 * MIB);
+    EXPECT_EQ(place.start, moved) << "the best fit is the block just freed";
+    heap_free(moved);
+    model::Block pieces = block_of(16 * MIB);
+    EXPECT_EQ(place.start, pieces.start);
+    (void)fence;
+    (void)wall;
+    return pieces;
+}
+
+void expect_kept(model::Block block, void *moved)
+{
+    ASSERT_NE(nullptr, moved);
+    block.start = static_cast<unsigned char *>(moved);
+    EXPECT_EQ(block.size, model::first_difference(block, block.size));
+}
+
+TEST(MovePages, ABlockInSeveralMappingsKeepsItsContents)
+{
+    isolated::expect_passes([] {
+        model::Block pieces = block_in_pieces();
+        expect_kept(pieces, heap_realloc(pieces.start, 40 * MIB));
+    });
+}
+
+TEST(MovePages, ABlockInSeveralMappingsKeepsItsContentsOnKernelsThatMoveOne)
+{
+    isolated::expect_passes([] {
+        kernel = Kernel::MOVES_ONE_MAPPING;
+        model::Block pieces = block_in_pieces();
+        expect_kept(pieces, heap_realloc(pieces.start, 40 * MIB));
+        EXPECT_EQ(0, moves_refused) << "the kernel made a hole that another thread's mmap might have filled";
+    });
+}
+
+// With less address space allowed than is in use, the kernel unmaps the target of a move, then refuses.
+TEST(MovePages, ALimitBelowWhatIsInUseIsAnOrdinaryFailure)
+{
+    isolated::expect_passes([] {
+        model::Block block = block_of(8 * MIB);
+        model::Block fence = block_of(MIB);
+        heap_free(block_of(40 * MIB).start);
+        struct rlimit unlimited;
+        ASSERT_EQ(0, getrlimit(RLIMIT_AS, &unlimited));
+        struct rlimit limit = unlimited;
+        limit.rlim_cur = MIB;
+        ASSERT_EQ(0, setrlimit(RLIMIT_AS, &limit));
+        errno = 0;
+        void *moved = heap_realloc(block.start, 20 * MIB);
+        if (moved == nullptr) {
+            EXPECT_EQ(ENOMEM, errno);
+            EXPECT_EQ(block.size, model::first_difference(block, block.size));
+        } else {
+            expect_kept(block, moved);
+        }
+        ASSERT_EQ(0, setrlimit(RLIMIT_AS, &unlimited));
+        for (size_t size = 4 * MIB; size < 64 * MIB; size *= 2) block_of(size); // touches all it gets
+        (void)fence;
+    });
+}
+
+} // namespace

@@ -1,0 +1,318 @@
+// The kernel's own limits: each ends in NULL and ENOMEM, spoils nothing, and is forgotten once memory has been freed.
+// Needs a process that has not allocated yet under the limit, hence a child for each, and no sanitizer, which would
+// need the address space for itself.
+#include "heap_isolated.h"
+#include "model.h"
+#include "space_walker.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace
+{
+
+constexpr size_t MIB = model::MIB;
+constexpr size_t GIB = 1024 * MIB;
+constexpr uid_t NOBODY = 65534;
+
+void set_limit(int resource, size_t bytes)
+{
+    struct rlimit limit;
+    ASSERT_EQ(0, getrlimit(resource, &limit));
+    limit.rlim_cur = bytes;
+    ASSERT_EQ(0, setrlimit(resource, &limit));
+}
+
+// Bytes of address space or data that this process has, from the kernel's own count.
+size_t current(const char *field)
+{
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.rfind(field, 0) == 0) return std::strtoull(line.c_str() + std::strlen(field) + 1, nullptr, 10) * 1024;
+    ADD_FAILURE() << "no " << field;
+    return 0;
+}
+
+// Allocates blocks of one size until refused, at most `most` bytes; returns the bytes had. All blocks are chained
+// through their first words, so that the test itself needs no memory.
+size_t exhaust(size_t size, size_t most)
+{
+    struct Link {
+        Link *next;
+        model::Block block;
+    };
+    Link *chain = nullptr;
+    size_t had = 0;
+    for (; had < most; had += size) {
+        errno = 0;
+        auto *link = static_cast<Link *>(heap_malloc(size));
+        if (link == nullptr) break;
+        auto *contents = reinterpret_cast<unsigned char *>(link + 1);
+        *link = {chain, {contents, size, (size - sizeof(Link)) & ~size_t{15}, had}};
+        model::fill(link->block);
+        chain = link;
+    }
+    if (had < most) {
+        EXPECT_EQ(ENOMEM, errno);
+    }
+    while (chain != nullptr) {
+        Link *link = chain;
+        chain = link->next;
+        model::expect_intact(link->block);
+        heap_free(link);
+    }
+    return had;
+}
+
+// What the allocator may have made accessible before the limit was set.
+constexpr size_t COMMITTED_BEFORE = 2 * MIB;
+
+// Under a limit of about `limit` bytes.
+void expect_limited_and_recovering(size_t limit)
+{
+    size_t first = exhaust(256 * 1024, 8 * limit);
+    EXPECT_GE(first, limit / 4) << "much less than the limit allows";
+    EXPECT_LE(first, limit + COMMITTED_BEFORE) << "the limit has no effect: this test tests nothing";
+    for (size_t size : {size_t{1000}, size_t{100}, 3 * MIB, size_t{20'000}}) {
+        size_t had = exhaust(size, 8 * limit);
+        EXPECT_GE(had, first / 2) << "blocks of " << size << ": memory was lost on the way";
+    }
+    heap_trim();
+    space_walker::check();
+}
+
+// ---- resource limits -----------------------------------------------------------------------------------------------
+
+TEST(Limits, AddressSpace)
+{
+    isolated::expect_passes([] {
+        constexpr size_t LIMIT = 256 * MIB;
+        set_limit(RLIMIT_AS, current("VmSize:") + LIMIT);
+        expect_limited_and_recovering(LIMIT);
+    });
+}
+
+TEST(Limits, AddressSpaceTooSmallForAnything)
+{
+    isolated::expect_passes([] {
+        set_limit(RLIMIT_AS, current("VmSize:") + MIB);
+        errno = 0;
+        EXPECT_EQ(nullptr, heap_malloc(100));
+        EXPECT_EQ(ENOMEM, errno);
+        heap_free(nullptr);
+        set_limit(RLIMIT_AS, RLIM_INFINITY);
+        void *block = heap_malloc(100);
+        EXPECT_NE(nullptr, block) << "a first failure is not for ever";
+        heap_free(block);
+    });
+}
+
+TEST(Limits, Data)
+{
+    isolated::expect_passes([] {
+        constexpr size_t LIMIT = 128 * MIB;
+        heap_free(heap_malloc(1));
+        set_limit(RLIMIT_DATA, current("VmData:") + LIMIT);
+        expect_limited_and_recovering(LIMIT);
+    });
+}
+
+TEST(Limits, MoreThanThereCanBe)
+{
+    isolated::expect_passes([] {
+        for (size_t size : {size_t{1} << 47, static_cast<size_t>(PTRDIFF_MAX), SIZE_MAX - 4096, SIZE_MAX}) {
+            errno = 0;
+            EXPECT_EQ(nullptr, heap_malloc(size)) << size;
+            EXPECT_EQ(ENOMEM, errno);
+            EXPECT_EQ(nullptr, heap_calloc(size));
+            EXPECT_EQ(nullptr, heap_malloc_aligned(size, 64));
+            void *block = heap_malloc(100);
+            EXPECT_EQ(nullptr, heap_realloc(block, size));
+            heap_free(block);
+        }
+        EXPECT_EQ(nullptr, heap_malloc_aligned(1, size_t{1} << 63));
+        EXPECT_EQ(nullptr, heap_malloc_aligned(PTRDIFF_MAX, size_t{1} << 62));
+    });
+}
+
+// ---- locked memory ---------------------------------------------------------------------------------------------------
+
+TEST(Limits, MemoryLockedFromTheStart)
+{
+    if (geteuid() != 0) GTEST_SKIP() << "only root may lock memory without limit";
+    isolated::expect_passes([] {
+        ASSERT_EQ(0, mlockall(MCL_FUTURE));
+        for (int round = 0; round < 3; round++) EXPECT_EQ(64 * MIB, exhaust(256 * 1024, 64 * MIB));
+        EXPECT_EQ(8 * MIB, exhaust(1024, 8 * MIB));
+        heap_trim(); // the kernel takes nothing back
+        EXPECT_EQ(64 * MIB, exhaust(512 * 1024, 64 * MIB));
+        space_walker::check();
+    });
+}
+
+TEST(Limits, MemoryLockedLater)
+{
+    if (geteuid() != 0) GTEST_SKIP() << "only root may lock memory without limit";
+    isolated::expect_passes([] {
+        space_settings.reservation = GIB;
+        exhaust(1024, 16 * MIB);
+        ASSERT_EQ(0, mlockall(MCL_CURRENT | MCL_FUTURE));
+        for (int round = 0; round < 3; round++) EXPECT_EQ(64 * MIB, exhaust(256 * 1024, 64 * MIB));
+        heap_trim();
+        // What could not be purged is not known to be zero.
+        for (int i = 0; i < 100; i++) {
+            auto *block = static_cast<unsigned char *>(heap_calloc(300 * 1024));
+            ASSERT_NE(nullptr, block);
+            model::expect_zeroed(block, 300 * 1024);
+        }
+        space_walker::check();
+    });
+}
+
+TEST(Limits, LockedMemoryOfAnOrdinaryUser)
+{
+    isolated::expect_passes([] {
+        constexpr size_t LIMIT = 8 * MIB; // the kernel's default
+        set_limit(RLIMIT_MEMLOCK, LIMIT);
+        if (geteuid() == 0) {
+            ASSERT_EQ(0, setuid(NOBODY));
+        }
+        ASSERT_EQ(0, mlockall(MCL_FUTURE));
+        EXPECT_LE(exhaust(256 * 1024, 64 * MIB), LIMIT); // even reserving address space counts
+        ASSERT_EQ(0, munlockall());
+        EXPECT_EQ(64 * MIB, exhaust(256 * 1024, 64 * MIB));
+        space_walker::check();
+    });
+}
+
+// ---- strict overcommit -------------------------------------------------------------------------------------------------
+
+// One of the kernel's settings, put back when this goes out of scope. The kernel sets overcommit_ratio to 0 when
+// overcommit_kbytes is set, and the other way round: so each is put back unless it was 0 and the other rules.
+class KernelSetting
+{
+  public:
+    explicit KernelSetting(const char *name) : path_(std::string("/proc/sys/vm/") + name)
+    {
+        std::ifstream(path_) >> before_;
+    }
+    ~KernelSetting()
+    {
+        if (put_back_) std::ofstream(path_) << before_;
+    }
+    KernelSetting(const KernelSetting &) = delete;
+    KernelSetting &operator=(const KernelSetting &) = delete;
+
+    bool set(const std::string &value)
+    {
+        std::ofstream file(path_);
+        file << value << std::flush;
+        if (file.good()) put_back_ = true;
+        return file.good();
+    }
+    void put_back_unless_zero()
+    {
+        put_back_ = before_ != "0";
+    }
+
+  private:
+    std::string path_, before_;
+    bool put_back_ = false;
+};
+
+size_t memory_info(const std::string &field)
+{
+    std::ifstream info("/proc/meminfo");
+    std::string name, unit;
+    size_t kib;
+    while (info >> name >> kib) {
+        std::getline(info, unit);
+        if (name == field + ":") return kib * 1024;
+    }
+    return 0;
+}
+
+// Other programs run under this setting for the moment that the test takes: it leaves them plenty, and asks for all of
+// it only in requests that are refused whole.
+TEST(Limits, StrictOvercommit)
+{
+    constexpr size_t PLENTY = 8 * GIB;
+    KernelSetting kbytes("overcommit_kbytes"), ratio("overcommit_ratio"), mode("overcommit_memory");
+    size_t limit = memory_info("Committed_AS") + PLENTY;
+    if (!kbytes.set(std::to_string(limit / 1024)) || !mode.set("2"))
+        GTEST_SKIP() << "only root outside of a container may set vm.overcommit_memory";
+    kbytes.put_back_unless_zero();
+    ratio.put_back_unless_zero();
+    isolated::expect_passes([] {
+        errno = 0;
+        EXPECT_EQ(nullptr, heap_malloc(2 * PLENTY)) << "the kernel would not have the memory to back it";
+        EXPECT_EQ(ENOMEM, errno);
+        EXPECT_EQ(64 * MIB, exhaust(256 * 1024, 64 * MIB)) << "reserving address space must not use up the limit";
+        EXPECT_EQ(nullptr, heap_malloc(2 * PLENTY));
+        space_walker::check();
+    });
+}
+
+// ---- control groups ----------------------------------------------------------------------------------------------------
+
+// A memory control group for one child, removed at the end; version 1 or 2, where one can be made.
+class ControlGroup
+{
+  public:
+    explicit ControlGroup(size_t limit)
+    {
+        const std::string name = "/heapfit-test-" + std::to_string(getpid());
+        for (auto [root, file] : {std::pair{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+                                  std::pair{"/sys/fs/cgroup", "memory.max"}}) {
+            path_ = root + name;
+            if (mkdir(path_.c_str(), 0755) != 0) continue;
+            std::ofstream setting(path_ + "/" + file);
+            setting << limit << std::flush;
+            if (setting.good() && access((path_ + "/" + file).c_str(), F_OK) == 0) return;
+            rmdir(path_.c_str());
+        }
+        path_.clear();
+    }
+    ~ControlGroup()
+    {
+        if (!path_.empty()) rmdir(path_.c_str());
+    }
+    ControlGroup(const ControlGroup &) = delete;
+    ControlGroup &operator=(const ControlGroup &) = delete;
+
+    bool exists() const
+    {
+        return !path_.empty();
+    }
+
+    bool enter() const
+    {
+        std::ofstream processes(path_ + "/cgroup.procs");
+        processes << getpid() << std::flush;
+        return processes.good();
+    }
+
+  private:
+    std::string path_;
+};
+
+// Beyond its limit the kernel kills; so what matters is that memory that was freed counts no more than it must.
+TEST(Limits, AControlGroupHoldsWhatIsLiveHoweverSizesChange)
+{
+    constexpr size_t LIMIT = 96 * MIB, LIVE = 48 * MIB;
+    ControlGroup group(LIMIT);
+    if (!group.exists()) GTEST_SKIP() << "no memory control group can be made here";
+    isolated::expect_passes([&] {
+        ASSERT_TRUE(group.enter());
+        for (int round = 0; round < 4; round++)
+            for (size_t size : {size_t{100}, 3 * MIB, size_t{5000}, size_t{256 * 1024}, size_t{20'000}})
+                EXPECT_EQ(LIVE / size * size, exhaust(size, LIVE / size * size));
+    });
+}
+
+} // namespace

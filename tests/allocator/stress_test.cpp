@@ -1,0 +1,175 @@
+// Many threads at once against the model: they pass blocks to each other through mailboxes, are born and die all the
+// time, and leave blocks to the destructors of thread-specific data.
+#include "model.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+
+namespace
+{
+
+constexpr int THREADS = 6;
+constexpr size_t MAILBOXES = 64;
+constexpr size_t THREAD_BUDGET = 16 * model::MIB;
+
+// ---- mailboxes: each holds one block or none, and is exchanged by one atomic instruction -------------------------------
+
+struct Letter {
+    model::Block block;
+};
+
+std::array<std::atomic<Letter *>, MAILBOXES> mailboxes;
+
+// The letter itself is a block of the allocator, too.
+Letter *write_letter(const model::Block &block)
+{
+    auto *letter = static_cast<Letter *>(subject::allocate(sizeof(Letter)));
+    if (letter != nullptr) letter->block = block;
+    return letter;
+}
+
+// Checks and takes over the block.
+void read_letter(Letter *letter, model::Blocks &blocks)
+{
+    if (letter == nullptr) return;
+    model::expect_intact(letter->block);
+    blocks.adopt(letter->block);
+    subject::release(letter);
+}
+
+void exchange(model::Blocks &blocks)
+{
+    Letter *sent = nullptr;
+    if (!blocks.empty()) {
+        sent = write_letter(blocks.give());
+        ASSERT_NE(nullptr, sent);
+    }
+    auto &box = mailboxes[blocks.random().below(MAILBOXES)];
+    read_letter(box.exchange(sent, std::memory_order_acq_rel), blocks);
+}
+
+void empty_mailboxes(model::Blocks &blocks)
+{
+    for (auto &box : mailboxes) read_letter(box.exchange(nullptr, std::memory_order_acq_rel), blocks);
+}
+
+// ---- what a thread does ---------------------------------------------------------------------------------------------------
+
+void work(model::Blocks &blocks, int steps)
+{
+    unsigned growth = static_cast<unsigned>(blocks.random().between(20, 80));
+    for (int i = 0; i < steps && !testing::Test::HasFailure(); i++) {
+        if (blocks.random().chance(40)) exchange(blocks);
+        else blocks.step(growth);
+    }
+}
+
+void run_thread(uint64_t seed, int steps)
+{
+    model::Blocks blocks(seed, THREAD_BUDGET);
+    work(blocks, steps);
+    blocks.release_all();
+}
+
+void finish()
+{
+    model::Blocks rest(stress::seed(), THREAD_BUDGET);
+    empty_mailboxes(rest);
+    rest.release_all();
+}
+
+// ---- the tests -------------------------------------------------------------------------------------------------------------
+
+TEST(Stress, ThreadsThatExchangeBlocks)
+{
+    SCOPED_TRACE(stress::how_to_repeat());
+    stress::Deadline deadline(6);
+    std::vector<std::thread> threads;
+    for (uint64_t i = 0; i < THREADS; i++) {
+        threads.emplace_back([i, &deadline] {
+            for (uint64_t round = 0; !deadline.passed() && !testing::Test::HasFailure(); round++)
+                run_thread(stress::seed() + i * 1000003 + round, 2000);
+        });
+    }
+    for (auto &thread : threads) thread.join();
+    finish();
+}
+
+TEST(Stress, ThreadsThatAreBornAndDieAllTheTime)
+{
+    SCOPED_TRACE(stress::how_to_repeat());
+    stress::Deadline deadline(6);
+    stress::Random random(stress::seed());
+    std::vector<std::thread> threads(THREADS);
+    while (!deadline.passed() && !testing::Test::HasFailure()) {
+        std::thread &thread = threads[random.below(THREADS)];
+        if (thread.joinable()) thread.join();
+        int steps = static_cast<int>(random.chance(80) ? random.below(200) : random.below(4000));
+        thread = std::thread(run_thread, random.next(), steps);
+    }
+    for (auto &thread : threads)
+        if (thread.joinable()) thread.join();
+    finish();
+}
+
+// ---- thread-specific data --------------------------------------------------------------------------------------------------
+
+// As many keys as it takes for some destructors to run before the allocator's own and some after.
+constexpr int KEYS = 8;
+// POSIX promises this many rounds; in all but the last a destructor may leave new data.
+constexpr int ROUNDS = 3;
+
+std::array<pthread_key_t, KEYS> keys;
+std::atomic<int> destroyed;
+
+struct Legacy {
+    int key;
+    int rounds_left;
+    model::Block block;
+};
+
+Legacy *bequeath(int key, int rounds_left, size_t size)
+{
+    auto *legacy = static_cast<Legacy *>(subject::allocate(sizeof(Legacy)));
+    auto *start = static_cast<unsigned char *>(subject::allocate(size));
+    EXPECT_NE(nullptr, legacy);
+    EXPECT_NE(nullptr, start);
+    *legacy = {key, rounds_left, {start, size, subject::usable_size(start), size}};
+    model::fill(legacy->block);
+    return legacy;
+}
+
+void destroy(void *argument)
+{
+    Legacy *legacy = static_cast<Legacy *>(argument);
+    model::expect_intact(legacy->block);
+    if (legacy->rounds_left > 0) {
+        Legacy *next = bequeath(legacy->key, legacy->rounds_left - 1, legacy->block.size + 1000);
+        pthread_setspecific(keys[static_cast<size_t>(legacy->key)], next);
+    }
+    subject::release(legacy->block.start);
+    subject::release(legacy);
+    destroyed++;
+}
+
+TEST(Stress, DestructorsOfThreadDataMayFreeAndAllocate)
+{
+    SCOPED_TRACE(stress::how_to_repeat());
+    for (auto &key : keys) ASSERT_EQ(0, pthread_key_create(&key, destroy));
+    stress::Deadline deadline(3);
+    int threads = 0;
+    destroyed = 0;
+    do {
+        std::thread([] {
+            for (int key = 0; key < KEYS; key++)
+                pthread_setspecific(keys[static_cast<size_t>(key)], bequeath(key, ROUNDS, 100u << key));
+        }).join();
+        threads++;
+    } while (!deadline.passed() && !testing::Test::HasFailure());
+    EXPECT_EQ(threads * KEYS * (ROUNDS + 1), destroyed);
+}
+
+} // namespace
