@@ -9,7 +9,6 @@
 #include "api.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- the table ----------------------------------------------------------------------------------------------------- */
@@ -40,7 +39,24 @@ static void apply_reservation(uint64_t value)
     space_settings.reservation = (size_t)value;
 }
 
-enum { DECAY_MS, REMOTE_FREE_BATCH, THREAD_SPAN_THRESHOLD, RESERVATION, STATS_AT_EXIT, VERBOSE, OPTION_COUNT };
+static void apply_huge_pages(uint64_t value)
+{
+    space_settings.huge_pages = (enum huge_pages)value;
+}
+
+static const char *const huge_pages_choices[] = {
+    [HUGE_PAGES_NEVER] = "never", [HUGE_PAGES_AUTO] = "auto", [HUGE_PAGES_ALWAYS] = "always"};
+
+enum {
+    DECAY_MS,
+    REMOTE_FREE_BATCH,
+    THREAD_SPAN_THRESHOLD,
+    RESERVATION,
+    HUGE_PAGES,
+    STATS_AT_EXIT,
+    VERBOSE,
+    OPTION_COUNT
+};
 
 /* The defaults stand here alone: they are applied at the start, whatever the layers were initialised with. */
 static struct option options[OPTION_COUNT] = {
@@ -94,6 +110,19 @@ static struct option options[OPTION_COUNT] = {
                     .maximum = UINT64_C(1) << 46, /* half of what a process has on x86-64 */
                 },
             .apply = apply_reservation,
+        },
+    [HUGE_PAGES] =
+        {
+            .public =
+                {
+                    .name = "huge_pages",
+                    .description = "back the heap by huge pages: never, auto (when large and dense), always",
+                    .kind = HF_OPTION_CHOICE,
+                    .initial = HUGE_PAGES_AUTO,
+                    .maximum = HUGE_PAGES_ALWAYS,
+                    .choices = huge_pages_choices,
+                },
+            .apply = apply_huge_pages,
         },
     [STATS_AT_EXIT] =
         {
@@ -253,8 +282,16 @@ static int parse_number(struct text text, bool with_suffix, uint64_t *number)
     return overflow ? ERANGE : 0;
 }
 
+static int parse_choice(const hf_option *option, struct text text, uint64_t *value)
+{
+    for (*value = 0; *value <= option->maximum; ++*value)
+        if (text_equals(text, option->choices[*value])) return 0;
+    return EINVAL;
+}
+
 static int option_parse(const struct option *option, struct text text, uint64_t *value)
 {
+    if (option->public.kind == HF_OPTION_CHOICE) return parse_choice(&option->public, text, value);
     int error = parse_number(text, option->public.kind == HF_OPTION_SIZE, value);
     if (error != 0) return error;
     return *value < option->public.minimum || *value > option->public.maximum ? ERANGE : 0;
@@ -272,6 +309,26 @@ static uint64_t option_value(const struct option *option)
     return atomic_load_explicit(&option->value, memory_order_relaxed);
 }
 
+/* A value as a person writes it. The C library's printf may not be ready yet. */
+struct value_text {
+    char text[WORD_MAX + 1];
+};
+
+static struct value_text value_text(const hf_option *option, uint64_t value)
+{
+    struct value_text result = {.text = ""};
+    char digits[20]; /* as many as 2^64 has */
+    size_t length = 0;
+    if (option->kind == HF_OPTION_CHOICE) {
+        memcpy(result.text, option->choices[value], strlen(option->choices[value]));
+        return result;
+    }
+    do digits[length++] = (char)('0' + value % 10);
+    while ((value /= 10) != 0);
+    for (size_t i = 0; i < length; i++) result.text[i] = digits[length - 1 - i];
+    return result;
+}
+
 /* ---- HEAPFIT_OPTIONS ----------------------------------------------------------------------------------------------------------- */
 
 static COLD void report_name(struct text name)
@@ -283,11 +340,17 @@ static COLD void report_name(struct text name)
 
 static COLD void report_value(const struct option *option, struct text value)
 {
+    const hf_option *public = &option->public;
     struct word word = word_of(value);
-    platform_message("HEAPFIT_OPTIONS: '%s' is no value for '%s', which takes %zu to %zu%s; it stays %zu", word.text,
-                     option->public.name, (size_t)option->public.minimum, (size_t)option->public.maximum,
-                     option->public.kind == HF_OPTION_SIZE ? " (k, m, g are understood)" : "",
-                     (size_t)option_value(option));
+    struct value_text stays = value_text(public, option_value(option));
+    if (public->kind == HF_OPTION_CHOICE) {
+        platform_message("HEAPFIT_OPTIONS: '%s' is no value for '%s' (%s); it stays %s", word.text, public->name,
+                         public->description, stays.text);
+        return;
+    }
+    platform_message("HEAPFIT_OPTIONS: '%s' is no value for '%s', which takes %s to %s%s; it stays %s", word.text,
+                     public->name, value_text(public, public->minimum).text, value_text(public, public->maximum).text,
+                     public->kind == HF_OPTION_SIZE ? " (k, m, g are understood)" : "", stays.text);
 }
 
 static void read_entry(struct text entry)
@@ -316,9 +379,11 @@ static void read_environment(void)
 static COLD void report_options(void)
 {
     platform_message("version %s, options:", hf_version());
-    for (size_t i = 0; i < OPTION_COUNT; i++)
-        platform_message("  %s:%zu (%s)", options[i].public.name, (size_t)option_value(&options[i]),
-                         options[i].public.description);
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const hf_option *public = &options[i].public;
+        platform_message("  %s:%s (%s)", public->name, value_text(public, option_value(&options[i])).text,
+                         public->description);
+    }
 }
 
 /* Under `lock`: the first to allocate and the first to set an option may be two threads. */
@@ -378,9 +443,9 @@ EXPORT int hf_option_get(const char *name, char *buffer, size_t capacity)
     heap_configure();
     const struct option *option = option_find(text_of(name));
     if (option == NULL) return fail(ENOENT);
-    char digits[24]; /* 2^64 has 20 digits */
-    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)option_value(option));
-    if ((size_t)length >= capacity) return fail(ERANGE);
-    memcpy(buffer, digits, (size_t)length + 1);
+    struct value_text value = value_text(&option->public, option_value(option));
+    size_t size = strlen(value.text) + 1;
+    if (size > capacity) return fail(ERANGE);
+    memcpy(buffer, value.text, size);
     return 0;
 }

@@ -71,17 +71,19 @@ HF_API size_t hf_trim(void);
 
 /* ---- options ------------------------------------------------------------------------------------------------------------------ */
 
-enum { HF_OPTION_NUMBER = 0, HF_OPTION_SIZE = 1, HF_OPTION_FLAG = 2 };
+enum { HF_OPTION_NUMBER = 0, HF_OPTION_SIZE = 1, HF_OPTION_FLAG = 2, HF_OPTION_CHOICE = 3 };
 
 /* One option. The first call that allocates reads HEAPFIT_OPTIONS="name:value,name:value"; a name or a value that it does
  * not understand is reported on stderr, and the default holds. Later versions may append members. */
 typedef struct hf_option {
     const char *name;
     const char *description; /* one line */
-    int kind; /* HF_OPTION_NUMBER: decimal. _SIZE: also with a suffix k, m, g. _FLAG: 0 or 1 */
+    int kind; /* HF_OPTION_NUMBER: decimal. _SIZE: also with a suffix k, m, g. _FLAG: 0 or 1. _CHOICE: a word */
     int live; /* may be set while the program runs; else only through HEAPFIT_OPTIONS */
     uint64_t initial; /* the default */
     uint64_t minimum, maximum;
+    const char *const
+        *choices; /* the words that a choice takes, maximum + 1 of them: initial is the place of one; else NULL */
 } hf_option;
 
 /* How many options there are, and each of them: NULL from hf_option_count() on. Not to be freed or changed. */
@@ -93,8 +95,8 @@ HF_API const hf_option *hf_option_at(size_t index);
  * option is not live and the allocator is at work. */
 HF_API int hf_option_set(const char *name, const char *value);
 
-/* Write the value of an option, with a terminating zero, into `buffer`: as decimal digits, which hf_option_set
- * understands. Returns 0, or -1 with errno set: ENOENT, or ERANGE when it needs more than `capacity` bytes (21 always
+/* Write the value of an option, with a terminating zero, into `buffer`: as decimal digits or the word chosen, which
+ * hf_option_set understands. Returns 0, or -1 with errno set: ENOENT, or ERANGE when it needs more than `capacity` bytes (21 always
  * suffice). */
 HF_API int hf_option_get(const char *name, char *buffer, size_t capacity);
 

@@ -20,6 +20,11 @@ std::string value_of(const char *name)
     return hf_option_get(name, buffer, sizeof buffer) == 0 ? buffer : "(none)";
 }
 
+std::string text_of(const hf_option &option, uint64_t value)
+{
+    return option.kind == HF_OPTION_CHOICE ? option.choices[value] : std::to_string(value);
+}
+
 // Exit codes of the programs that the tests start.
 constexpr int as_expected = 42, otherwise = 1;
 
@@ -128,6 +133,15 @@ TEST_F(Environment, RefusesValuesOutOfRange)
     expect("decay_ms:99999999999999999999999", "decay_ms", "500", "'99999999999999999999999' is no value");
     expect("reservation:99999999999g", "reservation", "0", "\\(k, m, g are understood\\)");
     expect("stats_at_exit:2", "stats_at_exit", "0", "'2' is no value for 'stats_at_exit', which takes 0 to 1");
+}
+
+TEST_F(Environment, TakesTheWordsOfAChoice)
+{
+    expect("huge_pages:never", "huge_pages", "never", silence);
+    expect("huge_pages:always", "huge_pages", "always", silence);
+    expect(
+        "huge_pages:1", "huge_pages", "auto",
+        "^heapfit: HEAPFIT_OPTIONS: '1' is no value for 'huge_pages' \\([^\n]*never, auto[^\n]*\\); it stays auto\n$");
 }
 
 TEST_F(Environment, SurvivesNonsenseOfAnyLength)
@@ -257,7 +271,7 @@ TEST(Options, NeedRoomForTheirValue)
 
 TEST(Options, DescribeThemselves)
 {
-    ASSERT_GE(hf_option_count(), 6u);
+    ASSERT_GE(hf_option_count(), 7u);
     EXPECT_EQ(hf_option_at(hf_option_count()), nullptr);
     for (size_t i = 0; i < hf_option_count(); i++) {
         const hf_option *option = hf_option_at(i);
@@ -265,13 +279,14 @@ TEST(Options, DescribeThemselves)
         EXPECT_EQ(strchr(option->description, '\n'), nullptr) << option->name;
         EXPECT_LE(option->minimum, option->initial) << option->name;
         EXPECT_GE(option->maximum, option->initial) << option->name;
+        EXPECT_EQ(option->choices != nullptr, option->kind == HF_OPTION_CHOICE) << option->name;
     }
 }
 
 TEST(Options, StartWithTheDefaultsThatTheyDescribe)
 {
     for (size_t i = 0; i < hf_option_count(); i++)
-        EXPECT_EQ(value_of(hf_option_at(i)->name), std::to_string(hf_option_at(i)->initial)) << hf_option_at(i)->name;
+        EXPECT_EQ(value_of(hf_option_at(i)->name), text_of(*hf_option_at(i), hf_option_at(i)->initial));
 }
 
 TEST(Options, TakeTheLimitsThatTheyDescribe)
@@ -280,8 +295,8 @@ TEST(Options, TakeTheLimitsThatTheyDescribe)
         const hf_option *option = hf_option_at(i);
         if (!option->live) continue;
         for (uint64_t limit : {option->minimum, option->maximum, option->initial}) {
-            EXPECT_EQ(hf_option_set(option->name, std::to_string(limit).c_str()), 0) << option->name;
-            EXPECT_EQ(value_of(option->name), std::to_string(limit));
+            EXPECT_EQ(hf_option_set(option->name, text_of(*option, limit).c_str()), 0) << option->name;
+            EXPECT_EQ(value_of(option->name), text_of(*option, limit));
         }
     }
 }
