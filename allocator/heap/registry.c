@@ -226,10 +226,12 @@ void heap_fork_end(void)
 void heap_figures(struct heap_figures *figures)
 {
     platform_lock_acquire(&registry.lock);
+    platform_lock_acquire(&orphans_lock);
     *figures = (struct heap_figures){
         .made = registry.made,
         .idle = registry.idle_count,
-        .orphans = __atomic_load_n(&heap_orphans.spans_owned, __ATOMIC_RELAXED),
+        .orphans = heap_orphans.spans_owned,
     };
+    platform_lock_release(&orphans_lock);
     platform_lock_release(&registry.lock);
 }

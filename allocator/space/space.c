@@ -198,7 +198,7 @@ static bool is_free_end(uint32_t index, bool dirty)
 {
     if (index >= state.frontier) return false; /* also when index is -1: before span 0 */
     const struct span *span = span_at(index);
-    return span->kind == SPAN_FREE && span->dirty == dirty;
+    return span_kind_read(span) == SPAN_FREE && span->dirty == dirty;
 }
 
 /* Put a run into the free lists, merged with its free neighbours of the same state. */
@@ -444,7 +444,7 @@ static bool extend_at(uint32_t end, uint32_t spans)
     uint32_t found = 0;
     while (found < spans && end + found < state.frontier) {
         const struct span *run = span_at(end + found);
-        if (run->kind != SPAN_FREE) return false;
+        if (span_kind_read(run) != SPAN_FREE) return false;
         found += run->run_spans;
     }
     if (found < spans && !frontier_raise(spans - found)) return false;
@@ -554,7 +554,7 @@ void space_visit(void (*visit)(const struct span *span, void *argument), void *a
     platform_lock_acquire(&state.lock);
     for (uint32_t index = 0; index < state.frontier;) {
         const struct span *span = span_at(index);
-        if (span->kind != SPAN_FREE) visit(span, argument);
+        if (span_kind_read(span) != SPAN_FREE) visit(span, argument);
         index += span->run_spans;
     }
     platform_lock_release(&state.lock);
