@@ -10,6 +10,7 @@ import importlib.machinery
 import importlib.util
 import re
 import shlex
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -217,7 +218,39 @@ def test_every_page_is_in_the_index() -> None:
     assert [page for page in PAGES if page.name != "README.md" and page not in listed] == []
 
 
+def normal(message: str) -> str:
+    """A message, or its format in the source, without what differs from case to case."""
+    plain = re.sub(r"%p|0x(?:[0-9a-f]+|…)", "ADDRESS", message.replace("%s", "free"))
+    return re.sub(r"%zu|\b\d+\b", "NUMBER", plain)
+
+
+def test_the_messages_shown_are_those_of_the_library() -> None:
+    source = (ROOT / "allocator" / "heap" / "check.c").read_text(encoding="utf-8")
+    formats = {normal(text) for text in re.findall(r'platform_message\("([^"]*)"', source)}
+    section = LIBRARY.read_text(encoding="utf-8").partition("## What it catches")[2]
+    shown = re.findall(r"^\| `([^`]+)` \|", section.partition("\n## ")[0], re.MULTILINE)
+    objects = "free of an interior pointer: ADDRESS points NUMBER bytes into the object"
+    of_small_blocks = {text for text in formats if not text.startswith(objects)}
+    assert set(map(normal, shown)) == of_small_blocks
+
+
 # ---------------------------------------------------------------- examples
+
+
+@every_page
+def test_every_program_shown_compiles_without_a_warning_and_runs(
+    page: Path, library: Path, tmp_path: Path
+) -> None:
+    for language, block in FENCE.findall(page.read_text(encoding="utf-8")):
+        if language != "c" or "int main" not in block:
+            continue
+        source, program = tmp_path / "example.c", tmp_path / "example"
+        missing = "" if "#include" in block else "#include <stdlib.h>\n"
+        source.write_text(missing + block, encoding="utf-8")
+        flags = ["-std=c17", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}"]
+        linked = [str(library), f"-Wl,-rpath,{library.parent}"]
+        subprocess.run(["cc", *flags, "-o", program, source, *linked], check=True)
+        subprocess.run([program], check=True)
 
 
 def test_the_example_workload_is_the_one_that_is_shown() -> None:
