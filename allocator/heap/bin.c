@@ -21,8 +21,9 @@ enum { WAKE_BLOCKS_MAX = 32 };
 enum { CARVE_SHARE = 4 };
 
 /* A span is sparse with so few live blocks, or half of them: with 24 blocks at random places, a fifth of sixteen pages hold
- * none. */
-enum { SPARSE_BLOCKS = 24 };
+ * none. Unless less than half of it has ever been used: then there is little to gain, and a small program always has such
+ * spans. */
+enum { SPARSE_BLOCKS = 24, SPARSE_UNITS_USED = 0x00FF };
 
 /* Blocks that a refill moves to the bin: few at first, since a thread that ends soon would have to return them one by one,
  * then twice as many each time. While a heap has chores, never more than so many: then even a nearly idle thread comes by
@@ -201,15 +202,23 @@ static bool bin_grow(struct heap *heap, unsigned bin)
 
 /* ---- refilling -------------------------------------------------------------------------------------------------------------------- */
 
+/* The number of live blocks at which a span with `live` of them will have become sparse; 0 when that is behind it, or not
+ * worth a look. */
+static uint32_t span_sparse_limit(const struct span *span, uint32_t live)
+{
+    if ((span->uncarved & SPARSE_UNITS_USED) != 0) return 0;
+    uint32_t limit = (uint32_t)SPAN_SIZE / span->block_size / 2;
+    if (limit > SPARSE_BLOCKS) limit = SPARSE_BLOCKS;
+    return live > limit ? limit : 0;
+}
+
 /* Set the countdown of a span with `live` blocks, and whether it is listed. */
 static void span_arrange(struct heap *heap, struct span *span, uint32_t live)
 {
     uint32_t freed = span->carved - live;
     bool gives = span->uncarved != 0 || freed >= span->wake;
     if (gives != (bool)span->listed) (gives ? span_list : span_unlist)(heap, span);
-    uint32_t sparse = (uint32_t)SPAN_SIZE / span->block_size / 2;
-    if (sparse > SPARSE_BLOCKS) sparse = SPARSE_BLOCKS;
-    uint32_t until_stop = !gives ? span->wake - freed : live > sparse ? live - sparse : live;
+    uint32_t until_stop = gives ? live - span_sparse_limit(span, live) : span->wake - freed;
     span->countdown = until_stop < live ? until_stop : live;
     span->held_back = (uint16_t)(live - span->countdown);
 }

@@ -97,8 +97,8 @@ static void span_purge_units(const struct span *span, uint32_t units)
         uint32_t start = unit;
         while (unit < CARVE_UNITS && ((units >> unit) & page) == page) unit += per_page;
         if (unit > start)
-            platform_purge((void *)(span_start(span) + ((uintptr_t)start << CARVE_UNIT_LOG2)),
-                           (size_t)(unit - start) << CARVE_UNIT_LOG2);
+            space_purge_pages((void *)(span_start(span) + ((uintptr_t)start << CARVE_UNIT_LOG2)),
+                              (size_t)(unit - start) << CARVE_UNIT_LOG2);
         else
             unit += per_page;
     }
@@ -153,4 +153,12 @@ void heap_chores_look(struct heap *heap)
     if (space_purge_old()) waiting = true;
     heap->chores = waiting;
     heap->chores_due = now + decay / 2;
+}
+
+void heap_chores_all(struct heap *heap)
+{
+    for (uint32_t index = heap->owned; index != SPAN_NONE; index = span_at(index)->owned_next) {
+        struct span *span = span_at(index);
+        if (span->carved > span_live(span)) span_purge_sparse(span);
+    }
 }

@@ -187,6 +187,8 @@ enum { CARVE_UNIT_LOG2 = 12, CARVE_UNIT = 1 << CARVE_UNIT_LOG2, CARVE_UNITS = 1 
 void heap_chores_expect(struct heap *heap);
 /* Look at the clock, and do what is due. Called at refills while heap->chores. */
 void heap_chores_look(struct heap *heap);
+/* Give back all pages that hold no live block, now. */
+void heap_chores_all(struct heap *heap);
 
 /* ---- remote frees (remote.c) ---------------------------------------------------------------------------------------------- */
 

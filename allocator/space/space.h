@@ -167,6 +167,8 @@ void *space_metadata(size_t size);
 bool space_purge_old(void);
 /* Purge all. */
 void space_purge_all(void);
+/* Purge whole pages of a run of the layer above, which then read as zeros if the kernel agrees. */
+void space_purge_pages(void *start, size_t size);
 
 /* For pthread_atfork handlers (see platform_lock_fork_begin). */
 void space_fork_begin(void);
