@@ -32,7 +32,7 @@ enum { GIVEN_FIRST = 8, GIVEN_WITH_CHORES = 64 };
 
 static uint8_t wake_threshold(uint32_t block_size)
 {
-    uint32_t blocks = CARVE_UNIT / block_size;
+    uint32_t blocks = 2 * CARVE_UNIT / block_size;
     if (blocks < 1) return 1;
     return (uint8_t)(blocks > WAKE_BLOCKS_MAX ? WAKE_BLOCKS_MAX : blocks);
 }
