@@ -24,8 +24,10 @@ enum { CARVE_SHARE = 4 };
  * none. */
 enum { SPARSE_BLOCKS = 24 };
 
-/* While a heap has chores it hands out no more blocks at a time, so that even a nearly idle thread comes by the clock. */
-enum { GIVEN_WITH_CHORES = 64 };
+/* Blocks that a refill moves to the bin: few at first, since a thread that ends soon would have to return them one by one,
+ * then twice as many each time. While a heap has chores, never more than so many: then even a nearly idle thread comes by
+ * the clock. */
+enum { GIVEN_FIRST = 8, GIVEN_WITH_CHORES = 64 };
 
 static uint8_t wake_threshold(uint32_t block_size)
 {
@@ -212,41 +214,59 @@ static void span_arrange(struct heap *heap, struct span *span, uint32_t live)
     span->held_back = (uint16_t)(live - span->countdown);
 }
 
-/* Cut a list after `count` blocks; returns the rest, which is not empty. */
-static uintptr_t list_cut(const struct span *span, uintptr_t list, uint32_t count)
+/* The block that is `steps` links behind `block`. */
+static uintptr_t list_walk(uintptr_t block, uint32_t steps)
 {
-    uintptr_t block = list;
-    uintptr_t link;
-    for (; count > 1; count--) {
-        link = *block_words(block) ^ space.link_key;
-        if (link > LINK_MAX) check_link_failed((void *)block);
+    for (; steps > 0; steps--) {
+        uintptr_t link = *block_words(block) ^ space.link_key;
+        if (UNLIKELY(link > LINK_MAX)) check_link_failed((void *)block);
         block ^= link;
     }
-    link = *block_words(block) ^ space.link_key;
-    if (link > LINK_MAX) check_link_failed((void *)block);
-    *block_words(block) = span_list_end(span) ^ block ^ space.link_key;
-    return link ^ block;
+    return block;
+}
+
+static void list_link(uintptr_t block, uintptr_t next)
+{
+    *block_words(block) = next ^ block ^ space.link_key;
+}
+
+/* How many blocks a refill may move to the bin. */
+static uint32_t bin_gives(const struct heap *heap, struct bin *bin)
+{
+    bin->given = bin->given < GIVEN_FIRST ? GIVEN_FIRST : bin->given * 2;
+    uint32_t most = heap->chores ? GIVEN_WITH_CHORES : (uint32_t)SPAN_SIZE;
+    if (bin->given > most) bin->given = most;
+    return bin->given;
+}
+
+/* Move `list` of `count` blocks, at least one, to the bin; what is too much goes in front of those freed. */
+static uint32_t span_give_list(struct heap *heap, struct span *span, uintptr_t list, uint32_t count)
+{
+    uint32_t most = bin_gives(heap, &heap->bins[span->bin]);
+    heap->free[span->bin] = list;
+    if (count <= most) return count;
+    uintptr_t last = list_walk(list, most - 1);
+    uintptr_t rest = list_walk(last, 1);
+    list_link(last, span_list_end(span));
+    if (!list_is_empty(span->free)) list_link(list_walk(rest, count - most - 1), span->free);
+    span->free = rest;
+    return most;
 }
 
 /* Move blocks of a listed span to its bin. */
 static void span_give(struct heap *heap, struct span *span)
 {
-    uint32_t live = span_live(span);
-    uint32_t freed = span->carved - live;
+    uint32_t freed = span->carved - span_live(span);
     span->since = 0; /* in use again, however sparse */
     if (span->uncarved != 0 && freed < span->wake) {
-        heap->free[span->bin] = span_carve(heap, span);
-        live = span->carved - freed;
+        uintptr_t list = span_carve(heap, span);
+        uint32_t carved = span->carved - freed - span_live(span);
+        span_arrange(heap, span, span_live(span) + span_give_list(heap, span, list, carved));
     } else {
-        heap->free[span->bin] = span->free;
+        uintptr_t list = span->free;
         span->free = span_list_end(span);
-        live = span->carved;
-        if (UNLIKELY(heap->chores && freed > GIVEN_WITH_CHORES)) {
-            span->free = list_cut(span, heap->free[span->bin], GIVEN_WITH_CHORES);
-            live -= freed - GIVEN_WITH_CHORES;
-        }
+        span_arrange(heap, span, span_live(span) + span_give_list(heap, span, list, freed));
     }
-    span_arrange(heap, span, live);
 }
 
 bool bin_refill(struct heap *heap, unsigned bin)
@@ -352,7 +372,10 @@ void heap_flush(struct heap *heap)
 {
     heap->chores = true; /* no need to be told */
     heap_return_blocks(heap);
-    for (unsigned bin = 0; bin < BIN_COUNT; bin++) bin_give_back_empty(heap, bin);
+    for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
+        bin_give_back_empty(heap, bin);
+        heap->bins[bin].given = 0;
+    }
     while (heap->cached > 0) space_release(span_at(heap->cache[--heap->cached]));
 }
 

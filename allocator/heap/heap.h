@@ -66,6 +66,7 @@ struct bin {
     uint32_t listed;   /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
     uint32_t borrowed;/* bytes wasted so far by serving this bin's requests from larger ones */
     uint32_t spans;    /* how many spans the bin has */
+    uint32_t given;    /* blocks that the last refill gave at most; the next gives twice as many */
 };
 
 /* Blocks of another heap that this thread has freed and not yet handed over, linked by their second words. */
