@@ -82,7 +82,7 @@ inline uint64_t seed()
     return chosen;
 }
 
-// Whether an expectation has failed so far. Unlike testing::Test::HasFailure, any thread may ask.
+// Whether an expectation of this test has failed so far. Unlike testing::Test::HasFailure, any thread may ask.
 inline std::atomic<bool> &failure_flag()
 {
     static std::atomic<bool> flag{false};
@@ -110,6 +110,7 @@ inline std::string how_to_repeat()
         return true;
     }();
     (void)listening;
+    failure_flag() = false;
     return "repeat with HEAPFIT_TEST_SEED=" + std::to_string(seed());
 }
 
