@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 import test_large_programs
 import test_programs
 from checking import check_same_with_and_without
-from comparison import Program
+from comparison import PROGRAMS_FOLDER, Program
 
 
 def shell(script: str, *, loaded_in: str = "sh", package: str = "dash") -> Program:
@@ -52,6 +55,33 @@ def test_names_the_package_of_a_missing_program(library: Path, tmp_path: Path) -
     absent = shell("echo same", package="heapfit-no-such-package")
     with pytest.raises(AssertionError, match="apt-get install heapfit-no-such-package"):
         check_same_with_and_without(absent, library, tmp_path)
+
+
+@pytest.mark.parametrize("preloaded", [True, False])
+def test_a_server_without_the_library_is_noticed(
+    preloaded: bool, library: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.syspath_prepend(PROGRAMS_FOLDER)
+    serving = importlib.import_module("serving")
+    environment = {"LD_PRELOAD": str(library)} if preloaded else {}
+    # The shell's child is looked at, too; once it has repeated a line, it has started.
+    server = subprocess.Popen(
+        ["sh", "-c", "cat; true"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **environment},
+    )
+    with server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(b"started\n")
+        server.stdin.flush()
+        server.stdout.readline()
+        assert len(serving.family(server.pid)) == 2
+        monkeypatch.setenv("LD_PRELOAD", str(library))
+        serving.check_preloaded(server.pid)
+        server.stdin.close()
+    assert capsys.readouterr().out.split()[-1] == str(preloaded)
 
 
 @pytest.mark.parametrize(
