@@ -25,6 +25,18 @@ class Record(BaseModel):
 # ------------------------------------------------------------------ allocators
 
 
+class AllocatorBuild(Record):
+    """How a library is made from a package's source. `{source}` in the commands is the unpacked
+    package, `{here}` the folder of the TOML file, `{library}` the file to make."""
+
+    debian: list[str] = Field(default=[], description="Packages that the commands need.")
+    commands: list[list[str]] = Field(description="Run in turn, in an empty folder.")
+    machine_arguments: dict[str, list[str]] = Field(
+        default={},
+        description="By machine (as `uname -m` says): words that replace the word `{machine}`.",
+    )
+
+
 class AllocatorSource(Record):
     """Where an allocator's shared library comes from. Exactly one kind of source."""
 
@@ -33,8 +45,10 @@ class AllocatorSource(Record):
     version: str | None = None
     library: str | None = Field(
         default=None,
-        description="Name (or glob) of the library within the package; None: nothing is preloaded.",
+        description="Name (or glob) of the library within the package; None: nothing is preloaded. "
+        "`{machine}` stands for the machine as `uname -m` says it.",
     )
+    build: AllocatorBuild | None = None
 
 
 class Allocator(Record):

@@ -13,7 +13,11 @@ import zlib
 
 def entries(count: int) -> list[dict[str, object]]:
     return [
-        {"id": number, "name": f"entry {number * 7919 % count:05d}", "tags": ["t" * (number % 40)] * 3}
+        {
+            "id": number,
+            "name": f"entry {number * 7919 % count:05d}",
+            "tags": ["t" * (number % 40)] * 3,
+        }
         for number in range(count)
     ]
 
