@@ -1,4 +1,4 @@
-"""Fetch the source of a crate with cargo, which checks what it downloads against the registry's sums.
+"""Fetch the source of a crate with cargo, which checks what it downloads.
 
 Many crates carry the C or C++ source of an allocator whole. Nothing of Rust is compiled for that:
 `cargo vendor` only unpacks.

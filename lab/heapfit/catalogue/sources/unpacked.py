@@ -29,7 +29,7 @@ def folder(allocator: Allocator) -> Path:
 
 
 def find(allocator: Allocator) -> InstalledAllocator | None:
-    """Return what was fetched earlier, unless the catalogue has another version or recipe by now."""
+    """Return what was fetched earlier, unless the catalogue now has another version or recipe."""
     try:
         manifest = json.loads((folder(allocator) / _MANIFEST).read_text(encoding="utf-8"))
         version, library = manifest["version"], folder(allocator) / manifest["library"]
@@ -70,7 +70,7 @@ def replaced(final: Path) -> Iterator[Path]:
 
 
 def write_manifest(allocator: Allocator, into: Path, version: str, library: str) -> None:
-    """Record in the folder `into` which version its `library` is, and how it was built if it was."""
+    """Record in the folder `into` which version its `library` is, and by what recipe if any."""
     manifest = {"version": version, "library": library, "build": _recipe(allocator)}
     (into / _MANIFEST).write_text(json.dumps(manifest) + "\n", encoding="utf-8")
 
