@@ -1,8 +1,8 @@
 """The catalogue: which allocators, workloads and studies there are, and how to get each.
 
 Allocators are `allocators/*.toml` beside this file; workloads are `*/workload.toml` in the
-workloads folder; studies of many workloads are `*.toml` in the studies folder. Users add their own: `name=path/to/lib.so` and a TOML file's path stand wherever
-a name does.
+workloads folder; studies of many workloads are `*.toml` in the studies folder. Users add their own:
+`name=path/to/lib.so` and a TOML file's path stand wherever a name does.
 """
 
 from heapfit.catalogue.allocators import (

@@ -101,7 +101,7 @@ def run(
         installed,
         cores=cores,
         seed=seed,
-        command=_command_line(name, definition, named, quick, cores, seed, out),
+        command=_command_line(name, named, quick, replicates, cores, seed, out),
     )
     folder = out or _default_folder(plan, definition.name + ("-quick" if quick else ""))
     problems = _measure(plan, folder, [*chosen, *chosen_probes])
@@ -110,9 +110,7 @@ def run(
         raise typer.Exit(HeapfitError.exit_code)
 
 
-def _shaped(
-    definition: StudyDefinition, quick: bool, replicates: int | None
-) -> StudyDefinition:
+def _shaped(definition: StudyDefinition, quick: bool, replicates: int | None) -> StudyDefinition:
     """Return the study with as many replicates as are asked for."""
     changed: dict[str, int] = {}
     if quick:
@@ -230,16 +228,17 @@ def _prepare(workloads: list[Workload]) -> tuple[dict[str, Path], dict[str, str]
 
 def _command_line(
     name: str,
-    definition: StudyDefinition,
     named: list[str],
     quick: bool,
+    replicates: int | None,
     cores: int | None,
     seed: int,
     out: Path | None,
 ) -> str:
     words = ["heapfit", "study", "run", name, "--allocators", ",".join(named)]
     words += ["--quick"] if quick else []
-    words += ["--replicates", str(definition.replicates), "--seed", str(seed)]
+    words += ["--replicates", str(replicates)] if replicates else []
+    words += ["--seed", str(seed)]
     words += ["--cores", str(cores)] if cores else []
     words += ["--out", str(out)] if out else []
     return shlex.join(words)
