@@ -18,7 +18,8 @@ comma := ,
 allocator_names := $(subst $(comma), ,$(ALLOCATORS))
 
 BUILD_PACKAGES := gcc libc6-dev
-TEST_PACKAGES := cmake ninja-build g++ libgtest-dev googletest pkg-config
+CMAKE_PACKAGES := cmake ninja-build
+TEST_PACKAGES := $(CMAKE_PACKAGES) g++ libgtest-dev googletest pkg-config
 CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
 LAB_TEST_PACKAGES := chromium
 PRELOAD_TEST_PACKAGES := $(strip $(file <tests/preload/packages.txt))
@@ -52,8 +53,8 @@ bench: $(VENV)/.wheel ## Compare allocators on all workloads (an hour or so)
 	done
 
 lint: $(VENV)/.lint ## Check the form of all sources with pinned tools
-	@scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES)
-	@cmake --preset release
+	@scripts/apt-install $(BUILD_PACKAGES) $(CMAKE_PACKAGES)
+	@cmake --preset lint
 	@scripts/lint
 
 format: $(VENV)/.lint ## Lay all sources out as lint wants them

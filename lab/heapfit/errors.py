@@ -11,13 +11,13 @@ from collections.abc import Iterable
 
 
 class HeapfitError(Exception):
-    """The work failed (exit code 1): a program is missing, a library does not load, a disk is full."""
+    """The work failed (exit code 1): a program is missing, a library does not load."""
 
     exit_code = 1
 
 
 class UsageError(HeapfitError):
-    """The request makes no sense (exit code 2): an unknown allocator, workload, option or metric."""
+    """The request makes no sense (exit code 2): an unknown allocator, workload or option."""
 
     exit_code = 2
 

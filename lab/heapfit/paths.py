@@ -70,6 +70,11 @@ def workloads_dir() -> Path:
     return _shared("workloads")
 
 
+def studies_dir() -> Path:
+    """Return the folder of the studies that come with heapfit."""
+    return _shared("studies")
+
+
 def data_dir() -> Path:
     """Return the folder for what heapfit downloads and prepares; it may not exist yet.
 

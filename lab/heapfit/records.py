@@ -25,6 +25,18 @@ class Record(BaseModel):
 # ------------------------------------------------------------------ allocators
 
 
+class AllocatorBuild(Record):
+    """How a library is made from a package's source. `{source}` in the commands is the unpacked
+    package, `{here}` the folder of the TOML file, `{library}` the file to make."""
+
+    debian: list[str] = Field(default=[], description="Packages that the commands need.")
+    commands: list[list[str]] = Field(description="Run in turn, in an empty folder.")
+    machine_arguments: dict[str, list[str]] = Field(
+        default={},
+        description="By machine (as `uname -m` says): words that replace the word `{machine}`.",
+    )
+
+
 class AllocatorSource(Record):
     """Where an allocator's shared library comes from. Exactly one kind of source."""
 
@@ -33,8 +45,10 @@ class AllocatorSource(Record):
     version: str | None = None
     library: str | None = Field(
         default=None,
-        description="Name (or glob) of the library within the package; None: nothing is preloaded.",
+        description="Name (or glob) of the library within the package; None: nothing is preloaded. "
+        "`{machine}` stands for the machine as `uname -m` says it.",
     )
+    build: AllocatorBuild | None = None
 
 
 class Allocator(Record):
@@ -85,8 +99,8 @@ class WorkloadServer(Record):
 
 
 class WorkloadRun(Record):
-    """What is timed. Placeholders: `{data}` prepared data, `{here}` the TOML's folder, `{scratch}` an
-    empty folder per trial, `{port}` a free port on loopback, `{cores}` the cores of this trial."""
+    """What is timed. Placeholders: `{data}` prepared data, `{here}` the TOML's folder, `{scratch}`
+    an empty folder per trial, `{port}` a free port on loopback, `{cores}` this trial's cores."""
 
     command: list[str]
     environment: dict[str, str] = {}
@@ -222,6 +236,59 @@ class Study(Record):
     reproduce: str = Field(description="The command line that repeats this study.")
 
 
+# ------------------------------------------------------- studies of many workloads
+
+
+class FigureDefinition(Record):
+    """How a study of many workloads becomes one number for each allocator."""
+
+    name: str
+    title: str
+    metric: str = Field(description="A metric's name, or `primary`: each workload's own.")
+    reference: Literal["best-peer"]
+    combine: Literal["geometric-mean"]
+    goal: float | None = Field(default=None, description="Bounds the subject's combined ratio.")
+    worst_goal: float | None = Field(default=None, description="Bounds its worst single workload.")
+
+
+class StudyDefinition(Record):
+    """A study of many workloads, as its TOML file says. The header of `studies/core.toml` explains
+    the keys."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    title: str
+    question: str
+    workloads: list[str] = Field(min_length=1)
+    probes: list[str] = []
+    allocators: list[str] = Field(min_length=2)
+    baseline: str
+    subject: str
+    replicates: int = Field(ge=1)
+    quick_replicates: int = Field(default=2, ge=1)
+    probe_replicates: int = Field(default=1, ge=1)
+    warmups: int = Field(default=1, ge=0)
+    metrics: list[str] = []
+    figures: list[FigureDefinition] = Field(min_length=1)
+    here: Path = Field(default=Path("."), description="Folder of the TOML file; set by the loader.")
+
+
+class Series(Record):
+    """A study of many workloads as it runs: `series.json`. Each workload has a `Study` of its own
+    in a folder of its name beside it."""
+
+    schema_version: Literal[1] = 1
+    heapfit_version: str
+    created: datetime
+    definition: StudyDefinition
+    workloads: list[str] = Field(description="Names of those asked for so far, in order.")
+    probes: list[str]
+    allocators: list[InstalledAllocator]
+    machine: Machine
+    command: str = Field(
+        description="The command line that repeats this study, up to the choice of workloads."
+    )
+
+
 # --------------------------------------------------------------------- results
 
 
@@ -250,3 +317,40 @@ class Summary(Record):
     trials_done: int
     trials_planned: int
     problems: list[Trial] = Field(description="Every trial that is not `ok`.")
+
+
+class Combined(Record):
+    """What an allocator's ratios over all workloads of a series come to."""
+
+    geometric_mean: float
+    low: float | None = Field(description="95 % interval; None with too few replicates for one.")
+    high: float | None
+    worst: float
+    worst_workload: str
+
+
+class PeerComparison(Record):
+    """One figure of a series: each allocator's ratio to the best peer of each workload.
+
+    Above 1 is worse. A peer is every allocator but the subject, so only the subject can be below 1.
+    """
+
+    definition: FigureDefinition
+    best_peer: dict[str, str] = Field(description="By workload.")
+    ratios: dict[str, dict[str, float]] = Field(description="By workload, then by allocator.")
+    combined: dict[str, Combined] = Field(
+        description="By allocator; only those that have a ratio on every workload of the figure."
+    )
+
+
+class SeriesSummary(Record):
+    """What the report of a series shows: made from its folder, never stored apart from it."""
+
+    series: Series
+    figures: list[PeerComparison]
+    workloads: dict[str, Summary] = Field(description="Of each workload measured, finished or not.")
+    probes: dict[str, Summary]
+    problems: dict[str, str] = Field(
+        description="Why a workload could not be measured, by its name. Failed trials of an "
+        "allocator are in its summary."
+    )

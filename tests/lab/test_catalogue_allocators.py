@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from heapfit import catalogue
 from heapfit.catalogue import debian
+from heapfit.catalogue.allocators import find_allocators
 from heapfit.errors import HeapfitError, UsageError
 
 NOBODY = 65534
@@ -37,7 +38,7 @@ def _own_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_catalogue_begins_with_the_baseline_and_ourselves() -> None:
     names = list(catalogue.load_allocators())
     assert names[:2] == ["glibc", "heapfit"]
-    assert {"jemalloc", "mimalloc", "mimalloc2", "tcmalloc", "tbbmalloc"} <= set(names)
+    assert {"jemalloc", "mimalloc", "rpmalloc", "snmalloc", "tcmalloc"} <= set(names)
 
 
 def test_glibc_preloads_nothing() -> None:
@@ -45,7 +46,19 @@ def test_glibc_preloads_nothing() -> None:
     assert glibc.library is None
 
 
-@pytest.mark.parametrize("name", ["jemalloc", "mimalloc", "mimalloc2", "tcmalloc", "tbbmalloc"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "jemalloc",
+        "mimalloc",
+        "mimalloc2",
+        "rpmalloc",
+        "scudo",
+        "snmalloc",
+        "tbbmalloc",
+        "tcmalloc",
+    ],
+)
 def test_every_allocator_installs_and_survives_real_programs(name: str) -> None:
     installed = catalogue.install_allocator(catalogue.load_allocators()[name], say_nothing)
     assert installed.library is not None
@@ -149,6 +162,54 @@ def test_a_folder_that_may_not_be_written_is_explained(
         catalogue.install_allocator(catalogue.load_allocators()["mimalloc"], say_nothing)
 
 
+def test_a_library_is_compiled_by_its_recipe_and_again_when_that_changes(tmp_path: Path) -> None:
+    described = tmp_path / "own.toml"
+    recipe = """name = "own"
+title = "Own"
+[source]
+kind = "crate"
+package = "rpmalloc-sys"
+version = "0.2.3"
+[source.build]
+commands = [["cp", "{source}/Cargo.toml", "copied"], ["cp", "copied", "{library}"]]
+"""
+    described.write_text(recipe)
+    [entry] = find_allocators([str(described)])
+    with pytest.raises(HeapfitError, match=r"own\.so does not load"):  # It is no library at all.
+        catalogue.install_allocator(entry, say_nothing)
+    found = catalogue.find_installed(entry)
+    assert found is not None
+    assert found.library is not None
+    assert 'name = "rpmalloc-sys"' in found.library.read_text()
+    described.write_text(recipe.replace('"copied"', '"copy"'))
+    [changed] = find_allocators([str(described)])
+    assert catalogue.find_installed(changed) is None
+
+
+def test_a_recipe_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    described = tmp_path / "broken.toml"
+    described.write_text(
+        'name = "broken"\ntitle = "Broken"\n[source]\nkind = "crate"\n'
+        'package = "rpmalloc-sys"\nversion = "0.2.3"\n[source.build]\n'
+        'commands = [["gcc", "-shared", "-o", "{library}", "{source}/none.c"]]\n'
+    )
+    [entry] = find_allocators([str(described)])
+    with pytest.raises(HeapfitError, match=r"compiling broken failed: .*none\.c"):
+        catalogue.install_allocator(entry, say_nothing)
+    assert catalogue.find_installed(entry) is None
+
+
+def test_a_crate_version_that_does_not_exist_is_explained(tmp_path: Path) -> None:
+    described = tmp_path / "old.toml"
+    described.write_text(
+        'name = "old"\ntitle = "Old"\n[source]\nkind = "crate"\n'
+        'package = "rpmalloc-sys"\nversion = "99.0.0"\n[source.build]\ncommands = [["true"]]\n'
+    )
+    [entry] = find_allocators([str(described)])
+    with pytest.raises(HeapfitError, match=r"cannot download rpmalloc-sys 99\.0\.0: .*99"):
+        catalogue.install_allocator(entry, say_nothing)
+
+
 def test_a_user_without_the_right_to_install_is_told_the_command() -> None:
     def told_the_command() -> bool:
         try:
@@ -178,7 +239,7 @@ def as_nobody(work: Callable[[], bool]) -> bool:
     ("source", "said"),
     [
         ('kind = "debian"', "must name a package"),
-        ('kind = "crate"\npackage = "rpmalloc-sys"', "cannot install from a crate"),
+        ('kind = "crate"\npackage = "rpmalloc-sys"', "needs a version and a build table"),
         ('kind = "debain"', "'source.kind'"),
     ],
 )

@@ -1,8 +1,8 @@
-"""The catalogue: which allocators and workloads there are, and how each comes onto this machine.
+"""The catalogue: which allocators, workloads and studies there are, and how to get each.
 
 Allocators are `allocators/*.toml` beside this file; workloads are `*/workload.toml` in the
-workloads folder. Users add their own: `name=path/to/lib.so` and a TOML file's path stand wherever
-a name does.
+workloads folder; studies of many workloads are `*.toml` in the studies folder. Users add their own:
+`name=path/to/lib.so` and a TOML file's path stand wherever a name does.
 """
 
 from heapfit.catalogue.allocators import (
@@ -12,6 +12,7 @@ from heapfit.catalogue.allocators import (
     resolve_allocators,
 )
 from heapfit.catalogue.smoke import check_loads, smoke_test
+from heapfit.catalogue.studies import load_studies, resolve_study, workloads_of
 from heapfit.catalogue.workloads import (
     ad_hoc_workload,
     data_folder,
@@ -30,10 +31,13 @@ __all__ = [
     "install_allocator",
     "install_workload",
     "load_allocators",
+    "load_studies",
     "load_workloads",
     "missing_for",
     "prepare_workload",
     "resolve_allocators",
+    "resolve_study",
     "resolve_workload",
     "smoke_test",
+    "workloads_of",
 ]

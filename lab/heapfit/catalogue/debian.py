@@ -43,6 +43,15 @@ def missing(packages: Sequence[str]) -> list[str]:
     return [package for package in packages if version(package) is None]
 
 
+def first_available(packages: Sequence[str]) -> str:
+    """Return the first of `packages` that this release has; the last where none is known to be."""
+    for package in packages:
+        policy = run_quietly(["apt-cache", "policy", package], environment={"LC_ALL": "C"}).stdout
+        if "Candidate:" in policy and "Candidate: (none)" not in policy:
+            return package
+    return packages[-1]
+
+
 def install(packages: Sequence[str], say: Callable[[str], None]) -> None:
     """Install what is missing of `packages`; `say` tells the person what goes on.
 

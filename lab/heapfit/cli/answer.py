@@ -1,4 +1,4 @@
-"""Show a study's answer: the table, or JSON, and where the page is. For `compare` and `report`."""
+"""Show a study's answer: the tables, or JSON, and where the page is."""
 
 from __future__ import annotations
 
@@ -20,6 +20,22 @@ def show(folder: Path, *, as_json: bool) -> Path:
         print(json_report.dumps(summary), end="")
     else:
         terminal.render(summary, results)
+        results.print()
+    where = messages if as_json else results
+    where.print(f"The page: {page}", soft_wrap=True, markup=False)
+    return page
+
+
+def show_series(folder: Path, *, as_json: bool) -> Path:
+    """Do the same for the study of many workloads in `folder`."""
+    from heapfit.report import series_files, series_terminal, summarise_series, write_series
+
+    summary = summarise_series(folder)
+    page = write_series(summary, folder)
+    if as_json:
+        print(series_files.json_text(summary), end="")
+    else:
+        series_terminal.render(summary, results)
         results.print()
     where = messages if as_json else results
     where.print(f"The page: {page}", soft_wrap=True, markup=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +20,7 @@ from heapfit.cli.progress import StudyProgress
 from heapfit.doctor import Finding, examine_program
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.records import Study, Workload
-from heapfit.study import DEFAULT_SEED, Journal, execute, plan
+from heapfit.study import DEFAULT_SEED, Journal, default_cores, execute, plan
 
 app = new_app()
 
@@ -83,7 +82,7 @@ def compare(
         workload,
         catalogue.resolve_allocators(named),
         baseline=baseline.partition("=")[0],
-        cores=split_numbers(cores, "--cores") if cores else [_default_cores(workload)],
+        cores=split_numbers(cores, "--cores") if cores else [default_cores(workload)],
         replicates=replicates,
         warmups=warmups,
         seed=seed,
@@ -151,12 +150,6 @@ def _provide(workload: Workload, *, install: bool) -> Path | None:
     if missing:
         catalogue.install_workload(workload, say)
     return catalogue.prepare_workload(workload, say) if workload.prepare else None
-
-
-def _default_cores(workload: Workload) -> int:
-    """All cores, but one is left to the client that drives a server."""
-    usable = len(os.sched_getaffinity(0))
-    return max(1, usable - 1) if workload.server else usable
 
 
 def _default_folder(study: Study) -> Path:

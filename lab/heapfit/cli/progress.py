@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from heapfit.records import PlannedTrial, Study, Trial
-from heapfit.study import Progress
+from heapfit.study import Progress, SeriesProgress
 
 # Into a log file or a pipe, a line no more often than this.
 _LINE_INTERVAL_S = 10.0
@@ -48,6 +48,11 @@ class StudyProgress(Progress):
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
+    def _what(self, planned: PlannedTrial) -> str:
+        """Name the trial that runs now."""
+        what = f"{planned.allocator}, {planned.cores} core{'s' if planned.cores > 1 else ''}"
+        return f"{what} (warm-up)" if planned.warmup else what
+
     def begin(self, study: Study, done: list[Trial]) -> None:
         """Show the study's length and what an earlier run has already done."""
         self.done, self.planned = len(done), len(study.plan)
@@ -63,9 +68,7 @@ class StudyProgress(Progress):
 
     def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
         """Show what runs now."""
-        what = f"{planned.allocator}, {planned.cores} core{'s' if planned.cores > 1 else ''}"
-        if planned.warmup:
-            what += " (warm-up)"
+        what = self._what(planned)
         self._show(what, remaining_s)
         self._say(what, remaining_s)
 
@@ -90,6 +93,32 @@ class StudyProgress(Progress):
         self._next_line = now + _LINE_INTERVAL_S
         left = f", {_left(remaining_s)}" if remaining_s is not None else ""
         self._console.print(f"{self.done} of {self.planned} trials{left}; now {what}")
+
+
+class ManyProgress(StudyProgress, SeriesProgress):
+    """Shows the course of a study of many workloads, as one bar over all their trials."""
+
+    def __init__(self, console: Console, planned: int) -> None:
+        """Show nothing until the first workload begins; `planned` trials are those of all."""
+        super().__init__(console)
+        self.planned = planned
+        self._workload = ""
+
+    def begin(self, study: Study, done: list[Trial]) -> None:
+        """Name the workload that begins and count what an earlier run has done of it."""
+        self._workload = study.name
+        self.done += len(done)
+        self._bar.update(self._task, total=self.planned, completed=self.done)
+        self._bar.start()
+
+    def abandoned(self, study: Study, undone: int, problem: str) -> None:
+        """Say what is wrong with a workload and take it out of the count."""
+        self.planned -= undone
+        self._bar.update(self._task, total=self.planned, completed=self.done)
+        self._console.print(f"{study.name}: {problem}", style="bold", markup=False, soft_wrap=True)
+
+    def _what(self, planned: PlannedTrial) -> str:
+        return f"{self._workload}: {super()._what(planned)}"
 
 
 def _left(remaining_s: float | None) -> str:

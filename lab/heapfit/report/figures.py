@@ -1,7 +1,7 @@
 """The page's figures, as Plotly figures: strips of raw trials, medians by cores, drift.
 
-The only module that knows Plotly. Figures carry data and geometry; text colour, grid and
-background come from the page's style sheet, so that one figure serves light, dark and print.
+This module and `series_figure.py` alone make them. Figures carry data and geometry; text colour,
+grid and background come from the page's style sheet, so that one serves light, dark and print.
 Allocators are told apart by row, symbol and label first, and by colour second.
 """
 
@@ -71,10 +71,15 @@ class Look:
 
 
 def looks(results: Results) -> dict[str, Look]:
-    """Give every allocator its colour and symbol; the pair repeats only after forty."""
+    """Give every allocator its colour and symbol."""
+    return looks_of(results.allocators)
+
+
+def looks_of(names: Sequence[str]) -> dict[str, Look]:
+    """Give each name a colour and a symbol; the pair repeats only after forty."""
     return {
         name: Look(_COLOURS[i % len(_COLOURS)], _SYMBOLS[i % len(_SYMBOLS)])
-        for i, name in enumerate(results.allocators)
+        for i, name in enumerate(names)
     }
 
 
@@ -89,7 +94,7 @@ def strip(
     """
     scale = results.scale(metric, PAGE_DIGITS)
     rows = [name for name in results.allocators if results.estimate(cores, metric, name)]
-    figure = _figure(height=_STRIP_FRAME + _ROW_HEIGHT * len(rows))
+    figure = empty_figure(height=_STRIP_FRAME + _ROW_HEIGHT * len(rows))
     low, high = _range(results, metric, cores, scale)
     for row, name in enumerate(rows):
         look = looks(results)[name]
@@ -98,13 +103,13 @@ def strip(
         _add_median(figure, results, metric, cores, name, scale, row, look)
     _strip_axes(figure, results, metric, scale, rows, (low, high))
     _ratio_axis(figure, results, metric, cores, scale, (low, high))
-    return _plain(figure)
+    return plain(figure)
 
 
 def by_cores(results: Results, metric: Metric) -> dict[str, Any]:
     """The medians of one metric against the number of cores, a line per allocator."""
     scale = results.scale(metric, PAGE_DIGITS)
-    figure = _figure(height=_LINE_HEIGHT)
+    figure = empty_figure(height=_LINE_HEIGHT)
     places = [str(cores) for cores in results.cores]
     for name in results.allocators:
         found = [results.estimate(cores, metric, name) for cores in results.cores]
@@ -112,7 +117,7 @@ def by_cores(results: Results, metric: Metric) -> dict[str, Any]:
         figure.add_scatter(
             x=places,
             y=[scale.scaled(e.median) if e else None for e in found],
-            name=_label(name),
+            name=label(name),
             mode="lines+markers",
             line={"color": look.colour, "width": 2},
             marker={"symbol": look.symbol, "size": 10},
@@ -124,13 +129,13 @@ def by_cores(results: Results, metric: Metric) -> dict[str, Any]:
                 "thickness": 1.5,
                 "width": 4,
             },
-            hovertext=[f"{_label(name)}, {scale.text(e.median)}" if e else "" for e in found],
+            hovertext=[f"{label(name)}, {scale.text(e.median)}" if e else "" for e in found],
             hoverinfo="text",
         )
     figure.update_layout(
-        xaxis={"title": _title("Cores"), "type": "category", "fixedrange": True},
+        xaxis={"title": titled("Cores"), "type": "category", "fixedrange": True},
         yaxis={
-            "title": _title(_axis_title(metric, scale)),
+            "title": titled(_axis_title(metric, scale)),
             "separatethousands": True,
             "fixedrange": True,
         },
@@ -138,13 +143,13 @@ def by_cores(results: Results, metric: Metric) -> dict[str, Any]:
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         margin={"l": 64, "r": 16, "t": 48, "b": 48},
     )
-    return _plain(figure)
+    return plain(figure)
 
 
 def drift(results: Results, found: Sequence[Deviation], metric: Metric) -> dict[str, Any]:
     """Each trial over the median of its own cell, in the order in which the trials ran."""
     scale = results.scale(metric, PAGE_DIGITS)
-    figure = _figure(height=_DRIFT_HEIGHT)
+    figure = empty_figure(height=_DRIFT_HEIGHT)
     shown = _sample(found, MOST_DRIFT_POINTS)
     for name in results.allocators:
         own = [d for d in shown if d.trial.planned.allocator == name]
@@ -152,28 +157,28 @@ def drift(results: Results, found: Sequence[Deviation], metric: Metric) -> dict[
         figure.add_scatter(
             x=[d.trial.planned.index + 1 for d in own],
             y=[d.relative for d in own],
-            name=_label(name),
+            name=label(name),
             mode="markers",
             marker={"symbol": look.symbol, "size": _POINT_SIZE, "color": look.colour},
             hovertext=[_trial_text(d.trial, scale.text(d.value)) for d in own],
             hoverinfo="text",
         )
     figure.update_layout(
-        xaxis={"title": _title("Trial, in the order of running"), "fixedrange": True},
+        xaxis={"title": titled("Trial, in the order of running"), "fixedrange": True},
         yaxis={
-            "title": _title(f"{_escaped(metric.label)} / its allocator's median"),
+            "title": titled(f"{escaped(metric.label)} / its allocator's median"),
             "tickformat": ".2f",
             "fixedrange": True,
         },
-        shapes=[_line_at_one("y")],
+        shapes=[line_at_one("y")],
         showlegend=True,
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         margin={"l": 64, "r": 16, "t": 48, "b": 48},
     )
-    return _plain(figure)
+    return plain(figure)
 
 
-def _figure(height: int) -> go.Figure:
+def empty_figure(height: int) -> go.Figure:
     """An empty figure without Plotly's own theme; the page's style sheet colours it."""
     return go.Figure(
         layout={
@@ -230,10 +235,10 @@ def _add_median(
     if estimate is None:
         return
     trials = counted(estimate.n, "trial")
-    text = f"{_label(name)}: median {_escaped(scale.text(estimate.median))}"
+    text = f"{label(name)}: median {escaped(scale.text(estimate.median))}"
     if estimate.low < estimate.high:
         between = f"{scale.number(estimate.low)} to {scale.text(estimate.high)}"
-        text += f"<br>95 % interval {_escaped(between)}"
+        text += f"<br>95 % interval {escaped(between)}"
     text += f"<br>{trials}"
     figure.add_scatter(
         x=[scale.scaled(estimate.median)],
@@ -264,7 +269,7 @@ def _strip_axes(
 ) -> None:
     figure.update_layout(
         xaxis={
-            "title": _title(_axis_title(metric, scale)),
+            "title": titled(_axis_title(metric, scale)),
             "range": span,
             "fixedrange": True,
             "zeroline": False,
@@ -274,7 +279,7 @@ def _strip_axes(
         yaxis={
             "range": [len(rows) - 0.5, -0.5],
             "tickvals": list(range(len(rows))),
-            "ticktext": [_label(name) for name in rows],
+            "ticktext": [label(name) for name in rows],
             "fixedrange": True,
             "zeroline": False,
             "showgrid": False,
@@ -303,7 +308,7 @@ def _ratio_axis(
             "side": "top",
             "anchor": "y",
             "range": [edge / unit for edge in span],
-            "title": _title(f"ratio to {_label(results.baseline)}"),
+            "title": titled(f"ratio to {label(results.baseline)}"),
             "tickmode": "auto",  # else its ticks copy the places of the lower axis
             "tickformat": ".2f" if (span[1] - span[0]) / unit > _FINE_SPAN else ".3f",
             "ticksuffix": TIMES,
@@ -312,13 +317,13 @@ def _ratio_axis(
             "zeroline": False,
             "tickangle": 0,
         },
-        shapes=[_line_at_one("x2")],
+        shapes=[line_at_one("x2")],
     )
     # An axis without a trace is not drawn; this one has no points to show.
     figure.add_scatter(x=[None], y=[None], xaxis="x2", hoverinfo="skip")
 
 
-def _line_at_one(axis: str) -> dict[str, Any]:
+def line_at_one(axis: str) -> dict[str, Any]:
     """A dashed line across the figure where `axis` is 1, behind the data."""
     line = {"type": "line", "layer": "below", "line": {"width": 1.5, "dash": "dash"}}
     if axis.startswith("x"):
@@ -349,13 +354,13 @@ def _sample(items: Sequence[Item], most: int) -> Sequence[Item]:
 def _trial_text(trial: Trial, value: str) -> str:
     planned = trial.planned
     return (
-        f"{_label(planned.allocator)}: {_escaped(value)}"
+        f"{label(planned.allocator)}: {escaped(value)}"
         f"<br>trial {planned.index + 1}, block {planned.block + 1}"
         f"<br>{trial.started:%Y-%m-%d %H:%M:%S}"
     )
 
 
-def _title(text: str) -> dict[str, Any]:
+def titled(text: str) -> dict[str, Any]:
     """An axis title from text that is already safe."""
     return {"text": text, "font": {"size": _FONT_SIZE}, "standoff": 6}
 
@@ -363,22 +368,22 @@ def _title(text: str) -> dict[str, Any]:
 def _axis_title(metric: Metric, scale: Scale) -> str:
     unit = f" ({scale.unit})" if scale.unit else ""
     better = "" if metric.better == "lower" else ", higher is better"
-    return _escaped(f"{metric.label}{unit}{better}")
+    return escaped(f"{metric.label}{unit}{better}")
 
 
-def _label(name: str) -> str:
+def label(name: str) -> str:
     """An allocator's name as a figure shows it: no longer than a row's label may be."""
     shown = visible(name)
     if len(shown) > _LONGEST_LABEL:
         shown = shown[: _LONGEST_LABEL - 1] + "…"
-    return _escaped(shown)
+    return escaped(shown)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Plotly reads some HTML within text; nothing from outside may become any."""
     return html.escape(visible(text))
 
 
-def _plain(figure: go.Figure) -> dict[str, Any]:
+def plain(figure: go.Figure) -> dict[str, Any]:
     plain: dict[str, Any] = figure.to_plotly_json()
     return plain

@@ -7,6 +7,10 @@ from pathlib import Path
 
 from heapfit.errors import HeapfitError
 
+PAGE_FILE = "report.html"
+MARKDOWN_FILE = "report.md"
+JSON_FILE = "report.json"
+
 
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path`. Raises `HeapfitError` with what to do where it cannot be written."""

@@ -1,27 +1,14 @@
-"""The report as one HTML page that needs nothing else: no network, no folder beside it.
-
-Style, script, data and Plotly are inside the file. Plotly's library travels compressed (a third of
-its size) and the page unpacks it. Two walls stand between the user's texts and the browser: Jinja
-escapes everything, and the page's own content security policy runs no script but the two whose
-hashes it names and loads nothing from anywhere.
-"""
+"""The report of a study as one HTML page: what it shows. `page.py` makes the page."""
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
-import json
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from heapfit.records import Estimate, InstalledAllocator, Metric, Summary, Trial
 from heapfit.report import drift as drifts
@@ -29,6 +16,7 @@ from heapfit.report import figures
 from heapfit.report.conclusions import MERE_RANGES, NOTHING, by_cores, headline_metrics
 from heapfit.report.files import write_text
 from heapfit.report.machine import machine_facts
+from heapfit.report.page import FigureStore, render
 from heapfit.report.problems import Problem, problems, remarks
 from heapfit.report.results import Results
 from heapfit.report.text import counted, visible
@@ -89,21 +77,6 @@ class Overview:
     rows: list[tuple[str, bool, list[Row]]]
 
 
-class FigureStore:
-    """Collects the page's figures and hands out the id of the element that each is drawn into."""
-
-    def __init__(self) -> None:
-        self._figures: dict[str, dict[str, Any]] = {}
-
-    def add(self, figure: dict[str, Any]) -> str:
-        name = f"figure-{len(self._figures) + 1}"
-        self._figures[name] = figure
-        return name
-
-    def script(self) -> Markup:
-        return script_data(self._figures)
-
-
 def write(summary: Summary, trials: Sequence[Trial], path: Path) -> None:
     """Write the page to `path`. `trials` are all of the study's, whatever their status."""
     write_text(path, page(summary, trials))
@@ -114,10 +87,9 @@ def page(summary: Summary, trials: Sequence[Trial]) -> str:
     results = Results(summary)
     store = FigureStore()
     cells = _by_cell(trials)
-    environment = _environment()
-    code = _source("report.js")
-    library = get_plotlyjs()
-    return environment.get_template("report.html.j2").render(
+    return render(
+        "report.html.j2",
+        store,
         summary=summary,
         study=summary.study,
         title=summary.study.title or summary.study.name,
@@ -135,61 +107,8 @@ def page(summary: Summary, trials: Sequence[Trial]) -> str:
         machine=machine_facts(summary.study.machine),
         mere_ranges=MERE_RANGES if results.has_mere_ranges else None,
         thinned=_thinned(cells),
-        figures=store.script(),
-        plotly=packed(library),
-        policy=_policy(code, library),
-        style=Markup(_source("report.css")),
-        code=Markup(code),
+        generator=f"heapfit {summary.study.heapfit_version}",
     )
-
-
-def script_data(data: Any) -> Markup:
-    """Return `data` as JSON that may stand within a script element.
-
-    >>> script_data("</script>")
-    Markup('"\\\\u003c/script\\\\u003e"')
-    """
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
-
-
-def packed(text: str) -> Markup:
-    """Return `text` compressed with gzip, as base64, the same for the same text."""
-    return Markup(base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii"))
-
-
-def _policy(*scripts: str) -> str:
-    """The content security policy: these scripts and nothing from outside."""
-    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
-    # Plotly sets style attributes as it draws, and offers its picture as a data: or blob: URL.
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
-    )
-
-
-def _environment() -> Environment:
-    """Jinja such that no text in a template is shown unescaped or with control characters."""
-    return Environment(
-        finalize=_shown,
-        loader=PackageLoader("heapfit.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def _shown(value: Any) -> Any:
-    """What a template shows of a value. Markup is ours and stays as it is."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _source(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
 
 
 def _scale(results: Results, metric: Metric) -> Scale:

@@ -43,11 +43,11 @@ def dumps(summary: Summary) -> str:
     """Return the report as Markdown text."""
     results = Results(summary)
     study = summary.study
-    parts = [f"# {escape(study.title or study.name)}", _bullets(overall(results))]
+    parts = [f"# {escape(study.title or study.name)}", bullets(overall(results))]
     parts += [_table(results, cores) for cores in results.cores if results.metrics]
     troubles = [problem.sentence for problem in problems(summary)] + remarks(summary)
     if troubles:
-        parts += ["## Problems", _bullets(troubles)]
+        parts += ["## Problems", bullets(troubles)]
     parts += ["## How to repeat this", code(study.reproduce)]
     parts += ["The command under study:", code(shlex.join(study.command))]
     parts += ["## Allocators", _allocators(summary), "## Machine", _machine(summary)]
@@ -59,7 +59,8 @@ def write(summary: Summary, path: Path) -> None:
     write_text(path, dumps(summary))
 
 
-def _bullets(lines: list[str]) -> str:
+def bullets(lines: list[str]) -> str:
+    """Return `lines` as a list."""
     return "\n".join(f"- {escape(line)}" for line in lines)
 
 
@@ -118,4 +119,4 @@ def _allocators(summary: Summary) -> str:
 
 
 def _machine(summary: Summary) -> str:
-    return _bullets([f"{label}: {value}" for label, value in machine_facts(summary.study.machine)])
+    return bullets([f"{label}: {value}" for label, value in machine_facts(summary.study.machine)])

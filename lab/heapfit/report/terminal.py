@@ -23,12 +23,12 @@ from heapfit.report.units import DASH, TERMINAL_DIGITS, ratio
 
 BEST = "*"
 UNDECIDED = "~"
-_NOTHING = "-"
+NO_FIGURE = "-"
 # Between two columns: the padding that the table asks for, and its empty divider.
-_COLUMN_GAP = 2
+COLUMN_GAP = 2
 _LONGEST_NAME = 24
-_TABLE_BOX = box.SIMPLE_HEAD
-_INDENT = "  "
+TABLE_BOX = box.SIMPLE_HEAD
+INDENT = "  "
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ def render(summary: Summary, console: Console) -> None:
     for cores in results.cores if results.metrics else []:
         hidden = _print_table(results, cores, console)
         for metric in headline_metrics(results):
-            _print_line(console, conclude(results, cores, metric), style="bold")
+            print_line(console, conclude(results, cores, metric), style="bold")
     if results.metrics:
         _print_legend(results, hidden, console)
     else:
-        _print_line(console, NOTHING, style="bold")
+        print_line(console, NOTHING, style="bold")
     _print_problems(summary, console)
 
 
@@ -69,14 +69,14 @@ def _print_table(results: Results, cores: int, console: Console) -> list[str]:
     shown = _fitting(columns, console.width - used)
 
     title = f"{visible(results.study.title or results.study.name)}, {counted(cores, 'core')}"
-    table = Table(box=_TABLE_BOX, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table = Table(box=TABLE_BOX, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("")
     for column in shown:
         table.add_column(Text(column.header), justify="right", no_wrap=True)
     for name in order:
         table.add_row(names[name], *(column.cells[name] for column in shown))
     console.print()
-    _print_line(console, title, style="bold")
+    print_line(console, title, style="bold")
     console.print()
     console.print(table)
     console.print()
@@ -87,7 +87,7 @@ def _fitting(columns: list[_Column], width: int) -> list[_Column]:
     """The leading columns that fit; always the first, which is the answer."""
     shown: list[_Column] = []
     for column in columns:
-        width -= column.width + _COLUMN_GAP
+        width -= column.width + COLUMN_GAP
         if shown and width < 0:
             break
         shown.append(column)
@@ -96,7 +96,7 @@ def _fitting(columns: list[_Column], width: int) -> list[_Column]:
 
 def _column(results: Results, cores: int, metric: Metric, console: Console) -> _Column:
     unit = results.scale(metric, TERMINAL_DIGITS).unit
-    header = _encodable(f"{_two_lines(visible(metric.label))}\n{visible(unit)}", console)
+    header = encodable(f"{_two_lines(visible(metric.label))}\n{visible(unit)}", console)
     cells = {name: _cell(results, cores, metric, name, console) for name in results.allocators}
     return _Column(metric, header, cells)
 
@@ -114,7 +114,7 @@ def _cell(results: Results, cores: int, metric: Metric, name: str, console: Cons
     """Median and ratio; below them the interval of the median."""
     estimate = results.estimate(cores, metric, name)
     if estimate is None:
-        return Text(_NOTHING, style="dim")
+        return Text(NO_FIGURE, style="dim")
     scale = results.scale(metric, TERMINAL_DIGITS)
     is_best = name in results.best(cores, metric)
     cell = Text()
@@ -127,12 +127,12 @@ def _cell(results: Results, cores: int, metric: Metric, name: str, console: Cons
         cell.append(f"{mark + ratio(quotient):>6}", style="bold" if is_best else "")
     if estimate.low < estimate.high:
         between = f"{scale.number(estimate.low)}{DASH}{scale.number(estimate.high)}"
-        cell.append(f"\n{_encodable(between, console)}", style="dim")
+        cell.append(f"\n{encodable(between, console)}", style="dim")
     return cell
 
 
 def _name(results: Results, name: str, console: Console) -> Text:
-    shown = _encodable(visible(name), console)
+    shown = encodable(visible(name), console)
     if cell_len(shown) > _LONGEST_NAME:
         shown = shown[: _LONGEST_NAME - 1] + ("~" if _ascii_only(console) else "…")
     text = Text(shown, no_wrap=True)
@@ -153,11 +153,11 @@ def _print_legend(results: Results, hidden: list[str], console: Console) -> None
         f"{BEST} best median of its column",
         f"{UNDECIDED} no difference from {baseline} is shown: the ratio's 95 % interval includes 1",
     ):
-        _print_line(console, line, style="dim")
+        print_line(console, line, style="dim")
     if results.has_mere_ranges:
-        _print_line(console, MERE_RANGES, style="dim")
+        print_line(console, MERE_RANGES, style="dim")
     if hidden:
-        _print_line(
+        print_line(
             console,
             f"{counted(len(hidden), 'more metric')} in the report or a wider terminal: "
             f"{join_words(hidden)}.",
@@ -170,20 +170,21 @@ def _print_problems(summary: Summary, console: Console) -> None:
     if not lines:
         return
     console.print()
-    _print_line(console, "Problems", style="bold")
+    print_line(console, "Problems", style="bold")
     for line in lines:
-        _print_line(console, f"{_INDENT}! {line}")
+        print_line(console, f"{INDENT}! {line}")
 
 
-def _print_line(console: Console, line: str, style: str = "") -> None:
-    console.print(Text(_encodable(line, console), style=style), soft_wrap=False)
+def print_line(console: Console, line: str, style: str = "") -> None:
+    """Print `line`, which is already `visible`, wrapped as wide as `console` is."""
+    console.print(Text(encodable(line, console), style=style), soft_wrap=False)
 
 
 def _ascii_only(console: Console) -> bool:
     return not console.encoding.startswith("utf")
 
 
-def _encodable(text: str, console: Console) -> str:
+def encodable(text: str, console: Console) -> str:
     """Return `text` such that the console's encoding can print it."""
     if not _ascii_only(console):
         return text

@@ -1,10 +1,36 @@
 """Plan a study, run it, and keep what it measured.
 
 `plan.py` lays out the trials, `journal.py` keeps them on disk, `execute.py` runs what is missing.
+`series.py` and `execute_series.py` do the same for a study of many workloads.
 """
 
 from heapfit.study.execute import Progress, execute
+from heapfit.study.execute_series import SeriesProgress, execute_series
 from heapfit.study.journal import Journal, load
-from heapfit.study.plan import DEFAULT_SEED, plan
+from heapfit.study.plan import DEFAULT_SEED, default_cores, plan
+from heapfit.study.series import (
+    SeriesPlan,
+    command_line,
+    is_series,
+    load_problems,
+    load_series,
+    plan_series,
+)
 
-__all__ = ["DEFAULT_SEED", "Journal", "Progress", "execute", "load", "plan"]
+__all__ = [
+    "DEFAULT_SEED",
+    "Journal",
+    "Progress",
+    "SeriesPlan",
+    "SeriesProgress",
+    "command_line",
+    "default_cores",
+    "execute",
+    "execute_series",
+    "is_series",
+    "load",
+    "load_problems",
+    "load_series",
+    "plan",
+    "plan_series",
+]

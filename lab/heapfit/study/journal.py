@@ -33,6 +33,18 @@ def load(folder: Path) -> tuple[Study, list[Trial]]:
     return study, trials
 
 
+def check_takes(folder: Path, study: Study) -> list[Trial]:
+    """Raise `UsageError` if `folder` holds another study; return the trials it has of this one.
+
+    Changes nothing on disk.
+    """
+    earlier = _read_study(folder)
+    if earlier is None:
+        return []
+    _refuse_another(folder, earlier, study)
+    return load(folder)[1]
+
+
 class Journal:
     """The open folder of a study that runs. Only one process can have it open."""
 
@@ -47,7 +59,7 @@ class Journal:
             folder.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(folder / TRIALS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise _cannot_write(folder, error) from error
+            raise cannot_write(folder, error) from error
         try:
             self._lock()
             self.study = self._agree(study)
@@ -68,7 +80,7 @@ class Journal:
         except OSError as error:
             os.ftruncate(self._fd, self._size)
             os.lseek(self._fd, self._size, os.SEEK_SET)
-            raise _cannot_write(self.folder, error) from error
+            raise cannot_write(self.folder, error) from error
         self._size += len(line)
         self.trials.append(trial)
 
@@ -106,9 +118,9 @@ class Journal:
                 return earlier
             agreed = extended(earlier, study.replicates)
         try:
-            _write_atomically(self.folder / STUDY_FILE, agreed.model_dump_json(indent=1).encode())
+            write_atomically(self.folder / STUDY_FILE, agreed.model_dump_json(indent=1).encode())
         except OSError as error:
-            raise _cannot_write(self.folder, error) from error
+            raise cannot_write(self.folder, error) from error
         return agreed
 
     def _recover(self) -> list[Trial]:
@@ -194,7 +206,8 @@ def _allocator_identity(allocator: InstalledAllocator) -> tuple[object, ...]:
     return allocator.name, allocator.version, content, sorted(allocator.environment.items())
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write `content` to `path`, on disk when this returns; what was there stays until then."""
     unfinished = path.with_suffix(".tmp")
     fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
@@ -215,7 +228,8 @@ def _write_all(fd: int, content: bytes) -> None:
         content = content[os.write(fd, content) :]
 
 
-def _cannot_write(folder: Path, error: OSError) -> HeapfitError:
+def cannot_write(folder: Path, error: OSError) -> HeapfitError:
+    """Return the error for a study's folder that cannot be written."""
     reason = (error.strerror or str(error)).lower()
     return HeapfitError(
         f"cannot write to {folder}: {reason}; make room or mend it and repeat the same command: "

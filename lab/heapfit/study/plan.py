@@ -22,7 +22,7 @@ from heapfit import machine
 from heapfit.errors import UsageError, unknown
 from heapfit.records import InstalledAllocator, Machine, PlannedTrial, Study, Workload
 from heapfit.trial import BUILTIN_METRICS, unavailable_metrics
-from heapfit.trial.cores import split_cores
+from heapfit.trial.cores import allowed_cpus, split_cores
 from heapfit.trial.output import as_metric
 
 # Any fixed number will do; a fixed one lets the same command line resume what it began.
@@ -72,6 +72,12 @@ def plan(
     )
     _check(study)
     return study.model_copy(update={"plan": list(_trials(study))})
+
+
+def default_cores(workload: Workload) -> int:
+    """Return how many cores to use unless told: all, but one is left to a server's client."""
+    usable = len(allowed_cpus())
+    return max(1, usable - 1) if workload.server else usable
 
 
 def extended(study: Study, replicates: int) -> Study:

@@ -86,13 +86,7 @@ def _find(name: str, catalogue: dict[str, Allocator]) -> Allocator:
 
 
 def _source(allocator: Allocator) -> Source:
-    kind = allocator.source.kind
-    if kind not in SOURCES:
-        raise UsageError(
-            f"{allocator.name}: this version cannot install from a {kind}; "
-            f"build the library and write {allocator.name}=path/to/lib.so"
-        )
-    return SOURCES[kind]
+    return SOURCES[allocator.source.kind]
 
 
 def _from_path(name: str, library: str) -> Allocator:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from heapfit.catalogue.sources import debian, file, heapfit, pypi, system
+from heapfit.catalogue.sources import crate, debian, file, heapfit, pypi, system
 from heapfit.records import Allocator, InstalledAllocator
 
 
@@ -26,5 +26,6 @@ SOURCES: dict[str, Source] = {
     "heapfit": heapfit,
     "debian": debian,
     "pypi": pypi,
+    "crate": crate,
     "file": file,
 }

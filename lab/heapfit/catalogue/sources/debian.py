@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
@@ -25,6 +26,6 @@ def install(allocator: Allocator, say: Callable[[str], None]) -> None:
 
 
 def _library(allocator: Allocator, package: str) -> Path | None:
-    pattern = allocator.source.library or "lib*.so*"
+    pattern = (allocator.source.library or "lib*.so*").replace("{machine}", platform.machine())
     matching = (file for file in debian.files(package) if fnmatch(file.name, pattern))
     return next((file for file in matching if file.is_file()), None)

@@ -28,7 +28,7 @@ def install(allocator: Allocator, say: Callable[[str], None]) -> None:
         wheel = _download(allocator, Path(download))
         with unpacked.replaced(unpacked.folder(allocator)) as folder:
             library = _extract(allocator, wheel, folder)
-            unpacked.write_manifest(folder, wheel.name.split("-")[1], library)
+            unpacked.write_manifest(allocator, folder, wheel.name.split("-")[1], library)
 
 
 def _requirement(allocator: Allocator) -> str:

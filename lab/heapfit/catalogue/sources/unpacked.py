@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from heapfit import paths
 from heapfit.catalogue.sources.described import describe
@@ -28,14 +29,16 @@ def folder(allocator: Allocator) -> Path:
 
 
 def find(allocator: Allocator) -> InstalledAllocator | None:
-    """Return what was fetched earlier, unless the catalogue has moved to another version."""
+    """Return what was fetched earlier, unless the catalogue now has another version or recipe."""
     try:
         manifest = json.loads((folder(allocator) / _MANIFEST).read_text(encoding="utf-8"))
         version, library = manifest["version"], folder(allocator) / manifest["library"]
     except (OSError, ValueError, KeyError):
         return None
     wanted = allocator.source.version
-    if wanted not in (None, version) or not library.is_file():
+    if wanted not in (None, version) or manifest.get("build") != _recipe(allocator):
+        return None
+    if not library.is_file():
         return None
     return describe(allocator, version, library)
 
@@ -66,7 +69,12 @@ def replaced(final: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_manifest(into: Path, version: str, library: str) -> None:
-    """Record in the folder `into` which version its `library` is."""
-    manifest = {"version": version, "library": library}
+def write_manifest(allocator: Allocator, into: Path, version: str, library: str) -> None:
+    """Record in the folder `into` which version its `library` is, and by what recipe if any."""
+    manifest = {"version": version, "library": library, "build": _recipe(allocator)}
     (into / _MANIFEST).write_text(json.dumps(manifest) + "\n", encoding="utf-8")
+
+
+def _recipe(allocator: Allocator) -> dict[str, Any] | None:
+    build = allocator.source.build
+    return build.model_dump(mode="json") if build else None

@@ -1,0 +1,244 @@
+"""`heapfit study`: many workloads under the same allocators, summed up in a few figures."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heapfit import catalogue
+from heapfit.catalogue.allocators import find_allocators
+from heapfit.cli import answer
+from heapfit.cli.arguments import AsJson, split_list
+from heapfit.cli.commands import Group, new_app
+from heapfit.cli.failures import INTERRUPTED
+from heapfit.cli.output import messages, print_json, results, say, table
+from heapfit.cli.progress import ManyProgress
+from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.records import InstalledAllocator, StudyDefinition, Workload
+from heapfit.study import DEFAULT_SEED, SeriesPlan, execute_series, plan_series
+
+app = new_app(cls=Group, epilog="Example:  heapfit study run core --quick")
+
+_RESULTS = Path("heapfit-results")
+
+
+@app.callback(invoke_without_command=True)
+def study(context: typer.Context, as_json: AsJson = False) -> None:
+    """Studies of many workloads: list them, run one."""
+    if context.invoked_subcommand is None:
+        list_studies(as_json)
+
+
+@app.command("list", epilog="Example:  heapfit study list")
+def list_studies(as_json: AsJson = False) -> None:
+    """List the studies that heapfit comes with, and what each asks."""
+    known = catalogue.load_studies().values()
+    if as_json:
+        print_json(list(known))
+        return
+    rows = table("study", "workloads", "allocators", "what it asks")
+    for each in known:
+        many = f"{len(each.workloads)} + {len(each.probes)} probes"
+        rows.add_row(each.name, many, str(len(each.allocators)), each.question)
+    results.print(rows)
+
+
+@app.command("run", epilog="Example:  heapfit study run core --allocators glibc,heapfit,jemalloc")
+def run(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME|FILE", help="A study of heapfit's, or a TOML file.")
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few replicates, no warm-ups, no probes: a first look.")
+    ] = False,
+    allocators: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Names, or mine=./lib.so. Default: the study's."),
+    ] = None,
+    workloads: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Of the study's workloads and probes, these alone."),
+    ] = None,
+    replicates: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Trials of each that count, of probes too."),
+    ] = None,
+    cores: Annotated[
+        int | None, typer.Option(metavar="N", help="Default: all; one fewer for a server.")
+    ] = None,
+    probes: Annotated[
+        bool | None, typer.Option("--probes/--no-probes", help="Default: unless --quick.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the random order.")] = DEFAULT_SEED,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where everything goes. Default: heapfit-results/NAME"),
+    ] = None,
+    install: Annotated[
+        bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a study: tables of ratios to the best peer here, a page for each workload and for all.
+
+    The same command goes on where an interrupted one stopped; more replicates or workloads add to
+    it. A workload that fails is told at the end and does not stop the others.
+    """
+    definition = _shaped(catalogue.resolve_study(name), quick, replicates)
+    with_probes = not quick if probes is None else probes
+    chosen, chosen_probes = _chosen(definition, workloads, with_probes)
+    named = _named(definition, allocators)
+    installed = _allocators(named, install=install)
+    _provide([*chosen, *chosen_probes], install=install)
+    plan = plan_series(
+        definition,
+        chosen,
+        chosen_probes,
+        installed,
+        cores=cores,
+        seed=seed,
+        command=_command_line(name, named, quick, replicates, cores, seed, out),
+    )
+    folder = out or _default_folder(plan, definition.name + ("-quick" if quick else ""))
+    problems = _measure(plan, folder, [*chosen, *chosen_probes])
+    answer.show_series(folder, as_json=as_json)
+    if problems:
+        raise typer.Exit(HeapfitError.exit_code)
+
+
+def _shaped(definition: StudyDefinition, quick: bool, replicates: int | None) -> StudyDefinition:
+    """Return the study with as many replicates as are asked for."""
+    changed: dict[str, int] = {}
+    if quick:
+        changed = {"replicates": definition.quick_replicates, "warmups": 0}
+    if replicates is not None:
+        changed |= {"replicates": replicates, "probe_replicates": replicates}
+    return definition.model_copy(update=changed)
+
+
+def _chosen(
+    definition: StudyDefinition, names: str | None, with_probes: bool
+) -> tuple[list[Workload], list[Workload]]:
+    """Return the workloads and the probes to run. A name is as the study writes it."""
+    wanted = split_list(names) if names is not None else None
+    if wanted is not None:
+        known = [*definition.workloads, *definition.probes]
+        for each in wanted:
+            if each not in known:
+                raise unknown(f"workload of {definition.name}:", each, known)
+    elif with_probes:
+        wanted = [*definition.workloads, *definition.probes]
+    else:
+        wanted = definition.workloads
+    workloads = [each for each in definition.workloads if each in wanted]
+    probes = [each for each in definition.probes if each in wanted]
+    if not wanted:
+        raise UsageError("--workloads names none")
+    both = catalogue.workloads_of(definition, [*workloads, *probes])
+    return both[: len(workloads)], both[len(workloads) :]
+
+
+def _named(definition: StudyDefinition, names: str | None) -> list[str]:
+    """Return the allocators as the user names them, the study's baseline among them."""
+    named = definition.allocators if names is None else split_list(names)
+    if definition.baseline not in [word.partition("=")[0] for word in named]:
+        named = [definition.baseline, *named]
+    return named
+
+
+def _allocators(named: list[str], *, install: bool) -> list[InstalledAllocator]:
+    entries = find_allocators(named)
+    missing = [entry.name for entry in entries if catalogue.find_installed(entry) is None]
+    if install:
+        for entry in entries:
+            if entry.name in missing:
+                catalogue.install_allocator(entry, say)
+    elif len(missing) > 1:  # Of one, resolve_allocators says more.
+        raise HeapfitError(
+            f"{', '.join(missing)} are not installed; add --install, "
+            f"or run: heapfit allocators install {' '.join(missing)}"
+        )
+    return catalogue.resolve_allocators(named)
+
+
+def _provide(workloads: list[Workload], *, install: bool) -> None:
+    """Make sure of the programs that the workloads need, before anything runs."""
+    lacking = {each.name: missing for each in workloads if (missing := catalogue.missing_for(each))}
+    if lacking and not install:
+        needs = "; ".join(f"{name} needs {', '.join(what)}" for name, what in lacking.items())
+        raise HeapfitError(
+            f"{needs}; add --install, or run: heapfit workloads install {' '.join(lacking)}"
+        )
+    for workload in workloads:
+        if workload.name in lacking:
+            catalogue.install_workload(workload, say)
+
+
+def _default_folder(plan: SeriesPlan, name: str) -> Path:
+    """Return the folder that has this study already, or else a new one."""
+    names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
+    return next(_RESULTS / each for each in names if _takes(plan, _RESULTS / each))
+
+
+def _takes(plan: SeriesPlan, folder: Path) -> bool:
+    try:
+        plan.done_in(folder)
+    except UsageError:  # It holds another study.
+        return False
+    return True
+
+
+def _measure(plan: SeriesPlan, folder: Path, workloads: list[Workload]) -> dict[str, str]:
+    """Prepare the data of all workloads, then run the study; return what went wrong, by name."""
+    planned = sum(len(each.plan) for each in plan.studies)
+    done = sum(map(len, plan.done_in(folder).values()))
+    if done:
+        say(f"{done} of {planned} trials are there already")
+    data, unprepared = _prepare(workloads)
+    progress = ManyProgress(messages, planned)
+    try:
+        with progress:
+            return execute_series(plan, folder, progress, data, unprepared)
+    except KeyboardInterrupt:
+        messages.print(
+            f"interrupted: {progress.done} of {progress.planned} trials are kept in {folder}; "
+            "the same command goes on from there",
+            soft_wrap=True,
+            markup=False,
+        )
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _prepare(workloads: list[Workload]) -> tuple[dict[str, Path], dict[str, str]]:
+    """Return the data folders, and of those that could not be made the reason."""
+    data: dict[str, Path] = {}
+    problems: dict[str, str] = {}
+    for workload in workloads:
+        try:
+            if workload.prepare:
+                data[workload.name] = catalogue.prepare_workload(workload, say)
+        except HeapfitError as error:
+            problems[workload.name] = str(error)
+    return data, problems
+
+
+def _command_line(
+    name: str,
+    named: list[str],
+    quick: bool,
+    replicates: int | None,
+    cores: int | None,
+    seed: int,
+    out: Path | None,
+) -> str:
+    words = ["heapfit", "study", "run", name, "--allocators", ",".join(named)]
+    words += ["--quick"] if quick else []
+    words += ["--replicates", str(replicates)] if replicates else []
+    words += ["--seed", str(seed)]
+    words += ["--cores", str(cores)] if cores else []
+    words += ["--out", str(out)] if out else []
+    return shlex.join(words)

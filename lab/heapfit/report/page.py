@@ -1,0 +1,104 @@
+"""One HTML page that needs nothing else: no network, no folder beside it.
+
+Style, script, data and Plotly are inside the file. Plotly's library travels compressed (a third of
+its size) and the page unpacks it. Two walls stand between the user's texts and the browser: Jinja
+escapes everything, and the page's own content security policy runs no script but the two whose
+hashes it names and loads nothing from anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from heapfit.report.text import visible
+
+
+class FigureStore:
+    """Collects the page's figures and hands out the id of the element that each is drawn into."""
+
+    def __init__(self) -> None:
+        self._figures: dict[str, dict[str, Any]] = {}
+
+    def add(self, figure: dict[str, Any]) -> str:
+        name = f"figure-{len(self._figures) + 1}"
+        self._figures[name] = figure
+        return name
+
+    def script(self) -> Markup:
+        return script_data(self._figures)
+
+
+def render(template: str, figures: FigureStore, **content: Any) -> str:
+    """Return the HTML of the page that `template` (an extension of `page.html.j2`) makes."""
+    code = _source("report.js")
+    library = get_plotlyjs()
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            **content,
+            figures=figures.script(),
+            plotly=packed(library),
+            policy=_policy(code, library),
+            style=Markup(_source("report.css")),
+            code=Markup(code),
+        )
+    )
+
+
+def script_data(data: Any) -> Markup:
+    """Return `data` as JSON that may stand within a script element.
+
+    >>> script_data("</script>")
+    Markup('"\\\\u003c/script\\\\u003e"')
+    """
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def packed(text: str) -> Markup:
+    """Return `text` compressed with gzip, as base64, the same for the same text."""
+    return Markup(base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii"))
+
+
+def _policy(*scripts: str) -> str:
+    """The content security policy: these scripts and nothing from outside."""
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    # Plotly sets style attributes as it draws, and offers its picture as a data: or blob: URL.
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _environment() -> Environment:
+    """Jinja such that no text in a template is shown unescaped or with control characters."""
+    return Environment(
+        finalize=_shown,
+        loader=PackageLoader("heapfit.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _shown(value: Any) -> Any:
+    """What a template shows of a value. Markup is ours and stays as it is."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _source(name: str) -> str:
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")

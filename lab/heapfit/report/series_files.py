@@ -1,0 +1,62 @@
+"""A series' answer as Markdown and as JSON: the same tables, to paste or to read by a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from heapfit.records import SeriesSummary
+from heapfit.report.machine import machine_facts
+from heapfit.report.markdown_report import bullets, code, escape
+from heapfit.report.series_tables import Cell, Table, metric_tables, probe_tables, ratio_tables
+from heapfit.report.series_words import conclusions, notes, troubles
+from heapfit.study import command_line
+
+FORMAT: Literal["heapfit-series/1"] = "heapfit-series/1"
+
+
+class SeriesReport(SeriesSummary):
+    """What a series' `report.json` holds: its summary and what that means in words. Base units."""
+
+    conclusions: list[str]
+    format: Literal["heapfit-series/1"] = FORMAT
+
+
+def json_text(summary: SeriesSummary) -> str:
+    """Return the report as JSON text."""
+    fields = {name: getattr(summary, name) for name in SeriesSummary.model_fields}
+    report = SeriesReport(**fields, conclusions=conclusions(summary))
+    return report.model_dump_json(indent=1) + "\n"
+
+
+def markdown_text(summary: SeriesSummary) -> str:
+    """Return the report as Markdown text, in GitHub's dialect."""
+    series = summary.series
+    parts = [f"# {escape(series.definition.title)}", escape(series.definition.question)]
+    parts += [bullets(conclusions(summary))]
+    parts += [_section(table) for table in ratio_tables(summary)]
+    parts += [bullets(notes(summary))] if notes(summary) else []
+    parts += [_section(table) for table in [*probe_tables(summary), *metric_tables(summary)]]
+    if troubles(summary):
+        parts += ["## Problems", bullets(troubles(summary))]
+    parts += ["## How to repeat this", code(command_line(series))]
+    versions = [f"{each.name} {each.version}" for each in series.allocators]
+    parts += ["## Allocators", bullets(versions)]
+    facts = [f"{label}: {value}" for label, value in machine_facts(series.machine)]
+    parts += ["## Machine", bullets(facts)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(table: Table) -> str:
+    rows = [_row("", table.columns), _row("---", ["---:"] * len(table.columns), verbatim=True)]
+    rows += [_row(line.label, line.cells) for line in [*table.lines, *table.totals]]
+    return f"## {escape(table.title)}\n\n" + "\n".join(rows)
+
+
+def _row(label: str, cells: Sequence[str | Cell], *, verbatim: bool = False) -> str:
+    texts = [label, *(cell if isinstance(cell, str) else cell.text for cell in cells)]
+    shown = texts if verbatim else [escape(text) for text in texts]
+    for at, cell in enumerate(cells, start=1):
+        if isinstance(cell, Cell) and cell.is_best:
+            shown[at] = f"**{shown[at]}**"
+    return f"| {' | '.join(shown)} |"

@@ -1,0 +1,102 @@
+"""The page of a series: ratios to the best peer, drawn and tabled, with a link to each workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from heapfit.records import InstalledAllocator, SeriesSummary, Summary
+from heapfit.report import series_figure
+from heapfit.report.files import PAGE_FILE
+from heapfit.report.machine import machine_facts
+from heapfit.report.page import FigureStore, render
+from heapfit.report.series_tables import Table, metric_tables, probe_tables, ratio_tables
+from heapfit.report.series_words import conclusions, notes, troubles
+from heapfit.study import command_line
+
+
+@dataclass(frozen=True)
+class Section:
+    """One figure of the study: drawn, described in words, and its table."""
+
+    anchor: str
+    table: Table
+    figure: str
+    alternative: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One workload in the list of pages; `link` is None while it has no page."""
+
+    name: str
+    title: str
+    question: str
+    link: str | None
+    trials: str
+
+
+def page(summary: SeriesSummary) -> str:
+    """Return the page's HTML. It links to `NAME/report.html` beside it for each workload."""
+    series = summary.series
+    store = FigureStore()
+    link = _linker(summary)
+    return render(
+        "series.html.j2",
+        store,
+        title=series.definition.title,
+        generator=f"heapfit {series.heapfit_version}",
+        series=series,
+        definition=series.definition,
+        conclusions=conclusions(summary),
+        notes=notes(summary),
+        problems=troubles(summary),
+        sections=_sections(summary, store),
+        probes=probe_tables(summary),
+        metrics=metric_tables(summary),
+        workloads=[_entry(name, each, link) for name, each in summary.workloads.items()],
+        probe_entries=[_entry(name, each, link) for name, each in summary.probes.items()],
+        link=link,
+        reproduce=command_line(series),
+        library_text=_library_text,
+        machine=machine_facts(series.machine),
+    )
+
+
+def _sections(summary: SeriesSummary, store: FigureStore) -> list[Section]:
+    definition = summary.series.definition
+    names = [allocator.name for allocator in summary.series.allocators]
+    drawn = [figure for figure in summary.figures if figure.ratios]
+    sections: list[Section] = []
+    for figure, table in zip(drawn, ratio_tables(summary), strict=True):
+        plot = series_figure.ratios(figure, names, definition.subject)
+        sections.append(
+            Section(
+                anchor=f"figure-of-{len(sections) + 1}",
+                table=table,
+                figure=store.add(plot),
+                alternative=f"{table.title}: a row per workload, a mark per allocator; "
+                "the table below holds the same numbers.",
+            )
+        )
+    return sections
+
+
+def _linker(summary: SeriesSummary) -> Callable[[str | None], str | None]:
+    measured = {*summary.workloads, *summary.probes}
+
+    def link(workload: str | None) -> str | None:
+        return f"{quote(workload)}/{PAGE_FILE}" if workload in measured else None
+
+    return link
+
+
+def _entry(name: str, summary: Summary, link: Callable[[str | None], str | None]) -> Entry:
+    workload = summary.study.workload
+    trials = f"{summary.trials_done:,} of {summary.trials_planned:,}"
+    return Entry(name, workload.title, workload.question, link(name), trials)
+
+
+def _library_text(allocator: InstalledAllocator) -> str:
+    return str(allocator.library) if allocator.library else "the system's own"

@@ -1,0 +1,27 @@
+"""Sum a series up from its folder, finished or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from heapfit.records import SeriesSummary
+from heapfit.statistics import compare_with_peers, summarise
+from heapfit.study import load_problems, load_series
+
+
+def summarise_series(folder: Path) -> SeriesSummary:
+    """Return the summary of what has been measured so far in the series' `folder`."""
+    series, measured = load_series(folder)
+    averaged = [measured[name] for name in series.workloads if name in measured]
+    names = [allocator.name for allocator in series.allocators]
+    summaries = {name: summarise(*each) for name, each in measured.items()}
+    return SeriesSummary(
+        series=series,
+        figures=[
+            compare_with_peers(figure, averaged, names, series.definition.subject)
+            for figure in series.definition.figures
+        ],
+        workloads={name: summaries[name] for name in series.workloads if name in summaries},
+        probes={name: summaries[name] for name in series.probes if name in summaries},
+        problems=load_problems(folder),
+    )

@@ -1,0 +1,156 @@
+"""A series' tables, laid out once for the terminal, the page and Markdown.
+
+Columns are the allocators, the subject first and then the best mean first; rows are workloads, or a
+probe's own figures. Below a table of ratios stand each allocator's geometric mean, its interval and
+its worst workload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from heapfit.records import Combined, Estimate, Metric, PeerComparison, SeriesSummary, Summary
+from heapfit.report.series_words import GEOMETRIC_MEAN, WORST, shown_ratio
+from heapfit.report.units import DASH, TERMINAL_DIGITS, scale_for
+
+_MEMORY = "peak_rss_bytes"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a cell shows; nothing where there is no figure. `is_best`: the best of its row."""
+
+    text: str = ""
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row. `workload` names the study that it comes from, to link to its page."""
+
+    label: str
+    cells: list[Cell]
+    workload: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Lines under the allocators' names, and the lines that sum them up."""
+
+    title: str
+    columns: list[str]
+    lines: list[Line]
+    totals: list[Line]
+
+
+def columns(summary: SeriesSummary) -> list[str]:
+    """Return the allocators in the order of all tables, by the first figure."""
+    subject = summary.series.definition.subject
+    combined = summary.figures[0].combined if summary.figures else {}
+    names = [allocator.name for allocator in summary.series.allocators]
+
+    def place(name: str) -> tuple[bool, bool, float]:
+        known = name in combined
+        return (name != subject, not known, combined[name].geometric_mean if known else 0.0)
+
+    return sorted(names, key=place)
+
+
+def ratio_tables(summary: SeriesSummary) -> list[Table]:
+    """Return a table of ratios to the best peer per figure of the study."""
+    order = columns(summary)
+    return [_ratio_table(figure, order) for figure in summary.figures if figure.ratios]
+
+
+def probe_tables(summary: SeriesSummary) -> list[Table]:
+    """Return a table per probe: its own figures and its peak memory, as medians."""
+    order = columns(summary)
+    return [_probe_table(each, order) for each in summary.probes.values() if each.estimates]
+
+
+def metric_tables(summary: SeriesSummary) -> list[Table]:
+    """Return a table of medians for each metric that the study names, a row per workload."""
+    order = columns(summary)
+    tables = []
+    for name in summary.series.definition.metrics:
+        lines = [
+            line
+            for workload, each in summary.workloads.items()
+            if (line := _medians(each, name, workload, order)) is not None
+        ]
+        if lines:
+            tables.append(Table(_label(summary, name), order, lines, []))
+    return tables
+
+
+def _ratio_table(figure: PeerComparison, order: list[str]) -> Table:
+    lines = []
+    for workload, ratios in figure.ratios.items():
+        best = min(ratios.values())
+        cells = [
+            Cell(shown_ratio(ratios[name]), ratios[name] == best) if name in ratios else Cell()
+            for name in order
+        ]
+        lines.append(Line(workload, cells, workload))
+    totals = [
+        _total(
+            GEOMETRIC_MEAN, figure.combined, order, lambda each: shown_ratio(each.geometric_mean)
+        ),
+        _total("95 % interval", figure.combined, order, _interval),
+        _total(WORST, figure.combined, order, lambda each: shown_ratio(each.worst)),
+        _total("on", figure.combined, order, lambda each: each.worst_workload),
+    ]
+    has_content = [line for line in totals if any(cell.text for cell in line.cells)]
+    return Table(figure.definition.title, order, lines, has_content)
+
+
+def _interval(combined: Combined) -> str:
+    if combined.low is None:
+        return ""
+    return f"{shown_ratio(combined.low)}{DASH}{shown_ratio(combined.high)}"
+
+
+def _total(
+    label: str, combined: Mapping[str, Combined], order: list[str], show: Callable[[Combined], str]
+) -> Line:
+    cells = [Cell(show(combined[name])) if name in combined else Cell() for name in order]
+    return Line(label, cells)
+
+
+def _probe_table(summary: Summary, order: list[str]) -> Table:
+    study = summary.study
+    own = [metric.name for metric in study.workload.metrics]
+    wanted = dict.fromkeys([study.primary_metric, *own, _MEMORY])
+    lines = [_medians(summary, name, None, order) for name in wanted]
+    title = f"{study.title} ({study.name})"
+    return Table(title, order, [line for line in lines if line is not None], [])
+
+
+def _medians(summary: Summary, name: str, label: str | None, order: list[str]) -> Line | None:
+    """A row of medians with its unit; without a `label` the metric's own. None: no figure."""
+    found = {each.allocator: each for each in summary.estimates if each.metric == name}
+    metric = next((each for each in summary.study.metrics if each.name == name), None)
+    if metric is None or not found:
+        return None
+    scale = scale_for(metric.unit, [each.median for each in found.values()], TERMINAL_DIGITS)
+    best = _best(found, metric)
+    cells = [
+        Cell(scale.number(found[each].median), each in best) if each in found else Cell()
+        for each in order
+    ]
+    unit = f" ({scale.unit})" if scale.unit else ""
+    return Line(f"{label or metric.label}{unit}", cells, label)
+
+
+def _best(found: Mapping[str, Estimate], metric: Metric) -> set[str]:
+    """The allocators with the best median; none where all are the same."""
+    medians = [each.median for each in found.values()]
+    best = min(medians) if metric.better == "lower" else max(medians)
+    names = {name for name, each in found.items() if each.median == best}
+    return names if len(names) < len(found) else set()
+
+
+def _label(summary: SeriesSummary, name: str) -> str:
+    metrics = (m for each in summary.workloads.values() for m in each.study.metrics)
+    return next((metric.label for metric in metrics if metric.name == name), name)

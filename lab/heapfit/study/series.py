@@ -1,0 +1,178 @@
+"""A study of many workloads: its plan, and its folder.
+
+A series is one `Study` for each workload and each probe, run one after the other under the same
+allocators. Its folder holds `series.json`, and each study in a folder of the workload's name. So
+everything that holds for one study (what is measured is safe, the same command goes on, another
+study is refused) holds for each of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+import heapfit
+from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.records import InstalledAllocator, Series, Study, StudyDefinition, Trial, Workload
+from heapfit.statistics.peers import PRIMARY
+from heapfit.study.journal import cannot_write, check_takes, load, write_atomically
+from heapfit.study.plan import default_cores, plan
+from heapfit.trial import BUILTIN_METRICS, unavailable_metrics
+
+SERIES_FILE = "series.json"
+PROBLEMS_FILE = "problems.json"
+
+
+@dataclass(frozen=True)
+class SeriesPlan:
+    """What to run: the studies in their order, and the record that goes into the folder."""
+
+    series: Series
+    studies: list[Study]
+
+    def done_in(self, folder: Path) -> dict[str, list[Trial]]:
+        """Return the trials that `folder` already has, by workload; UsageError if it holds another
+        study. Changes nothing on disk."""
+        return {study.name: check_takes(folder / study.name, study) for study in self.studies}
+
+
+def plan_series(
+    definition: StudyDefinition,
+    workloads: Sequence[Workload],
+    probes: Sequence[Workload],
+    allocators: Sequence[InstalledAllocator],
+    *,
+    cores: int | None,
+    seed: int,
+    command: str,
+) -> SeriesPlan:
+    """Return the plan of `definition`, of these `workloads` and `probes` alone.
+
+    `cores` defaults to what suits each workload. `command` is the command line that repeats the
+    study, up to the choice of workloads. Raises `UsageError` for what makes no
+    sense, `HeapfitError` for a figure that this machine cannot give.
+    """
+    _check(definition, allocators)
+    studies = [
+        plan(
+            workload,
+            allocators,
+            baseline=definition.baseline,
+            cores=[cores or default_cores(workload)],
+            replicates=definition.probe_replicates if is_probe else definition.replicates,
+            warmups=0 if is_probe else definition.warmups,
+            seed=seed,
+            reproduce=f"{command} --workloads {workload.name}",
+        )
+        for is_probe, those in ((False, workloads), (True, probes))
+        for workload in those
+    ]
+    series = Series(
+        heapfit_version=heapfit.__version__,
+        created=datetime.now(UTC),
+        definition=definition,
+        workloads=[workload.name for workload in workloads],
+        probes=[probe.name for probe in probes],
+        allocators=list(allocators),
+        machine=studies[0].machine,
+        command=command,
+    )
+    return SeriesPlan(series, studies)
+
+
+def _check(definition: StudyDefinition, allocators: Sequence[InstalledAllocator]) -> None:
+    if all(allocator.name == definition.subject for allocator in allocators):
+        raise UsageError(f"{definition.subject} alone has no peers; name another allocator too")
+    known = [metric.name for metric in BUILTIN_METRICS]
+    missing = unavailable_metrics()
+    wanted = [figure.metric for figure in definition.figures if figure.metric != PRIMARY]
+    for name in [*wanted, *definition.metrics]:
+        if name not in known:
+            raise unknown("metric", name, known)
+        if name in missing and name in wanted:
+            raise HeapfitError(f"{name} cannot be measured on this machine: {missing[name]}")
+
+
+def command_line(series: Series) -> str:
+    """Return the command line that repeats `series`, with its choice of workloads."""
+    definition = series.definition
+    if (series.workloads, series.probes) == (definition.workloads, definition.probes):
+        return series.command
+    if (series.workloads, series.probes) == (definition.workloads, []):
+        return f"{series.command} --no-probes"
+    return f"{series.command} --workloads {','.join([*series.workloads, *series.probes])}"
+
+
+def is_series(folder: Path) -> bool:
+    """Tell whether `folder` holds a study of many workloads."""
+    return (folder / SERIES_FILE).is_file()
+
+
+def load_series(folder: Path) -> tuple[Series, dict[str, tuple[Study, list[Trial]]]]:
+    """Read a series' folder, finished or not: the record, and each workload that has begun."""
+    path = folder / SERIES_FILE
+    try:
+        series = Series.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise UsageError(f"{path} is not a study that this version can read") from error
+    names = [*series.workloads, *series.probes]
+    begun = [name for name in names if (folder / name).is_dir()]
+    return series, {name: load(folder / name) for name in begun}
+
+
+def save_series(series: Series, folder: Path) -> Series:
+    """Put `series` into its folder and return it as it now stands there.
+
+    Workloads that an earlier command asked for stay in it, in the order of the definition.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        merged = _merged(series, load_series(folder)[0]) if is_series(folder) else series
+        write_atomically(folder / SERIES_FILE, merged.model_dump_json(indent=1).encode())
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    return merged
+
+
+def load_problems(folder: Path) -> dict[str, str]:
+    """Return why workloads could not be measured, by name."""
+    try:
+        found: dict[str, str] = json.loads((folder / PROBLEMS_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def save_problem(folder: Path, workload: str, problem: str | None) -> None:
+    """Record why `workload` could not be measured; with None, that now it could."""
+    problems = load_problems(folder)
+    problems.pop(workload, None)
+    if problem is not None:
+        problems[workload] = problem
+    try:
+        write_atomically(folder / PROBLEMS_FILE, json.dumps(problems, indent=1).encode())
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def _merged(series: Series, earlier: Series) -> Series:
+    definition = series.definition
+    return series.model_copy(
+        update={
+            "created": earlier.created,
+            "workloads": _in_order(definition.workloads, series.workloads, earlier.workloads),
+            "probes": _in_order(definition.probes, series.probes, earlier.probes),
+        }
+    )
+
+
+def _in_order(order: list[str], *several: list[str]) -> list[str]:
+    """Return the names in any of the lists, those of `order` first and in that order."""
+    together = list(dict.fromkeys(name for names in several for name in names))
+    place = {name: at for at, name in enumerate(order)}
+    return sorted(together, key=lambda name: place.get(name, len(place)))
