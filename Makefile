@@ -23,15 +23,18 @@ TEST_PACKAGES := $(CMAKE_PACKAGES) g++ libgtest-dev googletest pkg-config
 CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
 LAB_TEST_PACKAGES := chromium
 PRELOAD_TEST_PACKAGES := $(strip $(file <tests/preload/packages.txt))
+SLOW_TEST_PACKAGES := $(strip $(file <tests/preload/packages-slow.txt))
+# Those that run real programs; workloads/micro is compiled by its tests.
+TEST_WORKLOADS := $(patsubst workloads/%/workload.toml,%,$(wildcard workloads/*/workload.toml))
 
 wheel_folders := $(wildcard allocator cmake include lab studies workloads)
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
   $(shell find $(wheel_folders) -type f -not -path '*/__pycache__/*')
 
-.PHONY: help demo test bench lint format build clean
+.PHONY: help demo test test-slow bench lint format build clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.wheel ## Compare allocators on a real program and write the report (minutes)
 	$(HEAPFIT) allocators install $(allocator_names)
@@ -42,7 +45,12 @@ test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (under 1
 	@scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $(LAB_TEST_PACKAGES) \
 	  $(PRELOAD_TEST_PACKAGES)
 	@test "$$(uname -m)" = aarch64 || scripts/apt-install $(CROSS_PACKAGES)
+	@HEAPFIT_HOME=build/test-home $(HEAPFIT) workloads install $(TEST_WORKLOADS)
 	@scripts/run-tests
+
+test-slow: $(VENV)/.test ## Run large servers, compilers and a browser under the library (minutes)
+	@scripts/apt-install $(BUILD_PACKAGES) $(SLOW_TEST_PACKAGES)
+	@$(VENV)/bin/python -m pytest tests/preload -m slow --durations 0
 
 bench: $(VENV)/.wheel ## Compare allocators on all workloads (an hour or so)
 	$(HEAPFIT) allocators install $(allocator_names)

@@ -16,7 +16,9 @@ pytest.register_assert_rewrite("checking")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: large servers and browsers; run them with -m slow")
+    config.addinivalue_line(
+        "markers", "slow: large servers and browsers; run them with make test-slow"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

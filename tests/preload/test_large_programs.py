@@ -1,6 +1,7 @@
-"""Large programs, and runtimes that bring much of their own memory management with them.
+"""Large programs: servers, a compiler, a virtual machine, a browser.
 
-They are marked `slow` for what they need installed; run them with `pytest -m slow`.
+They are marked `slow` for the time that they take and for what they need installed;
+`make test-slow` runs them.
 """
 
 from __future__ import annotations
@@ -37,19 +38,6 @@ PROGRAMS = [
         command=["sh", "{programs}/compile_clang.sh", "{workloads}", "{programs}"],
         loaded_in={"clang++-16", "clang-16", "ld"},
         packages=["clang-16", "libstdc++-12-dev"],
-    ),
-    Program(
-        name="ruby",
-        command=["ruby", "{programs}/objects.rb"],
-        loaded_in={"ruby"},
-        packages=["ruby"],
-    ),
-    Program(
-        name="php",
-        command=["php", "-n", "{programs}/page.php"],
-        loaded_in={"php"},
-        packages=["php-cli"],
-        environment={"USE_ZEND_ALLOC": "0"},
     ),
     Program(
         name="java",

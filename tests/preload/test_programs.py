@@ -83,6 +83,19 @@ PROGRAMS = [
         packages=["nodejs"],
     ),
     Program(
+        name="ruby",
+        command=["ruby", "{programs}/objects.rb"],
+        loaded_in={"ruby"},
+        packages=["ruby"],
+    ),
+    Program(
+        name="php",
+        command=["php", "-n", "{programs}/page.php"],
+        loaded_in={"php"},
+        packages=["php-cli"],
+        environment={"USE_ZEND_ALLOC": "0"},
+    ),
+    Program(
         name="bash",
         command=["bash", "{programs}/words.bash"],
         loaded_in={"bash"},
