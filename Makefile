@@ -18,10 +18,11 @@ comma := ,
 allocator_names := $(subst $(comma), ,$(ALLOCATORS))
 
 BUILD_PACKAGES := gcc libc6-dev
-TEST_PACKAGES := cmake ninja-build g++ libgtest-dev googletest pkg-config
+CMAKE_PACKAGES := cmake ninja-build
+TEST_PACKAGES := $(CMAKE_PACKAGES) g++ libgtest-dev googletest pkg-config
 CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
 LAB_TEST_PACKAGES := chromium
-PRELOAD_TEST_PACKAGES := $(file <tests/preload/packages.txt)
+PRELOAD_TEST_PACKAGES := $(strip $(file <tests/preload/packages.txt))
 
 wheel_folders := $(wildcard allocator cmake include lab studies workloads)
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
@@ -47,8 +48,8 @@ bench: $(VENV)/.wheel ## Run the core study: every peer on every workload (hours
 	$(HEAPFIT) study run $(STUDY) --install $(STUDY_OPTIONS)
 
 lint: $(VENV)/.lint ## Check the form of all sources with pinned tools
-	@scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES)
-	@cmake --preset release
+	@scripts/apt-install $(BUILD_PACKAGES) $(CMAKE_PACKAGES)
+	@cmake --preset lint
 	@scripts/lint
 
 format: $(VENV)/.lint ## Lay all sources out as lint wants them

@@ -141,7 +141,9 @@ EXPORT int mallopt(int parameter, int value)
     case M_MMAP_MAX:
     case M_CHECK_ACTION:
     case M_ARENA_TEST:
-    case M_ARENA_MAX: return 1;
-    default: return 0;
+    case M_ARENA_MAX:
+        return 1;
+    default:
+        return 0;
     }
 }

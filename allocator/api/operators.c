@@ -60,8 +60,8 @@ static _Noreturn COLD void throw_bad_alloc(size_t size)
     void (*throw)(void) = cxx_throw_bad_alloc;
     if (throw == NULL) *(void **)&throw = cxx_find("_ZSt17__throw_bad_allocv");
     if (throw != NULL) throw();
-    platform_message("operator new cannot allocate %zu bytes, and there is no C++ run-time library to throw std::bad_alloc",
-                     size);
+    platform_message(
+        "operator new cannot allocate %zu bytes, and there is no C++ run-time library to throw std::bad_alloc", size);
     abort();
 }
 
@@ -90,8 +90,10 @@ static NOINLINE void *new_slow(size_t size, struct heap *heap)
 
 struct nothrow; /* std::nothrow_t; nobody looks into one */
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): names that are declared take none */
 #define OPERATOR(own, seen, mangled)                                                                                   \
     extern __typeof__(own) seen __asm__(mangled) __attribute__((alias(#own), weak, visibility("default")))
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 #define REPLACED(name) UNLIKELY(seen_##name != own_##name)
 
@@ -135,7 +137,8 @@ OPERATOR(own_new_array_aligned, seen_new_array_aligned, "_ZnamSt11align_val_t");
 typedef void *(*new_nothrow)(size_t size, const struct nothrow *nothrow);
 typedef void *(*new_aligned_nothrow)(size_t size, size_t alignment, const struct nothrow *nothrow);
 
-static COLD void *catching_new(const char *symbol, size_t size, const struct nothrow *nothrow, void *(*throwing)(size_t))
+static COLD void *catching_new(const char *symbol, size_t size, const struct nothrow *nothrow,
+                               void *(*throwing)(size_t))
 {
     new_nothrow catching;
     *(void **)&catching = cxx_find(symbol);
@@ -167,8 +170,7 @@ OPERATOR(own_new_nothrow, seen_new_nothrow, "_ZnwmRKSt9nothrow_t");
 
 static void *own_new_array_nothrow(size_t size, const struct nothrow *nothrow)
 {
-    if (REPLACED(new_array) || REPLACED(new))
-        return catching_new("_ZnamRKSt9nothrow_t", size, nothrow, seen_new_array);
+    if (REPLACED(new_array) || REPLACED(new)) return catching_new("_ZnamRKSt9nothrow_t", size, nothrow, seen_new_array);
     return heap_malloc_or(size, new_nothrow_slow);
 }
 OPERATOR(own_new_array_nothrow, seen_new_array_nothrow, "_ZnamRKSt9nothrow_t");

@@ -9,7 +9,6 @@
 #include "api.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- the table ----------------------------------------------------------------------------------------------------- */
@@ -40,30 +39,112 @@ static void apply_reservation(uint64_t value)
     space_settings.reservation = (size_t)value;
 }
 
-enum { DECAY_MS, REMOTE_FREE_BATCH, THREAD_SPAN_THRESHOLD, RESERVATION, STATS_AT_EXIT, VERBOSE, OPTION_COUNT };
+static void apply_huge_pages(uint64_t value)
+{
+    space_settings.huge_pages = (enum huge_pages)value;
+}
+
+static const char *const huge_pages_choices[] = {
+    [HUGE_PAGES_NEVER] = "never", [HUGE_PAGES_AUTO] = "auto", [HUGE_PAGES_ALWAYS] = "always"};
+
+enum {
+    DECAY_MS,
+    REMOTE_FREE_BATCH,
+    THREAD_SPAN_THRESHOLD,
+    RESERVATION,
+    HUGE_PAGES,
+    STATS_AT_EXIT,
+    VERBOSE,
+    OPTION_COUNT
+};
 
 /* The defaults stand here alone: they are applied at the start, whatever the layers were initialised with. */
 static struct option options[OPTION_COUNT] = {
-    [DECAY_MS] = {{"decay_ms", "milliseconds after which free memory is given back to the kernel", HF_OPTION_NUMBER, 1, 500,
-                   0, INT32_MAX /* ages are compared as signed 32-bit differences */},
-                  apply_decay_ms,
-                  500},
-    [REMOTE_FREE_BATCH] = {{"remote_free_batch", "blocks of another thread that a thread frees before it hands them over",
-                            HF_OPTION_NUMBER, 1, 64, 1, 4096},
-                           apply_remote_free_batch,
-                           64},
-    [THREAD_SPAN_THRESHOLD] = {{"thread_span_threshold", "bytes of free spans that a thread keeps for itself",
-                                HF_OPTION_SIZE, 1, 4 * SPAN_SIZE, 0, SPAN_CACHE_MAX * SPAN_SIZE},
-                               apply_thread_span_threshold,
-                               4 * SPAN_SIZE},
-    [RESERVATION] = {{"reservation", "bytes of address space to reserve; 0: chosen from the machine's memory",
-                      HF_OPTION_SIZE, 0, 0, 0, UINT64_C(1) << 46 /* half of what a process has on x86-64 */},
-                     apply_reservation,
-                     0},
-    [STATS_AT_EXIT] = {{"stats_at_exit", "write statistics to stderr when the process ends", HF_OPTION_FLAG, 1, 0, 0, 1},
-                       NULL,
-                       0},
-    [VERBOSE] = {{"verbose", "say on stderr which options are in force", HF_OPTION_FLAG, 0, 0, 0, 1}, NULL, 0},
+    [DECAY_MS] =
+        {
+            .public =
+                {
+                    .name = "decay_ms",
+                    .description = "milliseconds after which free memory is given back to the kernel",
+                    .kind = HF_OPTION_NUMBER,
+                    .live = 1,
+                    .initial = 500,
+                    .maximum = INT32_MAX, /* ages are compared as signed differences of 32 bits */
+                },
+            .apply = apply_decay_ms,
+        },
+    [REMOTE_FREE_BATCH] =
+        {
+            .public =
+                {
+                    .name = "remote_free_batch",
+                    .description = "blocks of another thread that a thread frees before it hands them over",
+                    .kind = HF_OPTION_NUMBER,
+                    .live = 1,
+                    .initial = 64,
+                    .minimum = 1,
+                    .maximum = 4096, /* a thread that never comes to it keeps so many from their owner */
+                },
+            .apply = apply_remote_free_batch,
+        },
+    [THREAD_SPAN_THRESHOLD] =
+        {
+            .public =
+                {
+                    .name = "thread_span_threshold",
+                    .description = "bytes of free spans that a thread keeps for itself, in steps of 64k",
+                    .kind = HF_OPTION_SIZE,
+                    .live = 1,
+                    .initial = 4 * SPAN_SIZE,
+                    .maximum = SPAN_CACHE_MAX * SPAN_SIZE,
+                },
+            .apply = apply_thread_span_threshold,
+        },
+    [RESERVATION] =
+        {
+            .public =
+                {
+                    .name = "reservation",
+                    .description = "bytes of address space to reserve; 0: chosen from the machine's memory",
+                    .kind = HF_OPTION_SIZE,
+                    .maximum = UINT64_C(1) << 46, /* half of what a process has on x86-64 */
+                },
+            .apply = apply_reservation,
+        },
+    [HUGE_PAGES] =
+        {
+            .public =
+                {
+                    .name = "huge_pages",
+                    .description = "back the heap by huge pages: never, auto (when large and dense), always",
+                    .kind = HF_OPTION_CHOICE,
+                    .initial = HUGE_PAGES_AUTO,
+                    .maximum = HUGE_PAGES_ALWAYS,
+                    .choices = huge_pages_choices,
+                },
+            .apply = apply_huge_pages,
+        },
+    [STATS_AT_EXIT] =
+        {
+            .public =
+                {
+                    .name = "stats_at_exit",
+                    .description = "write statistics to stderr when the process ends",
+                    .kind = HF_OPTION_FLAG,
+                    .live = 1,
+                    .maximum = 1,
+                },
+        },
+    [VERBOSE] =
+        {
+            .public =
+                {
+                    .name = "verbose",
+                    .description = "say on stderr at the start which options are in force",
+                    .kind = HF_OPTION_FLAG,
+                    .maximum = 1,
+                },
+        },
 };
 
 /* ---- texts -------------------------------------------------------------------------------------------------------------- */
@@ -168,10 +249,17 @@ static const char *nearest_name(const char *name)
 static int suffix_shift(char suffix)
 {
     switch (suffix) {
-    case 'k': case 'K': return 10;
-    case 'm': case 'M': return 20;
-    case 'g': case 'G': return 30;
-    default: return -1;
+    case 'k':
+    case 'K':
+        return 10;
+    case 'm':
+    case 'M':
+        return 20;
+    case 'g':
+    case 'G':
+        return 30;
+    default:
+        return -1;
     }
 }
 
@@ -179,9 +267,9 @@ static int suffix_shift(char suffix)
  * for 64 bits. */
 static int parse_number(struct text text, bool with_suffix, uint64_t *number)
 {
-    int shift = 0;
-    if (with_suffix && text.length > 1 && suffix_shift(text.start[text.length - 1]) >= 0)
-        shift = suffix_shift(text.start[--text.length]);
+    int shift = with_suffix && text.length > 1 ? suffix_shift(text.start[text.length - 1]) : -1;
+    if (shift >= 0) text.length--;
+    else shift = 0;
     if (text.length == 0) return EINVAL;
     bool overflow = false;
     *number = 0;
@@ -194,8 +282,16 @@ static int parse_number(struct text text, bool with_suffix, uint64_t *number)
     return overflow ? ERANGE : 0;
 }
 
+static int parse_choice(const hf_option *option, struct text text, uint64_t *value)
+{
+    for (*value = 0; *value <= option->maximum; ++*value)
+        if (text_equals(text, option->choices[*value])) return 0;
+    return EINVAL;
+}
+
 static int option_parse(const struct option *option, struct text text, uint64_t *value)
 {
+    if (option->public.kind == HF_OPTION_CHOICE) return parse_choice(&option->public, text, value);
     int error = parse_number(text, option->public.kind == HF_OPTION_SIZE, value);
     if (error != 0) return error;
     return *value < option->public.minimum || *value > option->public.maximum ? ERANGE : 0;
@@ -213,21 +309,48 @@ static uint64_t option_value(const struct option *option)
     return atomic_load_explicit(&option->value, memory_order_relaxed);
 }
 
+/* A value as a person writes it. The C library's printf may not be ready yet. */
+struct value_text {
+    char text[WORD_MAX + 1];
+};
+
+static struct value_text value_text(const hf_option *option, uint64_t value)
+{
+    struct value_text result = {.text = ""};
+    char digits[20]; /* as many as 2^64 has */
+    size_t length = 0;
+    if (option->kind == HF_OPTION_CHOICE) {
+        memcpy(result.text, option->choices[value], strlen(option->choices[value]));
+        return result;
+    }
+    do digits[length++] = (char)('0' + value % 10);
+    while ((value /= 10) != 0);
+    for (size_t i = 0; i < length; i++) result.text[i] = digits[length - 1 - i];
+    return result;
+}
+
 /* ---- HEAPFIT_OPTIONS ----------------------------------------------------------------------------------------------------------- */
 
 static COLD void report_name(struct text name)
 {
     struct word word = word_of(name);
-    platform_message("HEAPFIT_OPTIONS: there is no option '%s'; the nearest is '%s'", word.text, nearest_name(word.text));
+    platform_message("HEAPFIT_OPTIONS: there is no option '%s'; the nearest is '%s'", word.text,
+                     nearest_name(word.text));
 }
 
 static COLD void report_value(const struct option *option, struct text value)
 {
+    const hf_option *public = &option->public;
     struct word word = word_of(value);
-    platform_message("HEAPFIT_OPTIONS: '%s' is no value for '%s', which takes %zu to %zu%s; it stays %zu", word.text,
-                     option->public.name, (size_t)option->public.minimum, (size_t)option->public.maximum,
-                     option->public.kind == HF_OPTION_SIZE ? " (k, m, g are understood)" : "",
-                     (size_t)option_value(option));
+    struct value_text stays = value_text(public, option_value(option));
+    if (public->kind == HF_OPTION_CHOICE) {
+        platform_message("HEAPFIT_OPTIONS: '%s' is no value for '%s' (%s); it stays %s", word.text, public->name,
+                         public->description, stays.text);
+        return;
+    }
+    platform_message("HEAPFIT_OPTIONS: '%s' is no value for '%s', which takes %s to %s%s; it stays %s", word.text,
+                     public->name, value_text(public, public->minimum).text, value_text(public, public->maximum).text,
+                     public->kind == HF_OPTION_SIZE ? " (k, m, g are understood)" : "", stays.text);
 }
 
 static void read_entry(struct text entry)
@@ -256,9 +379,11 @@ static void read_environment(void)
 static COLD void report_options(void)
 {
     platform_message("version %s, options:", hf_version());
-    for (size_t i = 0; i < OPTION_COUNT; i++)
-        platform_message("  %s:%zu (%s)", options[i].public.name, (size_t)option_value(&options[i]),
-                         options[i].public.description);
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const hf_option *public = &options[i].public;
+        platform_message("  %s:%s (%s)", public->name, value_text(public, option_value(&options[i])).text,
+                         public->description);
+    }
 }
 
 /* Under `lock`: the first to allocate and the first to set an option may be two threads. */
@@ -318,9 +443,9 @@ EXPORT int hf_option_get(const char *name, char *buffer, size_t capacity)
     heap_configure();
     const struct option *option = option_find(text_of(name));
     if (option == NULL) return fail(ENOENT);
-    char digits[24]; /* 2^64 has 20 digits */
-    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)option_value(option));
-    if ((size_t)length >= capacity) return fail(ERANGE);
-    memcpy(buffer, digits, (size_t)length + 1);
+    struct value_text value = value_text(&option->public, option_value(option));
+    size_t size = strlen(value.text) + 1;
+    if (size > capacity) return fail(ERANGE);
+    memcpy(buffer, value.text, size);
     return 0;
 }

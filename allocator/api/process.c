@@ -3,19 +3,54 @@
  * Nothing that allocating needs happens here, because other libraries' constructors may allocate before ours runs and
  * their destructors after: the heap starts itself with the first call.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "api.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-/* Handlers that other libraries register after this one run around ours: theirs may allocate while we hold the locks,
- * which platform_lock_fork_begin allows. */
+/* ---- where statistics go ------------------------------------------------------------------------------------------- */
+
+/* Many programs close stderr before they end (all of coreutils do, to notice write errors): a second descriptor of it is
+ * kept, where programs do not look for theirs, when statistics at the end are wanted. */
+enum { KEPT_AT_LEAST = 200 };
+
+static int kept = -1;
+static struct stat kept_file;
+
+static void stderr_keep(void)
+{
+    int saved = errno;
+    kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, KEPT_AT_LEAST);
+    if (kept >= 0 && fstat(kept, &kept_file) != 0) kept = -1;
+    errno = saved;
+}
+
+/* The program may have closed our descriptor and got its number for a file of its own: that one is left alone. */
+static int stderr_kept(void)
+{
+    struct stat now;
+    bool same = kept >= 0 && fstat(kept, &now) == 0 && now.st_dev == kept_file.st_dev && now.st_ino == kept_file.st_ino;
+    return same ? kept : STDERR_FILENO;
+}
+
+/* ---- start and end ----------------------------------------------------------------------------------------------------- */
+
 __attribute__((constructor)) static void process_start(void)
 {
+    /* Handlers that other libraries register after this one run around ours: theirs may allocate while we hold the locks,
+     * which platform_lock_fork_begin allows. */
     pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end);
+    heap_configure(); /* in case that nothing has been allocated yet */
+    if (UNLIKELY(options_stats_at_exit())) stderr_keep();
 }
 
 __attribute__((destructor)) static void process_end(void)
 {
-    if (UNLIKELY(options_stats_at_exit())) hf_stats_print(STDERR_FILENO);
+    if (UNLIKELY(options_stats_at_exit())) hf_stats_print(stderr_kept());
 }

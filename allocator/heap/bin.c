@@ -21,20 +21,29 @@ enum { WAKE_BLOCKS_MAX = 32 };
 enum { CARVE_SHARE = 4 };
 
 /* A span is sparse with so few live blocks, or half of them: with 24 blocks at random places, a fifth of sixteen pages hold
- * none. */
-enum { SPARSE_BLOCKS = 24 };
+ * none. Unless less than half of it has ever been used: then there is little to gain, and a small program always has such
+ * spans. */
+enum { SPARSE_BLOCKS = 24, SPARSE_UNITS_USED = 0x00FF };
 
-/* While a heap has chores it hands out no more blocks at a time, so that even a nearly idle thread comes by the clock. */
-enum { GIVEN_WITH_CHORES = 64 };
+/* Blocks that a refill moves to the bin: few at first, since a thread that ends soon would have to return them one by one,
+ * then twice as many each time. While a heap has chores, never more than so many: then even a nearly idle thread comes by
+ * the clock. */
+enum { GIVEN_FIRST = 8, GIVEN_WITH_CHORES = 64 };
 
 static uint8_t wake_threshold(uint32_t block_size)
 {
-    uint32_t blocks = CARVE_UNIT / block_size;
+    uint32_t blocks = 2 * CARVE_UNIT / block_size;
     if (blocks < 1) return 1;
     return (uint8_t)(blocks > WAKE_BLOCKS_MAX ? WAKE_BLOCKS_MAX : blocks);
 }
 
 /* ---- lists of spans ----------------------------------------------------------------------------------------------------- */
+
+/* Relaxed: heap_orphans' is also read without its lock, as a hint (heap_adopt_span). */
+static void bin_set_listed(struct bin *bin, uint32_t index)
+{
+    __atomic_store_n(&bin->listed, index, __ATOMIC_RELAXED);
+}
 
 static void span_list(struct heap *heap, struct span *span)
 {
@@ -43,7 +52,7 @@ static void span_list(struct heap *heap, struct span *span)
     span->prev = SPAN_NONE;
     span->next = bin->listed;
     if (bin->listed != SPAN_NONE) span_at(bin->listed)->prev = span_index(span);
-    bin->listed = span_index(span);
+    bin_set_listed(bin, span_index(span));
 }
 
 static void span_unlist(struct heap *heap, struct span *span)
@@ -52,7 +61,7 @@ static void span_unlist(struct heap *heap, struct span *span)
     span->listed = 0;
     if (span->next != SPAN_NONE) span_at(span->next)->prev = span->prev;
     if (span->prev != SPAN_NONE) span_at(span->prev)->next = span->next;
-    else bin->listed = span->next;
+    else bin_set_listed(bin, span->next);
 }
 
 static void span_own(struct heap *heap, struct span *span)
@@ -161,7 +170,7 @@ void span_give_back(struct heap *heap, struct span *span)
     span_unchain(heap, span);
     if (span->uncarved == 0) space_dense_spans_add(-1);
     atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
-    span->kind = SPAN_METADATA; /* cached: nobody's object */
+    span_kind_write(span, SPAN_METADATA); /* cached: nobody's object */
     if (heap != &heap_orphans && heap->cached < atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed))
         heap->cache[heap->cached++] = span_index(span);
     else
@@ -185,7 +194,7 @@ static bool bin_grow(struct heap *heap, unsigned bin)
     span->held_back = 0;
     span->since = 0;
     span->uncarved = units_with_blocks(span);
-    span->kind = SPAN_BLOCKS;
+    span_kind_write(span, SPAN_BLOCKS);
     span_own(heap, span);
     span_list(heap, span);
     return true;
@@ -193,54 +202,80 @@ static bool bin_grow(struct heap *heap, unsigned bin)
 
 /* ---- refilling -------------------------------------------------------------------------------------------------------------------- */
 
+/* The number of live blocks at which a span with `live` of them will have become sparse; 0 when that is behind it, or not
+ * worth a look. */
+static uint32_t span_sparse_limit(const struct span *span, uint32_t live)
+{
+    if ((span->uncarved & SPARSE_UNITS_USED) != 0) return 0;
+    uint32_t limit = (uint32_t)SPAN_SIZE / span->block_size / 2;
+    if (limit > SPARSE_BLOCKS) limit = SPARSE_BLOCKS;
+    return live > limit ? limit : 0;
+}
+
 /* Set the countdown of a span with `live` blocks, and whether it is listed. */
 static void span_arrange(struct heap *heap, struct span *span, uint32_t live)
 {
     uint32_t freed = span->carved - live;
     bool gives = span->uncarved != 0 || freed >= span->wake;
     if (gives != (bool)span->listed) (gives ? span_list : span_unlist)(heap, span);
-    uint32_t sparse = (uint32_t)SPAN_SIZE / span->block_size / 2;
-    if (sparse > SPARSE_BLOCKS) sparse = SPARSE_BLOCKS;
-    uint32_t until_stop = !gives ? span->wake - freed : live > sparse ? live - sparse : live;
+    uint32_t until_stop = gives ? live - span_sparse_limit(span, live) : span->wake - freed;
     span->countdown = until_stop < live ? until_stop : live;
     span->held_back = (uint16_t)(live - span->countdown);
 }
 
-/* Cut a list after `count` blocks; returns the rest, which is not empty. */
-static uintptr_t list_cut(const struct span *span, uintptr_t list, uint32_t count)
+/* The block that is `steps` links behind `block`. */
+static uintptr_t list_walk(uintptr_t block, uint32_t steps)
 {
-    uintptr_t block = list;
-    uintptr_t link;
-    for (; count > 1; count--) {
-        link = *block_words(block) ^ space.link_key;
-        if (link > LINK_MAX) check_link_failed((void *)block);
+    for (; steps > 0; steps--) {
+        uintptr_t link = *block_words(block) ^ space.link_key;
+        if (UNLIKELY(link > LINK_MAX)) check_link_failed((void *)block);
         block ^= link;
     }
-    link = *block_words(block) ^ space.link_key;
-    if (link > LINK_MAX) check_link_failed((void *)block);
-    *block_words(block) = span_list_end(span) ^ block ^ space.link_key;
-    return link ^ block;
+    return block;
+}
+
+static void list_link(uintptr_t block, uintptr_t next)
+{
+    *block_words(block) = next ^ block ^ space.link_key;
+}
+
+/* How many blocks a refill may move to the bin. */
+static uint32_t bin_gives(const struct heap *heap, struct bin *bin)
+{
+    bin->given = bin->given < GIVEN_FIRST ? GIVEN_FIRST : bin->given * 2;
+    uint32_t most = heap->chores ? GIVEN_WITH_CHORES : (uint32_t)SPAN_SIZE;
+    if (bin->given > most) bin->given = most;
+    return bin->given;
+}
+
+/* Move `list` of `count` blocks, at least one, to the bin; what is too much goes in front of those freed. */
+static uint32_t span_give_list(struct heap *heap, struct span *span, uintptr_t list, uint32_t count)
+{
+    uint32_t most = bin_gives(heap, &heap->bins[span->bin]);
+    heap->free[span->bin] = list;
+    if (count <= most) return count;
+    uintptr_t last = list_walk(list, most - 1);
+    uintptr_t rest = list_walk(last, 1);
+    list_link(last, span_list_end(span));
+    if (!list_is_empty(span->free)) list_link(list_walk(rest, count - most - 1), span->free);
+    span->free = rest;
+    return most;
 }
 
 /* Move blocks of a listed span to its bin. */
 static void span_give(struct heap *heap, struct span *span)
 {
-    uint32_t live = span_live(span);
-    uint32_t freed = span->carved - live;
+    uint32_t freed = span->carved - span_live(span);
     span->since = 0; /* in use again, however sparse */
     if (span->uncarved != 0 && freed < span->wake) {
-        heap->free[span->bin] = span_carve(heap, span);
-        live = span->carved - freed;
+        uintptr_t list = span_carve(heap, span);
+        uint32_t carved = span->carved - freed - span_live(span);
+        span_arrange(heap, span, span_live(span) + span_give_list(heap, span, list, carved));
     } else {
-        heap->free[span->bin] = span->free;
+        uintptr_t list = span->free;
         span->free = span_list_end(span);
-        live = span->carved;
-        if (UNLIKELY(heap->chores && freed > GIVEN_WITH_CHORES)) {
-            span->free = list_cut(span, heap->free[span->bin], GIVEN_WITH_CHORES);
-            live -= freed - GIVEN_WITH_CHORES;
-        }
+        span_arrange(heap, span, span_live(span) + span_give_list(heap, span, list, freed));
     }
-    span_arrange(heap, span, live);
 }
 
 bool bin_refill(struct heap *heap, unsigned bin)
@@ -290,11 +325,11 @@ void span_countdown_ended(struct span *span, struct heap *heap)
 {
     uint32_t live = span->held_back;
     if (live != 0) {
-        if (span->listed) { /* it has just become sparse */
-            span->since = (uint32_t)platform_clock_ms() | 1; /* not 0 */
-            if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
-        }
+        bool sparse = span->listed; /* it has just become so */
+        if (sparse) span->since = (uint32_t)platform_clock_ms() | 1; /* not 0 */
         span_arrange(heap, span, live);
+        /* Last: it returns blocks of this very span, too. */
+        if (UNLIKELY(sparse && !heap->chores)) heap_chores_expect(heap);
     } else if (span_is_last_resort(heap, span)) {
         if (!span->listed) span_list(heap, span);
     } else {
@@ -346,7 +381,10 @@ void heap_flush(struct heap *heap)
 {
     heap->chores = true; /* no need to be told */
     heap_return_blocks(heap);
-    for (unsigned bin = 0; bin < BIN_COUNT; bin++) bin_give_back_empty(heap, bin);
+    for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
+        bin_give_back_empty(heap, bin);
+        heap->bins[bin].given = 0;
+    }
     while (heap->cached > 0) space_release(span_at(heap->cache[--heap->cached]));
 }
 

@@ -9,6 +9,11 @@ void check_link_failed(const void *block)
     abort();
 }
 
+void check_bin_failed(const struct heap *heap, unsigned bin)
+{
+    check_link_failed((const void *)heap->free[bin]);
+}
+
 void check_double_free(const void *pointer)
 {
     platform_message("double free of %p", pointer);

@@ -13,7 +13,8 @@
 ALWAYS_INLINE void *bin_pop(struct heap *heap, unsigned bin, uintptr_t block)
 {
     uintptr_t link = *block_words(block) ^ heap->link_key;
-    if (UNLIKELY(link > LINK_MAX)) check_link_failed((void *)block);
+    /* Without `block` as an argument, it can stay in the register of the result. */
+    if (UNLIKELY(link > LINK_MAX)) check_bin_failed(heap, bin);
     heap->free[bin] = link ^ block;
     *block_words(block) = 0;
     return (void *)block;
@@ -24,7 +25,7 @@ ALWAYS_INLINE void *heap_malloc_or(size_t size, void *(*slow)(size_t size, struc
 {
     struct heap *heap = thread_heap;
     if (UNLIKELY(size > FAST_MAX)) return slow(size, heap);
-    unsigned bin = size_class_fast(size);
+    unsigned bin = heap->classes[(size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT];
     uintptr_t block = heap->free[bin];
     if (UNLIKELY(list_is_empty(block))) return slow(size, heap);
     return bin_pop(heap, bin, block);

@@ -66,6 +66,7 @@ struct bin {
     uint32_t listed;   /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
     uint32_t borrowed;/* bytes wasted so far by serving this bin's requests from larger ones */
     uint32_t spans;    /* how many spans the bin has */
+    uint32_t given;    /* blocks that the last refill gave at most; the next gives twice as many */
 };
 
 /* Blocks of another heap that this thread has freed and not yet handed over, linked by their second words. */
@@ -85,13 +86,14 @@ enum heap_state {
 /* A thread heap. Owned by one thread at a time; other threads touch only `inbox` and `state`. Never freed, only
  * reused, so that a pointer to one stays good for ever. */
 struct heap {
+    uintptr_t free[BIN_COUNT]; /* per bin the blocks that malloc takes next, all of one span */
+
     /* Copies of struct space, all zero in heap_none: to that one every pointer is foreign. */
     uintptr_t base;
     size_t size;
     uintptr_t link_key;
     struct span *table; /* span_at(0) */
-
-    uintptr_t free[BIN_COUNT]; /* per bin the blocks that malloc takes next, all of one span */
+    uint8_t classes[FAST_MAX / MALLOC_ALIGNMENT + 1]; /* a copy of size_class_table */
 
     struct bin bins[BIN_COUNT];
     uint32_t owned;                      /* first of all spans of this heap; SPAN_NONE: none */
@@ -185,6 +187,8 @@ enum { CARVE_UNIT_LOG2 = 12, CARVE_UNIT = 1 << CARVE_UNIT_LOG2, CARVE_UNITS = 1 
 void heap_chores_expect(struct heap *heap);
 /* Look at the clock, and do what is due. Called at refills while heap->chores. */
 void heap_chores_look(struct heap *heap);
+/* Give back all pages that hold no live block, now. */
+void heap_chores_all(struct heap *heap);
 
 /* ---- remote frees (remote.c) ---------------------------------------------------------------------------------------------- */
 
@@ -244,6 +248,7 @@ ALWAYS_INLINE size_t large_usable_size(const struct span *span)
 /* ---- errors of the program (check.c): each prints one line and aborts ----------------------------------------------------------- */
 
 _Noreturn COLD void check_link_failed(const void *block);
+_Noreturn COLD void check_bin_failed(const struct heap *heap, unsigned bin); /* the first block of the bin */
 _Noreturn COLD void check_pointer_failed(const char *function, const void *pointer);
 _Noreturn COLD void check_double_free(const void *pointer);
 _Noreturn COLD void check_size_failed(const void *pointer, size_t given, size_t usable);

@@ -43,7 +43,7 @@ static void *large_move(struct span *span, size_t size)
     size_t bytes = large_usable_size(span);
     if (bytes > size) bytes = size;
     if (!large_copy(to, from, bytes)) { /* its run is never released, so that nobody gets it again */
-        span_of_offset(space_offset(to))->kind = SPAN_METADATA;
+        span_kind_write(span_of_offset(space_offset(to)), SPAN_METADATA);
         return NULL;
     }
     large_free(span);

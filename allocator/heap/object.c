@@ -124,18 +124,25 @@ size_t heap_good_size(size_t size)
 
 /* ---- freeing ------------------------------------------------------------------------------------------------------------------ */
 
+/* Abort when a block of this heap is free already. */
+static void check_own_block(const struct heap *heap, const struct span *span, const void *pointer)
+{
+    uintptr_t word = *block_words((uintptr_t)pointer) ^ space.link_key;
+    if (word == LINK_REMOTE) check_double_free(pointer); /* another thread freed it */
+    if (word <= LINK_MAX) check_suspicious_free(heap, span, (uintptr_t)pointer);
+}
+
 void heap_free_slow(void *pointer, struct heap *heap)
 {
     if (pointer == NULL) return;
     struct span *span = span_of_object("free", pointer);
     if (span->kind == SPAN_LARGE) {
         large_free(span);
+        if (heap != &heap_none && !heap->chores) heap_chores_expect(heap);
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
         remote_free(heap, span, (uintptr_t)pointer);
     } else {
-        uintptr_t word = *block_words((uintptr_t)pointer) ^ space.link_key;
-        if (word == LINK_REMOTE) check_double_free(pointer); /* another thread freed it */
-        if (word <= LINK_MAX) check_suspicious_free(heap, span, (uintptr_t)pointer);
+        check_own_block(heap, span, pointer);
         block_free_local(heap, span, (uintptr_t)pointer);
     }
 }
@@ -164,7 +171,11 @@ void *heap_realloc(void *pointer, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    if (span->kind == SPAN_BLOCKS && fits_in_place(size, usable)) return pointer;
+    if (span->kind == SPAN_BLOCKS && fits_in_place(size, usable)) {
+        struct heap *heap = thread_heap;
+        if (atomic_load_explicit(&span->owner, memory_order_relaxed) == heap) check_own_block(heap, span, pointer);
+        return pointer;
+    }
     if (span->kind == SPAN_LARGE && size > SMALL_MAX) {
         void *resized = large_realloc(span, size);
         if (resized == NULL) errno = ENOMEM;
@@ -186,6 +197,7 @@ void heap_trim(void)
         remote_inbox_take(heap);
         remote_outbox_flush(heap);
         heap_flush(heap);
+        heap_chores_all(heap);
     }
     if (space.base != 0) space_purge_all();
 }

@@ -10,6 +10,8 @@
  */
 #include "heap.h"
 
+#include <string.h>
+
 __thread struct heap *thread_heap __attribute__((tls_model("initial-exec"))) = &heap_none;
 
 /* How often this thread's exit hook has run. */
@@ -45,6 +47,7 @@ static void heap_set_up(struct heap *heap)
     heap->size = space.size;
     heap->link_key = space.link_key;
     heap->table = span_at(0);
+    memcpy(heap->classes, size_class_table, sizeof heap->classes);
     for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
         heap->free[bin] = LIST_END;
         heap->bins[bin].listed = SPAN_NONE;
@@ -226,10 +229,12 @@ void heap_fork_end(void)
 void heap_figures(struct heap_figures *figures)
 {
     platform_lock_acquire(&registry.lock);
+    platform_lock_acquire(&orphans_lock);
     *figures = (struct heap_figures){
         .made = registry.made,
         .idle = registry.idle_count,
-        .orphans = __atomic_load_n(&heap_orphans.spans_owned, __ATOMIC_RELAXED),
+        .orphans = heap_orphans.spans_owned,
     };
+    platform_lock_release(&orphans_lock);
     platform_lock_release(&registry.lock);
 }

@@ -51,6 +51,7 @@ enum { CLEAN = 0, DIRTY = 1, STATES = 2 };
 static struct {
     platform_lock lock;
     bool purge_refused; /* the kernel would not take pages back: they are locked in memory */
+    uint32_t refused_at;
     uint32_t capacity;  /* spans in the reservation */
     uint32_t frontier;  /* spans ever handed out */
     uint32_t committed; /* spans accessible */
@@ -60,13 +61,12 @@ static struct {
     uint32_t youngest, oldest;            /* dirty runs by the time they were freed */
     uint32_t spans_free[STATES];
     uint32_t spans_metadata;
-    size_t purged_bytes;
-    size_t purge_calls;
     char *metadata_next, *metadata_end;
 } state;
 
-/* Outside the lock: counted by all threads, read as a hint. */
+/* Outside the lock: counted by all threads, read as hints and for statistics. */
 static _Atomic(int32_t) dense_spans;
+static _Atomic(size_t) purged_bytes, purge_calls;
 
 _Static_assert(LENGTH_LISTS <= 64, "lists_filled has a bit for each list");
 
@@ -198,7 +198,7 @@ static bool is_free_end(uint32_t index, bool dirty)
 {
     if (index >= state.frontier) return false; /* also when index is -1: before span 0 */
     const struct span *span = span_at(index);
-    return span->kind == SPAN_FREE && span->dirty == dirty;
+    return span_kind_read(span) == SPAN_FREE && span->dirty == dirty;
 }
 
 /* Put a run into the free lists, merged with its free neighbours of the same state. */
@@ -317,6 +317,17 @@ static bool frontier_raise(uint32_t spans)
 
 /* ---- purging ---------------------------------------------------------------------------------------------------------- */
 
+/* After the kernel has refused, how long until it is asked again. */
+enum { REFUSED_RETRY_MS = 10000 };
+
+static bool purge_counted(void *start, size_t size)
+{
+    bool purged = platform_purge(start, size);
+    atomic_fetch_add_explicit(&purge_calls, 1, memory_order_relaxed);
+    if (purged) atomic_fetch_add_explicit(&purged_bytes, size, memory_order_relaxed);
+    return purged;
+}
+
 /* Purge one dirty run. Called with the lock, which is let go during the system call: the run is marked as in use
  * meanwhile. */
 static void run_purge(struct span *first)
@@ -326,21 +337,25 @@ static void run_purge(struct span *first)
     run_remove(first);
     first->kind = SPAN_METADATA;
     (first - (spans - 1))->kind = SPAN_METADATA;
-    state.purge_calls++;
     platform_lock_release(&state.lock);
 
-    bool purged = platform_purge((char *)space.base + (size_t)index * SPAN_SIZE, (size_t)spans * SPAN_SIZE);
+    bool purged = purge_counted((char *)space.base + (size_t)index * SPAN_SIZE, (size_t)spans * SPAN_SIZE);
 
     platform_lock_acquire(&state.lock);
-    if (purged) state.purged_bytes += (size_t)spans * SPAN_SIZE;
-    else state.purge_refused = true;
-    run_free(index, spans, purged ? CLEAN : DIRTY, (uint32_t)platform_clock_ms());
+    state.purge_refused = !purged;
+    state.refused_at = (uint32_t)platform_clock_ms();
+    run_free(index, spans, purged ? CLEAN : DIRTY, state.refused_at);
+}
+
+static bool purge_is_refused(uint32_t now)
+{
+    return state.purge_refused && now - state.refused_at < REFUSED_RETRY_MS;
 }
 
 static void purge_older_than(uint32_t age_ms)
 {
     uint32_t now = (uint32_t)platform_clock_ms();
-    while (state.oldest != SPAN_NONE && !state.purge_refused) {
+    while (state.oldest != SPAN_NONE && !purge_is_refused(now)) {
         struct span *oldest = span_at(state.oldest);
         if ((int32_t)(now - oldest->since) < (int32_t)age_ms) break;
         run_purge(oldest);
@@ -444,7 +459,7 @@ static bool extend_at(uint32_t end, uint32_t spans)
     uint32_t found = 0;
     while (found < spans && end + found < state.frontier) {
         const struct span *run = span_at(end + found);
-        if (run->kind != SPAN_FREE) return false;
+        if (span_kind_read(run) != SPAN_FREE) return false;
         found += run->run_spans;
     }
     if (found < spans && !frontier_raise(spans - found)) return false;
@@ -510,7 +525,7 @@ bool space_purge_old(void)
 {
     platform_lock_acquire(&state.lock);
     purge_older_than(atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed));
-    bool left = state.oldest != SPAN_NONE && !state.purge_refused;
+    bool left = state.oldest != SPAN_NONE;
     platform_lock_release(&state.lock);
     return left;
 }
@@ -520,6 +535,11 @@ void space_purge_all(void)
     platform_lock_acquire(&state.lock);
     purge_older_than(0);
     platform_lock_release(&state.lock);
+}
+
+void space_purge_pages(void *start, size_t size)
+{
+    purge_counted(start, size);
 }
 
 void space_fork_begin(void)
@@ -543,8 +563,8 @@ void space_figures(struct space_figures *figures)
         .dirty = (size_t)state.spans_free[DIRTY] * SPAN_SIZE,
         .clean = (size_t)state.spans_free[CLEAN] * SPAN_SIZE,
         .metadata = (size_t)state.spans_metadata * SPAN_SIZE,
-        .purged = state.purged_bytes,
-        .purge_calls = state.purge_calls,
+        .purged = atomic_load_explicit(&purged_bytes, memory_order_relaxed),
+        .purge_calls = atomic_load_explicit(&purge_calls, memory_order_relaxed),
     };
     platform_lock_release(&state.lock);
 }
@@ -554,7 +574,7 @@ void space_visit(void (*visit)(const struct span *span, void *argument), void *a
     platform_lock_acquire(&state.lock);
     for (uint32_t index = 0; index < state.frontier;) {
         const struct span *span = span_at(index);
-        if (span->kind != SPAN_FREE) visit(span, argument);
+        if (span_kind_read(span) != SPAN_FREE) visit(span, argument);
         index += span->run_spans;
     }
     platform_lock_release(&state.lock);

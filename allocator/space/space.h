@@ -52,7 +52,7 @@ struct span {
     uint16_t uncarved;     /* blocks: a bit per carve unit whose blocks do not exist yet */
     uint8_t bin;           /* blocks: size class */
     uint8_t listed;        /* blocks: in the bin's list of spans with blocks to give */
-    uint8_t kind;          /* enum span_kind; read by any thread for error messages only */
+    uint8_t kind;          /* enum span_kind; see span_kind_read */
     uint8_t dirty;         /* free: the run may hold memory */
     uint8_t wake;          /* blocks: freed ones that make the span worth listing */
     uint32_t next, prev;   /* blocks: the bin's list. free: the list of runs of this length */
@@ -109,6 +109,18 @@ ALWAYS_INLINE uintptr_t span_start(const struct span *span)
     return space.base + ((uintptr_t)span_index(span) << SPAN_SHIFT);
 }
 
+/* While a heap owns a span it writes the kind without the space lock, and a neighbour's release looks, under the lock,
+ * whether it is SPAN_FREE: never, whichever of the owner's values it sees. So relaxed accesses do. */
+ALWAYS_INLINE enum span_kind span_kind_read(const struct span *span)
+{
+    return (enum span_kind)__atomic_load_n(&span->kind, __ATOMIC_RELAXED);
+}
+
+ALWAYS_INLINE void span_kind_write(struct span *span, enum span_kind kind)
+{
+    __atomic_store_n(&span->kind, (uint8_t)kind, __ATOMIC_RELAXED);
+}
+
 /* The bytes from base to `pointer`; at least space.size when the pointer is foreign (NULL too: it wraps). */
 ALWAYS_INLINE size_t space_offset(const void *pointer)
 {
@@ -155,6 +167,8 @@ void *space_metadata(size_t size);
 bool space_purge_old(void);
 /* Purge all. */
 void space_purge_all(void);
+/* Purge whole pages of a run of the layer above, which then read as zeros if the kernel agrees. */
+void space_purge_pages(void *start, size_t size);
 
 /* For pthread_atfork handlers (see platform_lock_fork_begin). */
 void space_fork_begin(void);

@@ -71,17 +71,19 @@ HF_API size_t hf_trim(void);
 
 /* ---- options ------------------------------------------------------------------------------------------------------------------ */
 
-enum { HF_OPTION_NUMBER = 0, HF_OPTION_SIZE = 1, HF_OPTION_FLAG = 2 };
+enum { HF_OPTION_NUMBER = 0, HF_OPTION_SIZE = 1, HF_OPTION_FLAG = 2, HF_OPTION_CHOICE = 3 };
 
 /* One option. The first call that allocates reads HEAPFIT_OPTIONS="name:value,name:value"; a name or a value that it does
  * not understand is reported on stderr, and the default holds. Later versions may append members. */
 typedef struct hf_option {
     const char *name;
     const char *description; /* one line */
-    int kind;                /* HF_OPTION_NUMBER: decimal. _SIZE: also with a suffix k, m, g. _FLAG: 0 or 1 */
-    int live;                /* may be set while the program runs; else only through HEAPFIT_OPTIONS */
-    uint64_t initial;        /* the default */
+    int kind; /* HF_OPTION_NUMBER: decimal. _SIZE: also with a suffix k, m, g. _FLAG: 0 or 1. _CHOICE: a word */
+    int live; /* may be set while the program runs; else only through HEAPFIT_OPTIONS */
+    uint64_t initial; /* the default */
     uint64_t minimum, maximum;
+    const char *const
+        *choices; /* the words that a choice takes, maximum + 1 of them: initial is the place of one; else NULL */
 } hf_option;
 
 /* How many options there are, and each of them: NULL from hf_option_count() on. Not to be freed or changed. */
@@ -93,8 +95,8 @@ HF_API const hf_option *hf_option_at(size_t index);
  * option is not live and the allocator is at work. */
 HF_API int hf_option_set(const char *name, const char *value);
 
-/* Write the value of an option, with a terminating zero, into `buffer`: as decimal digits, which hf_option_set
- * understands. Returns 0, or -1 with errno set: ENOENT, or ERANGE when it needs more than `capacity` bytes (21 always
+/* Write the value of an option, with a terminating zero, into `buffer`: as decimal digits or the word chosen, which
+ * hf_option_set understands. Returns 0, or -1 with errno set: ENOENT, or ERANGE when it needs more than `capacity` bytes (21 always
  * suffice). */
 HF_API int hf_option_get(const char *name, char *buffer, size_t capacity);
 
@@ -105,21 +107,21 @@ HF_API int hf_option_get(const char *name, char *buffer, size_t capacity);
  * next malloc, or that is on its way back to the thread that owns it, counts as live. Later versions may append
  * members. */
 typedef struct hf_stats {
-    size_t live_objects;  /* that the program has allocated and not freed */
-    size_t live_bytes;    /* that they may use: what was asked for, rounded up */
+    size_t live_objects; /* that the program has allocated and not freed */
+    size_t live_bytes; /* that they may use: what was asked for, rounded up */
     size_t large_objects; /* of these, objects that have spans of their own */
     size_t large_bytes;
-    size_t free_bytes;  /* free blocks among live ones */
+    size_t free_bytes; /* free blocks among live ones */
     size_t dirty_bytes; /* free spans that have not been given back to the kernel */
-    size_t own_bytes;   /* heapfit's own tables */
-    size_t footprint;   /* live, free, dirty and own: memory that may be resident because of heapfit. Large objects count
+    size_t own_bytes; /* heapfit's own tables */
+    size_t footprint; /* live, free, dirty and own: memory that may be resident because of heapfit. Large objects count
                            in full, touched or not */
-    size_t committed;   /* address space that is accessible */
-    size_t reserved;    /* address space that is reserved */
-    size_t purged;      /* bytes given back to the kernel since the start */
-    size_t purges;      /* system calls that this took */
-    size_t heaps;       /* thread heaps ever made */
-    size_t heaps_idle;  /* of these, without a thread: they wait for the next one */
+    size_t committed; /* address space that is accessible */
+    size_t reserved; /* address space that is reserved */
+    size_t purged; /* bytes given back to the kernel since the start */
+    size_t purges; /* system calls that this took */
+    size_t heaps; /* thread heaps ever made */
+    size_t heaps_idle; /* of these, without a thread: they wait for the next one */
     size_t orphan_spans; /* spans in which objects of threads that have exited live on */
 } hf_stats;
 
@@ -131,7 +133,7 @@ HF_API int hf_stats_get(hf_stats *stats, size_t size);
 /* The objects of one size class. */
 typedef struct hf_class_stats {
     size_t block_size;
-    size_t spans;        /* of 64 KiB */
+    size_t spans; /* of 64 KiB */
     size_t live_objects;
     size_t free_objects; /* blocks that exist and are free; a span makes its blocks as they are needed */
 } hf_class_stats;

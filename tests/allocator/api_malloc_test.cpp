@@ -41,7 +41,10 @@ volatile size_t half_of_everything = SIZE_MAX / 2;
 constexpr size_t kib = 1024, mib = kib * kib, gib = kib * mib;
 
 struct Freed {
-    void operator()(void *pointer) const { free(pointer); }
+    void operator()(void *pointer) const
+    {
+        free(pointer);
+    }
 };
 using Object = std::unique_ptr<void, Freed>;
 
@@ -225,7 +228,8 @@ namespace
 
 void fill_with_numbers(void *object, size_t size)
 {
-    for (size_t i = 0; i < size; i++) static_cast<unsigned char *>(object)[i] = static_cast<unsigned char>(i * 7 + i / 256);
+    for (size_t i = 0; i < size; i++)
+        static_cast<unsigned char *>(object)[i] = static_cast<unsigned char>(i * 7 + i / 256);
 }
 
 bool has_numbers(const void *object, size_t size)
@@ -448,8 +452,12 @@ TEST(SecondNames, AllocateAndFreeTheSameMemory)
 {
     void *by_posix = nullptr;
     EXPECT_EQ(__posix_memalign(&by_posix, 64, 10), 0);
-    void *objects[] = {__libc_malloc(10),       __libc_calloc(10, 10), __libc_realloc(malloc(10), 100),
-                       __libc_memalign(64, 10), __libc_valloc(10),     __libc_pvalloc(10),
+    void *objects[] = {__libc_malloc(10),
+                       __libc_calloc(10, 10),
+                       __libc_realloc(malloc(10), 100),
+                       __libc_memalign(64, 10),
+                       __libc_valloc(10),
+                       __libc_pvalloc(10),
                        by_posix};
     for (void *object : objects) {
         EXPECT_TRUE(hf_is_ours(object));

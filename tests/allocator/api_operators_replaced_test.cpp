@@ -41,7 +41,10 @@ constexpr auto alignment = std::align_val_t{32};
 class Replaced : public testing::Test
 {
   protected:
-    void SetUp() override { news = deletes = 0; }
+    void SetUp() override
+    {
+        news = deletes = 0;
+    }
     static void expect_one_of_each()
     {
         EXPECT_EQ(news, 1);

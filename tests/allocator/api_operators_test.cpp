@@ -33,8 +33,14 @@ int handler_calls;
 class HandlerInstalled
 {
   public:
-    explicit HandlerInstalled(std::new_handler handler) : before_(std::set_new_handler(handler)) { handler_calls = 0; }
-    ~HandlerInstalled() { std::set_new_handler(before_); }
+    explicit HandlerInstalled(std::new_handler handler) : before_(std::set_new_handler(handler))
+    {
+        handler_calls = 0;
+    }
+    ~HandlerInstalled()
+    {
+        std::set_new_handler(before_);
+    }
     HandlerInstalled(const HandlerInstalled &) = delete;
     HandlerInstalled &operator=(const HandlerInstalled &) = delete;
 
@@ -67,10 +73,18 @@ void throw_something_derived()
 TEST(Operators, AllFormsOfNewGiveHeapfitsMemory)
 {
     for (size_t size : {size_t{0}, size_t{1}, size_t{100}, size_t{5000}, size_t{100000}, size_t{10000000}}) {
-        void *objects[] = {operator new(size), operator new[](size), operator new(size, std::nothrow),
-                           operator new[](size, std::nothrow)};
-        void *aligned[] = {operator new(size, page), operator new[](size, page), operator new(size, page, std::nothrow),
-                           operator new[](size, page, std::nothrow)};
+        void *objects[] = {
+            operator new(size),
+            operator new[](size),
+            operator new(size, std::nothrow),
+            operator new[](size, std::nothrow),
+        };
+        void *aligned[] = {
+            operator new(size, page),
+            operator new[](size, page),
+            operator new(size, page, std::nothrow),
+            operator new[](size, page, std::nothrow),
+        };
         for (void *object : objects) {
             EXPECT_TRUE(hf_is_ours(object)) << size;
             EXPECT_GE(malloc_usable_size(object), size);
@@ -242,7 +256,10 @@ namespace
 {
 
 struct ThrowsWhenConstructed {
-    ThrowsWhenConstructed() { throw std::runtime_error("no"); }
+    ThrowsWhenConstructed()
+    {
+        throw std::runtime_error("no");
+    }
 };
 
 } // namespace

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <unistd.h>
 
 #include <string>
 
@@ -17,6 +18,11 @@ std::string value_of(const char *name)
 {
     char buffer[32];
     return hf_option_get(name, buffer, sizeof buffer) == 0 ? buffer : "(none)";
+}
+
+std::string text_of(const hf_option &option, uint64_t value)
+{
+    return option.kind == HF_OPTION_CHOICE ? option.choices[value] : std::to_string(value);
 }
 
 // Exit codes of the programs that the tests start.
@@ -39,8 +45,14 @@ class Environment : public testing::Test
             << "HEAPFIT_OPTIONS=" << options;
     }
 
-    void SetUp() override { testing::GTEST_FLAG(death_test_style) = "threadsafe"; }
-    void TearDown() override { unsetenv("HEAPFIT_OPTIONS"); }
+    void SetUp() override
+    {
+        testing::GTEST_FLAG(death_test_style) = "threadsafe";
+    }
+    void TearDown() override
+    {
+        unsetenv("HEAPFIT_OPTIONS");
+    }
 };
 
 constexpr const char *silence = "^$";
@@ -106,8 +118,8 @@ TEST_F(Environment, ReportsEachMistakeOnce)
 
 TEST_F(Environment, RefusesValuesThatAreNone)
 {
-    for (const char *options : {"decay_ms:fast", "decay_ms:", "decay_ms", "decay_ms:-1", "decay_ms:1.5", "decay_ms:0x10",
-                                "decay_ms:1k", "decay_ms:1 2", "decay_ms:k"})
+    for (const char *options : {"decay_ms:fast", "decay_ms:", "decay_ms", "decay_ms:-1", "decay_ms:1.5",
+                                "decay_ms:0x10", "decay_ms:1k", "decay_ms:1 2", "decay_ms:k"})
         expect(options, "decay_ms", "500",
                "^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for 'decay_ms', which takes 0 to 2147483647; it stays "
                "500\n$");
@@ -121,6 +133,15 @@ TEST_F(Environment, RefusesValuesOutOfRange)
     expect("decay_ms:99999999999999999999999", "decay_ms", "500", "'99999999999999999999999' is no value");
     expect("reservation:99999999999g", "reservation", "0", "\\(k, m, g are understood\\)");
     expect("stats_at_exit:2", "stats_at_exit", "0", "'2' is no value for 'stats_at_exit', which takes 0 to 1");
+}
+
+TEST_F(Environment, TakesTheWordsOfAChoice)
+{
+    expect("huge_pages:never", "huge_pages", "never", silence);
+    expect("huge_pages:always", "huge_pages", "always", silence);
+    expect(
+        "huge_pages:1", "huge_pages", "auto",
+        "^heapfit: HEAPFIT_OPTIONS: '1' is no value for 'huge_pages' \\([^\n]*never, auto[^\n]*\\); it stays auto\n$");
 }
 
 TEST_F(Environment, SurvivesNonsenseOfAnyLength)
@@ -171,6 +192,23 @@ TEST_F(Environment, WritesStatisticsAtExitWhenAsked)
     setenv("HEAPFIT_OPTIONS", "stats_at_exit:1", 1);
     EXPECT_EXIT(exit_having_allocated(), testing::ExitedWithCode(as_expected),
                 "^heapfit [0-9.]+, process [0-9]+\n  live .* MiB in [0-9]+ objects");
+}
+
+namespace
+{
+
+[[noreturn]] void exit_without_stderr()
+{
+    close(STDERR_FILENO);
+    exit(as_expected);
+}
+
+} // namespace
+
+TEST_F(Environment, WritesStatisticsOfProgramsThatCloseStderr)
+{
+    setenv("HEAPFIT_OPTIONS", "stats_at_exit:1", 1);
+    EXPECT_EXIT(exit_without_stderr(), testing::ExitedWithCode(as_expected), "^heapfit [0-9.]+, process [0-9]+\n");
 }
 
 // ---- hf_option_set, hf_option_get -----------------------------------------------------------------------------------------
@@ -233,7 +271,7 @@ TEST(Options, NeedRoomForTheirValue)
 
 TEST(Options, DescribeThemselves)
 {
-    ASSERT_GE(hf_option_count(), 6u);
+    ASSERT_GE(hf_option_count(), 7u);
     EXPECT_EQ(hf_option_at(hf_option_count()), nullptr);
     for (size_t i = 0; i < hf_option_count(); i++) {
         const hf_option *option = hf_option_at(i);
@@ -241,13 +279,14 @@ TEST(Options, DescribeThemselves)
         EXPECT_EQ(strchr(option->description, '\n'), nullptr) << option->name;
         EXPECT_LE(option->minimum, option->initial) << option->name;
         EXPECT_GE(option->maximum, option->initial) << option->name;
+        EXPECT_EQ(option->choices != nullptr, option->kind == HF_OPTION_CHOICE) << option->name;
     }
 }
 
 TEST(Options, StartWithTheDefaultsThatTheyDescribe)
 {
     for (size_t i = 0; i < hf_option_count(); i++)
-        EXPECT_EQ(value_of(hf_option_at(i)->name), std::to_string(hf_option_at(i)->initial)) << hf_option_at(i)->name;
+        EXPECT_EQ(value_of(hf_option_at(i)->name), text_of(*hf_option_at(i), hf_option_at(i)->initial));
 }
 
 TEST(Options, TakeTheLimitsThatTheyDescribe)
@@ -256,8 +295,8 @@ TEST(Options, TakeTheLimitsThatTheyDescribe)
         const hf_option *option = hf_option_at(i);
         if (!option->live) continue;
         for (uint64_t limit : {option->minimum, option->maximum, option->initial}) {
-            EXPECT_EQ(hf_option_set(option->name, std::to_string(limit).c_str()), 0) << option->name;
-            EXPECT_EQ(value_of(option->name), std::to_string(limit));
+            EXPECT_EQ(hf_option_set(option->name, text_of(*option, limit).c_str()), 0) << option->name;
+            EXPECT_EQ(value_of(option->name), text_of(*option, limit));
         }
     }
 }

@@ -286,7 +286,8 @@ thread_local AllocatesWhenDestroyed per_thread;
 
 TEST(ThreadExit, LetsThreadLocalDestructorsAllocate)
 {
-    for (int i = 0; i < 50; i++) std::thread([] { per_thread.strings.emplace_back("touched, and thereby made"); }).join();
+    for (int i = 0; i < 50; i++)
+        std::thread([] { per_thread.strings.emplace_back("touched, and thereby made"); }).join();
     EXPECT_TRUE(churn(1000));
 }
 
@@ -295,7 +296,8 @@ TEST(ThreadExit, LeavesObjectsToOthers)
     std::vector<std::unique_ptr<std::string>> strings;
     for (int i = 0; i < 200; i++)
         std::thread([&strings, i] {
-            strings.push_back(std::make_unique<std::string>("made by a thread that is gone, number " + std::to_string(i)));
+            strings.push_back(
+                std::make_unique<std::string>("made by a thread that is gone, number " + std::to_string(i)));
         }).join();
     for (int i = 0; i < 200; i++)
         EXPECT_EQ(*strings[static_cast<size_t>(i)], "made by a thread that is gone, number " + std::to_string(i));

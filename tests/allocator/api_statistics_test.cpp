@@ -86,7 +86,8 @@ TEST(Stats, AddUpOverTheClasses)
         live += each.live_objects;
         EXPECT_LE((each.live_objects + each.free_objects) * each.block_size, each.spans << 16);
     }
-    EXPECT_NEAR(static_cast<double>(live), static_cast<double>(total.live_objects), 4) << "the vector itself lies between";
+    EXPECT_NEAR(static_cast<double>(live), static_cast<double>(total.live_objects), 4)
+        << "the vector itself lies between";
 }
 
 TEST(Stats, SeeOtherThreadsObjects)

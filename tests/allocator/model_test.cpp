@@ -15,11 +15,11 @@ void run_model(size_t budget, unsigned seconds)
     stress::Deadline deadline(seconds);
     do {
         for (unsigned growth : GROWTH_PERCENT)
-            for (int i = 0; i < STEPS_PER_PHASE && !testing::Test::HasFailure(); i++) blocks.step(growth);
+            for (int i = 0; i < STEPS_PER_PHASE && !stress::failed(); i++) blocks.step(growth);
         if (blocks.random().chance(20)) blocks.check_all();
         if (blocks.random().chance(5)) blocks.release_all();
         if (blocks.random().chance(10)) subject::trim();
-    } while (!deadline.passed() && !testing::Test::HasFailure());
+    } while (!deadline.passed() && !stress::failed());
     blocks.release_all();
 }
 
@@ -44,7 +44,7 @@ TEST(Model, GrowingBlocksKeepTheirContents)
     constexpr int COLUMNS = 4;
     do {
         model::Block column[COLUMNS] = {};
-        for (int step = 0; step < 80 && !testing::Test::HasFailure(); step++) {
+        for (int step = 0; step < 80 && !stress::failed(); step++) {
             model::Block &block = column[random.below(COLUMNS)];
             size_t size = block.size * (10 + random.below(20)) / 10 + random.below(model::MIB) + 1;
             if (size > LARGEST) size %= LARGEST;
@@ -57,7 +57,7 @@ TEST(Model, GrowingBlocksKeepTheirContents)
             model::fill(block);
         }
         for (model::Block &block : column) subject::release(block.start);
-    } while (!deadline.passed() && !testing::Test::HasFailure());
+    } while (!deadline.passed() && !stress::failed());
 }
 
 } // namespace

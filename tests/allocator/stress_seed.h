@@ -5,19 +5,25 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HEAPFIT_TEST_SANITIZED 1
+#if defined(__SANITIZE_THREAD__)
+#define HEAPFIT_TEST_THREAD_SANITIZER 1
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if __has_feature(thread_sanitizer)
+#define HEAPFIT_TEST_THREAD_SANITIZER 1
+#endif
+#endif
+#ifndef HEAPFIT_TEST_THREAD_SANITIZER
+#define HEAPFIT_TEST_THREAD_SANITIZER 0
+#endif
+#if HEAPFIT_TEST_THREAD_SANITIZER || defined(__SANITIZE_ADDRESS__)
 #define HEAPFIT_TEST_SANITIZED 1
-#endif
-#endif
-#ifndef HEAPFIT_TEST_SANITIZED
+#else
 #define HEAPFIT_TEST_SANITIZED 0
 #endif
 
@@ -76,8 +82,35 @@ inline uint64_t seed()
     return chosen;
 }
 
+// Whether an expectation of this test has failed so far. Unlike testing::Test::HasFailure, any thread may ask.
+inline std::atomic<bool> &failure_flag()
+{
+    static std::atomic<bool> flag{false};
+    return flag;
+}
+
+inline bool failed()
+{
+    return failure_flag().load(std::memory_order_relaxed);
+}
+
+class FailureListener : public testing::EmptyTestEventListener
+{
+    void OnTestPartResult(const testing::TestPartResult &result) override
+    {
+        if (result.failed()) failure_flag() = true;
+    }
+};
+
+// For a SCOPED_TRACE at the start of every random test; from here on failed() tells.
 inline std::string how_to_repeat()
 {
+    static const bool listening = [] {
+        testing::UnitTest::GetInstance()->listeners().Append(new FailureListener);
+        return true;
+    }();
+    (void)listening;
+    failure_flag() = false;
     return "repeat with HEAPFIT_TEST_SEED=" + std::to_string(seed());
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,6 +73,15 @@ def test_heapfit_itself_survives_real_programs() -> None:
     catalogue.smoke_test(catalogue.resolve_allocators(["heapfit"])[0])
 
 
+def test_the_check_works_from_a_python_that_is_not_position_independent(
+    jemalloc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Debian's is none: in it the address of malloc is that of a stub in the interpreter itself.
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
+    [mine] = catalogue.resolve_allocators([f"mine={jemalloc}"])
+    assert mine.library == jemalloc
+
+
 def test_a_library_of_ones_own_stands_wherever_a_name_does(jemalloc: Path) -> None:
     glibc, mine = catalogue.resolve_allocators(["glibc", f"mine={jemalloc}"])
     assert glibc.name == "glibc"
@@ -100,7 +110,9 @@ def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
         catalogue.resolve_allocators([f"bad={text}"])
 
 
-def test_a_library_without_malloc_is_refused() -> None:
+@pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
+def test_a_library_without_malloc_is_refused(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", python)
     zlib = next(Path("/usr/lib").glob("*-linux-gnu/libz.so.1"))
     with pytest.raises(HeapfitError, match=r"malloc comes from .*libc"):
         catalogue.resolve_allocators([f"bad={zlib}"])

@@ -87,7 +87,7 @@ def run_preloaded(program: Program, place: Path, library: Path) -> tuple[Outcome
 
 
 def _run(program: Program, place: Path, extra: Mapping[str, str]) -> Outcome:
-    """One run in `place`/work, which is emptied before: a path may show in what a program writes."""
+    """One run in `place`/work, emptied before: a path may show in what a program writes."""
     folder = place / "work"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

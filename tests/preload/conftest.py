@@ -9,8 +9,10 @@ import os
 from pathlib import Path
 
 import pytest
-
 from heapfit import paths
+
+# The check stands in a module of its own; its assertions are to show the difference, too.
+pytest.register_assert_rewrite("checking")
 
 
 def pytest_configure(config: pytest.Config) -> None:

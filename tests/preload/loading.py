@@ -29,6 +29,7 @@ class LoaderLog:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
+        folder.chmod(0o777)  # a program may go on as another user
         self._folder = folder
 
     @property

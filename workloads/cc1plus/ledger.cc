@@ -21,6 +21,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -56,9 +57,10 @@ constexpr std::array<std::pair<std::string_view, Currency>, 4> currency_names{{
 template <std::size_t... Is>
 std::optional<AnyMoney> money_of(std::string_view name, long cents, std::index_sequence<Is...>) {
   std::optional<AnyMoney> found;
-  ((currency_names[Is].first == name ? (found = Money<currency_names[Is].second>{cents}, true)
-                                     : false) ||
-   ...);
+  const auto try_one = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
+    if (currency_names[I].first == name) found = Money<currency_names[I].second>{cents};
+  };
+  (try_one(std::integral_constant<std::size_t, Is>{}), ...);
   return found;
 }
 
@@ -88,6 +90,8 @@ template <typename... Handlers>
 struct Overloaded : Handlers... {
   using Handlers::operator()...;
 };
+template <typename... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
 // Reads "12.50 EUR".
 std::optional<AnyMoney> parse_money(std::istream& words) {

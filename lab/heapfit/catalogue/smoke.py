@@ -17,13 +17,15 @@ from heapfit.records import InstalledAllocator
 
 _TIMEOUT_S = 30.0
 
-# Asks the dynamic linker, from within a program that runs under the allocator, which file its
-# malloc is in. Dl_info begins with the file's name.
+# Asks the dynamic linker, from within a program that runs under the allocator, which file the
+# library's malloc is in: itself, and then every call goes there, or one that it depends on. The
+# program's own view, CDLL(None), would not do: a program that is not position-independent may hold
+# a stub that stands for malloc's address everywhere. Dl_info begins with the file's name.
 _WHERE_IS_MALLOC = """
-import ctypes
-program = ctypes.CDLL(None)
+import ctypes, os, sys
+library = ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_NOLOAD)
 found = (ctypes.c_char_p * 4)()
-program.dladdr(ctypes.cast(program.malloc, ctypes.c_void_p), ctypes.byref(found))
+ctypes.CDLL(None).dladdr(ctypes.cast(library.malloc, ctypes.c_void_p), ctypes.byref(found))
 print(found[0].decode())
 """
 
@@ -45,19 +47,20 @@ def check_loads(allocator: InstalledAllocator) -> None:
     """Raise HeapfitError unless a program that runs under `allocator` gets its malloc from it."""
     if allocator.library is None:
         return
-    result = _run(allocator, [sys.executable, "-S", "-c", _WHERE_IS_MALLOC])
+    library = str(allocator.library)
+    result = _run(allocator, [sys.executable, "-S", "-c", _WHERE_IS_MALLOC, library])
     refusal = re.search(r"cannot be preloaded \((.*?)\)", result.stderr)
     if refusal:
         raise HeapfitError(
-            f"{allocator.name}: {allocator.library} does not load ({refusal[1]}); "
+            f"{allocator.name}: {library} does not load ({refusal[1]}); "
             "is it a shared library for this machine?"
         )
     if result.returncode != 0:
         raise _failure(allocator, "python3", last_line(result))
     provider = result.stdout.strip()
-    if provider != str(allocator.library):
+    if provider != library:
         raise HeapfitError(
-            f"{allocator.name}: {allocator.library} loads but malloc comes from {provider}; "
+            f"{allocator.name}: {library} loads but malloc comes from {provider}; "
             "an allocator's library must export malloc"
         )
 

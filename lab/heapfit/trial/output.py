@@ -1,20 +1,18 @@
 """What a program printed: its digest, the figures in it, and whether it is what it should be.
 
-Output stays on disk and is mapped, never read as a whole: a program may print gigabytes.
+Output stays on disk and is never read as a whole: a program may print gigabytes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-import mmap
-import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, geometric_mean
 
 from heapfit.records import Metric, Workload, WorkloadMetric
+from heapfit.trial.search import SearchFailed, search
 
 TAIL_BYTES = 4096
 HEAD_BYTES = 65536
@@ -83,34 +81,23 @@ def figures(workload: Workload, stdout: Path) -> dict[str, float]:
     Raises `BadOutput` where something is not to be found or is not a number.
     """
     must_match = workload.check.must_match
-    with _mapped(stdout) as text:
-        if must_match is not None and not _compile(must_match).search(text):
+    patterns = [metric.pattern for metric in workload.metrics]
+    try:
+        if must_match is not None and search(stdout, [must_match], every=False) == [[]]:
             raise BadOutput(f"did not print anything that matches {must_match!r}")
-        return {metric.name: _figure(metric, text) for metric in workload.metrics}
+        found = search(stdout, patterns, every=True)
+    except SearchFailed as failed:
+        raise BadOutput(f"printed what cannot be judged: {failed}") from failed
+    printed = zip(workload.metrics, found, strict=True)
+    return {metric.name: _figure(metric, texts) for metric, texts in printed}
 
 
-def _figure(metric: WorkloadMetric, text: mmap.mmap | bytes) -> float:
-    found = [match.group(1) for match in _compile(metric.pattern).finditer(text)]
-    if not found:
+def _figure(metric: WorkloadMetric, printed: Sequence[str]) -> float:
+    if not printed:
         raise BadOutput(f"did not print its metric {metric.name} ({metric.pattern!r})")
     try:
-        return _COMBINE[metric.combine]([float(figure) for figure in found])
+        return _COMBINE[metric.combine]([float(text) for text in printed])
     except (ValueError, ArithmeticError) as error:
         raise BadOutput(
             f"printed a metric {metric.name} that is no usable number: {error}"
         ) from error
-
-
-def _compile(pattern: str) -> re.Pattern[bytes]:
-    """Patterns match bytes: output need not be text, and mapped output is not copied."""
-    return re.compile(pattern.encode(), re.MULTILINE)
-
-
-@contextmanager
-def _mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
-    with path.open("rb") as file:
-        if path.stat().st_size == 0:  # an empty file cannot be mapped
-            yield b""
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            yield text

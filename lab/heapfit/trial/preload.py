@@ -19,11 +19,14 @@ from heapfit.trial.tree import ProcessTree
 
 VARIABLE = "LD_PRELOAD"
 
-# The loader maps preloaded libraries within about a millisecond of exec, but a crowded machine may
-# keep a program waiting. One that was looked at this often for this long, and in which the library
-# was never seen until its end, ran without it.
-MIN_LOOKS = 5
+# A program that was looked at this often, this long between the first and the last look, and in which
+# the library was never seen until its end, ran without it. One look would not do: a wrapper without
+# the library may be about to start the program proper.
+MIN_LOOKS = 2
 MIN_LOOKING_S = 0.2
+
+_SHARED_LIBRARY = re.compile(rb"/([^/\n]+\.so(?:\.[^/\n]*)?)$", re.MULTILINE)
+_LOADER_PREFIX = b"ld-"
 
 _LOADER_COMPLAINT = re.compile(
     rb"ERROR: ld\.so: object '[^']*' from LD_PRELOAD cannot be preloaded[^\n]*"
@@ -79,19 +82,32 @@ class PreloadWatch(Source):
         self._root = root
 
     def sample(self, now_s: float) -> None:
-        if self._seen:
+        if self._seen or self._name is None:
             return
         processes = [process for _, process in ProcessTree(self._root).processes()]
         if not processes:  # it has ended
             return
-        self._seen = any(self._maps_library(process) for process in processes)
+        held = [maps for maps in map(_read_maps, processes) if not _is_loading(maps)]
+        if not held:
+            return
+        self._seen = any(self._name in maps for maps in held)
         self._looks += 1
         self._first_look_s = self._first_look_s or now_s
         self._last_look_s = now_s
 
-    def _maps_library(self, process: int) -> bool:
-        assert self._name is not None
-        try:
-            return self._name in Path(f"/proc/{process}/maps").read_bytes()
-        except OSError:  # it ended
-            return False
+
+def _read_maps(process: int) -> bytes:
+    try:
+        return Path(f"/proc/{process}/maps").read_bytes()
+    except OSError:  # it ended
+        return b""
+
+
+def _is_loading(maps: bytes) -> bool:
+    """Whether a process has yet to map its libraries, of which preloaded ones come first.
+
+    On a crowded machine the loader may have to wait. A program without a loader has all it needs.
+    """
+    libraries = {match[1] for match in _SHARED_LIBRARY.finditer(maps)}
+    loaders = {name for name in libraries if name.startswith(_LOADER_PREFIX)}
+    return not maps or (bool(loaders) and libraries == loaders)

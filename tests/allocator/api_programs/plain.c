@@ -46,7 +46,8 @@ static void *allocate_and_free(void *unused)
 static void use_threads(void)
 {
     pthread_t threads[4];
-    for (int i = 0; i < 4; i++) expect(pthread_create(&threads[i], NULL, allocate_and_free, NULL) == 0, "threads start");
+    for (int i = 0; i < 4; i++)
+        expect(pthread_create(&threads[i], NULL, allocate_and_free, NULL) == 0, "threads start");
     for (int i = 0; i < 4; i++) {
         void *text = NULL;
         pthread_join(threads[i], &text);

@@ -19,7 +19,7 @@ commit() {
 for number in $(seq 1 25); do
     mkdir -p "folder$((number % 5))"
     seq 1 $((number * 40)) | sed "s/\$/ line of version $number/" > "folder$((number % 5))/file$number"
-    seq $number $((number + 3000)) > grows
+    seq "$number" $((number + 3000)) > grows
     commit "Change $number"
 done
 git switch --quiet --create side main~10

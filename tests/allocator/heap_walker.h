@@ -1,0 +1,83 @@
+// Checks everything that must hold of a thread heap between two calls of its owner: what its spans, their lists and their
+// counts say of each other.
+#ifndef HEAPFIT_TESTS_HEAP_WALKER_H
+#define HEAPFIT_TESTS_HEAP_WALKER_H
+
+#include "heap_internals.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace heap_walker
+{
+
+// Free blocks of a list, all of which must be blocks of `span`.
+inline size_t list_length(const struct span *span, uintptr_t head)
+{
+    size_t length = 0;
+    while (!list_is_empty(head)) {
+        EXPECT_EQ(span, span_of_offset(head - space.base)) << "a list leads to another span";
+        EXPECT_TRUE(block_is_at_start(span, head));
+        uintptr_t link = *block_words(head) ^ space.link_key;
+        EXPECT_LE(link, static_cast<uintptr_t>(LINK_MAX));
+        if (++length > SPAN_SIZE / MALLOC_ALIGNMENT || testing::Test::HasFailure()) break;
+        head ^= link;
+    }
+    return length;
+}
+
+inline void check_span(const struct heap *heap, const struct span *span)
+{
+    EXPECT_EQ(heap, span->owner.load());
+    EXPECT_EQ(SPAN_BLOCKS, span->kind);
+    EXPECT_EQ(size_class_bytes(span->bin), span->block_size);
+    ASSERT_LE(span_live(span), span->carved);
+    EXPECT_EQ(span->carved - span_live(span), list_length(span, span->free))
+        << "live: " << span->countdown << " + " << span->held_back << ", blocks of " << span->block_size;
+    if (span->uncarved != 0) {
+        EXPECT_TRUE(span->listed) << "has blocks to carve that nobody will find";
+    }
+}
+
+inline std::set<uint32_t> listed_spans(const struct heap *heap, unsigned bin)
+{
+    std::set<uint32_t> listed;
+    uint32_t previous = SPAN_NONE;
+    for (uint32_t index = heap->bins[bin].listed; index != SPAN_NONE; index = span_at(index)->next) {
+        EXPECT_TRUE(listed.insert(index).second) << "a list runs in a circle";
+        EXPECT_EQ(previous, span_at(index)->prev);
+        EXPECT_EQ(bin, span_at(index)->bin);
+        EXPECT_TRUE(span_at(index)->listed);
+        previous = index;
+        if (testing::Test::HasFailure()) break;
+    }
+    return listed;
+}
+
+// By the owner, or while nobody owns the heap.
+inline void check(const struct heap *heap)
+{
+    size_t spans = 0, in_bins[BIN_COUNT] = {}, listed[BIN_COUNT] = {};
+    uint32_t previous = SPAN_NONE;
+    for (uint32_t index = heap->owned; index != SPAN_NONE; index = span_at(index)->owned_next) {
+        const struct span *span = span_at(index);
+        EXPECT_EQ(previous, span->owned_prev);
+        check_span(heap, span);
+        spans++;
+        in_bins[span->bin]++;
+        listed[span->bin] += span->listed;
+        previous = index;
+        if (testing::Test::HasFailure()) return;
+    }
+    EXPECT_EQ(heap->spans_owned, spans);
+    for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
+        EXPECT_EQ(heap->bins[bin].spans, in_bins[bin]) << "bin " << bin;
+        EXPECT_EQ(listed[bin], listed_spans(heap, bin).size()) << "bin " << bin;
+        if (!list_is_empty(heap->free[bin])) list_length(span_of_offset(heap->free[bin] - space.base), heap->free[bin]);
+    }
+}
+
+} // namespace heap_walker
+
+#endif

@@ -1,0 +1,52 @@
+/* An exhaustive scheduler for small concurrent programs: runs the same program again and again, each time with another
+ * interleaving, until there is none left.
+ *
+ * The threads are coroutines of one thread of the system. They may change over where they say interleave(), which the
+ * harness makes every atomic access and every lock do. All interleavings with at most a given number of preemptions are
+ * run: changes from a thread that could have gone on; changes from one that is blocked or has ended are free. Few
+ * preemptions find most errors (Musuvathi, Qadeer: Iterative context bounding, PLDI 2007).
+ *
+ * What it cannot see: memory orders weaker than sequential consistency. ThreadSanitizer's runs of the stress tests look
+ * at those.
+ */
+#ifndef HEAPFIT_TESTS_INTERLEAVE_H
+#define HEAPFIT_TESTS_INTERLEAVE_H
+
+#include <stdbool.h>
+
+enum { INTERLEAVE_THREADS_MAX = 4, INTERLEAVE_STEPS_MAX = 4096 };
+
+struct interleave_program {
+    int threads;
+    void (*set_up)(void);              /* before each execution */
+    void (*thread[INTERLEAVE_THREADS_MAX])(void);
+    bool (*is_right)(void);            /* after each execution */
+    void (*switched)(int from, int to); /* exchange what is thread-local; NULL: nothing is */
+};
+
+/* What an exploration found. */
+struct interleave_result {
+    unsigned long executions;
+    const char *error; /* NULL: none */
+};
+
+struct interleave_result interleave_explore(const struct interleave_program *program, int preemptions);
+
+/* ---- for the threads --------------------------------------------------------------------------------------------------- */
+
+/* Another thread may run here. */
+void interleave(void);
+
+/* This thread cannot go on before `can_go_on(argument)` is true; when it does, others may have made it false again. */
+void interleave_wait(bool (*can_go_on)(const void *argument), const void *argument);
+
+/* The number of the running thread. */
+int interleave_self(void);
+
+/* Something is wrong: this execution ends here, and with it the exploration. */
+_Noreturn void interleave_fail(const char *error);
+
+/* All other threads are gone from now on, wherever they are: what fork() does to the child. */
+void interleave_kill_others(void);
+
+#endif

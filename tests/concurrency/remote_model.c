@@ -1,0 +1,472 @@
+/* Checks the hand-over of remote frees, the settling of idle heaps, orphans and their adoption, and fork, in every
+ * interleaving with a few preemptions.
+ *
+ * It is the real remote.c and registry.c that run, included below with atomics and locks that let other threads in: a
+ * model in a language of its own (Promela, TLA+) would check what we believe the code to be, and would not notice when the
+ * code changes. What lies beneath them (bins, address space) is replaced by the least that counts blocks, so that an
+ * execution takes microseconds.
+ *
+ * The sources come by macro, so that the build can make mutants of them, which this program must reject.
+ */
+#include "interleave.h"
+
+#include "heap/heap.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the sources, with every atomic access a place to change threads ---------------------------------------------------- */
+
+#undef atomic_load_explicit
+#undef atomic_store_explicit
+#undef atomic_exchange_explicit
+#undef atomic_compare_exchange_weak_explicit
+#define atomic_load_explicit(object, order) (interleave(), __atomic_load_n((object), __ATOMIC_SEQ_CST))
+#define atomic_store_explicit(object, value, order) (interleave(), __atomic_store_n((object), (value), __ATOMIC_SEQ_CST))
+#define atomic_exchange_explicit(object, value, order) (interleave(), __atomic_exchange_n((object), (value), __ATOMIC_SEQ_CST))
+#define atomic_compare_exchange_weak_explicit(object, expected, value, success, failure) \
+    (interleave(), __atomic_compare_exchange_n((object), (expected), (value), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+
+/* Their thread-local variables are those of the one thread of the system, exchanged when threads are (switched). */
+#include REMOTE_SOURCE
+#include REGISTRY_SOURCE
+
+/* ---- platform/: locks --------------------------------------------------------------------------------------------------------- */
+
+enum { NOBODY = 0 };
+
+static bool lock_is_free(const void *lock)
+{
+    return ((const platform_lock *)lock)->word == NOBODY;
+}
+
+/* As platform/thread.c: one's own fork passes through. */
+static bool held_by_own_fork(const platform_lock *lock)
+{
+    return lock->held_by_fork && lock->word == (uint32_t)interleave_self() + 1;
+}
+
+void platform_lock_acquire(platform_lock *lock)
+{
+    interleave();
+    if (held_by_own_fork(lock)) return;
+    if (lock->word == (uint32_t)interleave_self() + 1) interleave_fail("a lock is taken twice");
+    while (!lock_is_free(lock)) interleave_wait(lock_is_free, lock);
+    lock->word = (uint32_t)interleave_self() + 1;
+}
+
+void platform_lock_release(platform_lock *lock)
+{
+    if (held_by_own_fork(lock)) return;
+    if (lock->word != (uint32_t)interleave_self() + 1) interleave_fail("a lock is released that is not held");
+    lock->word = NOBODY;
+}
+
+void platform_lock_fork_begin(platform_lock *lock)
+{
+    platform_lock_acquire(lock);
+    lock->held_by_fork = true;
+}
+
+void platform_lock_fork_end(platform_lock *lock)
+{
+    lock->held_by_fork = false;
+    platform_lock_release(lock);
+}
+
+static void (*exit_hook)(void *);
+
+bool platform_thread_exit_hook(void (*hook)(void *))
+{
+    exit_hook = hook;
+    return true;
+}
+
+void platform_thread_exit_arm(void *argument)
+{
+    (void)argument;
+}
+
+uint64_t platform_random(void)
+{
+    return UINT64_C(0x123456789ABCDEF0);
+}
+
+/* ---- space/: a few spans of four blocks ----------------------------------------------------------------------------------------- */
+
+enum { SPANS = 3, BLOCKS = 4, HEAPS = 4, BLOCK_BYTES = 64, BIN = 3 };
+
+struct space space;
+/* The table grows downwards from the first span: it has the room of one before it. */
+static char memory[1 + SPANS][SPAN_SIZE] __attribute__((aligned(1 << SPAN_SHIFT)));
+
+static struct heap heaps[HEAPS];
+static int heaps_made;
+
+enum block_state { LIVE, FREED };
+static enum block_state blocks[SPANS][BLOCKS];
+
+void heap_configure(void)
+{
+}
+
+bool space_start(void)
+{
+    return true;
+}
+
+void *space_metadata(size_t size)
+{
+    (void)size;
+    if (heaps_made == HEAPS) interleave_fail("too many heaps");
+    return &heaps[heaps_made++];
+}
+
+void space_fork_begin(void)
+{
+}
+
+void space_fork_end(void)
+{
+}
+
+static uintptr_t block_at(int span, int block)
+{
+    return span_start(span_at((uint32_t)span)) + (uintptr_t)block * BLOCK_BYTES;
+}
+
+/* ---- bins: lists of spans, and blocks that are live or freed ---------------------------------------------------------------------- */
+
+static void own(struct heap *heap, struct span *span)
+{
+    atomic_store_explicit(&span->owner, heap, memory_order_relaxed);
+    span->owned_next = heap->owned;
+    heap->owned = span_index(span);
+    span->next = heap->bins[BIN].listed;
+    heap->bins[BIN].listed = span_index(span);
+}
+
+static void unchain(uint32_t *link, struct span *span, bool by_owner)
+{
+    while (*link != span_index(span)) {
+        if (*link == SPAN_NONE) interleave_fail("a span is not in the list of its owner");
+        link = by_owner ? &span_at(*link)->owned_next : &span_at(*link)->next;
+    }
+    *link = by_owner ? span->owned_next : span->next;
+}
+
+static void disown(struct heap *heap, struct span *span)
+{
+    unchain(&heap->owned, span, true);
+    unchain(&heap->bins[BIN].listed, span, false);
+}
+
+void heap_take_span(struct heap *heap, struct heap *from, struct span *span)
+{
+    disown(from, span);
+    own(heap, span);
+}
+
+void heap_take_spans(struct heap *heap, struct heap *from)
+{
+    while (from->owned != SPAN_NONE) heap_take_span(heap, from, span_at(from->owned));
+}
+
+void block_free_local(struct heap *heap, struct span *span, uintptr_t block)
+{
+    if (__atomic_load_n(&span->owner, __ATOMIC_SEQ_CST) != heap) interleave_fail("a block was taken by a heap that does not own it");
+    enum block_state *state = &blocks[span_index(span)][(block & (SPAN_SIZE - 1)) / BLOCK_BYTES];
+    if (*state == FREED) interleave_fail("a block was taken twice");
+    *state = FREED;
+    if (--span->countdown != 0) return;
+    disown(heap, span);
+    atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
+}
+
+void heap_flush(struct heap *heap)
+{
+    (void)heap;
+}
+
+void heap_chores_look(struct heap *heap)
+{
+    (void)heap;
+}
+
+void check_link_failed(const void *block)
+{
+    (void)block;
+    interleave_fail("a block arrived that was not on its way");
+}
+
+void check_pointer_failed(const char *function, const void *pointer)
+{
+    (void)function;
+    (void)pointer;
+    interleave_fail("a live block has no owner");
+}
+
+void check_double_free(const void *pointer)
+{
+    (void)pointer;
+    interleave_fail("a block that is freed once is taken for freed twice");
+}
+
+void check_suspicious_free(const struct heap *heap, const struct span *span, uintptr_t block)
+{
+    (void)heap;
+    (void)span;
+    (void)block;
+    interleave_fail("a block was handed over twice");
+}
+
+/* ---- the stage --------------------------------------------------------------------------------------------------------------------- */
+
+struct thread_locals {
+    struct heap *heap;
+    unsigned exits;
+};
+
+static struct thread_locals locals[INTERLEAVE_THREADS_MAX];
+
+static void switched(int from, int to)
+{
+    locals[from] = (struct thread_locals){thread_heap, thread_exits};
+    thread_heap = locals[to].heap;
+    thread_exits = locals[to].exits;
+}
+
+/* Thread i has a heap with span i, all of whose blocks live; span SPANS-1 is an orphan, its owner gone. */
+static void set_up(void)
+{
+    memset(memory[1] - SPANS * sizeof(struct span), 0, SPANS * sizeof(struct span));
+    for (int span = 0; span < SPANS; span++) memset(memory[1 + span], 0, BLOCKS * BLOCK_BYTES);
+    memset(heaps, 0, sizeof heaps);
+    memset(&registry, 0, sizeof registry);
+    memset(&orphans_lock, 0, sizeof orphans_lock);
+    memset(&heap_orphans, 0, sizeof heap_orphans);
+    memset(blocks, 0, sizeof blocks);
+    heap_orphans.state = HEAP_SHARED;
+    heaps_made = 0;
+    space.base = (uintptr_t)memory[1];
+    space.size = SPANS * SPAN_SIZE;
+    heap_settings.remote_free_batch = 1;
+    thread_heap = &heap_none;
+    for (int i = 0; i < INTERLEAVE_THREADS_MAX; i++) locals[i] = (struct thread_locals){&heap_none, 0};
+    for (int i = 0; i < SPANS; i++) {
+        struct span *span = span_at((uint32_t)i);
+        struct heap *heap = i == SPANS - 1 ? &heap_orphans : heap_take();
+        span->kind = SPAN_BLOCKS;
+        span->bin = BIN;
+        span->block_size = BLOCK_BYTES;
+        span->countdown = span->carved = BLOCKS;
+        own(heap, span);
+        if (i < SPANS - 1) locals[i].heap = heap;
+    }
+    thread_heap = locals[0].heap;
+}
+
+/* What free() does, without its fast path's check of the program. */
+static void free_block(int span_number, int block)
+{
+    uintptr_t address = block_at(span_number, block);
+    struct span *span = span_at((uint32_t)span_number);
+    if (atomic_load_explicit(&span->owner, memory_order_relaxed) == thread_heap) block_free_local(thread_heap, span, address);
+    else remote_free(thread_heap, span, address);
+}
+
+static void free_span(int span_number)
+{
+    for (int block = 0; block < BLOCKS; block++) free_block(span_number, block);
+}
+
+static void exit_thread(void)
+{
+    if (thread_heap != &heap_none) exit_hook(thread_heap);
+}
+
+/* ---- what is right at the end ----------------------------------------------------------------------------------------------------------- */
+
+static int blocks_freed; /* by the threads of the scenario, of each span that they free wholly */
+static bool forked;
+
+static bool inboxes_are_empty(void)
+{
+    for (int i = 0; i < heaps_made; i++)
+        if (heaps[i].inbox != 0) return false;
+    return heap_orphans.inbox == 0;
+}
+
+static bool locks_are_free(void)
+{
+    return registry.lock.word == NOBODY && orphans_lock.word == NOBODY;
+}
+
+/* All heaps stand in the list of idle ones, each once. */
+static bool all_heaps_are_idle(void)
+{
+    int listed = 0;
+    for (const struct heap *heap = registry.idle; heap != NULL && listed <= HEAPS; heap = heap->next) {
+        if (heap->state != HEAP_IDLE || heap->owned != SPAN_NONE) return false;
+        listed++;
+    }
+    return listed == heaps_made && registry.idle_count == (size_t)heaps_made;
+}
+
+/* Every freed block has arrived, once, and every thread is gone: so no heap but the orphans' owns anything. */
+static bool nothing_is_lost(void)
+{
+    int freed = 0;
+    for (int span = 0; span < SPANS; span++)
+        for (int block = 0; block < BLOCKS; block++) freed += blocks[span][block] == FREED;
+    return freed == blocks_freed && inboxes_are_empty() && all_heaps_are_idle() && locks_are_free();
+}
+
+/* In the child of a fork blocks may lie in the inboxes of heaps whose threads are no more; but what it frees of the orphans
+ * is taken, and nothing hangs. */
+static bool child_is_sound(void)
+{
+    return locks_are_free() && heap_orphans.inbox == 0;
+}
+
+/* ---- the scenarios --------------------------------------------------------------------------------------------------------------------------- */
+
+static void owner_exits(void)
+{
+    exit_thread();
+}
+
+static void frees_first_half_of_0(void)
+{
+    free_block(0, 0);
+    free_block(0, 1);
+    exit_thread();
+}
+
+static void frees_second_half_of_0(void)
+{
+    free_block(0, 2);
+    free_block(0, 3);
+    exit_thread();
+}
+
+static void frees_0_in_batches(void)
+{
+    heap_settings.remote_free_batch = 3;
+    free_span(0);
+    exit_thread();
+}
+
+static void frees_1_then_exits(void)
+{
+    free_block(1, 0);
+    free_block(1, 1);
+    exit_thread();
+}
+
+static void adopts_then_exits(void)
+{
+    if (thread_heap == &heap_none) heap_thread_enter();
+    heap_adopt_span(thread_heap, BIN);
+    exit_thread();
+}
+
+static void frees_orphans(void)
+{
+    free_block(2, 0);
+    free_block(2, 1);
+    exit_thread();
+}
+
+static void frees_orphans_too(void)
+{
+    free_block(2, 2);
+    free_block(2, 3);
+    exit_thread();
+}
+
+static void starts_and_exits(void)
+{
+    heap_thread_enter();
+    exit_thread();
+}
+
+/* Forks, lives on as the child, and frees what it has inherited. */
+static void forks(void)
+{
+    heap_fork_begin();
+    interleave();
+    interleave_kill_others();
+    heap_fork_end();
+    free_block(0, 2);
+    free_block(2, 2);
+    if (thread_heap != &heap_none) heap_adopt_span(thread_heap, BIN);
+    exit_thread();
+    heap_thread_enter();
+    exit_thread();
+}
+
+static void forks_as_parent(void)
+{
+    heap_fork_begin();
+    free_block(2, 0); /* another library's handler */
+    heap_fork_end();
+    free_block(2, 1);
+    exit_thread();
+}
+
+struct scenario {
+    const char *name;
+    int preemptions;
+    int freed; /* blocks, at the end; -1: the child of a fork, where this is not known */
+    int threads;
+    void (*thread[INTERLEAVE_THREADS_MAX])(void);
+};
+
+static const struct scenario scenarios[] = {
+    {"an owner exits while another thread frees its blocks", 6, 2, 2, {owner_exits, frees_first_half_of_0}},
+    {"an owner exits while two threads free its blocks", 3, 4, 3, {owner_exits, frees_first_half_of_0, frees_second_half_of_0}},
+    {"a batch is handed over while its target exits", 6, 4, 2, {owner_exits, frees_0_in_batches}},
+    {"two threads exit and free each other's blocks", 4, 4, 2, {frees_1_then_exits, frees_first_half_of_0}},
+    {"an orphan is adopted while its blocks are freed", 4, 2, 3, {adopts_then_exits, owner_exits, frees_orphans}},
+    {"two threads adopt while a third frees", 3, 2, 3, {adopts_then_exits, adopts_then_exits, frees_orphans}},
+    {"the orphan's last blocks are freed while it is adopted", 3, 4, 3, {adopts_then_exits, frees_orphans, frees_orphans_too}},
+    {"an idle heap is taken while blocks arrive in it", 3, 2, 3, {owner_exits, frees_first_half_of_0, starts_and_exits}},
+    {"a thread forks while others exit and free: the child", 3, -1, 3, {owner_exits, forks, frees_orphans}},
+    {"a thread forks while others adopt and free: the child", 3, -1, 3, {adopts_then_exits, forks, frees_first_half_of_0}},
+    {"a thread forks while others exit and free: the parent", 3, 4, 3, {owner_exits, forks_as_parent, frees_first_half_of_0}},
+};
+
+static bool is_right(void)
+{
+    return forked ? child_is_sound() : nothing_is_lost();
+}
+
+static const char *explore(const struct scenario *scenario)
+{
+    struct interleave_program program = {
+        .threads = scenario->threads,
+        .set_up = set_up,
+        .is_right = is_right,
+        .switched = switched,
+    };
+    memcpy(program.thread, scenario->thread, sizeof program.thread);
+    forked = scenario->freed < 0;
+    blocks_freed = scenario->freed;
+    struct interleave_result result = interleave_explore(&program, scenario->preemptions);
+    printf("%s: %lu executions with up to %d preemptions: %s\n", scenario->name, result.executions, scenario->preemptions,
+           result.error == NULL ? "right" : result.error);
+    fflush(stdout);
+    return result.error;
+}
+
+/* With --mutant the sources have an error, and finding one is what is right. */
+int main(int count, char **arguments)
+{
+    bool mutant = count > 1 && strcmp(arguments[1], "--mutant") == 0;
+    bool found = false;
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios && !(mutant && found); i++)
+        if (explore(&scenarios[i]) != NULL) found = true;
+    return found == mutant ? EXIT_SUCCESS : EXIT_FAILURE;
+}

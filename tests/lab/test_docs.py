@@ -1,0 +1,286 @@
+"""README.md and docs/ are true: commands parse, options exist, links and paths lead somewhere.
+
+What a program can write in them (the commands, the options) is compared with what
+`scripts/update-docs` would write now.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer
+from heapfit.catalogue import resolve_workload
+from heapfit.catalogue.allocators import find_allocators
+from heapfit.cli.arguments import split_program
+from heapfit.cli.commands import _root
+from heapfit.records import Workload
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "workloads").rglob("*.md"),
+    ]
+)
+README = ROOT / "README.md"
+REFERENCE = ROOT / "docs" / "reference.md"
+LIBRARY = ROOT / "docs" / "library.md"
+COMPARE = ROOT / "docs" / "compare.md"
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+SHELL_LANGUAGES = ("sh", "console")
+FOLDERS = "allocator|cmake|docs|include|integrations|lab|scripts|studies|tests|workloads"
+PATH = re.compile(rf"(?:{FOLDERS})/[\w./+-]*")
+# What ends a command in a shell line, for the few forms that the pages use.
+ENDS_A_COMMAND = ("|", "&", "&&", ";", ">", "#")
+
+
+def page_id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=page_id)
+
+
+@pytest.fixture(scope="module")
+def update_docs() -> ModuleType:
+    """The program that writes parts of the pages, as a module."""
+    loader = importlib.machinery.SourceFileLoader("update_docs", f"{ROOT}/scripts/update-docs")
+    spec = importlib.util.spec_from_loader("update_docs", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+# ---------------------------------------------------------------- commands
+
+
+def shell_lines(text: str) -> Iterator[str]:
+    """The commands in a page's shell blocks, continuation lines joined; no output."""
+    for language, block in FENCE.findall(text):
+        if language not in SHELL_LANGUAGES:
+            continue
+        for line in block.replace("\\\n", " ").splitlines():
+            if language == "sh":
+                yield line
+            elif line.startswith("$ "):
+                yield line.removeprefix("$ ")
+
+
+def prose(text: str) -> str:
+    return FENCE.sub("", text)
+
+
+def heapfit_commands(page: Path) -> list[list[str]]:
+    """Every heapfit command line that a page shows, as words without the program's name.
+
+    A command's bare name in prose, such as `heapfit report`, is a mention and asks for `--help`:
+    it must exist, and may lack arguments.
+    """
+    text = page.read_text(encoding="utf-8")
+    commands = [words for line in shell_lines(text) for words in _in_line(line)]
+    for inline in INLINE.findall(prose(text)):
+        is_mention = re.fullmatch(r"heapfit( [a-z]+){1,2}", inline) is not None
+        commands += [words + ["--help"] * is_mention for words in _in_line(inline)]
+    return commands
+
+
+def _in_line(line: str) -> list[list[str]]:
+    substituted = re.findall(r"\$\((heapfit [^)]*)\)", line)
+    direct = re.findall(r"(?:^|&& |; )(?:\.venv/bin/)?(heapfit(?: .*)?)$", line)
+    return [words for command in [*substituted, *direct] if (words := _words(command))]
+
+
+def _words(command: str) -> list[str]:
+    words = shlex.split(command, comments=True)[1:]
+    own, program = split_program(words)
+    end = next((i for i, word in enumerate(own) if word in ENDS_A_COMMAND), len(own))
+    return own[:end] + (["--", *program] if program and end == len(own) else [])
+
+
+def parse(words: list[str]) -> None:
+    """Parse a command line as heapfit would, without doing anything; raises where it would fail."""
+    own, _ = split_program(words)
+    wants_help = own[-1] == "--help"
+    command: Any = typer.main.get_command(_root)
+    context = command.make_context("heapfit", own[:-1] if wants_help else own)
+    while hasattr(command, "resolve_command"):
+        rest = [*context._protected_args, *context.args]
+        if not rest:
+            return
+        name, command, rest = command.resolve_command(context, rest)
+        if wants_help and not rest:
+            return
+        context = command.make_context(name, rest, parent=context)
+
+
+@every_page
+def test_every_command_line_shown_can_be_typed(page: Path) -> None:
+    for words in heapfit_commands(page):
+        parse(words)
+
+
+def test_command_lines_are_found_where_they_are_shown() -> None:
+    shown = heapfit_commands(README)
+    assert ["doctor"] in shown
+    assert ["run", "--", "./my-program"] in shown
+    with pytest.raises(Exception, match="jsn"):
+        parse(["doctor", "--jsn"])
+    with pytest.raises(Exception, match="comapre"):
+        parse(["comapre", "--", "true"])
+    with pytest.raises(Exception, match="folder"):
+        parse(["report"])
+
+
+def test_the_reference_says_what_the_commands_and_the_library_say(
+    update_docs: ModuleType, library: Path
+) -> None:
+    assert library.exists()
+    text = REFERENCE.read_text(encoding="utf-8")
+    for name, content in update_docs.REFERENCE_BLOCKS.items():
+        expected = update_docs.replaced(text, name, content())
+        assert text == expected, "run: .venv/bin/python scripts/update-docs reference"
+
+
+# -------------------------------------------------------- options, C interface
+
+
+def test_the_readme_names_the_options_that_there_are(
+    update_docs: ModuleType, library: Path
+) -> None:
+    assert library.exists()
+    text = README.read_text(encoding="utf-8")
+    section = text.partition("\n## Options\n")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert sorted(named) == sorted(o.name.decode() for o in update_docs.library_options())
+
+
+def test_the_library_page_names_the_functions_of_the_header() -> None:
+    header = (ROOT / "include" / "heapfit" / "heapfit.h").read_text(encoding="utf-8")
+    declared = set(re.findall(r"^HF_API .*?\b(hf_\w+)\(", header, re.MULTILINE))
+    types = set(re.findall(r"\b(?:struct|\}) (hf_\w+)", header))
+    page = LIBRARY.read_text(encoding="utf-8")
+    named = set(re.findall(r"\bhf_\w+", page))
+    assert len(declared) > 10
+    assert declared - named == set()
+    assert named - declared - types == set()
+
+
+# ------------------------------------------------------------ links and paths
+
+
+def slug(heading: str) -> str:
+    """The anchor that a heading gets where the pages are read."""
+    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return kept.replace(" ", "-")
+
+
+@every_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", target):
+            continue  # another site
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        assert path.exists(), f"{page_id(page)}: {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in map(slug, headings), f"{page_id(page)}: {target}"
+
+
+@every_page
+def test_every_path_named_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    candidates = INLINE.findall(prose(text))
+    candidates += [word for line in shell_lines(text) for word in line.split()]
+    named = [word for word in candidates if PATH.fullmatch(word)]
+    missing = [word for word in named if not (ROOT / word).exists()]
+    assert not missing, f"{page_id(page)} names what is not there"
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    listed = {(ROOT / "docs" / link.partition("#")[0]).resolve() for link in LINK.findall(index)}
+    assert [page for page in PAGES if page.name != "README.md" and page not in listed] == []
+
+
+def normal(message: str) -> str:
+    """A message, or its format in the source, without what differs from case to case."""
+    plain = re.sub(r"%p|0x(?:[0-9a-f]+|…)", "ADDRESS", message.replace("%s", "free"))
+    return re.sub(r"%zu|\b\d+\b", "NUMBER", plain)
+
+
+def test_the_messages_shown_are_those_of_the_library() -> None:
+    source = (ROOT / "allocator" / "heap" / "check.c").read_text(encoding="utf-8")
+    formats = {normal(text) for text in re.findall(r'platform_message\("([^"]*)"', source)}
+    section = LIBRARY.read_text(encoding="utf-8").partition("## What it catches")[2]
+    shown = re.findall(r"^\| `([^`]+)` \|", section.partition("\n## ")[0], re.MULTILINE)
+    objects = "free of an interior pointer: ADDRESS points NUMBER bytes into the object"
+    of_small_blocks = {text for text in formats if not text.startswith(objects)}
+    assert set(map(normal, shown)) == of_small_blocks
+
+
+# ---------------------------------------------------------------- examples
+
+
+@every_page
+def test_every_program_shown_compiles_without_a_warning_and_runs(
+    page: Path, library: Path, tmp_path: Path
+) -> None:
+    for language, block in FENCE.findall(page.read_text(encoding="utf-8")):
+        if language != "c" or "int main" not in block:
+            continue
+        source, program = tmp_path / "example.c", tmp_path / "example"
+        missing = "" if "#include" in block else "#include <stdlib.h>\n"
+        source.write_text(missing + block, encoding="utf-8")
+        flags = ["-std=c17", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}"]
+        linked = [str(library), f"-Wl,-rpath,{library.parent}"]
+        subprocess.run(["cc", *flags, "-o", program, source, *linked], check=True)
+        subprocess.run([program], check=True)
+
+
+def test_the_example_workload_is_the_one_that_is_shown() -> None:
+    path = ROOT / "docs" / "examples" / "orders" / "workload.toml"
+    blocks = FENCE.findall(COMPARE.read_text(encoding="utf-8"))
+    shown = [tomllib.loads(block) for language, block in blocks if language == "toml"]
+    assert shown == [tomllib.loads(path.read_text(encoding="utf-8"))]
+    assert resolve_workload(str(path)).name == "orders"
+
+
+def test_the_example_allocator_is_one() -> None:
+    (eager,) = find_allocators([str(ROOT / "docs" / "examples" / "eager.toml")])
+    assert eager.environment == {"HEAPFIT_OPTIONS": "decay_ms:50"}
+
+
+@every_page
+def test_every_workload_shown_is_valid(page: Path) -> None:
+    for language, block in FENCE.findall(page.read_text(encoding="utf-8")):
+        content = tomllib.loads(block) if language == "toml" else {}
+        if "name" in content:
+            Workload.model_validate(content)
+
+
+# ------------------------------------------------------- what the demo writes
+
+
+def test_the_readme_shows_a_table_and_a_picture_of_a_real_report() -> None:
+    text = README.read_text(encoding="utf-8")
+    table = text.partition("<!-- demo table -->")[2].partition("<!-- /demo table -->")[0]
+    for name in ("glibc", "heapfit", "jemalloc", "mimalloc", "tcmalloc"):
+        assert re.search(rf"^{name} ", table, re.MULTILINE)
+    picture = ROOT / "docs" / "images" / "report.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")

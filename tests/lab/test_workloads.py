@@ -1,0 +1,132 @@
+"""The workloads of the catalogue that run real programs: described, repeatable, self-checking."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+from heapfit import paths
+from heapfit.catalogue import load_workloads, prepare_workload
+from heapfit.records import InstalledAllocator, TrialStatus, Workload
+from heapfit.study import plan
+from heapfit.trial import run_trial
+
+FOLDER = Path(__file__).parents[2] / "workloads"
+# Only the folders at the top: the small programs of our own below micro/ have their own tests.
+WORKLOADS = {
+    name: workload
+    for name, workload in load_workloads([FOLDER]).items()
+    if workload.here.parent == FOLDER
+}
+
+# What each workload prints when all is well, and when it has found itself out.
+GOOD_AND_BAD = {
+    "xml-transform": (
+        "<p>catalogue complete: true, 4255 types</p>",
+        "<p>catalogue complete: false, 4255 types</p>",
+    ),
+    "python-tree": ("catalogue consistent\n", "catalogue INCONSISTENT\n"),
+    "redis": ("rate get 8.5\nanswers right\n", "rate get 8.5\n"),
+    "sqlite": ("ok\natlas sound\n", "row 7 missing from index\natlas sound\n"),
+    "cc1plus": ("\t.globl\tmain\n", "\t.globl\tnot_main\n"),
+    "lua": ("digest 1\nlua consistent\n", "digest 1\n"),
+    "z3": (
+        "a should be sat\nsat\n" * 15 + "b should be unsat\nunsat\n" * 15 + "all asked\n",
+        "a should be sat\nsat\n" * 29 + "b should be unsat\nsat\n" + "all asked\n",
+    ),
+    "ghostscript": (
+        " 0.00117  0.00117  0.00000  0.01779 CMYK OK\n" * 397,
+        " 0.00117  0.00117  0.00000  0.01779 CMYK OK\n" * 97,
+    ),
+}
+
+every_workload = pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS.keys())
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prepared data goes to one folder of this test run, not to the person's own."""
+    home = tmp_path_factory.getbasetemp() / "workloads-home"
+    monkeypatch.setenv("HEAPFIT_HOME", str(home))
+
+
+def allocators() -> list[InstalledAllocator]:
+    """The C library's own, and the library that HEAPFIT_LIBRARY names, else heapfit's."""
+    named = os.environ.get("HEAPFIT_LIBRARY")
+    library = Path(named).absolute() if named else paths.library()
+    return [
+        InstalledAllocator(name="glibc", title="glibc", version="", library=None),
+        InstalledAllocator(name="under-test", title=library.name, version="", library=library),
+    ]
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.iterdir()
+        if not path.name.startswith(".")
+    }
+
+
+@every_workload
+def test_is_called_like_its_folder_and_stands_in_the_readme(workload: Workload) -> None:
+    assert workload.here == FOLDER / workload.name
+    assert f"| `{workload.name}` |" in (FOLDER / "README.md").read_text()
+
+
+def test_the_example_in_the_readme_is_a_whole_workload() -> None:
+    readme = (FOLDER / "README.md").read_text()
+    first, *_ = re.findall(r"```toml\n(.*?)```", readme, re.DOTALL)
+    workload = Workload.model_validate(tomllib.loads(first))
+    assert workload.run.command
+
+
+@every_workload
+def test_accepts_good_output_and_refuses_bad(workload: Workload) -> None:
+    good, bad = GOOD_AND_BAD[workload.name]
+    pattern = re.compile(workload.check.must_match or "", re.MULTILINE)
+    assert pattern.search(good)
+    assert not pattern.search(bad)
+    assert not pattern.search("")
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [workload for workload in WORKLOADS.values() if workload.prepare],
+    ids=[name for name, workload in WORKLOADS.items() if workload.prepare],
+)
+def test_prepares_the_same_data_every_time(
+    workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    for home in "one", "other":
+        monkeypatch.setenv("HEAPFIT_HOME", str(tmp_path / home))
+        made.append(digests(prepare_workload(workload, print)))
+    assert made[0] == made[1] != {}
+
+
+@every_workload
+def test_runs_under_the_library_as_under_glibc(workload: Workload, tmp_path: Path) -> None:
+    missing = [program for program in workload.install.programs if shutil.which(program) is None]
+    assert not missing, f"apt-get install {' '.join(workload.install.debian)}"
+    data = prepare_workload(workload, print)
+
+    study = plan(
+        workload,
+        allocators(),
+        baseline="glibc",
+        cores=[1],
+        replicates=1,
+        warmups=0,
+    )
+    by_name = {planned.allocator: planned for planned in study.plan}
+    reference = run_trial(study, by_name["glibc"], tmp_path, None, data)
+    assert reference.status is TrialStatus.OK, f"{reference.reason}\n{reference.stderr_tail}"
+    trial = run_trial(study, by_name["under-test"], tmp_path, reference, data)
+    assert trial.status is TrialStatus.OK, f"{trial.reason}\n{trial.stderr_tail}"
+    assert trial.metrics[workload.primary_metric] > 0

@@ -1,0 +1,93 @@
+"""The check of these tests fails when it should."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import test_large_programs
+import test_programs
+from checking import check_same_with_and_without
+from comparison import PROGRAMS_FOLDER, Program
+
+
+def shell(script: str, *, loaded_in: str = "sh", package: str = "dash") -> Program:
+    return Program("shell", ["sh", "-c", script], {loaded_in}, [package])
+
+
+def test_passes_a_program_that_behaves_the_same(library: Path, tmp_path: Path) -> None:
+    check_same_with_and_without(shell("echo same; echo kept > file"), library, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("script", "complaint"),
+    [
+        ('echo "preload: $LD_PRELOAD"', "preload: /"),
+        ('echo same; echo "$LD_PRELOAD" >&2', "stderr"),
+        ('echo same; echo "$LD_PRELOAD" > file', "file"),
+        ('echo same; [ -z "$LD_PRELOAD" ]', "exit_code"),
+        ("echo same; env -u LD_PRELOAD cat /dev/null", "lost the library on their way"),
+        ("exit 3", "fails even without the library"),
+        ("true", "printed nothing"),
+    ],
+)
+def test_notices(script: str, complaint: str, library: Path, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        check_same_with_and_without(shell(script), library, tmp_path)
+
+
+def test_notices_a_program_that_was_never_started(library: Path, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="did not start these"):
+        check_same_with_and_without(shell("echo same", loaded_in="python3"), library, tmp_path)
+
+
+def test_notices_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
+    broken = tmp_path / "libbroken.so"
+    broken.write_text("no library")
+    with pytest.raises(AssertionError):
+        check_same_with_and_without(shell("echo same"), broken, tmp_path)
+
+
+def test_names_the_package_of_a_missing_program(library: Path, tmp_path: Path) -> None:
+    absent = shell("echo same", package="heapfit-no-such-package")
+    with pytest.raises(AssertionError, match="apt-get install heapfit-no-such-package"):
+        check_same_with_and_without(absent, library, tmp_path)
+
+
+@pytest.mark.parametrize("preloaded", [True, False])
+def test_a_server_without_the_library_is_noticed(
+    preloaded: bool, library: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.syspath_prepend(PROGRAMS_FOLDER)
+    serving = importlib.import_module("serving")
+    environment = {"LD_PRELOAD": str(library)} if preloaded else {}
+    # The shell's child is looked at, too; once it has repeated a line, it has started.
+    server = subprocess.Popen(
+        ["sh", "-c", "cat; true"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **environment},
+    )
+    with server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(b"started\n")
+        server.stdin.flush()
+        server.stdout.readline()
+        assert len(serving.family(server.pid)) == 2
+        monkeypatch.setenv("LD_PRELOAD", str(library))
+        serving.check_preloaded(server.pid)
+        server.stdin.close()
+    assert capsys.readouterr().out.split()[-1] == str(preloaded)
+
+
+@pytest.mark.parametrize(
+    ("programs", "file"),
+    [(test_programs.PROGRAMS, "packages.txt"), (test_large_programs.PROGRAMS, "packages-slow.txt")],
+)
+def test_every_package_that_is_needed_is_listed(programs: list[Program], file: str) -> None:
+    listed = (Path(__file__).parent / file).read_text().split()
+    assert listed == sorted({package for program in programs for package in program.packages})

@@ -1,0 +1,106 @@
+"""Large programs, and runtimes that bring much of their own memory management with them.
+
+They are marked `slow` for what they need installed; run them with `pytest -m slow`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from checking import check_same_with_and_without
+from comparison import Program
+
+pytestmark = pytest.mark.slow
+
+
+def large_server(
+    name: str, loaded_in: set[str], packages: list[str], *, volatile: set[str]
+) -> Program:
+    """A program that a script of ours starts, asks and ends."""
+    return Program(
+        name=name.partition("_")[0],
+        command=["/usr/bin/python3", f"{{programs}}/{name}.py"],
+        loaded_in=loaded_in,
+        packages=[*packages, "python3"],
+        environment={"PYTHONDONTWRITEBYTECODE": "1"},
+        volatile=frozenset(volatile),
+    )
+
+
+PROGRAMS = [
+    Program(
+        name="clang",
+        command=["sh", "{programs}/compile_clang.sh", "{workloads}", "{programs}"],
+        loaded_in={"clang++-16", "clang-16", "ld"},
+        packages=["clang-16", "libstdc++-12-dev"],
+    ),
+    Program(
+        name="ruby",
+        command=["ruby", "{programs}/objects.rb"],
+        loaded_in={"ruby"},
+        packages=["ruby"],
+    ),
+    Program(
+        name="php",
+        command=["php", "-n", "{programs}/page.php"],
+        loaded_in={"php"},
+        packages=["php-cli"],
+        environment={"USE_ZEND_ALLOC": "0"},
+    ),
+    Program(
+        name="java",
+        command=["java", "{programs}/Work.java"],
+        loaded_in={"java"},
+        packages=["openjdk-17-jdk-headless"],
+    ),
+    large_server(
+        "nginx_load",
+        {"nginx", "wrk"},
+        ["nginx", "wrk"],
+        volatile={"access.log", "error.log", "nginx.conf"},
+    ),
+    large_server(
+        "postgresql_bench",
+        {"initdb", "postgres", "psql", "pgbench"},
+        ["postgresql-15", "postgresql-client-15"],
+        volatile={"server.log"},
+    ),
+    large_server(
+        "mariadb_session",
+        {"mariadbd", "mariadb"},
+        ["mariadb-server-core", "mariadb-client-core"],
+        volatile={"server.log"},
+    ),
+    large_server(
+        "chromium_page",
+        {"chromium"},
+        ["chromium"],
+        volatile={"server.log"},
+    ),
+]
+
+
+@pytest.fixture
+def open_place() -> Iterator[Path]:
+    """A folder that every user can enter: servers that refuse to run as root work in it.
+
+    pytest's own folders are closed to others, and so may be the one of the library.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)
+        yield place
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_behaves_the_same_under_the_library(
+    program: Program, library: Path, open_place: Path
+) -> None:
+    reachable = open_place / library.name
+    shutil.copyfile(library, reachable)
+    reachable.chmod(0o755)
+    check_same_with_and_without(program, reachable, open_place)
