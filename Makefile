@@ -9,8 +9,8 @@
 PYTHON ?= python3
 ALLOCATORS ?= glibc,heapfit,jemalloc,mimalloc,tcmalloc
 DEMO_REPLICATES ?= 7
-BENCH_WORKLOADS ?= xml-transform python-tree redis sqlite
-BENCH_REPLICATES ?= 15
+STUDY ?= core
+STUDY_OPTIONS ?=
 
 VENV := .venv
 HEAPFIT := $(VENV)/bin/heapfit
@@ -52,13 +52,8 @@ test-slow: $(VENV)/.test ## Run large servers, compilers and a browser under the
 	@scripts/apt-install $(BUILD_PACKAGES) $(SLOW_TEST_PACKAGES)
 	@$(VENV)/bin/python -m pytest tests/preload -m slow --durations 0
 
-bench: $(VENV)/.wheel ## Compare allocators on all workloads (an hour or so)
-	$(HEAPFIT) allocators install $(allocator_names)
-	$(HEAPFIT) workloads install $(BENCH_WORKLOADS)
-	@for workload in $(BENCH_WORKLOADS); do \
-	  $(HEAPFIT) compare $$workload --allocators $(ALLOCATORS) \
-	    --replicates $(BENCH_REPLICATES) || exit; \
-	done
+bench: $(VENV)/.wheel ## Run the core study: every peer on every workload (hours; STUDY_OPTIONS=--quick)
+	$(HEAPFIT) study run $(STUDY) --install $(STUDY_OPTIONS)
 
 lint: $(VENV)/.lint ## Check the form of all sources with pinned tools
 	@scripts/apt-install $(BUILD_PACKAGES) $(CMAKE_PACKAGES)
