@@ -23,15 +23,21 @@ _VALUE = re.compile(r"([0-9]+)([kmg]?)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Option:
-    """An option of the library. A size may be written with a suffix; a flag is 0 or 1."""
+    """An option of the library. A size may be written with a suffix; a flag is 0 or 1; a choice
+    is one of its words, which the library numbers from `minimum` to `maximum`."""
 
     name: str
-    kind: Literal["number", "size", "flag"]
+    kind: Literal["number", "size", "flag", "choice"]
     minimum: int
     maximum: int
+    choices: tuple[str, ...] = ()
 
     def check(self, value: str) -> None:
         """Raise UsageError unless the library accepts `value`."""
+        if self.kind == "choice":
+            if value not in self.choices:
+                raise unknown(f"value of {self.name}", value, self.choices)
+            return
         written = _VALUE.fullmatch(value)
         if written is None or (written[2] and self.kind != "size"):
             raise UsageError(f"option {self.name}: {value!r} is no {self._wanted()}")
@@ -55,6 +61,7 @@ OPTIONS: dict[str, Option] = {
         Option("remote_free_batch", "number", 1, 4096),
         Option("thread_span_threshold", "size", 0, 16 * _SPAN),
         Option("reservation", "size", 0, 1 << 46),
+        Option("huge_pages", "choice", 0, 2, choices=("never", "auto", "always")),
         Option("stats_at_exit", "flag", 0, 1),
         Option("verbose", "flag", 0, 1),
     )

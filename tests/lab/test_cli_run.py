@@ -98,19 +98,25 @@ import ctypes, json
 class Option(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("description", ctypes.c_char_p),
                 ("kind", ctypes.c_int), ("live", ctypes.c_int), ("initial", ctypes.c_uint64),
-                ("minimum", ctypes.c_uint64), ("maximum", ctypes.c_uint64)]
+                ("minimum", ctypes.c_uint64), ("maximum", ctypes.c_uint64),
+                ("choices", ctypes.POINTER(ctypes.c_char_p))]
+    def words(self):
+        count = self.maximum + 1 if self.choices else 0
+        return [self.choices[i].decode() for i in range(count)]
 library = ctypes.CDLL(None)
 library.hf_option_at.restype = ctypes.POINTER(Option)
-kinds = ["number", "size", "flag"]
+kinds = ["number", "size", "flag", "choice"]
 found = [library.hf_option_at(i).contents for i in range(library.hf_option_count())]
-print(json.dumps([[o.name.decode(), kinds[o.kind], o.minimum, o.maximum] for o in found]))
+print(json.dumps([[o.name.decode(), kinds[o.kind], o.minimum, o.maximum, o.words()] for o in found]))
 """
 
 
 def test_the_options_are_those_of_the_library(run_heapfit: Heapfit) -> None:
     result = run_heapfit("run", "--", "python3", "-c", ASK_THE_LIBRARY)
     assert result.returncode == 0, result.stderr
-    expected = [[o.name, o.kind, o.minimum, o.maximum] for o in OPTIONS.values()]
+    expected = [
+        [o.name, o.kind, o.minimum, o.maximum, list(o.choices)] for o in OPTIONS.values()
+    ]
     assert sorted(json.loads(result.stdout)) == sorted(expected)
 
 
@@ -125,6 +131,7 @@ def test_the_options_are_those_of_the_library(run_heapfit: Heapfit) -> None:
         (["--set", "reservation=1x", "--", "true"], ["reservation", "size"]),
         (["--set", "remote_free_batch=0", "--", "true"], ["not between 1 and 4096"]),
         (["--set", "verbose=yes", "--", "true"], ["verbose", "0 or 1"]),
+        (["--set", "huge_pages=aut", "--", "true"], ["huge_pages", "did you mean 'auto'?"]),
         (["--sett", "decay_ms=1", "--", "true"], ["'--sett'", "did you mean '--set'?"]),
         (["--variant", "defalt", "--", "true"], ["'defalt'", "did you mean 'default'?"]),
         (["--"], ["which program?"]),
