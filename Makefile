@@ -21,8 +21,6 @@ BUILD_PACKAGES := gcc libc6-dev
 CMAKE_PACKAGES := cmake ninja-build
 TEST_PACKAGES := $(CMAKE_PACKAGES) g++ libgtest-dev googletest pkg-config
 CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
-LAB_TEST_PACKAGES := chromium
-PRELOAD_TEST_PACKAGES := $(strip $(file <tests/preload/packages.txt))
 
 wheel_folders := $(wildcard allocator cmake include lab studies workloads)
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
@@ -39,8 +37,7 @@ demo: $(VENV)/.wheel ## Compare allocators on a real program and write the repor
 	$(HEAPFIT) compare xml-transform --allocators $(ALLOCATORS) --replicates $(DEMO_REPLICATES)
 
 test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (under 15 minutes)
-	@scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $(LAB_TEST_PACKAGES) \
-	  $(PRELOAD_TEST_PACKAGES)
+	@scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $$($(VENV)/bin/python scripts/test-packages)
 	@test "$$(uname -m)" = aarch64 || scripts/apt-install $(CROSS_PACKAGES)
 	@scripts/run-tests
 
