@@ -37,7 +37,8 @@ demo: $(VENV)/.wheel ## Compare allocators on a real program and write the repor
 	$(HEAPFIT) compare xml-transform --allocators $(ALLOCATORS) --replicates $(DEMO_REPLICATES)
 
 test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (under 15 minutes)
-	@scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $$($(VENV)/bin/python scripts/test-packages)
+	@packages=$$($(VENV)/bin/python scripts/test-packages) && \
+	  scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $$packages
 	@test "$$(uname -m)" = aarch64 || scripts/apt-install $(CROSS_PACKAGES)
 	@scripts/run-tests
 
