@@ -9,8 +9,8 @@
 PYTHON ?= python3
 ALLOCATORS ?= glibc,heapfit,jemalloc,mimalloc,tcmalloc
 DEMO_REPLICATES ?= 7
-BENCH_WORKLOADS ?= xml-transform python-tree redis sqlite
-BENCH_REPLICATES ?= 15
+STUDY ?= core
+STUDY_OPTIONS ?=
 
 VENV := .venv
 HEAPFIT := $(VENV)/bin/heapfit
@@ -42,13 +42,8 @@ test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (under 1
 	@test "$$(uname -m)" = aarch64 || scripts/apt-install $(CROSS_PACKAGES)
 	@scripts/run-tests
 
-bench: $(VENV)/.wheel ## Compare allocators on all workloads (an hour or so)
-	$(HEAPFIT) allocators install $(allocator_names)
-	$(HEAPFIT) workloads install $(BENCH_WORKLOADS)
-	@for workload in $(BENCH_WORKLOADS); do \
-	  $(HEAPFIT) compare $$workload --allocators $(ALLOCATORS) \
-	    --replicates $(BENCH_REPLICATES) || exit; \
-	done
+bench: $(VENV)/.wheel ## Run the core study: every peer on every workload (hours; STUDY_OPTIONS=--quick)
+	$(HEAPFIT) study run $(STUDY) --install $(STUDY_OPTIONS)
 
 lint: $(VENV)/.lint ## Check the form of all sources with pinned tools
 	@scripts/apt-install $(BUILD_PACKAGES) $(CMAKE_PACKAGES)

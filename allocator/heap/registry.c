@@ -63,8 +63,9 @@ static bool start(void)
     do space.link_key = platform_random();
     while (space.link_key <= LINK_MAX); /* a zeroed word must not look like a link */
     heap_set_up(&heap_orphans);
-    registry.started = platform_thread_exit_hook(thread_exit_hook);
-    return registry.started;
+    platform_thread_exit_hook(thread_exit_hook);
+    registry.started = true;
+    return true;
 }
 
 /* ---- idle heaps: under the registry's lock ------------------------------------------------------------------------------------- */

@@ -82,8 +82,9 @@ void platform_lock_fork_begin(platform_lock *lock);
 void platform_lock_fork_end(platform_lock *lock);
 
 /* Name the one function that is called when a thread exits which has been armed; once per process, before any
- * arming. False when the C library has no key left. */
-bool platform_thread_exit_hook(void (*hook)(void *));
+ * arming. Where the C library has no key left for us, it is never called: what the threads held is then lost when they
+ * exit. */
+void platform_thread_exit_hook(void (*hook)(void *));
 
 /* Have the hook called with `argument` when the calling thread exits. May be called again from the hook itself:
  * it is then called once more, as long as the C library goes on running thread-specific destructors. */

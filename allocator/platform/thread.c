@@ -99,14 +99,16 @@ void platform_lock_fork_end(platform_lock *lock)
 /* ---- thread exit ---------------------------------------------------------------------------------- */
 
 static pthread_key_t exit_key;
+static bool exit_key_made;
 
-bool platform_thread_exit_hook(void (*hook)(void *))
+void platform_thread_exit_hook(void (*hook)(void *))
 {
-    return pthread_key_create(&exit_key, hook) == 0;
+    exit_key_made = pthread_key_create(&exit_key, hook) == 0;
 }
 
 void platform_thread_exit_arm(void *argument)
 {
+    if (!exit_key_made) return;
     int saved = errno;
     pthread_setspecific(exit_key, argument);
     errno = saved;

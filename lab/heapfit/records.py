@@ -239,6 +239,10 @@ class Study(Record):
 # ------------------------------------------------------- studies of many workloads
 
 
+# In place of a metric's name: each workload's own primary metric.
+PRIMARY = "primary"
+
+
 class FigureDefinition(Record):
     """How a study of many workloads becomes one number for each allocator."""
 

@@ -77,10 +77,9 @@ void platform_lock_fork_end(platform_lock *lock)
 
 static void (*exit_hook)(void *);
 
-bool platform_thread_exit_hook(void (*hook)(void *))
+void platform_thread_exit_hook(void (*hook)(void *))
 {
     exit_hook = hook;
-    return true;
 }
 
 void platform_thread_exit_arm(void *argument)

@@ -49,6 +49,7 @@ def test_glibc_preloads_nothing() -> None:
 @pytest.mark.parametrize(
     "name",
     [
+        "hoard",
         "jemalloc",
         "mimalloc",
         "mimalloc2",
@@ -208,6 +209,11 @@ def test_a_crate_version_that_does_not_exist_is_explained(tmp_path: Path) -> Non
     [entry] = find_allocators([str(described)])
     with pytest.raises(HeapfitError, match=r"cannot download rpmalloc-sys 99\.0\.0: .*99"):
         catalogue.install_allocator(entry, say_nothing)
+
+
+def test_the_first_package_that_a_release_has_is_taken() -> None:
+    assert debian.first_available(["libheapfit-nowhere", "gcc"]) == "gcc"
+    assert debian.first_available(["gcc", "libheapfit-nowhere"]) == "gcc"
 
 
 def test_a_user_without_the_right_to_install_is_told_the_command() -> None:

@@ -6,7 +6,7 @@ import doctest
 
 import pytest
 from heapfit.records import Metric, Study, Summary, Trial, TrialStatus
-from heapfit.report import html_report, markdown_report, text, units
+from heapfit.report import markdown_report, page, text, units
 from heapfit.report.conclusions import NOTHING, overall
 from heapfit.report.drift import describe, deviations
 from heapfit.report.problems import problems, remarks
@@ -46,7 +46,7 @@ def conclusion(values: dict[str, list[float]], metric: Metric = WALL) -> str:
     return line
 
 
-@pytest.mark.parametrize("module", [text, units, markdown_report, html_report])
+@pytest.mark.parametrize("module", [text, units, markdown_report, page])
 def test_the_examples_in_docstrings_are_true(module: object) -> None:
     outcome = doctest.testmod(module)  # type: ignore[arg-type]
     assert outcome.attempted > 0

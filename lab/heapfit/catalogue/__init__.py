@@ -12,7 +12,7 @@ from heapfit.catalogue.allocators import (
     resolve_allocators,
 )
 from heapfit.catalogue.smoke import check_loads, smoke_test
-from heapfit.catalogue.studies import load_studies, resolve_study, workloads_of
+from heapfit.catalogue.studies import allocators_of, load_studies, resolve_study, workloads_of
 from heapfit.catalogue.workloads import (
     ad_hoc_workload,
     data_folder,
@@ -25,6 +25,7 @@ from heapfit.catalogue.workloads import (
 
 __all__ = [
     "ad_hoc_workload",
+    "allocators_of",
     "check_loads",
     "data_folder",
     "find_installed",

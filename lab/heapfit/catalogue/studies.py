@@ -27,8 +27,9 @@ def load_study(path: Path) -> StudyDefinition:
     both = set(study.workloads) & set(study.probes)
     if both:
         raise UsageError(f"{path}: {min(both)!r} is both a workload and a probe")
+    names = [word.partition("=")[0] for word in study.allocators]
     for what in ("baseline", "subject"):
-        if getattr(study, what) not in study.allocators:
+        if getattr(study, what) not in names:
             raise UsageError(f"{path}: the {what} {getattr(study, what)!r} is not in 'allocators'")
     return study
 
@@ -41,6 +42,12 @@ def resolve_study(name: str) -> StudyDefinition:
     if name not in known:
         raise unknown("study", name, known)
     return known[name]
+
+
+def allocators_of(study: StudyDefinition) -> list[str]:
+    """Return the study's allocators such that they mean the same in any folder."""
+    split = (word.partition("=") for word in study.allocators)
+    return [f"{name}={study.here / path}" if equals else name for name, equals, path in split]
 
 
 def workloads_of(study: StudyDefinition, names: Iterable[str]) -> list[Workload]:

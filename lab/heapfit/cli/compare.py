@@ -17,6 +17,7 @@ from heapfit.cli.commands import new_app
 from heapfit.cli.failures import INTERRUPTED
 from heapfit.cli.output import messages, say
 from heapfit.cli.progress import StudyProgress
+from heapfit.doctor import Finding, examine_program
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.records import Study, Workload
 from heapfit.study import DEFAULT_SEED, Journal, default_cores, execute, plan
@@ -91,6 +92,8 @@ def compare(
     reproduce = _command_line(study, named, name, context.obj, output, out)
     study = study.model_copy(update={"reproduce": reproduce})
     folder = out or _default_folder(study)
+    if context.obj:
+        _warn_of(examine_program(context.obj))
     _measure(study, folder, data)
     answer.show(folder, as_json=as_json)
 
@@ -110,6 +113,13 @@ def _checked_output(workload: Workload, output: str | None) -> Workload:
         raise unknown("value of --output:", output, _OUTPUT_CHECKS)
     check = workload.check.model_copy(update={"stdout": output})
     return workload.model_copy(update={"check": check})
+
+
+def _warn_of(finding: Finding | None) -> None:
+    """Say in one line why a preload would not measure what it seems to, and what to do."""
+    if finding and not finding.ok:
+        line = f"warning: {finding.topic}: {finding.state}; {finding.advice}"
+        messages.print(line, style="yellow", markup=False, soft_wrap=True)
 
 
 def _named(names: str | None, baseline: str) -> list[str]:

@@ -144,7 +144,7 @@ def _chosen(
 
 def _named(definition: StudyDefinition, names: str | None) -> list[str]:
     """Return the allocators as the user names them, the study's baseline among them."""
-    named = definition.allocators if names is None else split_list(names)
+    named = catalogue.allocators_of(definition) if names is None else split_list(names)
     if definition.baseline not in [word.partition("=")[0] for word in named]:
         named = [definition.baseline, *named]
     return named

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from heapfit.doctor import cpu, installation, kernel, memory, noise
 from heapfit.doctor.finding import Finding
+from heapfit.doctor.program import examine as examine_program
 
-__all__ = ["Finding", "examine"]
+__all__ = ["Finding", "examine", "examine_program"]
 
 
 def examine() -> list[Finding]:

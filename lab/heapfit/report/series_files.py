@@ -48,7 +48,10 @@ def markdown_text(summary: SeriesSummary) -> str:
 
 
 def _section(table: Table) -> str:
-    rows = [_row("", table.columns), _row("---", ["---:"] * len(table.columns), verbatim=True)]
+    rows = [
+        _row(table.corner, table.columns),
+        _row("---", ["---:"] * len(table.columns), verbatim=True),
+    ]
     rows += [_row(line.label, line.cells) for line in [*table.lines, *table.totals]]
     return f"## {escape(table.title)}\n\n" + "\n".join(rows)
 

@@ -15,6 +15,7 @@ from heapfit.report.series_words import GEOMETRIC_MEAN, WORST, shown_ratio
 from heapfit.report.units import DASH, TERMINAL_DIGITS, scale_for
 
 _MEMORY = "peak_rss_bytes"
+_WORKLOAD = "workload"
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Lines under the allocators' names, and the lines that sum them up."""
+    """Lines under the allocators' names, and the lines that sum them up. `corner` heads labels."""
 
     title: str
+    corner: str
     columns: list[str]
     lines: list[Line]
     totals: list[Line]
@@ -80,7 +82,7 @@ def metric_tables(summary: SeriesSummary) -> list[Table]:
             if (line := _medians(each, name, workload, order)) is not None
         ]
         if lines:
-            tables.append(Table(_label(summary, name), order, lines, []))
+            tables.append(Table(_label(summary, name), _WORKLOAD, order, lines, []))
     return tables
 
 
@@ -99,10 +101,9 @@ def _ratio_table(figure: PeerComparison, order: list[str]) -> Table:
         ),
         _total("95 % interval", figure.combined, order, _interval),
         _total(WORST, figure.combined, order, lambda each: shown_ratio(each.worst)),
-        _total("on", figure.combined, order, lambda each: each.worst_workload),
     ]
     has_content = [line for line in totals if any(cell.text for cell in line.cells)]
-    return Table(figure.definition.title, order, lines, has_content)
+    return Table(figure.definition.title, _WORKLOAD, order, lines, has_content)
 
 
 def _interval(combined: Combined) -> str:
@@ -124,7 +125,7 @@ def _probe_table(summary: Summary, order: list[str]) -> Table:
     wanted = dict.fromkeys([study.primary_metric, *own, _MEMORY])
     lines = [_medians(summary, name, None, order) for name in wanted]
     title = f"{study.title} ({study.name})"
-    return Table(title, order, [line for line in lines if line is not None], [])
+    return Table(title, "figure", order, [line for line in lines if line is not None], [])
 
 
 def _medians(summary: Summary, name: str, label: str | None, order: list[str]) -> Line | None:

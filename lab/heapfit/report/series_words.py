@@ -46,13 +46,7 @@ def notes(summary: SeriesSummary) -> list[str]:
         )
     names = [allocator.name for allocator in summary.series.allocators]
     for figure in summary.figures:
-        for name in names:
-            lacking = [each for each, row in figure.ratios.items() if name not in row]
-            if lacking:
-                lines.append(
-                    f"{visible(figure.definition.name).capitalize()}: {visible(name)} has no mean, "
-                    f"for it has no figure on {join_words([visible(each) for each in lacking])}."
-                )
+        lines += _without_mean(figure, names)
     return lines
 
 
@@ -66,6 +60,20 @@ def troubles(summary: SeriesSummary) -> list[str]:
     for name in [*series.workloads, *series.probes]:
         lines += _undone(name, measured.get(name)) if name not in summary.problems else []
     return lines
+
+
+def _without_mean(figure: PeerComparison, names: list[str]) -> list[str]:
+    """Say which allocators have no mean, those that lack the same workloads together."""
+    together: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        lacking = tuple(each for each, row in figure.ratios.items() if name not in row)
+        if lacking:
+            together.setdefault(lacking, []).append(visible(name))
+    return [
+        f"{visible(figure.definition.name).capitalize()}: no mean of {join_words(without)}, "
+        f"without a figure on {join_words([visible(each) for each in lacking])}."
+        for lacking, without in together.items()
+    ]
 
 
 def _undone(name: str, summary: Summary | None) -> list[str]:

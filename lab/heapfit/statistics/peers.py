@@ -21,10 +21,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from heapfit.records import Combined, FigureDefinition, PeerComparison, Study, Trial, TrialStatus
+from heapfit.records import (
+    PRIMARY,
+    Combined,
+    FigureDefinition,
+    PeerComparison,
+    Study,
+    Trial,
+    TrialStatus,
+)
 from heapfit.statistics.median import CONFIDENCE
-
-PRIMARY = "primary"
 
 # With fewer blocks, no interval of a median reaches 95 % either (`median.py`).
 FEWEST_BLOCKS = 6

@@ -18,8 +18,15 @@ from pydantic import ValidationError
 
 import heapfit
 from heapfit.errors import HeapfitError, UsageError, unknown
-from heapfit.records import InstalledAllocator, Series, Study, StudyDefinition, Trial, Workload
-from heapfit.statistics.peers import PRIMARY
+from heapfit.records import (
+    PRIMARY,
+    InstalledAllocator,
+    Series,
+    Study,
+    StudyDefinition,
+    Trial,
+    Workload,
+)
 from heapfit.study.journal import cannot_write, check_takes, load, write_atomically
 from heapfit.study.plan import default_cores, plan
 from heapfit.trial import BUILTIN_METRICS, unavailable_metrics

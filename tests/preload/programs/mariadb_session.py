@@ -22,7 +22,7 @@ STEP_TIMEOUT_S = 90
 SERVER = [
     *("mariadbd", "--no-defaults", f"--datadir={DATA}", f"--socket={Path(SOCKET).absolute()}"),
     *("--skip-networking", "--innodb-buffer-pool-size=24M", "--innodb-log-file-size=8M"),
-    *("--innodb-flush-log-at-trx-commit=0", "--tmp-table-size=64K", "--sort-buffer-size=64K"),
+    *("--debug-no-sync", "--tmp-table-size=64K", "--sort-buffer-size=64K"),
 ]
 
 FILL = """
@@ -108,7 +108,7 @@ def answers() -> bool:
 def make_system_tables() -> None:
     options = ("--no-defaults", f"--datadir={DATA}", "--auth-root-authentication-method=normal")
     done = subprocess.run(
-        ["mariadb-install-db", *options, "--skip-test-db"],
+        ["mariadb-install-db", *options, "--skip-test-db", "--debug-no-sync"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -140,7 +140,7 @@ with serving(SERVER, answers) as server:
 with serving(SERVER, answers):
     print(query(QUERIES + LEFT_BY_CLIENTS, "shop"))
     query(
-        "ALTER TABLE words ENGINE=Aria; ALTER TABLE copied ENGINE=InnoDB; OPTIMIZE TABLE moved;",
+        "ALTER TABLE copied ENGINE=InnoDB; ALTER TABLE counted ENGINE=Aria; OPTIMIZE TABLE moved;",
         "shop",
     )
     print(query(QUERIES + LEFT_BY_CLIENTS, "shop"))

@@ -1,0 +1,252 @@
+"""`heapfit study`: many workloads as one study, on real programs that run for milliseconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Heapfit, assert_one_line, heapfit_command
+from study_files import STUDY, write_study, write_workload
+
+pytestmark = pytest.mark.usefixtures("library")
+
+WORKLOADS = ["small-churn", "small-pareto"]
+
+
+@pytest.fixture(scope="module")
+def finished(run_heapfit: Heapfit, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a study that has run whole; tests must not change it."""
+    folder = tmp_path_factory.mktemp("study")
+    result = run_heapfit("study", "run", write_study(folder), "--out", folder / "out")
+    assert result.returncode == 0, result.stderr
+    (folder / "out" / "stdout.txt").write_text(result.stdout)
+    return folder / "out"
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return report
+
+
+def trials_in(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
+
+
+def test_the_catalogue_of_studies_lists_the_core_study(run_heapfit: Heapfit) -> None:
+    listed = json.loads(run_heapfit("study", "list", "--json").stdout)
+    assert "core" in [study["name"] for study in listed]
+    assert "core" in run_heapfit("study").stdout
+
+
+def test_every_workload_and_probe_is_a_study_of_its_own(finished: Path) -> None:
+    for name in [*WORKLOADS, "small-sleeper"]:
+        assert (finished / name / "report.html").is_file()
+    # Without warm-ups one trial of the baseline is the reference; a probe runs once under each.
+    counts = [len(trials_in(finished / name)) for name in [*WORKLOADS, "small-sleeper"]]
+    assert counts == [1 + 2 * 2, 1 + 2 * 2, 1 + 2]
+
+
+def test_ratios_are_those_of_the_medians_to_the_only_peer(finished: Path) -> None:
+    time_figure, memory = report_of(finished)["figures"]
+    for name in WORKLOADS:
+        assert time_figure["best_peer"][name] == "glibc"
+        assert time_figure["ratios"][name]["glibc"] == 1.0
+        peaks: dict[str, list[float]] = {"glibc": [], "heapfit": []}
+        for trial in trials_in(finished / name):
+            if not trial["planned"]["warmup"]:
+                peaks[trial["planned"]["allocator"]].append(trial["metrics"]["peak_rss_bytes"])
+        expected = sum(peaks["heapfit"]) / sum(peaks["glibc"])  # of two, the median is the mean
+        assert memory["ratios"][name]["heapfit"] == pytest.approx(expected)
+
+
+def test_the_terminal_shows_ratios_means_goals_and_probes(finished: Path) -> None:
+    shown = (finished / "stdout.txt").read_text()
+    for words in (*WORKLOADS, "geometric mean", "worst", "resident memory while it sleeps"):
+        assert words in shown
+    joined = " ".join(shown.split())
+    assert "(goal 1000: met)" in joined
+    assert "(goal 0.001: missed)" in joined
+    assert "no interval: that needs 6 replicates" in joined
+
+
+def test_the_same_command_adds_nothing_and_report_makes_it_anew(
+    run_heapfit: Heapfit, finished: Path
+) -> None:
+    before = {name: trials_in(finished / name) for name in WORKLOADS}
+    again = run_heapfit("study", "run", finished.parent / "small.toml", "--out", finished)
+    assert again.returncode == 0, again.stderr
+    assert "13 of 13 trials are there already" in again.stderr
+    assert {name: trials_in(finished / name) for name in WORKLOADS} == before
+    (finished / "report.md").unlink()
+    report = run_heapfit("report", finished)
+    assert report.returncode == 0, report.stderr
+    assert "geometric mean" in report.stdout
+    assert "| geometric mean |" in (finished / "report.md").read_text()
+
+
+def test_workloads_can_be_added_one_by_one(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    study, out = write_study(tmp_path), tmp_path / "out"
+    for chosen, measured in (("pareto/", WORKLOADS[1:]), ("churn/", WORKLOADS)):
+        command = ["study", "run", study, "--out", out, "--replicates", "1"]
+        result = run_heapfit(*command, "--workloads", chosen, "--json")
+        assert result.returncode == 0, result.stderr
+        assert list(json.loads(result.stdout)["workloads"]) == measured
+
+
+def test_quick_leaves_out_probes_unless_they_are_asked_for(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study = write_study(tmp_path)
+    quick = ["study", "run", study, "--quick", "--replicates", "1", "--out", tmp_path / "out"]
+    assert run_heapfit(*quick).returncode == 0
+    assert not (tmp_path / "out" / "small-sleeper").exists()
+    assert run_heapfit(*quick, "--probes").returncode == 0
+    assert (tmp_path / "out" / "small-sleeper").exists()
+
+
+def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
+    clean_environment: dict[str, str], run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study, out = write_study(tmp_path), tmp_path / "out"
+    slow = (tmp_path / "pareto" / "workload.toml").read_text().replace('"1"]', '"2000"]')
+    (tmp_path / "pareto" / "workload.toml").write_text(slow)
+    command = ["study", "run", study, "--out", out, "--no-probes"]
+    with subprocess.Popen(
+        heapfit_command(*command),
+        env=clean_environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        journal = out / "small-pareto" / "trials.jsonl"
+        deadline = time.monotonic() + 120
+        while not journal.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(running.pid, signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "the same command goes on from there" in said
+    assert len(trials_in(out / "small-churn")) == 5
+    (tmp_path / "pareto" / "workload.toml").write_text(slow.replace('"2000"]', '"1"]'))
+    other = run_heapfit(*command)  # Another workload now: not the same study.
+    assert_one_line(other, 2, ["small-pareto", "holds another study: workload differ"])
+    anew = run_heapfit("study", "run", study, "--out", tmp_path / "new", "--no-probes")
+    assert anew.returncode == 0, anew.stderr
+
+
+def test_a_workload_that_fails_is_told_and_does_not_stop_the_others(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study = write_study(tmp_path)
+    write_workload(tmp_path, "phases", '"--scale", "1"', proof="never printed")
+    study.write_text(STUDY.replace('["churn/",', '["phases/", "churn/",'))
+    out = tmp_path / "out"
+    result = run_heapfit("study", "run", study, "--out", out, "--no-probes", "--replicates", "1")
+    assert result.returncode == 1
+    assert "small-phases: the program fails under the baseline glibc" in result.stderr
+    report = report_of(out)
+    assert list(report["problems"]) == ["small-phases"]
+    assert list(report["figures"][0]["ratios"]) == WORKLOADS
+    assert "small-phases: the program fails" in " ".join(result.stdout.split())
+
+
+def test_a_preparation_that_fails_is_a_problem_of_its_workload(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study = write_study(tmp_path)
+    workload = tmp_path / "churn" / "workload.toml"
+    workload.write_text(workload.read_text().replace("churn.c", "no-such.c"))
+    result = run_heapfit("study", "run", study, "--out", tmp_path / "out", "--no-probes")
+    assert result.returncode == 1
+    problem = report_of(tmp_path / "out")["problems"]["small-churn"]
+    assert "preparing small-churn failed" in problem
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("warmups = 0", "warmpus = 0", ["unknown key 'warmpus'", "'warmups'"]),
+        ("replicates = 2", "replicates = 0", ["'replicates'"]),
+        ('"pareto/"', '"laarson"', ["unknown workload 'laarson'", "'larson'"]),
+        ('"pareto/"', '"churn/"', ["'churn/' stands twice in 'workloads'"]),
+        ('probes = ["sleeper/"]', 'probes = ["churn/"]', ["both a workload and a probe"]),
+        ('"heapfit"]', '"heapfti"]', ["the subject 'heapfit' is not in 'allocators'"]),
+        ('["glibc", "heapfit"]', '["glibc", "heapfit", "jemaloc"]', ["unknown allocator"]),
+        ('["churn/", "pareto/"]', "[]", ["'workloads'"]),
+        ('metric = "peak_rss_bytes"', 'metric = "peak"', ["unknown metric 'peak'"]),
+        ('reference = "best-peer"', 'reference = "worst"', ["'figures.0.reference'"]),
+        ("goal = 1000.0", "gaol = 1000.0", ["unknown key 'figures.0.gaol'", "'goal'"]),
+    ],
+)
+def test_a_study_file_that_makes_no_sense_is_refused_before_anything_runs(
+    run_heapfit: Heapfit, tmp_path: Path, old: str, new: str, said: list[str]
+) -> None:
+    assert old in STUDY
+    study = write_study(tmp_path, STUDY.replace(old, new, 1))
+    result = run_heapfit("study", "run", study, "--out", tmp_path / "out")
+    assert_one_line(result, 2, said)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["coer"], ["unknown study 'coer'", "'core'"]),
+        (["core", "--workloads", "chrun"], ["unknown workload of core: 'chrun'", "'churn'"]),
+        (["core", "--allocators", "jemaloc"], ["unknown allocator 'jemaloc'", "'jemalloc'"]),
+        (["core", "--replicates", "0"], ["--replicates"]),
+        (["core", "--qick"], ["unknown option '--qick'", "'--quick'"]),
+    ],
+)
+def test_a_mistyped_command_is_told_the_nearest(
+    run_heapfit: Heapfit, arguments: list[str], said: list[str]
+) -> None:
+    assert_one_line(run_heapfit("study", "run", *arguments), 2, said)
+
+
+def test_the_subject_alone_has_nothing_to_be_compared_with(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    text = STUDY.replace('subject = "heapfit"', 'subject = "glibc"')
+    study = write_study(tmp_path, text)
+    result = run_heapfit("study", "run", study, "--allocators", "glibc")
+    assert_one_line(result, 2, ["glibc alone has no peers"])
+
+
+def test_peers_that_are_not_installed_are_told_before_anything_runs(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study = write_study(tmp_path, STUDY.replace('"heapfit"]', '"heapfit", "rpmalloc", "snmalloc"]'))
+    result = run_heapfit(
+        *["study", "run", study, "--out", tmp_path / "out"],
+        environment={"HEAPFIT_HOME": str(tmp_path / "empty")},
+    )
+    said = ["rpmalloc, snmalloc are not installed", "heapfit allocators install rpmalloc snmalloc"]
+    assert_one_line(result, 1, said)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_workload_lacks_is_told_before_anything_runs(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study = write_study(tmp_path)
+    workload = tmp_path / "churn" / "workload.toml"
+    workload.write_text(workload.read_text().replace('["cc"]', '["no-such-program"]'))
+    result = run_heapfit("study", "run", study, "--out", tmp_path / "out")
+    said = ["small-churn needs program no-such-program", "heapfit workloads install small-churn"]
+    assert_one_line(result, 1, said)
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_study_in_the_folder_is_refused(run_heapfit: Heapfit, finished: Path) -> None:
+    before = (finished / "series.json").read_bytes()
+    study = finished.parent / "small.toml"
+    result = run_heapfit("study", "run", study, "--out", finished, "--seed", "7")
+    assert_one_line(result, 2, ["holds another study", "seed differ"])
+    assert (finished / "series.json").read_bytes() == before

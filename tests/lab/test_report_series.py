@@ -1,0 +1,158 @@
+"""The report of a study of many workloads: true numbers, whatever names, a page that draws."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import heapfit
+import pytest
+from browser import Browser
+from heapfit.records import FigureDefinition, Series, StudyDefinition, TrialStatus
+from heapfit.report import series_files, series_terminal, summarise_series, write_series
+from heapfit.study import Journal
+from heapfit.study.series import save_problem, save_series
+from report_data import Faults, make_study, make_trials
+from rich.console import Console
+
+HOSTILE = "</script><img src=x onerror=alert(1)>|`"
+DRAWN = "document.documentElement.dataset.figures"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as running:
+        yield running
+
+
+def keep(
+    folder: Path, *, title: str = "A study", faults: Faults | None = None, replicates: int = 6
+) -> Path:
+    """Put a series of two workloads and a probe on disk, as `heapfit study run` does."""
+    names = ["first", "second", "probe"]
+    studies = [
+        make_study(cores=[1], replicates=replicates, title=title).model_copy(update={"name": name})
+        for name in names
+    ]
+    figure = FigureDefinition(
+        name="time",
+        title=f"{title}: time",
+        metric="wall_s",
+        reference="best-peer",
+        combine="geometric-mean",
+        goal=1.05,
+        worst_goal=1.25,
+    )
+    definition = StudyDefinition(
+        name="series",
+        title=title,
+        question="Which?",
+        workloads=names[:2],
+        probes=names[2:],
+        allocators=[allocator.name for allocator in studies[0].allocators],
+        baseline="glibc",
+        subject="heapfit",
+        replicates=replicates,
+        metrics=["wall_s", "peak_rss_bytes"],
+        figures=[figure],
+    )
+    series = Series(
+        heapfit_version=heapfit.__version__,
+        created=studies[0].created,
+        definition=definition,
+        workloads=names[:2],
+        probes=names[2:],
+        allocators=studies[0].allocators,
+        machine=studies[0].machine,
+        command="heapfit study run series",
+    )
+    save_series(series, folder)
+    for study in studies:
+        with Journal(folder / study.name, study) as journal:
+            for trial in make_trials(study, faults):
+                journal.append(trial)
+    return folder
+
+
+def printed(folder: Path, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    series_terminal.render(summarise_series(folder), console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_narrow_terminal_continues_a_table_below_and_loses_no_allocator(tmp_path: Path) -> None:
+    folder = keep(tmp_path)
+    summary = summarise_series(folder)
+    wide, narrow = printed(folder, 200), printed(folder, 40)
+    for allocator in summary.series.allocators:
+        assert allocator.name in narrow
+        assert f"{summary.figures[0].ratios['second'][allocator.name]:.3f}" in narrow
+    assert narrow.count("geometric mean") > wide.count("geometric mean")
+    assert all(len(line) <= 40 for line in narrow.splitlines())
+
+
+def test_the_subject_is_set_against_its_goals_with_its_interval(tmp_path: Path) -> None:
+    folder = keep(tmp_path)
+    mean = summarise_series(folder).figures[0].combined["heapfit"]
+    said = " ".join(printed(folder, 200).split())
+    verdict = "met" if mean.geometric_mean <= 1.05 else "missed"
+    assert f"heapfit comes to {mean.geometric_mean:.3f} on the geometric mean" in said
+    assert f"(95 % interval {mean.low:.3f} to {mean.high:.3f}) (goal 1.05: {verdict})" in said
+
+
+def test_an_allocator_that_fails_is_named_and_has_no_mean(tmp_path: Path) -> None:
+    faults = Faults(status={"tcmalloc": (0, TrialStatus.FAILED, "killed by SIGSEGV")})
+    said = " ".join(printed(keep(tmp_path, faults=faults), 200).split())
+    assert "Time: no mean of tcmalloc, without a figure on first and second." in said
+    assert "! first: tcmalloc, 1 core: 6 of 6 trials failed: killed by SIGSEGV" in said
+
+
+def test_a_problem_is_told_until_it_is_solved(tmp_path: Path) -> None:
+    folder = keep(tmp_path)
+    save_problem(folder, "second", "no such program")
+    assert "! second: no such program" in printed(folder, 100)
+    save_problem(folder, "second", None)
+    assert "no such program" not in printed(folder, 100)
+
+
+def test_the_page_draws_every_figure_links_to_every_workload_and_is_quiet(
+    browser: Browser, tmp_path: Path
+) -> None:
+    folder = keep(tmp_path, title=HOSTILE)
+    path = write_series(summarise_series(folder), folder)
+    page = browser.open(path, 1280)
+    page.wait_until(f"{DRAWN} !== undefined")
+    assert page.errors == []
+    assert page.evaluate(DRAWN) == "drawn"
+    assert page.requests == [path.resolve().as_uri()]
+    allocators = len(summarise_series(folder).series.allocators)
+    points = "document.querySelectorAll('.plot .scatterlayer .point').length"
+    assert page.evaluate(points) == allocators * 3  # two workloads and the mean
+    links = "[...document.querySelectorAll('a[href$=\"report.html\"]')].map(a => a.href).join(' ')"
+    linked = set(str(page.evaluate(links)).split())
+    names = ("first", "second", "probe")
+    assert linked == {(folder / name / "report.html").resolve().as_uri() for name in names}
+    assert all((folder / name / "report.html").is_file() for name in names)
+    assert page.evaluate("document.querySelector('h1').textContent") == HOSTILE
+
+
+def test_markdown_tables_are_rectangular_whatever_the_title(tmp_path: Path) -> None:
+    text = series_files.markdown_text(summarise_series(keep(tmp_path, title=HOSTILE)))
+    tables = [block for block in text.split("\n\n") if block.startswith("| ")]
+    assert len(tables) == 4  # ratios, the probe, two metrics
+    for table in tables:
+        counts = {line.replace("\\|", "").count("|") for line in table.splitlines()}
+        assert len(counts) == 1
+    assert "<img" not in text.replace("\\<", "")
+    assert "heapfit study run series" in text
+
+
+def test_json_gives_back_the_very_summary(tmp_path: Path) -> None:
+    summary = summarise_series(keep(tmp_path))
+    report = series_files.SeriesReport.model_validate_json(series_files.json_text(summary))
+    fields = {name: getattr(report, name) for name in type(summary).model_fields}
+    assert type(summary)(**fields) == summary
+    assert report.format == series_files.FORMAT
+    assert len(report.conclusions) == 1

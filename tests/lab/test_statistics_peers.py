@@ -1,0 +1,144 @@
+"""Ratios to the best peer and their geometric means, against figures worked out by hand."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from heapfit.records import FigureDefinition, PeerComparison, Study, Trial, TrialStatus
+from heapfit.statistics import compare_with_peers
+from report_data import METRICS, RATE, make_study, make_trials
+
+NAMES = ["glibc", "heapfit", "jemalloc"]
+TIME = FigureDefinition(
+    name="time",
+    title="Time",
+    metric="primary",
+    reference="best-peer",
+    combine="geometric-mean",
+)
+
+Measured = tuple[Study, list[Trial]]
+
+
+def workload(name: str, figures: dict[str, list[float]], *, rate: bool = False) -> Measured:
+    """A study on one core whose trials gave these figures, one a block, by allocator."""
+    metric = RATE if rate else METRICS[0]
+    study = make_study(
+        allocators=NAMES,
+        cores=[1],
+        replicates=len(next(iter(figures.values()))),
+        metrics=[metric],
+        primary=metric.name,
+    ).model_copy(update={"name": name})
+    trials = []
+    for trial in make_trials(study):
+        planned = trial.planned
+        if not planned.warmup:
+            figure = figures[planned.allocator][planned.replicate]
+            trials.append(trial.model_copy(update={"metrics": {metric.name: figure}}))
+    return study, trials
+
+
+def compared(*measured: Measured, subject: str = "heapfit") -> PeerComparison:
+    return compare_with_peers(TIME, measured, NAMES, subject)
+
+
+def constant(glibc: float, heapfit: float, jemalloc: float) -> dict[str, list[float]]:
+    return {"glibc": [glibc], "heapfit": [heapfit], "jemalloc": [jemalloc]}
+
+
+def test_the_best_peer_is_chosen_workload_by_workload_and_never_the_subject() -> None:
+    figure = compared(
+        workload("a", constant(2.0, 1.0, 4.0)), workload("b", constant(3.0, 3.0, 1.5))
+    )
+    assert figure.best_peer == {"a": "glibc", "b": "jemalloc"}
+    assert figure.ratios["a"] == {"glibc": 1.0, "heapfit": 0.5, "jemalloc": 2.0}
+    assert figure.ratios["b"] == {"glibc": 2.0, "heapfit": 2.0, "jemalloc": 1.0}
+    assert figure.combined["heapfit"].geometric_mean == pytest.approx(1.0)  # of 1/2 and 2
+    assert figure.combined["glibc"].geometric_mean == pytest.approx(math.sqrt(2))
+    assert figure.combined["heapfit"].worst == 2.0
+    assert figure.combined["heapfit"].worst_workload == "b"
+
+
+def test_a_rate_counts_by_its_inverse() -> None:
+    figure = compared(workload("a", constant(100.0, 200.0, 50.0), rate=True))
+    assert figure.best_peer == {"a": "glibc"}
+    assert figure.ratios["a"] == pytest.approx({"glibc": 1.0, "heapfit": 0.5, "jemalloc": 2.0})
+
+
+def test_a_cost_is_the_median_of_the_good_trials() -> None:
+    study, trials = workload(
+        "a", {"glibc": [1.0, 9.0, 2.0, 1.0], "heapfit": [3.0, 3.0, 3.0, 3.0], "jemalloc": [8.0] * 4}
+    )
+    assert compared((study, trials)).ratios["a"]["heapfit"] == pytest.approx(3.0 / 1.5)
+    broken = [
+        trial.model_copy(update={"status": TrialStatus.FAILED})
+        if trial.planned.allocator == "glibc" and trial.metrics["wall_s"] == 1.0
+        else trial
+        for trial in trials
+    ]
+    assert compared((study, broken)).ratios["a"]["heapfit"] == pytest.approx(3.0 / 5.5)
+
+
+def test_who_fails_on_a_workload_has_no_mean() -> None:
+    study, trials = workload("b", constant(1.0, 2.0, 3.0))
+    without = [trial for trial in trials if trial.planned.allocator != "jemalloc"]
+    figure = compared(workload("a", constant(1.0, 2.0, 3.0)), (study, without))
+    assert set(figure.ratios["b"]) == {"glibc", "heapfit"}
+    assert set(figure.combined) == {"glibc", "heapfit"}
+
+
+def test_a_workload_that_no_peer_survives_has_no_ratios() -> None:
+    study, trials = workload("a", constant(1.0, 2.0, 3.0))
+    alone = [trial for trial in trials if trial.planned.allocator == "heapfit"]
+    figure = compared((study, alone))
+    assert figure.ratios == {}
+    assert figure.combined == {}
+
+
+def test_nothing_measured_gives_an_empty_figure() -> None:
+    study, _ = workload("a", constant(1.0, 2.0, 3.0))
+    assert compared((study, [])).ratios == {}
+    assert compared().combined == {}
+
+
+def test_fewer_than_six_replicates_give_no_interval() -> None:
+    few = {name: [1.0] * 5 for name in NAMES}
+    many = {name: [1.0] * 6 for name in NAMES}
+    combined = compared(workload("a", many), workload("b", few)).combined["heapfit"]
+    assert (combined.low, combined.high) == (None, None)
+    combined = compared(workload("a", many)).combined["heapfit"]
+    assert (combined.low, combined.high) == (1.0, 1.0)
+
+
+def test_the_interval_holds_the_true_mean_about_as_often_as_it_says() -> None:
+    """40 studies of six workloads whose true ratio is 1.2; at 95 %, fewer than 34 hits of 40 have
+    a probability below 0.004. One peer is far ahead, so that its choice adds no bias."""
+    dice = random.Random(3)
+
+    def noisy(level: float) -> list[float]:
+        return [level * math.exp(dice.gauss(0, 0.03)) for _ in range(12)]
+
+    hits = 0
+    for _ in range(40):
+        figure = compared(
+            *(
+                workload(
+                    f"w{n}", {"glibc": noisy(1.0), "heapfit": noisy(1.2), "jemalloc": noisy(2.0)}
+                )
+                for n in range(6)
+            )
+        )
+        combined = figure.combined["heapfit"]
+        assert combined.low is not None
+        assert combined.high is not None
+        hits += combined.low <= 1.2 <= combined.high
+    assert hits >= 34
+
+
+def test_the_interval_is_the_same_every_time() -> None:
+    dice = random.Random(1)
+    figures = {name: [dice.uniform(1, 2) for _ in range(8)] for name in NAMES}
+    assert compared(workload("a", figures)) == compared(workload("a", figures))
