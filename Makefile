@@ -21,8 +21,6 @@ BUILD_PACKAGES := gcc libc6-dev
 CMAKE_PACKAGES := cmake ninja-build
 TEST_PACKAGES := $(CMAKE_PACKAGES) g++ libgtest-dev googletest pkg-config
 CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
-LAB_TEST_PACKAGES := chromium
-PRELOAD_TEST_PACKAGES := $(strip $(file <tests/preload/packages.txt))
 SLOW_TEST_PACKAGES := $(strip $(file <tests/preload/packages-slow.txt))
 # Those that run real programs; workloads/micro is compiled by its tests.
 TEST_WORKLOADS := $(patsubst workloads/%/workload.toml,%,$(wildcard workloads/*/workload.toml))
@@ -42,8 +40,8 @@ demo: $(VENV)/.wheel ## Compare allocators on a real program and write the repor
 	$(HEAPFIT) compare xml-transform --allocators $(ALLOCATORS) --replicates $(DEMO_REPLICATES)
 
 test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (under 15 minutes)
-	@scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $(LAB_TEST_PACKAGES) \
-	  $(PRELOAD_TEST_PACKAGES)
+	@packages=$$($(VENV)/bin/python scripts/test-packages) && \
+	  scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $$packages
 	@test "$$(uname -m)" = aarch64 || scripts/apt-install $(CROSS_PACKAGES)
 	@HEAPFIT_HOME=build/test-home $(HEAPFIT) workloads install $(TEST_WORKLOADS)
 	@scripts/run-tests
