@@ -19,9 +19,9 @@ from heapfit.trial.tree import ProcessTree
 
 VARIABLE = "LD_PRELOAD"
 
-# A program that was looked at this often, this long between the first and the last look, and in which
-# the library was never seen until its end, ran without it. One look would not do: a wrapper without
-# the library may be about to start the program proper.
+# A program that was looked at this often, with this long between the first and the last look, and
+# that never had the library, ran without it. One look would not do: a wrapper without the library
+# may be about to start the program proper.
 MIN_LOOKS = 2
 MIN_LOOKING_S = 0.2
 
