@@ -125,22 +125,34 @@ static void span_purge_sparse(struct span *span)
 
 /* ---- a round --------------------------------------------------------------------------------------------------------------------- */
 
-/* Give back what has been unused for the decay time; returns whether something is left to wait for. */
+/* So many sparse spans are worth system calls, a MiB at most: a program in a steady state always has a few. */
+enum { SPARSE_SPANS_WORTH = 16 };
+
+static bool is_due(const struct span *span, uint32_t now, uint32_t decay)
+{
+    return span->since != 0 && (int32_t)(now - span->since) >= (int32_t)decay;
+}
+
+/* Give back the pages of spans that have been sparse for the decay time; returns whether there are younger ones to wait
+ * for. */
 static bool spans_tidy(struct heap *heap, uint32_t now, uint32_t decay)
 {
-    bool waiting = false;
-    for (uint32_t index = heap->owned; index != SPAN_NONE;) {
-        struct span *span = span_at(index);
-        index = span->owned_next;
-        if (span->since == 0) continue;
-        if ((int32_t)(now - span->since) < (int32_t)decay) {
-            waiting = true;
-            continue;
-        }
-        span->since = 0;
-        span_purge_sparse(span);
+    uint32_t due = 0;
+    uint32_t sparse = 0;
+    for (uint32_t index = heap->owned; index != SPAN_NONE; index = span_at(index)->owned_next) {
+        if (span_at(index)->since != 0) sparse++;
+        if (is_due(span_at(index), now, decay)) due++;
     }
-    return waiting;
+    if (due >= SPARSE_SPANS_WORTH) {
+        for (uint32_t index = heap->owned; index != SPAN_NONE; index = span_at(index)->owned_next) {
+            struct span *span = span_at(index);
+            if (!is_due(span, now, decay)) continue;
+            span->since = 0;
+            sparse--;
+            span_purge_sparse(span);
+        }
+    }
+    return sparse >= SPARSE_SPANS_WORTH;
 }
 
 void heap_chores_look(struct heap *heap)

@@ -317,6 +317,18 @@ static bool frontier_raise(uint32_t spans)
 
 /* ---- purging ---------------------------------------------------------------------------------------------------------- */
 
+/* Less dirty memory than this, or than this share of what is handed out, is not worth system calls: a server in a steady
+ * state always has some. */
+#define PURGE_WORTH_SPANS 16
+enum { PURGE_WORTH_SHARE = 64 };
+
+static bool is_worth_purging(void)
+{
+    uint32_t handed_out = state.frontier - state.spans_free[CLEAN] - state.spans_free[DIRTY];
+    uint32_t worth = handed_out / PURGE_WORTH_SHARE;
+    return state.spans_free[DIRTY] >= (worth > PURGE_WORTH_SPANS ? worth : PURGE_WORTH_SPANS);
+}
+
 /* After the kernel has refused, how long until it is asked again. */
 enum { REFUSED_RETRY_MS = 10000 };
 
@@ -449,7 +461,7 @@ void space_release(struct span *first)
     platform_lock_acquire(&state.lock);
     if (first->kind == SPAN_LARGE) space_dense_spans_add(-(int32_t)first->run_spans);
     run_free(span_index(first), first->run_spans, DIRTY, now);
-    purge_older_than(decay);
+    if (is_worth_purging()) purge_older_than(decay);
     platform_lock_release(&state.lock);
 }
 
@@ -524,8 +536,9 @@ void *space_metadata(size_t size)
 bool space_purge_old(void)
 {
     platform_lock_acquire(&state.lock);
-    purge_older_than(atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed));
-    bool left = state.oldest != SPAN_NONE;
+    bool worth = is_worth_purging();
+    if (worth) purge_older_than(atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed));
+    bool left = worth && state.oldest != SPAN_NONE;
     platform_lock_release(&state.lock);
     return left;
 }

@@ -163,7 +163,8 @@ bool space_resize(struct span *first, uint32_t spans);
 /* Memory for the allocator itself: zeroed, aligned to a cache line, never given back. NULL when out of memory. */
 void *space_metadata(size_t size);
 
-/* Purge dirty runs older than the decay time; true when younger ones are left. */
+/* Purge dirty runs older than the decay time, when there is enough dirty memory to be worth it; true when younger ones are
+ * left that will be. */
 bool space_purge_old(void);
 /* Purge all. */
 void space_purge_all(void);

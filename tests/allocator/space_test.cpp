@@ -226,16 +226,30 @@ TEST(Space, DirtyAndCleanPartsAreJoinedBeforeARequestIsRefused)
 TEST(Space, OldDirtyRunsArePurgedAndYoungOnesAreNot)
 {
     in_new_space([] {
-        struct span *run = acquire(10);
-        std::memset(bytes_of(run), 1, 10 * SPAN_SIZE);
+        struct span *run = acquire(20);
+        std::memset(bytes_of(run), 1, 20 * SPAN_SIZE);
         space_release(run);
         space_purge_old();
-        EXPECT_EQ(10 * SPAN_SIZE, figures_now().dirty);
+        EXPECT_EQ(20 * SPAN_SIZE, figures_now().dirty);
         space_settings.decay_ms = 0;
         space_purge_old();
         EXPECT_EQ(0u, figures_now().dirty);
-        EXPECT_EQ(10 * SPAN_SIZE, figures_now().purged);
+        EXPECT_EQ(20 * SPAN_SIZE, figures_now().purged);
         EXPECT_EQ(1u, figures_now().purge_calls);
+    });
+}
+
+TEST(Space, LittleDirtyMemoryIsNotWorthASystemCall)
+{
+    in_new_space([] {
+        space_settings.decay_ms = 0;
+        struct span *run = acquire(4);
+        space_release(run);
+        EXPECT_FALSE(space_purge_old());
+        EXPECT_EQ(4 * SPAN_SIZE, figures_now().dirty);
+        EXPECT_EQ(0u, figures_now().purge_calls);
+        space_purge_all();
+        EXPECT_EQ(0u, figures_now().dirty);
     });
 }
 
