@@ -1,4 +1,4 @@
-# heapfit_test(<name> [LINK static|shared|objects|layers] [LABEL <label>] [TIMEOUT <seconds>] <source>...)
+# heapfit_test(<name> [LINK static|shared|objects|layers] [LABEL <label>] [TIMEOUT <seconds>] [ALONE] <source>...)
 #
 # Makes one GoogleTest program; CTest runs each of its tests in a process of its own, as
 # <name>.<Suite>.<Test>. LINK says what of heapfit the program gets:
@@ -6,6 +6,8 @@
 #   shared   libheapfit.so
 #   objects  the objects before their internal names are hidden, for a test of one layer
 #   layers   the same without api/: nothing replaces the malloc of the test program itself
+
+# ALONE: no other test runs meanwhile, because it changes settings of the whole machine.
 
 include_guard()
 include(GoogleTest)
@@ -17,7 +19,7 @@ if(CMAKE_CROSSCOMPILING OR HEAPFIT_SANITIZE OR HEAPFIT_COVERAGE)
 endif()
 
 function(heapfit_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LINK;LABEL;TIMEOUT" "")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ALONE" "LINK;LABEL;TIMEOUT" "")
   set(libraries_static heapfit::heapfit_static)
   set(libraries_shared heapfit::heapfit)
   set(libraries_objects heapfit_objects)
@@ -52,5 +54,5 @@ function(heapfit_test name)
   gtest_discover_tests("test_${name}"
     TEST_PREFIX "${name}."
     DISCOVERY_TIMEOUT "${HEAPFIT_TEST_TIMEOUT}"
-    PROPERTIES TIMEOUT "${arg_TIMEOUT}" LABELS "${arg_LABEL}")
+    PROPERTIES TIMEOUT "${arg_TIMEOUT}" LABELS "${arg_LABEL}" RUN_SERIAL "${arg_ALONE}")
 endfunction()

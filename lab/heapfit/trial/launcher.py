@@ -6,6 +6,7 @@ wheel carries it compiled, beside this module; a source checkout compiles it int
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shutil
@@ -161,7 +162,8 @@ class Running:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the program itself, if it still runs."""
         if self.wait(0.0) is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it may end at this very moment
+                os.kill(self.pid, number)
 
     def stop(self) -> None:
         """End the program and everything it started, at once. Harmless when it has ended."""
