@@ -194,8 +194,12 @@ unsigned calls_without_failure()
     return calls;
 }
 
-// A run takes a second or so under a sanitizer: then not every call.
+// A run takes a second or so under a sanitizer or an emulator: then not every call.
+#ifdef HEAPFIT_TEST_EMULATED
+constexpr unsigned STRIDE = 50;
+#else
 constexpr unsigned STRIDE = HEAPFIT_TEST_SANITIZED ? 10 : 1;
+#endif
 
 // ---- the tests ---------------------------------------------------------------------------------------------------------
 
