@@ -171,10 +171,10 @@ void span_give_back(struct heap *heap, struct span *span)
     if (span->uncarved == 0) space_dense_spans_add(-1);
     atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
     span_kind_write(span, SPAN_METADATA); /* cached: nobody's object */
-    if (heap != &heap_orphans && heap->cached < atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed))
+    if (heap != &heap_orphans &&
+        heap->cached < atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed))
         heap->cache[heap->cached++] = span_index(span);
-    else
-        space_release(span);
+    else space_release(span);
     if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
 }
 

@@ -31,8 +31,7 @@ static const struct span *large_around(size_t offset)
 {
     for (size_t index = offset >> SPAN_SHIFT;; index--) {
         const struct span *span = span_at((uint32_t)index);
-        if (span->kind == SPAN_LARGE)
-            return span->run_spans > (offset >> SPAN_SHIFT) - index ? span : NULL;
+        if (span->kind == SPAN_LARGE) return span->run_spans > (offset >> SPAN_SHIFT) - index ? span : NULL;
         if (index == 0 || span->kind == SPAN_BLOCKS || span->kind == SPAN_METADATA) return NULL;
     }
 }
@@ -47,14 +46,15 @@ void check_pointer_failed(const char *function, const void *pointer)
     const struct span *span = span_of_offset(offset);
     if (span->kind == SPAN_BLOCKS && span->block_size != 0) {
         uintptr_t within = ((uintptr_t)pointer & (SPAN_SIZE - 1)) % span->block_size;
-        platform_message("%s of an interior pointer: %p points %zu bytes into the block at %p of %zu bytes", function, pointer,
-                         (size_t)within, (const void *)((uintptr_t)pointer - within), (size_t)span->block_size);
+        platform_message("%s of an interior pointer: %p points %zu bytes into the block at %p of %zu bytes", function,
+                         pointer, (size_t)within, (const void *)((uintptr_t)pointer - within),
+                         (size_t)span->block_size);
         abort();
     }
     const struct span *large = large_around(offset);
     if (large != NULL) {
-        platform_message("%s of an interior pointer: %p points %zu bytes into the object at %p of %zu bytes", function, pointer,
-                         (size_t)((uintptr_t)pointer - span_start(large)), (const void *)span_start(large),
+        platform_message("%s of an interior pointer: %p points %zu bytes into the object at %p of %zu bytes", function,
+                         pointer, (size_t)((uintptr_t)pointer - span_start(large)), (const void *)span_start(large),
                          large_usable_size(large));
         abort();
     }

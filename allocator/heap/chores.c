@@ -11,7 +11,8 @@
 void heap_chores_expect(struct heap *heap)
 {
     heap->chores = true;
-    heap->chores_due = (uint32_t)platform_clock_ms() + atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
+    heap->chores_due =
+        (uint32_t)platform_clock_ms() + atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
     /* What the bins hold could serve a nearly idle thread for minutes, without a refill. */
     if (heap != &heap_orphans) heap_return_blocks(heap);
 }
@@ -99,8 +100,7 @@ static void span_purge_units(const struct span *span, uint32_t units)
         if (unit > start)
             space_purge_pages((void *)(span_start(span) + ((uintptr_t)start << CARVE_UNIT_LOG2)),
                               (size_t)(unit - start) << CARVE_UNIT_LOG2);
-        else
-            unit += per_page;
+        else unit += per_page;
     }
 }
 

@@ -52,8 +52,8 @@ ALWAYS_INLINE bool block_push(struct heap *heap, uintptr_t block, size_t size)
     if (UNLIKELY(offset >= heap->size)) return false;
     struct span *span = heap->table - (offset >> SPAN_SHIFT);
     /* Relaxed: only this thread makes itself the owner of a span, or ceases to be. */
-    if (UNLIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) != heap ||
-                 !block_is_at_start(span, block) || (*block_words(block) ^ heap->link_key) <= LINK_MAX))
+    if (UNLIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) != heap || !block_is_at_start(span, block) ||
+                 (*block_words(block) ^ heap->link_key) <= LINK_MAX))
         return false;
     if (UNLIKELY(size > span->block_size)) return false;
     *block_words(block) = span->free ^ block ^ heap->link_key;

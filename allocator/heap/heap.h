@@ -63,10 +63,10 @@ ALWAYS_INLINE uintptr_t *block_words(uintptr_t block)
 enum { OUTBOX_SLOTS = 8, SPAN_CACHE_MAX = 16 };
 
 struct bin {
-    uint32_t listed;   /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
-    uint32_t borrowed;/* bytes wasted so far by serving this bin's requests from larger ones */
-    uint32_t spans;    /* how many spans the bin has */
-    uint32_t given;    /* blocks that the last refill gave at most; the next gives twice as many */
+    uint32_t listed; /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
+    uint32_t borrowed; /* bytes wasted so far by serving this bin's requests from larger ones */
+    uint32_t spans; /* how many spans the bin has */
+    uint32_t given; /* blocks that the last refill gave at most; the next gives twice as many */
 };
 
 /* Blocks of another heap that this thread has freed and not yet handed over, linked by their second words. */
@@ -79,8 +79,8 @@ struct outbox {
 
 enum heap_state {
     HEAP_OWNED = 0, /* by a living thread, or by one that is settling it (registry.c) */
-    HEAP_IDLE,      /* no thread, no spans; waits for the next thread */
-    HEAP_SHARED,    /* heap_orphans */
+    HEAP_IDLE, /* no thread, no spans; waits for the next thread */
+    HEAP_SHARED, /* heap_orphans */
 };
 
 /* A thread heap. Owned by one thread at a time; other threads touch only `inbox` and `state`. Never freed, only
@@ -96,12 +96,12 @@ struct heap {
     uint8_t classes[FAST_MAX / MALLOC_ALIGNMENT + 1]; /* a copy of size_class_table */
 
     struct bin bins[BIN_COUNT];
-    uint32_t owned;                      /* first of all spans of this heap; SPAN_NONE: none */
-    uint32_t spans_owned;                /* their number */
-    uint32_t cache[SPAN_CACHE_MAX];      /* free spans kept for the next need */
-    uint32_t cached;                     /* their number */
-    uint32_t chores_due;                 /* chores: when to look next, clock in ms */
-    bool chores;                         /* chores: memory has become free that may have to be given back */
+    uint32_t owned; /* first of all spans of this heap; SPAN_NONE: none */
+    uint32_t spans_owned; /* their number */
+    uint32_t cache[SPAN_CACHE_MAX]; /* free spans kept for the next need */
+    uint32_t cached; /* their number */
+    uint32_t chores_due; /* chores: when to look next, clock in ms */
+    bool chores; /* chores: memory has become free that may have to be given back */
     struct outbox outbox[OUTBOX_SLOTS];
 
     /* registry: under its lock */
@@ -109,7 +109,7 @@ struct heap {
 
     /* Written by other threads: a line of their own. */
     _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */
-    _Atomic(uint32_t) state;                                        /* enum heap_state */
+    _Atomic(uint32_t) state; /* enum heap_state */
 };
 
 /* The calling thread's heap; heap_none until it first allocates and after it has exited. heap_none owns nothing and
@@ -225,9 +225,9 @@ void heap_fork_begin(void);
 void heap_fork_end(void);
 
 struct heap_figures {
-    size_t made;      /* heaps ever made */
-    size_t idle;      /* of these, without a thread */
-    size_t orphans;   /* spans of threads that are gone */
+    size_t made; /* heaps ever made */
+    size_t idle; /* of these, without a thread */
+    size_t orphans; /* spans of threads that are gone */
 };
 void heap_figures(struct heap_figures *figures);
 

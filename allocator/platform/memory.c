@@ -107,8 +107,7 @@ static bool is_one_mapping(char *start, size_t size)
  * then leaves a hole. */
 static enum platform_move mend_target(void *to, size_t size)
 {
-    void *mended =
-        mmap(to, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    void *mended = mmap(to, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (mended == to) return MOVE_REFUSED;
     if (mended != MAP_FAILED) munmap(mended, size); /* Linux before 4.17 takes the address for a wish */
     return mended != MAP_FAILED || errno == EEXIST ? MOVE_REFUSED : MOVE_TARGET_LOST;
@@ -121,7 +120,6 @@ enum { MOVES_PAGES = true };
 #else
 enum { MOVES_PAGES = false };
 #endif
-
 
 enum platform_move platform_move_pages(void *from, void *to, size_t size)
 {

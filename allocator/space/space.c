@@ -52,13 +52,13 @@ static struct {
     platform_lock lock;
     bool purge_refused; /* the kernel would not take pages back: they are locked in memory */
     uint32_t refused_at;
-    uint32_t capacity;  /* spans in the reservation */
-    uint32_t frontier;  /* spans ever handed out */
+    uint32_t capacity; /* spans in the reservation */
+    uint32_t frontier; /* spans ever handed out */
     uint32_t committed; /* spans accessible */
     uint32_t descriptors_committed;
     uint32_t lists[STATES][LENGTH_LISTS]; /* heads, SPAN_NONE when empty */
-    uint64_t lists_filled[STATES];        /* bit per list that is not empty */
-    uint32_t youngest, oldest;            /* dirty runs by the time they were freed */
+    uint64_t lists_filled[STATES]; /* bit per list that is not empty */
+    uint32_t youngest, oldest; /* dirty runs by the time they were freed */
     uint32_t spans_free[STATES];
     uint32_t spans_metadata;
     char *metadata_next, *metadata_end;
@@ -208,7 +208,7 @@ static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_
     span_at(index)->kind = SPAN_FREE;
     span_at(index + spans - 1)->kind = SPAN_FREE;
     uint32_t largest = spans; /* the merged run is as old as its largest part: a span that comes and goes at */
-                              /* the edge of a large one must not keep it young for ever */
+    /* the edge of a large one must not keep it young for ever */
     if (is_free_end(index + spans, dirty)) {
         struct span *after = span_at(index + spans);
         run_remove(after);
@@ -297,10 +297,8 @@ static bool commit_spans(uint32_t up_to)
     if (generous > state.capacity) generous = state.capacity;
     char *start = (char *)space.base + (size_t)state.committed * SPAN_SIZE;
     /* Where limits leave no room for the generous step, the least that is needed. */
-    if (platform_commit(start, ((size_t)generous - state.committed) * SPAN_SIZE))
-        state.committed = (uint32_t)generous;
-    else if (platform_commit(start, ((size_t)up_to - state.committed) * SPAN_SIZE))
-        state.committed = up_to;
+    if (platform_commit(start, ((size_t)generous - state.committed) * SPAN_SIZE)) state.committed = (uint32_t)generous;
+    else if (platform_commit(start, ((size_t)up_to - state.committed) * SPAN_SIZE)) state.committed = up_to;
     if (state.committed > before) advise_committed(before, state.committed);
     return up_to <= state.committed;
 }
@@ -433,7 +431,8 @@ static uint32_t acquire_index(uint32_t spans, uint32_t alignment, bool *zeroed)
 struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
 {
     bool clean;
-    if ((uint64_t)spans + alignment - 1 > state.capacity) return NULL; /* written once, before any other thread is here */
+    if ((uint64_t)spans + alignment - 1 > state.capacity)
+        return NULL; /* written once, before any other thread is here */
     platform_lock_acquire(&state.lock);
     uint32_t index = acquire_index(spans, alignment, &clean);
     if (index == SPAN_NONE && state.spans_free[DIRTY] != 0) {

@@ -67,8 +67,8 @@ _Static_assert(sizeof(struct span) == CACHE_LINE, "a descriptor is one cache lin
 
 /* Written once, by space_start. Thread heaps hold copies, for a free that touches one line less. */
 struct space {
-    uintptr_t base;     /* address of span 0; 0 before space_start */
-    size_t size;        /* bytes reserved from base on; 0 before space_start: every pointer is foreign */
+    uintptr_t base; /* address of span 0; 0 before space_start */
+    size_t size; /* bytes reserved from base on; 0 before space_start: every pointer is foreign */
     uintptr_t link_key; /* what the layer above encodes its free lists with */
 };
 
@@ -78,13 +78,13 @@ extern struct space space;
 
 enum huge_pages {
     HUGE_PAGES_NEVER,
-    HUGE_PAGES_AUTO,   /* beyond the first HUGE_PAGES_AFTER bytes, while the heap is dense (space.c) */
+    HUGE_PAGES_AUTO, /* beyond the first HUGE_PAGES_AFTER bytes, while the heap is dense (space.c) */
     HUGE_PAGES_ALWAYS, /* from the start */
 };
 
 struct space_settings {
     enum huge_pages huge_pages;
-    size_t reservation;         /* bytes of address space to reserve; 0: chosen from the machine's memory */
+    size_t reservation; /* bytes of address space to reserve; 0: chosen from the machine's memory */
     _Atomic(uint32_t) decay_ms; /* age after which a dirty run is purged; live */
 };
 
@@ -178,12 +178,12 @@ void space_fork_end(void);
 /* Figures for statistics, in bytes; a consistent snapshot. */
 struct space_figures {
     size_t reserved;
-    size_t committed;  /* accessible; what the kernel counts against its limits */
+    size_t committed; /* accessible; what the kernel counts against its limits */
     size_t handed_out; /* in runs of the layer above */
-    size_t dirty;      /* in free runs that may hold memory */
-    size_t clean;      /* in free runs that hold none */
-    size_t metadata;   /* of handed_out: the allocator's own */
-    size_t purged;     /* since the start */
+    size_t dirty; /* in free runs that may hold memory */
+    size_t clean; /* in free runs that hold none */
+    size_t metadata; /* of handed_out: the allocator's own */
+    size_t purged; /* since the start */
     size_t purge_calls; /* madvise calls since the start */
 };
 

@@ -90,7 +90,8 @@ TEST(Heap, SparseSpansAreTidiedWhileOthersFreeTheirBlocks)
                 auto *block = static_cast<unsigned char *>(heap_malloc(size));
                 ASSERT_NE(nullptr, block);
                 std::memset(block, 0xAA, size);
-                if (random.below(100) == 0) block = static_cast<unsigned char *>(kept[random.below(KEPT)].exchange(block));
+                if (random.below(100) == 0)
+                    block = static_cast<unsigned char *>(kept[random.below(KEPT)].exchange(block));
                 heap_free(block);
             }
         }

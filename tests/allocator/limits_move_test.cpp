@@ -40,7 +40,8 @@ extern "C" void *__wrap_mremap(void *from, size_t old_size, size_t size, int fla
     va_start(arguments, flags);
     void *to = (flags & MREMAP_FIXED) != 0 ? va_arg(arguments, void *) : nullptr;
     va_end(arguments);
-    if (kernel == Kernel::MOVES_ONE_MAPPING && to != nullptr && !is_one_mapping(reinterpret_cast<uintptr_t>(from), size)) {
+    if (kernel == Kernel::MOVES_ONE_MAPPING && to != nullptr &&
+        !is_one_mapping(reinterpret_cast<uintptr_t>(from), size)) {
         munmap(to, size);
         errno = EFAULT;
         moves_refused++;

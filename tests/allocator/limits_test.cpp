@@ -267,8 +267,8 @@ class ControlGroup
     explicit ControlGroup(size_t limit)
     {
         const std::string name = "/heapfit-test-" + std::to_string(getpid());
-        for (auto [root, file] : {std::pair{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
-                                  std::pair{"/sys/fs/cgroup", "memory.max"}}) {
+        for (auto [root, file] :
+             {std::pair{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, std::pair{"/sys/fs/cgroup", "memory.max"}}) {
             path_ = root + name;
             if (mkdir(path_.c_str(), 0755) != 0) continue;
             std::ofstream setting(path_ + "/" + file);

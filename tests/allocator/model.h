@@ -99,12 +99,28 @@ inline size_t random_size(stress::Random &random, size_t largest)
 {
     size_t size = 0;
     switch (random.below(10)) {
-    case 0: case 1: case 2: size = random.below(128); break;
-    case 3: case 4: size = random.below(1024); break;
-    case 5: case 6: size = around(random, size_class_bytes(static_cast<unsigned>(random.below(BIN_COUNT)))); break;
-    case 7: size = random.below(2 * SMALL_MAX); break;
-    case 8: size = around(random, SPAN * random.between(1, 20)); break;
-    default: size = random.below(size_t{1} << random.between(10, 26)); break;
+    case 0:
+    case 1:
+    case 2:
+        size = random.below(128);
+        break;
+    case 3:
+    case 4:
+        size = random.below(1024);
+        break;
+    case 5:
+    case 6:
+        size = around(random, size_class_bytes(static_cast<unsigned>(random.below(BIN_COUNT))));
+        break;
+    case 7:
+        size = random.below(2 * SMALL_MAX);
+        break;
+    case 8:
+        size = around(random, SPAN * random.between(1, 20));
+        break;
+    default:
+        size = random.below(size_t{1} << random.between(10, 26));
+        break;
     }
     return size < largest ? size : size % largest;
 }
@@ -121,9 +137,7 @@ class Blocks
 {
   public:
     // At most `budget` usable bytes live at a time.
-    Blocks(uint64_t seed, size_t budget) : random_(seed), budget_(budget)
-    {
-    }
+    Blocks(uint64_t seed, size_t budget) : random_(seed), budget_(budget) {}
 
     stress::Random &random()
     {
@@ -157,7 +171,9 @@ class Blocks
             alignment = random_alignment(random_);
             start = static_cast<unsigned char *>(subject::allocate_aligned(size, alignment));
             break;
-        default: start = static_cast<unsigned char *>(subject::allocate(size)); break;
+        default:
+            start = static_cast<unsigned char *>(subject::allocate(size));
+            break;
         }
         ASSERT_NE(nullptr, start) << size << " bytes, alignment " << alignment;
         ASSERT_EQ(0u, reinterpret_cast<uintptr_t>(start) % alignment) << size << " bytes";
@@ -238,8 +254,8 @@ class Blocks
     {
         Block block = blocks_[place];
         expect_intact(block);
-        size_t size = random_.chance(50) ? random_size(random_, budget_ / 4)
-                                         : random_.below(block.size + block.size / 2 + 1);
+        size_t size =
+            random_.chance(50) ? random_size(random_, budget_ / 4) : random_.below(block.size + block.size / 2 + 1);
         if (size == 0) size = 1; // realloc(p, 0) frees
         auto *start = static_cast<unsigned char *>(subject::resize(block.start, size));
         ASSERT_NE(nullptr, start) << "from " << block.size << " to " << size;

@@ -288,11 +288,9 @@ TEST(Space, VisitsEveryRunInUseInTheOrderOfAddresses)
         struct span *run[3] = {acquire(1), acquire(9), acquire(2)};
         space_release(run[1]);
         std::vector<const struct span *> seen;
-        space_visit(
-            [](const struct span *span, void *argument) {
-                static_cast<std::vector<const struct span *> *>(argument)->push_back(span);
-            },
-            &seen);
+        space_visit([](const struct span *span,
+                       void *argument) { static_cast<std::vector<const struct span *> *>(argument)->push_back(span); },
+                    &seen);
         EXPECT_EQ((std::vector<const struct span *>{run[0], run[2]}), seen);
     });
 }
@@ -302,17 +300,29 @@ TEST(Space, VisitsEveryRunInUseInTheOrderOfAddresses)
 class RandomWalk
 {
   public:
-    explicit RandomWalk(uint64_t seed) : random_(seed)
-    {
-    }
+    explicit RandomWalk(uint64_t seed) : random_(seed) {}
 
     void step()
     {
         switch (random_.below(10)) {
-        case 0: case 1: case 2: case 3: acquire_one(); break;
-        case 4: case 5: case 6: release_one(); break;
-        case 7: case 8: resize_one(); break;
-        default: purge(); break;
+        case 0:
+        case 1:
+        case 2:
+        case 3:
+            acquire_one();
+            break;
+        case 4:
+        case 5:
+        case 6:
+            release_one();
+            break;
+        case 7:
+        case 8:
+            resize_one();
+            break;
+        default:
+            purge();
+            break;
         }
     }
 

@@ -69,7 +69,8 @@ inline void check()
         ASSERT_LE(index + run->run_spans, frontier) << "run " << index;
         for (uint32_t inner = 1; inner + 1 < run->run_spans; inner++) {
             ASSERT_EQ(SPAN_FREE, span_at(index + inner)->kind)
-                << "a pointer into span " << index + inner << ", inside run " << index << ", would be taken for an object";
+                << "a pointer into span " << index + inner << ", inside run " << index
+                << ", would be taken for an object";
             ASSERT_EQ(nullptr, span_at(index + inner)->owner.load());
         }
         if (run->kind == SPAN_FREE) {

@@ -35,9 +35,7 @@ namespace stress
 class Random
 {
   public:
-    explicit Random(uint64_t seed) : state_(seed)
-    {
-    }
+    explicit Random(uint64_t seed) : state_(seed) {}
 
     uint64_t next()
     {
@@ -77,8 +75,7 @@ inline uint64_t environment_number(const char *name, uint64_t otherwise)
 inline uint64_t seed()
 {
     static const uint64_t chosen = environment_number(
-        "HEAPFIT_TEST_SEED",
-        static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()));
+        "HEAPFIT_TEST_SEED", static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()));
     return chosen;
 }
 

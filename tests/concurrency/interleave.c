@@ -27,7 +27,7 @@ static struct {
     ucontext_t main;
     struct step steps[INTERLEAVE_STEPS_MAX];
     int taken; /* steps of this execution so far */
-    int kept;  /* steps that it repeats */
+    int kept; /* steps that it repeats */
     int preemptions_left;
     int running;
     const char *error;

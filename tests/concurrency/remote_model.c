@@ -23,10 +23,13 @@
 #undef atomic_exchange_explicit
 #undef atomic_compare_exchange_weak_explicit
 #define atomic_load_explicit(object, order) (interleave(), __atomic_load_n((object), __ATOMIC_SEQ_CST))
-#define atomic_store_explicit(object, value, order) (interleave(), __atomic_store_n((object), (value), __ATOMIC_SEQ_CST))
-#define atomic_exchange_explicit(object, value, order) (interleave(), __atomic_exchange_n((object), (value), __ATOMIC_SEQ_CST))
-#define atomic_compare_exchange_weak_explicit(object, expected, value, success, failure) \
-    (interleave(), __atomic_compare_exchange_n((object), (expected), (value), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+#define atomic_store_explicit(object, value, order)                                                                    \
+    (interleave(), __atomic_store_n((object), (value), __ATOMIC_SEQ_CST))
+#define atomic_exchange_explicit(object, value, order)                                                                 \
+    (interleave(), __atomic_exchange_n((object), (value), __ATOMIC_SEQ_CST))
+#define atomic_compare_exchange_weak_explicit(object, expected, value, success, failure)                               \
+    (interleave(),                                                                                                     \
+     __atomic_compare_exchange_n((object), (expected), (value), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 
 /* Their thread-local variables are those of the one thread of the system, exchanged when threads are (switched). */
 #include REMOTE_SOURCE
@@ -106,9 +109,7 @@ static int heaps_made;
 enum block_state { LIVE, FREED };
 static enum block_state blocks[SPANS][BLOCKS];
 
-void heap_configure(void)
-{
-}
+void heap_configure(void) {}
 
 bool space_start(void)
 {
@@ -122,13 +123,9 @@ void *space_metadata(size_t size)
     return &heaps[heaps_made++];
 }
 
-void space_fork_begin(void)
-{
-}
+void space_fork_begin(void) {}
 
-void space_fork_end(void)
-{
-}
+void space_fork_end(void) {}
 
 static uintptr_t block_at(int span, int block)
 {
@@ -174,7 +171,8 @@ void heap_take_spans(struct heap *heap, struct heap *from)
 
 void block_free_local(struct heap *heap, struct span *span, uintptr_t block)
 {
-    if (__atomic_load_n(&span->owner, __ATOMIC_SEQ_CST) != heap) interleave_fail("a block was taken by a heap that does not own it");
+    if (__atomic_load_n(&span->owner, __ATOMIC_SEQ_CST) != heap)
+        interleave_fail("a block was taken by a heap that does not own it");
     enum block_state *state = &blocks[span_index(span)][(block & (SPAN_SIZE - 1)) / BLOCK_BYTES];
     if (*state == FREED) interleave_fail("a block was taken twice");
     *state = FREED;
@@ -271,7 +269,8 @@ static void free_block(int span_number, int block)
 {
     uintptr_t address = block_at(span_number, block);
     struct span *span = span_at((uint32_t)span_number);
-    if (atomic_load_explicit(&span->owner, memory_order_relaxed) == thread_heap) block_free_local(thread_heap, span, address);
+    if (atomic_load_explicit(&span->owner, memory_order_relaxed) == thread_heap)
+        block_free_local(thread_heap, span, address);
     else remote_free(thread_heap, span, address);
 }
 
@@ -425,16 +424,36 @@ struct scenario {
 
 static const struct scenario scenarios[] = {
     {"an owner exits while another thread frees its blocks", 6, 2, 2, {owner_exits, frees_first_half_of_0}},
-    {"an owner exits while two threads free its blocks", 3, 4, 3, {owner_exits, frees_first_half_of_0, frees_second_half_of_0}},
+    {"an owner exits while two threads free its blocks",
+     3,
+     4,
+     3,
+     {owner_exits, frees_first_half_of_0, frees_second_half_of_0}},
     {"a batch is handed over while its target exits", 6, 4, 2, {owner_exits, frees_0_in_batches}},
     {"two threads exit and free each other's blocks", 4, 4, 2, {frees_1_then_exits, frees_first_half_of_0}},
     {"an orphan is adopted while its blocks are freed", 4, 2, 3, {adopts_then_exits, owner_exits, frees_orphans}},
     {"two threads adopt while a third frees", 3, 2, 3, {adopts_then_exits, adopts_then_exits, frees_orphans}},
-    {"the orphan's last blocks are freed while it is adopted", 3, 4, 3, {adopts_then_exits, frees_orphans, frees_orphans_too}},
-    {"an idle heap is taken while blocks arrive in it", 3, 2, 3, {owner_exits, frees_first_half_of_0, starts_and_exits}},
+    {"the orphan's last blocks are freed while it is adopted",
+     3,
+     4,
+     3,
+     {adopts_then_exits, frees_orphans, frees_orphans_too}},
+    {"an idle heap is taken while blocks arrive in it",
+     3,
+     2,
+     3,
+     {owner_exits, frees_first_half_of_0, starts_and_exits}},
     {"a thread forks while others exit and free: the child", 3, -1, 3, {owner_exits, forks, frees_orphans}},
-    {"a thread forks while others adopt and free: the child", 3, -1, 3, {adopts_then_exits, forks, frees_first_half_of_0}},
-    {"a thread forks while others exit and free: the parent", 3, 4, 3, {owner_exits, forks_as_parent, frees_first_half_of_0}},
+    {"a thread forks while others adopt and free: the child",
+     3,
+     -1,
+     3,
+     {adopts_then_exits, forks, frees_first_half_of_0}},
+    {"a thread forks while others exit and free: the parent",
+     3,
+     4,
+     3,
+     {owner_exits, forks_as_parent, frees_first_half_of_0}},
 };
 
 static bool is_right(void)
@@ -454,8 +473,8 @@ static const char *explore(const struct scenario *scenario)
     forked = scenario->freed < 0;
     blocks_freed = scenario->freed;
     struct interleave_result result = interleave_explore(&program, scenario->preemptions);
-    printf("%s: %lu executions with up to %d preemptions: %s\n", scenario->name, result.executions, scenario->preemptions,
-           result.error == NULL ? "right" : result.error);
+    printf("%s: %lu executions with up to %d preemptions: %s\n", scenario->name, result.executions,
+           scenario->preemptions, result.error == NULL ? "right" : result.error);
     fflush(stdout);
     return result.error;
 }

@@ -13,7 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 256, INSTRUCTION_BYTES = 4, LIVE_MAX = 64 << 20, SAMPLE = 4093 /* prime: no two pages at the same offset */ };
+enum {
+    SLOTS = 256,
+    INSTRUCTION_BYTES = 4,
+    LIVE_MAX = 64 << 20,
+    SAMPLE = 4093 /* prime: no two pages at the same offset */
+};
 
 struct slot {
     unsigned char *block;
@@ -43,7 +48,8 @@ static size_t step_of(size_t size)
 static void block_fill(unsigned char *block, size_t size, unsigned char pattern)
 {
     if (step_of(size) == 1) memset(block, pattern, size);
-    else for (size_t i = 0; i < size; i += SAMPLE) block[i] = pattern;
+    else
+        for (size_t i = 0; i < size; i += SAMPLE) block[i] = pattern;
     if (size > 0) block[size - 1] = pattern;
 }
 
@@ -79,14 +85,22 @@ static void slot_free(struct slot *slot)
 static size_t decode_size(unsigned kind, unsigned value)
 {
     switch (kind % 8) {
-    case 0: return value % 64;
-    case 1: return value % (FAST_MAX + 32);
-    case 2: return size_class_bytes(value % BIN_COUNT) - 1 + (value >> 8) % 3;
-    case 3: return value % (2 * SMALL_MAX);
-    case 4: return (size_t)(value % 32 + 1) * SPAN_SIZE - 1 + (value >> 8) % 3;
-    case 5: return (size_t)value * 16;
-    case 6: return (size_t)value * 128;
-    default: return value % 300;
+    case 0:
+        return value % 64;
+    case 1:
+        return value % (FAST_MAX + 32);
+    case 2:
+        return size_class_bytes(value % BIN_COUNT) - 1 + (value >> 8) % 3;
+    case 3:
+        return value % (2 * SMALL_MAX);
+    case 4:
+        return (size_t)(value % 32 + 1) * SPAN_SIZE - 1 + (value >> 8) % 3;
+    case 5:
+        return (size_t)value * 16;
+    case 6:
+        return (size_t)value * 128;
+    default:
+        return value % 300;
     }
 }
 
@@ -124,12 +138,24 @@ static void run_instruction(const uint8_t *bytes)
     }
     switch (what) {
     case 0:
-    case 1: slot_set(slot, heap_malloc(size), size, MALLOC_ALIGNMENT); break;
-    case 2: run_calloc(slot, size); break;
-    case 3: slot_set(slot, heap_malloc_aligned(value, alignment), value, alignment); break;
-    case 4: run_realloc(slot, size); break;
-    case 5: heap_trim(); break;
-    default: slot_free(slot); break;
+    case 1:
+        slot_set(slot, heap_malloc(size), size, MALLOC_ALIGNMENT);
+        break;
+    case 2:
+        run_calloc(slot, size);
+        break;
+    case 3:
+        slot_set(slot, heap_malloc_aligned(value, alignment), value, alignment);
+        break;
+    case 4:
+        run_realloc(slot, size);
+        break;
+    case 5:
+        heap_trim();
+        break;
+    default:
+        slot_free(slot);
+        break;
     }
 }
 

@@ -114,9 +114,7 @@ print(json.dumps([[o.name.decode(), kinds[o.kind], o.minimum, o.maximum, o.words
 def test_the_options_are_those_of_the_library(run_heapfit: Heapfit) -> None:
     result = run_heapfit("run", "--", "python3", "-c", ASK_THE_LIBRARY)
     assert result.returncode == 0, result.stderr
-    expected = [
-        [o.name, o.kind, o.minimum, o.maximum, list(o.choices)] for o in OPTIONS.values()
-    ]
+    expected = [[o.name, o.kind, o.minimum, o.maximum, list(o.choices)] for o in OPTIONS.values()]
     assert sorted(json.loads(result.stdout)) == sorted(expected)
 
 

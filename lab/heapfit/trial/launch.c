@@ -30,6 +30,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,7 +51,8 @@ struct start_failure {
     int error;
 };
 
-static bool parse_cpus(const char *text, cpu_set_t *cpus) {
+static bool parse_cpus(const char *text, cpu_set_t *cpus)
+{
     CPU_ZERO(cpus);
     while (*text != '\0') {
         char *end;
@@ -64,7 +66,8 @@ static bool parse_cpus(const char *text, cpu_set_t *cpus) {
     return CPU_COUNT(cpus) > 0;
 }
 
-static bool parse_request(int argc, char **argv, struct request *request) {
+static bool parse_request(int argc, char **argv, struct request *request)
+{
     if (argc < 5) {
         return false;
     }
@@ -82,19 +85,22 @@ static bool parse_request(int argc, char **argv, struct request *request) {
     return at + 1 < argc;
 }
 
-static long long nanoseconds_now(void) {
+static long long nanoseconds_now(void)
+{
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static long long microseconds(struct timeval time) {
+static long long microseconds(struct timeval time)
+{
     return (long long)time.tv_sec * 1000000 + time.tv_usec;
 }
 
 /* ---------------------------------------------------------------- the child */
 
-static void give_up(int failure_fd, const char *step) {
+static void give_up(int failure_fd, const char *step)
+{
     struct start_failure failure = {.error = errno};
     snprintf(failure.step, sizeof failure.step, "%s", step);
     if (write(failure_fd, &failure, sizeof failure) < 0) {
@@ -104,16 +110,21 @@ static void give_up(int failure_fd, const char *step) {
 }
 
 /* A program expects default signals and an empty mask, whatever its ancestors did with theirs. */
-static void reset_signals(void) {
+static void reset_signals(void)
+{
+    /* By the system call: libc refuses to touch the two that its threads use, and make starts its children with these
+     * ignored. All zeros is the kernel's SIG_DFL without flags. It fails for SIGKILL and SIGSTOP, rightly. */
+    static const unsigned long as_default[8];
     for (int number = 1; number < NSIG; number++) {
-        signal(number, SIG_DFL); /* fails for SIGKILL and SIGSTOP, rightly */
+        syscall(SYS_rt_sigaction, number, as_default, NULL, (size_t)(NSIG - 1) / 8);
     }
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void become_program(const struct request *request, int failure_fd) {
+static void become_program(const struct request *request, int failure_fd)
+{
     setsid();
     reset_signals();
     if (sched_setaffinity(0, sizeof request->cpus, &request->cpus) != 0) {
@@ -132,7 +143,8 @@ static void become_program(const struct request *request, int failure_fd) {
 
 /* Kills each direct child. Its own children then become ours (we are a subreaper), so that repeating
  * this until there is none left ends the whole tree, whatever sessions and groups it made. */
-static void kill_children(void) {
+static void kill_children(void)
+{
     static char line[CHILDREN_LINE_SIZE];
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
@@ -154,7 +166,8 @@ static void kill_children(void) {
 
 /* Ends and reaps everything. Returns the program's wait status if it was still to be reaped.
  * The program is a running process or a zombie here, so its id still names its group and no other. */
-static int end_tree(pid_t program) {
+static int end_tree(pid_t program)
+{
     int program_status = 0;
     kill(-program, SIGKILL);
     for (;;) {
@@ -169,17 +182,18 @@ static int end_tree(pid_t program) {
     }
 }
 
-static bool program_ended(pid_t program) {
+static bool program_ended(pid_t program)
+{
     siginfo_t info = {0};
     /* WNOWAIT keeps the zombie, and with it the right to signal its group. */
     return waitid(P_PID, (id_t)program, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
 }
 
-static void reap_orphans(pid_t program) {
+static void reap_orphans(pid_t program)
+{
     for (;;) {
         siginfo_t info = {0};
-        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0 ||
-            info.si_pid == program) {
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0 || info.si_pid == program) {
             return;
         }
         waitpid(info.si_pid, NULL, WNOHANG);
@@ -187,7 +201,8 @@ static void reap_orphans(pid_t program) {
 }
 
 /* Returns when the program has ended or someone wants it to. */
-static void wait_for_end(pid_t program, const sigset_t *signals) {
+static void wait_for_end(pid_t program, const sigset_t *signals)
+{
     while (!program_ended(program)) {
         int number = sigwaitinfo(signals, NULL);
         if (number > 0 && number != SIGCHLD) {
@@ -197,7 +212,8 @@ static void wait_for_end(pid_t program, const sigset_t *signals) {
     }
 }
 
-static bool report_started(int report_fd, int failure_fd, pid_t program) {
+static bool report_started(int report_fd, int failure_fd, pid_t program)
+{
     struct start_failure failure;
     ssize_t size;
     do {
@@ -212,20 +228,22 @@ static bool report_started(int report_fd, int failure_fd, pid_t program) {
     return true;
 }
 
-static void report_ended(int report_fd, int status, long long wall_ns) {
+static void report_ended(int report_fd, int status, long long wall_ns)
+{
     struct rusage used;
     getrusage(RUSAGE_CHILDREN, &used);
-    dprintf(report_fd, "ended %d %lld %lld %lld %ld %ld %ld %ld %ld\n", status, wall_ns,
-            microseconds(used.ru_utime), microseconds(used.ru_stime), used.ru_maxrss, used.ru_minflt,
-            used.ru_majflt, used.ru_nvcsw, used.ru_nivcsw);
+    dprintf(report_fd, "ended %d %lld %lld %lld %ld %ld %ld %ld %ld\n", status, wall_ns, microseconds(used.ru_utime),
+            microseconds(used.ru_stime), used.ru_maxrss, used.ru_minflt, used.ru_majflt, used.ru_nvcsw, used.ru_nivcsw);
 }
 
-static bool lab_is_gone(int report_fd) {
+static bool lab_is_gone(int report_fd)
+{
     struct pollfd watched = {.fd = report_fd};
     return poll(&watched, 1, 0) == 1 && (watched.revents & POLLERR) != 0;
 }
 
-static void block_signals(sigset_t *signals) {
+static void block_signals(sigset_t *signals)
+{
     const int awaited[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP};
     sigemptyset(signals);
     for (size_t i = 0; i < sizeof awaited / sizeof *awaited; i++) {
@@ -236,11 +254,11 @@ static void block_signals(sigset_t *signals) {
     signal(SIGPIPE, SIG_IGN); /* a report to a dead lab must not stop the cleaning up */
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     struct request request;
     if (!parse_request(argc, argv, &request)) {
-        fputs("usage: heapfit-launch REPORT_FD CPU[,CPU...] [NAME=VALUE...] -- COMMAND [ARGUMENT...]\n",
-              stderr);
+        fputs("usage: heapfit-launch REPORT_FD CPU[,CPU...] [NAME=VALUE...] -- COMMAND [ARGUMENT...]\n", stderr);
         return EXIT_USAGE;
     }
     sigset_t signals;
