@@ -107,7 +107,8 @@ library = ctypes.CDLL(None)
 library.hf_option_at.restype = ctypes.POINTER(Option)
 kinds = ["number", "size", "flag", "choice"]
 found = [library.hf_option_at(i).contents for i in range(library.hf_option_count())]
-print(json.dumps([[o.name.decode(), kinds[o.kind], o.minimum, o.maximum, o.words()] for o in found]))
+rows = [[o.name.decode(), kinds[o.kind], o.minimum, o.maximum, o.words()] for o in found]
+print(json.dumps(rows))
 """
 
 
