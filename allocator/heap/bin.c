@@ -13,8 +13,8 @@
 
 /* ---- constants ------------------------------------------------------------------------------------------------------- */
 
-/* A span wakes when a page's worth of its blocks has been freed, but after no more than this many: so a sixteenth of a
- * span is the most that sleeps in it, and a refill serves several requests. */
+/* A span wakes when two pages' worth of its blocks have been freed, but after no more than this many: so an eighth of a span
+ * is the most that sleeps in it, and a refill serves several requests. */
 enum { WAKE_BLOCKS_MAX = 32 };
 
 /* A bin with many spans carves more than one unit at a time, at most a quarter of a span per span that it has. */
@@ -32,7 +32,7 @@ enum { GIVEN_FIRST = 8, GIVEN_WITH_CHORES = 64 };
 
 static uint8_t wake_threshold(uint32_t block_size)
 {
-    uint32_t blocks = 2 * CARVE_UNIT / block_size;
+    uint32_t blocks = 2u * CARVE_UNIT / block_size;
     if (blocks < 1) return 1;
     return (uint8_t)(blocks > WAKE_BLOCKS_MAX ? WAKE_BLOCKS_MAX : blocks);
 }
