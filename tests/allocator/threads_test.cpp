@@ -239,7 +239,8 @@ TEST(Threads, ManyThreadsAtOnceAreAdoptedByTheNextOnes)
             }
             for (auto &thread : threads) thread.join();
         }
-        EXPECT_LE(heaps_made(), AT_ONCE + 1u);
+        // One for each thread, and one that each may be settling at the moment when another thread looks for an idle one.
+        EXPECT_LE(heaps_made(), 2 * AT_ONCE + 1u);
         EXPECT_LE(in_use(), AT_ONCE * 2 * SPAN_SIZE);
         for (void *block : left) heap_free(block);
         expect_nothing_left();
