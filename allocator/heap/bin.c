@@ -226,11 +226,7 @@ static void span_arrange(struct heap *heap, struct span *span, uint32_t live)
 /* The block that is `steps` links behind `block`. */
 static uintptr_t list_walk(uintptr_t block, uint32_t steps)
 {
-    for (; steps > 0; steps--) {
-        uintptr_t link = *block_words(block) ^ space.link_key;
-        if (UNLIKELY(link > LINK_MAX)) check_link_failed((void *)block);
-        block ^= link;
-    }
+    for (; steps > 0; steps--) block = list_next(block);
     return block;
 }
 
@@ -352,10 +348,9 @@ static void bin_return_blocks(struct heap *heap, unsigned bin)
     uintptr_t block = heap->free[bin];
     heap->free[bin] = LIST_END;
     while (!list_is_empty(block)) {
-        uintptr_t link = *block_words(block) ^ space.link_key;
-        if (link > LINK_MAX) check_link_failed((void *)block);
+        uintptr_t next = list_next(block); /* freeing writes another link */
         block_free_local(heap, span_of_offset(block - space.base), block);
-        block ^= link;
+        block = next;
     }
 }
 

@@ -64,12 +64,8 @@ void check_pointer_failed(const char *function, const void *pointer)
 
 static bool list_contains(uintptr_t list, uintptr_t block)
 {
-    while (!list_is_empty(list)) {
+    for (; !list_is_empty(list); list = list_next(list))
         if (list == block) return true;
-        uintptr_t link = *block_words(list) ^ space.link_key;
-        if (link > LINK_MAX) check_link_failed((const void *)list);
-        list ^= link;
-    }
     return false;
 }
 

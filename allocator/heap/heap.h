@@ -248,6 +248,15 @@ ALWAYS_INLINE size_t large_usable_size(const struct span *span)
 /* ---- errors of the program (check.c): each prints one line and aborts ----------------------------------------------------------- */
 
 _Noreturn COLD void check_link_failed(const void *block);
+
+/* What stands behind a free block in its list: a block, or the list's end. Ends the program when the link was overwritten. */
+ALWAYS_INLINE uintptr_t list_next(uintptr_t block)
+{
+    uintptr_t link = *block_words(block) ^ space.link_key;
+    if (UNLIKELY(link > LINK_MAX)) check_link_failed((const void *)block);
+    return link ^ block;
+}
+
 _Noreturn COLD void check_bin_failed(const struct heap *heap, unsigned bin); /* the first block of the bin */
 _Noreturn COLD void check_pointer_failed(const char *function, const void *pointer);
 _Noreturn COLD void check_double_free(const void *pointer);
