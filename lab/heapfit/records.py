@@ -100,7 +100,8 @@ class WorkloadServer(Record):
 
 class WorkloadRun(Record):
     """What is timed. Placeholders: `{data}` prepared data, `{here}` the TOML's folder, `{scratch}`
-    an empty folder per trial, `{port}` a free port on loopback, `{cores}` this trial's cores."""
+    an empty folder per trial, `{port}` a free port on loopback, `{cores}` this trial's cores, and
+    the name of each of the workload's parameters."""
 
     command: list[str]
     environment: dict[str, str] = {}
@@ -132,6 +133,17 @@ class WorkloadMetric(Record):
     combine: Literal["sum", "mean", "geometric-mean", "last"] = "mean"
 
 
+class CommandMetric(Record):
+    """A figure that a command prints, run when the trial's program has ended. The command has the
+    placeholders of `WorkloadRun`, and `{stdout}`, the file with the program's standard output."""
+
+    name: str
+    label: str
+    unit: str
+    command: list[str]
+    better: Literal["lower", "higher"]
+
+
 class Workload(Record):
     """A program to compare allocators on."""
 
@@ -143,7 +155,11 @@ class Workload(Record):
     server: WorkloadServer | None = None
     run: WorkloadRun
     check: WorkloadCheck = WorkloadCheck()
+    parameters: dict[str, str] = Field(
+        default={}, description="What a study may vary (threads, sizes): name to default value."
+    )
     metrics: list[WorkloadMetric] = []
+    command_metrics: list[CommandMetric] = []
     primary_metric: str = "wall_s"
     here: Path = Field(default=Path("."), description="Folder of the TOML file; set by the loader.")
 
@@ -168,15 +184,40 @@ class TrialStatus(StrEnum):
     MISMATCH = "mismatch"  # printed something else than under the baseline
 
 
+# The factors that every study has; `Factor` says what others there may be.
+ALLOCATOR = "allocator"
+CORES = "cores"
+
+
+class Factor(Record):
+    """Something that a study varies. `name` is one of
+
+    - `allocator`, `cores`,
+    - a parameter of the workload: its placeholder becomes the level,
+    - `option.NAME`: an option of heapfit's (the trials of other allocators ignore it),
+    - `env.NAME`: an environment variable of the program; an empty level leaves it unset.
+    """
+
+    name: str
+    levels: list[str] = Field(min_length=1)
+
+
 class PlannedTrial(Record):
     """One cell of a study at one replicate. `index` is its place in the random order."""
 
     index: int
-    block: int = Field(description="All allocators run once within a block, in random order.")
+    block: int = Field(description="Every cell runs once within a block, in random order.")
     replicate: int
     allocator: str
     cores: int
+    levels: dict[str, str] = Field(default={}, description="Of each further factor, its level.")
     warmup: bool = False
+
+    def level(self, factor: str) -> str:
+        """Return the level of `factor` in this trial."""
+        if factor == ALLOCATOR:
+            return self.allocator
+        return str(self.cores) if factor == CORES else self.levels[factor]
 
 
 class Trial(Record):
@@ -190,6 +231,9 @@ class Trial(Record):
     metrics: dict[str, float] = {}
     output_sha256: str | None = None
     stderr_tail: str = ""
+    machine: str | None = Field(
+        default=None, description="The machine of a study on many; it is a block of the analysis."
+    )
 
 
 # --------------------------------------------------------------------- studies
@@ -212,6 +256,17 @@ class Machine(Record):
     notes: list[str] = []
 
 
+class PublishedTable(Record):
+    """A table of a paper, shown beside our own figures of `metric`."""
+
+    title: str
+    source: str = Field(description="The paper and its table or figure.")
+    metric: str
+    columns: list[str]
+    rows: list[list[str]] = Field(description="As printed; a row's first cell names it.")
+    note: str = Field(default="", description="Why ours may differ: machines, versions, years.")
+
+
 class Study(Record):
     """A study's plan: `study.json`. Everything needed to resume or to repeat it."""
 
@@ -225,6 +280,10 @@ class Study(Record):
     allocators: list[InstalledAllocator]
     baseline: str
     cores: list[int]
+    factors: list[Factor] = Field(default=[], description="Beyond the allocators and the cores.")
+    parameters: dict[str, str] = Field(
+        default={}, description="The workload's parameters that are set and not varied."
+    )
     replicates: int
     warmups: int
     seed: int
@@ -234,6 +293,16 @@ class Study(Record):
     machine: Machine
     plan: list[PlannedTrial]
     reproduce: str = Field(description="The command line that repeats this study.")
+    published: list[PublishedTable] = []
+
+    def design(self) -> list[Factor]:
+        """Return every factor with its levels, `allocator` and `cores` first."""
+        allocators = [allocator.name for allocator in self.allocators]
+        return [
+            Factor(name=ALLOCATOR, levels=allocators),
+            Factor(name=CORES, levels=[str(cores) for cores in self.cores]),
+            *self.factors,
+        ]
 
 
 # ------------------------------------------------------- studies of many workloads
@@ -255,14 +324,52 @@ class FigureDefinition(Record):
     worst_goal: float | None = Field(default=None, description="Bounds its worst single workload.")
 
 
-class StudyDefinition(Record):
-    """A study of many workloads, as its TOML file says. The header of `studies/core.toml` explains
-    the keys."""
+# Names of studies and of their parts are names of folders too.
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+
+class Quick(Record):
+    """What `--quick` changes of an experiment."""
+
+    factors: dict[str, list[str | int | float]] = Field(
+        default={}, description="Fewer levels of factors that the experiment has."
+    )
+    parameters: dict[str, str | int | float] = {}
+    replicates: int | None = Field(default=None, ge=1)
+
+
+class Experiment(Record):
+    """One workload under a full factorial design: a part of a study."""
+
+    name: str = Field(pattern=_NAME)
+    title: str = ""
+    workload: str = Field(description="A name of heapfit's, or a path from the study's folder.")
+    factors: dict[str, list[str | int | float]] = Field(
+        default={},
+        description="By name (see `Factor`), in the order of the report. `allocator` is the "
+        "study's allocators and `cores` what suits the workload unless they are given.",
+    )
+    parameters: dict[str, str | int | float] = Field(
+        default={}, description="Values of the workload's parameters that are not varied."
+    )
+    metrics: list[str] = Field(default=[], description="Shown and analysed; none: the primary one.")
+    primary_metric: str | None = None
+    replicates: int | None = Field(default=None, ge=1, description="None: the study's.")
+    warmups: int | None = Field(default=None, ge=0)
+    timeout_s: float | None = Field(default=None, gt=0)
+    quick: Quick = Quick()
+    published: list[PublishedTable] = []
+
+
+class StudyDefinition(Record):
+    """A study as its TOML file says: of many workloads (`studies/core.toml`), of designed
+    experiments (`studies/trading.toml`), or of both. Those files explain the keys."""
+
+    name: str = Field(pattern=_NAME)
     title: str
     question: str
-    workloads: list[str] = Field(min_length=1)
+    workloads: list[str] = []
+    experiments: list[Experiment] = []
     probes: list[str] = []
     allocators: list[str] = Field(min_length=2)
     baseline: str
@@ -272,7 +379,10 @@ class StudyDefinition(Record):
     probe_replicates: int = Field(default=1, ge=1)
     warmups: int = Field(default=1, ge=0)
     metrics: list[str] = []
-    figures: list[FigureDefinition] = Field(min_length=1)
+    figures: list[FigureDefinition] = []
+    weights: dict[Literal["time", "memory", "fragmentation"], float] = Field(
+        default={}, description="What counts how much in the recommendation."
+    )
     here: Path = Field(default=Path("."), description="Folder of the TOML file; set by the loader.")
 
 
@@ -297,10 +407,11 @@ class Series(Record):
 
 
 class Estimate(Record):
-    """A median with its interval, of one metric of one allocator at one number of cores."""
+    """A median with its interval, of one metric in one cell of the design."""
 
     allocator: str
     cores: int
+    levels: dict[str, str] = Field(default={}, description="Of each further factor, its level.")
     metric: str
     n: int
     median: float

@@ -1,0 +1,136 @@
+"""What the analysis of a designed study found: exchanged by statistics, advice and report.
+
+Made from a study and its trials by `statistics.analyse` and `advice.recommend`, never stored apart
+from them. As in `records.py`, plain data.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from heapfit.records import Record
+
+
+class Transform(Record):
+    """The scale on which the analysis was made: x to the power `exponent`, the logarithm at 0."""
+
+    exponent: float = Field(description="1: as measured; -1: the reciprocal, 1/x.")
+    name: str = Field(description="As a reader writes it: `x`, `1/x`, `log x`, `sqrt x`.")
+    box_cox: float | None = Field(description="The exponent of greatest likelihood; None: no fit.")
+    low: float | None = None
+    high: float | None = None
+    reason: str = Field(description="Why this scale, one sentence.")
+
+
+class AssumptionCheck(Record):
+    """One assumption of the analysis of variance, tested on the residuals."""
+
+    assumption: Literal["normality", "equal-variance"]
+    test: str = Field(description="The test's name, for example `Shapiro-Wilk`.")
+    statistic: float
+    p: float
+    holds: bool
+
+
+class AnovaRow(Record):
+    """A row of the table: a factor, an interaction, the blocks, the residual, the total."""
+
+    source: str = Field(description="`allocator`, `allocator:cores`, `block`, `residual`, `total`.")
+    df: float
+    sum_sq: float
+    f: float | None = None
+    p: float | None = None
+    eta_sq: float | None = Field(default=None, description="Partial eta squared.")
+    eta_sq_low: float | None = None
+    eta_sq_high: float | None = None
+
+
+class LetterCell(Record):
+    """A cell of the two-way table of means with its letters.
+
+    Cells of a row (one level of `rows`) that share no upper-case letter differ; cells of a column
+    that share no lower-case letter differ (the notation of the allocator comparison paper).
+    """
+
+    row: str
+    column: str
+    n: int
+    mean: float = Field(description="On the measured scale.")
+    low: float
+    high: float
+    upper: str = ""
+    lower: str = ""
+
+
+class LettersTable(Record):
+    """Tukey's comparison within each level of the other factor, one table for each setting of any
+    third factors."""
+
+    rows: str = Field(description="The factor down the table, as a rule the allocator.")
+    columns: str
+    at: dict[str, str] = Field(default={}, description="Levels of the factors not in the table.")
+    cells: list[LetterCell]
+
+
+class Difference(Record):
+    """Two levels of one factor, compared where the other factors are held."""
+
+    factor: str
+    first: str
+    second: str
+    at: dict[str, str] = Field(description="Levels of the other factors.")
+    ratio: float = Field(description="Of first to second, of (back-transformed) means.")
+    low: float = Field(description="95 % interval, simultaneous over the family of comparisons.")
+    high: float
+    p: float = Field(description="Adjusted for the family.")
+    method: str = Field(description="`Tukey HSD`, `Games-Howell`, `Dunn` ...")
+
+
+class PowerNote(Record):
+    """How many replicates would show a difference of `effect` (0.02: two per cent)."""
+
+    effect: float
+    power: float = 0.8
+    replicates: int | None = Field(description="None: more than anybody would run.")
+    residual_cv: float = Field(description="Standard deviation of a trial over the mean.")
+
+
+class Analysis(Record):
+    """The analysis of one metric of one study."""
+
+    metric: str
+    factors: list[str] = Field(description="Of more than one level, in the order of the design.")
+    transform: Transform
+    checks_before: list[AssumptionCheck] = Field(description="On the measured scale.")
+    checks: list[AssumptionCheck] = Field(description="On the scale of the analysis.")
+    anova: list[AnovaRow]
+    letters: list[LettersTable]
+    differences: list[Difference]
+    robust: list[AnovaRow] = Field(
+        default=[], description="A rank-based analysis where the assumptions fail; else empty."
+    )
+    robust_method: str = ""
+    power: PowerNote
+    left_out: str = Field(default="", description="What of the study has no part in it, and why.")
+
+
+class Standing(Record):
+    """An allocator's place in a recommendation. Costs are ratios to the best; 1 is the best."""
+
+    allocator: str
+    score: float = Field(description="Weighted geometric mean of the costs; lower is better.")
+    costs: dict[str, float] = Field(description="By `time`, `memory`, `fragmentation`.")
+    metrics: dict[str, float] = Field(description="The figures behind the costs, by metric.")
+    on_front: bool = Field(description="On the Pareto front: none is better in everything.")
+    tied_with_best: bool = Field(description="Not to be told apart from the first.")
+
+
+class Advice(Record):
+    """A ranking under weights, with its reasons."""
+
+    weights: dict[str, float]
+    standings: list[Standing] = Field(description="Best first.")
+    recommended: str | None = Field(description="None: no significant difference.")
+    reasons: str = Field(description="Two sentences.")
