@@ -101,54 +101,59 @@ enum { OUTBOX_BYTES = 64 * 1024 };
 
 enum { OUTBOX_LISTS = 64, OUTBOX_TARGETS = 8 };
 
-struct outbox {
-    struct {
-        struct span *span; /* NULL: empty */
-        uintptr_t first, last;
-        uint32_t blocks;
-    } lists[OUTBOX_LISTS]; /* by the span's number */
-    struct {
-        struct heap *heap; /* NULL: empty */
-        uintptr_t first, last; /* messages */
-    } targets[OUTBOX_TARGETS];
-    uint32_t blocks, bytes; /* since all was handed over */
+/* The blocks of one span. */
+struct outbox_list {
+    struct span *span; /* NULL: empty */
+    uintptr_t first, last;
+    uint32_t blocks;
 };
 
-static unsigned target_slot(const struct heap *target)
+/* The messages for one heap. */
+struct outbox_target {
+    struct heap *heap; /* NULL: empty */
+    uintptr_t first, last;
+};
+
+struct outbox {
+    struct outbox_list lists[OUTBOX_LISTS]; /* by the span's number */
+    struct outbox_target targets[OUTBOX_TARGETS]; /* by the heap's address */
+    uint32_t blocks; /* since all was handed over; and how much memory they are */
+    size_t bytes;
+};
+
+static struct outbox_target *target_slot(struct outbox *outbox, const struct heap *heap)
 {
     /* Heaps are a few KiB apart, some cache lines in size: mix the bits that differ. */
-    uintptr_t number = (uintptr_t)target / CACHE_LINE;
-    return (number ^ (number >> 3) ^ (number >> 6)) % OUTBOX_TARGETS;
+    uintptr_t number = (uintptr_t)heap / CACHE_LINE;
+    return &outbox->targets[(number ^ (number >> 3) ^ (number >> 6)) % OUTBOX_TARGETS];
 }
 
-static void target_hand_over(struct outbox *outbox, unsigned slot)
+static void target_hand_over(struct outbox_target *target)
 {
-    struct heap *heap = outbox->targets[slot].heap;
-    outbox->targets[slot].heap = NULL; /* first: settling the target may come back here */
-    hand_over(heap, outbox->targets[slot].first, outbox->targets[slot].last);
+    struct heap *heap = target->heap;
+    target->heap = NULL; /* first: settling it may come back here */
+    hand_over(heap, target->first, target->last);
+}
+
+static void target_add(struct outbox *outbox, struct heap *heap, struct message *message)
+{
+    struct outbox_target *target = target_slot(outbox, heap);
+    if (target->heap != heap) {
+        if (target->heap != NULL) target_hand_over(target);
+        *target = (struct outbox_target){.heap = heap, .first = 0, .last = message->first};
+    }
+    message->next = target->first;
+    message_write(message);
+    target->first = message->first;
 }
 
 /* Make a message of a list. */
-static void list_close(struct outbox *outbox, unsigned list)
+static void list_close(struct outbox *outbox, struct outbox_list *list)
 {
-    struct span *span = outbox->lists[list].span;
-    struct message message = {
-        .first = outbox->lists[list].first,
-        .last = outbox->lists[list].last,
-        .blocks = outbox->lists[list].blocks,
-    };
-    outbox->lists[list].span = NULL;
-    struct heap *owner = owner_of(span, message.first);
-    unsigned slot = target_slot(owner);
-    if (outbox->targets[slot].heap != owner) {
-        if (outbox->targets[slot].heap != NULL) target_hand_over(outbox, slot);
-        outbox->targets[slot].heap = owner;
-        outbox->targets[slot].first = 0;
-        outbox->targets[slot].last = message.first;
-    }
-    message.next = outbox->targets[slot].first;
-    message_write(&message);
-    outbox->targets[slot].first = message.first;
+    struct message message = {.first = list->first, .last = list->last, .blocks = list->blocks};
+    struct heap *owner = owner_of(list->span, message.first);
+    list->span = NULL;
+    target_add(outbox, owner, &message);
 }
 
 void remote_outbox_flush(struct heap *heap)
@@ -157,30 +162,27 @@ void remote_outbox_flush(struct heap *heap)
     if (outbox == NULL) return;
     outbox->blocks = 0;
     outbox->bytes = 0;
-    for (unsigned list = 0; list < OUTBOX_LISTS; list++)
-        if (outbox->lists[list].span != NULL) list_close(outbox, list);
-    for (unsigned slot = 0; slot < OUTBOX_TARGETS; slot++)
-        if (outbox->targets[slot].heap != NULL) target_hand_over(outbox, slot);
+    for (unsigned i = 0; i < OUTBOX_LISTS; i++)
+        if (outbox->lists[i].span != NULL) list_close(outbox, &outbox->lists[i]);
+    for (unsigned i = 0; i < OUTBOX_TARGETS; i++)
+        if (outbox->targets[i].heap != NULL) target_hand_over(&outbox->targets[i]);
 }
 
-static void outbox_add(struct heap *heap, struct span *span, uintptr_t block)
+/* The list for a span's blocks, once it has one. */
+ALWAYS_INLINE struct outbox_list *list_of(struct heap *heap, const struct span *span)
+{
+    return &heap->outbox->lists[(uint32_t)(heap->table - span) % OUTBOX_LISTS];
+}
+
+ALWAYS_INLINE void outbox_add(struct heap *heap, struct outbox_list *list, const struct span *span, uintptr_t block)
 {
     struct outbox *outbox = heap->outbox;
-    unsigned list = span_index(span) % OUTBOX_LISTS;
-    if (outbox->lists[list].span != span || outbox->lists[list].blocks == MESSAGE_BLOCKS_MAX) {
-        if (outbox->lists[list].span != NULL) list_close(outbox, list);
-        outbox->lists[list].span = span;
-        outbox->lists[list].first = span_list_end(span);
-        outbox->lists[list].last = block;
-        outbox->lists[list].blocks = 0;
-    }
-    *block_words(block) = outbox->lists[list].first ^ block ^ space.link_key;
-    outbox->lists[list].first = block;
-    outbox->lists[list].blocks++;
-    outbox->blocks++;
+    *block_words(block) = list->first ^ block ^ heap->link_key;
+    list->first = block;
+    list->blocks++;
     outbox->bytes += span->block_size;
-    if (outbox->blocks >= atomic_load_explicit(&heap_settings.remote_free_batch, memory_order_relaxed) ||
-        outbox->bytes >= OUTBOX_BYTES)
+    if (UNLIKELY(++outbox->blocks >= atomic_load_explicit(&heap_settings.remote_free_batch, memory_order_relaxed) ||
+                 outbox->bytes >= OUTBOX_BYTES))
         remote_outbox_flush(heap);
 }
 
@@ -193,9 +195,8 @@ static void send_alone(struct span *span, uintptr_t block)
     hand_over(owner_of(span, block), block, block);
 }
 
-static bool has_outbox(struct heap *heap)
+static COLD bool make_outbox(struct heap *heap)
 {
-    if (LIKELY(heap->outbox != NULL)) return true;
     if (heap == &heap_none) return false;
     heap->outbox = space_metadata(sizeof *heap->outbox); /* most threads never need one */
     return heap->outbox != NULL;
@@ -205,11 +206,11 @@ static bool has_outbox(struct heap *heap)
 
 static bool outbox_contains(const struct outbox *outbox, uintptr_t block)
 {
-    for (unsigned list = 0; list < OUTBOX_LISTS; list++)
-        if (outbox->lists[list].span != NULL && check_list_contains(outbox->lists[list].first, block)) return true;
-    for (unsigned slot = 0; slot < OUTBOX_TARGETS; slot++) {
-        if (outbox->targets[slot].heap == NULL) continue;
-        for (uintptr_t first = outbox->targets[slot].first; first != 0; first = message_read(first).next)
+    for (unsigned i = 0; i < OUTBOX_LISTS; i++)
+        if (outbox->lists[i].span != NULL && check_list_contains(outbox->lists[i].first, block)) return true;
+    for (unsigned i = 0; i < OUTBOX_TARGETS; i++) {
+        if (outbox->targets[i].heap == NULL) continue;
+        for (uintptr_t first = outbox->targets[i].first; first != 0; first = message_read(first).next)
             if (check_list_contains(first, block)) return true;
     }
     return false;
@@ -241,11 +242,31 @@ static void judge_suspect(struct heap *heap)
         check_suspicious_free(heap, span, block);
 }
 
+/* The first block of its list, or an error of the program. */
+static __attribute__((noinline)) void remote_free_first(struct heap *heap, struct span *span, uintptr_t block)
+{
+    if (UNLIKELY(block_looks_free(block))) {
+        remote_free_suspect(heap, span, block);
+    } else if (UNLIKELY(heap->outbox == NULL) && !make_outbox(heap)) {
+        send_alone(span, block);
+    } else {
+        struct outbox_list *list = list_of(heap, span);
+        if (list->span != NULL) list_close(heap->outbox, list);
+        *list = (struct outbox_list){.span = span, .first = span_list_end(span), .last = block, .blocks = 0};
+        outbox_add(heap, list, span, block);
+    }
+}
+
 void remote_free(struct heap *heap, struct span *span, uintptr_t block)
 {
-    if (UNLIKELY(block_looks_free(block))) remote_free_suspect(heap, span, block);
-    else if (LIKELY(has_outbox(heap))) outbox_add(heap, span, block);
-    else send_alone(span, block);
+    if (LIKELY(heap->outbox != NULL && (*block_words(block) ^ heap->link_key) > LINK_MAX)) {
+        struct outbox_list *list = list_of(heap, span);
+        if (LIKELY(list->span == span && list->blocks < MESSAGE_BLOCKS_MAX)) {
+            outbox_add(heap, list, span, block);
+            return;
+        }
+    }
+    remote_free_first(heap, span, block);
 }
 
 /* ---- taking in -------------------------------------------------------------------------------------------------------------------- */
