@@ -158,12 +158,6 @@ static uintptr_t span_carve(const struct heap *heap, struct span *span)
 
 /* ---- spans come and go --------------------------------------------------------------------------------------------------------- */
 
-static struct span *span_acquire(struct heap *heap)
-{
-    if (heap->cached > 0) return span_at(heap->cache[--heap->cached]);
-    return space_acquire(1, 1, SPAN_METADATA, NULL);
-}
-
 void span_give_back(struct heap *heap, struct span *span)
 {
     span_unchain(heap, span);
@@ -177,11 +171,27 @@ void span_give_back(struct heap *heap, struct span *span)
     if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
 }
 
-/* Get the bin one more span. */
-static bool bin_grow(struct heap *heap, unsigned bin)
+static struct span *cache_remove(struct heap *heap, uint32_t place)
 {
-    struct span *span = span_acquire(heap);
-    if (span == NULL) return false;
+    struct span *span = span_at(heap->cache[place]);
+    heap->cache[place] = heap->cache[--heap->cached];
+    return span;
+}
+
+/* A cached span that had been cut into blocks of this bin, and still is; NULL: none. */
+static struct span *cached_span_of(struct heap *heap, unsigned bin)
+{
+    for (uint32_t i = 0; i < heap->cached; i++)
+        if (span_at(heap->cache[i])->bin == bin) return cache_remove(heap, i);
+    return NULL;
+}
+
+/* A span to be cut into blocks of this bin. */
+static struct span *new_span_of(struct heap *heap, unsigned bin)
+{
+    struct span *span =
+        heap->cached > 0 ? cache_remove(heap, heap->cached - 1) : space_acquire(1, 1, SPAN_METADATA, NULL);
+    if (span == NULL) return NULL;
     uint32_t block_size = size_class_bytes(bin);
     span->bin = (uint8_t)bin;
     span->block_size = block_size;
@@ -189,10 +199,20 @@ static bool bin_grow(struct heap *heap, unsigned bin)
     span->wake = wake_threshold(block_size);
     span->free = span_list_end(span);
     span->carved = 0;
+    span->uncarved = span_units_with_blocks(span);
+    return span;
+}
+
+/* Get the bin one more span. */
+static bool bin_grow(struct heap *heap, unsigned bin)
+{
+    struct span *span = cached_span_of(heap, bin);
+    if (span == NULL) span = new_span_of(heap, bin);
+    if (span == NULL) return false;
     span->countdown = 0;
     span->held_back = 0;
     span->since = 0;
-    span->uncarved = span_units_with_blocks(span);
+    if (span->uncarved == 0) space_dense_spans_add(1);
     span_kind_write(span, SPAN_BLOCKS);
     span_own(heap, span);
     span_list(heap, span);
@@ -301,14 +321,19 @@ enum { BORROW_WASTE_MAX = 2048, BORROW_SIZE_MAX = 1024 };
 unsigned bin_to_borrow_from(struct heap *heap, unsigned bin)
 {
     uint32_t wanted = size_class_bytes(bin);
+    unsigned lender = BIN_COUNT;
     for (unsigned other = bin + 1; other < BIN_COUNT; other++) {
         uint32_t size = size_class_bytes(other);
         if (size > BORROW_SIZE_MAX || heap->bins[bin].borrowed + size - wanted > BORROW_WASTE_MAX) break;
-        if (list_is_empty(heap->free[other])) continue;
-        heap->bins[bin].borrowed += size - wanted;
-        return other;
+        if (!list_is_empty(heap->free[other])) {
+            lender = other;
+            break;
+        }
+        /* Another page of a larger size serves more requests than the first of this one. */
+        if (lender == BIN_COUNT && heap->bins[other].listed != SPAN_NONE) lender = other;
     }
-    return BIN_COUNT;
+    if (lender != BIN_COUNT) heap->bins[bin].borrowed += size_class_bytes(lender) - wanted;
+    return lender;
 }
 
 /* ---- freeing ----------------------------------------------------------------------------------------------------------------------- */
