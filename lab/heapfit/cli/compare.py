@@ -20,7 +20,7 @@ from heapfit.cli.arguments import (
     split_numbers,
 )
 from heapfit.cli.commands import new_app
-from heapfit.cli.output import messages, say
+from heapfit.cli.output import messages, say, warn
 from heapfit.cli.progress import StudyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
     provide_allocators,
@@ -39,7 +39,7 @@ from heapfit.records import (
     Study,
     Workload,
 )
-from heapfit.study import DEFAULT_SEED, check_takes, default_cores, execute, plan
+from heapfit.study import DEFAULT_SEED, check_takes, default_cores, execute, plan, remarks
 
 app = new_app()
 
@@ -112,6 +112,8 @@ def compare(
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
     if context.obj:
         _warn_of(examine_program(context.obj))
+    for remark in remarks(study):
+        warn(f"note: {remark}")
     data = catalogue.prepare_workload(workload, say) if workload.prepare else None
     progress = StudyProgress(messages)
     with kept_on_interrupt(progress, folder):
@@ -170,8 +172,7 @@ def _checked_output(workload: Workload, output: str | None) -> Workload:
 def _warn_of(finding: Finding | None) -> None:
     """Say in one line why a preload would not measure what it seems to, and what to do."""
     if finding and not finding.ok:
-        line = f"warning: {finding.topic}: {finding.state}; {finding.advice}"
-        messages.print(line, style="yellow", markup=False, soft_wrap=True)
+        warn(f"warning: {finding.topic}: {finding.state}; {finding.advice}")
 
 
 def _all_installed() -> list[str]:

@@ -14,7 +14,7 @@ from heapfit import catalogue
 from heapfit.cli import answer
 from heapfit.cli.arguments import Allocators, AsJson, Install, Out, Seed, split_list
 from heapfit.cli.commands import Group, new_app
-from heapfit.cli.output import messages, print_json, results, say, table
+from heapfit.cli.output import messages, print_json, results, say, table, warn
 from heapfit.cli.progress import ManyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
     provide_allocators,
@@ -123,7 +123,7 @@ def run(
     )
     folder = out or results_folder(definition.name + ("-quick" if quick else ""), plan.done_in)
     for note in plan.notes:
-        messages.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
+        warn(f"note: {note}")
     problems = _measure(plan, folder, parts.programs)
     answer.show_series(folder, as_json=as_json)
     if problems:
