@@ -53,6 +53,8 @@ class Attempt:
     ) -> Attempt:
         """Make ready in `folder`, which exists and is empty; the launcher is in `workspace`."""
         allocator = next(each for each in study.allocators if each.name == planned.allocator)
+        # A tool in between has a memory map of its own, and the run that is timed has told already.
+        is_watched = not any(source.own_run for source in sources)
         scratch = folder / "scratch"
         scratch.mkdir()
         return cls(
@@ -63,7 +65,7 @@ class Attempt:
             folder=folder,
             split=split_cores(planned.cores),
             placeholders=Placeholders(study.workload, scratch.resolve(), planned.cores, data),
-            watch=PreloadWatch(allocator.library),
+            watch=PreloadWatch(allocator.library if is_watched else None),
             sources=[source() for source in sources],
         )
 
