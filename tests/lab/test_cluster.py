@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 from engine_helpers import PYTHON, read_pids, study_of, system_allocator, wait_until_gone, workload
+from heapfit import catalogue
 from heapfit.errors import HeapfitError
-from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
+from heapfit.records import InstalledAllocator, PlannedTrial, Study, Trial, TrialStatus
 from heapfit.study import Progress, blocks, cluster, load
 from heapfit.study.cluster import Cluster
 
@@ -105,9 +106,15 @@ class Recorder(Progress):
         self.finished_trials.append(trial)
 
 
+def of_this_system(name: str = "glibc", **environment: str) -> InstalledAllocator:
+    """The system's malloc in the version that it has."""
+    [system] = catalogue.resolve_allocators(["glibc"])
+    return system.model_copy(update={"name": name, "environment": environment})
+
+
 def study_of_two(*command: str, replicates: int = 3, **fields: object) -> Study:
     """A study of two names for the system's malloc."""
-    allocators = [system_allocator("glibc"), system_allocator("other", MARK="1")]
+    allocators = [of_this_system("glibc"), of_this_system("other", MARK="1")]
     chosen = workload(*(command or ("true",)), **fields)
     return study_of(chosen, allocators, replicates=replicates)
 
@@ -199,8 +206,11 @@ def test_a_machine_that_comes_back_ends_its_block(fleet: Fleet, tmp_path: Path) 
     fleet.add("one")
     study = study_of_two(*PYTHON, "import time; time.sleep(0.3)", replicates=2)
 
+    killed: list[PlannedTrial] = []
+
     def replace_it(planned: PlannedTrial) -> None:
-        if len(counted(recorder.finished_trials)) == 1 and fleet.workers["one"].poll() is None:
+        if len(counted(recorder.finished_trials)) == 1 and not killed:
+            killed.append(planned)
             fleet.kill("one")
             threading.Thread(target=fleet.add, args=["one"]).start()
 
@@ -319,7 +329,7 @@ def test_what_a_machine_lacks_is_told_with_its_name(fleet: Fleet, tmp_path: Path
     fleet.add("one")
     absent = system_allocator("absent", Path("/no/such/lib.so"))
     lacking = workload("true", install={"programs": ["no-such-program"]})
-    study = study_of(lacking, [system_allocator(), absent])
+    study = study_of(lacking, [of_this_system(), absent])
     said = refused(fleet, study, tmp_path / "study")
     assert "one: test needs program no-such-program" in said
     assert "absent is not installed (no /no/such/lib.so)" in said
@@ -330,7 +340,7 @@ def test_another_build_of_an_allocator_is_refused(
 ) -> None:
     fleet.add("one")
     mine = system_allocator("mine", library).model_copy(update={"sha256": "0" * 64})
-    said = refused(fleet, study_of(workload("true"), [system_allocator(), mine]), tmp_path / "s")
+    said = refused(fleet, study_of(workload("true"), [of_this_system(), mine]), tmp_path / "s")
     assert "one: mine is another library here" in said
 
 

@@ -424,7 +424,7 @@ class _Execution:
                 try:
                     trial = await self._run_trial(machine, planned)
                 except MachineLost:
-                    self._count_loss(block, planned)
+                    self._count_loss(machine, block, planned)
                     raise
                 block.missing.pop(0)
                 self._record(trial)
@@ -454,7 +454,7 @@ class _Execution:
             self._journal.append(trial)
             self._progress.finished(trial, self._remaining_s())
 
-    def _count_loss(self, block: Block, planned: PlannedTrial) -> None:
+    def _count_loss(self, machine: Machine, block: Block, planned: PlannedTrial) -> None:
         """Give a trial up as failed when too many workers have died of it."""
         self._losses[planned.index] += 1
         if self._losses[planned.index] < MAX_LOSSES:
@@ -465,6 +465,7 @@ class _Execution:
             status=TrialStatus.FAILED,
             reason=f"{MAX_LOSSES} workers died while it ran; is there enough memory?",
             started=datetime.now(UTC),
+            machine=machine.name,
         )
         self._journal.append(trial)
         self._progress.finished(trial, self._remaining_s())

@@ -27,6 +27,9 @@ from heapfit.study.one_trial import Answer, Request
 from heapfit.trial import unavailable_metrics
 from heapfit.trial.cores import split_cores
 
+# The catalogue's name for the C library's own allocator, with which nothing is preloaded.
+_SYSTEM = "glibc"
+
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 # The processes that run trials now, for `stop`; one at most unless the worker is misconfigured.
@@ -208,8 +211,9 @@ def _local_workload(workload: Workload) -> Workload:
 def _local_allocator(wanted: InstalledAllocator) -> InstalledAllocator:
     """Return this machine's copy of an allocator; HeapfitError unless it is the same one."""
     if wanted.library is None:
-        [found] = catalogue.resolve_allocators([wanted.name])
-        return _same_version(found, wanted)
+        [system] = catalogue.resolve_allocators([_SYSTEM])
+        _same_version(system, wanted)
+        return wanted
     entry = catalogue.load_allocators().get(wanted.name)
     found_here = catalogue.find_installed(entry) if entry is not None else None
     if found_here is not None and _is_of_catalogue(wanted):
