@@ -15,7 +15,8 @@ AsJson = Annotated[
 Allocators = Annotated[
     str | None,
     typer.Option(
-        metavar="A,B", help="Names, or mine=./lib.so. Default: the study's, or all installed."
+        metavar="A,B",
+        help="Names, or mine=./lib.so, or `installed`. Default: the study's, or all installed.",
     ),
 ]
 Seed = Annotated[int, typer.Option(metavar="N", help="Of the random order.")]

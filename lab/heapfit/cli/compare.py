@@ -17,7 +17,6 @@ from heapfit.cli.arguments import (
     Install,
     Out,
     Seed,
-    split_list,
     split_numbers,
 )
 from heapfit.cli.commands import new_app
@@ -25,6 +24,7 @@ from heapfit.cli.output import messages, say, warn
 from heapfit.cli.progress import StudyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
     connect,
+    named_allocators,
     provide_allocators,
     provide_programs,
     results_folder,
@@ -95,7 +95,8 @@ def compare(
     """
     factors = [_factor(text) for text in factor or []]
     workload = _checked_output(_workload(name, context.obj, factors), output)
-    named = with_baseline(split_list(allocators) if allocators else _all_installed(), baseline)
+    usual = list(catalogue.load_allocators())
+    named = with_baseline(named_allocators(allocators, usual, installed=True), baseline)
     installed = provide_allocators(named, install=install)
     provide_programs([workload], install=install)
     study = plan(
@@ -182,11 +183,6 @@ def _warn_of(finding: Finding | None) -> None:
     """Say in one line why a preload would not measure what it seems to, and what to do."""
     if finding and not finding.ok:
         warn(f"warning: {finding.topic}: {finding.state}; {finding.advice}")
-
-
-def _all_installed() -> list[str]:
-    known = catalogue.load_allocators().values()
-    return [entry.name for entry in known if catalogue.find_installed(entry)]
 
 
 def _command_line(

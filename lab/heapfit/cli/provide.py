@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from heapfit import catalogue
 from heapfit.catalogue.allocators import find_allocators
+from heapfit.cli.arguments import split_list
 from heapfit.cli.output import say
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import InstalledAllocator, Workload
@@ -16,7 +17,24 @@ from heapfit.records import InstalledAllocator, Workload
 if TYPE_CHECKING:
     from heapfit.study.cluster import Cluster
 
+# In place of names: of all that would be compared, what this machine has.
+INSTALLED = "installed"
+
 RESULTS = Path("heapfit-results")
+
+
+def named_allocators(option: str | None, usual: list[str], *, installed: bool) -> list[str]:
+    """Return the allocators as the user names them by `--allocators`.
+
+    Without the option these are the `usual` ones; `installed` says that those are to be left out
+    which are not, as `--allocators installed` asks for.
+    """
+    if option is not None and option != INSTALLED:
+        return split_list(option)
+    if option is None and not installed:
+        return usual
+    entries = zip(usual, find_allocators(usual), strict=True)
+    return [word for word, entry in entries if catalogue.find_installed(entry)]
 
 
 def with_baseline(named: list[str], baseline: str) -> list[str]:
@@ -39,8 +57,8 @@ def provide_allocators(named: Sequence[str], *, install: bool) -> list[Installed
                 catalogue.install_allocator(entry, say)
     elif len(missing) > 1:  # Of one, resolve_allocators says more.
         raise HeapfitError(
-            f"{', '.join(missing)} are not installed; add --install, "
-            f"or run: heapfit allocators install {' '.join(missing)}"
+            f"{', '.join(missing)} are not installed; add --install, leave them out by "
+            f"--allocators {INSTALLED}, or run: heapfit allocators install {' '.join(missing)}"
         )
     return catalogue.resolve_allocators(named)
 

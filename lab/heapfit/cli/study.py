@@ -18,6 +18,7 @@ from heapfit.cli.output import messages, print_json, results, say, table, warn
 from heapfit.cli.progress import ManyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
     connect,
+    named_allocators,
     provide_allocators,
     provide_programs,
     results_folder,
@@ -109,10 +110,8 @@ def run(
     definition = _shaped(catalogue.resolve_study(name), quick, replicates)
     with_probes = not quick if probes is None else probes
     parts = _chosen(definition, workloads, with_probes)
-    named = with_baseline(
-        split_list(allocators) if allocators is not None else catalogue.allocators_of(definition),
-        definition.baseline,
-    )
+    usual = catalogue.allocators_of(definition)
+    named = with_baseline(named_allocators(allocators, usual, installed=False), definition.baseline)
     installed = provide_allocators(named, install=install)
     provide_programs(parts.programs, install=install)
     plan = plan_series(
