@@ -24,10 +24,10 @@ RESULTS = Path("heapfit-results")
 
 
 def named_allocators(option: str | None, usual: list[str], *, installed: bool) -> list[str]:
-    """Return the allocators as the user names them by `--allocators`.
+    """Return the allocators that the `option` names, without it the `usual` ones.
 
-    Without the option these are the `usual` ones; `installed` says that those are to be left out
-    which are not, as `--allocators installed` asks for.
+    With `installed`, as with `--allocators installed`, these are the usual ones that this machine
+    has.
     """
     if option is not None and option != INSTALLED:
         return split_list(option)
