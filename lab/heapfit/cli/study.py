@@ -6,32 +6,39 @@ import itertools
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from heapfit import catalogue
-from heapfit.catalogue.allocators import find_allocators
 from heapfit.cli import answer
-from heapfit.cli.arguments import AsJson, split_list
+from heapfit.cli.arguments import Allocators, AsJson, Install, On, Out, Seed, split_list
 from heapfit.cli.commands import Group, new_app
-from heapfit.cli.failures import INTERRUPTED
-from heapfit.cli.output import messages, print_json, results, say, table
-from heapfit.cli.progress import ManyProgress
+from heapfit.cli.output import messages, print_json, results, say, table, warn
+from heapfit.cli.progress import ManyProgress, kept_on_interrupt
+from heapfit.cli.provide import (
+    join_cluster,
+    provide_allocators,
+    provide_programs,
+    results_folder,
+    with_baseline,
+)
 from heapfit.errors import HeapfitError, UsageError, unknown
-from heapfit.records import InstalledAllocator, StudyDefinition, Workload
+from heapfit.records import StudyDefinition, Workload
 from heapfit.study import (
     DEFAULT_SEED,
     ChosenExperiment,
     SeriesPlan,
+    execute,
     execute_series,
     plan_series,
     shaped,
 )
 
-app = new_app(cls=Group, epilog="Example:  heapfit study run core --quick")
+if TYPE_CHECKING:
+    from heapfit.study.cluster import Cluster
 
-_RESULTS = Path("heapfit-results")
+app = new_app(cls=Group, epilog="Example:  heapfit study run core --quick")
 
 
 @app.callback(invoke_without_command=True)
@@ -72,10 +79,7 @@ def run(
     quick: Annotated[
         bool, typer.Option("--quick", help="Few replicates, no warm-ups, no probes: a first look.")
     ] = False,
-    allocators: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Names, or mine=./lib.so. Default: the study's."),
-    ] = None,
+    allocators: Allocators = None,
     workloads: Annotated[
         str | None,
         typer.Option(
@@ -93,14 +97,10 @@ def run(
     probes: Annotated[
         bool | None, typer.Option("--probes/--no-probes", help="Default: unless --quick.")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the random order.")] = DEFAULT_SEED,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where everything goes. Default: heapfit-results/NAME"),
-    ] = None,
-    install: Annotated[
-        bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
-    ] = False,
+    seed: Seed = DEFAULT_SEED,
+    out: Out = None,
+    on: On = None,
+    install: Install = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a study: tables of ratios to the best peer here, a page for each workload and for all.
@@ -111,9 +111,14 @@ def run(
     definition = _shaped(catalogue.resolve_study(name), quick, replicates)
     with_probes = not quick if probes is None else probes
     parts = _chosen(definition, workloads, with_probes)
-    named = _named(definition, allocators)
-    installed = _allocators(named, install=install)
-    _provide(parts.programs, install=install)
+    named = with_baseline(
+        split_list(allocators) if allocators is not None else catalogue.allocators_of(definition),
+        definition.baseline,
+    )
+    installed = provide_allocators(named, install=install)
+    cluster = join_cluster(on, install=install)
+    if cluster is None:
+        provide_programs(parts.programs, install=install)
     plan = plan_series(
         definition,
         parts.workloads,
@@ -122,12 +127,14 @@ def run(
         installed,
         cores=cores,
         seed=seed,
-        command=_command_line(name, named, quick, replicates, cores, seed, out),
+        command=_command_line(name, named, quick, replicates, cores, seed, out, on),
     )
-    folder = out or _default_folder(plan, definition.name + ("-quick" if quick else ""))
+    if cluster:
+        plan = plan.with_studies(cluster.adopt(plan.studies))
+    folder = out or results_folder(definition.name + ("-quick" if quick else ""), plan.done_in)
     for note in plan.notes:
-        messages.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
-    problems = _measure(plan, folder, parts.programs)
+        warn(f"note: {note}")
+    problems = _measure(plan, folder, parts.programs, cluster)
     answer.show_series(folder, as_json=as_json)
     if problems:
         raise typer.Exit(HeapfitError.exit_code)
@@ -187,75 +194,22 @@ def _chosen(definition: StudyDefinition, names: str | None, with_probes: bool) -
     )
 
 
-def _named(definition: StudyDefinition, names: str | None) -> list[str]:
-    """Return the allocators as the user names them, the study's baseline among them."""
-    named = catalogue.allocators_of(definition) if names is None else split_list(names)
-    if definition.baseline not in [word.partition("=")[0] for word in named]:
-        named = [definition.baseline, *named]
-    return named
+def _measure(
+    plan: SeriesPlan, folder: Path, workloads: list[Workload], cluster: Cluster | None
+) -> dict[str, str]:
+    """Prepare the data of all workloads, then run the study; return what went wrong, by name.
 
-
-def _allocators(named: list[str], *, install: bool) -> list[InstalledAllocator]:
-    entries = find_allocators(named)
-    missing = [entry.name for entry in entries if catalogue.find_installed(entry) is None]
-    if install:
-        for entry in entries:
-            if entry.name in missing:
-                catalogue.install_allocator(entry, say)
-    elif len(missing) > 1:  # Of one, resolve_allocators says more.
-        raise HeapfitError(
-            f"{', '.join(missing)} are not installed; add --install, "
-            f"or run: heapfit allocators install {' '.join(missing)}"
-        )
-    return catalogue.resolve_allocators(named)
-
-
-def _provide(workloads: list[Workload], *, install: bool) -> None:
-    """Make sure of the programs that the workloads need, before anything runs."""
-    lacking = {each.name: missing for each in workloads if (missing := catalogue.missing_for(each))}
-    if lacking and not install:
-        needs = "; ".join(f"{name} needs {', '.join(what)}" for name, what in lacking.items())
-        raise HeapfitError(
-            f"{needs}; add --install, or run: heapfit workloads install {' '.join(lacking)}"
-        )
-    for workload in workloads:
-        if workload.name in lacking:
-            catalogue.install_workload(workload, say)
-
-
-def _default_folder(plan: SeriesPlan, name: str) -> Path:
-    """Return the folder that has this study already, or else a new one."""
-    names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
-    return next(_RESULTS / each for each in names if _takes(plan, _RESULTS / each))
-
-
-def _takes(plan: SeriesPlan, folder: Path) -> bool:
-    try:
-        plan.done_in(folder)
-    except UsageError:  # It holds another study.
-        return False
-    return True
-
-
-def _measure(plan: SeriesPlan, folder: Path, workloads: list[Workload]) -> dict[str, str]:
-    """Prepare the data of all workloads, then run the study; return what went wrong, by name."""
+    The machines of a cluster make the data that they need.
+    """
     planned = sum(len(each.plan) for each in plan.studies)
     done = sum(map(len, plan.done_in(folder).values()))
     if done:
         say(f"{done} of {planned} trials are there already")
-    data, unprepared = _prepare(workloads)
+    data, unprepared = _prepare([] if cluster else workloads)
+    run = cluster.execute if cluster else execute
     progress = ManyProgress(messages, planned)
-    try:
-        with progress:
-            return execute_series(plan, folder, progress, data, unprepared)
-    except KeyboardInterrupt:
-        messages.print(
-            f"interrupted: {progress.done} of {progress.planned} trials are kept in {folder}; "
-            "the same command goes on from there",
-            soft_wrap=True,
-            markup=False,
-        )
-        raise typer.Exit(INTERRUPTED) from None
+    with kept_on_interrupt(progress, folder):
+        return execute_series(plan, folder, progress, data, unprepared, run)
 
 
 def _prepare(workloads: list[Workload]) -> tuple[dict[str, Path], dict[str, str]]:
@@ -279,6 +233,7 @@ def _command_line(
     cores: int | None,
     seed: int,
     out: Path | None,
+    on: str | None,
 ) -> str:
     words = ["heapfit", "study", "run", name, "--allocators", ",".join(named)]
     words += ["--quick"] if quick else []
@@ -286,4 +241,5 @@ def _command_line(
     words += ["--seed", str(seed)]
     words += ["--cores", str(cores)] if cores else []
     words += ["--out", str(out)] if out else []
+    words += ["--on", on] if on else []
     return shlex.join(words)
