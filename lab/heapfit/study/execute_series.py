@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from heapfit.errors import HeapfitError
+from heapfit.errors import HeapfitError, StudyStopped
 from heapfit.records import PlannedTrial, Study, Trial
 from heapfit.study.execute import Progress, execute
 from heapfit.study.series import SeriesPlan, save_problem, save_series
 from heapfit.study.timing import RemainingTime
-
 
 # Runs the missing trials of a study in its folder; see `execute`.
 Run = Callable[[Study, Path, Progress, Path | None], None]
@@ -36,9 +35,9 @@ def execute_series(
     """Run the missing trials of `plan` in `folder`; return why parts failed, by name.
 
     `data` has the data folders of the workloads that have one, `unprepared` what went wrong with
-    the preparation of others, which are not run. `run` runs one study, as `execute` does here and
-    others elsewhere. Raises `UsageError` if the folder holds another
-    study, `HeapfitError` if it cannot be written to, and lets `KeyboardInterrupt` through.
+    the preparation of others, which are not run. `run` runs one study: `execute` does here.
+    Raises `UsageError` if the folder holds another study, `HeapfitError` if it cannot be written
+    to, and lets `KeyboardInterrupt` and `StudyStopped` through.
     """
     clock = _Clock(plan.studies, plan.done_in(folder))
     save_series(plan.series, folder)
@@ -60,6 +59,8 @@ def execute_series(
 def _run(run: Run, study: Study, folder: Path, progress: Progress, data: Path | None) -> str | None:
     try:
         run(study, folder, progress, data)
+    except StudyStopped:
+        raise
     except HeapfitError as error:
         return str(error)
     return None
