@@ -32,8 +32,8 @@ _SYSTEM = "glibc"
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
-# For `stop`: the processes that run trials now (one, but for several coordinators), and how often it
-# was called, for a trial that is being started meanwhile.
+# For `stop`: the processes that run trials now, and how often it was called, for a trial that is
+# just being started.
 _running: set[subprocess.Popen[str]] = set()
 _stops = 0
 _lock = threading.Lock()
