@@ -24,14 +24,14 @@ Out = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Where everything goes. Default: heapfit-results/NAME"),
 ]
-Install = Annotated[
-    bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
-]
-Cluster = Annotated[
+On = Annotated[
     str | None,
     typer.Option(
-        "--on", metavar="tcp://HOST:PORT", help="Run on the machines of this Dask scheduler."
+        "--on", metavar="ADDRESS", help="Run on the machines of the Dask scheduler at tcp://…:8786."
     ),
+]
+Install = Annotated[
+    bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
 ]
 
 

@@ -14,7 +14,7 @@ from heapfit.cli.output import say
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import InstalledAllocator, Workload
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # Dask takes a while to load, and few need it.
     from heapfit.study.cluster import Cluster
 
 # In place of names: of all that would be compared, what this machine has.
@@ -76,9 +76,10 @@ def provide_programs(workloads: Sequence[Workload], *, install: bool) -> None:
             catalogue.install_workload(workload, say)
 
 
-def connect(address: str, *, install: bool) -> Cluster:
-    """Return the cluster of the Dask scheduler at `address`; HeapfitError without Dask."""
-    # Dask takes a second to load, and most studies run on this machine.
+def join_cluster(address: str | None, *, install: bool) -> Cluster | None:
+    """Return the cluster that a study is to run on; None for this machine."""
+    if address is None:
+        return None
     from heapfit.study.cluster import Cluster
 
     return Cluster(address, say, install=install)
