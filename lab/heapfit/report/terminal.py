@@ -1,4 +1,4 @@
-"""The answer in a terminal: a table per number of cores, the conclusion, what went wrong.
+"""The answer in a terminal: a table per setting, the conclusion, what went wrong.
 
 Nothing is said by colour alone, so that a log file, a monochrome terminal and a reader who does
 not see colours get the same answer. A narrow terminal gets fewer metrics, never torn numbers.
@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from heapfit.records import Metric, Summary
+from heapfit.records import Metric, Setting, Summary
 from heapfit.report.conclusions import MERE_RANGES, NOTHING, conclude, headline_metrics
 from heapfit.report.problems import problems, remarks
 from heapfit.report.results import Results
+from heapfit.report.settings import setting_label
 from heapfit.report.text import counted, join_words, visible
 from heapfit.report.units import DASH, TERMINAL_DIGITS, ratio
 
@@ -33,7 +34,7 @@ INDENT = "  "
 
 @dataclass(frozen=True)
 class _Column:
-    """One metric at one number of cores, formatted before it is known whether it fits."""
+    """One metric in one setting, formatted before it is known whether it fits."""
 
     metric: Metric
     header: str
@@ -49,10 +50,10 @@ def render(summary: Summary, console: Console) -> None:
     """Print the summary as wide as `console` is: tables, conclusions, problems."""
     results = Results(summary)
     hidden: list[str] = []
-    for cores in results.cores if results.metrics else []:
-        hidden = _print_table(results, cores, console)
+    for setting in results.settings if results.metrics else []:
+        hidden = _print_table(results, setting, console)
         for metric in headline_metrics(results):
-            print_line(console, conclude(results, cores, metric), style="bold")
+            print_line(console, conclude(results, setting, metric), style="bold")
     if results.metrics:
         _print_legend(results, hidden, console)
     else:
@@ -60,15 +61,15 @@ def render(summary: Summary, console: Console) -> None:
     _print_problems(summary, console)
 
 
-def _print_table(results: Results, cores: int, console: Console) -> list[str]:
+def _print_table(results: Results, setting: Setting, console: Console) -> list[str]:
     """Print one table and return the labels of the metrics for which there was no room."""
-    order = results.ranked(cores, results.metrics[0])
-    columns = [_column(results, cores, metric, console) for metric in results.metrics]
+    order = results.ranked(setting, results.metrics[0])
+    columns = [_column(results, setting, metric, console) for metric in results.metrics]
     names = {name: _name(results, name, console) for name in order}
     used = max(cell_len(line) for text in names.values() for line in text.plain.split("\n"))
     shown = _fitting(columns, console.width - used)
 
-    title = f"{visible(results.study.title or results.study.name)}, {counted(cores, 'core')}"
+    title = f"{visible(results.study.title or results.study.name)}, {setting_label(setting)}"
     table = Table(box=TABLE_BOX, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("")
     for column in shown:
@@ -94,10 +95,10 @@ def _fitting(columns: list[_Column], width: int) -> list[_Column]:
     return shown
 
 
-def _column(results: Results, cores: int, metric: Metric, console: Console) -> _Column:
+def _column(results: Results, setting: Setting, metric: Metric, console: Console) -> _Column:
     unit = results.scale(metric, TERMINAL_DIGITS).unit
     header = encodable(f"{_two_lines(visible(metric.label))}\n{visible(unit)}", console)
-    cells = {name: _cell(results, cores, metric, name, console) for name in results.allocators}
+    cells = {name: _cell(results, setting, metric, name, console) for name in results.allocators}
     return _Column(metric, header, cells)
 
 
@@ -110,13 +111,13 @@ def _two_lines(label: str) -> str:
     return f"{label[:middle]}\n{label[middle + 1 :]}"
 
 
-def _cell(results: Results, cores: int, metric: Metric, name: str, console: Console) -> Text:
+def _cell(results: Results, setting: Setting, metric: Metric, name: str, console: Console) -> Text:
     """Median and ratio; below them the interval of the median."""
-    estimate = results.estimate(cores, metric, name)
+    estimate = results.estimate(setting, metric, name)
     if estimate is None:
         return Text(NO_FIGURE, style="dim")
     scale = results.scale(metric, TERMINAL_DIGITS)
-    is_best = name in results.best(cores, metric)
+    is_best = name in results.best(setting, metric)
     cell = Text()
     cell.append(scale.number(estimate.median), style="bold" if is_best else "")
     cell.append(BEST if is_best else " ", style="bold" if is_best else "")
@@ -143,7 +144,7 @@ def _name(results: Results, name: str, console: Console) -> Text:
 
 def _print_legend(results: Results, hidden: list[str], console: Console) -> None:
     baseline = visible(results.baseline)
-    counts = [results.trials_per_cell(cores, results.metrics[0]) for cores in results.cores]
+    counts = [results.trials_per_cell(setting, results.metrics[0]) for setting in results.settings]
     fewest, most = min(c[0] for c in counts), max(c[1] for c in counts)
     trials = counted(most, "trial") if fewest == most else f"{fewest} to {counted(most, 'trial')}"
     interval = ", and below it the median's 95 % interval" if most > 1 else ""
