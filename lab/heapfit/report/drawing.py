@@ -21,7 +21,20 @@ from heapfit.report.units import Scale
 
 # Mid-tones with a contrast of at least 3:1 to both the light and the dark page, ordered so that
 # neighbours differ in lightness too.
-_COLOURS = ["#6b7684", "#0f7cc0", "#c2571a", "#1a8f6c", "#a35cc4", "#b07d10", "#c94a6e", "#4f7df0"]
+_COLOURS = [
+    "#6b7684",
+    "#0f7cc0",
+    "#c2571a",
+    "#1a8f6c",
+    "#a35cc4",
+    "#b07d10",
+    "#c94a6e",
+    "#4f7df0",
+    "#8c5a2b",
+    "#0e8f9c",
+    "#8a8a12",
+    "#d94fa0",
+]
 # Plotly's name of each symbol, and the character that looks like it, for labels.
 _SYMBOLS = [
     ("circle", "●"),
@@ -92,7 +105,7 @@ class Figure:
 
 
 def looks_of(names: Sequence[str]) -> dict[str, Look]:
-    """Give each name a colour, a symbol and a dash; colour and symbol repeat only after forty."""
+    """Give each name a colour, a symbol and a dash; colour and symbol repeat only after sixty."""
     return {
         name: Look(
             _COLOURS[i % len(_COLOURS)], *_SYMBOLS[i % len(_SYMBOLS)], _DASHES[i % len(_DASHES)]

@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any
 
 from heapfit.findings import Analysis
-from heapfit.records import ALLOCATOR, CORES, Factor, Metric
+from heapfit.records import ALLOCATOR, Factor, Metric
 from heapfit.report.drawing import (
     FONT_SIZE,
     Figure,
@@ -28,7 +28,9 @@ from heapfit.report.drawing import (
 )
 from heapfit.report.results import Results
 from heapfit.report.settings import (
+    factor_label,
     factor_title,
+    level_label,
     level_text,
     levels_label,
     setting_levels,
@@ -37,13 +39,14 @@ from heapfit.report.settings import (
 from heapfit.report.units import PAGE_DIGITS, Scale
 
 # Geometry in pixels; x is counted in levels.
-_LEAST_HEIGHT = 280
+_LEAST_HEIGHT = 300
 _LABEL_HEIGHT = 16
+_LINE_ROOM = 22
 _TOP, _BOTTOM, _LEFT = 12, 46, 62
-_LABEL_GAP = 22
 _CHARACTER = 7
 _SIDE = 0.28
-_DODGE = 0.26
+# Marks of one level are moved apart by so much of a level for each level there is.
+_DODGE = 0.05
 _MARGIN = 0.07
 _MARK_SIZE = 8
 # Plots share a vertical axis unless that would flatten the one of the smallest values.
@@ -152,7 +155,7 @@ def _across(
         Plot(title, _figure(by_line, lines, across, metric, scale, shared or span, what))
         for (title, by_line), span in zip(panels, spans, strict=True)
     ]
-    return Interaction(factor_title(across.name), plots, what, same_axis and len(plots) > 1)
+    return Interaction(factor_label(across.name), plots, what, same_axis and len(plots) > 1)
 
 
 def _span(by_line: Mapping[str, Sequence[Point | None]]) -> tuple[float, float]:
@@ -169,14 +172,14 @@ def _figure(
     span: tuple[float, float],
     what: str,
 ) -> dict[str, Any]:
-    height = max(_LEAST_HEIGHT, _TOP + _BOTTOM + _LABEL_HEIGHT * (len(by_line) + 1))
+    height = max(_LEAST_HEIGHT, _TOP + _BOTTOM + _LINE_ROOM * len(by_line))
     figure = Figure(height)
     looks = looks_of(lines.levels)
     low, high = scale.scaled(span[0]), scale.scaled(span[1])
     margin = (high - low) * _MARGIN or abs(high) * _MARGIN or 1.0
     low, high = low - margin, high + margin
     for at, (line, row) in enumerate(by_line.items()):
-        shift = _DODGE * ((at + 0.5) / len(by_line) - 0.5)
+        shift = _shift(at, len(by_line), len(across.levels))
         _line(figure, line, row, looks[line], scale, shift, across, what)
     shown = {line: label(line) for line in by_line}
     figure.update(
@@ -199,12 +202,17 @@ def _figure(
         annotations=_ends(by_line, looks, shown, scale, (low, high), height - _TOP - _BOTTOM),
         margin={
             "l": _LEFT,
-            "r": _LABEL_GAP + _CHARACTER * (3 + max(map(len, by_line), default=0)),
+            "r": _CHARACTER * (4 + max(map(len, shown.values()), default=0)),
             "t": _TOP,
             "b": _BOTTOM,
         },
     )
     return figure.plain()
+
+
+def _shift(line: int, lines: int, levels: int) -> float:
+    """How far a line stands beside its levels, so that intervals do not cover each other."""
+    return _DODGE * levels * ((line + 0.5) / lines - 0.5)
 
 
 def _line(
@@ -242,10 +250,9 @@ def _line(
 
 
 def _hover(line: str, level: str, point: Point, scale: Scale, factor: str, what: str) -> str:
-    where = level_text(level) if factor == CORES else f"{factor_title(factor)} {level_text(level)}"
     between = f"{scale.number(point.low)} to {scale.text(point.high)}"
     return (
-        f"{label(line)}, {escaped(levels_label([(factor, level)]) or where)}"
+        f"{label(line)}, {escaped(level_label(factor, level))}"
         f"<br>{what} {escaped(scale.text(point.middle))}<br>95 % interval {escaped(between)}"
     )
 
@@ -261,19 +268,23 @@ def _ends(
     """The names at the lines' ends, moved apart where they would cover each other."""
     pixels = height / (span[1] - span[0])
     ends = []
-    for line, row in by_line.items():
+    levels = 0
+    for number, (line, row) in enumerate(by_line.items()):
+        levels = len(row)
         known = [(at, point) for at, point in enumerate(row) if point]
         if known:
             at, point = known[-1]
-            ends.append((scale.scaled(point.middle), at, line))
+            shift = _shift(number, len(by_line), levels)
+            ends.append((scale.scaled(point.middle), at + shift, line))
     ends.sort(reverse=True)
     wanted = [(span[1] - value) * pixels for value, _, _ in ends]
     places = spread(wanted, _LABEL_HEIGHT, height)
     return [
         {
-            "x": at,
+            "x": round(at, 3),
             "y": drawn(value),
-            "ax": _LABEL_GAP,
+            "axref": "x",
+            "ax": levels - 1 + _SIDE,
             "ay": round(place - want, 1),
             "text": f'<span style="color:{looks[line].colour}">{looks[line].character}</span> '
             f"{names[line]}",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heapfit.findings import LetterCell, LettersTable
-from heapfit.records import ALLOCATOR, Metric
+from heapfit.records import ALLOCATOR, CORES, Metric
 from heapfit.report.settings import factor_label, factor_title, level_text, levels_label
 from heapfit.report.text import visible
 from heapfit.report.units import Scale
@@ -64,27 +64,27 @@ def grid(table: LettersTable, metric: Metric, scale: Scale) -> LettersGrid:
 
 def legend(table: LettersTable) -> str:
     """Say how the letters are read, in words for somebody who never saw such a table."""
-    row, column = _noun(table.rows), _noun(table.columns)
+    one = ALLOCATOR if table.rows == ALLOCATOR else f"level of {factor_label(table.rows)}"
     words = (
-        f"Each cell is the mean of its trials, followed by letters. Lower-case letters compare "
-        f"down a column: two {row}s that share a lower-case letter there cannot be told apart; "
+        "Each cell is the mean of its trials, followed by letters. Lower-case letters compare down "
+        f"a column: two {_plural(one)} that share a lower-case letter there cannot be told apart; "
         "with no letter in common they differ (Tukey, p < 0.05)."
     )
     if not any(cell.upper for cell in table.cells):
         return words
+    across = "numbers of cores" if table.columns == CORES else factor_label(table.columns)
     return (
-        f"{words} Upper-case letters compare along a row in the same way: what the {column} does "
-        f"to one {row}."
+        f"{words} Upper-case letters compare along a row in the same way: one {one} at different "
+        f"{across}."
     )
+
+
+def _plural(one: str) -> str:
+    return f"{one}s" if one == ALLOCATOR else one.replace("level", "levels", 1)
 
 
 def _corner(table: LettersTable) -> str:
     return " / ".join(filter(None, (factor_title(table.rows), factor_label(table.columns))))
-
-
-def _noun(factor: str) -> str:
-    """A factor as one word of a sentence; levels of all but the allocator are called by it."""
-    return ALLOCATOR if factor == ALLOCATOR else f"{factor_label(factor)} level"
 
 
 def _leading_letters(cells: Sequence[LetterCell], column: str, metric: Metric) -> set[str]:

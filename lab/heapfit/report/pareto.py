@@ -16,7 +16,9 @@ _HEIGHT = 380
 _TOP, _BOTTOM = 16, 50
 _MARK_SIZE = 12
 _MARGIN = 0.12
-_LABEL_GAP = 16
+_LABEL_GAP = 14
+# Names stand a little above their marks, since the border runs to the right of these.
+_LABEL_RISE = 11
 _LABEL_HEIGHT = 17
 _FRONT = "#8a94a0"
 
@@ -85,7 +87,7 @@ def _names(shown: Sequence[Standing], span: tuple[float, float]) -> list[dict[st
     pixels = (_HEIGHT - _TOP - _BOTTOM) / (span[1] - span[0])
     ordered = sorted(shown, key=lambda each: -each.costs[MEMORY])
     wanted = [(span[1] - each.costs[MEMORY]) * pixels for each in ordered]
-    places = spread(wanted, _LABEL_HEIGHT, _HEIGHT)
+    places = spread([want - _LABEL_RISE for want in wanted], _LABEL_HEIGHT, _HEIGHT)
     return [
         {
             "x": drawn(each.costs[TIME]),

@@ -55,6 +55,9 @@ class Results:
         self.settings = settings_of(summary.study)
         self._cells = {(setting_of(e), e.metric, e.allocator): e for e in summary.estimates}
         self.metrics = self._ordered_metrics()
+        # A report asks for these again in every cell of every table.
+        self._scales: dict[tuple[str, int], Scale] = {}
+        self._bests: dict[tuple[Setting, str], set[str]] = {}
 
     def _ordered_metrics(self) -> list[Metric]:
         """The metrics that have a figure anywhere, the primary one first."""
@@ -88,6 +91,12 @@ class Results:
 
     def best(self, setting: Setting, metric: Metric) -> set[str]:
         """The allocators with the best median; none where there is nothing to choose between."""
+        key = (setting, metric.name)
+        if key not in self._bests:
+            self._bests[key] = self._find_best(setting, metric)
+        return self._bests[key]
+
+    def _find_best(self, setting: Setting, metric: Metric) -> set[str]:
         estimates = self.estimates(setting, metric)
         costs = {e.allocator: _cost(e.median, metric) for e in estimates}
         if len(set(costs.values())) < 2:
@@ -96,8 +105,11 @@ class Results:
 
     def scale(self, metric: Metric, digits: int) -> Scale:
         """The scale of one metric, the same in all settings."""
-        values = [e.median for each in self.settings for e in self.estimates(each, metric)]
-        return scale_for(metric.unit, values, digits)
+        key = (metric.name, digits)
+        if key not in self._scales:
+            values = [e.median for e in self.summary.estimates if e.metric == metric.name]
+            self._scales[key] = scale_for(metric.unit, values, digits)
+        return self._scales[key]
 
     def constant(self, setting: Setting, metric: Metric) -> float | None:
         """The value that every single trial gave, if they all gave the same."""

@@ -53,8 +53,9 @@ def _figures(trials: Iterable[Trial]) -> Mapping[Cell, ByBlock]:
     for trial in trials:
         planned = trial.planned
         if trial.status is TrialStatus.OK and not planned.warmup:
+            setting = planned.setting
             for metric, figure in trial.metrics.items():
-                figures[planned.allocator, planned.setting, metric][planned.block] = figure
+                figures[planned.allocator, setting, metric][planned.block] = figure
     return figures
 
 
