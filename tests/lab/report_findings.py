@@ -164,9 +164,7 @@ def _differences(table: LettersTable) -> list[Difference]:
 
 
 def _anova(factors: list[str], size: float) -> list[AnovaRow]:
-    sources = [
-        ":".join(some) for n in (1, 2) for some in itertools.combinations(factors, n)
-    ]
+    sources = [":".join(some) for n in (1, 2) for some in itertools.combinations(factors, n)]
     rows = [
         AnovaRow(
             source=source, df=6 - at, sum_sq=size * 0.5**at, f=1238.68 * 0.3**at, p=1e-9 * 25**at,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heapfit.findings import Analysis, Difference
+from heapfit.findings import Difference
 from heapfit.records import ALLOCATOR
 from heapfit.report.findings_words import p_text
 from heapfit.report.settings import levels_label
 from heapfit.report.units import DASH, TIMES
 
 _DECIMALS = 3
+_OVERALL = "all settings"
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,11 @@ class RatioTable:
     rows: list[tuple[str, list[RatioEntry | None]]]
 
 
-def ratios_to(analysis: Analysis, wanted: str | None, baseline: str) -> RatioTable | None:
+def ratios_to(
+    differences: Sequence[Difference], wanted: str | None, baseline: str
+) -> RatioTable | None:
     """Return the comparisons with `wanted`, or with the baseline where there are none of it."""
-    own = [each for each in analysis.differences if each.factor == ALLOCATOR]
+    own = [each for each in differences if each.factor == ALLOCATOR]
     for reference in filter(None, (wanted, baseline)):
         with_it = [each for each in own if reference in (each.first, each.second)]
         if with_it:
@@ -56,7 +60,7 @@ def _table(differences: list[Difference], reference: str) -> RatioTable:
 
 
 def _column(difference: Difference) -> str:
-    return levels_label(difference.at.items())
+    return levels_label(difference.at.items()) or _OVERALL
 
 
 def _other(difference: Difference, reference: str) -> str:

@@ -131,6 +131,17 @@ def anova_short(analysis: Analysis) -> list[str]:
     ]
 
 
+def sentences(analysis: Analysis, replicates: int) -> list[str]:
+    """Return everything that is to be said of an analysis before its numbers."""
+    said = [
+        anova_sentence(analysis),
+        checks_sentence(analysis),
+        power_sentence(analysis.power, replicates),
+        visible(analysis.left_out),
+    ]
+    return [sentence for sentence in said if sentence]
+
+
 def transform_sentence(analysis: Analysis) -> str:
     """Return the scale of the analysis and what Box and Cox's method says of it."""
     transform = analysis.transform
@@ -142,7 +153,7 @@ def transform_sentence(analysis: Analysis) -> str:
     return (
         f"{visible(transform.reason)} The exponent of greatest likelihood (Box-Cox) is "
         f"{transform.box_cox:.2f}{interval}; 1 leaves the figures as measured, 0 is the logarithm, "
-        f"{chr(0x2212)}1 the reciprocal."
+        "-1 the reciprocal."
     )
 
 
@@ -168,10 +179,14 @@ def power_sentence(note: PowerNote, replicates: int) -> str:
     aim = f"a difference of {_per_cent(note.effect)} with {_per_cent(note.power)} power"
     if note.replicates is None:
         return f"{scatter}: no reasonable number of replicates would show {aim}."
-    enough = "enough" if replicates >= note.replicates else "too few"
+    found = (
+        f" and shows differences from {_per_cent(note.detectable)} on"
+        if note.detectable is not None
+        else ""
+    )
     return (
         f"{scatter}: to show {aim} takes {counted(note.replicates, 'replicate')}; this study has "
-        f"{replicates:,}, {enough} for that."
+        f"{replicates:,}{found}."
     )
 
 

@@ -66,8 +66,7 @@ class AnalysisView:
     transform: str
     scale: str
     checks: list[tuple[str, str, str]]
-    ratios: RatioTable | None
-    left_out: str
+    ratios: list[RatioTable]
 
 
 @dataclass(frozen=True)
@@ -154,14 +153,8 @@ def _analysis(
 ) -> AnalysisView:
     scale = results.scale(metric, PAGE_DIGITS)
     tables = [table for table in analysis.letters if table.cells]
-    said = [
-        words.anova_sentence(analysis),
-        words.checks_sentence(analysis),
-        words.power_sentence(analysis.power, results.study.replicates),
-        analysis.left_out,
-    ]
     return AnalysisView(
-        sentences=[sentence for sentence in said if sentence],
+        sentences=words.sentences(analysis, results.study.replicates),
         legend=legend(tables[0]) if tables else "",
         grids=[grid(table, metric, scale) for table in tables],
         anova=[_line(row) for row in analysis.anova],
@@ -170,9 +163,18 @@ def _analysis(
         transform=words.transform_sentence(analysis),
         scale=analysis.transform.name,
         checks=_checks(analysis),
-        ratios=ratios_to(analysis, wanted, results.baseline),
-        left_out=analysis.left_out,
+        ratios=_ratios(results, analysis, wanted),
     )
+
+
+def _ratios(results: Results, analysis: Analysis, wanted: str | None) -> list[RatioTable]:
+    """The effect sizes; where the assumptions fail, those that do without them too."""
+    shown = (
+        [*analysis.overall, *analysis.differences],
+        analysis.robust_differences,
+    )
+    tables = [ratios_to(differences, wanted, results.baseline) for differences in shown]
+    return [each for each in tables if each is not None]
 
 
 def _checks(analysis: Analysis) -> list[tuple[str, str, str]]:

@@ -14,13 +14,11 @@ from heapfit.records import Estimate, Metric, Setting, Trial
 from heapfit.report import drift as drifts
 from heapfit.report import figures
 from heapfit.report.page import FigureStore
-from heapfit.report.results import Results
+from heapfit.report.results import MOST_OPEN_SETTINGS, Results
 from heapfit.report.settings import setting_label
 from heapfit.report.text import counted
 from heapfit.report.units import DASH, PAGE_DIGITS, TIMES, ratio
 
-# With more settings than this a reader is better served by plots that line them up.
-MOST_OPEN_SETTINGS = 4
 # What a browser draws and a page holds without effort, over all its strips.
 _MOST_POINTS_OF_PAGE = 40_000
 _FEWEST_POINTS = 10

@@ -72,7 +72,9 @@ def legend(table: LettersTable) -> str:
     )
     if not any(cell.upper for cell in table.cells):
         return words
-    across = "numbers of cores" if table.columns == CORES else factor_label(table.columns)
+    across = (
+        "numbers of cores" if table.columns == CORES else f"levels of {factor_label(table.columns)}"
+    )
     return (
         f"{words} Upper-case letters compare along a row in the same way: one {one} at different "
         f"{across}."

@@ -6,45 +6,30 @@ break a table or become markup.
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
 from heapfit.records import Estimate, Metric, Setting, Summary
+from heapfit.report import markdown_findings
+from heapfit.report.analysis import Findings
 from heapfit.report.conclusions import MERE_RANGES, overall
 from heapfit.report.files import write_text
 from heapfit.report.machine import machine_facts
+from heapfit.report.markdown import bullets, code, escape
 from heapfit.report.problems import problems, remarks
 from heapfit.report.results import Results
 from heapfit.report.settings import setting_label
-from heapfit.report.text import visible
 from heapfit.report.units import PAGE_DIGITS, ratio
 
-# Characters that mean something within a line, and those that do at its start.
-_MARKUP = re.compile(r"([\\`*_\[\]<>|~&$#]|^[-+])")
 
-
-def escape(text: str) -> str:
-    """Return `text` as Markdown that shows it literally.
-
-    >>> escape("a|b<c>")
-    'a\\\\|b\\\\<c\\\\>'
-    """
-    return _MARKUP.sub(r"\\\1", visible(text))
-
-
-def code(text: str) -> str:
-    """Return `text` as a code block, fenced longer than any fence within it."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}sh\n{visible(text)}\n{fence}"
-
-
-def dumps(summary: Summary) -> str:
+def dumps(summary: Summary, findings: Findings | None = None) -> str:
     """Return the report as Markdown text."""
     results = Results(summary)
     study = summary.study
-    parts = [f"# {escape(study.title or study.name)}", bullets(overall(results))]
+    findings = findings or Findings()
+    parts = [f"# {escape(study.title or study.name)}"]
+    parts += markdown_findings.recommendation(findings)
+    parts += [bullets(overall(results)), *markdown_findings.sections(results, findings)]
     parts += [_table(results, setting) for setting in results.settings if results.metrics]
     troubles = [problem.sentence for problem in problems(summary)] + remarks(summary)
     if troubles:
@@ -55,14 +40,9 @@ def dumps(summary: Summary) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write(summary: Summary, path: Path) -> None:
+def write(summary: Summary, path: Path, findings: Findings | None = None) -> None:
     """Write the report to `path`."""
-    write_text(path, dumps(summary))
-
-
-def bullets(lines: list[str]) -> str:
-    """Return `lines` as a list."""
-    return "\n".join(f"- {escape(line)}" for line in lines)
+    write_text(path, dumps(summary, findings))
 
 
 def _table(results: Results, setting: Setting) -> str:

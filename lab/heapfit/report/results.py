@@ -18,6 +18,9 @@ from heapfit.report.units import Scale, scale_for
 # reaches 0.95 at n = 6. With fewer trials an interval is only their range.
 FEWEST_TRIALS = 6
 
+# With more settings than this a reader is better served by tables and plots that line them up.
+MOST_OPEN_SETTINGS = 4
+
 # After the primary metric, the ones that most readers look for; the workload's own come next.
 _USUAL_ORDER = [
     "wall_s",

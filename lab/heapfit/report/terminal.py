@@ -1,4 +1,4 @@
-"""The answer in a terminal: a table per setting, the conclusion, what went wrong.
+"""The answer in a terminal: the recommendation, a table per setting, what went wrong.
 
 Nothing is said by colour alone, so that a log file, a monochrome terminal and a reader who does
 not see colours get the same answer. A narrow terminal gets fewer metrics, never torn numbers.
@@ -8,28 +8,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from heapfit.records import Metric, Setting, Summary
+from heapfit.report.analysis import Findings
 from heapfit.report.conclusions import MERE_RANGES, NOTHING, conclude, headline_metrics
 from heapfit.report.problems import problems, remarks
-from heapfit.report.results import Results
+from heapfit.report.results import MOST_OPEN_SETTINGS, Results
 from heapfit.report.settings import setting_label
+from heapfit.report.terminal_findings import print_analyses, print_recommendation
+from heapfit.report.terminal_text import (
+    COLUMN_GAP,
+    INDENT,
+    NO_FIGURE,
+    TABLE_BOX,
+    ascii_only,
+    encodable,
+    print_line,
+)
 from heapfit.report.text import counted, join_words, visible
 from heapfit.report.units import DASH, TERMINAL_DIGITS, ratio
 
 BEST = "*"
 UNDECIDED = "~"
-NO_FIGURE = "-"
-# Between two columns: the padding that the table asks for, and its empty divider.
-COLUMN_GAP = 2
 _LONGEST_NAME = 24
-TABLE_BOX = box.SIMPLE_HEAD
-INDENT = "  "
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,21 @@ class _Column:
         return max(cell_len(line) for text in texts for line in text.split("\n"))
 
 
-def render(summary: Summary, console: Console) -> None:
-    """Print the summary as wide as `console` is: tables, conclusions, problems."""
+def render(summary: Summary, console: Console, findings: Findings | None = None) -> None:
+    """Print the summary as wide as `console` is: recommendation, tables, conclusions, problems."""
     results = Results(summary)
+    findings = findings or Findings()
+    if findings.advice:
+        print_recommendation(findings.advice, console)
+    if len(results.settings) > 1:
+        print_analyses(results, findings, console)
+    if len(results.settings) <= MOST_OPEN_SETTINGS or not findings.analyses:
+        _print_settings(results, console)
+    _print_problems(summary, console)
+
+
+def _print_settings(results: Results, console: Console) -> None:
+    """Print a table for each setting with the conclusions from it."""
     hidden: list[str] = []
     for setting in results.settings if results.metrics else []:
         hidden = _print_table(results, setting, console)
@@ -58,7 +75,6 @@ def render(summary: Summary, console: Console) -> None:
         _print_legend(results, hidden, console)
     else:
         print_line(console, NOTHING, style="bold")
-    _print_problems(summary, console)
 
 
 def _print_table(results: Results, setting: Setting, console: Console) -> list[str]:
@@ -135,7 +151,7 @@ def _cell(results: Results, setting: Setting, metric: Metric, name: str, console
 def _name(results: Results, name: str, console: Console) -> Text:
     shown = encodable(visible(name), console)
     if cell_len(shown) > _LONGEST_NAME:
-        shown = shown[: _LONGEST_NAME - 1] + ("~" if _ascii_only(console) else "…")
+        shown = shown[: _LONGEST_NAME - 1] + ("~" if ascii_only(console) else "…")
     text = Text(shown, no_wrap=True)
     if name == results.baseline:
         text.append("\nbaseline", style="dim")
@@ -174,20 +190,3 @@ def _print_problems(summary: Summary, console: Console) -> None:
     print_line(console, "Problems", style="bold")
     for line in lines:
         print_line(console, f"{INDENT}! {line}")
-
-
-def print_line(console: Console, line: str, style: str = "") -> None:
-    """Print `line`, which is already `visible`, wrapped as wide as `console` is."""
-    console.print(Text(encodable(line, console), style=style), soft_wrap=False)
-
-
-def _ascii_only(console: Console) -> bool:
-    return not console.encoding.startswith("utf")
-
-
-def encodable(text: str, console: Console) -> str:
-    """Return `text` such that the console's encoding can print it."""
-    if not _ascii_only(console):
-        return text
-    readable = text.replace("µ", "u").replace(DASH, "-").replace("∞", "inf")
-    return readable.encode("ascii", "backslashreplace").decode("ascii")
