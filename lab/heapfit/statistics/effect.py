@@ -51,7 +51,21 @@ def _noncentrality(f: float, df: float, residual_df: float, below: float) -> flo
     if fdtr(df, residual_df, f) <= below:
         return 0.0
     ceiling = _REACH * (f * df + df + 10)
-    return float(brentq(lambda c: ncfdtr(df, residual_df, c, f) - below, 0, ceiling, xtol=1e-6))
+    return float(brentq(lambda c: _noncentral_f(f, df, residual_df, c) - below, 0, ceiling))
+
+
+def _noncentral_f(f: float, df: float, residual_df: float, noncentrality: float) -> float:
+    """P(F <= f). Where the series does not converge (tens of thousands of degrees of freedom),
+    Patnaik's approximation, by a central F of the same two moments, which is close there.
+
+    Reference: P. B. Patnaik, "The non-central chi-square and F-distributions and their
+    applications", Biometrika 36 (1949), 202-232.
+    """
+    exact = float(ncfdtr(df, residual_df, noncentrality, f))
+    if np.isfinite(exact):
+        return exact
+    moved = df + noncentrality
+    return float(fdtr(moved**2 / (moved + noncentrality), residual_df, f * df / moved))
 
 
 def ratio_interval(

@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from heapfit.records import ALLOCATOR, Factor, Study, Trial, TrialStatus
+from heapfit.records import ALLOCATOR, CORES, Factor, PlannedTrial, Study, Trial, TrialStatus
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -79,7 +79,7 @@ def read(study: Study, trials: Iterable[Trial]) -> Readings:
     return Readings(
         trials=good,
         design=design,
-        levels=[_level_indices(factor, good) for factor in design],
+        levels=[_level_indices(factor, [trial.planned for trial in good]) for factor in design],
         block=_numbered([trial.planned.block for trial in good]),
         machine=_numbered([trial.machine or "" for trial in good]),
         bad=len(counted) - len(good),
@@ -125,9 +125,16 @@ def figures_of(readings: Readings, metric: str) -> Floats:
     return np.array([trial.metrics.get(metric, np.nan) for trial in readings.trials], dtype=float)
 
 
-def _level_indices(factor: Factor, trials: Sequence[Trial]) -> Integers:
+def _level_indices(factor: Factor, planned: Sequence[PlannedTrial]) -> Integers:
     index = {level: number for number, level in enumerate(factor.levels)}
-    return np.array([index[trial.planned.level(factor.name)] for trial in trials], dtype=np.int64)
+    levels: Iterable[str]
+    if factor.name == ALLOCATOR:  # not `level()`: a call for each of 100,000 trials takes long
+        levels = [each.allocator for each in planned]
+    elif factor.name == CORES:
+        levels = [str(each.cores) for each in planned]
+    else:
+        levels = [each.levels[factor.name] for each in planned]
+    return np.array([index[level] for level in levels], dtype=np.int64)
 
 
 def _numbered(values: Sequence[int] | Sequence[str]) -> Integers:

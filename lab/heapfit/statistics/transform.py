@@ -31,6 +31,8 @@ from heapfit.statistics.observations import Floats
 NAMES = {1.0: "x", 0.5: "sqrt x", 0.0: "log x", -0.5: "1/sqrt x", -1.0: "1/x"}
 _BOUND = 5.0  # no exponent beyond is looked for
 _TOLERANCE = 1e-3
+# Of the way to the bound, where the curvature of the likelihood is taken.
+_PROBE = 0.02
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,21 @@ def _profile(model: FactorialModel, figures: Floats) -> Callable[[float], float]
 def _crossing(
     likelihood: Callable[[float], float], floor: float, inside: float, bound: float
 ) -> float:
-    """Where the likelihood falls to `floor` on the way from `inside` to `bound`."""
-    if likelihood(bound) >= floor:
-        return bound
-    return float(
-        brentq(lambda exponent: likelihood(exponent) - floor, inside, bound, xtol=_TOLERANCE)
-    )
+    """Where the likelihood falls to `floor` on the way from `inside` to `bound`.
+
+    The likelihood is nearly a parabola about `inside`: that tells where to look.
+    """
+    drop = likelihood(inside) - floor
+    probe = inside + (bound - inside) * _PROBE
+    fallen = max(likelihood(inside) - likelihood(probe), drop * _PROBE**2)
+    step = (probe - inside) * (drop / fallen) ** 0.5
+    near = inside
+    while abs(near - inside) < abs(bound - inside):
+        far = min(inside + 1.2 * step, bound) if step > 0 else max(inside + 1.2 * step, bound)
+        if likelihood(far) < floor:
+            return float(brentq(lambda e: likelihood(e) - floor, near, far, xtol=_TOLERANCE))
+        near, step = far, 2 * step
+    return bound
 
 
 def _snapped(found: BoxCox) -> tuple[float, str]:
