@@ -21,6 +21,7 @@ def recommendation(findings: Findings) -> list[str]:
         f"**{escape(words.headline(advice))}.** {escape(advice.reasons)}",
         _ranking(advice),
         escape(f"Costs are ratios to the best; weights: {words.weights_text(advice)}."),
+        *([bullets(advice.notes)] if advice.notes else []),
     ]
 
 

@@ -48,7 +48,8 @@ def print_recommendation(advice: Advice, console: Console) -> None:
         table.add_row(*(Text(encodable(cell, console), style=style) for cell in cells))
     console.print(table)
     note = f"Costs are ratios to the best allocator; weights: {words.weights_text(advice)}."
-    print_line(console, note, style="dim")
+    for line in (note, *map(visible, advice.notes)):
+        print_line(console, line, style="dim")
 
 
 def print_analyses(results: Results, findings: Findings, console: Console) -> None:
