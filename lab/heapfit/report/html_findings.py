@@ -101,7 +101,7 @@ def advice_view(advice: Advice | None, results: Results, store: FigureStore) -> 
                 each.allocator,
                 f"{each.score:.3f}",
                 [words.cost_text(each, cost) for cost in costs],
-                words.standing_notes(each),
+                words.standing_notes(advice, each),
                 each.allocator == advice.recommended,
             )
             for each in advice.standings

@@ -42,7 +42,7 @@ def _ranking(advice: Advice) -> str:
             escape(each.allocator),
             f"{each.score:.3f}",
             *(words.cost_text(each, cost) for cost in costs),
-            words.standing_notes(each),
+            words.standing_notes(advice, each),
         ]
         for each in advice.standings
     ]
