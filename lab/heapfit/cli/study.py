@@ -106,8 +106,9 @@ def run(
 ) -> None:
     """Run a study: tables of ratios to the best peer here, a page for each workload and for all.
 
-    The same command goes on where an interrupted one stopped; more replicates or workloads add to
-    it. A workload that fails is told at the end and does not stop the others.
+    Of designed experiments the analysis is shown. The same command goes on where an interrupted one
+    stopped; more replicates or parts add to it. A part that fails is told at the end and does not
+    stop the others.
     """
     definition = _shaped(catalogue.resolve_study(name), quick, replicates)
     with_probes = not quick if probes is None else probes
