@@ -151,13 +151,14 @@ def letters_tables(
     tables: dict[tuple[str, ...], LettersTable] = {}
     for cell, levels in enumerate(sample.cell_levels()):
         at = {name: level for name, level in levels.items() if name not in (rows, columns)}
+        placed = {**sample.held, **levels}  # a level may be empty: a variable left unset
         table = tables.setdefault(
             tuple(at.values()), LettersTable(rows=rows, columns=columns, at=at, cells=[])
         )
         table.cells.append(
             LetterCell(
-                row=levels.get(rows) or sample.held[rows],
-                column=levels.get(columns) or sample.held[columns],
+                row=placed[rows],
+                column=placed[columns],
                 n=int(sizes[cell]),
                 mean=float(means[cell]),
                 low=float(lows[cell]),
