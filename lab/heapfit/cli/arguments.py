@@ -1,7 +1,8 @@
-"""What the commands' arguments share: the user's own program, lists, and the common options."""
+"""What the commands' arguments share: the common options, lists, and the user's own program."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +11,27 @@ from heapfit.errors import UsageError
 
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print JSON, for programs, instead of text for people.")
+]
+Allocators = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B",
+        help="Names, or mine=./lib.so, or `installed`. Default: the study's, or all installed.",
+    ),
+]
+Seed = Annotated[int, typer.Option(metavar="N", help="Of the random order.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Where everything goes. Default: heapfit-results/NAME"),
+]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on", metavar="ADDRESS", help="Run on the machines of the Dask scheduler at tcp://…:8786."
+    ),
+]
+Install = Annotated[
+    bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
 ]
 
 

@@ -10,8 +10,8 @@ import shutil
 import time
 from pathlib import Path
 
-from heapfit.errors import HeapfitError
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
+from heapfit.study.baseline import reference, stop_if_pointless
 from heapfit.study.journal import Journal
 from heapfit.study.timing import RemainingTime
 from heapfit.trial import run_trial
@@ -78,49 +78,10 @@ class _Execution:
     def _run_one(self, planned: PlannedTrial, after: list[PlannedTrial]) -> None:
         self._progress.started(planned, self._remaining_time.of([planned, *after]))
         start_s = time.monotonic()
-        reference = self._reference(planned.cores)
-        trial = run_trial(self._study, planned, self._workspace, reference, self._data)
+        judged_by = reference(self._study, self._journal.trials, planned)
+        trial = run_trial(self._study, planned, self._workspace, judged_by, self._data)
         self._remaining_time.add(planned, time.monotonic() - start_s)
         if trial.status is not TrialStatus.OK:
-            self._stop_if_pointless(trial, reference)
+            stop_if_pointless(self._study, self._journal.trials, trial)
         self._journal.append(trial)
         self._progress.finished(trial, self._remaining_time.of(after))
-
-    def _reference(self, cores: int) -> Trial | None:
-        """The baseline's first good trial on as many cores: a program may print their number."""
-        for trial in self._journal.trials:
-            planned = trial.planned
-            is_baseline = planned.allocator == self._study.baseline and planned.cores == cores
-            if is_baseline and trial.status is TrialStatus.OK:
-                return trial
-        return None
-
-    def _stop_if_pointless(self, trial: Trial, reference: Trial | None) -> None:
-        """Raise rather than fill the journal with failures that say nothing about an allocator."""
-        if reference is None:
-            raise HeapfitError(
-                f"the program fails under the baseline {self._study.baseline}, so there is nothing "
-                f"to compare with: {trial.reason}{_last_line(trial.stderr_tail)}"
-            )
-        if self._never_repeated_itself(trial):
-            raise HeapfitError(trial.reason)
-
-    def _never_repeated_itself(self, trial: Trial) -> bool:
-        """Whether the baseline's output differs at its first repetition."""
-        if (
-            trial.planned.allocator != self._study.baseline
-            or trial.status is not TrialStatus.MISMATCH
-        ):
-            return False
-        earlier = [
-            each
-            for each in self._journal.trials
-            if each.planned.allocator == self._study.baseline
-            and each.planned.cores == trial.planned.cores
-        ]
-        return len(earlier) == 1
-
-
-def _last_line(stderr: str) -> str:
-    lines = stderr.strip().splitlines()
-    return f" (it says: {lines[-1].strip()})" if lines else ""

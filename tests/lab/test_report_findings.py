@@ -1,0 +1,257 @@
+"""The report of a designed study: what was found is on the page, in the terminal and in the files.
+
+The findings are those of the real statistics and the real advice on made trials.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import plotly.graph_objects as go
+import pytest
+from browser import Browser, Page
+from heapfit.records import Factor, PublishedTable, Study, Trial
+from heapfit.report import html_report, markdown_report, terminal
+from heapfit.report.analysis import Findings, find
+from heapfit.report.differences import ratios_to
+from heapfit.report.findings_words import headline, one_line
+from heapfit.report.letters import grid
+from heapfit.report.results import Results
+from heapfit.report.settings import setting_label, settings_of
+from heapfit.report.units import PAGE_DIGITS
+from heapfit.statistics import summarise
+from report_data import METRICS, make_study, make_trials
+from rich.cells import cell_len
+from rich.console import Console
+
+DRAWN = "document.documentElement.dataset.figures"
+HOSTILE = "</script><img src=x onerror=alert(1)>%{x}"
+WALL = METRICS[0]
+THREADS = Factor(name="threads", levels=["1", "4", "16"])
+# Of a hundred thousand trials: Plotly's library is a fifth of it.
+MOST_PAGE_BYTES = 12_000_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as running:
+        yield running
+
+
+def designed(replicates: int = 4) -> tuple[Study, list[Trial], Findings]:
+    """A study over cores and threads with what is found in it."""
+    study = make_study(replicates=replicates, factors=[THREADS])
+    trials = make_trials(study)
+    return study, trials, find(study, trials)
+
+
+def opened(browser: Browser, folder: Path, study: Study, trials: list[Trial]) -> Page:
+    path = folder / "report.html"
+    html_report.write(summarise(study, trials), trials, path, find(study, trials))
+    page = browser.open(path)
+    page.wait_until(f"{DRAWN} !== undefined")
+    assert page.errors == []
+    assert page.evaluate(DRAWN) == "drawn"
+    assert page.requests == [path.resolve().as_uri()]
+    return page
+
+
+def figures_in(text: str) -> dict[str, dict[str, object]]:
+    """The page's figures as it holds them."""
+    found = re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    figures: dict[str, dict[str, object]] = json.loads(found.group(1))
+    return figures
+
+
+def test_settings_are_named_by_cores_and_levels_in_the_order_of_the_study() -> None:
+    study = make_study(cores=[2, 1], factors=[THREADS, Factor(name="env.MODE", levels=["", "x"])])
+    labels = [setting_label(setting) for setting in settings_of(study)]
+    assert labels[:2] == ["1 core, threads 1, MODE unset", "1 core, threads 1, MODE x"]
+    assert len(labels) == len(set(labels)) == 2 * 3 * 2
+
+
+def test_the_recommendation_and_its_reasons_open_the_page(browser: Browser, tmp_path: Path) -> None:
+    study, trials, findings = designed()
+    page = opened(browser, tmp_path, study, trials)
+    assert findings.advice is not None
+    said = page.evaluate("document.querySelector('.answer').innerText")
+    assert said.startswith(headline(findings.advice))
+    assert findings.advice.reasons in said
+    ranking = page.evaluate(
+        "[...document.querySelectorAll('#recommendation ~ .panel tbody th')].map(e => e.innerText)"
+    )
+    assert ranking == [standing.allocator for standing in findings.advice.standings]
+
+
+def test_folded_figures_are_drawn_when_they_are_opened(browser: Browser, tmp_path: Path) -> None:
+    study, trials, _ = designed()
+    page = opened(browser, tmp_path, study, trials)
+    undrawn = "document.querySelectorAll('.plot:not(.js-plotly-plot)').length"
+    assert page.evaluate(undrawn) > 0
+    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    page.wait_until(f"{undrawn} === 0")
+    assert page.errors == []
+    spilled = (
+        "[...document.querySelectorAll('.plot .main-svg')].filter(svg =>"
+        " svg.getBoundingClientRect().right > innerWidth).length"
+    )
+    assert page.evaluate(spilled) == 0
+
+
+def test_plotly_knows_every_property_of_every_figure() -> None:
+    """Figures are plain data, so nothing has checked them before the browser draws them."""
+    study, trials, findings = designed(replicates=2)
+    figures = figures_in(html_report.page(summarise(study, trials), trials, findings))
+    assert len(figures) > 2 * 6  # at least a strip for each of two metrics in each setting
+    for figure in figures.values():
+        go.Figure(figure)  # raises for a property that does not exist
+
+
+def test_every_line_of_an_interaction_plot_ends_in_its_name() -> None:
+    study, trials, findings = designed(replicates=2)
+    figures = figures_in(html_report.page(summarise(study, trials), trials, findings))
+    interactions = [f for f in figures.values() if "lines+markers" in json.dumps(f)]
+    # Of two metrics: over the threads for each number of cores, over the cores for each thread.
+    assert len(interactions) == 2 * (2 + 3)
+    for figure in interactions:
+        said = json.dumps(figure["layout"]["annotations"])  # type: ignore[index]
+        assert all(allocator.name in said for allocator in study.allocators)
+
+
+def test_letters_are_in_the_papers_notation_everywhere() -> None:
+    study, trials, findings = designed()
+    summary = summarise(study, trials)
+    analysis = findings.of("wall_s")
+    assert analysis is not None
+    scale = Results(summary).scale(WALL, PAGE_DIGITS)
+    page = html_report.page(summary, trials, findings)
+    text = markdown_report.dumps(summary, findings)
+    for table in analysis.letters:
+        for cell in table.cells:
+            letters = f"({cell.upper}{cell.lower})"
+            assert re.search(rf">{scale.number(cell.mean)} <[^>]+>{re.escape(letters)}<", page)
+            assert re.search(rf"{scale.number(cell.mean)}(\*\*)? {re.escape(letters)} \|", text)
+
+
+def test_only_cells_that_share_a_letter_with_the_best_lead() -> None:
+    study, trials, findings = designed()
+    analysis = findings.of("wall_s")
+    assert analysis is not None
+    shown = grid(analysis.letters[0], WALL, Results(summarise(study, trials)).scale(WALL, 4))
+    leaders = [name for name, cells in shown.rows if cells[-1] is not None and cells[-1].leads]
+    assert set(leaders) == {"heapfit", "mimalloc"}
+
+
+def test_ratios_are_turned_so_that_all_are_to_the_reference() -> None:
+    _, _, findings = designed()
+    analysis = findings.of("wall_s")
+    assert analysis is not None
+    table = ratios_to(analysis.differences, "heapfit", "glibc")
+    assert table is not None
+    assert table.reference == "heapfit"
+    slower = dict(table.rows)["glibc"]
+    assert len(slower) == 6
+    assert all(cell is not None and float(cell.ratio[:-1]) > 1 and cell.decided for cell in slower)
+
+
+def test_a_papers_table_stands_beside_ours_with_its_note(browser: Browser, tmp_path: Path) -> None:
+    printed = PublishedTable(
+        title="Execution time",
+        source="A paper, table 2",
+        metric="wall_s",
+        columns=["Allocator / Core", "1", "2"],
+        rows=[["Hoard", "479.63 (Ac)", "357.53 (Bab)"]],
+        note="Another machine.",
+    )
+    study = make_study(replicates=4).model_copy(update={"published": [printed]})
+    page = opened(browser, tmp_path, study, make_trials(study))
+    beside = page.evaluate("document.querySelector('.grids').innerText")
+    assert "This study" in beside
+    assert "479.63 (Ac)" in beside
+    assert "A paper, table 2" in beside
+    assert "Another machine." in page.evaluate("document.body.innerText")
+
+
+def test_paper_gets_the_analysis_and_the_screen_its_folds_back(
+    browser: Browser, tmp_path: Path
+) -> None:
+    study, trials, _ = designed(replicates=2)
+    page = opened(browser, tmp_path, study, trials)
+    count = "document.querySelectorAll('details.on-paper[open]').length"
+    page.evaluate(f"addEventListener('beforeprint', () => {{ window.printed = {count}; }})")
+    page.print_to(tmp_path / "report.pdf")
+    assert page.evaluate("window.printed") > 0
+    page.wait_until(f"{count} === 0")
+    assert page.errors == []
+
+
+def test_hostile_factors_and_levels_are_shown_and_never_run(
+    browser: Browser, tmp_path: Path
+) -> None:
+    factor = Factor(name=HOSTILE, levels=[HOSTILE, "\u202e2"])
+    study = make_study(allocators=["glibc", HOSTILE], factors=[factor], replicates=3)
+    trials = make_trials(study)
+    page = opened(browser, tmp_path, study, trials)
+    assert page.evaluate("document.querySelectorAll('main img, main script').length") == 0
+    assert "\u202e" not in page.evaluate("document.body.textContent")
+    text = markdown_report.dumps(summarise(study, trials), find(study, trials))
+    assert "<img" not in text.replace("\\<", "")
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_the_terminal_has_the_recommendation_and_every_letter_at_any_width(width: int) -> None:
+    study, trials, findings = designed()
+    console = Console(file=io.StringIO(), width=width)
+    terminal.render(summarise(study, trials), console, findings)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert max(cell_len(line) for line in text.splitlines()) <= width
+    assert findings.advice is not None
+    assert text.strip().startswith(headline(findings.advice))
+    analysis = findings.of("wall_s")
+    assert analysis is not None
+    for cell in analysis.letters[0].cells:
+        assert f"({cell.upper}{cell.lower})" in text
+    assert "allocator × threads: F(" in text
+
+
+def test_no_significant_difference_is_said_when_it_is_the_truth() -> None:
+    study = make_study(allocators=["glibc", "same"], cores=[1], replicates=5)
+    trials = make_trials(study)
+    findings = find(study, trials)
+    assert findings.advice is not None
+    advice = findings.advice.model_copy(update={"recommended": None})
+    assert one_line(advice).startswith("No significant difference. ")
+
+
+def test_too_few_trials_give_a_page_without_an_analysis(browser: Browser, tmp_path: Path) -> None:
+    study = make_study(replicates=1, warmups=0, factors=[THREADS])
+    page = opened(browser, tmp_path, study, make_trials(study)[:1])
+    assert "Too few trials" in page.evaluate("document.body.innerText")
+
+
+def test_a_hundred_thousand_trials_make_a_page_that_is_complete_and_of_bounded_size() -> None:
+    names = ["glibc", "heapfit", "jemalloc", "mimalloc", "tcmalloc", *"abcde"]
+    levels = [f"{level}" for level in range(1, 26)]
+    study = make_study(
+        allocators=names,
+        cores=(1, 2, 3, 4),
+        replicates=100,
+        warmups=0,
+        factors=[Factor(name="threads", levels=levels)],
+    )
+    trials = make_trials(study)
+    assert len(trials) == 100_000
+    text = html_report.page(summarise(study, trials), trials, find(study, trials))
+    assert len(text.encode()) < MOST_PAGE_BYTES
+    for setting in settings_of(study):  # its overview, and a strip of each drawn metric
+        assert text.count(f"<summary>{setting_label(setting)}</summary>") == 3
+    assert "trials are drawn per row" in text
+    figures = figures_in(text)
+    points = sum(len(trace["x"]) for f in figures.values() for trace in f["data"])  # type: ignore
+    assert points < 60_000
