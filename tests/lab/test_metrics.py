@@ -166,7 +166,7 @@ def test_an_unknown_metric_is_a_usage_error() -> None:
 
 
 def test_only_what_the_study_wants_is_in_its_trials(tmp_path: Path) -> None:
-    trial = run_with(workload("true"), tmp_path, find_metrics(["mean_pss_bytes"]))
+    trial = run_with(workload("sleep", "0.2"), tmp_path, find_metrics(["mean_pss_bytes"]))
     assert ok(trial).keys() - {"mean_pss_bytes"} == {metric.name for metric in BUILTIN_METRICS}
 
 
