@@ -284,6 +284,16 @@ def test_a_program_that_fails_in_its_second_run_fails_the_trial(tmp_path: Path) 
     assert trial.metrics == {}
 
 
+def test_a_second_run_that_hangs_is_ended(tmp_path: Path) -> None:
+    hang = f"test ! -e {tmp_path}/flag || sleep 600; touch {tmp_path}/flag"
+    work = workload("sh", "-c", hang)
+    study = study_with(work, StracedCalls.metrics).model_copy(update={"timeout_s": 1.0})
+    planned = study.plan[0].model_copy(update={"warmup": False})
+    trial = run_trial(study, planned, tmp_path / "w", None)
+    assert trial.status is TrialStatus.TIMEOUT
+    assert trial.reason.startswith("in the run for mmap_calls alone: still ran after")
+
+
 def test_other_output_in_the_second_run_is_a_mismatch(tmp_path: Path) -> None:
     count = f"echo x >> {tmp_path}/log; cat {tmp_path}/log"
     trial = run_with(workload("sh", "-c", count), tmp_path, StracedCalls.metrics)
