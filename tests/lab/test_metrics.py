@@ -166,7 +166,7 @@ def test_an_unknown_metric_is_a_usage_error() -> None:
 
 
 def test_only_what_the_study_wants_is_in_its_trials(tmp_path: Path) -> None:
-    trial = run_with(workload("true"), tmp_path, find_metrics(["mean_pss_bytes"]))
+    trial = run_with(workload("sleep", "0.2"), tmp_path, find_metrics(["mean_pss_bytes"]))
     assert ok(trial).keys() - {"mean_pss_bytes"} == {metric.name for metric in BUILTIN_METRICS}
 
 
@@ -282,6 +282,16 @@ def test_a_program_that_fails_in_its_second_run_fails_the_trial(tmp_path: Path) 
     assert trial.reason == "in the run for mmap_calls alone: exit code 4, 0 expected"
     assert "not again" in trial.stderr_tail
     assert trial.metrics == {}
+
+
+def test_a_second_run_that_hangs_is_ended(tmp_path: Path) -> None:
+    hang = f"test ! -e {tmp_path}/flag || sleep 600; touch {tmp_path}/flag"
+    work = workload("sh", "-c", hang)
+    study = study_with(work, StracedCalls.metrics).model_copy(update={"timeout_s": 1.0})
+    planned = study.plan[0].model_copy(update={"warmup": False})
+    trial = run_trial(study, planned, tmp_path / "w", None)
+    assert trial.status is TrialStatus.TIMEOUT
+    assert trial.reason.startswith("in the run for mmap_calls alone: still ran after")
 
 
 def test_other_output_in_the_second_run_is_a_mismatch(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ class Attempt:
     placeholders: Placeholders
     watch: PreloadWatch
     sources: list[Source]
+    timeout_s: float
     used: Ended | None = None
     digest: str | None = None
 
@@ -49,6 +50,7 @@ class Attempt:
         planned: PlannedTrial,
         sources: Sequence[type[Source]],
         *,
+        timeout_s: float,
         workspace: Path,
         folder: Path,
         data: Path | None,
@@ -73,6 +75,7 @@ class Attempt:
             ),
             watch=PreloadWatch(allocator.library if is_watched else None),
             sources=[source() for source in sources],
+            timeout_s=timeout_s,
         )
 
     @property
@@ -90,7 +93,7 @@ class Attempt:
 
     @property
     def patience(self) -> float:
-        """How many times as long as usual things may take."""
+        """How many times as long as usual a server may take to start and to end."""
         return max((source.slowdown for source in self.sources), default=1.0)
 
     def close(self) -> None:
@@ -115,7 +118,7 @@ class Attempt:
     def _run_program(self) -> tuple[Ended, Ended]:
         command = self.workload.run.command
         with self._start("program", command, self.allocator, self.split.program) as program:
-            ended = observe(program, [*self.sources, self.watch], self._timeout_s)
+            ended = observe(program, [*self.sources, self.watch], self.timeout_s)
         return ended, ended
 
     def _run_server(self) -> tuple[Ended, Ended]:
@@ -128,12 +131,8 @@ class Attempt:
                 "program", self.workload.run.command, None, self.split.others
             ) as client:
                 sources = [*self.sources, self.watch]
-                ended = observe(client, sources, self._timeout_s, serving)
+                ended = observe(client, sources, self.timeout_s, serving)
             return ended, server.stop(serving, self._to_signal(serving.pid), self.patience)
-
-    @property
-    def _timeout_s(self) -> float:
-        return self.study.timeout_s * self.patience
 
     def _to_signal(self, program: int) -> int:
         for source in self.sources:

@@ -76,14 +76,16 @@ class _TrialRun:
         self._data = data
         # Nobody looks at the figures of a warm-up.
         self._own_runs = [each for each in sources if each.own_run and not planned.warmup]
-        self.timed = self._attempt(folder, [each for each in sources if not each.own_run])
+        timed = [each for each in sources if not each.own_run]
+        self.timed = self._attempt(folder, timed, study.timeout_s)
         self.stderr_tail = ""  # of a run after the timed one, where that went wrong
 
-    def _attempt(self, folder: Path, sources: list[type[Source]]) -> Attempt:
+    def _attempt(self, folder: Path, sources: list[type[Source]], timeout_s: float) -> Attempt:
         return Attempt.prepare(
             self._study,
             self._planned,
             sources,
+            timeout_s=timeout_s,
             workspace=self._workspace,
             folder=folder,
             data=self._data,
@@ -114,10 +116,15 @@ class _TrialRun:
         declared = self._study.workload.command_metrics
         return {metric.name: runner.figure(metric) for metric in declared}
 
+    def _timeout_of_own_run(self, source: type[Source]) -> float:
+        """By what the program took without the tool, which says more than the study's limit."""
+        assert self.timed.used is not None, "the timed run comes first"
+        return max(self._study.timeout_s, self.timed.used.wall_s * source.slowdown)
+
     def _figures_of_own_run(self, source: type[Source]) -> dict[str, float]:
         names = {metric.name for metric in source.metrics}
         with _folder(self._folder / "own-run") as folder:
-            attempt = self._attempt(folder, [source])
+            attempt = self._attempt(folder, [source], self._timeout_of_own_run(source))
             with closing(attempt):
                 try:
                     attempt.run()

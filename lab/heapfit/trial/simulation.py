@@ -46,7 +46,7 @@ _OUTPUT = "cachegrind.*"
 class _Cachegrind(Source):
     own_run = True
     # Usually 20 to 50 times; a program with many threads is serialised on top.
-    slowdown = 200.0
+    slowdown = 100.0
 
     geometry: ClassVar[Sequence[str]] = ()
     events: ClassVar[Mapping[str, Sequence[str]]] = {}  # what each metric adds up

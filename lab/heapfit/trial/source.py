@@ -28,8 +28,8 @@ class Source:
     metrics: ClassVar[Sequence[Metric]] = ()
 
     # Whether the program is to be run once more for this source alone, since what it does to the
-    # program would spoil the others' figures. `slowdown` is how many times as long that run, and
-    # each wait in it, may take.
+    # program would spoil the others' figures. `slowdown` is how many times as long that run may
+    # take at most.
     own_run: ClassVar[bool] = False
     slowdown: ClassVar[float] = 1.0
 
