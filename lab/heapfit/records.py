@@ -251,6 +251,14 @@ class Trial(Record):
         default=None, description="The machine of a study on many; it is a block of the analysis."
     )
 
+    @property
+    def block(self) -> tuple[str | None, int]:
+        """What this trial shares with those that its figures are set against: machine and time.
+
+        A machine that is lost in the middle of a block leaves the rest of it to another.
+        """
+        return self.machine, self.planned.block
+
 
 # --------------------------------------------------------------------- studies
 

@@ -19,6 +19,7 @@ from engine_helpers import PYTHON, read_pids, study_of, system_allocator, wait_u
 from heapfit import catalogue
 from heapfit.errors import HeapfitError
 from heapfit.records import InstalledAllocator, PlannedTrial, Study, Trial, TrialStatus
+from heapfit.statistics import summarise
 from heapfit.study import Progress, blocks, cluster, load
 from heapfit.study.cluster import Cluster
 
@@ -390,6 +391,28 @@ def test_a_block_that_was_begun_waits_for_its_machine_while_there_are_others() -
     rest = waiting.take("two", {"two"})
     assert rest is begun
     assert rest.missing == [planned[1]]
+
+
+def test_trials_are_compared_within_a_machine_only() -> None:
+    study = study_of_two(replicates=1)
+    ran = [("glibc", "one", 1.0), ("other", "two", 3.0)]
+    trials = [
+        Trial(
+            planned=next(p for p in study.plan if p.allocator == name and not p.warmup),
+            status=TrialStatus.OK,
+            started=study.created,
+            metrics={"wall_s": wall_s},
+            machine=machine,
+        )
+        for name, machine, wall_s in ran
+    ]
+
+    def ratio(trials: list[Trial]) -> float | None:
+        estimates = summarise(study, trials).estimates
+        return next(e.ratio for e in estimates if (e.allocator, e.metric) == ("other", "wall_s"))
+
+    assert ratio(trials) is None
+    assert ratio([trials[0], trials[1].model_copy(update={"machine": "one"})]) == 3.0
 
 
 # ---------------------------------------------------------------------- helpers

@@ -15,7 +15,8 @@ AsJson = Annotated[
 Allocators = Annotated[
     str | None,
     typer.Option(
-        metavar="A,B", help="Names, or mine=./lib.so. Default: the study's, or all installed."
+        metavar="A,B",
+        help="Names, or mine=./lib.so, or `installed`. Default: the study's, or all installed.",
     ),
 ]
 Seed = Annotated[int, typer.Option(metavar="N", help="Of the random order.")]
@@ -23,14 +24,14 @@ Out = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Where everything goes. Default: heapfit-results/NAME"),
 ]
-Install = Annotated[
-    bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
-]
-Cluster = Annotated[
+On = Annotated[
     str | None,
     typer.Option(
-        "--on", metavar="tcp://HOST:PORT", help="Run on the machines of this Dask scheduler."
+        "--on", metavar="ADDRESS", help="Run on the machines of the Dask scheduler at tcp://…:8786."
     ),
+]
+Install = Annotated[
+    bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
 ]
 
 

@@ -13,18 +13,18 @@ from heapfit.cli import answer
 from heapfit.cli.arguments import (
     Allocators,
     AsJson,
-    Cluster,
     Install,
+    On,
     Out,
     Seed,
-    split_list,
     split_numbers,
 )
 from heapfit.cli.commands import new_app
 from heapfit.cli.output import messages, say, warn
 from heapfit.cli.progress import StudyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
-    connect,
+    join_cluster,
+    named_allocators,
     provide_allocators,
     provide_programs,
     results_folder,
@@ -85,8 +85,8 @@ def compare(
         ),
     ] = None,
     out: Out = None,
+    on: On = None,
     install: Install = False,
-    on: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare allocators on a program: a table here, a page with plots in the results folder.
@@ -95,9 +95,12 @@ def compare(
     """
     factors = [_factor(text) for text in factor or []]
     workload = _checked_output(_workload(name, context.obj, factors), output)
-    named = with_baseline(split_list(allocators) if allocators else _all_installed(), baseline)
+    usual = list(catalogue.load_allocators())
+    named = with_baseline(named_allocators(allocators, usual, installed=True), baseline)
     installed = provide_allocators(named, install=install)
-    provide_programs([workload], install=install)
+    cluster = join_cluster(on, install=install)
+    if cluster is None:
+        provide_programs([workload], install=install)
     study = plan(
         workload,
         installed,
@@ -110,9 +113,8 @@ def compare(
         primary_metric=metric,
         factors=factors,
     )
-    cluster = connect(on, install=install) if on else None
     if cluster:
-        study = cluster.adopt([study])[0]
+        [study] = cluster.adopt([study])
     reproduce = _command_line(study, named, name, context.obj, output, out, on)
     study = study.model_copy(update={"reproduce": reproduce})
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
@@ -120,11 +122,10 @@ def compare(
         _warn_of(examine_program(context.obj))
     for remark in remarks(study):
         warn(f"note: {remark}")
-    data = None
-    if workload.prepare and not cluster:  # The machines of a cluster prepare their own.
-        data = catalogue.prepare_workload(workload, say)
-    progress = StudyProgress(messages)
+    is_ours = workload.prepare and not cluster  # The machines of a cluster make theirs.
+    data = catalogue.prepare_workload(workload, say) if is_ours else None
     run = cluster.execute if cluster else execute
+    progress = StudyProgress(messages)
     with kept_on_interrupt(progress, folder):
         run(study, folder, progress, data)
     answer.show(folder, as_json=as_json)
@@ -182,11 +183,6 @@ def _warn_of(finding: Finding | None) -> None:
     """Say in one line why a preload would not measure what it seems to, and what to do."""
     if finding and not finding.ok:
         warn(f"warning: {finding.topic}: {finding.state}; {finding.advice}")
-
-
-def _all_installed() -> list[str]:
-    known = catalogue.load_allocators().values()
-    return [entry.name for entry in known if catalogue.find_installed(entry)]
 
 
 def _command_line(

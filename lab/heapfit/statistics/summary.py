@@ -15,7 +15,7 @@ from heapfit.records import Estimate, Setting, Study, Summary, Trial, TrialStatu
 from heapfit.statistics.median import median_interval
 
 # Figures of one metric by block, of one allocator in one setting.
-ByBlock = dict[int, float]
+ByBlock = dict[tuple[str | None, int], float]
 Cell = tuple[str, Setting, str]
 
 
@@ -57,7 +57,7 @@ def _figures(trials: Iterable[Trial]) -> Mapping[Cell, ByBlock]:
         if trial.status is TrialStatus.OK and not planned.warmup:
             cell = cells[planned.allocator, planned.setting]
             for metric, figure in trial.metrics.items():
-                cell[metric][planned.block] = figure
+                cell[metric][trial.block] = figure
     return {
         (allocator, setting, metric): by_block
         for (allocator, setting), by_metric in cells.items()

@@ -18,14 +18,14 @@ import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import heapfit
-from heapfit.errors import HeapfitError
+from heapfit.errors import HeapfitError, StudyStopped
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
 from heapfit.study import machine_side
 from heapfit.study.baseline import reference, stop_if_pointless
@@ -138,7 +138,7 @@ class Link:
         try:
             identity = await self._client.scheduler.identity(n_workers=-1)
         except (OSError, AttributeError) as error:  # The client forgets a scheduler that is gone.
-            raise HeapfitError(
+            raise StudyStopped(
                 "the scheduler does not answer any more; start it and repeat the same command: "
                 "what is measured is kept"
             ) from error
@@ -243,7 +243,7 @@ async def inspect(
     """Return what `machine` says of itself; HeapfitError when heapfit does not run there."""
     try:
         version = await link.call(machine, machine_side.version)
-    except (MachineLost, HeapfitError):
+    except (MachineLost, StudyStopped):
         raise
     except Exception as error:  # Whatever importing heapfit there came to.
         raise HeapfitError(
@@ -340,7 +340,7 @@ class _Execution:
                 if self._lanes:
                     last_seen_s = time.monotonic()
                 elif time.monotonic() > last_seen_s + PATIENCE_S:
-                    raise HeapfitError(
+                    raise StudyStopped(
                         "no machine is left; start workers and repeat the same command: what is "
                         "measured is kept"
                     )
@@ -366,12 +366,12 @@ class _Execution:
                 lane.result()
 
     async def _close_lanes(self) -> None:
-        """End what still runs: after Ctrl-C, or when the study ends in an error."""
+        """End what still runs: warm-ups that nobody needs any more; everything after Ctrl-C."""
         open_now = dict(self._lanes)
         for lane in open_now.values():
             lane.cancel()
         await asyncio.gather(*open_now.values(), return_exceptions=True)
-        if not self._blocks.done:
+        with suppress(StudyStopped):  # Without a scheduler nobody can be told.
             await self._link.stop(list(open_now))
 
     async def _lane(self, machine: Machine) -> None:
@@ -390,6 +390,8 @@ class _Execution:
                     await self._run_block(machine, block)
         except MachineLost:
             self._say(f"{machine.name} is lost; what it was running will be run again")
+        except StudyStopped:
+            raise
         except HeapfitError as error:
             raise HeapfitError(f"{machine.name}: {error}") from error
 

@@ -32,8 +32,10 @@ _SYSTEM = "glibc"
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
-# The processes that run trials now, for `stop`; one at most unless the worker is misconfigured.
+# For `stop`: the processes that run trials now, and how often it was called, for a trial that is
+# just being started.
 _running: set[subprocess.Popen[str]] = set()
+_stops = 0
 _lock = threading.Lock()
 
 
@@ -72,6 +74,7 @@ def prepare(study: str) -> None:
 
 def run(study: str, planned: str, reference: str | None) -> str:
     """Run a trial here and return it. Raises HeapfitError when this machine cannot do its work."""
+    stops_before = _stops
     local, data = _local(study)
     request = Request(
         study=local,
@@ -81,7 +84,7 @@ def run(study: str, planned: str, reference: str | None) -> str:
         workspace=_workspace(),
         parent=os.getpid(),
     )
-    answer = Answer.model_validate_json(_answer(request.model_dump_json()))
+    answer = Answer.model_validate_json(_answer(request.model_dump_json(), stops_before))
     if answer.trial is None:
         raise HeapfitError(answer.error or "a trial gave no answer")
     return answer.trial.model_dump_json()
@@ -89,7 +92,9 @@ def run(study: str, planned: str, reference: str | None) -> str:
 
 def stop() -> None:
     """End what runs here now, at once."""
+    global _stops
     with _lock:
+        _stops += 1
         for process in _running:
             process.send_signal(signal.SIGTERM)
 
@@ -97,7 +102,7 @@ def stop() -> None:
 # ------------------------------------------------------------------- running
 
 
-def _answer(request: str) -> str:
+def _answer(request: str, stops_before: int) -> str:
     command = [sys.executable, "-m", "heapfit.study.one_trial"]
     with subprocess.Popen(
         command,
@@ -109,6 +114,8 @@ def _answer(request: str) -> str:
     ) as process:
         with _lock:
             _running.add(process)
+            if _stops != stops_before:
+                process.send_signal(signal.SIGTERM)
         try:
             answer, said = process.communicate(request)
         finally:

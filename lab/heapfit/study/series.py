@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -46,6 +46,11 @@ class SeriesPlan:
     series: Series
     studies: list[Study]
     notes: list[str]
+
+    def with_studies(self, studies: list[Study]) -> SeriesPlan:
+        """Return this plan for the machine that `studies`, the same otherwise, are to run on."""
+        series = self.series.model_copy(update={"machine": studies[0].machine})
+        return replace(self, series=series, studies=studies)
 
     def done_in(self, folder: Path) -> dict[str, list[Trial]]:
         """Return the trials that `folder` already has, by part; UsageError if it holds another
