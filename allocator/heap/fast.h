@@ -15,7 +15,10 @@ ALWAYS_INLINE void *bin_pop(struct heap *heap, unsigned bin, uintptr_t block)
     uintptr_t link = *block_words(block) ^ heap->link_key;
     /* Without `block` as an argument, it can stay in the register of the result. */
     if (UNLIKELY(link > LINK_MAX)) check_bin_failed(heap, bin);
-    heap->free[bin] = link ^ block;
+    uintptr_t next = link ^ block;
+    heap->free[bin] = next;
+    /* The next call reads its link, and the program will write to it; another processor may have written it last. */
+    __builtin_prefetch((const void *)next, 1);
     *block_words(block) = 0;
     return (void *)block;
 }

@@ -94,15 +94,15 @@ void *heap_calloc(size_t size)
 /* ---- looking up ------------------------------------------------------------------------------------------------------------- */
 
 /* The span of a live object's address; anything else ends the program, naming `function`. */
-static struct span *span_of_object(const char *function, const void *pointer)
+ALWAYS_INLINE struct span *span_of_object(const char *function, const void *pointer)
 {
     size_t offset = space_offset(pointer);
-    if (space_offset_is_foreign(offset)) check_pointer_failed(function, pointer);
+    if (UNLIKELY(space_offset_is_foreign(offset))) check_pointer_failed(function, pointer);
     struct span *span = span_of_offset(offset);
     bool live = span->kind == SPAN_BLOCKS  ? block_is_at_start(span, (uintptr_t)pointer)
                 : span->kind == SPAN_LARGE ? (uintptr_t)pointer == span_start(span)
                                            : false;
-    if (!live) check_pointer_failed(function, pointer);
+    if (UNLIKELY(!live)) check_pointer_failed(function, pointer);
     return span;
 }
 
@@ -124,15 +124,31 @@ size_t heap_good_size(size_t size)
 
 /* ---- freeing ------------------------------------------------------------------------------------------------------------------ */
 
-/* Abort when a block of this heap is free already. */
-static void check_own_block(const struct heap *heap, const struct span *span, const void *pointer)
+/* Abort when a block of this heap is free already. True also when it looks free and is in no list of the heap's: it is in
+ * another thread's outbox, or live and looks so by chance. To be left alone in either case. */
+static COLD bool suspect_is_left_alone(struct heap *heap, const struct span *span, const void *pointer)
 {
-    uintptr_t word = *block_words((uintptr_t)pointer) ^ space.link_key;
-    if (word == LINK_REMOTE) check_double_free(pointer); /* another thread freed it */
-    if (word <= LINK_MAX) check_suspicious_free(heap, span, (uintptr_t)pointer);
+    check_suspicious_free(heap, span, (uintptr_t)pointer);
+    remote_inbox_take(heap); /* perhaps another thread freed it */
+    if (span->kind != SPAN_BLOCKS) check_double_free(pointer);
+    check_suspicious_free(heap, span, (uintptr_t)pointer);
+    return true;
 }
 
-void heap_free_slow(void *pointer, struct heap *heap)
+static bool own_block_looks_free(struct heap *heap, const struct span *span, const void *pointer)
+{
+    return UNLIKELY(block_looks_free((uintptr_t)pointer)) && suspect_is_left_alone(heap, span, pointer);
+}
+
+/* Free another heap's block from a thread that has no heap: with one, which collects what it frees, each block costs less. */
+static COLD void remote_free_entering(struct span *span, uintptr_t block)
+{
+    struct heap *heap = heap_thread_enter();
+    remote_free(heap != NULL ? heap : &heap_none, span, block);
+    if (heap != NULL) heap_thread_leave(heap);
+}
+
+static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
 {
     if (pointer == NULL) return;
     struct span *span = span_of_object("free", pointer);
@@ -140,11 +156,27 @@ void heap_free_slow(void *pointer, struct heap *heap)
         large_free(span);
         if (heap != &heap_none && !heap->chores) heap_chores_expect(heap);
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
-        remote_free(heap, span, (uintptr_t)pointer);
-    } else {
-        check_own_block(heap, span, pointer);
+        if (LIKELY(heap != &heap_none)) remote_free(heap, span, (uintptr_t)pointer);
+        else remote_free_entering(span, (uintptr_t)pointer);
+    } else if (!own_block_looks_free(heap, span, pointer)) {
         block_free_local(heap, span, (uintptr_t)pointer);
     }
+}
+
+/* Another heap's block is what comes here most often. */
+void heap_free_slow(void *pointer, struct heap *heap)
+{
+    uintptr_t block = (uintptr_t)pointer;
+    size_t offset = block - heap->base;
+    if (LIKELY(offset < heap->size)) {
+        struct span *span = heap->table - (offset >> SPAN_SHIFT);
+        if (LIKELY(span->kind == SPAN_BLOCKS && block_is_at_start(span, block) &&
+                   atomic_load_explicit(&span->owner, memory_order_relaxed) != heap)) {
+            remote_free(heap, span, block);
+            return;
+        }
+    }
+    free_any(pointer, heap);
 }
 
 void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)
@@ -163,29 +195,50 @@ static bool fits_in_place(size_t size, size_t usable)
     return size <= usable && size >= usable / 2;
 }
 
+/* Whether a block of this thread's, free of errors, stays where it is: what most calls come to. */
+static bool own_block_stays(const struct heap *heap, const void *pointer, size_t size)
+{
+    size_t offset = (uintptr_t)pointer - heap->base;
+    if (offset >= heap->size) return false;
+    const struct span *span = heap->table - (offset >> SPAN_SHIFT);
+    return atomic_load_explicit(&span->owner, memory_order_relaxed) == heap &&
+           block_is_at_start(span, (uintptr_t)pointer) && !block_looks_free((uintptr_t)pointer) &&
+           fits_in_place(size, span->block_size);
+}
+
+/* Whatever the reason, to another object. */
+static void *move(void *pointer, size_t size, size_t usable)
+{
+    void *moved = heap_malloc(size);
+    if (UNLIKELY(moved == NULL)) return size <= usable ? pointer : NULL; /* no program expects that shrinking fails */
+    memcpy(moved, pointer, usable < size ? usable : size);
+    heap_free(pointer);
+    return moved;
+}
+
+static COLD void *realloc_too_much(void)
+{
+    errno = ENOMEM;
+    return NULL;
+}
+
 void *heap_realloc(void *pointer, size_t size)
 {
+    struct heap *heap = thread_heap;
+    if (own_block_stays(heap, pointer, size)) return pointer;
     struct span *span = span_of_object("realloc", pointer);
     size_t usable = span_usable_size(span);
-    if (size > OBJECT_MAX) {
-        errno = ENOMEM;
-        return NULL;
-    }
+    if (UNLIKELY(size > OBJECT_MAX)) return realloc_too_much();
     if (span->kind == SPAN_BLOCKS && fits_in_place(size, usable)) {
-        struct heap *heap = thread_heap;
-        if (atomic_load_explicit(&span->owner, memory_order_relaxed) == heap) check_own_block(heap, span, pointer);
+        if (atomic_load_explicit(&span->owner, memory_order_relaxed) == heap)
+            (void)own_block_looks_free(heap, span, pointer);
         return pointer;
     }
     if (span->kind == SPAN_LARGE && size > SMALL_MAX) {
         void *resized = large_realloc(span, size);
-        if (resized == NULL) errno = ENOMEM;
-        return resized;
+        return LIKELY(resized != NULL) ? resized : realloc_too_much();
     }
-    void *moved = heap_malloc(size);
-    if (moved == NULL) return size <= usable ? pointer : NULL; /* no program expects that shrinking fails */
-    memcpy(moved, pointer, usable < size ? usable : size);
-    heap_free(pointer);
-    return moved;
+    return move(pointer, size, usable);
 }
 
 /* ---- trimming -------------------------------------------------------------------------------------------------------------------- */

@@ -28,15 +28,17 @@ enum { RESERVATION_SHARE_OF_LIMIT = 2 };
 /* Spans start at multiples of a huge page. */
 #define RESERVATION_ALIGNMENT (2 * MIB)
 
-/* Spans made accessible at a time: an eighth of what is in use, within these bounds, so that mprotect is rare
- * and strict limits are not used up for nothing. */
+/* Spans made accessible at a time: an eighth of what is in use, within these bounds and up to the end of a huge page, so that
+ * mprotect is rare and strict limits are not used up for nothing. */
 enum { COMMIT_SPANS_MIN = 16, COMMIT_SPANS_MAX = 1024, COMMIT_SHARE = 8 };
 /* Address space handed out before huge pages are asked for: smaller heaps get none, since one page partly used is much of
  * them, and the first-level TLB covers them anyway. */
-#define HUGE_PAGES_AFTER (32 * MIB)
+#define HUGE_PAGES_AFTER (8 * MIB)
 /* And only while this share of the spans handed out, in percent, is in use to the last page: a heap of spans that are hardly
  * used, such as thousands of threads make, would become resident as a whole. */
 enum { HUGE_PAGES_DENSITY = 80 };
+
+enum { HUGE_PAGE_SPANS = PLATFORM_HUGE_PAGE / SPAN_SIZE };
 
 /* Descriptors made accessible at a time: 64 KiB of them. */
 enum { COMMIT_DESCRIPTORS = 1024 };
@@ -61,6 +63,7 @@ static struct {
     uint32_t youngest, oldest; /* dirty runs by the time they were freed */
     uint32_t spans_free[STATES];
     uint32_t spans_metadata;
+    uint32_t units_broken; /* see huge_pages_break */
     char *metadata_next, *metadata_end;
 } state;
 
@@ -201,8 +204,8 @@ static bool is_free_end(uint32_t index, bool dirty)
     return span_kind_read(span) == SPAN_FREE && span->dirty == dirty;
 }
 
-/* Put a run into the free lists, merged with its free neighbours of the same state. */
-static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_at)
+/* Put a run into the free lists, merged with its free neighbours of the same state, and return the whole. */
+static struct span *run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_at)
 {
     /* Its ends may come to lie inside the merged run: a second free of the object must not find it there. */
     span_at(index)->kind = SPAN_FREE;
@@ -229,6 +232,7 @@ static void run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_
     struct span *first = span_at(index);
     run_tag(first, spans, dirty, freed_at);
     run_insert(first);
+    return first;
 }
 
 /* The smallest free run of this state with at least `spans`, or NULL. */
@@ -274,16 +278,65 @@ static bool is_dense(void)
     return dense * 100 >= (int64_t)handed_out * HUGE_PAGES_DENSITY;
 }
 
-/* Advise on what becomes accessible in [from, to) spans. Huge pages begin with the first whole unit. */
+/* What was said to the kernel about a unit, as span.huge of its first span. */
+enum { HUGE_NOT_ADVISED = 0, HUGE_ADVISED, HUGE_BROKEN };
+
+static void huge_pages_advise(uint32_t from, uint32_t to)
+{
+    if (!commit_descriptors(to)) return;
+    platform_advise_huge_pages((char *)space.base + (size_t)from * SPAN_SIZE, (size_t)(to - from) * SPAN_SIZE, true);
+    for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) span_at(unit)->huge = HUGE_ADVISED;
+}
+
+static uint32_t unit_round_up(uint32_t index)
+{
+    return (index + HUGE_PAGE_SPANS - 1) & ~(uint32_t)(HUGE_PAGE_SPANS - 1);
+}
+
+/* Whether [*from, *to) spans, reduced to whole units, should have huge pages. */
+static bool wants_huge_pages(uint32_t *from, uint32_t *to)
+{
+    if (space_settings.huge_pages == HUGE_PAGES_NEVER) return false;
+    *from = unit_round_up(*from);
+    *to &= ~(uint32_t)(HUGE_PAGE_SPANS - 1);
+    if (space_settings.huge_pages == HUGE_PAGES_AUTO) {
+        if (!is_dense()) return false;
+        if (*from < HUGE_PAGES_AFTER / SPAN_SIZE) *from = HUGE_PAGES_AFTER / SPAN_SIZE;
+    }
+    return *from < *to;
+}
+
+/* Advise on what becomes accessible in [from, to) spans. Huge pages begin with the first whole unit: what has been touched
+ * before is backed by small pages and stays so. */
 static void advise_committed(uint32_t from, uint32_t to)
 {
-    if (space_settings.huge_pages == HUGE_PAGES_NEVER) return;
-    if (space_settings.huge_pages == HUGE_PAGES_AUTO && !is_dense()) return;
-    size_t start = (size_t)from * SPAN_SIZE;
-    size_t end = (size_t)to * SPAN_SIZE & ~(PLATFORM_HUGE_PAGE - 1);
-    if (space_settings.huge_pages == HUGE_PAGES_AUTO && start < HUGE_PAGES_AFTER) start = HUGE_PAGES_AFTER;
-    start &= ~(PLATFORM_HUGE_PAGE - 1);
-    if (start < end) platform_advise_huge_pages((char *)space.base + start, end - start, true);
+    if (wants_huge_pages(&from, &to)) huge_pages_advise(from, to);
+}
+
+/* Each unit whose advice differs from its neighbours' is a mapping of its own in the kernel, whose number is limited. */
+enum { UNITS_BROKEN_MAX = 4096 };
+
+/* A part of the unit of this span is about to be purged. The kernel would fill it again, in search of huge pages: so no more
+ * advice here. */
+static void huge_pages_break(uint32_t index)
+{
+    struct span *unit = span_at(index & ~(uint32_t)(HUGE_PAGE_SPANS - 1));
+    if (unit->huge != HUGE_ADVISED || space_settings.huge_pages == HUGE_PAGES_ALWAYS || state.units_broken == UNITS_BROKEN_MAX) return;
+    unit->huge = HUGE_BROKEN;
+    state.units_broken++;
+    platform_advise_huge_pages((void *)span_start(unit), PLATFORM_HUGE_PAGE, false);
+}
+
+/* The clean run [from, to) has become longer by [new_from, new_to): broken units that it now contains are whole again. */
+static void huge_pages_mend(uint32_t from, uint32_t to, uint32_t new_from, uint32_t new_to)
+{
+    if (state.units_broken == 0 || !wants_huge_pages(&from, &to)) return;
+    uint32_t last = unit_round_up(new_to);
+    for (uint32_t unit = new_from & ~(uint32_t)(HUGE_PAGE_SPANS - 1); unit < last; unit += HUGE_PAGE_SPANS) {
+        if (unit < from || unit >= to || span_at(unit)->huge != HUGE_BROKEN) continue;
+        huge_pages_advise(unit, unit + HUGE_PAGE_SPANS);
+        state.units_broken--;
+    }
 }
 
 static bool commit_spans(uint32_t up_to)
@@ -293,7 +346,7 @@ static bool commit_spans(uint32_t up_to)
     uint32_t step = state.frontier / COMMIT_SHARE;
     if (step < COMMIT_SPANS_MIN) step = COMMIT_SPANS_MIN;
     if (step > COMMIT_SPANS_MAX) step = COMMIT_SPANS_MAX;
-    uint64_t generous = (uint64_t)up_to + step;
+    uint64_t generous = ((uint64_t)up_to + step + HUGE_PAGE_SPANS - 1) & ~(uint64_t)(HUGE_PAGE_SPANS - 1);
     if (generous > state.capacity) generous = state.capacity;
     char *start = (char *)space.base + (size_t)state.committed * SPAN_SIZE;
     /* Where limits leave no room for the generous step, the least that is needed. */
@@ -347,6 +400,8 @@ static void run_purge(struct span *first)
     run_remove(first);
     first->kind = SPAN_METADATA;
     (first - (spans - 1))->kind = SPAN_METADATA;
+    if (index % HUGE_PAGE_SPANS != 0) huge_pages_break(index);
+    if ((index + spans) % HUGE_PAGE_SPANS != 0) huge_pages_break(index + spans);
     platform_lock_release(&state.lock);
 
     bool purged = purge_counted((char *)space.base + (size_t)index * SPAN_SIZE, (size_t)spans * SPAN_SIZE);
@@ -354,7 +409,8 @@ static void run_purge(struct span *first)
     platform_lock_acquire(&state.lock);
     state.purge_refused = !purged;
     state.refused_at = (uint32_t)platform_clock_ms();
-    run_free(index, spans, purged ? CLEAN : DIRTY, state.refused_at);
+    const struct span *run = run_free(index, spans, purged ? CLEAN : DIRTY, state.refused_at);
+    if (purged) huge_pages_mend(span_index(run), span_index(run) + run->run_spans, index, index + spans);
 }
 
 static bool purge_is_refused(uint32_t now)
@@ -551,6 +607,9 @@ void space_purge_all(void)
 
 void space_purge_pages(void *start, size_t size)
 {
+    platform_lock_acquire(&state.lock);
+    huge_pages_break((uint32_t)(space_offset(start) / SPAN_SIZE));
+    platform_lock_release(&state.lock);
     purge_counted(start, size);
 }
 

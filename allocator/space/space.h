@@ -55,6 +55,7 @@ struct span {
     uint8_t kind;          /* enum span_kind; see span_kind_read */
     uint8_t dirty;         /* free: the run may hold memory */
     uint8_t wake;          /* blocks: freed ones that make the span worth listing */
+    uint8_t huge;          /* first span of a unit of a huge page's size: its state. By the space lock, whoever has the span */
     uint32_t next, prev;   /* blocks: the bin's list. free: the list of runs of this length */
     uint32_t owned_next, owned_prev; /* blocks: all spans of the heap. free and dirty: by age */
     uint32_t run_spans;    /* large: spans of the run. free: the same, at the first and last span */
@@ -168,7 +169,7 @@ void *space_metadata(size_t size);
 bool space_purge_old(void);
 /* Purge all. */
 void space_purge_all(void);
-/* Purge whole pages of a run of the layer above, which then read as zeros if the kernel agrees. */
+/* Purge whole pages within a span of the layer above, which then read as zeros if the kernel agrees. */
 void space_purge_pages(void *start, size_t size);
 
 /* For pthread_atfork handlers (see platform_lock_fork_begin). */

@@ -4,8 +4,11 @@
 #include "space_walker.h"
 #include "stress_seed.h"
 
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <map>
+#include <string>
 #include <vector>
 
 namespace
@@ -49,6 +52,11 @@ bool reads_as_zeros(struct span *run)
 struct span *acquire(uint32_t spans)
 {
     return space_acquire(spans, 1, SPAN_LARGE, nullptr);
+}
+
+uint32_t space_index_in_unit(const struct span *span)
+{
+    return span_index(span) % (PLATFORM_HUGE_PAGE / SPAN_SIZE);
 }
 
 TEST(Space, StartsOnceAndKnowsForeignPointers)
@@ -250,6 +258,44 @@ TEST(Space, LittleDirtyMemoryIsNotWorthASystemCall)
         EXPECT_EQ(0u, figures_now().purge_calls);
         space_purge_all();
         EXPECT_EQ(0u, figures_now().dirty);
+    });
+}
+
+// Whether the kernel is told to use huge pages at this address ("hg" among the mapping's flags).
+bool huge_pages_are_advised(const void *address)
+{
+    std::ifstream maps("/proc/self/smaps");
+    bool here = false;
+    for (std::string line; std::getline(maps, line);) {
+        unsigned long start, end;
+        if (std::sscanf(line.c_str(), "%lx-%lx ", &start, &end) == 2)
+            here = start <= reinterpret_cast<uintptr_t>(address) && reinterpret_cast<uintptr_t>(address) < end;
+        if (here && line.rfind("VmFlags:", 0) == 0) return line.find(" hg") != std::string::npos;
+    }
+    return false;
+}
+
+TEST(Space, AUnitOfWhichAPartIsPurgedIsNotAdvisedUntilItIsWholeAgain)
+{
+    in_new_space([] {
+        const uint32_t unit = PLATFORM_HUGE_PAGE / SPAN_SIZE;
+        acquire(8 * unit);                                       // small pages at first
+        for (uint32_t i = 0; i < unit; i++) acquire(1);          // up to the end of what is accessible by now
+        while (space_index_in_unit(acquire(1)) != unit - 1) {}   // and to that of a unit
+        std::vector<struct span *> spans;
+        for (uint32_t i = 0; i < unit; i++) spans.push_back(acquire(1));
+        acquire(unit); // what follows is in use
+        EXPECT_TRUE(huge_pages_are_advised(bytes_of(spans[0])));
+
+        for (uint32_t i = 4; i < 8; i++) space_release(spans[i]);
+        space_purge_all();
+        EXPECT_FALSE(huge_pages_are_advised(bytes_of(spans[0])));
+        EXPECT_FALSE(huge_pages_are_advised(bytes_of(spans[unit - 1])));
+
+        for (uint32_t i = 0; i < unit; i++)
+            if (i < 4 || i >= 8) space_release(spans[i]);
+        space_purge_all();
+        EXPECT_TRUE(huge_pages_are_advised(bytes_of(spans[0])));
     });
 }
 
