@@ -37,9 +37,8 @@ def study_of(
     allocators: Sequence[str],
     factors: Mapping[str, Sequence[str]],
     metrics: Sequence[Metric] = (WALL,),
-    cores: Sequence[int] = (1,),
 ) -> Study:
-    """A study of these factors without a plan; `factors` are those beyond allocator and cores."""
+    """A study of these factors without a plan; `cores`, if it is one of them, comes first."""
     run = WorkloadRun(command=["true"])
     return Study(
         heapfit_version="0",
@@ -53,8 +52,12 @@ def study_of(
             for name in allocators
         ],
         baseline=allocators[0],
-        cores=list(cores),
-        factors=[Factor(name=name, levels=list(levels)) for name, levels in factors.items()],
+        cores=[int(level) for level in factors.get("cores", "1")],
+        factors=[
+            Factor(name=name, levels=list(levels))
+            for name, levels in factors.items()
+            if name != "cores"
+        ],
         replicates=1,
         warmups=0,
         seed=1,
@@ -77,11 +80,11 @@ def trial_of(
     status: TrialStatus = TrialStatus.OK,
     machine: str | None = None,
 ) -> Trial:
-    """A finished trial; `levels` are of the allocator and the study's own factors, in order."""
+    """A finished trial; `levels` are of the allocator, the cores if they vary, the other factors."""
     allocator, *others = levels
-    names = [factor.name for factor in study.factors]
+    names = [*(["cores"] if len(study.cores) > 1 else []), *(f.name for f in study.factors)]
     by_factor = dict(zip(names, others, strict=True))
-    cores = study.cores[0]
+    cores = int(by_factor.pop("cores", study.cores[0]))
     planned = PlannedTrial(
         index=0, block=block, replicate=block, allocator=allocator, cores=cores, levels=by_factor
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import heapfit
 import pytest
 from browser import Browser
-from heapfit.records import FigureDefinition, Series, StudyDefinition, TrialStatus
+from heapfit.records import Experiment, FigureDefinition, Series, StudyDefinition, TrialStatus
 from heapfit.report import (
     SeriesReading,
     json_report,
@@ -18,6 +18,7 @@ from heapfit.report import (
     summarise_series,
     write_series,
 )
+from heapfit.report.findings_words import one_line
 from heapfit.study import Journal
 from heapfit.study.series import save_problem, save_series
 from report_data import Faults, make_study, make_trials
@@ -164,3 +165,31 @@ def test_json_gives_back_the_summary(tmp_path: Path) -> None:
     assert report.series == summary.series
     assert report.format == series_files.FORMAT
     assert len(report.conclusions) == 1
+
+
+def test_experiments_have_a_line_and_a_page_each(browser: Browser, tmp_path: Path) -> None:
+    folder = keep(tmp_path, replicates=5)
+    series = summarise_series(folder).series
+    experiments = [Experiment(name=name, workload="made") for name in ("first", "second")]
+    definition = series.definition.model_copy(
+        update={"experiments": experiments, "workloads": [], "probes": [], "figures": []}
+    )
+    names = [experiment.name for experiment in experiments]
+    update = {"definition": definition, "workloads": [], "probes": [], "experiments": names}
+    (folder / "series.json").write_text(series.model_copy(update=update).model_dump_json())
+    reading = SeriesReading(folder)
+    page = browser.open(write_series(reading, folder))
+    page.wait_until(f"{DRAWN} === 'drawn'")
+    assert page.errors == []
+    said = page.evaluate("document.querySelector('.answer').innerText")
+    console = Console(file=io.StringIO(), width=1000)
+    series_terminal.render(reading.summary, console, reading.findings)
+    assert isinstance(console.file, io.StringIO)
+    for name in names:
+        advice = reading.findings[name].advice
+        assert advice is not None
+        assert one_line(advice) in said
+        assert f"{name}: {one_line(advice)}" in console.file.getvalue()
+        assert page.evaluate(f"document.querySelectorAll('a[href=\"{name}/report.html\"]').length")
+    report = series_files.SeriesReport.model_validate_json((folder / "report.json").read_bytes())
+    assert report.advice == {name: reading.findings[name].advice for name in names}

@@ -93,15 +93,12 @@ def _names(
     down = (_HEIGHT - _TOP - _BOTTOM) / (memories[1] - memories[0])
     taken: list[tuple[float, float, float]] = []
     names = []
-    for each in sorted(
-        shown, key=lambda each: not each.on_front
-    ):  # the best first: beside its mark
+    # Those on the front choose first, so that their names stay beside their marks.
+    for each in sorted(shown, key=lambda each: not each.on_front):
         left = (each.costs[TIME] - times[0]) * across + _LABEL_GAP
         mark = (memories[1] - each.costs[MEMORY]) * down
         right = left + _CHARACTER * len(label(each.allocator))
-        place = _free_place(
-            taken, left, right, mark - _LABEL_RISE, down * (memories[1] - memories[0])
-        )
+        place = _free_place(taken, left, right, mark - _LABEL_RISE)
         taken.append((left, right, place))
         names.append(
             {
@@ -125,19 +122,13 @@ def _names(
 
 
 def _free_place(
-    taken: Sequence[tuple[float, float, float]],
-    left: float,
-    right: float,
-    wanted: float,
-    room: float,
+    taken: Sequence[tuple[float, float, float]], left: float, right: float, wanted: float
 ) -> float:
     """The height nearest to `wanted` at which a name from `left` to `right` covers no other."""
-    tried = sorted(
-        (_LABEL_HEIGHT * step for step in range(-len(taken) - 1, len(taken) + 2)), key=abs
-    )
-    for offset in tried:
+    steps = range(-len(taken) - 1, len(taken) + 2)
+    for offset in sorted((_LABEL_HEIGHT * step for step in steps), key=abs):
         place = wanted + offset
-        if 0 <= place <= room and not any(
+        if 0 <= place <= _HEIGHT - _TOP - _BOTTOM and not any(
             left < others_right and others_left < right and abs(place - other) < _LABEL_HEIGHT
             for others_left, others_right, other in taken
         ):

@@ -171,15 +171,15 @@ def _complete(
 def _emptiest(design: Sequence[Factor], grid: Integers) -> tuple[int, int]:
     """The level with the largest share of empty cells.
 
-    Of equals, one that is no allocator: two allocators at one number of cores tell more here than
-    one allocator at two.
+    Of equals an allocator, unless only two are left: two allocators at one number of cores tell
+    more here than one allocator at two.
     """
     shares = [
         ((grid == 0).mean(axis=tuple(other for other in range(grid.ndim) if other != axis)), axis)
         for axis in range(grid.ndim)
     ]
     candidates = [
-        (float(share), design[axis].name != ALLOCATOR, -axis, position)
+        (float(share), (design[axis].name == ALLOCATOR) == (grid.shape[axis] > 2), -axis, position)
         for by_level, axis in shares
         for position, share in enumerate(by_level)
         if len(by_level) > 1

@@ -1,0 +1,170 @@
+"""Recommendations: who leads under which weights, who is tied, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from design_data import MEMORY, WALL, study_of, trial_of
+from heapfit.advice import recommend
+from heapfit.advice.front import pareto_front
+from heapfit.findings import Advice
+from heapfit.records import Metric, Study, Trial
+from heapfit.statistics import analyse_all
+
+EVENTS = Metric(name="fragmentation_events", label="", unit="count", better="lower", source="perf")
+RATE = Metric(name="requests_per_s", label="", unit="1/s", better="higher", source="output")
+
+# Time and memory of three allocators: quick and fat, slow and lean, worse than quick in both.
+TRUTH = {"quick": (1.0, 1.3), "lean": (1.2, 1.0), "bad": (1.25, 1.4)}
+
+
+def measured(
+    truth: Mapping[str, Sequence[float]],
+    metrics: Sequence[Metric] = (WALL, MEMORY),
+    replicates: int = 8,
+    cv: float = 0.01,
+    settings: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
+) -> tuple[Study, list[Trial]]:
+    """Trials of allocators whose true figures are `truth`, or those of each setting of cores."""
+    generator = np.random.default_rng(7)
+    by_setting = settings or {"1": truth}
+    study = study_of(list(truth), {"cores": list(by_setting)}, metrics)
+    trials = []
+    for block in range(replicates):
+        for cores, figures in by_setting.items():
+            for allocator, true in figures.items():
+                noise = np.exp(generator.normal(0, cv, len(metrics)))
+                levels = (allocator, cores) if len(by_setting) > 1 else (allocator,)
+                got = {m.name: x * y for m, x, y in zip(metrics, true, noise, strict=True)}
+                trials.append(trial_of(study, levels, got, block))
+    return study, trials
+
+
+def advised(made: tuple[Study, list[Trial]], weights: Mapping[str, float]) -> Advice:
+    study, trials = made
+    return recommend(study, trials, analyse_all(study, trials), weights)
+
+
+def sentences(text: str) -> int:
+    return text.replace(" %.", " per cent.").count(". ") + text.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("weights", "best"),
+    [({"time": 1}, "quick"), ({"memory": 1}, "lean"), ({"time": 1, "memory": 3}, "lean")],
+)
+def test_the_weights_decide_who_leads(weights: dict[str, float], best: str) -> None:
+    advice = advised(measured(TRUTH), weights)
+    assert advice.recommended == best
+    assert advice.standings[0].allocator == best
+    assert advice.weights == weights
+
+
+def test_costs_are_ratios_to_the_best_and_scores_their_weighted_geometric_mean() -> None:
+    advice = advised(measured(TRUTH), {"time": 1, "memory": 3})
+    for standing in advice.standings:
+        time, memory = TRUTH[standing.allocator]
+        assert standing.costs["time"] == pytest.approx(time, rel=0.02)
+        assert standing.costs["memory"] == pytest.approx(memory, rel=0.02)
+        own = standing.costs["time"] ** 0.25 * standing.costs["memory"] ** 0.75
+        assert standing.score == pytest.approx(own)
+    assert [min(s.costs[goal] for s in advice.standings) for goal in ("time", "memory")] == [1, 1]
+
+
+def test_only_the_dominated_allocator_is_off_the_front() -> None:
+    advice = advised(measured(TRUTH), {})
+    assert {s.allocator: s.on_front for s in advice.standings} == {
+        "quick": True,
+        "lean": True,
+        "bad": False,
+    }
+
+
+def test_reasons_are_two_sentences_with_the_price() -> None:
+    advice = advised(measured(TRUTH), {"memory": 3, "time": 1})
+    assert sentences(advice.reasons) == 2
+    assert "lean costs least" in advice.reasons
+    assert "more time than quick" in advice.reasons
+
+
+def test_no_significant_difference_is_said_when_there_is_none() -> None:
+    advice = advised(measured({"a": (1, 1), "b": (1, 1), "c": (1, 1)}), {})
+    assert advice.recommended is None
+    assert all(standing.tied_with_best for standing in advice.standings)
+    assert "no significant difference" in advice.reasons
+    assert sentences(advice.reasons) == 2
+
+
+def test_those_that_cannot_be_told_from_the_best_are_named() -> None:
+    advice = advised(measured({"a": (1, 1), "b": (1, 1), "c": (1.2, 1.2)}), {})
+    tied = {s.allocator for s in advice.standings if s.tied_with_best}
+    assert tied == {"a", "b"}
+    assert advice.recommended in tied
+    assert "cannot be told apart from" in advice.reasons
+
+
+def test_a_weight_without_a_metric_is_left_out_with_a_word() -> None:
+    advice = advised(measured(TRUTH), {"time": 1, "fragmentation": 2})
+    assert advice.weights == {"time": 1}
+    assert any("Fragmentation does not count" in note for note in advice.notes)
+
+
+def test_a_rate_stands_for_time_and_more_is_better() -> None:
+    truth = {"quick": (1000.0, 5.0), "slow": (500.0, 5.0)}
+    advice = advised(measured(truth, (RATE, MEMORY)), {"time": 1})
+    assert advice.metrics == {"time": "requests_per_s"}
+    assert advice.recommended == "quick"
+    assert advice.standings[1].costs["time"] == pytest.approx(2, rel=0.03)
+    assert advice.standings[1].metrics["requests_per_s"] == pytest.approx(500, rel=0.02)
+
+
+def test_counts_of_zero_can_be_weighed() -> None:
+    truth = {"none": (1.0, 0.0), "some": (1.0, 40.0)}
+    advice = advised(measured(truth, (WALL, EVENTS)), {"time": 1, "fragmentation": 1})
+    assert advice.recommended == "none"
+    assert advice.standings[0].metrics["fragmentation_events"] == 0
+
+
+def test_settings_count_the_same_and_a_change_of_the_winner_is_said() -> None:
+    one = {"a": (1.0,), "b": (1.5,)}
+    four = {"a": (0.5,), "b": (0.4,)}
+    made = measured(one, (WALL,), settings={"1": one, "4": four})
+    advice = advised(made, {"time": 1})
+    assert advice.recommended == "a"
+    # The geometric mean of 1.5 and 0.8, over a's.
+    assert advice.standings[1].costs["time"] == pytest.approx((1.5 * 0.8) ** 0.5, rel=0.02)
+    assert [(w.at["cores"], w.best) for w in advice.by_setting] == [("1", "a"), ("4", "b")]
+    assert advice.notes == ["At cores 4, b costs significantly less than a."]
+
+
+def test_a_single_trial_each_decides_nothing() -> None:
+    advice = advised(measured(TRUTH, replicates=1), {})
+    assert advice.recommended is None
+    assert "few trials" in advice.reasons
+    assert sentences(advice.reasons) == 2
+
+
+def test_figures_without_scatter_decide_exactly() -> None:
+    advice = advised(measured(TRUTH, cv=0.0), {"time": 1})
+    assert advice.recommended == "quick"
+    assert [s.tied_with_best for s in advice.standings] == [True, False, False]
+
+
+def test_there_is_nothing_to_recommend_without_figures() -> None:
+    study, _ = measured(TRUTH)
+    advice = recommend(study, [], [], {})
+    assert advice.standings == []
+    assert advice.recommended is None
+    assert "nothing to recommend" in advice.reasons
+
+
+@pytest.mark.parametrize("weights", [{"speed": 1.0}, {"time": -1.0}])
+def test_weights_that_mean_nothing_are_refused(weights: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="weight"):
+        advised(measured(TRUTH), weights)
+
+
+def test_the_front_keeps_equals() -> None:
+    assert pareto_front([(1, 3), (2, 2), (2, 3), (1, 3)]) == [True, True, False, True]

@@ -1,0 +1,238 @@
+"""Analyses of studies with gaps, too few trials, or figures that fit no assumption."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from design_data import WALL, grid, simulated, study_of, trial_of
+from heapfit.findings import Analysis
+from heapfit.records import Study, Trial, TrialStatus
+from heapfit.statistics import analyse, analyse_all
+from heapfit.statistics.linear_model import Term
+from heapfit.statistics.robust import anova_type, rank_comparisons
+from published_data import INSECT_SPRAYS, SPRAYS
+from scipy import stats
+
+SIZES = {"cores": ["1", "2"], "size": ["s", "m", "l"]}
+
+
+def analysed(study: Study, trials: list[Trial]) -> Analysis:
+    analysis = analyse(study, trials, "wall_s")
+    assert analysis is not None
+    return analysis
+
+
+def sources(analysis: Analysis) -> list[str]:
+    return [row.source for row in analysis.anova]
+
+
+def test_every_factor_and_interaction_has_a_row() -> None:
+    analysis = analysed(*simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 3, 0.02, SIZES))
+    assert analysis.factors == ["allocator", "cores", "size"]
+    assert sources(analysis) == [
+        "allocator",
+        "cores",
+        "size",
+        "allocator:cores",
+        "allocator:size",
+        "cores:size",
+        "allocator:cores:size",
+        "block",
+        "residual",
+        "total",
+    ]
+    assert analysis.left_out == ""
+
+
+def test_one_trial_in_each_cell_leaves_no_test_of_the_highest_interaction() -> None:
+    analysis = analysed(*simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 1, 0.02, SIZES))
+    assert "allocator:size" in sources(analysis)
+    assert "allocator:cores:size" not in sources(analysis)
+    assert "more than 2 factors" in analysis.left_out
+
+
+def test_one_trial_in_each_cell_of_two_factors_leaves_main_effects() -> None:
+    made = simulated(np.random.default_rng(1), {"a": 1, "b": 1, "c": 1}, 1, 0.02, {"size": "123"})
+    analysis = analysed(*made)
+    assert sources(analysis) == ["allocator", "size", "residual", "total"]
+    assert "The interactions" in analysis.left_out
+
+
+@pytest.mark.parametrize("slower", [{"a": 1.0}, {"a": 1.0, "b": 1.0}])
+def test_nothing_to_analyse_in_single_trials(slower: dict[str, float]) -> None:
+    study, trials = simulated(np.random.default_rng(1), slower, 1, 0.02)
+    assert analyse(study, trials, "wall_s") is None
+
+
+def test_nothing_to_analyse_without_trials_figures_or_scatter() -> None:
+    study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 5, 0.02)
+    assert analyse(study, [], "wall_s") is None
+    assert analyse(study, trials, "unknown") is None
+    constant = grid({"allocator": "ab"}, 5, [3.0] * 10)
+    assert analyse(*constant, "wall_s") is None
+    exact = grid({"allocator": "ab"}, 5, [3.0] * 5 + [4.0] * 5)
+    assert analyse(*exact, "wall_s") is None
+
+
+def test_an_allocator_that_fails_at_one_setting_is_left_out_with_the_reason() -> None:
+    slower = {"a": 1.0, "b": 1.0, "c": 1.0}
+    study, trials = simulated(np.random.default_rng(1), slower, 4, 0.02, SIZES)
+    crash = [
+        trial.model_copy(update={"status": TrialStatus.FAILED, "metrics": {}})
+        if trial.planned.allocator == "c" and trial.planned.levels["size"] == "l"
+        else trial
+        for trial in trials
+    ]
+    analysis = analysed(study, crash)
+    assert {cell.row for table in analysis.letters for cell in table.cells} == {"a", "b"}
+    assert "allocator c: no good figure of wall_s in 2 of 6 settings." in analysis.left_out
+    assert "8 failed trials" in analysis.left_out
+
+
+def test_cores_not_yet_run_are_left_out_and_the_allocators_stay() -> None:
+    made = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 4, 0.02, {"cores": ["1", "2"]})
+    study, trials = made
+    analysis = analysed(study, [trial for trial in trials if trial.planned.cores == 1])
+    assert analysis.factors == ["allocator"]
+    assert "cores 2: no good figure of wall_s at all." in analysis.left_out
+    assert analysis.letters[0].cells[0].column == "1"
+
+
+def test_a_study_that_is_still_running_can_be_analysed() -> None:
+    study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 4, 0.02, SIZES)
+    assert [cell.n for cell in analysed(study, trials[:31]).letters[0].cells][:1] == [3]
+
+
+def test_blocks_of_one_allocator_each_are_left_out_of_the_model() -> None:
+    study = study_of("ab", {})
+    dice = np.random.default_rng(1)
+    trials = [
+        trial_of(study, (name,), {"wall_s": float(dice.normal(10, 0.1))}, block)
+        for name, block in (("a", 0), ("b", 1))
+        for _ in range(6)
+    ]
+    analysis = analysed(study, trials)
+    assert "block" not in sources(analysis)
+    assert "Blocks are left out" in analysis.left_out
+
+
+def test_warm_ups_do_not_count() -> None:
+    study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 5, 0.02)
+    planned = trials[0].planned.model_copy(update={"warmup": True})
+    warm = trials[0].model_copy(update={"planned": planned, "metrics": {"wall_s": 1e9}})
+    assert analysed(study, [*trials, warm]) == analysed(study, trials)
+
+
+def test_one_allocator_under_two_options_is_analysed_by_the_option() -> None:
+    factors = {"option.decay_ms": ["0", "10"]}
+    analysis = analysed(*simulated(np.random.default_rng(1), {"a": 1}, 6, 0.02, factors))
+    assert analysis.factors == ["option.decay_ms"]
+    assert (analysis.letters[0].rows, analysis.letters[0].columns) == (
+        "allocator",
+        "option.decay_ms",
+    )
+    assert analysis.letters[0].cells[0].upper == "A"
+    assert analysis.overall == []
+
+
+def test_all_metrics_are_analysed_as_each_alone() -> None:
+    study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 5, 0.02)
+    assert analyse_all(study, trials) == [analysed(study, trials)]
+    assert analyse_all(study, trials, ["unknown"]) == []
+
+
+# ------------------------------------------------------------------------------------- robust
+
+
+def test_unequal_variances_add_games_and_howells_comparisons() -> None:
+    """A mixture of scatters that no power of the figures makes equal: equal means, unequal spread."""
+    dice = np.random.default_rng(2)
+    spreads = {"a": 0.001, "b": 0.1, "c": 0.004}
+    figures = [float(x) for sd in spreads.values() for x in dice.normal(10, 10 * sd, 12)]
+    analysis = analysed(*grid({"allocator": list(spreads)}, 12, figures))
+    assert not all(each.holds for each in analysis.checks)
+    assert analysis.robust_method.startswith("ANOVA-type")
+    assert [row.source for row in analysis.robust] == ["allocator"]
+    assert {each.method for each in analysis.robust_differences} == {"Games-Howell"}
+    assert {each.method for each in analysis.overall} == {"Games-Howell"}
+    tukey = {(each.first, each.second): each for each in analysis.differences}
+    robust = {(each.first, each.second): each for each in analysis.robust_differences}
+    assert robust["a", "c"].high / robust["a", "c"].low < 1.02  # b's scatter is not theirs
+    assert tukey["a", "c"].high / tukey["a", "c"].low > 1.05
+
+
+def test_figures_in_two_heaps_add_rank_comparisons() -> None:
+    """Every other trial takes twice as long, whatever the allocator: no power makes that normal."""
+    dice = np.random.default_rng(2)
+    slower = [1.0] * 12 + [1.02] * 12
+    heaps = [1.0, 2.0] * 12
+    figures = [
+        x * y * float(np.exp(dice.normal(0, 0.02))) for x, y in zip(slower, heaps, strict=True)
+    ]
+    analysis = analysed(*grid({"allocator": "ab"}, 12, figures))
+    (difference,) = analysis.robust_differences
+    assert difference.method == "Dwass-Steel-Critchlow-Fligner"
+    assert difference.low < 1 / 1.02 < difference.high
+
+
+def test_the_anova_type_statistic_of_two_groups_is_welchs_on_ranks() -> None:
+    """Then p'Tp / tr(TS) is the squared t statistic of Welch, with its degrees of freedom."""
+    dice = np.random.default_rng(3)
+    first, second = dice.normal(0, 1, 9), dice.normal(0.8, 3, 14)
+    figures, cell = np.concatenate([first, second]), np.repeat([0, 1], [9, 14])
+    (row,) = anova_type([Term("allocator", (0,), slice(0, 1))], (2,), figures, cell)
+    ranks = stats.rankdata(figures)
+    oracle = stats.ttest_ind(ranks[:9], ranks[9:], equal_var=False)
+    assert row.f == pytest.approx(oracle.statistic**2)
+    assert (row.df, row.df_error) == pytest.approx((1, oracle.df))
+    assert row.p == pytest.approx(oracle.pvalue)
+
+
+def test_the_anova_type_statistic_agrees_with_r_on_two_sprays() -> None:
+    """R 4.2.2: `oneway.test(rank(count) ~ spray, ...)` for sprays A and C of InsectSprays prints
+    F = 65.095934, denom df = 21.99675."""
+    two = np.array([*INSECT_SPRAYS[:12], *INSECT_SPRAYS[24:36]], dtype=float)
+    (row,) = anova_type([Term("allocator", (0,), slice(0, 1))], (2,), two, np.repeat([0, 1], 12))
+    assert row.f == pytest.approx(65.095934, abs=1e-6)
+    assert row.df_error == pytest.approx(21.99675, abs=1e-5)
+
+
+def test_the_anova_type_statistic_keeps_its_level_where_variances_and_sizes_differ() -> None:
+    """400 samples without any effect: at most 8 % are rejected at 5 % (chance exceeds that in one
+    of 200 cases)."""
+    dice = np.random.default_rng(4)
+    cell = np.repeat(np.arange(4), [6, 12, 8, 15])
+    spread = np.array([1.0, 4.0, 0.5, 2.0])[cell]
+    terms = [Term("a", (0,), slice(0, 1)), Term("a:b", (0, 1), slice(1, 2))]
+    rejected = np.zeros(2)
+    for _ in range(400):
+        rows = anova_type(terms, (2, 2), dice.normal(0, spread), cell)
+        rejected += [row.p is not None and row.p < 0.05 for row in rows]
+    assert (rejected / 400 < 0.08).all()
+    assert (rejected > 0).all()
+
+
+def test_rank_comparisons_have_the_ratio_of_hodges_and_lehmann() -> None:
+    dice = np.random.default_rng(5)
+    first = np.exp(dice.normal(0, 0.1, 15))
+    second = 0.8 * np.exp(dice.normal(0, 0.1, 15))
+    found = rank_comparisons([first, second])
+    assert found.ratio[0] == pytest.approx(np.median(np.divide.outer(first, second)))
+    assert found.low[0] < 1.25 < found.high[0]
+    assert found.p[0] < 0.001
+    assert found.low[0] > 1
+
+
+def test_counts_with_zeros_have_differences_of_infinite_ratio() -> None:
+    analysis = analysed(*grid({"spray": "ab"}, 6, [4, 5, 6, 5, 4, 6, *[0.0] * 6]))
+    (difference,) = analysis.differences
+    assert np.isinf(difference.ratio)
+    assert difference.p < 0.001
+    assert analysis.overall[0].p < 0.001
+
+
+def test_sprays_with_zeros_are_analysed_with_a_robust_answer() -> None:
+    analysis = analysed(*grid({"spray": SPRAYS}, 12, INSECT_SPRAYS))
+    assert analysis.robust
+    assert len(analysis.robust_differences) == 15
+    assert WALL.name == analysis.metric

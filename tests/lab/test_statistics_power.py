@@ -1,0 +1,102 @@
+"""The power note against R, and kept: simulated studies find what it promises, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from design_data import simulated
+from heapfit.findings import PowerNote
+from heapfit.statistics import analyse
+from heapfit.statistics.power import Comparison, power_note
+
+REPETITIONS = 200
+CV = 0.02
+
+
+def unblocked(levels: int, exponent: float, cv: float) -> Comparison:
+    return Comparison(levels, exponent, cv, lambda n: levels * (n - 1))
+
+
+def test_agrees_with_r_for_two_groups() -> None:
+    """R 4.2.2: `power.t.test(delta = 0.02, sd = 0.02, power = 0.8)` prints n = 16.71476814, and with
+    `delta = log(1.02), sd = 0.05` n = 101.0458749: the next whole numbers."""
+    assert power_note(unblocked(2, 1, 0.02), 5, effect=0.02).replicates == 17
+    assert power_note(unblocked(2, 0, 0.05), 5, effect=0.02).replicates == 102
+
+
+def test_more_allocators_need_more_replicates() -> None:
+    needed = [power_note(unblocked(k, 0, 0.02), 5).replicates or 0 for k in (2, 4, 12)]
+    assert needed == sorted(set(needed))
+
+
+def test_more_than_anybody_would_run_is_said() -> None:
+    note = power_note(unblocked(2, 0, 5.0), 5)
+    assert note.replicates is None
+    assert note.achieved < 0.06
+
+
+def test_the_detectable_effect_has_the_power_that_it_is_named_for() -> None:
+    comparison = unblocked(5, -1, 0.03)
+    note = power_note(comparison, 10)
+    assert note.detectable is not None
+    assert comparison.power(note.detectable, 10) == pytest.approx(0.8, abs=1e-3)
+
+
+# ------------------------------------------------------------------------------------ promises
+
+
+def found(seed: int, slower: Mapping[str, float], replicates: int, sizes: str = "1") -> int:
+    """In how many of 200 simulated studies the allocators are found to differ."""
+    generator = np.random.default_rng(seed)
+    factors = {"size": sizes}
+    differ = 0
+    for _ in range(REPETITIONS):
+        made = simulated(generator, slower, replicates, CV, factors)
+        analysis = analyse(*made, "wall_s")
+        assert analysis is not None
+        differ += analysis.overall[0].p < 0.05
+    return differ
+
+
+@pytest.mark.parametrize(("seed", "sizes"), [(1, "1"), (1, "12")])
+def test_one_allocator_under_two_names_does_not_differ_from_itself(seed: int, sizes: str) -> None:
+    """At least 95 % of 200 studies find no difference. The test's level is 5 % exactly, so that other
+    seeds give a few more or a few fewer than ten; `test_the_level_is_five_per_cent` bounds both."""
+    assert found(seed, {"a": 1.0, "b": 1.0}, 8, sizes) <= REPETITIONS * 0.05
+
+
+def test_the_level_is_five_per_cent() -> None:
+    """Of 400 studies, 8 to 34 find a difference (5 % is 20; chance leaves that range in one case
+    of 500)."""
+    total = sum(found(seed, {"a": 1.0, "b": 1.0}, 6) for seed in (10, 11))
+    assert 8 <= total <= 34
+
+
+def note_of(seed: int, replicates: int) -> PowerNote:
+    made = simulated(np.random.default_rng(seed), {"a": 1.0, "b": 1.0}, replicates, CV)
+    analysis = analyse(*made, "wall_s", effect=0.03)
+    assert analysis is not None
+    return analysis.power
+
+
+def test_a_difference_of_three_per_cent_is_found_with_the_power_that_the_note_promises() -> None:
+    """A long study says how many replicates show 3 % with probability 0.8. Of 200 studies of that
+    size, 80 % find it but for chance: three standard errors of 200 draws are 8.5 %."""
+    note = note_of(seed=5, replicates=200)
+    assert note.residual_cv == pytest.approx(CV, rel=0.1)
+    assert note.replicates is not None
+    rate = found(6, {"a": 1.0, "b": 1.03}, note.replicates) / REPETITIONS
+    assert rate == pytest.approx(note.power, abs=0.085)
+
+
+def test_a_study_finds_what_it_says_that_it_can() -> None:
+    """The other way round: five replicates, the effect that the note calls detectable."""
+    generator = np.random.default_rng(20)
+    note = note_of(seed=7, replicates=200)
+    comparison = Comparison(2, 1, note.residual_cv, lambda n: n - 1)
+    effect = power_note(comparison, 5).detectable
+    assert effect is not None
+    rate = found(int(generator.integers(100)), {"a": 1.0, "b": 1 + effect}, 5) / REPETITIONS
+    assert rate == pytest.approx(0.8, abs=0.085)

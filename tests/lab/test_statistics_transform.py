@@ -1,0 +1,126 @@
+"""Box and Cox's method on their own example and against R's; the checks of the assumptions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from design_data import grid, simulated
+from heapfit.records import Study, Trial
+from heapfit.statistics import analyse
+from heapfit.statistics.assumptions import check
+from heapfit.statistics.fitted import model_of
+from heapfit.statistics.observations import figures_of, read, sample
+from heapfit.statistics.transform import BoxCox, back, box_cox, forward
+from published_data import (
+    INSECT_SPRAYS,
+    POISON_FACTORS,
+    POISONS,
+    SPRAYS,
+    WARPBREAKS,
+    WARPBREAKS_FACTORS,
+)
+
+
+def box_cox_of(made: tuple[Study, Sequence[Trial]]) -> BoxCox:
+    readings = read(*made)
+    figures = sample(readings, figures_of(readings, "wall_s"), "wall_s")
+    assert figures is not None
+    model = model_of(figures)
+    assert model is not None
+    return box_cox(model, figures.figures)
+
+
+def test_agrees_with_r_on_the_example_of_box_and_cox() -> None:
+    """R 4.2.2, MASS: `boxcox(time ~ poison * treat, data = boot::poisons)` at steps of 0.001 has its
+    maximum at -0.816 and its interval from -1.294 to -0.342."""
+    found = box_cox_of(grid(POISON_FACTORS, 4, POISONS))
+    assert (found.exponent, found.low, found.high) == pytest.approx(
+        (-0.816, -1.294, -0.342), abs=0.003
+    )
+
+
+def test_agrees_with_r_on_warpbreaks() -> None:
+    """R 4.2.2, MASS: `boxcox(breaks ~ wool * tension, data = warpbreaks)`: -0.033, from -0.574 to
+    0.498."""
+    found = box_cox_of(grid(WARPBREAKS_FACTORS, 9, WARPBREAKS))
+    assert (found.exponent, found.low, found.high) == pytest.approx(
+        (-0.033, -0.574, 0.498), abs=0.003
+    )
+
+
+def test_the_reciprocal_is_chosen_for_survival_times_as_box_and_cox_did() -> None:
+    analysis = analyse(*grid(POISON_FACTORS, 4, POISONS), "wall_s")
+    assert analysis is not None
+    assert analysis.transform.name == "1/x"
+    assert "1/x" in analysis.transform.reason
+    before = {each.assumption: each.holds for each in analysis.checks_before}
+    after = {each.assumption: each.holds for each in analysis.checks}
+    assert before == {"normality": False, "equal-variance": False}
+    assert after == {"normality": True, "equal-variance": True}
+
+
+def test_figures_that_ask_for_no_transform_get_none() -> None:
+    made = simulated(np.random.default_rng(1), {"a": 1, "b": 1.02}, 8, 0.01)
+    analysis = analyse(*made, "wall_s")
+    assert analysis is not None
+    assert analysis.transform.exponent == 1
+    assert analysis.checks == analysis.checks_before
+
+
+def test_zeros_are_analysed_as_measured() -> None:
+    analysis = analyse(*grid({"spray": SPRAYS}, 12, INSECT_SPRAYS), "wall_s")
+    assert analysis is not None
+    assert analysis.transform.name == "x"
+    assert analysis.transform.box_cox is None
+    assert "zero" in analysis.transform.reason
+
+
+@pytest.mark.parametrize("exponent", [1.0, 0.5, 0.0, -0.5, -1.0])
+def test_back_takes_figures_back(exponent: float) -> None:
+    figures = np.array([0.01, 1.0, 250.0])
+    assert back(forward(figures, exponent), exponent) == pytest.approx(figures)
+
+
+def test_a_bound_that_no_figure_has_is_the_end_of_the_scale() -> None:
+    below = np.array([-0.5])
+    assert back(below, 0.5) == 0
+    assert np.isinf(back(below, -1.0))
+
+
+def test_agrees_with_r_on_shapiro_and_wilk() -> None:
+    """R 4.2.2: `shapiro.test(residuals(aov(breaks ~ wool * tension, warpbreaks)))` prints
+    W = 0.98686076, p-value = 0.8161929."""
+    figures = np.array(WARPBREAKS, dtype=float)
+    cell = np.repeat(np.arange(6), 9)
+    residuals = figures - (np.bincount(cell, figures) / 9)[cell]
+    normality = next(each for each in check(residuals, cell) if each.assumption == "normality")
+    assert normality.statistic == pytest.approx(0.98686076, abs=1e-8)
+    assert normality.p == pytest.approx(0.8161929, abs=1e-6)
+    assert normality.holds
+
+
+def test_agrees_with_r_on_levene_about_the_median() -> None:
+    """R 4.2.2: `anova(lm(abs(count - ave(count, spray, FUN = median)) ~ spray, InsectSprays))`
+    prints F 3.82136, Pr(>F) 0.0042228."""
+    figures = np.array(INSECT_SPRAYS, dtype=float)
+    cell = np.repeat(np.arange(6), 12)
+    residuals = figures - (np.bincount(cell, figures) / 12)[cell]
+    equal = next(each for each in check(residuals, cell) if each.assumption == "equal-variance")
+    assert equal.statistic == pytest.approx(3.82136, abs=1e-5)
+    assert equal.p == pytest.approx(0.0042228, abs=1e-6)
+    assert not equal.holds
+
+
+def test_thousands_of_residuals_are_checked_by_anderson_and_darling() -> None:
+    residuals = np.random.default_rng(1).normal(size=6000)
+    normality, _ = check(residuals, np.repeat([0, 1], 3000))
+    assert normality.test == "Anderson-Darling"
+    assert normality.holds
+    normality, _ = check(np.exp(residuals), np.repeat([0, 1], 3000))
+    assert not normality.holds
+
+
+def test_too_few_figures_are_not_checked() -> None:
+    assert check(np.array([1.0, -1.0, 0.5, -0.5]), np.array([0, 0, 1, 1])) == []

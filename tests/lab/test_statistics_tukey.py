@@ -1,0 +1,306 @@
+"""Pairwise comparisons against R's TukeyHSD and statsmodels; their letters and intervals."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+import pytest
+from design_data import grid, simulated, trial_of
+from heapfit.findings import Analysis
+from heapfit.records import Study, Trial, TrialStatus
+from heapfit.statistics import analyse
+from heapfit.statistics.comparisons import compare_overall
+from heapfit.statistics.effect import ratio_interval
+from heapfit.statistics.letters import letters
+from heapfit.statistics.studentized_range import critical, survival
+from heapfit.statistics.tukey import Comparisons, Estimates, compare, own_variances
+from published_data import (
+    INSECT_SPRAYS,
+    PLANT_GROWTH,
+    SPRAYS,
+    TOOTH_GROWTH,
+    WARPBREAKS,
+    WARPBREAKS_FACTORS,
+)
+from scipy import stats
+from test_statistics_anova import fitted
+
+
+def p_values(names: Sequence[str], found: Comparisons) -> dict[str, float]:
+    return {f"{names[j]}-{names[i]}": p for i, j, _, _, _, p in found.rows()}
+
+
+def averages(made: tuple[Study, Sequence[Trial]], weights: np.ndarray, order: int) -> Estimates:
+    """Means of one factor over the others, as TukeyHSD has them."""
+    fit = fitted(made, order=order)
+    return fit.pooled.combined(weights, weights @ fit.fit.means)
+
+
+def test_agrees_with_r_on_warpbreaks() -> None:
+    """R 4.2.2: `TukeyHSD(aov(breaks ~ wool + tension, data = warpbreaks), "tension")`, the example
+    of its help page."""
+    over_wool = np.hstack([np.eye(3), np.eye(3)]) / 2
+    tensions = averages(grid(WARPBREAKS_FACTORS, 9, WARPBREAKS), over_wool, order=1)
+    assert p_values("LMH", compare(tensions, 1)) == pytest.approx(
+        {"H-M": 0.4474210214, "H-L": 0.0011217877, "M-L": 0.0336262189}, abs=1e-8
+    )
+    half_width = critical(3, 50) * np.sqrt(tensions.covariance[0, 0])
+    assert half_width == pytest.approx(14.07564295 - 4.722222222, abs=1e-6)
+
+
+def test_agrees_with_r_on_tooth_growth() -> None:
+    """R 4.2.2: `TukeyHSD(aov(len ~ factor(dose), ToothGrowth))` prints p adj 4.24804e-05 for
+    2-1."""
+    by_dose = [TOOTH_GROWTH[i : i + 10] for i in (0, 30, 10, 40, 20, 50)]
+    made = grid({"dose": ["0.5", "1", "2"]}, 20, [x for part in by_dose for x in part])
+    found = p_values(["0.5", "1", "2"], compare(fitted(made).pooled, 1))
+    assert found["2-1"] == pytest.approx(4.24804e-05, rel=1e-4)
+    assert found["1-0.5"] == pytest.approx(2.0e-08, abs=1e-8)
+
+
+def test_agrees_with_r_on_plant_growth() -> None:
+    """R 4.2.2: `TukeyHSD(aov(weight ~ group, PlantGrowth))`."""
+    names = ["ctrl", "trt1", "trt2"]
+    found = compare(fitted(grid({"group": names}, 10, PLANT_GROWTH)).pooled, 1)
+    assert p_values(names, found) == pytest.approx(
+        {"trt1-ctrl": 0.3908711442, "trt2-ctrl": 0.1979959913, "trt2-trt1": 0.0120064240},
+        abs=1e-8,
+    )
+
+
+# R 4.2.2: `TukeyHSD(aov(sqrt(count) ~ spray, InsectSprays))`.
+SPRAYS_IN_R = {
+    "B-A": 0.9975245193,
+    "C-A": 0.0,
+    "D-A": 5.598e-07,
+    "E-A": 2.0e-09,
+    "F-A": 0.9144964149,
+    "C-B": 0.0,
+    "D-B": 9.04e-08,
+    "E-B": 3e-10,
+    "F-B": 0.9935788405,
+    "D-C": 0.0080812688,
+    "E-C": 0.2512638324,
+    "F-C": 0.0,
+    "E-D": 0.7366388518,
+    "F-D": 9.4e-09,
+    "F-E": 0.0,
+}
+
+
+def test_agrees_with_r_on_insect_sprays() -> None:
+    estimates = fitted(grid({"spray": SPRAYS}, 12, INSECT_SPRAYS), exponent=0.5).pooled
+    assert p_values(SPRAYS, compare(estimates, 0.5)) == pytest.approx(SPRAYS_IN_R, abs=1e-8)
+
+
+def test_games_and_howell_agree_with_statsmodels() -> None:
+    from statsmodels.stats.multicomp import pairwise_tukeyhsd
+
+    generator = np.random.default_rng(6)
+    groups = [generator.normal(10, sd, 8) for sd in (1, 2, 4, 0.5)]
+    figures = np.concatenate(groups)
+    fit = fitted(grid({"group": "abcd"}, 8, figures.tolist()))
+    estimates = own_variances(fit.pooled, fit.fit.residuals, fit.sample.cell)
+    oracle = pairwise_tukeyhsd(figures, np.repeat(list("abcd"), 8), use_var="unequal")
+    assert compare(estimates, 1).p == pytest.approx(oracle.pvalues, abs=1e-6)
+
+
+def test_games_and_howell_on_two_allocators_in_blocks_is_the_paired_t_test() -> None:
+    study, trials = simulated(np.random.default_rng(9), {"a": 1, "b": 1.01}, 12, 0.02, block_cv=0.2)
+    fit = fitted((study, trials), exponent=0)
+    figures = {name: [] for name in "ab"}  # type: dict[str, list[float]]
+    for trial in trials:
+        figures[trial.planned.allocator].append(np.log(trial.metrics["wall_s"]))
+    oracle = stats.ttest_rel(figures["a"], figures["b"]).pvalue
+    assert compare(fit.separate, 0).p[0] == pytest.approx(oracle, rel=1e-6)
+    assert compare(fit.pooled, 0).p[0] == pytest.approx(oracle, rel=1e-6)
+
+
+@pytest.mark.parametrize(("k", "df"), [(2, 7.5), (3, 1.0), (3, 10.0), (7, 112.0), (40, 1000.0)])
+def test_the_studentized_range_is_scipys(k: int, df: float) -> None:
+    quantities = np.array([0.5, 2.0, 3.5, 5.0, 12.0])
+    expected = stats.studentized_range.sf(quantities, k, df)
+    assert survival(quantities, k, df) == pytest.approx(expected, abs=1e-8)
+
+
+def test_the_studentized_range_is_rs() -> None:
+    """R 4.2.2: `ptukey(c(1, 3, 5), 7, 20, lower.tail = FALSE)`, `qtukey(0.95, 7, 392)`."""
+    assert survival([1, 3, 5], 7, 20) == pytest.approx(
+        [0.99058179760, 0.37821276439, 0.02858844818], abs=1e-9
+    )
+    assert critical(7, 392) == pytest.approx(4.191341198, abs=1e-7)
+
+
+# ---------------------------------------------------------------------------------- intervals
+
+
+@pytest.mark.parametrize("exponent", [1.0, 0.5, 0.0, -0.5, -1.0])
+def test_an_interval_excludes_one_exactly_when_the_test_rejects(exponent: float) -> None:
+    generator = np.random.default_rng(11)
+    rejected = 0
+    for _ in range(40):
+        slower = dict(zip("abc", 1 + generator.uniform(0, 0.05, 3), strict=True))
+        found = compare(fitted(simulated(generator, slower, 6, 0.02), exponent).pooled, exponent)
+        for _, _, ratio, low, high, p in found.rows():
+            assert low <= ratio <= high
+            assert (p < 0.05) == (not low <= 1 <= high)
+            rejected += p < 0.05
+    assert 20 < rejected < 100  # both cases were seen
+
+
+def test_a_ratio_to_what_may_be_zero_has_no_upper_bound() -> None:
+    means = np.array([10.0, 10.0]), np.array([0.0, 1.0])
+    variances = np.ones(2), np.ones(2), np.zeros(2)
+    ratio, low, high = ratio_interval(means, variances, np.full(2, 3.0), 1)
+    assert np.isinf(ratio[0])
+    assert ratio[1] == 10
+    assert (low >= 0).all()
+    assert np.isinf(high).all()
+
+
+def test_simultaneous_intervals_cover_all_true_ratios_together() -> None:
+    """Of 300 studies of five allocators, 95 % have all ten true ratios in their intervals: between
+    270 and 298, which chance leaves with probability below one in a thousand."""
+    generator = np.random.default_rng(12)
+    slower = {"a": 1.0, "b": 1.02, "c": 0.97, "d": 1.1, "e": 1.0}
+    covered = 0
+    for _ in range(300):
+        found = compare(fitted(simulated(generator, slower, 5, 0.03), 0).pooled, 0)
+        true = list(slower.values())
+        covered += all(low <= true[i] / true[j] <= high for i, j, _, low, high, _ in found.rows())
+    assert 270 <= covered <= 298
+
+
+def test_the_overall_ratio_is_the_geometric_mean_over_settings() -> None:
+    made = simulated(np.random.default_rng(1), {"a": 1.1, "b": 1}, 6, 0.02, {"size": "123"})
+    fit = fitted(made, exponent=-1)
+    found = compare_overall(fit, fit.pooled, "allocator")
+    assert found is not None
+    means = fit.means.reshape(2, 3)
+    expected = np.exp(np.log(means[0] / means[1]).mean())
+    assert found.comparisons.ratio[0] == pytest.approx(expected)
+    assert found.comparisons.low[0] < 1.1 < found.comparisons.high[0]
+
+
+# ------------------------------------------------------------------------------------ letters
+
+
+def share(marks: Sequence[str], first: int, second: int) -> bool:
+    return bool(set(split(marks[first])) & set(split(marks[second])))
+
+
+def split(mark: str) -> list[str]:
+    """A letter is one character and perhaps a number."""
+    parts: list[str] = []
+    for character in mark:
+        if character.isdigit():
+            parts[-1] += character
+        else:
+            parts.append(character)
+    return parts
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_letters_tell_exactly_what_differs(seed: int) -> None:
+    dice = random.Random(seed)
+    n = dice.randint(2, 9)
+    pairs = [pair for pair in combinations(range(n), 2) if dice.random() < 0.5]
+    order = dice.sample(range(n), n)
+    marks = letters(order, pairs)
+    for first, second in combinations(range(n), 2):
+        assert share(marks, first, second) == ((first, second) not in pairs)
+
+
+def test_letters_run_from_the_first_of_the_order() -> None:
+    assert letters([2, 1, 0], [(0, 2), (0, 1), (1, 2)]) == ["c", "b", "a"]
+
+
+def test_no_difference_is_one_letter() -> None:
+    assert letters([0, 1, 2], []) == ["a", "a", "a"]
+
+
+def test_thirty_different_means_have_thirty_letters() -> None:
+    marks = letters(range(30), combinations(range(30), 2))
+    assert marks[25:28] == ["z", "a2", "b2"]
+    assert len(set(marks)) == 30
+
+
+# The paper's two-way notation: made so that who differs from whom is beyond doubt.
+TIMES = {"hoard": (480, 360, 220), "tlsf": (520, 369, 276), "twin": (480, 360, 220)}
+
+
+def paper_table() -> Analysis:
+    dice = random.Random(5)
+    rows = [x * dice.uniform(0.998, 1.002) for row in TIMES.values() for x in row for _ in range(6)]
+    made = grid({"allocator": list(TIMES), "cores": "123"}, 6, rows)
+    analysis = analyse(*made, "wall_s")
+    assert analysis is not None
+    return analysis
+
+
+def test_upper_case_compares_along_a_row_and_lower_case_down_a_column() -> None:
+    """In "Tukey Test Results of Allocators and Number of Cores to Compare Execution Time", Hoard's
+    479.63 (Ac), 357.53 (Bab), 220.33 (Ce) and TLSF's 519.50 (Aa), 368.76 (Ba), 276.42 (Ca): times
+    fall along the row from A, and the longest of a column has an a."""
+    (letters_table,) = paper_table().letters
+    assert (letters_table.rows, letters_table.columns) == ("allocator", "cores")
+    marks = {(cell.row, cell.column): (cell.upper, cell.lower) for cell in letters_table.cells}
+    assert [marks["tlsf", cores] for cores in "123"] == [("A", "a"), ("B", "a"), ("C", "a")]
+    assert [marks["hoard", cores] for cores in "123"] == [("A", "b"), ("B", "b"), ("C", "b")]
+    assert [marks["twin", cores] for cores in "123"] == [("A", "b"), ("B", "b"), ("C", "b")]
+
+
+def test_differences_are_those_of_the_letters() -> None:
+    analysis = paper_table()
+    (letters_table,) = analysis.letters
+    marks = {(cell.row, cell.column): cell for cell in letters_table.cells}
+    for difference in analysis.differences:
+        if difference.factor == "allocator":
+            cores = difference.at["cores"]
+            first = marks[difference.first, cores].lower
+            second = marks[difference.second, cores].lower
+        else:
+            allocator = difference.at["allocator"]
+            first = marks[allocator, difference.first].upper
+            second = marks[allocator, difference.second].upper
+        assert bool(set(first) & set(second)) == (difference.p >= 0.05)
+    assert {difference.factor for difference in analysis.differences} == {"allocator", "cores"}
+
+
+def test_a_third_factor_makes_a_table_for_each_of_its_levels() -> None:
+    factors = {"threads": ["1", "2"], "chunk": ["256k", "1m", "2m"]}
+    analysis = analyse(
+        *simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 4, 0.02, factors), "wall_s"
+    )
+    assert analysis is not None
+    assert [each.at for each in analysis.letters] == [{"chunk": c} for c in factors["chunk"]]
+    for each in analysis.letters:
+        assert len(each.cells) == 4
+        assert all(cell.n == 4 and cell.low < cell.mean < cell.high for cell in each.cells)
+
+
+def test_one_factor_has_lower_case_letters_only() -> None:
+    made = simulated(np.random.default_rng(1), {"a": 1, "b": 1.5}, 6, 0.02)
+    analysis = analyse(*made, "wall_s")
+    assert analysis is not None
+    (letters_table,) = analysis.letters
+    assert letters_table.columns == "cores"
+    assert [(c.row, c.column, c.upper, c.lower) for c in letters_table.cells] == [
+        ("a", "1", "", "b"),
+        ("b", "1", "", "a"),
+    ]
+
+
+def test_unequal_cells_have_wider_intervals_where_fewer_trials_are() -> None:
+    study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1, "c": 1}, 12, 0.02)
+    kept = [t for t in trials if t.planned.allocator != "c" or t.planned.block < 3]
+    failed = [trial_of(study, ("c",), {}, block, TrialStatus.FAILED) for block in range(3, 12)]
+    analysis = analyse(study, [*kept, *failed], "wall_s")
+    assert analysis is not None
+    widths = {f"{each.first}{each.second}": each.high / each.low for each in analysis.differences}
+    assert widths["ab"] < widths["ac"]
+    assert widths["ab"] < widths["bc"]
+    assert "9 failed" in analysis.left_out
