@@ -15,7 +15,7 @@ namespace
 constexpr size_t MIB = model::MIB;
 
 enum class Kernel { AS_IT_IS, MOVES_ONE_MAPPING } kernel = Kernel::AS_IT_IS;
-int moves_refused;
+int moves_refused, moves_done;
 
 // Whether [start, start+size) lies in one mapping.
 bool is_one_mapping(uintptr_t start, size_t size)
@@ -47,7 +47,9 @@ extern "C" void *__wrap_mremap(void *from, size_t old_size, size_t size, int fla
         moves_refused++;
         return MAP_FAILED;
     }
-    return __real_mremap(from, old_size, size, flags, to);
+    void *moved = __real_mremap(from, old_size, size, flags, to);
+    if (to != nullptr && moved == to) moves_done++;
+    return moved;
 }
 
 namespace
@@ -85,6 +87,27 @@ void expect_kept(model::Block block, void *moved)
     ASSERT_NE(nullptr, moved);
     block.start = static_cast<unsigned char *>(moved);
     EXPECT_EQ(block.size, model::first_difference(block, block.size));
+}
+
+TEST(MovePages, AVeryLargeBlockIsMovedAndNotCopied)
+{
+    isolated::expect_passes([] {
+        stress::Random random(stress::seed());
+        SCOPED_TRACE(stress::how_to_repeat());
+        for (int round = 1; round <= 20; round++) {
+            model::Block block = block_of((8 + random.below(56)) * MIB);
+            model::Block fence = block_of(MIB); // so that it cannot grow in place
+            int before = moves_done;
+            void *moved = heap_realloc(block.start, block.size + (8 + random.below(100)) * MIB);
+            if (moved != block.start) {
+                EXPECT_EQ(before + 1, moves_done) << "copied " << block.size << " bytes";
+            }
+            expect_kept(block, moved);
+            heap_free(moved);
+            heap_free(fence.start);
+        }
+        EXPECT_GT(moves_done, 0) << "this test tests nothing";
+    });
 }
 
 TEST(MovePages, ABlockInSeveralMappingsKeepsItsContents)

@@ -1,4 +1,4 @@
-"""What the tests of preloading share: the library under test, and the marker for long ones.
+"""What the tests of preloading share: the library under test.
 
 The library is the one that HEAPFIT_LIBRARY names, else the one that heapfit itself would preload.
 """
@@ -13,21 +13,6 @@ from heapfit import paths
 
 # The check stands in a module of its own; its assertions are to show the difference, too.
 pytest.register_assert_rewrite("checking")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "slow: large servers and browsers; run them with make test-slow"
-    )
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the slow ones out, and counts them as deselected, unless -m says what to run."""
-    if config.getoption("markexpr"):
-        return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    config.hook.pytest_deselected(items=slow)
-    items[:] = [item for item in items if item not in slow]
 
 
 @pytest.fixture(scope="session")
