@@ -6,10 +6,12 @@
 #include "stress_seed.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <array>
 #include <condition_variable>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -26,6 +28,14 @@ size_t in_use()
     struct space_figures figures;
     space_figures(&figures);
     return figures.handed_out - figures.metadata;
+}
+
+size_t resident()
+{
+    std::ifstream statm("/proc/self/statm");
+    size_t pages = 0;
+    statm >> pages >> pages;
+    return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
 size_t heaps_made()
@@ -254,6 +264,8 @@ class Crowd
 {
   public:
     static constexpr size_t THREADS_AT_ONCE = 2000 / SHARE, BLOCKS_EACH = 8;
+    // A page per block, since each has a size of its own; the thread heap; the thread's stack and what libc keeps for it.
+    static constexpr size_t RESIDENT_EACH_MAX = (BLOCKS_EACH + 4 + 8) * 4096;
 
     void gather_and_leave()
     {
@@ -265,7 +277,7 @@ class Crowd
         for (pthread_t &thread : threads)
             ASSERT_EQ(0, pthread_create(&thread, &attributes, take_part, this)) << "the system has too few threads";
         pthread_barrier_wait(&all_here_);
-        in_use_at_once_ = in_use();
+        resident_at_once_ = resident();
         pthread_barrier_wait(&all_here_);
         for (pthread_t thread : threads) pthread_join(thread, nullptr);
         pthread_attr_destroy(&attributes);
@@ -274,9 +286,9 @@ class Crowd
         left_ = 0;
     }
 
-    size_t in_use_at_once() const
+    size_t resident_at_once() const
     {
-        return in_use_at_once_;
+        return resident_at_once_;
     }
 
   private:
@@ -298,7 +310,7 @@ class Crowd
     }
 
     pthread_barrier_t all_here_;
-    size_t in_use_at_once_ = 0;
+    size_t resident_at_once_ = 0;
     std::atomic<size_t> left_{0};
     std::array<void *, THREADS_AT_ONCE * BLOCKS_EACH> left_behind_{};
 };
@@ -307,8 +319,13 @@ TEST(Threads, ThousandsAtOnceCostLittleAndLeaveNothingBehind)
 {
     in_new_heap([] {
         static Crowd crowd;
+        size_t before = resident();
         crowd.gather_and_leave();
-        EXPECT_LE(crowd.in_use_at_once(), Crowd::THREADS_AT_ONCE * 4 * SPAN_SIZE) << "for eight small blocks each";
+        size_t each = (crowd.resident_at_once() - before) / Crowd::THREADS_AT_ONCE;
+        RecordProperty("bytes", static_cast<int>(each));
+        if (!HEAPFIT_TEST_SANITIZED) {
+            EXPECT_LE(each, Crowd::RESIDENT_EACH_MAX);
+        }
         expect_nothing_left();
         size_t heaps = heaps_made();
         EXPECT_LE(heaps, Crowd::THREADS_AT_ONCE + 1);
