@@ -9,10 +9,20 @@ import os
 from pathlib import Path
 
 import pytest
+from comparison import TIMEOUT_S
 from heapfit import paths
+
+# pytest's own limit for a test: each program runs twice, within a limit of its own.
+TEST_TIMEOUT_S = 2 * TIMEOUT_S + 60
 
 # The check stands in a module of its own; its assertions are to show the difference, too.
 pytest.register_assert_rewrite("checking")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")
