@@ -81,7 +81,7 @@ static struct option options[OPTION_COUNT] = {
                     .description = "blocks of another thread that a thread frees before it hands them over",
                     .kind = HF_OPTION_NUMBER,
                     .live = 1,
-                    .initial = 64,
+                    .initial = 256,
                     .minimum = 1,
                     .maximum = 4096, /* a thread that never comes to it keeps so many from their owner */
                 },

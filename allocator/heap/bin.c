@@ -98,8 +98,7 @@ uint32_t span_unit_blocks(const struct span *span, uint32_t unit, uint32_t *firs
     return end < capacity ? end : capacity;
 }
 
-/* A bit for each unit in which a block starts. */
-static uint16_t units_with_blocks(const struct span *span)
+uint16_t span_units_with_blocks(const struct span *span)
 {
     uint16_t units = 0;
     for (uint32_t unit = 0; unit < CARVE_UNITS; unit++) {
@@ -193,7 +192,7 @@ static bool bin_grow(struct heap *heap, unsigned bin)
     span->countdown = 0;
     span->held_back = 0;
     span->since = 0;
-    span->uncarved = units_with_blocks(span);
+    span->uncarved = span_units_with_blocks(span);
     span_kind_write(span, SPAN_BLOCKS);
     span_own(heap, span);
     span_list(heap, span);
@@ -202,13 +201,19 @@ static bool bin_grow(struct heap *heap, unsigned bin)
 
 /* ---- refilling -------------------------------------------------------------------------------------------------------------------- */
 
-/* The number of live blocks at which a span with `live` of them will have become sparse; 0 when that is behind it, or not
- * worth a look. */
-static uint32_t span_sparse_limit(const struct span *span, uint32_t live)
+/* A span with so many live blocks, or fewer, is sparse; 0: it is not worth a look. */
+static uint32_t span_sparse_limit(const struct span *span)
 {
     if ((span->uncarved & SPARSE_UNITS_USED) != 0) return 0;
     uint32_t limit = (uint32_t)SPAN_SIZE / span->block_size / 2;
-    if (limit > SPARSE_BLOCKS) limit = SPARSE_BLOCKS;
+    return limit < SPARSE_BLOCKS ? limit : SPARSE_BLOCKS;
+}
+
+/* The number of live blocks at which a listed span with `live` of them wants another look: when it will have become sparse,
+ * or, when that is behind it, empty. */
+static uint32_t span_next_look(const struct span *span, uint32_t live)
+{
+    uint32_t limit = span_sparse_limit(span);
     return live > limit ? limit : 0;
 }
 
@@ -218,7 +223,7 @@ static void span_arrange(struct heap *heap, struct span *span, uint32_t live)
     uint32_t freed = span->carved - live;
     bool gives = span->uncarved != 0 || freed >= span->wake;
     if (gives != (bool)span->listed) (gives ? span_list : span_unlist)(heap, span);
-    uint32_t until_stop = gives ? live - span_sparse_limit(span, live) : span->wake - freed;
+    uint32_t until_stop = gives ? live - span_next_look(span, live) : span->wake - freed;
     span->countdown = until_stop < live ? until_stop : live;
     span->held_back = (uint16_t)(live - span->countdown);
 }
@@ -317,16 +322,20 @@ static bool span_is_last_resort(const struct heap *heap, const struct span *span
     return bin->listed == SPAN_NONE || (bin->listed == span_index(span) && span->next == SPAN_NONE);
 }
 
-void span_countdown_ended(struct span *span, struct heap *heap)
+/* The owner's look at a span of which `live` blocks are left. */
+static void span_look(struct heap *heap, struct span *span, uint32_t live)
 {
-    uint32_t live = span->held_back;
     if (live != 0) {
-        bool sparse = span->listed; /* it has just become so */
+        /* It has just become so. A listed one is looked at for no other reason; one that was not may have lost many blocks
+         * at once. */
+        bool sparse = span->listed || (span->since == 0 && live < span_sparse_limit(span));
         if (sparse) span->since = (uint32_t)platform_clock_ms() | 1; /* not 0 */
         span_arrange(heap, span, live);
         /* Last: it returns blocks of this very span, too. */
         if (UNLIKELY(sparse && !heap->chores)) heap_chores_expect(heap);
     } else if (span_is_last_resort(heap, span)) {
+        span->countdown = 0;
+        span->held_back = 0;
         if (!span->listed) span_list(heap, span);
     } else {
         if (span->listed) span_unlist(heap, span);
@@ -334,11 +343,24 @@ void span_countdown_ended(struct span *span, struct heap *heap)
     }
 }
 
+void span_countdown_ended(struct span *span, struct heap *heap)
+{
+    span_look(heap, span, span->held_back);
+}
+
 void block_free_local(struct heap *heap, struct span *span, uintptr_t block)
 {
     *block_words(block) = span->free ^ block ^ space.link_key;
     span->free = block;
     if (--span->countdown == 0) span_countdown_ended(span, heap);
+}
+
+void span_free_list(struct heap *heap, struct span *span, uintptr_t first, uintptr_t last, uint32_t blocks)
+{
+    list_link(last, span->free);
+    span->free = first;
+    if (blocks < span->countdown) span->countdown -= blocks;
+    else span_look(heap, span, span_live(span) - blocks);
 }
 
 /* ---- flushing and adopting ------------------------------------------------------------------------------------------------------------- */

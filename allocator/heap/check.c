@@ -62,7 +62,7 @@ void check_pointer_failed(const char *function, const void *pointer)
     abort();
 }
 
-static bool list_contains(uintptr_t list, uintptr_t block)
+bool check_list_contains(uintptr_t list, uintptr_t block)
 {
     for (; !list_is_empty(list); list = list_next(list))
         if (list == block) return true;
@@ -71,6 +71,6 @@ static bool list_contains(uintptr_t list, uintptr_t block)
 
 void check_suspicious_free(const struct heap *heap, const struct span *span, uintptr_t block)
 {
-    if (list_contains(span->free, block) || list_contains(heap->free[span->bin], block))
+    if (check_list_contains(span->free, block) || check_list_contains(heap->free[span->bin], block))
         check_double_free((const void *)block);
 }

@@ -19,24 +19,74 @@ void heap_chores_expect(struct heap *heap)
 
 /* ---- sparse spans ------------------------------------------------------------------------------------------------------------ */
 
-/* What a look at every block of a span finds. */
-struct findings {
-    uint32_t units_free; /* mask of carved units in which all blocks are free */
-    uint32_t units_used; /* mask of units that a live block touches */
-    uint32_t blocks_free; /* in all */
-    uint32_t blocks_in_units_free;
+/* The free blocks of a span, a bit each. */
+struct free_blocks {
+    uint64_t bits[SPAN_SIZE / MALLOC_ALIGNMENT / 64];
+    uint32_t count;
 };
 
-/* A live block's first word may be written by another thread at the same moment, by the program or by remote_free, and does
- * not look free before or after: so ThreadSanitizer need not worry. A block on its way here is live until it arrives. */
+static void free_blocks_add(struct free_blocks *free, uint32_t block)
+{
+    free->bits[block / 64] |= UINT64_C(1) << (block % 64);
+    free->count++;
+}
+
+static bool free_blocks_have(const struct free_blocks *free, uint32_t block)
+{
+    return ((free->bits[block / 64] >> (block % 64)) & 1) != 0;
+}
+
+/* Another thread may write to the block at the same moment: the program, or its outbox. What it looks like is only a guess,
+ * so ThreadSanitizer need not worry. */
 #if defined(__SANITIZE_THREAD__)
 __attribute__((no_sanitize_thread, noinline))
 #endif
-static bool block_looks_free(uintptr_t block)
+static bool seems_free(uintptr_t block)
 {
-    uintptr_t word = *block_words(block) ^ space.link_key;
-    return word <= LINK_MAX && word != LINK_REMOTE && word != LINK_REMOTE_SUSPECT;
+    return block_looks_free(block);
 }
+
+static bool unit_is_carved(const struct span *span, uint32_t unit)
+{
+    return ((span->uncarved >> unit) & 1) == 0;
+}
+
+/* The blocks whose first words look like links: one pass over the span, which the processor can prefetch. */
+static void find_by_looks(const struct span *span, struct free_blocks *free)
+{
+    for (uint32_t unit = 0; unit < CARVE_UNITS; unit++) {
+        if (!unit_is_carved(span, unit)) continue;
+        uint32_t block;
+        uint32_t end = span_unit_blocks(span, unit, &block);
+        for (; block < end; block++)
+            if (seems_free(span_start(span) + block * span->block_size)) free_blocks_add(free, block);
+    }
+}
+
+/* The blocks in the span's list: a cache miss each, one after the other. */
+static void find_by_list(const struct span *span, struct free_blocks *free)
+{
+    for (uintptr_t block = span->free; !list_is_empty(block); block = list_next(block))
+        free_blocks_add(free, (uint32_t)(block & (SPAN_SIZE - 1)) / span->block_size);
+}
+
+/* All free blocks look free, so the looks are right if they give no more than there are. More are on their way from other
+ * threads, or live and look so by chance. */
+static void find_free(const struct span *span, struct free_blocks *free)
+{
+    *free = (struct free_blocks){.count = 0};
+    find_by_looks(span, free);
+    if (LIKELY(free->count == span->carved - span_live(span))) return;
+    *free = (struct free_blocks){.count = 0};
+    find_by_list(span, free);
+}
+
+/* What the free blocks mean for the units. */
+struct findings {
+    uint32_t units_free; /* mask of carved units in which all blocks are free */
+    uint32_t units_used; /* mask of units that a live block touches */
+    uint32_t blocks_in_units_free;
+};
 
 /* Units touched by the bytes [start, end) of the span. */
 static uint32_t units_touched(uint32_t start, uint32_t end)
@@ -46,41 +96,40 @@ static uint32_t units_touched(uint32_t start, uint32_t end)
     return ((2u << last) - 1) & ~((1u << first) - 1);
 }
 
-static void span_examine_unit(const struct span *span, uint32_t unit, struct findings *found)
+static void examine_unit(const struct span *span, uint32_t unit, const struct free_blocks *free, struct findings *found)
 {
     uint32_t first;
     uint32_t end = span_unit_blocks(span, unit, &first);
-    uint32_t free = 0;
-    for (uint32_t i = first; i < end; i++) {
-        uint32_t start = i * span->block_size;
-        if (block_looks_free(span_start(span) + start)) free++;
+    uint32_t count = 0;
+    for (uint32_t block = first; block < end; block++) {
+        uint32_t start = block * span->block_size;
+        if (free_blocks_have(free, block)) count++;
         else found->units_used |= units_touched(start, start + span->block_size);
     }
-    found->blocks_free += free;
-    if (free == end - first && free != 0) {
+    if (count == end - first && count != 0) {
         found->units_free |= 1u << unit;
-        found->blocks_in_units_free += free;
+        found->blocks_in_units_free += count;
     }
 }
 
-static struct findings span_examine(const struct span *span)
+static struct findings examine(const struct span *span, const struct free_blocks *free)
 {
     struct findings found = {0};
     for (uint32_t unit = 0; unit < CARVE_UNITS; unit++)
-        if (((span->uncarved >> unit) & 1) == 0) span_examine_unit(span, unit, &found);
+        if (unit_is_carved(span, unit)) examine_unit(span, unit, free, &found);
     return found;
 }
 
 /* The free blocks of the carved units that are not in the mask, as a list in the order of their addresses. */
-static uintptr_t span_list_without(const struct span *span, uint32_t units)
+static uintptr_t list_without(const struct span *span, const struct free_blocks *free, uint32_t units)
 {
     uintptr_t list = span_list_end(span);
     for (uint32_t unit = CARVE_UNITS; unit-- > 0;) {
-        if ((((span->uncarved | units) >> unit) & 1) != 0) continue;
+        if (!unit_is_carved(span, unit) || ((units >> unit) & 1) != 0) continue;
         uint32_t first;
         for (uint32_t i = span_unit_blocks(span, unit, &first); i-- > first;) {
+            if (!free_blocks_have(free, i)) continue;
             uintptr_t block = span_start(span) + i * span->block_size;
-            if (!block_looks_free(block)) continue;
             *block_words(block) = list ^ block ^ space.link_key;
             list = block;
         }
@@ -104,22 +153,16 @@ static void span_purge_units(const struct span *span, uint32_t units)
     }
 }
 
-/* Free blocks are recognised by their links, in one pass over the span that the processor can prefetch, instead of by
- * following the list. Live data could look like a link by chance: then there are more that look free than are free, and the
- * span is left alone. */
 static void span_purge_sparse(struct span *span)
 {
-    struct findings found = span_examine(span);
-    if (found.units_free == 0 || found.blocks_free != span->carved - span_live(span)) return;
-    uintptr_t list = span_list_without(span, found.units_free);
+    struct free_blocks free;
+    find_free(span, &free);
+    struct findings found = examine(span, &free);
+    if (found.units_free == 0) return;
+    uintptr_t list = list_without(span, &free, found.units_free);
     span_uncarve(span, found.units_free, found.blocks_in_units_free, list);
     /* Also the units in which no block starts. Those carved before and purged before are purged again: they lie between. */
-    uint32_t kept = 0;
-    for (uint32_t unit = 0; unit < CARVE_UNITS; unit++) {
-        uint32_t first;
-        bool has_blocks = span_unit_blocks(span, unit, &first) > first;
-        if (has_blocks && ((span->uncarved >> unit) & 1) == 0) kept |= 1u << unit;
-    }
+    uint32_t kept = span_units_with_blocks(span) & ~(uint32_t)span->uncarved;
     span_purge_units(span, ((1u << CARVE_UNITS) - 1) & ~(kept | found.units_used));
 }
 

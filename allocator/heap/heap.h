@@ -41,13 +41,6 @@ extern struct heap_settings heap_settings;
  * by a chance of 2^-48. That is how overwritten links and double frees are noticed. */
 enum { LIST_END = 1, LINK_MAX = 0xFFFF };
 
-/* The decoded first word of a block that is on its way to another heap. No link is like the first: blocks are multiples
- * of 16 apart, and the end of a list is odd; it is small, so that a local free looks twice. SUSPECT: before it was freed,
- * the word looked like a link, so the block may stand in a list of its owner's; it is no link, so that the owner notices
- * when it takes the block from there first. */
-#define LINK_REMOTE ((uintptr_t)2)
-#define LINK_REMOTE_SUSPECT ((uintptr_t)LINK_MAX + 4)
-
 ALWAYS_INLINE bool list_is_empty(uintptr_t head)
 {
     return (head & LIST_END) != 0;
@@ -60,7 +53,7 @@ ALWAYS_INLINE uintptr_t *block_words(uintptr_t block)
 
 /* ---- heaps ------------------------------------------------------------------------------------------------------ */
 
-enum { OUTBOX_SLOTS = 8, SPAN_CACHE_MAX = 16 };
+enum { SPAN_CACHE_MAX = 16 };
 
 struct bin {
     uint32_t listed; /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
@@ -69,21 +62,13 @@ struct bin {
     uint32_t given; /* blocks that the last refill gave at most; the next gives twice as many */
 };
 
-/* Blocks of another heap that this thread has freed and not yet handed over, linked by their second words. */
-struct outbox {
-    struct heap *target;
-    uintptr_t first, last;
-    uint32_t blocks;
-    uint32_t bytes;
-};
-
 enum heap_state {
     HEAP_OWNED = 0, /* by a living thread, or by one that is settling it (registry.c) */
     HEAP_IDLE, /* no thread, no spans; waits for the next thread */
     HEAP_SHARED, /* heap_orphans */
 };
 
-/* A thread heap. Owned by one thread at a time; other threads touch only `inbox` and `state`. Never freed, only
+/* A thread heap. Owned by one thread at a time; other threads touch only `inbox`, `suspect` and `state`. Never freed, only
  * reused, so that a pointer to one stays good for ever. */
 struct heap {
     uintptr_t free[BIN_COUNT]; /* per bin the blocks that malloc takes next, all of one span */
@@ -102,13 +87,14 @@ struct heap {
     uint32_t cached; /* their number */
     uint32_t chores_due; /* chores: when to look next, clock in ms */
     bool chores; /* chores: memory has become free that may have to be given back */
-    struct outbox outbox[OUTBOX_SLOTS];
+    struct outbox *outbox; /* remote.c: blocks of other heaps that this thread has freed; NULL until there is one */
 
     /* registry: under its lock */
     struct heap *next, *prev; /* in the list of idle heaps */
 
     /* Written by other threads: a line of their own. */
     _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */
+    _Atomic(uintptr_t) suspect; /* a block that looked free when another thread freed it; 0: none */
     _Atomic(uint32_t) state; /* enum heap_state */
 };
 
@@ -153,6 +139,8 @@ unsigned bin_to_borrow_from(struct heap *heap, unsigned bin);
 void span_countdown_ended(struct span *span, struct heap *heap);
 /* Free a block of the heap's own; what the fast path does, without its checks. */
 void block_free_local(struct heap *heap, struct span *span, uintptr_t block);
+/* Free a whole list of such blocks; `last` is its last one. */
+void span_free_list(struct heap *heap, struct span *span, uintptr_t first, uintptr_t last, uint32_t blocks);
 /* Put the blocks that the bins hold back into their spans, and give back empty spans. */
 void heap_flush(struct heap *heap);
 /* Make `heap` the owner of a span of `from`; of all its spans, when its bins and caches are flushed. */
@@ -165,6 +153,8 @@ void heap_return_blocks(struct heap *heap);
 void span_give_back(struct heap *heap, struct span *span);
 /* Make blocks that have just been found free, and lie in the units of the mask, uncarved again; `list` holds the others. */
 void span_uncarve(struct span *span, uint32_t units, uint32_t blocks, uintptr_t list);
+/* Mask of the units in which a block starts. */
+uint16_t span_units_with_blocks(const struct span *span);
 /* The blocks that start in a carve unit: [*first, returned end). */
 uint32_t span_unit_blocks(const struct span *span, uint32_t unit, uint32_t *first);
 
@@ -196,15 +186,16 @@ void heap_chores_all(struct heap *heap);
 void remote_free(struct heap *heap, struct span *span, uintptr_t block);
 /* Take in what others have freed. */
 void remote_inbox_take(struct heap *heap);
-/* The same for heap_orphans, whose lock the caller holds: returns what has found another owner meanwhile, linked by second
- * words, to be sent on without the lock; 0: nothing. */
+/* The same for heap_orphans, whose lock the caller holds: returns what has found another owner meanwhile, to be sent on
+ * without the lock; 0: nothing. */
 uintptr_t remote_inbox_take_orphans(void);
-void remote_send_on(uintptr_t blocks);
+void remote_send_on(uintptr_t messages);
 
 ALWAYS_INLINE bool remote_inbox_is_filled(const struct heap *heap)
 {
-    /* Relaxed: a hint; taking synchronises. */
-    return atomic_load_explicit(&heap->inbox, memory_order_relaxed) != 0;
+    /* Relaxed: hints; taking synchronises. */
+    return (atomic_load_explicit(&heap->inbox, memory_order_relaxed) |
+            atomic_load_explicit(&heap->suspect, memory_order_relaxed)) != 0;
 }
 
 /* Hand over all that this heap has collected for others. */
@@ -249,6 +240,12 @@ ALWAYS_INLINE size_t large_usable_size(const struct span *span)
 
 _Noreturn COLD void check_link_failed(const void *block);
 
+/* Whether a block looks free. A live one does by a chance of 2^-48. */
+ALWAYS_INLINE bool block_looks_free(uintptr_t block)
+{
+    return (*block_words(block) ^ space.link_key) <= LINK_MAX;
+}
+
 /* What stands behind a free block in its list: a block, or the list's end. Ends the program when the link was overwritten. */
 ALWAYS_INLINE uintptr_t list_next(uintptr_t block)
 {
@@ -261,7 +258,9 @@ _Noreturn COLD void check_bin_failed(const struct heap *heap, unsigned bin); /* 
 _Noreturn COLD void check_pointer_failed(const char *function, const void *pointer);
 _Noreturn COLD void check_double_free(const void *pointer);
 _Noreturn COLD void check_size_failed(const void *pointer, size_t given, size_t usable);
-/* The first word of `block` looks like a free block's link: abort if it is one. */
+/* The first word of `block`, of the heap's own, looks like a free block's link: abort if it is one. */
 COLD void check_suspicious_free(const struct heap *heap, const struct span *span, uintptr_t block);
+/* Whether `block` stands in the list. */
+COLD bool check_list_contains(uintptr_t list, uintptr_t block);
 
 #endif

@@ -124,12 +124,20 @@ size_t heap_good_size(size_t size)
 
 /* ---- freeing ------------------------------------------------------------------------------------------------------------------ */
 
-/* Abort when a block of this heap is free already. */
-static void check_own_block(const struct heap *heap, const struct span *span, const void *pointer)
+/* Abort when a block of this heap is free already. True also when it looks free and is in no list of the heap's: it is in
+ * another thread's outbox, or live and looks so by chance. To be left alone in either case. */
+static COLD bool suspect_is_left_alone(struct heap *heap, const struct span *span, const void *pointer)
 {
-    uintptr_t word = *block_words((uintptr_t)pointer) ^ space.link_key;
-    if (word == LINK_REMOTE) check_double_free(pointer); /* another thread freed it */
-    if (word <= LINK_MAX) check_suspicious_free(heap, span, (uintptr_t)pointer);
+    check_suspicious_free(heap, span, (uintptr_t)pointer);
+    remote_inbox_take(heap); /* perhaps another thread freed it */
+    if (span->kind != SPAN_BLOCKS) check_double_free(pointer);
+    check_suspicious_free(heap, span, (uintptr_t)pointer);
+    return true;
+}
+
+static bool own_block_looks_free(struct heap *heap, const struct span *span, const void *pointer)
+{
+    return UNLIKELY(block_looks_free((uintptr_t)pointer)) && suspect_is_left_alone(heap, span, pointer);
 }
 
 void heap_free_slow(void *pointer, struct heap *heap)
@@ -141,8 +149,7 @@ void heap_free_slow(void *pointer, struct heap *heap)
         if (heap != &heap_none && !heap->chores) heap_chores_expect(heap);
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
         remote_free(heap, span, (uintptr_t)pointer);
-    } else {
-        check_own_block(heap, span, pointer);
+    } else if (!own_block_looks_free(heap, span, pointer)) {
         block_free_local(heap, span, (uintptr_t)pointer);
     }
 }
@@ -173,7 +180,8 @@ void *heap_realloc(void *pointer, size_t size)
     }
     if (span->kind == SPAN_BLOCKS && fits_in_place(size, usable)) {
         struct heap *heap = thread_heap;
-        if (atomic_load_explicit(&span->owner, memory_order_relaxed) == heap) check_own_block(heap, span, pointer);
+        if (atomic_load_explicit(&span->owner, memory_order_relaxed) == heap)
+            (void)own_block_looks_free(heap, span, pointer);
         return pointer;
     }
     if (span->kind == SPAN_LARGE && size > SMALL_MAX) {

@@ -128,7 +128,8 @@ static void heap_retire(struct heap *heap)
         }
         platform_lock_acquire(&registry.lock);
         idle_add(heap);
-        late = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0; /* see hand_over */
+        late = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0 || /* see hand_over */
+               atomic_load_explicit(&heap->suspect, memory_order_seq_cst) != 0;
         if (late) idle_remove(heap);
         platform_lock_release(&registry.lock);
     } while (late);

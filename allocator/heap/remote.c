@@ -1,138 +1,305 @@
 /* Blocks that another thread freed.
  *
- * A thread that frees a block of another heap puts it into the outbox slot of that heap; a full slot is handed over as
- * one list, by one compare-and-swap on the target's inbox. The owner empties its inbox by one exchange whenever it
- * refills a bin, and when it exits. So neither waits for the other, and a block costs a fraction of an atomic.
+ * A thread that frees blocks of other heaps collects them in its *outbox*: a list for each of a few dozen spans, linked as
+ * their owner links free blocks. Such a list is a *message*: the owner puts it before the span's own free list by writing
+ * one link, and touches none of the other blocks before it hands them out again. Messages are collected for each target and
+ * handed over by one compare-and-swap on its inbox, which the owner empties by one exchange whenever it refills a bin, and
+ * when it exits. So neither waits for the other, and a block costs a fraction of an atomic.
+ *
+ *     free ─► outbox: list per span ─► messages per target ─► target's inbox ─► lists of its spans
  *
  * Whoever hands over to a heap that no thread owns settles it at once (registry.c), so that nothing lies in an inbox that
- * nobody will open. A span may change owner while a block of it is on its way: whoever finds a block that is not its own
- * sends it on.
+ * nobody will open. A span may change owner while a message is on its way: whoever finds one that is not its own sends it on.
+ * Blocks on their way count as live, so their span stays what it is.
  *
- * While a block is on its way its first word says so, for noticing double frees, and its second links it to the next.
+ * A block that looks free when it is freed is nearly always freed twice, and never freed again. If this thread has it in its
+ * outbox, that is proven. Else it is put before its owner (`suspect`), which looks into its lists.
  */
 #include "heap.h"
 
-struct heap_settings heap_settings = {.remote_free_batch = 64, .thread_spans_cached = 4};
+struct heap_settings heap_settings = {.remote_free_batch = 256, .thread_spans_cached = 4};
 
-/* A slot is handed over early when its blocks hold this much memory: large blocks are worth more to their owner. */
-enum { OUTBOX_BYTES = 32 * 1024 };
+/* ---- messages -------------------------------------------------------------------------------------------------------------- */
 
-static struct outbox *outbox_slot(struct heap *heap, const struct heap *target)
+/* The first block's second word says what the owner must know without walking: in 12 bits the place of the last block in
+ * its span, in units of MALLOC_ALIGNMENT; in 8 bits the number of blocks; above, the next message of the same target, as the
+ * distance of its first block from the base in the same units, plus 1; 0: none. */
+enum { LAST_BITS = 12, COUNT_BITS = 8, NEXT_SHIFT = LAST_BITS + COUNT_BITS, MESSAGE_BLOCKS_MAX = (1 << COUNT_BITS) - 1 };
+
+_Static_assert((1 << LAST_BITS) * MALLOC_ALIGNMENT == SPAN_SIZE, "a place in a span");
+
+struct message {
+    uintptr_t first, last;
+    uint32_t blocks;
+    uintptr_t next; /* first block of the next message, or 0 */
+};
+
+static void message_write(const struct message *message)
 {
-    /* Heaps are a few KiB apart, some cache lines in size: mix the bits that differ. */
-    uintptr_t number = (uintptr_t)target / CACHE_LINE;
-    return &heap->outbox[(number ^ (number >> 3) ^ (number >> 6)) % OUTBOX_SLOTS];
+    uintptr_t next = message->next == 0 ? 0 : (message->next - space.base) / MALLOC_ALIGNMENT + 1;
+    uintptr_t last = (message->last & (SPAN_SIZE - 1)) / MALLOC_ALIGNMENT;
+    uintptr_t word = next << NEXT_SHIFT | (uintptr_t)message->blocks << LAST_BITS | last;
+    block_words(message->first)[1] = word ^ space.link_key;
 }
 
+/* Ends the program when the word was overwritten, as far as that shows. */
+static struct message message_read(uintptr_t first)
+{
+    uintptr_t word = block_words(first)[1] ^ space.link_key;
+    uintptr_t next = word >> NEXT_SHIFT;
+    if (UNLIKELY(next > space.size / MALLOC_ALIGNMENT)) check_link_failed((const void *)first);
+    return (struct message){
+        .first = first,
+        .last = (first & ~(uintptr_t)(SPAN_SIZE - 1)) | (word & ((1u << LAST_BITS) - 1)) * MALLOC_ALIGNMENT,
+        .blocks = (uint32_t)(word >> LAST_BITS) & MESSAGE_BLOCKS_MAX,
+        .next = next == 0 ? 0 : space.base + (next - 1) * MALLOC_ALIGNMENT,
+    };
+}
+
+static void message_chain(uintptr_t message, uintptr_t next)
+{
+    struct message changed = message_read(message);
+    changed.next = next;
+    message_write(&changed);
+}
+
+/* ---- handing over ------------------------------------------------------------------------------------------------------------ */
+
+/* The owner of a span in which blocks live. Relaxed: any value that it had since the block was born will do, see above. */
+static struct heap *owner_of(const struct span *span, uintptr_t block)
+{
+    struct heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
+    if (UNLIKELY(owner == NULL)) check_pointer_failed("free", (void *)block);
+    return owner;
+}
+
+static void settle_if_idle(struct heap *target)
+{
+    /* Sequentially consistent: see hand_over. */
+    if (UNLIKELY(atomic_load_explicit(&target->state, memory_order_seq_cst) != HEAP_OWNED)) heap_settle(target);
+}
+
+/* Hand over a chain of messages. */
 static void hand_over(struct heap *target, uintptr_t first, uintptr_t last)
 {
     uintptr_t head = atomic_load_explicit(&target->inbox, memory_order_relaxed);
     do {
-        block_words(last)[1] = head;
+        message_chain(last, head);
         /* Release (part of seq_cst): the links are seen by the owner's acquire exchange. There is no ABA: the owner
-         * takes all or nothing, and `head` is only written into our own block.
-         * Sequentially consistent with the load of `state` below and the store and load in heap_retire: either we see
-         * that the heap has no thread any more, or its last look sees our blocks. */
+         * takes all or nothing, and `head` is only written into our own message.
+         * Sequentially consistent with the load of `state` in settle_if_idle and the store and load in heap_retire: either we
+         * see that the heap has no thread any more, or its last look sees our blocks. */
     } while (!atomic_compare_exchange_weak_explicit(&target->inbox, &head, first, memory_order_seq_cst,
                                                     memory_order_relaxed));
-    if (UNLIKELY(atomic_load_explicit(&target->state, memory_order_seq_cst) != HEAP_OWNED)) heap_settle(target);
+    settle_if_idle(target);
 }
 
-static void outbox_hand_over(struct outbox *slot)
+/* ---- collecting ---------------------------------------------------------------------------------------------------------------- */
+
+/* All is handed over early when the blocks hold this much memory: large blocks are worth more to their owner. */
+enum { OUTBOX_BYTES = 64 * 1024 };
+
+enum { OUTBOX_LISTS = 64, OUTBOX_TARGETS = 8 };
+
+struct outbox {
+    struct {
+        struct span *span; /* NULL: empty */
+        uintptr_t first, last;
+        uint32_t blocks;
+    } lists[OUTBOX_LISTS]; /* by the span's number */
+    struct {
+        struct heap *heap; /* NULL: empty */
+        uintptr_t first, last; /* messages */
+    } targets[OUTBOX_TARGETS];
+    uint32_t blocks, bytes; /* since all was handed over */
+};
+
+static unsigned target_slot(const struct heap *target)
 {
-    struct heap *target = slot->target;
-    uintptr_t first = slot->first;
-    uintptr_t last = slot->last;
-    /* Empty it first: settling the target may come back here. */
-    *slot = (struct outbox){.target = NULL};
-    hand_over(target, first, last);
+    /* Heaps are a few KiB apart, some cache lines in size: mix the bits that differ. */
+    uintptr_t number = (uintptr_t)target / CACHE_LINE;
+    return (number ^ (number >> 3) ^ (number >> 6)) % OUTBOX_TARGETS;
 }
 
-static void outbox_add(struct heap *heap, struct heap *target, uintptr_t block, uint32_t block_size)
+static void target_hand_over(struct outbox *outbox, unsigned slot)
 {
-    struct outbox *slot = outbox_slot(heap, target);
-    if (slot->target != target) {
-        if (slot->target != NULL) outbox_hand_over(slot);
-        slot->target = target;
-        slot->last = block;
+    struct heap *heap = outbox->targets[slot].heap;
+    outbox->targets[slot].heap = NULL; /* first: settling the target may come back here */
+    hand_over(heap, outbox->targets[slot].first, outbox->targets[slot].last);
+}
+
+/* Make a message of a list. */
+static void list_close(struct outbox *outbox, unsigned list)
+{
+    struct span *span = outbox->lists[list].span;
+    struct message message = {
+        .first = outbox->lists[list].first,
+        .last = outbox->lists[list].last,
+        .blocks = outbox->lists[list].blocks,
+    };
+    outbox->lists[list].span = NULL;
+    struct heap *owner = owner_of(span, message.first);
+    unsigned slot = target_slot(owner);
+    if (outbox->targets[slot].heap != owner) {
+        if (outbox->targets[slot].heap != NULL) target_hand_over(outbox, slot);
+        outbox->targets[slot].heap = owner;
+        outbox->targets[slot].first = 0;
+        outbox->targets[slot].last = message.first;
     }
-    block_words(block)[1] = slot->first;
-    slot->first = block;
-    slot->blocks++;
-    slot->bytes += block_size;
-    if (slot->blocks >= atomic_load_explicit(&heap_settings.remote_free_batch, memory_order_relaxed) ||
-        slot->bytes >= OUTBOX_BYTES)
-        outbox_hand_over(slot);
+    message.next = outbox->targets[slot].first;
+    message_write(&message);
+    outbox->targets[slot].first = message.first;
 }
 
-static void send(struct heap *heap, struct span *span, uintptr_t block)
+void remote_outbox_flush(struct heap *heap)
 {
-    /* Relaxed: any value that it had since the block was born will do, see above. */
-    struct heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
-    if (owner == NULL) check_pointer_failed("free", (void *)block);
-    if (heap == &heap_none) hand_over(owner, block, block);
-    else outbox_add(heap, owner, block, span->block_size);
+    struct outbox *outbox = heap->outbox;
+    if (outbox == NULL) return;
+    outbox->blocks = 0;
+    outbox->bytes = 0;
+    for (unsigned list = 0; list < OUTBOX_LISTS; list++)
+        if (outbox->lists[list].span != NULL) list_close(outbox, list);
+    for (unsigned slot = 0; slot < OUTBOX_TARGETS; slot++)
+        if (outbox->targets[slot].heap != NULL) target_hand_over(outbox, slot);
+}
+
+static void outbox_add(struct heap *heap, struct span *span, uintptr_t block)
+{
+    struct outbox *outbox = heap->outbox;
+    unsigned list = span_index(span) % OUTBOX_LISTS;
+    if (outbox->lists[list].span != span || outbox->lists[list].blocks == MESSAGE_BLOCKS_MAX) {
+        if (outbox->lists[list].span != NULL) list_close(outbox, list);
+        outbox->lists[list].span = span;
+        outbox->lists[list].first = span_list_end(span);
+        outbox->lists[list].last = block;
+        outbox->lists[list].blocks = 0;
+    }
+    *block_words(block) = outbox->lists[list].first ^ block ^ space.link_key;
+    outbox->lists[list].first = block;
+    outbox->lists[list].blocks++;
+    outbox->blocks++;
+    outbox->bytes += span->block_size;
+    if (outbox->blocks >= atomic_load_explicit(&heap_settings.remote_free_batch, memory_order_relaxed) ||
+        outbox->bytes >= OUTBOX_BYTES)
+        remote_outbox_flush(heap);
+}
+
+/* A message of one block, for a thread without an outbox. */
+static void send_alone(struct span *span, uintptr_t block)
+{
+    *block_words(block) = span_list_end(span) ^ block ^ space.link_key;
+    struct message message = {.first = block, .last = block, .blocks = 1};
+    message_write(&message);
+    hand_over(owner_of(span, block), block, block);
+}
+
+static bool has_outbox(struct heap *heap)
+{
+    if (LIKELY(heap->outbox != NULL)) return true;
+    if (heap == &heap_none) return false;
+    heap->outbox = space_metadata(sizeof *heap->outbox); /* most threads never need one */
+    return heap->outbox != NULL;
+}
+
+/* ---- blocks that look free -------------------------------------------------------------------------------------------------------- */
+
+static bool outbox_contains(const struct outbox *outbox, uintptr_t block)
+{
+    for (unsigned list = 0; list < OUTBOX_LISTS; list++)
+        if (outbox->lists[list].span != NULL && check_list_contains(outbox->lists[list].first, block)) return true;
+    for (unsigned slot = 0; slot < OUTBOX_TARGETS; slot++) {
+        if (outbox->targets[slot].heap == NULL) continue;
+        for (uintptr_t first = outbox->targets[slot].first; first != 0; first = message_read(first).next)
+            if (check_list_contains(first, block)) return true;
+    }
+    return false;
+}
+
+/* Put a block before its owner. If another is there already this one is forgotten: it is not freed, for it looks free. */
+static void accuse(struct heap *owner, uintptr_t block)
+{
+    uintptr_t none = 0;
+    /* As in hand_over; only the address is handed over. */
+    atomic_compare_exchange_strong_explicit(&owner->suspect, &none, block, memory_order_seq_cst, memory_order_relaxed);
+    settle_if_idle(owner);
+}
+
+static COLD void remote_free_suspect(const struct heap *heap, struct span *span, uintptr_t block)
+{
+    if (heap->outbox != NULL && outbox_contains(heap->outbox, block)) check_double_free((void *)block);
+    accuse(owner_of(span, block), block);
+}
+
+/* Look for a suspect in the lists of its owner. When it is not there, it is on its way from a third thread, or a live block
+ * that looked free by chance: then 2^-48 is how often one leaks. */
+static void judge_suspect(struct heap *heap)
+{
+    if (LIKELY(atomic_load_explicit(&heap->suspect, memory_order_relaxed) == 0)) return;
+    uintptr_t block = atomic_exchange_explicit(&heap->suspect, 0, memory_order_relaxed);
+    struct span *span = span_of_offset(block - space.base);
+    if (block != 0 && atomic_load_explicit(&span->owner, memory_order_relaxed) == heap)
+        check_suspicious_free(heap, span, block);
 }
 
 void remote_free(struct heap *heap, struct span *span, uintptr_t block)
 {
-    uintptr_t word = *block_words(block) ^ space.link_key;
-    if (word == LINK_REMOTE || word == LINK_REMOTE_SUSPECT) check_double_free((void *)block);
-    /* If it looks free otherwise, only the owner can tell whether it is: it looks when the block arrives. */
-    *block_words(block) = (word <= LINK_MAX ? LINK_REMOTE_SUSPECT : LINK_REMOTE) ^ space.link_key;
-    send(heap, span, block);
+    if (UNLIKELY(block_looks_free(block))) remote_free_suspect(heap, span, block);
+    else if (LIKELY(has_outbox(heap))) outbox_add(heap, span, block);
+    else send_alone(span, block);
 }
 
-/* Check a block that arrives, and free it if it is the heap's own. */
-static bool arrive(struct heap *heap, uintptr_t block)
+/* ---- taking in -------------------------------------------------------------------------------------------------------------------- */
+
+/* Take a message in if its span is the heap's own. */
+static bool arrive(struct heap *heap, const struct message *message)
 {
-    uintptr_t word = *block_words(block) ^ space.link_key;
-    if (word != LINK_REMOTE && word != LINK_REMOTE_SUSPECT) check_link_failed((void *)block);
-    struct span *span = span_of_offset(block - space.base);
+    struct span *span = span_of_offset(message->first - space.base);
     if (UNLIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) != heap)) return false;
-    if (UNLIKELY(word == LINK_REMOTE_SUSPECT)) check_suspicious_free(heap, span, block);
-    block_free_local(heap, span, block);
+    if (UNLIKELY(message->blocks == 0 || message->blocks > span_live(span))) check_link_failed((void *)message->first);
+    span_free_list(heap, span, message->first, message->last, message->blocks);
     return true;
+}
+
+/* Acquire: pairs with the release in hand_over. */
+static uintptr_t inbox_empty(struct heap *heap)
+{
+    return atomic_exchange_explicit(&heap->inbox, 0, memory_order_acquire);
+}
+
+/* Take in all that is the heap's own; returns the messages that are not, chained. */
+static uintptr_t take_in(struct heap *heap)
+{
+    uintptr_t elsewhere = 0;
+    for (uintptr_t first = inbox_empty(heap); first != 0;) {
+        struct message message = message_read(first);
+        first = message.next;
+        if (LIKELY(arrive(heap, &message))) continue;
+        message.next = elsewhere;
+        message_write(&message);
+        elsewhere = message.first;
+    }
+    judge_suspect(heap);
+    return elsewhere;
 }
 
 void remote_inbox_take(struct heap *heap)
 {
     if (!remote_inbox_is_filled(heap)) return; /* most often; the exchange would take the line from the others */
-    /* Acquire: pairs with the release in hand_over. */
-    uintptr_t block = atomic_exchange_explicit(&heap->inbox, 0, memory_order_acquire);
-    while (block != 0) {
-        uintptr_t next = block_words(block)[1];
-        if (UNLIKELY(!arrive(heap, block))) send(heap, span_of_offset(block - space.base), block);
-        block = next;
-    }
+    uintptr_t elsewhere = take_in(heap);
+    if (UNLIKELY(elsewhere != 0)) remote_send_on(elsewhere);
 }
 
 uintptr_t remote_inbox_take_orphans(void)
 {
-    uintptr_t elsewhere = 0;
-    uintptr_t block = atomic_exchange_explicit(&heap_orphans.inbox, 0, memory_order_acquire);
-    while (block != 0) {
-        uintptr_t next = block_words(block)[1];
-        if (UNLIKELY(!arrive(&heap_orphans, block))) {
-            block_words(block)[1] = elsewhere;
-            elsewhere = block;
-        }
-        block = next;
-    }
-    return elsewhere;
+    return take_in(&heap_orphans);
 }
 
-void remote_send_on(uintptr_t blocks)
+void remote_send_on(uintptr_t messages)
 {
-    while (blocks != 0) {
-        uintptr_t next = block_words(blocks)[1];
-        send(&heap_none, span_of_offset(blocks - space.base), blocks);
-        blocks = next;
+    while (messages != 0) {
+        struct message message = message_read(messages);
+        messages = message.next;
+        struct heap *owner = owner_of(span_of_offset(message.first - space.base), message.first);
+        hand_over(owner, message.first, message.first);
     }
-}
-
-void remote_outbox_flush(struct heap *heap)
-{
-    for (unsigned i = 0; i < OUTBOX_SLOTS; i++)
-        if (heap->outbox[i].target != NULL) outbox_hand_over(&heap->outbox[i]);
 }

@@ -82,12 +82,29 @@ TEST(DoubleFree, IsNoticedWhenAnotherThreadDoesBoth)
     void *object = malloc(100);
     EXPECT_DEATH(in_another_thread(
                      [](void *shared) {
+                         free(malloc(1));
                          free(shared);
                          free(hidden(shared));
                      },
                      object),
                  one_line_double_free);
     free(object);
+}
+
+TEST(DoubleFree, IsNoticedByTheOwnerWhenAThreadThatNeverAllocatedDoesBoth)
+{
+    EXPECT_DEATH(
+        {
+            void *object = malloc(100);
+            in_another_thread(
+                [](void *shared) {
+                    free(shared);
+                    free(hidden(shared));
+                },
+                object);
+            for (int i = 0; i < 2000; i++) malloc(200); // sooner or later it receives what others freed
+        },
+        one_line_double_free);
 }
 
 TEST(DoubleFree, IsNoticedWhenTheOwnerDoesTheSecond)

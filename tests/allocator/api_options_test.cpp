@@ -100,7 +100,7 @@ TEST_F(Environment, NamesTheNearestOfAnUnknownName)
 {
     expect("decay:7", "decay_ms", "500",
            "^heapfit: HEAPFIT_OPTIONS: there is no option 'decay'; the nearest is 'decay_ms'\n$");
-    expect("remote_batch:7", "remote_free_batch", "64",
+    expect("remote_batch:7", "remote_free_batch", "256",
            "^heapfit: HEAPFIT_OPTIONS: there is no option 'remote_batch'; the nearest is 'remote_free_batch'\n$");
     expect("stats:1", "stats_at_exit", "0", "there is no option 'stats'; the nearest is '[a-z_]+'\n$");
 }
@@ -127,9 +127,9 @@ TEST_F(Environment, RefusesValuesThatAreNone)
 
 TEST_F(Environment, RefusesValuesOutOfRange)
 {
-    expect("remote_free_batch:0", "remote_free_batch", "64",
-           "^heapfit: HEAPFIT_OPTIONS: '0' is no value for 'remote_free_batch', which takes 1 to 4096; it stays 64\n$");
-    expect("remote_free_batch:4097", "remote_free_batch", "64", "'4097' is no value");
+    expect("remote_free_batch:0", "remote_free_batch", "256",
+           "^heapfit: HEAPFIT_OPTIONS: '0' is no value for 'remote_free_batch', which takes 1 to 4096; it stays 256\n$");
+    expect("remote_free_batch:4097", "remote_free_batch", "256", "'4097' is no value");
     expect("decay_ms:99999999999999999999999", "decay_ms", "500", "'99999999999999999999999' is no value");
     expect("reservation:99999999999g", "reservation", "0", "\\(k, m, g are understood\\)");
     expect("stats_at_exit:2", "stats_at_exit", "0", "'2' is no value for 'stats_at_exit', which takes 0 to 1");
@@ -245,7 +245,7 @@ TEST(Options, KeepTheirValueWhenTheNewOneIsBad)
     EXPECT_EQ(hf_option_set("reservation", "18446744073709551616"), -1);
     EXPECT_EQ(errno, ERANGE);
     EXPECT_EQ(value_of("decay_ms"), "500");
-    EXPECT_EQ(value_of("remote_free_batch"), "64");
+    EXPECT_EQ(value_of("remote_free_batch"), "256");
 }
 
 TEST(Options, ThatAreNotLiveCannotBeSetAnyMore)
