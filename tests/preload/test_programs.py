@@ -40,7 +40,7 @@ PROGRAMS = [
     python_program("processes"),
     python_program("numbers"),
     python_program("documents"),
-    limited_python_program("as", 500),
+    limited_python_program("as", 800),
     limited_python_program("data", 300),
     Program(
         name="redis",
