@@ -19,9 +19,9 @@ allocator_names := $(subst $(comma), ,$(ALLOCATORS))
 
 BUILD_PACKAGES := gcc libc6-dev
 CMAKE_PACKAGES := cmake ninja-build
-TEST_PACKAGES := $(CMAKE_PACKAGES) g++ libgtest-dev googletest pkg-config
+TEST_PACKAGES := $(CMAKE_PACKAGES) g++ libgtest-dev googletest pkg-config $(FUZZ_PACKAGES)
+FUZZ_PACKAGES := clang-16 libclang-rt-16-dev # the second holds libFuzzer and the sanitizers
 CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
-SLOW_TEST_PACKAGES := $(strip $(file <tests/preload/packages-slow.txt))
 # Those that run real programs; workloads/micro is compiled by its tests.
 TEST_WORKLOADS := $(patsubst workloads/%/workload.toml,%,$(wildcard workloads/*/workload.toml))
 
@@ -29,7 +29,7 @@ wheel_folders := $(wildcard allocator cmake include lab studies workloads)
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
   $(shell find $(wheel_folders) -type f -not -path '*/__pycache__/*')
 
-.PHONY: help demo test test-slow bench lint format build clean
+.PHONY: help demo test bench lint format build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,16 +39,12 @@ demo: $(VENV)/.wheel ## Compare allocators on a real program and write the repor
 	$(HEAPFIT) workloads install xml-transform
 	$(HEAPFIT) compare xml-transform --allocators $(ALLOCATORS) --replicates $(DEMO_REPLICATES)
 
-test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (under 15 minutes)
+test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (under half an hour)
 	@packages=$$($(VENV)/bin/python scripts/test-packages) && \
 	  scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $$packages
 	@test "$$(uname -m)" = aarch64 || scripts/apt-install $(CROSS_PACKAGES)
 	@HEAPFIT_HOME=build/test-home $(HEAPFIT) workloads install $(TEST_WORKLOADS)
 	@scripts/run-tests
-
-test-slow: $(VENV)/.test ## Run large servers, compilers and a browser under the library (minutes)
-	@scripts/apt-install $(BUILD_PACKAGES) $(SLOW_TEST_PACKAGES)
-	@$(VENV)/bin/python -m pytest tests/preload -m slow --durations 0
 
 bench: $(VENV)/.wheel ## Run the core study: every peer on every workload (hours; STUDY_OPTIONS=--quick)
 	$(HEAPFIT) study run $(STUDY) --install $(STUDY_OPTIONS)

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <malloc.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -209,6 +210,27 @@ TEST(Vfork, AndExecLeaveTheParentAsItWas)
     }
 }
 
+// POSIX forbids it, programs do it: the child is the parent's thread for a while, on its heap.
+TEST(Vfork, ChildThatAllocatesLeavesTheParentAsItWas)
+{
+    BusyThreads busy(2);
+    for (int i = 0; i < 20; i++) {
+        void *volatile of_the_child = nullptr;
+        void *volatile of_the_parent = malloc(100);
+        pid_t child = vfork();
+        if (child == 0) {
+            free(of_the_parent);
+            of_the_child = malloc(1000);
+            bool well = churn(300);
+            execl(well ? "/bin/true" : "/bin/false", "true", static_cast<char *>(nullptr));
+            _exit(child_is_not);
+        }
+        free(of_the_child);
+        expect_well(child);
+        ASSERT_TRUE(churn(200));
+    }
+}
+
 TEST(PosixSpawn, Works)
 {
     BusyThreads busy(2);
@@ -289,6 +311,31 @@ TEST(ThreadExit, LetsThreadLocalDestructorsAllocate)
     for (int i = 0; i < 50; i++)
         std::thread([] { per_thread.strings.emplace_back("touched, and thereby made"); }).join();
     EXPECT_TRUE(churn(1000));
+}
+
+// malloc and free are no cancellation points: what a thread holds while it is inside would be lost for all others.
+TEST(ThreadExit, ByCancellationDoesNotHappenInsideTheAllocator)
+{
+    for (int i = 0; i < 20; i++) {
+        static std::atomic<bool> churned;
+        churned = false;
+        pthread_t thread;
+        auto body = [](void *) -> void * {
+            pthread_cancel(pthread_self()); // takes effect at the next cancellation point
+            bool well = churn(2000);
+            free(malloc(10 << 20));
+            malloc_trim(0);
+            churned = well;
+            pthread_testcancel();
+            return nullptr;
+        };
+        ASSERT_EQ(pthread_create(&thread, nullptr, body, nullptr), 0);
+        void *result = nullptr;
+        ASSERT_EQ(pthread_join(thread, &result), 0);
+        EXPECT_EQ(result, PTHREAD_CANCELED);
+        EXPECT_TRUE(churned);
+    }
+    EXPECT_TRUE(churn(1000)) << "other threads go on";
 }
 
 TEST(ThreadExit, LeavesObjectsToOthers)

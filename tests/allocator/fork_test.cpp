@@ -12,7 +12,7 @@ namespace
 {
 
 constexpr int BUSY_THREADS = 4;
-constexpr unsigned CHILD_SECONDS = 20; // then SIGALRM ends it: it hangs
+constexpr unsigned CHILD_SECONDS = 60; // then SIGALRM ends it: it hangs
 
 // ---- fork handlers ---------------------------------------------------------------------------------------------------
 

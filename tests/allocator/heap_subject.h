@@ -38,6 +38,18 @@ inline void trim()
 {
     heap_trim();
 }
+inline void set_decay_ms(unsigned milliseconds)
+{
+    space_settings.decay_ms = milliseconds;
+}
+inline void set_remote_free_batch(unsigned blocks)
+{
+    heap_settings.remote_free_batch = blocks;
+}
+inline void set_thread_spans(unsigned spans)
+{
+    heap_settings.thread_spans_cached = spans;
+}
 
 } // namespace subject
 
@@ -46,10 +58,12 @@ inline void trim()
 #include <malloc.h>
 
 #include <cstdlib>
+#include <string>
 
 extern "C" {
 #include "heap/size_class.h"
 }
+#include "heapfit/heapfit.h"
 
 namespace subject
 {
@@ -82,8 +96,38 @@ inline void trim()
 {
     malloc_trim(0);
 }
+inline void set_option(const char *name, unsigned value)
+{
+    if (hf_option_set(name, std::to_string(value).c_str()) != 0) std::abort();
+}
+inline void set_decay_ms(unsigned milliseconds)
+{
+    set_option("decay_ms", milliseconds);
+}
+inline void set_remote_free_batch(unsigned blocks)
+{
+    set_option("remote_free_batch", blocks);
+}
+inline void set_thread_spans(unsigned spans)
+{
+    set_option("thread_span_threshold", spans * 65536);
+}
 
 } // namespace subject
 
 #endif
+
+namespace subject
+{
+
+// The defaults, as api/options.c has them.
+inline void reset_options()
+{
+    set_decay_ms(500);
+    set_remote_free_batch(64);
+    set_thread_spans(4);
+}
+
+} // namespace subject
+
 #endif

@@ -195,7 +195,7 @@ unsigned calls_without_failure()
 }
 
 // A run takes a second or so under a sanitizer or an emulator: then not every call.
-#ifdef HEAPFIT_TEST_EMULATED
+#if HEAPFIT_TEST_EMULATED
 constexpr unsigned STRIDE = 50;
 #else
 constexpr unsigned STRIDE = HEAPFIT_TEST_SANITIZED ? 10 : 1;

@@ -15,7 +15,7 @@ namespace
 constexpr size_t MIB = model::MIB;
 
 enum class Kernel { AS_IT_IS, MOVES_ONE_MAPPING } kernel = Kernel::AS_IT_IS;
-int moves_refused;
+int moves_refused, moves_done;
 
 // Whether [start, start+size) lies in one mapping.
 bool is_one_mapping(uintptr_t start, size_t size)
@@ -47,7 +47,9 @@ extern "C" void *__wrap_mremap(void *from, size_t old_size, size_t size, int fla
         moves_refused++;
         return MAP_FAILED;
     }
-    return __real_mremap(from, old_size, size, flags, to);
+    void *moved = __real_mremap(from, old_size, size, flags, to);
+    if (to != nullptr && moved == to) moves_done++;
+    return moved;
 }
 
 namespace
@@ -85,6 +87,27 @@ void expect_kept(model::Block block, void *moved)
     ASSERT_NE(nullptr, moved);
     block.start = static_cast<unsigned char *>(moved);
     EXPECT_EQ(block.size, model::first_difference(block, block.size));
+}
+
+// In a heap that is new each time and without huge pages: where pages have been moved before, and where advice for huge
+// pages begins, mappings are in pieces (below).
+TEST(MovePages, AVeryLargeBlockIsMovedAndNotCopied)
+{
+    stress::Random random(stress::seed());
+    SCOPED_TRACE(stress::how_to_repeat());
+    for (int round = 0; round < 5; round++) {
+        isolated::expect_passes([size = (8 + random.below(56)) * MIB, more = random.below(64 * MIB)] {
+            space_settings.huge_pages = HUGE_PAGES_NEVER;
+            model::Block block = block_of(size);
+            model::Block fence = block_of(MIB); // so that it cannot grow in place
+            void *moved = heap_realloc(block.start, size + model::SPAN + more);
+            EXPECT_NE(block.start, moved);
+            EXPECT_EQ(1, moves_done) << "copied " << size << " bytes";
+            expect_kept(block, moved);
+            heap_free(moved);
+            heap_free(fence.start);
+        });
+    }
 }
 
 TEST(MovePages, ABlockInSeveralMappingsKeepsItsContents)

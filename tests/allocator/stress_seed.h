@@ -1,5 +1,5 @@
-// What makes a random test repeatable and bounded: one seed, printed when the test fails and taken from
-// HEAPFIT_TEST_SEED, and a duration, taken from HEAPFIT_TEST_SECONDS.
+// What makes a random test repeatable and bounded: one seed, printed at the start and taken from HEAPFIT_TEST_SEED, and a
+// duration, taken from HEAPFIT_TEST_SECONDS.
 #ifndef HEAPFIT_TESTS_STRESS_SEED_H
 #define HEAPFIT_TESTS_STRESS_SEED_H
 
@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -108,7 +109,10 @@ inline std::string how_to_repeat()
     }();
     (void)listening;
     failure_flag() = false;
-    return "repeat with HEAPFIT_TEST_SEED=" + std::to_string(seed());
+    std::string words = "repeat with HEAPFIT_TEST_SEED=" + std::to_string(seed());
+    std::puts(words.c_str()); // now: a test that crashes or hangs can say nothing later
+    std::fflush(stdout);
+    return words;
 }
 
 class Deadline

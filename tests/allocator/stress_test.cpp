@@ -115,6 +115,30 @@ TEST(Stress, ThreadsThatAreBornAndDieAllTheTime)
     finish();
 }
 
+// Every option that may change while threads run does so all the time.
+TEST(Stress, OptionsThatChangeMeanwhile)
+{
+    SCOPED_TRACE(stress::how_to_repeat());
+    stress::Deadline deadline(6);
+    stress::Random random(stress::seed());
+    std::vector<std::thread> threads;
+    for (uint64_t i = 0; i < THREADS; i++) {
+        threads.emplace_back([i, &deadline] {
+            for (uint64_t round = 0; !deadline.passed() && !stress::failed(); round++)
+                run_thread(stress::seed() + i * 1000003 + round, 1000);
+        });
+    }
+    while (!deadline.passed() && !stress::failed()) {
+        subject::set_decay_ms(static_cast<unsigned>(random.chance(50) ? random.below(4) : random.below(1000)));
+        subject::set_remote_free_batch(static_cast<unsigned>(random.chance(50) ? 1 : random.between(1, 4096)));
+        subject::set_thread_spans(static_cast<unsigned>(random.between(0, 16)));
+        std::this_thread::sleep_for(std::chrono::milliseconds(random.below(20)));
+    }
+    for (auto &thread : threads) thread.join();
+    subject::reset_options();
+    finish();
+}
+
 // ---- thread-specific data --------------------------------------------------------------------------------------------------
 
 // As many keys as it takes for some destructors to run before the allocator's own and some after.

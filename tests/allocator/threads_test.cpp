@@ -5,9 +5,13 @@
 #include "space_walker.h"
 #include "stress_seed.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <array>
 #include <condition_variable>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -24,6 +28,14 @@ size_t in_use()
     struct space_figures figures;
     space_figures(&figures);
     return figures.handed_out - figures.metadata;
+}
+
+size_t resident()
+{
+    std::ifstream statm("/proc/self/statm");
+    size_t pages = 0;
+    statm >> pages >> pages;
+    return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
 size_t heaps_made()
@@ -243,6 +255,82 @@ TEST(Threads, ManyThreadsAtOnceAreAdoptedByTheNextOnes)
         EXPECT_LE(heaps_made(), 2 * AT_ONCE + 1u);
         EXPECT_LE(in_use(), AT_ONCE * 2 * SPAN_SIZE);
         for (void *block : left) heap_free(block);
+        expect_nothing_left();
+    });
+}
+
+// All of them live at the same moment, each with a few blocks, of which the main thread frees half when they are gone.
+class Crowd
+{
+  public:
+    static constexpr size_t THREADS_AT_ONCE = HEAPFIT_TEST_EMULATED ? 100 : 2000 / SHARE, BLOCKS_EACH = 8;
+    // A page per block, since each has a size of its own; the thread heap; the thread's stack and what libc keeps for it.
+    static constexpr size_t RESIDENT_EACH_MAX = (BLOCKS_EACH + 4 + 8) * 4096;
+
+    void gather_and_leave()
+    {
+        ASSERT_EQ(0, pthread_barrier_init(&all_here_, nullptr, THREADS_AT_ONCE + 1));
+        pthread_attr_t attributes;
+        pthread_attr_init(&attributes);
+        pthread_attr_setstacksize(&attributes, 256 * 1024);
+        std::vector<pthread_t> threads(THREADS_AT_ONCE);
+        for (pthread_t &thread : threads)
+            ASSERT_EQ(0, pthread_create(&thread, &attributes, take_part, this)) << "the system has too few threads";
+        pthread_barrier_wait(&all_here_);
+        resident_at_once_ = resident();
+        pthread_barrier_wait(&all_here_);
+        for (pthread_t thread : threads) pthread_join(thread, nullptr);
+        pthread_attr_destroy(&attributes);
+        pthread_barrier_destroy(&all_here_);
+        for (size_t i = 0; i < left_; i++) heap_free(left_behind_[i]);
+        left_ = 0;
+    }
+
+    size_t resident_at_once() const
+    {
+        return resident_at_once_;
+    }
+
+  private:
+    static void *take_part(void *argument)
+    {
+        auto *crowd = static_cast<Crowd *>(argument);
+        void *blocks[BLOCKS_EACH];
+        for (size_t i = 0; i < BLOCKS_EACH; i++) {
+            blocks[i] = heap_malloc(24 + 40 * i);
+            std::memset(blocks[i], 1, 24 + 40 * i);
+        }
+        pthread_barrier_wait(&crowd->all_here_);
+        pthread_barrier_wait(&crowd->all_here_);
+        for (size_t i = 0; i < BLOCKS_EACH; i++) {
+            if (i % 2 == 0) heap_free(blocks[i]);
+            else crowd->left_behind_[crowd->left_++] = blocks[i];
+        }
+        return nullptr;
+    }
+
+    pthread_barrier_t all_here_;
+    size_t resident_at_once_ = 0;
+    std::atomic<size_t> left_{0};
+    std::array<void *, THREADS_AT_ONCE * BLOCKS_EACH> left_behind_{};
+};
+
+TEST(Threads, ThousandsAtOnceCostLittleAndLeaveNothingBehind)
+{
+    in_new_heap([] {
+        static Crowd crowd;
+        size_t before = resident();
+        crowd.gather_and_leave();
+        size_t each = (crowd.resident_at_once() - before) / Crowd::THREADS_AT_ONCE;
+        RecordProperty("bytes", static_cast<int>(each));
+        if (!HEAPFIT_TEST_SANITIZED && !HEAPFIT_TEST_EMULATED) { // these have memory of their own for each thread
+            EXPECT_LE(each, Crowd::RESIDENT_EACH_MAX);
+        }
+        expect_nothing_left();
+        size_t heaps = heaps_made();
+        EXPECT_LE(heaps, Crowd::THREADS_AT_ONCE + 1);
+        crowd.gather_and_leave();
+        EXPECT_EQ(heaps, heaps_made()) << "heaps were not reused";
         expect_nothing_left();
     });
 }

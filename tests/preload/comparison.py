@@ -19,7 +19,8 @@ from loading import LoaderLog, Start
 
 PROGRAMS_FOLDER = Path(__file__).parent / "programs"
 WORKLOADS_FOLDER = Path(__file__).parents[2] / "workloads"
-TIMEOUT_S = 120
+# For a busy machine; none takes a tenth of it on an idle one.
+TIMEOUT_S = 240
 
 # What programs get to see: nothing of the person's own settings or places.
 _ENVIRONMENT = {

@@ -1,4 +1,4 @@
-"""What the tests of preloading share: the library under test, and the marker for long ones.
+"""What the tests of preloading share: the library under test.
 
 The library is the one that HEAPFIT_LIBRARY names, else the one that heapfit itself would preload.
 """
@@ -9,25 +9,20 @@ import os
 from pathlib import Path
 
 import pytest
+from comparison import TIMEOUT_S
 from heapfit import paths
+
+# pytest's own limit for a test: each program runs twice, within a limit of its own.
+TEST_TIMEOUT_S = 2 * TIMEOUT_S + 60
 
 # The check stands in a module of its own; its assertions are to show the difference, too.
 pytest.register_assert_rewrite("checking")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "slow: large servers and browsers; run them with make test-slow"
-    )
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the slow ones out, and counts them as deselected, unless -m says what to run."""
-    if config.getoption("markexpr"):
-        return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    config.hook.pytest_deselected(items=slow)
-    items[:] = [item for item in items if item not in slow]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Large programs: servers, a compiler, a virtual machine, a browser.
 
-They are marked `slow` for the time that they take and for what they need installed;
-`make test-slow` runs them.
+They work in a folder that other users can enter: servers that refuse to run as root become nobody.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from pathlib import Path
 import pytest
 from checking import check_same_with_and_without
 from comparison import Program
-
-pytestmark = pytest.mark.slow
 
 
 def large_server(

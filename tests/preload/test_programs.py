@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,11 +29,19 @@ def python_program(name: str, *packages: str, loaded_in: set[str] | None = None)
     )
 
 
+def limited_python_program(limit: str, mebibytes: int) -> Program:
+    program = python_program("limits", "util-linux", loaded_in={"prlimit", "python3"})
+    words = ["prlimit", f"--{limit}={mebibytes << 20}", *program.command]
+    return replace(program, name=f"{program.name}-{limit}", command=words)
+
+
 PROGRAMS = [
     python_program("threads"),
     python_program("processes"),
     python_program("numbers"),
     python_program("documents"),
+    limited_python_program("as", 800),
+    limited_python_program("data", 300),
     Program(
         name="redis",
         command=[PYTHON, "{programs}/redis_session.py"],

@@ -20,7 +20,12 @@ CTEST_NO_PROGRAM = (
     '<testcase name="h" status="notrun"><skipped message="Unable to find executable"/></testcase>'
 )
 CTEST_SKIPPED = (
-    '<testcase name="i" status="notrun">'
+    '<testcase name="i" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>'
+    "<system-out>[ RUN      ] X.Y\n/a/b.cpp:1: Skipped\nno such kernel\n\n[  SKIPPED ]</system-out>"
+    "</testcase>"
+)
+CTEST_SKIPPED_WITHOUT_REASON = (
+    '<testcase name="j" status="notrun">'
     '<skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/></testcase>'
 )
 
@@ -38,13 +43,24 @@ def write(tmp_path: Path):
 
 
 @pytest.fixture
-def summary(tmp_path: Path):
+def whole_summary(tmp_path: Path):
+    """Return a function that runs the program and returns its lines and exit code."""
+
+    def run(*suites: str) -> tuple[list[str], int]:
+        command = [sys.executable, str(PROGRAM), str(tmp_path), *suites]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout.splitlines(), done.returncode
+
+    return run
+
+
+@pytest.fixture
+def summary(whole_summary):
     """Return a function that runs the program and returns its closing line and exit code."""
 
     def run(*suites: str) -> tuple[str, int]:
-        command = [sys.executable, str(PROGRAM), str(tmp_path), *suites]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.stdout.splitlines()[-1], done.returncode
+        lines, exit_code = whole_summary(*suites)
+        return lines[-1], exit_code
 
     return run
 
@@ -61,10 +77,24 @@ def test_a_failed_case_fails_the_run(write, summary, case):
     assert summary("one") == ("1 passed, 1 failed", 1)
 
 
-@pytest.mark.parametrize("case", [PYTEST_SKIPPED, CTEST_SKIPPED])
+@pytest.mark.parametrize("case", [PYTEST_SKIPPED, CTEST_SKIPPED, CTEST_SKIPPED_WITHOUT_REASON])
 def test_a_skipped_case_is_told(write, summary, case):
     write("one", PYTEST_PASSED, case)
     assert summary("one") == ("1 passed, 0 failed, 1 skipped", 0)
+
+
+@pytest.mark.parametrize(
+    ("case", "line"),
+    [
+        (PYTEST_SKIPPED, "skipped: e: why"),
+        (CTEST_SKIPPED, "skipped: i: no such kernel"),
+        (CTEST_SKIPPED_WITHOUT_REASON, "skipped: j: gives no reason"),
+    ],
+)
+def test_a_skipped_case_is_named_with_its_reason(write, whole_summary, case, line):
+    write("one", PYTEST_PASSED, case)
+    lines, _ = whole_summary("one")
+    assert line in [each.strip() for each in lines]
 
 
 def test_a_suite_without_results_counts_as_a_failure(write, summary):

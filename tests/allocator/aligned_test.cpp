@@ -1,0 +1,108 @@
+// Aligned blocks cost what they hold: what is skipped to reach an aligned address serves others.
+#include "heap_isolated.h"
+#include "model.h"
+#include "space_walker.h"
+
+namespace
+{
+
+constexpr size_t MIB = model::MIB;
+constexpr size_t GIB = 1024 * MIB;
+
+size_t in_use()
+{
+    struct space_figures figures;
+    space_figures(&figures);
+    return figures.handed_out - figures.metadata;
+}
+
+// In a process whose heap is empty.
+template <typename Body> void in_new_heap(Body body)
+{
+    isolated::expect_passes([&] {
+        heap_free(heap_malloc(1));
+        heap_trim();
+        body();
+        heap_trim();
+        EXPECT_EQ(0u, in_use());
+        space_walker::check();
+    });
+}
+
+bool is_aligned(const void *pointer, size_t alignment)
+{
+    return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
+}
+
+TEST(Aligned, HugeAlignmentsTakeNoMoreThanTheSize)
+{
+    in_new_heap([] {
+        for (size_t alignment = 2 * model::SPAN; alignment <= GIB / 2; alignment *= 2) {
+            for (size_t size : {size_t{1}, model::SPAN, 3 * model::SPAN + 1, 2 * MIB}) {
+                size_t before = in_use();
+                void *block = heap_malloc_aligned(size, alignment);
+                ASSERT_NE(nullptr, block) << alignment;
+                EXPECT_TRUE(is_aligned(block, alignment)) << alignment;
+                EXPECT_EQ((size + model::SPAN - 1) / model::SPAN * model::SPAN, in_use() - before)
+                    << size << " bytes at a multiple of " << alignment;
+                heap_free(block);
+                EXPECT_EQ(before, in_use());
+            }
+        }
+    });
+}
+
+TEST(Aligned, WhatLiesBetweenHugeAlignmentsServesOthers)
+{
+    in_new_heap([] {
+        constexpr size_t ALIGNMENT = 64 * MIB, COUNT = 6;
+        std::vector<void *> aligned, between;
+        for (size_t i = 0; i < COUNT; i++) aligned.push_back(heap_malloc_aligned(MIB, ALIGNMENT));
+        void *last = *std::max_element(aligned.begin(), aligned.end());
+        for (size_t i = 0; i < (COUNT - 1) * (ALIGNMENT / MIB - 1); i++) {
+            between.push_back(heap_malloc(MIB));
+            EXPECT_LT(between.back(), last) << "after " << i << " MiB, although more lies free between the blocks";
+            if (HasFailure()) break;
+        }
+        for (void *block : aligned) heap_free(block);
+        for (void *block : between) heap_free(block);
+    });
+}
+
+// Up to a page and more, blocks of a size class that is a multiple of the alignment serve.
+TEST(Aligned, SmallBlocksTakeTheNextMultipleOfTheAlignment)
+{
+    in_new_heap([] {
+        for (size_t alignment = 32; alignment <= 16 * 1024; alignment *= 2) {
+            for (size_t size : {size_t{1}, alignment, alignment + alignment / 2}) {
+                void *block = heap_malloc_aligned(size, alignment);
+                EXPECT_TRUE(is_aligned(block, alignment));
+                size_t needed = (size + alignment - 1) / alignment * alignment;
+                EXPECT_LE(heap_usable_size(block), needed) << size << " bytes at a multiple of " << alignment;
+                heap_free(block);
+            }
+        }
+    });
+}
+
+TEST(Aligned, MoreThanTheReservationAllowsIsRefused)
+{
+    isolated::expect_passes([] {
+        space_settings.reservation = GIB;
+        void *block = heap_malloc(1);
+        for (size_t alignment : {2 * GIB, size_t{1} << 46, size_t{1} << 62}) {
+            errno = 0;
+            void *refused = heap_malloc_aligned(1, alignment);
+            if (refused != nullptr) {
+                EXPECT_TRUE(is_aligned(refused, alignment)); // the reservation happens to hold such an address
+                heap_free(refused);
+            } else {
+                EXPECT_EQ(ENOMEM, errno);
+            }
+        }
+        heap_free(block);
+        space_walker::check();
+    });
+}
+
+} // namespace
