@@ -67,6 +67,7 @@ static inline void job_write(job *self, const uint8_t *bytes, size_t size)
 /* Both digests are the same whenever the content is, encoder or decoder. */
 static inline int job_report(const job *self)
 {
+    if (self->repeat && self->left > 0) fail("the input is empty: it cannot be repeated");
     printf("content: %" PRIu64 " bytes, digest %016" PRIx64 "\n", self->content, self->content_digest);
     if (self->stream) printf("stream: %" PRIu64 " bytes, digest %016" PRIx64 "\n", self->stream, self->stream_digest);
     puts("check ok");
