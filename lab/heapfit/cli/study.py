@@ -1,9 +1,10 @@
-"""`heapfit study`: many workloads under the same allocators, summed up in a few figures."""
+"""`heapfit study`: many workloads or designed experiments under the same allocators."""
 
 from __future__ import annotations
 
 import itertools
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,14 @@ from heapfit.cli.output import messages, print_json, results, say, table
 from heapfit.cli.progress import ManyProgress
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.records import InstalledAllocator, StudyDefinition, Workload
-from heapfit.study import DEFAULT_SEED, SeriesPlan, execute_series, plan_series
+from heapfit.study import (
+    DEFAULT_SEED,
+    ChosenExperiment,
+    SeriesPlan,
+    execute_series,
+    plan_series,
+    shaped,
+)
 
 app = new_app(cls=Group, epilog="Example:  heapfit study run core --quick")
 
@@ -28,7 +36,7 @@ _RESULTS = Path("heapfit-results")
 
 @app.callback(invoke_without_command=True)
 def study(context: typer.Context, as_json: AsJson = False) -> None:
-    """Studies of many workloads: list them, run one."""
+    """Studies of many workloads or of designed experiments: list them, run one."""
     if context.invoked_subcommand is None:
         list_studies(as_json)
 
@@ -40,11 +48,20 @@ def list_studies(as_json: AsJson = False) -> None:
     if as_json:
         print_json(list(known))
         return
-    rows = table("study", "workloads", "allocators", "what it asks")
+    rows = table("study", "parts", "allocators", "what it asks")
     for each in known:
-        many = f"{len(each.workloads)} + {len(each.probes)} probes"
-        rows.add_row(each.name, many, str(len(each.allocators)), each.question)
+        rows.add_row(each.name, _size(each), str(len(each.allocators)), each.question)
     results.print(rows)
+
+
+def _size(definition: StudyDefinition) -> str:
+    """Say how many of each kind of part a study has."""
+    counts = {
+        "workload": len(definition.workloads),
+        "probe": len(definition.probes),
+        "experiment": len(definition.experiments),
+    }
+    return ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in counts.items() if n)
 
 
 @app.command("run", epilog="Example:  heapfit study run core --allocators glibc,heapfit,jemalloc")
@@ -61,14 +78,17 @@ def run(
     ] = None,
     workloads: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Of the study's workloads and probes, these alone."),
+        typer.Option(
+            metavar="A,B", help="Of the study's parts (workloads, probes, experiments), these."
+        ),
     ] = None,
     replicates: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Trials of each that count, of probes too."),
     ] = None,
     cores: Annotated[
-        int | None, typer.Option(metavar="N", help="Default: all; one fewer for a server.")
+        int | None,
+        typer.Option(metavar="N", help="Default: the experiment's; all, one fewer for a server."),
     ] = None,
     probes: Annotated[
         bool | None, typer.Option("--probes/--no-probes", help="Default: unless --quick.")
@@ -90,56 +110,81 @@ def run(
     """
     definition = _shaped(catalogue.resolve_study(name), quick, replicates)
     with_probes = not quick if probes is None else probes
-    chosen, chosen_probes = _chosen(definition, workloads, with_probes)
+    parts = _chosen(definition, workloads, with_probes)
     named = _named(definition, allocators)
     installed = _allocators(named, install=install)
-    _provide([*chosen, *chosen_probes], install=install)
+    _provide(parts.programs, install=install)
     plan = plan_series(
         definition,
-        chosen,
-        chosen_probes,
+        parts.workloads,
+        parts.probes,
+        parts.experiments,
         installed,
         cores=cores,
         seed=seed,
         command=_command_line(name, named, quick, replicates, cores, seed, out),
     )
     folder = out or _default_folder(plan, definition.name + ("-quick" if quick else ""))
-    problems = _measure(plan, folder, [*chosen, *chosen_probes])
+    for note in plan.notes:
+        messages.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
+    problems = _measure(plan, folder, parts.programs)
     answer.show_series(folder, as_json=as_json)
     if problems:
         raise typer.Exit(HeapfitError.exit_code)
 
 
 def _shaped(definition: StudyDefinition, quick: bool, replicates: int | None) -> StudyDefinition:
-    """Return the study with as many replicates as are asked for."""
-    changed: dict[str, int] = {}
+    """Return the study with as many replicates as are asked for, and its experiments made whole."""
+    changed: dict[str, object] = {}
     if quick:
         changed = {"replicates": definition.quick_replicates, "warmups": 0}
     if replicates is not None:
         changed |= {"replicates": replicates, "probe_replicates": replicates}
+    changed["experiments"] = [
+        shaped(each, definition, quick=quick, replicates=replicates)
+        for each in definition.experiments
+    ]
     return definition.model_copy(update=changed)
 
 
-def _chosen(
-    definition: StudyDefinition, names: str | None, with_probes: bool
-) -> tuple[list[Workload], list[Workload]]:
-    """Return the workloads and the probes to run. A name is as the study writes it."""
-    wanted = split_list(names) if names is not None else None
-    if wanted is not None:
-        known = [*definition.workloads, *definition.probes]
-        for each in wanted:
-            if each not in known:
-                raise unknown(f"workload of {definition.name}:", each, known)
-    elif with_probes:
-        wanted = [*definition.workloads, *definition.probes]
-    else:
-        wanted = definition.workloads
-    workloads = [each for each in definition.workloads if each in wanted]
-    probes = [each for each in definition.probes if each in wanted]
+@dataclass(frozen=True)
+class _Parts:
+    """What of a study is to run."""
+
+    workloads: list[Workload]
+    probes: list[Workload]
+    experiments: list[ChosenExperiment]
+
+    @property
+    def programs(self) -> list[Workload]:
+        """The workloads of all parts, each once."""
+        of_experiments = [each.workload for each in self.experiments]
+        every = [*self.workloads, *self.probes, *of_experiments]
+        return list({workload.name: workload for workload in every}.values())
+
+
+def _chosen(definition: StudyDefinition, names: str | None, with_probes: bool) -> _Parts:
+    """Return the parts to run. A workload's name is as the study writes it."""
+    by_name = {each.name: each for each in definition.experiments}
+    known = [*definition.workloads, *definition.probes, *by_name]
+    wanted = split_list(names) if names is not None else known
+    if names is None and not with_probes:
+        wanted = [*definition.workloads, *by_name]
+    for each in wanted:
+        if each not in known:
+            raise unknown(f"workload of {definition.name}:", each, known)
     if not wanted:
         raise UsageError("--workloads names none")
-    both = catalogue.workloads_of(definition, [*workloads, *probes])
-    return both[: len(workloads)], both[len(workloads) :]
+    workloads = [each for each in definition.workloads if each in wanted]
+    probes = [each for each in definition.probes if each in wanted]
+    experiments = [each for name, each in by_name.items() if name in wanted]
+    of_experiments = [each.workload for each in experiments]
+    found = iter(catalogue.workloads_of(definition, [*workloads, *probes, *of_experiments]))
+    return _Parts(
+        workloads=list(itertools.islice(found, len(workloads))),
+        probes=list(itertools.islice(found, len(probes))),
+        experiments=list(map(ChosenExperiment, experiments, found)),
+    )
 
 
 def _named(definition: StudyDefinition, names: str | None) -> list[str]:

@@ -192,6 +192,8 @@ def _identity(study: Study) -> dict[str, object]:
         "allocators": sorted(map(_allocator_identity, study.allocators)),
         "baseline": study.baseline,
         "cores": study.cores,
+        "factors": study.factors,
+        "parameters": study.parameters,
         "warm-ups": study.warmups,
         "seed": study.seed,
         "time-out": study.timeout_s,
