@@ -1,5 +1,6 @@
 """The range coder gives back what it took, refuses what it never made, and, with the load of large
-blocks, notices an allocator that is wrong. Built with sanitizers: no input makes it touch other memory.
+blocks, notices an allocator that is wrong. No input makes it touch memory that is not its own: the
+programs are built with sanitizers for that.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ SANITIZER_FOUND = 99
 BLOCK = 64 * 1024  # STREAM_BLOCK of stream.h
 
 
+def compile_program(target: Path, sources: list[Path], flags: list[str]) -> None:
+    words = ["cc", *WARNINGS, *flags, "-o", str(target), *map(str, sources)]
+    subprocess.run(words, check=True)
+
+
 def build(folder: Path, flags: list[str]) -> Path:
     """Builds every program into `folder`."""
     for name in CODERS:
         sources = [RANGE_CODING / source for source in (f"{name}.c", "model.c", "stream.c")]
-        words = ["cc", *WARNINGS, "-D_GNU_SOURCE", *flags, "-o", folder / name, *sources]
-        subprocess.run(words, check=True)
-    source, target = RANGE_CODING / "chunk-search.c", folder / "chunk-search"
-    subprocess.run(["cc", *WARNINGS, *flags, "-pthread", "-o", target, source], check=True)
+        compile_program(folder / name, sources, ["-D_GNU_SOURCE", *flags])
+    compile_program(folder / "chunk-search", [RANGE_CODING / "chunk-search.c"], [*flags, "-pthread"])
     return folder
 
 

@@ -41,7 +41,8 @@ static void table_encode(model_table *table, coder_encoder *encoder, int half)
 static int table_find(const model_table *table, uint32_t part)
 {
     int16_t started = 0;
-    for (int half = 0; half < MODEL_HALVES; half++) started = (int16_t)(started + (table->start[half] <= (int16_t)part));
+    for (int half = 0; half < MODEL_HALVES; half++)
+        started = (int16_t)(started + (table->start[half] <= (int16_t)part));
     return started - 1;
 }
 

@@ -1,10 +1,10 @@
 """Builds `range-encoder` or `range-decoder` and makes what it works on.
 
-Two contents, each a whole number of the coder's blocks: `random`, bytes from a seeded generator, and
-`text`, the Perl documentation as Debian ships it. The programs read a content again and again until
-they have as much as they were asked for; every block is coded afresh, so to the coder a repeated
-text is as new as the first, and the disk has no part in the time. The encoder works on `NAME.raw`,
-the decoder on `NAME.range`, which is decoded here once and compared with the content.
+Two contents, each a whole number of the coder's blocks: `random`, bytes from a seeded generator,
+and `text`, the Perl documentation as Debian ships it. The programs read a content again and again
+until they have as much as they were asked for; every block is coded afresh, so to the coder a
+repeated text is as new as the first, and the disk has no part in the time. The encoder works on
+`NAME.raw`, the decoder on `NAME.range`, which is decoded here once and compared with the content.
 
 Needs a C compiler and Python's standard library only; same packages, same output.
 
@@ -35,8 +35,8 @@ FEWEST_PAGES = 100  # some come with other packages; too few mean that perl-doc 
 def build(program: str, folder: Path) -> Path:
     """Compiles `program` into `folder`."""
     target = folder / program
-    sources = [HERE / name for name in (f"{program}.c", *SHARED_SOURCES)]
-    subprocess.run([*COMPILE, "-o", target, *sources], check=True)
+    sources = [str(HERE / name) for name in (f"{program}.c", *SHARED_SOURCES)]
+    subprocess.run([*COMPILE, "-o", str(target), *sources], check=True)
     return target
 
 
@@ -65,7 +65,7 @@ def encode(content: Path, stream: Path, tools: Path) -> None:
         ("range-encoder", content, stream),
         ("range-decoder", stream, again),
     ):
-        command = [tools / program, source, "0", target]
+        command = [str(word) for word in (tools / program, source, 0, target)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     if again.read_bytes() != content.read_bytes():
         sys.exit(f"prepare.py: {content.name} is not what it was after coding there and back")
