@@ -34,7 +34,9 @@ def build(folder: Path, flags: list[str]) -> Path:
     for name in CODERS:
         sources = [RANGE_CODING / source for source in (f"{name}.c", "model.c", "stream.c")]
         compile_program(folder / name, sources, ["-D_GNU_SOURCE", *flags])
-    compile_program(folder / "chunk-search", [RANGE_CODING / "chunk-search.c"], [*flags, "-pthread"])
+    compile_program(
+        folder / "chunk-search", [RANGE_CODING / "chunk-search.c"], [*flags, "-pthread"]
+    )
     return folder
 
 
