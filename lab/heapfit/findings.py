@@ -42,6 +42,7 @@ class AnovaRow(Record):
     sum_sq: float
     f: float | None = None
     p: float | None = None
+    df_error: float | None = Field(default=None, description="Of the denominator of F.")
     eta_sq: float | None = Field(default=None, description="Partial eta squared.")
     eta_sq_low: float | None = None
     eta_sq_high: float | None = None
@@ -57,8 +58,11 @@ class LetterCell(Record):
     row: str
     column: str
     n: int
-    mean: float = Field(description="On the measured scale.")
-    low: float
+    mean: float = Field(
+        description="On the measured scale, taken back from that of the analysis (the geometric "
+        "mean for `log x`), of blocks of equal weight."
+    )
+    low: float = Field(description="95 % interval of this mean alone.")
     high: float
     upper: str = ""
     lower: str = ""
@@ -81,9 +85,11 @@ class Difference(Record):
     first: str
     second: str
     at: dict[str, str] = Field(description="Levels of the other factors.")
-    ratio: float = Field(description="Of first to second, of (back-transformed) means.")
+    ratio: float = Field(
+        description="Of first to second, of (back-transformed) means; infinite if second is 0."
+    )
     low: float = Field(description="95 % interval, simultaneous over the family of comparisons.")
-    high: float
+    high: float = Field(description="Infinite where second cannot be told from 0.")
     p: float = Field(description="Adjusted for the family.")
     method: str = Field(description="`Tukey HSD`, `Games-Howell`, `Dunn` ...")
 
@@ -95,6 +101,10 @@ class PowerNote(Record):
     power: float = 0.8
     replicates: int | None = Field(description="None: more than anybody would run.")
     residual_cv: float = Field(description="Standard deviation of a trial over the mean.")
+    achieved: float = Field(default=0, description="The power for `effect` of the study as run.")
+    detectable: float | None = Field(
+        default=None, description="The effect that the study as run shows with `power`."
+    )
 
 
 class Analysis(Record):
@@ -107,11 +117,20 @@ class Analysis(Record):
     checks: list[AssumptionCheck] = Field(description="On the scale of the analysis.")
     anova: list[AnovaRow]
     letters: list[LettersTable]
-    differences: list[Difference]
+    differences: list[Difference] = Field(
+        description="Of the tables' row factor, then of their column factor, in every setting."
+    )
+    overall: list[Difference] = Field(
+        default=[],
+        description="Of the allocators over all settings at once: geometric means of ratios.",
+    )
     robust: list[AnovaRow] = Field(
         default=[], description="A rank-based analysis where the assumptions fail; else empty."
     )
     robust_method: str = ""
+    robust_differences: list[Difference] = Field(
+        default=[], description="The row factor's differences, where the assumptions fail."
+    )
     power: PowerNote
     left_out: str = Field(default="", description="What of the study has no part in it, and why.")
 

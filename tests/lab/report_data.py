@@ -6,6 +6,7 @@ that a report made from them reads like one.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from heapfit.records import (
+    Factor,
     InstalledAllocator,
     Machine,
     Metric,
@@ -80,6 +82,7 @@ def make_study(
     primary: str = "wall_s",
     command: Sequence[str] = ("xalan", "-xsl", "{here}/table.xsl", "-in", "{data}/mime.xml"),
     title: str = "XML transformation (xalan)",
+    factors: Sequence[Factor] = (),
 ) -> Study:
     """Return a study with its plan in random order within blocks."""
     return Study(
@@ -97,6 +100,7 @@ def make_study(
         allocators=[_installed(name) for name in allocators],
         baseline=allocators[0],
         cores=list(cores),
+        factors=list(factors),
         replicates=replicates,
         warmups=warmups,
         seed=20250314,
@@ -115,7 +119,7 @@ def make_study(
             huge_pages="madvise",
             notes=["The frequency governor is not visible from within this virtual machine."],
         ),
-        plan=_plan(allocators, cores, replicates, warmups),
+        plan=_plan(allocators, cores, factors, replicates, warmups),
         reproduce=f"heapfit compare xml-transform --allocators {','.join(allocators)} "
         f"--replicates {replicates} --seed 20250314",
     )
@@ -167,14 +171,25 @@ def make_trials(study: Study, faults: Faults | None = None, drift: float = 0.0) 
 
 
 def _plan(
-    allocators: Sequence[str], cores: Sequence[int], replicates: int, warmups: int
+    allocators: Sequence[str],
+    cores: Sequence[int],
+    factors: Sequence[Factor],
+    replicates: int,
+    warmups: int,
 ) -> list[PlannedTrial]:
     dice = random.Random(1)
     plan: list[PlannedTrial] = []
+    names = [factor.name for factor in factors]
+    further = [
+        dict(zip(names, levels, strict=True))
+        for levels in itertools.product(*(factor.levels for factor in factors))
+    ]
     for block in range(warmups + replicates):
-        cells = [(name, count) for count in cores for name in allocators]
+        cells = [
+            (name, count, levels) for count in cores for levels in further for name in allocators
+        ]
         dice.shuffle(cells)
-        for name, count in cells:
+        for name, count, levels in cells:
             plan.append(
                 PlannedTrial(
                     index=len(plan),
@@ -182,6 +197,7 @@ def _plan(
                     replicate=block - warmups,
                     allocator=name,
                     cores=count,
+                    levels=levels,
                     warmup=block < warmups,
                 )
             )
@@ -194,6 +210,7 @@ def _figures(
     name = planned.allocator
     noise = math.exp(dice.gauss(0, 0.012) + abs(dice.gauss(0, 0.01))) * slower
     time = 1.43 * _TIME.get(name, 1.0) * noise / (0.55 + 0.45 * planned.cores)
+    time *= _effect(planned)
     memory = 82.0 * MIB * _MEMORY.get(name, 1.0) * math.exp(dice.gauss(0, 0.006))
     every = {
         "wall_s": time,
@@ -208,6 +225,16 @@ def _figures(
         "requests_per_s": 182_000 / time,
     }
     return {metric.name: every[metric.name] for metric in study.metrics}
+
+
+def _effect(planned: PlannedTrial) -> float:
+    """What further factors do to a trial's time: more threads cost, and some allocators more."""
+    effect = 1.0
+    for place, level in enumerate(planned.levels.values()):
+        size = math.log2(1 + sum(map(int, filter(str.isdigit, level))))
+        hurt = 2.5 if planned.allocator in ("glibc", "tcmalloc") else 1.0
+        effect *= 1 + 0.06 * size * (hurt if place == 0 else 1.0)
+    return effect
 
 
 def _installed(name: str) -> InstalledAllocator:

@@ -75,7 +75,7 @@ def test_a_cell_has_median_ratio_and_interval() -> None:
     lines = shown(summary).splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("jemalloc"))
     scale = Results(summary).scale(METRICS[0], TERMINAL_DIGITS)
-    wall = Results(summary).estimate(1, METRICS[0], "jemalloc")
+    wall = Results(summary).estimate((1, ()), METRICS[0], "jemalloc")
     assert wall is not None
     assert lines[at].split()[1:3] == [f"{scale.number(wall.median)}*", ratio(wall.ratio)]
     between = f"{scale.number(wall.low)}{DASH}{scale.number(wall.high)}"

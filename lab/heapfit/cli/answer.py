@@ -5,21 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from heapfit.cli.output import messages, results
-from heapfit.study import load
 
 
 def show(folder: Path, *, as_json: bool) -> Path:
     """Print the answer of the study in `folder`, write its page and return the page's path."""
     # SciPy and Plotly take a second to load; a typing mistake is told without waiting for them.
-    from heapfit.report import json_report, terminal, write_all
-    from heapfit.statistics import summarise
+    from heapfit.report import json_report, read, terminal, write_reading
 
-    summary = summarise(*load(folder))
-    page = write_all(folder)
+    reading = read(folder)
+    page = write_reading(reading, folder)
     if as_json:
-        print(json_report.dumps(summary), end="")
+        print(json_report.dumps(reading.summary, reading.findings), end="")
     else:
-        terminal.render(summary, results)
+        terminal.render(reading.summary, results, reading.findings)
         results.print()
     where = messages if as_json else results
     where.print(f"The page: {page}", soft_wrap=True, markup=False)
@@ -27,15 +25,15 @@ def show(folder: Path, *, as_json: bool) -> Path:
 
 
 def show_series(folder: Path, *, as_json: bool) -> Path:
-    """Do the same for the study of many workloads in `folder`."""
-    from heapfit.report import series_files, series_terminal, summarise_series, write_series
+    """Do the same for the study of many parts in `folder`."""
+    from heapfit.report import SeriesReading, series_files, series_terminal, write_series
 
-    summary = summarise_series(folder)
-    page = write_series(summary, folder)
+    reading = SeriesReading(folder)
+    page = write_series(reading, folder)
     if as_json:
-        print(series_files.json_text(summary), end="")
+        print(series_files.json_text(reading.summary, reading.findings), end="")
     else:
-        series_terminal.render(summary, results)
+        series_terminal.render(reading.summary, results, reading.findings)
         results.print()
     where = messages if as_json else results
     where.print(f"The page: {page}", soft_wrap=True, markup=False)

@@ -11,15 +11,19 @@ from typing import Annotated
 import typer
 
 from heapfit import catalogue
-from heapfit.catalogue.allocators import find_allocators
 from heapfit.cli import answer
-from heapfit.cli.arguments import AsJson, split_list
+from heapfit.cli.arguments import Allocators, AsJson, Install, Out, Seed, split_list
 from heapfit.cli.commands import Group, new_app
-from heapfit.cli.failures import INTERRUPTED
-from heapfit.cli.output import messages, print_json, results, say, table
-from heapfit.cli.progress import ManyProgress
+from heapfit.cli.output import messages, print_json, results, say, table, warn
+from heapfit.cli.progress import ManyProgress, kept_on_interrupt
+from heapfit.cli.provide import (
+    provide_allocators,
+    provide_programs,
+    results_folder,
+    with_baseline,
+)
 from heapfit.errors import HeapfitError, UsageError, unknown
-from heapfit.records import InstalledAllocator, StudyDefinition, Workload
+from heapfit.records import StudyDefinition, Workload
 from heapfit.study import (
     DEFAULT_SEED,
     ChosenExperiment,
@@ -30,8 +34,6 @@ from heapfit.study import (
 )
 
 app = new_app(cls=Group, epilog="Example:  heapfit study run core --quick")
-
-_RESULTS = Path("heapfit-results")
 
 
 @app.callback(invoke_without_command=True)
@@ -72,10 +74,7 @@ def run(
     quick: Annotated[
         bool, typer.Option("--quick", help="Few replicates, no warm-ups, no probes: a first look.")
     ] = False,
-    allocators: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Names, or mine=./lib.so. Default: the study's."),
-    ] = None,
+    allocators: Allocators = None,
     workloads: Annotated[
         str | None,
         typer.Option(
@@ -93,14 +92,9 @@ def run(
     probes: Annotated[
         bool | None, typer.Option("--probes/--no-probes", help="Default: unless --quick.")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the random order.")] = DEFAULT_SEED,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where everything goes. Default: heapfit-results/NAME"),
-    ] = None,
-    install: Annotated[
-        bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
-    ] = False,
+    seed: Seed = DEFAULT_SEED,
+    out: Out = None,
+    install: Install = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a study: tables of ratios to the best peer here, a page for each workload and for all.
@@ -111,9 +105,12 @@ def run(
     definition = _shaped(catalogue.resolve_study(name), quick, replicates)
     with_probes = not quick if probes is None else probes
     parts = _chosen(definition, workloads, with_probes)
-    named = _named(definition, allocators)
-    installed = _allocators(named, install=install)
-    _provide(parts.programs, install=install)
+    named = with_baseline(
+        split_list(allocators) if allocators is not None else catalogue.allocators_of(definition),
+        definition.baseline,
+    )
+    installed = provide_allocators(named, install=install)
+    provide_programs(parts.programs, install=install)
     plan = plan_series(
         definition,
         parts.workloads,
@@ -124,9 +121,9 @@ def run(
         seed=seed,
         command=_command_line(name, named, quick, replicates, cores, seed, out),
     )
-    folder = out or _default_folder(plan, definition.name + ("-quick" if quick else ""))
+    folder = out or results_folder(definition.name + ("-quick" if quick else ""), plan.done_in)
     for note in plan.notes:
-        messages.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
+        warn(f"note: {note}")
     problems = _measure(plan, folder, parts.programs)
     answer.show_series(folder, as_json=as_json)
     if problems:
@@ -187,56 +184,6 @@ def _chosen(definition: StudyDefinition, names: str | None, with_probes: bool) -
     )
 
 
-def _named(definition: StudyDefinition, names: str | None) -> list[str]:
-    """Return the allocators as the user names them, the study's baseline among them."""
-    named = catalogue.allocators_of(definition) if names is None else split_list(names)
-    if definition.baseline not in [word.partition("=")[0] for word in named]:
-        named = [definition.baseline, *named]
-    return named
-
-
-def _allocators(named: list[str], *, install: bool) -> list[InstalledAllocator]:
-    entries = find_allocators(named)
-    missing = [entry.name for entry in entries if catalogue.find_installed(entry) is None]
-    if install:
-        for entry in entries:
-            if entry.name in missing:
-                catalogue.install_allocator(entry, say)
-    elif len(missing) > 1:  # Of one, resolve_allocators says more.
-        raise HeapfitError(
-            f"{', '.join(missing)} are not installed; add --install, "
-            f"or run: heapfit allocators install {' '.join(missing)}"
-        )
-    return catalogue.resolve_allocators(named)
-
-
-def _provide(workloads: list[Workload], *, install: bool) -> None:
-    """Make sure of the programs that the workloads need, before anything runs."""
-    lacking = {each.name: missing for each in workloads if (missing := catalogue.missing_for(each))}
-    if lacking and not install:
-        needs = "; ".join(f"{name} needs {', '.join(what)}" for name, what in lacking.items())
-        raise HeapfitError(
-            f"{needs}; add --install, or run: heapfit workloads install {' '.join(lacking)}"
-        )
-    for workload in workloads:
-        if workload.name in lacking:
-            catalogue.install_workload(workload, say)
-
-
-def _default_folder(plan: SeriesPlan, name: str) -> Path:
-    """Return the folder that has this study already, or else a new one."""
-    names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
-    return next(_RESULTS / each for each in names if _takes(plan, _RESULTS / each))
-
-
-def _takes(plan: SeriesPlan, folder: Path) -> bool:
-    try:
-        plan.done_in(folder)
-    except UsageError:  # It holds another study.
-        return False
-    return True
-
-
 def _measure(plan: SeriesPlan, folder: Path, workloads: list[Workload]) -> dict[str, str]:
     """Prepare the data of all workloads, then run the study; return what went wrong, by name."""
     planned = sum(len(each.plan) for each in plan.studies)
@@ -245,17 +192,8 @@ def _measure(plan: SeriesPlan, folder: Path, workloads: list[Workload]) -> dict[
         say(f"{done} of {planned} trials are there already")
     data, unprepared = _prepare(workloads)
     progress = ManyProgress(messages, planned)
-    try:
-        with progress:
-            return execute_series(plan, folder, progress, data, unprepared)
-    except KeyboardInterrupt:
-        messages.print(
-            f"interrupted: {progress.done} of {progress.planned} trials are kept in {folder}; "
-            "the same command goes on from there",
-            soft_wrap=True,
-            markup=False,
-        )
-        raise typer.Exit(INTERRUPTED) from None
+    with kept_on_interrupt(progress, folder):
+        return execute_series(plan, folder, progress, data, unprepared)
 
 
 def _prepare(workloads: list[Workload]) -> tuple[dict[str, Path], dict[str, str]]:

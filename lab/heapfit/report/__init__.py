@@ -1,16 +1,17 @@
 """Show what a study found: in the terminal, as a page, as Markdown and as JSON.
 
-`results.py` indexes a summary, `conclusions.py`, `problems.py` and `drift.py` put into words what
-it means, `units.py` scales its numbers; the writers (`terminal.py`, `html_report.py`,
-`markdown_report.py`, `json_report.py`) only lay that out, so all of them say the same. For a study
-of many workloads the same parts are the modules `series_*.py`.
+`reading.py` loads a study and has it summed up and analysed (`analysis.py`). `results.py` indexes
+the summary; `conclusions.py`, `findings_words.py`, `problems.py` and `drift.py` put into words what
+it means, `letters.py` and `differences.py` lay out what an analysis compares, `units.py` scales the
+numbers. The writers (`terminal*.py`, `html_*.py`, `markdown_*.py`, `json_report.py`) only lay that
+out, so all of them say the same. Figures are made on `drawing.py`. For a study of many parts the
+same are the modules `series_*.py`.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from heapfit.records import SeriesSummary
 from heapfit.report import (
     html_report,
     json_report,
@@ -21,19 +22,22 @@ from heapfit.report import (
     terminal,
 )
 from heapfit.report.files import JSON_FILE, MARKDOWN_FILE, PAGE_FILE, write_text
+from heapfit.report.reading import Reading, SeriesReading, read
 from heapfit.report.series_summary import summarise_series
-from heapfit.statistics import summarise
-from heapfit.study import load
 
 __all__ = [
+    "Reading",
+    "SeriesReading",
     "html_report",
     "json_report",
     "markdown_report",
+    "read",
     "series_files",
     "series_terminal",
     "summarise_series",
     "terminal",
     "write_all",
+    "write_reading",
     "write_series",
 ]
 
@@ -44,25 +48,30 @@ def write_all(folder: Path) -> Path:
     Reads `study.json` and `trials.jsonl`, which stay as they are. Raises `UsageError` if the folder
     holds no study, `HeapfitError` if it cannot be written to.
     """
-    study, trials = load(folder)
-    summary = summarise(study, trials)
-    json_report.write(summary, folder / JSON_FILE)
-    markdown_report.write(summary, folder / MARKDOWN_FILE)
+    return write_reading(read(folder), folder)
+
+
+def write_reading(reading: Reading, folder: Path) -> Path:
+    """Make every report of a study that is read already."""
+    summary, findings = reading.summary, reading.findings
+    json_report.write(summary, folder / JSON_FILE, findings)
+    markdown_report.write(summary, folder / MARKDOWN_FILE, findings)
     page = folder / PAGE_FILE
-    html_report.write(summary, trials, page)
+    html_report.write(summary, reading.trials, page, findings)
     return page
 
 
-def write_series(summary: SeriesSummary, folder: Path) -> Path:
+def write_series(reading: SeriesReading, folder: Path) -> Path:
     """Make every report of the series in `folder` and of each of its parts; return the page's
     path.
 
     Raises `HeapfitError` if the folder cannot be written to.
     """
-    for name in [*summary.workloads, *summary.probes, *summary.experiments]:
-        write_all(folder / name)
-    write_text(folder / JSON_FILE, series_files.json_text(summary))
-    write_text(folder / MARKDOWN_FILE, series_files.markdown_text(summary))
+    for name, part in reading.parts.items():
+        write_reading(part, folder / name)
+    summary, findings = reading.summary, reading.findings
+    write_text(folder / JSON_FILE, series_files.json_text(summary, findings))
+    write_text(folder / MARKDOWN_FILE, series_files.markdown_text(summary, findings))
     page = folder / PAGE_FILE
-    write_text(page, series_page.page(summary))
+    write_text(page, series_page.page(summary, findings))
     return page

@@ -8,8 +8,9 @@ Psychologist 60, 2005), so the sentence errs towards "cannot be told apart".
 
 from __future__ import annotations
 
-from heapfit.records import Metric
+from heapfit.records import Metric, Setting
 from heapfit.report.results import FEWEST_TRIALS, Results
+from heapfit.report.settings import setting_label
 from heapfit.report.text import capitalised, counted, join_words, visible
 from heapfit.report.units import TERMINAL_DIGITS, ratio
 
@@ -29,9 +30,9 @@ def headline_metrics(results: Results) -> list[Metric]:
     return [m for m in results.metrics if m.name in (primary, _SECOND_METRIC)]
 
 
-def conclude(results: Results, cores: int, metric: Metric) -> str:
-    """Return what the trials say about one metric at one number of cores, as one sentence."""
-    estimates = results.estimates(cores, metric)
+def conclude(results: Results, setting: Setting, metric: Metric) -> str:
+    """Return what the trials say about one metric in one setting, as one sentence."""
+    estimates = results.estimates(setting, metric)
     where = f"on {_mid_sentence(metric.label)}"
     if not estimates:
         return f"No trial gave a figure for {_mid_sentence(metric.label)}: nothing can be said."
@@ -40,58 +41,60 @@ def conclude(results: Results, cores: int, metric: Metric) -> str:
         return f"Only {only} has a figure {where}: there is nothing to compare it with."
     sound = [e.allocator for e in estimates if e.n >= FEWEST_TRIALS]
     if len(sound) < 2:
-        return _too_few(results, cores, metric)
-    verdict = capitalised(_compare(results, cores, metric, where, sound))
+        return _too_few(results, setting, metric)
+    verdict = capitalised(_compare(results, setting, metric, where, sound))
     thin = [visible(e.allocator) for e in estimates if e.allocator not in sound]
     if not thin:
         return verdict
     return f"{verdict} Left out, with fewer than {FEWEST_TRIALS} trials: {join_words(thin)}."
 
 
-def by_cores(results: Results) -> list[tuple[int, list[str]]]:
-    """Return the conclusions of the whole study: for each number of cores, its sentences."""
+def by_setting(results: Results) -> list[tuple[Setting, list[str]]]:
+    """Return the conclusions of the whole study: for each setting, its sentences."""
     metrics = headline_metrics(results)
-    return [(cores, [conclude(results, cores, m) for m in metrics]) for cores in results.cores]
+    return [(each, [conclude(results, each, m) for m in metrics]) for each in results.settings]
 
 
 def overall(results: Results) -> list[str]:
-    """Return the same as plain lines, labelled with the cores where a study has several."""
+    """Return the same as plain lines, labelled with the setting where a study has several."""
     if not results.metrics:
         return [NOTHING]
-    several = len(results.cores) > 1
+    several = len(results.settings) > 1
     return [
-        (f"{counted(cores, 'core')}: " if several else "") + sentence
-        for cores, sentences in by_cores(results)
+        (f"{setting_label(setting)}: " if several else "") + sentence
+        for setting, sentences in by_setting(results)
         for sentence in sentences
     ]
 
 
-def _compare(results: Results, cores: int, metric: Metric, where: str, among: list[str]) -> str:
-    tied = results.leaders(cores, metric, among)
-    leaders = [name for name in results.ranked(cores, metric) if name in tied]
+def _compare(
+    results: Results, setting: Setting, metric: Metric, where: str, among: list[str]
+) -> str:
+    tied = results.leaders(setting, metric, among)
+    leaders = [name for name in results.ranked(setting, metric) if name in tied]
     names = join_words([visible(name) for name in leaders])
     if len(leaders) == len(among):
         return f"{where}, no difference can be shown between {names}."
-    figures = _figures(results, cores, metric, leaders)
+    figures = _figures(results, setting, metric, leaders)
     if len(leaders) > 1:
         return f"{where}, {names} lead and cannot be told apart ({figures})."
     return f"{where}, {names} leads, ahead of all the others ({figures})."
 
 
-def _too_few(results: Results, cores: int, metric: Metric) -> str:
-    fewest, most = results.trials_per_cell(cores, metric)
+def _too_few(results: Results, setting: Setting, metric: Metric) -> str:
+    fewest, most = results.trials_per_cell(setting, metric)
     trials = counted(most, "trial") if fewest == most else f"{fewest} to {counted(most, 'trial')}"
-    best = results.ranked(cores, metric)[0]
+    best = results.ranked(setting, metric)[0]
     return (
         f"{trials} per allocator cannot settle {_mid_sentence(metric.label)}: "
         f"a 95 % interval needs {FEWEST_TRIALS}. {visible(best)} has the best median so far "
-        f"({_figures(results, cores, metric, [best])})."
+        f"({_figures(results, setting, metric, [best])})."
     )
 
 
-def _figures(results: Results, cores: int, metric: Metric, names: list[str]) -> str:
+def _figures(results: Results, setting: Setting, metric: Metric, names: list[str]) -> str:
     """The names' ratios to the baseline, or their medians where a ratio is missing."""
-    found = [e for name in names if (e := results.estimate(cores, metric, name)) is not None]
+    found = [e for name in names if (e := results.estimate(setting, metric, name)) is not None]
     others = [e for e in found if e.allocator != results.baseline]
     if not others or any(results.ratio(e) is None for e in others):
         scale = results.scale(metric, TERMINAL_DIGITS)

@@ -1,7 +1,7 @@
 """Whether the machine changed under the study: each trial against its own cell's median, in order.
 
 Allocators differ, so a raw value by time says little. Divided by the median of its own cell
-(allocator and cores), every trial should scatter around 1 from the first to the last. The random
+(allocator and setting), every trial should scatter around 1 from the first to the last. The random
 order keeps a drift from favouring an allocator; it still widens the intervals.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from heapfit.records import Metric, Trial, TrialStatus
+from heapfit.records import Metric, Setting, Trial, TrialStatus
 from heapfit.report.text import visible
 
 # Thirds: enough trials in each for a median, and a slow rise shows between first and last.
@@ -37,13 +37,13 @@ def deviations(trials: Sequence[Trial], metric: Metric) -> list[Deviation]:
         (t for t in trials if counts(t) and metric.name in t.metrics),
         key=lambda t: t.planned.index,
     )
-    cells: dict[tuple[str, int], list[float]] = defaultdict(list)
+    cells: dict[tuple[str, Setting], list[float]] = defaultdict(list)
     for trial in usable:
-        cells[trial.planned.allocator, trial.planned.cores].append(trial.metrics[metric.name])
+        cells[trial.planned.allocator, trial.planned.setting].append(trial.metrics[metric.name])
     middle = {cell: median(values) for cell, values in cells.items()}
     result = []
     for trial in usable:
-        centre = middle[trial.planned.allocator, trial.planned.cores]
+        centre = middle[trial.planned.allocator, trial.planned.setting]
         value = trial.metrics[metric.name]
         if centre:
             result.append(Deviation(trial, value, value / centre))

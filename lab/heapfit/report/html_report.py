@@ -1,92 +1,44 @@
-"""The report of a study as one HTML page: what it shows. `page.py` makes the page."""
+"""The report of a study as one HTML page: what it shows, in which order. `page.py` makes it."""
 
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from markupsafe import Markup
 
-from heapfit.records import Estimate, InstalledAllocator, Metric, Summary, Trial
+from heapfit.records import InstalledAllocator, Summary, Trial
 from heapfit.report import drift as drifts
-from heapfit.report import figures
-from heapfit.report.conclusions import MERE_RANGES, NOTHING, by_cores, headline_metrics
+from heapfit.report import figures, html_findings, html_trials
+from heapfit.report.analysis import Findings, analysed_metrics
+from heapfit.report.conclusions import MERE_RANGES, NOTHING, by_setting
 from heapfit.report.files import write_text
 from heapfit.report.machine import machine_facts
 from heapfit.report.page import FigureStore, render
 from heapfit.report.problems import Problem, problems, remarks
 from heapfit.report.results import Results
-from heapfit.report.text import counted, visible
-from heapfit.report.units import DASH, PAGE_DIGITS, TIMES, Scale, ratio
-
-_RATIO_DECIMALS = 3
+from heapfit.report.settings import factor_title, level_text, setting_label
+from heapfit.report.text import visible
 
 
-# The trials behind the estimates, by number of cores and allocator.
-Cells = Mapping[int, Mapping[str, Sequence[Trial]]]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One allocator's line in a table: shown texts, and the values that sorting uses."""
-
-    allocator: str
-    is_baseline: bool
-    is_best: bool
-    estimate: Estimate | None
-    median: str = ""
-    interval: str = ""
-    ratio: str = ""
-    ratio_interval: str = ""
-    undecided: bool = False
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One metric at one number of cores: a figure, its description in words, its table.
-
-    Where every trial gave the same there is nothing to draw, and `constant` says what it was."""
-
-    title: str
-    constant: str | None
-    figure: str | None
-    alternative: str
-    rows: list[Row]
-
-
-@dataclass(frozen=True)
-class MetricSection:
-    """Everything that the page shows about one metric."""
-
-    metric: Metric
-    anchor: str
-    unit: str
-    is_primary: bool
-    panels: list[Panel]
-    by_cores: str | None
-
-
-@dataclass(frozen=True)
-class Overview:
-    """The first table: every allocator by every metric, at one number of cores."""
-
-    title: str
-    rows: list[tuple[str, bool, list[Row]]]
-
-
-def write(summary: Summary, trials: Sequence[Trial], path: Path) -> None:
+def write(
+    summary: Summary, trials: Sequence[Trial], path: Path, findings: Findings | None = None
+) -> None:
     """Write the page to `path`. `trials` are all of the study's, whatever their status."""
-    write_text(path, page(summary, trials))
+    write_text(path, page(summary, trials, findings))
 
 
-def page(summary: Summary, trials: Sequence[Trial]) -> str:
+def page(summary: Summary, trials: Sequence[Trial], findings: Findings | None = None) -> str:
     """Return the page's HTML."""
     results = Results(summary)
+    findings = findings or Findings()
     store = FigureStore()
-    cells = _by_cell(trials)
+    cells = html_trials.by_cell(trials)
+    analysed = analysed_metrics(summary.study)
+    advice = html_findings.advice_view(findings.advice, results, store)
+    found = html_findings.finding_sections(results, findings, analysed, store)
+    sections, thinned = html_trials.sections(results, cells, analysed, store)
     return render(
         "report.html.j2",
         store,
@@ -94,123 +46,46 @@ def page(summary: Summary, trials: Sequence[Trial]) -> str:
         study=summary.study,
         title=summary.study.title or summary.study.name,
         command=shlex.join(summary.study.command),
+        folds=html_trials.folds(results),
+        factors=_factors(summary),
+        advice=advice,
+        findings=found,
         conclusions=_conclusions(results),
-        overviews=[_overview(results, cores) for cores in results.cores if results.metrics],
+        overviews=html_trials.overviews(results),
         metrics=results.metrics,
-        units={metric.name: _scale(results, metric).unit for metric in results.metrics},
+        units={metric.name: html_trials.unit_of(results, metric) for metric in results.metrics},
         problems=[_problem_view(problem) for problem in problems(summary)],
         remarks=remarks(summary),
-        sections=[_section(results, metric, cells, store) for metric in results.metrics],
+        sections=sections,
         drift=_drift(results, trials, store),
         allocators=summary.study.allocators,
         library_text=_library_text,
         machine=machine_facts(summary.study.machine),
         mere_ranges=MERE_RANGES if results.has_mere_ranges else None,
-        thinned=_thinned(cells),
+        thinned=thinned,
         generator=f"heapfit {summary.study.heapfit_version}",
     )
 
 
-def _scale(results: Results, metric: Metric) -> Scale:
-    return results.scale(metric, PAGE_DIGITS)
-
-
-def _by_cell(trials: Sequence[Trial]) -> Cells:
-    cells: dict[int, dict[str, list[Trial]]] = defaultdict(lambda: defaultdict(list))
-    for trial in trials:
-        if drifts.counts(trial):
-            cells[trial.planned.cores][trial.planned.allocator].append(trial)
-    return cells
+def _factors(summary: Summary) -> list[tuple[str, str]]:
+    """The factors beyond allocators and cores with their levels, and parameters that are set."""
+    study = summary.study
+    varied = [
+        (factor_title(factor.name), ", ".join(map(level_text, factor.levels)))
+        for factor in study.factors
+    ]
+    return varied + [(factor_title(k), level_text(v)) for k, v in study.parameters.items()]
 
 
 def _conclusions(results: Results) -> list[tuple[str, list[str]]]:
-    """The conclusions under the number of cores, which goes unsaid where there is one only."""
+    """The conclusions under their setting, which goes unsaid where there is one only."""
     if not results.metrics:
         return [("", [NOTHING])]
-    several = len(results.cores) > 1
+    several = len(results.settings) > 1
     return [
-        (counted(cores, "core") if several else "", sentences)
-        for cores, sentences in by_cores(results)
+        (setting_label(setting) if several else "", sentences)
+        for setting, sentences in by_setting(results)
     ]
-
-
-def _overview(results: Results, cores: int) -> Overview:
-    rows = []
-    for name in results.ranked(cores, results.metrics[0]):
-        cells = [_row(results, metric, cores, name) for metric in results.metrics]
-        rows.append((name, name == results.baseline, cells))
-    return Overview(counted(cores, "core"), rows)
-
-
-def _section(results: Results, metric: Metric, cells: Cells, store: FigureStore) -> MetricSection:
-    panels = [
-        _panel(results, metric, cores, cells[cores], store)
-        for cores in results.cores
-        if results.estimates(cores, metric)
-    ]
-    lines = len(panels) > 1 and metric in headline_metrics(results)
-    return MetricSection(
-        metric=metric,
-        anchor=f"metric-{results.metrics.index(metric) + 1}",
-        unit=_scale(results, metric).unit,
-        is_primary=metric.name == results.study.primary_metric,
-        panels=panels,
-        by_cores=store.add(figures.by_cores(results, metric)) if lines else None,
-    )
-
-
-def _panel(
-    results: Results,
-    metric: Metric,
-    cores: int,
-    trials: Mapping[str, Sequence[Trial]],
-    store: FigureStore,
-) -> Panel:
-    rows = [_row(results, metric, cores, name) for name in results.allocators]
-    constant = results.constant(cores, metric)
-    medians = ", ".join(f"{row.allocator} {row.median}" for row in rows if row.estimate)
-    title = counted(cores, "core")
-    figure = figures.strip(results, trials, metric, cores) if constant is None else None
-    return Panel(
-        title=title,
-        constant=None if constant is None else _scale(results, metric).text(constant),
-        figure=None if figure is None else store.add(figure),
-        alternative=f"{metric.label}, {title}: every trial. Medians: {medians}.",
-        rows=rows,
-    )
-
-
-def _row(results: Results, metric: Metric, cores: int, name: str) -> Row:
-    estimate = results.estimate(cores, metric, name)
-    is_baseline = name == results.baseline
-    if estimate is None:
-        return Row(name, is_baseline, False, None)
-    scale = _scale(results, metric)
-    has_interval = estimate.low < estimate.high
-    has_ratio_interval = estimate.ratio_low is not None and not is_baseline
-    return Row(
-        allocator=name,
-        is_baseline=is_baseline,
-        is_best=name in results.best(cores, metric),
-        estimate=estimate,
-        median=scale.number(estimate.median),
-        interval=_between(scale.number(estimate.low), scale.number(estimate.high))
-        if has_interval
-        else "",
-        ratio=_ratio(results.ratio(estimate)),
-        ratio_interval=_between(_ratio(estimate.ratio_low, ""), _ratio(estimate.ratio_high, ""))
-        if has_ratio_interval
-        else "",
-        undecided=results.differs_from_baseline(estimate) is False,
-    )
-
-
-def _ratio(value: float | None, sign: str = TIMES) -> str:
-    return ratio(value, sign, _RATIO_DECIMALS)
-
-
-def _between(low: str, high: str) -> str:
-    return f"{low} {DASH} {high}"
 
 
 def _drift(results: Results, trials: Sequence[Trial], store: FigureStore) -> dict[str, str] | None:
@@ -236,11 +111,3 @@ def _problem_view(problem: Problem) -> dict[str, str]:
 
 def _library_text(allocator: InstalledAllocator) -> str:
     return str(allocator.library) if allocator.library else "the system's own"
-
-
-def _thinned(cells: Cells) -> str | None:
-    """Say so when a figure shows fewer points than there are trials."""
-    most = max((len(row) for rows in cells.values() for row in rows.values()), default=0)
-    if most <= figures.MOST_POINTS:
-        return None
-    return f"{figures.MOST_POINTS:,} of up to {most:,} trials are drawn per row, evenly chosen."

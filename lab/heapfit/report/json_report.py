@@ -1,7 +1,8 @@
-"""The summary as `report.json`: for scripts, continuous integration and other tools.
+"""The report as `report.json`: for scripts, continuous integration and other tools.
 
-The file is the `Summary` record as it is, with the conclusions in words and the version of this
-format. Base units throughout: seconds, bytes, counts.
+The file is the `Summary` record as it is, with what the analysis found and advises (the records of
+`findings.py`, whole), the conclusions in words and the version of this format. Base units
+throughout: seconds, bytes, counts. The plan's trials are left out: `study.json` beside it has them.
 """
 
 from __future__ import annotations
@@ -9,34 +10,52 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
+from heapfit.findings import Advice, Analysis
 from heapfit.records import Summary
+from heapfit.report.analysis import Findings
 from heapfit.report.conclusions import overall
 from heapfit.report.files import write_text
 from heapfit.report.results import Results
 
-FORMAT: Literal["heapfit-report/1"] = "heapfit-report/1"
+FORMAT: Literal["heapfit-report/2"] = "heapfit-report/2"
 
 
 class Report(Summary):
     """What `report.json` holds."""
 
     conclusions: list[str]
-    format: Literal["heapfit-report/1"] = FORMAT
+    advice: Advice | None = None
+    analyses: list[Analysis] = Field(default=[], description="Of the metrics analysed.")
+    format: Literal["heapfit-report/2"] = FORMAT
 
 
-def dumps(summary: Summary) -> str:
+def dumps(summary: Summary, findings: Findings | None = None) -> str:
     """Return the report as JSON text."""
+    findings = findings or Findings()
     fields = {name: getattr(summary, name) for name in Summary.model_fields}
-    report = Report(**fields, conclusions=overall(Results(summary)))
+    fields["study"] = without_plan(summary).study
+    report = Report.model_construct(
+        **fields,
+        conclusions=overall(Results(summary)),
+        advice=findings.advice,
+        analyses=findings.analyses,
+    )
     return report.model_dump_json(indent=2) + "\n"
 
 
-def write(summary: Summary, path: Path) -> None:
+def without_plan(summary: Summary) -> Summary:
+    """Return the summary of a study as a report holds it."""
+    study = summary.study.model_copy(update={"plan": []})
+    return summary.model_copy(update={"study": study})
+
+
+def write(summary: Summary, path: Path, findings: Findings | None = None) -> None:
     """Write the report to `path`."""
-    write_text(path, dumps(summary))
+    write_text(path, dumps(summary, findings))
 
 
-def read(path: Path) -> Summary:
-    """Return the summary that `write` put into `path`."""
-    report = Report.model_validate_json(path.read_bytes())
-    return Summary(**{name: getattr(report, name) for name in Summary.model_fields})
+def read(path: Path) -> Report:
+    """Return what `write` put into `path`."""
+    return Report.model_validate_json(path.read_bytes())

@@ -6,45 +6,31 @@ break a table or become markup.
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
-from heapfit.records import Estimate, Metric, Summary
+from heapfit.records import Estimate, Metric, Setting, Summary
+from heapfit.report import markdown_findings
+from heapfit.report.analysis import Findings
 from heapfit.report.conclusions import MERE_RANGES, overall
 from heapfit.report.files import write_text
 from heapfit.report.machine import machine_facts
+from heapfit.report.markdown import bullets, code, escape
 from heapfit.report.problems import problems, remarks
 from heapfit.report.results import Results
-from heapfit.report.text import counted, visible
+from heapfit.report.settings import setting_label
 from heapfit.report.units import PAGE_DIGITS, ratio
 
-# Characters that mean something within a line, and those that do at its start.
-_MARKUP = re.compile(r"([\\`*_\[\]<>|~&$#]|^[-+])")
 
-
-def escape(text: str) -> str:
-    """Return `text` as Markdown that shows it literally.
-
-    >>> escape("a|b<c>")
-    'a\\\\|b\\\\<c\\\\>'
-    """
-    return _MARKUP.sub(r"\\\1", visible(text))
-
-
-def code(text: str) -> str:
-    """Return `text` as a code block, fenced longer than any fence within it."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}sh\n{visible(text)}\n{fence}"
-
-
-def dumps(summary: Summary) -> str:
+def dumps(summary: Summary, findings: Findings | None = None) -> str:
     """Return the report as Markdown text."""
     results = Results(summary)
     study = summary.study
-    parts = [f"# {escape(study.title or study.name)}", bullets(overall(results))]
-    parts += [_table(results, cores) for cores in results.cores if results.metrics]
+    findings = findings or Findings()
+    parts = [f"# {escape(study.title or study.name)}"]
+    parts += markdown_findings.recommendation(findings)
+    parts += [bullets(overall(results)), *markdown_findings.sections(results, findings)]
+    parts += [_table(results, setting) for setting in results.settings if results.metrics]
     troubles = [problem.sentence for problem in problems(summary)] + remarks(summary)
     if troubles:
         parts += ["## Problems", bullets(troubles)]
@@ -54,25 +40,20 @@ def dumps(summary: Summary) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write(summary: Summary, path: Path) -> None:
+def write(summary: Summary, path: Path, findings: Findings | None = None) -> None:
     """Write the report to `path`."""
-    write_text(path, dumps(summary))
+    write_text(path, dumps(summary, findings))
 
 
-def bullets(lines: list[str]) -> str:
-    """Return `lines` as a list."""
-    return "\n".join(f"- {escape(line)}" for line in lines)
-
-
-def _table(results: Results, cores: int) -> str:
+def _table(results: Results, setting: Setting) -> str:
     metrics = results.metrics
     head = [
         "allocator",
         *(escape(f"{m.label} {_unit(results, m)}".strip()) for m in metrics),
     ]
     rows = [
-        [escape(name), *(_cell(results, cores, m, name) for m in metrics)]
-        for name in results.ranked(cores, metrics[0])
+        [escape(name), *(_cell(results, setting, m, name) for m in metrics)]
+        for name in results.ranked(setting, metrics[0])
     ]
     lines = [head, ["---", *("---:" for _ in metrics)], *rows]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -82,7 +63,7 @@ def _table(results: Results, cores: int) -> str:
     )
     if results.has_mere_ranges:
         caption += f" {escape(MERE_RANGES)}"
-    return f"## {counted(cores, 'core')}\n\n{table}\n\n{caption}"
+    return f"## {escape(setting_label(setting))}\n\n{table}\n\n{caption}"
 
 
 def _unit(results: Results, metric: Metric) -> str:
@@ -90,13 +71,13 @@ def _unit(results: Results, metric: Metric) -> str:
     return f"({unit})" if unit else ""
 
 
-def _cell(results: Results, cores: int, metric: Metric, name: str) -> str:
-    estimate = results.estimate(cores, metric, name)
+def _cell(results: Results, setting: Setting, metric: Metric, name: str) -> str:
+    estimate = results.estimate(setting, metric, name)
     if estimate is None:
         return "n/a"
     scale = results.scale(metric, PAGE_DIGITS)
     median = scale.number(estimate.median)
-    shown = f"**{median}**" if name in results.best(cores, metric) else median
+    shown = f"**{median}**" if name in results.best(setting, metric) else median
     parts = [shown, _interval(results, metric, estimate), ratio(results.ratio(estimate))]
     return " ".join(filter(None, parts))
 

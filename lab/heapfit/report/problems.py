@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from heapfit.records import PlannedTrial, Summary, Trial, TrialStatus
+from heapfit.records import PlannedTrial, Setting, Summary, Trial, TrialStatus
+from heapfit.report.settings import setting_label, setting_of
 from heapfit.report.text import counted, join_words, visible
 
 _VERB = {
@@ -20,12 +21,12 @@ _VERB = {
 
 _MOST_NUMBERS = 10
 
-Cell = tuple[str, int, bool]
+Cell = tuple[str, Setting, bool]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Trials of one allocator on the same cores that went wrong in the same way."""
+    """Trials of one allocator in the same setting that went wrong in the same way."""
 
     trials: list[Trial]
     of: int
@@ -38,7 +39,7 @@ class Problem:
     def sentence(self) -> str:
         planned = self.first.planned
         kind = "warm-up trial" if planned.warmup else "trial"
-        where = f"{visible(planned.allocator)}, {counted(planned.cores, 'core')}"
+        where = f"{visible(planned.allocator)}, {setting_label(planned.setting)}"
         many = f"{len(self.trials)} of {counted(self.of, kind)}"
         verb = _VERB.get(self.first.status, self.first.status.value)
         reason = f": {visible(self.first.reason)}" if self.first.reason else ""
@@ -85,18 +86,18 @@ def _missing_figures(summary: Summary) -> list[str]:
         return []
     succeeded = Counter(_cell(trial) for trial in summary.study.plan)
     succeeded.subtract(Counter(_cell(trial.planned) for trial in summary.problems))
-    found = {(e.allocator, e.cores, e.metric): e.n for e in summary.estimates}
+    found = {(e.allocator, setting_of(e), e.metric): e.n for e in summary.estimates}
     lines = []
-    for (allocator, cores, warmup), expected in succeeded.items():
+    for (allocator, setting, warmup), expected in succeeded.items():
         for metric in summary.study.metrics:
-            n = found.get((allocator, cores, metric.name), 0)
+            n = found.get((allocator, setting, metric.name), 0)
             if not warmup and 0 <= n < expected:
                 lines.append(
-                    f"{visible(allocator)}, {counted(cores, 'core')}: {visible(metric.label)} is "
+                    f"{visible(allocator)}, {setting_label(setting)}: {visible(metric.label)} is "
                     f"missing from {expected - n} of {counted(expected, 'successful trial')}"
                 )
     return lines
 
 
 def _cell(planned: PlannedTrial) -> Cell:
-    return planned.allocator, planned.cores, planned.warmup
+    return planned.allocator, planned.setting, planned.warmup

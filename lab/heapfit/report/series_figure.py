@@ -6,15 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from heapfit.records import PeerComparison
-from heapfit.report.figures import (
-    empty_figure,
-    escaped,
-    label,
-    line_at_one,
-    looks_of,
-    plain,
-    titled,
-)
+from heapfit.report.drawing import Figure, escaped, label, line_at_one, looks_of, titled
 from heapfit.report.series_words import GEOMETRIC_MEAN, shown_ratio
 from heapfit.report.units import TIMES
 
@@ -29,12 +21,12 @@ _TICKS = [0.25, 0.5, 0.7, 1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100]
 def ratios(comparison: PeerComparison, allocators: Sequence[str], subject: str) -> dict[str, Any]:
     """Return the figure: ratios on a logarithmic axis, the geometric means in the first row."""
     rows = [GEOMETRIC_MEAN, *comparison.ratios]
-    figure = empty_figure(height=_FRAME_HEIGHT + _ROW_HEIGHT * len(rows))
+    figure = Figure(_FRAME_HEIGHT + _ROW_HEIGHT * len(rows))
     drawn_last = sorted(allocators, key=lambda name: name == subject)
     for name in drawn_last:
         look = looks_of(allocators)[name]
         own = _of(comparison, name)
-        figure.add_scatter(
+        figure.scatter(
             x=list(own.values()),
             y=[rows.index(row) for row in own],
             name=label(name),
@@ -50,7 +42,7 @@ def ratios(comparison: PeerComparison, allocators: Sequence[str], subject: str) 
             ],
             hoverinfo="text",
         )
-    figure.update_layout(
+    figure.update(
         xaxis={
             "title": titled("ratio to the best peer, logarithmic; less is better"),
             "type": "log",
@@ -72,7 +64,7 @@ def ratios(comparison: PeerComparison, allocators: Sequence[str], subject: str) 
         legend={"orientation": "h", "y": 1.01, "yanchor": "bottom", "x": 0},
         margin={"l": 8, "r": 16, "t": 64, "b": 48},
     )
-    return plain(figure)
+    return figure.plain()
 
 
 def _of(comparison: PeerComparison, allocator: str) -> dict[str, float]:

@@ -1,39 +1,55 @@
-"""A series' answer as Markdown and as JSON: the same tables, to paste or to read by a program."""
+"""A series' answer as Markdown and as JSON: the same tables, to paste or to read by a program.
+
+As in `report.json` of a single study, the plans' trials are left out of the JSON.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
+from pydantic import Field
+
+from heapfit.findings import Advice
 from heapfit.records import SeriesSummary
+from heapfit.report.analysis import Findings
+from heapfit.report.json_report import without_plan
 from heapfit.report.machine import machine_facts
-from heapfit.report.markdown_report import bullets, code, escape
+from heapfit.report.markdown import bullets, code, escape
 from heapfit.report.series_tables import Cell, Table, metric_tables, probe_tables, ratio_tables
-from heapfit.report.series_words import conclusions, notes, troubles
+from heapfit.report.series_words import conclusions, notes, recommendations, troubles
 from heapfit.study import command_line
 
-FORMAT: Literal["heapfit-series/1"] = "heapfit-series/1"
+FORMAT: Literal["heapfit-series/2"] = "heapfit-series/2"
 
 
 class SeriesReport(SeriesSummary):
     """What a series' `report.json` holds: its summary and what that means in words. Base units."""
 
     conclusions: list[str]
-    format: Literal["heapfit-series/1"] = FORMAT
+    advice: dict[str, Advice | None] = Field(default={}, description="By experiment.")
+    format: Literal["heapfit-series/2"] = FORMAT
 
 
-def json_text(summary: SeriesSummary) -> str:
+def json_text(summary: SeriesSummary, findings: Mapping[str, Findings]) -> str:
     """Return the report as JSON text."""
-    fields = {name: getattr(summary, name) for name in SeriesSummary.model_fields}
-    report = SeriesReport(**fields, conclusions=conclusions(summary))
+    fields: dict[str, Any] = {name: getattr(summary, name) for name in SeriesSummary.model_fields}
+    for kind in ("workloads", "probes", "experiments"):
+        fields[kind] = {name: without_plan(each) for name, each in fields[kind].items()}
+    report = SeriesReport.model_construct(
+        **fields,
+        conclusions=conclusions(summary),
+        advice={name: each.advice for name, each in findings.items()},
+    )
     return report.model_dump_json(indent=1) + "\n"
 
 
-def markdown_text(summary: SeriesSummary) -> str:
+def markdown_text(summary: SeriesSummary, findings: Mapping[str, Findings]) -> str:
     """Return the report as Markdown text, in GitHub's dialect."""
     series = summary.series
     parts = [f"# {escape(series.definition.title)}", escape(series.definition.question)]
-    parts += [bullets(conclusions(summary))]
+    lines = [f"{name}: {line}" for name, line in recommendations(summary, findings)]
+    parts += [bullets([*conclusions(summary), *lines])]
     parts += [_section(table) for table in ratio_tables(summary)]
     parts += [bullets(notes(summary))] if notes(summary) else []
     parts += [_section(table) for table in [*probe_tables(summary), *metric_tables(summary)]]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from heapfit.records import InstalledAllocator, SeriesSummary, Summary
 from heapfit.report import series_figure
+from heapfit.report.analysis import Findings
 from heapfit.report.files import PAGE_FILE
 from heapfit.report.machine import machine_facts
 from heapfit.report.page import FigureStore, render
 from heapfit.report.series_tables import Table, metric_tables, probe_tables, ratio_tables
-from heapfit.report.series_words import conclusions, notes, troubles
+from heapfit.report.series_words import conclusions, notes, recommendations, troubles
+from heapfit.report.settings import factor_label, level_text
 from heapfit.study import command_line
 
 
@@ -37,7 +39,7 @@ class Entry:
     trials: str
 
 
-def page(summary: SeriesSummary) -> str:
+def page(summary: SeriesSummary, findings: Mapping[str, Findings]) -> str:
     """Return the page's HTML. It links to `NAME/report.html` beside it for each workload."""
     series = summary.series
     store = FigureStore()
@@ -50,6 +52,10 @@ def page(summary: SeriesSummary) -> str:
         series=series,
         definition=series.definition,
         conclusions=conclusions(summary),
+        recommendations=[
+            (_entry(name, summary.experiments[name], link), line)
+            for name, line in recommendations(summary, findings)
+        ],
         notes=notes(summary),
         problems=troubles(summary),
         sections=_sections(summary, store),
@@ -58,6 +64,7 @@ def page(summary: SeriesSummary) -> str:
         workloads=[_entry(name, each, link) for name, each in summary.workloads.items()],
         probe_entries=[_entry(name, each, link) for name, each in summary.probes.items()],
         link=link,
+        varied=lambda name: _varied(summary.experiments[name]),
         reproduce=command_line(series),
         library_text=_library_text,
         machine=machine_facts(series.machine),
@@ -84,7 +91,7 @@ def _sections(summary: SeriesSummary, store: FigureStore) -> list[Section]:
 
 
 def _linker(summary: SeriesSummary) -> Callable[[str | None], str | None]:
-    measured = {*summary.workloads, *summary.probes}
+    measured = {*summary.workloads, *summary.probes, *summary.experiments}
 
     def link(workload: str | None) -> str | None:
         return f"{quote(workload)}/{PAGE_FILE}" if workload in measured else None
@@ -95,7 +102,17 @@ def _linker(summary: SeriesSummary) -> Callable[[str | None], str | None]:
 def _entry(name: str, summary: Summary, link: Callable[[str | None], str | None]) -> Entry:
     workload = summary.study.workload
     trials = f"{summary.trials_done:,} of {summary.trials_planned:,}"
-    return Entry(name, workload.title, workload.question, link(name), trials)
+    title = summary.study.title or workload.title
+    return Entry(name, title, workload.question, link(name), trials)
+
+
+def _varied(summary: Summary) -> str:
+    """The factors of an experiment with their levels, in a line."""
+    design = summary.study.design()
+    return "; ".join(
+        f"{factor_label(factor.name)}: {', '.join(map(level_text, factor.levels))}"
+        for factor in design
+    )
 
 
 def _library_text(allocator: InstalledAllocator) -> str:

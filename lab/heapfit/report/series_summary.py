@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from heapfit.records import SeriesSummary
+from heapfit.records import Series, SeriesSummary, Study, Summary, Trial
 from heapfit.statistics import compare_with_peers, summarise
 from heapfit.study import load_problems, load_series
 
@@ -12,9 +13,19 @@ from heapfit.study import load_problems, load_series
 def summarise_series(folder: Path) -> SeriesSummary:
     """Return the summary of what has been measured so far in the series' `folder`."""
     series, measured = load_series(folder)
+    summaries = {name: summarise(*each) for name, each in measured.items()}
+    return summarise_parts(folder, series, measured, summaries)
+
+
+def summarise_parts(
+    folder: Path,
+    series: Series,
+    measured: Mapping[str, tuple[Study, list[Trial]]],
+    summaries: Mapping[str, Summary],
+) -> SeriesSummary:
+    """Return the same from parts that are loaded and summed up already."""
     averaged = [measured[name] for name in series.workloads if name in measured]
     names = [allocator.name for allocator in series.allocators]
-    summaries = {name: summarise(*each) for name, each in measured.items()}
     return SeriesSummary(
         series=series,
         figures=[

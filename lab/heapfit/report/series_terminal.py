@@ -5,25 +5,39 @@ A table wider than the terminal is continued below itself, so that no allocator 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from heapfit.records import SeriesSummary
+from heapfit.report.analysis import Findings
 from heapfit.report.series_tables import Cell, Line, Table, probe_tables, ratio_tables
-from heapfit.report.series_words import conclusions, notes, troubles
-from heapfit.report.terminal import COLUMN_GAP, INDENT, NO_FIGURE, TABLE_BOX, encodable, print_line
+from heapfit.report.series_words import conclusions, notes, recommendations, troubles
+from heapfit.report.terminal_text import (
+    COLUMN_GAP,
+    INDENT,
+    NO_FIGURE,
+    TABLE_BOX,
+    encodable,
+    print_line,
+)
 from heapfit.report.text import visible
 
 
-def render(summary: SeriesSummary, console: Console) -> None:
-    """Print the summary as wide as `console` is."""
+def render(
+    summary: SeriesSummary, console: Console, findings: Mapping[str, Findings] | None = None
+) -> None:
+    """Print the summary as wide as `console` is, with what was found in each experiment."""
     for table in [*ratio_tables(summary), *probe_tables(summary)]:
         _print_table(table, console)
     console.print()
     for line in conclusions(summary):
         print_line(console, line, style="bold")
+    for name, line in recommendations(summary, findings or {}):
+        print_line(console, f"{visible(name)}: {line}", style="bold")
     for line in notes(summary):
         print_line(console, line, style="dim")
     _print_troubles(troubles(summary), console)

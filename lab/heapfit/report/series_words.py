@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from heapfit.records import Combined, PeerComparison, SeriesSummary, Summary
+from heapfit.report.analysis import Findings
+from heapfit.report.findings_words import one_line
 from heapfit.report.problems import problems
 from heapfit.report.results import FEWEST_TRIALS
 from heapfit.report.text import counted, join_words, visible
@@ -37,6 +40,16 @@ def conclusions(summary: SeriesSummary) -> list[str]:
     return lines
 
 
+def recommendations(
+    summary: SeriesSummary, findings: Mapping[str, Findings]
+) -> list[tuple[str, str]]:
+    """Return for each experiment its name and what it comes to, in a line."""
+    return [
+        (name, _recommendation(each, findings.get(name)))
+        for name, each in summary.experiments.items()
+    ]
+
+
 def notes(summary: SeriesSummary) -> list[str]:
     """Return what a reader of the tables must know of them."""
     lines = []
@@ -60,6 +73,14 @@ def troubles(summary: SeriesSummary) -> list[str]:
     for name in [*series.workloads, *series.probes]:
         lines += _undone(name, measured.get(name)) if name not in summary.problems else []
     return lines
+
+
+def _recommendation(summary: Summary, findings: Findings | None) -> str:
+    if findings is not None and findings.advice is not None:
+        return one_line(findings.advice)
+    if not summary.estimates:
+        return "No trial has succeeded yet."
+    return "Too few trials for a recommendation yet."
 
 
 def _without_mean(figure: PeerComparison, names: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The answer in a terminal: a table per number of cores, the conclusion, what went wrong.
+"""The answer in a terminal: the recommendation, a table per setting, what went wrong.
 
 Nothing is said by colour alone, so that a log file, a monochrome terminal and a reader who does
 not see colours get the same answer. A narrow terminal gets fewer metrics, never torn numbers.
@@ -8,32 +8,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from heapfit.records import Metric, Summary
+from heapfit.records import Metric, Setting, Summary
+from heapfit.report.analysis import Findings
 from heapfit.report.conclusions import MERE_RANGES, NOTHING, conclude, headline_metrics
 from heapfit.report.problems import problems, remarks
-from heapfit.report.results import Results
+from heapfit.report.results import MOST_OPEN_SETTINGS, Results
+from heapfit.report.settings import setting_label
+from heapfit.report.terminal_findings import print_analyses, print_recommendation
+from heapfit.report.terminal_text import (
+    COLUMN_GAP,
+    INDENT,
+    NO_FIGURE,
+    TABLE_BOX,
+    ascii_only,
+    encodable,
+    print_line,
+)
 from heapfit.report.text import counted, join_words, visible
 from heapfit.report.units import DASH, TERMINAL_DIGITS, ratio
 
 BEST = "*"
 UNDECIDED = "~"
-NO_FIGURE = "-"
-# Between two columns: the padding that the table asks for, and its empty divider.
-COLUMN_GAP = 2
 _LONGEST_NAME = 24
-TABLE_BOX = box.SIMPLE_HEAD
-INDENT = "  "
 
 
 @dataclass(frozen=True)
 class _Column:
-    """One metric at one number of cores, formatted before it is known whether it fits."""
+    """One metric in one setting, formatted before it is known whether it fits."""
 
     metric: Metric
     header: str
@@ -45,30 +51,41 @@ class _Column:
         return max(cell_len(line) for text in texts for line in text.split("\n"))
 
 
-def render(summary: Summary, console: Console) -> None:
-    """Print the summary as wide as `console` is: tables, conclusions, problems."""
+def render(summary: Summary, console: Console, findings: Findings | None = None) -> None:
+    """Print the summary as wide as `console` is: recommendation, tables, conclusions, problems."""
     results = Results(summary)
+    findings = findings or Findings()
+    if findings.advice:
+        print_recommendation(findings.advice, console)
+    if len(results.settings) > 1:
+        print_analyses(results, findings, console)
+    if len(results.settings) <= MOST_OPEN_SETTINGS or not findings.analyses:
+        _print_settings(results, console)
+    _print_problems(summary, console)
+
+
+def _print_settings(results: Results, console: Console) -> None:
+    """Print a table for each setting with the conclusions from it."""
     hidden: list[str] = []
-    for cores in results.cores if results.metrics else []:
-        hidden = _print_table(results, cores, console)
+    for setting in results.settings if results.metrics else []:
+        hidden = _print_table(results, setting, console)
         for metric in headline_metrics(results):
-            print_line(console, conclude(results, cores, metric), style="bold")
+            print_line(console, conclude(results, setting, metric), style="bold")
     if results.metrics:
         _print_legend(results, hidden, console)
     else:
         print_line(console, NOTHING, style="bold")
-    _print_problems(summary, console)
 
 
-def _print_table(results: Results, cores: int, console: Console) -> list[str]:
+def _print_table(results: Results, setting: Setting, console: Console) -> list[str]:
     """Print one table and return the labels of the metrics for which there was no room."""
-    order = results.ranked(cores, results.metrics[0])
-    columns = [_column(results, cores, metric, console) for metric in results.metrics]
+    order = results.ranked(setting, results.metrics[0])
+    columns = [_column(results, setting, metric, console) for metric in results.metrics]
     names = {name: _name(results, name, console) for name in order}
     used = max(cell_len(line) for text in names.values() for line in text.plain.split("\n"))
     shown = _fitting(columns, console.width - used)
 
-    title = f"{visible(results.study.title or results.study.name)}, {counted(cores, 'core')}"
+    title = f"{visible(results.study.title or results.study.name)}, {setting_label(setting)}"
     table = Table(box=TABLE_BOX, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("")
     for column in shown:
@@ -94,10 +111,10 @@ def _fitting(columns: list[_Column], width: int) -> list[_Column]:
     return shown
 
 
-def _column(results: Results, cores: int, metric: Metric, console: Console) -> _Column:
+def _column(results: Results, setting: Setting, metric: Metric, console: Console) -> _Column:
     unit = results.scale(metric, TERMINAL_DIGITS).unit
     header = encodable(f"{_two_lines(visible(metric.label))}\n{visible(unit)}", console)
-    cells = {name: _cell(results, cores, metric, name, console) for name in results.allocators}
+    cells = {name: _cell(results, setting, metric, name, console) for name in results.allocators}
     return _Column(metric, header, cells)
 
 
@@ -110,13 +127,13 @@ def _two_lines(label: str) -> str:
     return f"{label[:middle]}\n{label[middle + 1 :]}"
 
 
-def _cell(results: Results, cores: int, metric: Metric, name: str, console: Console) -> Text:
+def _cell(results: Results, setting: Setting, metric: Metric, name: str, console: Console) -> Text:
     """Median and ratio; below them the interval of the median."""
-    estimate = results.estimate(cores, metric, name)
+    estimate = results.estimate(setting, metric, name)
     if estimate is None:
         return Text(NO_FIGURE, style="dim")
     scale = results.scale(metric, TERMINAL_DIGITS)
-    is_best = name in results.best(cores, metric)
+    is_best = name in results.best(setting, metric)
     cell = Text()
     cell.append(scale.number(estimate.median), style="bold" if is_best else "")
     cell.append(BEST if is_best else " ", style="bold" if is_best else "")
@@ -134,7 +151,7 @@ def _cell(results: Results, cores: int, metric: Metric, name: str, console: Cons
 def _name(results: Results, name: str, console: Console) -> Text:
     shown = encodable(visible(name), console)
     if cell_len(shown) > _LONGEST_NAME:
-        shown = shown[: _LONGEST_NAME - 1] + ("~" if _ascii_only(console) else "…")
+        shown = shown[: _LONGEST_NAME - 1] + ("~" if ascii_only(console) else "…")
     text = Text(shown, no_wrap=True)
     if name == results.baseline:
         text.append("\nbaseline", style="dim")
@@ -143,7 +160,7 @@ def _name(results: Results, name: str, console: Console) -> Text:
 
 def _print_legend(results: Results, hidden: list[str], console: Console) -> None:
     baseline = visible(results.baseline)
-    counts = [results.trials_per_cell(cores, results.metrics[0]) for cores in results.cores]
+    counts = [results.trials_per_cell(setting, results.metrics[0]) for setting in results.settings]
     fewest, most = min(c[0] for c in counts), max(c[1] for c in counts)
     trials = counted(most, "trial") if fewest == most else f"{fewest} to {counted(most, 'trial')}"
     interval = ", and below it the median's 95 % interval" if most > 1 else ""
@@ -173,20 +190,3 @@ def _print_problems(summary: Summary, console: Console) -> None:
     print_line(console, "Problems", style="bold")
     for line in lines:
         print_line(console, f"{INDENT}! {line}")
-
-
-def print_line(console: Console, line: str, style: str = "") -> None:
-    """Print `line`, which is already `visible`, wrapped as wide as `console` is."""
-    console.print(Text(encodable(line, console), style=style), soft_wrap=False)
-
-
-def _ascii_only(console: Console) -> bool:
-    return not console.encoding.startswith("utf")
-
-
-def encodable(text: str, console: Console) -> str:
-    """Return `text` such that the console's encoding can print it."""
-    if not _ascii_only(console):
-        return text
-    readable = text.replace("µ", "u").replace(DASH, "-").replace("∞", "inf")
-    return readable.encode("ascii", "backslashreplace").decode("ascii")

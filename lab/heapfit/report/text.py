@@ -17,6 +17,8 @@ def visible(text: str) -> str:
     >>> visible("a\\x1b[31mb")
     'a\\\\x1b[31mb'
     """
+    if text.isprintable():  # nearly always, and much quicker to find out
+        return text
     return "".join(
         character.encode("unicode_escape").decode("ascii")
         if unicodedata.category(character) in _CONTROL_CATEGORIES

@@ -1,7 +1,16 @@
-"""Medians, their intervals, and ratios: to the baseline, and to the best peer."""
+"""What trials say: medians with their intervals and ratios, and the analysis of designed studies."""
 
+from heapfit.statistics.analyse import analyse, analyse_all
 from heapfit.statistics.median import Interval, coverage, median_interval
 from heapfit.statistics.peers import compare_with_peers
 from heapfit.statistics.summary import summarise
 
-__all__ = ["Interval", "compare_with_peers", "coverage", "median_interval", "summarise"]
+__all__ = [
+    "Interval",
+    "analyse",
+    "analyse_all",
+    "compare_with_peers",
+    "coverage",
+    "median_interval",
+    "summarise",
+]

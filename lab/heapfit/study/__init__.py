@@ -8,7 +8,8 @@ many parts: workloads, probes, and the experiments of `experiments.py`.
 from heapfit.study.execute import Progress, execute
 from heapfit.study.execute_series import SeriesProgress, execute_series
 from heapfit.study.experiments import ChosenExperiment, shaped
-from heapfit.study.journal import Journal, load
+from heapfit.study.factors import remarks
+from heapfit.study.journal import Journal, check_takes, load
 from heapfit.study.plan import DEFAULT_SEED, default_cores, plan
 from heapfit.study.series import (
     SeriesPlan,
@@ -26,6 +27,7 @@ __all__ = [
     "Progress",
     "SeriesPlan",
     "SeriesProgress",
+    "check_takes",
     "command_line",
     "default_cores",
     "execute",
@@ -36,5 +38,6 @@ __all__ = [
     "load_series",
     "plan",
     "plan_series",
+    "remarks",
     "shaped",
 ]

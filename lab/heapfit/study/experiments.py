@@ -117,13 +117,11 @@ def left_out(chosen: ChosenExperiment, study: Study) -> list[str]:
     missing = unavailable_metrics()
     experiment = chosen.experiment
     metrics = [
-        f"{experiment.name}: {name} is left out: {missing[name]}"
-        for name in experiment.metrics
-        if name in missing
+        f"{name} is left out: {missing[name]}" for name in experiment.metrics if name in missing
     ]
     asked = _texts(experiment.factors.get(CORES, []))
     _, note = _usable_cores(asked) if len(asked) > len(study.cores) else ([], "")
-    return [*metrics, *([f"{experiment.name}: {note}"] if note else [])]
+    return [*metrics, *([note] if note else [])]
 
 
 def _texts(levels: Sequence[Level]) -> list[str]:

@@ -28,6 +28,7 @@ from heapfit.records import (
     Workload,
 )
 from heapfit.study.experiments import ChosenExperiment, left_out, plan_experiment
+from heapfit.study.factors import remarks
 from heapfit.study.journal import cannot_write, check_takes, load, write_atomically
 from heapfit.study.plan import default_cores, plan
 from heapfit.trial import BUILTIN_METRICS, unavailable_metrics
@@ -109,7 +110,11 @@ def plan_series(
         command=command,
     )
     pairs = zip(experiments, designed, strict=True)
-    notes = [note for chosen, study in pairs for note in left_out(chosen, study)]
+    notes = [
+        f"{study.name}: {note}"
+        for chosen, study in pairs
+        for note in (*left_out(chosen, study), *remarks(study))
+    ]
     return SeriesPlan(series, studies, notes)
 
 
@@ -118,7 +123,7 @@ def _refuse_same_names(studies: Sequence[Study]) -> None:
     names = [study.name for study in studies]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise UsageError(f"a workload and an experiment are both called {twice!r}")
+        raise UsageError(f"two parts of the study are called {twice!r}")
 
 
 def _check(definition: StudyDefinition, allocators: Sequence[InstalledAllocator]) -> None:

@@ -4,10 +4,13 @@
 (() => {
   // A4 less the margins that report.css asks for, in CSS pixels.
   const PRINTED_WIDTH = 680;
+  const PRINTED_GAP = 8;
   // On paper a figure is a little lower, so that two of them with their tables fill a page.
   const PRINTED_HEIGHT = 0.82;
   const CONFIG = { displayModeBar: false, responsive: true, showTips: false };
   const heights = new Map();
+  const figures = JSON.parse(document.getElementById("figures").textContent);
+  const openedForPaper = new Set();
   const root = document.documentElement;
 
   async function unpack(base64) {
@@ -23,14 +26,29 @@
   }
 
   async function draw() {
-    const figures = JSON.parse(document.getElementById("figures").textContent);
     for (const [id, figure] of Object.entries(figures)) {
       heights.set(id, figure.layout.height);
       setHeight(document.getElementById(id), figure.layout.height); // so that nothing jumps later
     }
     await loadPlotly();
-    for (const [id, figure] of Object.entries(figures)) {
-      await Plotly.newPlot(id, figure.data, figure.layout, CONFIG);
+    for (const id of Object.keys(figures)) {
+      if (!isFolded(document.getElementById(id))) await drawOne(id);
+    }
+  }
+
+  function isFolded(place) {
+    return place.closest("details:not([open])") !== null;
+  }
+
+  // A figure in a folded part is drawn when the part is first opened: a page may hold hundreds.
+  function drawOne(id) {
+    const { data, layout } = figures[id];
+    return Plotly.newPlot(id, data, layout, CONFIG);
+  }
+
+  function drawOpened(details) {
+    for (const place of details.querySelectorAll(".plot:not(.js-plotly-plot):not(.failed)")) {
+      if (!isFolded(place)) drawOne(place.id);
     }
   }
 
@@ -80,22 +98,46 @@
     }
   }
 
+  // Small plots stand two in a row on paper.
+  function printedWidth(place) {
+    return place.closest(".multiples") ? PRINTED_WIDTH / 2 - PRINTED_GAP : PRINTED_WIDTH;
+  }
+
   function eachFigure(action) {
     for (const place of document.querySelectorAll(".js-plotly-plot")) {
       action(place, heights.get(place.id));
     }
   }
 
+  // On paper nobody can open the parts that the answer rests on; single trials stay folded.
+  function openForPaper() {
+    for (const details of document.querySelectorAll("details.on-paper:not([open])")) {
+      details.open = true;
+      openedForPaper.add(details);
+    }
+  }
+
   document.querySelectorAll("table.sortable").forEach(makeSortable);
-  addEventListener("beforeprint", () => eachFigure((place, height) =>
-    Plotly.relayout(place, {
-      width: PRINTED_WIDTH,
+  addEventListener("beforeprint", () => {
+    openForPaper();
+    eachFigure((place, height) => Plotly.relayout(place, {
+      width: printedWidth(place),
       height: setHeight(place, PRINTED_HEIGHT * height),
-    })));
-  addEventListener("afterprint", () => eachFigure((place, height) =>
-    Plotly.relayout(place, { width: null, autosize: true, height: setHeight(place, height) })));
+    }));
+  });
+  addEventListener("afterprint", () => {
+    for (const details of openedForPaper) details.open = false;
+    openedForPaper.clear();
+    eachFigure((place, height) =>
+      Plotly.relayout(place, { width: null, autosize: true, height: setHeight(place, height) }));
+  });
   draw().then(
-    () => { root.dataset.figures = "drawn"; },
+    () => {
+      root.dataset.figures = "drawn";
+      // Such events do not bubble; those of parts opened before this line are behind us.
+      document.addEventListener("toggle", (event) => drawOpened(event.target), true);
+      for (const details of document.querySelectorAll("details[open]")) drawOpened(details);
+    },
     (error) => { giveUp(error); root.dataset.figures = "failed"; console.error(error); },
   );
 })();

@@ -1,0 +1,179 @@
+"""What all figures share: the frame, each allocator's look, text that is safe, honest samples.
+
+A figure is made as the plain data that Plotly's script reads in the page. Plotly's Python classes
+are not used for that: they check every property of every trace again, which takes longer than all
+the rest of a report; the tests let them check the figures instead. Text colour, grid and background
+come from the page's style sheet, so that one figure serves light, dark and print. Allocators are
+told apart by row, symbol, line and label first, and by colour second.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from heapfit.records import Metric
+from heapfit.report.text import visible
+from heapfit.report.units import Scale
+
+# Mid-tones with a contrast of at least 3:1 to both the light and the dark page, ordered so that
+# neighbours differ in lightness too.
+_COLOURS = [
+    "#6b7684",
+    "#0f7cc0",
+    "#c2571a",
+    "#1a8f6c",
+    "#a35cc4",
+    "#b07d10",
+    "#c94a6e",
+    "#4f7df0",
+    "#8c5a2b",
+    "#0e8f9c",
+    "#8a8a12",
+    "#d94fa0",
+]
+# Plotly's name of each symbol, and the character that looks like it, for labels.
+_SYMBOLS = [
+    ("circle", "●"),
+    ("diamond", "◆"),
+    ("square", "■"),
+    ("triangle-up", "▲"),
+    ("x", "✖"),
+    ("star", "★"),
+    ("triangle-down", "▼"),
+    ("pentagon", "⬟"),
+    ("hexagram", "✶"),
+    ("cross", "✚"),
+]
+_DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"]
+# The same on both schemes: a dark label with a border that shows on a dark page.
+_HOVER_BACKGROUND, _HOVER_BORDER, _HOVER_INK = "#24292f", "#8b949e", "#ffffff"
+
+_FONT = "system-ui, sans-serif"
+FONT_SIZE = 12.5
+POINT_SIZE = 7
+_LONGEST_LABEL = 22
+# More than a figure can show; fewer digits make the page smaller.
+_DRAWN_DIGITS = 6
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one allocator is drawn, the same in every figure of a page."""
+
+    colour: str
+    symbol: str
+    character: str
+    dash: str
+
+
+class Figure:
+    """A figure in the making. `plain()` is what the page's script draws."""
+
+    def __init__(self, height: int) -> None:
+        self._data: list[dict[str, Any]] = []
+        self._layout: dict[str, Any] = {
+            "height": height,
+            "autosize": True,
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": {"family": _FONT, "size": FONT_SIZE},
+            "hovermode": "closest",
+            "dragmode": False,
+            "showlegend": False,
+            "hoverlabel": {
+                "bgcolor": _HOVER_BACKGROUND,
+                "bordercolor": _HOVER_BORDER,
+                "font": {"family": _FONT, "color": _HOVER_INK},
+                "align": "left",
+            },
+        }
+
+    def scatter(self, **trace: Any) -> None:
+        self._data.append({"type": "scatter", **trace})
+
+    def update(self, **layout: Any) -> None:
+        self._layout.update(layout)
+
+    def plain(self) -> dict[str, Any]:
+        return {"data": self._data, "layout": self._layout}
+
+
+def looks_of(names: Sequence[str]) -> dict[str, Look]:
+    """Give each name a colour, a symbol and a dash; colour and symbol repeat only after sixty."""
+    return {
+        name: Look(
+            _COLOURS[i % len(_COLOURS)], *_SYMBOLS[i % len(_SYMBOLS)], _DASHES[i % len(_DASHES)]
+        )
+        for i, name in enumerate(names)
+    }
+
+
+def drawn(value: float) -> float:
+    """Return a value as exact as a figure can show it.
+
+    >>> drawn(412.345678901)
+    412.346
+    """
+    return float(f"{value:.{_DRAWN_DIGITS}g}") if math.isfinite(value) else value
+
+
+def line_at_one(axis: str) -> dict[str, Any]:
+    """A dashed line across the figure where `axis` is 1, behind the data."""
+    line = {"type": "line", "layer": "below", "line": {"width": 1.5, "dash": "dash"}}
+    if axis.startswith("x"):
+        return line | {"xref": axis, "yref": "paper", "x0": 1, "x1": 1, "y0": 0, "y1": 1}
+    return line | {"xref": "paper", "yref": axis, "x0": 0, "x1": 1, "y0": 1, "y1": 1}
+
+
+def sample(items: Sequence[Item], most: int) -> Sequence[Item]:
+    """At most `most` of the items, evenly spaced."""
+    if len(items) <= most:
+        return items
+    return [items[index * len(items) // most] for index in range(most)]
+
+
+def sample_with_extremes(
+    items: Sequence[Item], most: int, value: Callable[[Item], float]
+) -> Sequence[Item]:
+    """At most `most` of the items, the smallest and the largest among them, in their order."""
+    if len(items) <= most:
+        return items
+    values = [value(item) for item in items]
+    extremes = {values.index(min(values)), values.index(max(values))}
+    others = [index for index in range(len(items)) if index not in extremes]
+    return [items[at] for at in sorted([*extremes, *sample(others, most - len(extremes))])]
+
+
+def titled(text: str) -> dict[str, Any]:
+    """An axis title from text that is already safe."""
+    return {"text": text, "font": {"size": FONT_SIZE}, "standoff": 6}
+
+
+def axis_title(metric: Metric, scale: Scale) -> str:
+    unit = f" ({scale.unit})" if scale.unit else ""
+    better = "" if metric.better == "lower" else ", higher is better"
+    return escaped(f"{metric.label}{unit}{better}")
+
+
+def label(name: str) -> str:
+    """An allocator's name as a figure shows it: no longer than a row's label may be."""
+    shown = visible(name)
+    if len(shown) > _LONGEST_LABEL:
+        shown = shown[: _LONGEST_LABEL - 1] + "…"
+    return escaped(shown)
+
+
+def escaped(text: str) -> str:
+    """Plotly reads some HTML within text; nothing from outside may become any."""
+    return html.escape(visible(text))
+
+
+def in_template(text: str) -> str:
+    """Return safe text for a hover template, where a per cent sign could name a variable."""
+    return text.replace("%", "&#37;")

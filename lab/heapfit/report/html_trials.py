@@ -1,0 +1,199 @@
+"""What the page shows of the trials themselves: overview tables, and every trial drawn.
+
+Few settings are laid open. Of many, each is folded until a reader opens it, only the metrics that
+the study is about are drawn, and fewer points stand for the trials of a row.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from heapfit.records import Estimate, Metric, Setting, Trial
+from heapfit.report import drift as drifts
+from heapfit.report import figures
+from heapfit.report.page import FigureStore
+from heapfit.report.results import MOST_OPEN_SETTINGS, Results
+from heapfit.report.settings import setting_label
+from heapfit.report.text import counted
+from heapfit.report.units import DASH, PAGE_DIGITS, TIMES, ratio
+
+# What a browser draws and a page holds without effort, over all its strips.
+_MOST_POINTS_OF_PAGE = 40_000
+_FEWEST_POINTS = 10
+_RATIO_DECIMALS = 3
+
+# The trials behind the estimates, by setting and allocator.
+Cells = Mapping[Setting, Mapping[str, Sequence[Trial]]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One allocator's line in a table: shown texts, and the values that sorting uses."""
+
+    allocator: str
+    is_baseline: bool
+    is_best: bool
+    estimate: Estimate | None
+    median: str = ""
+    interval: str = ""
+    ratio: str = ""
+    ratio_interval: str = ""
+    undecided: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One metric in one setting: a figure, its description in words, its table.
+
+    Where every trial gave the same there is nothing to draw, and `constant` says what it was."""
+
+    title: str
+    constant: str | None
+    figure: str | None
+    alternative: str
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class MetricSection:
+    """Everything that the page shows of one metric's trials."""
+
+    metric: Metric
+    anchor: str
+    unit: str
+    is_primary: bool
+    panels: list[Panel]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The first table: every allocator by every metric, in one setting."""
+
+    title: str
+    rows: list[tuple[str, bool, list[Row]]]
+
+
+def by_cell(trials: Sequence[Trial]) -> Cells:
+    """Return the trials that count, by setting and allocator."""
+    cells: dict[Setting, dict[str, list[Trial]]] = defaultdict(lambda: defaultdict(list))
+    for trial in trials:
+        if drifts.counts(trial):
+            cells[trial.planned.setting][trial.planned.allocator].append(trial)
+    return cells
+
+
+def folds(results: Results) -> bool:
+    """Whether the study has so many settings that each is folded."""
+    return len(results.settings) > MOST_OPEN_SETTINGS
+
+
+def overviews(results: Results) -> list[Overview]:
+    return [_overview(results, setting) for setting in results.settings if results.metrics]
+
+
+def sections(
+    results: Results, cells: Cells, analysed: Sequence[str], store: FigureStore
+) -> tuple[list[MetricSection], str | None]:
+    """Return a section per metric that is drawn, and what is to be said of points left out."""
+    drawn = [m for m in results.metrics if not folds(results) or m.name in analysed]
+    rows = max(1, len(drawn) * sum(len(by_name) for by_name in cells.values()))
+    most = min(figures.MOST_POINTS, max(_FEWEST_POINTS, _MOST_POINTS_OF_PAGE // rows))
+    made = [_section(results, metric, cells, most, store) for metric in drawn]
+    return made, _thinned(cells, most)
+
+
+def unit_of(results: Results, metric: Metric) -> str:
+    return results.scale(metric, PAGE_DIGITS).unit
+
+
+def _overview(results: Results, setting: Setting) -> Overview:
+    rows = []
+    for name in results.ranked(setting, results.metrics[0]):
+        cells = [_row(results, metric, setting, name) for metric in results.metrics]
+        rows.append((name, name == results.baseline, cells))
+    return Overview(setting_label(setting), rows)
+
+
+def _section(
+    results: Results, metric: Metric, cells: Cells, most: int, store: FigureStore
+) -> MetricSection:
+    return MetricSection(
+        metric=metric,
+        anchor=f"metric-{results.metrics.index(metric) + 1}",
+        unit=unit_of(results, metric),
+        is_primary=metric.name == results.study.primary_metric,
+        panels=[
+            _panel(results, metric, setting, cells.get(setting, {}), most, store)
+            for setting in results.settings
+            if results.estimates(setting, metric)
+        ],
+    )
+
+
+def _panel(
+    results: Results,
+    metric: Metric,
+    setting: Setting,
+    trials: Mapping[str, Sequence[Trial]],
+    most: int,
+    store: FigureStore,
+) -> Panel:
+    rows = [_row(results, metric, setting, name) for name in results.allocators]
+    constant = results.constant(setting, metric)
+    medians = ", ".join(f"{row.allocator} {row.median}" for row in rows if row.estimate)
+    title = setting_label(setting)
+    figure = figures.strip(results, trials, metric, setting, most) if constant is None else None
+    scale = results.scale(metric, PAGE_DIGITS)
+    return Panel(
+        title=title,
+        constant=None if constant is None else scale.text(constant),
+        figure=None if figure is None else store.add(figure),
+        alternative=f"{metric.label}, {title}: every trial. Medians: {medians}.",
+        rows=rows,
+    )
+
+
+def _row(results: Results, metric: Metric, setting: Setting, name: str) -> Row:
+    estimate = results.estimate(setting, metric, name)
+    is_baseline = name == results.baseline
+    if estimate is None:
+        return Row(name, is_baseline, False, None)
+    scale = results.scale(metric, PAGE_DIGITS)
+    has_interval = estimate.low < estimate.high
+    has_ratio_interval = estimate.ratio_low is not None and not is_baseline
+    return Row(
+        allocator=name,
+        is_baseline=is_baseline,
+        is_best=name in results.best(setting, metric),
+        estimate=estimate,
+        median=scale.number(estimate.median),
+        interval=_between(scale.number(estimate.low), scale.number(estimate.high))
+        if has_interval
+        else "",
+        ratio=_ratio(results.ratio(estimate)),
+        ratio_interval=_between(_ratio(estimate.ratio_low, ""), _ratio(estimate.ratio_high, ""))
+        if has_ratio_interval
+        else "",
+        undecided=results.differs_from_baseline(estimate) is False,
+    )
+
+
+def _ratio(value: float | None, sign: str = TIMES) -> str:
+    return ratio(value, sign, _RATIO_DECIMALS)
+
+
+def _between(low: str, high: str) -> str:
+    return f"{low} {DASH} {high}"
+
+
+def _thinned(cells: Cells, most_points: int) -> str | None:
+    """Say so when a figure shows fewer points than there are trials."""
+    most = max((len(row) for rows in cells.values() for row in rows.values()), default=0)
+    if most <= most_points:
+        return None
+    return (
+        f"{most_points:,} of up to {counted(most, 'trial')} are drawn per row: the smallest, the "
+        "largest and others evenly chosen. Medians and intervals are of all."
+    )

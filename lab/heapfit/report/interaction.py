@@ -1,0 +1,317 @@
+"""Interaction plots: each allocator's mean over the levels of another factor, with intervals.
+
+Lines that run parallel say that the other factor changes all allocators alike; lines that cross say
+that the best allocator depends on it. Every setting of the remaining factors has a small plot of
+its own. Names stand at the lines' ends, each with its symbol, so that no colour and no legend is
+needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from heapfit.findings import Analysis
+from heapfit.records import ALLOCATOR, Factor, Metric
+from heapfit.report.drawing import (
+    FONT_SIZE,
+    Figure,
+    Look,
+    axis_title,
+    drawn,
+    escaped,
+    label,
+    looks_of,
+    titled,
+)
+from heapfit.report.results import Results
+from heapfit.report.settings import (
+    factor_label,
+    factor_title,
+    level_label,
+    level_text,
+    levels_label,
+    setting_levels,
+    setting_of,
+)
+from heapfit.report.units import PAGE_DIGITS, Scale
+
+# Geometry in pixels; x is counted in levels.
+_LEAST_HEIGHT = 300
+_LABEL_HEIGHT = 16
+_LINE_ROOM = 22
+_TOP, _BOTTOM, _LEFT = 12, 46, 62
+_CHARACTER = 7
+_SIDE = 0.28
+# Marks of one level are moved apart by so much of a level for each level there is.
+_DODGE = 0.05
+_MARGIN = 0.07
+_MARK_SIZE = 8
+# Plots share a vertical axis unless that would flatten the one of the smallest values.
+_MOST_SPREAD = 4.0
+
+# Levels of the factors that vary, whatever their order.
+Key = frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A mean (or a median) with its interval, in base units."""
+
+    middle: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One small plot: what it holds fixed, and the figure."""
+
+    title: str
+    figure: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """All plots over the levels of one factor."""
+
+    across: str
+    plots: list[Plot]
+    what: str
+    same_axis: bool
+
+
+def interactions(results: Results, metric: Metric, analysis: Analysis | None) -> list[Interaction]:
+    """Return the plots of `metric` over each factor of several levels, the fewest plots first."""
+    points, what = _points(results, metric, analysis)
+    factors = [factor for factor in results.study.design() if len(factor.levels) > 1]
+    lines = next(
+        (each for each in factors if each.name == ALLOCATOR), factors[0] if factors else None
+    )
+    if lines is None or not points:
+        return []
+    others = [factor for factor in factors if factor is not lines]
+    scale = results.scale(metric, PAGE_DIGITS)
+    made = [
+        _across(points, lines, factor, [o for o in others if o is not factor], metric, scale, what)
+        for factor in sorted(others, key=lambda factor: -len(factor.levels))
+    ]
+    return [each for each in made if each.plots]
+
+
+def _points(
+    results: Results, metric: Metric, analysis: Analysis | None
+) -> tuple[dict[Key, Point], str]:
+    """The means of the analysis; without one the medians. Both by the levels that vary."""
+    fixed = {factor.name for factor in results.study.design() if len(factor.levels) == 1}
+    if analysis is not None:
+        return {
+            _key({**table.at, table.rows: cell.row, table.columns: cell.column}, fixed): Point(
+                cell.mean, cell.low, cell.high
+            )
+            for table in analysis.letters
+            for cell in table.cells
+        }, "mean"
+    return {
+        _key({ALLOCATOR: e.allocator, **setting_levels(setting_of(e))}, fixed): Point(
+            e.median, e.low, e.high
+        )
+        for e in results.summary.estimates
+        if e.metric == metric.name
+    }, "median"
+
+
+def _key(levels: Mapping[str, str], fixed: set[str]) -> Key:
+    return frozenset((name, level) for name, level in levels.items() if name and name not in fixed)
+
+
+def _across(
+    points: Mapping[Key, Point],
+    lines: Factor,
+    across: Factor,
+    held: Sequence[Factor],
+    metric: Metric,
+    scale: Scale,
+    what: str,
+) -> Interaction:
+    panels: list[tuple[str, dict[str, list[Point | None]]]] = []
+    for levels in product(*(factor.levels for factor in held)):
+        at = list(zip((factor.name for factor in held), levels, strict=True))
+        by_line = {
+            line: [
+                points.get(frozenset([*at, (lines.name, line), (across.name, level)]))
+                for level in across.levels
+            ]
+            for line in lines.levels
+        }
+        if any(point for row in by_line.values() for point in row):
+            panels.append((levels_label(at), by_line))
+    spans = [_span(by_line) for _, by_line in panels]
+    same_axis = bool(spans) and max(s[1] for s in spans) < _MOST_SPREAD * min(s[1] for s in spans)
+    shared = (min(s[0] for s in spans), max(s[1] for s in spans)) if same_axis else None
+    plots = [
+        Plot(title, _figure(by_line, lines, across, metric, scale, shared or span, what))
+        for (title, by_line), span in zip(panels, spans, strict=True)
+    ]
+    return Interaction(factor_label(across.name), plots, what, same_axis and len(plots) > 1)
+
+
+def _span(by_line: Mapping[str, Sequence[Point | None]]) -> tuple[float, float]:
+    found = [point for row in by_line.values() for point in row if point]
+    return min(point.low for point in found), max(point.high for point in found)
+
+
+def _figure(
+    by_line: Mapping[str, Sequence[Point | None]],
+    lines: Factor,
+    across: Factor,
+    metric: Metric,
+    scale: Scale,
+    span: tuple[float, float],
+    what: str,
+) -> dict[str, Any]:
+    height = max(_LEAST_HEIGHT, _TOP + _BOTTOM + _LINE_ROOM * len(by_line))
+    figure = Figure(height)
+    looks = looks_of(lines.levels)
+    low, high = scale.scaled(span[0]), scale.scaled(span[1])
+    margin = (high - low) * _MARGIN or abs(high) * _MARGIN or 1.0
+    low, high = low - margin, high + margin
+    for at, (line, row) in enumerate(by_line.items()):
+        shift = _shift(at, len(by_line), len(across.levels))
+        _line(figure, line, row, looks[line], scale, shift, across, what)
+    shown = {line: label(line) for line in by_line}
+    figure.update(
+        xaxis={
+            "title": titled(escaped(factor_title(across.name))),
+            "range": [-_SIDE, len(across.levels) - 1 + _SIDE],
+            "tickvals": list(range(len(across.levels))),
+            "ticktext": [escaped(level_text(level)) for level in across.levels],
+            "fixedrange": True,
+            "zeroline": False,
+            "showgrid": False,
+        },
+        yaxis={
+            "title": titled(axis_title(metric, scale)),
+            "range": [drawn(low), drawn(high)],
+            "separatethousands": True,
+            "fixedrange": True,
+            "zeroline": False,
+        },
+        annotations=_ends(by_line, looks, shown, scale, (low, high), height - _TOP - _BOTTOM),
+        margin={
+            "l": _LEFT,
+            "r": _CHARACTER * (4 + max(map(len, shown.values()), default=0)),
+            "t": _TOP,
+            "b": _BOTTOM,
+        },
+    )
+    return figure.plain()
+
+
+def _shift(line: int, lines: int, levels: int) -> float:
+    """How far a line stands beside its levels, so that intervals do not cover each other."""
+    return _DODGE * levels * ((line + 0.5) / lines - 0.5)
+
+
+def _line(
+    figure: Figure,
+    line: str,
+    row: Sequence[Point | None],
+    look: Look,
+    scale: Scale,
+    shift: float,
+    across: Factor,
+    what: str,
+) -> None:
+    figure.scatter(
+        x=[round(at + shift, 3) for at in range(len(row))],
+        y=[drawn(scale.scaled(point.middle)) if point else None for point in row],
+        name=label(line),
+        mode="lines+markers",
+        line={"color": look.colour, "width": 1.8, "dash": look.dash},
+        marker={"symbol": look.symbol, "size": _MARK_SIZE, "color": look.colour},
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": [drawn(scale.scaled(p.high - p.middle)) if p else 0 for p in row],
+            "arrayminus": [drawn(scale.scaled(p.middle - p.low)) if p else 0 for p in row],
+            "color": look.colour,
+            "thickness": 1.4,
+            "width": 3,
+        },
+        hovertext=[
+            _hover(line, level, point, scale, across.name, what) if point else ""
+            for level, point in zip(across.levels, row, strict=True)
+        ],
+        hoverinfo="text",
+    )
+
+
+def _hover(line: str, level: str, point: Point, scale: Scale, factor: str, what: str) -> str:
+    between = f"{scale.number(point.low)} to {scale.text(point.high)}"
+    return (
+        f"{label(line)}, {escaped(level_label(factor, level))}"
+        f"<br>{what} {escaped(scale.text(point.middle))}<br>95 % interval {escaped(between)}"
+    )
+
+
+def _ends(
+    by_line: Mapping[str, Sequence[Point | None]],
+    looks: Mapping[str, Look],
+    names: Mapping[str, str],
+    scale: Scale,
+    span: tuple[float, float],
+    height: int,
+) -> list[dict[str, Any]]:
+    """The names at the lines' ends, moved apart where they would cover each other."""
+    pixels = height / (span[1] - span[0])
+    ends = []
+    levels = 0
+    for number, (line, row) in enumerate(by_line.items()):
+        levels = len(row)
+        known = [(at, point) for at, point in enumerate(row) if point]
+        if known:
+            at, point = known[-1]
+            shift = _shift(number, len(by_line), levels)
+            ends.append((scale.scaled(point.middle), at + shift, line))
+    ends.sort(reverse=True)
+    wanted = [(span[1] - value) * pixels for value, _, _ in ends]
+    places = spread(wanted, _LABEL_HEIGHT, height)
+    return [
+        {
+            "x": round(at, 3),
+            "y": drawn(value),
+            "axref": "x",
+            "ax": levels - 1 + _SIDE,
+            "ay": round(place - want, 1),
+            "text": f'<span style="color:{looks[line].colour}">{looks[line].character}</span> '
+            f"{names[line]}",
+            "xanchor": "left",
+            "align": "left",
+            "showarrow": True,
+            "arrowhead": 0,
+            "arrowwidth": 0.8,
+            "arrowcolor": looks[line].colour,
+            "standoff": _MARK_SIZE,
+            "font": {"size": FONT_SIZE - 1},
+        }
+        for (value, at, line), want, place in zip(ends, wanted, places, strict=True)
+    ]
+
+
+def spread(wanted: Sequence[float], gap: float, room: float) -> list[float]:
+    """Return places in the order of `wanted` (ascending), `gap` apart and as near as can be.
+
+    >>> spread([10, 11, 50], 5, 60)
+    [10, 15, 50]
+    """
+    places: list[float] = []
+    for want in wanted:
+        places.append(max(want, places[-1] + gap) if places else want)
+    limit = room
+    for at in reversed(range(len(places))):
+        places[at] = min(places[at], limit)
+        limit = places[at] - gap
+    return places

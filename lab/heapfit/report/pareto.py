@@ -1,0 +1,112 @@
+"""The trade-off of time against memory: a mark per allocator, those on the Pareto front joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from heapfit.findings import Advice, Standing
+from heapfit.report.drawing import FONT_SIZE, Figure, drawn, label, looks_of, titled
+from heapfit.report.interaction import spread
+from heapfit.report.units import TIMES
+
+TIME, MEMORY = "time", "memory"
+
+_HEIGHT = 380
+_TOP, _BOTTOM = 16, 50
+_MARK_SIZE = 12
+_MARGIN = 0.12
+_LABEL_GAP = 14
+# Names stand a little above their marks, since the border runs to the right of these.
+_LABEL_RISE = 11
+_LABEL_HEIGHT = 17
+_FRONT = "#8a94a0"
+
+
+def pareto(advice: Advice, allocators: Sequence[str]) -> dict[str, Any] | None:
+    """Return the figure; None where the advice weighs no time against no memory.
+
+    Axes are costs: ratios to the best allocator, so that 1 is the best and nothing is below.
+    """
+    shown = [each for each in advice.standings if {TIME, MEMORY} <= each.costs.keys()]
+    if len(shown) < 2:
+        return None
+    figure = Figure(_HEIGHT)
+    times = _range([each.costs[TIME] for each in shown])
+    memories = _range([each.costs[MEMORY] for each in shown])
+    _add_front(figure, shown, times[1], memories[1])
+    looks = looks_of(allocators)
+    for each in shown:
+        look = looks[each.allocator]
+        figure.scatter(
+            x=[drawn(each.costs[TIME])],
+            y=[drawn(each.costs[MEMORY])],
+            mode="markers",
+            name=label(each.allocator),
+            marker={
+                "symbol": look.symbol if each.on_front else f"{look.symbol}-open",
+                "size": _MARK_SIZE,
+                "color": look.colour,
+            },
+            hovertext=[_hover(each)],
+            hoverinfo="text",
+        )
+    axis = {"tickformat": ".2f", "ticksuffix": TIMES, "fixedrange": True, "zeroline": False}
+    figure.update(
+        xaxis={"title": titled("time, ratio to the best"), "range": times, **axis},
+        yaxis={"title": titled("memory, ratio to the best"), "range": memories, **axis},
+        annotations=_names(shown, memories),
+        margin={"l": 66, "r": 16, "t": _TOP, "b": _BOTTOM},
+    )
+    return figure.plain()
+
+
+def _range(costs: Sequence[float]) -> tuple[float, float]:
+    low, high = min(costs), max(costs)
+    margin = (high - low) * _MARGIN or 0.02
+    # Room for the names, which stand to the right of their marks.
+    return drawn(low - margin), drawn(high + 2 * margin)
+
+
+def _add_front(figure: Figure, shown: Sequence[Standing], right: float, top: float) -> None:
+    """The border of what is reachable, as steps: everything above and right of it is worse."""
+    front = sorted((each.costs[TIME], each.costs[MEMORY]) for each in shown if each.on_front)
+    if not front:
+        return
+    corners = [(front[0][0], top), *front, (right, front[-1][1])]
+    figure.scatter(
+        x=[drawn(x) for x, _ in corners],
+        y=[drawn(y) for _, y in corners],
+        mode="lines",
+        line={"shape": "hv", "color": _FRONT, "width": 1.5, "dash": "dash"},
+        hoverinfo="skip",
+    )
+
+
+def _names(shown: Sequence[Standing], span: tuple[float, float]) -> list[dict[str, Any]]:
+    pixels = (_HEIGHT - _TOP - _BOTTOM) / (span[1] - span[0])
+    ordered = sorted(shown, key=lambda each: -each.costs[MEMORY])
+    wanted = [(span[1] - each.costs[MEMORY]) * pixels for each in ordered]
+    places = spread([want - _LABEL_RISE for want in wanted], _LABEL_HEIGHT, _HEIGHT)
+    return [
+        {
+            "x": drawn(each.costs[TIME]),
+            "y": drawn(each.costs[MEMORY]),
+            "ax": _LABEL_GAP,
+            "ay": round(place - want, 1),
+            "text": f"<b>{label(each.allocator)}</b>" if each.on_front else label(each.allocator),
+            "xanchor": "left",
+            "showarrow": True,
+            "arrowhead": 0,
+            "arrowwidth": 0.7,
+            "arrowcolor": _FRONT,
+            "standoff": _MARK_SIZE / 2,
+            "font": {"size": FONT_SIZE},
+        }
+        for each, want, place in zip(ordered, wanted, places, strict=True)
+    ]
+
+
+def _hover(each: Standing) -> str:
+    costs = "".join(f"<br>{name} {cost:.3f}{TIMES}" for name, cost in each.costs.items())
+    return f"{label(each.allocator)}{costs}"

@@ -1,0 +1,49 @@
+"""A folder read for its reports: each part is loaded, summed up and analysed once, when asked."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from heapfit.records import SeriesSummary, Study, Summary, Trial
+from heapfit.report.analysis import Findings, find
+from heapfit.report.series_summary import summarise_parts
+from heapfit.statistics import summarise
+from heapfit.study import load, load_series
+
+
+class Reading:
+    """A study and its trials, with what follows from them."""
+
+    def __init__(self, study: Study, trials: list[Trial]) -> None:
+        self.study = study
+        self.trials = trials
+
+    @cached_property
+    def summary(self) -> Summary:
+        return summarise(self.study, self.trials)
+
+    @cached_property
+    def findings(self) -> Findings:
+        return find(self.study, self.trials)
+
+
+class SeriesReading:
+    """A series with a `Reading` of each part that has begun, and its summary."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the series in `folder`. Raises `UsageError` where it cannot be read."""
+        series, measured = load_series(folder)
+        self.parts = {name: Reading(*each) for name, each in measured.items()}
+        summaries = {name: part.summary for name, part in self.parts.items()}
+        self.summary: SeriesSummary = summarise_parts(folder, series, measured, summaries)
+
+    @property
+    def findings(self) -> dict[str, Findings]:
+        """What was found in each experiment, by its name."""
+        return {name: self.parts[name].findings for name in self.summary.experiments}
+
+
+def read(folder: Path) -> Reading:
+    """Read the study in `folder`. Raises `UsageError` if it holds none."""
+    return Reading(*load(folder))

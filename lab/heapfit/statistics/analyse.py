@@ -1,0 +1,194 @@
+"""The whole analysis of one metric of a designed study, step by step.
+
+1. Lay the figures out as a full factorial design (`observations`).
+2. Fit all factors with their interactions, the blocks and the machines (`linear_model`). Where no
+   degree of freedom is left for the error, the highest interactions make way (`fitted`).
+3. Check the assumptions; choose the scale by Box and Cox's method (`assumptions`, `transform`).
+4. On that scale: the table of the analysis of variance (`anova`), Tukey's comparisons with letters
+   (`comparisons`, `tukey`, `letters`), ratios with intervals (`effect`).
+5. Where the assumptions fail even so, add a robust analysis (`robust`).
+6. Say how many replicates would show two per cent (`power`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from heapfit.findings import (
+    Analysis,
+    AnovaRow,
+    AssumptionCheck,
+    Difference,
+    PowerNote,
+    Transform,
+)
+from heapfit.records import ALLOCATOR, Study, Trial
+from heapfit.statistics import robust, tukey
+from heapfit.statistics.anova import anova
+from heapfit.statistics.assumptions import check, holds
+from heapfit.statistics.comparisons import (
+    Compared,
+    Procedure,
+    compare_overall,
+    compare_within,
+    letters_tables,
+    table_factors,
+    tukey_procedure,
+)
+from heapfit.statistics.fitted import Fitted, fit_on, model_of
+from heapfit.statistics.linear_model import FactorialModel
+from heapfit.statistics.observations import Readings, Sample, figures_of, read, sample
+from heapfit.statistics.power import EFFECT, Comparison, power_note
+from heapfit.statistics.transform import choose
+
+# A residual sum of squares that small relative to the figures' own is rounding.
+_ROUNDING = 1e-24
+# Means of that many figures are normal enough whatever the figures are.
+_MANY_PER_CELL = 50
+
+
+def analyse(
+    study: Study, trials: Sequence[Trial], metric: str, effect: float = EFFECT
+) -> Analysis | None:
+    """Return the analysis of `metric`; None where there is nothing to analyse.
+
+    There is nothing to analyse without a factor of two levels, without a degree of freedom left for
+    the error (one replicate of one factor), or without scatter (a count that is the same each time).
+    `effect` is the relative difference that the power note is about.
+
+    The method is in this module's text, the references in the modules that it names; as a whole it
+    follows D. C. Montgomery, "Design and Analysis of Experiments", 8th ed. (2012), chapters 3 to 5.
+    """
+    return _analyse(read(study, trials), metric, effect)
+
+
+def analyse_all(
+    study: Study, trials: Sequence[Trial], metrics: Iterable[str] | None = None
+) -> list[Analysis]:
+    """Return the analyses of `metrics` (None: all of the study's) that can be analysed.
+
+    The same as `analyse` for each, with the trials read once.
+    """
+    readings = read(study, trials)
+    names = [metric.name for metric in study.metrics] if metrics is None else metrics
+    found = (_analyse(readings, name, EFFECT) for name in names)
+    return [analysis for analysis in found if analysis is not None]
+
+
+def _analyse(readings: Readings, metric: str, effect: float) -> Analysis | None:
+    grid = sample(readings, figures_of(readings, metric), metric)
+    model = model_of(grid) if grid is not None else None
+    if grid is None or model is None:
+        return None
+    measured = fit_on(grid, model, exponent=1)
+    if measured.fit.sum_sq <= _ROUNDING * float(grid.figures @ grid.figures):
+        return None
+    transform = choose(model, grid.figures)
+    fitted = measured if transform.exponent == 1 else fit_on(grid, model, transform.exponent)
+    before = check(measured.fit.residuals, grid.cell)
+    after = before if fitted is measured else check(fitted.fit.residuals, grid.cell)
+    rows, columns = table_factors(grid)
+    procedure = tukey_procedure(fitted.pooled, fitted.exponent)
+    down, across = (_within(grid, factor, procedure) for factor in (rows, columns))
+    doubtful = not all(each.holds for each in after)
+    return Analysis(
+        metric=metric,
+        factors=[factor.name for factor in grid.factors],
+        transform=transform,
+        checks_before=before,
+        checks=after,
+        anova=anova(grid, model, fitted.fit, fitted.response),
+        letters=letters_tables(fitted, down, across),
+        differences=_differences([*down, *across], tukey.TUKEY),
+        overall=_overall(fitted, after),
+        robust=_robust_table(fitted) if doubtful else [],
+        robust_method=robust.ANOVA_TYPE if doubtful else "",
+        robust_differences=_robust_differences(fitted, after) if doubtful else [],
+        power=_power(fitted, rows, effect),
+        left_out=" ".join([*grid.left_out, *_simplified(model, grid)]),
+    )
+
+
+def _within(grid: Sample, factor: str, procedure: Procedure) -> list[Compared]:
+    """The families of a factor; none if it does not vary (and only keeps another company)."""
+    varied = any(each.name == factor for each in grid.factors)
+    return compare_within(grid, factor, procedure) if varied else []
+
+
+def _differences(compared: Iterable[Compared], method: str) -> list[Difference]:
+    return [difference for each in compared for difference in each.differences(method)]
+
+
+def _overall(fitted: Fitted, checks: list[AssumptionCheck]) -> list[Difference]:
+    if fitted.sample.factors[0].name != ALLOCATOR:
+        return []
+    equal = holds(checks, "equal-variance")
+    estimates = fitted.pooled if equal else fitted.separate
+    compared = compare_overall(fitted, estimates, ALLOCATOR)
+    method = tukey.TUKEY if equal else tukey.GAMES_HOWELL
+    return _differences([compared] if compared else [], method)
+
+
+def _robust_table(fitted: Fitted) -> list[AnovaRow]:
+    grid = fitted.sample
+    return robust.anova_type(fitted.model.terms, grid.shape, fitted.adjusted, grid.cell)
+
+
+def _robust_differences(fitted: Fitted, checks: list[AssumptionCheck]) -> list[Difference]:
+    """The row factor's levels within each setting, by the procedure that fits what fails."""
+    grid = fitted.sample
+    factor = grid.factors[0].name
+    smallest = int(np.bincount(grid.cell).min())
+    positive = bool(grid.figures.min() > 0)
+    if not holds(checks, "equal-variance") or smallest > _MANY_PER_CELL or not positive:
+        procedure = tukey_procedure(fitted.separate, fitted.exponent)
+        return _differences(compare_within(grid, factor, procedure), tukey.GAMES_HOWELL)
+    order = np.argsort(grid.cell, kind="stable")
+    by_cell = np.split(fitted.adjusted[order], np.cumsum(np.bincount(grid.cell))[:-1])
+
+    def ranks(cells: list[int]) -> tukey.Comparisons:
+        return robust.rank_comparisons([by_cell[cell] for cell in cells])
+
+    return _differences(compare_within(grid, factor, ranks), robust.DSCF)
+
+
+def _power(fitted: Fitted, factor: str, effect: float) -> PowerNote:
+    """The note for a comparison of two levels of the row factor in one setting."""
+    grid, model = fitted.sample, fitted.model
+    replicates = max(1, round(model.n / grid.cells))
+    columns = model.terms[-1].columns.stop
+    blocked = model.block_count > 1
+    levels = next((len(f.levels) for f in grid.factors if f.name == factor), 2)
+
+    def residual_df(count: int) -> float:
+        return count * grid.cells - columns - (count if blocked else 1)
+
+    comparison = Comparison(levels, fitted.exponent, _residual_cv(fitted), residual_df)
+    return power_note(comparison, replicates, effect)
+
+
+def _residual_cv(fitted: Fitted) -> float:
+    """The standard deviation of a trial over the mean, the root mean square over the cells."""
+    deviation = float(np.sqrt(fitted.variance))
+    if fitted.exponent == 0:
+        return deviation
+    with np.errstate(divide="ignore"):
+        relative = deviation / np.abs(fitted.exponent * fitted.fit.means)
+    return float(np.sqrt((relative**2).mean()))
+
+
+def _simplified(model: FactorialModel, grid: Sample) -> list[str]:
+    """What of the full model the figures did not allow."""
+    words = []
+    if model.order < len(grid.factors):
+        words.append(
+            f"Interactions of more than {model.order} factors cannot be told from the error and are "
+            "counted as error."
+            if model.order > 1
+            else "The interactions cannot be told from the error and are counted as error."
+        )
+    if model.block_count == 1 and grid.block.max() > 0:
+        words.append("Blocks are left out: they hold too few of the cells each.")
+    return words

@@ -1,0 +1,190 @@
+"""Which means differ: letters tables, and the differences behind them.
+
+Within each level of every other factor, the levels of one factor are one family of comparisons, as in
+the paper that the notation is from: T. B. Ferreira, R. Matias, A. Macedo and L. B. Araujo, "An
+experimental study on memory allocators in multicore and multithreaded applications" (PDCAT 2011; the
+SBESC 2011 slides show the tables). Letters run from the largest mean, as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from scipy.special import stdtrit
+
+from heapfit.findings import Difference, LetterCell, LettersTable
+from heapfit.records import ALLOCATOR, CORES
+from heapfit.statistics.fitted import Fitted
+from heapfit.statistics.letters import letters
+from heapfit.statistics.median import CONFIDENCE
+from heapfit.statistics.observations import Floats, Sample
+from heapfit.statistics.transform import back
+from heapfit.statistics.tukey import Comparisons, Estimates, compare
+
+# Makes the comparisons of some cells of the design.
+Procedure = Callable[[list[int]], Comparisons]
+
+
+@dataclass(frozen=True)
+class Family:
+    """The cells that differ in the level of one factor alone."""
+
+    factor: str
+    at: dict[str, str]
+    levels: list[str]
+    cells: list[int]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A family with what was found of it."""
+
+    family: Family
+    comparisons: Comparisons
+
+    def differences(self, method: str) -> Iterator[Difference]:
+        levels = self.family.levels
+        for first, second, ratio, low, high, p in self.comparisons.rows():
+            yield Difference(
+                factor=self.family.factor,
+                first=levels[first],
+                second=levels[second],
+                at=self.family.at,
+                ratio=ratio,
+                low=low,
+                high=high,
+                p=p,
+                method=method,
+            )
+
+
+def tukey_procedure(estimates: Estimates, exponent: float) -> Procedure:
+    """Return Tukey's procedure, or Games and Howell's, as `estimates` have it."""
+    return lambda cells: compare(estimates.of(cells), exponent)
+
+
+def families(sample: Sample, factor: str) -> list[Family]:
+    """Return a family for each setting of the factors other than `factor`."""
+    names = [each.name for each in sample.factors]
+    axis = names.index(factor)
+    cells = np.moveaxis(np.arange(sample.cells).reshape(sample.shape), axis, -1)
+    others = [each for each in sample.factors if each.name != factor]
+    settings = product(*(each.levels for each in others))
+    return [
+        Family(
+            factor=factor,
+            at=dict(zip((each.name for each in others), setting, strict=True)),
+            levels=sample.factors[axis].levels,
+            cells=members.tolist(),
+        )
+        for setting, members in zip(
+            settings, cells.reshape(-1, sample.shape[axis]), strict=True
+        )
+    ]
+
+
+def compare_within(sample: Sample, factor: str, procedure: Procedure) -> list[Compared]:
+    """Return every family of `factor` compared by `procedure`."""
+    return [Compared(each, procedure(each.cells)) for each in families(sample, factor)]
+
+
+def compare_overall(fitted: Fitted, estimates: Estimates, factor: str) -> Compared | None:
+    """Return the levels of `factor` compared over all settings of the others at once.
+
+    The ratio of two levels is the geometric mean of their ratios in all settings, each of the same
+    weight; its logarithm is to first order (the delta method) a linear combination of the means of
+    cells. One family, so that a study of allocators that do not differ says so with 95 %
+    probability however many settings it has. None where a mean is not positive.
+
+    Reference: G. W. Oehlert, "A note on the delta method", American Statistician 46 (1992), 27-29.
+    """
+    by_setting = families(fitted.sample, factor)
+    if len(by_setting) == 1:
+        return Compared(by_setting[0], compare(estimates.of(by_setting[0].cells), fitted.exponent))
+    if not (fitted.fit.means > 0).all() and fitted.exponent != 0:
+        return None
+    slopes = _log_slopes(fitted)
+    levels = by_setting[0].levels
+    weights = np.zeros((len(levels), fitted.sample.cells))
+    for family in by_setting:
+        cells = np.array(family.cells)
+        weights[np.arange(len(levels)), cells] = slopes[cells] / len(by_setting)
+    logs = np.log(fitted.means)
+    values = np.mean([logs[family.cells] for family in by_setting], axis=0)
+    family = Family(factor, {}, levels, [])
+    return Compared(family, compare(estimates.combined(weights, values), exponent=0))
+
+
+def _log_slopes(fitted: Fitted) -> Floats:
+    """The derivative of the logarithm of a mean by the mean on the scale of the analysis."""
+    if fitted.exponent == 0:
+        return np.ones(fitted.sample.cells)
+    return 1 / (fitted.exponent * fitted.fit.means)
+
+
+def table_factors(sample: Sample) -> tuple[str, str]:
+    """Return the factors down and across the letters tables: the first two that vary.
+
+    A single factor has the other of allocator and cores, of one level, for company.
+    """
+    names = [factor.name for factor in sample.factors]
+    if len(names) > 1:
+        return names[0], names[1]
+    return (ALLOCATOR, CORES) if names == [ALLOCATOR] else (ALLOCATOR, names[0])
+
+
+def letters_tables(
+    fitted: Fitted, down: list[Compared], across: list[Compared]
+) -> list[LettersTable]:
+    """Return one table for each setting of the factors beyond the first two.
+
+    `down` compares the levels of the table's row factor (lower-case letters), `across` those of its
+    column factor (upper case); either may be empty. Intervals are of single means, 95 % each.
+    """
+    sample = fitted.sample
+    rows, columns = table_factors(sample)
+    lower, upper = _marks(fitted, down), _marks(fitted, across)
+    sizes = np.bincount(sample.cell, minlength=sample.cells)
+    lows, highs = _mean_intervals(fitted)
+    means = fitted.means
+    tables: dict[tuple[str, ...], LettersTable] = {}
+    for cell, levels in enumerate(sample.cell_levels()):
+        at = {name: level for name, level in levels.items() if name not in (rows, columns)}
+        table = tables.setdefault(
+            tuple(at.values()), LettersTable(rows=rows, columns=columns, at=at, cells=[])
+        )
+        table.cells.append(
+            LetterCell(
+                row=levels.get(rows) or sample.held[rows],
+                column=levels.get(columns) or sample.held[columns],
+                n=int(sizes[cell]),
+                mean=float(means[cell]),
+                low=float(lows[cell]),
+                high=float(highs[cell]),
+                upper=upper[cell].upper(),
+                lower=lower[cell],
+            )
+        )
+    return list(tables.values())
+
+
+def _marks(fitted: Fitted, compared: list[Compared]) -> list[str]:
+    """The letters of each cell, the largest mean of a family first."""
+    marks = [""] * fitted.sample.cells
+    means = fitted.means
+    for each in compared:
+        order = np.argsort(-means[each.family.cells], kind="stable").tolist()
+        found = letters(order, each.comparisons.different())
+        for cell, mark in zip(each.family.cells, found, strict=True):
+            marks[cell] = mark
+    return marks
+
+
+def _mean_intervals(fitted: Fitted) -> tuple[Floats, Floats]:
+    pooled = fitted.pooled
+    spread = stdtrit(pooled.df, (1 + CONFIDENCE) / 2) * np.sqrt(np.diag(pooled.covariance))
+    ends = [back(pooled.means + sign * spread, fitted.exponent) for sign in (-1, 1)]
+    return np.minimum(*ends), np.maximum(*ends)

@@ -1,0 +1,197 @@
+"""Least squares for factorial designs with blocks, from the totals of cells and blocks.
+
+The model is y = mean + factors and their interactions + machine + block + error. Factors are coded
+by contrasts that sum to zero. Blocks, of which there may be thousands, are eliminated first: what
+remains are the reduced normal equations of the intra-block analysis, of the size of the treatment
+effects alone. A design matrix of 100,000 trials by 700 cells would take half a gigabyte and a minute
+to decompose; the totals take milliseconds, and give the same least-squares estimates.
+
+References: F. Yates, "The recovery of inter-block information in balanced incomplete block
+designs", Annals of Eugenics 10 (1940), 317-325; J. A. John and E. R. Williams, "Cyclic and Computer
+Generated Designs", 2nd ed. (1995), section 1.5; M. C. Lovell, "Seasonal adjustment of economic time
+series and multiple regression analysis", JASA 58 (1963), 993-1010 (partialling out).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.sparse import coo_matrix
+
+from heapfit.statistics.observations import Floats, Integers, Sample
+
+# The normal equations are singular when a pivot is that much smaller than the largest.
+_PIVOT = 1e-10
+
+
+@dataclass(frozen=True)
+class Term:
+    """An effect and the columns of the model that are its own."""
+
+    name: str
+    axes: tuple[int, ...]  # of the sample's factors
+    columns: slice
+
+    @property
+    def df(self) -> int:
+        return self.columns.stop - self.columns.start
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A response fitted by least squares."""
+
+    effects: Floats
+    residuals: Floats
+    means: Floats  # of each cell, over blocks and machines of equal weight
+    blocks: Floats  # the effect of each block, of mean zero
+
+    @property
+    def sum_sq(self) -> float:
+        return float(self.residuals @ self.residuals)
+
+
+class SingularDesignError(ValueError):
+    """The design does not determine all effects (for example: every block has one cell only)."""
+
+
+class FactorialModel:
+    """The model of a sample; `order` bounds its interactions, None: all of them.
+
+    Blocks take the place of the mean: without blocks the whole sample is one block.
+
+    Raises `SingularDesignError` where effects and blocks cannot be told apart.
+    """
+
+    def __init__(self, sample: Sample, order: int | None = None, with_blocks: bool = True) -> None:
+        block = sample.block if with_blocks else np.zeros_like(sample.block)
+        self.order = len(sample.factors) if order is None else order
+        self.terms, self._cell_columns = _factorial(sample, self.order)
+        machines = int(sample.machine.max()) + 1
+        self.machine = _machine_term(self.terms, machines)
+        self.n = len(sample.figures)
+        self.block_count = int(block.max()) + 1
+        self._block = block
+        self._group, self._columns = _groups(sample, self._cell_columns, machines)
+        self._prepare(block)
+
+    @property
+    def residual_df(self) -> int:
+        return self.n - self._columns.shape[1] - self.block_count
+
+    def _prepare(self, block: Integers) -> None:
+        groups = len(self._columns)
+        ones = np.ones(self.n)
+        incidence = coo_matrix((ones, (block, self._group)), (self.block_count, groups)).tocsr()
+        self._incidence = incidence
+        self._group_sizes = np.bincount(self._group, minlength=groups)
+        self._block_sizes = np.bincount(block, minlength=self.block_count)
+        by_block = np.asarray(incidence @ self._columns)
+        self._block_means = by_block / self._block_sizes[:, None]  # of the columns
+        normal = self._columns.T @ (self._columns * self._group_sizes[:, None])
+        normal -= by_block.T @ self._block_means
+        self.inverse = _inverse(normal)
+
+    def fit(self, response: Floats) -> Fit:
+        """Return the least-squares fit of `response`, one figure per observation of the sample."""
+        centre = response.mean()
+        y = response - centre  # so that a large common part costs no digits
+        effects, blocks, residuals = self._solve(y)
+        # One step of iterative refinement takes out what rounding left in the residuals.
+        more_effects, more_blocks, residuals = self._solve(residuals)
+        effects, blocks = effects + more_effects, blocks + more_blocks
+        means = centre + blocks.mean() + self._cell_columns @ effects[: self._factor_columns]
+        return Fit(effects, residuals, means, blocks - blocks.mean())
+
+    def residual_sum_sq(self, response: Floats) -> float:
+        """As `fit(response).sum_sq`, faster, for searches."""
+        residuals = self._solve(response - response.mean())[2]
+        return float(residuals @ residuals)
+
+    def block_of(self, fit: Fit) -> Floats:
+        """Return the block effect of each observation."""
+        return fit.blocks[self._block]
+
+    def mean_covariance(self) -> Floats:
+        """Return the covariance of the cells' means in units of the residual variance."""
+        share = self._block_means.mean(axis=0)
+        columns = -np.tile(share, (len(self._cell_columns), 1))
+        columns[:, : self._factor_columns] += self._cell_columns
+        common = (1 / self._block_sizes).sum() / self.block_count**2
+        covariance: Floats = common + columns @ self.inverse @ columns.T
+        return covariance
+
+    @property
+    def _factor_columns(self) -> int:
+        return self._cell_columns.shape[1]
+
+    def _solve(self, y: Floats) -> tuple[Floats, Floats, Floats]:
+        totals = np.bincount(self._group, y, len(self._columns))
+        block_totals = np.bincount(self._block, y, self.block_count)
+        adjusted = self._columns.T @ totals - self._block_means.T @ block_totals
+        effects = self.inverse @ adjusted
+        fitted = self._columns @ effects
+        blocks = (block_totals - self._incidence @ fitted) / self._block_sizes
+        return effects, blocks, y - fitted[self._group] - blocks[self._block]
+
+
+def _factorial(sample: Sample, order: int) -> tuple[list[Term], Floats]:
+    """The terms up to `order` and the cells' rows of the model matrix, without the mean."""
+    axes = range(len(sample.factors))
+    terms: list[Term] = []
+    parts: list[Floats] = []
+    start = 0
+    for size in range(1, order + 1):
+        for chosen in combinations(axes, size):
+            part = _contrasts(sample.shape, chosen)
+            name = ":".join(sample.factors[axis].name for axis in chosen)
+            terms.append(Term(name, chosen, slice(start, start + part.shape[1])))
+            parts.append(part)
+            start += part.shape[1]
+    return terms, np.hstack(parts)
+
+
+def _contrasts(shape: tuple[int, ...], chosen: tuple[int, ...]) -> Floats:
+    by_axis = [
+        _sum_to_zero(levels) if axis in chosen else np.ones((levels, 1))
+        for axis, levels in enumerate(shape)
+    ]
+    return reduce(np.kron, by_axis)
+
+
+def _sum_to_zero(levels: int) -> Floats:
+    return np.vstack([np.eye(levels - 1), -np.ones(levels - 1)])
+
+
+def _machine_term(terms: list[Term], machines: int) -> Term | None:
+    if machines == 1:
+        return None
+    start = terms[-1].columns.stop
+    return Term("machine", (), slice(start, start + machines - 1))
+
+
+def _groups(sample: Sample, cell_columns: Floats, machines: int) -> tuple[Integers, Floats]:
+    """Observations of the same cell and machine share a row of the model matrix."""
+    if machines == 1:
+        return sample.cell, cell_columns
+    pairs = sample.cell * machines + sample.machine
+    present, group = np.unique(pairs, return_inverse=True)
+    cells, on = np.divmod(present, machines)
+    columns = np.hstack([cell_columns[cells], _sum_to_zero(machines)[on]])
+    return group.astype(np.int64), columns
+
+
+def _inverse(normal: Floats) -> Floats:
+    try:
+        factor = cho_factor(normal)
+    except LinAlgError as error:
+        raise SingularDesignError("the design does not determine all effects") from error
+    pivots = np.diag(factor[0]) ** 2
+    if pivots.min() < _PIVOT * pivots.max():
+        raise SingularDesignError("the design does not determine all effects")
+    inverse: Floats = cho_solve(factor, np.eye(len(normal)))
+    return inverse

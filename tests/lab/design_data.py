@@ -1,0 +1,139 @@
+"""Designed studies for the tests of the statistics: from a table of figures, or simulated.
+
+Published examples are about wool and guinea pigs: their first factor takes the place of the allocator,
+the others are factors of the study's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from heapfit.records import (
+    Factor,
+    InstalledAllocator,
+    Machine,
+    Metric,
+    PlannedTrial,
+    Study,
+    Trial,
+    TrialStatus,
+    Workload,
+    WorkloadRun,
+)
+
+START = datetime(2025, 3, 14, tzinfo=UTC)
+WALL = Metric(name="wall_s", label="Wall time", unit="s", better="lower", source="clock")
+MEMORY = Metric(name="peak_rss_bytes", label="RSS", unit="bytes", better="lower", source="wait4")
+
+# The levels of a trial in the order of the study's factors, allocator first.
+Levels = tuple[str, ...]
+
+
+def study_of(
+    allocators: Sequence[str],
+    factors: Mapping[str, Sequence[str]],
+    metrics: Sequence[Metric] = (WALL,),
+    cores: Sequence[int] = (1,),
+) -> Study:
+    """A study of these factors without a plan; `factors` are those beyond allocator and cores."""
+    run = WorkloadRun(command=["true"])
+    return Study(
+        heapfit_version="0",
+        created=START,
+        name="designed",
+        title="A designed study",
+        command=run.command,
+        workload=Workload(name="designed", title="", question="", run=run),
+        allocators=[
+            InstalledAllocator(name=name, title=name, version="1", library=Path(f"/{name}.so"))
+            for name in allocators
+        ],
+        baseline=allocators[0],
+        cores=list(cores),
+        factors=[Factor(name=name, levels=list(levels)) for name, levels in factors.items()],
+        replicates=1,
+        warmups=0,
+        seed=1,
+        timeout_s=1,
+        metrics=list(metrics),
+        primary_metric=metrics[0].name,
+        machine=Machine(
+            hostname="h", cpu="c", cores=4, memory_bytes=1, kernel="k", distribution="d", libc="l"
+        ),
+        plan=[],
+        reproduce="",
+    )
+
+
+def trial_of(
+    study: Study,
+    levels: Levels,
+    figures: Mapping[str, float],
+    block: int = 0,
+    status: TrialStatus = TrialStatus.OK,
+    machine: str | None = None,
+) -> Trial:
+    """A finished trial; `levels` are of the allocator and the study's own factors, in order."""
+    allocator, *others = levels
+    names = [factor.name for factor in study.factors]
+    by_factor = dict(zip(names, others, strict=True))
+    cores = study.cores[0]
+    planned = PlannedTrial(
+        index=0, block=block, replicate=block, allocator=allocator, cores=cores, levels=by_factor
+    )
+    return Trial(
+        planned=planned, status=status, started=START, metrics=dict(figures), machine=machine
+    )
+
+
+def table(
+    factors: Mapping[str, Sequence[str]],
+    rows: Sequence[tuple[Levels, float]],
+    blocks: Sequence[int] | None = None,
+) -> tuple[Study, list[Trial]]:
+    """A study of `factors`, the first as the allocators, with one trial for each row."""
+    (_, allocators), *others = factors.items()
+    study = study_of(allocators, dict(others))
+    at = blocks or [0] * len(rows)
+    trials = [
+        trial_of(study, levels, {"wall_s": figure}, block)
+        for (levels, figure), block in zip(rows, at, strict=True)
+    ]
+    return study, trials
+
+
+def grid(
+    factors: Mapping[str, Sequence[str]], per_cell: int, figures: Sequence[float]
+) -> tuple[Study, list[Trial]]:
+    """As `table`, of figures listed cell by cell, the last factor varying fastest."""
+    cells = [cell for cell in product(*factors.values()) for _ in range(per_cell)]
+    return table(factors, list(zip(cells, figures, strict=True)))
+
+
+def simulated(
+    generator: np.random.Generator,
+    slower: Mapping[str, float],
+    replicates: int,
+    cv: float,
+    factors: Mapping[str, Sequence[str]] | None = None,
+    block_cv: float = 0.02,
+    metrics: Sequence[Metric] = (WALL,),
+) -> tuple[Study, list[Trial]]:
+    """Trials of lognormal scatter in complete blocks that share a lognormal effect.
+
+    `slower`: by allocator, the true cost relative to 1, on every metric.
+    """
+    study = study_of(list(slower), factors or {}, metrics)
+    cells = list(product(slower, *(factors or {}).values()))
+    trials = []
+    for block in range(replicates):
+        common = generator.normal(0, block_cv)
+        scatter = generator.normal(0, cv, (len(cells), len(metrics)))
+        for cell, own in zip(cells, np.exp(common + scatter), strict=True):
+            figures = {m.name: slower[cell[0]] * x for m, x in zip(metrics, own, strict=True)}
+            trials.append(trial_of(study, cell, figures, block))
+    return study, trials
