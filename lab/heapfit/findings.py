@@ -146,10 +146,25 @@ class Standing(Record):
     tied_with_best: bool = Field(description="Not to be told apart from the first.")
 
 
+class SettingWinner(Record):
+    """Who costs least in one setting, where a study has several."""
+
+    at: dict[str, str] = Field(description="Levels of the factors other than the allocator.")
+    best: str
+    tied: list[str] = Field(description="Others that cannot be told apart from the best there.")
+
+
 class Advice(Record):
     """A ranking under weights, with its reasons."""
 
-    weights: dict[str, float]
+    weights: dict[str, float] = Field(description="Those that count: others have no metric here.")
+    metrics: dict[str, str] = Field(default={}, description="What stands for each weight.")
     standings: list[Standing] = Field(description="Best first.")
     recommended: str | None = Field(description="None: no significant difference.")
     reasons: str = Field(description="Two sentences.")
+    by_setting: list[SettingWinner] = Field(default=[], description="Empty: one setting only.")
+    notes: list[str] = Field(
+        default=[],
+        description="What the reader must know besides: weights and allocators that do not count "
+        "and why, settings where another allocator is better.",
+    )

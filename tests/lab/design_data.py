@@ -1,7 +1,7 @@
 """Designed studies for the tests of the statistics: from a table of figures, or simulated.
 
-Published examples are about wool and guinea pigs: their first factor takes the place of the allocator,
-the others are factors of the study's own.
+Published examples are about wool and guinea pigs: their first factor takes the place of the
+allocator, the others are factors of the study's own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What trials say: medians with their intervals and ratios, and the analysis of designed studies."""
+"""What trials say: medians with their intervals and ratios, and the analysis of designed
+studies."""
 
 from heapfit.statistics.analyse import analyse, analyse_all
 from heapfit.statistics.median import Interval, coverage, median_interval

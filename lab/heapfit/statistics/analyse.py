@@ -22,7 +22,6 @@ from heapfit.findings import (
     AssumptionCheck,
     Difference,
     PowerNote,
-    Transform,
 )
 from heapfit.records import ALLOCATOR, Study, Trial
 from heapfit.statistics import robust, tukey
@@ -55,8 +54,8 @@ def analyse(
     """Return the analysis of `metric`; None where there is nothing to analyse.
 
     There is nothing to analyse without a factor of two levels, without a degree of freedom left for
-    the error (one replicate of one factor), or without scatter (a count that is the same each time).
-    `effect` is the relative difference that the power note is about.
+    the error (one replicate of one factor), or without scatter (a count that is the same each
+    time). `effect` is the relative difference that the power note is about.
 
     The method is in this module's text, the references in the modules that it names; as a whole it
     follows D. C. Montgomery, "Design and Analysis of Experiments", 8th ed. (2012), chapters 3 to 5.
@@ -158,7 +157,7 @@ def _power(fitted: Fitted, factor: str, effect: float) -> PowerNote:
     """The note for a comparison of two levels of the row factor in one setting."""
     grid, model = fitted.sample, fitted.model
     replicates = max(1, round(model.n / grid.cells))
-    columns = model.terms[-1].columns.stop
+    columns = int(model.terms[-1].columns.stop)
     blocked = model.block_count > 1
     levels = next((len(f.levels) for f in grid.factors if f.name == factor), 2)
 
@@ -184,8 +183,8 @@ def _simplified(model: FactorialModel, grid: Sample) -> list[str]:
     words = []
     if model.order < len(grid.factors):
         words.append(
-            f"Interactions of more than {model.order} factors cannot be told from the error and are "
-            "counted as error."
+            f"Interactions of more than {model.order} factors cannot be told from the error "
+            "and are counted as error."
             if model.order > 1
             else "The interactions cannot be told from the error and are counted as error."
         )

@@ -2,15 +2,16 @@
 
 Every term is tested after all others, by the hypothesis that its effects, coded to sum to zero over
 the levels, are nil. With equal cells this is the classical table, the same for all types. Where
-trials failed, the sizes of cells are accidents that say nothing of the allocators: type III compares
-means of cells with equal weight, as the design meant them to be, while types I and II weigh the cells
-by those accidents. (The usual objection, that type III tests main effects in the presence of
-interactions, is no objection here: the average over the settings that the study chose is what an
-overall recommendation stands on.)
+trials failed, the sizes of cells are accidents that say nothing of the allocators: type III
+compares means of cells with equal weight, as the design meant them to be, while types I and II
+weigh the cells by those accidents. (The usual objection, that type III tests main effects in the
+presence of interactions, is no objection here: the average over the settings that the study chose
+is what an overall recommendation stands on.)
 
-References: F. Yates, "The analysis of multiple classifications with unequal numbers in the different
-classes", JASA 29 (1934), 51-66 (the weighted squares of means); F. M. Speed, R. R. Hocking and
-O. P. Hackney, "Methods of analysis of linear models with unbalanced data", JASA 73 (1978), 105-112.
+References: F. Yates, "The analysis of multiple classifications with unequal numbers in the
+different classes", JASA 29 (1934), 51-66 (the weighted squares of means); F. M. Speed, R. R.
+Hocking and O. P. Hackney, "Methods of analysis of linear models with unbalanced data", JASA 73
+(1978), 105-112.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Checks of what the analysis of variance assumes: normal residuals of equal variance.
 
-Normality: Shapiro and Wilk's test of the residuals, the most powerful of the general ones; above 5000
-residuals, for which its p-value is not known well, Anderson and Darling's. Equal variances: Brown and
-Forsythe's test, Levene's about the median, over the cells of the design; it is robust to the very
-non-normality that is in question. Both look at the residuals of the full model, so that neither
-effects nor blocks are seen as scatter.
+Normality: Shapiro and Wilk's test of the residuals, the most powerful of the general ones; above
+5000 residuals, for which its p-value is not known well, Anderson and Darling's. Equal variances:
+Brown and Forsythe's test, Levene's about the median, over the cells of the design; it is robust to
+the very non-normality that is in question. Both look at the residuals of the full model, so that
+neither effects nor blocks are seen as scatter.
 
 A test of thousands of residuals finds departures too small to matter: the F test and Tukey's are
 robust to moderate non-normality when cells are of equal size (G. E. P. Box, Biometrika 40 (1953),

@@ -1,9 +1,9 @@
 """Which means differ: letters tables, and the differences behind them.
 
-Within each level of every other factor, the levels of one factor are one family of comparisons, as in
-the paper that the notation is from: T. B. Ferreira, R. Matias, A. Macedo and L. B. Araujo, "An
-experimental study on memory allocators in multicore and multithreaded applications" (PDCAT 2011; the
-SBESC 2011 slides show the tables). Letters run from the largest mean, as there.
+Within each level of every other factor, the levels of one factor are one family of comparisons, as
+in the paper that the notation is from: T. B. Ferreira, R. Matias, A. Macedo and L. B. Araujo, "An
+experimental study on memory allocators in multicore and multithreaded applications" (PDCAT 2011;
+the SBESC 2011 slides show the tables). Letters run from the largest mean, as there.
 """
 
 from __future__ import annotations
@@ -80,9 +80,7 @@ def families(sample: Sample, factor: str) -> list[Family]:
             levels=sample.factors[axis].levels,
             cells=members.tolist(),
         )
-        for setting, members in zip(
-            settings, cells.reshape(-1, sample.shape[axis]), strict=True
-        )
+        for setting, members in zip(settings, cells.reshape(-1, sample.shape[axis]), strict=True)
     ]
 
 

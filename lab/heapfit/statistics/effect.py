@@ -81,21 +81,20 @@ def ratio_interval(
 
     On the logarithmic scale a difference is a ratio: its bounds are taken back by the exponential.
     On a power scale the bounds are Fieller's, the ratios r for which |first - r second| does not
-    exceed `critical` standard errors, taken back by the root. As r = 1 is the hypothesis of equality,
-    an interval excludes 1 if and only if the test rejects. The ratio is one of back-transformed
-    means: geometric means on the logarithmic scale, harmonic ones for the reciprocal.
+    exceed `critical` standard errors, taken back by the root. As r = 1 is the hypothesis of
+    equality, an interval excludes 1 if and only if the test rejects. The ratio is one of
+    back-transformed means: geometric means on the logarithmic scale, harmonic ones for the
+    reciprocal.
 
-    Where the second mean cannot be told from zero the ratio has no upper bound; to a mean of zero it
-    is infinite, of two zeros it is 1.
+    Where the second mean cannot be told from zero the ratio has no upper bound; to a mean of zero
+    it is infinite, of two zeros it is 1.
 
     Reference: E. C. Fieller, "Some problems in interval estimation", Journal of the Royal
     Statistical Society B 16 (1954), 175-185.
     """
     first, second = means
     if exponent == 0:
-        spread = critical * np.sqrt(
-            np.maximum(variances[0] + variances[1] - 2 * variances[2], 0.0)
-        )
+        spread = critical * np.sqrt(np.maximum(variances[0] + variances[1] - 2 * variances[2], 0.0))
         gap = first - second
         return np.exp(gap), np.exp(gap - spread), np.exp(gap + spread)
     low, high = _fieller(first, second, variances, critical**2)

@@ -1,9 +1,9 @@
 """Compact letter displays: means that share no letter differ.
 
-The insert-and-absorb algorithm. It starts with one letter for all. For each pair that differs, every
-letter that both carry is split in two: one without the first, one without the second; a letter that
-another one covers is absorbed. The result is exact for any pattern of differences: two means share a
-letter if and only if they were not found to differ.
+The insert-and-absorb algorithm. It starts with one letter for all. For each pair that differs,
+every letter that both carry is split in two: one without the first, one without the second; a
+letter that another one covers is absorbed. The result is exact for any pattern of differences: two
+means share a letter if and only if they were not found to differ.
 
 Reference: H.-P. Piepho, "An algorithm for a letter-based representation of all-pairwise
 comparisons", Journal of Computational and Graphical Statistics 13 (2004), 456-466.

@@ -3,8 +3,8 @@
 The model is y = mean + factors and their interactions + machine + block + error. Factors are coded
 by contrasts that sum to zero. Blocks, of which there may be thousands, are eliminated first: what
 remains are the reduced normal equations of the intra-block analysis, of the size of the treatment
-effects alone. A design matrix of 100,000 trials by 700 cells would take half a gigabyte and a minute
-to decompose; the totals take milliseconds, and give the same least-squares estimates.
+effects alone. A design matrix of 100,000 trials by 700 cells would take half a gigabyte and a
+minute to decompose; the totals take milliseconds, and give the same least-squares estimates.
 
 References: F. Yates, "The recovery of inter-block information in balanced incomplete block
 designs", Annals of Eugenics 10 (1940), 317-325; J. A. John and E. R. Williams, "Cyclic and Computer
@@ -15,7 +15,6 @@ series and multiple regression analysis", JASA 58 (1963), 993-1010 (partialling 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from itertools import combinations
 
 import numpy as np
@@ -38,7 +37,7 @@ class Term:
 
     @property
     def df(self) -> int:
-        return self.columns.stop - self.columns.start
+        return int(self.columns.stop - self.columns.start)
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class FactorialModel:
 
     @property
     def residual_df(self) -> int:
-        return self.n - self._columns.shape[1] - self.block_count
+        return self.n - int(self._columns.shape[1]) - self.block_count
 
     def _prepare(self, block: Integers) -> None:
         groups = len(self._columns)
@@ -127,7 +126,7 @@ class FactorialModel:
 
     @property
     def _factor_columns(self) -> int:
-        return self._cell_columns.shape[1]
+        return int(self._cell_columns.shape[1])
 
     def _solve(self, y: Floats) -> tuple[Floats, Floats, Floats]:
         totals = np.bincount(self._group, y, len(self._columns))
@@ -160,7 +159,10 @@ def _contrasts(shape: tuple[int, ...], chosen: tuple[int, ...]) -> Floats:
         _sum_to_zero(levels) if axis in chosen else np.ones((levels, 1))
         for axis, levels in enumerate(shape)
     ]
-    return reduce(np.kron, by_axis)
+    product = np.ones((1, 1))
+    for part in by_axis:
+        product = np.kron(product, part)
+    return product
 
 
 def _sum_to_zero(levels: int) -> Floats:

@@ -1,9 +1,9 @@
 """The figures of one metric, laid out as a complete factorial design.
 
-A design is analysed over a full grid of its factors' levels, so that every effect is estimable. Where
-trials are missing altogether in a cell of that grid (an allocator that fails on one workload size, a
-study that is still running), whole levels are left out until no cell is empty, each with its reason;
-cells of unequal, non-zero size need nothing of the kind.
+A design is analysed over a full grid of its factors' levels, so that every effect is estimable.
+Where trials are missing altogether in a cell of that grid (an allocator that fails on one workload
+size, a study that is still running), whole levels are left out until no cell is empty, each with
+its reason; cells of unequal, non-zero size need nothing of the kind.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Sample:
     factors: list[Factor]  # of more than one level
     held: dict[str, str]  # the level of each other factor
     figures: Floats
+    rows: Integers  # the trials that the figures are of, as indices of the readings
     cell: Integers
     block: Integers
     machine: Integers
@@ -63,7 +64,7 @@ class Sample:
         >>> nothing = np.array([])
         >>> none = nothing.astype(np.int64)
         >>> factors = [Factor(name="allocator", levels=["a", "b"])]
-        >>> Sample(factors, {}, nothing, none, none, none, []).cell_levels()
+        >>> Sample(factors, {}, nothing, none, none, none, none, []).cell_levels()
         [{'allocator': 'a'}, {'allocator': 'b'}]
         """
         names = [factor.name for factor in self.factors]
@@ -111,6 +112,7 @@ def sample(readings: Readings, figures: Floats, metric: str) -> Sample | None:
             if len(kept) == 1
         },
         figures=figures[keep],
+        rows=np.flatnonzero(keep),
         cell=np.ravel_multi_index(tuple(coordinates), [len(f.levels) for f in factors]).astype(
             np.int64
         ),

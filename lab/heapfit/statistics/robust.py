@@ -1,24 +1,24 @@
 """Rank-based answers for when the assumptions of the analysis of variance fail.
 
-**The table**: the ANOVA-type statistic of Brunner, Dette and Munk on the ranks of all figures. It tests
-every main effect and interaction of a factorial design, needs neither normality nor equal variances,
-and is the same under every monotone transform. (The aligned rank transform, the other rank method
-for interactions, needs equal variances and gives wrong answers on skewed figures: T. Tsandilas and
-G. Casiez, "The illusory promise of the aligned rank transform", 2024.)
+**The table**: the ANOVA-type statistic of Brunner, Dette and Munk on the ranks of all figures. It
+tests every main effect and interaction of a factorial design, needs neither normality nor equal
+variances, and is the same under every monotone transform. (The aligned rank transform, the other
+rank method for interactions, needs equal variances and gives wrong answers on skewed figures: T.
+Tsandilas and G. Casiez, "The illusory promise of the aligned rank transform", 2024.)
 
-**The pairs** of allocators within each setting: where variances differ, or cells are large enough for
-means to be normal, Games and Howell's procedure (`tukey.py`); else Dwass, Steel, Critchlow and
-Fligner's, a rank test of each pair with the studentized range as its reference. Unlike Dunn's test a
-pair's answer there does not depend on the other allocators in the study, and it has an interval: that
-of Hodges and Lehmann for the ratio, from the ratios of all pairs of figures.
+**The pairs** of allocators within each setting: where variances differ, or cells are large enough
+for means to be normal, Games and Howell's procedure (`tukey.py`); else Dwass, Steel, Critchlow and
+Fligner's, a rank test of each pair with the studentized range as its reference. Unlike Dunn's test
+a pair's answer there does not depend on the other allocators in the study, and it has an interval:
+that of Hodges and Lehmann for the ratio, from the ratios of all pairs of figures.
 
 Blocks and machines are taken out beforehand, as estimated by least squares.
 
 References: E. Brunner, H. Dette and A. Munk, "Box-type approximations in nonparametric factorial
-designs", JASA 92 (1997), 1494-1502; D. E. Critchlow and M. A. Fligner, "On distribution-free multiple
-comparisons in the one-way analysis of variance", Communications in Statistics - Theory and Methods
-20 (1991), 127-139; J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests", Annals
-of Mathematical Statistics 34 (1963), 598-611.
+designs", JASA 92 (1997), 1494-1502; D. E. Critchlow and M. A. Fligner, "On distribution-free
+multiple comparisons in the one-way analysis of variance", Communications in Statistics - Theory and
+Methods 20 (1991), 127-139; J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank
+tests", Annals of Mathematical Statistics 34 (1963), 598-611.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ def anova_type(
 ) -> list[AnovaRow]:
     """Return the row of each term; none where a cell has a single figure.
 
-    The statistic is p'Tp / tr(TS): p the mean ranks of the cells, S their variances, T the projection
-    on the term's contrasts. Its degrees of freedom are Box's approximations. `sum_sq` is p'Tp.
+    The statistic is p'Tp / tr(TS): p the mean ranks of the cells, S their variances, T the
+    projection on the term's contrasts. Its degrees of freedom are Box's approximations. `sum_sq` is
+    p'Tp.
     """
     sizes = np.bincount(cell)
     if sizes.min() < _FEWEST_PER_CELL:
@@ -55,7 +56,10 @@ def anova_type(
     ranks = rankdata(figures)
     means = np.bincount(cell, ranks) / sizes
     variances = np.bincount(cell, (ranks - means[cell]) ** 2) / (sizes - 1) / sizes
-    rows = [_anova_type_row(term, _projection(shape, term.axes), means, variances, sizes) for term in terms]
+    rows = [
+        _anova_type_row(term, _projection(shape, term.axes), means, variances, sizes)
+        for term in terms
+    ]
     return [row for row in rows if row is not None]
 
 
@@ -98,7 +102,8 @@ def rank_comparisons(samples: Sequence[Floats]) -> Comparisons:
     first, second = np.triu_indices(k, 1)
     limit = critical(k, np.inf) / np.sqrt(2)
     intervals = [
-        _ratios(samples[i], samples[j], limit) for i, j in zip(first, second, strict=True)
+        _ratios(samples[i], samples[j], limit)
+        for i, j in zip(first.tolist(), second.tolist(), strict=True)
     ]
     ratio, low, high = np.array(intervals).T
     return Comparisons(first.tolist(), second.tolist(), ratio, low, high, p[first, second])

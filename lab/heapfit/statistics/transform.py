@@ -1,17 +1,17 @@
 """The scale of the analysis: a power of the figures, chosen by Box and Cox's method.
 
 The exponent of greatest likelihood makes the residuals of the full model (all interactions and the
-blocks, so that real effects are not mistaken for skewness) as normal, and their variance as equal, as
-a power can. It is then snapped to the exponent nearest to it that a reader can interpret: 1 (as
-measured), 1/2, 0 (the logarithm), -1/2, -1 (the reciprocal, a rate for a time). When the interval of
-the exponent holds 1, the figures do not ask for a transform and none is made.
+blocks, so that real effects are not mistaken for skewness) as normal, and their variance as equal,
+as a power can. It is then snapped to the exponent nearest to it that a reader can interpret: 1 (as
+measured), 1/2, 0 (the logarithm), -1/2, -1 (the reciprocal, a rate for a time). When the interval
+of the exponent holds 1, the figures do not ask for a transform and none is made.
 
 The likelihood of an exponent e is that of the residual sum of squares of x^(e) = (x^e - 1) /
 (e g^(e-1)), g the geometric mean of all figures; the 95 % interval is that of the likelihood ratio.
 
 Reference: G. E. P. Box and D. R. Cox, "An analysis of transformations", Journal of the Royal
-Statistical Society B 26 (1964), 211-252; G. E. P. Box, W. G. Hunter and J. S. Hunter, "Statistics for
-Experimenters", 2nd ed. (2005), section 8.1.
+Statistical Society B 26 (1964), 211-252; G. E. P. Box, W. G. Hunter and J. S. Hunter, "Statistics
+for Experimenters", 2nd ed. (2005), section 8.1.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """All pairwise comparisons of a family of means: Tukey's, and Games and Howell's.
 
-Tukey's honestly significant difference compares each pair's difference, over its standard error from
-the residual variance of the full model, with the studentized range of as many means as the family
-has; all its intervals hold together with 95 % probability. With unequal numbers of figures, or with
-means adjusted for incomplete blocks, each pair has a standard error of its own (Tukey-Kramer, which
-errs on the safe side).
+Tukey's honestly significant difference compares each pair's difference, over its standard error
+from the residual variance of the full model, with the studentized range of as many means as the
+family has; all its intervals hold together with 95 % probability. With unequal numbers of figures,
+or with means adjusted for incomplete blocks, each pair has a standard error of its own
+(Tukey-Kramer, which errs on the safe side).
 
-Games and Howell's procedure is the same with each cell's own variance in place of the common one and
-Satterthwaite's degrees of freedom for each pair: for variances that differ.
+Games and Howell's procedure is the same with each cell's own variance in place of the common one
+and Satterthwaite's degrees of freedom for each pair: for variances that differ.
 
 References: J. W. Tukey, "The problem of multiple comparisons" (1953), in The Collected Works VIII;
 C. Y. Kramer, Biometrics 12 (1956), 307-310; A. J. Hayter, "A proof of the conjecture that the
