@@ -221,7 +221,7 @@ def test_an_allocator_that_fails_the_check_is_shown_and_nothing_is_lost(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
     command = "echo {threads} $MODE;"
-    study = write(tmp_path, command, command + ' test ${LD_PRELOAD}{threads} = 1 || echo other;')
+    study = write(tmp_path, command, command + " test ${LD_PRELOAD}{threads} = 1 || echo other;")
     result = run_heapfit(
         *("study", "run", study, "--out", tmp_path / "out", "--workloads", "threads"),
         *("--replicates", "1"),

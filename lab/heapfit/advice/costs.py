@@ -118,7 +118,7 @@ def _figures(grid: Sample, goal: Goal, raw: Floats, logs: Floats) -> Floats:
         return np.asarray(np.exp(sign * logs.mean(axis=0)))
     sizes = np.bincount(grid.cell, minlength=grid.cells)
     means = np.bincount(grid.cell, kept, grid.cells) / sizes
-    return _settings_by_allocators(grid, means).mean(axis=0)
+    return np.asarray(_settings_by_allocators(grid, means).mean(axis=0))
 
 
 def _estimates(fitted: Fitted) -> Estimates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 from heapfit.cli.output import messages, results
@@ -9,6 +10,7 @@ from heapfit.cli.output import messages, results
 
 def show(folder: Path, *, as_json: bool) -> Path:
     """Print the answer of the study in `folder`, write its page and return the page's path."""
+    _collect_no_cycles()
     # SciPy and Plotly take a second to load; a typing mistake is told without waiting for them.
     from heapfit.report import json_report, read, terminal, write_reading
 
@@ -26,6 +28,7 @@ def show(folder: Path, *, as_json: bool) -> Path:
 
 def show_series(folder: Path, *, as_json: bool) -> Path:
     """Do the same for the study of many parts in `folder`."""
+    _collect_no_cycles()
     from heapfit.report import SeriesReading, series_files, series_terminal, write_series
 
     reading = SeriesReading(folder)
@@ -38,3 +41,9 @@ def show_series(folder: Path, *, as_json: bool) -> Path:
     where = messages if as_json else results
     where.print(f"The page: {page}", soft_wrap=True, markup=False)
     return page
+
+
+def _collect_no_cycles() -> None:
+    """Stop looking for cycles: records have none, the command ends soon, and looking through a
+    hundred thousand trials again and again takes longer than reading them."""
+    gc.disable()

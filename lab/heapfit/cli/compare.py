@@ -13,6 +13,7 @@ from heapfit.cli import answer
 from heapfit.cli.arguments import (
     Allocators,
     AsJson,
+    Cluster,
     Install,
     Out,
     Seed,
@@ -23,6 +24,7 @@ from heapfit.cli.commands import new_app
 from heapfit.cli.output import messages, say, warn
 from heapfit.cli.progress import StudyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
+    connect,
     provide_allocators,
     provide_programs,
     results_folder,
@@ -84,6 +86,7 @@ def compare(
     ] = None,
     out: Out = None,
     install: Install = False,
+    on: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare allocators on a program: a table here, a page with plots in the results folder.
@@ -107,17 +110,23 @@ def compare(
         primary_metric=metric,
         factors=factors,
     )
-    reproduce = _command_line(study, named, name, context.obj, output, out)
+    cluster = connect(on, install=install) if on else None
+    if cluster:
+        study = cluster.adopt([study])[0]
+    reproduce = _command_line(study, named, name, context.obj, output, out, on)
     study = study.model_copy(update={"reproduce": reproduce})
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
     if context.obj:
         _warn_of(examine_program(context.obj))
     for remark in remarks(study):
         warn(f"note: {remark}")
-    data = catalogue.prepare_workload(workload, say) if workload.prepare else None
+    data = None
+    if workload.prepare and not cluster:  # The machines of a cluster prepare their own.
+        data = catalogue.prepare_workload(workload, say)
     progress = StudyProgress(messages)
+    run = cluster.execute if cluster else execute
     with kept_on_interrupt(progress, folder):
-        execute(study, folder, progress, data)
+        run(study, folder, progress, data)
     answer.show(folder, as_json=as_json)
 
 
@@ -187,6 +196,7 @@ def _command_line(
     program: list[str] | None,
     output: str | None,
     out: Path | None,
+    on: str | None,
 ) -> str:
     """Return the command line that repeats the study, with every default spelt out."""
     words = ["heapfit", "compare", *([name] if name else [])]
@@ -198,5 +208,6 @@ def _command_line(
     words += ["--timeout", f"{study.timeout_s:g}", "--metric", study.primary_metric]
     words += ["--output", output] if output else []
     words += ["--out", str(out)] if out else []
+    words += ["--on", on] if on else []
     words += ["--", *program] if program else []
     return shlex.join(words)

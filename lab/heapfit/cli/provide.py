@@ -5,12 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from heapfit import catalogue
 from heapfit.catalogue.allocators import find_allocators
 from heapfit.cli.output import say
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import InstalledAllocator, Workload
+
+if TYPE_CHECKING:
+    from heapfit.study.cluster import Cluster
 
 RESULTS = Path("heapfit-results")
 
@@ -52,6 +56,14 @@ def provide_programs(workloads: Sequence[Workload], *, install: bool) -> None:
     for workload in workloads:
         if workload.name in lacking:
             catalogue.install_workload(workload, say)
+
+
+def connect(address: str, *, install: bool) -> Cluster:
+    """Return the cluster of the Dask scheduler at `address`; HeapfitError without Dask."""
+    # Dask takes a second to load, and most studies run on this machine.
+    from heapfit.study.cluster import Cluster
+
+    return Cluster(address, say, install=install)
 
 
 def results_folder(name: str, check: Callable[[Path], object]) -> Path:

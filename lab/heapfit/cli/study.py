@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +12,12 @@ import typer
 
 from heapfit import catalogue
 from heapfit.cli import answer
-from heapfit.cli.arguments import Allocators, AsJson, Install, Out, Seed, split_list
+from heapfit.cli.arguments import Allocators, AsJson, Cluster, Install, Out, Seed, split_list
 from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import messages, print_json, results, say, table, warn
 from heapfit.cli.progress import ManyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
+    connect,
     provide_allocators,
     provide_programs,
     results_folder,
@@ -27,7 +28,9 @@ from heapfit.records import StudyDefinition, Workload
 from heapfit.study import (
     DEFAULT_SEED,
     ChosenExperiment,
+    Executor,
     SeriesPlan,
+    execute,
     execute_series,
     plan_series,
     shaped,
@@ -95,6 +98,7 @@ def run(
     seed: Seed = DEFAULT_SEED,
     out: Out = None,
     install: Install = False,
+    on: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a study: tables of ratios to the best peer here, a page for each workload and for all.
@@ -119,12 +123,15 @@ def run(
         installed,
         cores=cores,
         seed=seed,
-        command=_command_line(name, named, quick, replicates, cores, seed, out),
+        command=_command_line(name, named, quick, replicates, cores, seed, out, on),
     )
+    cluster = connect(on, install=install) if on else None
+    if cluster:
+        plan = replace(plan, studies=cluster.adopt(plan.studies))
     folder = out or results_folder(definition.name + ("-quick" if quick else ""), plan.done_in)
     for note in plan.notes:
         warn(f"note: {note}")
-    problems = _measure(plan, folder, parts.programs)
+    problems = _measure(plan, folder, parts.programs, cluster.execute if cluster else None)
     answer.show_series(folder, as_json=as_json)
     if problems:
         raise typer.Exit(HeapfitError.exit_code)
@@ -184,16 +191,21 @@ def _chosen(definition: StudyDefinition, names: str | None, with_probes: bool) -
     )
 
 
-def _measure(plan: SeriesPlan, folder: Path, workloads: list[Workload]) -> dict[str, str]:
-    """Prepare the data of all workloads, then run the study; return what went wrong, by name."""
+def _measure(
+    plan: SeriesPlan, folder: Path, workloads: list[Workload], elsewhere: Executor | None
+) -> dict[str, str]:
+    """Prepare the data of all workloads, then run the study; return what went wrong, by name.
+
+    What runs `elsewhere` has its data prepared there.
+    """
     planned = sum(len(each.plan) for each in plan.studies)
     done = sum(map(len, plan.done_in(folder).values()))
     if done:
         say(f"{done} of {planned} trials are there already")
-    data, unprepared = _prepare(workloads)
+    data, unprepared = _prepare([] if elsewhere else workloads)
     progress = ManyProgress(messages, planned)
     with kept_on_interrupt(progress, folder):
-        return execute_series(plan, folder, progress, data, unprepared)
+        return execute_series(plan, folder, progress, data, unprepared, elsewhere or execute)
 
 
 def _prepare(workloads: list[Workload]) -> tuple[dict[str, Path], dict[str, str]]:
@@ -217,6 +229,7 @@ def _command_line(
     cores: int | None,
     seed: int,
     out: Path | None,
+    on: str | None,
 ) -> str:
     words = ["heapfit", "study", "run", name, "--allocators", ",".join(named)]
     words += ["--quick"] if quick else []
@@ -224,4 +237,5 @@ def _command_line(
     words += ["--seed", str(seed)]
     words += ["--cores", str(cores)] if cores else []
     words += ["--out", str(out)] if out else []
+    words += ["--on", on] if on else []
     return shlex.join(words)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from heapfit.findings import Advice, Analysis
 from heapfit.records import Study, Trial
+from heapfit.statistics import analyse_all
 
 _MEMORY = "peak_rss_bytes"
 
@@ -30,7 +31,7 @@ class Findings:
 
 def find(study: Study, trials: Sequence[Trial]) -> Findings:
     """Return what is found in the trials so far; nothing where they are too few."""
-    return Findings()
+    return Findings(analyse_all(study, trials, analysed_metrics(study)))
 
 
 def analysed_metrics(study: Study) -> list[str]:

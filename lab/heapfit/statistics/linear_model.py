@@ -159,7 +159,7 @@ def _contrasts(shape: tuple[int, ...], chosen: tuple[int, ...]) -> Floats:
         _sum_to_zero(levels) if axis in chosen else np.ones((levels, 1))
         for axis, levels in enumerate(shape)
     ]
-    product = np.ones((1, 1))
+    product: Floats = np.ones((1, 1))
     for part in by_axis:
         product = np.kron(product, part)
     return product

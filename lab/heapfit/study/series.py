@@ -31,7 +31,7 @@ from heapfit.study.experiments import ChosenExperiment, left_out, plan_experimen
 from heapfit.study.factors import remarks
 from heapfit.study.journal import cannot_write, check_takes, load, write_atomically
 from heapfit.study.plan import default_cores, plan
-from heapfit.trial import BUILTIN_METRICS, unavailable_metrics
+from heapfit.trial import BUILTIN_METRICS, OPTIONAL_METRIC_NAMES, unavailable_metrics
 
 SERIES_FILE = "series.json"
 PROBLEMS_FILE = "problems.json"
@@ -71,6 +71,7 @@ def plan_series(
     makes no sense, `HeapfitError` for a figure that this machine cannot give.
     """
     _check(definition, allocators)
+    wanted = [*_figure_metrics(definition), *definition.metrics]
     studies = [
         plan(
             workload,
@@ -81,6 +82,7 @@ def plan_series(
             warmups=0 if is_probe else definition.warmups,
             seed=seed,
             reproduce=f"{command} --workloads {workload.name}",
+            measured=wanted,
         )
         for is_probe, those in ((False, workloads), (True, probes))
         for workload in those
@@ -129,14 +131,19 @@ def _refuse_same_names(studies: Sequence[Study]) -> None:
 def _check(definition: StudyDefinition, allocators: Sequence[InstalledAllocator]) -> None:
     if all(allocator.name == definition.subject for allocator in allocators):
         raise UsageError(f"{definition.subject} alone has no peers; name another allocator too")
-    known = [metric.name for metric in BUILTIN_METRICS]
+    known = [*(metric.name for metric in BUILTIN_METRICS), *OPTIONAL_METRIC_NAMES]
     missing = unavailable_metrics()
-    wanted = [figure.metric for figure in definition.figures if figure.metric != PRIMARY]
+    wanted = _figure_metrics(definition)
     for name in [*wanted, *definition.metrics]:
         if name not in known:
             raise unknown("metric", name, known)
         if name in missing and name in wanted:
             raise HeapfitError(f"{name} cannot be measured on this machine: {missing[name]}")
+
+
+def _figure_metrics(definition: StudyDefinition) -> list[str]:
+    """The metrics of the study's figures, but for each workload's own."""
+    return [figure.metric for figure in definition.figures if figure.metric != PRIMARY]
 
 
 def command_line(series: Series) -> str:

@@ -1,0 +1,241 @@
+"""The table of the analysis of variance against published ones, R's, NIST's and statsmodels'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from design_data import Levels, grid, simulated, table, trial_of
+from heapfit.findings import AnovaRow
+from heapfit.records import Study, Trial
+from heapfit.statistics import analyse
+from heapfit.statistics.anova import anova
+from heapfit.statistics.effect import partial_eta_squared
+from heapfit.statistics.fitted import Fitted, fit_on, model_of
+from heapfit.statistics.linear_model import FactorialModel
+from heapfit.statistics.observations import figures_of, read, sample
+from published_data import (
+    NPK,
+    PLANT_GROWTH,
+    POISON_FACTORS,
+    POISONS,
+    RESISTIVITY,
+    TOOTH_FACTORS,
+    TOOTH_GROWTH,
+    WARPBREAKS,
+    WARPBREAKS_FACTORS,
+    simon_lesage,
+)
+
+
+def fitted(
+    made: tuple[Study, Sequence[Trial]], exponent: float = 1, order: int | None = None
+) -> Fitted:
+    readings = read(*made)
+    figures = sample(readings, figures_of(readings, "wall_s"), "wall_s")
+    assert figures is not None
+    model = FactorialModel(figures, order) if order else model_of(figures)
+    assert model is not None
+    return fit_on(figures, model, exponent)
+
+
+def rows_of(
+    made: tuple[Study, Sequence[Trial]], exponent: float = 1, order: int | None = None
+) -> dict[str, AnovaRow]:
+    fit = fitted(made, exponent, order)
+    return {row.source: row for row in anova(fit.sample, fit.model, fit.fit, fit.response)}
+
+
+def assert_row(row: AnovaRow, df: float, sum_sq: float, f: float, p: float) -> None:
+    assert row.df == df
+    assert row.sum_sq == pytest.approx(sum_sq, rel=2e-5)
+    assert row.f == pytest.approx(f, rel=2e-5)
+    assert row.p == pytest.approx(p, rel=1e-3)
+
+
+def test_agrees_with_r_on_warpbreaks() -> None:
+    """R 4.2.2: `anova(aov(breaks ~ wool * tension, warpbreaks))`."""
+    rows = rows_of(grid(WARPBREAKS_FACTORS, 9, WARPBREAKS))
+    assert_row(rows["allocator"], 1, 450.6667, 3.76529, 0.05821298)
+    assert_row(rows["tension"], 2, 2034.2593, 8.49805, 0.00069262)
+    assert_row(rows["allocator:tension"], 2, 1002.7778, 4.18907, 0.02104419)
+    assert rows["residual"].df == 48
+    assert rows["residual"].sum_sq == pytest.approx(5745.1111)
+
+
+def test_agrees_with_r_on_tooth_growth() -> None:
+    """R 4.2.2: `anova(aov(len ~ supp * factor(dose), ToothGrowth))`."""
+    rows = rows_of(grid(TOOTH_FACTORS, 10, TOOTH_GROWTH))
+    assert_row(rows["allocator"], 1, 205.3500, 15.57198, 0.00023118)
+    assert_row(rows["allocator:dose"], 2, 108.3190, 4.10699, 0.02186027)
+    assert rows["dose"].f == pytest.approx(91.99996)
+    assert rows["residual"].sum_sq == pytest.approx(712.1060)
+
+
+def test_agrees_with_r_on_plant_growth() -> None:
+    """R 4.2.2: `summary(aov(weight ~ group, PlantGrowth))`."""
+    rows = rows_of(grid({"group": ["ctrl", "trt1", "trt2"]}, 10, PLANT_GROWTH))
+    assert_row(rows["allocator"], 2, 3.76634, 4.84609, 0.01591)
+
+
+def test_agrees_with_box_and_cox_on_the_reciprocal_of_survival() -> None:
+    """R 4.2.2: `anova(aov(1/time ~ poison * treat, boot::poisons))`, the example of Box and Cox."""
+    rows = rows_of(grid(POISON_FACTORS, 4, POISONS), exponent=-1)
+    assert_row(rows["allocator"], 2, 34.877120, 72.63475, 2.3099e-13)
+    assert_row(rows["treatment"], 3, 20.414289, 28.34307, 1.3756e-09)
+    assert_row(rows["allocator:treatment"], 6, 1.570772, 1.09042, 0.38673)
+    assert rows["residual"].sum_sq == pytest.approx(8.643083, rel=1e-6)
+
+
+def npk(leave_out: Sequence[int] = ()) -> tuple[Study, list[Trial]]:
+    kept = [row for number, row in enumerate(NPK, 1) if number not in leave_out]
+    cells: list[tuple[Levels, float]] = [(tuple(levels), figure) for _, levels, figure in kept]
+    return table({"N": "01", "P": "01", "K": "01"}, cells, [block for block, _, _ in kept])
+
+
+def test_agrees_with_r_where_blocks_hold_half_of_the_cells() -> None:
+    """R 4.2.2: `anova(aov(yield ~ block + N * P * K, npk))`, the example of its help page. The
+    three-way interaction cannot be told from blocks: R leaves it out, and so does the analysis."""
+    rows = rows_of(npk())
+    assert "allocator:P:K" not in rows
+    assert_row(rows["block"], 5, 343.29500, 4.44667, 0.0159388)
+    assert_row(rows["allocator"], 1, 189.28167, 12.25873, 0.0043718)
+    assert_row(rows["K"], 1, 95.20167, 6.16569, 0.0287951)
+    assert_row(rows["allocator:K"], 1, 33.13500, 2.14597, 0.1686479)
+    assert rows["residual"].df == 12
+    assert rows["residual"].sum_sq == pytest.approx(185.28667)
+
+
+def test_agrees_with_r_where_trials_are_missing_in_blocks() -> None:
+    """R 4.2.2: `drop1(lm(yield ~ block + N + P + K, npk[-c(1, 7, 20), ]), . ~ ., test = "F")`."""
+    rows = rows_of(npk(leave_out=(1, 7, 20)), order=1)
+    assert_row(rows["block"], 5, 351.96867, 4.15785, 0.020063)
+    assert_row(rows["allocator"], 1, 219.61653, 12.97179, 0.003635)
+    assert_row(rows["P"], 1, 13.34235, 0.78807, 0.392129)
+    assert_row(rows["K"], 1, 126.63028, 7.47950, 0.018103)
+
+
+def test_agrees_with_r_on_type_iii_sums_of_squares() -> None:
+    """R 4.2.2 with contr.sum: `drop1(lm(breaks ~ wool * tension, warpbreaks[-c(1, 2, 30), ]),
+    . ~ ., test = "F")`."""
+    study, trials = grid(WARPBREAKS_FACTORS, 9, WARPBREAKS)
+    lost = {0, 1, 29}
+    rows = rows_of((study, [trial for i, trial in enumerate(trials) if i not in lost]))
+    assert_row(rows["allocator"], 1, 689.4513, 6.16605, 0.01681620)
+    assert_row(rows["tension"], 2, 2474.5666, 11.06553, 0.00012345)
+    assert_row(rows["allocator:tension"], 2, 1377.0820, 6.15791, 0.00432620)
+
+
+def test_agrees_with_nist_certified_values_on_resistivity() -> None:
+    """StRD SiRstv, certified: between 4 df, 5.11462616000000E-02, F 1.18046237440255; within 20 df,
+    2.16636560000000E-01."""
+    rows = rows_of(grid({"instrument": "12345"}, 5, RESISTIVITY))
+    assert rows["allocator"].sum_sq == pytest.approx(5.11462616000000e-02, rel=1e-9)
+    assert rows["allocator"].f == pytest.approx(1.18046237440255, rel=1e-9)
+    assert rows["residual"].sum_sq == pytest.approx(2.16636560000000e-01, rel=1e-9)
+
+
+@pytest.mark.parametrize(("offset", "digits"), [(1.0, 1e-12), (1e6, 1e-8), (1e12, 1e-3)])
+def test_agrees_with_nist_certified_values_whatever_the_leading_digits(
+    offset: float, digits: float
+) -> None:
+    """StRD SmLs01, SmLs04, SmLs07, certified: between 8 df, 1.68; within 180 df, 1.80; F 21. The
+    figures of the last have themselves only four decimals as floating-point numbers."""
+    rows = rows_of(grid({"treatment": "123456789"}, 21, simon_lesage(offset)))
+    assert (rows["allocator"].df, rows["residual"].df) == (8, 180)
+    assert rows["allocator"].sum_sq == pytest.approx(1.68, rel=digits)
+    assert rows["residual"].sum_sq == pytest.approx(1.80, rel=digits)
+    assert rows["allocator"].f == pytest.approx(21.0, rel=digits)
+
+
+def test_agrees_with_statsmodels_on_unbalanced_trials_in_blocks_on_two_machines() -> None:
+    import pandas
+    from statsmodels.formula.api import ols
+    from statsmodels.stats.anova import anova_lm
+
+    generator = np.random.default_rng(4)
+    factors = {"size": ["1", "2", "3"], "threads": ["1", "8"]}
+    study, trials = simulated(generator, {"a": 1, "b": 1.02, "c": 1}, 5, 0.03, factors)
+    kept = [
+        trial.model_copy(update={"machine": f"m{generator.integers(2)}"})
+        for trial in trials
+        if generator.random() < 0.8
+    ]
+    rows = rows_of((study, kept), exponent=0)
+    frame = pandas.DataFrame(
+        {
+            "y": np.log([trial.metrics["wall_s"] for trial in kept]),
+            "allocator": [trial.planned.allocator for trial in kept],
+            "size": [trial.planned.levels["size"] for trial in kept],
+            "threads": [trial.planned.levels["threads"] for trial in kept],
+            "block": [trial.planned.block for trial in kept],
+            "machine": [trial.machine for trial in kept],
+        }
+    )
+    formula = "y ~ C(allocator, Sum) * C(size, Sum) * C(threads, Sum) + C(machine, Sum) + C(block)"
+    oracle = anova_lm(ols(formula, frame).fit(), typ=3)
+    for name in oracle.index.drop("Intercept"):
+        source = name.replace("C(", "").replace(", Sum)", "").replace(")", "")
+        row = rows["residual" if source == "Residual" else source]
+        assert row.sum_sq == pytest.approx(oracle.loc[name, "sum_sq"], rel=1e-8), source
+        assert row.df == oracle.loc[name, "df"]
+
+
+def test_the_sums_of_squares_of_complete_blocks_add_up_to_the_total() -> None:
+    generator = np.random.default_rng(2)
+    made = simulated(generator, {"a": 1, "b": 1.1}, 4, 0.05, {"size": ["1", "2"]})
+    rows = rows_of(made)
+    total = rows.pop("total").sum_sq
+    assert sum(row.sum_sq for row in rows.values()) == pytest.approx(total)
+
+
+def test_a_block_effect_does_not_hide_a_difference() -> None:
+    """Blocks differ by 30 %, allocators by 3 %, trials of a block by 1 %."""
+    made = simulated(np.random.default_rng(3), {"a": 1, "b": 1.03}, 10, 0.01, block_cv=0.3)
+    analysis = analyse(*made, "wall_s")
+    assert analysis is not None
+    assert analysis.differences[0].p < 0.01
+
+
+@pytest.mark.parametrize(
+    ("f", "df", "low", "high"),
+    [(11.2213, 4, 0.2263313098, 0.5873384012), (1238.68, 6, 0.9410765799, 0.9554609594)],
+)
+def test_the_interval_of_eta_squared_is_that_of_the_noncentral_f(
+    f: float, df: float, low: float, high: float
+) -> None:
+    """R 4.2.2: c with `pf(f, df, error, c)` of 0.975 and 0.025 by `uniroot`, as c / (c + n). The
+    first F is Bargmann's (1970), the example of J. H. Steiger (2004); the second that of the
+    allocators in the allocator comparison paper's table of execution times."""
+    error = {4: 50, 6: 392}[df]
+    effect = partial_eta_squared(f, df, error, df + error + 1)
+    assert effect.estimate == pytest.approx(f * df / (f * df + error))
+    assert effect.low == pytest.approx(low, rel=1e-5)
+    assert effect.high == pytest.approx(high, rel=1e-5)
+
+
+def test_no_effect_has_an_interval_from_zero() -> None:
+    effect = partial_eta_squared(0.8, 3, 40, 44)
+    assert effect.low == 0
+    assert effect.high is not None
+    assert effect.high > effect.estimate
+
+
+def test_trials_of_many_machines_have_the_machine_in_the_table() -> None:
+    study, trials = simulated(np.random.default_rng(8), {"a": 1, "b": 1}, 12, 0.01)
+    shifted = []
+    for trial in trials:
+        machine = trial.planned.block % 2 if trial.planned.allocator == "a" else 0
+        figure = trial.metrics["wall_s"] * (2 if machine else 1)
+        levels = (trial.planned.allocator,)
+        shifted.append(
+            trial_of(study, levels, {"wall_s": figure}, trial.planned.block, machine=f"m{machine}")
+        )
+    analysis = analyse(study, shifted, "wall_s")
+    assert analysis is not None
+    rows = {row.source: row for row in analysis.anova}
+    assert rows["machine"].p is not None
+    assert rows["machine"].p < 1e-9
+    assert rows["allocator"].p is not None
+    assert rows["allocator"].p > 0.05  # the slower machine is not mistaken for a slower allocator
