@@ -105,6 +105,4 @@ def simon_lesage(offset: float) -> list[float]:
     A treatment's first figure is its mean; then one 0.1 below and one 0.1 above in turn.
     """
     tenths = (4, 3, 5, 3, 5, 3, 5, 3, 5)
-    return [
-        offset + (mean + step) / 10 for mean in tenths for step in [0, *([-1, 1] * 10)]
-    ]
+    return [offset + (mean + step) / 10 for mean in tenths for step in [0, *([-1, 1] * 10)]]

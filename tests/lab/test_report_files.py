@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.records import Study, Trial, TrialStatus
+from heapfit.records import Study, Summary, Trial, TrialStatus
 from heapfit.report import json_report, markdown_report, write_all
+from heapfit.report.analysis import find
 from heapfit.statistics import summarise
 from heapfit.study import Journal
 from report_data import Faults, make_study, make_trials
@@ -23,12 +24,20 @@ def keep(folder: Path, study: Study, trials: list[Trial]) -> Path:
     return folder
 
 
-def test_json_gives_back_the_very_summary(tmp_path: Path) -> None:
+def test_json_gives_back_the_summary_and_the_findings_whole(tmp_path: Path) -> None:
     study = make_study()
     faults = Faults(status={"tcmalloc": (12, TrialStatus.MISMATCH, "line 3 differs")})
-    summary = summarise(study, make_trials(study, faults))
-    json_report.write(summary, tmp_path / "report.json")
-    assert json_report.read(tmp_path / "report.json") == summary
+    trials = make_trials(study, faults)
+    summary, findings = summarise(study, trials), find(study, trials)
+    json_report.write(summary, tmp_path / "report.json", findings)
+    report = json_report.read(tmp_path / "report.json")
+    kept = {name: getattr(report, name) for name in Summary.model_fields}
+    assert Summary(**kept) == json_report.without_plan(summary)
+    assert report.analyses == findings.analyses
+    assert len(report.analyses) == 2  # wall time and peak memory
+    assert report.advice == findings.advice
+    assert report.advice is not None
+    assert report.study.plan == []  # it is in study.json
 
 
 def test_json_carries_its_format_and_the_conclusions(tmp_path: Path) -> None:
@@ -72,7 +81,9 @@ def test_write_all_makes_every_report_and_returns_the_page(tmp_path: Path) -> No
     trials = make_trials(study)
     page = write_all(keep(tmp_path / "study", study, trials))
     assert page == tmp_path / "study" / "report.html"
-    assert json_report.read(page.with_name("report.json")) == summarise(study, trials)
+    report = json_report.read(page.with_name("report.json"))
+    assert report.estimates == summarise(study, trials).estimates
+    assert report.advice == find(study, trials).advice
     assert page.with_name("report.md").read_text().startswith("# XML transformation")
     assert "<!doctype html>" in page.read_text()
     assert not list(page.parent.glob("*.tmp"))

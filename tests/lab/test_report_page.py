@@ -72,7 +72,8 @@ def test_every_figure_is_drawn_with_all_its_marks(browser: Browser, tmp_path: Pa
     varying = len(METRICS) - 1  # major faults are always zero here, and said to be
     assert len(counts) == 2 * varying + 2 + 1  # strips; primary and memory by cores; drift
     strip = 5 * 7 + 5  # a mark per trial, a median per allocator
-    assert counts["figure-1"] == strip
+    assert counts["figure-1"] == 5 * 2  # each allocator's wall time at each number of cores
+    assert counts["figure-3"] == strip
     assert list(counts.values()).count(strip) == 2 * varying
     assert list(counts.values())[-1] == 5 * 2 * 7  # drift: every trial that counts
     assert all(count > 0 for count in counts.values())

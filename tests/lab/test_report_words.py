@@ -6,7 +6,16 @@ import doctest
 
 import pytest
 from heapfit.records import Metric, Study, Summary, Trial, TrialStatus
-from heapfit.report import markdown_report, page, text, units
+from heapfit.report import (
+    drawing,
+    findings_words,
+    interaction,
+    markdown,
+    page,
+    settings,
+    text,
+    units,
+)
 from heapfit.report.conclusions import NOTHING, overall
 from heapfit.report.drift import describe, deviations
 from heapfit.report.problems import problems, remarks
@@ -46,7 +55,9 @@ def conclusion(values: dict[str, list[float]], metric: Metric = WALL) -> str:
     return line
 
 
-@pytest.mark.parametrize("module", [text, units, markdown_report, page])
+@pytest.mark.parametrize(
+    "module", [text, units, markdown, page, settings, findings_words, interaction, drawing]
+)
 def test_the_examples_in_docstrings_are_true(module: object) -> None:
     outcome = doctest.testmod(module)  # type: ignore[arg-type]
     assert outcome.attempted > 0

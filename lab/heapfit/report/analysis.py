@@ -1,8 +1,8 @@
 """What the statistics and the advice find in a study: asked here and nowhere else in the reports.
 
 Which metrics are analysed is decided here too: those that the study names, else the primary one;
-peak memory always, since it is the other side of every trade that an allocator makes; and those
-of a paper's tables, which stand beside ours.
+memory and fragmentation always, since they are the other sides of every trade that an allocator
+makes; and those of a paper's tables, which stand beside ours.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from heapfit.advice import recommend
 from heapfit.findings import Advice, Analysis
 from heapfit.records import Study, Trial
 from heapfit.statistics import analyse_all
 
-_MEMORY = "peak_rss_bytes"
+_OTHER_SIDES = ("peak_rss_bytes", "fragmentation_events", "heap_fragmentation")
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,14 @@ class Findings:
 
 def find(study: Study, trials: Sequence[Trial]) -> Findings:
     """Return what is found in the trials so far; nothing where they are too few."""
-    return Findings(analyse_all(study, trials, analysed_metrics(study)))
+    analyses = analyse_all(study, trials, analysed_metrics(study))
+    advice = recommend(study, trials, analyses, study.weights)
+    return Findings(analyses, advice if advice.standings else None)
 
 
 def analysed_metrics(study: Study) -> list[str]:
     """Return the names of the metrics to analyse, the primary one first."""
     published = [table.metric for table in study.published]
-    wanted = dict.fromkeys([study.primary_metric, *study.shown, *published, _MEMORY])
+    wanted = dict.fromkeys([study.primary_metric, *study.shown, *published, *_OTHER_SIDES])
     measured = {metric.name for metric in study.metrics}
     return [name for name in wanted if name in measured]

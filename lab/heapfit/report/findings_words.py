@@ -39,10 +39,10 @@ def one_line(advice: Advice) -> str:
     return f"{headline(advice)}. {visible(advice.reasons)}"
 
 
-def standing_notes(standing: Standing) -> str:
+def standing_notes(advice: Advice, standing: Standing) -> str:
     """Return what is to be said of an allocator's place beside its figures."""
-    notes = [_FRONT] if standing.on_front else []
-    return join_words([*notes, *(["tied with the first"] if standing.tied_with_best else [])])
+    is_tied = standing.tied_with_best and standing is not advice.standings[0]
+    return join_words([*[_FRONT] * standing.on_front, *["tied with the first"] * is_tied])
 
 
 def costs_of(advice: Advice) -> list[str]:

@@ -14,6 +14,8 @@ from heapfit.report.letters import LettersGrid, grid, legend
 from heapfit.report.page import FigureStore
 from heapfit.report.pareto import pareto
 from heapfit.report.results import Results
+from heapfit.report.settings import levels_label
+from heapfit.report.text import join_words
 from heapfit.report.units import PAGE_DIGITS
 
 
@@ -26,6 +28,8 @@ class AdviceView:
     weights: str
     costs: list[str]
     standings: list[tuple[str, str, list[str], str, bool]]
+    winners: list[tuple[str, str, str]]
+    notes: list[str]
     figure: str | None
 
 
@@ -97,11 +101,16 @@ def advice_view(advice: Advice | None, results: Results, store: FigureStore) -> 
                 each.allocator,
                 f"{each.score:.3f}",
                 [words.cost_text(each, cost) for cost in costs],
-                words.standing_notes(each),
+                words.standing_notes(advice, each),
                 each.allocator == advice.recommended,
             )
             for each in advice.standings
         ],
+        winners=[
+            (levels_label(each.at.items()), each.best, join_words(each.tied))
+            for each in advice.by_setting
+        ],
+        notes=advice.notes,
         figure=None if figure is None else store.add(figure),
     )
 

@@ -21,6 +21,7 @@ def recommendation(findings: Findings) -> list[str]:
         f"**{escape(words.headline(advice))}.** {escape(advice.reasons)}",
         _ranking(advice),
         escape(f"Costs are ratios to the best; weights: {words.weights_text(advice)}."),
+        *([bullets(advice.notes)] if advice.notes else []),
     ]
 
 
@@ -41,7 +42,7 @@ def _ranking(advice: Advice) -> str:
             escape(each.allocator),
             f"{each.score:.3f}",
             *(words.cost_text(each, cost) for cost in costs),
-            words.standing_notes(each),
+            words.standing_notes(advice, each),
         ]
         for each in advice.standings
     ]

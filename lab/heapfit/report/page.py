@@ -21,7 +21,6 @@ from plotly.offline import get_plotlyjs
 
 from heapfit.report.text import visible
 
-
 # A higher level takes half as long again for a page that is smaller by a thousandth.
 _COMPRESSION = 6
 
@@ -73,7 +72,9 @@ def script_data(data: Any) -> Markup:
 
 def packed(text: str) -> Markup:
     """Return `text` compressed with gzip, as base64, the same for the same text."""
-    return Markup(base64.b64encode(gzip.compress(text.encode(), _COMPRESSION, mtime=0)).decode("ascii"))
+    return Markup(
+        base64.b64encode(gzip.compress(text.encode(), _COMPRESSION, mtime=0)).decode("ascii")
+    )
 
 
 def _policy(*scripts: str) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 from heapfit.findings import Advice, Standing
 from heapfit.report.drawing import FONT_SIZE, Figure, drawn, label, looks_of, titled
-from heapfit.report.interaction import spread
 from heapfit.report.units import TIMES
 
 TIME, MEMORY = "time", "memory"
@@ -20,6 +19,9 @@ _LABEL_GAP = 14
 # Names stand a little above their marks, since the border runs to the right of these.
 _LABEL_RISE = 11
 _LABEL_HEIGHT = 17
+_CHARACTER = 7.5
+# What the figure is wide on a usual screen; names are placed for that.
+_USUAL_WIDTH = 400
 _FRONT = "#8a94a0"
 
 
@@ -55,7 +57,7 @@ def pareto(advice: Advice, allocators: Sequence[str]) -> dict[str, Any] | None:
     figure.update(
         xaxis={"title": titled("time, ratio to the best"), "range": times, **axis},
         yaxis={"title": titled("memory, ratio to the best"), "range": memories, **axis},
-        annotations=_names(shown, memories),
+        annotations=_names(shown, times, memories),
         margin={"l": 66, "r": 16, "t": _TOP, "b": _BOTTOM},
     )
     return figure.plain()
@@ -83,28 +85,64 @@ def _add_front(figure: Figure, shown: Sequence[Standing], right: float, top: flo
     )
 
 
-def _names(shown: Sequence[Standing], span: tuple[float, float]) -> list[dict[str, Any]]:
-    pixels = (_HEIGHT - _TOP - _BOTTOM) / (span[1] - span[0])
-    ordered = sorted(shown, key=lambda each: -each.costs[MEMORY])
-    wanted = [(span[1] - each.costs[MEMORY]) * pixels for each in ordered]
-    places = spread([want - _LABEL_RISE for want in wanted], _LABEL_HEIGHT, _HEIGHT)
-    return [
-        {
-            "x": drawn(each.costs[TIME]),
-            "y": drawn(each.costs[MEMORY]),
-            "ax": _LABEL_GAP,
-            "ay": round(place - want, 1),
-            "text": f"<b>{label(each.allocator)}</b>" if each.on_front else label(each.allocator),
-            "xanchor": "left",
-            "showarrow": True,
-            "arrowhead": 0,
-            "arrowwidth": 0.7,
-            "arrowcolor": _FRONT,
-            "standoff": _MARK_SIZE / 2,
-            "font": {"size": FONT_SIZE},
-        }
-        for each, want, place in zip(ordered, wanted, places, strict=True)
-    ]
+def _names(
+    shown: Sequence[Standing], times: tuple[float, float], memories: tuple[float, float]
+) -> list[dict[str, Any]]:
+    """The names beside their marks, moved up or down where one would cover another."""
+    across = _USUAL_WIDTH / (times[1] - times[0])
+    down = (_HEIGHT - _TOP - _BOTTOM) / (memories[1] - memories[0])
+    taken: list[tuple[float, float, float]] = []
+    names = []
+    for each in sorted(
+        shown, key=lambda each: not each.on_front
+    ):  # the best first: beside its mark
+        left = (each.costs[TIME] - times[0]) * across + _LABEL_GAP
+        mark = (memories[1] - each.costs[MEMORY]) * down
+        right = left + _CHARACTER * len(label(each.allocator))
+        place = _free_place(
+            taken, left, right, mark - _LABEL_RISE, down * (memories[1] - memories[0])
+        )
+        taken.append((left, right, place))
+        names.append(
+            {
+                "x": drawn(each.costs[TIME]),
+                "y": drawn(each.costs[MEMORY]),
+                "ax": _LABEL_GAP,
+                "ay": round(place - mark, 1),
+                "text": f"<b>{label(each.allocator)}</b>"
+                if each.on_front
+                else label(each.allocator),
+                "xanchor": "left",
+                "showarrow": True,
+                "arrowhead": 0,
+                "arrowwidth": 0.7,
+                "arrowcolor": _FRONT,
+                "standoff": _MARK_SIZE / 2,
+                "font": {"size": FONT_SIZE},
+            }
+        )
+    return names
+
+
+def _free_place(
+    taken: Sequence[tuple[float, float, float]],
+    left: float,
+    right: float,
+    wanted: float,
+    room: float,
+) -> float:
+    """The height nearest to `wanted` at which a name from `left` to `right` covers no other."""
+    tried = sorted(
+        (_LABEL_HEIGHT * step for step in range(-len(taken) - 1, len(taken) + 2)), key=abs
+    )
+    for offset in tried:
+        place = wanted + offset
+        if 0 <= place <= room and not any(
+            left < others_right and others_left < right and abs(place - other) < _LABEL_HEIGHT
+            for others_left, others_right, other in taken
+        ):
+            return place
+    return wanted
 
 
 def _hover(each: Standing) -> str:

@@ -43,12 +43,13 @@ def print_recommendation(advice: Advice, console: Console) -> None:
     table.add_column("")
     for each in advice.standings:
         figures = [f"{each.score:.3f}", *(words.cost_text(each, cost) for cost in costs)]
-        cells = [visible(each.allocator), *figures, words.standing_notes(each)]
+        cells = [visible(each.allocator), *figures, words.standing_notes(advice, each)]
         style = "bold" if each.allocator == advice.recommended else ""
         table.add_row(*(Text(encodable(cell, console), style=style) for cell in cells))
     console.print(table)
     note = f"Costs are ratios to the best allocator; weights: {words.weights_text(advice)}."
-    print_line(console, note, style="dim")
+    for line in (note, *map(visible, advice.notes)):
+        print_line(console, line, style="dim")
 
 
 def print_analyses(results: Results, findings: Findings, console: Console) -> None:
