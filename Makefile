@@ -22,8 +22,9 @@ CMAKE_PACKAGES := cmake ninja-build
 TEST_PACKAGES := $(CMAKE_PACKAGES) g++ libgtest-dev googletest pkg-config $(FUZZ_PACKAGES)
 FUZZ_PACKAGES := clang-16 libclang-rt-16-dev # the second holds libFuzzer and the sanitizers
 CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
-# Those that run real programs; workloads/micro is compiled by its tests.
-TEST_WORKLOADS := $(patsubst workloads/%/workload.toml,%,$(wildcard workloads/*/workload.toml))
+# Those that need packages of their own; workloads/micro is compiled by its tests.
+TEST_WORKLOADS := $(notdir $(patsubst %/workload.toml,%,\
+  $(wildcard workloads/*/workload.toml workloads/range-coding/*/workload.toml)))
 
 wheel_folders := $(wildcard allocator cmake include lab studies workloads)
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \

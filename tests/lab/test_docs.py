@@ -21,9 +21,10 @@ import pytest
 import typer
 from heapfit.catalogue import resolve_workload
 from heapfit.catalogue.allocators import find_allocators
+from heapfit.catalogue.studies import load_study, workloads_of
 from heapfit.cli.arguments import split_program
 from heapfit.cli.commands import _root
-from heapfit.records import Workload
+from heapfit.records import StudyDefinition, Workload
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -261,17 +262,33 @@ def test_the_example_workload_is_the_one_that_is_shown() -> None:
     assert resolve_workload(str(path)).name == "orders"
 
 
+def test_the_example_of_the_guide_is_the_one_that_is_shown() -> None:
+    folder = ROOT / "docs" / "examples" / "sessions"
+    page = ROOT / "docs" / "studying-a-service.md"
+    blocks = FENCE.findall(page.read_text(encoding="utf-8"))
+    shown = [tomllib.loads(block) for language, block in blocks if language == "toml"]
+    files = [folder / "workload.toml", folder / "study.toml"]
+    assert shown[: len(files)] == [
+        tomllib.loads(path.read_text(encoding="utf-8")) for path in files
+    ]
+    study = load_study(files[1])
+    assert [each.name for each in workloads_of(study, [study.experiments[0].workload])] == [
+        study.name
+    ]
+
+
 def test_the_example_allocator_is_one() -> None:
     (eager,) = find_allocators([str(ROOT / "docs" / "examples" / "eager.toml")])
     assert eager.environment == {"HEAPFIT_OPTIONS": "decay_ms:50"}
 
 
 @every_page
-def test_every_workload_shown_is_valid(page: Path) -> None:
+def test_every_workload_and_study_shown_is_valid(page: Path) -> None:
     for language, block in FENCE.findall(page.read_text(encoding="utf-8")):
         content = tomllib.loads(block) if language == "toml" else {}
         if "name" in content:
-            Workload.model_validate(content)
+            kind = StudyDefinition if "allocators" in content else Workload
+            kind.model_validate(content)
 
 
 # ------------------------------------------------------- what the demo writes
