@@ -80,7 +80,7 @@ def trial_of(
     status: TrialStatus = TrialStatus.OK,
     machine: str | None = None,
 ) -> Trial:
-    """A finished trial; `levels` are of the allocator, the cores if they vary, the other factors."""
+    """A finished trial; `levels`: of the allocator, the cores if they vary, the other factors."""
     allocator, *others = levels
     names = [*(["cores"] if len(study.cores) > 1 else []), *(f.name for f in study.factors)]
     by_factor = dict(zip(names, others, strict=True))

@@ -1,8 +1,8 @@
 """Data sets of published analyses, and their figures in the order of the design's cells.
 
 From R's package `datasets` (public; help pages `warpbreaks`, `npk`, `ToothGrowth`, `InsectSprays`,
-`PlantGrowth`), from G. E. P. Box and D. R. Cox (1964), and from the Statistical Reference Datasets of
-the National Institute of Standards and Technology (StRD, analysis of variance).
+`PlantGrowth`), from G. E. P. Box and D. R. Cox (1964), and from the Statistical Reference Datasets
+of the National Institute of Standards and Technology (StRD, analysis of variance).
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def test_all_metrics_are_analysed_as_each_alone() -> None:
 
 
 def test_unequal_variances_add_games_and_howells_comparisons() -> None:
-    """A mixture of scatters that no power of the figures makes equal: equal means, unequal spread."""
+    """Equal means of unequal spread: no power of the figures makes that equal."""
     dice = np.random.default_rng(2)
     spreads = {"a": 0.001, "b": 0.1, "c": 0.004}
     figures = [float(x) for sd in spreads.values() for x in dice.normal(10, 10 * sd, 12)]

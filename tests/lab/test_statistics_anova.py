@@ -203,12 +203,12 @@ def test_a_block_effect_does_not_hide_a_difference() -> None:
     [(11.2213, 4, 0.2263313098, 0.5873384012), (1238.68, 6, 0.9410765799, 0.9554609594)],
 )
 def test_the_interval_of_eta_squared_is_that_of_the_noncentral_f(
-    f: float, df: float, low: float, high: float
+    f: float, df: int, low: float, high: float
 ) -> None:
     """R 4.2.2: c with `pf(f, df, error, c)` of 0.975 and 0.025 by `uniroot`, as c / (c + n). The
     first F is Bargmann's (1970), the example of J. H. Steiger (2004); the second that of the
     allocators in the allocator comparison paper's table of execution times."""
-    error = {4: 50, 6: 392}[df]
+    error = 50 if df == 4 else 392
     effect = partial_eta_squared(f, df, error, df + error + 1)
     assert effect.estimate == pytest.approx(f * df / (f * df + error))
     assert effect.low == pytest.approx(low, rel=1e-5)

@@ -20,7 +20,7 @@ def unblocked(levels: int, exponent: float, cv: float) -> Comparison:
 
 
 def test_agrees_with_r_for_two_groups() -> None:
-    """R 4.2.2: `power.t.test(delta = 0.02, sd = 0.02, power = 0.8)` prints n = 16.71476814, and with
+    """R 4.2.2: `power.t.test(delta = 0.02, sd = 0.02, power = 0.8)` prints n = 16.71476814, with
     `delta = log(1.02), sd = 0.05` n = 101.0458749: the next whole numbers."""
     assert power_note(unblocked(2, 1, 0.02), 5, effect=0.02).replicates == 17
     assert power_note(unblocked(2, 0, 0.05), 5, effect=0.02).replicates == 102
@@ -62,8 +62,8 @@ def found(seed: int, slower: Mapping[str, float], replicates: int, sizes: str = 
 
 @pytest.mark.parametrize(("seed", "sizes"), [(1, "1"), (1, "12")])
 def test_one_allocator_under_two_names_does_not_differ_from_itself(seed: int, sizes: str) -> None:
-    """At least 95 % of 200 studies find no difference. The test's level is 5 % exactly, so that other
-    seeds give a few more or a few fewer than ten; `test_the_level_is_five_per_cent` bounds both."""
+    """At least 95 % of 200 studies find no difference. The test's level is 5 % exactly, so that
+    other seeds find some more or fewer than ten; `test_the_level_is_five_per_cent` bounds both."""
     assert found(seed, {"a": 1.0, "b": 1.0}, 8, sizes) <= REPETITIONS * 0.05
 
 

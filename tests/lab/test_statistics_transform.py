@@ -33,8 +33,8 @@ def box_cox_of(made: tuple[Study, Sequence[Trial]]) -> BoxCox:
 
 
 def test_agrees_with_r_on_the_example_of_box_and_cox() -> None:
-    """R 4.2.2, MASS: `boxcox(time ~ poison * treat, data = boot::poisons)` at steps of 0.001 has its
-    maximum at -0.816 and its interval from -1.294 to -0.342."""
+    """R 4.2.2, MASS: `boxcox(time ~ poison * treat, data = boot::poisons)` at steps of 0.001 has
+    its maximum at -0.816 and its interval from -1.294 to -0.342."""
     found = box_cox_of(grid(POISON_FACTORS, 4, POISONS))
     assert (found.exponent, found.low, found.high) == pytest.approx(
         (-0.816, -1.294, -0.342), abs=0.003

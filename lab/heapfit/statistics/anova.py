@@ -53,8 +53,11 @@ def _sum_sq(model: FactorialModel, fit: Fit, term: Term) -> float:
 def _block_row(
     sample: Sample, model: FactorialModel, fit: Fit, response: Floats, error: float
 ) -> AnovaRow:
-    without = FactorialModel(sample, model.order, with_blocks=False).residual_sum_sq(response)
-    return _row("block", model.block_count - 1, without - fit.sum_sq, error, model)
+    sum_sq = model.block_sum_sq(fit)
+    if sum_sq is None:
+        without = FactorialModel(sample, model.order, with_blocks=False)
+        sum_sq = without.residual_sum_sq(response) - fit.sum_sq
+    return _row("block", model.block_count - 1, sum_sq, error, model)
 
 
 def _row(source: str, df: int, sum_sq: float, error: float, model: FactorialModel) -> AnovaRow:

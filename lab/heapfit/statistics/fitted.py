@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from heapfit.statistics import tukey
 from heapfit.statistics.linear_model import FactorialModel, Fit, SingularDesignError
@@ -26,13 +27,13 @@ class Fitted:
         """The residual mean square."""
         return self.fit.sum_sq / self.model.residual_df
 
-    @property
+    @cached_property
     def pooled(self) -> Estimates:
         """The cells' means with the common residual variance."""
         covariance = self.model.mean_covariance() * self.variance
         return Estimates(self.fit.means, covariance, self.model.residual_df)
 
-    @property
+    @cached_property
     def separate(self) -> Estimates:
         """The cells' means, each with a variance of its own."""
         return tukey.own_variances(self.pooled, self.fit.residuals, self.sample.cell)

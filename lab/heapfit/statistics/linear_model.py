@@ -108,12 +108,27 @@ class FactorialModel:
 
     def residual_sum_sq(self, response: Floats) -> float:
         """As `fit(response).sum_sq`, faster, for searches."""
-        residuals = self._solve(response - response.mean())[2]
+        y = response - response.mean()
+        residuals = self._residuals_of_means(y) if self.is_orthogonal else self._solve(y)[2]
         return float(residuals @ residuals)
 
-    def block_of(self, fit: Fit) -> Floats:
-        """Return the block effect of each observation."""
-        return fit.blocks[self._block]
+    @property
+    def is_orthogonal(self) -> bool:
+        """Whether cells meet all blocks equally often and have all effects: least squares is then
+        a matter of means, and blocks take nothing from the effects."""
+        counts = self._incidence
+        complete = counts.nnz == counts.shape[0] * counts.shape[1]
+        saturated = len(self._columns) == self._factor_columns + 1 and self.machine is None
+        return bool(complete and saturated and counts.data.min() == counts.data.max())
+
+    def _residuals_of_means(self, y: Floats) -> Floats:
+        cells = np.bincount(self._group, y, len(self._columns)) / self._group_sizes
+        blocks = np.bincount(self._block, y, self.block_count) / self._block_sizes
+        return y - cells[self._group] - blocks[self._block]  # the mean of y is zero
+
+    def block_sum_sq(self, fit: Fit) -> float | None:
+        """Return the sum of squares of the blocks where it is a matter of means, else None."""
+        return float(self._block_sizes @ fit.blocks**2) if self.is_orthogonal else None
 
     def mean_covariance(self) -> Floats:
         """Return the covariance of the cells' means in units of the residual variance."""
@@ -159,9 +174,9 @@ def _contrasts(shape: tuple[int, ...], chosen: tuple[int, ...]) -> Floats:
         _sum_to_zero(levels) if axis in chosen else np.ones((levels, 1))
         for axis, levels in enumerate(shape)
     ]
-    product: Floats = np.ones((1, 1))
+    product = np.ones((1, 1))
     for part in by_axis:
-        product = np.kron(product, part)
+        product = np.asarray(np.kron(product, part), dtype=np.float64)
     return product
 
 
