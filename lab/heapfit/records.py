@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -188,6 +189,14 @@ class TrialStatus(StrEnum):
 ALLOCATOR = "allocator"
 CORES = "cores"
 
+# How the names of those factors begin that are no parameter of the workload.
+OPTION_PREFIX = "option."
+ENVIRONMENT_PREFIX = "env."
+
+# One combination of the levels of all factors but the allocator: the cores, then each further
+# factor with its level. Trials are compared within a setting.
+Setting = tuple[int, tuple[tuple[str, str], ...]]
+
 
 class Factor(Record):
     """Something that a study varies. `name` is one of
@@ -218,6 +227,11 @@ class PlannedTrial(Record):
         if factor == ALLOCATOR:
             return self.allocator
         return str(self.cores) if factor == CORES else self.levels[factor]
+
+    @property
+    def setting(self) -> Setting:
+        """What this trial has in common with those that its figures are compared with."""
+        return self.cores, tuple(self.levels.items())
 
 
 class Trial(Record):
@@ -282,7 +296,9 @@ class Study(Record):
     cores: list[int]
     factors: list[Factor] = Field(default=[], description="Beyond the allocators and the cores.")
     parameters: dict[str, str] = Field(
-        default={}, description="The workload's parameters that are set and not varied."
+        default={},
+        description="What is set and not varied, by name as of a `Factor`; a parameter of the "
+        "workload that is not named here has its default.",
     )
     replicates: int
     warmups: int
@@ -290,6 +306,12 @@ class Study(Record):
     timeout_s: float
     metrics: list[Metric]
     primary_metric: str
+    shown: list[str] = Field(
+        default=[], description="Names of the metrics to show and analyse; none: the primary one."
+    )
+    weights: dict[str, float] = Field(
+        default={}, description="What counts how much in the recommendation; none: all the same."
+    )
     machine: Machine
     plan: list[PlannedTrial]
     reproduce: str = Field(description="The command line that repeats this study.")
@@ -302,6 +324,16 @@ class Study(Record):
             Factor(name=ALLOCATOR, levels=allocators),
             Factor(name=CORES, levels=[str(cores) for cores in self.cores]),
             *self.factors,
+        ]
+
+    def settings(self) -> list[Setting]:
+        """Return every setting of the design, in the order of a table."""
+        names = [factor.name for factor in self.factors]
+        combinations = list(product(*(factor.levels for factor in self.factors)))
+        return [
+            (cores, tuple(zip(names, levels, strict=True)))
+            for cores in self.cores
+            for levels in combinations
         ]
 
 
@@ -350,7 +382,7 @@ class Experiment(Record):
         "study's allocators and `cores` what suits the workload unless they are given.",
     )
     parameters: dict[str, str | int | float] = Field(
-        default={}, description="Values of the workload's parameters that are not varied."
+        default={}, description="What is set and not varied, by name as of a factor."
     )
     metrics: list[str] = Field(default=[], description="Shown and analysed; none: the primary one.")
     primary_metric: str | None = None
@@ -387,8 +419,8 @@ class StudyDefinition(Record):
 
 
 class Series(Record):
-    """A study of many workloads as it runs: `series.json`. Each workload has a `Study` of its own
-    in a folder of its name beside it."""
+    """A study of many parts as it runs: `series.json`. Each workload, probe and experiment has a
+    `Study` of its own in a folder of its name beside it."""
 
     schema_version: Literal[1] = 1
     heapfit_version: str
@@ -396,6 +428,7 @@ class Series(Record):
     definition: StudyDefinition
     workloads: list[str] = Field(description="Names of those asked for so far, in order.")
     probes: list[str]
+    experiments: list[str] = []
     allocators: list[InstalledAllocator]
     machine: Machine
     command: str = Field(
@@ -465,6 +498,7 @@ class SeriesSummary(Record):
     figures: list[PeerComparison]
     workloads: dict[str, Summary] = Field(description="Of each workload measured, finished or not.")
     probes: dict[str, Summary]
+    experiments: dict[str, Summary] = {}
     problems: dict[str, str] = Field(
         description="Why a workload could not be measured, by its name. Failed trials of an "
         "allocator are in its summary."

@@ -1,15 +1,18 @@
-"""The studies of many workloads: `*.toml` in the studies folder, and files that users write."""
+"""The studies, of many workloads or of designed experiments.
+
+They are `*.toml` in the studies folder, and files that users write.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from heapfit import paths
 from heapfit.catalogue.record_file import read_record
 from heapfit.catalogue.workloads import FILE_NAME, load_workload, load_workloads
 from heapfit.errors import UsageError, unknown
-from heapfit.records import StudyDefinition, Workload
+from heapfit.records import ALLOCATOR, CORES, Experiment, StudyDefinition, Workload
 
 
 def load_studies() -> dict[str, StudyDefinition]:
@@ -31,7 +34,33 @@ def load_study(path: Path) -> StudyDefinition:
     for what in ("baseline", "subject"):
         if getattr(study, what) not in names:
             raise UsageError(f"{path}: the {what} {getattr(study, what)!r} is not in 'allocators'")
+    if not study.workloads and not study.experiments:
+        raise UsageError(f"{path}: there is nothing to run: give 'workloads' or [[experiments]]")
+    if study.weights and (min(study.weights.values()) < 0 or not any(study.weights.values())):
+        raise UsageError(f"{path}: 'weights' must not be negative, nor all of them 0")
+    _refuse_twice(path, "experiments", [each.name for each in study.experiments])
+    for experiment in study.experiments:
+        _check_experiment(path, experiment, names)
     return study
+
+
+def _check_experiment(path: Path, experiment: Experiment, allocators: Sequence[str]) -> None:
+    """Raise UsageError for what makes no sense whatever the workload and the machine are."""
+    where = f"experiment {experiment.name!r}"
+    _refuse_twice(path, f"metrics of {where}", experiment.metrics)
+    known = [ALLOCATOR, CORES, *experiment.factors]
+    for name in experiment.quick.factors:
+        if name not in known:
+            raise UsageError(f"{path}: {where}: {unknown('factor of quick:', name, known)}")
+    for what, factors in (("", experiment.factors), ("quick.", experiment.quick.factors)):
+        for name, levels in factors.items():
+            texts = [str(level) for level in levels]
+            _refuse_twice(path, f"{what}factors.{name} of {where}", texts)
+            if not texts:
+                raise UsageError(f"{path}: '{what}factors.{name}' of {where} has no levels")
+        for level in factors.get(ALLOCATOR, []):
+            if level not in allocators:
+                raise UsageError(f"{path}: {where}: {unknown('allocator', str(level), allocators)}")
 
 
 def resolve_study(name: str) -> StudyDefinition:
@@ -51,19 +80,20 @@ def allocators_of(study: StudyDefinition) -> list[str]:
 
 
 def workloads_of(study: StudyDefinition, names: Iterable[str]) -> list[Workload]:
-    """Return the workloads of these `names`, as `study` names them: heapfit's, or paths of its own.
+    """Return the workload of each of `names`, as `study` names them: heapfit's, or its own paths.
 
     A path (`mine.toml`, `mine/`) is relative to the study's file. Raises UsageError for one that is
-    unknown, and where two come to the same name.
+    unknown, and where two come to the same name, which is that of their data too.
     """
     known = load_workloads()
+    wanted = list(names)
     resolved: dict[str, Workload] = {}
-    for name in names:
+    for name in dict.fromkeys(wanted):
         workload = _workload(study, name, known)
-        if workload.name in resolved:
+        if workload.name in [each.name for each in resolved.values()]:
             raise UsageError(f"{study.name}: two workloads are called {workload.name!r}")
-        resolved[workload.name] = workload
-    return list(resolved.values())
+        resolved[name] = workload
+    return [resolved[name] for name in wanted]
 
 
 def _workload(study: StudyDefinition, name: str, known: dict[str, Workload]) -> Workload:

@@ -8,10 +8,9 @@ import typer
 
 from heapfit import catalogue
 from heapfit.catalogue.allocators import find_allocators
-from heapfit.cli.arguments import AsJson
+from heapfit.cli.arguments import AsJson, Everything, Names, wanted_names
 from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import print_json, results, say, table
-from heapfit.errors import UsageError
 from heapfit.records import Allocator, InstalledAllocator
 
 app = new_app(cls=Group, epilog="Example:  heapfit allocators install jemalloc mimalloc")
@@ -41,17 +40,9 @@ def list_allocators(as_json: AsJson = False) -> None:
 
 
 @app.command("install", epilog="Example:  heapfit allocators install --all")
-def install(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="Allocators of the catalogue.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Install the whole catalogue.")] = False,
-    as_json: AsJson = False,
-) -> None:
+def install(names: Names = None, everything: Everything = False, as_json: AsJson = False) -> None:
     """Install allocators, and try each on real programs."""
-    if not names and not everything:
-        raise UsageError("which allocators? name them, or write --all")
-    wanted = list(catalogue.load_allocators()) if everything else names or []
+    wanted = wanted_names("allocators", names, catalogue.load_allocators(), everything)
     installed = [catalogue.install_allocator(entry, say) for entry in find_allocators(wanted)]
     if as_json:
         print_json(installed)

@@ -1,7 +1,9 @@
-"""What the commands' arguments share: the user's own program, lists, and the common options."""
+"""What the commands' arguments share: the common options, lists, and the user's own program."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +13,33 @@ from heapfit.errors import UsageError
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print JSON, for programs, instead of text for people.")
 ]
+Allocators = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B", help="Names, or mine=./lib.so. Default: the study's, or all installed."
+    ),
+]
+Seed = Annotated[int, typer.Option(metavar="N", help="Of the random order.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Where everything goes. Default: heapfit-results/NAME"),
+]
+Install = Annotated[
+    bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
+]
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME...", help="Of the list, or TOML files.")
+]
+Everything = Annotated[bool, typer.Option("--all", help="Install all that the list has.")]
+
+
+def wanted_names(
+    kind: str, names: list[str] | None, known: Iterable[str], every: bool
+) -> list[str]:
+    """Return the `names`, or all that are `known`; UsageError where the user named none."""
+    if not names and not every:
+        raise UsageError(f"which {kind}? name them, or write --all")
+    return list(known) if every else names or []
 
 
 def split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -10,21 +9,40 @@ from typing import Annotated
 import typer
 
 from heapfit import catalogue
-from heapfit.catalogue.allocators import find_allocators
 from heapfit.cli import answer
-from heapfit.cli.arguments import AsJson, split_list, split_numbers
+from heapfit.cli.arguments import (
+    Allocators,
+    AsJson,
+    Install,
+    Out,
+    Seed,
+    split_list,
+    split_numbers,
+)
 from heapfit.cli.commands import new_app
-from heapfit.cli.failures import INTERRUPTED
 from heapfit.cli.output import messages, say
-from heapfit.cli.progress import StudyProgress
+from heapfit.cli.progress import StudyProgress, kept_on_interrupt
+from heapfit.cli.provide import (
+    provide_allocators,
+    provide_programs,
+    results_folder,
+    with_baseline,
+)
 from heapfit.doctor import Finding, examine_program
-from heapfit.errors import HeapfitError, UsageError, unknown
-from heapfit.records import Study, Workload
-from heapfit.study import DEFAULT_SEED, Journal, default_cores, execute, plan
+from heapfit.errors import UsageError, unknown
+from heapfit.records import (
+    ALLOCATOR,
+    CORES,
+    ENVIRONMENT_PREFIX,
+    OPTION_PREFIX,
+    Factor,
+    Study,
+    Workload,
+)
+from heapfit.study import DEFAULT_SEED, check_takes, default_cores, execute, plan
 
 app = new_app()
 
-_RESULTS = Path("heapfit-results")
 _OUTPUT_CHECKS = ("same", "ignore")
 
 
@@ -35,12 +53,16 @@ def compare(
         str | None,
         typer.Argument(metavar="WORKLOAD | -- CMD", help="A workload, a TOML file, or a command."),
     ] = None,
-    allocators: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Names, or mine=./lib.so. Default: all installed."),
-    ] = None,
+    allocators: Allocators = None,
     cores: Annotated[
         str | None, typer.Option(metavar="N,M", help="Numbers of cores. Default: all.")
+    ] = None,
+    factor: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=A,B",
+            help="Vary more: {NAME} of the command, env.NAME, option.NAME (heapfit's); repeats.",
+        ),
     ] = None,
     replicates: Annotated[int, typer.Option(metavar="N", help="Trials of each that count.")] = 10,
     warmups: Annotated[int, typer.Option(metavar="N", help="Trials of each before those.")] = 1,
@@ -53,34 +75,29 @@ def compare(
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="When a trial is given up.")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the random order.")] = DEFAULT_SEED,
+    seed: Seed = DEFAULT_SEED,
     output: Annotated[
         str | None,
         typer.Option(
             metavar="same|ignore", help="Must a program print the same under every allocator?"
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where trials and page go. Default: heapfit-results/NAME"),
-    ] = None,
-    install: Annotated[
-        bool, typer.Option("--install", help="Install what is missing of the named.")
-    ] = False,
+    out: Out = None,
+    install: Install = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare allocators on a program: a table here, a page with plots in the results folder.
 
     The same command goes on where an interrupted one stopped; more replicates add to it.
     """
-    workload = _checked_output(_workload(name, context.obj), output)
-    named = _named(allocators, baseline)
-    if install:
-        _install(named)
-    data = _provide(workload, install=install)
+    factors = [_factor(text) for text in factor or []]
+    workload = _checked_output(_workload(name, context.obj, factors), output)
+    named = with_baseline(split_list(allocators) if allocators else _all_installed(), baseline)
+    installed = provide_allocators(named, install=install)
+    provide_programs([workload], install=install)
     study = plan(
         workload,
-        catalogue.resolve_allocators(named),
+        installed,
         baseline=baseline.partition("=")[0],
         cores=split_numbers(cores, "--cores") if cores else [default_cores(workload)],
         replicates=replicates,
@@ -88,22 +105,57 @@ def compare(
         seed=seed,
         timeout_s=timeout,
         primary_metric=metric,
+        factors=factors,
     )
     reproduce = _command_line(study, named, name, context.obj, output, out)
     study = study.model_copy(update={"reproduce": reproduce})
-    folder = out or _default_folder(study)
+    folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
     if context.obj:
         _warn_of(examine_program(context.obj))
-    _measure(study, folder, data)
+    data = catalogue.prepare_workload(workload, say) if workload.prepare else None
+    progress = StudyProgress(messages)
+    with kept_on_interrupt(progress, folder):
+        execute(study, folder, progress, data)
     answer.show(folder, as_json=as_json)
 
 
-def _workload(name: str | None, program: list[str] | None) -> Workload:
+def _factor(text: str) -> Factor:
+    """Return the factor that `NAME=A,B` describes. A level may be empty: a variable left unset.
+
+    >>> _factor("threads=1,2").levels, _factor("env.TZ=,UTC").levels
+    (['1', '2'], ['', 'UTC'])
+    """
+    name, equals, levels = text.partition("=")
+    name = name.strip()
+    if not equals or not name:
+        raise UsageError(f"--factor takes NAME=A,B, not {text!r}")
+    if name in (ALLOCATOR, CORES):
+        raise UsageError(f"{name!r} has an option of its own: --{name.removesuffix('s')}s")
+    if not levels.strip():
+        raise UsageError(f"the factor {name!r} has no levels; write --factor {name}=A,B")
+    return Factor(name=name, levels=[level.strip() for level in levels.split(",")])
+
+
+def _workload(name: str | None, program: list[str] | None, factors: list[Factor]) -> Workload:
     if name and program is None:
         return catalogue.resolve_workload(name)
     if program and name is None:
-        return catalogue.ad_hoc_workload(program)
+        return _with_parameters(catalogue.ad_hoc_workload(program), factors)
     raise UsageError("compare what? write: heapfit compare WORKLOAD, or: heapfit compare -- CMD")
+
+
+def _with_parameters(workload: Workload, factors: list[Factor]) -> Workload:
+    """Return a workload of the user's own command with the parameters that the factors vary."""
+    parameters = {}
+    for factor in factors:
+        if not factor.name.startswith((OPTION_PREFIX, ENVIRONMENT_PREFIX)):
+            placeholder = f"{{{factor.name}}}"
+            if not any(placeholder in word for word in workload.run.command):
+                raise UsageError(
+                    f"the command takes no {factor.name}: write {placeholder} where its level goes"
+                )
+            parameters[factor.name] = factor.levels[0]
+    return workload.model_copy(update={"parameters": parameters})
 
 
 def _checked_output(workload: Workload, output: str | None) -> Workload:
@@ -122,66 +174,9 @@ def _warn_of(finding: Finding | None) -> None:
         messages.print(line, style="yellow", markup=False, soft_wrap=True)
 
 
-def _named(names: str | None, baseline: str) -> list[str]:
-    """Return the allocators as the user names them, the baseline among them."""
-    if names is None:
-        known = catalogue.load_allocators().values()
-        named = [entry.name for entry in known if catalogue.find_installed(entry)]
-    else:
-        named = split_list(names)
-    if baseline.partition("=")[0] not in [word.partition("=")[0] for word in named]:
-        named.insert(0, baseline)
-    return named
-
-
-def _install(named: list[str]) -> None:
-    for entry in find_allocators(named):
-        catalogue.install_allocator(entry, say)
-
-
-def _provide(workload: Workload, *, install: bool) -> Path | None:
-    """Make sure of the workload's programs and data; return the data's folder if it has any."""
-    missing = catalogue.missing_for(workload)
-    if missing and not install:
-        raise HeapfitError(
-            f"{workload.name} needs {', '.join(missing)}; "
-            f"add --install, or run: heapfit workloads install {workload.name}"
-        )
-    if missing:
-        catalogue.install_workload(workload, say)
-    return catalogue.prepare_workload(workload, say) if workload.prepare else None
-
-
-def _default_folder(study: Study) -> Path:
-    """Return the folder that has this study already, or else a new one.
-
-    Another study of the same workload (of an earlier build, on other cores) keeps its own.
-    """
-    names = itertools.chain([study.name], (f"{study.name}-{n}" for n in itertools.count(2)))
-    return next(_RESULTS / each for each in names if _takes(_RESULTS / each, study))
-
-
-def _takes(folder: Path, study: Study) -> bool:
-    try:
-        with Journal(folder, study):
-            return True
-    except UsageError:  # It holds another study.
-        return False
-
-
-def _measure(study: Study, folder: Path, data: Path | None) -> None:
-    progress = StudyProgress(messages)
-    try:
-        with progress:
-            execute(study, folder, progress, data)
-    except KeyboardInterrupt:
-        messages.print(
-            f"interrupted: {progress.done} of {progress.planned} trials are kept in {folder}; "
-            "the same command goes on from there",
-            soft_wrap=True,
-            markup=False,
-        )
-        raise typer.Exit(INTERRUPTED) from None
+def _all_installed() -> list[str]:
+    known = catalogue.load_allocators().values()
+    return [entry.name for entry in known if catalogue.find_installed(entry)]
 
 
 def _command_line(
@@ -196,6 +191,8 @@ def _command_line(
     words = ["heapfit", "compare", *([name] if name else [])]
     words += ["--allocators", ",".join(named), "--baseline", study.baseline]
     words += ["--cores", ",".join(map(str, study.cores)), "--replicates", str(study.replicates)]
+    for factor in study.factors:
+        words += ["--factor", f"{factor.name}={','.join(factor.levels)}"]
     words += ["--warmups", str(study.warmups), "--seed", str(study.seed)]
     words += ["--timeout", f"{study.timeout_s:g}", "--metric", study.primary_metric]
     words += ["--output", output] if output else []

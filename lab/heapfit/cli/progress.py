@@ -1,18 +1,26 @@
-"""How far a study is: a bar with the time left in a terminal, now and then a line elsewhere.
+"""How far a study is: what runs now, what remains, and the medians so far.
 
-The display changes only when a trial begins or ends. A bar that redraws itself would take
-processor time from the program that is being measured.
+In a terminal a bar and a table, elsewhere a line now and then. The display changes only when a
+trial begins or ends: one that redraws itself would take processor time from the program that is
+being measured.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Self
 
-from rich.console import Console
+import typer
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from heapfit.cli.failures import INTERRUPTED
+from heapfit.cli.medians import RunningMedians, describe
 from heapfit.records import PlannedTrial, Study, Trial
 from heapfit.study import Progress, SeriesProgress
 
@@ -26,18 +34,18 @@ class StudyProgress(Progress):
 
     def __init__(self, console: Console) -> None:
         """Show nothing until the study begins."""
-        self._console = console
+        self.console = console
         self._bar = Bar(
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[left]}"),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             console=console,
             auto_refresh=False,
-            transient=True,
-            disable=not console.is_terminal,
         )
         self._task = self._bar.add_task("", start=False, left="")
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._medians: RunningMedians | None = None
         self._next_line = 0.0
         self.done = 0
         self.planned = 0
@@ -46,79 +54,102 @@ class StudyProgress(Progress):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        self._live.stop()
 
     def _what(self, planned: PlannedTrial) -> str:
         """Name the trial that runs now."""
-        what = f"{planned.allocator}, {planned.cores} core{'s' if planned.cores > 1 else ''}"
+        what = f"{planned.allocator}, {describe(planned.setting)}"
         return f"{what} (warm-up)" if planned.warmup else what
 
     def begin(self, study: Study, done: list[Trial]) -> None:
         """Show the study's length and what an earlier run has already done."""
         self.done, self.planned = len(done), len(study.plan)
         if self.done == self.planned:
-            self._console.print(
+            self.console.print(
                 f"all {self.planned} trials are there already; "
                 "--replicates adds more, --out begins a new study"
             )
         elif done:
-            self._console.print(f"going on: {self.done} of {self.planned} trials are there already")
+            self.console.print(f"going on: {self.done} of {self.planned} trials are there already")
+        self._begin(study, done)
+
+    def _begin(self, study: Study, done: list[Trial]) -> None:
         self._bar.update(self._task, total=self.planned, completed=self.done)
-        self._bar.start()
+        if self.console.is_terminal:
+            self._medians = RunningMedians(study, done)
+            self._live.start()
 
     def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
         """Show what runs now."""
         what = self._what(planned)
-        self._show(what, remaining_s)
+        self._show(planned, what, remaining_s)
         self._say(what, remaining_s)
 
     def finished(self, trial: Trial, remaining_s: float | None) -> None:
         """Count a trial."""
         self.done += 1
-        self._show(f"{trial.planned.allocator}: {trial.status}", remaining_s)
+        if self._medians:
+            self._medians.add(trial)
+        self._show(trial.planned, f"{trial.planned.allocator}: {trial.status}", remaining_s)
 
-    def _show(self, what: str, remaining_s: float | None) -> None:
-        self._bar.update(
-            self._task,
-            completed=self.done,
-            description=what,
-            left=_left(remaining_s),
-            refresh=True,
-        )
+    def _show(self, planned: PlannedTrial, what: str, remaining_s: float | None) -> None:
+        if self._medians is None:  # no terminal
+            return
+        remain = f"{self.planned - self.done} remain"
+        left = ", ".join(filter(None, [remain, _left(remaining_s)]))
+        self._bar.update(self._task, completed=self.done, description=what, left=left)
+        self._live.update(Group(self._bar, self._medians.table(planned)), refresh=True)
 
     def _say(self, what: str, remaining_s: float | None) -> None:
         now = time.monotonic()
-        if self._console.is_terminal or now < self._next_line:
+        if self.console.is_terminal or now < self._next_line:
             return
         self._next_line = now + _LINE_INTERVAL_S
         left = f", {_left(remaining_s)}" if remaining_s is not None else ""
-        self._console.print(f"{self.done} of {self.planned} trials{left}; now {what}")
+        self.console.print(
+            f"{self.done} of {self.planned} trials{left}; now {what}", markup=False, soft_wrap=True
+        )
 
 
 class ManyProgress(StudyProgress, SeriesProgress):
-    """Shows the course of a study of many workloads, as one bar over all their trials."""
+    """Shows the course of a study of many parts: one bar over all trials, the medians of a part."""
 
     def __init__(self, console: Console, planned: int) -> None:
-        """Show nothing until the first workload begins; `planned` trials are those of all."""
+        """Show nothing until the first part begins; `planned` trials are those of all."""
         super().__init__(console)
         self.planned = planned
-        self._workload = ""
+        self._part = ""
 
     def begin(self, study: Study, done: list[Trial]) -> None:
-        """Name the workload that begins and count what an earlier run has done of it."""
-        self._workload = study.name
+        """Name the part that begins and count what an earlier run has done of it."""
+        self._part = study.name
         self.done += len(done)
-        self._bar.update(self._task, total=self.planned, completed=self.done)
-        self._bar.start()
+        self._begin(study, done)
 
     def abandoned(self, study: Study, undone: int, problem: str) -> None:
-        """Say what is wrong with a workload and take it out of the count."""
+        """Say what is wrong with a part and take it out of the count."""
         self.planned -= undone
         self._bar.update(self._task, total=self.planned, completed=self.done)
-        self._console.print(f"{study.name}: {problem}", style="bold", markup=False, soft_wrap=True)
+        self.console.print(f"{study.name}: {problem}", style="bold", markup=False, soft_wrap=True)
 
     def _what(self, planned: PlannedTrial) -> str:
-        return f"{self._workload}: {super()._what(planned)}"
+        return f"{self._part}: {super()._what(planned)}"
+
+
+@contextmanager
+def kept_on_interrupt(progress: StudyProgress, folder: Path) -> Iterator[None]:
+    """Show `progress` meanwhile; on Ctrl-C say what `folder` keeps, and exit as a shell expects."""
+    try:
+        with progress:
+            yield
+    except KeyboardInterrupt:
+        progress.console.print(
+            f"interrupted: {progress.done} of {progress.planned} trials are kept in {folder}; "
+            "the same command goes on from there",
+            soft_wrap=True,
+            markup=False,
+        )
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _left(remaining_s: float | None) -> str:

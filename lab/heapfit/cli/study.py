@@ -1,34 +1,44 @@
-"""`heapfit study`: many workloads under the same allocators, summed up in a few figures."""
+"""`heapfit study`: many workloads or designed experiments under the same allocators."""
 
 from __future__ import annotations
 
 import itertools
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from heapfit import catalogue
-from heapfit.catalogue.allocators import find_allocators
 from heapfit.cli import answer
-from heapfit.cli.arguments import AsJson, split_list
+from heapfit.cli.arguments import Allocators, AsJson, Install, Out, Seed, split_list
 from heapfit.cli.commands import Group, new_app
-from heapfit.cli.failures import INTERRUPTED
 from heapfit.cli.output import messages, print_json, results, say, table
-from heapfit.cli.progress import ManyProgress
+from heapfit.cli.progress import ManyProgress, kept_on_interrupt
+from heapfit.cli.provide import (
+    provide_allocators,
+    provide_programs,
+    results_folder,
+    with_baseline,
+)
 from heapfit.errors import HeapfitError, UsageError, unknown
-from heapfit.records import InstalledAllocator, StudyDefinition, Workload
-from heapfit.study import DEFAULT_SEED, SeriesPlan, execute_series, plan_series
+from heapfit.records import StudyDefinition, Workload
+from heapfit.study import (
+    DEFAULT_SEED,
+    ChosenExperiment,
+    SeriesPlan,
+    execute_series,
+    plan_series,
+    shaped,
+)
 
 app = new_app(cls=Group, epilog="Example:  heapfit study run core --quick")
-
-_RESULTS = Path("heapfit-results")
 
 
 @app.callback(invoke_without_command=True)
 def study(context: typer.Context, as_json: AsJson = False) -> None:
-    """Studies of many workloads: list them, run one."""
+    """Studies of many workloads or of designed experiments: list them, run one."""
     if context.invoked_subcommand is None:
         list_studies(as_json)
 
@@ -40,11 +50,20 @@ def list_studies(as_json: AsJson = False) -> None:
     if as_json:
         print_json(list(known))
         return
-    rows = table("study", "workloads", "allocators", "what it asks")
+    rows = table("study", "parts", "allocators", "what it asks")
     for each in known:
-        many = f"{len(each.workloads)} + {len(each.probes)} probes"
-        rows.add_row(each.name, many, str(len(each.allocators)), each.question)
+        rows.add_row(each.name, _size(each), str(len(each.allocators)), each.question)
     results.print(rows)
+
+
+def _size(definition: StudyDefinition) -> str:
+    """Say how many of each kind of part a study has."""
+    counts = {
+        "workload": len(definition.workloads),
+        "probe": len(definition.probes),
+        "experiment": len(definition.experiments),
+    }
+    return ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in counts.items() if n)
 
 
 @app.command("run", epilog="Example:  heapfit study run core --allocators glibc,heapfit,jemalloc")
@@ -55,32 +74,27 @@ def run(
     quick: Annotated[
         bool, typer.Option("--quick", help="Few replicates, no warm-ups, no probes: a first look.")
     ] = False,
-    allocators: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Names, or mine=./lib.so. Default: the study's."),
-    ] = None,
+    allocators: Allocators = None,
     workloads: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Of the study's workloads and probes, these alone."),
+        typer.Option(
+            metavar="A,B", help="Of the study's parts (workloads, probes, experiments), these."
+        ),
     ] = None,
     replicates: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Trials of each that count, of probes too."),
     ] = None,
     cores: Annotated[
-        int | None, typer.Option(metavar="N", help="Default: all; one fewer for a server.")
+        int | None,
+        typer.Option(metavar="N", help="Default: the experiment's; all, one fewer for a server."),
     ] = None,
     probes: Annotated[
         bool | None, typer.Option("--probes/--no-probes", help="Default: unless --quick.")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the random order.")] = DEFAULT_SEED,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where everything goes. Default: heapfit-results/NAME"),
-    ] = None,
-    install: Annotated[
-        bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
-    ] = False,
+    seed: Seed = DEFAULT_SEED,
+    out: Out = None,
+    install: Install = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a study: tables of ratios to the best peer here, a page for each workload and for all.
@@ -90,106 +104,84 @@ def run(
     """
     definition = _shaped(catalogue.resolve_study(name), quick, replicates)
     with_probes = not quick if probes is None else probes
-    chosen, chosen_probes = _chosen(definition, workloads, with_probes)
-    named = _named(definition, allocators)
-    installed = _allocators(named, install=install)
-    _provide([*chosen, *chosen_probes], install=install)
+    parts = _chosen(definition, workloads, with_probes)
+    named = with_baseline(
+        split_list(allocators) if allocators is not None else catalogue.allocators_of(definition),
+        definition.baseline,
+    )
+    installed = provide_allocators(named, install=install)
+    provide_programs(parts.programs, install=install)
     plan = plan_series(
         definition,
-        chosen,
-        chosen_probes,
+        parts.workloads,
+        parts.probes,
+        parts.experiments,
         installed,
         cores=cores,
         seed=seed,
         command=_command_line(name, named, quick, replicates, cores, seed, out),
     )
-    folder = out or _default_folder(plan, definition.name + ("-quick" if quick else ""))
-    problems = _measure(plan, folder, [*chosen, *chosen_probes])
+    folder = out or results_folder(definition.name + ("-quick" if quick else ""), plan.done_in)
+    for note in plan.notes:
+        messages.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
+    problems = _measure(plan, folder, parts.programs)
     answer.show_series(folder, as_json=as_json)
     if problems:
         raise typer.Exit(HeapfitError.exit_code)
 
 
 def _shaped(definition: StudyDefinition, quick: bool, replicates: int | None) -> StudyDefinition:
-    """Return the study with as many replicates as are asked for."""
-    changed: dict[str, int] = {}
+    """Return the study with as many replicates as are asked for, and its experiments made whole."""
+    changed: dict[str, object] = {}
     if quick:
         changed = {"replicates": definition.quick_replicates, "warmups": 0}
     if replicates is not None:
         changed |= {"replicates": replicates, "probe_replicates": replicates}
+    changed["experiments"] = [
+        shaped(each, definition, quick=quick, replicates=replicates)
+        for each in definition.experiments
+    ]
     return definition.model_copy(update=changed)
 
 
-def _chosen(
-    definition: StudyDefinition, names: str | None, with_probes: bool
-) -> tuple[list[Workload], list[Workload]]:
-    """Return the workloads and the probes to run. A name is as the study writes it."""
-    wanted = split_list(names) if names is not None else None
-    if wanted is not None:
-        known = [*definition.workloads, *definition.probes]
-        for each in wanted:
-            if each not in known:
-                raise unknown(f"workload of {definition.name}:", each, known)
-    elif with_probes:
-        wanted = [*definition.workloads, *definition.probes]
-    else:
-        wanted = definition.workloads
-    workloads = [each for each in definition.workloads if each in wanted]
-    probes = [each for each in definition.probes if each in wanted]
+@dataclass(frozen=True)
+class _Parts:
+    """What of a study is to run."""
+
+    workloads: list[Workload]
+    probes: list[Workload]
+    experiments: list[ChosenExperiment]
+
+    @property
+    def programs(self) -> list[Workload]:
+        """The workloads of all parts, each once."""
+        of_experiments = [each.workload for each in self.experiments]
+        every = [*self.workloads, *self.probes, *of_experiments]
+        return list({workload.name: workload for workload in every}.values())
+
+
+def _chosen(definition: StudyDefinition, names: str | None, with_probes: bool) -> _Parts:
+    """Return the parts to run. A workload's name is as the study writes it."""
+    by_name = {each.name: each for each in definition.experiments}
+    known = [*definition.workloads, *definition.probes, *by_name]
+    wanted = split_list(names) if names is not None else known
+    if names is None and not with_probes:
+        wanted = [*definition.workloads, *by_name]
+    for each in wanted:
+        if each not in known:
+            raise unknown(f"workload of {definition.name}:", each, known)
     if not wanted:
         raise UsageError("--workloads names none")
-    both = catalogue.workloads_of(definition, [*workloads, *probes])
-    return both[: len(workloads)], both[len(workloads) :]
-
-
-def _named(definition: StudyDefinition, names: str | None) -> list[str]:
-    """Return the allocators as the user names them, the study's baseline among them."""
-    named = catalogue.allocators_of(definition) if names is None else split_list(names)
-    if definition.baseline not in [word.partition("=")[0] for word in named]:
-        named = [definition.baseline, *named]
-    return named
-
-
-def _allocators(named: list[str], *, install: bool) -> list[InstalledAllocator]:
-    entries = find_allocators(named)
-    missing = [entry.name for entry in entries if catalogue.find_installed(entry) is None]
-    if install:
-        for entry in entries:
-            if entry.name in missing:
-                catalogue.install_allocator(entry, say)
-    elif len(missing) > 1:  # Of one, resolve_allocators says more.
-        raise HeapfitError(
-            f"{', '.join(missing)} are not installed; add --install, "
-            f"or run: heapfit allocators install {' '.join(missing)}"
-        )
-    return catalogue.resolve_allocators(named)
-
-
-def _provide(workloads: list[Workload], *, install: bool) -> None:
-    """Make sure of the programs that the workloads need, before anything runs."""
-    lacking = {each.name: missing for each in workloads if (missing := catalogue.missing_for(each))}
-    if lacking and not install:
-        needs = "; ".join(f"{name} needs {', '.join(what)}" for name, what in lacking.items())
-        raise HeapfitError(
-            f"{needs}; add --install, or run: heapfit workloads install {' '.join(lacking)}"
-        )
-    for workload in workloads:
-        if workload.name in lacking:
-            catalogue.install_workload(workload, say)
-
-
-def _default_folder(plan: SeriesPlan, name: str) -> Path:
-    """Return the folder that has this study already, or else a new one."""
-    names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
-    return next(_RESULTS / each for each in names if _takes(plan, _RESULTS / each))
-
-
-def _takes(plan: SeriesPlan, folder: Path) -> bool:
-    try:
-        plan.done_in(folder)
-    except UsageError:  # It holds another study.
-        return False
-    return True
+    workloads = [each for each in definition.workloads if each in wanted]
+    probes = [each for each in definition.probes if each in wanted]
+    experiments = [each for name, each in by_name.items() if name in wanted]
+    of_experiments = [each.workload for each in experiments]
+    found = iter(catalogue.workloads_of(definition, [*workloads, *probes, *of_experiments]))
+    return _Parts(
+        workloads=list(itertools.islice(found, len(workloads))),
+        probes=list(itertools.islice(found, len(probes))),
+        experiments=list(map(ChosenExperiment, experiments, found)),
+    )
 
 
 def _measure(plan: SeriesPlan, folder: Path, workloads: list[Workload]) -> dict[str, str]:
@@ -200,17 +192,8 @@ def _measure(plan: SeriesPlan, folder: Path, workloads: list[Workload]) -> dict[
         say(f"{done} of {planned} trials are there already")
     data, unprepared = _prepare(workloads)
     progress = ManyProgress(messages, planned)
-    try:
-        with progress:
-            return execute_series(plan, folder, progress, data, unprepared)
-    except KeyboardInterrupt:
-        messages.print(
-            f"interrupted: {progress.done} of {progress.planned} trials are kept in {folder}; "
-            "the same command goes on from there",
-            soft_wrap=True,
-            markup=False,
-        )
-        raise typer.Exit(INTERRUPTED) from None
+    with kept_on_interrupt(progress, folder):
+        return execute_series(plan, folder, progress, data, unprepared)
 
 
 def _prepare(workloads: list[Workload]) -> tuple[dict[str, Path], dict[str, str]]:

@@ -54,12 +54,12 @@ def write_all(folder: Path) -> Path:
 
 
 def write_series(summary: SeriesSummary, folder: Path) -> Path:
-    """Make every report of the series in `folder` and of each of its workloads; return the page's
+    """Make every report of the series in `folder` and of each of its parts; return the page's
     path.
 
     Raises `HeapfitError` if the folder cannot be written to.
     """
-    for name in [*summary.workloads, *summary.probes]:
+    for name in [*summary.workloads, *summary.probes, *summary.experiments]:
         write_all(folder / name)
     write_text(folder / JSON_FILE, series_files.json_text(summary))
     write_text(folder / MARKDOWN_FILE, series_files.markdown_text(summary))

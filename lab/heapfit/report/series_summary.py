@@ -23,5 +23,6 @@ def summarise_series(folder: Path) -> SeriesSummary:
         ],
         workloads={name: summaries[name] for name in series.workloads if name in summaries},
         probes={name: summaries[name] for name in series.probes if name in summaries},
+        experiments={name: summaries[name] for name in series.experiments if name in summaries},
         problems=load_problems(folder),
     )

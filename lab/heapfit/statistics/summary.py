@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from heapfit.records import Estimate, Study, Summary, Trial, TrialStatus
+from heapfit.records import Estimate, Setting, Study, Summary, Trial, TrialStatus
 from heapfit.statistics.median import median_interval
 
-# Figures of one metric by block, of one allocator at one number of cores.
+# Figures of one metric by block, of one allocator in one setting.
 ByBlock = dict[int, float]
-Cell = tuple[str, int, str]
+Cell = tuple[str, Setting, str]
 
 
 def summarise(study: Study, trials: Sequence[Trial]) -> Summary:
@@ -40,11 +40,12 @@ def summarise(study: Study, trials: Sequence[Trial]) -> Summary:
 
 
 def _cells(study: Study) -> Iterable[Cell]:
-    """In the order of a table: by metric, then cores, then allocator as the study lists them."""
+    """In the order of a table: by metric, then setting, then allocator as the study lists them."""
+    settings = study.settings()
     for metric in study.metrics:
-        for cores in study.cores:
+        for setting in settings:
             for allocator in study.allocators:
-                yield allocator.name, cores, metric.name
+                yield allocator.name, setting, metric.name
 
 
 def _figures(trials: Iterable[Trial]) -> Mapping[Cell, ByBlock]:
@@ -52,13 +53,14 @@ def _figures(trials: Iterable[Trial]) -> Mapping[Cell, ByBlock]:
     for trial in trials:
         planned = trial.planned
         if trial.status is TrialStatus.OK and not planned.warmup:
+            setting = planned.setting
             for metric, figure in trial.metrics.items():
-                figures[planned.allocator, planned.cores, metric][planned.block] = figure
+                figures[planned.allocator, setting, metric][planned.block] = figure
     return figures
 
 
 def _estimate(study: Study, cell: Cell, own: ByBlock, baseline: ByBlock) -> Estimate:
-    allocator, cores, metric = cell
+    allocator, (cores, levels), metric = cell
     absolute = median_interval(list(own.values()))
     ratio: float | None = None
     ratio_low: float | None = None
@@ -71,6 +73,7 @@ def _estimate(study: Study, cell: Cell, own: ByBlock, baseline: ByBlock) -> Esti
     return Estimate(
         allocator=allocator,
         cores=cores,
+        levels=dict(levels),
         metric=metric,
         n=len(own),
         median=absolute.median,

@@ -1,12 +1,14 @@
 """Plan a study, run it, and keep what it measured.
 
-`plan.py` lays out the trials, `journal.py` keeps them on disk, `execute.py` runs what is missing.
-`series.py` and `execute_series.py` do the same for a study of many workloads.
+`plan.py` lays out the trials, `factors.py` checks what they vary, `journal.py` keeps them on disk,
+`execute.py` runs what is missing. `series.py` and `execute_series.py` do the same for a study of
+many parts: workloads, probes, and the experiments of `experiments.py`.
 """
 
 from heapfit.study.execute import Progress, execute
 from heapfit.study.execute_series import SeriesProgress, execute_series
-from heapfit.study.journal import Journal, load
+from heapfit.study.experiments import ChosenExperiment, shaped
+from heapfit.study.journal import Journal, check_takes, load
 from heapfit.study.plan import DEFAULT_SEED, default_cores, plan
 from heapfit.study.series import (
     SeriesPlan,
@@ -19,10 +21,12 @@ from heapfit.study.series import (
 
 __all__ = [
     "DEFAULT_SEED",
+    "ChosenExperiment",
     "Journal",
     "Progress",
     "SeriesPlan",
     "SeriesProgress",
+    "check_takes",
     "command_line",
     "default_cores",
     "execute",
@@ -33,4 +37,5 @@ __all__ = [
     "load_series",
     "plan",
     "plan_series",
+    "shaped",
 ]

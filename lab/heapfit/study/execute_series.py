@@ -1,4 +1,4 @@
-"""Run a study of many workloads, one after the other; what fails does not stop the rest."""
+"""Run a study of many parts, one after the other; what fails does not stop the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SeriesProgress(Progress):
     """Told about the course of a series. The time left is that of the whole series."""
 
     def abandoned(self, study: Study, undone: int, problem: str) -> None:
-        """The workload of `study` cannot be measured; `undone` of its trials will not run."""
+        """The part that `study` is cannot be measured; `undone` of its trials will not run."""
 
 
 def execute_series(
@@ -28,7 +28,7 @@ def execute_series(
     data: Mapping[str, Path],
     unprepared: Mapping[str, str],
 ) -> dict[str, str]:
-    """Run the missing trials of `plan` in `folder`; return why workloads failed, by name.
+    """Run the missing trials of `plan` in `folder`; return why parts failed, by name.
 
     `data` has the data folders of the workloads that have one, `unprepared` what went wrong with
     the preparation of others, which are not run. Raises `UsageError` if the folder holds another
@@ -39,9 +39,10 @@ def execute_series(
     problems: dict[str, str] = {}
     for study in plan.studies:
         display = _Display(study, progress, clock)
-        problem = unprepared.get(study.name)
+        workload = study.workload.name
+        problem = unprepared.get(workload)
         if problem is None:
-            problem = _run(study, folder / study.name, display, data.get(study.name))
+            problem = _run(study, folder / study.name, display, data.get(workload))
         if problem is not None:
             problems[study.name] = problem
             progress.abandoned(study, len(clock.missing[study.name]), problem)

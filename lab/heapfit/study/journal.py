@@ -40,6 +40,9 @@ def check_takes(folder: Path, study: Study) -> list[Trial]:
     """
     earlier = _read_study(folder)
     if earlier is None:
+        path = folder / TRIALS_FILE
+        if path.exists() and path.stat().st_size:
+            raise _without_study(folder)
         return []
     _refuse_another(folder, earlier, study)
     return load(folder)[1]
@@ -110,7 +113,7 @@ class Journal:
         earlier = _read_study(self.folder)
         if earlier is None:
             if os.fstat(self._fd).st_size:
-                raise UsageError(f"{self.folder} has trials but no {STUDY_FILE}; use another --out")
+                raise _without_study(self.folder)
             agreed = study
         else:
             _refuse_another(self.folder, earlier, study)
@@ -185,6 +188,10 @@ def _refuse_another(folder: Path, earlier: Study, wanted: Study) -> None:
         )
 
 
+def _without_study(folder: Path) -> UsageError:
+    return UsageError(f"{folder} has trials but no {STUDY_FILE}; use another --out")
+
+
 def _identity(study: Study) -> dict[str, object]:
     """What makes two studies the same, by names for the user. Replicates are not part of it."""
     return {
@@ -192,6 +199,8 @@ def _identity(study: Study) -> dict[str, object]:
         "allocators": sorted(map(_allocator_identity, study.allocators)),
         "baseline": study.baseline,
         "cores": study.cores,
+        "factors": study.factors,
+        "parameters": study.parameters,
         "warm-ups": study.warmups,
         "seed": study.seed,
         "time-out": study.timeout_s,

@@ -1,26 +1,37 @@
 """Lay out a study: which trial runs when.
 
-The design is a complete block design: each block holds every allocator at every number of cores
-once, in random order, so that a slow spell of the machine falls on all of them alike and each
-figure can be set against the baseline's from the same block. A block's order depends on the seed
-and the block's number alone; a study with more replicates is therefore the same study, continued.
+The design is a full factorial in complete blocks: each block holds every allocator in every setting
+(the cores, and the levels of further factors) once, in random order, so that a slow spell of the
+machine falls on all of them alike and each figure can be set against the baseline's from the same
+block. A block's order depends on the seed and the block's number alone; a study with more
+replicates is therefore the same study, continued.
 
-The first trials are warm-ups, which never count. They open with the baseline at each number of
-cores: its output is the reference that all others are judged by, so it must be there before them.
+The first trials are warm-ups, which never count. They open with the baseline in each setting: its
+output is the reference that all others are judged by, so it must be there before them.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import product
 
 import heapfit
 from heapfit import machine
-from heapfit.errors import UsageError, unknown
-from heapfit.records import InstalledAllocator, Machine, PlannedTrial, Study, Workload
+from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.records import (
+    Factor,
+    InstalledAllocator,
+    Machine,
+    Metric,
+    PlannedTrial,
+    Setting,
+    Study,
+    Workload,
+)
+from heapfit.study.factors import check_factors
 from heapfit.trial import BUILTIN_METRICS, unavailable_metrics
 from heapfit.trial.cores import allowed_cpus, split_cores
 from heapfit.trial.output import as_metric
@@ -41,15 +52,21 @@ def plan(
     timeout_s: float | None = None,
     primary_metric: str | None = None,
     reproduce: str = "",
+    factors: Sequence[Factor] = (),
+    parameters: Mapping[str, str] | None = None,
+    shown: Sequence[str] = (),
 ) -> Study:
     """Return a study of `workload`; raise `UsageError` for what makes no sense.
 
     `timeout_s` and `primary_metric` are the workload's own unless given. `reproduce` is the command
-    line that the user would repeat.
+    line that the user would repeat. `factors` are those beyond the allocators and the cores,
+    `parameters` what is set and not varied, `shown` the metrics to show and analyse. Raises
+    `HeapfitError` where this machine cannot give the primary metric; of those shown, it leaves out
+    what cannot be had, with a note in the study's machine.
     """
     missing = unavailable_metrics()
     metrics = [metric for metric in BUILTIN_METRICS if metric.name not in missing]
-    metrics += [as_metric(metric) for metric in workload.metrics]
+    metrics += _own_metrics(workload)
     study = Study(
         heapfit_version=heapfit.__version__,
         created=datetime.now(UTC),
@@ -60,17 +77,20 @@ def plan(
         allocators=list(allocators),
         baseline=baseline,
         cores=list(cores),
+        factors=list(factors),
+        parameters=dict(parameters or {}),
         replicates=replicates,
         warmups=warmups,
         seed=seed,
         timeout_s=workload.run.timeout_s if timeout_s is None else timeout_s,
         metrics=metrics,
         primary_metric=primary_metric or workload.primary_metric,
+        shown=[name for name in shown if name not in missing],
         machine=_describe_machine(missing),
         plan=[],
         reproduce=reproduce,
     )
-    _check(study)
+    _check(study, missing)
     return study.model_copy(update={"plan": list(_trials(study))})
 
 
@@ -93,7 +113,22 @@ def _describe_machine(missing: dict[str, str]) -> Machine:
     return described.model_copy(update={"notes": [*described.notes, *notes]})
 
 
-def _check(study: Study) -> None:
+def _own_metrics(workload: Workload) -> list[Metric]:
+    """The metrics that the program, or a command after it, prints."""
+    commands = [
+        Metric(
+            name=each.name,
+            label=each.label,
+            unit=each.unit,
+            better=each.better,
+            source=f"printed by {each.command[0]} after the trial",
+        )
+        for each in workload.command_metrics
+    ]
+    return [*map(as_metric, workload.metrics), *commands]
+
+
+def _check(study: Study, missing: Mapping[str, str]) -> None:
     names = [allocator.name for allocator in study.allocators]
     if len(set(names)) < len(names):
         raise UsageError(f"an allocator is named twice: {', '.join(names)}")
@@ -102,8 +137,14 @@ def _check(study: Study) -> None:
     known = [metric.name for metric in study.metrics]
     if len(set(known)) < len(known):
         raise UsageError(f"workload {study.name!r} redefines one of the metrics {', '.join(known)}")
-    if study.primary_metric not in known:
-        raise unknown("metric", study.primary_metric, known)
+    if study.primary_metric in missing:
+        raise HeapfitError(
+            f"{study.primary_metric} cannot be measured on this machine: "
+            f"{missing[study.primary_metric]}"
+        )
+    for name in [study.primary_metric, *study.shown]:
+        if name not in known:
+            raise unknown("metric", name, [*known, *missing])
     if not study.cores or len(set(study.cores)) < len(study.cores):
         raise UsageError("give each number of cores once, at least one")
     for cores in study.cores:
@@ -112,6 +153,7 @@ def _check(study: Study) -> None:
         raise UsageError(
             "replicates must be at least 1, warm-ups at least 0, the time-out positive"
         )
+    check_factors(study)
     _check_patterns(study.workload)
 
 
@@ -129,34 +171,36 @@ def _check_patterns(workload: Workload) -> None:
 
 
 def _trials(study: Study) -> Iterator[PlannedTrial]:
-    for index, (block, replicate, warmup, allocator, cores) in enumerate(_cells(study)):
+    for index, (block, replicate, warmup, allocator, setting) in enumerate(_cells(study)):
+        cores, levels = setting
         yield PlannedTrial(
             index=index,
             block=block,
             replicate=replicate,
             allocator=allocator,
             cores=cores,
+            levels=dict(levels),
             warmup=warmup,
         )
 
 
-def _cells(study: Study) -> Iterator[tuple[int, int, bool, str, int]]:
-    """Yield (block, replicate, warm-up, allocator, cores) in the order of the trials."""
+def _cells(study: Study) -> Iterator[tuple[int, int, bool, str, Setting]]:
+    """Yield (block, replicate, warm-up, allocator, setting) in the order of the trials."""
     names = [allocator.name for allocator in study.allocators]
     warmups = study.warmups or 1  # without any, one block of the baseline alone gives the reference
     for block in range(warmups):
         wanted = names if study.warmups else [study.baseline]
         order = _shuffled(study, block, wanted)
         order.sort(key=lambda cell: cell[0] != study.baseline)  # stable: the rest stays shuffled
-        for name, cores in order:
-            yield block, block + 1, True, name, cores
+        for name, setting in order:
+            yield block, block + 1, True, name, setting
     for replicate in range(1, study.replicates + 1):
         block = warmups + replicate - 1
-        for name, cores in _shuffled(study, block, names):
-            yield block, replicate, False, name, cores
+        for name, setting in _shuffled(study, block, names):
+            yield block, replicate, False, name, setting
 
 
-def _shuffled(study: Study, block: int, names: Sequence[str]) -> list[tuple[str, int]]:
-    cells = list(product(names, study.cores))
+def _shuffled(study: Study, block: int, names: Sequence[str]) -> list[tuple[str, Setting]]:
+    cells = list(product(names, study.settings()))
     random.Random(f"{study.seed}/{block}").shuffle(cells)
     return cells

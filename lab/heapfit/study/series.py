@@ -1,7 +1,7 @@
-"""A study of many workloads: its plan, and its folder.
+"""A study of many parts (workloads, probes, experiments): its plan, and its folder.
 
-A series is one `Study` for each workload and each probe, run one after the other under the same
-allocators. Its folder holds `series.json`, and each study in a folder of the workload's name. So
+A series is one `Study` for each part, run one after the other under the same allocators. Its folder
+holds `series.json`, and each study in a folder of the workload's or the experiment's name. So
 everything that holds for one study (what is measured is safe, the same command goes on, another
 study is refused) holds for each of them.
 """
@@ -27,6 +27,7 @@ from heapfit.records import (
     Trial,
     Workload,
 )
+from heapfit.study.experiments import ChosenExperiment, left_out, plan_experiment
 from heapfit.study.journal import cannot_write, check_takes, load, write_atomically
 from heapfit.study.plan import default_cores, plan
 from heapfit.trial import BUILTIN_METRICS, unavailable_metrics
@@ -37,13 +38,16 @@ PROBLEMS_FILE = "problems.json"
 
 @dataclass(frozen=True)
 class SeriesPlan:
-    """What to run: the studies in their order, and the record that goes into the folder."""
+    """What to run: the studies in their order, and the record that goes into the folder.
+
+    `notes` say what of the study's file this machine cannot give."""
 
     series: Series
     studies: list[Study]
+    notes: list[str]
 
     def done_in(self, folder: Path) -> dict[str, list[Trial]]:
-        """Return the trials that `folder` already has, by workload; UsageError if it holds another
+        """Return the trials that `folder` already has, by part; UsageError if it holds another
         study. Changes nothing on disk."""
         return {study.name: check_takes(folder / study.name, study) for study in self.studies}
 
@@ -52,17 +56,18 @@ def plan_series(
     definition: StudyDefinition,
     workloads: Sequence[Workload],
     probes: Sequence[Workload],
+    experiments: Sequence[ChosenExperiment],
     allocators: Sequence[InstalledAllocator],
     *,
     cores: int | None,
     seed: int,
     command: str,
 ) -> SeriesPlan:
-    """Return the plan of `definition`, of these `workloads` and `probes` alone.
+    """Return the plan of `definition`, of these `workloads`, `probes` and `experiments` alone.
 
-    `cores` defaults to what suits each workload. `command` is the command line that repeats the
-    study, up to the choice of workloads. Raises `UsageError` for what makes no
-    sense, `HeapfitError` for a figure that this machine cannot give.
+    `cores` defaults to what suits each workload, or to an experiment's own levels. `command` is the
+    command line that repeats the study, up to the choice of parts. Raises `UsageError` for what
+    makes no sense, `HeapfitError` for a figure that this machine cannot give.
     """
     _check(definition, allocators)
     studies = [
@@ -79,17 +84,41 @@ def plan_series(
         for is_probe, those in ((False, workloads), (True, probes))
         for workload in those
     ]
+    designed = [
+        plan_experiment(
+            chosen,
+            definition,
+            allocators,
+            cores=cores,
+            seed=seed,
+            reproduce=f"{command} --workloads {chosen.experiment.name}",
+        )
+        for chosen in experiments
+    ]
+    studies += designed
+    _refuse_same_names(studies)
     series = Series(
         heapfit_version=heapfit.__version__,
         created=datetime.now(UTC),
         definition=definition,
         workloads=[workload.name for workload in workloads],
         probes=[probe.name for probe in probes],
+        experiments=[chosen.experiment.name for chosen in experiments],
         allocators=list(allocators),
         machine=studies[0].machine,
         command=command,
     )
-    return SeriesPlan(series, studies)
+    pairs = zip(experiments, designed, strict=True)
+    notes = [note for chosen, study in pairs for note in left_out(chosen, study)]
+    return SeriesPlan(series, studies, notes)
+
+
+def _refuse_same_names(studies: Sequence[Study]) -> None:
+    """Each part has a folder of its name."""
+    names = [study.name for study in studies]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"a workload and an experiment are both called {twice!r}")
 
 
 def _check(definition: StudyDefinition, allocators: Sequence[InstalledAllocator]) -> None:
@@ -106,36 +135,42 @@ def _check(definition: StudyDefinition, allocators: Sequence[InstalledAllocator]
 
 
 def command_line(series: Series) -> str:
-    """Return the command line that repeats `series`, with its choice of workloads."""
+    """Return the command line that repeats `series`, with its choice of parts."""
     definition = series.definition
-    if (series.workloads, series.probes) == (definition.workloads, definition.probes):
-        return series.command
-    if (series.workloads, series.probes) == (definition.workloads, []):
-        return f"{series.command} --no-probes"
-    return f"{series.command} --workloads {','.join([*series.workloads, *series.probes])}"
+    chosen = (series.workloads, series.experiments)
+    if chosen == (definition.workloads, [each.name for each in definition.experiments]):
+        if series.probes == definition.probes:
+            return series.command
+        if not series.probes:
+            return f"{series.command} --no-probes"
+    return f"{series.command} --workloads {','.join(parts_of(series))}"
+
+
+def parts_of(series: Series) -> list[str]:
+    """Return the names of all parts of `series`, each of which has a folder once it has begun."""
+    return [*series.workloads, *series.probes, *series.experiments]
 
 
 def is_series(folder: Path) -> bool:
-    """Tell whether `folder` holds a study of many workloads."""
+    """Tell whether `folder` holds a study of many parts."""
     return (folder / SERIES_FILE).is_file()
 
 
 def load_series(folder: Path) -> tuple[Series, dict[str, tuple[Study, list[Trial]]]]:
-    """Read a series' folder, finished or not: the record, and each workload that has begun."""
+    """Read a series' folder, finished or not: the record, and each part that has begun."""
     path = folder / SERIES_FILE
     try:
         series = Series.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise UsageError(f"{path} is not a study that this version can read") from error
-    names = [*series.workloads, *series.probes]
-    begun = [name for name in names if (folder / name).is_dir()]
+    begun = [name for name in parts_of(series) if (folder / name).is_dir()]
     return series, {name: load(folder / name) for name in begun}
 
 
 def save_series(series: Series, folder: Path) -> Series:
     """Put `series` into its folder and return it as it now stands there.
 
-    Workloads that an earlier command asked for stay in it, in the order of the definition.
+    Parts that an earlier command asked for stay in it, in the order of the definition.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -147,7 +182,7 @@ def save_series(series: Series, folder: Path) -> Series:
 
 
 def load_problems(folder: Path) -> dict[str, str]:
-    """Return why workloads could not be measured, by name."""
+    """Return why parts could not be measured, by name."""
     try:
         found: dict[str, str] = json.loads((folder / PROBLEMS_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -155,12 +190,12 @@ def load_problems(folder: Path) -> dict[str, str]:
     return found
 
 
-def save_problem(folder: Path, workload: str, problem: str | None) -> None:
-    """Record why `workload` could not be measured; with None, that now it could."""
+def save_problem(folder: Path, part: str, problem: str | None) -> None:
+    """Record why `part` could not be measured; with None, that now it could."""
     problems = load_problems(folder)
-    problems.pop(workload, None)
+    problems.pop(part, None)
     if problem is not None:
-        problems[workload] = problem
+        problems[part] = problem
     try:
         write_atomically(folder / PROBLEMS_FILE, json.dumps(problems, indent=1).encode())
     except OSError as error:
@@ -169,11 +204,13 @@ def save_problem(folder: Path, workload: str, problem: str | None) -> None:
 
 def _merged(series: Series, earlier: Series) -> Series:
     definition = series.definition
+    experiments = [each.name for each in definition.experiments]
     return series.model_copy(
         update={
             "created": earlier.created,
             "workloads": _in_order(definition.workloads, series.workloads, earlier.workloads),
             "probes": _in_order(definition.probes, series.probes, earlier.probes),
+            "experiments": _in_order(experiments, series.experiments, earlier.experiments),
         }
     )
 

@@ -6,17 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 from statistics import median
 
-from heapfit.records import PlannedTrial, Trial
+from heapfit.records import PlannedTrial, Setting, Trial
 
-Cell = tuple[str, int]
+Cell = tuple[str, Setting]
 
 
 def _cell(planned: PlannedTrial) -> Cell:
-    return planned.allocator, planned.cores
+    return planned.allocator, planned.setting
 
 
 class RemainingTime:
-    """Knows the durations of finished trials by allocator and cores."""
+    """Knows the durations of finished trials by cell of the design."""
 
     def __init__(self, finished: Iterable[Trial] = ()) -> None:
         """Start from an earlier run's trials, of which only the program's own time is known."""
@@ -31,8 +31,8 @@ class RemainingTime:
     def of(self, remaining: Iterable[PlannedTrial]) -> float | None:
         """Return the seconds that `remaining` will take, or None while there is nothing to go by.
 
-        A trial takes the median of its allocator at its number of cores; where that has not run
-        yet, the median of those that have.
+        A trial takes the median of its cell; where that has not run yet, the median of those that
+        have.
         """
         if not self._durations:
             return None

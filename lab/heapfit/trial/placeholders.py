@@ -1,4 +1,4 @@
-"""Expand `{data}`, `{here}`, `{scratch}`, `{port}` and `{cores}` in a workload's texts.
+"""Expand `{data}`, `{here}`, `{scratch}`, `{port}`, `{cores}` and parameters in a workload's texts.
 
 Only these names are touched: other braces belong to the command (awk, JSON, shell) and stay.
 """
@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from heapfit.errors import UsageError
 from heapfit.records import Workload
 
-_PLACEHOLDER = re.compile(r"\{(data|here|scratch|port|cores)\}")
+BUILTIN_NAMES = ("data", "here", "scratch", "port", "cores")
+
+
+def _braced(names: Iterable[str]) -> re.Pattern[str]:
+    return re.compile(r"\{(" + "|".join(map(re.escape, names)) + r")\}")
+
+
+_BUILTIN = _braced(BUILTIN_NAMES)
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,7 @@ class Placeholders:
     scratch: Path
     cores: int
     data: Path | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def port(self) -> int:
@@ -35,10 +43,23 @@ class Placeholders:
             return int(probe.getsockname()[1])
 
     def expand(self, text: str) -> str:
-        return _PLACEHOLDER.sub(lambda found: self._value(found.group(1)), text)
+        """Return `text` with its placeholders replaced.
+
+        The value of a parameter may hold the built-in ones (`threads = "{cores}"`), not others.
+        """
+        return self._parameter_names.sub(
+            lambda found: self._expand_builtin(self.parameters.get(found[1], found[0])), text
+        )
 
     def expand_all(self, texts: Iterable[str]) -> list[str]:
         return [self.expand(text) for text in texts]
+
+    @cached_property
+    def _parameter_names(self) -> re.Pattern[str]:
+        return _braced([*BUILTIN_NAMES, *self.parameters])
+
+    def _expand_builtin(self, text: str) -> str:
+        return _BUILTIN.sub(lambda found: self._value(found[1]), text)
 
     def _value(self, name: str) -> str:
         match name:

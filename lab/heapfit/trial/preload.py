@@ -13,7 +13,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from heapfit import options
 from heapfit.records import InstalledAllocator
+from heapfit.trial.levels import Levels
 from heapfit.trial.source import Source
 from heapfit.trial.tree import ProcessTree
 
@@ -33,26 +35,49 @@ _LOADER_COMPLAINT = re.compile(
 )
 
 
-def environment_changes(
-    allocator: InstalledAllocator | None, wanted: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the variables that the program gets: the `wanted` ones and the allocator's.
+# What the library of heapfit is called, a variant or a build of the user's own included.
+_OWN_LIBRARY_PREFIX = "libheapfit"
 
-    Without an allocator (a server's client) these are just the wanted ones. A preload that the
-    workload itself asks for stays, behind the allocator.
+
+def takes_options(allocator: InstalledAllocator) -> bool:
+    """Tell whether `allocator` is heapfit, which alone reads `HEAPFIT_OPTIONS`."""
+    return allocator.library is not None and allocator.library.name.startswith(_OWN_LIBRARY_PREFIX)
+
+
+def environment_changes(
+    allocator: InstalledAllocator | None, wanted: Mapping[str, str], levels: Levels | None = None
+) -> dict[str, str]:
+    """Return the variables that the program gets: the `wanted` ones, the allocator's and `levels`'.
+
+    Without an allocator (a server's client) there is none of the allocator's. A level goes before
+    all else, since a study that varies a variable must have its way. A preload that the workload or
+    a level asks for stays, behind the allocator.
     """
+    levels = levels or Levels()
+    own = allocator.environment if allocator else {}
+    changes = {**wanted, **own, **levels.environment}
+    for name in _unset(levels):
+        del changes[name]
     if allocator is None:
-        return dict(wanted)
-    changes = {**wanted, **allocator.environment}
+        return changes
+    if levels.options and takes_options(allocator):
+        present = changes.get(options.VARIABLE, os.environ.get(options.VARIABLE, ""))
+        changes[options.VARIABLE] = options.merge(present, levels.options)
     if allocator.library is not None:
         others = changes.get(VARIABLE)
         changes[VARIABLE] = f"{allocator.library}:{others}" if others else str(allocator.library)
     return changes
 
 
-def clean_environment() -> dict[str, str]:
-    """Return the lab's environment without a preload, which would be in every trial's program."""
-    return {name: value for name, value in os.environ.items() if name != VARIABLE}
+def clean_environment(levels: Levels | None = None) -> dict[str, str]:
+    """Return the lab's environment without a preload, which would be in every trial's program, and
+    without the variables that `levels` leave unset."""
+    without = {VARIABLE, *_unset(levels or Levels())}
+    return {name: value for name, value in os.environ.items() if name not in without}
+
+
+def _unset(levels: Levels) -> list[str]:
+    return [name for name, value in levels.environment.items() if not value]
 
 
 def loader_complaint(stderr: bytes) -> str | None:

@@ -20,6 +20,7 @@ from heapfit.records import InstalledAllocator, PlannedTrial, Study, Trial, Tria
 from heapfit.trial import output, preload, server, verdict
 from heapfit.trial.cores import CoreSplit, lab_runs_on, split_cores
 from heapfit.trial.launcher import CouldNotStart, Ended, Running, find_launcher
+from heapfit.trial.levels import Levels
 from heapfit.trial.memory import Memory
 from heapfit.trial.observe import TimedOut, observe
 from heapfit.trial.placeholders import Placeholders
@@ -115,6 +116,7 @@ class _Attempt:
     launcher: Path
     folder: Path
     split: CoreSplit
+    levels: Levels
     placeholders: Placeholders
     watch: PreloadWatch
     sources: list[Source]
@@ -129,6 +131,7 @@ class _Attempt:
         allocator = next(each for each in study.allocators if each.name == planned.allocator)
         scratch = folder / "scratch"
         scratch.mkdir()
+        levels = Levels.of(study, planned)
         return cls(
             study=study,
             allocator=allocator,
@@ -136,7 +139,10 @@ class _Attempt:
             launcher=find_launcher(workspace),
             folder=folder,
             split=split_cores(planned.cores),
-            placeholders=Placeholders(study.workload, scratch.resolve(), planned.cores, data),
+            levels=levels,
+            placeholders=Placeholders(
+                study.workload, scratch.resolve(), planned.cores, data, levels.parameters
+            ),
             watch=PreloadWatch(allocator.library),
             sources=[source() for source in SOURCES if source.unavailable() is None],
         )
@@ -193,8 +199,8 @@ class _Attempt:
             self.placeholders.expand_all(command),
             cpus=cpus,
             directory=here,
-            environment=preload.clean_environment(),
-            changes=preload.environment_changes(allocator, wanted),
+            environment=preload.clean_environment(self.levels),
+            changes=preload.environment_changes(allocator, wanted, self.levels),
             stdin=here / expand(run.stdin) if run.stdin and name == "program" else None,
             stdout=self.folder / f"{name}.out",
             stderr=self.folder / f"{name}.err",

@@ -1,0 +1,93 @@
+"""The figures so far, while a study runs: each allocator's median of the primary metric.
+
+In the terminal alone. Ratios are those of the medians to the baseline's; the report pairs them by
+block, and is what counts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from statistics import median
+
+from rich.markup import escape
+from rich.table import Table
+
+from heapfit.records import PlannedTrial, Setting, Study, Trial, TrialStatus
+
+# With more settings than fit side by side, the one that runs now is shown alone.
+_MOST_SETTINGS = 4
+
+
+class RunningMedians:
+    """Of one study, the figures of each cell of its design."""
+
+    def __init__(self, study: Study, done: Iterable[Trial]) -> None:
+        """Begin with the trials that an earlier run has done."""
+        self._study = study
+        self._metric = next(each for each in study.metrics if each.name == study.primary_metric)
+        self._figures: dict[tuple[str, Setting], list[float]] = defaultdict(list)
+        for trial in done:
+            self.add(trial)
+
+    def add(self, trial: Trial) -> None:
+        """Take in a finished trial, if it counts."""
+        figure = trial.metrics.get(self._metric.name)
+        if trial.status is TrialStatus.OK and not trial.planned.warmup and figure is not None:
+            self._figures[trial.planned.allocator, trial.planned.setting].append(figure)
+
+    def table(self, running: PlannedTrial) -> Table:
+        """Return the table to show while `running` runs."""
+        settings = self._study.settings()
+        if len(settings) > _MOST_SETTINGS:
+            settings = [running.setting]
+        made = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
+        made.add_column(f"{self._metric.label}, medians so far")
+        for setting in settings:
+            made.add_column(escape(self._heading(setting)), justify="right")
+        for name in (allocator.name for allocator in self._study.allocators):
+            made.add_row(name, *(self._cell(name, setting) for setting in settings))
+        return made
+
+    def _heading(self, setting: Setting) -> str:
+        """Name a setting by what varies in the study, a line for each factor."""
+        cores, levels = setting
+        varied = {factor.name for factor in self._study.factors if len(factor.levels) > 1}
+        words = [_cores(cores)] if len(self._study.cores) > 1 else []
+        return "\n".join([*words, *(_level(*each) for each in levels if each[0] in varied)])
+
+    def _cell(self, allocator: str, setting: Setting) -> str:
+        # The reports take a second to load, which is not wanted before the first trial is done.
+        from heapfit.report.units import ratio, scale_for
+
+        own = self._median(allocator, setting)
+        if own is None:
+            return "[dim]none yet[/dim]"
+        others = (self._median(each.name, setting) for each in self._study.allocators)
+        scale = scale_for(self._metric.unit, [each for each in others if each is not None])
+        baseline = self._median(self._study.baseline, setting)
+        is_baseline = allocator == self._study.baseline
+        beside = f"  {ratio(own / baseline)}" if baseline and not is_baseline else ""
+        return f"{scale.text(own)}{beside}  [dim]n = {len(self._figures[allocator, setting])}[/dim]"
+
+    def _median(self, allocator: str, setting: Setting) -> float | None:
+        figures = self._figures.get((allocator, setting))
+        return median(figures) if figures else None
+
+
+def describe(setting: Setting) -> str:
+    """Name a setting.
+
+    >>> describe((2, (("threads", "4"), ("env.MODE", ""))))
+    '2 cores, threads = 4, env.MODE unset'
+    """
+    cores, levels = setting
+    return ", ".join([_cores(cores), *(_level(*each) for each in levels)])
+
+
+def _cores(count: int) -> str:
+    return f"{count} core{'s' if count > 1 else ''}"
+
+
+def _level(name: str, level: str) -> str:
+    return f"{name} = {level}" if level else f"{name} unset"

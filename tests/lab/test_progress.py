@@ -1,0 +1,92 @@
+"""What a person sees while a study runs: in a terminal, and in a log file."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+from engine_helpers import study_of, system_allocator, workload
+from heapfit.cli.progress import ManyProgress, StudyProgress
+from heapfit.records import Factor, Study, WorkloadMetric
+from heapfit.study import execute
+from rich.console import Console
+
+TWO = [system_allocator("glibc"), system_allocator("other", OTHER="1")]
+THREADS = Factor(name="threads", levels=["1", "[2]"])
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_ERASED = re.compile(r"\x1b\[2K")
+
+
+def small_study(**fields: object) -> Study:
+    """Each allocator prints a figure of its own: 10, and 25 for the other."""
+    figure = WorkloadMetric(
+        name="figure", label="Figure", unit="count", pattern="^f=([0-9]+)$", better="lower"
+    )
+    work = workload(
+        *("sh", "-c", "echo f=$((10 + 15 * ${OTHER:-0})); echo '{threads}'"),
+        parameters={"threads": "1"},
+        metrics=[figure],
+        check={"stdout": "ignore"},
+        primary_metric="figure",
+    )
+    return study_of(work, TWO, replicates=2, **fields)
+
+
+def shown(study: Study, folder: Path, *, terminal: bool) -> str:
+    """Run `study` and return what its progress wrote, erasures as form feeds."""
+    written = io.StringIO()
+    console = Console(file=written, force_terminal=terminal, width=120, height=40)
+    with StudyProgress(console) as progress:
+        execute(study, folder, progress)
+    return _ESCAPE.sub("", _ERASED.sub("\f", written.getvalue()))
+
+
+def test_a_terminal_shows_what_runs_what_remains_and_the_medians(tmp_path: Path) -> None:
+    study = small_study(factors=[THREADS])
+    text = shown(study, tmp_path, terminal=True)
+    assert f"0/{len(study.plan)}" in text
+    assert f"{len(study.plan)}/{len(study.plan)} 0 remain, " in text
+    assert "s left glibc, 1 core, threads = [2]" in text
+    assert "glibc, 1 core, threads = 1 (warm-up)" in text
+    last = text[text.rindex("Figure, medians so far") :]
+    assert re.search(r"so far +threads = 1 +threads = \[2\]", last)
+    assert len(re.findall(r"25  2\.50x  n = 2", last)) == 2
+    assert len(re.findall(r"10  n = 2", last)) == 2
+
+
+def test_of_many_settings_the_one_that_runs_is_shown(tmp_path: Path) -> None:
+    many = Factor(name="threads", levels=[str(level) for level in range(5)])
+    text = shown(small_study(factors=[many]), tmp_path, terminal=True)
+    headings = re.findall(r"so far +(threads = \d(?: +threads = \d)*)", text)
+    assert set(headings) == {f"threads = {level}" for level in range(5)}
+
+
+def test_medians_go_on_from_an_earlier_run(tmp_path: Path) -> None:
+    shown(small_study(), tmp_path, terminal=True)
+    longer = small_study().model_copy(update={"replicates": 3})
+    assert "10  n = 3" in shown(longer, tmp_path, terminal=True)
+
+
+def test_without_a_terminal_there_are_plain_lines(tmp_path: Path) -> None:
+    written = io.StringIO()
+    study = small_study(factors=[THREADS])
+    with StudyProgress(Console(file=written, width=60)) as progress:
+        execute(study, tmp_path, progress)
+    assert "\x1b" not in written.getvalue()
+    first = written.getvalue().splitlines()[0]
+    assert re.fullmatch(rf"0 of {len(study.plan)} trials; now glibc, 1 core, .*\(warm-up\)", first)
+
+
+def test_a_series_counts_the_trials_of_all_its_parts(tmp_path: Path) -> None:
+    written = io.StringIO()
+    studies = [small_study(), small_study(factors=[THREADS])]
+    planned = sum(len(study.plan) for study in studies)
+    console = Console(file=written, force_terminal=True, width=120, height=40)
+    with ManyProgress(console, planned) as progress:
+        for number, study in enumerate(studies):
+            execute(study, tmp_path / str(number), progress)
+        assert (progress.done, progress.planned) == (planned, planned)
+    text = _ESCAPE.sub("", written.getvalue())
+    assert f"{len(studies[0].plan)}/{planned}" in text
+    assert f"{planned}/{planned} 0 remain" in text
