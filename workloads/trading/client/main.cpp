@@ -20,6 +20,8 @@ namespace trading::client
 namespace
 {
 
+constexpr char program_name[] = "trading-client";
+
 class Client final : public FIX::Application
 {
   public:
@@ -66,7 +68,11 @@ class Client final : public FIX::Application
 
     void log_out(Broker::Clock::time_point deadline)
     {
-        for (auto &broker : brokers_) FIX::Session::lookupSession(broker->session())->logout();
+        for (auto &broker : brokers_) {
+            FIX::Session *session = FIX::Session::lookupSession(broker->session());
+            session->logout();
+            session->next(); // which its own thread does once a second only
+        }
         for (auto &broker : brokers_) broker->wait_until_logged_on(false, deadline);
     }
 
@@ -130,7 +136,7 @@ void print_figures(int orders, double seconds, const std::vector<double> &latenc
     std::printf("check ok\n");
 }
 
-int run(const Options &options)
+[[noreturn]] int run(const Options &options)
 {
     const int orders = options.number("orders");
     Client client(options.number("sessions"), orders);
@@ -138,16 +144,18 @@ int run(const Options &options)
     const FIX::SessionSettings settings = client.settings(options.number("port"), options.text("dictionary"));
     FIX::ThreadedSocketInitiator initiator(client, store, settings);
     const auto deadline = Broker::Clock::now() + std::chrono::seconds(options.number("timeout"));
-    initiator.start();
-    const double seconds = client.trade(deadline);
-    client.throw_problem();
-    client.log_out(deadline);
-    client.throw_problem(); // a report too many may have come meanwhile
-    client.write_transcript(options.text("transcript"));
-    print_figures(orders, seconds, client.latencies_s());
-    std::fflush(stdout);
-    // QuickFIX takes whole seconds to stop its threads; nothing is left for them to do.
-    std::_Exit(EXIT_SUCCESS);
+    // QuickFIX takes whole seconds to stop its threads, and they use what is on this stack: the
+    // process ends from within.
+    std::_Exit(run_program(program_name, [&] {
+        initiator.start();
+        const double seconds = client.trade(deadline);
+        client.throw_problem();
+        client.log_out(deadline);
+        client.throw_problem(); // a report too many may have come meanwhile
+        client.write_transcript(options.text("transcript"));
+        print_figures(orders, seconds, client.latencies_s());
+        return std::fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    }));
 }
 
 } // namespace
@@ -156,6 +164,6 @@ int run(const Options &options)
 
 int main(int argc, char **argv)
 {
-    const int code = trading::run_program("trading-client", [&] { return trading::client::run({argc, argv}); });
-    std::_Exit(code);
+    using namespace trading;
+    return run_program(client::program_name, [&] { return client::run({argc, argv}); });
 }
