@@ -147,6 +147,7 @@ bool Broker::wait_until_logged_on(bool on, Clock::time_point deadline)
 void Broker::logged_on(bool on)
 {
     std::lock_guard<std::mutex> hold(lock_);
+    if (logged_on_ && !on && !complete()) fail("the session has ended");
     logged_on_ = on;
     changed_.notify_all();
 }
