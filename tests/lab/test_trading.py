@@ -197,13 +197,13 @@ def test_no_process_outlives_a_killed_supervisor(programs: Path, tmp_path: Path)
 
 def test_stops_in_the_middle_of_trading(programs: Path, tmp_path: Path) -> None:
     with middleware(programs, tmp_path) as running:
-        command = [programs / "trading-client", "--port", running.port, "--orders", 200_000]
+        command = [programs / "trading-client", "--port", running.port, "--orders", 30_000]
         command += ["--sessions", SESSIONS, "--timeout", 60, "--dictionary", DICTIONARY]
         command += ["--transcript", tmp_path / "reports.txt"]
         with subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True) as client:
             deadline = time.monotonic() + START_TIMEOUT_S
             journal = tmp_path / "journal.sqlite-wal"
-            while not (journal.exists() and journal.stat().st_size > 1 << 20):
+            while not (journal.exists() and journal.stat().st_size > 1 << 18):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             assert running.stop() == 0
