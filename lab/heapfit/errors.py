@@ -1,4 +1,4 @@
-"""The two ways a command of the lab can fail, as exceptions.
+"""The ways a command of the lab can fail, as exceptions.
 
 Only the command line turns them into a line on stderr and an exit code; everything below
 raises. A message is one line that says what to do next.
@@ -14,6 +14,10 @@ class HeapfitError(Exception):
     """The work failed (exit code 1): a program is missing, a library does not load."""
 
     exit_code = 1
+
+
+class StudyStopped(HeapfitError):
+    """Nothing more of a study of many parts can run, and not only this part of it."""
 
 
 class UsageError(HeapfitError):

@@ -28,7 +28,8 @@ class Record(BaseModel):
 
 class AllocatorBuild(Record):
     """How a library is made from a package's source. `{source}` in the commands is the unpacked
-    package, `{here}` the folder of the TOML file, `{library}` the file to make."""
+    package, `{project}` a Cargo project that depends on it, `{here}` the folder of the catalogue's
+    TOML files, `{library}` the file to make."""
 
     debian: list[str] = Field(default=[], description="Packages that the commands need.")
     commands: list[list[str]] = Field(description="Run in turn, in an empty folder.")
@@ -39,9 +40,10 @@ class AllocatorBuild(Record):
 
 
 class AllocatorSource(Record):
-    """Where an allocator's shared library comes from. Exactly one kind of source."""
+    """Where an allocator's shared library comes from. Exactly one kind of source; `by-hand` is one
+    that no registry has and that its note says how to add."""
 
-    kind: Literal["system", "heapfit", "debian", "pypi", "crate", "file"]
+    kind: Literal["system", "heapfit", "debian", "pypi", "crate", "file", "by-hand"]
     package: str | None = None
     version: str | None = None
     library: str | None = Field(
@@ -248,6 +250,14 @@ class Trial(Record):
     machine: str | None = Field(
         default=None, description="The machine of a study on many; it is a block of the analysis."
     )
+
+    @property
+    def block(self) -> tuple[str | None, int]:
+        """What this trial shares with those that its figures are set against: machine and time.
+
+        A machine that is lost in the middle of a block leaves the rest of it to another.
+        """
+        return self.machine, self.planned.block
 
 
 # --------------------------------------------------------------------- studies

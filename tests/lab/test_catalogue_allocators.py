@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,29 @@ import pytest
 from heapfit import catalogue
 from heapfit.catalogue import debian
 from heapfit.catalogue.allocators import find_allocators
+from heapfit.catalogue.sources import unpacked
 from heapfit.errors import HeapfitError, UsageError
 
 NOBODY = 65534
+# TCMalloc is two hundred C++ files, compiled while other tests run.
+LONGEST_BUILD_S = 1200
+
+
+INSTALLABLE = [
+    "dlmalloc",
+    "google-tcmalloc",
+    "hoard",
+    "jemalloc",
+    "mimalloc",
+    "mimalloc2",
+    "rpmalloc",
+    "scudo",
+    "snmalloc",
+    "tbbmalloc",
+    "tcmalloc",
+    "tlsf",
+]
+BY_HAND = ["miser", "ptmalloc3"]
 
 
 def say_nothing(line: str) -> None:
@@ -41,31 +62,65 @@ def test_the_catalogue_begins_with_the_baseline_and_ourselves() -> None:
     assert {"jemalloc", "mimalloc", "rpmalloc", "snmalloc", "tcmalloc"} <= set(names)
 
 
+def test_the_installation_tests_leave_nothing_of_the_catalogue_out() -> None:
+    installable = [
+        entry.name
+        for entry in catalogue.load_allocators().values()
+        if entry.source.kind in ("debian", "pypi", "crate")
+    ]
+    assert installable == INSTALLABLE
+
+
 def test_glibc_preloads_nothing() -> None:
     [glibc] = catalogue.resolve_allocators(["glibc"])
     assert glibc.library is None
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "hoard",
-        "jemalloc",
-        "mimalloc",
-        "mimalloc2",
-        "rpmalloc",
-        "scudo",
-        "snmalloc",
-        "tbbmalloc",
-        "tcmalloc",
-    ],
-)
+@pytest.mark.timeout(LONGEST_BUILD_S)
+@pytest.mark.parametrize("name", INSTALLABLE)
 def test_every_allocator_installs_and_survives_real_programs(name: str) -> None:
     installed = catalogue.install_allocator(catalogue.load_allocators()[name], say_nothing)
     assert installed.library is not None
     assert installed.library.is_file()
     assert installed.sha256 is not None
     assert catalogue.resolve_allocators([name]) == [installed]
+
+
+@pytest.fixture(scope="session")
+def malloc_family_check(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that checks what programs rely on of malloc and its relatives."""
+    program = tmp_path_factory.mktemp("check") / "malloc_family_check"
+    source = Path(__file__).with_name("malloc_family_check.c")
+    flags = ["-std=gnu17", "-O1", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    subprocess.run(["gcc", *flags, "-o", program, source], check=True)
+    return program
+
+
+@pytest.mark.parametrize("name", ["glibc", "dlmalloc", "tlsf"])
+def test_what_we_put_around_an_allocator_is_a_whole_malloc_family(
+    name: str, malloc_family_check: Path
+) -> None:
+    # glibc shows that the check itself asks for nothing but what programs rely on.
+    installed = catalogue.install_allocator(catalogue.load_allocators()[name], say_nothing)
+    preload = {"LD_PRELOAD": str(installed.library)} if installed.library else {}
+    result = subprocess.run(
+        [malloc_family_check], env={**os.environ, **preload}, capture_output=True, text=True
+    )
+    assert (result.stdout, result.stderr) == ("good\n", "")
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_what_no_registry_has_says_how_to_add_it(name: str, jemalloc: Path) -> None:
+    entry = catalogue.load_allocators()[name]
+    assert catalogue.find_installed(entry) is None
+    for attempt in (
+        lambda: catalogue.install_allocator(entry, say_nothing),
+        lambda: catalogue.resolve_allocators([name]),
+    ):
+        with pytest.raises(HeapfitError, match=rf"no package registry.*{name}=path/to/lib\.so"):
+            attempt()
+    [own] = catalogue.resolve_allocators([f"{name}={jemalloc}"])
+    assert own.library == jemalloc
 
 
 @pytest.mark.usefixtures("library")
@@ -185,6 +240,57 @@ commands = [["cp", "{source}/Cargo.toml", "copied"], ["cp", "copied", "{library}
     described.write_text(recipe.replace('"copied"', '"copy"'))
     [changed] = find_allocators([str(described)])
     assert catalogue.find_installed(changed) is None
+
+
+def test_a_library_is_compiled_again_when_a_source_beside_the_recipe_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacked, "CATALOGUE", tmp_path)
+    (tmp_path / "ours.c").write_text("void *malloc(unsigned long size);\n")
+    described = tmp_path / "own.toml"
+    described.write_text(
+        'name = "ours"\ntitle = "Ours"\n[source]\nkind = "crate"\n'
+        'package = "rpmalloc-sys"\nversion = "0.2.3"\n[source.build]\n'
+        'commands = [["gcc", "-shared", "-o", "{library}", "{here}/ours.c"]]\n'
+    )
+    [entry] = find_allocators([str(described)])
+    with pytest.raises(HeapfitError, match="is unusable here"):  # No malloc in it.
+        catalogue.install_allocator(entry, say_nothing)
+    assert catalogue.find_installed(entry) is not None
+    (tmp_path / "ours.c").write_text("/* changed */\n")
+    assert catalogue.find_installed(entry) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "environment", "said"),
+    [
+        (
+            "mimalloc",
+            {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"},
+            "cannot download cmeel-mimalloc==3.4.3: no package index that has it can be reached",
+        ),
+        (
+            "rpmalloc",
+            {"CARGO_HTTP_PROXY": "127.0.0.1:9", "CARGO_NET_RETRY": "0"},
+            "cannot download rpmalloc-sys 0.2.3: .*connect",
+        ),
+    ],
+)
+def test_without_a_network_an_installation_says_so_and_leaves_nothing(
+    name: str,
+    environment: dict[str, str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for variable, value in {"CARGO_HOME": str(tmp_path / "cargo"), **environment}.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("HEAPFIT_HOME", str(tmp_path / "home"))
+    entry = catalogue.load_allocators()[name]
+    with pytest.raises(HeapfitError, match=said):
+        catalogue.install_allocator(entry, say_nothing)
+    assert catalogue.find_installed(entry) is None
+    assert not list(tmp_path.glob("home/allocators/*"))
 
 
 def test_a_recipe_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line
@@ -52,5 +53,35 @@ def test_an_unknown_allocator_is_told_the_nearest(run_heapfit: Heapfit, command:
     assert_one_line(result, 2, ["unknown allocator 'jemaloc'", "did you mean 'jemalloc'?"])
 
 
-def test_install_wants_names(run_heapfit: Heapfit) -> None:
-    assert_one_line(run_heapfit("allocators", "install"), 2, ["--all"])
+def test_without_names_everything_that_a_registry_has_is_wanted(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    """Where nothing can be written, each that would have to be fetched is told, and no other."""
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    result = run_heapfit(
+        "allocators",
+        "install",
+        environment={
+            "HEAPFIT_HOME": str(blocked),
+            "CARGO_HTTP_PROXY": "127.0.0.1:9",
+            "CARGO_HOME": str(tmp_path),
+            "CARGO_NET_RETRY": "0",
+        },
+    )
+    assert result.returncode == 1
+    wanted = {"dlmalloc", "google-tcmalloc", "hoard", "mimalloc", "rpmalloc", "snmalloc", "tlsf"}
+    summary = result.stderr.splitlines()[-1]
+    assert "could not be installed" in summary
+    assert {name.strip() for name in summary.rpartition(":")[2].split(",")} - {"heapfit"} == wanted
+    for name in ("glibc", "jemalloc", "tcmalloc"):  # These are there, and the others do not hinder.
+        assert f"\n{name} " in f"\n{result.stdout}"
+
+
+def test_what_no_registry_has_is_listed_with_how_to_add_it(run_heapfit: Heapfit) -> None:
+    for arguments in (["list"], ["show", "ptmalloc3"]):
+        result = run_heapfit("allocators", *arguments, environment={"COLUMNS": "160"})
+        assert "ptmalloc3=path/to/lib.so" in result.stdout
+        assert "in no registry" in result.stdout
+    result = run_heapfit("allocators", "install", "ptmalloc3")
+    assert_one_line(result, 1, ["in no package registry", "ptmalloc3=path/to/lib.so"])

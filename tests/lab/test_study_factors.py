@@ -22,6 +22,7 @@ from heapfit.records import (
 from heapfit.statistics import summarise
 from heapfit.study import execute, load
 from heapfit.study.timing import RemainingTime
+from heapfit.trial import optional_metrics, unavailable_metrics
 from heapfit.trial.levels import Levels
 from heapfit.trial.placeholders import Placeholders
 
@@ -289,3 +290,35 @@ def test_every_cell_has_an_estimate_and_ratios_are_within_a_setting(tmp_path: Pa
     assert len(found) == len(estimates) == len(study.settings()) * len(TWO)
     assert [found["glibc", level].median for level in THREADS.levels] == [1.0, 2.0, 4.0]
     assert [found["other", level].ratio for level in THREADS.levels] == [3.0, 3.0, 3.0]
+
+
+# ------------------------------------------------------------------ optional metrics
+
+
+def test_an_optional_metric_is_measured_where_a_study_shows_it(tmp_path: Path) -> None:
+    optional = "mmap_calls"  # can be counted wherever strace is
+    study = study_of(printing(), TWO, shown=[optional])
+    assert optional in [metric.name for metric in study.metrics]
+    assert optional not in [metric.name for metric in study_of(printing(), TWO).metrics]
+    finished(study, tmp_path)
+    counting = [trial for trial in load(tmp_path)[1] if not trial.planned.warmup]
+    assert all(trial.metrics[optional] > 0 for trial in counting)
+
+
+def test_what_this_machine_cannot_give_is_left_out_with_a_note_or_refused() -> None:
+    missing = unavailable_metrics()
+    if not missing:
+        pytest.skip("this machine can give every metric")
+    name, reason = next(iter(missing.items()))
+    study = study_of(printing(), TWO, shown=["wall_s", name])
+    assert study.shown == ["wall_s"]
+    assert f"{name} cannot be measured: {reason}" in study.machine.notes
+    with pytest.raises(HeapfitError, match=f"{name} cannot be measured on this machine"):
+        study_of(printing(), TWO, primary_metric=name)
+
+
+def test_a_study_of_other_metrics_is_another_study(tmp_path: Path) -> None:
+    execute(study_of(printing(), TWO), tmp_path)
+    more = study_of(printing(), TWO, shown=[optional_metrics()[0].name])
+    with pytest.raises(UsageError, match="another study: metrics differ"):
+        execute(more, tmp_path)

@@ -1,7 +1,8 @@
 """Fetch the source of a crate with cargo, which checks what it downloads.
 
 Many crates carry the C or C++ source of an allocator whole. Nothing of Rust is compiled for that:
-`cargo vendor` only unpacks.
+`cargo vendor` only unpacks. What it unpacks lies in a project that depends on the crate, so that a
+recipe can also compile a Rust source of ours against an allocator that is written in Rust.
 """
 
 from __future__ import annotations
@@ -29,9 +30,18 @@ edition = "2021"
 {crate} = "={version}"
 """
 
+# Given to cargo with --config: crates come from what was unpacked, and from nowhere else.
+_VENDORED = """\
+source.crates-io.replace-with = "vendored"
+source.vendored.directory = "{folder}"
+"""
+
 
 def fetch(crate: str, version: str, into: Path, say: Callable[[str], None]) -> Path:
-    """Unpack the source of `crate`, of exactly this `version`, within `into`; return its folder."""
+    """Unpack the source of `crate`, of exactly this `version`, within `into`; return its folder.
+
+    `into` becomes a Cargo project that depends on the crate, with `vendor.toml` to build it by.
+    """
     _provide_cargo(say)
     say(f"downloading {crate} {version} (cargo)")
     (into / "src").mkdir()
@@ -42,6 +52,8 @@ def fetch(crate: str, version: str, into: Path, say: Callable[[str], None]) -> P
     source = into / "vendor" / crate
     if result.returncode != 0 or not source.is_dir():
         raise HeapfitError(f"cannot download {crate} {version}: {_cause(result)}")
+    vendored = _VENDORED.format(folder=into / "vendor")
+    (into / "vendor.toml").write_text(vendored, encoding="utf-8")
     return source
 
 

@@ -83,17 +83,15 @@ def workloads_of(study: StudyDefinition, names: Iterable[str]) -> list[Workload]
     """Return the workload of each of `names`, as `study` names them: heapfit's, or its own paths.
 
     A path (`mine.toml`, `mine/`) is relative to the study's file. Raises UsageError for one that is
-    unknown, and where two come to the same name, which is that of their data too.
+    unknown, and where two have the same name, which is that of their data too.
     """
     known = load_workloads()
-    wanted = list(names)
-    resolved: dict[str, Workload] = {}
-    for name in dict.fromkeys(wanted):
-        workload = _workload(study, name, known)
-        if workload.name in [each.name for each in resolved.values()]:
+    found = [_workload(study, name, known) for name in names]
+    by_name = {workload.name: workload for workload in found}
+    for workload in found:
+        if workload != by_name[workload.name]:
             raise UsageError(f"{study.name}: two workloads are called {workload.name!r}")
-        resolved[name] = workload
-    return [resolved[name] for name in wanted]
+    return found
 
 
 def _workload(study: StudyDefinition, name: str, known: dict[str, Workload]) -> Workload:

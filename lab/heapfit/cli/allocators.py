@@ -8,9 +8,11 @@ import typer
 
 from heapfit import catalogue
 from heapfit.catalogue.allocators import find_allocators
-from heapfit.cli.arguments import AsJson, Everything, Names, wanted_names
+from heapfit.catalogue.sources import by_hand
+from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import Group, new_app
-from heapfit.cli.output import print_json, results, say, table
+from heapfit.cli.output import messages, print_json, results, say, table
+from heapfit.errors import HeapfitError
 from heapfit.records import Allocator, InstalledAllocator
 
 app = new_app(cls=Group, epilog="Example:  heapfit allocators install jemalloc mimalloc")
@@ -34,16 +36,47 @@ def list_allocators(as_json: AsJson = False) -> None:
         return
     rows = table("allocator", "version", "from", "what it is")
     for entry, installed in found:
-        version = installed.version if installed else "[dim]not installed[/dim]"
+        version = installed.version if installed else f"[dim]{_absent(entry)}[/dim]"
         rows.add_row(entry.name, version, _origin(entry), entry.title)
     results.print(rows)
 
 
-@app.command("install", epilog="Example:  heapfit allocators install --all")
-def install(names: Names = None, everything: Everything = False, as_json: AsJson = False) -> None:
-    """Install allocators, and try each on real programs."""
-    wanted = wanted_names("allocators", names, catalogue.load_allocators(), everything)
-    installed = [catalogue.install_allocator(entry, say) for entry in find_allocators(wanted)]
+@app.command("install", epilog="Example:  heapfit allocators install jemalloc mimalloc")
+def install(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Default: the whole catalogue.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Install allocators, and try each on real programs. Those that are there are only tried.
+
+    One that cannot be installed does not keep the others from it.
+    """
+    wanted = find_allocators(names) if names else _installable()
+    installed: list[InstalledAllocator] = []
+    failed: dict[str, HeapfitError] = {}
+    for entry in wanted:
+        try:
+            installed.append(catalogue.install_allocator(entry, say))
+        except HeapfitError as error:
+            if len(wanted) == 1:
+                raise
+            failed[entry.name] = error
+            messages.print(str(error), style="bold", markup=False, soft_wrap=True)
+    _show_installed(installed, as_json=as_json)
+    if failed:
+        raise HeapfitError(
+            f"{len(failed)} of {len(wanted)} could not be installed: {', '.join(failed)}"
+        )
+
+
+def _installable() -> list[Allocator]:
+    """Return the whole catalogue but for what no registry has."""
+    known = catalogue.load_allocators().values()
+    return [entry for entry in known if entry.source.kind != "by-hand"]
+
+
+def _show_installed(installed: list[InstalledAllocator], *, as_json: bool) -> None:
     if as_json:
         print_json(installed)
         return
@@ -69,7 +102,7 @@ def show(
         "homepage": entry.homepage,
         "from": _origin(entry),
         "note": entry.note,
-        "version": installed.version if installed else "not installed",
+        "version": installed.version if installed else _absent(entry),
         "library": str(installed.library) if installed and installed.library else None,
         "sha256": installed.sha256 if installed else None,
     }
@@ -85,7 +118,13 @@ def _described(entry: Allocator, installed: InstalledAllocator | None) -> dict[s
     return {**entry.model_dump(mode="json"), "installed": installed}
 
 
+def _absent(entry: Allocator) -> str:
+    return "in no registry" if entry.source.kind == "by-hand" else "not installed"
+
+
 def _origin(entry: Allocator) -> str:
     source = entry.source
+    if source.kind == "by-hand":
+        return f"yours: {by_hand.how_to_name(entry)}"
     where = {"system": "the system", "heapfit": "this installation", "file": str(source.library)}
     return where.get(source.kind, f"{source.kind}: {source.package}")

@@ -14,15 +14,17 @@ from heapfit.cli.arguments import (
     Allocators,
     AsJson,
     Install,
+    On,
     Out,
     Seed,
-    split_list,
     split_numbers,
 )
 from heapfit.cli.commands import new_app
-from heapfit.cli.output import messages, say
+from heapfit.cli.output import messages, say, warn
 from heapfit.cli.progress import StudyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
+    join_cluster,
+    named_allocators,
     provide_allocators,
     provide_programs,
     results_folder,
@@ -39,7 +41,7 @@ from heapfit.records import (
     Study,
     Workload,
 )
-from heapfit.study import DEFAULT_SEED, check_takes, default_cores, execute, plan
+from heapfit.study import DEFAULT_SEED, check_takes, default_cores, execute, plan, remarks
 
 app = new_app()
 
@@ -83,6 +85,7 @@ def compare(
         ),
     ] = None,
     out: Out = None,
+    on: On = None,
     install: Install = False,
     as_json: AsJson = False,
 ) -> None:
@@ -92,9 +95,12 @@ def compare(
     """
     factors = [_factor(text) for text in factor or []]
     workload = _checked_output(_workload(name, context.obj, factors), output)
-    named = with_baseline(split_list(allocators) if allocators else _all_installed(), baseline)
+    usual = list(catalogue.load_allocators())
+    named = with_baseline(named_allocators(allocators, usual, installed=True), baseline)
     installed = provide_allocators(named, install=install)
-    provide_programs([workload], install=install)
+    cluster = join_cluster(on, install=install)
+    if cluster is None:
+        provide_programs([workload], install=install)
     study = plan(
         workload,
         installed,
@@ -107,15 +113,21 @@ def compare(
         primary_metric=metric,
         factors=factors,
     )
-    reproduce = _command_line(study, named, name, context.obj, output, out)
+    if cluster:
+        [study] = cluster.adopt([study])
+    reproduce = _command_line(study, named, name, context.obj, output, out, on)
     study = study.model_copy(update={"reproduce": reproduce})
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
     if context.obj:
         _warn_of(examine_program(context.obj))
-    data = catalogue.prepare_workload(workload, say) if workload.prepare else None
+    for remark in remarks(study):
+        warn(f"note: {remark}")
+    is_ours = workload.prepare and not cluster  # The machines of a cluster make theirs.
+    data = catalogue.prepare_workload(workload, say) if is_ours else None
+    run = cluster.execute if cluster else execute
     progress = StudyProgress(messages)
     with kept_on_interrupt(progress, folder):
-        execute(study, folder, progress, data)
+        run(study, folder, progress, data)
     answer.show(folder, as_json=as_json)
 
 
@@ -170,13 +182,7 @@ def _checked_output(workload: Workload, output: str | None) -> Workload:
 def _warn_of(finding: Finding | None) -> None:
     """Say in one line why a preload would not measure what it seems to, and what to do."""
     if finding and not finding.ok:
-        line = f"warning: {finding.topic}: {finding.state}; {finding.advice}"
-        messages.print(line, style="yellow", markup=False, soft_wrap=True)
-
-
-def _all_installed() -> list[str]:
-    known = catalogue.load_allocators().values()
-    return [entry.name for entry in known if catalogue.find_installed(entry)]
+        warn(f"warning: {finding.topic}: {finding.state}; {finding.advice}")
 
 
 def _command_line(
@@ -186,6 +192,7 @@ def _command_line(
     program: list[str] | None,
     output: str | None,
     out: Path | None,
+    on: str | None,
 ) -> str:
     """Return the command line that repeats the study, with every default spelt out."""
     words = ["heapfit", "compare", *([name] if name else [])]
@@ -197,5 +204,6 @@ def _command_line(
     words += ["--timeout", f"{study.timeout_s:g}", "--metric", study.primary_metric]
     words += ["--output", output] if output else []
     words += ["--out", str(out)] if out else []
+    words += ["--on", on] if on else []
     words += ["--", *program] if program else []
     return shlex.join(words)

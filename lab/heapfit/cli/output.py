@@ -18,6 +18,11 @@ def say(line: str) -> None:
     messages.print(line, style="dim", markup=False)
 
 
+def warn(line: str) -> None:
+    """Tell the person what they should know before they trust a result."""
+    messages.print(line, style="yellow", markup=False, soft_wrap=True)
+
+
 def print_json(value: Any) -> None:
     """Print records, or plain data that holds records, as JSON."""
     print(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))

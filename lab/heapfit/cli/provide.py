@@ -5,14 +5,36 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from heapfit import catalogue
 from heapfit.catalogue.allocators import find_allocators
+from heapfit.cli.arguments import split_list
 from heapfit.cli.output import say
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import InstalledAllocator, Workload
 
+if TYPE_CHECKING:  # Dask takes a while to load, and few need it.
+    from heapfit.study.cluster import Cluster
+
+# In place of names: of all that would be compared, what this machine has.
+INSTALLED = "installed"
+
 RESULTS = Path("heapfit-results")
+
+
+def named_allocators(option: str | None, usual: list[str], *, installed: bool) -> list[str]:
+    """Return the allocators that the `option` names, without it the `usual` ones.
+
+    With `installed`, as with `--allocators installed`, these are the usual ones that this machine
+    has.
+    """
+    if option is not None and option != INSTALLED:
+        return split_list(option)
+    if option is None and not installed:
+        return usual
+    entries = zip(usual, find_allocators(usual), strict=True)
+    return [word for word, entry in entries if catalogue.find_installed(entry)]
 
 
 def with_baseline(named: list[str], baseline: str) -> list[str]:
@@ -35,8 +57,8 @@ def provide_allocators(named: Sequence[str], *, install: bool) -> list[Installed
                 catalogue.install_allocator(entry, say)
     elif len(missing) > 1:  # Of one, resolve_allocators says more.
         raise HeapfitError(
-            f"{', '.join(missing)} are not installed; add --install, "
-            f"or run: heapfit allocators install {' '.join(missing)}"
+            f"{', '.join(missing)} are not installed; add --install, leave them out by "
+            f"--allocators {INSTALLED}, or run: heapfit allocators install {' '.join(missing)}"
         )
     return catalogue.resolve_allocators(named)
 
@@ -52,6 +74,15 @@ def provide_programs(workloads: Sequence[Workload], *, install: bool) -> None:
     for workload in workloads:
         if workload.name in lacking:
             catalogue.install_workload(workload, say)
+
+
+def join_cluster(address: str | None, *, install: bool) -> Cluster | None:
+    """Return the cluster that a study is to run on; None for this machine."""
+    if address is None:
+        return None
+    from heapfit.study.cluster import Cluster
+
+    return Cluster(address, say, install=install)
 
 
 def results_folder(name: str, check: Callable[[Path], object]) -> Path:

@@ -6,17 +6,19 @@ import itertools
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from heapfit import catalogue
 from heapfit.cli import answer
-from heapfit.cli.arguments import Allocators, AsJson, Install, Out, Seed, split_list
+from heapfit.cli.arguments import Allocators, AsJson, Install, On, Out, Seed, split_list
 from heapfit.cli.commands import Group, new_app
-from heapfit.cli.output import messages, print_json, results, say, table
+from heapfit.cli.output import messages, print_json, results, say, table, warn
 from heapfit.cli.progress import ManyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
+    join_cluster,
+    named_allocators,
     provide_allocators,
     provide_programs,
     results_folder,
@@ -28,10 +30,14 @@ from heapfit.study import (
     DEFAULT_SEED,
     ChosenExperiment,
     SeriesPlan,
+    execute,
     execute_series,
     plan_series,
     shaped,
 )
+
+if TYPE_CHECKING:
+    from heapfit.study.cluster import Cluster
 
 app = new_app(cls=Group, epilog="Example:  heapfit study run core --quick")
 
@@ -94,6 +100,7 @@ def run(
     ] = None,
     seed: Seed = DEFAULT_SEED,
     out: Out = None,
+    on: On = None,
     install: Install = False,
     as_json: AsJson = False,
 ) -> None:
@@ -105,12 +112,12 @@ def run(
     definition = _shaped(catalogue.resolve_study(name), quick, replicates)
     with_probes = not quick if probes is None else probes
     parts = _chosen(definition, workloads, with_probes)
-    named = with_baseline(
-        split_list(allocators) if allocators is not None else catalogue.allocators_of(definition),
-        definition.baseline,
-    )
+    usual = catalogue.allocators_of(definition)
+    named = with_baseline(named_allocators(allocators, usual, installed=False), definition.baseline)
     installed = provide_allocators(named, install=install)
-    provide_programs(parts.programs, install=install)
+    cluster = join_cluster(on, install=install)
+    if cluster is None:
+        provide_programs(parts.programs, install=install)
     plan = plan_series(
         definition,
         parts.workloads,
@@ -119,12 +126,14 @@ def run(
         installed,
         cores=cores,
         seed=seed,
-        command=_command_line(name, named, quick, replicates, cores, seed, out),
+        command=_command_line(name, named, quick, replicates, cores, seed, out, on),
     )
+    if cluster:
+        plan = plan.with_studies(cluster.adopt(plan.studies))
     folder = out or results_folder(definition.name + ("-quick" if quick else ""), plan.done_in)
     for note in plan.notes:
-        messages.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
-    problems = _measure(plan, folder, parts.programs)
+        warn(f"note: {note}")
+    problems = _measure(plan, folder, parts.programs, cluster)
     answer.show_series(folder, as_json=as_json)
     if problems:
         raise typer.Exit(HeapfitError.exit_code)
@@ -184,16 +193,22 @@ def _chosen(definition: StudyDefinition, names: str | None, with_probes: bool) -
     )
 
 
-def _measure(plan: SeriesPlan, folder: Path, workloads: list[Workload]) -> dict[str, str]:
-    """Prepare the data of all workloads, then run the study; return what went wrong, by name."""
+def _measure(
+    plan: SeriesPlan, folder: Path, workloads: list[Workload], cluster: Cluster | None
+) -> dict[str, str]:
+    """Prepare the data of all workloads, then run the study; return what went wrong, by name.
+
+    The machines of a cluster make the data that they need.
+    """
     planned = sum(len(each.plan) for each in plan.studies)
     done = sum(map(len, plan.done_in(folder).values()))
     if done:
         say(f"{done} of {planned} trials are there already")
-    data, unprepared = _prepare(workloads)
+    data, unprepared = _prepare([] if cluster else workloads)
+    run = cluster.execute if cluster else execute
     progress = ManyProgress(messages, planned)
     with kept_on_interrupt(progress, folder):
-        return execute_series(plan, folder, progress, data, unprepared)
+        return execute_series(plan, folder, progress, data, unprepared, run)
 
 
 def _prepare(workloads: list[Workload]) -> tuple[dict[str, Path], dict[str, str]]:
@@ -217,6 +232,7 @@ def _command_line(
     cores: int | None,
     seed: int,
     out: Path | None,
+    on: str | None,
 ) -> str:
     words = ["heapfit", "study", "run", name, "--allocators", ",".join(named)]
     words += ["--quick"] if quick else []
@@ -224,4 +240,5 @@ def _command_line(
     words += ["--seed", str(seed)]
     words += ["--cores", str(cores)] if cores else []
     words += ["--out", str(out)] if out else []
+    words += ["--on", on] if on else []
     return shlex.join(words)

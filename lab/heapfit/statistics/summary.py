@@ -15,7 +15,7 @@ from heapfit.records import Estimate, Setting, Study, Summary, Trial, TrialStatu
 from heapfit.statistics.median import median_interval
 
 # Figures of one metric by block, of one allocator in one setting.
-ByBlock = dict[int, float]
+ByBlock = dict[tuple[str | None, int], float]
 Cell = tuple[str, Setting, str]
 
 
@@ -55,7 +55,7 @@ def _figures(trials: Iterable[Trial]) -> Mapping[Cell, ByBlock]:
         if trial.status is TrialStatus.OK and not planned.warmup:
             setting = planned.setting
             for metric, figure in trial.metrics.items():
-                figures[planned.allocator, setting, metric][planned.block] = figure
+                figures[planned.allocator, setting, metric][trial.block] = figure
     return figures
 
 

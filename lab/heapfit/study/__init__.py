@@ -8,6 +8,7 @@ many parts: workloads, probes, and the experiments of `experiments.py`.
 from heapfit.study.execute import Progress, execute
 from heapfit.study.execute_series import SeriesProgress, execute_series
 from heapfit.study.experiments import ChosenExperiment, shaped
+from heapfit.study.factors import remarks
 from heapfit.study.journal import Journal, check_takes, load
 from heapfit.study.plan import DEFAULT_SEED, default_cores, plan
 from heapfit.study.series import (
@@ -37,5 +38,6 @@ __all__ = [
     "load_series",
     "plan",
     "plan_series",
+    "remarks",
     "shaped",
 ]

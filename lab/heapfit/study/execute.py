@@ -10,8 +10,8 @@ import shutil
 import time
 from pathlib import Path
 
-from heapfit.errors import HeapfitError
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
+from heapfit.study.baseline import reference, stop_if_pointless
 from heapfit.study.journal import Journal
 from heapfit.study.timing import RemainingTime
 from heapfit.trial import run_trial
@@ -78,56 +78,10 @@ class _Execution:
     def _run_one(self, planned: PlannedTrial, after: list[PlannedTrial]) -> None:
         self._progress.started(planned, self._remaining_time.of([planned, *after]))
         start_s = time.monotonic()
-        reference = self._reference(planned)
-        trial = run_trial(self._study, planned, self._workspace, reference, self._data)
+        judged_by = reference(self._study, self._journal.trials, planned)
+        trial = run_trial(self._study, planned, self._workspace, judged_by, self._data)
         self._remaining_time.add(planned, time.monotonic() - start_s)
         if trial.status is not TrialStatus.OK:
-            self._stop_if_pointless(trial, reference)
+            stop_if_pointless(self._study, self._journal.trials, trial)
         self._journal.append(trial)
         self._progress.finished(trial, self._remaining_time.of(after))
-
-    def _reference(self, planned: PlannedTrial) -> Trial | None:
-        """The baseline's first good trial in the same setting: what a program prints may depend on
-        its parameters, its environment and the number of cores."""
-        good = (each for each in self._of_baseline(planned) if each.status is TrialStatus.OK)
-        return next(good, None)
-
-    def _of_baseline(self, planned: PlannedTrial) -> list[Trial]:
-        """The baseline's trials so far in the setting of `planned`."""
-        return [
-            trial
-            for trial in self._journal.trials
-            if trial.planned.allocator == self._study.baseline
-            and trial.planned.setting == planned.setting
-        ]
-
-    def _stop_if_pointless(self, trial: Trial, reference: Trial | None) -> None:
-        """Raise rather than fill the journal with failures that say nothing about an allocator."""
-        if reference is None:
-            raise HeapfitError(
-                f"the program fails under the baseline {self._study.baseline}"
-                f"{_where(trial.planned)}, so there is nothing "
-                f"to compare with: {trial.reason}{_last_line(trial.stderr_tail)}"
-            )
-        if self._never_repeated_itself(trial):
-            raise HeapfitError(trial.reason)
-
-    def _never_repeated_itself(self, trial: Trial) -> bool:
-        """Whether the baseline's output differs at its first repetition."""
-        if (
-            trial.planned.allocator != self._study.baseline
-            or trial.status is not TrialStatus.MISMATCH
-        ):
-            return False
-        return len(self._of_baseline(trial.planned)) == 1
-
-
-def _where(planned: PlannedTrial) -> str:
-    """Name the levels of a trial beyond its allocator and cores, if it has any."""
-    levels = ", ".join(f"{name} = {level}" for name, level in planned.levels.items())
-    return f" at {levels}" if levels else ""
-
-
-def _last_line(stderr: str) -> str:
-    lines = stderr.strip().splitlines()
-    return f" (it says: {lines[-1].strip()})" if lines else ""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from heapfit.errors import HeapfitError
+from heapfit.errors import HeapfitError, StudyStopped
 from heapfit.records import PlannedTrial, Study, Trial
 from heapfit.study.execute import Progress, execute
 from heapfit.study.series import SeriesPlan, save_problem, save_series
 from heapfit.study.timing import RemainingTime
+
+# Runs the missing trials of a study in its folder; see `execute`.
+Run = Callable[[Study, Path, Progress, Path | None], None]
 
 
 class SeriesProgress(Progress):
@@ -27,12 +30,14 @@ def execute_series(
     progress: SeriesProgress,
     data: Mapping[str, Path],
     unprepared: Mapping[str, str],
+    run: Run = execute,
 ) -> dict[str, str]:
     """Run the missing trials of `plan` in `folder`; return why parts failed, by name.
 
     `data` has the data folders of the workloads that have one, `unprepared` what went wrong with
-    the preparation of others, which are not run. Raises `UsageError` if the folder holds another
-    study, `HeapfitError` if it cannot be written to, and lets `KeyboardInterrupt` through.
+    the preparation of others, which are not run. `run` runs one study: `execute` does here.
+    Raises `UsageError` if the folder holds another study, `HeapfitError` if it cannot be written
+    to, and lets `KeyboardInterrupt` and `StudyStopped` through.
     """
     clock = _Clock(plan.studies, plan.done_in(folder))
     save_series(plan.series, folder)
@@ -42,7 +47,7 @@ def execute_series(
         workload = study.workload.name
         problem = unprepared.get(workload)
         if problem is None:
-            problem = _run(study, folder / study.name, display, data.get(workload))
+            problem = _run(run, study, folder / study.name, display, data.get(workload))
         if problem is not None:
             problems[study.name] = problem
             progress.abandoned(study, len(clock.missing[study.name]), problem)
@@ -51,9 +56,11 @@ def execute_series(
     return problems
 
 
-def _run(study: Study, folder: Path, progress: Progress, data: Path | None) -> str | None:
+def _run(run: Run, study: Study, folder: Path, progress: Progress, data: Path | None) -> str | None:
     try:
-        execute(study, folder, progress, data)
+        run(study, folder, progress, data)
+    except StudyStopped:
+        raise
     except HeapfitError as error:
         return str(error)
     return None

@@ -6,7 +6,7 @@ the cores what suits the workload. `--quick` puts the smaller levels in place of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heapfit.errors import UsageError
@@ -116,14 +116,15 @@ def left_out(chosen: ChosenExperiment, study: Study) -> list[str]:
     """Say what the experiment asks for and this machine cannot give, before anything runs."""
     missing = unavailable_metrics()
     experiment = chosen.experiment
+    measured = {metric.name for metric in study.metrics}
     metrics = [
-        f"{experiment.name}: {name} is left out: {missing[name]}"
+        f"{name} is left out: {missing[name]}"
         for name in experiment.metrics
-        if name in missing
+        if name in missing and name not in measured
     ]
     asked = _texts(experiment.factors.get(CORES, []))
     _, note = _usable_cores(asked) if len(asked) > len(study.cores) else ([], "")
-    return [*metrics, *([f"{experiment.name}: {note}"] if note else [])]
+    return [*metrics, *([note] if note else [])]
 
 
 def _texts(levels: Sequence[Level]) -> list[str]:
@@ -174,13 +175,12 @@ def _usable_cores(levels: Sequence[str]) -> tuple[list[int], str]:
 
 
 def _check_published(experiment: Experiment, study: Study) -> None:
-    missing: Mapping[str, str] = unavailable_metrics()
-    known = [*(metric.name for metric in study.metrics), *missing]
+    measured = [metric.name for metric in study.metrics]
     for table in experiment.published:
-        if table.metric not in known:
+        if table.metric not in (*measured, *unavailable_metrics()):
             raise UsageError(
                 f"the published table {table.title!r} is about {table.metric!r}, "
-                f"which is none of the metrics {', '.join(known)}"
+                f"which is none of the metrics {', '.join(measured)}"
             )
         if any(len(row) != len(table.rows[0]) for row in table.rows):
             raise UsageError(f"the rows of the published table {table.title!r} differ in length")

@@ -52,6 +52,22 @@ def check_levels(name: str, levels: Iterable[str]) -> None:
         raise UsageError(f"the factor {name!r} has no levels")
 
 
+def remarks(study: Study) -> list[str]:
+    """Say which trials will differ by chance alone; see the head of this file."""
+    others = [each.name for each in study.allocators if not takes_options(each)]
+    varied = [
+        factor.name
+        for factor in study.factors
+        if factor.name.startswith(OPTION_PREFIX) and len(factor.levels) > 1
+    ]
+    if not others or not varied:
+        return []
+    return [
+        f"only heapfit reads {', '.join(varied)}; {', '.join(others)} run at each level all the "
+        "same, and what their figures differ by is noise"
+    ]
+
+
 def _check_declared(workload: Workload) -> None:
     for name in workload.parameters:
         if name in _RESERVED:

@@ -203,6 +203,7 @@ def _identity(study: Study) -> dict[str, object]:
         "parameters": study.parameters,
         "warm-ups": study.warmups,
         "seed": study.seed,
+        "metrics": sorted(metric.name for metric in study.metrics),
         "time-out": study.timeout_s,
         "processor": study.machine.cpu,
         "schema": study.schema_version,

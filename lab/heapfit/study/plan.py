@@ -32,9 +32,16 @@ from heapfit.records import (
     Workload,
 )
 from heapfit.study.factors import check_factors
-from heapfit.trial import BUILTIN_METRICS, unavailable_metrics
+from heapfit.trial import (
+    BUILTIN_METRICS,
+    OPTIONAL_METRIC_NAMES,
+    find_metrics,
+    unavailable_metrics,
+)
 from heapfit.trial.cores import allowed_cpus, split_cores
 from heapfit.trial.output import as_metric
+
+_BUILTIN_NAMES = [metric.name for metric in BUILTIN_METRICS]
 
 # Any fixed number will do; a fixed one lets the same command line resume what it began.
 DEFAULT_SEED = 20240229
@@ -55,18 +62,24 @@ def plan(
     factors: Sequence[Factor] = (),
     parameters: Mapping[str, str] | None = None,
     shown: Sequence[str] = (),
+    measured: Sequence[str] = (),
 ) -> Study:
     """Return a study of `workload`; raise `UsageError` for what makes no sense.
 
     `timeout_s` and `primary_metric` are the workload's own unless given. `reproduce` is the command
     line that the user would repeat. `factors` are those beyond the allocators and the cores,
-    `parameters` what is set and not varied, `shown` the metrics to show and analyse. Raises
-    `HeapfitError` where this machine cannot give the primary metric; of those shown, it leaves out
+    `parameters` what is set and not varied, `shown` the metrics to show and analyse. Optional
+    metrics are measured where they are shown, primary or among those to be `measured`. Raises
+    `HeapfitError` where this machine cannot give the primary metric; of the others, it leaves out
     what cannot be had, with a note in the study's machine.
     """
-    missing = unavailable_metrics()
+    primary_metric = primary_metric or workload.primary_metric
+    asked = [primary_metric, *shown, *measured]
+    own = _own_metrics(workload)
+    missing = _missing([*asked, *_BUILTIN_NAMES], own)
+    optional = [name for name in asked if name in _optional_names(own) and name not in missing]
     metrics = [metric for metric in BUILTIN_METRICS if metric.name not in missing]
-    metrics += _own_metrics(workload)
+    metrics += [*find_metrics(optional), *own]
     study = Study(
         heapfit_version=heapfit.__version__,
         created=datetime.now(UTC),
@@ -84,7 +97,7 @@ def plan(
         seed=seed,
         timeout_s=workload.run.timeout_s if timeout_s is None else timeout_s,
         metrics=metrics,
-        primary_metric=primary_metric or workload.primary_metric,
+        primary_metric=primary_metric,
         shown=[name for name in shown if name not in missing],
         machine=_describe_machine(missing),
         plan=[],
@@ -111,6 +124,18 @@ def _describe_machine(missing: dict[str, str]) -> Machine:
     described = machine.describe()
     notes = [f"{name} cannot be measured: {reason}" for name, reason in missing.items()]
     return described.model_copy(update={"notes": [*described.notes, *notes]})
+
+
+def _optional_names(own: Sequence[Metric]) -> set[str]:
+    """The optional metrics; a workload may have one of its own by the same name."""
+    return set(OPTIONAL_METRIC_NAMES) - {metric.name for metric in own}
+
+
+def _missing(names: Sequence[str], own: Sequence[Metric]) -> dict[str, str]:
+    """Which of the metrics `names` this machine cannot give, each with the reason."""
+    missing = unavailable_metrics()
+    printed = {metric.name for metric in own}
+    return {name: missing[name] for name in names if name in missing and name not in printed}
 
 
 def _own_metrics(workload: Workload) -> list[Metric]:
@@ -144,7 +169,7 @@ def _check(study: Study, missing: Mapping[str, str]) -> None:
         )
     for name in [study.primary_metric, *study.shown]:
         if name not in known:
-            raise unknown("metric", name, [*known, *missing])
+            raise unknown("metric", name, {*known, *missing, *OPTIONAL_METRIC_NAMES})
     if not study.cores or len(set(study.cores)) < len(study.cores):
         raise UsageError("give each number of cores once, at least one")
     for cores in study.cores:

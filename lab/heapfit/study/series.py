@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,9 +28,10 @@ from heapfit.records import (
     Workload,
 )
 from heapfit.study.experiments import ChosenExperiment, left_out, plan_experiment
+from heapfit.study.factors import remarks
 from heapfit.study.journal import cannot_write, check_takes, load, write_atomically
 from heapfit.study.plan import default_cores, plan
-from heapfit.trial import BUILTIN_METRICS, unavailable_metrics
+from heapfit.trial import BUILTIN_METRICS, OPTIONAL_METRIC_NAMES, unavailable_metrics
 
 SERIES_FILE = "series.json"
 PROBLEMS_FILE = "problems.json"
@@ -45,6 +46,11 @@ class SeriesPlan:
     series: Series
     studies: list[Study]
     notes: list[str]
+
+    def with_studies(self, studies: list[Study]) -> SeriesPlan:
+        """Return this plan for the machine that `studies`, the same otherwise, are to run on."""
+        series = self.series.model_copy(update={"machine": studies[0].machine})
+        return replace(self, series=series, studies=studies)
 
     def done_in(self, folder: Path) -> dict[str, list[Trial]]:
         """Return the trials that `folder` already has, by part; UsageError if it holds another
@@ -70,6 +76,7 @@ def plan_series(
     makes no sense, `HeapfitError` for a figure that this machine cannot give.
     """
     _check(definition, allocators)
+    wanted = [*_figure_metrics(definition), *definition.metrics]
     studies = [
         plan(
             workload,
@@ -80,6 +87,7 @@ def plan_series(
             warmups=0 if is_probe else definition.warmups,
             seed=seed,
             reproduce=f"{command} --workloads {workload.name}",
+            measured=wanted,
         )
         for is_probe, those in ((False, workloads), (True, probes))
         for workload in those
@@ -109,7 +117,11 @@ def plan_series(
         command=command,
     )
     pairs = zip(experiments, designed, strict=True)
-    notes = [note for chosen, study in pairs for note in left_out(chosen, study)]
+    notes = [
+        f"{study.name}: {note}"
+        for chosen, study in pairs
+        for note in (*left_out(chosen, study), *remarks(study))
+    ]
     return SeriesPlan(series, studies, notes)
 
 
@@ -118,20 +130,25 @@ def _refuse_same_names(studies: Sequence[Study]) -> None:
     names = [study.name for study in studies]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise UsageError(f"a workload and an experiment are both called {twice!r}")
+        raise UsageError(f"two parts of the study are called {twice!r}")
 
 
 def _check(definition: StudyDefinition, allocators: Sequence[InstalledAllocator]) -> None:
     if all(allocator.name == definition.subject for allocator in allocators):
         raise UsageError(f"{definition.subject} alone has no peers; name another allocator too")
-    known = [metric.name for metric in BUILTIN_METRICS]
+    known = [*(metric.name for metric in BUILTIN_METRICS), *OPTIONAL_METRIC_NAMES]
     missing = unavailable_metrics()
-    wanted = [figure.metric for figure in definition.figures if figure.metric != PRIMARY]
+    wanted = _figure_metrics(definition)
     for name in [*wanted, *definition.metrics]:
         if name not in known:
             raise unknown("metric", name, known)
         if name in missing and name in wanted:
             raise HeapfitError(f"{name} cannot be measured on this machine: {missing[name]}")
+
+
+def _figure_metrics(definition: StudyDefinition) -> list[str]:
+    """The metrics of the study's figures, but for each workload's own."""
+    return [figure.metric for figure in definition.figures if figure.metric != PRIMARY]
 
 
 def command_line(series: Series) -> str:

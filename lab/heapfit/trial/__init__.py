@@ -1,9 +1,30 @@
 """Run a program once under one allocator on given cores, and take its figures.
 
-`run.py` leads; each metric source is a module of its own (`resources`, `memory`, the program's own
-figures in `output`); `launcher` and `launch.c` start the program and guarantee its end.
+`run.py` leads and `attempt.py` is one run of the program; `metrics.py` lists the metric sources,
+each of which is a module of its own; `launcher` and `launch.c` start the program and guarantee its
+end.
 """
 
-from heapfit.trial.run import BUILTIN_METRICS, run_trial, unavailable_metrics
+from heapfit.trial.metrics import (
+    BUILTIN_METRIC_NAMES,
+    BUILTIN_METRICS,
+    METRIC_NAMES,
+    OPTIONAL_METRIC_NAMES,
+    find_metric,
+    find_metrics,
+    optional_metrics,
+    unavailable_metrics,
+)
+from heapfit.trial.run import run_trial
 
-__all__ = ["BUILTIN_METRICS", "run_trial", "unavailable_metrics"]
+__all__ = [
+    "BUILTIN_METRICS",
+    "BUILTIN_METRIC_NAMES",
+    "METRIC_NAMES",
+    "OPTIONAL_METRIC_NAMES",
+    "find_metric",
+    "find_metrics",
+    "optional_metrics",
+    "run_trial",
+    "unavailable_metrics",
+]

@@ -7,9 +7,10 @@
  * ended, it adopts orphans of the program, and it ends the whole tree when the program ends, when it
  * is told to (SIGTERM) and when the lab dies.
  *
- *   heapfit-launch REPORT_FD CPU[,CPU...] [NAME=VALUE...] -- COMMAND [ARGUMENT...]
+ *   heapfit-launch REPORT_FD HOLD_FD CPU[,CPU...] [NAME=VALUE...] -- COMMAND [ARGUMENT...]
  *
- * The program gets this process's standard streams, working directory and environment, changed by
+ * Where HOLD_FD is not negative, the program is started when there is a byte to read from it: until then the lab can
+ * attach counters to this process, which the program inherits. The program gets this process's standard streams, working directory and environment, changed by
  * NAME=VALUE. Reports are lines on REPORT_FD:
  *
  *   started PID                     the program runs (exec succeeded)
@@ -35,10 +36,12 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { FIRST_ENVIRONMENT = 4 /* of the arguments */ };
 enum { EXIT_USAGE = 2, EXIT_NOT_STARTED = 127, CHILDREN_LINE_SIZE = 64 * 1024 };
 
 struct request {
     int report_fd;
+    int hold_fd; /* negative: do not wait */
     cpu_set_t cpus;
     char **environment; /* first NAME=VALUE; `environment_count` of them */
     int environment_count;
@@ -68,19 +71,20 @@ static bool parse_cpus(const char *text, cpu_set_t *cpus)
 
 static bool parse_request(int argc, char **argv, struct request *request)
 {
-    if (argc < 5) {
+    if (argc < FIRST_ENVIRONMENT + 2) {
         return false;
     }
     request->report_fd = atoi(argv[1]);
-    if (!parse_cpus(argv[2], &request->cpus)) {
+    request->hold_fd = atoi(argv[2]);
+    if (!parse_cpus(argv[3], &request->cpus)) {
         return false;
     }
-    request->environment = argv + 3;
-    int at = 3;
+    request->environment = argv + FIRST_ENVIRONMENT;
+    int at = FIRST_ENVIRONMENT;
     while (at < argc && strcmp(argv[at], "--") != 0) {
         at++;
     }
-    request->environment_count = at - 3;
+    request->environment_count = at - FIRST_ENVIRONMENT;
     request->command = argv + at + 1;
     return at + 1 < argc;
 }
@@ -242,6 +246,18 @@ static bool lab_is_gone(int report_fd)
     return poll(&watched, 1, 0) == 1 && (watched.revents & POLLERR) != 0;
 }
 
+/* Returns whether to go on. Signals are blocked here: a lab that gives up closes its end. */
+static bool hold(int fd)
+{
+    char go;
+    ssize_t size;
+    do {
+        size = read(fd, &go, sizeof go);
+    } while (size < 0 && errno == EINTR);
+    close(fd);
+    return size == (ssize_t)sizeof go;
+}
+
 static void block_signals(sigset_t *signals)
 {
     const int awaited[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP};
@@ -258,7 +274,8 @@ int main(int argc, char **argv)
 {
     struct request request;
     if (!parse_request(argc, argv, &request)) {
-        fputs("usage: heapfit-launch REPORT_FD CPU[,CPU...] [NAME=VALUE...] -- COMMAND [ARGUMENT...]\n", stderr);
+        fputs("usage: heapfit-launch REPORT_FD HOLD_FD CPU[,CPU...] [NAME=VALUE...] -- COMMAND [ARGUMENT...]\n",
+              stderr);
         return EXIT_USAGE;
     }
     sigset_t signals;
@@ -268,6 +285,10 @@ int main(int argc, char **argv)
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (lab_is_gone(request.report_fd)) {
         return EXIT_NOT_STARTED; /* it died before the line above could take effect */
+    }
+
+    if (request.hold_fd >= 0 && !hold(request.hold_fd)) {
+        return EXIT_NOT_STARTED;
     }
 
     int failure_pipe[2];

@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,8 @@ from heapfit.errors import HeapfitError
 PROGRAM_NAME = "heapfit-launch"
 SOURCE = Path(__file__).with_name("launch.c")
 COMPILER_FLAGS = ("-std=c17", "-O2")
+
+_NO_FD = -1
 
 # Ending a tree is a few kills and reaps; a process that hangs longer in the kernel is not ours to
 # mend.
@@ -97,9 +99,11 @@ class Running:
         stdin: Path | None,
         stdout: Path,
         stderr: Path,
+        attach: Callable[[int], None] | None = None,
     ) -> None:
         """Start `command`; `environment` is everybody's, `changes` only the program's.
 
+        `attach` is called with the launcher's process id before that starts the program.
         Raises `CouldNotStart` when the program does not come to run.
         """
         self.command = list(command)
@@ -107,7 +111,9 @@ class Running:
         self._unread = b""
         self._ended: Ended | None = None
         self._reports, report_fd = os.pipe()
-        arguments = [str(launcher), str(report_fd), ",".join(map(str, cpus))]
+        hold_fd, go_fd = os.pipe() if attach else (_NO_FD, _NO_FD)
+        inherited = [fd for fd in (report_fd, hold_fd) if fd != _NO_FD]
+        arguments = [str(launcher), str(report_fd), str(hold_fd), ",".join(map(str, cpus))]
         arguments += [f"{name}={value}" for name, value in changes.items()]
         try:
             with _open_streams(stdin, stdout, stderr) as streams:
@@ -118,19 +124,24 @@ class Running:
                     stderr=streams.stderr,
                     cwd=directory,
                     env=environment,
-                    pass_fds=[report_fd],
+                    pass_fds=inherited,
                     start_new_session=True,  # so that Ctrl-C reaches the lab alone
                 )
         except BaseException as error:
             os.close(self._reports)
+            if go_fd != _NO_FD:
+                os.close(go_fd)
             if isinstance(error, OSError):
                 raise CouldNotStart(
                     f"cannot run {command[0]!r}: {error.filename}: {(error.strerror or '').lower()}"
                 ) from error
             raise
         finally:
-            os.close(report_fd)
+            for fd in inherited:
+                os.close(fd)
         try:
+            if attach:
+                self._attach(attach, go_fd)
             self._read_start()
         except BaseException:
             self.stop()
@@ -159,11 +170,11 @@ class Running:
             self._take(self._read_line())
         return self._ended
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the program itself, if it still runs."""
+    def signal(self, number: signal.Signals, process: int | None = None) -> None:
+        """Send a signal to the program itself, or a `process` of its, if the program still runs."""
         if self.wait(0.0) is None:
             with contextlib.suppress(ProcessLookupError):  # it may end at this very moment
-                os.kill(self.pid, number)
+                os.kill(process or self.pid, number)
 
     def stop(self) -> None:
         """End the program and everything it started, at once. Harmless when it has ended."""
@@ -188,6 +199,15 @@ class Running:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    def _attach(self, attach: Callable[[int], None], go_fd: int) -> None:
+        try:
+            attach(self.launcher_pid)
+            # A launcher that has died meanwhile is noticed by its missing report.
+            with contextlib.suppress(BrokenPipeError):
+                os.write(go_fd, b"\n")
+        finally:
+            os.close(go_fd)  # whoever gives up here releases the launcher
 
     def _read_start(self) -> None:
         words = self._read_line().split()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 
 from heapfit.records import Metric
+from heapfit.trial.averaging import Averaging
 from heapfit.trial.launcher import Ended
 from heapfit.trial.source import Source
 from heapfit.trial.tree import ProcessTree, children_are_listed
@@ -36,11 +37,7 @@ class Memory(Source):
 
     def __init__(self) -> None:
         self._tree: ProcessTree | None = None
-        self._peak = 0
-        self._last = 0
-        self._last_s = 0.0
-        self._area = 0.0  # byte seconds
-        self._duration_s = 0.0
+        self._sizes = Averaging()
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -55,21 +52,15 @@ class Memory(Source):
     def sample(self, now_s: float) -> None:
         assert self._tree is not None, "begin() comes first"
         resident = self._tree.resident_bytes()
-        if not resident:  # already a zombie: its memory went before we looked
-            return
-        if self._last:
-            span_s = now_s - self._last_s
-            self._area += span_s * (resident + self._last) / 2
-            self._duration_s += span_s
-        self._last, self._last_s = resident, now_s
-        self._peak = max(self._peak, resident)
+        if resident:  # nothing: already a zombie, its memory went before we looked
+            self._sizes.add(now_s, resident)
 
     def figures(self, ended: Ended) -> dict[str, float]:
+        figures = {"peak_rss_bytes": max(self._sizes.peak, float(ended.max_rss_bytes))}
+        if self._sizes.peak:
+            figures["mean_rss_bytes"] = self._sizes.mean()
+        return figures
+
+    def close(self) -> None:
         if self._tree is not None:
             self._tree.close()
-        figures = {"peak_rss_bytes": float(max(self._peak, ended.max_rss_bytes))}
-        if self._duration_s:
-            figures["mean_rss_bytes"] = self._area / self._duration_s
-        elif self._last:
-            figures["mean_rss_bytes"] = float(self._last)
-        return figures

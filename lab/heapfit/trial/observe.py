@@ -1,8 +1,9 @@
 """Watch a running program until it ends, feeding the metric sources at a bounded cost.
 
 There is no sampling thread: the wait for the launcher's report is cut into periods, and the sources
-are asked in between. The period follows from what the last round cost, so that a tree of a hundred
-processes is looked at less often than a single one.
+are asked in between. Each source's period follows from what its last look cost, so that a tree of a
+hundred processes is looked at less often than a single one, and a dear source does not make a cheap
+one rare.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from heapfit.trial.server import ServerFailed
 from heapfit.trial.source import Source
 from heapfit.trial.verdict import how_it_ended
 
-# Share of one processor's time that sampling may take. The lab promises to stay under 0.5 % of a
+# Share of one processor's time that a source may take. The lab promises to stay under 0.5 % of a
 # trial's wall time; the rest of that budget is for starting and reaping.
 SAMPLING_SHARE = 0.004
 MIN_PERIOD_S = 0.005
@@ -37,11 +38,11 @@ def observe(
     """
     for source in sources:
         source.begin((server or running).launcher_pid)
+    samplings = [_Sampling(source) for source in sources if source.is_sampled()]
     deadline = time.monotonic() + timeout_s
-    period_s = MIN_PERIOD_S
-    spent_s = time.thread_time()
     while True:
-        ended = running.wait(max(0.0, min(period_s, deadline - time.monotonic())))
+        next_s = min([deadline, *(sampling.due_s for sampling in samplings)])
+        ended = running.wait(max(0.0, next_s - time.monotonic()))
         if ended is not None:
             return ended
         now_s = time.monotonic()
@@ -51,7 +52,20 @@ def observe(
             raise ServerFailed(
                 f"the server was not there to the end: {how_it_ended(dead.exit_code)}"
             )
-        for source in sources:
-            source.sample(now_s)
-        spent_before_s, spent_s = spent_s, time.thread_time()
-        period_s = max(MIN_PERIOD_S, (spent_s - spent_before_s) / SAMPLING_SHARE)
+        for sampling in samplings:
+            if now_s >= sampling.due_s:
+                sampling.take(now_s)
+
+
+class _Sampling:
+    """When a source is asked next."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.due_s = time.monotonic() + MIN_PERIOD_S
+
+    def take(self, now_s: float) -> None:
+        before_s = time.thread_time()
+        self._source.sample(now_s)
+        cost_s = time.thread_time() - before_s
+        self.due_s = now_s + max(MIN_PERIOD_S, cost_s / SAMPLING_SHARE)

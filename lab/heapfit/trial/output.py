@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, geometric_mean
 
-from heapfit.records import Metric, Workload, WorkloadMetric
+from heapfit.records import CommandMetric, Metric, Workload, WorkloadMetric
 from heapfit.trial.search import SearchFailed, search
 
 TAIL_BYTES = 4096
@@ -29,14 +29,15 @@ class BadOutput(Exception):
     """The output lacks something that the workload promises; the message says what."""
 
 
-def as_metric(declared: WorkloadMetric) -> Metric:
+def as_metric(declared: WorkloadMetric | CommandMetric) -> Metric:
     """Return a workload's own metric in the form that a study's report uses."""
+    is_printed = isinstance(declared, WorkloadMetric)
     return Metric(
         name=declared.name,
         label=declared.label,
         unit=declared.unit,
         better=declared.better,
-        source="printed by the program",
+        source="printed by the program" if is_printed else "printed by a command run after it",
     )
 
 
@@ -96,8 +97,16 @@ def _figure(metric: WorkloadMetric, printed: Sequence[str]) -> float:
     if not printed:
         raise BadOutput(f"did not print its metric {metric.name} ({metric.pattern!r})")
     try:
-        return _COMBINE[metric.combine]([float(text) for text in printed])
+        return _COMBINE[metric.combine]([number(text) for text in printed])
     except (ValueError, ArithmeticError) as error:
         raise BadOutput(
             f"printed a metric {metric.name} that is no usable number: {error}"
         ) from error
+
+
+def number(text: str) -> float:
+    """Return the figure in `text`; raise `ValueError` if it is none, nor one to compute with."""
+    figure = float(text)
+    if not math.isfinite(figure):
+        raise ValueError(f"{text.strip()!r} is not finite")
+    return figure

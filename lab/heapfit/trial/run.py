@@ -1,44 +1,25 @@
-"""Run one planned trial: start its program under its allocator, observe it, judge it, clean up.
+"""Run one planned trial: its program under its allocator, judged, with all figures that are wanted.
 
-With a server, the allocator and the trial's cores are the server's; the client that drives it runs
-without, on the other cores where there are any. Wall time is then the client's, and resources are
-the server's from its start to its end on SIGTERM, nothing subtracted; memory is sampled while it
-serves.
+The first run of the program is the one that is timed. Once it has proved good, a command metric's
+command is run on what it left, and each source that has `own_run` gets a run of the program for
+itself, under the same allocator on the same cores, that must end the same way.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from heapfit.errors import HeapfitError
-from heapfit.records import InstalledAllocator, PlannedTrial, Study, Trial, TrialStatus, Workload
-from heapfit.trial import output, preload, server, verdict
-from heapfit.trial.cores import CoreSplit, lab_runs_on, split_cores
-from heapfit.trial.launcher import CouldNotStart, Ended, Running, find_launcher
-from heapfit.trial.levels import Levels
-from heapfit.trial.memory import Memory
-from heapfit.trial.observe import TimedOut, observe
-from heapfit.trial.placeholders import Placeholders
-from heapfit.trial.preload import PreloadWatch
-from heapfit.trial.resources import Resources
+from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
+from heapfit.trial import preload, verdict
+from heapfit.trial.attempt import Attempt
+from heapfit.trial.command_metric import CommandRunner
+from heapfit.trial.metrics import sources_of
 from heapfit.trial.source import Source
-
-SOURCES: tuple[type[Source], ...] = (Resources, Memory)
-BUILTIN_METRICS = [metric for source in SOURCES for metric in source.metrics]
-
-
-def unavailable_metrics() -> dict[str, str]:
-    """Return the built-in metrics that this machine cannot give, each with the reason."""
-    reasons = ((source, source.unavailable()) for source in SOURCES)
-    return {m.name: reason for source, reason in reasons if reason for m in source.metrics}
-
-
-STDERR_TAIL_BYTES = 2048
 
 # A program that fails with less than this left on its disk has probably failed for that reason.
 LITTLE_SPACE_BYTES = 1 << 20
@@ -60,10 +41,10 @@ def run_trial(
     """
     started = datetime.now(UTC)
     with _folder(workspace / f"trial-{planned.index:06d}") as folder:
-        attempt = _Attempt.prepare(study, planned, workspace, folder, data)
+        run = _TrialRun(study, planned, workspace, folder, data)
+        figures: dict[str, float] = {}
         try:
-            attempt.run()
-            attempt.judge(reference)
+            figures = run.measure(reference)
         except verdict.Rejected as rejected:
             status, reason = rejected.status, rejected.reason
             _check_space(folder)
@@ -74,11 +55,83 @@ def run_trial(
             status=status,
             reason=reason,
             started=started,
-            exit_code=attempt.exit_code,
-            metrics=attempt.metrics if status is TrialStatus.OK else {},
-            output_sha256=attempt.digest,
-            stderr_tail=attempt.stderr_tail(),
+            exit_code=run.timed.exit_code,
+            metrics=figures,
+            output_sha256=run.timed.digest,
+            stderr_tail=run.stderr_tail or run.timed.stderr_tail(),
         )
+
+
+class _TrialRun:
+    """The timed run of a trial, and those that follow it."""
+
+    def __init__(
+        self, study: Study, planned: PlannedTrial, workspace: Path, folder: Path, data: Path | None
+    ) -> None:
+        sources = sources_of(study)
+        self._study = study
+        self._planned = planned
+        self._workspace = workspace
+        self._folder = folder
+        self._data = data
+        # Nobody looks at the figures of a warm-up.
+        self._own_runs = [each for each in sources if each.own_run and not planned.warmup]
+        self.timed = self._attempt(folder, [each for each in sources if not each.own_run])
+        self.stderr_tail = ""  # of a run after the timed one, where that went wrong
+
+    def _attempt(self, folder: Path, sources: list[type[Source]]) -> Attempt:
+        return Attempt.prepare(
+            self._study,
+            self._planned,
+            sources,
+            workspace=self._workspace,
+            folder=folder,
+            data=self._data,
+        )
+
+    def measure(self, reference: Trial | None) -> dict[str, float]:
+        """Return the figures of the study's metrics; raise `Rejected` where a run is no good."""
+        timed = self.timed
+        with closing(timed):
+            timed.run()
+            figures = timed.judge()
+        verdict.check_same_output(self._study, timed.digest, reference, own=timed.is_baseline)
+        figures |= self._command_figures()
+        for source in self._own_runs:
+            figures |= self._figures_of_own_run(source)
+        wanted = {metric.name for metric in self._study.metrics}
+        return {name: figure for name, figure in figures.items() if name in wanted}
+
+    def _command_figures(self) -> dict[str, float]:
+        runner = CommandRunner(
+            launcher=self.timed.launcher,
+            placeholders=self.timed.placeholders,
+            cpus=self.timed.split.others,
+            environment=preload.environment_changes(None, self.timed.environment),
+            folder=self._folder,
+            stdout=self.timed.stdout,
+        )
+        declared = self._study.workload.command_metrics
+        return {metric.name: runner.figure(metric) for metric in declared}
+
+    def _figures_of_own_run(self, source: type[Source]) -> dict[str, float]:
+        names = {metric.name for metric in source.metrics}
+        with _folder(self._folder / "own-run") as folder:
+            attempt = self._attempt(folder, [source])
+            with closing(attempt):
+                try:
+                    attempt.run()
+                    figures = attempt.judge()
+                    if attempt.digest != self.timed.digest:
+                        reason = "gives other output than in the run before, which was timed"
+                        raise verdict.Rejected(TrialStatus.MISMATCH, reason)
+                except verdict.Rejected as rejected:
+                    self.stderr_tail = attempt.stderr_tail()
+                    raise verdict.Rejected(
+                        rejected.status,
+                        f"in the run for {source.metrics[0].name} alone: {rejected.reason}",
+                    ) from rejected
+        return {name: figure for name, figure in figures.items() if name in names}
 
 
 def _check_space(folder: Path) -> None:
@@ -104,134 +157,3 @@ def _folder(path: Path) -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-@dataclass
-class _Attempt:
-    """One run of one program, and what is known about it so far."""
-
-    study: Study
-    allocator: InstalledAllocator
-    is_baseline: bool
-    launcher: Path
-    folder: Path
-    split: CoreSplit
-    levels: Levels
-    placeholders: Placeholders
-    watch: PreloadWatch
-    sources: list[Source]
-    exit_code: int | None = None
-    digest: str | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def prepare(
-        cls, study: Study, planned: PlannedTrial, workspace: Path, folder: Path, data: Path | None
-    ) -> _Attempt:
-        allocator = next(each for each in study.allocators if each.name == planned.allocator)
-        scratch = folder / "scratch"
-        scratch.mkdir()
-        levels = Levels.of(study, planned)
-        return cls(
-            study=study,
-            allocator=allocator,
-            is_baseline=planned.allocator == study.baseline,
-            launcher=find_launcher(workspace),
-            folder=folder,
-            split=split_cores(planned.cores),
-            levels=levels,
-            placeholders=Placeholders(
-                study.workload, scratch.resolve(), planned.cores, data, levels.parameters
-            ),
-            watch=PreloadWatch(allocator.library),
-            sources=[source() for source in SOURCES if source.unavailable() is None],
-        )
-
-    @property
-    def workload(self) -> Workload:
-        return self.study.workload
-
-    # ------------------------------------------------------------------- run
-
-    def run(self) -> None:
-        """Run the program and take the built-in figures; raise `Rejected` if it had to be ended."""
-        try:
-            with lab_runs_on(self.split.others):
-                ended, used = self._run_server() if self.workload.server else self._run_program()
-        except CouldNotStart as error:
-            raise verdict.Rejected(TrialStatus.FAILED, str(error)) from error
-        except server.ServerFailed as error:
-            raise verdict.Rejected(TrialStatus.FAILED, str(error)) from error
-        except TimedOut as error:
-            raise verdict.Rejected(TrialStatus.TIMEOUT, str(error)) from error
-        self.exit_code = ended.exit_code
-        for source in self.sources:
-            self.metrics |= source.figures(replace(used, wall_s=ended.wall_s))
-
-    def _run_program(self) -> tuple[Ended, Ended]:
-        command = self.workload.run.command
-        with self._start("program", command, self.allocator, self.split.program) as program:
-            ended = observe(program, [*self.sources, self.watch], self.study.timeout_s)
-        return ended, ended
-
-    def _run_server(self) -> tuple[Ended, Ended]:
-        wanted = self.workload.server
-        assert wanted is not None
-        port = server.ready_port(self.placeholders.expand(wanted.ready))
-        with self._start("server", wanted.command, self.allocator, self.split.program) as serving:
-            server.wait_until_ready(serving, port, wanted.ready_timeout_s)
-            with self._start(
-                "program", self.workload.run.command, None, self.split.others
-            ) as client:
-                sources = [*self.sources, self.watch]
-                ended = observe(client, sources, self.study.timeout_s, serving)
-            return ended, server.stop(serving)
-
-    def _start(
-        self, name: str, command: list[str], allocator: InstalledAllocator | None, cpus: list[int]
-    ) -> Running:
-        run = self.workload.run
-        expand = self.placeholders.expand
-        here = self.workload.here.resolve()
-        wanted = {key: expand(value) for key, value in run.environment.items()}
-        return Running(
-            self.launcher,
-            self.placeholders.expand_all(command),
-            cpus=cpus,
-            directory=here,
-            environment=preload.clean_environment(self.levels),
-            changes=preload.environment_changes(allocator, wanted, self.levels),
-            stdin=here / expand(run.stdin) if run.stdin and name == "program" else None,
-            stdout=self.folder / f"{name}.out",
-            stderr=self.folder / f"{name}.err",
-        )
-
-    # ----------------------------------------------------------------- judge
-
-    def judge(self, reference: Trial | None) -> None:
-        """Check the ended program and read its own figures; raise `Rejected` where it is wrong."""
-        assert self.exit_code is not None
-        check = self.workload.check
-        stdout = self.folder / "program.out"
-        verdict.check_exit(self.exit_code, check.exit_code)
-        verdict.check_preload(self.watch, self._stderr_under_allocator())
-        try:
-            self.metrics |= output.figures(self.workload, stdout)
-            compared = [stdout] if check.stdout == "same" else []
-            self.digest = output.digest([*compared, *map(self._scratch_file, check.files)])
-        except output.BadOutput as error:
-            raise verdict.Rejected(TrialStatus.MISMATCH, str(error)) from error
-        verdict.check_same_output(self.study, self.digest, reference, own=self.is_baseline)
-
-    def stderr_tail(self) -> str:
-        """The last words of the program, and of the server if there is one."""
-        files = [self.folder / "server.err", self.folder / "program.err"]
-        words = b"".join(output.tail(file, STDERR_TAIL_BYTES) for file in files)
-        return words.decode(errors="replace")
-
-    def _stderr_under_allocator(self) -> Path:
-        return self.folder / ("server.err" if self.workload.server else "program.err")
-
-    def _scratch_file(self, name: str) -> Path:
-        """A file to check: a bare name is in `{scratch}`, a placeholder may lead elsewhere."""
-        return self.placeholders.scratch / self.placeholders.expand(name)

@@ -41,12 +41,16 @@ def wait_until_ready(server: Running, port: int, timeout_s: float) -> None:
     raise ServerFailed(f"the server did not accept on port {port} within {timeout_s:g} s")
 
 
-def stop(server: Running) -> Ended:
-    """Ask the server to end and return what it used from its start to its end."""
-    server.signal(signal.SIGTERM)
-    ended = server.wait(STOP_GRACE_S)
+def stop(server: Running, process: int, patience: float = 1.0) -> Ended:
+    """Ask the server to end and return what it used from its start to its end.
+
+    `process` is the one to ask; `patience` is how many times the usual grace it has.
+    """
+    grace_s = STOP_GRACE_S * patience
+    server.signal(signal.SIGTERM, process)
+    ended = server.wait(grace_s)
     if ended is None:
-        raise ServerFailed(f"the server still ran {STOP_GRACE_S:g} s after SIGTERM")
+        raise ServerFailed(f"the server still ran {grace_s:g} s after SIGTERM")
     if ended.exit_code not in _STOPPED:
         how = how_it_ended(ended.exit_code)
         raise ServerFailed(f"the server did not end well on SIGTERM: {how}")

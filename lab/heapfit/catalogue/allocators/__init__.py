@@ -107,7 +107,7 @@ def _require(allocator: Allocator) -> InstalledAllocator:
     installed = find_installed(allocator)
     if installed is not None:
         return installed
-    if allocator.source.kind in ("file", "heapfit"):
+    if allocator.source.kind in ("file", "heapfit", "by-hand"):
         _source(allocator).install(allocator, lambda _: None)  # Says what is wrong.
     raise HeapfitError(
         f"{allocator.name} is not installed; run: heapfit allocators install {allocator.name}"

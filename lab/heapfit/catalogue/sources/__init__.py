@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from heapfit.catalogue.sources import crate, debian, file, heapfit, pypi, system
+from heapfit.catalogue.sources import by_hand, crate, debian, file, heapfit, pypi, system
 from heapfit.records import Allocator, InstalledAllocator
 
 
@@ -28,4 +28,5 @@ SOURCES: dict[str, Source] = {
     "pypi": pypi,
     "crate": crate,
     "file": file,
+    "by-hand": by_hand,
 }

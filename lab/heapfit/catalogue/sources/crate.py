@@ -15,8 +15,6 @@ from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import Allocator, AllocatorBuild, InstalledAllocator
 
 _MACHINE = "{machine}"
-# The folder of the catalogue's own TOML files, which may bring a source file along.
-_CATALOGUE = Path(__file__).resolve().parent.parent / "allocators"
 
 
 def find(allocator: Allocator) -> InstalledAllocator | None:
@@ -38,7 +36,12 @@ def install(allocator: Allocator, say: Callable[[str], None]) -> None:
         with unpacked.replaced(unpacked.folder(allocator)) as folder:
             library = f"{allocator.name}.so"
             say(f"compiling {allocator.name}")
-            places = {"source": source, "library": folder / library, "here": _CATALOGUE}
+            places = {
+                "source": source,
+                "project": fetched,
+                "library": folder / library,
+                "here": unpacked.CATALOGUE,
+            }
             for words in build.commands:
                 _run(allocator, expand(words, build, places), made)
             if not (folder / library).is_file():

@@ -18,6 +18,9 @@ from heapfit.catalogue.sources.described import package_of
 from heapfit.errors import HeapfitError
 from heapfit.records import Allocator
 
+# What pip says of the versions that it found when it found no index either.
+_NOT_EVEN_ONE_VERSION = "(from versions: none)"
+
 find = unpacked.find
 
 
@@ -43,6 +46,11 @@ def _download(allocator: Allocator, folder: Path) -> Path:
     if "No module named pip" in result.stderr:
         raise HeapfitError(f"pip is missing; run: {sys.executable} -m ensurepip")
     wheels = list(folder.glob("*.whl"))
+    if _NOT_EVEN_ONE_VERSION in result.stderr:
+        raise HeapfitError(
+            f"cannot download {_requirement(allocator)}: "
+            "no package index that has it can be reached"
+        )
     if result.returncode != 0 or not wheels:
         raise HeapfitError(f"cannot download {_requirement(allocator)}: {last_line(result)}")
     return wheels[0]

@@ -6,6 +6,7 @@ a rename once it is whole, so an interrupted installation leaves nothing that lo
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -21,6 +22,10 @@ from heapfit.errors import HeapfitError
 from heapfit.records import Allocator, InstalledAllocator
 
 _MANIFEST = "installed.json"
+
+# The folder of the catalogue's own TOML files. Recipes name source files beside them as `{here}/…`.
+CATALOGUE = Path(__file__).resolve().parent.parent / "allocators"
+_BESIDE = "{here}/"
 
 
 def folder(allocator: Allocator) -> Path:
@@ -76,5 +81,14 @@ def write_manifest(allocator: Allocator, into: Path, version: str, library: str)
 
 
 def _recipe(allocator: Allocator) -> dict[str, Any] | None:
+    """Return what the library was made by: the commands, and the digests of our files in them."""
     build = allocator.source.build
-    return build.model_dump(mode="json") if build else None
+    if build is None:
+        return None
+    words = {word for command in build.commands for word in command if word.startswith(_BESIDE)}
+    files = {word: _digest(CATALOGUE / word.removeprefix(_BESIDE)) for word in sorted(words)}
+    return {**build.model_dump(mode="json"), "files": files}
+
+
+def _digest(file: Path) -> str | None:
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None

@@ -1,0 +1,477 @@
+"""Run a study on the machines of a Dask cluster, one trial at a time on each.
+
+A machine takes part by a worker that offers the resource `heapfit`; Dask then runs no more than one
+trial there at a time. Each machine warms up, then runs whole blocks (`blocks.py` says why), judged
+by its own trials of the baseline. This process plans, judges and keeps the journal, so everything
+that holds for a study on one machine holds here: a trial is on disk as soon as it has ended, and
+the same command goes on where an interrupted one stopped.
+
+The machines must have the same processor, allocators and version of heapfit. The machine is a block
+of the analysis, which takes out that one is faster than another by some factor. It cannot take out
+that allocators rank differently on different processors: the answer would hold for none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import heapfit
+from heapfit.errors import HeapfitError, StudyStopped
+from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
+from heapfit.study import machine_side
+from heapfit.study.baseline import reference, stop_if_pointless
+from heapfit.study.blocks import Block, Blocks
+from heapfit.study.execute import Progress
+from heapfit.study.journal import Journal
+from heapfit.study.machine_side import Inspection
+from heapfit.study.timing import RemainingTime
+
+RESOURCE = "heapfit"
+
+# How often to look whether a machine that has not answered yet is still there.
+LOOK_S = 1.0
+CONNECT_TIMEOUT_S = 10.0
+# How long to wait for a machine when none is left; a worker that restarts needs a few seconds.
+PATIENCE_S = 60.0
+# A trial in whose course this many workers died has probably killed them (out of memory).
+MAX_LOSSES = 3
+
+Result = TypeVar("Result")
+
+
+class MachineLost(Exception):
+    """The worker has left the cluster, and with it what it was running."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A worker: the name of its machine, which stays when it restarts, and its present address."""
+
+    name: str
+    address: str
+
+
+class Cluster:
+    """The Dask cluster of the scheduler at `address`, to run studies on."""
+
+    def __init__(self, address: str, say: Callable[[str], None], *, install: bool = False) -> None:
+        """`say` tells the person what happens to machines; `install` gets what they lack.
+
+        Raises HeapfitError where Dask is not installed.
+        """
+        _require_dask()
+        self._address = address
+        self._say = say
+        self._install = install
+
+    def adopt(self, studies: Sequence[Study]) -> list[Study]:
+        """Return `studies` as they run on this cluster, once every machine of it has been checked.
+
+        Raises HeapfitError when there is none, or one that is not fit for them, before anything
+        runs.
+        """
+        inspections = _run(self._inspect(studies))
+        name, first = next(iter(inspections.items()))
+        note = f"run on {', '.join(inspections)}; {name} is described here"
+        described = first.machine.model_copy(update={"notes": [note, *first.machine.notes]})
+        return [study.model_copy(update={"machine": described}) for study in studies]
+
+    def execute(
+        self,
+        study: Study,
+        folder: Path,
+        on_progress: Progress | None = None,
+        data: Path | None = None,
+    ) -> None:
+        """Run the missing trials of an adopted `study`, journaled in `folder`; see `execute`.
+
+        Each machine prepares data of its own, so `data` does not matter.
+        """
+        with Journal(folder, study) as journal:
+            _run(self._execute(journal, on_progress or Progress()))
+
+    async def _execute(self, journal: Journal, progress: Progress) -> None:
+        async with _connected(self._address) as link:
+            await _Execution(link, journal, progress, self._say, self._install).run()
+
+    async def _inspect(self, studies: Sequence[Study]) -> dict[str, Inspection]:
+        async with _connected(self._address) as link:
+            machines = await link.machines()
+            if not machines:
+                raise HeapfitError(
+                    f"no worker of {self._address} offers the resource {RESOURCE!r}; start one on "
+                    f"each machine: dask worker {self._address} --nthreads 1 "
+                    f"--resources {RESOURCE}=1"
+                )
+            self._say(f"checking {len(machines)} machines: {', '.join(m.name for m in machines)}")
+            found = await asyncio.gather(
+                *(inspect(link, each, studies, self._install) for each in machines)
+            )
+        inspections = {each.name: one for each, one in zip(machines, found, strict=True)}
+        _refuse_problems(inspections)
+        _refuse_mixture(inspections)
+        for note in _notes(inspections):
+            self._say(f"note: {note}")
+        return inspections
+
+
+# ------------------------------------------------------------------- the link
+
+
+class Link:
+    """The connection to the scheduler."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def machines(self) -> list[Machine]:
+        """Return the machines that take part now; HeapfitError for two workers on one."""
+        try:
+            identity = await self._client.scheduler.identity(n_workers=-1)
+        except (OSError, AttributeError) as error:  # The client forgets a scheduler that is gone.
+            raise StudyStopped(
+                "the scheduler does not answer any more; start it and repeat the same command: "
+                "what is measured is kept"
+            ) from error
+        machines = [
+            Machine(_name(address, worker), address)
+            for address, worker in identity["workers"].items()
+            if worker["resources"].get(RESOURCE, 0) >= 1
+        ]
+        twice = [name for name, n in Counter(each.name for each in machines).items() if n > 1]
+        if twice:
+            raise HeapfitError(
+                f"{twice[0]} has two workers that offer {RESOURCE!r}; a machine runs one trial at "
+                "a time: end one of them (or, if they are two machines, give each a --name)"
+            )
+        return sorted(machines, key=lambda each: each.name)
+
+    async def call(self, machine: Machine, function: Callable[..., Result], *args: Any) -> Result:
+        """Return what `function` returns on `machine`; MachineLost when that is gone before."""
+        future = self._client.submit(
+            function,
+            *args,
+            workers=[machine.address],
+            allow_other_workers=False,
+            resources={RESOURCE: 1},
+            pure=False,
+        )
+        answer = asyncio.ensure_future(_answer(future))
+        try:
+            while True:
+                done, _ = await asyncio.wait({answer}, timeout=LOOK_S)
+                if done:
+                    return cast(Result, answer.result())
+                if machine not in await self.machines():
+                    raise MachineLost(machine.name)
+        finally:
+            answer.cancel()
+            future.release()
+
+    async def stop(self, machines: Sequence[Machine]) -> None:
+        """End what runs on `machines`, past the queue of each."""
+        present = await self.machines()
+        addresses = [each.address for each in machines if each in present]
+        if addresses:
+            await self._client.run(machine_side.stop, workers=addresses, on_error="ignore")
+
+
+async def _answer(future: Any) -> Any:
+    from distributed.client import FutureCancelledError
+    from distributed.scheduler import KilledWorker
+
+    try:
+        return await future
+    except (FutureCancelledError, KilledWorker) as error:
+        raise MachineLost(str(error)) from error
+
+
+@asynccontextmanager
+async def _connected(address: str) -> AsyncIterator[Link]:
+    import distributed
+
+    # What it says of lost connections is said here in words of ours.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    try:
+        client = await cast(Any, distributed).Client(
+            address, asynchronous=True, timeout=CONNECT_TIMEOUT_S, set_as_default=False
+        )
+    except (OSError, TimeoutError, ValueError) as error:
+        raise HeapfitError(
+            f"no Dask scheduler answers at {address}; start one with: dask scheduler"
+        ) from error
+    try:
+        yield Link(client)
+    finally:
+        await client.close()
+
+
+def _name(address: str, worker: dict[str, Any]) -> str:
+    """Return the worker's name if it was given one, else its host."""
+    name = str(worker["name"])
+    return str(worker["host"]) if name == address or "://" in name else name
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    return asyncio.run(work)
+
+
+def _require_dask() -> None:
+    try:
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise HeapfitError(
+            "running on a cluster needs Dask; run: pip install 'heapfit[cluster]'"
+        ) from error
+
+
+# ------------------------------------------------------------------- checking
+
+
+async def inspect(
+    link: Link, machine: Machine, studies: Sequence[Study], install: bool
+) -> Inspection:
+    """Return what `machine` says of itself; HeapfitError when heapfit does not run there."""
+    try:
+        version = await link.call(machine, machine_side.version)
+    except (MachineLost, StudyStopped):
+        raise
+    except Exception as error:  # Whatever importing heapfit there came to.
+        raise HeapfitError(
+            f"{machine.name}: heapfit does not run in the worker's environment ({error}); install "
+            f"heapfit {heapfit.__version__} there"
+        ) from error
+    if version != heapfit.__version__:
+        raise HeapfitError(
+            f"{machine.name} has heapfit {version}, this is {heapfit.__version__}; install the same"
+        )
+    wanted = [_sent(study) for study in studies]
+    answer = await link.call(machine, machine_side.inspect, wanted, install)
+    return Inspection.model_validate_json(answer)
+
+
+def _sent(study: Study) -> str:
+    """Return the study as it travels: without its plan, which may be long."""
+    return study.model_copy(update={"plan": []}).model_dump_json()
+
+
+def _refuse_problems(inspections: dict[str, Inspection]) -> None:
+    problems = [f"{name}: {each}" for name, it in inspections.items() for each in it.problems]
+    if problems:
+        raise HeapfitError("; ".join(problems))
+
+
+def _refuse_mixture(inspections: dict[str, Inspection]) -> None:
+    """Raise for machines with different processors."""
+    models: dict[str, list[str]] = defaultdict(list)
+    for name, inspection in inspections.items():
+        models[inspection.machine.cpu].append(name)
+    if len(models) > 1:
+        each = "; ".join(f"{', '.join(names)}: {cpu}" for cpu, names in models.items())
+        raise HeapfitError(
+            f"the machines have different processors, on which allocators may rank differently "
+            f"({each}); run one study on each kind, the workers of the others without "
+            f"--resources {RESOURCE}=1"
+        )
+
+
+def _notes(inspections: dict[str, Inspection]) -> list[str]:
+    """Return what is doubtful of the machines but no reason to refuse them."""
+    notes = [f"{name}: {note}" for name, it in inspections.items() for note in it.notes]
+    boots: dict[str, list[str]] = defaultdict(list)
+    for name, inspection in inspections.items():
+        boots[inspection.boot].append(name)
+    for names in boots.values():
+        if len(names) > 1:
+            notes.append(f"{', '.join(names)} are one machine; their trials disturb each other")
+    for what in ("kernel", "memory_bytes", "cores", "governor", "huge_pages"):
+        if len({getattr(it.machine, what) for it in inspections.values()}) > 1:
+            notes.append(f"the machines differ in {what.replace('_', ' ')}")
+    return notes
+
+
+# ------------------------------------------------------------------- running
+
+
+class _Execution:
+    """One study on the machines of a cluster, from its first missing trial to its last."""
+
+    def __init__(
+        self,
+        link: Link,
+        journal: Journal,
+        progress: Progress,
+        say: Callable[[str], None],
+        install: bool,
+    ) -> None:
+        self._link = link
+        self._journal = journal
+        self._study = journal.study
+        self._sent = _sent(journal.study)
+        self._progress = progress
+        self._say = say
+        self._install = install
+        self._blocks = Blocks(journal.study.plan, journal.trials)
+        self._times = RemainingTime(journal.trials)
+        self._lanes: dict[Machine, asyncio.Task[None]] = {}
+        self._refused: set[Machine] = set()
+        self._losses: Counter[int] = Counter()
+        # What each machine has run, also those warm-ups of which the journal has another's.
+        self._history: dict[str, list[Trial]] = defaultdict(list)
+        for trial in journal.trials:
+            self._history[trial.machine or ""].append(trial)
+
+    async def run(self) -> None:
+        """Keep a lane open for each machine until all is done."""
+        self._progress.begin(self._study, list(self._journal.trials))
+        last_seen_s = time.monotonic()
+        try:
+            while not self._blocks.done:
+                await self._open_lanes()
+                if self._lanes:
+                    last_seen_s = time.monotonic()
+                elif time.monotonic() > last_seen_s + PATIENCE_S:
+                    raise StudyStopped(
+                        "no machine is left; start workers and repeat the same command: what is "
+                        "measured is kept"
+                    )
+                await self._wait()
+        finally:
+            await self._close_lanes()
+
+    async def _open_lanes(self) -> None:
+        for machine in await self._link.machines():
+            if machine not in self._lanes and machine not in self._refused:
+                self._lanes[machine] = asyncio.create_task(self._lane(machine))
+
+    async def _wait(self) -> None:
+        """Wait for a lane to end, but not long; raise what went wrong in one."""
+        if not self._lanes:
+            await asyncio.sleep(LOOK_S)
+            return
+        lanes = set(self._lanes.values())
+        await asyncio.wait(lanes, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+        for machine, lane in list(self._lanes.items()):
+            if lane.done():
+                del self._lanes[machine]
+                lane.result()
+
+    async def _close_lanes(self) -> None:
+        """End what still runs: warm-ups that nobody needs any more; everything after Ctrl-C."""
+        open_now = dict(self._lanes)
+        for lane in open_now.values():
+            lane.cancel()
+        await asyncio.gather(*open_now.values(), return_exceptions=True)
+        with suppress(StudyStopped):  # Without a scheduler nobody can be told.
+            await self._link.stop(list(open_now))
+
+    async def _lane(self, machine: Machine) -> None:
+        """All that happens on one machine."""
+        try:
+            if not await self._fits(machine):
+                return
+            await self._link.call(machine, machine_side.prepare, self._sent)
+            await self._warm_up(machine)
+            while not self._blocks.done:
+                present = {each.name for each in self._lanes}
+                block = self._blocks.take(machine.name, present)
+                if block is None:  # Others run the last blocks; one of them may yet be lost.
+                    await asyncio.sleep(LOOK_S)
+                else:
+                    await self._run_block(machine, block)
+        except MachineLost:
+            self._say(f"{machine.name} is lost; what it was running will be run again")
+        except StudyStopped:
+            raise
+        except HeapfitError as error:
+            raise HeapfitError(f"{machine.name}: {error}") from error
+
+    async def _fits(self, machine: Machine) -> bool:
+        """Check a machine; one that joined later and does not fit is left out, and that is said."""
+        try:
+            inspection = await inspect(self._link, machine, [self._study], self._install)
+        except HeapfitError as error:
+            problems = [str(error)]
+        else:
+            problems = list(inspection.problems)
+            if inspection.machine.cpu != self._study.machine.cpu:
+                problems.append(f"its processor is {inspection.machine.cpu}, not the study's")
+        if problems:
+            self._refused.add(machine)
+            self._say(f"{machine.name} takes no part: {'; '.join(problems)}")
+        return not problems
+
+    async def _warm_up(self, machine: Machine) -> None:
+        """Run the warm-ups that this machine has not had; the journal takes each but once."""
+        had = {trial.planned.index for trial in self._history[machine.name]}
+        for planned in self._study.plan:
+            if planned.warmup and planned.index not in had:
+                trial = await self._run_trial(machine, planned)
+                kept = {each.planned.index for each in self._journal.trials}
+                self._record(trial, keep=planned.index not in kept)
+
+    async def _run_block(self, machine: Machine, block: Block) -> None:
+        try:
+            while block.missing:
+                planned = block.missing[0]
+                try:
+                    trial = await self._run_trial(machine, planned)
+                except MachineLost:
+                    self._count_loss(machine, block, planned)
+                    raise
+                block.missing.pop(0)
+                self._record(trial)
+        finally:
+            self._blocks.give_back(block)
+
+    async def _run_trial(self, machine: Machine, planned: PlannedTrial) -> Trial:
+        self._progress.started(planned, self._remaining_s())
+        judged_by = reference(self._study, self._history[machine.name], planned)
+        start_s = time.monotonic()
+        answer = await self._link.call(
+            machine,
+            machine_side.run,
+            self._sent,
+            planned.model_dump_json(),
+            judged_by.model_dump_json() if judged_by else None,
+        )
+        self._times.add(planned, time.monotonic() - start_s)
+        return Trial.model_validate_json(answer).model_copy(update={"machine": machine.name})
+
+    def _record(self, trial: Trial, *, keep: bool = True) -> None:
+        history = self._history[trial.machine or ""]
+        if trial.status is not TrialStatus.OK:
+            stop_if_pointless(self._study, history, trial)
+        history.append(trial)
+        if keep:
+            self._journal.append(trial)
+            self._progress.finished(trial, self._remaining_s())
+
+    def _count_loss(self, machine: Machine, block: Block, planned: PlannedTrial) -> None:
+        """Give a trial up as failed when too many workers have died of it."""
+        self._losses[planned.index] += 1
+        if self._losses[planned.index] < MAX_LOSSES:
+            return
+        block.missing.remove(planned)
+        trial = Trial(
+            planned=planned,
+            status=TrialStatus.FAILED,
+            reason=f"{MAX_LOSSES} workers died while it ran; is there enough memory?",
+            started=datetime.now(UTC),
+            machine=machine.name,
+        )
+        self._journal.append(trial)
+        self._progress.finished(trial, self._remaining_s())
+
+    def _remaining_s(self) -> float | None:
+        left_s = self._times.of(self._blocks.missing())
+        return None if left_s is None else left_s / max(1, len(self._lanes))

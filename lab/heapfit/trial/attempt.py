@@ -1,0 +1,211 @@
+"""One run of a trial's program under its allocator: start it, observe it, judge what it did.
+
+With a server, the allocator and the trial's cores are the server's; the client that drives it runs
+without, on the other cores where there are any. Wall time is then the client's, and resources are
+the server's from its start to its end on SIGTERM, nothing subtracted; memory is sampled while it
+serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from heapfit.records import InstalledAllocator, PlannedTrial, Study, TrialStatus, Workload
+from heapfit.trial import output, preload, server, verdict
+from heapfit.trial.cores import CoreSplit, lab_runs_on, split_cores
+from heapfit.trial.launcher import CouldNotStart, Ended, Running, find_launcher
+from heapfit.trial.levels import Levels
+from heapfit.trial.observe import TimedOut, observe
+from heapfit.trial.placeholders import Placeholders
+from heapfit.trial.preload import PreloadWatch
+from heapfit.trial.source import Source, SourceFailed
+
+STDERR_TAIL_BYTES = 2048
+
+
+@dataclass
+class Attempt:
+    """One run, and what is known about it so far. To be closed."""
+
+    study: Study
+    allocator: InstalledAllocator
+    is_baseline: bool
+    launcher: Path
+    folder: Path
+    split: CoreSplit
+    levels: Levels
+    placeholders: Placeholders
+    watch: PreloadWatch
+    sources: list[Source]
+    used: Ended | None = None
+    digest: str | None = None
+
+    @classmethod
+    def prepare(
+        cls,
+        study: Study,
+        planned: PlannedTrial,
+        sources: Sequence[type[Source]],
+        *,
+        workspace: Path,
+        folder: Path,
+        data: Path | None,
+    ) -> Attempt:
+        """Make ready in `folder`, which exists and is empty; the launcher is in `workspace`."""
+        allocator = next(each for each in study.allocators if each.name == planned.allocator)
+        # A tool in between has a memory map of its own, and the run that is timed has told already.
+        is_watched = not any(source.own_run for source in sources)
+        scratch = folder / "scratch"
+        scratch.mkdir()
+        levels = Levels.of(study, planned)
+        return cls(
+            study=study,
+            allocator=allocator,
+            is_baseline=planned.allocator == study.baseline,
+            launcher=find_launcher(workspace),
+            folder=folder,
+            split=split_cores(planned.cores),
+            levels=levels,
+            placeholders=Placeholders(
+                study.workload, scratch.resolve(), planned.cores, data, levels.parameters
+            ),
+            watch=PreloadWatch(allocator.library if is_watched else None),
+            sources=[source() for source in sources],
+        )
+
+    @property
+    def workload(self) -> Workload:
+        return self.study.workload
+
+    @property
+    def stdout(self) -> Path:
+        """What the program prints; with a server, what its client prints."""
+        return self.folder / "program.out"
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.used.exit_code if self.used else None
+
+    @property
+    def patience(self) -> float:
+        """How many times as long as usual things may take."""
+        return max((source.slowdown for source in self.sources), default=1.0)
+
+    def close(self) -> None:
+        for source in self.sources:
+            source.close()
+
+    # ------------------------------------------------------------------- run
+
+    def run(self) -> None:
+        """Run the program to its end; raise `Rejected` if it has to be ended, or cannot run."""
+        try:
+            with lab_runs_on(self.split.others):
+                ended, used = self._run_server() if self.workload.server else self._run_program()
+        except CouldNotStart as error:
+            raise verdict.Rejected(TrialStatus.FAILED, str(error)) from error
+        except (server.ServerFailed, SourceFailed) as error:
+            raise verdict.Rejected(TrialStatus.FAILED, str(error)) from error
+        except TimedOut as error:
+            raise verdict.Rejected(TrialStatus.TIMEOUT, str(error)) from error
+        self.used = replace(used, status=ended.status, wall_s=ended.wall_s)
+
+    def _run_program(self) -> tuple[Ended, Ended]:
+        command = self.workload.run.command
+        with self._start("program", command, self.allocator, self.split.program) as program:
+            ended = observe(program, [*self.sources, self.watch], self._timeout_s)
+        return ended, ended
+
+    def _run_server(self) -> tuple[Ended, Ended]:
+        wanted = self.workload.server
+        assert wanted is not None
+        port = server.ready_port(self.placeholders.expand(wanted.ready))
+        with self._start("server", wanted.command, self.allocator, self.split.program) as serving:
+            server.wait_until_ready(serving, port, wanted.ready_timeout_s * self.patience)
+            with self._start(
+                "program", self.workload.run.command, None, self.split.others
+            ) as client:
+                sources = [*self.sources, self.watch]
+                ended = observe(client, sources, self._timeout_s, serving)
+            return ended, server.stop(serving, self._to_signal(serving.pid), self.patience)
+
+    @property
+    def _timeout_s(self) -> float:
+        return self.study.timeout_s * self.patience
+
+    def _to_signal(self, program: int) -> int:
+        for source in self.sources:
+            program = source.to_signal(program)
+        return program
+
+    def _start(
+        self, name: str, command: list[str], allocator: InstalledAllocator | None, cpus: list[int]
+    ) -> Running:
+        run = self.workload.run
+        expand = self.placeholders.expand
+        here = self.workload.here.resolve()
+        words = self.placeholders.expand_all(command)
+        # What the allocator is not in (a server's client) is nobody's concern.
+        observers = self.sources if allocator else []
+        for source in observers:
+            words = source.wrap(words, self.folder)
+        return Running(
+            self.launcher,
+            words,
+            cpus=cpus,
+            directory=here,
+            environment=preload.clean_environment(self.levels),
+            changes=preload.environment_changes(allocator, self.environment, self.levels),
+            stdin=here / expand(run.stdin) if run.stdin and name == "program" else None,
+            stdout=self.folder / f"{name}.out",
+            stderr=self.folder / f"{name}.err",
+            attach=self._attach if any(source.is_attached() for source in observers) else None,
+        )
+
+    def _attach(self, launcher: int) -> None:
+        for source in self.sources:
+            source.attach(launcher)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that the workload wants."""
+        wanted = self.workload.run.environment
+        return {name: self.placeholders.expand(value) for name, value in wanted.items()}
+
+    # ----------------------------------------------------------------- judge
+
+    def judge(self) -> dict[str, float]:
+        """Check the ended program and return all figures; raise `Rejected` where it is wrong.
+
+        Whether its output is the right one is left to be told by `digest`.
+        """
+        assert self.used is not None, "run() comes first"
+        check = self.workload.check
+        verdict.check_exit(self.used.exit_code, check.exit_code)
+        verdict.check_preload(self.watch, self._stderr_under_allocator())
+        try:
+            printed = output.figures(self.workload, self.stdout)
+            compared = [self.stdout] if check.stdout == "same" else []
+            self.digest = output.digest([*compared, *map(self._scratch_file, check.files)])
+        except output.BadOutput as error:
+            raise verdict.Rejected(TrialStatus.MISMATCH, str(error)) from error
+        try:
+            measured = [source.figures(self.used) for source in self.sources]
+        except SourceFailed as error:
+            raise verdict.Rejected(TrialStatus.FAILED, str(error)) from error
+        return {name: figure for each in [*measured, printed] for name, figure in each.items()}
+
+    def stderr_tail(self) -> str:
+        """The last words of the program, and of the server if there is one."""
+        files = [self.folder / "server.err", self.folder / "program.err"]
+        words = b"".join(output.tail(file, STDERR_TAIL_BYTES) for file in files)
+        return words.decode(errors="replace")
+
+    def _stderr_under_allocator(self) -> Path:
+        return self.folder / ("server.err" if self.workload.server else "program.err")
+
+    def _scratch_file(self, name: str) -> Path:
+        """A file to check: a bare name is in `{scratch}`, a placeholder may lead elsewhere."""
+        return self.placeholders.scratch / self.placeholders.expand(name)

@@ -1,0 +1,132 @@
+"""Metric sources: instructions, cache and TLB misses as Valgrind simulates them.
+
+For machines whose processor shows no counters. Valgrind's cachegrind executes the program one
+thread at a time, some fifty times slower, and counts exactly what its model of the caches does:
+the figures repeat almost to the digit, but threads never meet in a cache, prefetching is unknown,
+and addresses stand for memory as they are. So each is a run of its own, and labelled.
+
+The caches are modelled after this machine's. The TLB is the same model with pages for lines: a
+first level for instructions and one for data, and a second level that both share. It knows only
+pages of 4 KiB; what huge pages save, it does not see.
+
+A process that forks without executing another program takes its counts so far along, and they
+count again in the child.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from heapfit.records import Metric
+from heapfit.trial.launcher import Ended
+from heapfit.trial.source import Source, SourceFailed
+
+# Cachegrind's names: reads of instructions, and of them the misses of the first and the last level;
+# data reads (r) and writes (w) likewise.
+INSTRUCTIONS = ("Ir",)
+FIRST_LEVEL_DATA = ("D1mr", "D1mw")
+LAST_LEVEL = ("ILmr", "DLmr", "DLmw")
+LAST_LEVEL_DATA = ("DLmr", "DLmw")
+
+# size,ways,line size: 64 entries of one page for either side, four and eight ways, and 1536 behind
+# them in twelve ways, as x86-64 server processors have had them since 2015.
+_PAGE = 4096
+_TLB = (
+    f"--I1={64 * _PAGE},8,{_PAGE}",
+    f"--D1={64 * _PAGE},4,{_PAGE}",
+    f"--LL={1536 * _PAGE},12,{_PAGE}",
+)
+
+_OUTPUT = "cachegrind.*"
+
+
+class _Cachegrind(Source):
+    own_run = True
+    # Usually 20 to 50 times; a program with many threads is serialised on top.
+    slowdown = 200.0
+
+    geometry: ClassVar[Sequence[str]] = ()
+    events: ClassVar[Mapping[str, Sequence[str]]] = {}  # what each metric adds up
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        return None if shutil.which("valgrind") else "valgrind is not installed (apt: valgrind)"
+
+    def wrap(self, command: list[str], folder: Path) -> list[str]:
+        self._folder = folder
+        return [
+            "valgrind",
+            "--tool=cachegrind",
+            "--cache-sim=yes",
+            *self.geometry,
+            "--trace-children=yes",
+            f"--log-file={folder}/valgrind.%p.log",
+            f"--cachegrind-out-file={folder}/{_OUTPUT.replace('*', '%p')}",
+            *command,
+        ]
+
+    def figures(self, ended: Ended) -> dict[str, float]:
+        assert self._folder is not None, "wrap() comes first"
+        totals = [read_totals(path) for path in self._folder.glob(_OUTPUT)]
+        if not totals:
+            raise SourceFailed("valgrind wrote no result; does it run the program at all?")
+        return {metric: _sum(totals, names) for metric, names in self.events.items()}
+
+
+class SimulatedCaches(_Cachegrind):
+    metrics = tuple(
+        Metric(
+            name=name,
+            label=f"{label} (simulated)",
+            unit="count",
+            better="lower",
+            source=f"simulated by Valgrind in a run of its own: {what}",
+        )
+        for name, label, what in (
+            ("instructions", "Instructions", "instructions executed"),
+            ("l1d_misses", "L1 data cache misses", "loads and stores that missed the L1 cache"),
+            ("llc_misses", "Last-level cache misses", "misses of the last level"),
+        )
+    )
+    events: ClassVar[Mapping[str, Sequence[str]]] = {
+        "instructions": INSTRUCTIONS,
+        "l1d_misses": FIRST_LEVEL_DATA,
+        "llc_misses": LAST_LEVEL,
+    }
+
+
+class SimulatedTlb(_Cachegrind):
+    metrics = (
+        Metric(
+            name="dtlb_misses",
+            label="Data TLB misses (simulated)",
+            unit="count",
+            better="lower",
+            source="simulated by Valgrind in a run of its own: loads and stores that missed both "
+            "levels of a TLB of 64 and 1536 entries, if all pages had 4 KiB",
+        ),
+    )
+    geometry = _TLB
+    events: ClassVar[Mapping[str, Sequence[str]]] = {"dtlb_misses": LAST_LEVEL_DATA}
+
+
+def read_totals(path: Path) -> dict[str, int]:
+    """Return the totals of a process from cachegrind's output file, by event."""
+    names: list[str] = []
+    for line in path.read_text(errors="replace").splitlines():
+        key, _, words = line.partition(":")
+        if key == "events":
+            names = words.split()
+        elif key == "summary":
+            return dict(zip(names, map(int, words.split()), strict=True))
+    raise SourceFailed(f"valgrind did not finish {path.name}; is the disk full?")
+
+
+def _sum(totals: Iterable[Mapping[str, int]], names: Sequence[str]) -> float:
+    return float(sum(process[name] for process in totals for name in names))

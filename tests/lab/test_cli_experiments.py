@@ -1,0 +1,292 @@
+"""`heapfit study` on designed experiments: a user's own study file, from first run to bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Heapfit, assert_one_line, heapfit_command
+from engine_helpers import allowed_cores
+
+pytestmark = pytest.mark.usefixtures("library")
+
+SERVICE = """\
+name = "service"
+title = "A service of one's own"
+question = "How does it fare?"
+[run]
+command = ["sh", "-c", "sleep {pause}; echo {threads} $MODE; echo rate={threads}00"]
+timeout_s = 20
+[parameters]
+threads = "1"
+pause = "0"
+[[metrics]]
+name = "rate"
+label = "rate"
+unit = "1/s"
+pattern = '(?m)^rate=([0-9]+)$'
+better = "higher"
+"""
+
+STUDY = """\
+name = "mine"
+title = "My own study"
+question = "Which allocator fits?"
+allocators = ["glibc", "heapfit"]
+baseline = "glibc"
+subject = "heapfit"
+replicates = 2
+quick_replicates = 1
+weights = { time = 2, memory = 1 }
+
+[[experiments]]
+name = "threads"
+title = "Threads"
+workload = "service/"
+primary_metric = "rate"
+metrics = ["rate", "wall_s"]
+replicates = 3
+warmups = 0
+timeout_s = 15
+[experiments.factors]
+threads = [1, 2]
+"env.MODE" = ["", "fast"]
+[experiments.quick]
+factors = { threads = [4] }
+[[experiments.published]]
+title = "Table 1"
+source = "A paper"
+metric = "wall_s"
+columns = ["allocator", "1"]
+rows = [["glibc", "4.2"]]
+
+[[experiments]]
+name = "options"
+workload = "service/workload.toml"
+[experiments.factors]
+allocator = ["heapfit"]
+cores = [1]
+"option.decay_ms" = [0, 1000]
+[experiments.parameters]
+threads = 3
+"""
+
+
+def write(folder: Path, old: str = "", new: str = "") -> Path:
+    """Write the study and its workload, with one change, and return the study's file."""
+    assert old in STUDY + SERVICE
+    (folder / "service").mkdir()
+    study, service = (text.replace(old, new, 1) if old else text for text in (STUDY, SERVICE))
+    (folder / "service" / "workload.toml").write_text(service)
+    path = folder / "mine.toml"
+    path.write_text(study)
+    return path
+
+
+def plan_of(folder: Path) -> dict[str, Any]:
+    plan: dict[str, Any] = json.loads((folder / "study.json").read_text())
+    return plan
+
+
+def trials_in(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def finished(run_heapfit: Heapfit, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a study that has run whole; tests must not change it."""
+    folder = tmp_path_factory.mktemp("experiments")
+    result = run_heapfit("study", "run", write(folder), "--out", folder / "out")
+    assert result.returncode == 0, result.stderr
+    return folder / "out"
+
+
+def test_every_experiment_is_a_study_in_a_folder_of_its_name(finished: Path) -> None:
+    for name in ("threads", "options"):
+        assert (finished / name / "report.html").is_file()
+    assert json.loads((finished / "series.json").read_text())["experiments"] == [
+        "threads",
+        "options",
+    ]
+
+
+def test_an_experiment_carries_all_that_its_report_needs(finished: Path) -> None:
+    plan = plan_of(finished / "threads")
+    assert (plan["name"], plan["title"]) == ("threads", "Threads")
+    assert plan["primary_metric"] == "rate"
+    assert plan["shown"] == ["rate", "wall_s"]
+    assert plan["weights"] == {"time": 2.0, "memory": 1.0}
+    assert plan["published"][0]["rows"] == [["glibc", "4.2"]]
+    assert (plan["replicates"], plan["warmups"], plan["timeout_s"]) == (3, 0, 15)
+    assert plan["reproduce"].endswith("--workloads threads")
+    assert plan_of(finished / "options")["parameters"] == {"threads": "3"}
+
+
+def test_each_cell_of_the_design_is_measured_as_often_as_asked(finished: Path) -> None:
+    trials = trials_in(finished / "threads")
+    assert len(trials) == 4 + 3 * 2 * 4
+    counting = [each for each in trials if not each["planned"]["warmup"]]
+    cells = {
+        (each["planned"]["allocator"], *each["planned"]["levels"].values()) for each in counting
+    }
+    assert len(cells) == 2 * 4
+    for trial in counting:
+        assert trial["status"] == "ok"
+        assert trial["metrics"]["rate"] == 100 * int(trial["planned"]["levels"]["threads"])
+    options = trials_in(finished / "options")
+    assert {each["planned"]["allocator"] for each in options} == {"heapfit"}
+    assert len(options) == 2 * (1 + 2)  # the study's warm-up and replicates
+
+
+def test_the_same_command_adds_nothing_and_more_replicates_add_to_it(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study, out = write(tmp_path), tmp_path / "out"
+    command = ["study", "run", study, "--out", out, "--workloads", "threads"]
+    for replicates, trials in ((1, 12), (1, 12), (2, 20)):
+        result = run_heapfit(*command, "--replicates", str(replicates))
+        assert result.returncode == 0, result.stderr
+        assert len(trials_in(out / "threads")) == trials
+    assert not (out / "options").exists()
+
+
+def test_quick_takes_its_own_levels_and_a_folder_of_its_own(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    result = run_heapfit("study", "run", write(tmp_path), "--quick", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    quick = tmp_path / "heapfit-results" / "mine-quick"
+    trials = trials_in(quick / "threads")
+    assert {each["planned"]["levels"]["threads"] for each in trials} == {"4"}
+    assert len(trials) == 2 + 2 * 2  # the two references, and each cell once
+    assert len(trials_in(quick / "options")) == 2 + 2
+
+
+def test_cores_that_this_machine_has_not_are_left_out_with_a_note(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    beyond = allowed_cores() + 1
+    study = write(tmp_path, "cores = [1]", f"cores = [1, {beyond}]")
+    command = ["study", "run", study, "--quick", "--out", tmp_path / "out"]
+    result = run_heapfit(*command, "--workloads", "options")
+    assert result.returncode == 0, result.stderr
+    note = f"cores {beyond} left out: this machine has {allowed_cores()} to use"
+    assert f"note: options: {note}" in result.stderr
+    plan = plan_of(tmp_path / "out" / "options")
+    assert plan["cores"] == [1]
+    assert note in plan["machine"]["notes"]
+
+
+def test_options_that_other_allocators_ignore_are_remarked_on(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study = write(tmp_path, 'allocator = ["heapfit"]\n', "")
+    result = run_heapfit(
+        *("study", "run", study, "--quick", "--out", tmp_path / "out", "--workloads", "options")
+    )
+    assert "note: options: only heapfit reads option.decay_ms; glibc run at each" in result.stderr
+
+
+def test_an_interrupted_experiment_goes_on_at_the_next_trial(
+    clean_environment: dict[str, str], run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study, out = write(tmp_path, 'pause = "0"', 'pause = "0.1"'), tmp_path / "out"
+    command = ["study", "run", study, "--out", out, "--workloads", "threads"]
+    journal = out / "threads" / "trials.jsonl"
+    with subprocess.Popen(
+        heapfit_command(*command), env=clean_environment, stderr=subprocess.PIPE, text=True
+    ) as running:
+        deadline = time.monotonic() + 60
+        while not (journal.exists() and journal.read_bytes().count(b"\n") >= 3):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.kill(running.pid, signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "the same command goes on from there" in said
+    before = trials_in(out / "threads")
+    assert 3 <= len(before) < 28
+    assert run_heapfit(*command).returncode == 0
+    assert trials_in(out / "threads")[: len(before)] == before
+    assert len(trials_in(out / "threads")) == 28
+
+
+def test_an_allocator_that_fails_the_check_is_shown_and_nothing_is_lost(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    command = "echo {threads} $MODE;"
+    study = write(tmp_path, command, command + " test ${LD_PRELOAD}{threads} = 1 || echo other;")
+    result = run_heapfit(
+        *("study", "run", study, "--out", tmp_path / "out", "--workloads", "threads"),
+        *("--replicates", "1"),
+    )
+    assert result.returncode == 0, result.stderr
+    failed = [each for each in trials_in(tmp_path / "out" / "threads") if each["status"] != "ok"]
+    assert {each["status"] for each in failed} == {"mismatch"}
+    assert {each["planned"]["levels"]["threads"] for each in failed} == {"1"}
+    assert {each["planned"]["allocator"] for each in failed} == {"heapfit"}
+    page = (tmp_path / "out" / "threads" / "report.md").read_text()
+    assert "gives other output than under glibc" in page
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("threads = [1, 2]", "threads = []", ["'factors.threads'", "'threads' has no levels"]),
+        ("threads = [1, 2]", "threads = [1, 2, 1]", ["'1' stands twice in 'factors.threads"]),
+        ("threads = [1, 2]", 'threads = [1, "1"]', ["'1' stands twice in 'factors.threads"]),
+        ("threads = [1, 2]", "thread = [1, 2]", ["unknown factor of quick: 'threads'"]),
+        ('"env.MODE"', "thraeds", ["experiment threads: unknown factor 'thraeds'", "'threads'"]),
+        ('"env.MODE" = ["", "fast"]', 'cores = ["all"]', ["takes whole numbers, not 'all'"]),
+        ('"env.MODE" = ["", "fast"]', "cores = [4096]", ["4096 cores needs as many"]),
+        ("factors = { threads = [4] }", "factors = { sizes = [4] }", ["unknown factor of quick"]),
+        ("factors = { threads = [4] }", "factors = { threads = [] }", ["'quick.factors.threads'"]),
+        ("warmups = 0", "warmpus = 0", ["unknown key 'experiments.0.warmpus'", "'warmups'"]),
+        ("warmups = 0", "warmups = -1", ["'experiments.0.warmups'"]),
+        ("threads = 3", "thraeds = 3", ["unknown factor 'thraeds'", "'threads'"]),
+        ('["rate", "wall_s"]', '["rate", "wal_s"]', ["unknown metric 'wal_s'", "'wall_s'"]),
+        ('["rate", "wall_s"]', '["rate", "rate"]', ["'rate' stands twice in 'metrics of"]),
+        ('"rate"\nmetrics', '"rte"\nmetrics', ["unknown metric 'rte'"]),
+        ("option.decay_ms", "option.decay", ["unknown option 'decay'", "'decay_ms'"]),
+        ("[0, 1000]", '["soon"]', ["option decay_ms: 'soon' is no whole number"]),
+        ('allocator = ["heapfit"]', 'allocator = ["glibc"]', ["not among the allocators"]),
+        ('allocator = ["heapfit"]', 'allocator = ["jemalloc"]', ["unknown allocator 'jemalloc'"]),
+        ('name = "options"', 'name = "threads"', ["'threads' stands twice in 'experiments'"]),
+        ('name = "options"', 'name = "a/b"', ["'experiments.1.name'"]),
+        ('workload = "service/"', 'workload = "sevrice"', ["unknown workload 'sevrice'"]),
+        ('service/workload.toml"', 'python-tree"', ["the parameters of python-tree: none"]),
+        ("time = 2, memory = 1", "time = 0, memory = 0", ["'weights' must not be negative"]),
+        ("time = 2", "speed = 2", ["'weights.speed"]),
+        ('metric = "wall_s"', 'metric = "wall"', ["'Table 1' is about 'wall'"]),
+    ],
+)
+def test_a_senseless_experiment_is_refused_before_anything_runs(
+    run_heapfit: Heapfit, tmp_path: Path, old: str, new: str, said: list[str]
+) -> None:
+    study = write(tmp_path, old, new)
+    result = run_heapfit("study", "run", study, "--out", tmp_path / "out")
+    assert_one_line(result, 2, said)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_study_of_nothing_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    study = write(tmp_path)
+    study.write_text(STUDY[: STUDY.index("[[experiments]]")])
+    result = run_heapfit("study", "run", study, "--out", tmp_path / "out")
+    assert_one_line(result, 2, ["nothing to run", "'workloads' or [[experiments]]"])
+
+
+def test_another_studys_journal_is_left_alone(run_heapfit: Heapfit, finished: Path) -> None:
+    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
+    study = finished.parent / "mine.toml"
+    changed = study.with_name("changed.toml")
+    changed.write_text(study.read_text().replace("threads = [1, 2]", "threads = [1, 3]"))
+    result = run_heapfit("study", "run", changed, "--out", finished)
+    assert_one_line(result, 2, ["holds another study: factors differ", "mine.toml"])
+    assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before

@@ -1,0 +1,553 @@
+"""The optional metric sources, each on a real program whose figure is known beforehand."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from engine_helpers import PYTHON, study_of, system_allocator, wait_until_gone, workload
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.records import (
+    InstalledAllocator,
+    Metric,
+    Study,
+    Trial,
+    TrialStatus,
+    Workload,
+    WorkloadCheck,
+    WorkloadServer,
+)
+from heapfit.trial import (
+    BUILTIN_METRIC_NAMES,
+    BUILTIN_METRICS,
+    OPTIONAL_METRIC_NAMES,
+    find_metric,
+    find_metrics,
+    metrics,
+    perf,
+    run_trial,
+    unavailable_metrics,
+)
+from heapfit.trial.averaging import Averaging
+from heapfit.trial.perf_source import PerfSource
+from heapfit.trial.pss import ProportionalMemory, Rollup, parse_rollup
+from heapfit.trial.simulation import SimulatedCaches, SimulatedTlb, read_totals
+from heapfit.trial.source import Source, SourceFailed
+from heapfit.trial.system_calls import StracedCalls, TracedCalls, read_summary
+
+MIB = 1 << 20
+
+# Maps and unmaps N times, and starts itself once more to do it again in a child.
+CALLER = """
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    for (int left = atoi(argv[1]); left > 0; left--) {
+        void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        *(volatile char *)page = 1;
+        munmap(page, 4096);
+    }
+    if (argc > 2 && fork() == 0) {
+        execl(argv[0], argv[0], argv[1], NULL);
+    }
+    wait(NULL);
+    return 0;
+}
+"""
+
+# Walks over N pages, one cache line in each, M times.
+WALKER = """
+#include <stdlib.h>
+#include <sys/mman.h>
+
+int main(int argc, char **argv)
+{
+    size_t pages = strtoul(argv[1], NULL, 10), rounds = strtoul(argv[2], NULL, 10);
+    int access = PROT_READ | PROT_WRITE, kind = MAP_PRIVATE | MAP_ANONYMOUS;
+    volatile char *all = mmap(NULL, pages * 4096, access, kind, -1, 0);
+    for (size_t round = 0; round < rounds; round++) {
+        for (size_t page = 0; page < pages; page++) {
+            all[page * 4096] = 1;
+        }
+    }
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def caller(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(CALLER, tmp_path_factory.mktemp("caller") / "caller")
+
+
+@pytest.fixture(scope="module")
+def walker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(WALKER, tmp_path_factory.mktemp("walker") / "walker")
+
+
+def compiled(source: str, program: Path) -> Path:
+    file = program.with_suffix(".c")
+    file.write_text(source)
+    subprocess.run(["cc", "-O1", str(file), "-o", str(program)], check=True)
+    return program
+
+
+def study_with(
+    work: Workload, wanted: Sequence[Metric], allocator: InstalledAllocator | None = None
+) -> Study:
+    study = study_of(work, [system_allocator(), *([allocator] if allocator else [])])
+    return study.model_copy(update={"metrics": [*study.metrics, *wanted]})
+
+
+def run_with(
+    work: Workload,
+    workspace: Path,
+    wanted: Sequence[Metric],
+    *,
+    allocator: InstalledAllocator | None = None,
+    warmup: bool = False,
+) -> Trial:
+    study = study_with(work, wanted, allocator)
+    planned = study.plan[0].model_copy(
+        update={"warmup": warmup, "allocator": study.allocators[-1].name}
+    )
+    return run_trial(study, planned, workspace, None)
+
+
+def ok(trial: Trial) -> dict[str, float]:
+    assert trial.status is TrialStatus.OK, trial.reason
+    return trial.metrics
+
+
+# ------------------------------------------------------------------------ choosing
+
+
+def test_every_optional_metric_is_available_or_says_why_not() -> None:
+    missing = unavailable_metrics()
+    for name in OPTIONAL_METRIC_NAMES:
+        if name in missing:
+            assert missing[name]
+            with pytest.raises(HeapfitError, match=re.escape(missing[name])):
+                find_metric(name)
+        else:
+            assert find_metric(name).name == name
+
+
+def test_optional_metrics_are_not_taken_unless_asked_for(tmp_path: Path) -> None:
+    study = study_of(workload("true"))
+    assert metrics.sources_of(study) == list(metrics.BUILTIN_SOURCES)
+
+
+def test_a_metric_that_nobody_asks_about_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "_reasons", {})
+    monkeypatch.setattr(StracedCalls, "unavailable", lambda: pytest.fail("was tried"))
+    assert unavailable_metrics(BUILTIN_METRIC_NAMES) == {}
+
+
+def test_metrics_are_found_once_and_in_a_fixed_order() -> None:
+    found = find_metrics(["mean_pss_bytes", "wall_s", "peak_pss_bytes", "wall_s"])
+    assert [metric.name for metric in found] == ["wall_s", "peak_pss_bytes", "mean_pss_bytes"]
+
+
+def test_an_unknown_metric_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="munmap_calls"):
+        find_metric("munmap_call")
+
+
+def test_only_what_the_study_wants_is_in_its_trials(tmp_path: Path) -> None:
+    trial = run_with(workload("true"), tmp_path, find_metrics(["mean_pss_bytes"]))
+    assert ok(trial).keys() - {"mean_pss_bytes"} == {metric.name for metric in BUILTIN_METRICS}
+
+
+def test_a_source_that_this_machine_lacks_is_never_replaced_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a second machine, whose figures are not to be mixed with the first one's."""
+    strace = StracedCalls.metrics[0]
+    monkeypatch.setitem(metrics._reasons, StracedCalls, "no strace here")
+    with pytest.raises(HeapfitError, match=r"mmap_calls cannot be measured.*no strace here"):
+        run_with(workload("true"), tmp_path, [strace])
+
+
+def test_a_study_that_measured_in_another_way_is_refused(tmp_path: Path) -> None:
+    other = StracedCalls.metrics[0].model_copy(update={"source": "counted by hand"})
+    with pytest.raises(HeapfitError, match=r"another way \(counted by hand\)"):
+        run_with(workload("true"), tmp_path, [other])
+
+
+# ----------------------------------------------------------- proportional memory
+
+
+def test_memory_shared_by_processes_counts_once_in_the_proportional_size(tmp_path: Path) -> None:
+    share = f"""
+import mmap, os, time
+block = mmap.mmap(-1, {48 * MIB})
+block.write(bytes({48 * MIB}))
+children = [os.fork() for _ in range(2)]
+for page in range(0, {48 * MIB}, {mmap.PAGESIZE}): block[page]
+time.sleep(0.5)
+if all(children):
+    for child in children:
+        if child: os.waitpid(child, 0)
+"""
+    figures = ok(run_with(workload(*PYTHON, share), tmp_path, ProportionalMemory.metrics))
+    assert 48 * MIB < figures["peak_pss_bytes"] < 90 * MIB
+    assert 0 < figures["mean_pss_bytes"] <= figures["peak_pss_bytes"]
+    assert figures["peak_rss_bytes"] > 150 * MIB  # four processes, each with all of it
+
+
+def test_a_large_program_is_looked_at_the_rarer(tmp_path: Path) -> None:
+    huge = f"import time\nblock = bytearray(b'x') * {256 * MIB}\ntime.sleep(1)"
+    before = os.times()
+    figures = ok(run_with(workload(*PYTHON, huge), tmp_path, ProportionalMemory.metrics))
+    after = os.times()
+    spent_s = after.user + after.system - before.user - before.system
+    start_up_s = 0.1  # a first look at a program of this size, and all around the run
+    assert figures["peak_pss_bytes"] > 256 * MIB
+    assert spent_s < 0.01 * figures["wall_s"] + start_up_s
+
+
+def test_a_borrowed_address_space_is_told_from_a_copied_one() -> None:
+    parent = Rollup(resident=100, proportional=90)
+    assert parent.is_twin(parent)  # vfork: all of it seems to be its own, for it is
+    assert not Rollup(100, 45).is_twin(Rollup(100, 45))  # fork: each has half
+    assert not parent.is_twin(None)
+
+
+def test_the_rollup_of_a_zombie_has_no_sizes() -> None:
+    assert parse_rollup(b"") is None
+    assert parse_rollup(b"5500-ffff ---p 00000000 00:00 0 [rollup]\nRss: 8 kB\nPss: 4 kB\n") == (
+        Rollup(resident=8192, proportional=4096)
+    )
+
+
+def test_a_mean_weighs_each_look_by_its_time() -> None:
+    sizes = Averaging()
+    assert sizes.mean() == 0
+    sizes.add(1.0, 10)
+    assert sizes.mean() == 10
+    sizes.add(2.0, 10)
+    sizes.add(5.0, 20)
+    assert sizes.mean() == pytest.approx((10 * 1 + 15 * 3) / 4)
+    assert sizes.peak == 20
+
+
+# -------------------------------------------------------------------- system calls
+
+
+def test_strace_counts_the_calls_of_the_whole_tree(tmp_path: Path, caller: Path) -> None:
+    def calls(*arguments: str) -> dict[str, float]:
+        return ok(run_with(workload(str(caller), *arguments), tmp_path, StracedCalls.metrics))
+
+    few, many, twice = calls("10"), calls("310"), calls("310", "and again in a child")
+    assert many["mmap_calls"] - few["mmap_calls"] == 300
+    assert many["munmap_calls"] - few["munmap_calls"] == 300
+    assert twice["munmap_calls"] == 2 * many["munmap_calls"]
+    assert many["madvise_calls"] == 0
+
+
+def test_the_run_for_system_calls_does_not_count_for_time(tmp_path: Path, caller: Path) -> None:
+    """100,000 stops under strace take seconds; without it they take some hundredths of one."""
+    plain = ok(run_with(workload(str(caller), "50000"), tmp_path, []))
+    asked = ok(run_with(workload(str(caller), "50000"), tmp_path, StracedCalls.metrics))
+    assert asked["munmap_calls"] >= 50000
+    assert asked["wall_s"] < 3 * plain["wall_s"] + 0.2
+    assert asked["voluntary_switches"] < 1000  # each stop would be one
+
+
+def test_a_warmup_has_no_further_runs(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    work = workload("sh", "-c", f"echo ran >> {log}")
+    run_with(work, tmp_path, StracedCalls.metrics, warmup=True)
+    assert log.read_text() == "ran\n"
+    run_with(work, tmp_path, StracedCalls.metrics)
+    assert log.read_text() == "ran\n" * 3
+
+
+def test_a_program_that_fails_in_its_second_run_fails_the_trial(tmp_path: Path) -> None:
+    once = f"test ! -e {tmp_path}/flag || {{ echo not again >&2; exit 4; }}; touch {tmp_path}/flag"
+    trial = run_with(workload("sh", "-c", once), tmp_path, StracedCalls.metrics)
+    assert trial.status is TrialStatus.FAILED
+    assert trial.reason == "in the run for mmap_calls alone: exit code 4, 0 expected"
+    assert "not again" in trial.stderr_tail
+    assert trial.metrics == {}
+
+
+def test_other_output_in_the_second_run_is_a_mismatch(tmp_path: Path) -> None:
+    count = f"echo x >> {tmp_path}/log; cat {tmp_path}/log"
+    trial = run_with(workload("sh", "-c", count), tmp_path, StracedCalls.metrics)
+    assert trial.status is TrialStatus.MISMATCH
+    assert "other output" in trial.reason
+
+
+def test_the_allocator_is_in_the_traced_program_too(tmp_path: Path) -> None:
+    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+    fill = f"blocks = [bytearray({MIB}) for _ in range(50)]"
+    glibc = ok(run_with(workload(*PYTHON, fill), tmp_path, StracedCalls.metrics))
+    allocator = system_allocator("jemalloc", library)
+    jemalloc = ok(
+        run_with(workload(*PYTHON, fill), tmp_path, StracedCalls.metrics, allocator=allocator)
+    )
+    assert glibc["brk_calls"] != jemalloc["brk_calls"]
+
+
+SERVER = """
+import os, signal, socket, sys, time
+def stop(*_):
+    print("stopped in order", file=sys.stderr)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, stop)
+listening = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True: listening.accept()[0].close()
+"""
+
+
+@pytest.mark.parametrize("source", [StracedCalls, SimulatedCaches])
+def test_a_server_under_a_tool_is_stopped_in_order(tmp_path: Path, source: type[Source]) -> None:
+    pids = tmp_path / "pids"
+    note = 'echo $$ >> "$0"; exec "$@"'
+    client = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1]))).recv(1)"
+    work = workload(
+        *PYTHON,
+        client,
+        "{port}",
+        server=WorkloadServer(command=["sh", "-c", note, str(pids), *PYTHON, SERVER, "{port}"]),
+    )
+    figures = ok(run_with(work, tmp_path, source.metrics))
+    assert figures[source.metrics[0].name] > 0
+    programs = [int(line) for line in pids.read_text().split()]
+    assert len(programs) == 2
+    assert wait_until_gone(programs, timeout_s=0) == []
+
+
+def test_the_summary_of_a_program_without_such_calls_is_all_zeros() -> None:
+    header = "% time     seconds  usecs/call     calls    errors syscall\n"
+    assert read_summary(header) == {}
+    with pytest.raises(SourceFailed):
+        read_summary("")
+
+
+def test_strace_that_is_missing_or_forbidden_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from heapfit.trial import system_calls
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert StracedCalls.unavailable() == "strace is not installed (apt: strace)"
+    assert SimulatedCaches.unavailable() == "valgrind is not installed (apt: valgrind)"
+    refusing = tmp_path / "strace"
+    refusing.write_text("#!/bin/sh\necho strace: ptrace: Operation not permitted >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    system_calls._strace_refusal.cache_clear()
+    try:
+        assert "Operation not permitted" in (StracedCalls.unavailable() or "")
+    finally:
+        system_calls._strace_refusal.cache_clear()
+
+
+# ---------------------------------------------------------------------- simulation
+
+
+def test_simulated_instructions_repeat_and_follow_the_work(tmp_path: Path, walker: Path) -> None:
+    def instructions(rounds: int) -> float:
+        work = workload(str(walker), "10", str(rounds))
+        return ok(run_with(work, tmp_path, SimulatedCaches.metrics))["instructions"]
+
+    once, again, more = instructions(1000), instructions(1000), instructions(101_000)
+    assert again == pytest.approx(once, rel=0.02)  # the layout of the address space varies
+    assert 2 * 1_000_000 < more - once < 10 * 1_000_000  # a million stores in a loop
+
+
+def test_simulated_tlb_knows_how_many_pages_it_reaches(tmp_path: Path, walker: Path) -> None:
+    def misses(pages: int, rounds: int) -> float:
+        work = workload(str(walker), str(pages), str(rounds))
+        return ok(run_with(work, tmp_path, SimulatedTlb.metrics))["dtlb_misses"]
+
+    within, beyond = misses(500, 100), misses(5000, 10)
+    assert within < 5000  # each page once, and what the start of a program takes
+    assert beyond > 10 * 5000 * 0.9  # always: it comes back when all others were there
+
+
+def test_totals_are_found_in_a_result_and_missed_in_half_a_one(tmp_path: Path) -> None:
+    result = tmp_path / "cachegrind.1"
+    result.write_text("events: Ir Dr\nfn=main\n1 2 3\nsummary: 10 20\n")
+    assert read_totals(result) == {"Ir": 10, "Dr": 20}
+    result.write_text("events: Ir Dr\nfn=main\n1 2 3\n")
+    with pytest.raises(SourceFailed, match="did not finish"):
+        read_totals(result)
+
+
+# ------------------------------------------------------------------------- counters
+
+
+class CountedFaults(PerfSource):
+    """Page faults as a counter of the kernel's: needs no hardware and no tracepoint."""
+
+    metrics = (
+        Metric(name="counted_faults", label="", unit="count", better="lower", source="counter"),
+    )
+
+    @classmethod
+    def events(cls) -> dict[str, perf.Event]:
+        page_faults = 2
+        return {"counted_faults": perf.Event(perf.SOFTWARE, page_faults)}
+
+
+@pytest.fixture
+def counted_faults(monkeypatch: pytest.MonkeyPatch) -> Sequence[Metric]:
+    reason = CountedFaults.unavailable()
+    if reason is not None:
+        pytest.skip(reason)
+    sources = (*metrics.BUILTIN_SOURCES, CountedFaults)
+    monkeypatch.setattr(metrics, "_ALL_SOURCES", sources)
+    return CountedFaults.metrics
+
+
+def test_counters_see_the_whole_tree_and_nothing_before_it(
+    tmp_path: Path, caller: Path, counted_faults: Sequence[Metric]
+) -> None:
+    def faults(*arguments: str) -> float:
+        work = workload(str(caller), *arguments)
+        return ok(run_with(work, tmp_path, counted_faults))["counted_faults"]
+
+    few, many, twice = faults("10"), faults("3010"), faults("3010", "and again in a child")
+    assert 10 <= few < 1000  # the lab alone has more
+    assert many - few == pytest.approx(3000, abs=50)
+    assert twice - many == pytest.approx(many, abs=200)
+
+
+def test_a_program_that_cannot_be_started_leaves_no_counter_open(
+    tmp_path: Path, counted_faults: Sequence[Metric]
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    trial = run_with(workload("no-such-program"), tmp_path, counted_faults)
+    assert trial.status is TrialStatus.FAILED
+    assert "no such file" in trial.reason
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_counter_that_is_refused_fails_the_trial_and_starts_nothing(
+    tmp_path: Path, counted_faults: Sequence[Metric], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_such_event = {"counted_faults": perf.Event(perf.SOFTWARE, 1 << 40)}
+    monkeypatch.setattr(CountedFaults, "events", classmethod(lambda _: no_such_event))
+    started = tmp_path / "started"
+    before = len(os.listdir("/proc/self/fd"))
+    trial = run_with(workload("touch", str(started)), tmp_path / "w", counted_faults)
+    assert trial.status is TrialStatus.FAILED
+    assert "counted_faults cannot be counted" in trial.reason
+    assert not started.exists()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_attribute_has_the_layout_of_the_kernel() -> None:
+    attribute = perf.attribute(perf.Event(perf.TRACEPOINT, 650, in_kernel=True))
+    words = [int.from_bytes(attribute[at : at + 4], sys.byteorder) for at in range(0, 64, 4)]
+    assert len(attribute) == perf.ATTRIBUTE_SIZE == words[1] == 64
+    assert words[0] == perf.TRACEPOINT
+    assert words[2] == 650
+    disabled_inherited_enabled_on_exec = 1 << 0 | 1 << 1 | 1 << 12
+    assert words[10] == disabled_inherited_enabled_on_exec
+    assert perf.attribute(perf.Event(perf.HARDWARE, 1))[40] & 1 << 5  # user code only
+
+
+def test_the_number_of_a_tracepoint_is_a_number() -> None:
+    assert perf.parse_tracepoint_id("650\n") == 650
+    with pytest.raises(perf.Unavailable, match="'none'"):
+        perf.parse_tracepoint_id("none\n")
+
+
+def test_a_processor_without_a_counter_says_so() -> None:
+    impossible = perf.Event(perf.HARDWARE, 999)
+    assert perf.refusal([impossible])
+
+
+# The kernel's page allocations in place of its rare fragmentation events, which none can provoke
+# at will: the same group of tracepoints, the same way.
+TRACEPOINTS_ARE_COUNTED = """
+import sys
+from pathlib import Path
+from heapfit.trial import fragmentation, perf
+from heapfit.trial.metrics import find_metrics
+from heapfit.trial.system_calls import CALLS, StracedCalls, TracedCalls
+from test_metrics import ok, run_with, workload
+
+caller, folder = sys.argv[1], Path(sys.argv[2])
+assert fragmentation.KernelFragmentation.unavailable() is None
+assert [metric.source for metric in find_metrics(["mmap_calls"])] == [TracedCalls.metrics[0].source]
+work = workload(caller, "300", "and again in a child")
+figures = ok(run_with(work, folder, find_metrics(["fragmentation_events"])))
+assert figures["fragmentation_events"] >= 0
+traced = ok(run_with(work, folder, TracedCalls.metrics))
+straced = ok(run_with(work, folder, StracedCalls.metrics))
+for call in CALLS:
+    assert traced[f"{call}_calls"] == straced[f"{call}_calls"], call
+assert traced["munmap_calls"] >= 600
+
+fragmentation.TRACEPOINT = "kmem:mm_page_alloc"
+few, many = (
+    ok(run_with(workload(caller, str(n)), folder, fragmentation.KernelFragmentation.metrics))
+    for n in (100, 4100)
+)
+gained = many["fragmentation_events"] - few["fragmentation_events"]
+assert 4000 <= gained < 6000, gained
+print("all counted")
+"""
+
+
+def test_tracepoints_are_counted_and_agree_with_strace(tmp_path: Path, caller: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(TRACEPOINTS_ARE_COUNTED)
+    command = [sys.executable, str(script), str(caller), str(tmp_path / "w")]
+    if TracedCalls.unavailable() is not None:
+        command = [*with_tracefs(), *command]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "all counted\n", done.stderr
+
+
+def with_tracefs() -> list[str]:
+    """Return the words before a command that give it a tracefs that nobody else sees."""
+    mount = 'mount -t tracefs tracefs /sys/kernel/tracing && exec "$@"'
+    words = ["unshare", "--mount", "sh", "-c", mount, "sh"]
+    if shutil.which("unshare") is None:
+        pytest.skip("tracepoints need root, or a tracefs that can be read")
+    tried = subprocess.run([*words, "true"], capture_output=True, text=True)
+    if tried.returncode != 0:
+        pytest.skip(f"tracepoints need root, or a tracefs that can be read: {tried.stderr.strip()}")
+    return words
+
+
+def test_hardware_counters_follow_the_work_where_there_are_any(
+    tmp_path: Path, walker: Path
+) -> None:
+    hardware = [each for each in metrics.COUNTERS if each.unavailable() is None]
+    for source in metrics.COUNTERS:
+        assert source in hardware or source.unavailable()
+    for source in hardware:
+        name = source.metrics[0].name
+        few, many = (
+            ok(run_with(workload(str(walker), "5000", rounds), tmp_path, source.metrics))[name]
+            for rounds in ("1", "100")
+        )
+        assert many > few, name
+
+
+def test_the_output_that_is_checked_is_that_of_the_program_alone(tmp_path: Path) -> None:
+    """Neither strace nor Valgrind may write where the program's words are."""
+    work = workload("sh", "-c", "echo out; echo err >&2", check=WorkloadCheck(must_match="^out$"))
+    for source in (StracedCalls, SimulatedCaches):
+        trial = run_with(work, tmp_path, source.metrics)
+        assert ok(trial)
+        assert trial.stderr_tail == "err\n"
