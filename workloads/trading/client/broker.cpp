@@ -40,13 +40,12 @@ template <typename FixField> std::int64_t price(const FIX::FieldMap &message)
 
 std::string report_line(const FIX::Message &message)
 {
-    const ReportText report{text_of<FIX::ClOrdID>(message),  text_of<FIX::OrigClOrdID>(message),
-                            text_of<FIX::Symbol>(message),   value_of<FIX::Side>(message),
-                            value_of<FIX::ExecType>(message), value_of<FIX::OrdStatus>(message),
-                            price<FIX::Price>(message),      whole<FIX::OrderQty>(message),
-                            price<FIX::LastPx>(message),     whole<FIX::LastQty>(message),
-                            whole<FIX::LeavesQty>(message),  whole<FIX::CumQty>(message),
-                            value_of<FIX::AvgPx>(message)};
+    const ReportText report{
+        text_of<FIX::ClOrdID>(message), text_of<FIX::OrigClOrdID>(message), text_of<FIX::Symbol>(message),
+        value_of<FIX::Side>(message),   value_of<FIX::ExecType>(message),   value_of<FIX::OrdStatus>(message),
+        price<FIX::Price>(message),     whole<FIX::OrderQty>(message),      price<FIX::LastPx>(message),
+        whole<FIX::LastQty>(message),   whole<FIX::LeavesQty>(message),     whole<FIX::CumQty>(message),
+        value_of<FIX::AvgPx>(message)};
     return report.line();
 }
 
@@ -61,7 +60,8 @@ std::string depth_text(const FIX::Message &message)
     for (unsigned i = 2; i <= message.groupCount(FIX::FIELD::NoMDEntries); i++) {
         message.getGroup(i, entry);
         const bool buys = value_of<FIX::MDEntryType>(entry) == FIX::MDEntryType_BID;
-        levels += level_text(buys ? side::buy : side::sell, price<FIX::MDEntryPx>(entry), whole<FIX::MDEntrySize>(entry));
+        levels +=
+            level_text(buys ? side::buy : side::sell, price<FIX::MDEntryPx>(entry), whole<FIX::MDEntrySize>(entry));
     }
     return depth_line(traded_at, traded, levels);
 }
@@ -88,9 +88,9 @@ void Broker::expect_depths(const Depths &depths)
 
 void Broker::subscribe()
 {
-    FIX44::MarketDataRequest request(
-        FIX::MDReqID("1"),
-        FIX::SubscriptionRequestType(FIX::SubscriptionRequestType_SNAPSHOT_PLUS_UPDATES), FIX::MarketDepth(0));
+    FIX44::MarketDataRequest request(FIX::MDReqID("1"),
+                                     FIX::SubscriptionRequestType(FIX::SubscriptionRequestType_SNAPSHOT_PLUS_UPDATES),
+                                     FIX::MarketDepth(0));
     FIX::Session::sendToTarget(request, session_);
 }
 
@@ -159,9 +159,8 @@ void Broker::receive(const FIX::Message &message)
     const std::string &type = message.getHeader().getField(FIX::FIELD::MsgType);
     if (type == FIX::MsgType_MarketDataSnapshotFullRefresh) return receive_depth(message);
     if (type == FIX::MsgType_OrderCancelReject) {
-        const std::string line =
-            cancel_reject_line(text_of<FIX::ClOrdID>(message), text_of<FIX::OrigClOrdID>(message),
-                               value_of<FIX::OrdStatus>(message));
+        const std::string line = cancel_reject_line(text_of<FIX::ClOrdID>(message), text_of<FIX::OrigClOrdID>(message),
+                                                    value_of<FIX::OrdStatus>(message));
         std::lock_guard<std::mutex> hold(lock_);
         return check(expectation_.from_data, next_from_data_, line);
     }
@@ -173,10 +172,8 @@ void Broker::receive(const FIX::Message &message)
     const std::string line = report_line(message);
     std::lock_guard<std::mutex> hold(lock_);
     check_execution_id(id);
-    if (id[0] == 'S')
-        check(expectation_.from_sessions, next_from_sessions_, line);
-    else
-        check(expectation_.from_data, next_from_data_, line);
+    if (id[0] == 'S') check(expectation_.from_sessions, next_from_sessions_, line);
+    else check(expectation_.from_data, next_from_data_, line);
 }
 
 void Broker::check_execution_id(const std::string &id)

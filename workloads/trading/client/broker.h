@@ -26,9 +26,18 @@ class Broker
 
     Broker(int index, int requests);
 
-    const std::string &name() const { return name_; }
-    const FIX::SessionID &session() const { return session_; }
-    const Expectation &expectation() const { return expectation_; }
+    const std::string &name() const
+    {
+        return name_;
+    }
+    const FIX::SessionID &session() const
+    {
+        return session_;
+    }
+    const Expectation &expectation() const
+    {
+        return expectation_;
+    }
     void expect_depths(const Depths &depths);
 
     // Asks for market data; what comes back shows that the whole way there and back works.
@@ -46,8 +55,14 @@ class Broker
 
     // After `trade`.
     std::optional<std::string> problem() const;
-    const std::vector<double> &latencies_s() const { return latencies_s_; }
-    const std::vector<std::string> &transcript() const { return transcript_; }
+    const std::vector<double> &latencies_s() const
+    {
+        return latencies_s_;
+    }
+    const std::vector<std::string> &transcript() const
+    {
+        return transcript_;
+    }
 
   private:
     void send(const Request &request);

@@ -104,15 +104,27 @@ class Client final : public FIX::Application
     }
 
     void onCreate(const FIX::SessionID &) override {}
-    void onLogon(const FIX::SessionID &id) override { broker_of(id).logged_on(true); }
-    void onLogout(const FIX::SessionID &id) override { broker_of(id).logged_on(false); }
+    void onLogon(const FIX::SessionID &id) override
+    {
+        broker_of(id).logged_on(true);
+    }
+    void onLogout(const FIX::SessionID &id) override
+    {
+        broker_of(id).logged_on(false);
+    }
     void toAdmin(FIX::Message &, const FIX::SessionID &) override {}
     void toApp(FIX::Message &, const FIX::SessionID &) override {}
     void fromAdmin(const FIX::Message &, const FIX::SessionID &) override {}
-    void fromApp(const FIX::Message &message, const FIX::SessionID &id) override { broker_of(id).receive(message); }
+    void fromApp(const FIX::Message &message, const FIX::SessionID &id) override
+    {
+        broker_of(id).receive(message);
+    }
 
   private:
-    Broker &broker_of(const FIX::SessionID &id) { return *by_name_.at(id.getSenderCompID().getValue()); }
+    Broker &broker_of(const FIX::SessionID &id)
+    {
+        return *by_name_.at(id.getSenderCompID().getValue());
+    }
 
     std::vector<std::unique_ptr<Broker>> brokers_;
     std::map<std::string, Broker *> by_name_;

@@ -19,7 +19,10 @@ struct Known {
     market::Quantity leaves;
     market::Price value;
 
-    bool rests() const { return status == status::open || status == status::partly_filled; }
+    bool rests() const
+    {
+        return status == status::open || status == status::partly_filled;
+    }
 };
 
 class Reference
@@ -36,19 +39,31 @@ class Reference
     {
         if (accounts_.count(request.account) == 0 || !names_.insert(request.name).second)
             reject(expectation_.from_sessions, request, index);
-        else if (request.cancels)
-            cancel(request, index);
-        else
-            accept(request, index);
+        else if (request.cancels) cancel(request, index);
+        else accept(request, index);
     }
 
-    Expectation take() { return std::move(expectation_); }
+    Expectation take()
+    {
+        return std::move(expectation_);
+    }
 
   private:
     void reject(std::vector<Expected> &where, const Request &request, int index)
     {
-        ReportText report{request.name, {}, request.symbol, request.side, execution::rejected, status::rejected,
-                          request.cancels ? 0 : request.price, request.cancels ? 0 : request.quantity, 0, 0, 0, 0, 0};
+        ReportText report{request.name,
+                          {},
+                          request.symbol,
+                          request.side,
+                          execution::rejected,
+                          status::rejected,
+                          request.cancels ? 0 : request.price,
+                          request.cancels ? 0 : request.quantity,
+                          0,
+                          0,
+                          0,
+                          0,
+                          0};
         where.push_back({report.line(), index});
     }
 
@@ -118,7 +133,8 @@ class Reference
             report(*known, execution::trade, -1, price, quantity);
         }
         if (other.leaves == 0) resting_.remove(&other);
-        if (++trades_[order.request.symbol] % market::trades_per_depth == 0) publish(order.request.symbol, price, quantity);
+        if (++trades_[order.request.symbol] % market::trades_per_depth == 0)
+            publish(order.request.symbol, price, quantity);
     }
 
     void publish(const std::string &symbol, market::Price price, market::Quantity quantity)
@@ -159,9 +175,19 @@ class Reference
         const Request &request = order.request;
         const market::Quantity done = request.quantity - order.leaves;
         const double average = done == 0 ? 0 : static_cast<double>(order.value) / 100.0 / static_cast<double>(done);
-        return {request.name,  {},    request.symbol, request.side, execution,
-                order.status,  request.price, request.quantity, price, quantity,
-                order.rests() ? order.leaves : 0, done, average};
+        return {request.name,
+                {},
+                request.symbol,
+                request.side,
+                execution,
+                order.status,
+                request.price,
+                request.quantity,
+                price,
+                quantity,
+                order.rests() ? order.leaves : 0,
+                done,
+                average};
     }
 
     void report(const Known &order, char execution, int answers = -1, market::Price price = 0,

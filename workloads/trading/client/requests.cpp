@@ -56,7 +56,10 @@ class Generator
     }
 
   private:
-    unsigned below(std::size_t limit) { return static_cast<unsigned>(random_() % limit); }
+    unsigned below(std::size_t limit)
+    {
+        return static_cast<unsigned>(random_() % limit);
+    }
 
     std::string name(int number) const
     {

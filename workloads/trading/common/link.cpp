@@ -139,8 +139,7 @@ void Link::write(const std::list<MessagePtr> &messages)
     for (const MessagePtr &message : messages) message->encode(frames);
     std::size_t written = 0;
     while (written < frames.size()) {
-        const ssize_t size =
-            ::send(socket_.number(), frames.data() + written, frames.size() - written, MSG_NOSIGNAL);
+        const ssize_t size = ::send(socket_.number(), frames.data() + written, frames.size() - written, MSG_NOSIGNAL);
         if (size < 0 && errno == EINTR) continue;
         if (size <= 0) return; // the peer is gone, and with it the need
         written += static_cast<std::size_t>(size);

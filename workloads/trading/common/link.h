@@ -18,11 +18,17 @@ class Descriptor
 {
   public:
     explicit Descriptor(int number) : number_(number) {}
-    Descriptor(Descriptor &&other) noexcept : number_(other.number_) { other.number_ = -1; }
+    Descriptor(Descriptor &&other) noexcept : number_(other.number_)
+    {
+        other.number_ = -1;
+    }
     Descriptor &operator=(Descriptor &&) = delete;
     ~Descriptor();
 
-    int number() const { return number_; }
+    int number() const
+    {
+        return number_;
+    }
 
   private:
     int number_;
@@ -41,7 +47,10 @@ class Link
     using Handler = std::function<void(MessagePtr)>;
 
     explicit Link(Descriptor socket);
-    ~Link() { close(); }
+    ~Link()
+    {
+        close();
+    }
     Link(const Link &) = delete;
     Link &operator=(const Link &) = delete;
 
@@ -49,7 +58,10 @@ class Link
     void start(Handler handle);
 
     // From any thread; messages of one thread keep their order.
-    void send(MessagePtr message) { writer_.push(std::move(message)); }
+    void send(MessagePtr message)
+    {
+        writer_.push(std::move(message));
+    }
 
     // Ends both threads; what has been sent is written first.
     void close();

@@ -26,7 +26,10 @@ class Reader
   public:
     explicit Reader(std::string_view content) : left_(content) {}
 
-    bool at_end() const { return left_.empty(); }
+    bool at_end() const
+    {
+        return left_.empty();
+    }
 
     template <typename Plain> Plain take()
     {
@@ -52,8 +55,14 @@ class Number final : public Field
   public:
     Number(Tag tag, std::int64_t value) : Field(tag), value_(value) {}
 
-    std::unique_ptr<Field> clone() const override { return std::make_unique<Number>(tag(), value_); }
-    std::int64_t number() const override { return value_; }
+    std::unique_ptr<Field> clone() const override
+    {
+        return std::make_unique<Number>(tag(), value_);
+    }
+    std::int64_t number() const override
+    {
+        return value_;
+    }
     void encode(std::string &frame) const override
     {
         put(frame, tag());
@@ -70,8 +79,14 @@ class Text final : public Field
   public:
     Text(Tag tag, std::string value) : Field(tag), value_(std::move(value)) {}
 
-    std::unique_ptr<Field> clone() const override { return std::make_unique<Text>(tag(), value_); }
-    const std::string &text() const override { return value_; }
+    std::unique_ptr<Field> clone() const override
+    {
+        return std::make_unique<Text>(tag(), value_);
+    }
+    const std::string &text() const override
+    {
+        return value_;
+    }
     void encode(std::string &frame) const override
     {
         put(frame, tag());
@@ -93,8 +108,10 @@ std::unique_ptr<Field> decode_field(Reader &reader)
 {
     const Tag tag = reader.take<Tag>();
     switch (reader.take<Type>()) {
-    case Type::number: return std::make_unique<Number>(tag, reader.take<std::int64_t>());
-    case Type::text: return std::make_unique<Text>(tag, std::string(reader.bytes(reader.take<std::uint32_t>())));
+    case Type::number:
+        return std::make_unique<Number>(tag, reader.take<std::int64_t>());
+    case Type::text:
+        return std::make_unique<Text>(tag, std::string(reader.bytes(reader.take<std::uint32_t>())));
     }
     throw BadMessage(name_of(tag) + " has no known type");
 }

@@ -68,7 +68,10 @@ class Field
     Field(const Field &) = delete;
     Field &operator=(const Field &) = delete;
 
-    Tag tag() const { return tag_; }
+    Tag tag() const
+    {
+        return tag_;
+    }
     virtual std::unique_ptr<Field> clone() const = 0;
     virtual void encode(std::string &frame) const = 0;
     virtual std::int64_t number() const;
@@ -85,17 +88,35 @@ class Message
 
     explicit Message(Kind kind) : kind_(kind) {}
 
-    Kind kind() const { return kind_; }
-    const Fields &fields() const { return fields_; }
-    bool has(Tag tag) const { return find(tag) != nullptr; }
-    std::int64_t number(Tag tag) const { return get(tag).number(); }
-    const std::string &text(Tag tag) const { return get(tag).text(); }
+    Kind kind() const
+    {
+        return kind_;
+    }
+    const Fields &fields() const
+    {
+        return fields_;
+    }
+    bool has(Tag tag) const
+    {
+        return find(tag) != nullptr;
+    }
+    std::int64_t number(Tag tag) const
+    {
+        return get(tag).number();
+    }
+    const std::string &text(Tag tag) const
+    {
+        return get(tag).text();
+    }
 
     // Adds a field behind the others. Of several with one tag, the first is the one that is found.
     void add(Tag tag, std::int64_t number);
     void add(Tag tag, std::string text);
     // Adds a copy of another message's field.
-    void copy(const Message &from, Tag tag) { fields_.push_back(from.get(tag).clone()); }
+    void copy(const Message &from, Tag tag)
+    {
+        fields_.push_back(from.get(tag).clone());
+    }
     void remove(Tag tag);
 
     std::unique_ptr<Message> clone() const;

@@ -18,11 +18,17 @@ template <typename Item> class Worker
     using Handler = std::function<void(std::list<Item>)>;
 
     explicit Worker(Handler handle) : handle_(std::move(handle)), thread_([this] { run(); }) {}
-    ~Worker() { finish(); }
+    ~Worker()
+    {
+        finish();
+    }
     Worker(const Worker &) = delete;
     Worker &operator=(const Worker &) = delete;
 
-    void push(Item item) { queue_.push(std::move(item)); }
+    void push(Item item)
+    {
+        queue_.push(std::move(item));
+    }
 
     // Handles what is left and ends the thread. Called by one thread only.
     void finish()

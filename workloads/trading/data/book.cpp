@@ -52,10 +52,8 @@ template <typename Levels> void Book::match_against(Levels &levels, Order &order
 
 void Book::match(Order &order, const OnTrade &on_trade)
 {
-    if (order.side == side::buy)
-        match_against(asks_, order, on_trade);
-    else
-        match_against(bids_, order, on_trade);
+    if (order.side == side::buy) match_against(asks_, order, on_trade);
+    else match_against(bids_, order, on_trade);
 }
 
 void Book::rest(const OrderPtr &order)
@@ -75,10 +73,8 @@ template <typename Levels> void Book::remove_from(Levels &levels, const OrderPtr
 
 void Book::remove(const OrderPtr &order)
 {
-    if (order->side == side::buy)
-        remove_from(bids_, order);
-    else
-        remove_from(asks_, order);
+    if (order->side == side::buy) remove_from(bids_, order);
+    else remove_from(asks_, order);
 }
 
 Depth Book::depth(int levels) const

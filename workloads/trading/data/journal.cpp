@@ -109,8 +109,7 @@ void Journal::insert(const Outcome::Entry &entry)
                    << entry.last_price << entry.last_quantity << entry.reason;
     const int stepped = sqlite3_step(statement);
     sqlite3_reset(statement);
-    if (stepped != SQLITE_DONE)
-        throw std::runtime_error(std::string("journal: ") + sqlite3_errmsg(database_.get()));
+    if (stepped != SQLITE_DONE) throw std::runtime_error(std::string("journal: ") + sqlite3_errmsg(database_.get()));
 }
 
 } // namespace trading

@@ -47,10 +47,19 @@ class Journal
     // Throws std::runtime_error if the database cannot be made. A database that fails later ends the
     // process: without its journal the middleware must not go on.
     Journal(const std::string &path, Send send);
-    ~Journal() { finish(); }
+    ~Journal()
+    {
+        finish();
+    }
 
-    void push(Outcome outcome) { writer_->push(std::move(outcome)); }
-    void finish() { writer_->finish(); }
+    void push(Outcome outcome)
+    {
+        writer_->push(std::move(outcome));
+    }
+    void finish()
+    {
+        writer_->finish();
+    }
 
   private:
     struct Close {

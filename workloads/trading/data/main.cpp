@@ -20,8 +20,7 @@ class DataManager
 {
   public:
     DataManager(int partitions, int threads)
-        : link_(accept_one("data.sock")),
-          market_data_([this](MessagePtr message) { link_.send(std::move(message)); }),
+        : link_(accept_one("data.sock")), market_data_([this](MessagePtr message) { link_.send(std::move(message)); }),
           journal_("journal.sqlite", [this](MessagePtr message) { link_.send(std::move(message)); })
     {
         for (int i = 0; i < partitions; i++) partitions_.push_back(std::make_unique<Partition>(i, market_data_));

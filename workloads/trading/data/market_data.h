@@ -29,8 +29,14 @@ class MarketData
 
     explicit MarketData(Send send);
 
-    void push(std::unique_ptr<Tick> tick) { worker_.push(std::move(tick)); }
-    void finish() { worker_.finish(); }
+    void push(std::unique_ptr<Tick> tick)
+    {
+        worker_.push(std::move(tick));
+    }
+    void finish()
+    {
+        worker_.finish();
+    }
 
   private:
     // What is known of a symbol's trades today.

@@ -29,8 +29,14 @@ struct Order {
     market::Price value = 0; // of all executions so far
     std::list<OrderPtr>::iterator place; // within its level, while it rests in the book
 
-    market::Quantity cumulative() const { return quantity - leaves; }
-    bool resting() const { return status == status::open || status == status::partly_filled; }
+    market::Quantity cumulative() const
+    {
+        return quantity - leaves;
+    }
+    bool resting() const
+    {
+        return status == status::open || status == status::partly_filled;
+    }
 };
 
 } // namespace trading

@@ -15,9 +15,12 @@ Partition::Partition(int index, MarketData &market_data) : index_(index), market
 Outcome Partition::handle(const Message &message)
 {
     switch (message.kind()) {
-    case Kind::new_order: return accept(message);
-    case Kind::cancel: return cancel(message);
-    default: throw BadMessage("a partition handles orders and cancellations only");
+    case Kind::new_order:
+        return accept(message);
+    case Kind::cancel:
+        return cancel(message);
+    default:
+        throw BadMessage("a partition handles orders and cancellations only");
     }
 }
 

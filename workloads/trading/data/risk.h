@@ -27,8 +27,14 @@ struct RiskCase {
     market::Price reference_price;
 
     // A market order is valued at the reference price.
-    market::Price price() const { return order.type == order_type::market ? reference_price : order.price; }
-    market::Price value() const { return price() * order.quantity; }
+    market::Price price() const
+    {
+        return order.type == order_type::market ? reference_price : order.price;
+    }
+    market::Price value() const
+    {
+        return price() * order.quantity;
+    }
 };
 
 class Rule

@@ -67,11 +67,11 @@ double average_price(const Message &message)
 
 FIX::Message report(const Message &message)
 {
-    FIX44::ExecutionReport report(FIX::OrderID(message.text(Tag::order_id)), FIX::ExecID(message.text(Tag::execution_id)),
-                                  FIX::ExecType(letter(message, Tag::execution_type)),
-                                  FIX::OrdStatus(letter(message, Tag::status)), FIX::Side(letter(message, Tag::side)),
-                                  FIX::LeavesQty(quantity(message, Tag::leaves)),
-                                  FIX::CumQty(quantity(message, Tag::cumulative)), FIX::AvgPx(average_price(message)));
+    FIX44::ExecutionReport report(
+        FIX::OrderID(message.text(Tag::order_id)), FIX::ExecID(message.text(Tag::execution_id)),
+        FIX::ExecType(letter(message, Tag::execution_type)), FIX::OrdStatus(letter(message, Tag::status)),
+        FIX::Side(letter(message, Tag::side)), FIX::LeavesQty(quantity(message, Tag::leaves)),
+        FIX::CumQty(quantity(message, Tag::cumulative)), FIX::AvgPx(average_price(message)));
     report.set(FIX::ClOrdID(message.text(Tag::order)));
     report.set(FIX::Account(message.text(Tag::account)));
     report.set(FIX::Symbol(message.text(Tag::symbol)));
@@ -153,11 +153,16 @@ MessagePtr from_fix(const FIX::Message &message, const std::string &session)
 FIX::Message to_fix(const Message &message)
 {
     switch (message.kind()) {
-    case Kind::report: return report(message);
-    case Kind::cancel_reject: return cancel_reject(message);
-    case Kind::subscribed: return subscribed();
-    case Kind::depth: return depth(message);
-    default: throw BadMessage("nothing that a broker is told");
+    case Kind::report:
+        return report(message);
+    case Kind::cancel_reject:
+        return cancel_reject(message);
+    case Kind::subscribed:
+        return subscribed();
+    case Kind::depth:
+        return depth(message);
+    default:
+        throw BadMessage("nothing that a broker is told");
     }
 }
 

@@ -34,11 +34,15 @@ class Desk
     void handle(MessagePtr message)
     try {
         switch (message->kind()) {
-        case Kind::subscribe: return subscribe(*message);
+        case Kind::subscribe:
+            return subscribe(*message);
         case Kind::new_order:
-        case Kind::cancel: return pass_in(std::move(message));
-        case Kind::depth: return publish(*message);
-        default: return pass_out(std::move(message));
+        case Kind::cancel:
+            return pass_in(std::move(message));
+        case Kind::depth:
+            return publish(*message);
+        default:
+            return pass_out(std::move(message));
         }
     } catch (const std::exception &error) { // a message that no neighbour of ours sends
         std::cerr << "trading-sessions: message dropped: " << error.what() << '\n';
@@ -50,7 +54,10 @@ class Desk
         int partition;
     };
 
-    Entry &entry_of(const Message &message) { return sessions_.at(message.text(Tag::session)); }
+    Entry &entry_of(const Message &message)
+    {
+        return sessions_.at(message.text(Tag::session));
+    }
 
     void subscribe(const Message &message)
     {

@@ -22,9 +22,18 @@ class Session
     // `index` is the broker's, `limit` the most orders within a second.
     Session(int index, std::size_t limit);
 
-    const std::string &name() const { return name_; }
-    bool subscribed() const { return subscribed_; }
-    void subscribe() { subscribed_ = true; }
+    const std::string &name() const
+    {
+        return name_;
+    }
+    bool subscribed() const
+    {
+        return subscribed_;
+    }
+    void subscribe()
+    {
+        subscribed_ = true;
+    }
 
     // Whether `message` is the next of this session; the gateway numbers them.
     bool in_sequence(const Message &message);

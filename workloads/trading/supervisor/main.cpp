@@ -41,7 +41,10 @@ class Child
         if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
         if (pid_ == 0) become(arguments, parent);
     }
-    ~Child() { end(); }
+    ~Child()
+    {
+        end();
+    }
     Child(const Child &) = delete;
     Child &operator=(const Child &) = delete;
 
@@ -149,13 +152,13 @@ int run(const Options &options)
     std::vector<std::string> managing = common;
     managing.insert(managing.end(), {"--limit", options.text("limit")});
     std::vector<std::string> accepting = common;
-    accepting.insert(accepting.end(), {"--port", options.text("port"), "--dictionary", absolute(options.text("dictionary"))});
+    accepting.insert(accepting.end(),
+                     {"--port", options.text("port"), "--dictionary", absolute(options.text("dictionary"))});
 
     if (chdir(options.text("scratch").c_str()) != 0)
         throw std::system_error(errno, std::generic_category(), options.text("scratch"));
-    std::array<Child, 3> children{{{programs + "gateway", accepting},
-                                   {programs + "sessions", managing},
-                                   {programs + "data", common}}};
+    std::array<Child, 3> children{
+        {{programs + "gateway", accepting}, {programs + "sessions", managing}, {programs + "data", common}}};
     bool well = wait_for_stop_or_loss(children);
     for (Child &child : children) well = child.end() && well;
     return well ? EXIT_SUCCESS : EXIT_FAILURE;
