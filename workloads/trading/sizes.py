@@ -1,7 +1,7 @@
 """Shows how large the blocks are that the middleware asks for, process by process.
 
 Runs the middleware once with the counter of `sizes.c` preloaded and the client beside it, and
-prints two tables in Markdown: the most frequent sizes, and which share of all requests is how small.
+prints two tables in Markdown: the most frequent sizes, and how large a share is how small.
 
 Usage: sizes.py FOLDER [ORDERS]     FOLDER has the built programs
 """

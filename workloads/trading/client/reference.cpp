@@ -28,7 +28,7 @@ struct Known {
 class Reference
 {
   public:
-    explicit Reference(int broker) : broker_(broker)
+    explicit Reference(int broker)
     {
         for (int i = 0; i < market::accounts_per_broker; i++) accounts_.insert(market::account(broker, i));
         for (int i = 0; i < market::symbols_per_partition; i++)
@@ -196,7 +196,6 @@ class Reference
         expectation_.from_data.push_back({text_of(order, execution, price, quantity).line(), answers});
     }
 
-    int broker_;
     std::set<std::string> accounts_;
     std::set<std::string> names_;
     std::map<std::string, market::Price> reference_prices_;

@@ -17,7 +17,7 @@ namespace trading
 {
 
 enum class Kind : std::uint8_t {
-    subscribe = 1, // a session wants market data; the answer is an `subscribed`
+    subscribe = 1, // a session wants market data; the answer is a `subscribed`
     subscribed,
     new_order,
     cancel,

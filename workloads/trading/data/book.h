@@ -5,8 +5,6 @@
 
 #include <functional>
 #include <map>
-#include <optional>
-#include <vector>
 
 namespace trading
 {
