@@ -33,6 +33,7 @@ GOOD_AND_BAD = {
     "python-tree": ("catalogue consistent\n", "catalogue INCONSISTENT\n"),
     "redis": ("rate get 8.5\nanswers right\n", "rate get 8.5\n"),
     "sqlite": ("ok\natlas sound\n", "row 7 missing from index\natlas sound\n"),
+    "trading": ("seconds 1.5\ncheck ok\n", "seconds 1.5\n"),
     "cc1plus": ("\t.globl\tmain\n", "\t.globl\tnot_main\n"),
     "lua": ("digest 1\nlua consistent\n", "digest 1\n"),
     "z3": (
