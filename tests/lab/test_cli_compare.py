@@ -236,3 +236,62 @@ def test_report_shows_an_earlier_study_again(run_heapfit: Heapfit, tmp_path: Pat
 
 def test_report_says_when_there_is_no_study(run_heapfit: Heapfit, tmp_path: Path) -> None:
     assert_one_line(run_heapfit("report", tmp_path), 2, [str(tmp_path), "no study"])
+
+
+# ------------------------------------------------------------------------- factors
+
+
+def test_a_command_is_compared_at_every_level_of_a_factor(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    script = "echo {threads} ${MODE-unset} >> " + str(tmp_path / "seen")
+    result = run_heapfit(
+        *("compare", "--allocators", "glibc,heapfit", "--replicates", "1", "--warmups", "0"),
+        *("--factor", "threads=1,8", "--factor", "env.MODE=,fast", "--out", tmp_path / "out"),
+        *("--", "sh", "-c", script),
+    )
+    assert result.returncode == 0, result.stderr
+    cells = [f"{threads} {mode}" for threads in (1, 8) for mode in ("fast", "unset")]
+    # The baseline's reference in each setting, and each cell under both allocators.
+    assert sorted((tmp_path / "seen").read_text().splitlines()) == sorted(cells * 3)
+    plan = json.loads((tmp_path / "out" / "study.json").read_text())
+    assert "--factor threads=1,8 --factor env.MODE=,fast" in plan["reproduce"]
+
+
+def test_a_workloads_own_parameters_are_varied(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    workload = tmp_path / "workload.toml"
+    workload.write_text(
+        'name = "mine"\ntitle = "Mine"\nquestion = "?"\n'
+        '[run]\ncommand = ["echo", "{size}"]\n[parameters]\nsize = "1k"\n'
+    )
+    command = ["compare", workload, "--allocators", "glibc", "--replicates", "1"]
+    result = run_heapfit(*command, "--factor", "size=1k,1m", "--out", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    levels = {json.dumps(each["planned"]["levels"]) for each in trials_in(tmp_path / "out")}
+    assert levels == {'{"size": "1k"}', '{"size": "1m"}'}
+    mistyped = run_heapfit(*command, "--factor", "sise=1k,1m")
+    assert_one_line(mistyped, 2, ["unknown factor 'sise'; did you mean 'size'"])
+
+
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [
+        ("n", "--factor takes NAME=A,B"),
+        ("n=", "'n' has no levels"),
+        ("n=1,2,1", "the level '1' twice"),
+        ("m=1", "write {m} where its level goes"),
+        ("cores=1,2", "--cores"),
+        ("allocator=glibc", "--allocators"),
+        ("option.decay=1", "did you mean 'decay_ms'?"),
+        ("option.decay_ms=soon", "no whole number"),
+    ],
+)
+def test_a_senseless_factor_is_explained_before_anything_runs(
+    run_heapfit: Heapfit, tmp_path: Path, factor: str, said: str
+) -> None:
+    result = run_heapfit(
+        *("compare", "--allocators", "glibc,heapfit", "--factor", factor),
+        *("--out", tmp_path / "out", "--", "echo", "{n}"),
+    )
+    assert_one_line(result, 2, [said])
+    assert not (tmp_path / "out").exists()

@@ -232,6 +232,18 @@ def test_peers_that_are_not_installed_are_told_before_anything_runs(
     assert not (tmp_path / "out").exists()
 
 
+def test_peers_that_are_not_installed_can_be_left_out(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    study = write_study(tmp_path, STUDY.replace('"heapfit"]', '"heapfit", "rpmalloc", "snmalloc"]'))
+    result = run_heapfit(
+        *["study", "run", study, "--out", tmp_path / "out", "--quick", "--replicates", "1"],
+        *["--workloads", "churn/", "--allocators", "installed"],
+        environment={"HEAPFIT_HOME": str(tmp_path / "empty")},
+    )
+    assert result.returncode == 0, result.stderr
+    compared = json.loads((tmp_path / "out" / "series.json").read_text())["allocators"]
+    assert [each["name"] for each in compared] == ["glibc", "heapfit"]
+
+
 def test_what_a_workload_lacks_is_told_before_anything_runs(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:

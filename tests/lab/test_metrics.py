@@ -25,6 +25,7 @@ from heapfit.records import (
     WorkloadServer,
 )
 from heapfit.trial import (
+    BUILTIN_METRIC_NAMES,
     BUILTIN_METRICS,
     OPTIONAL_METRIC_NAMES,
     find_metric,
@@ -148,6 +149,12 @@ def test_optional_metrics_are_not_taken_unless_asked_for(tmp_path: Path) -> None
     assert metrics.sources_of(study) == list(metrics.BUILTIN_SOURCES)
 
 
+def test_a_metric_that_nobody_asks_about_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "_reasons", {})
+    monkeypatch.setattr(StracedCalls, "unavailable", lambda: pytest.fail("was tried"))
+    assert unavailable_metrics(BUILTIN_METRIC_NAMES) == {}
+
+
 def test_metrics_are_found_once_and_in_a_fixed_order() -> None:
     found = find_metrics(["mean_pss_bytes", "wall_s", "peak_pss_bytes", "wall_s"])
     assert [metric.name for metric in found] == ["wall_s", "peak_pss_bytes", "mean_pss_bytes"]
@@ -168,8 +175,7 @@ def test_a_source_that_this_machine_lacks_is_never_replaced_by_another(
 ) -> None:
     """As on a second machine, whose figures are not to be mixed with the first one's."""
     strace = StracedCalls.metrics[0]
-    reasons = {source: source.unavailable() for source in metrics._ALL_SOURCES}
-    monkeypatch.setattr(metrics, "_reasons", lambda: {**reasons, StracedCalls: "no strace here"})
+    monkeypatch.setitem(metrics._reasons, StracedCalls, "no strace here")
     with pytest.raises(HeapfitError, match=r"mmap_calls cannot be measured.*no strace here"):
         run_with(workload("true"), tmp_path, [strace])
 
@@ -405,7 +411,6 @@ def counted_faults(monkeypatch: pytest.MonkeyPatch) -> Sequence[Metric]:
         pytest.skip(reason)
     sources = (*metrics.BUILTIN_SOURCES, CountedFaults)
     monkeypatch.setattr(metrics, "_ALL_SOURCES", sources)
-    monkeypatch.setattr(metrics, "_reasons", lambda: dict.fromkeys(sources))
     return CountedFaults.metrics
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,8 @@ AsJson = Annotated[
 Allocators = Annotated[
     str | None,
     typer.Option(
-        metavar="A,B", help="Names, or mine=./lib.so. Default: the study's, or all installed."
+        metavar="A,B",
+        help="Names, or mine=./lib.so, or `installed`. Default: the study's, or all installed.",
     ),
 ]
 Seed = Annotated[int, typer.Option(metavar="N", help="Of the random order.")]
@@ -24,28 +24,15 @@ Out = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Where everything goes. Default: heapfit-results/NAME"),
 ]
-On = Annotated[
-    str | None,
-    typer.Option(
-        "--on", metavar="ADDRESS", help="Run on the machines of the Dask scheduler at tcp://…:8786."
-    ),
-]
 Install = Annotated[
     bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
 ]
-Names = Annotated[
-    list[str] | None, typer.Argument(metavar="NAME...", help="Of the list, or TOML files.")
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--on", metavar="tcp://HOST:PORT", help="Run on the machines of this Dask scheduler."
+    ),
 ]
-Everything = Annotated[bool, typer.Option("--all", help="Install all that the list has.")]
-
-
-def wanted_names(
-    kind: str, names: list[str] | None, known: Iterable[str], every: bool
-) -> list[str]:
-    """Return the `names`, or all that are `known`; UsageError where the user named none."""
-    if not names and not every:
-        raise UsageError(f"which {kind}? name them, or write --all")
-    return list(known) if every else names or []
 
 
 def split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:

@@ -13,18 +13,18 @@ from heapfit.cli import answer
 from heapfit.cli.arguments import (
     Allocators,
     AsJson,
+    Cluster,
     Install,
-    On,
     Out,
     Seed,
-    split_list,
     split_numbers,
 )
 from heapfit.cli.commands import new_app
 from heapfit.cli.output import messages, say, warn
 from heapfit.cli.progress import StudyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
-    join_cluster,
+    connect,
+    named_allocators,
     provide_allocators,
     provide_programs,
     results_folder,
@@ -85,8 +85,8 @@ def compare(
         ),
     ] = None,
     out: Out = None,
-    on: On = None,
     install: Install = False,
+    on: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare allocators on a program: a table here, a page with plots in the results folder.
@@ -95,10 +95,11 @@ def compare(
     """
     factors = [_factor(text) for text in factor or []]
     workload = _checked_output(_workload(name, context.obj, factors), output)
-    named = with_baseline(split_list(allocators) if allocators else _all_installed(), baseline)
+    usual = list(catalogue.load_allocators())
+    named = with_baseline(named_allocators(allocators, usual, installed=True), baseline)
     installed = provide_allocators(named, install=install)
-    cluster = join_cluster(on, install=install)
-    if cluster is None:
+    cluster = connect(on, install=install) if on else None
+    if cluster is None:  # The machines of a cluster have programs of their own.
         provide_programs([workload], install=install)
     study = plan(
         workload,
@@ -113,7 +114,7 @@ def compare(
         factors=factors,
     )
     if cluster:
-        [study] = cluster.adopt([study])
+        study = cluster.adopt([study])[0]
     reproduce = _command_line(study, named, name, context.obj, output, out, on)
     study = study.model_copy(update={"reproduce": reproduce})
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
@@ -121,10 +122,11 @@ def compare(
         _warn_of(examine_program(context.obj))
     for remark in remarks(study):
         warn(f"note: {remark}")
-    is_ours = workload.prepare and not cluster  # The machines of a cluster make theirs.
-    data = catalogue.prepare_workload(workload, say) if is_ours else None
-    run = cluster.execute if cluster else execute
+    data = None
+    if workload.prepare and not cluster:  # The machines of a cluster prepare their own.
+        data = catalogue.prepare_workload(workload, say)
     progress = StudyProgress(messages)
+    run = cluster.execute if cluster else execute
     with kept_on_interrupt(progress, folder):
         run(study, folder, progress, data)
     answer.show(folder, as_json=as_json)
@@ -182,11 +184,6 @@ def _warn_of(finding: Finding | None) -> None:
     """Say in one line why a preload would not measure what it seems to, and what to do."""
     if finding and not finding.ok:
         warn(f"warning: {finding.topic}: {finding.state}; {finding.advice}")
-
-
-def _all_installed() -> list[str]:
-    known = catalogue.load_allocators().values()
-    return [entry.name for entry in known if catalogue.find_installed(entry)]
 
 
 def _command_line(

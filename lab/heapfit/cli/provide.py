@@ -9,14 +9,32 @@ from typing import TYPE_CHECKING
 
 from heapfit import catalogue
 from heapfit.catalogue.allocators import find_allocators
+from heapfit.cli.arguments import split_list
 from heapfit.cli.output import say
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import InstalledAllocator, Workload
 
-if TYPE_CHECKING:  # Dask takes a while to load, and few need it.
+if TYPE_CHECKING:
     from heapfit.study.cluster import Cluster
 
+# In place of names: of all that would be compared, what this machine has.
+INSTALLED = "installed"
+
 RESULTS = Path("heapfit-results")
+
+
+def named_allocators(option: str | None, usual: list[str], *, installed: bool) -> list[str]:
+    """Return the allocators that the `option` names, without it the `usual` ones.
+
+    With `installed`, as with `--allocators installed`, these are the usual ones that this machine
+    has.
+    """
+    if option is not None and option != INSTALLED:
+        return split_list(option)
+    if option is None and not installed:
+        return usual
+    entries = zip(usual, find_allocators(usual), strict=True)
+    return [word for word, entry in entries if catalogue.find_installed(entry)]
 
 
 def with_baseline(named: list[str], baseline: str) -> list[str]:
@@ -39,8 +57,8 @@ def provide_allocators(named: Sequence[str], *, install: bool) -> list[Installed
                 catalogue.install_allocator(entry, say)
     elif len(missing) > 1:  # Of one, resolve_allocators says more.
         raise HeapfitError(
-            f"{', '.join(missing)} are not installed; add --install, "
-            f"or run: heapfit allocators install {' '.join(missing)}"
+            f"{', '.join(missing)} are not installed; add --install, leave them out by "
+            f"--allocators {INSTALLED}, or run: heapfit allocators install {' '.join(missing)}"
         )
     return catalogue.resolve_allocators(named)
 
@@ -58,10 +76,9 @@ def provide_programs(workloads: Sequence[Workload], *, install: bool) -> None:
             catalogue.install_workload(workload, say)
 
 
-def join_cluster(address: str | None, *, install: bool) -> Cluster | None:
-    """Return the cluster that a study is to run on; None for this machine."""
-    if address is None:
-        return None
+def connect(address: str, *, install: bool) -> Cluster:
+    """Return the cluster of the Dask scheduler at `address`; HeapfitError without Dask."""
+    # Dask takes a second to load, and most studies run on this machine.
     from heapfit.study.cluster import Cluster
 
     return Cluster(address, say, install=install)

@@ -6,18 +6,19 @@ import itertools
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from heapfit import catalogue
 from heapfit.cli import answer
-from heapfit.cli.arguments import Allocators, AsJson, Install, On, Out, Seed, split_list
+from heapfit.cli.arguments import Allocators, AsJson, Cluster, Install, Out, Seed, split_list
 from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import messages, print_json, results, say, table, warn
 from heapfit.cli.progress import ManyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
-    join_cluster,
+    connect,
+    named_allocators,
     provide_allocators,
     provide_programs,
     results_folder,
@@ -28,15 +29,13 @@ from heapfit.records import StudyDefinition, Workload
 from heapfit.study import (
     DEFAULT_SEED,
     ChosenExperiment,
+    Executor,
     SeriesPlan,
     execute,
     execute_series,
     plan_series,
     shaped,
 )
-
-if TYPE_CHECKING:
-    from heapfit.study.cluster import Cluster
 
 app = new_app(cls=Group, epilog="Example:  heapfit study run core --quick")
 
@@ -99,8 +98,8 @@ def run(
     ] = None,
     seed: Seed = DEFAULT_SEED,
     out: Out = None,
-    on: On = None,
     install: Install = False,
+    on: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a study: tables of ratios to the best peer here, a page for each workload and for all.
@@ -111,13 +110,11 @@ def run(
     definition = _shaped(catalogue.resolve_study(name), quick, replicates)
     with_probes = not quick if probes is None else probes
     parts = _chosen(definition, workloads, with_probes)
-    named = with_baseline(
-        split_list(allocators) if allocators is not None else catalogue.allocators_of(definition),
-        definition.baseline,
-    )
+    usual = catalogue.allocators_of(definition)
+    named = with_baseline(named_allocators(allocators, usual, installed=False), definition.baseline)
     installed = provide_allocators(named, install=install)
-    cluster = join_cluster(on, install=install)
-    if cluster is None:
+    cluster = connect(on, install=install) if on else None
+    if cluster is None:  # The machines of a cluster have programs of their own.
         provide_programs(parts.programs, install=install)
     plan = plan_series(
         definition,
@@ -134,7 +131,7 @@ def run(
     folder = out or results_folder(definition.name + ("-quick" if quick else ""), plan.done_in)
     for note in plan.notes:
         warn(f"note: {note}")
-    problems = _measure(plan, folder, parts.programs, cluster)
+    problems = _measure(plan, folder, parts.programs, cluster.execute if cluster else None)
     answer.show_series(folder, as_json=as_json)
     if problems:
         raise typer.Exit(HeapfitError.exit_code)
@@ -195,21 +192,20 @@ def _chosen(definition: StudyDefinition, names: str | None, with_probes: bool) -
 
 
 def _measure(
-    plan: SeriesPlan, folder: Path, workloads: list[Workload], cluster: Cluster | None
+    plan: SeriesPlan, folder: Path, workloads: list[Workload], elsewhere: Executor | None
 ) -> dict[str, str]:
     """Prepare the data of all workloads, then run the study; return what went wrong, by name.
 
-    The machines of a cluster make the data that they need.
+    What runs `elsewhere` has its data prepared there.
     """
     planned = sum(len(each.plan) for each in plan.studies)
     done = sum(map(len, plan.done_in(folder).values()))
     if done:
         say(f"{done} of {planned} trials are there already")
-    data, unprepared = _prepare([] if cluster else workloads)
-    run = cluster.execute if cluster else execute
+    data, unprepared = _prepare([] if elsewhere else workloads)
     progress = ManyProgress(messages, planned)
     with kept_on_interrupt(progress, folder):
-        return execute_series(plan, folder, progress, data, unprepared, run)
+        return execute_series(plan, folder, progress, data, unprepared, elsewhere or execute)
 
 
 def _prepare(workloads: list[Workload]) -> tuple[dict[str, Path], dict[str, str]]:

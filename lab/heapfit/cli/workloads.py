@@ -9,9 +9,10 @@ import typer
 
 from heapfit import catalogue
 from heapfit.catalogue.workloads import is_prepared
-from heapfit.cli.arguments import AsJson, Everything, Names, wanted_names
+from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import print_json, results, say, table
+from heapfit.errors import UsageError
 from heapfit.records import Workload
 
 app = new_app(cls=Group, epilog="Example:  heapfit workloads install redis")
@@ -38,9 +39,17 @@ def list_workloads(as_json: AsJson = False) -> None:
 
 
 @app.command("install", epilog="Example:  heapfit workloads install --all")
-def install(names: Names = None, everything: Everything = False, as_json: AsJson = False) -> None:
+def install(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Workloads, or TOML files.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Install for all workloads.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Install the programs that workloads need, and prepare their data."""
-    wanted = wanted_names("workloads", names, catalogue.load_workloads(), everything)
+    if not names and not everything:
+        raise UsageError("which workloads? name them, or write --all")
+    wanted = list(catalogue.load_workloads()) if everything else names or []
     chosen = [catalogue.resolve_workload(name) for name in wanted]
     for workload in chosen:
         catalogue.install_workload(workload, say)

@@ -5,7 +5,7 @@ Each module looks at one side of the machine and returns findings; nothing is ch
 
 from __future__ import annotations
 
-from heapfit.doctor import cpu, installation, kernel, memory, noise
+from heapfit.doctor import cpu, installation, kernel, memory, metrics, noise
 from heapfit.doctor.finding import Finding
 from heapfit.doctor.program import examine as examine_program
 
@@ -20,4 +20,5 @@ def examine() -> list[Finding]:
         *kernel.examine(),
         *noise.examine(),
         *installation.examine(),
+        *metrics.examine(),
     ]

@@ -6,7 +6,7 @@ many parts: workloads, probes, and the experiments of `experiments.py`.
 """
 
 from heapfit.study.execute import Progress, execute
-from heapfit.study.execute_series import SeriesProgress, execute_series
+from heapfit.study.execute_series import Executor, SeriesProgress, execute_series
 from heapfit.study.experiments import ChosenExperiment, shaped
 from heapfit.study.factors import remarks
 from heapfit.study.journal import Journal, check_takes, load
@@ -23,6 +23,7 @@ from heapfit.study.series import (
 __all__ = [
     "DEFAULT_SEED",
     "ChosenExperiment",
+    "Executor",
     "Journal",
     "Progress",
     "SeriesPlan",

@@ -6,7 +6,7 @@ has nothing to compare with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from heapfit.errors import HeapfitError
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
@@ -34,20 +34,19 @@ def stop_if_pointless(study: Study, trials: Sequence[Trial], trial: Trial) -> No
         raise HeapfitError(trial.reason)
 
 
-def _of_baseline(study: Study, trials: Sequence[Trial], planned: PlannedTrial) -> list[Trial]:
-    """The baseline's trials in the setting of `planned`."""
-    return [
-        trial
-        for trial in trials
-        if trial.planned.allocator == study.baseline and trial.planned.setting == planned.setting
-    ]
+def _of_baseline(study: Study, trials: Sequence[Trial], planned: PlannedTrial) -> Iterator[Trial]:
+    """The baseline's trials in the setting of `planned`; the first is near the front."""
+    setting = planned.setting
+    for trial in trials:
+        if trial.planned.allocator == study.baseline and trial.planned.setting == setting:
+            yield trial
 
 
 def _never_repeated_itself(study: Study, trials: Sequence[Trial], trial: Trial) -> bool:
     """Whether the baseline's output differs at its first repetition."""
     if trial.planned.allocator != study.baseline or trial.status is not TrialStatus.MISMATCH:
         return False
-    return len(_of_baseline(study, trials, trial.planned)) == 1
+    return len(list(_of_baseline(study, trials, trial.planned))) == 1
 
 
 def _where(planned: PlannedTrial) -> str:

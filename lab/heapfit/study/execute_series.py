@@ -13,8 +13,8 @@ from heapfit.study.execute import Progress, execute
 from heapfit.study.series import SeriesPlan, save_problem, save_series
 from heapfit.study.timing import RemainingTime
 
-# Runs the missing trials of a study in its folder; see `execute`.
-Run = Callable[[Study, Path, Progress, Path | None], None]
+# Runs the missing trials of a study in a folder, with its prepared data: here, or on a cluster.
+Executor = Callable[[Study, Path, Progress, Path | None], None]
 
 
 class SeriesProgress(Progress):
@@ -30,14 +30,14 @@ def execute_series(
     progress: SeriesProgress,
     data: Mapping[str, Path],
     unprepared: Mapping[str, str],
-    run: Run = execute,
+    run: Executor = execute,
 ) -> dict[str, str]:
     """Run the missing trials of `plan` in `folder`; return why parts failed, by name.
 
     `data` has the data folders of the workloads that have one, `unprepared` what went wrong with
-    the preparation of others, which are not run. `run` runs one study: `execute` does here.
-    Raises `UsageError` if the folder holds another study, `HeapfitError` if it cannot be written
-    to, and lets `KeyboardInterrupt` and `StudyStopped` through.
+    the preparation of others, which are not run. `run` executes each study. Raises `UsageError` if
+    the folder holds another study, `HeapfitError` if it cannot be written to, and lets
+    `KeyboardInterrupt` and `StudyStopped` through.
     """
     clock = _Clock(plan.studies, plan.done_in(folder))
     save_series(plan.series, folder)
@@ -47,7 +47,7 @@ def execute_series(
         workload = study.workload.name
         problem = unprepared.get(workload)
         if problem is None:
-            problem = _run(run, study, folder / study.name, display, data.get(workload))
+            problem = _problem(run, study, folder / study.name, display, data.get(workload))
         if problem is not None:
             problems[study.name] = problem
             progress.abandoned(study, len(clock.missing[study.name]), problem)
@@ -56,7 +56,9 @@ def execute_series(
     return problems
 
 
-def _run(run: Run, study: Study, folder: Path, progress: Progress, data: Path | None) -> str | None:
+def _problem(
+    run: Executor, study: Study, folder: Path, progress: Progress, data: Path | None
+) -> str | None:
     try:
         run(study, folder, progress, data)
     except StudyStopped:

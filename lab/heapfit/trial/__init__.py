@@ -6,7 +6,9 @@ end.
 """
 
 from heapfit.trial.metrics import (
+    BUILTIN_METRIC_NAMES,
     BUILTIN_METRICS,
+    METRIC_NAMES,
     OPTIONAL_METRIC_NAMES,
     find_metric,
     find_metrics,
@@ -17,6 +19,8 @@ from heapfit.trial.run import run_trial
 
 __all__ = [
     "BUILTIN_METRICS",
+    "BUILTIN_METRIC_NAMES",
+    "METRIC_NAMES",
     "OPTIONAL_METRIC_NAMES",
     "find_metric",
     "find_metrics",

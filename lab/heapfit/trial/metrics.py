@@ -8,8 +8,7 @@ or simulated); then the first that works on this machine is used, and the `sourc
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from heapfit.errors import HeapfitError, unknown
 from heapfit.records import Metric, Study
@@ -37,19 +36,21 @@ OPTIONAL_SOURCES: tuple[type[Source], ...] = (
 _ALL_SOURCES = (*BUILTIN_SOURCES, *OPTIONAL_SOURCES)
 
 BUILTIN_METRICS = [metric for source in BUILTIN_SOURCES for metric in source.metrics]
+BUILTIN_METRIC_NAMES = [metric.name for metric in BUILTIN_METRICS]
 OPTIONAL_METRIC_NAMES = list(
     dict.fromkeys(metric.name for source in OPTIONAL_SOURCES for metric in source.metrics)
 )
+METRIC_NAMES = [*BUILTIN_METRIC_NAMES, *OPTIONAL_METRIC_NAMES]
 
 
-@functools.cache
-def _reasons() -> dict[type[Source], str | None]:
-    """Ask each source once why it does not work here: some have to try."""
-    return {source: source.unavailable() for source in _ALL_SOURCES}
+# Why a source does not work here, or None; asked once, since some have to try.
+_reasons: dict[type[Source], str | None] = {}
 
 
 def _why_not(source: type[Source]) -> str | None:
-    return _reasons()[source]
+    if source not in _reasons:
+        _reasons[source] = source.unavailable()
+    return _reasons[source]
 
 
 def _ways(name: str) -> list[tuple[type[Source], Metric]]:
@@ -61,14 +62,17 @@ def _ways(name: str) -> list[tuple[type[Source], Metric]]:
 
 def optional_metrics() -> list[Metric]:
     """Return every optional metric that this machine can give, with the source it would have."""
-    missing = unavailable_metrics()
+    missing = unavailable_metrics(OPTIONAL_METRIC_NAMES)
     return [find_metric(name) for name in OPTIONAL_METRIC_NAMES if name not in missing]
 
 
-def unavailable_metrics() -> dict[str, str]:
-    """Return the metrics, optional ones too, that this machine cannot give, with the reason."""
-    names = [*(metric.name for metric in BUILTIN_METRICS), *OPTIONAL_METRIC_NAMES]
-    reasons = {name: _reason(name) for name in names}
+def unavailable_metrics(names: Iterable[str] | None = None) -> dict[str, str]:
+    """Return which of the metrics `names` this machine cannot give, each with the reason.
+
+    Without `names`, of all metrics. To ask costs some milliseconds where a tool has to be tried.
+    """
+    asked = METRIC_NAMES if names is None else names
+    reasons = {name: _reason(name) for name in asked}
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
@@ -87,8 +91,7 @@ def find_metric(name: str) -> Metric:
     """
     ways = _ways(name)
     if not ways:
-        known = [*(metric.name for metric in BUILTIN_METRICS), *OPTIONAL_METRIC_NAMES]
-        raise unknown("metric", name, known)
+        raise unknown("metric", name, METRIC_NAMES)
     for source, metric in ways:
         if _why_not(source) is None:
             return metric
@@ -98,8 +101,7 @@ def find_metric(name: str) -> Metric:
 def find_metrics(names: Sequence[str]) -> list[Metric]:
     """Return `find_metric` of each of `names`, once and in the order of the lists above."""
     found = {name: find_metric(name) for name in names}
-    order = [*(metric.name for metric in BUILTIN_METRICS), *OPTIONAL_METRIC_NAMES]
-    return sorted(found.values(), key=lambda metric: order.index(metric.name))
+    return sorted(found.values(), key=lambda metric: METRIC_NAMES.index(metric.name))
 
 
 def sources_of(study: Study) -> list[type[Source]]:
