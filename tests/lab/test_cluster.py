@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from conftest import Heapfit
 from engine_helpers import PYTHON, read_pids, study_of, system_allocator, wait_until_gone, workload
 from heapfit import catalogue
 from heapfit.errors import HeapfitError
@@ -22,6 +23,7 @@ from heapfit.records import InstalledAllocator, PlannedTrial, Study, Trial, Tria
 from heapfit.statistics import summarise
 from heapfit.study import Progress, blocks, cluster, load
 from heapfit.study.cluster import Cluster
+from study_files import write_study
 
 STARTUP_S = 60.0
 POLL_S = 0.05
@@ -247,6 +249,23 @@ def test_ctrl_c_ends_what_runs_and_keeps_what_is_done(
     _, trials = load(folder)
     assert [trial.status for trial in trials] == [TrialStatus.OK] * 2
     pids.write_text("")
+
+
+@pytest.mark.usefixtures("library")
+def test_a_study_of_many_workloads_runs_on_the_cluster(
+    fleet: Fleet, tmp_path: Path, run_heapfit: Heapfit
+) -> None:
+    fleet.add("one", HEAPFIT_HOME=str(tmp_path / "home-of-one"))
+    path, out = write_study(tmp_path), tmp_path / "out"
+    result = run_heapfit("study", "run", path, "--no-probes", "--out", out, "--on", fleet.address)
+    assert result.returncode == 0, result.stderr
+    assert (out / "report.html").is_file()
+    for name in ("small-churn", "small-pareto"):
+        study, trials = load(out / name)
+        assert len(trials) == len(study.plan)
+        assert {(trial.machine, trial.status) for trial in trials} == {("one", TrialStatus.OK)}
+        assert (tmp_path / "home-of-one" / "workloads" / f"{name}-v1").is_dir()
+    assert f"--on {fleet.address}" in study.reproduce
 
 
 def test_a_study_goes_on_where_it_stopped(fleet: Fleet, tmp_path: Path) -> None:

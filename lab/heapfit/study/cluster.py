@@ -112,7 +112,7 @@ class Cluster:
                     f"each machine: dask worker {self._address} --nthreads 1 "
                     f"--resources {RESOURCE}=1"
                 )
-            self._say(f"checking {len(machines)} machines: {', '.join(m.name for m in machines)}")
+            self._say(f"checking the machines {', '.join(each.name for each in machines)}")
             found = await asyncio.gather(
                 *(inspect(link, each, studies, self._install) for each in machines)
             )
