@@ -8,7 +8,7 @@ its reason; cells of unequal, non-zero size need nothing of the kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -139,11 +139,10 @@ def _level_indices(factor: Factor, planned: Sequence[PlannedTrial]) -> Integers:
     return np.array([index[level] for level in levels], dtype=np.int64)
 
 
-def _numbered(values: Sequence[int] | Sequence[str]) -> Integers:
-    """Number the distinct values from 0."""
-    if not values:
-        return np.array([], dtype=np.int64)
-    return np.unique(np.array(values), return_inverse=True)[1].astype(np.int64)
+def _numbered(values: Sequence[Hashable]) -> Integers:
+    """Number the distinct values from 0, in the order in which they appear."""
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    return np.array([numbers[value] for value in values], dtype=np.int64)
 
 
 def _subset(factor: Factor, kept: Integers) -> Factor:
