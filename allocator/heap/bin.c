@@ -116,7 +116,7 @@ static uintptr_t span_carve_unit(struct span *span, uint32_t unit, uintptr_t lis
     uintptr_t start = span_start(span);
     uintptr_t key = space.link_key;
     for (uint32_t i = end; i-- > first;) {
-        uintptr_t block = start + i * span->block_size;
+        uintptr_t block = start + (uintptr_t)i * span->block_size;
         *block_words(block) = list ^ block ^ key;
         list = block;
     }

@@ -59,7 +59,7 @@ static void find_by_looks(const struct span *span, struct free_blocks *free)
         uint32_t block;
         uint32_t end = span_unit_blocks(span, unit, &block);
         for (; block < end; block++)
-            if (seems_free(span_start(span) + block * span->block_size)) free_blocks_add(free, block);
+            if (seems_free(span_start(span) + (uintptr_t)block * span->block_size)) free_blocks_add(free, block);
     }
 }
 
@@ -129,7 +129,7 @@ static uintptr_t list_without(const struct span *span, const struct free_blocks 
         uint32_t first;
         for (uint32_t i = span_unit_blocks(span, unit, &first); i-- > first;) {
             if (!free_blocks_have(free, i)) continue;
-            uintptr_t block = span_start(span) + i * span->block_size;
+            uintptr_t block = span_start(span) + (uintptr_t)i * span->block_size;
             *block_words(block) = list ^ block ^ space.link_key;
             list = block;
         }

@@ -24,9 +24,14 @@ struct heap_settings heap_settings = {.remote_free_batch = 256, .thread_spans_ca
 /* The first block's second word says what the owner must know without walking: in 12 bits the place of the last block in
  * its span, in units of MALLOC_ALIGNMENT; in 8 bits the number of blocks; above, the next message of the same target, as the
  * distance of its first block from the base in the same units, plus 1; 0: none. */
-enum { LAST_BITS = 12, COUNT_BITS = 8, NEXT_SHIFT = LAST_BITS + COUNT_BITS, MESSAGE_BLOCKS_MAX = (1 << COUNT_BITS) - 1 };
+enum {
+    LAST_BITS = 12,
+    COUNT_BITS = 8,
+    NEXT_SHIFT = LAST_BITS + COUNT_BITS,
+    MESSAGE_BLOCKS_MAX = (1 << COUNT_BITS) - 1
+};
 
-_Static_assert((1 << LAST_BITS) * MALLOC_ALIGNMENT == SPAN_SIZE, "a place in a span");
+_Static_assert((SPAN_SIZE >> LAST_BITS) == MALLOC_ALIGNMENT, "a place in a span");
 
 struct message {
     uintptr_t first, last;
@@ -103,7 +108,7 @@ enum { OUTBOX_LISTS = 64, OUTBOX_TARGETS = 8 };
 
 /* The blocks of one span. */
 struct outbox_list {
-    struct span *span; /* NULL: empty */
+    struct span *span; /* NULL when the list is empty */
     uintptr_t first, last;
     uint32_t blocks;
 };
@@ -153,6 +158,7 @@ static void list_close(struct outbox *outbox, struct outbox_list *list)
     struct message message = {.first = list->first, .last = list->last, .blocks = list->blocks};
     struct heap *owner = owner_of(list->span, message.first);
     list->span = NULL;
+    list->blocks = 0;
     target_add(outbox, owner, &message);
 }
 
@@ -163,7 +169,7 @@ void remote_outbox_flush(struct heap *heap)
     outbox->blocks = 0;
     outbox->bytes = 0;
     for (unsigned i = 0; i < OUTBOX_LISTS; i++)
-        if (outbox->lists[i].span != NULL) list_close(outbox, &outbox->lists[i]);
+        if (outbox->lists[i].blocks != 0) list_close(outbox, &outbox->lists[i]);
     for (unsigned i = 0; i < OUTBOX_TARGETS; i++)
         if (outbox->targets[i].heap != NULL) target_hand_over(&outbox->targets[i]);
 }
@@ -207,7 +213,7 @@ static COLD bool make_outbox(struct heap *heap)
 static bool outbox_contains(const struct outbox *outbox, uintptr_t block)
 {
     for (unsigned i = 0; i < OUTBOX_LISTS; i++)
-        if (outbox->lists[i].span != NULL && check_list_contains(outbox->lists[i].first, block)) return true;
+        if (outbox->lists[i].blocks != 0 && check_list_contains(outbox->lists[i].first, block)) return true;
     for (unsigned i = 0; i < OUTBOX_TARGETS; i++) {
         if (outbox->targets[i].heap == NULL) continue;
         for (uintptr_t first = outbox->targets[i].first; first != 0; first = message_read(first).next)
@@ -251,7 +257,7 @@ static __attribute__((noinline)) void remote_free_first(struct heap *heap, struc
         send_alone(span, block);
     } else {
         struct outbox_list *list = list_of(heap, span);
-        if (list->span != NULL) list_close(heap->outbox, list);
+        if (list->blocks != 0) list_close(heap->outbox, list);
         *list = (struct outbox_list){.span = span, .first = span_list_end(span), .last = block, .blocks = 0};
         outbox_add(heap, list, span, block);
     }

@@ -321,7 +321,9 @@ enum { UNITS_BROKEN_MAX = 4096 };
 static void huge_pages_break(uint32_t index)
 {
     struct span *unit = span_at(index & ~(uint32_t)(HUGE_PAGE_SPANS - 1));
-    if (unit->huge != HUGE_ADVISED || space_settings.huge_pages == HUGE_PAGES_ALWAYS || state.units_broken == UNITS_BROKEN_MAX) return;
+    if (unit->huge != HUGE_ADVISED || space_settings.huge_pages == HUGE_PAGES_ALWAYS ||
+        state.units_broken == UNITS_BROKEN_MAX)
+        return;
     unit->huge = HUGE_BROKEN;
     state.units_broken++;
     platform_advise_huge_pages((void *)span_start(unit), PLATFORM_HUGE_PAGE, false);

@@ -55,10 +55,10 @@ struct span {
     uint8_t kind;          /* enum span_kind; see span_kind_read */
     uint8_t dirty;         /* free: the run may hold memory */
     uint8_t wake;          /* blocks: freed ones that make the span worth listing */
-    uint8_t huge;          /* first span of a unit of a huge page's size: its state. By the space lock, whoever has the span */
-    uint32_t next, prev;   /* blocks: the bin's list. free: the list of runs of this length */
+    uint8_t huge; /* first span of a unit of a huge page's size: its state. By the space lock, whoever has the span */
+    uint32_t next, prev; /* blocks: the bin's list. free: the list of runs of this length */
     uint32_t owned_next, owned_prev; /* blocks: all spans of the heap. free and dirty: by age */
-    uint32_t run_spans;    /* large: spans of the run. free: the same, at the first and last span */
+    uint32_t run_spans; /* large: spans of the run. free: the same, at the first and last span */
     /* Clock in ms, wraps after 49 days (compared by difference). Free and dirty: when it was freed. Blocks: when it became
      * sparse, 0 when it is not. */
     uint32_t since;

@@ -127,8 +127,9 @@ TEST_F(Environment, RefusesValuesThatAreNone)
 
 TEST_F(Environment, RefusesValuesOutOfRange)
 {
-    expect("remote_free_batch:0", "remote_free_batch", "256",
-           "^heapfit: HEAPFIT_OPTIONS: '0' is no value for 'remote_free_batch', which takes 1 to 4096; it stays 256\n$");
+    expect(
+        "remote_free_batch:0", "remote_free_batch", "256",
+        "^heapfit: HEAPFIT_OPTIONS: '0' is no value for 'remote_free_batch', which takes 1 to 4096; it stays 256\n$");
     expect("remote_free_batch:4097", "remote_free_batch", "256", "'4097' is no value");
     expect("decay_ms:99999999999999999999999", "decay_ms", "500", "'99999999999999999999999' is no value");
     expect("reservation:99999999999g", "reservation", "0", "\\(k, m, g are understood\\)");

@@ -281,7 +281,8 @@ TEST(Space, AUnitOfWhichAPartIsPurgedIsNotAdvisedUntilItIsWholeAgain)
         const uint32_t unit = PLATFORM_HUGE_PAGE / SPAN_SIZE;
         acquire(8 * unit);                                       // small pages at first
         for (uint32_t i = 0; i < unit; i++) acquire(1);          // up to the end of what is accessible by now
-        while (space_index_in_unit(acquire(1)) != unit - 1) {}   // and to that of a unit
+        while (space_index_in_unit(acquire(1)) != unit - 1) {
+        }   // and to that of a unit
         std::vector<struct span *> spans;
         for (uint32_t i = 0; i < unit; i++) spans.push_back(acquire(1));
         acquire(unit); // what follows is in use

@@ -3,9 +3,9 @@
 The comparison is Tukey's between two allocators in one setting. Their difference over its standard
 error follows a noncentral t distribution of noncentrality (difference / standard deviation) *
 sqrt(n / 2), n the replicates, with the residual degrees of freedom that the design has with n
-replicates; it is found when it exceeds the studentized range's critical value over the root of two,
-either way. The standard deviation is that of the residuals, taken as known: after few replicates the
-note itself is uncertain.
+replicates; it is found when it exceeds the studentized range's critical value over the root of
+two, either way. The standard deviation is that of the residuals, taken as known: after few
+replicates the note itself is uncertain.
 
 Reference: A. J. Hayter and W. Liu, "The power function of the studentised range test", Annals of
 Statistics 18 (1990), 465-468; J. Cohen, "Statistical Power Analysis for the Behavioral Sciences",
