@@ -20,7 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field
 class Record(BaseModel):
     """Base of all records: an unknown key is an error, so that a typo in a TOML file is seen."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # JSON has no infinite numbers; a bound that is none is written as a word, and read again.
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
 
 # ------------------------------------------------------------------ allocators

@@ -8,7 +8,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -108,14 +107,6 @@ def test_faults_and_switches_are_counted(tmp_path: Path) -> None:
     )
     assert busy.metrics["voluntary_switches"] >= idle.metrics["voluntary_switches"] + 50
     assert idle.metrics["minor_faults"] > 0
-
-
-def test_sampling_takes_under_half_a_percent_of_a_processor(tmp_path: Path) -> None:
-    before = time.process_time()
-    trial = run_once(workload("sleep", "2"), tmp_path)
-    spent = time.process_time() - before
-    start_up_s = 0.02  # making folders, compiling nothing, spawning
-    assert spent < 0.005 * trial.metrics["wall_s"] + start_up_s
 
 
 # ------------------------------------------------------------ the program's world

@@ -37,4 +37,4 @@ def table(*columns: str) -> Table:
 
 
 def _plain(value: Any) -> Any:
-    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
+    return json.loads(value.model_dump_json()) if isinstance(value, BaseModel) else str(value)

@@ -8,6 +8,7 @@ needed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -160,7 +161,9 @@ def _across(
 
 def _span(by_line: Mapping[str, Sequence[Point | None]]) -> tuple[float, float]:
     found = [point for row in by_line.values() for point in row if point]
-    return min(point.low for point in found), max(point.high for point in found)
+    ends = [end for point in found for end in (point.low, point.middle, point.high)]
+    finite = [end for end in ends if math.isfinite(end)]
+    return min(finite), max(finite)
 
 
 def _figure(
@@ -235,8 +238,8 @@ def _line(
         error_y={
             "type": "data",
             "symmetric": False,
-            "array": [drawn(scale.scaled(p.high - p.middle)) if p else 0 for p in row],
-            "arrayminus": [drawn(scale.scaled(p.middle - p.low)) if p else 0 for p in row],
+            "array": [_arm(p.high - p.middle, scale) if p else 0 for p in row],
+            "arrayminus": [_arm(p.middle - p.low, scale) if p else 0 for p in row],
             "color": look.colour,
             "thickness": 1.4,
             "width": 3,
@@ -247,6 +250,11 @@ def _line(
         ],
         hoverinfo="text",
     )
+
+
+def _arm(length: float, scale: Scale) -> float | None:
+    """The length of an interval's arm; none where it has no bound, which the hover text says."""
+    return drawn(scale.scaled(length)) if math.isfinite(length) else None
 
 
 def _hover(line: str, level: str, point: Point, scale: Scale, factor: str, what: str) -> str:

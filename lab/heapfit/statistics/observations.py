@@ -81,7 +81,7 @@ def read(study: Study, trials: Iterable[Trial]) -> Readings:
         trials=good,
         design=design,
         levels=[_level_indices(factor, [trial.planned for trial in good]) for factor in design],
-        block=_numbered([trial.block for trial in good]),
+        block=_numbered([trial.planned.block for trial in good]),
         machine=_numbered([trial.machine or "" for trial in good]),
         bad=len(counted) - len(good),
     )

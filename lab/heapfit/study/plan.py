@@ -34,6 +34,7 @@ from heapfit.records import (
 from heapfit.study.factors import check_factors
 from heapfit.trial import (
     BUILTIN_METRICS,
+    METRIC_NAMES,
     OPTIONAL_METRIC_NAMES,
     find_metrics,
     unavailable_metrics,
@@ -133,7 +134,7 @@ def _optional_names(own: Sequence[Metric]) -> set[str]:
 
 def _missing(names: Sequence[str], own: Sequence[Metric]) -> dict[str, str]:
     """Which of the metrics `names` this machine cannot give, each with the reason."""
-    missing = unavailable_metrics()
+    missing = unavailable_metrics(name for name in names if name in METRIC_NAMES)
     printed = {metric.name for metric in own}
     return {name: missing[name] for name in names if name in missing and name not in printed}
 
