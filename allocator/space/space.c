@@ -87,10 +87,10 @@ static size_t reservation_wanted(void)
         wanted = round_up_power_of_two(platform_physical_memory() * RESERVATION_PER_MEMORY);
         if (wanted < RESERVATION_MIN) wanted = RESERVATION_MIN;
     }
-    if (wanted > RESERVATION_MAX) wanted = RESERVATION_MAX;
-    if (wanted < RESERVATION_TINY) wanted = RESERVATION_TINY;
     size_t limit = platform_address_space_limit() / RESERVATION_SHARE_OF_LIMIT;
-    while (wanted > limit && wanted > RESERVATION_TINY) wanted /= 2;
+    if (wanted > RESERVATION_MAX) wanted = RESERVATION_MAX;
+    if (wanted > limit) wanted = limit;
+    if (wanted < RESERVATION_TINY) wanted = RESERVATION_TINY;
     return wanted & ~(RESERVATION_ALIGNMENT - 1);
 }
 
@@ -100,7 +100,7 @@ bool space_start(void)
     char *start = NULL;
     size_t table = 0;
     size_t data = reservation_wanted();
-    for (; data >= RESERVATION_TINY; data /= 2) {
+    for (; data >= RESERVATION_TINY; data = data / 2 & ~(RESERVATION_ALIGNMENT - 1)) {
         table = (data / SPAN_SIZE * sizeof(struct span) + RESERVATION_ALIGNMENT - 1) & ~(RESERVATION_ALIGNMENT - 1);
         start = platform_reserve(table + data, RESERVATION_ALIGNMENT);
         if (start != NULL) break;
