@@ -26,8 +26,9 @@ enum { CARVE_SHARE = 4 };
 enum { SPARSE_BLOCKS = 24, SPARSE_UNITS_USED = 0x00FF };
 
 /* Blocks that a refill moves to the bin: few at first, since a thread that ends soon would have to return them one by one,
- * then twice as many each time. While a heap has chores, never more than so many: then even a nearly idle thread comes by
- * the clock. */
+ * then twice as many each time. While a heap has chores and refills are rare, never more than so many: then even a nearly
+ * idle thread comes by the clock. Otherwise a list is never cut: to find the place, its blocks would have to be fetched one
+ * after the other. */
 enum { GIVEN_FIRST = 8, GIVEN_WITH_CHORES = 64 };
 
 static uint8_t wake_threshold(uint32_t block_size)
@@ -264,7 +265,7 @@ static void list_link(uintptr_t block, uintptr_t next)
 static uint32_t bin_gives(const struct heap *heap, struct bin *bin)
 {
     bin->given = bin->given < GIVEN_FIRST ? GIVEN_FIRST : bin->given * 2;
-    uint32_t most = heap->chores ? GIVEN_WITH_CHORES : (uint32_t)SPAN_SIZE;
+    uint32_t most = heap->chores && !heap->busy ? GIVEN_WITH_CHORES : (uint32_t)SPAN_SIZE;
     if (bin->given > most) bin->given = most;
     return bin->given;
 }

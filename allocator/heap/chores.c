@@ -4,7 +4,7 @@
  * block become uncarved again, as if they had never been used, and their memory goes back. Both happen only to memory that
  * has stayed unused for the decay time, so that a program in a steady state makes no system calls; and both are done by the
  * thread that owns the heap, when it refills a bin, since nobody else may touch its spans. There is no clock in the fast paths:
- * while chores are expected, refills hand out fewer blocks and look at the clock.
+ * while chores are expected, refills look at the clock, and hand out fewer blocks when they are rare.
  */
 #include "fast.h"
 
@@ -198,9 +198,14 @@ static bool spans_tidy(struct heap *heap, uint32_t now, uint32_t decay)
     return sparse >= SPARSE_SPANS_WORTH;
 }
 
+/* A heap that refills at least so often, in ms, will come by the clock whatever its bins hold. */
+enum { BUSY_MS = 50 };
+
 void heap_chores_look(struct heap *heap)
 {
     uint32_t now = (uint32_t)platform_clock_ms();
+    heap->busy = now - heap->chores_looked <= BUSY_MS;
+    heap->chores_looked = now;
     if ((int32_t)(now - heap->chores_due) < 0) return;
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
     heap_return_blocks(heap);

@@ -86,7 +86,9 @@ struct heap {
     uint32_t cache[SPAN_CACHE_MAX]; /* free spans kept for the next need */
     uint32_t cached; /* their number */
     uint32_t chores_due; /* chores: when to look next, clock in ms */
+    uint32_t chores_looked; /* chores: when last looked */
     bool chores; /* chores: memory has become free that may have to be given back */
+    bool busy; /* chores: the last two looks were close together */
     struct outbox *outbox; /* remote.c: blocks of other heaps that this thread has freed; NULL until there is one */
 
     /* registry: under its lock */

@@ -94,6 +94,8 @@ void platform_thread_exit_arm(void *argument);
 
 /* Milliseconds of a monotonic clock that is cheap to read and advances every few milliseconds. */
 uint64_t platform_clock_ms(void);
+/* Microseconds of a monotonic clock that is exact, to time something. */
+uint64_t platform_clock_us(void);
 
 /* 64 bits that an attacker cannot guess. */
 uint64_t platform_random(void);

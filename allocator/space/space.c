@@ -9,7 +9,8 @@
 #include <string.h>
 
 struct space space;
-struct space_settings space_settings = {.huge_pages = HUGE_PAGES_AUTO, .reservation = 0, .decay_ms = 500};
+struct space_settings space_settings = {
+    .huge_pages = HUGE_PAGES_AUTO, .huge_page_cost_us = 700, .reservation = 0, .decay_ms = 500};
 
 /* ---- constants --------------------------------------------------------------------------------------------- */
 
@@ -63,6 +64,7 @@ static struct {
     uint32_t youngest, oldest; /* dirty runs by the time they were freed */
     uint32_t spans_free[STATES];
     uint32_t spans_metadata;
+    uint32_t huge_pages_from; /* span from which on huge pages are asked for */
     uint32_t units_broken; /* see huge_pages_break */
     char *metadata_next, *metadata_end;
 } state;
@@ -110,6 +112,7 @@ bool space_start(void)
     if (space_settings.huge_pages != HUGE_PAGES_ALWAYS) platform_advise_huge_pages(start, table + data, false);
 
     state.capacity = (uint32_t)(data / SPAN_SIZE);
+    state.huge_pages_from = HUGE_PAGES_AFTER / SPAN_SIZE;
     state.youngest = state.oldest = SPAN_NONE;
     for (int s = 0; s < STATES; s++)
         for (int i = 0; i < LENGTH_LISTS; i++) state.lists[s][i] = SPAN_NONE;
@@ -288,6 +291,14 @@ static void huge_pages_advise(uint32_t from, uint32_t to)
     for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) span_at(unit)->huge = HUGE_ADVISED;
 }
 
+/* Take the advice back on what has not been touched yet. */
+static void huge_pages_forgo(uint32_t from, uint32_t to)
+{
+    if (from >= to) return;
+    platform_advise_huge_pages((char *)space.base + (size_t)from * SPAN_SIZE, (size_t)(to - from) * SPAN_SIZE, false);
+    for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) span_at(unit)->huge = HUGE_NOT_ADVISED;
+}
+
 static uint32_t unit_round_up(uint32_t index)
 {
     return (index + HUGE_PAGE_SPANS - 1) & ~(uint32_t)(HUGE_PAGE_SPANS - 1);
@@ -301,16 +312,34 @@ static bool wants_huge_pages(uint32_t *from, uint32_t *to)
     *to &= ~(uint32_t)(HUGE_PAGE_SPANS - 1);
     if (space_settings.huge_pages == HUGE_PAGES_AUTO) {
         if (!is_dense()) return false;
-        if (*from < HUGE_PAGES_AFTER / SPAN_SIZE) *from = HUGE_PAGES_AFTER / SPAN_SIZE;
+        if (*from < state.huge_pages_from) *from = state.huge_pages_from;
     }
     return *from < *to;
+}
+
+/* A huge page must pay for itself. Where it takes longer to get one than as many small pages (a virtual machine whose host
+ * takes unused memory away gets it back at ten times the price), the heap does without until it has grown so many times. */
+enum { HUGE_PAGES_RETRY_GROWTH = 4 };
+
+/* What the kernel takes to give a page to a clean unit. */
+static uint64_t fault_cost_us(uint32_t unit)
+{
+    volatile char *first = (volatile char *)space.base + (size_t)unit * SPAN_SIZE;
+    uint64_t start = platform_clock_us();
+    *first = 0;
+    return platform_clock_us() - start;
 }
 
 /* Advise on what becomes accessible in [from, to) spans. Huge pages begin with the first whole unit: what has been touched
  * before is backed by small pages and stays so. */
 static void advise_committed(uint32_t from, uint32_t to)
 {
-    if (wants_huge_pages(&from, &to)) huge_pages_advise(from, to);
+    if (!wants_huge_pages(&from, &to)) return;
+    huge_pages_advise(from, to);
+    if (space_settings.huge_pages == HUGE_PAGES_ALWAYS) return;
+    if (fault_cost_us(from) <= space_settings.huge_page_cost_us) return;
+    huge_pages_forgo(from + HUGE_PAGE_SPANS, to);
+    state.huge_pages_from = from * HUGE_PAGES_RETRY_GROWTH;
 }
 
 /* Each unit whose advice differs from its neighbours' is a mapping of its own in the kernel, whose number is limited. */

@@ -85,6 +85,7 @@ enum huge_pages {
 
 struct space_settings {
     enum huge_pages huge_pages;
+    uint32_t huge_page_cost_us; /* the most that getting one may take */
     size_t reservation; /* bytes of address space to reserve; 0: chosen from the machine's memory */
     _Atomic(uint32_t) decay_ms; /* age after which a dirty run is purged; live */
 };

@@ -279,6 +279,7 @@ TEST(Space, AUnitOfWhichAPartIsPurgedIsNotAdvisedUntilItIsWholeAgain)
 {
     in_new_space([] {
         const uint32_t unit = PLATFORM_HUGE_PAGE / SPAN_SIZE;
+        space_settings.huge_page_cost_us = UINT32_MAX;
         acquire(8 * unit);                                       // small pages at first
         for (uint32_t i = 0; i < unit; i++) acquire(1);          // up to the end of what is accessible by now
         while (space_index_in_unit(acquire(1)) != unit - 1) {
@@ -297,6 +298,17 @@ TEST(Space, AUnitOfWhichAPartIsPurgedIsNotAdvisedUntilItIsWholeAgain)
             if (i < 4 || i >= 8) space_release(spans[i]);
         space_purge_all();
         EXPECT_TRUE(huge_pages_are_advised(bytes_of(spans[0])));
+    });
+}
+
+TEST(Space, HugePagesThatCostTooMuchAreForgone)
+{
+    in_new_space([] {
+        const uint32_t unit = PLATFORM_HUGE_PAGE / SPAN_SIZE;
+        space_settings.huge_page_cost_us = 0; // any
+        acquire(8 * unit);
+        struct span *last = acquire(4 * unit);
+        EXPECT_FALSE(huge_pages_are_advised(bytes_of(last) + 3 * PLATFORM_HUGE_PAGE));
     });
 }
 
