@@ -291,6 +291,16 @@ def test_more_replicates_extend_a_finished_study(tmp_path: Path) -> None:
     assert [trial.planned for trial in trials] == study.plan
 
 
+def test_the_latest_word_counts_on_how_a_study_is_shown(tmp_path: Path) -> None:
+    execute(study_of(workload("true"), THREE), tmp_path)
+    changed = {"shown": ["user_s"], "weights": {"memory": 2.0}}
+    again = study_of(workload("true"), THREE).model_copy(update=changed)
+    execute(again, tmp_path)
+    study, trials = load(tmp_path)
+    assert (study.shown, study.weights) == (["user_s"], {"memory": 2.0})
+    assert len(trials) == len(study.plan)
+
+
 def test_fewer_replicates_leave_a_longer_study_alone(tmp_path: Path) -> None:
     execute(study_of(workload("true"), THREE, replicates=2), tmp_path)
     before = (tmp_path / "study.json").read_bytes()

@@ -48,6 +48,10 @@ def check_takes(folder: Path, study: Study) -> list[Trial]:
     return load(folder)[1]
 
 
+# What says how a study is shown and not what it measures: the latest word counts.
+_PRESENTED = ("title", "shown", "weights", "published")
+
+
 class Journal:
     """The open folder of a study that runs. Only one process can have it open."""
 
@@ -117,9 +121,11 @@ class Journal:
             agreed = study
         else:
             _refuse_another(self.folder, earlier, study)
-            if study.replicates <= earlier.replicates:
+            longer = study.replicates > earlier.replicates
+            agreed = extended(earlier, study.replicates) if longer else earlier
+            agreed = agreed.model_copy(update={name: getattr(study, name) for name in _PRESENTED})
+            if agreed == earlier:
                 return earlier
-            agreed = extended(earlier, study.replicates)
         try:
             write_atomically(self.folder / STUDY_FILE, agreed.model_dump_json(indent=1).encode())
         except OSError as error:
