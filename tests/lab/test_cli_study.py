@@ -110,6 +110,19 @@ def test_quick_leaves_out_probes_unless_they_are_asked_for(
     assert (tmp_path / "out" / "small-sleeper").exists()
 
 
+def test_a_part_that_was_interrupted_before_it_began_is_begun(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study, out = write_study(tmp_path), tmp_path / "out"
+    command = ["study", "run", study, "--out", out, "--no-probes"]
+    assert run_heapfit(*command).returncode == 0
+    (out / "small-pareto" / "study.json").unlink()
+    (out / "small-pareto" / "trials.jsonl").write_text("")
+    again = run_heapfit(*command)
+    assert again.returncode == 0, again.stderr
+    assert len(trials_in(out / "small-pareto")) == 5
+
+
 def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
     clean_environment: dict[str, str], run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -124,9 +137,9 @@ def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
         text=True,
         start_new_session=True,
     ) as running:
-        journal = out / "small-pareto" / "trials.jsonl"
+        begun = out / "small-pareto" / "study.json"
         deadline = time.monotonic() + 120
-        while not journal.exists() and time.monotonic() < deadline:
+        while not begun.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         os.kill(running.pid, signal.SIGINT)
         _, said = running.communicate(timeout=60)

@@ -29,7 +29,7 @@ from heapfit.records import (
 )
 from heapfit.study.experiments import ChosenExperiment, left_out, plan_experiment
 from heapfit.study.factors import remarks
-from heapfit.study.journal import cannot_write, check_takes, load, write_atomically
+from heapfit.study.journal import STUDY_FILE, cannot_write, check_takes, load, write_atomically
 from heapfit.study.plan import default_cores, plan
 from heapfit.trial import BUILTIN_METRICS, OPTIONAL_METRIC_NAMES, unavailable_metrics
 
@@ -180,7 +180,7 @@ def load_series(folder: Path) -> tuple[Series, dict[str, tuple[Study, list[Trial
         series = Series.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise UsageError(f"{path} is not a study that this version can read") from error
-    begun = [name for name in parts_of(series) if (folder / name).is_dir()]
+    begun = [name for name in parts_of(series) if (folder / name / STUDY_FILE).is_file()]
     return series, {name: load(folder / name) for name in begun}
 
 
