@@ -124,20 +124,14 @@ size_t heap_good_size(size_t size)
 
 /* ---- freeing ------------------------------------------------------------------------------------------------------------------ */
 
-/* Abort when a block of this heap is free already. True also when it looks free and is in no list of the heap's: it is in
- * another thread's outbox, or live and looks so by chance. To be left alone in either case. */
-static COLD bool suspect_is_left_alone(struct heap *heap, const struct span *span, const void *pointer)
+/* A block of this heap's own looks free: abort if it is. Otherwise it is in another thread's outbox, or live and looks so by
+ * chance, and is to be left alone. */
+static COLD void check_own_suspect(struct heap *heap, const struct span *span, const void *pointer)
 {
     check_suspicious_free(heap, span, (uintptr_t)pointer);
     remote_inbox_take(heap); /* perhaps another thread freed it */
     if (span->kind != SPAN_BLOCKS) check_double_free(pointer);
     check_suspicious_free(heap, span, (uintptr_t)pointer);
-    return true;
-}
-
-static bool own_block_looks_free(struct heap *heap, const struct span *span, const void *pointer)
-{
-    return UNLIKELY(block_looks_free((uintptr_t)pointer)) && suspect_is_left_alone(heap, span, pointer);
 }
 
 /* Free another heap's block from a thread that has no heap: with one, which collects what it frees, each block costs less. */
@@ -158,7 +152,9 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
         if (LIKELY(heap != &heap_none)) remote_free(heap, span, (uintptr_t)pointer);
         else remote_free_entering(span, (uintptr_t)pointer);
-    } else if (!own_block_looks_free(heap, span, pointer)) {
+    } else if (UNLIKELY(block_looks_free((uintptr_t)pointer))) {
+        check_own_suspect(heap, span, pointer);
+    } else {
         block_free_local(heap, span, (uintptr_t)pointer);
     }
 }
@@ -230,8 +226,8 @@ void *heap_realloc(void *pointer, size_t size)
     size_t usable = span_usable_size(span);
     if (UNLIKELY(size > OBJECT_MAX)) return realloc_too_much();
     if (span->kind == SPAN_BLOCKS && fits_in_place(size, usable)) {
-        if (atomic_load_explicit(&span->owner, memory_order_relaxed) == heap)
-            (void)own_block_looks_free(heap, span, pointer);
+        if (atomic_load_explicit(&span->owner, memory_order_relaxed) == heap && block_looks_free((uintptr_t)pointer))
+            check_own_suspect(heap, span, pointer);
         return pointer;
     }
     if (span->kind == SPAN_LARGE && size > SMALL_MAX) {
