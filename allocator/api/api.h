@@ -8,11 +8,8 @@
 #ifndef HEAPFIT_API_H
 #define HEAPFIT_API_H
 
-#include "../heap/fast.h"
+#include "../context/context.h"
 #include "heapfit/heapfit.h"
-
-/* Everything else in the library is hidden. */
-#define EXPORT __attribute__((visibility("default")))
 
 ALWAYS_INLINE bool api_is_power_of_two(size_t value)
 {

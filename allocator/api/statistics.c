@@ -46,6 +46,7 @@ static void add_span(const struct span *span, void *argument)
     uint8_t kind = READ(span->kind);
     if (kind == SPAN_LARGE) add_large(&statistics->total, span);
     else if (kind == SPAN_BLOCKS) add_blocks(statistics->classes, span);
+    else if (kind == SPAN_GUEST) statistics->total.context_bytes += (size_t)span->run_spans * SPAN_SIZE;
 }
 
 static size_t list_length(uintptr_t block)
@@ -62,7 +63,7 @@ static size_t list_length(uintptr_t block)
 /* The blocks in the bins of the calling thread count as live in their spans: here, and only here, they can be told. */
 static void count_own_bins_as_free(hf_class_stats *classes)
 {
-    const struct heap *heap = thread_heap;
+    const struct heap *heap = thread_heap_own();
     for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
         size_t length = list_length(heap->free[bin]);
         if (length > classes[bin].live_objects) length = classes[bin].live_objects;
@@ -82,7 +83,8 @@ static void sum_up(struct statistics *statistics)
         total->live_bytes += class->live_objects * class->block_size;
         total->free_bytes += class->free_objects * class->block_size;
     }
-    total->footprint = total->live_bytes + total->free_bytes + total->dirty_bytes + total->own_bytes;
+    total->footprint =
+        total->live_bytes + total->free_bytes + total->dirty_bytes + total->own_bytes + total->context_bytes;
 }
 
 static void add_figures(hf_stats *total)
@@ -101,6 +103,7 @@ static void add_figures(hf_stats *total)
     total->heaps = heaps.made;
     total->heaps_idle = heaps.idle;
     total->orphan_spans = heaps.orphans;
+    total->contexts = context_count();
 }
 
 void statistics_collect(struct statistics *statistics)
@@ -108,7 +111,7 @@ void statistics_collect(struct statistics *statistics)
     memset(statistics, 0, sizeof *statistics);
     for (unsigned bin = 0; bin < BIN_COUNT; bin++) statistics->classes[bin].block_size = size_class_bytes(bin);
     if (space.base == 0) return; /* nobody has allocated yet */
-    struct heap *heap = thread_heap;
+    struct heap *heap = thread_heap_own();
     if (heap != &heap_none) remote_inbox_take(heap);
     space_visit(add_span, statistics);
     count_own_bins_as_free(statistics->classes);
@@ -154,11 +157,12 @@ static void print_totals(int file, const hf_stats *total)
             "  own        %12.3f MiB\n"
             "  footprint  %12.3f MiB at most resident; %.3f MiB accessible, %.0f MiB reserved\n"
             "  given back %12.3f MiB in %zu calls\n"
-            "  heaps      %12zu made, %zu idle; %zu spans of threads that are gone\n",
+            "  heaps      %12zu made, %zu idle; %zu spans of threads that are gone\n"
+            "  contexts   %12.3f MiB of address space in %zu\n",
             hf_version(), (long)getpid(), MIB(total->live_bytes), total->live_objects, MIB(total->large_bytes),
             total->large_objects, MIB(total->free_bytes), MIB(total->dirty_bytes), MIB(total->own_bytes),
             MIB(total->footprint), MIB(total->committed), MIB(total->reserved), MIB(total->purged), total->purges,
-            total->heaps, total->heaps_idle, total->orphan_spans);
+            total->heaps, total->heaps_idle, total->orphan_spans, MIB(total->context_bytes), total->contexts);
 }
 
 static void print_classes(int file, const hf_class_stats *classes)

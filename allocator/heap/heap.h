@@ -105,6 +105,21 @@ struct heap {
 extern __thread struct heap *thread_heap;
 extern struct heap heap_none;
 
+/* While the layer above serves a thread's allocations, heap_diverted takes the place of its heap, which is kept. It is
+ * as empty as heap_none, so that the fast paths need not know. */
+extern struct heap heap_diverted;
+extern __thread struct heap *thread_heap_kept;
+
+/* The calling thread's own heap, diverted or not; may be heap_none. */
+ALWAYS_INLINE struct heap *thread_heap_own(void)
+{
+    struct heap *heap = thread_heap;
+    return LIKELY(heap != &heap_diverted) ? heap : thread_heap_kept;
+}
+
+/* Begin or end to divert what the calling thread allocates. What it frees finds its way by its address. */
+void heap_divert(bool diverted);
+
 /* The owner of the spans of threads that are gone. Nobody's thread heap: under a lock of its own, in registry.c. */
 extern struct heap heap_orphans;
 
@@ -124,12 +139,21 @@ void *heap_malloc_aligned(size_t size, size_t alignment);
 void *heap_calloc(size_t size);
 /* `pointer` not NULL. On failure it stays as it was. */
 void *heap_realloc(void *pointer, size_t size);
+/* As malloc with the thread's own heap, diverted or not: for the layers above themselves. */
+void *heap_malloc_own(size_t size);
 /* Bytes that may be used at a live object's address. */
 size_t heap_usable_size(const void *pointer);
 /* What heap_usable_size of an object of this size would be. */
 size_t heap_good_size(size_t size);
 /* Give back what the calling thread's heap holds without need. */
 void heap_trim(void);
+
+/* Defined by the layer above. Allocations of a diverted thread: NULL when out of memory, errno is then set by the caller. */
+void *heap_guest_malloc(size_t size, size_t alignment);
+/* Objects, if `pointer` is one, in spans of the kind SPAN_GUEST; each ends the program when it is not, naming `function`. */
+void heap_guest_free(struct span *span, void *pointer);
+void *heap_guest_realloc(struct span *span, void *pointer, size_t size); /* NULL: out of memory */
+size_t heap_guest_usable_size(const char *function, const struct span *span, const void *pointer);
 
 /* ---- bins (bin.c) ------------------------------------------------------------------------------------------------------ */
 

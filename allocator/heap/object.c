@@ -51,6 +51,7 @@ static void *any_malloc(struct heap *heap, size_t size, size_t alignment, bool *
 {
     bool entered = heap == &heap_none;
     void *object = NULL;
+    *zeroed = false;
     if (LIKELY(size <= OBJECT_MAX)) {
         if (UNLIKELY(entered)) heap = heap_thread_enter();
         if (LIKELY(heap != NULL)) object = any_malloc_of(heap, size, alignment, zeroed);
@@ -60,10 +61,26 @@ static void *any_malloc(struct heap *heap, size_t size, size_t alignment, bool *
     return object;
 }
 
+/* The same for a thread that may be diverted. */
+static void *any_malloc_diverted(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
+{
+    if (LIKELY(heap != &heap_diverted)) return any_malloc(heap, size, alignment, zeroed);
+    *zeroed = false;
+    void *object = size <= OBJECT_MAX ? heap_guest_malloc(size, alignment) : NULL;
+    if (UNLIKELY(object == NULL)) errno = ENOMEM;
+    return object;
+}
+
+void *heap_malloc_own(size_t size)
+{
+    bool zeroed;
+    return any_malloc(thread_heap_own(), size, MALLOC_ALIGNMENT, &zeroed);
+}
+
 void *heap_malloc_slow(size_t size, struct heap *heap)
 {
     bool zeroed;
-    if (LIKELY(size <= SMALL_MAX && heap != &heap_none)) {
+    if (LIKELY(size <= SMALL_MAX && heap->size != 0)) { /* not heap_none or heap_diverted */
         unsigned bin = size_class(size);
         if (UNLIKELY(heap->bins[bin].spans == 0)) {
             unsigned other = bin_to_borrow_from(heap, bin);
@@ -73,27 +90,29 @@ void *heap_malloc_slow(size_t size, struct heap *heap)
         if (UNLIKELY(object == NULL)) errno = ENOMEM;
         return object;
     }
-    return any_malloc(heap, size, MALLOC_ALIGNMENT, &zeroed);
+    return any_malloc_diverted(heap, size, MALLOC_ALIGNMENT, &zeroed);
 }
 
 void *heap_malloc_aligned(size_t size, size_t alignment)
 {
     bool zeroed;
     if (alignment <= MALLOC_ALIGNMENT) return heap_malloc(size);
-    return any_malloc(thread_heap, size, alignment, &zeroed);
+    return any_malloc_diverted(thread_heap, size, alignment, &zeroed);
 }
 
 void *heap_calloc(size_t size)
 {
     bool zeroed = false;
-    void *object = size <= FAST_MAX ? heap_malloc(size) : any_malloc(thread_heap, size, MALLOC_ALIGNMENT, &zeroed);
+    void *object =
+        size <= FAST_MAX ? heap_malloc(size) : any_malloc_diverted(thread_heap, size, MALLOC_ALIGNMENT, &zeroed);
     if (object != NULL && !zeroed) memset(object, 0, size);
     return object;
 }
 
 /* ---- looking up ------------------------------------------------------------------------------------------------------------- */
 
-/* The span of a live object's address; anything else ends the program, naming `function`. */
+/* The span of a live object's address; anything else ends the program, naming `function`. In a guest's span, the guest
+ * knows. */
 ALWAYS_INLINE struct span *span_of_object(const char *function, const void *pointer)
 {
     size_t offset = space_offset(pointer);
@@ -101,7 +120,7 @@ ALWAYS_INLINE struct span *span_of_object(const char *function, const void *poin
     struct span *span = span_of_offset(offset);
     bool live = span->kind == SPAN_BLOCKS  ? block_is_at_start(span, (uintptr_t)pointer)
                 : span->kind == SPAN_LARGE ? (uintptr_t)pointer == span_start(span)
-                                           : false;
+                                           : span->kind == SPAN_GUEST;
     if (UNLIKELY(!live)) check_pointer_failed(function, pointer);
     return span;
 }
@@ -113,7 +132,9 @@ static size_t span_usable_size(const struct span *span)
 
 size_t heap_usable_size(const void *pointer)
 {
-    return span_usable_size(span_of_object("malloc_usable_size", pointer));
+    static const char function[] = "malloc_usable_size";
+    const struct span *span = span_of_object(function, pointer);
+    return span->kind == SPAN_GUEST ? heap_guest_usable_size(function, span, pointer) : span_usable_size(span);
 }
 
 size_t heap_good_size(size_t size)
@@ -149,6 +170,8 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
     if (span->kind == SPAN_LARGE) {
         large_free(span);
         if (heap != &heap_none && !heap->chores) heap_chores_expect(heap);
+    } else if (span->kind == SPAN_GUEST) {
+        heap_guest_free(span, pointer);
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
         if (LIKELY(heap != &heap_none)) remote_free(heap, span, (uintptr_t)pointer);
         else remote_free_entering(span, (uintptr_t)pointer);
@@ -172,14 +195,15 @@ void heap_free_slow(void *pointer, struct heap *heap)
             return;
         }
     }
-    free_any(pointer, heap);
+    free_any(pointer, thread_heap_own());
 }
 
 void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)
 {
     if (pointer == NULL) return;
-    size_t usable = span_usable_size(span_of_object("free", pointer));
-    if (size > usable) check_size_failed(pointer, size, usable);
+    const struct span *span = span_of_object("free", pointer);
+    if (span->kind != SPAN_GUEST && size > span_usable_size(span))
+        check_size_failed(pointer, size, span_usable_size(span));
     heap_free_slow(pointer, heap);
 }
 
@@ -205,7 +229,7 @@ static bool own_block_stays(const struct heap *heap, const void *pointer, size_t
 /* Whatever the reason, to another object. */
 static void *move(void *pointer, size_t size, size_t usable)
 {
-    void *moved = heap_malloc(size);
+    void *moved = heap_malloc_own(size); /* an object stays where it is from, also when the thread is diverted */
     if (UNLIKELY(moved == NULL)) return size <= usable ? pointer : NULL; /* no program expects that shrinking fails */
     memcpy(moved, pointer, usable < size ? usable : size);
     heap_free(pointer);
@@ -220,11 +244,15 @@ static COLD void *realloc_too_much(void)
 
 void *heap_realloc(void *pointer, size_t size)
 {
-    struct heap *heap = thread_heap;
+    struct heap *heap = thread_heap_own();
     if (own_block_stays(heap, pointer, size)) return pointer;
     struct span *span = span_of_object("realloc", pointer);
-    size_t usable = span_usable_size(span);
     if (UNLIKELY(size > OBJECT_MAX)) return realloc_too_much();
+    if (UNLIKELY(span->kind == SPAN_GUEST)) {
+        void *resized = heap_guest_realloc(span, pointer, size);
+        return LIKELY(resized != NULL) ? resized : realloc_too_much();
+    }
+    size_t usable = span_usable_size(span);
     if (span->kind == SPAN_BLOCKS && fits_in_place(size, usable)) {
         if (atomic_load_explicit(&span->owner, memory_order_relaxed) == heap && block_looks_free((uintptr_t)pointer))
             check_own_suspect(heap, span, pointer);
@@ -241,7 +269,7 @@ void *heap_realloc(void *pointer, size_t size)
 
 void heap_trim(void)
 {
-    struct heap *heap = thread_heap;
+    struct heap *heap = thread_heap_own();
     if (heap != &heap_none) {
         remote_inbox_take(heap);
         remote_outbox_flush(heap);

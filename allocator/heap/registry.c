@@ -24,7 +24,11 @@ enum { THREAD_EXITS_MAX = 3 };
 #define FOUR(x) x, x, x, x
 #define TWENTY_FOUR(x) FOUR(x), FOUR(x), FOUR(x), FOUR(x), FOUR(x), FOUR(x)
 _Static_assert(BIN_COUNT == 72, "heap_none's bins are all empty");
-struct heap heap_none = {.free = {TWENTY_FOUR(LIST_END), TWENTY_FOUR(LIST_END), TWENTY_FOUR(LIST_END)}};
+#define ALL_EMPTY {TWENTY_FOUR(LIST_END), TWENTY_FOUR(LIST_END), TWENTY_FOUR(LIST_END)}
+struct heap heap_none = {.free = ALL_EMPTY};
+struct heap heap_diverted = {.free = ALL_EMPTY};
+
+__thread struct heap *thread_heap_kept __attribute__((tls_model("initial-exec"))) = &heap_none;
 
 struct heap heap_orphans = {.state = HEAP_SHARED};
 static platform_lock orphans_lock;
@@ -149,14 +153,27 @@ struct heap *heap_thread_enter(void)
 {
     struct heap *heap = heap_take();
     if (heap == NULL || thread_exits > THREAD_EXITS_MAX) return heap;
-    thread_heap = heap; /* before arming, which may allocate */
+    /* Before arming, which may allocate. */
+    if (thread_heap == &heap_diverted) thread_heap_kept = heap;
+    else thread_heap = heap;
     platform_thread_exit_arm(heap);
     return heap;
 }
 
 void heap_thread_leave(struct heap *heap)
 {
-    if (UNLIKELY(thread_heap != heap)) heap_retire(heap); /* it was only borrowed */
+    if (UNLIKELY(thread_heap_own() != heap)) heap_retire(heap); /* it was only borrowed */
+}
+
+void heap_divert(bool diverted)
+{
+    if (diverted == (thread_heap == &heap_diverted)) return;
+    if (diverted) {
+        thread_heap_kept = thread_heap;
+        thread_heap = &heap_diverted;
+    } else {
+        thread_heap = thread_heap_kept;
+    }
 }
 
 /* ---- heaps without a thread ---------------------------------------------------------------------------------------------------- */

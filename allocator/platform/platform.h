@@ -18,6 +18,8 @@
 #define COLD __attribute__((cold, noinline))
 #define NOINLINE __attribute__((noinline))
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
+/* Everything else in the library is hidden. */
+#define EXPORT __attribute__((visibility("default")))
 
 /* Cache lines are 64 bytes on every x86-64 and on the aarch64 servers we know. A larger line would cost
  * speed only. */

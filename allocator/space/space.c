@@ -551,6 +551,31 @@ void space_release(struct span *first)
     platform_lock_release(&state.lock);
 }
 
+struct span *space_lend(uint32_t spans, uint32_t alignment, void *guest, bool huge_pages)
+{
+    struct span *first = space_acquire(spans, alignment, SPAN_GUEST, NULL);
+    if (first == NULL) return NULL;
+    for (uint32_t i = 0; i < spans; i++) {
+        span_kind_write(first - i, SPAN_GUEST);
+        (first - i)->free = (uintptr_t)guest;
+    }
+    if (huge_pages && space_settings.huge_pages != HUGE_PAGES_NEVER) {
+        platform_lock_acquire(&state.lock);
+        uint32_t from = unit_round_up(span_index(first));
+        uint32_t to = (span_index(first) + spans) & ~(uint32_t)(HUGE_PAGE_SPANS - 1);
+        if (from < to) huge_pages_advise(from, to);
+        platform_lock_release(&state.lock);
+    }
+    return first;
+}
+
+void space_take_back(struct span *first)
+{
+    /* Only the ends of a run have a kind; what lies between must not be found by an address. */
+    for (uint32_t i = 1; i + 1 < first->run_spans; i++) span_kind_write(first - i, SPAN_FREE);
+    space_release(first);
+}
+
 /* Take `spans` more that follow span `end`, from free runs and the frontier; all or nothing. */
 static bool extend_at(uint32_t end, uint32_t spans)
 {

@@ -34,6 +34,7 @@ enum span_kind {
     SPAN_LARGE,    /* first span of a run that is one object */
     SPAN_TAIL,     /* last span of a run of several */
     SPAN_METADATA, /* the allocator's own; also a run that is being purged */
+    SPAN_GUEST,    /* any span of a run that a layer above the heaps cuts up by itself: see space_lend */
 };
 
 /* A span's descriptor: one cache line. Who may touch what: the fields for blocks belong to the thread that owns
@@ -43,18 +44,18 @@ struct span {
     /* The heap that a local free must come from; NULL unless kind is SPAN_BLOCKS. Atomic: read by threads that
      * free each other's blocks while the span changes hands (see heap/remote.c). */
     _Atomic(struct heap *) owner;
-    uintptr_t free;        /* blocks: LIFO of blocks freed since the list was last taken; odd when empty */
-    uint32_t countdown;    /* blocks: local frees until the owner must look at the span */
-    uint32_t reciprocal;   /* blocks: 2^32 / block_size rounded up, to recognise the start of a block */
-    uint32_t block_size;   /* blocks: bytes */
-    uint16_t held_back;    /* blocks: live blocks beyond the countdown */
-    uint16_t carved;       /* blocks: blocks that exist (live, in a list, or handed to the bin) */
-    uint16_t uncarved;     /* blocks: a bit per carve unit whose blocks do not exist yet */
-    uint8_t bin;           /* blocks: size class */
-    uint8_t listed;        /* blocks: in the bin's list of spans with blocks to give */
-    uint8_t kind;          /* enum span_kind; see span_kind_read */
-    uint8_t dirty;         /* free: the run may hold memory */
-    uint8_t wake;          /* blocks: freed ones that make the span worth listing */
+    uintptr_t free; /* blocks: LIFO of blocks freed since the list was last taken; odd when empty. guest: whose */
+    uint32_t countdown; /* blocks: local frees until the owner must look at the span */
+    uint32_t reciprocal; /* blocks: 2^32 / block_size rounded up, to recognise the start of a block */
+    uint32_t block_size; /* blocks: bytes */
+    uint16_t held_back; /* blocks: live blocks beyond the countdown */
+    uint16_t carved; /* blocks: blocks that exist (live, in a list, or handed to the bin) */
+    uint16_t uncarved; /* blocks: a bit per carve unit whose blocks do not exist yet */
+    uint8_t bin; /* blocks: size class */
+    uint8_t listed; /* blocks: in the bin's list of spans with blocks to give */
+    uint8_t kind; /* enum span_kind; see span_kind_read */
+    uint8_t dirty; /* free: the run may hold memory */
+    uint8_t wake; /* blocks: freed ones that make the span worth listing */
     uint8_t huge; /* first span of a unit of a huge page's size: its state. By the space lock, whoever has the span */
     uint32_t next, prev; /* blocks: the bin's list. free: the list of runs of this length */
     uint32_t owned_next, owned_prev; /* blocks: all spans of the heap. free and dirty: by age */
@@ -154,6 +155,17 @@ bool space_start(void);
  * *in address*. The kind of the first becomes `kind`, of the last of several SPAN_TAIL, and run_spans is set.
  * When `zeroed` is not NULL it says whether the run is known to read as zeros. NULL when out of memory. */
 struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed);
+
+/* Hand out a run to a layer above the heaps, which knows what is in it: every span of it gets the kind SPAN_GUEST, so that
+ * any address in it can be told, and `guest` as its `free`. With `huge_pages`, the whole huge pages in it are asked for.
+ * space_take_back ends it, space_resize must not be used on it. */
+struct span *space_lend(uint32_t spans, uint32_t alignment, void *guest, bool huge_pages);
+void space_take_back(struct span *first);
+
+ALWAYS_INLINE void *span_guest(const struct span *span)
+{
+    return (void *)span->free;
+}
 
 /* Take a run back, dirty. Its descriptors may then no longer be touched. */
 void space_release(struct span *first);

@@ -69,6 +69,107 @@ HF_API int hf_is_ours(const void *pointer);
  * not for every request. Memory that stays free is given back without it, see the option decay_ms. */
 HF_API size_t hf_trim(void);
 
+/* ---- contexts ------------------------------------------------------------------------------------------------------------------- */
+
+/* A context is a heap for objects that die together, such as those of one request: hf_context_free_all gives all of them back
+ * at once, at a cost that does not depend on their number.
+ *
+ * A context belongs to one thread at a time, its *owner*: at first the one that made it. Functions that take a context may
+ * be called by its owner only, and take no locks; hf_free and what takes an object's address alone may be called by any
+ * thread, as for all objects. After fork() the child may go on with the contexts of the thread that forked. */
+typedef struct hf_context hf_context;
+
+enum {
+    /* Objects are freed one by one and reused at once, last in, first out; nothing is ever merged, sorted or
+     * counted, since free_all makes good for it (Inoue, Komatsu, Nakatani: A Study of Memory Management for Web-based
+     * Applications on Multicore Processors, PLDI 2009). */
+    HF_DEFRAG_DODGING = 0,
+    /* A pointer is bumped, and freeing an object does nothing: for transactions that free little before they end. The
+     * size of an object is not known: hf_usable_size says 0. */
+    HF_REGION = 1
+};
+
+/* How a context is made. Zero in any member stands for its default. */
+typedef struct hf_context_config {
+    int kind; /* HF_DEFRAG_DODGING or HF_REGION */
+    int huge_pages; /* not 0: ask the kernel for huge pages. A context then has at least 2 MiB resident */
+    size_t alignment; /* of objects: 16 or 8, 16 by default, as malloc promises. With 8, sizes are rounded up less */
+    /* Address space is taken by the chunk: a multiple of 64 KiB. By default 2 MiB, for a region 16 MiB. Untouched
+     * pages of it cost nothing. */
+    size_t chunk_size;
+    /* Memory for objects of one size is taken by the segment: a power of two from 8 KiB on, at least a
+     * sixty-fourth of a chunk; 32 KiB by default. Objects above half a segment have segments of their own. Not for regions. */
+    size_t segment_size;
+    /* The sizes that objects are rounded up to, in ascending order: multiples of 8, at most 120 of them, up to half a segment
+     * (the largest is added when it is missing). By default every 8 bytes to 128, every 32 to 512, and powers of two. With
+     * an alignment of 16, those that are no multiple of 16 are left out. Copied. Not for regions. */
+    const uint32_t *sizes;
+    size_t sizes_count;
+    size_t limit; /* bytes of address space that the context may have, see hf_context_set_limit */
+    /* Bytes of address space that free_all keeps for the next transaction. By default what recent transactions needed; SIZE_MAX:
+     * all. One chunk is always kept. */
+    size_t retain;
+} hf_context_config;
+
+/* Make a context, with the calling thread as its owner. NULL stands for a configuration of defaults. NULL with errno set:
+ * EINVAL: the configuration breaks a rule above; ENOMEM. */
+HF_API hf_context *hf_context_create(const hf_context_config *config);
+
+/* End a context and every object in it. To be called by the owner, or by any thread when there is none. NULL is ignored. A thread that has
+ * switched to the context must have switched away, unless it is the caller. */
+HF_API void hf_context_destroy(hf_context *context);
+
+/* As hf_malloc and so on, with memory of the context. NULL with errno ENOMEM when memory has run out, or the context's limit
+ * is reached. hf_context_realloc takes NULL or an object of this very context; where it fails the object stays. */
+HF_API void *hf_context_malloc(hf_context *context, size_t size);
+HF_API void *hf_context_calloc(hf_context *context, size_t count, size_t size);
+HF_API void *hf_context_realloc(hf_context *context, void *pointer, size_t size);
+HF_API void *hf_context_aligned_alloc(hf_context *context, size_t alignment, size_t size);
+
+/* Free an object of this very context: what hf_free does, without finding out first where the object comes from. NULL is
+ * ignored. Little is checked: an object of anything else corrupts the context. */
+HF_API void hf_context_free(hf_context *context, void *pointer);
+
+/* Free all objects of the context. It is then as if newly made, with the memory that it needs at hand. */
+HF_API void hf_context_free_all(hf_context *context);
+
+/* Whether an object, or any address, lies in memory of the context. Any thread may ask. */
+HF_API int hf_context_owns(const hf_context *context, const void *pointer);
+
+/* From now on the calling thread's malloc, calloc, realloc(NULL) and aligned forms, operator new and hf_malloc take their
+ * memory from `context`, which is entered if need be; NULL: from the thread's own heap again. Returns what they took it from before: pass it to go back, so
+ * that switches nest. An object that is reallocated stays where it is from. Every object has to be freed, or forgotten,
+ * before its context is emptied: what a library allocates for later, such as a cache or a stream's buffer, must not be
+ * allocated while switched. */
+HF_API hf_context *hf_context_switch(hf_context *context);
+/* What the calling thread has switched to; NULL: nothing. */
+HF_API hf_context *hf_context_current(void);
+
+/* Hand a context to another thread: its owner leaves it, tells the other thread by any means that synchronises, and that one
+ * enters it. Between the two nobody may use it, but hf_free works. A context whose owner has exited may be entered too. */
+HF_API void hf_context_leave(hf_context *context);
+HF_API void hf_context_enter(hf_context *context);
+
+/* Bytes of address space that the context may have from now on, in whole chunks; 0: no limit. What it has already stays:
+ * returns -1 with errno ENOMEM and changes nothing when that is more. */
+HF_API int hf_context_set_limit(hf_context *context, size_t limit);
+
+/* What a context holds. Later versions may append members. */
+typedef struct hf_context_stats {
+    size_t live_bytes; /* that the program has allocated and not freed, rounded up; for a region: ever since free_all */
+    size_t used_bytes; /* in segments, and large objects: what the transaction has needed so far. Does not shrink
+                          when small objects are freed */
+    size_t peak_bytes; /* the most that used_bytes has been since the last free_all */
+    size_t footprint; /* address space, in chunks and large objects; what the limit is for */
+    size_t footprint_peak; /* the most that it has been since the last free_all */
+    size_t chunks;
+    size_t free_alls; /* how often hf_context_free_all was called */
+} hf_context_stats;
+
+/* Fill in the first `size` bytes of `stats`; pass sizeof(hf_context_stats). Returns 0, or -1 with errno EINVAL when `stats` is NULL. Takes
+ * time in proportion to the objects that were freed one by one. */
+HF_API int hf_context_stats_get(const hf_context *context, hf_context_stats *stats, size_t size);
+
 /* ---- options ------------------------------------------------------------------------------------------------------------------ */
 
 enum { HF_OPTION_NUMBER = 0, HF_OPTION_SIZE = 1, HF_OPTION_FLAG = 2, HF_OPTION_CHOICE = 3 };
@@ -114,8 +215,8 @@ typedef struct hf_stats {
     size_t free_bytes; /* free blocks among live ones */
     size_t dirty_bytes; /* free spans that have not been given back to the kernel */
     size_t own_bytes; /* heapfit's own tables */
-    size_t footprint; /* live, free, dirty and own: memory that may be resident because of heapfit. Large objects count
-                           in full, touched or not */
+    size_t footprint; /* live, free, dirty, own and context bytes: memory that may be resident because of heapfit. Large
+                         objects and contexts count in full, touched or not */
     size_t committed; /* address space that is accessible */
     size_t reserved; /* address space that is reserved */
     size_t purged; /* bytes given back to the kernel since the start */
@@ -123,6 +224,8 @@ typedef struct hf_stats {
     size_t heaps; /* thread heaps ever made */
     size_t heaps_idle; /* of these, without a thread: they wait for the next one */
     size_t orphan_spans; /* spans in which objects of threads that have exited live on */
+    size_t contexts; /* that exist */
+    size_t context_bytes; /* address space of contexts, whatever of it they use */
 } hf_stats;
 
 /* Fill in the first `size` bytes of `stats`; pass sizeof(hf_stats). A member that this version of the library does not

@@ -1,0 +1,99 @@
+/* What a program does wrong with contexts, in builds for debugging only: memory that no object has is filled with a pattern, and
+ * a bit tells for each grain of a chunk whether an object starts there. So an object that is freed twice or after
+ * free_all, and one that is written to then, are found: the first at once, the second when its memory is handed out again. */
+#include "context.h"
+
+#if CONTEXT_CHECKS
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATTERN = 0xDD, PATTERN_NEW = 0xAA };
+
+/* A bit for each grain of the reservation: found by address, as the map is. Reserved with the first chunk. */
+static _Atomic(uintptr_t) starts_base;
+static platform_lock starts_lock;
+
+static uint8_t *starts(void)
+{
+    uintptr_t bytes = atomic_load_explicit(&starts_base, memory_order_acquire);
+    if (bytes != 0) return (uint8_t *)bytes;
+    platform_lock_acquire(&starts_lock);
+    bytes = atomic_load_explicit(&starts_base, memory_order_relaxed);
+    if (bytes == 0) {
+        bytes = (uintptr_t)platform_reserve(space.size / GRAIN / 8, SPAN_SIZE);
+        /* Release: whoever sees the address may use what is there. */
+        atomic_store_explicit(&starts_base, bytes, memory_order_release);
+    }
+    platform_lock_release(&starts_lock);
+    if (bytes == 0) abort();
+    return (uint8_t *)bytes;
+}
+
+static _Noreturn COLD void failed(const char *what, const void *object)
+{
+    platform_message("%s: %p", what, object);
+    abort();
+}
+
+static size_t grain_of(const void *object)
+{
+    return space_offset(object) / GRAIN;
+}
+
+static bool start_is_set(size_t grain)
+{
+    return (starts()[grain / 8] >> (grain % 8) & 1) != 0;
+}
+
+static void start_flip(size_t grain)
+{
+    starts()[grain / 8] ^= (uint8_t)(1u << (grain % 8));
+}
+
+void check_context_chunk(const struct chunk *chunk)
+{
+    size_t first = grain_of((void *)chunk->start) / 8;
+    size_t bytes = chunk->size / GRAIN / 8;
+    uintptr_t page = platform_page_size();
+    uintptr_t low = ((uintptr_t)starts() + first) & ~(page - 1);
+    uintptr_t high = ((uintptr_t)starts() + first + bytes + page - 1) & ~(page - 1);
+    if (!platform_commit((void *)low, high - low)) abort();
+    memset(starts() + first, 0, bytes);
+    memset((void *)chunk->start, PATTERN, chunk->size);
+}
+
+void check_context_malloc(struct hf_context *context, const void *object, size_t usable)
+{
+    (void)context;
+    const unsigned char *bytes = object;
+    if (start_is_set(grain_of(object))) failed("a context hands out a live object", object);
+    start_flip(grain_of(object));
+    /* The first word of a free object is its link. */
+    for (size_t i = sizeof(uintptr_t); i < usable; i++)
+        if (bytes[i] != PATTERN)
+            failed("an object of a context was written to after it was freed, or after free_all", object);
+    memset((void *)(uintptr_t)object, PATTERN_NEW, usable);
+}
+
+void check_context_unused(uintptr_t start, uintptr_t end)
+{
+    if (start < end) memset((void *)start, PATTERN, end - start);
+}
+
+void check_context_free(struct hf_context *context, void *object, size_t usable)
+{
+    (void)context;
+    if (!start_is_set(grain_of(object)))
+        failed("a context's object is freed that is not live: freed twice, or after free_all, or not where it starts",
+               object);
+    start_flip(grain_of(object));
+    memset(object, PATTERN, usable);
+}
+
+void check_context_owner(const struct hf_context *context)
+{
+    if (!context_is_mine(context)) failed("a context is used by another thread than its owner", context);
+}
+
+#endif

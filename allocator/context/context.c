@@ -1,0 +1,195 @@
+/* Contexts as a whole: birth, free_all, death, owners, and what other threads free. */
+#include "context.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { CHUNK_DODGING = 2 << 20, CHUNK_REGION = 16 << 20 };
+
+/* `recent` is a fixed-point number: after each transaction it moves by an eighth towards what that one needed. */
+enum { RECENT_ONE = 256, RECENT_SHARE = 8 };
+
+static _Atomic(size_t) contexts; /* for statistics: relaxed */
+
+/* ---- owners ------------------------------------------------------------------------------------------------------------------ */
+
+static __thread uint64_t thread_number __attribute__((tls_model("initial-exec")));
+
+uint64_t context_thread(void)
+{
+    static _Atomic(uint64_t) numbers;
+    /* Relaxed: only that no two are equal matters. */
+    if (UNLIKELY(thread_number == 0)) thread_number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
+    return thread_number;
+}
+
+EXPORT void hf_context_enter(hf_context *context)
+{
+    /* Relaxed: whatever told this thread of the context has synchronised with the owner before. */
+    atomic_store_explicit(&context->owner, context_thread(), memory_order_relaxed);
+}
+
+EXPORT void hf_context_leave(hf_context *context)
+{
+    if (CONTEXT_CHECKS) check_context_owner(context);
+    /* Before the other thread is told: from here on this one never again reads its own number, and frees as any other. */
+    atomic_store_explicit(&context->owner, 0, memory_order_relaxed);
+}
+
+/* ---- what other threads free ------------------------------------------------------------------------------------------------------ */
+
+void context_free_remote(struct hf_context *context, void *pointer)
+{
+    uintptr_t block = (uintptr_t)pointer;
+    uintptr_t head = atomic_load_explicit(&context->remote, memory_order_relaxed);
+    do {
+        *block_words(block) = head;
+        /* Release: the owner, which acquires, sees the link, and all that was done to the object before. There is no ABA: the owner takes
+         * the whole list, and `head` is only written into our own object. */
+    } while (!atomic_compare_exchange_weak_explicit(&context->remote, &head, block, memory_order_release,
+                                                    memory_order_relaxed));
+}
+
+void context_take_remote(struct hf_context *context)
+{
+    if (LIKELY(atomic_load_explicit(&context->remote, memory_order_relaxed) == 0)) return; /* a hint */
+    uintptr_t block = atomic_exchange_explicit(&context->remote, 0, memory_order_acquire);
+    while (block != 0) {
+        uintptr_t next = *block_words(block); /* freeing writes another link */
+        context_free(context, (void *)block);
+        block = next;
+    }
+}
+
+/* ---- birth ------------------------------------------------------------------------------------------------------------------------- */
+
+/* Contexts are all of one size and often made one after the other: without this, what each malloc touches would lie in the
+ * same cache sets in all of them (the paper's section 3.3, by process). */
+enum { OFFSETS = 16 };
+
+static struct hf_context *context_allocate(void)
+{
+    static _Atomic(unsigned) offsets;
+    unsigned offset = atomic_fetch_add_explicit(&offsets, 1, memory_order_relaxed) % OFFSETS;
+    char *memory = heap_malloc_own(sizeof(struct hf_context) + OFFSETS * CACHE_LINE);
+    if (memory == NULL) return NULL;
+    uintptr_t start = ((uintptr_t)memory + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1);
+    struct hf_context *context = (struct hf_context *)(start + (size_t)offset * CACHE_LINE);
+    memset(context, 0, sizeof *context);
+    context->memory = memory;
+    return context;
+}
+
+static bool set_up(struct hf_context *context, const hf_context_config *config)
+{
+    bool region = config->kind == HF_REGION;
+    context->kind = config->kind;
+    context->huge_pages = config->huge_pages != 0;
+    context->alignment = config->alignment != 0 ? config->alignment : MALLOC_ALIGNMENT;
+    context->chunk_size = config->chunk_size != 0 ? config->chunk_size : region ? CHUNK_REGION : CHUNK_DODGING;
+    context->limit = config->limit;
+    context->retain = config->retain;
+    if (!region && config->kind != HF_DEFRAG_DODGING) return false;
+    if (context->alignment != GRAIN && context->alignment != MALLOC_ALIGNMENT) return false;
+    if (context->chunk_size % SPAN_SIZE != 0 || context->chunk_size > OBJECT_MAX / 2) return false;
+    return region || dodging_set_up(context, config);
+}
+
+EXPORT hf_context *hf_context_create(const hf_context_config *config)
+{
+    static const hf_context_config defaults;
+    struct hf_context *context = context_allocate();
+    if (context == NULL) return NULL; /* errno is set */
+    bool understood = set_up(context, config != NULL ? config : &defaults);
+    context->map = chunk_map();
+    if (!understood || context->map == NULL) {
+        heap_free(context->memory);
+        errno = understood ? ENOMEM : EINVAL;
+        return NULL;
+    }
+    hf_context_enter(context);
+    atomic_fetch_add_explicit(&contexts, 1, memory_order_relaxed);
+    return context;
+}
+
+/* ---- free_all, death ------------------------------------------------------------------------------------------------------------------- */
+
+/* How many chunks to keep for the next transaction. */
+static uint32_t chunks_to_keep(struct hf_context *context)
+{
+    uint32_t used = context->kind == HF_REGION ? region_chunks_used(context) : dodging_chunks_used(context);
+    size_t needed = (size_t)used * RECENT_ONE;
+    bool first = context->free_alls == 0;
+    context->recent = first ? needed : context->recent - context->recent / RECENT_SHARE + needed / RECENT_SHARE;
+    size_t keep =
+        context->retain != 0 ? context->retain / context->chunk_size : (context->recent + RECENT_ONE - 1) / RECENT_ONE;
+    if (keep == 0) keep = 1;
+    return keep < context->chunks_count ? (uint32_t)keep : context->chunks_count;
+}
+
+EXPORT void hf_context_free_all(hf_context *context)
+{
+    if (CONTEXT_CHECKS) check_context_owner(context);
+    /* What others have freed is freed with the rest. Relaxed: nothing of it is read. */
+    atomic_store_explicit(&context->remote, 0, memory_order_relaxed);
+    chunk_trim(context, chunks_to_keep(context));
+    if (context->kind == HF_REGION) region_free_all(context);
+    else dodging_free_all(context);
+    context->used = context->used_peak = 0;
+    context->footprint_peak = context->footprint;
+    context->free_alls++;
+}
+
+EXPORT void hf_context_destroy(hf_context *context)
+{
+    if (context == NULL) return;
+    if (hf_context_current() == context) hf_context_switch(NULL);
+    chunk_trim(context, 0);
+    atomic_fetch_sub_explicit(&contexts, 1, memory_order_relaxed);
+    heap_free(context->memory);
+}
+
+/* ---- limits, figures ---------------------------------------------------------------------------------------------------------------------- */
+
+EXPORT int hf_context_set_limit(hf_context *context, size_t limit)
+{
+    if (limit != 0 && limit < context->footprint) {
+        errno = ENOMEM;
+        return -1;
+    }
+    context->limit = limit;
+    return 0;
+}
+
+EXPORT int hf_context_owns(const hf_context *context, const void *pointer)
+{
+    size_t offset = space_offset(pointer);
+    if (space_offset_is_foreign(offset)) return 0;
+    const struct span *span = span_of_offset(offset);
+    return span_kind_read(span) == SPAN_GUEST && chunk_of(span)->context == context;
+}
+
+EXPORT int hf_context_stats_get(const hf_context *context, hf_context_stats *stats, size_t size)
+{
+    if (stats == NULL) {
+        errno = EINVAL;
+        return -1;
+    }
+    hf_context_stats all = {
+        .live_bytes = context->kind == HF_REGION ? context->used : dodging_live(context),
+        .used_bytes = context->used,
+        .peak_bytes = context->used_peak,
+        .footprint = context->footprint,
+        .footprint_peak = context->footprint_peak,
+        .chunks = context->chunks_count,
+        .free_alls = context->free_alls,
+    };
+    memset(stats, 0, size);
+    memcpy(stats, &all, size < sizeof all ? size : sizeof all);
+    return 0;
+}
+
+size_t context_count(void)
+{
+    return atomic_load_explicit(&contexts, memory_order_relaxed);
+}

@@ -1,0 +1,283 @@
+/* Defrag-dodging: segments of one size class, and large objects as runs of segments. */
+#include "context.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- sizes ---------------------------------------------------------------------------------------------------------------- */
+
+enum { SEGMENT_DEFAULT = 32 * 1024, SEGMENT_MIN = 1 << MAP_UNIT_SHIFT };
+
+/* The paper's classes (section 3.2). */
+enum { STEP_8_MAX = 128, STEP_32_MAX = 512 };
+
+static size_t paper_size_after(size_t size)
+{
+    if (size < STEP_8_MAX) return size + 8;
+    if (size < STEP_32_MAX) return size + 32;
+    return size * 2;
+}
+
+static bool class_add(struct hf_context *context, size_t size)
+{
+    if (size % context->alignment != 0) return true;
+    if (context->classes == CLASSES_MAX) return false;
+    unsigned class = ++context->classes;
+    context->sizes[class] = (uint32_t)size;
+    context->reciprocal[class] = UINT64_MAX / size + 1;
+    return true;
+}
+
+static bool classes_from_paper(struct hf_context *context, size_t largest)
+{
+    for (size_t size = 8; size <= largest; size = paper_size_after(size))
+        if (!class_add(context, size)) return false;
+    return true;
+}
+
+static bool classes_from_list(struct hf_context *context, const uint32_t *sizes, size_t count, size_t largest)
+{
+    size_t before = 0;
+    for (size_t i = 0; i < count; before = sizes[i++])
+        if (sizes[i] % GRAIN != 0 || sizes[i] <= before || sizes[i] > largest || !class_add(context, sizes[i]))
+            return false;
+    return before == largest || class_add(context, largest);
+}
+
+/* The first class of at least `size` bytes, or CLASS_NONE. */
+static unsigned class_search(const struct hf_context *context, size_t size)
+{
+    unsigned low = 1, high = context->classes + 1;
+    while (low < high) {
+        unsigned middle = (low + high) / 2;
+        if (context->sizes[middle] < size) low = middle + 1;
+        else high = middle;
+    }
+    return low <= context->classes ? low : CLASS_NONE;
+}
+
+unsigned dodging_class(const struct hf_context *context, size_t size)
+{
+    return size <= TABLE_MAX ? context->table[(size + GRAIN - 1) / GRAIN] : class_search(context, size);
+}
+
+bool dodging_set_up(struct hf_context *context, const hf_context_config *config)
+{
+    size_t segment = config->segment_size != 0 ? config->segment_size : SEGMENT_DEFAULT;
+    if ((segment & (segment - 1)) != 0 || segment < SEGMENT_MIN || segment > context->chunk_size ||
+        context->chunk_size / segment > CHUNK_SEGMENTS_MAX || context->chunk_size % segment != 0)
+        return false;
+    context->segment_shift = (unsigned)__builtin_ctzl(segment);
+    context->segments = (unsigned)(context->chunk_size / segment);
+    size_t largest = segment / 2;
+    bool done = config->sizes != NULL ? classes_from_list(context, config->sizes, config->sizes_count, largest)
+                                      : classes_from_paper(context, largest);
+    if (!done) return false;
+    for (size_t size = 0; size <= TABLE_MAX; size += GRAIN)
+        context->table[size / GRAIN] = (uint8_t)class_search(context, size == 0 ? 1 : size);
+    context->table_max = TABLE_MAX;
+    return true;
+}
+
+/* ---- segments ---------------------------------------------------------------------------------------------------------------- */
+
+ALWAYS_INLINE uint64_t mask_of(unsigned count)
+{
+    return count == 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1;
+}
+
+/* The first of `count` free segments in a row that starts at a multiple of `alignment` segments; -1: there is none. */
+static int chunk_find(const struct hf_context *context, const struct chunk *chunk, unsigned count, unsigned alignment)
+{
+    uint64_t starts = ~chunk->used & mask_of(context->segments);
+    /* A bit stays while as many bits after it are set as `have` says; doubling that takes log2(count) steps. */
+    for (unsigned have = 1; have < count && starts != 0;) {
+        unsigned more = have <= count - have ? have : count - have;
+        starts &= starts >> more;
+        have += more;
+    }
+    for (; starts != 0; starts &= starts - 1) {
+        int first = __builtin_ctzll(starts);
+        uintptr_t address = chunk->start + ((uintptr_t)first << context->segment_shift);
+        if ((address & (((uintptr_t)alignment << context->segment_shift) - 1)) == 0) return first;
+    }
+    return -1;
+}
+
+/* Take `count` segments in a row. 0 when out of memory. */
+static uintptr_t segments_get(struct hf_context *context, unsigned count, unsigned alignment, uint8_t run)
+{
+    int first = -1;
+    struct chunk *chunk = context->open;
+    for (; chunk != NULL; chunk = chunk->next) {
+        first = chunk_find(context, chunk, count, alignment);
+        if (first >= 0) break;
+        if (chunk == context->open && chunk->used == mask_of(context->segments)) context->open = chunk->next;
+    }
+    if (chunk == NULL) {
+        chunk = chunk_add(context);
+        if (chunk == NULL) return 0;
+        if (context->open == NULL) context->open = chunk;
+        first = 0; /* as well aligned as any */
+    }
+    chunk->used |= mask_of(count) << first;
+    chunk->run[first] = run;
+    context_use(context, (size_t)count << context->segment_shift);
+    return chunk->start + ((uintptr_t)first << context->segment_shift);
+}
+
+/* Make the class's newest segment a new one. */
+static bool segment_add(struct hf_context *context, unsigned class)
+{
+    uintptr_t start = segments_get(context, 1, 1, 0);
+    if (UNLIKELY(start == 0)) return false;
+    size_t segment = (size_t)1 << context->segment_shift;
+    size_t size = context->sizes[class];
+    chunk_map_set(start, segment, (uint8_t)class);
+    context->bump[class] = start;
+    context->bump_end[class] = start + segment / size * size;
+    return true;
+}
+
+void *context_malloc_bump(struct hf_context *context, unsigned class)
+{
+    uintptr_t object = context->bump[class];
+    if (UNLIKELY(object == context->bump_end[class])) {
+        if (UNLIKELY(class == CLASS_NONE)) return context_malloc_slow(context, 1); /* no bytes, of a region */
+        context_take_remote(context);
+        if (context->free[class] != 0) return context_pop(context, class);
+        if (UNLIKELY(!segment_add(context, class))) {
+            errno = ENOMEM;
+            return NULL;
+        }
+        object = context->bump[class];
+    }
+    context->bump[class] = object + context->sizes[class];
+    if (CONTEXT_CHECKS) check_context_malloc(context, (void *)object, context->sizes[class]);
+    return (void *)object;
+}
+
+/* ---- large objects -------------------------------------------------------------------------------------------------------------- */
+
+static unsigned segments_for(const struct hf_context *context, size_t size)
+{
+    size_t segment = (size_t)1 << context->segment_shift;
+    return (unsigned)((size + segment - 1) >> context->segment_shift);
+}
+
+static unsigned segment_index(const struct hf_context *context, const struct chunk *chunk, uintptr_t address)
+{
+    return (unsigned)((address - chunk->start) >> context->segment_shift);
+}
+
+void *dodging_large_malloc(struct hf_context *context, size_t size, size_t alignment)
+{
+    context_take_remote(context);
+    if (size == 0) size = 1;
+    void *object;
+    if (size > context->chunk_size || alignment > chunk_alignment(context)) {
+        const struct chunk *chunk = chunk_add_alone(context, size, alignment);
+        object = chunk == NULL ? NULL : (void *)chunk->start;
+        if (object != NULL && CONTEXT_CHECKS) check_context_malloc(context, object, chunk->size);
+        return object;
+    }
+    unsigned count = segments_for(context, size);
+    size_t segment = (size_t)1 << context->segment_shift;
+    object = (void *)segments_get(context, count, alignment <= segment ? 1 : (unsigned)(alignment / segment),
+                                  (uint8_t)count);
+    if (object != NULL && CONTEXT_CHECKS) check_context_malloc(context, object, (size_t)count * segment);
+    return object;
+}
+
+void dodging_large_free(struct hf_context *context, struct chunk *chunk, uintptr_t object)
+{
+    if (CONTEXT_CHECKS) check_context_free(context, (void *)object, dodging_usable(context, chunk, object));
+    if (chunk->number == CHUNK_ALONE) {
+        chunk_remove_alone(context, chunk);
+        return;
+    }
+    unsigned first = segment_index(context, chunk, object);
+    unsigned count = chunk->run[first];
+    chunk->run[first] = 0;
+    chunk->used &= ~(mask_of(count) << first);
+    context->used -= (size_t)count << context->segment_shift;
+    if (context->open == NULL || chunk->number < context->open->number) context->open = chunk;
+}
+
+bool dodging_large_resize(struct hf_context *context, struct chunk *chunk, uintptr_t object, size_t size)
+{
+    if (chunk->number == CHUNK_ALONE) return size <= chunk->size && size >= chunk->size / 2;
+    unsigned first = segment_index(context, chunk, object);
+    unsigned count = chunk->run[first];
+    unsigned wanted = segments_for(context, size);
+    if (wanted == 0 || wanted > context->segments - first) return false;
+    uint64_t more = wanted > count ? mask_of(wanted - count) << (first + count) : 0;
+    uint64_t less = wanted < count ? mask_of(count - wanted) << (first + wanted) : 0;
+    if ((chunk->used & more) != 0) return false;
+    uintptr_t segment = (uintptr_t)1 << context->segment_shift;
+    if (CONTEXT_CHECKS) check_context_unused(object + wanted * segment, object + count * segment);
+    chunk->used = (chunk->used | more) & ~less;
+    chunk->run[first] = (uint8_t)wanted;
+    context->used -= (size_t)count << context->segment_shift;
+    context_use(context, (size_t)wanted << context->segment_shift);
+    if (less != 0 && (context->open == NULL || chunk->number < context->open->number)) context->open = chunk;
+    return true;
+}
+
+/* ---- looking up ------------------------------------------------------------------------------------------------------------------- */
+
+size_t dodging_usable(const struct hf_context *context, const struct chunk *chunk, uintptr_t object)
+{
+    if (chunk->number == CHUNK_ALONE) return object == chunk->start ? chunk->size : 0;
+    uintptr_t offset = object & (((uintptr_t)1 << context->segment_shift) - 1);
+    unsigned class = context->map[object >> MAP_UNIT_SHIFT];
+    if (class != CLASS_NONE) { /* as block_is_at_start does */
+        bool starts = offset * context->reciprocal[class] < context->reciprocal[class];
+        return starts ? context->sizes[class] : 0;
+    }
+    if (offset != 0) return 0;
+    return (size_t)chunk->run[segment_index(context, chunk, object)] << context->segment_shift;
+}
+
+/* ---- all ------------------------------------------------------------------------------------------------------------------------------ */
+
+uint32_t dodging_chunks_used(const struct hf_context *context)
+{
+    uint32_t used = 0;
+    for (const struct chunk *chunk = context->chunks; chunk != NULL; chunk = chunk->next) used += chunk->used != 0;
+    return used;
+}
+
+void dodging_free_all(struct hf_context *context)
+{
+    size_t classes = context->classes + 1;
+    memset(context->free, 0, classes * sizeof context->free[0]);
+    memset(context->bump, 0, classes * sizeof context->bump[0]);
+    memset(context->bump_end, 0, classes * sizeof context->bump_end[0]);
+    for (struct chunk *chunk = context->chunks; chunk != NULL; chunk = chunk->next) {
+        if (chunk->used == 0) continue;
+        chunk->used = 0;
+        memset(chunk->run, 0, context->segments);
+        chunk_map_set(chunk->start, chunk->size, CLASS_NONE);
+        if (CONTEXT_CHECKS) check_context_chunk(chunk);
+    }
+    context->open = context->chunks;
+}
+
+size_t dodging_live(const struct hf_context *context)
+{
+    size_t live = context->used;
+    for (unsigned class = 1; class <= context->classes; class++) {
+        live -= context->bump_end[class] - context->bump[class];
+        for (uintptr_t object = context->free[class]; object != 0; object = *block_words(object))
+            live -= context->sizes[class];
+    }
+    /* What remains of each segment behind its last object is in `used`, and in no object. */
+    size_t segment = (size_t)1 << context->segment_shift;
+    for (const struct chunk *chunk = context->chunks; chunk != NULL; chunk = chunk->next)
+        for (unsigned i = 0; i < context->segments; i++) {
+            unsigned class = context->map[(chunk->start + i * segment) >> MAP_UNIT_SHIFT];
+            if (class != CLASS_NONE) live -= segment % context->sizes[class];
+        }
+    return live;
+}
