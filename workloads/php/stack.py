@@ -23,15 +23,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import binding
 import extension
 import mariadb
 import php
 import processes
 import web
 from application import Application
+from binding import PRELOAD
 from layout import Layout
 
-PRELOAD = "LD_PRELOAD"
 _WATCH_PERIOD_S = 0.2
 
 
@@ -67,7 +68,7 @@ class Stack:
                 self.manager,
                 workers=self.workers,
                 cpus=php_cpus,
-                base=os.environ,
+                base=binding.preloading(os.environ, self.layout.data),
             )
             add(fpm)
             self._describe(fpm.pid)
