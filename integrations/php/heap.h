@@ -15,9 +15,10 @@
 #ifndef HEAPFIT_PHP_HEAP_H
 #define HEAPFIT_PHP_HEAP_H
 
-#include "php.h"
-
+/* First: php.h defines NDEBUG, which would take the checks of a debugging build out of what is inlined here. */
 #include "context/context.h"
+
+#include "php.h"
 
 #ifdef ZTS
 #error "heapfit serves PHP without thread safety only"
