@@ -175,15 +175,26 @@ static NOINLINE void *realloc_slow(void *pointer, size_t size)
     return moved;
 }
 
+static NOINLINE void *realloc_small(void *pointer, size_t size, size_t usable)
+{
+    void *moved = request_heap.mode == MODE_REGION ? region_request_malloc(size) : request_malloc(size);
+    if (UNLIKELY(moved == NULL)) return NULL;
+    memcpy(moved, pointer, size < usable ? size : usable);
+    if (request_heap.mode == MODE_REGION) return moved; /* it was of a side context, which is emptied soon */
+    request_free(pointer);
+    return moved;
+}
+
 static void *request_realloc(void *pointer, size_t size)
 {
     struct hf_context *context = request_heap.main;
-    if (LIKELY(!is_zends(pointer))) {
-        unsigned class = context->map[(uintptr_t)pointer >> MAP_UNIT_SHIFT];
-        /* A small object that stays where it is; shrinking below half of it is worth a copy. */
-        if (class != CLASS_NONE && size <= context->sizes[class] && size >= context->sizes[class] / 2) return pointer;
-    }
-    return realloc_slow(pointer, size);
+    if (UNLIKELY(is_zends(pointer))) return realloc_slow(pointer, size);
+    unsigned class = context->map[(uintptr_t)pointer >> MAP_UNIT_SHIFT];
+    if (UNLIKELY(class == CLASS_NONE)) return realloc_slow(pointer, size);
+    size_t usable = request_heap.sizes[class];
+    /* A small object that stays where it is; shrinking below half of it is worth a copy. */
+    if (size <= usable && size >= usable / 2) return pointer;
+    return realloc_small(pointer, size, usable);
 }
 
 /* ---- between requests ----------------------------------------------------------------------------------------------------------- */
