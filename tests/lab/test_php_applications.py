@@ -138,7 +138,7 @@ def test_every_order_of_the_shop_adds_up(prepared: Any, tmp_path: Path) -> None:
     sold = dict(rows(database, "SELECT product, SUM(count) FROM order_lines GROUP BY product"))
     before = rows(data / "shop.sqlite", "SELECT id, stock FROM products")
     after = dict(rows(database, "SELECT id, stock FROM products"))
-    assert {id: stock - sold.get(id, 0) for id, stock in before} == after
+    assert {product: stock - sold.get(product, 0) for product, stock in before} == after
 
 
 def test_each_visitor_of_the_shop_has_a_cart(prepared: Any, tmp_path: Path) -> None:
