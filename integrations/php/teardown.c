@@ -30,6 +30,8 @@ static void forget_objects(const zend_objects_store *store)
 static void forget(zend_resource *resource)
 {
     (void)resource;
+    /* Preloading shuts its program down before it takes the classes over; the request itself ends later. */
+    if (!(EG(flags) & EG_FLAGS_IN_SHUTDOWN)) return;
     /* Set when a module came by dl(): its functions have to be removed from the tables. */
     if (EG(full_tables_cleanup)) return;
     zend_hash_discard(EG(function_table), EG(persistent_functions_count));
