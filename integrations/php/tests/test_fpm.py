@@ -36,6 +36,8 @@ php_admin_value[display_errors] = 1
 # In what pages differ that are equal: how much was asked for when memory ran out.
 VARYING = re.compile(r"tried to allocate \d+ bytes|memory usage is \d+ bytes")
 
+BASE_SETTINGS = "memory_limit=128M\ndisplay_errors=1\nlog_errors=0\n"
+
 STATE = """<?php
 $s = heapfit_stats();
 echo getmypid(), ' ', $s['footprint'], ' ', $s['free_alls'], ' ', $s['mode'];
@@ -130,7 +132,7 @@ def pages(server: Server, programs: list[Path], folder: Path) -> list[str]:
         script = folder / f"{path.stem}.php"
         script.write_text(parts["FILE"], encoding="utf-8")
         # What one request sets this way, php-fpm keeps for the next ones.
-        page = server.get(script, PHP_VALUE="memory_limit=128M\n" + parts.get("INI", ""))
+        page = server.get(script, PHP_VALUE=BASE_SETTINGS + parts.get("INI", ""))
         found.append(f"{path.name}\n{VARYING.sub('N', page)}")
     return found
 
