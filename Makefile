@@ -21,6 +21,7 @@ BUILD_PACKAGES := gcc libc6-dev
 CMAKE_PACKAGES := cmake ninja-build
 TEST_PACKAGES := $(CMAKE_PACKAGES) g++ libgtest-dev googletest pkg-config $(FUZZ_PACKAGES)
 FUZZ_PACKAGES := clang-16 libclang-rt-16-dev # the second holds libFuzzer and the sanitizers
+PHP_PACKAGES := $(shell cat integrations/php/tests/packages.txt)
 CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
 # Those that need packages of their own; workloads/micro is compiled by its tests, and those of the PHP
 # applications make a tenth of their data, whose whole takes minutes.
@@ -43,7 +44,7 @@ demo: $(VENV)/.wheel ## Compare allocators on a real program and write the repor
 
 test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (under half an hour)
 	@packages=$$($(VENV)/bin/python scripts/test-packages) && \
-	  scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $$packages
+	  scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $(PHP_PACKAGES) $$packages
 	@test "$$(uname -m)" = aarch64 || scripts/apt-install $(CROSS_PACKAGES)
 	@HEAPFIT_HOME=build/test-home $(HEAPFIT) workloads install $(TEST_WORKLOADS)
 	@scripts/run-tests

@@ -52,8 +52,10 @@ static NOINLINE void free_elsewhere(void *pointer)
 /* At the limit, or out of memory. */
 static COLD void *malloc_failed(size_t size)
 {
+    void *object = limit_give_back_unused() ? context_malloc(request_heap.main, size) : NULL;
+    if (object != NULL) return object;
     if (!limit_may_pass(size)) return NULL;
-    void *object = context_malloc(request_heap.main, size);
+    object = context_malloc(request_heap.main, size);
     if (object == NULL) limit_end_process(size);
     return object;
 }
@@ -147,6 +149,8 @@ static void *main_realloc(void *pointer, size_t size)
 {
     void *object = context_realloc(request_heap.main, pointer, size);
     if (LIKELY(object != NULL)) return object;
+    if (limit_give_back_unused()) object = context_realloc(request_heap.main, pointer, size);
+    if (object != NULL) return object;
     if (!limit_may_pass(size)) return NULL;
     object = context_realloc(request_heap.main, pointer, size);
     if (object == NULL) limit_end_process(size);

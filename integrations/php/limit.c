@@ -17,6 +17,32 @@ static size_t limit_soft(void)
     return (size_t)PG(memory_limit) > ZEND_LONG_MAX ? (size_t)ZEND_LONG_MAX : (size_t)PG(memory_limit);
 }
 
+/* ---- room within the limit ------------------------------------------------------------------------------------------------ */
+
+/* One more than the number of the last chunk that has something in it. */
+static uint32_t chunks_needed(const struct hf_context *context)
+{
+    if (context->kind == HF_REGION) return region_chunks_used(context);
+    uint32_t needed = 0;
+    for (const struct chunk *chunk = context->chunks; chunk != NULL; chunk = chunk->next)
+        if (chunk->used != 0) needed = chunk->number + 1;
+    return needed;
+}
+
+bool limit_give_back_unused(void)
+{
+    struct hf_context *context = request_heap.main;
+    uint32_t needed = chunks_needed(context);
+    if (needed == context->chunks_count) return false;
+    if (context->open != NULL && context->open->number >= needed) context->open = NULL;
+    /* chunk_trim is for contexts that are empty: it would take the large objects too. */
+    struct chunk *alone = context->alone;
+    context->alone = NULL;
+    chunk_trim(context, needed);
+    context->alone = alone;
+    return true;
+}
+
 #ifdef ZEND_HAS_OOM
 
 /* What Zend's own manager does where memory_hard_limit_percent is not set. */
@@ -108,26 +134,16 @@ static void limit_apply(void)
     request_heap.main->limit = limit_soft();
 }
 
-/* Chunks that nothing has been put into yet are no reason to refuse a lower limit. */
-static size_t unused_bytes(const struct hf_context *context)
-{
-    size_t unused = 0;
-    uint32_t used =
-        context->kind == HF_REGION ? region_chunks_used(context) : dodging_chunks_used(context);
-    if (context->chunks_count > used) unused = (context->chunks_count - used) * context->chunk_size;
-    return unused;
-}
-
 static ZEND_INI_MH(on_change)
 {
     zend_long before = PG(memory_limit);
     if (original_change(entry, new_value, mh_arg1, mh_arg2, mh_arg3, stage) == FAILURE) return FAILURE;
     if (!request_heap.in_request) return SUCCESS;
     struct hf_context *context = request_heap.main;
-    size_t needed = context->footprint - unused_bytes(context);
-    if (limit_soft() < needed && stage != ZEND_INI_STAGE_DEACTIVATE) {
+    if (limit_soft() < context->footprint) limit_give_back_unused();
+    if (limit_soft() < context->footprint && stage != ZEND_INI_STAGE_DEACTIVATE) {
         zend_error(E_WARNING, "Failed to set memory limit to %zd bytes (Current memory usage is %zd bytes)",
-                   (size_t)PG(memory_limit), needed);
+                   (size_t)PG(memory_limit), context->footprint);
         PG(memory_limit) = before;
         zend_set_memory_limit((size_t)before);
         return FAILURE;

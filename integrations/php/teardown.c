@@ -44,9 +44,19 @@ void teardown_start(int module_number)
     resource_type = zend_register_list_destructors_ex(forget, NULL, RESOURCE_NAME, module_number);
 }
 
+/* What opcache preloads is a request too, the first one, whose functions and classes stay. */
+static bool is_preloading(void)
+{
+    static bool first_seen;
+    const char *script = INI_STR("opcache.preload");
+    bool first = !first_seen;
+    first_seen = true;
+    return first && script != NULL && *script != '\0';
+}
+
 void teardown_begin_request(void)
 {
-    if (!settings.fast_shutdown) return;
+    if (!settings.fast_shutdown || is_preloading()) return;
     zend_resource *resource = emalloc(sizeof *resource);
     GC_SET_REFCOUNT(resource, 1);
     GC_TYPE_INFO(resource) = GC_RESOURCE | (GC_NOT_COLLECTABLE << GC_FLAGS_SHIFT);
