@@ -35,8 +35,6 @@
 namespace heapfit
 {
 
-class context;
-
 // ---- options ---------------------------------------------------------------------------------------------------------------
 
 // How a context treats objects that are freed one by one.
@@ -66,6 +64,10 @@ namespace detail
 inline constexpr std::size_t least_alignment = 8;
 // What malloc promises.
 inline constexpr std::size_t malloc_alignment = 16;
+
+// What has a context to show: context, context_resource and what is derived from it, smart pointers to hf_context.
+template <class Holder>
+using if_holder = std::enable_if_t<std::is_convertible_v<decltype(std::declval<const Holder &>().get()), hf_context *>>;
 
 inline void *checked(void *object)
 {
@@ -123,13 +125,13 @@ class [[nodiscard]] switch_to
     // outlive a context that somebody further up has switched to.
     explicit switch_to(hf_context *context) noexcept : before_(hf_context_switch(context)) {}
     explicit switch_to(std::nullptr_t) noexcept : switch_to(static_cast<hf_context *>(nullptr)) {}
-    // Anything that has a context: context, context_resource and what is derived from it.
-    template <class Holder, class = decltype(std::declval<const Holder &>().get())>
+    // To the context of anything that has one, such as context or context_resource, and outlives the guard.
+    template <class Holder, class = detail::if_holder<Holder>>
     explicit switch_to(const Holder &holder) noexcept : switch_to(holder.get())
     {
     }
+    template <class Holder, class = detail::if_holder<Holder>> explicit switch_to(const Holder &&) = delete;
 
-    explicit switch_to(const heapfit::context &&) = delete; // it would not outlive this
     switch_to(const switch_to &) = delete;
     switch_to &operator=(const switch_to &) = delete;
     ~switch_to()
@@ -182,12 +184,11 @@ template <class T> class allocator
     constexpr allocator() noexcept = default;
     // Over a context that has to outlive the allocator; to be used by its owner only. nullptr: the thread heap.
     constexpr allocator(hf_context *context) noexcept : context_(context) {}
-    template <class Holder, class = decltype(std::declval<const Holder &>().get()),
-              class = std::enable_if_t<!std::is_base_of_v<allocator, Holder>>>
-    allocator(const Holder &holder) noexcept : context_(holder.get())
+    template <class Holder, class = detail::if_holder<Holder>>
+    constexpr allocator(const Holder &holder) noexcept : context_(holder.get())
     {
     }
-    allocator(const heapfit::context &&) = delete; // it would not outlive this
+    template <class Holder, class = detail::if_holder<Holder>> allocator(const Holder &&) = delete;
     template <class U> constexpr allocator(const allocator<U> &other) noexcept : context_(other.context()) {}
 
     // Memory for `count` objects. Throws std::bad_array_new_length where no size can say so many, std::bad_alloc when memory

@@ -1,5 +1,7 @@
 // heapfit::allocator<T>: containers without virtual calls, and how an allocator follows them.
 
+#include <cstdint>
+#include <limits>
 #include <list>
 #include <map>
 #include <scoped_allocator>

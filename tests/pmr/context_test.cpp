@@ -1,8 +1,10 @@
 // heapfit::context, the handle: making, moving, handing over, emptying, limiting.
 
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <future>
+#include <limits>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -187,6 +189,7 @@ TEST(Context, ASizeThatCannotBeIsABadAlloc)
     heapfit::context context;
     EXPECT_THROW(static_cast<void>(context.allocate(std::numeric_limits<std::size_t>::max())), std::bad_alloc);
     EXPECT_THROW(static_cast<void>(context.allocate(std::numeric_limits<std::size_t>::max(), 64)), std::bad_alloc);
+    EXPECT_THROW(static_cast<void>(context.allocate(1, std::size_t(1) << 62)), std::bad_alloc);
 }
 
 TEST(Context, IsHandedToAnotherThreadWithItsObjects)

@@ -4,6 +4,7 @@
 
 #include <list>
 #include <map>
+#include <memory>
 #include <scoped_allocator>
 #include <string>
 #include <unordered_map>
@@ -33,6 +34,9 @@ static_assert(std::is_nothrow_default_constructible_v<heapfit::allocator<int>>);
 static_assert(std::is_nothrow_constructible_v<heapfit::allocator<int>, const heapfit::context &>);
 static_assert(std::is_convertible_v<heapfit::context &, heapfit::allocator<int>>);
 static_assert(!std::is_constructible_v<heapfit::allocator<int>, heapfit::context>, "a temporary dies too early");
+static_assert(!std::is_constructible_v<heapfit::allocator<int>, heapfit::region_resource>, "likewise");
+static_assert(std::is_convertible_v<std::unique_ptr<hf_context, void (*)(hf_context *)> &, heapfit::allocator<int>>);
+static_assert(!std::is_constructible_v<heapfit::allocator<int>, std::unique_ptr<int> &>);
 static_assert(!std::allocator_traits<heapfit::allocator<int>>::is_always_equal::value);
 
 static_assert(!std::is_copy_constructible_v<heapfit::switch_to>);

@@ -1,5 +1,7 @@
 // The memory resources: std::pmr containers in contexts and in the thread heap.
 
+#include <cstdint>
+#include <limits>
 #include <list>
 #include <map>
 #include <memory>
