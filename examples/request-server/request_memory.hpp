@@ -34,7 +34,8 @@ class request_memory
             const std::pmr::string answer = switched(handle);
             send(answer);
         }
-        if (context_) context_->free_all();
+        if (context_) context_->release();
+        if (region_) region_->release();
     }
 
   private:
@@ -45,12 +46,9 @@ class request_memory
         return handle(resource());
     }
 
-    std::pmr::memory_resource *resource()
-    {
-        return resource_ ? &*resource_ : std::pmr::new_delete_resource();
-    }
+    std::pmr::memory_resource *resource();
 
     memory_mode mode_;
-    std::optional<heapfit::context> context_;
-    std::optional<heapfit::context_resource> resource_;
+    std::optional<heapfit::defrag_dodging_resource> context_;
+    std::optional<heapfit::region_resource> region_;
 };

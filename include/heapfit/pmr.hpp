@@ -455,6 +455,13 @@ template <context_kind Kind> class owning_resource : private context_owner, publ
     {
         return owned;
     }
+
+  protected:
+    void do_deallocate(void *object, std::size_t bytes, std::size_t alignment) override
+    {
+        // A region does nothing with it, so the call is saved.
+        if constexpr (Kind != context_kind::region) context_resource::do_deallocate(object, bytes, alignment);
+    }
 };
 
 class thread_heap_resource final : public std::pmr::memory_resource
