@@ -168,6 +168,23 @@ TEST(ContextResource, AssignmentCopiesIntoTheTargetsOwnContext)
     }
 }
 
+TEST(ContextResource, NestedContextsEndInsideOut)
+{
+    heapfit::defrag_dodging_resource request;
+    std::pmr::vector<std::pmr::string> kept(&request);
+    for (int step = 0; step < 10; step++) {
+        heapfit::region_resource scratch;
+        std::pmr::map<int, std::pmr::string> words(&scratch);
+        for (int i = 0; i < 100; i++) words.emplace(i, long_word);
+        EXPECT_TRUE(scratch.context().owns(words.at(99).data()));
+        kept.emplace_back(words.at(step));
+    }
+    for (const auto &word : kept) {
+        EXPECT_EQ(word, long_word.c_str());
+        EXPECT_TRUE(request.context().owns(word.data()));
+    }
+}
+
 TEST(ContextResource, AnyThreadFreesWhereTheResourceSaysSo)
 {
     const context home;
