@@ -10,9 +10,9 @@ use super::{Context, Kind};
 use crate::block;
 
 // SAFETY: a block stays where it is until it is freed by itself, or all are, or the context is dropped;
-// the last two need the context unborrowed, so they come after all that an `&'a Context` gave out is out
+// the last two need the context unborrowed, so they come after all that a reference gave out is out
 // of reach. All copies of the reference are one allocator.
-unsafe impl<'a> Allocator for &'a Context {
+unsafe impl Allocator for &Context {
     #[inline]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         Ok(block::slice(self.obtain(layout)?, layout.size()))
