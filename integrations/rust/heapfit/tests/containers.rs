@@ -3,6 +3,7 @@
 use std::alloc::Layout;
 use std::collections::hash_map::RandomState;
 use std::mem;
+use std::panic;
 
 use hashbrown::HashMap;
 use heapfit::allocator_api2::alloc::Allocator;
@@ -19,7 +20,7 @@ fn a_vec_grows_and_shrinks_in_a_context() {
     for context in both_kinds() {
         let mut numbers = Vec::new_in(&context);
         numbers.extend(0..100_000_u64);
-        assert!(context.owns(numbers.as_ptr()));
+        assert!(context.owns(&numbers[..]));
         numbers.truncate(10);
         numbers.shrink_to_fit();
         assert!(numbers.iter().copied().eq(0..10));
@@ -184,6 +185,33 @@ fn a_configuration_that_breaks_a_rule_is_refused() {
             "{builder:?}"
         );
     }
+}
+
+#[test]
+fn a_request_that_panics_leaves_its_context_whole() {
+    for mut context in both_kinds() {
+        for round in 0..3 {
+            let caught = panic::catch_unwind(|| {
+                let mut held = Vec::new_in(&context);
+                held.extend(0..1000);
+                assert!(held.len() < 1000, "round {round}");
+            });
+            let payload = caught.unwrap_err().downcast::<String>().unwrap();
+            assert_eq!(*payload, format!("round {round}"));
+            context.free_all();
+            assert_eq!(context.stats().live_bytes, 0);
+        }
+    }
+}
+
+#[test]
+fn a_context_knows_what_it_owns() {
+    let (context, other) = (Context::new().unwrap(), Context::new().unwrap());
+    let mut numbers = Vec::new_in(&context);
+    numbers.extend(0..10);
+    assert!(context.owns(&numbers[9]) && context.owns(&numbers[..]));
+    assert!(!other.owns(&numbers[9]) && !context.owns(&numbers));
+    assert!(!context.owns(&numbers[..0]) && !context.owns("static"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::{Model, Random};
 use heapfit::{Context, Heapfit, Kind};
 
-const ROUNDS: usize = 30;
+const ROUNDS: usize = 15;
 const STEPS: usize = 1_500;
 
 fn rounds(mut context: Context) {
@@ -66,7 +66,7 @@ fn blocks_of_the_heap_stay_what_they_are() {
             model.step(&mut random);
         }
         model.finish(true);
-        if round % 10 == 9 {
+        if round % 5 == 4 {
             heapfit::trim();
         }
     }

@@ -10,6 +10,8 @@ mod stats;
 use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
+use std::mem;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::{self, NonNull};
 
 use heapfit_sys as sys;
@@ -143,6 +145,10 @@ pub struct Context {
 // object of it until it has the context back, and whatever sends a value synchronises the two threads.
 unsafe impl Send for Context {}
 
+// None of its methods runs code that could panic halfway: a request that panics leaves its context whole.
+impl UnwindSafe for Context {}
+impl RefUnwindSafe for Context {}
+
 impl Context {
     /// A context of the kind [`DefragDodging`](Kind::DefragDodging), with defaults.
     ///
@@ -269,7 +275,7 @@ impl Context {
         }
     }
 
-    /// Whether an address lies in memory of the context.
+    /// Whether an object lies in memory of the context. One of no bytes lies nowhere.
     ///
     /// ```
     /// use heapfit::{allocator_api2::boxed::Box, Context};
@@ -281,9 +287,13 @@ impl Context {
     /// assert!(!context.owns(&outside));
     /// # Ok::<(), heapfit::CreateError>(())
     /// ```
-    pub fn owns<T: ?Sized>(&self, pointer: *const T) -> bool {
-        // SAFETY: any address may be asked for.
-        unsafe { sys::hf_context_owns(self.raw.as_ptr(), pointer.cast()) != 0 }
+    pub fn owns<T: ?Sized>(&self, object: &T) -> bool {
+        // A reference, not any pointer: while it lives, its memory changes hands in no other thread, which
+        // the look-up takes no lock against. That says nothing of where an object of no bytes stands.
+        let start: *const T = object;
+        // SAFETY: only looks the address up.
+        mem::size_of_val(object) != 0
+            && unsafe { sys::hf_context_owns(self.raw.as_ptr(), start.cast()) != 0 }
     }
 }
 
