@@ -251,7 +251,7 @@ impl Context {
     }
 
     /// Bytes of address space that the context may have from now on, in whole chunks; 0: no limit.
-    /// Containers that need more then fail to grow: `try_reserve` says so, `push` panics or aborts.
+    /// Containers that need more then fail to grow: `try_reserve` says so, `push` ends the program.
     ///
     /// ```
     /// use heapfit::{allocator_api2::vec::Vec, Context};
