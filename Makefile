@@ -21,6 +21,8 @@ BUILD_PACKAGES := gcc libc6-dev
 CMAKE_PACKAGES := cmake ninja-build
 TEST_PACKAGES := $(CMAKE_PACKAGES) g++ libgtest-dev googletest pkg-config $(FUZZ_PACKAGES)
 FUZZ_PACKAGES := clang-16 libclang-rt-16-dev # the second holds libFuzzer and the sanitizers
+RUST_PACKAGES := cargo-web # plain cargo would do for the crates, but not for those of the catalogue
+RUST_LINT_PACKAGES := rustfmt-web rust-web-clippy
 CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
 # Those that need packages of their own; workloads/micro is compiled by its tests.
 TEST_WORKLOADS := $(notdir $(patsubst %/workload.toml,%,\
@@ -42,7 +44,7 @@ demo: $(VENV)/.wheel ## Compare allocators on a real program and write the repor
 
 test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (under half an hour)
 	@packages=$$($(VENV)/bin/python scripts/test-packages) && \
-	  scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $$packages
+	  scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $(RUST_PACKAGES) $$packages
 	@test "$$(uname -m)" = aarch64 || scripts/apt-install $(CROSS_PACKAGES)
 	@HEAPFIT_HOME=build/test-home $(HEAPFIT) workloads install $(TEST_WORKLOADS)
 	@scripts/run-tests
@@ -51,11 +53,12 @@ bench: $(VENV)/.wheel ## Run the core study: every peer on every workload (hours
 	$(HEAPFIT) study run $(STUDY) --install $(STUDY_OPTIONS)
 
 lint: $(VENV)/.lint ## Check the form of all sources with pinned tools
-	@scripts/apt-install $(BUILD_PACKAGES) $(CMAKE_PACKAGES)
+	@scripts/apt-install $(BUILD_PACKAGES) $(CMAKE_PACKAGES) $(RUST_PACKAGES) $(RUST_LINT_PACKAGES)
 	@cmake --preset lint
 	@scripts/lint
 
 format: $(VENV)/.lint ## Lay all sources out as lint wants them
+	@scripts/apt-install $(RUST_PACKAGES) $(RUST_LINT_PACKAGES)
 	@scripts/format
 
 build: $(VENV)/.wheel ## Build the wheel (dist/) and install it into .venv
