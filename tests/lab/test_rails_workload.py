@@ -78,6 +78,10 @@ class Directory:
         lines = ledger.read_text().splitlines() if ledger.exists() else []
         return [line.split()[1:] for line in lines if line.startswith(f"{event} ")]
 
+    def stop(self) -> int:
+        self.supervisor.terminate()
+        return self.supervisor.wait(STOP_TIMEOUT_S)
+
     def wait_until_started(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while len(self.noted("started")) < self.workers:
@@ -104,7 +108,12 @@ def free_port() -> int:
 
 @contextmanager
 def directory(
-    database: Path, scratch: Path, *, workers: int = 1, restart_every: int = 0
+    database: Path,
+    scratch: Path,
+    *,
+    workers: int = 1,
+    restart_every: int = 0,
+    started: bool = True,
 ) -> Iterator[Directory]:
     port = free_port()
     command = ["/usr/bin/ruby", "--disable-gems", FOLDER / "supervisor.rb", port, workers, 1]
@@ -117,7 +126,8 @@ def directory(
     )
     try:
         running = Directory(supervisor, port, scratch, workers)
-        running.wait_until_started()
+        if started:
+            running.wait_until_started()
         yield running
     finally:
         processes = psutil.Process(supervisor.pid).children() if supervisor.poll() is None else []
@@ -141,8 +151,7 @@ def test_serves_its_visitors_and_ends_cleanly(data: Path, tmp_path: Path) -> Non
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.endswith("answers right\n")
         assert figure("restarts", done.stdout) == 0
-        running.supervisor.terminate()
-        assert running.supervisor.wait(STOP_TIMEOUT_S) == 0
+        assert running.stop() == 0
         ((_, cpu_s, served, _, _),) = running.noted("left")
         assert int(served) == REQUESTS
         serving_cpu_s = REQUESTS * figure("ruby_cpu_s_per_request", done.stdout)
@@ -216,6 +225,15 @@ def test_the_driver_notices_what_was_not_stored(data: Path, tmp_path: Path) -> N
         done = running.drive(6)
     assert done.returncode == 1
     assert "does not have what was stored" in done.stderr
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.3, 0.6, 0.9])
+def test_ends_at_once_while_its_workers_still_start(
+    after_s: float, data: Path, tmp_path: Path
+) -> None:
+    with directory(data / "directory.sqlite3", tmp_path, workers=2, started=False) as running:
+        time.sleep(after_s)
+        assert running.stop() in (0, -signal.SIGTERM)
 
 
 def test_a_worker_that_dies_ends_all_and_is_named(data: Path, tmp_path: Path) -> None:
