@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +72,9 @@ class Directory:
     def database(self) -> Path:
         return self.scratch / "directory.sqlite3"
 
+    def said(self) -> str:
+        return (self.scratch / "supervisor.err").read_text()
+
     def noted(self, event: str) -> list[list[str]]:
         """What follows the name of `event` in each such line of the ledger."""
         ledger = self.scratch / "ledger"
@@ -82,11 +85,21 @@ class Directory:
         self.supervisor.terminate()
         return self.supervisor.wait(STOP_TIMEOUT_S)
 
-    def wait_until_started(self) -> None:
+    def accepts(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def have_started(self) -> bool:
+        return len(self.noted("started")) == self.workers
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while len(self.noted("started")) < self.workers:
-            assert self.supervisor.poll() is None, self.supervisor.communicate()[1]
-            assert time.monotonic() < deadline, "the workers did not start in time"
+        while not condition():
+            assert self.supervisor.poll() is None, self.said()
+            assert time.monotonic() < deadline, "not there in time"
             time.sleep(0.05)
 
     def driver(self, requests: int = REQUESTS) -> list[str]:
@@ -118,21 +131,17 @@ def directory(
     port = free_port()
     command = ["/usr/bin/ruby", "--disable-gems", FOLDER / "supervisor.rb", port, workers, 1]
     command += [restart_every, database, scratch]
-    supervisor = subprocess.Popen(
-        list(map(str, command)),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with (scratch / "supervisor.err").open("w") as errors:
+        words = list(map(str, command))
+        supervisor = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=errors, text=True)
     try:
         running = Directory(supervisor, port, scratch, workers)
-        if started:
-            running.wait_until_started()
+        running.wait_until(running.have_started if started else running.accepts)
         yield running
     finally:
         processes = psutil.Process(supervisor.pid).children() if supervisor.poll() is None else []
         supervisor.terminate()
-        supervisor.communicate(timeout=STOP_TIMEOUT_S)
+        supervisor.wait(STOP_TIMEOUT_S)
         _, alive = psutil.wait_procs(processes, STOP_TIMEOUT_S)
         for process in alive:
             process.kill()
@@ -233,17 +242,25 @@ def test_ends_at_once_while_its_workers_still_start(
 ) -> None:
     with directory(data / "directory.sqlite3", tmp_path, workers=2, started=False) as running:
         time.sleep(after_s)
-        assert running.stop() in (0, -signal.SIGTERM)
+        assert running.stop() == 0
 
 
 def test_a_worker_that_dies_ends_all_and_is_named(data: Path, tmp_path: Path) -> None:
     with directory(data / "directory.sqlite3", tmp_path, workers=2) as running:
         first, second = (int(pid) for (pid, _) in running.noted("started"))
         psutil.Process(first).send_signal(signal.SIGKILL)
-        _, said = running.supervisor.communicate(timeout=STOP_TIMEOUT_S)
-        assert running.supervisor.returncode == 1
-        assert f"a worker failed: pid {first} SIGKILL" in said
+        assert running.supervisor.wait(STOP_TIMEOUT_S) == 1
+        assert f"a worker failed: pid {first} SIGKILL" in running.said()
         assert not psutil.pid_exists(second)
+
+
+def test_no_worker_outlives_a_killed_supervisor(data: Path, tmp_path: Path) -> None:
+    with directory(data / "directory.sqlite3", tmp_path, workers=2) as running:
+        workers = psutil.Process(running.supervisor.pid).children()
+        running.supervisor.kill()
+        running.supervisor.wait(STOP_TIMEOUT_S)
+        gone, alive = psutil.wait_procs(workers, STOP_TIMEOUT_S)
+    assert (len(gone), alive) == (2, [])
 
 
 def test_every_person_is_in_the_prepared_directory(data: Path) -> None:

@@ -125,9 +125,11 @@ def main() -> None:
 
     workers = Workers(scratch / "ledger", count)
     workers.wait_until_started(time.monotonic() + START_TIMEOUT_S)
-    before = people_in(scratch)
+    people = len(people_in(scratch))
+    if visitors > people:
+        fail(f"{visitors} visitors cannot each have some of {people} people to themselves")
     workers.begin()
-    report = visit(wrk(port, visitors, rounds, len(before)), visitors)
+    report = visit(wrk(port, visitors, rounds, people), visitors)
     used = workers.end()
     check(report, requests, scratch)
 

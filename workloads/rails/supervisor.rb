@@ -13,12 +13,18 @@ require "socket"
 
 PUMA = "/usr/bin/puma"
 CONFIG = File.join(__dir__, "directory", "config", "puma.rb")
+# The kernel ends a worker whose supervisor is gone, however that came about.
+OUTLIVE_NOBODY = ["/usr/bin/setpriv", "--pdeathsig", "TERM"].freeze
 # Only the process itself can say its number, which the protocol wants.
-START = ["/bin/sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh", PUMA, "--config", CONFIG].freeze
+HAND_OVER = ["/bin/sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh"].freeze
+START = [*OUTLIVE_NOBODY, *HAND_OVER, PUMA, "--config", CONFIG].freeze
 # The descriptor of a process's first socket, by the same protocol.
 HANDED_OVER = 3
 # How puma ends when it has been told to, and has answered what it had in hand.
 RETIRED = Signal.list.fetch("TERM")
+# A program that has only just begun may lose a signal, so it is repeated. A worker that is busy ending
+# takes no harm.
+INSIST_AFTER_S = 1
 
 class Supervisor
   def initialize(port, workers, threads, restart_every, database, scratch)
@@ -41,6 +47,7 @@ class Supervisor
   # Returns, when the last worker has ended, whether all did as they should.
   def run
     %w[TERM INT].each { |signal| trap(signal) { stop } }
+    insist
     @wanted.times { start_worker }
     ended(*Process.wait2) until @running.empty?
     !@failed
@@ -67,6 +74,15 @@ class Supervisor
   def stop
     @stopping = true
     @running.each { |pid| tell_to_end(pid) }
+  end
+
+  def insist
+    Thread.new do
+      loop do
+        sleep(INSIST_AFTER_S)
+        stop if @stopping
+      end
+    end
   end
 
   def tell_to_end(pid)

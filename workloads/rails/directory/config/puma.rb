@@ -6,6 +6,5 @@ directory File.expand_path("..", __dir__)
 threads threads_count, threads_count
 bind "tcp://127.0.0.1:#{ENV.fetch("DIRECTORY_PORT")}"
 quiet
-# A worker that is told to end while it still starts has no server yet that could stop; only the
-# exception ends it. One that serves stops first.
+# Its server stops first. Where there is none yet, the exception alone ends the worker.
 raise_exception_on_sigterm true
