@@ -113,9 +113,11 @@ def run(
     definition = _shaped(catalogue.resolve_study(name), quick, replicates)
     with_probes = not quick if probes is None else probes
     parts = _chosen(definition, workloads, with_probes)
-    usual = catalogue.allocators_of(definition)
+    usual = catalogue.libraries_of(definition, catalogue.allocators_of(definition))
     named = with_baseline(named_allocators(allocators, usual, installed=False), definition.baseline)
-    installed = provide_allocators(named, install=install)
+    libraries = catalogue.libraries_of(definition, named)
+    provided = provide_allocators(list(dict.fromkeys(libraries.values())), install=install)
+    installed = catalogue.with_variants(definition, libraries, provided)
     cluster = join_cluster(on, install=install)
     if cluster is None:
         provide_programs(parts.programs, install=install)
