@@ -121,8 +121,12 @@ def _tested_figures(
     ratios = [found.ratios.get(name, math.nan) for name in others]
     if not others or not all(map(math.isfinite, ratios)):
         return _figures(results, setting, metric, names)
-    who = "" if len(others) == len(names) else "the others "
-    return who + _each([ratio(each) for each in ratios], f" of {visible(results.baseline)}")
+    of = f" of {visible(results.baseline)}"
+    if len(others) == len(names):
+        return _each([ratio(each) for each in ratios], of)
+    # The baseline has no ratio, so the figures no longer go with the names in their order.
+    pairs = zip(others, ratios, strict=True)
+    return join_words([f"{visible(name)} {ratio(each)}" for name, each in pairs]) + of
 
 
 def _compare(
