@@ -1,10 +1,10 @@
 """Drives the application that stack.py serves, checks every answer, and prints a metric a line.
 
-The pages come in an order that a fixed seed shuffles; a share of them may be pages with a form, which
-is filled in and submitted. A warm-up fills the caches. Then wrk asks for a fixed number of answers
-over twice as many connections as there are workers, so that no worker waits for work. At the end what
-was submitted is looked for in the application. Ends with `answers right`, or with exit code 1 at the
-first wrong answer.
+The pages come in an order that a fixed seed shuffles; a share of them may be pages with a form,
+which is filled in and submitted. A warm-up fills the caches. Then wrk asks for a fixed number of
+answers over twice as many connections as there are workers, so that no worker waits for work. At
+the end what was submitted is looked for in the application. Ends with `answers right`, or with exit
+code 1 at the first wrong answer.
 
 Usage: drive.py --application FOLDER --data FOLDER --scratch FOLDER --port PORT
                 [--requests N] [--warmup N] [--edits PERCENT] [--workers N]
@@ -156,6 +156,9 @@ def main() -> None:
     print(f"php_cpu_s_per_request {used_s / load.answers:.7f}")
     if Workers.of(arguments.scratch) != workers:
         sys.exit("drive.py: a worker of php-fpm died and was replaced")
+    print(f"edits {len(load.submitted)}")
+    if arguments.edits and not load.submitted:
+        sys.exit("drive.py: no form was submitted; ask for more requests")
     check_stored(plan, {*warmup.submitted, *load.submitted}, port)
     print("answers right")
 

@@ -1,9 +1,9 @@
-"""Serves a PHP application on loopback until SIGTERM: nginx, php-fpm and, if it has one, a database.
+"""Serves a PHP application on loopback until SIGTERM: nginx, php-fpm, and a database if it has one.
 
-Everything that is written goes to the scratch folder, where the application's state is copied first,
-so that no trial sees what another has changed. What is preloaded into this program is preloaded into
-php-fpm and nothing else. php-fpm gets the processors of this program, the others those that the
-caller has beside them; where there are none, all share.
+Everything that is written goes to the scratch folder, where the application's state is copied
+first, so that no trial sees what another has changed. What is preloaded into this program is
+preloaded into php-fpm and nothing else. php-fpm gets the processors of this program, the others
+those that the caller has beside them; where there are none, all share.
 
 Usage: stack.py --application FOLDER --data FOLDER --scratch FOLDER --port PORT
                 [--mode MODE] [--huge-pages 0|1] [--workers N]
@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import extension
 import mariadb
+import native
 import php
 import processes
 import web
@@ -67,7 +67,7 @@ class Stack:
                 self.manager,
                 workers=self.workers,
                 cpus=php_cpus,
-                base=os.environ,
+                base={**os.environ, PRELOAD: self._preload()},
             )
             add(fpm)
             self._describe(fpm.pid)
@@ -78,6 +78,11 @@ class Stack:
             )
             check_preload(fpm, [process for process in started if process is not fpm])
             yield started
+
+    def _preload(self) -> str:
+        """What is preloaded here, and behind it what lets it reach PHP's extensions too."""
+        present = os.environ.get(PRELOAD, "")
+        return f"{present}:{native.preload_helper(self.layout.data)}".removeprefix(":")
 
     def _copy_state(self) -> None:
         names = list(self.application.copy)
@@ -172,7 +177,7 @@ def main() -> None:
     manager = php.MemoryManager(
         mode=arguments.mode,
         huge_pages=arguments.huge_pages == "1",
-        extension=extension.built(layout.data) if needs_extension else None,
+        extension=native.extension(layout.data) if needs_extension else None,
     )
     stack = Stack(application, layout, arguments.port, manager, arguments.workers)
     try:

@@ -1,4 +1,4 @@
-"""nginx in front of php-fpm: on loopback, one process, everything it writes in the scratch folder."""
+"""nginx in front of php-fpm: on loopback, all that it writes in the scratch folder."""
 
 from __future__ import annotations
 
