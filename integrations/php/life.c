@@ -1,0 +1,64 @@
+/* When the contexts of a process are made, used and emptied: see the picture in heap.h. */
+#include "heap.h"
+
+/* What is allocated between requests is little, but for the stack of PHP's virtual machine (256 KiB). */
+enum { SIDE_CHUNK = 1 << 20 };
+
+/* A chunk is also what memory_limit is counted in: as in Zend's own manager. */
+enum { MAIN_CHUNK = 2 << 20 };
+
+/* PHP rounds sizes up to 8 and expects no more. */
+enum { PHP_ALIGNMENT = 8 };
+
+static bool contexts_make(void)
+{
+    hf_context_config main = {
+        .kind = request_heap.mode == MODE_REGION ? HF_REGION : HF_DEFRAG_DODGING,
+        .huge_pages = settings.huge_pages,
+        .alignment = PHP_ALIGNMENT,
+        .chunk_size = settings.chunk_size != 0 ? (size_t)settings.chunk_size : MAIN_CHUNK,
+        .segment_size = (size_t)settings.segment_size,
+    };
+    hf_context_config side = {
+        .alignment = PHP_ALIGNMENT,
+        .chunk_size = SIDE_CHUNK,
+        .segment_size = (size_t)settings.segment_size,
+    };
+    request_heap.main = hf_context_create(&main);
+    for (int i = 0; i < SIDES; i++) request_heap.sides[i] = hf_context_create(&side);
+    return request_heap.main != NULL && request_heap.sides[0] != NULL && request_heap.sides[1] != NULL;
+}
+
+bool life_begin_request(void)
+{
+    if (request_heap.main == NULL) {
+        if (!contexts_make()) {
+            life_end();
+            return false;
+        }
+    } else {
+        hf_context_free_all(request_heap.main);
+        hf_context_free_all(request_heap.sides[!request_heap.side]);
+    }
+    request_heap.in_request = true;
+    limit_begin_request();
+    handlers_install_request();
+    return true;
+}
+
+void life_end_request(void)
+{
+    request_heap.in_request = false;
+    request_heap.side = !request_heap.side;
+    handlers_install_between();
+}
+
+void life_end(void)
+{
+    hf_context_destroy(request_heap.main);
+    request_heap.main = NULL;
+    for (int i = 0; i < SIDES; i++) {
+        hf_context_destroy(request_heap.sides[i]);
+        request_heap.sides[i] = NULL;
+    }
+}

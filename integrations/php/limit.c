@@ -1,0 +1,143 @@
+/* memory_limit: the main context has it as its limit, and PHP's own error is raised when it is reached.
+ *
+ * As in Zend's manager, the limit counts address space, by the chunk. PHP 8.2 of recent Debian raises the error at the next
+ * safe point of the program and lets it go on until then, up to memory_hard_limit_percent of the limit; older ones
+ * raise it on the spot.
+ */
+#include "heap.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LIMIT_MESSAGE "Allowed memory size of %zu bytes exhausted (tried to allocate %zu bytes)"
+
+static size_t limit_soft(void)
+{
+    return (size_t)PG(memory_limit) > ZEND_LONG_MAX ? (size_t)ZEND_LONG_MAX : (size_t)PG(memory_limit);
+}
+
+#ifdef ZEND_HAS_OOM
+
+/* What Zend's own manager does where memory_hard_limit_percent is not set. */
+enum { HARD_FACTOR = 2, HARD_MORE_MAX = 1 << 30 };
+enum { HARD_EXIT_STATUS = 137 };
+
+static size_t limit_hard(void)
+{
+    size_t soft = limit_soft();
+    zend_long percent = INI_INT("memory_hard_limit_percent");
+    size_t more = soft < HARD_MORE_MAX ? soft * (HARD_FACTOR - 1) : HARD_MORE_MAX;
+    if (percent >= 100) more = (size_t)((double)soft / 100 * (double)(percent - 100));
+    return more < ZEND_LONG_MAX - soft ? soft + more : ZEND_LONG_MAX;
+}
+
+bool limit_may_pass(size_t size)
+{
+    struct hf_context *context = request_heap.main;
+    zend_mm_delayed_error_or_panic(true, LIMIT_MESSAGE, limit_soft(), size);
+    if (zend_mm_is_fallible()) return false;
+    context->limit = limit_hard();
+    return true;
+}
+
+ZEND_COLD void limit_end_process(size_t size)
+{
+    struct hf_context *context = request_heap.main;
+    bool by_limit = request_heap.in_request && context->limit != 0 &&
+                    (size > context->limit || context->footprint > context->limit - size ||
+                     context->chunk_size > context->limit - context->footprint);
+    if (!by_limit) {
+        fputs("Out of memory\n", stderr);
+        exit(1);
+    }
+    const char *file = zend_is_executing() ? zend_get_executed_filename() : "Unknown";
+    fprintf(stderr, "Hard memory limit of %zu bytes exhausted (tried to allocate %zu bytes) in %s on line %d\n",
+            context->limit, size, file, (int)zend_get_executed_lineno());
+    _exit(HARD_EXIT_STATUS);
+}
+
+#else
+
+bool limit_may_pass(size_t size)
+{
+    /* What reports the error allocates too. */
+    request_heap.main->limit = 0;
+    zend_error_noreturn(E_ERROR, LIMIT_MESSAGE, limit_soft(), size);
+    return true;
+}
+
+ZEND_COLD void limit_end_process(size_t size)
+{
+    (void)size;
+    fputs("Out of memory\n", stderr);
+    exit(1);
+}
+
+#endif
+
+/* ---- changes while a program runs ---------------------------------------------------------------------------------------- */
+
+static ZEND_INI_MH((*original_change)) = NULL;
+
+static void limit_apply(void)
+{
+    request_heap.main->limit = limit_soft();
+}
+
+/* Chunks that nothing has been put into yet are no reason to refuse a lower limit. */
+static size_t unused_bytes(const struct hf_context *context)
+{
+    size_t unused = 0;
+    uint32_t used =
+        context->kind == HF_REGION ? region_chunks_used(context) : dodging_chunks_used(context);
+    if (context->chunks_count > used) unused = (context->chunks_count - used) * context->chunk_size;
+    return unused;
+}
+
+static ZEND_INI_MH(on_change)
+{
+    zend_long before = PG(memory_limit);
+    if (original_change(entry, new_value, mh_arg1, mh_arg2, mh_arg3, stage) == FAILURE) return FAILURE;
+    if (!request_heap.in_request) return SUCCESS;
+    struct hf_context *context = request_heap.main;
+    size_t needed = context->footprint - unused_bytes(context);
+    if (limit_soft() < needed && stage != ZEND_INI_STAGE_DEACTIVATE) {
+        zend_error(E_WARNING, "Failed to set memory limit to %zd bytes (Current memory usage is %zd bytes)",
+                   (size_t)PG(memory_limit), needed);
+        PG(memory_limit) = before;
+        zend_set_memory_limit((size_t)before);
+        return FAILURE;
+    }
+    limit_apply();
+    return SUCCESS;
+}
+
+static zend_ini_entry *limit_entry(void)
+{
+    return zend_hash_str_find_ptr(EG(ini_directives), ZEND_STRL("memory_limit"));
+}
+
+void limit_start(void)
+{
+    zend_ini_entry *entry = limit_entry();
+    original_change = entry->on_modify;
+    entry->on_modify = on_change;
+}
+
+void limit_stop(void)
+{
+    zend_ini_entry *entry = limit_entry();
+    if (entry != NULL && entry->on_modify == on_change) entry->on_modify = original_change;
+}
+
+void limit_begin_request(void)
+{
+    struct hf_context *context = request_heap.main;
+    limit_apply();
+    /* Kept from requests before, which may have had a higher limit. Nothing is in it yet. */
+    if (context->footprint > context->limit && context->chunks_count > 1) {
+        size_t chunks = context->limit / context->chunk_size;
+        chunk_trim(context, chunks < 1 ? 1 : (uint32_t)chunks);
+    }
+}
