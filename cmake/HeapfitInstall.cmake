@@ -57,4 +57,14 @@ if(HEAPFIT_WHEEL)
         PATTERN "__pycache__" EXCLUDE)
     endif()
   endforeach()
+  # The sources of the PHP extension, which the PHP workloads build: beside the workloads, as in a
+  # checkout.
+  foreach(folder IN ITEMS allocator include integrations/php)
+    get_filename_component(parent "${folder}" DIRECTORY)
+    install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}"
+      DESTINATION "${CMAKE_INSTALL_DATADIR}/${parent}"
+      USE_SOURCE_PERMISSIONS
+      PATTERN "tests" EXCLUDE
+      PATTERN "CMakeLists.txt" EXCLUDE)
+  endforeach()
 endif()

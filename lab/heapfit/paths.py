@@ -75,6 +75,11 @@ def studies_dir() -> Path:
     return _shared("studies")
 
 
+def integrations_dir() -> Path:
+    """Return the folder of the sources that connect heapfit to other runtimes, such as PHP."""
+    return _shared("integrations")
+
+
 def data_dir() -> Path:
     """Return the folder for what heapfit downloads and prepares; it may not exist yet.
 

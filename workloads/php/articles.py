@@ -258,7 +258,13 @@ class DokuWiki(Writer):
         return f"{before}{text}{after}"
 
     def link(self, title: str, text: str) -> str:
-        return f"[[{title}|{text.replace(']', ')').replace('|', '/')}]]"
+        words = text.replace("]", ")").replace("|", "/")
+        return f"[[:{self.identifier(title)}|{words}]]"
+
+    @staticmethod
+    def identifier(title: str) -> str:
+        """What DokuWiki calls the page `title`, and its file."""
+        return re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
 
     def block(self, block: Block) -> str:
         match block.kind:

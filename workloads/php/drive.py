@@ -13,6 +13,7 @@ Usage: drive.py --application FOLDER --data FOLDER --scratch FOLDER --port PORT
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import subprocess
 import sys
@@ -47,7 +48,8 @@ class Load:
 def make_plan(pages: list[Page], edits: int) -> list[Page]:
     """The steps, of which `edits` in a hundred have a form to submit.
 
-    All pages of a kind come once, in random order, before any comes again.
+    The pages of a kind come in random order, and in the same one again: two edits of a page that
+    were close to each other might conflict.
     """
     choice = random.Random(SEED)
     kinds = {
@@ -60,15 +62,14 @@ def make_plan(pages: list[Page], edits: int) -> list[Page]:
             sys.exit(
                 f"drive.py: the application has no pages {'with' if has_form else 'but'} forms"
             )
-    bags: dict[bool, list[Page]] = {False: [], True: []}
+    orders = {
+        has_form: itertools.cycle(choice.sample(of_kind, len(of_kind)))
+        for has_form, of_kind in kinds.items()
+    }
     plan: list[Page] = []
     while len(plan) < PLAN_STEPS:
         choice.shuffle(wanted)
-        for has_form in wanted:
-            bag = bags[has_form]
-            if not bag:
-                bag += choice.sample(kinds[has_form], len(kinds[has_form]))
-            plan.append(bag.pop())
+        plan += [next(orders[has_form]) for has_form in wanted]
     return plan
 
 

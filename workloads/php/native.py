@@ -1,8 +1,13 @@
-"""What is compiled for the trials, once for each state of its sources: kept with the data."""
+"""What is compiled for the trials: once for each state of its sources, for all applications.
+
+It is kept beside the applications' data.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,10 +18,13 @@ HERE = Path(__file__).resolve().parent
 # A checkout and a wheel have the same folders beside `workloads`.
 ROOT = HERE.parents[1]
 EXTENSION_BUILD = ROOT / "integrations" / "php" / "build"
+# What has the version: in a checkout, and in a wheel.
+_VERSION_FILES = (ROOT / "lab" / "heapfit" / "__init__.py", ROOT.parent / "__init__.py")
+_FOLDER = "php-native"
 _TIMEOUT_S = 600
 _DIGEST_LENGTH = 12
 # What compilers and Python leave beside sources says nothing about them.
-_SOURCES = {".c", ".h", ".m4", ""}
+_SOURCES = {".c", ".h", ".m4", ".map", ""}
 
 
 def extension(data: Path) -> Path:
@@ -25,7 +33,9 @@ def extension(data: Path) -> Path:
         sys.exit(f"no {EXTENSION_BUILD}: this heapfit comes without its extension of PHP")
     folders = [ROOT / "allocator", ROOT / "include", EXTENSION_BUILD.parent]
     sources = [path for folder in folders for path in folder.rglob("*")]
-    return _built(data, "heapfit.so", sources, lambda folder: [str(EXTENSION_BUILD), str(folder)])
+    return _built(
+        data, "heapfit.so", sources, lambda folder: ["bash", str(EXTENSION_BUILD), str(folder)]
+    )
 
 
 def preload_helper(data: Path) -> Path:
@@ -41,8 +51,8 @@ def preload_helper(data: Path) -> Path:
 def _built(
     data: Path, name: str, sources: Iterable[Path], command: Callable[[Path], list[str]]
 ) -> Path:
-    """Return the library `name` below `data`, made by `command`, which is told the folder."""
-    place = data / "native" / _digest(sources)
+    """Return the library `name`, made by `command`, which is told the folder."""
+    place = data.parent / _FOLDER / _digest(sources)
     if (place / name).exists():
         return place / name
     place.mkdir(parents=True, exist_ok=True)
@@ -50,12 +60,27 @@ def _built(
     with tempfile.TemporaryDirectory(dir=place) as unfinished:
         words = command(Path(unfinished))
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TIMEOUT_S
+            words,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
         )
         if done.returncode != 0:
             sys.exit(f"{words[0]} failed: {(done.stdout + done.stderr).strip()[-2000:]}")
         (Path(unfinished) / name).rename(place / name)
     return place / name
+
+
+def _environment() -> dict[str, str]:
+    """What a compiler runs in: without the trial's allocator, and with heapfit's version."""
+    plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    for path in _VERSION_FILES:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if found := re.search(r'^__version__ = "(.*)"$', text, re.MULTILINE):
+            return {**plain, "HEAPFIT_VERSION": found[1]}
+    return plain
 
 
 def _digest(sources: Iterable[Path]) -> str:

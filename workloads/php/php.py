@@ -37,8 +37,12 @@ SERVER_INI = {
     "opcache.validate_timestamps": "0",
     "realpath_cache_size": "4096K",
     "realpath_cache_ttl": "600",
+    # A region counts what a request has freed as well: its requests are not to end for that.
+    "memory_limit": "1G",
     "date.timezone": "UTC",
     "session.gc_probability": "0",
+    "session.save_path": "{scratch}/sessions",
+    "sys_temp_dir": "{scratch}",
 }
 
 FPM_CONFIGURATION = """\
@@ -90,8 +94,8 @@ class MemoryManager:
 def write_ini(application: Application, layout: Layout, manager: MemoryManager) -> Path:
     """Write the php.ini of this run and return its path."""
     extensions = [f"extension={name}" for name in application.extensions]
-    own = {name: layout.expand(value) for name, value in application.ini.items()}
-    settings = [f'{name}="{value}"' for name, value in {**SERVER_INI, **own}.items()]
+    wanted = {**SERVER_INI, **application.ini}
+    settings = [f'{name}="{layout.expand(value)}"' for name, value in wanted.items()]
     lines = [
         PRODUCTION_INI.read_text(encoding="utf-8"),
         "[PHP]",
@@ -100,6 +104,7 @@ def write_ini(application: Application, layout: Layout, manager: MemoryManager) 
         *manager.ini(),
         *settings,
     ]
+    (layout.scratch / "sessions").mkdir(exist_ok=True)
     path = layout.scratch / "php.ini"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path

@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import mariadb
+import native
 import php
 from application import Application
 from layout import Layout
@@ -30,7 +31,11 @@ def free_port() -> int:
 
 
 def visit(application: Application, data: Path, port: int) -> None:
-    """Fetch every page without a form, check it, and put the copied state back into `data`."""
+    """Fetch every page without a form, check it, and put the copied state back into `data`.
+
+    What trials need compiled is compiled too, lest the first of them waits for it.
+    """
+    native.extension(data)
     with tempfile.TemporaryDirectory(prefix="heapfit-php-") as folder:
         layout = Layout(here=application.here, data=data, scratch=Path(folder).resolve())
         stack = Stack(application, layout, port, php.MemoryManager())
