@@ -1,12 +1,13 @@
 """Divides PHP's CPU time for a request: memory operations, the kernel, everything else.
 
 The paper's Figure 6 does the same with OProfile. Here `perf` samples php-fpm's workers by the CPU's
-clock while the load runs, which works in virtual machines too. A sample is a memory operation when it
-is in Zend's memory manager, in heapfit's extension, in the C library's malloc or in a preloaded
+clock while the load runs, which works in virtual machines too. A sample is a memory operation when
+it is in Zend's memory manager, in heapfit's extension, in the C library's malloc or in a preloaded
 allocator. Debian's binaries have no local symbols, but a C file's functions lie together, between
 exported ones that are known. Prints a table in Markdown.
 
-Usage: cpu_share.py --application FOLDER --data FOLDER [--modes A,B] [--requests N] [--huge-pages 0|1]
+Usage: cpu_share.py --application FOLDER --data FOLDER [--modes A,B] [--requests N]
+                    [--huge-pages 0|1]
 Needs perf (Debian: linux-perf) and the right to use it (root, or kernel.perf_event_paranoid at 1).
 """
 
