@@ -195,3 +195,39 @@ def test_an_unknown_name_is_set_against_the_variants_too(
 ) -> None:
     result = run_heapfit("study", "run", write(tmp_path), "--allocators", "tunde")
     assert_one_line(result, 2, ["unknown allocator 'tunde'; did you mean 'tuned'?"])
+
+
+SECOND = """
+[[experiments]]
+name = "preloaded"
+workload = "service.toml"
+[experiments.factors]
+allocator = ["glibc", "heapfit"]
+cores = [1]
+"""
+
+
+def test_a_part_that_compares_none_of_the_named_is_left_out_with_a_note(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study = write(tmp_path)
+    study.write_text(study.read_text() + SECOND)
+    command = ["study", "run", study, "--out", tmp_path / "out", "--replicates", "1"]
+    result = run_heapfit(*command, "--allocators", "plain,tuned")
+    assert result.returncode == 0, result.stderr
+    assert "note: preloaded is left out: it compares none of the allocators" in result.stderr
+    assert not (tmp_path / "out" / "preloaded").exists()
+    asked_for = run_heapfit(*command, "--allocators", "plain,tuned", "--workloads", "preloaded")
+    assert_one_line(asked_for, 2, ["compares only glibc, heapfit, which --allocators does not"])
+
+
+def test_what_no_part_compares_need_not_be_installed(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    study = write(tmp_path, '"plain", "tuned", "glibc"', '"plain", "tuned", "ptmalloc3", "glibc"')
+    text = study.read_text().replace(
+        "cores = [1]", 'cores = [1]\nallocator = ["plain", "tuned"]', 1
+    )
+    study.write_text(text)
+    result = run_heapfit("study", "run", study, "--out", tmp_path / "out", "--replicates", "1")
+    assert result.returncode == 0, result.stderr
+    planned = {each["planned"]["allocator"] for each in trials_in(tmp_path / "out" / "served")}
+    assert planned == {"plain", "tuned"}
