@@ -9,6 +9,7 @@ Usage: prepare.py DATA [--articles N]
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import shutil
 import sys
@@ -47,7 +48,9 @@ def pages(identifiers: list[str]) -> list[dict[str, object]]:
         found.append(
             {
                 "path": f"{url}&do=edit",
-                "contains": f"<title>{name} - Edit [Perl manual]</title>",
+                "contains": f"<title>✎ {name} [Perl manual]</title>",
+                # Who has the form has the page's lock, and is known by the session.
+                "cookie": f"DokuWiki={hashlib.sha256(name.encode()).hexdigest()[:26]}",
                 "submit": {
                     "form": "dw__editform",
                     "textarea": "wikitext",

@@ -1,15 +1,22 @@
-"""Makes the data of `php-shop`: the shop's database of categories and products, with a seed.
+"""Makes the data of `php-shop`: the shop's database and what its visitors do, with a seed.
+
+Each visitor looks around, searches, reads about products, puts some into the cart and orders them;
+another day the visitor comes back to see what has been ordered.
 
 Usage: prepare.py DATA_FOLDER
 """
 
 from __future__ import annotations
 
+import html
+import json
 import random
 import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, quote_plus
 
 SEED = 1
 PRODUCTS_PER_CATEGORY = 60
@@ -17,6 +24,12 @@ PRODUCTS_PER_CATEGORY = 60
 STOCK = 1_000_000
 PRICE_CENTS = (199, 49_999)
 SENTENCES = (2, 6)  # of a description
+
+VISITORS = 200
+PRODUCTS_PER_VISIT = 3
+SEARCHED = 0.4  # the share of products found by a search
+MOST_OF_ONE = 4
+SEE_OTHER = 303
 
 CATEGORIES = {
     "Clocks & watches": "alarm clock,chronometer,cuckoo clock,hourglass,metronome,wall clock,watch",
@@ -53,6 +66,7 @@ CREATE TABLE products (
 );
 CREATE INDEX products_by_category ON products (category, name, id);
 CREATE TABLE orders (id INTEGER PRIMARY KEY, customer TEXT NOT NULL, cents INTEGER NOT NULL);
+CREATE INDEX orders_by_customer ON orders (customer, id);
 CREATE TABLE order_lines (
   order_id INTEGER NOT NULL REFERENCES orders,
   product INTEGER NOT NULL REFERENCES products,
@@ -62,33 +76,94 @@ CREATE TABLE order_lines (
 ) WITHOUT ROWID;
 """
 
-Product = tuple[int, str, str, int, int]
+
+class Product(NamedTuple):
+    """A row of the table `products`; they are numbered from 1."""
+
+    category: int
+    name: str
+    description: str
+    cents: int
+    stock: int
 
 
-def products() -> Iterator[Product]:
-    """Category, name, description, price and stock of each product."""
-    chance = random.Random(SEED)
+def products(chance: random.Random) -> Iterator[Product]:
+    """The catalogue, category by category."""
     for category, things in enumerate(CATEGORIES.values(), start=1):
         for _ in range(PRODUCTS_PER_CATEGORY):
             words = [chance.choice(choice) for choice in (QUALITIES, MATERIALS, things.split(","))]
             phrases = chance.sample(PHRASES, chance.randint(*SENTENCES))
             name = " ".join(words).capitalize()
-            yield category, name, " ".join(phrases), chance.randint(*PRICE_CENTS), STOCK
+            yield Product(category, name, " ".join(phrases), chance.randint(*PRICE_CENTS), STOCK)
+
+
+def visit(visitor: int, catalogue: list[Product], chance: random.Random) -> dict[str, object]:
+    """What one visitor does, step by step; each has a session and a name of its own."""
+    customer = f"Visitor {visitor}"
+    cookie = f"PHPSESSID=visitor{visitor}"
+    steps: list[dict[str, object]] = [{"path": "/index.php", "contains": "<h1>The shop</h1>"}]
+    for number in chance.sample(range(len(catalogue)), PRODUCTS_PER_VISIT):
+        steps += looks(number, catalogue, chance)
+    number, bought = number + 1, catalogue[number]  # the last one looked at
+    line = f"<tr><td>{bought.name}</td>"
+    order = {
+        "path": "/checkout.php",
+        "contains": "",
+        "post": {"customer": customer},
+        "stored_at": f"/orders.php?customer={quote(customer)}",
+        "stored": line,
+        "status": SEE_OTHER,
+    }
+    count = str(chance.randint(1, MOST_OF_ONE))
+    into_cart = {"id": str(number), "count": count}
+    steps += [
+        {"path": "/cart.php", "contains": "", "post": into_cart, "status": SEE_OTHER},
+        {"path": "/cart.php", "contains": line},
+        order,
+        {"path": "/checkout.php", "contains": line},
+        {"path": f"/orders.php?customer={quote(customer)}", "contains": line},
+    ]
+    first, *then = (step | {"cookie": cookie} for step in steps)
+    return first | {"then": then}
+
+
+def looks(
+    number: int, catalogue: list[Product], chance: random.Random
+) -> Iterator[dict[str, object]]:
+    """Find a product by its category or by a search, and read about it."""
+    product = catalogue[number]
+    if chance.random() < SEARCHED:
+        words = quote_plus(product.name.lower())
+        yield {"path": f"/search.php?words={words}", "contains": product.name}
+    else:
+        names = list(CATEGORIES)
+        path = f"/index.php?category={product.category}"
+        yield {"path": path, "contains": f"<h1>{html.escape(names[product.category - 1])}</h1>"}
+    yield {"path": f"/product.php?id={number + 1}", "contains": f"<h1>{product.name}</h1>"}
+
+
+def make_database(path: Path, catalogue: list[Product]) -> None:
+    """Write the shop's database to `path`."""
+    database = sqlite3.connect(path)
+    database.executescript(SCHEMA)
+    names = [(name,) for name in CATEGORIES]
+    database.executemany("INSERT INTO categories (name) VALUES (?)", names)
+    columns = ", ".join(Product._fields)
+    database.executemany(f"INSERT INTO products ({columns}) VALUES (?, ?, ?, ?, ?)", catalogue)
+    database.commit()
+    database.close()
 
 
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    database = sqlite3.connect(folder / "shop.sqlite")
-    database.executescript(SCHEMA)
-    names = [(name,) for name in CATEGORIES]
-    database.executemany("INSERT INTO categories (name) VALUES (?)", names)
-    columns = "category, name, description, cents, stock"
-    database.executemany(f"INSERT INTO products ({columns}) VALUES (?, ?, ?, ?, ?)", products())
-    database.commit()
-    database.close()
+    (folder / "sessions").mkdir(parents=True)
+    chance = random.Random(SEED)
+    catalogue = list(products(chance))
+    make_database(folder / "shop.sqlite", catalogue)
+    visits = [visit(number, catalogue, chance) for number in range(1, VISITORS + 1)]
+    (folder / "pages.json").write_text(json.dumps(visits, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

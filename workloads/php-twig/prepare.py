@@ -1,13 +1,16 @@
 """Makes the data of `php-twig`: the telephone directory's database, and the compiled application.
 
 The entries are made with a seed, so they are the same every time. Compiled are the container, the
-routes and the templates, as when an application is deployed.
+routes and the templates, as when an application is deployed. Each visitor reads the table of all
+entries, picks one, and updates it.
 
 Usage: prepare.py DATA_FOLDER
 """
 
 from __future__ import annotations
 
+import html
+import json
 import random
 import sqlite3
 import subprocess
@@ -62,6 +65,25 @@ CREATE INDEX entries_by_name ON entries (name, id);
 
 Row = tuple[str, str, str, str, str]
 
+NEW_NUMBER = "+44 1999 {:06d}"
+
+
+def visit(number: int, row: Row) -> dict[str, object]:
+    """What one visitor does, who has a new telephone number for an entry."""
+    page = f"/entries/{number}"
+    changed = NEW_NUMBER.format(number)
+    submit = {
+        "form": "entry",
+        "textarea": "note",
+        "append": "",
+        "fields": {"number": changed, "note": f"The number was {row[3]} before."},
+        "status": 303,
+    }
+    name = html.escape(row[0]).replace("&#x27;", "&#039;")  # as PHP spells it
+    entry = {"path": page, "contains": f"<title>{name}</title>", "submit": submit}
+    stored = {"stored_at": page, "stored": f'value="{changed}"'}
+    return {"path": "/", "contains": f"<p>{ENTRIES} entries</p>", "then": [entry | stored]}
+
 
 def entries() -> Iterator[Row]:
     """Name, street, town, number and note of each entry."""
@@ -77,12 +99,12 @@ def entries() -> Iterator[Row]:
         )
 
 
-def make_database(path: Path) -> None:
-    """Write the directory's database to `path`."""
+def make_database(path: Path, rows: list[Row]) -> None:
+    """Write the directory's database to `path`; entries are numbered from 1."""
     database = sqlite3.connect(path)
     database.executescript(SCHEMA)
     columns = "name, street, town, number, note"
-    database.executemany(f"INSERT INTO entries ({columns}) VALUES (?, ?, ?, ?, ?)", entries())
+    database.executemany(f"INSERT INTO entries ({columns}) VALUES (?, ?, ?, ?, ?)", rows)
     database.commit()
     database.close()
 
@@ -92,7 +114,10 @@ def main() -> None:
         sys.exit(__doc__)
     folder = Path(sys.argv[1]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    make_database(folder / "directory.sqlite")
+    rows = list(entries())
+    make_database(folder / "directory.sqlite", rows)
+    visits = [visit(number, row) for number, row in enumerate(rows, start=1)]
+    (folder / "pages.json").write_text(json.dumps(visits, indent=1) + "\n", encoding="utf-8")
     compiled = folder / "compiled"
     compiled.mkdir()
     command = ["php8.2", str(HERE / "application" / "compile.php"), str(compiled)]

@@ -33,20 +33,31 @@ class Submit:
 
 @dataclass(frozen=True)
 class Page:
-    """A page to fetch. Each answer must have status 200 and hold the text `contains`."""
+    """A page to fetch. Each answer must have the status and hold the text `contains`."""
 
     path: str
     contains: str
     cookie: str = ""
+    status: int = 200
+    post: dict[str, str] = field(default_factory=dict)  # sent as a form would; empty: a GET
     submit: Submit | None = None
-    # Fetched when the load is over: what the form changed must be found at this page.
+    # Fetched when the load is over: what this page changed, the text `stored`, must be found there.
     stored_at: str = ""
+    stored: str = ""  # empty: what the form appended
+    # What the same visitor asks for next, one after the other's answer.
+    then: list[Page] = field(default_factory=list)
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Page:
         submit = record.get("submit")
-        values = {**record, "submit": Submit(**submit) if submit else None}
+        then = [cls.of(page) for page in record.get("then", [])]
+        values = {**record, "submit": Submit(**submit) if submit else None, "then": then}
         return cls(**values)
+
+    @property
+    def to_find(self) -> str:
+        """The text that `stored_at` must show."""
+        return self.stored or (self.submit.append.strip() if self.submit else "")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import sys
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from application import Application, Page
@@ -32,6 +33,14 @@ TIME_LIMIT_S = 200
 ANSWER_TIMEOUT_S = 30
 # Steps of the plan at most; it is gone through again when it is at its end.
 PLAN_STEPS = 5000
+PLAN_FIELDS = 12
+
+
+class Step(NamedTuple):
+    """One line of the plan."""
+
+    page: Page
+    follows: bool = False  # asked for when the answer to the line before has come
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class Load:
     submitted: list[int]  # numbers of steps in the plan, from 1
 
 
-def make_plan(pages: list[Page], edits: int) -> list[Page]:
+def make_plan(pages: list[Page], edits: int) -> list[Step]:
     """The steps, of which `edits` in a hundred have a form to submit.
 
     The pages of a kind come in random order, and in the same one again: two edits of a page that
@@ -66,25 +75,33 @@ def make_plan(pages: list[Page], edits: int) -> list[Page]:
         has_form: itertools.cycle(choice.sample(of_kind, len(of_kind)))
         for has_form, of_kind in kinds.items()
     }
-    plan: list[Page] = []
+    plan: list[Step] = []
     while len(plan) < PLAN_STEPS:
         choice.shuffle(wanted)
-        plan += [next(orders[has_form]) for has_form in wanted]
+        for has_form in wanted:
+            page = next(orders[has_form])
+            plan += [Step(page), *(Step(each, follows=True) for each in page.then)]
     return plan
 
 
-def write_plan(plan: list[Page], path: Path) -> None:
+def write_plan(plan: list[Step], path: Path) -> None:
     """Write it in the form that load.lua explains."""
     lines = []
-    for page in plan:
-        values = [page.path, page.contains, page.cookie]
+    for page, follows in plan:
+        then = "then" if follows else ""
+        values = [page.path, page.contains, page.cookie, str(page.status), encoded(page.post), then]
         if page.submit:
             form = page.submit
-            fields = "&".join(f"{quote(k, '')}={quote(v, '')}" for k, v in form.fields.items())
-            values += [form.form, form.textarea, form.append, form.action, str(form.status), fields]
-        values += [""] * (9 - len(values))
+            values += [form.form, form.textarea, form.append, form.action, str(form.status)]
+            values.append(encoded(form.fields))
+        values += [""] * (PLAN_FIELDS - len(values))
         lines.append("\t".join(quote(value, safe="/?=") for value in values) + "\n")
     path.write_text("".join(lines), encoding="utf-8")
+
+
+def encoded(fields: dict[str, str]) -> str:
+    """`fields` as the body of a submitted form."""
+    return "&".join(f"{quote(name, '')}={quote(value, '')}" for name, value in fields.items())
 
 
 def run_load(plan: Path, port: int, answers: int, connections: int) -> Load:
@@ -108,15 +125,14 @@ def run_load(plan: Path, port: int, answers: int, connections: int) -> Load:
     )
 
 
-def check_stored(plan: list[Page], submitted: set[int], port: int) -> None:
-    """Exit unless what each submitted form added is now in the application."""
-    for number in sorted(submitted):
-        page = plan[number - 1]
-        assert page.submit is not None
-        url = f"http://127.0.0.1:{port}{page.stored_at}"
+def check_stored(plan: list[Step], submitted: set[int], port: int) -> None:
+    """Exit unless what was submitted is now in the application."""
+    pages = [plan[number - 1].page for number in sorted(submitted)]
+    for at, text in sorted({(page.stored_at, page.to_find) for page in pages if page.stored_at}):
+        url = f"http://127.0.0.1:{port}{at}"
         with urllib.request.urlopen(url, timeout=ANSWER_TIMEOUT_S) as answer:
-            if page.submit.append.strip() not in answer.read().decode("utf-8", "replace"):
-                sys.exit(f"drive.py: what was submitted at {page.path} is not at {page.stored_at}")
+            if text not in answer.read().decode("utf-8", "replace"):
+                sys.exit(f"drive.py: what was submitted is not at {at}: {text!r}")
 
 
 def parse() -> argparse.Namespace:

@@ -2,8 +2,9 @@
 -- of them, or the first wrong one, it ends.
 --
 -- Arguments: PLAN COUNT. The plan's lines are fields with tabs between them, percent-encoded:
---   path, text that the page must hold, cookie, and for a form: its id, the field to append to, the
---   text to append, action, status, and further fields name=value joined by "&"
+--   path, text that the answer must hold, cookie, its status, what to post, "then" if it is to wait for
+--   the answer to the line before it; and for a form: its id, the field to append to, the text to
+--   append, action, status, and further fields name=value joined by "&"
 -- The plan is gone through in order, and again from its start. A form is submitted as soon as the
 -- page that it is on has come. One thread, so that the order is the same in every run.
 
@@ -11,7 +12,7 @@ local ffi = require("ffi")
 ffi.cdef("int kill(int pid, int signal); int getpid(void);")
 
 local INTERRUPT = 2
-local PLAN_FIELDS = 9
+local PLAN_FIELDS = 12
 local EXCERPT = 300
 
 -- Shared with done(), which runs in a Lua state of its own; strings and numbers only.
@@ -19,7 +20,8 @@ answers, first_failure, submitted = 0, "", ""
 
 local plan, next_step, count = {}, 0, 0
 local in_flight, number = {}, 0 -- by the number that a request bears in its header
-local forms = {} -- filled in and waiting to be sent
+local lines = 0
+local ready = {} -- steps whose turn has come by an answer: forms filled in, and what waited for it
 
 local function decoded(text)
   return (text:gsub("%%(%x%x)", function(digits) return string.char(tonumber(digits, 16)) end))
@@ -77,26 +79,43 @@ local function body_of(fields)
   return table.concat(parts, "&")
 end
 
+local function read_submit(fields)
+  local submit = {
+    form = fields[7], textarea = fields[8], append = fields[9],
+    action = fields[10], status = tonumber(fields[11]), fields = {},
+  }
+  for pair in fields[12]:gmatch("[^&]+") do
+    local name, value = pair:match("^(.-)=(.*)$")
+    submit.fields[decoded(name)] = decoded(value)
+  end
+  return submit
+end
+
 local function read_plan(path)
+  local last
   for line in io.lines(path) do
     local fields = {}
     for field in (line .. "\t"):gmatch("(.-)\t") do
       fields[#fields + 1] = decoded(field)
     end
     assert(#fields == PLAN_FIELDS, "a line of the plan has " .. #fields .. " fields")
-    local step = { path = fields[1], contains = fields[2], cookie = fields[3], status = 200 }
-    if fields[4] ~= "" then
-      step.submit = {
-        form = fields[4], textarea = fields[5], append = fields[6],
-        action = fields[7], status = tonumber(fields[8]), fields = {},
-      }
-      for pair in fields[9]:gmatch("[^&]+") do
-        local name, value = pair:match("^(.-)=(.*)$")
-        step.submit.fields[decoded(name)] = decoded(value)
-      end
+    lines = lines + 1
+    local step = {
+      path = fields[1], contains = fields[2], cookie = fields[3], status = tonumber(fields[4]),
+    }
+    if fields[5] ~= "" then
+      step.body, step.submits = fields[5], lines
     end
-    plan[#plan + 1] = step
-    step.index = #plan
+    if fields[7] ~= "" then
+      step.submit = read_submit(fields)
+      step.submit.line = lines
+    end
+    if fields[6] == "then" then
+      last.next = step
+    else
+      plan[#plan + 1] = step
+    end
+    last = step
   end
 end
 
@@ -112,8 +131,8 @@ function init(arguments)
 end
 
 local function take_step()
-  if #forms > 0 then
-    return table.remove(forms, 1)
+  if #ready > 0 then
+    return table.remove(ready, 1)
   end
   next_step = next_step % #plan + 1
   return plan[next_step]
@@ -156,10 +175,10 @@ local function queue_form(step, status, body)
   for name, value in pairs(wanted.fields) do
     fields[name] = value
   end
-  forms[#forms + 1] = {
+  ready[#ready + 1] = {
     path = wanted.action ~= "" and wanted.action or action or step.path,
     contains = "", cookie = step.cookie, status = wanted.status, body = body_of(fields),
-    submits = step.index,
+    submits = wanted.line, next = step.next,
   }
 end
 
@@ -178,10 +197,13 @@ function response(status, headers, body)
   if not body:find(step.contains, 1, true) then
     return fail(step, status, body, "does not hold '" .. step.contains .. "'")
   end
+  if step.submits then
+    submitted = submitted .. step.submits .. " "
+  end
   if step.submit then
     queue_form(step, status, body)
-  elseif step.submits then
-    submitted = submitted .. step.submits .. " "
+  elseif step.next then
+    ready[#ready + 1] = step.next
   end
   answers = answers + 1
   if answers == count then

@@ -37,11 +37,7 @@ if ($_SERVER['REQUEST_METHOD'] === 'POST') {
 
 cart();
 $order = $_SESSION['order'] ?? refuse(404, 'You have not ordered anything.');
-$lines = rows(
-    'SELECT name, count, order_lines.cents FROM order_lines JOIN products ON products.id = product
-     WHERE order_id = ? ORDER BY product',
-    [$order],
-);
+$lines = order_lines($order);
 page_begins('Thank you');
 printf("<p>Order %d</p>\n", $order);
 cart_table($lines);

@@ -70,6 +70,16 @@ function cart_lines(): array
     return array_map(static fn (array $row): array => $row + ['count' => $cart[$row['id']]], $products);
 }
 
+/** @return list<array<string, mixed>> what was ordered, each with its `count` */
+function order_lines(int $order): array
+{
+    return rows(
+        'SELECT name, count, order_lines.cents FROM order_lines JOIN products ON products.id = product
+         WHERE order_id = ? ORDER BY product',
+        [$order],
+    );
+}
+
 function total(array $lines): int
 {
     return array_sum(array_map(static fn (array $line): int => $line['cents'] * $line['count'], $lines));
