@@ -87,16 +87,34 @@ static void request_free(void *pointer)
 
 /* ---- the same, of a region ------------------------------------------------------------------------------------------------- */
 
+/* In Zend's manager, and with size classes, an object is aligned to what its size is a multiple of, and some of PHP's code for
+ * vectors relies on it (ext/hash does). So here: to 8 or 16 where it is bumped, to a cache line where it is larger. */
+enum { BUMP_MAX = 256 };
+
+static NOINLINE void *region_malloc_slow(size_t size)
+{
+    struct hf_context *context = request_heap.main;
+    bool aligned = size % (2 * GRAIN) == 0 || size > BUMP_MAX;
+    if (aligned && size <= OBJECT_MAX) {
+        void *object = region_malloc(context, size, size > BUMP_MAX ? CACHE_LINE : 2 * GRAIN);
+        if (LIKELY(object != NULL)) return object;
+    }
+    return malloc_slow(size);
+}
+
 static void *region_request_malloc(size_t size)
 {
     struct hf_context *context = request_heap.main;
+    /* No bytes: the object would not have an address of its own. */
+    if (CONTEXT_CHECKS || UNLIKELY(size - 1 >= BUMP_MAX)) return region_malloc_slow(size);
     size_t rounded = (size + GRAIN - 1) & ~(size_t)(GRAIN - 1);
-    /* Without bytes the object would not have an address of its own; and sizes that wrap around are none. */
-    if (CONTEXT_CHECKS || UNLIKELY(rounded - 1 >= context->region_end - context->region_next)) return malloc_slow(size);
     uintptr_t object = context->region_next;
-    context->region_next = object + rounded;
+    object += object & GRAIN & ~rounded; /* to a multiple of 16 if the size is one */
+    uintptr_t next = object + rounded;
+    if (UNLIKELY(next > context->region_end)) return region_malloc_slow(size);
+    context_use(context, next - context->region_next);
+    context->region_next = next;
     context->region_last = object;
-    context_use(context, rounded);
     return (void *)object;
 }
 
@@ -157,15 +175,26 @@ static NOINLINE void *realloc_slow(void *pointer, size_t size)
     return moved;
 }
 
+static NOINLINE void *realloc_small(void *pointer, size_t size, size_t usable)
+{
+    void *moved = request_heap.mode == MODE_REGION ? region_request_malloc(size) : request_malloc(size);
+    if (UNLIKELY(moved == NULL)) return NULL;
+    memcpy(moved, pointer, size < usable ? size : usable);
+    if (request_heap.mode == MODE_REGION) return moved; /* it was of a side context, which is emptied soon */
+    request_free(pointer);
+    return moved;
+}
+
 static void *request_realloc(void *pointer, size_t size)
 {
     struct hf_context *context = request_heap.main;
-    if (LIKELY(!is_zends(pointer))) {
-        unsigned class = context->map[(uintptr_t)pointer >> MAP_UNIT_SHIFT];
-        /* A small object that stays where it is; shrinking below half of it is worth a copy. */
-        if (class != CLASS_NONE && size <= context->sizes[class] && size >= context->sizes[class] / 2) return pointer;
-    }
-    return realloc_slow(pointer, size);
+    if (UNLIKELY(is_zends(pointer))) return realloc_slow(pointer, size);
+    unsigned class = context->map[(uintptr_t)pointer >> MAP_UNIT_SHIFT];
+    if (UNLIKELY(class == CLASS_NONE)) return realloc_slow(pointer, size);
+    size_t usable = request_heap.sizes[class];
+    /* A small object that stays where it is; shrinking below half of it is worth a copy. */
+    if (size <= usable && size >= usable / 2) return pointer;
+    return realloc_small(pointer, size, usable);
 }
 
 /* ---- between requests ----------------------------------------------------------------------------------------------------------- */

@@ -15,9 +15,10 @@
 #ifndef HEAPFIT_PHP_HEAP_H
 #define HEAPFIT_PHP_HEAP_H
 
-#include "php.h"
-
+/* First: php.h defines NDEBUG, which would take the checks of a debugging build out of what is inlined here. */
 #include "context/context.h"
+
+#include "php.h"
 
 #ifdef ZTS
 #error "heapfit serves PHP without thread safety only"
@@ -30,6 +31,7 @@ enum mode { MODE_OFF, MODE_DODGING, MODE_REGION };
 struct request_heap {
     struct hf_context *main; /* NULL until the first request of this process */
     struct hf_context *sides[SIDES];
+    const uint32_t *sizes; /* of each class; of the side contexts, since a region has none */
     unsigned side; /* which of them is in use between requests */
     zend_mm_heap *zend; /* whose handlers we are; still has what was allocated before */
     enum mode mode;

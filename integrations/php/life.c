@@ -1,8 +1,9 @@
 /* When the contexts of a process are made, used and emptied: see the picture in heap.h. */
 #include "heap.h"
 
-/* What is allocated between requests is little, but for the stack of PHP's virtual machine (256 KiB). */
-enum { SIDE_CHUNK = 1 << 20 };
+/* What is allocated between requests is little, but for the stack of PHP's virtual machine (256 KiB). The segments are those
+ * of the main context, so that both have the same classes. */
+enum { SIDE_SEGMENTS = 32, SEGMENT_DEFAULT = 32 << 10 };
 
 /* A chunk is also what memory_limit is counted in: as in Zend's own manager. */
 enum { MAIN_CHUNK = 2 << 20 };
@@ -21,12 +22,14 @@ static bool contexts_make(void)
     };
     hf_context_config side = {
         .alignment = PHP_ALIGNMENT,
-        .chunk_size = SIDE_CHUNK,
+        .chunk_size = SIDE_SEGMENTS * (settings.segment_size != 0 ? (size_t)settings.segment_size : SEGMENT_DEFAULT),
         .segment_size = (size_t)settings.segment_size,
     };
     request_heap.main = hf_context_create(&main);
     for (int i = 0; i < SIDES; i++) request_heap.sides[i] = hf_context_create(&side);
-    return request_heap.main != NULL && request_heap.sides[0] != NULL && request_heap.sides[1] != NULL;
+    if (request_heap.main == NULL || request_heap.sides[0] == NULL || request_heap.sides[1] == NULL) return false;
+    request_heap.sizes = request_heap.sides[0]->sizes;
+    return true;
 }
 
 bool life_begin_request(void)

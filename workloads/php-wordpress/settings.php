@@ -11,8 +11,9 @@ define('DB_CHARSET', 'utf8mb4');
 define('DB_COLLATE', '');
 $table_prefix = 'wp_';
 
-// The blog is at home at whatever port it is asked at.
-define('WP_HOME', 'http://' . ($_SERVER['HTTP_HOST'] ?? '127.0.0.1'));
+// Pages are to be the same in every trial, whatever its port.
+$_SERVER['HTTP_HOST'] = '127.0.0.1';
+define('WP_HOME', 'http://127.0.0.1');
 define('WP_SITEURL', WP_HOME);
 define('WP_CONTENT_DIR', '/usr/share/wordpress/wp-content');
 
