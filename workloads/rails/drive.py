@@ -1,8 +1,9 @@
 """Sends visitors to the telephone directory with wrk, and checks what they left there.
 
-Waits until the workers are ready, lets the visitors of `visitor.lua` make their rounds (the table of
-all people, the form of one, its update), and compares the database with what they say they stored.
-Prints one figure a line and `answers right` at the end; exits 1 when a page or the database is wrong.
+Waits until the workers are ready, lets the visitors of `visitor.lua` make their rounds (the table
+of all people, the form of one, its update), and compares the database with what they say they
+stored. Prints one figure a line and `answers right` at the end; exits 1 when a page or the database
+is wrong.
 
 Usage: drive.py PORT SCRATCH WORKERS THREADS REQUESTS
 """
@@ -95,7 +96,9 @@ def visit(command: list[str], visitors: int) -> Report:
                     running.send_signal(signal.SIGINT)
             report.read(line)
     if waiting > 0:
-        fail(f"{waiting} of {visitors} visitors did not finish; wrk ended with {running.returncode}")
+        fail(
+            f"{waiting} of {visitors} visitors did not finish; wrk ended with {running.returncode}"
+        )
     return report
 
 

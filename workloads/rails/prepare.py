@@ -17,15 +17,21 @@ PEOPLE = 100
 SEED = 44
 CREATED = "2020-01-01 00:00:00.000000"
 
-FIRST_NAMES = (
-    "Ada Alan Barbara Claude Dana Donald Edsger Edith Frances Grace Hedy Ivan Jean John Karen Ken "
-    "Leslie Margaret Niklaus Radia Robin Shafi Sophie Tony"
-).split()
-LAST_NAMES = (
-    "Abbott Brandt Castillo Dijkman Eriksson Fischer Gruber Halvorsen Ivanova Jansen Keller Lindqvist "
-    "Moreau Novak O'Brien Petrov Quist Rossi Schröder Tanaka Urquhart Vasquez Weiß Young"
-).split()
-TOWNS = "Aarhus Bergen Como Dover Évora Faro Ghent Huelva Izmir Jena Kraków Lund".split()
+# fmt: off
+FIRST_NAMES = [
+    "Ada", "Alan", "Barbara", "Claude", "Dana", "Donald", "Edsger", "Edith", "Frances", "Grace",
+    "Hedy", "Ivan", "Jean", "John", "Karen", "Ken", "Leslie", "Margaret", "Niklaus", "Radia",
+]
+LAST_NAMES = [
+    "Abbott", "Brandt", "Castillo", "Dijkman", "Eriksson", "Fischer", "Gruber", "Halvorsen",
+    "Ivanova", "Jansen", "Keller", "Lindqvist", "Moreau", "Novak", "O'Brien", "Petrov", "Quist",
+    "Rossi", "Schröder", "Tanaka", "Urquhart", "Vasquez", "Weiß", "Young",
+]
+TOWNS = [
+    "Aarhus", "Bergen", "Como", "Dover", "Évora", "Faro", "Ghent", "Huelva", "Izmir", "Jena",
+    "Kraków", "Lund",
+]
+# fmt: on
 
 SCHEMA = """
 CREATE TABLE people (

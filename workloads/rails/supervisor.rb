@@ -17,6 +17,8 @@ CONFIG = File.join(__dir__, "directory", "config", "puma.rb")
 START = ["/bin/sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh", PUMA, "--config", CONFIG].freeze
 # The descriptor of a process's first socket, by the same protocol.
 HANDED_OVER = 3
+# How puma ends when it has been told to, and has answered what it had in hand.
+RETIRED = Signal.list.fetch("TERM")
 
 class Supervisor
   def initialize(port, workers, threads, restart_every, database, scratch)
@@ -55,7 +57,7 @@ class Supervisor
   def ended(pid, status)
     @running.delete(pid)
     return if @stopping
-    return start_worker if status.success?
+    return start_worker if status.termsig == RETIRED
 
     warn("supervisor.rb: a worker failed: #{status}")
     @failed = true

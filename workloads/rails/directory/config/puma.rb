@@ -6,5 +6,6 @@ directory File.expand_path("..", __dir__)
 threads threads_count, threads_count
 bind "tcp://127.0.0.1:#{ENV.fetch("DIRECTORY_PORT")}"
 quiet
-# Leaving when told to is no failure.
-raise_exception_on_sigterm false
+# A worker that is told to end while it still starts has no server yet that could stop; only the
+# exception ends it. One that serves stops first.
+raise_exception_on_sigterm true
