@@ -33,7 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cpu_share() -> ModuleType:
     """The tool as a module; its neighbours are found as they are when it is run.
 
-    Other workloads have modules of the same names, so these do not stay among those that are loaded.
+    Other workloads have modules of the same names, so these do not stay among the loaded ones.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(PHP))
