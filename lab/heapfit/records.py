@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Literal
@@ -242,7 +243,7 @@ class PlannedTrial(Record):
             return self.allocator
         return str(self.cores) if factor == CORES else self.levels[factor]
 
-    @property
+    @cached_property
     def setting(self) -> Setting:
         """What this trial has in common with those that its figures are compared with."""
         return self.cores, tuple(self.levels.items())
