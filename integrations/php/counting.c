@@ -10,6 +10,18 @@
 static struct counts counts;
 static struct handlers counted;
 
+enum { PAGE_MAX = 300 };
+
+/* Of the request that runs; PHP has forgotten it when the figures are written. */
+static char page[PAGE_MAX];
+
+void counting_begin_request(void)
+{
+    const sapi_request_info *request = &SG(request_info);
+    const char *name = request->request_uri != NULL ? request->request_uri : request->path_translated;
+    snprintf(page, sizeof page, "%s", name != NULL ? name : "-");
+}
+
 static void *counting_malloc(size_t size)
 {
     counts.mallocs++;
@@ -44,13 +56,10 @@ struct counts counting_now(void)
 /* One write for one line, so that the lines of several processes do not mix. */
 static void append(const char *file)
 {
-    char line[512];
+    char line[PAGE_MAX + 200];
     struct usage usage = functions_usage();
-    const char *uri = SG(request_info).request_uri != NULL ? SG(request_info).request_uri
-                      : SG(request_info).path_translated != NULL ? SG(request_info).path_translated
-                                                                 : "-";
-    int length = snprintf(line, sizeof line, "%zu\t%zu\t%zu\t%zu\t%zu\t%zu\t%zu\t%.300s\n", counts.mallocs, counts.frees,
-                          counts.reallocs, counts.malloc_bytes, counts.realloc_bytes, usage.peak, usage.footprint_peak, uri);
+    int length = snprintf(line, sizeof line, "%zu\t%zu\t%zu\t%zu\t%zu\t%zu\t%zu\t%s\n", counts.mallocs, counts.frees,
+                          counts.reallocs, counts.malloc_bytes, counts.realloc_bytes, usage.peak, usage.footprint_peak, page);
     int descriptor = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor < 0) return;
     if (write(descriptor, line, (size_t)length) < 0) { /* a study notices that lines are missing */

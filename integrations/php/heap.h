@@ -112,6 +112,7 @@ struct counts {
 
 struct handlers counting_handlers(struct handlers counted);
 struct counts counting_now(void);
+void counting_begin_request(void);
 void counting_end_request(void);
 
 #endif

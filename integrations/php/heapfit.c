@@ -44,13 +44,12 @@ static const zend_ini_entry_def ini_entries[] = {
 
 static ZEND_MINIT_FUNCTION(heapfit)
 {
-    if (type == MODULE_TEMPORARY) {
-        zend_error(E_WARNING, "heapfit must be loaded from php.ini, not by dl()");
-        return FAILURE;
-    }
     zend_register_ini_entries(ini_entries, module_number);
     request_heap.zend = zend_mm_get_heap();
-    if (request_heap.mode == MODE_OFF) settings.inactive = "heapfit.mode is off";
+    if (type == MODULE_TEMPORARY) {
+        settings.inactive = "heapfit must be loaded from php.ini, not by dl()";
+        zend_error(E_WARNING, "heapfit is off: %s", settings.inactive);
+    } else if (request_heap.mode == MODE_OFF) settings.inactive = "heapfit.mode is off";
     else if (!is_zend_mm()) settings.inactive = "PHP runs with another allocator (USE_ZEND_ALLOC)";
     if (settings.inactive != NULL) return SUCCESS;
     limit_start();
@@ -82,6 +81,7 @@ static ZEND_RINIT_FUNCTION(heapfit)
         return SUCCESS;
     }
     teardown_begin_request();
+    if (settings.count) counting_begin_request();
     return SUCCESS;
 }
 

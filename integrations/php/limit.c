@@ -32,13 +32,32 @@ static size_t limit_hard(void)
     return more < ZEND_LONG_MAX - soft ? soft + more : ZEND_LONG_MAX;
 }
 
+/* Whoever asked may live without the memory, but what then reports the error needs some: Zend's manager has most of a chunk
+ * left at that point. We give one, once. */
+static bool slack_given;
+
+static void give_slack(struct hf_context *context)
+{
+    if (slack_given) return;
+    slack_given = true;
+    context->limit = context->footprint + context->chunk_size;
+}
+
 bool limit_may_pass(size_t size)
 {
     struct hf_context *context = request_heap.main;
     zend_mm_delayed_error_or_panic(true, LIMIT_MESSAGE, limit_soft(), size);
-    if (zend_mm_is_fallible()) return false;
+    if (zend_mm_is_fallible()) {
+        give_slack(context);
+        return false;
+    }
     context->limit = limit_hard();
     return true;
+}
+
+static void slack_reset(void)
+{
+    slack_given = false;
 }
 
 ZEND_COLD void limit_end_process(size_t size)
@@ -58,6 +77,10 @@ ZEND_COLD void limit_end_process(size_t size)
 }
 
 #else
+
+static void slack_reset(void)
+{
+}
 
 bool limit_may_pass(size_t size)
 {
@@ -135,6 +158,7 @@ void limit_begin_request(void)
 {
     struct hf_context *context = request_heap.main;
     limit_apply();
+    slack_reset();
     /* Kept from requests before, which may have had a higher limit. Nothing is in it yet. */
     if (context->footprint > context->limit && context->chunks_count > 1) {
         size_t chunks = context->limit / context->chunk_size;

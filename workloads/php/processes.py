@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 _POLL_S = 0.02
 _LAST_WORDS_BYTES = 1500
+_PR_SET_CHILD_SUBREAPER = 36  # <sys/prctl.h>
 
 
 class Failed(Exception):
@@ -103,6 +105,22 @@ def _running_on(cpus: set[int]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what a server leaves behind when it is killed: its workers."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_orphans() -> None:
+    """Kill what is left below this program, once its servers have ended."""
+    own = Path(f"/proc/self/task/{os.getpid()}/children")
+    while children := own.read_text().split():
+        for child in map(int, children):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, 0)
 
 
 def accepts(path: str) -> bool:

@@ -53,7 +53,9 @@ class Stack:
         self._copy_state()
         os.chdir(self.layout.scratch)
         started: list[processes.Process] = []
+        processes.adopt_orphans()
         with contextlib.ExitStack() as ending:
+            ending.callback(processes.end_orphans)
 
             def add(process: processes.Process) -> None:
                 ending.callback(process.stop)
