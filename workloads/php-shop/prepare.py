@@ -41,8 +41,8 @@ CATEGORIES = {
     "Tools": "chisel,file,hammer,plane,pliers,saw,screwdriver,spanner,vice",
     "Toys": "jigsaw,kite,marble run,model ship,puppet,rocking horse,spinning top,train",
 }
-QUALITIES = "antique compact folding heavy light plain silent small sturdy tall waterproof".split()
-MATERIALS = "ash bamboo brass ceramic copper enamel glass iron leather oak steel tin walnut".split()
+QUALITIES = "antique,compact,folding,heavy,light,plain,silent,small,sturdy,tall,waterproof"
+MATERIALS = "ash,bamboo,brass,ceramic,copper,enamel,glass,iron,leather,oak,steel,tin,walnut"
 PHRASES = (
     "Made to be repaired, not replaced.",
     "Comes in a box of recycled card.",
@@ -91,7 +91,7 @@ def products(chance: random.Random) -> Iterator[Product]:
     """The catalogue, category by category."""
     for category, things in enumerate(CATEGORIES.values(), start=1):
         for _ in range(PRODUCTS_PER_CATEGORY):
-            words = [chance.choice(choice) for choice in (QUALITIES, MATERIALS, things.split(","))]
+            words = [chance.choice(choice.split(",")) for choice in (QUALITIES, MATERIALS, things)]
             phrases = chance.sample(PHRASES, chance.randint(*SENTENCES))
             name = " ".join(words).capitalize()
             yield Product(category, name, " ".join(phrases), chance.randint(*PRICE_CENTS), STOCK)

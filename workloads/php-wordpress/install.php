@@ -49,7 +49,8 @@ function add_comments(int $post, array $comments): void
         $ids[] = wp_insert_comment(wp_slash([
             'comment_post_ID' => $post,
             'comment_author' => $comment['author'],
-            'comment_author_email' => '',
+            // Without one, the theme takes the picture from a server chosen at random.
+            'comment_author_email' => strtolower($comment['author']) . '@localhost',
             'comment_content' => $comment['content'],
             'comment_date' => $comment['date'],
             'comment_date_gmt' => $comment['date'],

@@ -44,7 +44,7 @@ FORTUNE_FILES = ("computers", "linux", "literature", "perl", "science", "wisdom"
 COMMENT_BYTES = (40, 900)
 MOST_COMMENTS = 12
 ANSWERING = 0.3  # the share of comments that answer another
-READERS = "Ana Bo Chen Dora Emil Fay Goran Hana Ivo Jun Kim Lena Mads Nia Otto Pia".split()
+READERS = "Ana Bo Chen Dora Emil Fay Goran Hana Ivo Jun Kim Lena Mads Nia Otto Pia"
 
 # Of all page views, beside one of each post and of each list.
 FRONT_PAGE_VIEWS = 60
@@ -96,7 +96,7 @@ def comments(day: datetime.datetime, said: list[str], chance: random.Random) -> 
     for place in range(chance.randint(0, MOST_COMMENTS)):
         moment += datetime.timedelta(minutes=chance.randint(5, 500))
         answers = chance.randrange(place) if place and chance.random() < ANSWERING else None
-        yield Comment(chance.choice(READERS), str(moment), chance.choice(said), answers)
+        yield Comment(chance.choice(READERS.split()), str(moment), chance.choice(said), answers)
 
 
 def posts(count: int) -> list[Post]:
