@@ -231,3 +231,23 @@ def test_what_no_part_compares_need_not_be_installed(run_heapfit: Heapfit, tmp_p
     assert result.returncode == 0, result.stderr
     planned = {each["planned"]["allocator"] for each in trials_in(tmp_path / "out" / "served")}
     assert planned == {"plain", "tuned"}
+
+
+def test_parts_that_compare_different_allocators_share_a_folder(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study, out = write(tmp_path), tmp_path / "out"
+    text = study.read_text().replace(
+        "cores = [1]", 'cores = [1]\nallocator = ["plain", "tuned"]', 1
+    )
+    study.write_text(text + SECOND)
+    for part in ("served", "preloaded"):
+        result = run_heapfit("study", "run", study, "--out", out, "--workloads", part)
+        assert result.returncode == 0, result.stderr
+    series = json.loads((out / "series.json").read_text())
+    assert {each["name"] for each in series["allocators"]} == {"plain", "tuned", "glibc", "heapfit"}
+    assert "--allocators" not in series["command"]
+    repeated = run_heapfit("study", "run", study, "--out", out)
+    assert repeated.returncode == 0, repeated.stderr
+    for part in ("served", "preloaded"):
+        assert len(trials_in(out / part)) == 2 * 2 + 1  # nothing is run again

@@ -113,9 +113,12 @@ def run(
     definition = _shaped(catalogue.resolve_study(name), quick, replicates)
     with_probes = not quick if probes is None else probes
     parts = _chosen(definition, workloads, with_probes)
-    compared = parts.compared(catalogue.allocators_of(definition))
+    every = catalogue.allocators_of(definition)
+    compared = parts.compared(every)
     usual = catalogue.libraries_of(definition, compared)
     named = with_baseline(named_allocators(allocators, usual, installed=False), definition.baseline)
+    # Where each part compares its own, the names that these parts need are not those of the others.
+    spelt_out = [] if allocators is None and compared != every else named
     libraries = catalogue.libraries_of(definition, named)
     provided = provide_allocators(list(dict.fromkeys(libraries.values())), install=install)
     installed = catalogue.with_variants(definition, libraries, provided)
@@ -134,7 +137,7 @@ def run(
         installed,
         cores=cores,
         seed=seed,
-        command=_command_line(name, named, quick, replicates, cores, seed, out, on),
+        command=_command_line(name, spelt_out, quick, replicates, cores, seed, out, on),
     )
     if cluster:
         plan = plan.with_studies(cluster.adopt(plan.studies))
@@ -266,7 +269,8 @@ def _command_line(
     out: Path | None,
     on: str | None,
 ) -> str:
-    words = ["heapfit", "study", "run", name, "--allocators", ",".join(named)]
+    words = ["heapfit", "study", "run", name]
+    words += ["--allocators", ",".join(named)] if named else []
     words += ["--quick"] if quick else []
     words += ["--replicates", str(replicates)] if replicates else []
     words += ["--seed", str(seed)]

@@ -255,11 +255,17 @@ def _merged(series: Series, earlier: Series) -> Series:
     return series.model_copy(
         update={
             "created": earlier.created,
+            "allocators": _together(earlier.allocators, series.allocators),
             "workloads": _in_order(definition.workloads, series.workloads, earlier.workloads),
             "probes": _in_order(definition.probes, series.probes, earlier.probes),
             "experiments": _in_order(experiments, series.experiments, earlier.experiments),
         }
     )
+
+
+def _together(*several: Sequence[InstalledAllocator]) -> list[InstalledAllocator]:
+    """Return all that any part compares: each may compare others."""
+    return list({each.name: each for those in several for each in those}.values())
 
 
 def _in_order(order: list[str], *several: list[str]) -> list[str]:
