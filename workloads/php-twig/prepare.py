@@ -121,7 +121,9 @@ def main() -> None:
     compiled = folder / "compiled"
     compiled.mkdir()
     command = ["php8.2", str(HERE / "application" / "compile.php"), str(compiled)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    # Twig names what it compiles by the template's path from the present folder: php-fpm's is this.
+    public = HERE / "application" / "public"
+    done = subprocess.run(command, cwd=public, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"prepare.py: cannot compile the application: {done.stderr or done.stdout}")
 
