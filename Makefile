@@ -22,6 +22,8 @@ CMAKE_PACKAGES := cmake ninja-build
 TEST_PACKAGES := $(CMAKE_PACKAGES) g++ libgtest-dev googletest pkg-config $(FUZZ_PACKAGES)
 FUZZ_PACKAGES := clang-16 libclang-rt-16-dev # the second holds libFuzzer and the sanitizers
 PHP_PACKAGES := $(shell cat integrations/php/tests/packages.txt)
+RUST_PACKAGES := cargo-web # plain cargo would do for the crates, but not for those of the catalogue
+RUST_LINT_PACKAGES := rustfmt-web rust-web-clippy
 CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
 # Those that need packages of their own; workloads/micro is compiled by its tests, and those of the PHP
 # applications make a tenth of their data, whose whole takes minutes.
@@ -44,7 +46,7 @@ demo: $(VENV)/.wheel ## Compare allocators on a real program and write the repor
 
 test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (under half an hour)
 	@packages=$$($(VENV)/bin/python scripts/test-packages) && \
-	  scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $(PHP_PACKAGES) $$packages
+	  scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $(PHP_PACKAGES) $(RUST_PACKAGES) $$packages
 	@test "$$(uname -m)" = aarch64 || scripts/apt-install $(CROSS_PACKAGES)
 	@HEAPFIT_HOME=build/test-home $(HEAPFIT) workloads install $(TEST_WORKLOADS)
 	@scripts/run-tests
@@ -53,11 +55,12 @@ bench: $(VENV)/.wheel ## Run the core study: every peer on every workload (hours
 	$(HEAPFIT) study run $(STUDY) --install $(STUDY_OPTIONS)
 
 lint: $(VENV)/.lint ## Check the form of all sources with pinned tools
-	@scripts/apt-install $(BUILD_PACKAGES) $(CMAKE_PACKAGES)
+	@scripts/apt-install $(BUILD_PACKAGES) $(CMAKE_PACKAGES) $(RUST_PACKAGES) $(RUST_LINT_PACKAGES)
 	@cmake --preset lint
 	@scripts/lint
 
 format: $(VENV)/.lint ## Lay all sources out as lint wants them
+	@scripts/apt-install $(RUST_PACKAGES) $(RUST_LINT_PACKAGES)
 	@scripts/format
 
 build: $(VENV)/.wheel ## Build the wheel (dist/) and install it into .venv

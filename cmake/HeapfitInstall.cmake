@@ -14,7 +14,8 @@ install(TARGETS heapfit heapfit_static EXPORT heapfitTargets
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 if(NOT HEAPFIT_WHEEL) # where no man would find it
-  install(FILES "${PROJECT_SOURCE_DIR}/docs/man/heapfit.3" DESTINATION "${CMAKE_INSTALL_MANDIR}/man3")
+  install(FILES "${PROJECT_SOURCE_DIR}/docs/man/heapfit.3" "${PROJECT_SOURCE_DIR}/docs/man/heapfit-contexts.3"
+    DESTINATION "${CMAKE_INSTALL_MANDIR}/man3")
 endif()
 
 # ------------------------------------------------------------------ CMake package

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class HeapfitError(Exception):
@@ -18,6 +19,13 @@ class HeapfitError(Exception):
 
 class StudyStopped(HeapfitError):
     """Nothing more of a study of many parts can run, and not only this part of it."""
+
+
+class FolderBusy(HeapfitError):
+    """Another process runs the study in this folder: nothing is wrong with the study itself."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"another heapfit runs the study in {folder}; wait for it, or use --out")
 
 
 class UsageError(HeapfitError):

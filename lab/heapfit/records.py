@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Literal
@@ -67,7 +68,11 @@ class Allocator(Record):
 
 
 class InstalledAllocator(Record):
-    """An allocator that can be used on this machine."""
+    """An allocator that can be used on this machine, or a study's variant of one.
+
+    A variant has a name and a title of its own, and the library of the allocator that it is of.
+    What it sets goes before what the workload has by default.
+    """
 
     name: str
     title: str
@@ -75,6 +80,13 @@ class InstalledAllocator(Record):
     library: Path | None = Field(description="Goes into LD_PRELOAD; None for the system's own.")
     sha256: str | None = None
     environment: dict[str, str] = {}
+    variant_of: InstalledAllocator | None = Field(
+        default=None, description="The allocator as it is without what a variant sets."
+    )
+    parameters: dict[str, str] = Field(
+        default={}, description="Of the workload, those that a variant sets."
+    )
+    options: dict[str, str] = Field(default={}, description="Options of heapfit's, likewise.")
 
 
 # ------------------------------------------------------------------- workloads
@@ -231,7 +243,7 @@ class PlannedTrial(Record):
             return self.allocator
         return str(self.cores) if factor == CORES else self.levels[factor]
 
-    @property
+    @cached_property
     def setting(self) -> Setting:
         """What this trial has in common with those that its figures are compared with."""
         return self.cores, tuple(self.levels.items())
@@ -328,6 +340,10 @@ class Study(Record):
     reproduce: str = Field(description="The command line that repeats this study.")
     published: list[PublishedTable] = []
 
+    def allocator(self, name: str) -> InstalledAllocator:
+        """Return the allocator of this name, which the study has."""
+        return next(each for each in self.allocators if each.name == name)
+
     def design(self) -> list[Factor]:
         """Return every factor with its levels, `allocator` and `cores` first."""
         allocators = [allocator.name for allocator in self.allocators]
@@ -404,6 +420,26 @@ class Experiment(Record):
     published: list[PublishedTable] = []
 
 
+class Variant(Record):
+    """A treatment that is more than a library: an allocator together with what the program is told.
+
+    Its name stands wherever a study names allocators, and is a level of the factor `allocator`.
+    """
+
+    name: str = Field(pattern=_NAME)
+    title: str = Field(description="What it is, for the reports.")
+    allocator: str = Field(description="Named as in the study's `allocators`.")
+    environment: dict[str, str] = Field(
+        default={}, description="Variables of the program that runs under the allocator."
+    )
+    parameters: dict[str, str | int | float] = Field(
+        default={}, description="Of the workload, by name."
+    )
+    options: dict[str, str | int | float] = Field(
+        default={}, description="Options of heapfit's, which must be the allocator then."
+    )
+
+
 class StudyDefinition(Record):
     """A study as its TOML file says: of many workloads (`studies/core.toml`), of designed
     experiments (`studies/trading.toml`), or of both. Those files explain the keys."""
@@ -414,7 +450,8 @@ class StudyDefinition(Record):
     workloads: list[str] = []
     experiments: list[Experiment] = []
     probes: list[str] = []
-    allocators: list[str] = Field(min_length=2)
+    variants: list[Variant] = []
+    allocators: list[str] = Field(min_length=2, description="Those of variants among them.")
     baseline: str
     subject: str
     replicates: int = Field(ge=1)

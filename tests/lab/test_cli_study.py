@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -151,6 +152,46 @@ def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
     assert_one_line(other, 2, ["small-pareto", "holds another study: workload differ"])
     anew = run_heapfit("study", "run", study, "--out", tmp_path / "new", "--no-probes")
     assert anew.returncode == 0, anew.stderr
+
+
+def test_a_second_run_in_the_folder_of_a_running_study_changes_nothing(
+    clean_environment: dict[str, str], run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study, out = write_study(tmp_path), tmp_path / "out"
+    slow = (tmp_path / "churn" / "workload.toml").read_text().replace('"1"]', '"2000"]')
+    (tmp_path / "churn" / "workload.toml").write_text(slow)
+    command = ["study", "run", study, "--out", out, "--no-probes"]
+    with subprocess.Popen(
+        heapfit_command(*command), env=clean_environment, stderr=subprocess.PIPE, text=True
+    ) as running:
+        begun = out / "small-churn" / "study.json"
+        deadline = time.monotonic() + 120
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        second = run_heapfit(*command)
+        os.kill(running.pid, signal.SIGINT)
+        running.communicate(timeout=60)
+    assert_one_line(second, 1, [f"another heapfit runs the study in {out}", "--out"])
+    assert not (out / "small-pareto").exists()
+    assert not (out / "problems.json").exists()
+
+
+def test_a_part_that_another_run_has_in_hand_is_no_lasting_problem(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study, out = write_study(tmp_path), tmp_path / "out"
+    command = ["study", "run", study, "--out", out, "--no-probes"]
+    (out / "small-churn").mkdir(parents=True)
+    with (out / "small-churn" / "trials.jsonl").open("a") as journal:
+        fcntl.flock(journal, fcntl.LOCK_EX)  # as a comparison that was told to use this folder
+        blocked = run_heapfit(*command)
+    assert blocked.returncode == 1
+    assert "another heapfit runs the study in" in blocked.stderr
+    assert len(trials_in(out / "small-pareto")) == 5
+    problems = json.loads((out / "problems.json").read_text())
+    assert "small-churn" not in problems
+    assert run_heapfit(*command).returncode == 0
+    assert len(trials_in(out / "small-churn")) == 5
 
 
 def test_a_workload_that_fails_is_told_and_does_not_stop_the_others(

@@ -268,6 +268,30 @@ def test_a_study_of_many_workloads_runs_on_the_cluster(
     assert f"--on {fleet.address}" in study.reproduce
 
 
+@pytest.mark.usefixtures("library")
+def test_a_variant_runs_under_the_machines_own_library(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.add("one")
+    [own] = catalogue.resolve_allocators(["heapfit"])
+    told = own.model_copy(
+        update={
+            "name": "told",
+            "title": "Told what to do",
+            "variant_of": own,
+            "environment": {"MARK": "set"},
+            "parameters": {"word": "hello"},
+        }
+    )
+    script = "import os, sys; sys.stderr.write(os.environ.get('MARK', '') + sys.argv[1])"
+    program = workload(
+        *PYTHON, script, "{word}", parameters={"word": "none"}, check={"stdout": "ignore"}
+    )
+    run_on(fleet, study_of(program, [of_this_system(), told], replicates=1), tmp_path / "study")
+    trials = counted(load(tmp_path / "study")[1])
+    assert {trial.status for trial in trials} == {TrialStatus.OK}
+    said = {trial.planned.allocator: trial.stderr_tail for trial in trials}
+    assert said == {"glibc": "none", "told": "sethello"}
+
+
 def test_a_study_goes_on_where_it_stopped(fleet: Fleet, tmp_path: Path) -> None:
     fleet.add("one")
     study = study_of_two(replicates=2)

@@ -31,6 +31,7 @@ PAGES = sorted(
     [
         *ROOT.glob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
         *(ROOT / "workloads").rglob("*.md"),
     ]
 )
@@ -38,12 +39,13 @@ README = ROOT / "README.md"
 REFERENCE = ROOT / "docs" / "reference.md"
 LIBRARY = ROOT / "docs" / "library.md"
 COMPARE = ROOT / "docs" / "compare.md"
+CONTEXTS = ROOT / "docs" / "contexts.md"
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 SHELL_LANGUAGES = ("sh", "console")
-FOLDERS = "allocator|cmake|docs|include|integrations|lab|scripts|studies|tests|workloads"
+FOLDERS = "allocator|cmake|docs|examples|include|integrations|lab|scripts|studies|tests|workloads"
 PATH = re.compile(rf"(?:{FOLDERS})/[\w./+-]*")
 # What ends a command in a shell line, for the few forms that the pages use.
 ENDS_A_COMMAND = ("|", "&", "&&", ";", ">", "#")
@@ -235,7 +237,17 @@ def test_the_messages_shown_are_those_of_the_library() -> None:
     assert set(map(normal, shown)) == of_small_blocks
 
 
+def test_the_messages_shown_are_those_of_contexts() -> None:
+    source = (ROOT / "allocator" / "context" / "check.c").read_text(encoding="utf-8")
+    messages = set(re.findall(r'failed\(\s*"([^"]*)"', source))
+    section = CONTEXTS.read_text(encoding="utf-8").partition("## What is checked")[2]
+    shown = re.findall(r"^\| `([^`]+): 0x[0-9a-f]+` \|", section, re.MULTILINE)
+    assert set(shown) == messages
+
+
 # ---------------------------------------------------------------- examples
+
+COMPILERS = {"c": ("cc", "-std=c17"), "cpp": ("c++", "-std=c++17")}
 
 
 @every_page
@@ -243,14 +255,15 @@ def test_every_program_shown_compiles_without_a_warning_and_runs(
     page: Path, library: Path, tmp_path: Path
 ) -> None:
     for language, block in FENCE.findall(page.read_text(encoding="utf-8")):
-        if language != "c" or "int main" not in block:
+        if language not in COMPILERS or "int main" not in block:
             continue
-        source, program = tmp_path / "example.c", tmp_path / "example"
+        source, program = tmp_path / f"example.{language}", tmp_path / "example"
         missing = "" if "#include" in block else "#include <stdlib.h>\n"
         source.write_text(missing + block, encoding="utf-8")
-        flags = ["-std=c17", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}"]
+        flags = ["-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}"]
         linked = [str(library), f"-Wl,-rpath,{library.parent}"]
-        subprocess.run(["cc", *flags, "-o", program, source, *linked], check=True)
+        command = [*COMPILERS[language], *flags, "-o", program, source, *linked]
+        subprocess.run(command, check=True)
         subprocess.run([program], check=True)
 
 

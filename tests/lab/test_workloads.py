@@ -32,6 +32,7 @@ GOOD_AND_BAD = {
         "<p>catalogue complete: false, 4255 types</p>",
     ),
     "python-tree": ("catalogue consistent\n", "catalogue INCONSISTENT\n"),
+    "rails": ("restarts 0\nanswers right\n", "restarts 0\n"),
     "redis": ("rate get 8.5\nanswers right\n", "rate get 8.5\n"),
     "sqlite": ("ok\natlas sound\n", "row 7 missing from index\natlas sound\n"),
     "trading": ("seconds 1.5\ncheck ok\n", "seconds 1.5\n"),

@@ -13,6 +13,7 @@ from heapfit.catalogue.allocators import (
 )
 from heapfit.catalogue.smoke import check_loads, smoke_test
 from heapfit.catalogue.studies import allocators_of, load_studies, resolve_study, workloads_of
+from heapfit.catalogue.variants import libraries_of, with_variants
 from heapfit.catalogue.workloads import (
     ad_hoc_workload,
     data_folder,
@@ -31,6 +32,7 @@ __all__ = [
     "find_installed",
     "install_allocator",
     "install_workload",
+    "libraries_of",
     "load_allocators",
     "load_studies",
     "load_workloads",
@@ -40,5 +42,6 @@ __all__ = [
     "resolve_study",
     "resolve_workload",
     "smoke_test",
+    "with_variants",
     "workloads_of",
 ]

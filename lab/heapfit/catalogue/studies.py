@@ -10,6 +10,7 @@ from pathlib import Path
 
 from heapfit import paths
 from heapfit.catalogue.record_file import read_record
+from heapfit.catalogue.variants import check_variants, library_word
 from heapfit.catalogue.workloads import FILE_NAME, load_workload, load_workloads
 from heapfit.errors import UsageError, unknown
 from heapfit.records import ALLOCATOR, CORES, Experiment, StudyDefinition, Workload
@@ -24,6 +25,8 @@ def load_studies() -> dict[str, StudyDefinition]:
 def load_study(path: Path) -> StudyDefinition:
     """Return the study that the TOML file `path` describes; UsageError for what makes no sense."""
     study = read_record(path, StudyDefinition, here=path.absolute().parent)
+    _refuse_twice(path, "variants", [variant.name for variant in study.variants])
+    check_variants(path, study)
     for what in ("workloads", "probes", "allocators", "metrics"):
         _refuse_twice(path, what, getattr(study, what))
     _refuse_twice(path, "figures", [figure.name for figure in study.figures])
@@ -75,8 +78,7 @@ def resolve_study(name: str) -> StudyDefinition:
 
 def allocators_of(study: StudyDefinition) -> list[str]:
     """Return the study's allocators such that they mean the same in any folder."""
-    split = (word.partition("=") for word in study.allocators)
-    return [f"{name}={study.here / path}" if equals else name for name, equals, path in split]
+    return [library_word(study, word) for word in study.allocators]
 
 
 def workloads_of(study: StudyDefinition, names: Iterable[str]) -> list[Workload]:

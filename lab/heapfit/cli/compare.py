@@ -95,7 +95,7 @@ def compare(
     """
     factors = [_factor(text) for text in factor or []]
     workload = _checked_output(_workload(name, context.obj, factors), output)
-    usual = list(catalogue.load_allocators())
+    usual = {name: name for name in catalogue.load_allocators()}
     named = with_baseline(named_allocators(allocators, usual, installed=True), baseline)
     installed = provide_allocators(named, install=install)
     cluster = join_cluster(on, install=install)

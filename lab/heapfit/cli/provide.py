@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,17 +23,17 @@ INSTALLED = "installed"
 RESULTS = Path("heapfit-results")
 
 
-def named_allocators(option: str | None, usual: list[str], *, installed: bool) -> list[str]:
+def named_allocators(option: str | None, usual: Mapping[str, str], *, installed: bool) -> list[str]:
     """Return the allocators that the `option` names, without it the `usual` ones.
 
-    With `installed`, as with `--allocators installed`, these are the usual ones that this machine
-    has.
+    Of the usual ones, each with the allocator behind it, which is another one for a variant. With
+    `installed`, as with `--allocators installed`, these are the usual ones that this machine has.
     """
     if option is not None and option != INSTALLED:
         return split_list(option)
     if option is None and not installed:
-        return usual
-    entries = zip(usual, find_allocators(usual), strict=True)
+        return list(usual)
+    entries = zip(usual, find_allocators(usual.values()), strict=True)
     return [word for word, entry in entries if catalogue.find_installed(entry)]
 
 

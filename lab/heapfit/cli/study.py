@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -113,9 +113,19 @@ def run(
     definition = _shaped(catalogue.resolve_study(name), quick, replicates)
     with_probes = not quick if probes is None else probes
     parts = _chosen(definition, workloads, with_probes)
-    usual = catalogue.allocators_of(definition)
+    every = catalogue.allocators_of(definition)
+    compared = parts.compared(every)
+    usual = catalogue.libraries_of(definition, compared)
     named = with_baseline(named_allocators(allocators, usual, installed=False), definition.baseline)
-    installed = provide_allocators(named, install=install)
+    # Where each part compares its own, the names that these parts need are not those of the others.
+    spelt_out = [] if allocators is None and compared != every else named
+    libraries = catalogue.libraries_of(definition, named)
+    provided = provide_allocators(list(dict.fromkeys(libraries.values())), install=install)
+    installed = catalogue.with_variants(definition, libraries, provided)
+    if workloads is None:
+        parts, others = parts.comparing([each.name for each in installed])
+        for each in others:
+            warn(f"note: {each} is left out: it compares none of the allocators named")
     cluster = join_cluster(on, install=install)
     if cluster is None:
         provide_programs(parts.programs, install=install)
@@ -127,7 +137,7 @@ def run(
         installed,
         cores=cores,
         seed=seed,
-        command=_command_line(name, named, quick, replicates, cores, seed, out, on),
+        command=_command_line(name, spelt_out, quick, replicates, cores, seed, out, on),
     )
     if cluster:
         plan = plan.with_studies(cluster.adopt(plan.studies))
@@ -168,6 +178,30 @@ class _Parts:
         of_experiments = [each.workload for each in self.experiments]
         every = [*self.workloads, *self.probes, *of_experiments]
         return list({workload.name: workload for workload in every}.values())
+
+    def compared(self, named: list[str]) -> list[str]:
+        """Return those of the study's allocators that any part compares, as the study names them.
+
+        What only others compare need not be installed.
+        """
+        if self.workloads or self.probes:
+            return named
+        wanted: set[str] = set()
+        for each in self.experiments:
+            wanted |= set(each.allocators or named)
+        return [word for word in named if word.partition("=")[0] in wanted or word in wanted]
+
+    def comparing(self, allocators: list[str]) -> tuple[_Parts, list[str]]:
+        """Return these parts without the experiments that compare none of `allocators`, and the
+        names of those."""
+        kept: list[ChosenExperiment] = []
+        others: list[ChosenExperiment] = []
+        for each in self.experiments:
+            levels = each.allocators or allocators
+            (kept if set(levels) & set(allocators) else others).append(each)
+        if not kept and not self.workloads and not self.probes:
+            kept, others = others, []  # The plan says what is wrong.
+        return replace(self, experiments=kept), [each.experiment.name for each in others]
 
 
 def _chosen(definition: StudyDefinition, names: str | None, with_probes: bool) -> _Parts:
@@ -235,7 +269,8 @@ def _command_line(
     out: Path | None,
     on: str | None,
 ) -> str:
-    words = ["heapfit", "study", "run", name, "--allocators", ",".join(named)]
+    words = ["heapfit", "study", "run", name]
+    words += ["--allocators", ",".join(named)] if named else []
     words += ["--quick"] if quick else []
     words += ["--replicates", str(replicates)] if replicates else []
     words += ["--seed", str(seed)]

@@ -1,6 +1,9 @@
 """One honest sentence per metric: who leads, who cannot be told apart, or that nothing can be said.
 
-The rule: two allocators can be told apart when their 95 % intervals do not overlap. That is
+Where the metric has been analysed, the sentence is drawn from the analysis' own comparisons at that
+setting (`tested.py`), those that its tables of letters show.
+
+Where it has not, two allocators can be told apart when their 95 % intervals do not overlap. That is
 stricter than a test of their difference at 5 % (non-overlap of two such intervals corresponds to
 roughly p < 0.01 for independent estimates: Cumming and Finch, "Inference by eye", American
 Psychologist 60, 2005), so the sentence errs towards "cannot be told apart".
@@ -8,9 +11,15 @@ Psychologist 60, 2005), so the sentence errs towards "cannot be told apart".
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+from heapfit.findings import Analysis
 from heapfit.records import Metric, Setting
+from heapfit.report.analysis import Findings
 from heapfit.report.results import FEWEST_TRIALS, Results
 from heapfit.report.settings import setting_label
+from heapfit.report.tested import Verdict, verdict
 from heapfit.report.text import capitalised, counted, join_words, visible
 from heapfit.report.units import TERMINAL_DIGITS, ratio
 
@@ -30,8 +39,13 @@ def headline_metrics(results: Results) -> list[Metric]:
     return [m for m in results.metrics if m.name in (primary, _SECOND_METRIC)]
 
 
-def conclude(results: Results, setting: Setting, metric: Metric) -> str:
-    """Return what the trials say about one metric in one setting, as one sentence."""
+def conclude(
+    results: Results, setting: Setting, metric: Metric, analysis: Analysis | None = None
+) -> str:
+    """Return what the trials say about one metric in one setting, as one sentence.
+
+    `analysis` is that of the metric, if there is one.
+    """
     estimates = results.estimates(setting, metric)
     where = f"on {_mid_sentence(metric.label)}"
     if not estimates:
@@ -39,32 +53,80 @@ def conclude(results: Results, setting: Setting, metric: Metric) -> str:
     if len(estimates) == 1:
         only = visible(estimates[0].allocator)
         return f"Only {only} has a figure {where}: there is nothing to compare it with."
+    found = analysis and verdict(analysis, setting, metric, results.baseline)
+    if found:
+        left_out = [e.allocator for e in estimates if e.allocator not in found.compared]
+        return _without(_tested(results, setting, metric, where, found), left_out)
     sound = [e.allocator for e in estimates if e.n >= FEWEST_TRIALS]
     if len(sound) < 2:
         return _too_few(results, setting, metric)
-    verdict = capitalised(_compare(results, setting, metric, where, sound))
-    thin = [visible(e.allocator) for e in estimates if e.allocator not in sound]
-    if not thin:
-        return verdict
-    return f"{verdict} Left out, with fewer than {FEWEST_TRIALS} trials: {join_words(thin)}."
+    thin = [e.allocator for e in estimates if e.allocator not in sound]
+    said = _compare(results, setting, metric, where, sound)
+    return _without(said, thin, f", with fewer than {FEWEST_TRIALS} trials")
 
 
-def by_setting(results: Results) -> list[tuple[Setting, list[str]]]:
+def _without(said: str, left_out: Sequence[str], why: str = "") -> str:
+    """Add to a sentence whom it says nothing of."""
+    names = join_words([visible(name) for name in left_out])
+    return capitalised(said) + (f" Left out{why}: {names}." if names else "")
+
+
+def by_setting(
+    results: Results, findings: Findings | None = None
+) -> list[tuple[Setting, list[str]]]:
     """Return the conclusions of the whole study: for each setting, its sentences."""
+    analyses = findings or Findings()
     metrics = headline_metrics(results)
-    return [(each, [conclude(results, each, m) for m in metrics]) for each in results.settings]
+    return [
+        (each, [conclude(results, each, m, analyses.of(m.name)) for m in metrics])
+        for each in results.settings
+    ]
 
 
-def overall(results: Results) -> list[str]:
+def overall(results: Results, findings: Findings | None = None) -> list[str]:
     """Return the same as plain lines, labelled with the setting where a study has several."""
     if not results.metrics:
         return [NOTHING]
     several = len(results.settings) > 1
     return [
         (f"{setting_label(setting)}: " if several else "") + sentence
-        for setting, sentences in by_setting(results)
+        for setting, sentences in by_setting(results, findings)
         for sentence in sentences
     ]
+
+
+def _tested(results: Results, setting: Setting, metric: Metric, where: str, found: Verdict) -> str:
+    if found.alike:
+        names = join_words([visible(name) for name in found.compared])
+        return f"{where}, no difference can be shown between {names}."
+    best = visible(found.best)
+    tied = [name for name in results.ranked(setting, metric) if name in found.tied]
+    figures = _tested_figures(results, setting, metric, [found.best, *tied], found)
+    if not tied:
+        return f"{where}, {best} leads, ahead of all the others ({figures})."
+    if len(tied) == len(found.compared) - 1:
+        return (
+            f"{where}, {best} has the best mean; none of the others can be told apart from it, "
+            f"though some differ from each other ({figures})."
+        )
+    names = join_words([visible(name) for name in tied])
+    return f"{where}, {best} leads; {names} cannot be told apart from it ({figures})."
+
+
+def _tested_figures(
+    results: Results, setting: Setting, metric: Metric, names: list[str], found: Verdict
+) -> str:
+    """The names' ratios to the baseline, of the means that were compared."""
+    others = [name for name in names if name != results.baseline]
+    ratios = [found.ratios.get(name, math.nan) for name in others]
+    if not others or not all(map(math.isfinite, ratios)):
+        return _figures(results, setting, metric, names)
+    of = f" of {visible(results.baseline)}"
+    if len(others) == len(names):
+        return _each([ratio(each) for each in ratios], of)
+    # The baseline has no ratio, so the figures no longer go with the names in their order.
+    pairs = zip(others, ratios, strict=True)
+    return join_words([f"{visible(name)} {ratio(each)}" for name, each in pairs]) + of
 
 
 def _compare(

@@ -20,6 +20,7 @@ from heapfit.report.problems import Problem, problems, remarks
 from heapfit.report.results import Results
 from heapfit.report.settings import factor_title, level_text, setting_label
 from heapfit.report.text import visible
+from heapfit.report.variants import explained
 
 
 def write(
@@ -50,7 +51,7 @@ def page(summary: Summary, trials: Sequence[Trial], findings: Findings | None = 
         factors=_factors(summary),
         advice=advice,
         findings=found,
-        conclusions=_conclusions(results),
+        conclusions=_conclusions(results, findings),
         overviews=html_trials.overviews(results),
         metrics=results.metrics,
         units={metric.name: html_trials.unit_of(results, metric) for metric in results.metrics},
@@ -59,6 +60,7 @@ def page(summary: Summary, trials: Sequence[Trial], findings: Findings | None = 
         sections=sections,
         drift=_drift(results, trials, store),
         allocators=summary.study.allocators,
+        explained=explained,
         library_text=_library_text,
         machine=machine_facts(summary.study.machine),
         mere_ranges=MERE_RANGES if results.has_mere_ranges else None,
@@ -77,14 +79,14 @@ def _factors(summary: Summary) -> list[tuple[str, str]]:
     return varied + [(factor_title(k), level_text(v)) for k, v in study.parameters.items()]
 
 
-def _conclusions(results: Results) -> list[tuple[str, list[str]]]:
+def _conclusions(results: Results, findings: Findings) -> list[tuple[str, list[str]]]:
     """The conclusions under their setting, which goes unsaid where there is one only."""
     if not results.metrics:
         return [("", [NOTHING])]
     several = len(results.settings) > 1
     return [
         (setting_label(setting) if several else "", sentences)
-        for setting, sentences in by_setting(results)
+        for setting, sentences in by_setting(results, findings)
     ]
 
 

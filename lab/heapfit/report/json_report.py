@@ -38,7 +38,7 @@ def dumps(summary: Summary, findings: Findings | None = None) -> str:
     fields["study"] = without_plan(summary).study
     report = Report.model_construct(
         **fields,
-        conclusions=overall(Results(summary)),
+        conclusions=overall(Results(summary), findings),
         advice=findings.advice,
         analyses=findings.analyses,
     )

@@ -20,6 +20,7 @@ from heapfit.report.problems import problems, remarks
 from heapfit.report.results import Results
 from heapfit.report.settings import setting_label
 from heapfit.report.units import PAGE_DIGITS, ratio
+from heapfit.report.variants import explained
 
 
 def dumps(summary: Summary, findings: Findings | None = None) -> str:
@@ -29,7 +30,7 @@ def dumps(summary: Summary, findings: Findings | None = None) -> str:
     findings = findings or Findings()
     parts = [f"# {escape(study.title or study.name)}"]
     parts += markdown_findings.recommendation(findings)
-    parts += [bullets(overall(results)), *markdown_findings.sections(results, findings)]
+    parts += [bullets(overall(results, findings)), *markdown_findings.sections(results, findings)]
     parts += [_table(results, setting) for setting in results.settings if results.metrics]
     troubles = [problem.sentence for problem in problems(summary)] + remarks(summary)
     if troubles:
@@ -90,11 +91,12 @@ def _interval(results: Results, metric: Metric, estimate: Estimate) -> str:
 
 
 def _allocators(summary: Summary) -> str:
-    lines = ["| allocator | version | library | SHA-256 |", "| --- | --- | --- | --- |"]
+    lines = ["| allocator | what | version | library | SHA-256 |", f"| {' | '.join(['---'] * 5)} |"]
     for allocator in summary.study.allocators:
         library = escape(str(allocator.library)) if allocator.library else "the system's own"
         digest = escape(allocator.sha256 or "")
-        cells = [escape(allocator.name), escape(allocator.version), library, digest]
+        named = [escape(allocator.name), escape(explained(allocator)), escape(allocator.version)]
+        cells = [*named, library, digest]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 
 from heapfit.records import Estimate, Metric, Setting, Summary
 from heapfit.report.settings import setting_of, settings_of
@@ -131,7 +132,7 @@ class Results:
             return {name: i for name, i in ratios.items() if i is not None}
         return {e.allocator: Interval(e.median, e.low, e.high) for e in estimates}
 
-    @property
+    @cached_property
     def has_mere_ranges(self) -> bool:
         """Whether some interval is only a range, of too few trials for 95 % confidence."""
         return any(e.n < FEWEST_TRIALS for e in self.summary.estimates)

@@ -18,6 +18,7 @@ from heapfit.report.machine import machine_facts
 from heapfit.report.markdown import bullets, code, escape
 from heapfit.report.series_tables import Cell, Table, metric_tables, probe_tables, ratio_tables
 from heapfit.report.series_words import conclusions, notes, recommendations, troubles
+from heapfit.report.variants import explained
 from heapfit.study import command_line
 
 FORMAT: Literal["heapfit-series/2"] = "heapfit-series/2"
@@ -56,7 +57,7 @@ def markdown_text(summary: SeriesSummary, findings: Mapping[str, Findings]) -> s
     if troubles(summary):
         parts += ["## Problems", bullets(troubles(summary))]
     parts += ["## How to repeat this", code(command_line(series))]
-    versions = [f"{each.name} {each.version}" for each in series.allocators]
+    versions = [f"{each.name} {each.version}: {explained(each)}" for each in series.allocators]
     parts += ["## Allocators", bullets(versions)]
     facts = [f"{label}: {value}" for label, value in machine_facts(series.machine)]
     parts += ["## Machine", bullets(facts)]

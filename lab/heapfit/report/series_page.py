@@ -15,6 +15,7 @@ from heapfit.report.page import FigureStore, render
 from heapfit.report.series_tables import Table, metric_tables, probe_tables, ratio_tables
 from heapfit.report.series_words import conclusions, notes, recommendations, troubles
 from heapfit.report.settings import factor_label, level_text
+from heapfit.report.variants import explained
 from heapfit.study import command_line
 
 
@@ -66,6 +67,7 @@ def page(summary: SeriesSummary, findings: Mapping[str, Findings]) -> str:
         link=link,
         varied=lambda name: _varied(summary.experiments[name]),
         reproduce=command_line(series),
+        explained=explained,
         library_text=_library_text,
         machine=machine_facts(series.machine),
     )

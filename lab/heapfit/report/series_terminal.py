@@ -25,6 +25,7 @@ from heapfit.report.terminal_text import (
     print_line,
 )
 from heapfit.report.text import visible
+from heapfit.report.variants import explanations
 
 
 def render(
@@ -38,7 +39,7 @@ def render(
         print_line(console, line, style="bold")
     for name, line in recommendations(summary, findings or {}):
         print_line(console, f"{visible(name)}: {line}", style="bold")
-    for line in notes(summary):
+    for line in [*explanations(summary.series.allocators), *notes(summary)]:
         print_line(console, line, style="dim")
     _print_troubles(troubles(summary), console)
 

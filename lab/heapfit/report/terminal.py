@@ -31,6 +31,7 @@ from heapfit.report.terminal_text import (
 )
 from heapfit.report.text import counted, join_words, visible
 from heapfit.report.units import DASH, TERMINAL_DIGITS, ratio
+from heapfit.report.variants import explanations
 
 BEST = "*"
 UNDECIDED = "~"
@@ -60,17 +61,27 @@ def render(summary: Summary, console: Console, findings: Findings | None = None)
     if len(results.settings) > 1:
         print_analyses(results, findings, console)
     if len(results.settings) <= MOST_OPEN_SETTINGS or not findings.analyses:
-        _print_settings(results, console)
+        _print_settings(results, findings, console)
+    _print_variants(summary, console)
     _print_problems(summary, console)
 
 
-def _print_settings(results: Results, console: Console) -> None:
+def _print_variants(summary: Summary, console: Console) -> None:
+    lines = explanations(summary.study.allocators)
+    if lines:
+        console.print()
+    for line in lines:
+        print_line(console, line, style="dim")
+
+
+def _print_settings(results: Results, findings: Findings, console: Console) -> None:
     """Print a table for each setting with the conclusions from it."""
     hidden: list[str] = []
     for setting in results.settings if results.metrics else []:
         hidden = _print_table(results, setting, console)
         for metric in headline_metrics(results):
-            print_line(console, conclude(results, setting, metric), style="bold")
+            said = conclude(results, setting, metric, findings.of(metric.name))
+            print_line(console, said, style="bold")
     if results.metrics:
         _print_legend(results, hidden, console)
     else:

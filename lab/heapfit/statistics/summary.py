@@ -56,8 +56,9 @@ def _figures(trials: Iterable[Trial]) -> Mapping[Cell, ByBlock]:
         planned = trial.planned
         if trial.status is TrialStatus.OK and not planned.warmup:
             cell = cells[planned.allocator, planned.setting]
+            block = trial.block
             for metric, figure in trial.metrics.items():
-                cell[metric][trial.block] = figure
+                cell[metric][block] = figure
     return {
         (allocator, setting, metric): by_block
         for (allocator, setting), by_metric in cells.items()

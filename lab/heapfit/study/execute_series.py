@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from heapfit.errors import HeapfitError, StudyStopped
+from heapfit.errors import FolderBusy, HeapfitError, StudyStopped
 from heapfit.records import PlannedTrial, Study, Trial
 from heapfit.study.execute import Progress, execute
-from heapfit.study.series import SeriesPlan, save_problem, save_series
+from heapfit.study.series import SeriesPlan, running_in, save_problem, save_series
 from heapfit.study.timing import RemainingTime
 
 # Runs the missing trials of a study in its folder; see `execute`.
@@ -36,33 +36,49 @@ def execute_series(
 
     `data` has the data folders of the workloads that have one, `unprepared` what went wrong with
     the preparation of others, which are not run. `run` runs one study: `execute` does here.
-    Raises `UsageError` if the folder holds another study, `HeapfitError` if it cannot be written
-    to, and lets `KeyboardInterrupt` and `StudyStopped` through.
+    Raises `UsageError` if the folder holds another study, `FolderBusy` if it is being run there by
+    another process, `HeapfitError` if it cannot be written to, and lets `KeyboardInterrupt` and
+    `StudyStopped` through.
     """
+    with running_in(folder):
+        return _execute(plan, folder, progress, data, unprepared, run)
+
+
+def _execute(
+    plan: SeriesPlan,
+    folder: Path,
+    progress: SeriesProgress,
+    data: Mapping[str, Path],
+    unprepared: Mapping[str, str],
+    run: Run,
+) -> dict[str, str]:
     clock = _Clock(plan.studies, plan.done_in(folder))
     save_series(plan.series, folder)
     problems: dict[str, str] = {}
     for study in plan.studies:
         display = _Display(study, progress, clock)
         workload = study.workload.name
-        problem = unprepared.get(workload)
+        problem: str | HeapfitError | None = unprepared.get(workload)
         if problem is None:
             problem = _run(run, study, folder / study.name, display, data.get(workload))
         if problem is not None:
-            problems[study.name] = problem
-            progress.abandoned(study, len(clock.missing[study.name]), problem)
-        save_problem(folder, study.name, problem)
+            problems[study.name] = str(problem)
+            progress.abandoned(study, len(clock.missing[study.name]), str(problem))
+        if not isinstance(problem, FolderBusy):  # That is true now, and not when a report is read.
+            save_problem(folder, study.name, None if problem is None else str(problem))
         clock.over(study)
     return problems
 
 
-def _run(run: Run, study: Study, folder: Path, progress: Progress, data: Path | None) -> str | None:
+def _run(
+    run: Run, study: Study, folder: Path, progress: Progress, data: Path | None
+) -> HeapfitError | None:
     try:
         run(study, folder, progress, data)
     except StudyStopped:
         raise
     except HeapfitError as error:
-        return str(error)
+        return error
     return None
 
 

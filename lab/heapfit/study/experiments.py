@@ -36,6 +36,11 @@ class ChosenExperiment:
     experiment: Experiment
     workload: Workload
 
+    @property
+    def allocators(self) -> list[str]:
+        """The names of those that it compares; none: the study's."""
+        return _texts(self.experiment.factors.get(ALLOCATOR, []))
+
 
 def shaped(
     experiment: Experiment, study: StudyDefinition, *, quick: bool, replicates: int | None

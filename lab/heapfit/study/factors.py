@@ -14,7 +14,15 @@ from collections.abc import Iterable
 
 from heapfit.errors import UsageError, unknown
 from heapfit.options import OPTIONS
-from heapfit.records import ALLOCATOR, CORES, ENVIRONMENT_PREFIX, OPTION_PREFIX, Study, Workload
+from heapfit.records import (
+    ALLOCATOR,
+    CORES,
+    ENVIRONMENT_PREFIX,
+    OPTION_PREFIX,
+    InstalledAllocator,
+    Study,
+    Workload,
+)
 from heapfit.trial.placeholders import BUILTIN_NAMES
 from heapfit.trial.preload import takes_options
 
@@ -39,6 +47,32 @@ def check_factors(study: Study) -> None:
         _check_values(study, factor.name, factor.levels)
     for name, value in study.parameters.items():
         _check_values(study, name, [value])
+    for allocator in study.allocators:
+        _check_variant(study, allocator)
+
+
+def _check_variant(study: Study, allocator: InstalledAllocator) -> None:
+    """What a variant sets must be its own business, or its trials are not what their levels say."""
+    known = study.workload.parameters
+    for name in allocator.parameters:
+        if name not in known:
+            error = unknown(f"parameter of {study.workload.name}:", name, known)
+            raise UsageError(f"variant {allocator.name!r}: {error}")
+    if allocator.variant_of is None:
+        return
+    settled = {*(factor.name for factor in study.factors), *study.parameters}
+    for name in _names_set(allocator):
+        if name in settled:
+            raise UsageError(f"{name!r} is set by the variant {allocator.name!r} and by the study")
+
+
+def _names_set(variant: InstalledAllocator) -> list[str]:
+    """What a variant sets, by the names of factors."""
+    return [
+        *variant.parameters,
+        *(f"{OPTION_PREFIX}{name}" for name in variant.options),
+        *(f"{ENVIRONMENT_PREFIX}{name}" for name in variant.environment),
+    ]
 
 
 def check_levels(name: str, levels: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from heapfit.errors import HeapfitError, UsageError
+from heapfit.errors import FolderBusy, HeapfitError, UsageError
 from heapfit.records import InstalledAllocator, Study, Trial
 from heapfit.study.plan import extended
 
@@ -109,8 +109,7 @@ class Journal:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            message = f"another heapfit runs the study in {self.folder}; wait for it, or use --out"
-            raise HeapfitError(message) from error
+            raise FolderBusy(self.folder) from error
 
     def _agree(self, study: Study) -> Study:
         """Return the study that this folder is about: `study`, or its earlier, longer, self."""
@@ -219,7 +218,8 @@ def _identity(study: Study) -> dict[str, object]:
 def _allocator_identity(allocator: InstalledAllocator) -> tuple[object, ...]:
     """The library counts by its content, not by where it lies."""
     content = allocator.sha256 or str(allocator.library)
-    return allocator.name, allocator.version, content, sorted(allocator.environment.items())
+    sets = (allocator.environment, allocator.parameters, allocator.options)
+    return allocator.name, allocator.version, content, *(sorted(each.items()) for each in sets)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -175,6 +175,7 @@ def _check_workload(workload: Workload, install: bool) -> None:
 
 
 def _check_allocator(allocator: InstalledAllocator, install: bool) -> None:
+    allocator = allocator.variant_of or allocator
     entry = catalogue.load_allocators().get(allocator.name)
     if install and entry is not None and catalogue.find_installed(entry) is None:
         catalogue.install_allocator(entry, _say_nothing)
@@ -216,7 +217,13 @@ def _local_workload(workload: Workload) -> Workload:
 
 
 def _local_allocator(wanted: InstalledAllocator) -> InstalledAllocator:
-    """Return this machine's copy of an allocator; HeapfitError unless it is the same one."""
+    """Return this machine's copy of an allocator; HeapfitError unless it is the same one.
+
+    Of a variant, all but the library is as the study says.
+    """
+    if wanted.variant_of is not None:
+        behind = _local_allocator(wanted.variant_of)
+        return wanted.model_copy(update={"library": behind.library, "variant_of": behind})
     if wanted.library is None:
         [system] = catalogue.resolve_allocators([_SYSTEM])
         _same_version(system, wanted)

@@ -8,8 +8,11 @@ study is refused) holds for each of them.
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +20,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 import heapfit
-from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.errors import FolderBusy, HeapfitError, UsageError, unknown
 from heapfit.records import (
     PRIMARY,
     InstalledAllocator,
@@ -219,17 +222,50 @@ def save_problem(folder: Path, part: str, problem: str | None) -> None:
         raise cannot_write(folder, error) from error
 
 
+@contextmanager
+def running_in(folder: Path) -> Iterator[None]:
+    """Keep other processes from running the series in `folder`, which is made unless it is there.
+
+    Its parts have locks of their own, but a second run would pass from the locked part to the next
+    and measure beside the first. Raises `FolderBusy` where another process runs it, `HeapfitError`
+    where the folder cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    try:
+        _lock(held, folder)
+        yield
+    finally:
+        os.close(held)
+
+
+def _lock(held: int, folder: Path) -> None:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise FolderBusy(folder) from error
+
+
 def _merged(series: Series, earlier: Series) -> Series:
     definition = series.definition
     experiments = [each.name for each in definition.experiments]
     return series.model_copy(
         update={
             "created": earlier.created,
+            "allocators": _together(earlier.allocators, series.allocators),
             "workloads": _in_order(definition.workloads, series.workloads, earlier.workloads),
             "probes": _in_order(definition.probes, series.probes, earlier.probes),
             "experiments": _in_order(experiments, series.experiments, earlier.experiments),
         }
     )
+
+
+def _together(*several: Sequence[InstalledAllocator]) -> list[InstalledAllocator]:
+    """Return all that any part compares: each may compare others."""
+    return list({each.name: each for those in several for each in those}.values())
 
 
 def _in_order(order: list[str], *several: list[str]) -> list[str]:

@@ -56,7 +56,7 @@ class Attempt:
         data: Path | None,
     ) -> Attempt:
         """Make ready in `folder`, which exists and is empty; the launcher is in `workspace`."""
-        allocator = next(each for each in study.allocators if each.name == planned.allocator)
+        allocator = study.allocator(planned.allocator)
         # A tool in between has a memory map of its own, and the run that is timed has told already.
         is_watched = not any(source.own_run for source in sources)
         scratch = folder / "scratch"

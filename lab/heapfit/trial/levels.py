@@ -1,7 +1,8 @@
 """What a trial's levels come to for its program: parameters, options of heapfit's, environment.
 
-A study sets some names and varies others; a name that it mentions in neither way has the workload's
-own default. The names are those of `records.Factor`.
+A study sets some names and varies others, and a variant of an allocator sets some for its own
+trials; a name that is mentioned in none of these ways has the workload's own default. The names are
+those of `records.Factor`. No name is both varied and set by a variant: the plan sees to that.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class Levels:
     @classmethod
     def of(cls, study: Study, planned: PlannedTrial) -> Levels:
         """Return the values of the trial `planned` of `study`."""
-        values = {**study.workload.parameters, **study.parameters, **planned.levels}
+        own = study.allocator(planned.allocator).parameters
+        values = {**study.workload.parameters, **study.parameters, **own, **planned.levels}
         return cls(
             parameters={name: values[name] for name in study.workload.parameters},
             options=_prefixed(values, OPTION_PREFIX),

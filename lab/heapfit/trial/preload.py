@@ -60,9 +60,10 @@ def environment_changes(
         del changes[name]
     if allocator is None:
         return changes
-    if levels.options and takes_options(allocator):
+    settings = {**allocator.options, **levels.options}
+    if settings and takes_options(allocator):
         present = changes.get(options.VARIABLE, os.environ.get(options.VARIABLE, ""))
-        changes[options.VARIABLE] = options.merge(present, levels.options)
+        changes[options.VARIABLE] = options.merge(present, settings)
     if allocator.library is not None:
         others = changes.get(VARIABLE)
         changes[VARIABLE] = f"{allocator.library}:{others}" if others else str(allocator.library)

@@ -1,5 +1,5 @@
-// A C++ program that uses heapfit as installed: consumer VERSION MALLOC_HOME. The header must be C++,
-// containers must work, and an allocation that cannot be met must throw std::bad_alloc through the
+// A C++ program that uses heapfit as installed: consumer VERSION MALLOC_HOME. The headers must be C++,
+// containers must work, also in a context, and an allocation that cannot be met must throw std::bad_alloc through the
 // library's operator new. (MALLOC_HOME is consumer.c's business.)
 
 #include <cstddef>
@@ -11,6 +11,18 @@
 #include <vector>
 
 #include <heapfit/heapfit.h>
+#include <heapfit/pmr.hpp>
+
+static bool containers_live_in_contexts()
+{
+    heapfit::defrag_dodging_resource request;
+    std::pmr::vector<std::pmr::string> words(100, std::pmr::string(100, 'x'), &request);
+    if (!request.context().owns(words.data()) || !request.context().owns(words.back().data())) return false;
+
+    const heapfit::switch_to diverted(request);
+    const std::vector<std::string> ordinary(100, std::string(100, 'y'));
+    return request.context().owns(ordinary.back().data());
+}
 
 static bool impossible_new_throws()
 {
@@ -33,6 +45,10 @@ int main(int argc, char **argv)
     }
     std::vector<std::string> words(1000, std::string(100, 'x'));
     if (words.back().size() != 100) return 1;
+    if (!containers_live_in_contexts()) {
+        std::fprintf(stderr, "a container does not lie in its context\n");
+        return 1;
+    }
     if (!impossible_new_throws()) {
         std::fprintf(stderr, "operator new did not throw std::bad_alloc\n");
         return 1;

@@ -1,0 +1,247 @@
+//! The C interface of heapfit, `heapfit/heapfit.h`, as it stands: the header's comments say what each
+//! function promises and who may call it. The crate `heapfit` is safe to use and made of this one.
+//!
+//! The library is compiled into the program. It does not replace the program's `malloc`.
+//!
+//! ```
+//! use heapfit_sys::{hf_free, hf_malloc, hf_usable_size};
+//!
+//! unsafe {
+//!     let object = hf_malloc(100);
+//!     assert!(!object.is_null());
+//!     assert!(hf_usable_size(object) >= 100);
+//!     hf_free(object);
+//! }
+//! ```
+
+#![no_std]
+#![allow(non_camel_case_types)] // C's names
+#![warn(missing_docs)]
+
+use core::ffi::c_void;
+use core::marker::{PhantomData, PhantomPinned};
+
+// core has them only since 1.64; these are what they are wherever heapfit runs.
+#[allow(missing_docs)]
+pub type c_int = i32;
+#[cfg(target_arch = "x86_64")]
+#[allow(missing_docs)]
+pub type c_char = i8;
+#[cfg(not(target_arch = "x86_64"))]
+#[allow(missing_docs)]
+pub type c_char = u8;
+
+/// What every object of heapfit's own heap is aligned to.
+pub const MALLOC_ALIGNMENT: usize = 16;
+
+/// A context: a heap for objects that die together.
+#[repr(C)]
+pub struct hf_context {
+    _opaque: [u8; 0],
+    // Not to be sent or shared without thought, nor moved.
+    _marker: PhantomData<(*mut u8, PhantomPinned)>,
+}
+
+/// The kind of a context whose objects are freed one by one, and reused.
+pub const HF_DEFRAG_DODGING: c_int = 0;
+/// The kind of a context that frees nothing before it frees all.
+pub const HF_REGION: c_int = 1;
+
+/// How a context is made. Zero in any member stands for its default.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hf_context_config {
+    /// [`HF_DEFRAG_DODGING`] or [`HF_REGION`].
+    pub kind: c_int,
+    /// Not 0: ask the kernel for huge pages.
+    pub huge_pages: c_int,
+    /// Of objects: 16 or 8.
+    pub alignment: usize,
+    /// Bytes of address space that are taken at a time.
+    pub chunk_size: usize,
+    /// Bytes that are taken at a time for objects of one size.
+    pub segment_size: usize,
+    /// The sizes that objects are rounded up to.
+    pub sizes: *const u32,
+    /// How many these are.
+    pub sizes_count: usize,
+    /// Bytes of address space that the context may have.
+    pub limit: usize,
+    /// Bytes of address space that `hf_context_free_all` keeps.
+    pub retain: usize,
+}
+
+impl Default for hf_context_config {
+    fn default() -> Self {
+        hf_context_config {
+            kind: HF_DEFRAG_DODGING,
+            huge_pages: 0,
+            alignment: 0,
+            chunk_size: 0,
+            segment_size: 0,
+            sizes: core::ptr::null(),
+            sizes_count: 0,
+            limit: 0,
+            retain: 0,
+        }
+    }
+}
+
+/// What a context holds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct hf_context_stats {
+    /// Bytes of live objects, rounded up.
+    pub live_bytes: usize,
+    /// Bytes in segments and large objects.
+    pub used_bytes: usize,
+    /// The most that `used_bytes` has been since all was freed.
+    pub peak_bytes: usize,
+    /// Bytes of address space.
+    pub footprint: usize,
+    /// The most that `footprint` has been since all was freed.
+    pub footprint_peak: usize,
+    /// Chunks of address space.
+    pub chunks: usize,
+    /// How often all was freed.
+    pub free_alls: usize,
+}
+
+/// The kind of an option that takes decimal digits.
+pub const HF_OPTION_NUMBER: c_int = 0;
+/// The kind of an option that takes digits with a suffix k, m, g.
+pub const HF_OPTION_SIZE: c_int = 1;
+/// The kind of an option that takes 0 or 1.
+pub const HF_OPTION_FLAG: c_int = 2;
+/// The kind of an option that takes a word.
+pub const HF_OPTION_CHOICE: c_int = 3;
+
+/// One option.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hf_option {
+    /// Its name.
+    pub name: *const c_char,
+    /// What it does, in one line.
+    pub description: *const c_char,
+    /// One of `HF_OPTION_NUMBER` and so on.
+    pub kind: c_int,
+    /// Whether it may be set while the program runs.
+    pub live: c_int,
+    /// The default.
+    pub initial: u64,
+    /// The least value.
+    pub minimum: u64,
+    /// The greatest value.
+    pub maximum: u64,
+    /// The words that a choice takes, else null.
+    pub choices: *const *const c_char,
+}
+
+/// What the heap of the process holds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct hf_stats {
+    /// Objects allocated and not freed.
+    pub live_objects: usize,
+    /// Bytes that these may use.
+    pub live_bytes: usize,
+    /// Of these, objects that have spans of their own.
+    pub large_objects: usize,
+    /// Bytes of large objects.
+    pub large_bytes: usize,
+    /// Bytes in free blocks among live ones.
+    pub free_bytes: usize,
+    /// Bytes in free spans that have not been given back to the kernel.
+    pub dirty_bytes: usize,
+    /// Bytes of heapfit's own tables.
+    pub own_bytes: usize,
+    /// Bytes that may be resident because of heapfit.
+    pub footprint: usize,
+    /// Bytes of address space that are accessible.
+    pub committed: usize,
+    /// Bytes of address space that are reserved.
+    pub reserved: usize,
+    /// Bytes given back to the kernel since the start.
+    pub purged: usize,
+    /// System calls that this took.
+    pub purges: usize,
+    /// Thread heaps ever made.
+    pub heaps: usize,
+    /// Of these, without a thread.
+    pub heaps_idle: usize,
+    /// Spans in which objects of threads that have exited live on.
+    pub orphan_spans: usize,
+    /// Contexts that exist.
+    pub contexts: usize,
+    /// Bytes of address space that contexts have.
+    pub context_bytes: usize,
+}
+
+/// The objects of one size class.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct hf_class_stats {
+    /// Bytes of an object.
+    pub block_size: usize,
+    /// Spans that such objects lie in.
+    pub spans: usize,
+    /// Objects allocated and not freed.
+    pub live_objects: usize,
+    /// Blocks that exist and are free.
+    pub free_objects: usize,
+}
+
+// Documented in heapfit.h, under the same names.
+#[allow(missing_docs)]
+extern "C" {
+    pub fn hf_version() -> *const c_char;
+
+    pub fn hf_malloc(size: usize) -> *mut c_void;
+    pub fn hf_calloc(count: usize, size: usize) -> *mut c_void;
+    pub fn hf_realloc(pointer: *mut c_void, size: usize) -> *mut c_void;
+    pub fn hf_aligned_alloc(alignment: usize, size: usize) -> *mut c_void;
+    pub fn hf_free(pointer: *mut c_void);
+    pub fn hf_free_sized(pointer: *mut c_void, size: usize);
+    pub fn hf_usable_size(pointer: *const c_void) -> usize;
+    pub fn hf_good_size(size: usize) -> usize;
+    pub fn hf_is_ours(pointer: *const c_void) -> c_int;
+    pub fn hf_trim() -> usize;
+
+    pub fn hf_context_create(config: *const hf_context_config) -> *mut hf_context;
+    pub fn hf_context_destroy(context: *mut hf_context);
+    pub fn hf_context_malloc(context: *mut hf_context, size: usize) -> *mut c_void;
+    pub fn hf_context_calloc(context: *mut hf_context, count: usize, size: usize) -> *mut c_void;
+    pub fn hf_context_realloc(
+        context: *mut hf_context,
+        pointer: *mut c_void,
+        size: usize,
+    ) -> *mut c_void;
+    pub fn hf_context_aligned_alloc(
+        context: *mut hf_context,
+        alignment: usize,
+        size: usize,
+    ) -> *mut c_void;
+    pub fn hf_context_free(context: *mut hf_context, pointer: *mut c_void);
+    pub fn hf_context_free_all(context: *mut hf_context);
+    pub fn hf_context_owns(context: *const hf_context, pointer: *const c_void) -> c_int;
+    pub fn hf_context_switch(context: *mut hf_context) -> *mut hf_context;
+    pub fn hf_context_current() -> *mut hf_context;
+    pub fn hf_context_leave(context: *mut hf_context);
+    pub fn hf_context_enter(context: *mut hf_context);
+    pub fn hf_context_set_limit(context: *mut hf_context, limit: usize) -> c_int;
+    pub fn hf_context_stats_get(
+        context: *const hf_context,
+        stats: *mut hf_context_stats,
+        size: usize,
+    ) -> c_int;
+
+    pub fn hf_option_count() -> usize;
+    pub fn hf_option_at(index: usize) -> *const hf_option;
+    pub fn hf_option_set(name: *const c_char, value: *const c_char) -> c_int;
+    pub fn hf_option_get(name: *const c_char, buffer: *mut c_char, capacity: usize) -> c_int;
+
+    pub fn hf_stats_get(stats: *mut hf_stats, size: usize) -> c_int;
+    pub fn hf_stats_classes(classes: *mut hf_class_stats, count: usize) -> usize;
+    pub fn hf_stats_print(file: c_int);
+}

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Run all tests of the crates: test.py [RESULTS.xml]
+
+Cargo's own tests as programs use the crates, and again with the contexts' checks compiled in; then
+the packed crate, which must build without the checkout. With a file's name, the results are also
+written there, in JUnit's format.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+CARGO_TEST = ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"]
+RUNS = {
+    "plain": CARGO_TEST,
+    # Examples in the documentation have nothing for the checks to find.
+    "checks": [*CARGO_TEST, "--tests", "--features", "heapfit/checks"],
+}
+PACKAGE = [sys.executable, str(HERE / "package.py"), "--locked", "--quiet"]
+
+# What cargo says before the tests of a program, or of a crate's documentation.
+PROGRAM = re.compile(r"\s*(?:Running (?:unittests )?(?P<path>\S+)|Doc-tests (?P<crate>\S+))")
+TEST = re.compile(r"test (?P<name>.+) \.\.\. (?P<outcome>ok|FAILED|ignored)\b")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test and how it ended: "ok", "FAILED" or "ignored"."""
+
+    program: str
+    name: str
+    outcome: str
+
+
+def lines_of(command: list[str], environment: dict[str, str]) -> Iterator[str]:
+    """Run a command; pass on and yield each line of its output, and at last its exit code."""
+    with subprocess.Popen(
+        command,
+        cwd=HERE,
+        env=environment,
+        text=True,
+        errors="replace",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            yield line
+    yield f"exit {process.returncode}"
+
+
+def cases_of(run: str, lines: Iterator[str]) -> Iterator[Case]:
+    """Read the tests from what `cargo test` says; a failure that no test shows becomes one more."""
+    program, failed, line = run, False, ""
+    for line in lines:
+        if found := PROGRAM.match(line):
+            program = f"{run}: {found['path'] or found['crate']}"
+        elif found := TEST.match(line):
+            failed |= found["outcome"] == "FAILED"
+            yield Case(program, found["name"], found["outcome"])
+    if line != "exit 0" and not failed:
+        yield Case(run, "cargo test", "FAILED")
+
+
+def package_case(environment: dict[str, str]) -> Case:
+    """Pack the crate, which builds it from what was packed."""
+    *_, last = lines_of(PACKAGE, environment)
+    return Case("package", "what is packed builds", "ok" if last == "exit 0" else "FAILED")
+
+
+def write_junit(cases: list[Case], path: Path) -> None:
+    """Write the results in JUnit's format."""
+    suite = ElementTree.Element("testsuite", name="rust", tests=str(len(cases)))
+    for case in cases:
+        entry = ElementTree.SubElement(suite, "testcase", classname=case.program, name=case.name)
+        if case.outcome == "FAILED":
+            ElementTree.SubElement(entry, "failure", message="see the output")
+        elif case.outcome == "ignored":
+            ElementTree.SubElement(entry, "skipped", message="marked #[ignore]")
+    ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Run everything, whatever failed before."""
+    environment = dict(os.environ)
+    environment.setdefault("CARGO_TARGET_DIR", str(ROOT / "build" / "rust"))
+    environment["CARGO_TERM_COLOR"] = "never"
+    cases = [
+        case
+        for run, command in RUNS.items()
+        for case in cases_of(run, lines_of(command, environment))
+    ]
+    cases.append(package_case(environment))
+    if arguments:
+        write_junit(cases, Path(arguments[0]))
+    failed = [case for case in cases if case.outcome == "FAILED"]
+    for case in failed:
+        print(f"failed: {case.program}: {case.name}")
+    print(f"{len(cases) - len(failed)} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

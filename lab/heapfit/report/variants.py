@@ -1,0 +1,31 @@
+"""What the variants of a study are, in words: their names alone say little to a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from heapfit.records import InstalledAllocator
+from heapfit.report.text import visible
+
+
+def settings_of_variant(allocator: InstalledAllocator) -> list[str]:
+    """Return what a variant sets, each as `name = value`; nothing of a plain allocator."""
+    if allocator.variant_of is None:
+        return []
+    plain = allocator.variant_of.environment
+    environment = {k: v for k, v in allocator.environment.items() if plain.get(k) != v}
+    every = {**allocator.parameters, **allocator.options, **environment}
+    return [f"{visible(name)} = {visible(value)}" for name, value in every.items()]
+
+
+def explained(allocator: InstalledAllocator) -> str:
+    """Return a variant's title with what it consists of; of a plain allocator, its title."""
+    if allocator.variant_of is None:
+        return visible(allocator.title)
+    parts = [visible(allocator.variant_of.name), *settings_of_variant(allocator)]
+    return f"{visible(allocator.title)} ({', '.join(parts)})"
+
+
+def explanations(allocators: Iterable[InstalledAllocator]) -> list[str]:
+    """Return a line for each variant: its name, and what it is."""
+    return [f"{visible(each.name)}: {explained(each)}" for each in allocators if each.variant_of]

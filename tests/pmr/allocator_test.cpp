@@ -1,0 +1,158 @@
+// heapfit::allocator<T>: containers without virtual calls, and how an allocator follows them.
+
+#include <cstdint>
+#include <limits>
+#include <list>
+#include <map>
+#include <scoped_allocator>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <heapfit/pmr.hpp>
+
+namespace
+{
+
+using heapfit::allocator;
+using heapfit::context;
+using text = std::basic_string<char, std::char_traits<char>, allocator<char>>;
+template <class T> using vector = std::vector<T, allocator<T>>;
+template <class T> using scoped = std::scoped_allocator_adaptor<allocator<T>>;
+
+const char *const long_word = "a word that is longer than what a string keeps in its own place";
+
+TEST(Allocator, PutsEveryContainerIntoItsContext)
+{
+    const context home;
+    const text word(long_word, home);
+    const vector<int> numbers(1000, 3, home);
+    const std::list<int, allocator<int>> list(10, 3, home);
+    std::map<int, int, std::less<>, allocator<std::pair<const int, int>>> map(home);
+    std::unordered_map<int, int, std::hash<int>, std::equal_to<>, allocator<std::pair<const int, int>>> table(
+        16, std::hash<int>(), std::equal_to<>(), home);
+    for (int i = 0; i < 1000; i++) map[i] = table[i] = i;
+    EXPECT_TRUE(home.owns(word.data()));
+    EXPECT_TRUE(home.owns(numbers.data()));
+    for (const auto &each : list) EXPECT_TRUE(home.owns(&each));
+    for (const auto &each : map) EXPECT_TRUE(home.owns(&each));
+    for (const auto &each : table) EXPECT_TRUE(home.owns(&each));
+}
+
+TEST(Allocator, GivesBackAllThatContainersFree)
+{
+    const context home;
+    {
+        std::list<text, scoped<text>> words{scoped<text>(home)};
+        for (int i = 0; i < 1000; i++) words.emplace_back(long_word);
+        EXPECT_TRUE(home.owns(words.back().data())) << "elements lie where a scoped allocator's container does";
+        EXPECT_GT(home.stats().live_bytes, 1000u * 64);
+    }
+    EXPECT_EQ(home.stats().live_bytes, 0u);
+}
+
+TEST(Allocator, WithoutAContextIsTheThreadHeaps)
+{
+    const vector<int> numbers(1000, 3);
+    EXPECT_EQ(numbers.get_allocator().context(), nullptr);
+    EXPECT_TRUE(hf_is_ours(numbers.data()));
+
+    const context home;
+    const heapfit::switch_to request(home);
+    const vector<int> more(1000, 3);
+    EXPECT_FALSE(home.owns(more.data())) << "also while the thread has switched";
+}
+
+TEST(Allocator, AreEqualWhenTheirContextsAre)
+{
+    const context one, other;
+    EXPECT_EQ(allocator<int>(one), allocator<char>(one));
+    EXPECT_NE(allocator<int>(one), allocator<int>(other));
+    EXPECT_NE(allocator<int>(one), allocator<int>());
+    EXPECT_EQ(allocator<int>(), allocator<char>(nullptr));
+    EXPECT_EQ(allocator<int>(allocator<char>(one)).context(), one.get());
+}
+
+TEST(Allocator, CopyOfAContainerLiesInTheThreadHeapUnlessOneIsNamed)
+{
+    const context home, other;
+    const vector<int> original(1000, 3, home);
+    const auto copy = original;
+    const vector<int> elsewhere(original, other);
+    EXPECT_EQ(copy.get_allocator().context(), nullptr);
+    EXPECT_TRUE(other.owns(elsewhere.data()));
+    EXPECT_EQ(copy, original);
+    EXPECT_EQ(elsewhere, original);
+}
+
+TEST(Allocator, MoveConstructionTakesTheMemoryAlong)
+{
+    const context home;
+    vector<int> original(1000, 3, home);
+    const int *data = original.data();
+    const auto moved = std::move(original);
+    EXPECT_EQ(moved.data(), data);
+    EXPECT_EQ(moved.get_allocator().context(), home.get());
+}
+
+TEST(Allocator, AssignmentKeepsTheTargetsContext)
+{
+    const context request, session;
+    vector<int> kept(session);
+    vector<int> made(1000, 3, request);
+    kept = made;
+    EXPECT_TRUE(session.owns(kept.data()));
+    kept = std::move(made);
+    EXPECT_TRUE(session.owns(kept.data()));
+    EXPECT_EQ(kept, vector<int>(1000, 3));
+}
+
+TEST(Allocator, AssignmentWithinAContextMovesAndSwaps)
+{
+    const context home;
+    vector<int> left(1000, 3, home), right(500, 4, home);
+    const int *threes = left.data(), *fours = right.data();
+    swap(left, right);
+    EXPECT_EQ(left.data(), fours);
+    right = std::move(left);
+    EXPECT_EQ(right.data(), fours);
+    EXPECT_NE(right.data(), threes);
+}
+
+TEST(Allocator, OutlivesFreeAllWithContainersThatAreForgotten)
+{
+    context home;
+    for (int transaction = 0; transaction < 10; transaction++) {
+        using words = std::map<text, vector<int>, std::less<>, scoped<std::pair<const text, vector<int>>>>;
+        auto *forgotten = ::new (home.allocate(sizeof(words))) words(home.get());
+        for (int i = 0; i < 100; i++) (*forgotten)[text(long_word, home) + std::to_string(i).c_str()].resize(100, i);
+        ASSERT_EQ(forgotten->size(), 100u);
+        ASSERT_TRUE(home.owns(forgotten->begin()->second.data()));
+        home.free_all();
+        ASSERT_EQ(home.stats().live_bytes, 0u);
+    }
+}
+
+TEST(Allocator, ThrowsWhereNoSizeCanSayHowMany)
+{
+    const context home;
+    allocator<long> in_context(home), in_heap;
+    const std::size_t most = std::numeric_limits<std::size_t>::max();
+    EXPECT_THROW(static_cast<void>(in_context.allocate(most)), std::bad_array_new_length);
+    EXPECT_THROW(static_cast<void>(in_heap.allocate(most / 8)), std::bad_array_new_length);
+    EXPECT_THROW(static_cast<void>(in_context.allocate(most / 16 - 1)), std::bad_alloc);
+}
+
+TEST(Allocator, OverAlignedElementsAreAligned)
+{
+    struct alignas(128) line {
+        char bytes[128];
+    };
+    const context home;
+    for (const auto &lines : {vector<line>(50, home), vector<line>(50)})
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(lines.data()) % 128, 0u);
+}
+
+} // namespace

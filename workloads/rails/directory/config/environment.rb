@@ -1,0 +1,4 @@
+# Starts the application.
+require_relative "application"
+
+Rails.application.initialize!
