@@ -26,7 +26,7 @@ from heapfit.trial import run_trial
 FOLDER = Path(__file__).parents[2] / "workloads"
 MACHINERY = FOLDER / "php"
 PYTHON = "/usr/bin/python3"  # what the workloads run on
-APPLICATIONS = sorted(path.parent.name for path in FOLDER.glob("php-*/workload.toml"))
+APPLICATIONS = sorted(path.parent.name for path in FOLDER.glob("php-*/application.toml"))
 MODES = ["zend", "defrag-dodging", "region", "malloc"]
 FORMS = ["php-mediawiki", "php-dokuwiki"]
 
