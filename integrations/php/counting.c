@@ -58,8 +58,9 @@ static void append(const char *file)
 {
     char line[PAGE_MAX + 200];
     struct usage usage = functions_usage();
-    int length = snprintf(line, sizeof line, "%zu\t%zu\t%zu\t%zu\t%zu\t%zu\t%zu\t%s\n", counts.mallocs, counts.frees,
-                          counts.reallocs, counts.malloc_bytes, counts.realloc_bytes, usage.peak, usage.footprint_peak, page);
+    int length =
+        snprintf(line, sizeof line, "%zu\t%zu\t%zu\t%zu\t%zu\t%zu\t%zu\t%s\n", counts.mallocs, counts.frees,
+                 counts.reallocs, counts.malloc_bytes, counts.realloc_bytes, usage.peak, usage.footprint_peak, page);
     int descriptor = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor < 0) return;
     if (write(descriptor, line, (size_t)length) < 0) { /* a study notices that lines are missing */

@@ -30,8 +30,8 @@ static bool real_argument(zend_execute_data *execute_data, bool *real)
 {
     *real = false;
     ZEND_PARSE_PARAMETERS_START(0, 1)
-        Z_PARAM_OPTIONAL
-        Z_PARAM_BOOL(*real)
+    Z_PARAM_OPTIONAL
+    Z_PARAM_BOOL(*real)
     ZEND_PARSE_PARAMETERS_END_EX(return false);
     return true;
 }
@@ -100,8 +100,7 @@ void functions_stop(void)
 {
     for (int i = 0; i < REPLACEMENTS; i++) {
         zend_internal_function *function = internal_function(replacements[i].name);
-        if (function != NULL && function->handler == replacements[i].ours)
-            function->handler = replacements[i].original;
+        if (function != NULL && function->handler == replacements[i].ours) function->handler = replacements[i].original;
     }
 }
 
@@ -143,7 +142,4 @@ static ZEND_FUNCTION(heapfit_stats)
     if (settings.count && settings.inactive == NULL) add_counts(return_value);
 }
 
-const zend_function_entry heapfit_functions[] = {
-    ZEND_FE(heapfit_stats, arginfo_heapfit_stats)
-    ZEND_FE_END
-};
+const zend_function_entry heapfit_functions[] = {ZEND_FE(heapfit_stats, arginfo_heapfit_stats) ZEND_FE_END};

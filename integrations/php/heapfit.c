@@ -16,7 +16,8 @@ static ZEND_INI_MH(on_mode)
     const char *mode = ZSTR_VAL(new_value);
     if (strcmp(mode, "defrag-dodging") == 0) request_heap.mode = MODE_DODGING;
     else if (strcmp(mode, "region") == 0) request_heap.mode = MODE_REGION;
-    else if (strcmp(mode, "off") == 0 || *mode == '\0') request_heap.mode = MODE_OFF; /* php.ini's bare `off` is empty */
+    else if (strcmp(mode, "off") == 0 || *mode == '\0')
+        request_heap.mode = MODE_OFF; /* php.ini's bare `off` is empty */
     else {
         zend_error(E_WARNING, "heapfit.mode is '%s': expected defrag-dodging, region or off", mode);
         return FAILURE;
@@ -26,19 +27,26 @@ static ZEND_INI_MH(on_mode)
 }
 
 #define STD_SETTING(name, default_value, on_modify, member)                                                            \
-    {name, on_modify, (void *)offsetof(struct settings, member), &settings, NULL, default_value,                       \
-     NULL, sizeof(default_value) - 1, sizeof(name) - 1, ZEND_INI_SYSTEM},
+    {name,                                                                                                             \
+     on_modify,                                                                                                        \
+     (void *)offsetof(struct settings, member),                                                                        \
+     &settings,                                                                                                        \
+     NULL,                                                                                                             \
+     default_value,                                                                                                    \
+     NULL,                                                                                                             \
+     sizeof(default_value) - 1,                                                                                        \
+     sizeof(name) - 1,                                                                                                 \
+     ZEND_INI_SYSTEM},
 
 static const zend_ini_entry_def ini_entries[] = {
     {"heapfit.mode", on_mode, NULL, NULL, NULL, "defrag-dodging", NULL, sizeof("defrag-dodging") - 1,
      sizeof("heapfit.mode") - 1, ZEND_INI_SYSTEM},
     STD_SETTING("heapfit.huge_pages", "0", OnUpdateBool, huge_pages)
-    STD_SETTING("heapfit.segment_size", "0", OnUpdateLongGEZero, segment_size)
-    STD_SETTING("heapfit.chunk_size", "0", OnUpdateLongGEZero, chunk_size)
-    STD_SETTING("heapfit.fast_shutdown", "1", OnUpdateBool, fast_shutdown)
-    STD_SETTING("heapfit.count", "0", OnUpdateBool, count)
-    STD_SETTING("heapfit.count_file", "", OnUpdateString, count_file)
-    {0}};
+        STD_SETTING("heapfit.segment_size", "0", OnUpdateLongGEZero, segment_size)
+            STD_SETTING("heapfit.chunk_size", "0", OnUpdateLongGEZero, chunk_size)
+                STD_SETTING("heapfit.fast_shutdown", "1", OnUpdateBool, fast_shutdown)
+                    STD_SETTING("heapfit.count", "0", OnUpdateBool, count)
+                        STD_SETTING("heapfit.count_file", "", OnUpdateString, count_file){0}};
 
 /* ---- life ------------------------------------------------------------------------------------------------------------- */
 

@@ -104,9 +104,7 @@ ZEND_COLD void limit_end_process(size_t size)
 
 #else
 
-static void slack_reset(void)
-{
-}
+static void slack_reset(void) {}
 
 bool limit_may_pass(size_t size)
 {

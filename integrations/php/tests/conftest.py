@@ -49,7 +49,13 @@ def modules() -> list[str]:
 
 def environment(**more: str) -> dict[str, str]:
     """Return the environment without what would change PHP's memory."""
-    dropped = ("USE_ZEND_ALLOC", "USE_TRACKED_ALLOC", "HEAPFIT_OPTIONS", "LD_PRELOAD", "ZEND_MM_MAX_ALLOCS")
+    dropped = (
+        "USE_ZEND_ALLOC",
+        "USE_TRACKED_ALLOC",
+        "HEAPFIT_OPTIONS",
+        "LD_PRELOAD",
+        "ZEND_MM_MAX_ALLOCS",
+    )
     return {name: value for name, value in os.environ.items() if name not in dropped} | more
 
 

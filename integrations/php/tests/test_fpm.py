@@ -1,4 +1,4 @@
-"""php-fpm: many requests of all kinds to one worker, which must neither die nor grow nor mix them up."""
+"""php-fpm: many requests of all kinds to one worker, which must neither die nor grow."""
 
 from __future__ import annotations
 
@@ -137,8 +137,8 @@ def pages(server: Server, programs: list[Path], folder: Path) -> list[str]:
     return found
 
 
-# The others print what depends on the mode, or want more of a request than a program.
-MODE_IN_PAGE = ("counting", "stats", "cgi_get", "cgi_post", "phpinfo")
+# The others print what depends on the mode or on what a worker keeps, or want more than a program.
+MODE_IN_PAGE = ("counting", "stats", "cgi_get", "cgi_post", "phpinfo", "memory_peak")
 PROGRAMS = sorted(path for path in HERE.glob("*.phpt") if path.stem not in MODE_IN_PAGE)
 OPCACHE = define({"zend_extension": "opcache", "opcache.enable": "1"})
 JIT = OPCACHE + define({"opcache.jit_buffer_size": "32M", "opcache.jit": "tracing"})

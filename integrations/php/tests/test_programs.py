@@ -1,4 +1,4 @@
-"""Larger programs of Debian's give the same results under every mode, and what php.ini says is heeded."""
+"""Larger programs give the same results under every mode, and what php.ini says is heeded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,14 @@ def test_phpunit(extension: Extension, mode: str, tmp_path: Path) -> None:
     """PHPUnit runs a test suite to the same end."""
     options = [*modules(), *define({"memory_limit": "512M"}), *extension.settings(mode)]
     done = run(
-        [CLI, "-n", *options, "/usr/bin/phpunit", "--no-configuration", PROGRAMS / "ParserTest.php"],
+        [
+            CLI,
+            "-n",
+            *options,
+            "/usr/bin/phpunit",
+            "--no-configuration",
+            PROGRAMS / "ParserTest.php",
+        ],
         cwd=tmp_path,
     )
     assert "OK (303 tests, 1103 assertions)" in done.stdout, done.stdout + done.stderr
@@ -55,7 +62,7 @@ def test_zend_alloc_off(extension: Extension) -> None:
 
 
 def test_limit_of_tracked_allocations_holds(extension: Extension) -> None:
-    """Zend's tracked allocator has a limit on the number of allocations: heapfit leaves it at work."""
+    """Zend's tracked allocator can limit the number of allocations: heapfit leaves it at work."""
     program = "for ($i = 0; $i < 100000; $i++) $a[] = str_repeat('x', 100); echo 'end';"
     command = [CLI, "-n", *extension.settings("defrag-dodging"), "-r", program]
     limited = {"USE_ZEND_ALLOC": "0", "USE_TRACKED_ALLOC": "1", "ZEND_MM_MAX_ALLOCS": "50000"}
@@ -67,8 +74,18 @@ def test_limit_of_tracked_allocations_holds(extension: Extension) -> None:
 def test_dl_changes_nothing(extension: Extension) -> None:
     """A heap cannot be put under a program that already runs."""
     folder = define({"extension_dir": str(extension.release.parent), "enable_dl": "1"})
-    done = run([CLI, "-n", *folder, "-r", "var_dump(dl('heapfit')); echo 'alive ', heapfit_stats()['mode'];"])
-    assert "Warning: heapfit is off: heapfit must be loaded from php.ini, not by dl()" in done.stdout
+    done = run(
+        [
+            CLI,
+            "-n",
+            *folder,
+            "-r",
+            "var_dump(dl('heapfit')); echo 'alive ', heapfit_stats()['mode'];",
+        ]
+    )
+    assert (
+        "Warning: heapfit is off: heapfit must be loaded from php.ini, not by dl()" in done.stdout
+    )
     assert done.stdout.endswith("bool(true)\nalive off")
 
 
@@ -91,7 +108,11 @@ def test_sizes_that_break_a_rule(extension: Extension) -> None:
 def test_huge_pages_and_sizes(extension: Extension) -> None:
     """Other sizes and huge pages change nothing that a program sees."""
     more = define(
-        {"heapfit.huge_pages": "1", "heapfit.segment_size": "65536", "heapfit.chunk_size": "4194304"}
+        {
+            "heapfit.huge_pages": "1",
+            "heapfit.segment_size": "65536",
+            "heapfit.chunk_size": "4194304",
+        }
     )
     base = [CLI, "-n", *modules()]
     expected = run([*base, PROGRAMS / "twig.php"]).stdout
