@@ -26,7 +26,8 @@
 /* ---- sizes ---------------------------------------------------------------------------------------------------------- */
 
 enum {
-    CLASSES_MAX = 120, /* size classes that a context may have */
+    SIZES_MAX = 120, /* sizes that a program may name */
+    CLASSES_MAX = SIZES_MAX + 1, /* size classes that a context may have: these, and the largest */
     CLASS_NONE = 0, /* so the first class is 1 */
     TABLE_MAX = 1024, /* up to here the class of a size is one look-up away */
     GRAIN = 8, /* objects are multiples of this */

@@ -6,7 +6,8 @@
 
 /* ---- sizes ---------------------------------------------------------------------------------------------------------------- */
 
-enum { SEGMENT_DEFAULT = 32 * 1024, SEGMENT_MIN = 1 << MAP_UNIT_SHIFT };
+/* The largest: sizes of classes, half a segment at most, are kept in 32 bits. */
+enum { SEGMENT_DEFAULT = 32 * 1024, SEGMENT_MIN = 1 << MAP_UNIT_SHIFT, SEGMENT_MAX = 1 << 30 };
 
 /* The paper's classes (section 3.2). */
 enum { STEP_8_MAX = 128, STEP_32_MAX = 512 };
@@ -38,6 +39,7 @@ static bool classes_from_paper(struct hf_context *context, size_t largest)
 static bool classes_from_list(struct hf_context *context, const uint32_t *sizes, size_t count, size_t largest)
 {
     size_t before = 0;
+    if (count > SIZES_MAX) return false;
     for (size_t i = 0; i < count; before = sizes[i++])
         if (sizes[i] % GRAIN != 0 || sizes[i] <= before || sizes[i] > largest || !class_add(context, sizes[i]))
             return false;
@@ -64,7 +66,8 @@ unsigned dodging_class(const struct hf_context *context, size_t size)
 bool dodging_set_up(struct hf_context *context, const hf_context_config *config)
 {
     size_t segment = config->segment_size != 0 ? config->segment_size : SEGMENT_DEFAULT;
-    if ((segment & (segment - 1)) != 0 || segment < SEGMENT_MIN || segment > context->chunk_size ||
+    if ((segment & (segment - 1)) != 0 || segment < SEGMENT_MIN || segment > SEGMENT_MAX ||
+        segment > context->chunk_size ||
         context->chunk_size / segment > CHUNK_SEGMENTS_MAX || context->chunk_size % segment != 0)
         return false;
     context->segment_shift = (unsigned)__builtin_ctzl(segment);
@@ -159,6 +162,7 @@ void *context_malloc_bump(struct hf_context *context, unsigned class)
 
 /* ---- large objects -------------------------------------------------------------------------------------------------------------- */
 
+/* At most as many as a chunk has: `size` is not above it. */
 static unsigned segments_for(const struct hf_context *context, size_t size)
 {
     size_t segment = (size_t)1 << context->segment_shift;
@@ -207,6 +211,7 @@ void dodging_large_free(struct hf_context *context, struct chunk *chunk, uintptr
 bool dodging_large_resize(struct hf_context *context, struct chunk *chunk, uintptr_t object, size_t size)
 {
     if (chunk->number == CHUNK_ALONE) return size <= chunk->size && size >= chunk->size / 2;
+    if (size > context->chunk_size) return false;
     unsigned first = segment_index(context, chunk, object);
     unsigned count = chunk->run[first];
     unsigned wanted = segments_for(context, size);
