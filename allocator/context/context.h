@@ -192,6 +192,8 @@ size_t dodging_live(const struct hf_context *context);
 
 void *region_malloc(struct hf_context *context, size_t size, size_t alignment);
 void *region_realloc(struct hf_context *context, struct chunk *chunk, uintptr_t object, size_t size);
+/* Bytes at an object, of it and of what follows it, that any thread may copy. */
+size_t region_copyable(const struct chunk *chunk, uintptr_t object);
 void region_free_all(struct hf_context *context);
 uint32_t region_chunks_used(const struct hf_context *context);
 

@@ -125,7 +125,9 @@ void *context_realloc(struct hf_context *context, void *pointer, size_t size)
 EXPORT void *hf_context_realloc(hf_context *context, void *pointer, size_t size)
 {
     if (CONTEXT_CHECKS) check_context_owner(context);
-    return or_no_memory(context_realloc(context, pointer, size));
+    if (LIKELY(pointer == NULL || size != 0)) return or_no_memory(context_realloc(context, pointer, size));
+    context_free(context, pointer); /* as hf_realloc does */
+    return NULL;
 }
 
 /* realloc of any thread's. Only the owner can find the object another place in its context. */
@@ -134,13 +136,14 @@ void *heap_guest_realloc(struct span *span, void *pointer, size_t size)
     struct chunk *chunk = chunk_of(span);
     struct hf_context *context = chunk->context;
     if (LIKELY(context_is_mine(context))) return context_realloc(context, pointer, size);
-    if (context->kind == HF_REGION) check_pointer_failed("realloc by another thread than the owner", pointer);
-    size_t usable = usable_or_fail("realloc", context, chunk, pointer);
-    if (size <= usable) return pointer;
+    bool region = context->kind == HF_REGION;
+    size_t usable = region ? region_copyable(chunk, (uintptr_t)pointer)
+                           : usable_or_fail("realloc", context, chunk, pointer);
+    if (!region && size <= usable) return pointer;
     void *moved = heap_malloc_own(size);
     if (moved == NULL) return NULL;
-    memcpy(moved, pointer, usable);
-    context_free_remote(context, pointer);
+    memcpy(moved, pointer, usable < size ? usable : size);
+    if (!region) context_free_remote(context, pointer);
     return moved;
 }
 

@@ -66,6 +66,12 @@ void *region_realloc(struct hf_context *context, struct chunk *chunk, uintptr_t 
     return moved;
 }
 
+/* The owner may be writing to what follows, of which any bytes will do. */
+size_t region_copyable(const struct chunk *chunk, uintptr_t object)
+{
+    return chunk->start + chunk->size - object;
+}
+
 uint32_t region_chunks_used(const struct hf_context *context)
 {
     return context->region_chunk == NULL ? 0 : context->region_chunk->number + 1;
