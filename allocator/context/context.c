@@ -32,6 +32,7 @@ EXPORT void hf_context_enter(hf_context *context)
 EXPORT void hf_context_leave(hf_context *context)
 {
     if (CONTEXT_CHECKS) check_context_owner(context);
+    if (hf_context_current() == context) hf_context_switch(NULL); /* this thread may no longer allocate there */
     /* Before the other thread is told: from here on this one never again reads its own number, and frees as any other. */
     atomic_store_explicit(&context->owner, 0, memory_order_relaxed);
 }

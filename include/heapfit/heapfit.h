@@ -146,7 +146,8 @@ HF_API hf_context *hf_context_switch(hf_context *context);
 HF_API hf_context *hf_context_current(void);
 
 /* Hand a context to another thread: its owner leaves it, tells the other thread by any means that synchronises, and that one
- * enters it. Between the two nobody may use it, but hf_free works. A context whose owner has exited may be entered too. */
+ * enters it. Between the two nobody may use it, but hf_free works. A context whose owner has exited may be entered too. Who
+ * leaves the context that it has switched to, switches to its own heap. */
 HF_API void hf_context_leave(hf_context *context);
 HF_API void hf_context_enter(hf_context *context);
 
