@@ -167,7 +167,7 @@ EXPORT int hf_context_owns(const hf_context *context, const void *pointer)
     size_t offset = space_offset(pointer);
     if (space_offset_is_foreign(offset)) return 0;
     const struct span *span = span_of_offset(offset);
-    return span_kind_read(span) == SPAN_GUEST && chunk_of(span)->context == context;
+    return span_is_guest(span) && chunk_of(span)->context == context;
 }
 
 EXPORT int hf_context_stats_get(const hf_context *context, hf_context_stats *stats, size_t size)

@@ -114,7 +114,10 @@ void context_free_slow(struct hf_context *context, void *pointer);
 /* check.c, where CONTEXT_CHECKS is set. */
 void check_context_malloc(struct hf_context *context, const void *object, size_t usable);
 void check_context_free(struct hf_context *context, void *object, size_t usable);
-void check_context_chunk(const struct chunk *chunk); /* newly lent, or emptied by free_all */
+bool check_context_chunk_new(const struct chunk *chunk); /* false: out of memory */
+void check_context_chunk_empty(const struct chunk *chunk); /* by free_all */
+void check_context_has(const struct hf_context *context, const void *object);
+void check_context_live(const char *what, const void *object);
 void check_context_unused(uintptr_t start, uintptr_t end); /* cut off an object */
 void check_context_owner(const struct hf_context *context);
 
@@ -146,6 +149,7 @@ ALWAYS_INLINE void context_free(struct hf_context *context, void *pointer)
 {
     if (CONTEXT_CHECKS) check_context_owner(context);
     if (UNLIKELY(pointer == NULL)) return;
+    if (CONTEXT_CHECKS) check_context_has(context, pointer);
     unsigned class = context->map[(uintptr_t)pointer >> MAP_UNIT_SHIFT];
     if (UNLIKELY(class == CLASS_NONE)) context_free_slow(context, pointer);
     else context_push(context, class, (uintptr_t)pointer);

@@ -264,7 +264,7 @@ void dodging_free_all(struct hf_context *context)
         chunk->used = 0;
         memset(chunk->run, 0, context->segments);
         chunk_map_set(chunk->start, chunk->size, CLASS_NONE);
-        if (CONTEXT_CHECKS) check_context_chunk(chunk);
+        if (CONTEXT_CHECKS) check_context_chunk_empty(chunk);
     }
     context->open = context->chunks;
 }

@@ -114,6 +114,9 @@ void *context_realloc(struct hf_context *context, void *pointer, size_t size)
 {
     if (pointer == NULL) return context_malloc(context, size);
     if (size > OBJECT_MAX) return NULL;
+    if (CONTEXT_CHECKS) check_context_has(context, pointer);
+    if (CONTEXT_CHECKS && context->kind != HF_REGION)
+        check_context_live("a context's object is reallocated that is not live: freed, or after free_all", pointer);
     /* Where most calls end: a small object that stays. */
     unsigned class = context->map[(uintptr_t)pointer >> MAP_UNIT_SHIFT];
     if (LIKELY(class != CLASS_NONE) && fits_in_place(size, context->sizes[class])) return pointer;

@@ -81,7 +81,7 @@ void region_free_all(struct hf_context *context)
 {
     if (CONTEXT_CHECKS)
         for (const struct chunk *chunk = context->chunks; chunk != NULL; chunk = chunk->next)
-            check_context_chunk(chunk);
+            check_context_chunk_empty(chunk);
     context->region_chunk = NULL;
     context->region_next = context->region_end = 0;
     context->region_last = 0;

@@ -553,11 +553,12 @@ void space_release(struct span *first)
 
 struct span *space_lend(uint32_t spans, uint32_t alignment, void *guest, bool huge_pages)
 {
-    struct span *first = space_acquire(spans, alignment, SPAN_GUEST, NULL);
+    struct span *first = space_acquire(spans, alignment, SPAN_METADATA, NULL);
     if (first == NULL) return NULL;
     for (uint32_t i = 0; i < spans; i++) {
-        span_kind_write(first - i, SPAN_GUEST);
         (first - i)->free = (uintptr_t)guest;
+        /* Release: whoever asks what an address is, and sees the kind, sees the guest. */
+        __atomic_store_n(&(first - i)->kind, SPAN_GUEST, __ATOMIC_RELEASE);
     }
     if (huge_pages && space_settings.huge_pages != HUGE_PAGES_NEVER) {
         platform_lock_acquire(&state.lock);
