@@ -288,7 +288,10 @@ static void huge_pages_advise(uint32_t from, uint32_t to)
 {
     if (!commit_descriptors(to)) return;
     platform_advise_huge_pages((char *)space.base + (size_t)from * SPAN_SIZE, (size_t)(to - from) * SPAN_SIZE, true);
-    for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) span_at(unit)->huge = HUGE_ADVISED;
+    for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) {
+        if (span_at(unit)->huge == HUGE_BROKEN) state.units_broken--;
+        span_at(unit)->huge = HUGE_ADVISED;
+    }
 }
 
 /* Take the advice back on what has not been touched yet. */
@@ -366,7 +369,6 @@ static void huge_pages_mend(uint32_t from, uint32_t to, uint32_t new_from, uint3
     for (uint32_t unit = new_from & ~(uint32_t)(HUGE_PAGE_SPANS - 1); unit < last; unit += HUGE_PAGE_SPANS) {
         if (unit < from || unit >= to || span_at(unit)->huge != HUGE_BROKEN) continue;
         huge_pages_advise(unit, unit + HUGE_PAGE_SPANS);
-        state.units_broken--;
     }
 }
 
