@@ -6,7 +6,8 @@
 
 enum { CHUNK_DODGING = 2 << 20, CHUNK_REGION = 16 << 20 };
 
-/* `recent` is a fixed-point number: after each transaction it moves by an eighth towards what that one needed. */
+/* `recent` is a fixed-point number: after each transaction it moves by an eighth towards what that one needed. Rounding its
+ * own part up lets it come all the way down. */
 enum { RECENT_ONE = 256, RECENT_SHARE = 8 };
 
 static _Atomic(size_t) contexts; /* for statistics: relaxed */
@@ -118,10 +119,10 @@ EXPORT hf_context *hf_context_create(const hf_context_config *config)
 /* How many chunks to keep for the next transaction. */
 static uint32_t chunks_to_keep(struct hf_context *context)
 {
-    uint32_t used = context->kind == HF_REGION ? region_chunks_used(context) : dodging_chunks_used(context);
-    size_t needed = (size_t)used * RECENT_ONE;
+    size_t needed = (size_t)context->chunks_needed * RECENT_ONE;
+    size_t given_up = (context->recent + RECENT_SHARE - 1) / RECENT_SHARE;
     bool first = context->free_alls == 0;
-    context->recent = first ? needed : context->recent - context->recent / RECENT_SHARE + needed / RECENT_SHARE;
+    context->recent = first ? needed : context->recent - given_up + needed / RECENT_SHARE;
     size_t keep =
         context->retain != 0 ? context->retain / context->chunk_size : (context->recent + RECENT_ONE - 1) / RECENT_ONE;
     if (keep == 0) keep = 1;
@@ -137,6 +138,7 @@ EXPORT void hf_context_free_all(hf_context *context)
     if (context->kind == HF_REGION) region_free_all(context);
     else dodging_free_all(context);
     context->used = context->used_peak = 0;
+    context->chunks_needed = 0;
     context->footprint_peak = context->footprint;
     context->free_alls++;
 }

@@ -76,6 +76,7 @@ struct hf_context {
     struct chunk *open; /* no earlier one has a segment left */
     struct chunk *alone; /* large objects that fill a chunk */
     uint32_t chunks_count;
+    uint32_t chunks_needed; /* so many, from the first on, have had objects since the last free_all */
 
     uintptr_t region_next, region_end; /* region: the next object, and the end of the chunk */
     struct chunk *region_chunk;
@@ -189,7 +190,6 @@ bool dodging_large_resize(struct hf_context *context, struct chunk *chunk, uintp
 /* Bytes of a live object; 0: there is none at this address, as far as can be told. */
 size_t dodging_usable(const struct hf_context *context, const struct chunk *chunk, uintptr_t object);
 void dodging_free_all(struct hf_context *context);
-uint32_t dodging_chunks_used(const struct hf_context *context);
 size_t dodging_live(const struct hf_context *context);
 
 /* ---- region.c --------------------------------------------------------------------------------------------------------------------- */
@@ -199,7 +199,6 @@ void *region_realloc(struct hf_context *context, struct chunk *chunk, uintptr_t 
 /* Bytes at an object, of it and of what follows it, that any thread may copy. */
 size_t region_copyable(const struct chunk *chunk, uintptr_t object);
 void region_free_all(struct hf_context *context);
-uint32_t region_chunks_used(const struct hf_context *context);
 
 /* ---- chunk.c ------------------------------------------------------------------------------------------------------------------------ */
 
@@ -226,6 +225,11 @@ ALWAYS_INLINE struct chunk *chunk_of(const struct span *span)
 ALWAYS_INLINE struct chunk *chunk_of_address(uintptr_t address)
 {
     return chunk_of(span_of_offset(address - space.base));
+}
+
+ALWAYS_INLINE void context_need(struct hf_context *context, const struct chunk *chunk)
+{
+    if (chunk->number >= context->chunks_needed) context->chunks_needed = chunk->number + 1;
 }
 
 ALWAYS_INLINE void context_use(struct hf_context *context, size_t bytes)

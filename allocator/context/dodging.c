@@ -125,6 +125,7 @@ static uintptr_t segments_get(struct hf_context *context, unsigned count, unsign
     }
     chunk->used |= mask_of(count) << first;
     chunk->run[first] = run;
+    context_need(context, chunk);
     context_use(context, (size_t)count << context->segment_shift);
     return chunk->start + ((uintptr_t)first << context->segment_shift);
 }
@@ -245,13 +246,6 @@ size_t dodging_usable(const struct hf_context *context, const struct chunk *chun
 }
 
 /* ---- all ------------------------------------------------------------------------------------------------------------------------------ */
-
-uint32_t dodging_chunks_used(const struct hf_context *context)
-{
-    uint32_t used = 0;
-    for (const struct chunk *chunk = context->chunks; chunk != NULL; chunk = chunk->next) used += chunk->used != 0;
-    return used;
-}
 
 void dodging_free_all(struct hf_context *context)
 {

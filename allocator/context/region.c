@@ -17,6 +17,7 @@ static bool region_next_chunk(struct hf_context *context)
     if (chunk == NULL) chunk = chunk_add(context);
     if (chunk == NULL) return false;
     context->region_chunk = chunk;
+    context_need(context, chunk);
     context->region_next = chunk->start;
     context->region_end = chunk->start + chunk->size;
     return true;
@@ -70,11 +71,6 @@ void *region_realloc(struct hf_context *context, struct chunk *chunk, uintptr_t 
 size_t region_copyable(const struct chunk *chunk, uintptr_t object)
 {
     return chunk->start + chunk->size - object;
-}
-
-uint32_t region_chunks_used(const struct hf_context *context)
-{
-    return context->region_chunk == NULL ? 0 : context->region_chunk->number + 1;
 }
 
 void region_free_all(struct hf_context *context)
