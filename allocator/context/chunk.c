@@ -100,6 +100,7 @@ static void chunk_unmake(struct hf_context *context, struct chunk *chunk)
     context->footprint -= chunk->size;
     space_take_back(chunk->first);
     heap_free(chunk);
+    heap_chores_expect_own();
 }
 
 size_t chunk_alignment(const struct hf_context *context)

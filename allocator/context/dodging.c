@@ -263,9 +263,19 @@ void dodging_free_all(struct hf_context *context)
     context->open = context->chunks;
 }
 
+/* Bytes that other threads have freed. Only the owner takes objects from the list, so it stays while it looks. */
+static size_t remote_bytes(const struct hf_context *context)
+{
+    size_t bytes = 0;
+    uintptr_t object = atomic_load_explicit(&context->remote, memory_order_acquire);
+    for (; object != 0; object = *block_words(object))
+        bytes += dodging_usable(context, chunk_of_address(object), object);
+    return bytes;
+}
+
 size_t dodging_live(const struct hf_context *context)
 {
-    size_t live = context->used;
+    size_t live = context->used - remote_bytes(context);
     for (unsigned class = 1; class <= context->classes; class++) {
         live -= context->bump_end[class] - context->bump[class];
         for (uintptr_t object = context->free[class]; object != 0; object = *block_words(object))

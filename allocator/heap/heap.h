@@ -201,6 +201,8 @@ enum { CARVE_UNIT_LOG2 = 12, CARVE_UNIT = 1 << CARVE_UNIT_LOG2, CARVE_UNITS = 1 
 
 /* Memory has become free that should go back to the system if it is not used again soon. */
 void heap_chores_expect(struct heap *heap);
+/* The same for the calling thread's own heap, if it has one, which then sees to it. */
+void heap_chores_expect_own(void);
 /* Look at the clock, and do what is due. Called at refills while heap->chores. */
 void heap_chores_look(struct heap *heap);
 /* Give back all pages that hold no live block, now. */

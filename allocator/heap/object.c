@@ -169,7 +169,7 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
     struct span *span = span_of_object("free", pointer);
     if (span->kind == SPAN_LARGE) {
         large_free(span);
-        if (heap != &heap_none && !heap->chores) heap_chores_expect(heap);
+        heap_chores_expect_own();
     } else if (span->kind == SPAN_GUEST) {
         heap_guest_free(span, pointer);
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
