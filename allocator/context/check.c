@@ -89,16 +89,19 @@ void check_context_live(const char *what, const void *object)
     if (!start_is_set(grain_of(object))) failed(what, object);
 }
 
+static bool is_all_pattern(const unsigned char *bytes, size_t size)
+{
+    return size == 0 || (bytes[0] == PATTERN && memcmp(bytes, bytes + 1, size - 1) == 0);
+}
+
 void check_context_malloc(struct hf_context *context, const void *object, size_t usable)
 {
     (void)context;
-    const unsigned char *bytes = object;
     if (start_is_set(grain_of(object))) failed("a context hands out a live object", object);
     start_flip(grain_of(object));
     /* The first word of a free object is its link. */
-    for (size_t i = sizeof(uintptr_t); i < usable; i++)
-        if (bytes[i] != PATTERN)
-            failed("an object of a context was written to after it was freed, or after free_all", object);
+    if (!is_all_pattern((const unsigned char *)object + sizeof(uintptr_t), usable - sizeof(uintptr_t)))
+        failed("an object of a context was written to after it was freed, or after free_all", object);
     memset((void *)(uintptr_t)object, PATTERN_NEW, usable);
 }
 
