@@ -113,8 +113,8 @@ void check_context_unused(uintptr_t start, uintptr_t end)
 void check_context_free(struct hf_context *context, void *object, size_t usable)
 {
     (void)context;
-    check_context_live("a context's object is freed that is not live: freed twice, or after free_all, or not where it starts",
-                       object);
+    check_context_live(
+        "a context's object is freed that is not live: freed twice, or after free_all, or not where it starts", object);
     start_flip(grain_of(object));
     memset(object, PATTERN, usable);
 }

@@ -140,8 +140,8 @@ void *heap_guest_realloc(struct span *span, void *pointer, size_t size)
     struct hf_context *context = chunk->context;
     if (LIKELY(context_is_mine(context))) return context_realloc(context, pointer, size);
     bool region = context->kind == HF_REGION;
-    size_t usable = region ? region_copyable(chunk, (uintptr_t)pointer)
-                           : usable_or_fail("realloc", context, chunk, pointer);
+    size_t usable =
+        region ? region_copyable(chunk, (uintptr_t)pointer) : usable_or_fail("realloc", context, chunk, pointer);
     if (!region && size <= usable) return pointer;
     void *moved = heap_malloc_own(size);
     if (moved == NULL) return NULL;

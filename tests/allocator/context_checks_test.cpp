@@ -15,8 +15,9 @@ std::string line(const std::string &words)
     return "heapfit: " + words + ": 0x[0-9a-f]+\n";
 }
 
-const std::string NOT_LIVE = line("a context's object is freed that is not live: freed twice, or after free_all, or not where "
-                                  "it starts");
+const std::string NOT_LIVE =
+    line("a context's object is freed that is not live: freed twice, or after free_all, or not where "
+         "it starts");
 const std::string WRITTEN = line("an object of a context was written to after it was freed, or after free_all");
 const std::string NOT_ITS_OWN = line("a context is given what is no object of its own");
 const std::string NOT_OWNER = line("a context is used by another thread than its owner");

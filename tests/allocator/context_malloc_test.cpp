@@ -47,8 +47,8 @@ const std::vector<Way> &ways()
         {"new", [] { return operator new(24); }, [](void *object) { operator delete(object); }, 16},
         {"new of much", [] { return operator new(300000); }, [](void *object) { operator delete(object, 300000); }, 16},
         {"new[]", [] { return operator new[](24); }, [](void *object) { operator delete[](object); }, 16},
-        {"new, not throwing", [] { return operator new(24, std::nothrow); }, [](void *object) { operator delete(object); },
-         16},
+        {"new, not throwing", [] { return operator new(24, std::nothrow); },
+         [](void *object) { operator delete(object); }, 16},
         {"new of what is aligned", [] { return static_cast<void *>(new Aligned); },
          [](void *object) { delete static_cast<Aligned *>(object); }, 256},
     };
@@ -92,7 +92,8 @@ TEST(ContextMalloc, ContainersLiveInAContext)
     {
         hf_context_switch(context.get());
         auto words = std::make_unique<std::vector<std::string>>();
-        for (int i = 0; i < 10000; i++) words->push_back("a string that is too long to be kept in place: " + std::to_string(i));
+        for (int i = 0; i < 10000; i++)
+            words->push_back("a string that is too long to be kept in place: " + std::to_string(i));
         words->erase(words->begin(), words->begin() + 5000);
         bool well = words->front() == "a string that is too long to be kept in place: 5000";
         hf_context_switch(nullptr);

@@ -21,7 +21,8 @@ struct Object {
     unsigned char *start;
     size_t size;
     unsigned char pattern;
-    std::atomic<size_t> *underway; // once another thread is to free it: of how many its context must still wait for that
+    std::atomic<size_t>
+        *underway; // once another thread is to free it: of how many its context must still wait for that
 
     void expect_intact() const
     {

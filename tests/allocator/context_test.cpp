@@ -196,8 +196,7 @@ TEST(ContextLarge, TheFirstRunThatIsLongEnoughIsTaken)
 {
     Context context = make();
     std::vector<char *> runs;
-    for (int i = 0; i < 4; i++)
-        runs.push_back(static_cast<char *>(hf_context_malloc(context.get(), 4 * SEGMENT)));
+    for (int i = 0; i < 4; i++) runs.push_back(static_cast<char *>(hf_context_malloc(context.get(), 4 * SEGMENT)));
     for (size_t i = 1; i < runs.size(); i++) ASSERT_EQ(runs[i - 1] + 4 * SEGMENT, runs[i]);
     hf_context_free(context.get(), runs[1]);
     hf_context_free(context.get(), runs[3]);
@@ -556,7 +555,8 @@ TEST(ContextOwns, EveryAddressInItsMemoryAndNoOther)
         EXPECT_FALSE(hf_context_owns(other.get(), inside));
         EXPECT_TRUE(hf_is_ours(inside));
     }
-    for (const void *outside : {static_cast<void *>(&local), static_cast<void *>(elsewhere), static_cast<void *>(nullptr)})
+    for (const void *outside :
+         {static_cast<void *>(&local), static_cast<void *>(elsewhere), static_cast<void *>(nullptr)})
         EXPECT_FALSE(hf_context_owns(one.get(), outside));
     hf_context_free(one.get(), large);
     EXPECT_FALSE(hf_context_owns(one.get(), large + 5 * CHUNK)) << "given back";

@@ -143,8 +143,8 @@ static void run_realloc(struct slot *slot, size_t size)
 {
     if (slot->object == NULL || size == 0) return;
     object_check(slot->object, slot->size, slot->size, slot->pattern);
-    unsigned char *object = next_pattern % 2 == 0 ? heap_realloc(slot->object, size)
-                                                  : hf_context_realloc(context, slot->object, size);
+    unsigned char *object =
+        next_pattern % 2 == 0 ? heap_realloc(slot->object, size) : hf_context_realloc(context, slot->object, size);
     if (object == NULL) return; /* at the limit: it stays */
     object_check(object, slot->size, slot->size < size ? slot->size : size, slot->pattern);
     slot_set(slot, object, size, alignment_least);

@@ -12,7 +12,7 @@
 #include <dlfcn.h>
 
 enum {
-    MODE_MALLOC = 0,  /* of whatever allocator is preloaded */
+    MODE_MALLOC = 0, /* of whatever allocator is preloaded */
     MODE_CONTEXT = 1, /* a defrag-dodging context */
     MODE_REGION = 2,
     MODE_NONE = 3, /* addresses one after the other in a small ring: what the loop itself takes, to be subtracted */
