@@ -14,20 +14,20 @@ static _Atomic(size_t) contexts; /* for statistics: relaxed */
 
 /* ---- owners ------------------------------------------------------------------------------------------------------------------ */
 
-static __thread uint64_t thread_number __attribute__((tls_model("initial-exec")));
+__thread uint64_t context_thread_number __attribute__((tls_model("initial-exec"))) = NUMBER_NONE;
 
-uint64_t context_thread(void)
+static uint64_t own_number(void)
 {
     static _Atomic(uint64_t) numbers;
-    /* Relaxed: only that no two are equal matters. */
-    if (UNLIKELY(thread_number == 0)) thread_number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
-    return thread_number;
+    if (UNLIKELY(context_thread_number == NUMBER_NONE)) /* relaxed: only that no two are equal matters */
+        context_thread_number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
+    return context_thread_number;
 }
 
 EXPORT void hf_context_enter(hf_context *context)
 {
     /* Relaxed: whatever told this thread of the context has synchronised with the owner before. */
-    atomic_store_explicit(&context->owner, context_thread(), memory_order_relaxed);
+    atomic_store_explicit(&context->owner, own_number(), memory_order_relaxed);
 }
 
 EXPORT void hf_context_leave(hf_context *context)
@@ -181,7 +181,7 @@ EXPORT int hf_context_stats_get(const hf_context *context, hf_context_stats *sta
     hf_context_stats all = {
         .live_bytes = context->kind == HF_REGION ? context->used : dodging_live(context),
         .used_bytes = context->used,
-        .peak_bytes = context->used_peak,
+        .peak_bytes = context->used > context->used_peak ? context->used : context->used_peak,
         .footprint = context->footprint,
         .footprint_peak = context->footprint_peak,
         .chunks = context->chunks_count,

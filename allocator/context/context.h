@@ -158,13 +158,14 @@ ALWAYS_INLINE void context_free(struct hf_context *context, void *pointer)
 
 /* ---- context.c -------------------------------------------------------------------------------------------------------------- */
 
-/* A number for the calling thread that no other has ever had. */
-uint64_t context_thread(void);
+/* A number for the calling thread that no other has ever had; NUMBER_NONE until it first enters a context. */
+#define NUMBER_NONE UINT64_MAX
+extern __thread uint64_t context_thread_number;
 
 ALWAYS_INLINE bool context_is_mine(const struct hf_context *context)
 {
     /* Relaxed: only this thread writes its own number, and whoever gives it up wrote 0 before. */
-    return atomic_load_explicit(&context->owner, memory_order_relaxed) == context_thread();
+    return atomic_load_explicit(&context->owner, memory_order_relaxed) == context_thread_number;
 }
 
 /* Take in what other threads have freed. */
@@ -192,6 +193,13 @@ size_t dodging_usable(const struct hf_context *context, const struct chunk *chun
 void dodging_free_all(struct hf_context *context);
 size_t dodging_live(const struct hf_context *context);
 
+/* Whether an object of the class starts there, as block_is_at_start does. */
+ALWAYS_INLINE bool dodging_starts(const struct hf_context *context, unsigned class, uintptr_t object)
+{
+    uint64_t offset = object & (((uintptr_t)1 << context->segment_shift) - 1);
+    return offset * context->reciprocal[class] < context->reciprocal[class];
+}
+
 /* ---- region.c --------------------------------------------------------------------------------------------------------------------- */
 
 void *region_malloc(struct hf_context *context, size_t size, size_t alignment);
@@ -199,6 +207,15 @@ void *region_realloc(struct hf_context *context, struct chunk *chunk, uintptr_t 
 /* Bytes at an object, of it and of what follows it, that any thread may copy. */
 size_t region_copyable(const struct chunk *chunk, uintptr_t object);
 void region_free_all(struct hf_context *context);
+
+/* [object, end) of the chunk is an object. The peak of what is used is looked for when that shrinks, or when somebody asks. */
+ALWAYS_INLINE void region_took(struct hf_context *context, uintptr_t object, uintptr_t end)
+{
+    context->used += end - context->region_next;
+    context->region_next = end;
+    context->region_last = object;
+    if (CONTEXT_CHECKS) check_context_malloc(context, (void *)object, end - object);
+}
 
 /* ---- chunk.c ------------------------------------------------------------------------------------------------------------------------ */
 

@@ -237,10 +237,7 @@ size_t dodging_usable(const struct hf_context *context, const struct chunk *chun
     if (chunk->number == CHUNK_ALONE) return object == chunk->start ? chunk->size : 0;
     uintptr_t offset = object & (((uintptr_t)1 << context->segment_shift) - 1);
     unsigned class = context->map[object >> MAP_UNIT_SHIFT];
-    if (class != CLASS_NONE) { /* as block_is_at_start does */
-        bool starts = offset * context->reciprocal[class] < context->reciprocal[class];
-        return starts ? context->sizes[class] : 0;
-    }
+    if (class != CLASS_NONE) return dodging_starts(context, class, object) ? context->sizes[class] : 0;
     if (offset != 0) return 0;
     return (size_t)chunk->run[segment_index(context, chunk, object)] << context->segment_shift;
 }

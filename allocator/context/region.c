@@ -40,10 +40,7 @@ void *region_malloc(struct hf_context *context, size_t size, size_t alignment)
         if (!region_next_chunk(context)) return NULL;
         object = round_up(context->region_next, alignment);
     }
-    context_use(context, object + size - context->region_next);
-    context->region_next = object + size;
-    context->region_last = object;
-    if (CONTEXT_CHECKS) check_context_malloc(context, (void *)object, size);
+    region_took(context, object, object + size);
     return (void *)object;
 }
 
@@ -54,8 +51,9 @@ void *region_realloc(struct hf_context *context, struct chunk *chunk, uintptr_t 
     size_t rounded = round_up(size == 0 ? 1 : size, context->alignment);
     if (chunk->number == CHUNK_ALONE && rounded <= chunk->size) return (void *)object;
     if (object == context->region_last && chunk == context->region_chunk && rounded <= context->region_end - object) {
+        if (context->used > context->used_peak) context->used_peak = context->used;
         context->used -= context->region_next - object;
-        context_use(context, rounded);
+        context->used += rounded;
         if (CONTEXT_CHECKS) check_context_unused(object + rounded, context->region_next);
         context->region_next = object + rounded;
         return (void *)object;

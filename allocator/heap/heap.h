@@ -148,7 +148,7 @@ size_t heap_good_size(size_t size);
 /* Give back what the calling thread's heap holds without need. */
 void heap_trim(void);
 
-/* Defined by the layer above. Allocations of a diverted thread: NULL when out of memory, errno is then set by the caller. */
+/* Defined by the layer above. Allocations of a diverted thread; as malloc, NULL with errno ENOMEM when out of memory. */
 void *heap_guest_malloc(size_t size, size_t alignment);
 /* Objects, if `pointer` is one, in spans of the kind SPAN_GUEST; each ends the program when it is not, naming `function`. */
 void heap_guest_free(struct span *span, void *pointer);
