@@ -29,7 +29,8 @@ class ContextChecks : public testing::Test
   protected:
     ContextChecks()
     {
-        testing::FLAGS_gtest_death_test_style = "threadsafe"; // tests have threads, and sanitizers too
+        // Tests have threads, and sanitizers too; but an emulator cannot start the program anew.
+        if (!HEAPFIT_TEST_EMULATED) testing::FLAGS_gtest_death_test_style = "threadsafe";
     }
 
     char *allocate(size_t size)
