@@ -11,7 +11,8 @@ enum { MAP_COMMIT = 1 << 16 };
 
 static struct {
     platform_lock lock;
-    uint8_t *bytes; /* NULL until there is a map */
+    uint8_t *reserved; /* NULL until there is one */
+    uint8_t *bytes; /* the same, once it can be read */
     size_t committed;
 } map;
 
@@ -24,8 +25,9 @@ const uint8_t *chunk_map(void)
 {
     platform_lock_acquire(&map.lock);
     if (map.bytes == NULL) {
-        uint8_t *bytes = platform_reserve(space.size >> MAP_UNIT_SHIFT, SPAN_SIZE);
-        if (bytes != NULL && platform_make_readable(bytes, space.size >> MAP_UNIT_SHIFT)) map.bytes = bytes;
+        size_t size = space.size >> MAP_UNIT_SHIFT;
+        if (map.reserved == NULL) map.reserved = platform_reserve(size, SPAN_SIZE);
+        if (map.reserved != NULL && platform_make_readable(map.reserved, size)) map.bytes = map.reserved;
     }
     const uint8_t *biased = map.bytes == NULL ? NULL : map_biased();
     platform_lock_release(&map.lock);
@@ -73,18 +75,21 @@ static struct chunk *chunk_make(struct hf_context *context, size_t size, size_t 
     if (!is_within_limit(context, size)) return NULL;
     struct chunk *chunk = heap_malloc_own(sizeof *chunk);
     if (chunk == NULL) return NULL;
+    *chunk = (struct chunk){.context = context, .size = size}; /* before any thread can find it by an address */
     size_t spans = size / SPAN_SIZE;
     size_t aligned = alignment <= SPAN_SIZE ? 1 : alignment / SPAN_SIZE;
     struct span *first = spans > UINT32_MAX || aligned > UINT32_MAX
                              ? NULL
                              : space_lend((uint32_t)spans, (uint32_t)aligned, chunk, context->huge_pages);
-    if (first == NULL || !map_commit(span_start(first) + size)) {
+    if (first != NULL) {
+        chunk->first = first;
+        chunk->start = span_start(first);
+    }
+    if (first == NULL || !map_commit(chunk->start + size) || (CONTEXT_CHECKS && !check_context_chunk_new(chunk))) {
         if (first != NULL) space_take_back(first);
         heap_free(chunk);
         return NULL;
     }
-    *chunk = (struct chunk){.context = context, .first = first, .start = span_start(first), .size = size};
-    if (CONTEXT_CHECKS) check_context_chunk(chunk);
     context->footprint += size;
     if (context->footprint > context->footprint_peak) context->footprint_peak = context->footprint;
     return chunk;
@@ -95,6 +100,7 @@ static void chunk_unmake(struct hf_context *context, struct chunk *chunk)
     context->footprint -= chunk->size;
     space_take_back(chunk->first);
     heap_free(chunk);
+    heap_chores_expect_own();
 }
 
 size_t chunk_alignment(const struct hf_context *context)

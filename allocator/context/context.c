@@ -6,32 +6,34 @@
 
 enum { CHUNK_DODGING = 2 << 20, CHUNK_REGION = 16 << 20 };
 
-/* `recent` is a fixed-point number: after each transaction it moves by an eighth towards what that one needed. */
+/* `recent` is a fixed-point number: after each transaction it moves by an eighth towards what that one needed. Rounding its
+ * own part up lets it come all the way down. */
 enum { RECENT_ONE = 256, RECENT_SHARE = 8 };
 
 static _Atomic(size_t) contexts; /* for statistics: relaxed */
 
 /* ---- owners ------------------------------------------------------------------------------------------------------------------ */
 
-static __thread uint64_t thread_number __attribute__((tls_model("initial-exec")));
+__thread uint64_t context_thread_number __attribute__((tls_model("initial-exec"))) = NUMBER_NONE;
 
-uint64_t context_thread(void)
+static uint64_t own_number(void)
 {
     static _Atomic(uint64_t) numbers;
-    /* Relaxed: only that no two are equal matters. */
-    if (UNLIKELY(thread_number == 0)) thread_number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
-    return thread_number;
+    if (UNLIKELY(context_thread_number == NUMBER_NONE)) /* relaxed: only that no two are equal matters */
+        context_thread_number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
+    return context_thread_number;
 }
 
 EXPORT void hf_context_enter(hf_context *context)
 {
     /* Relaxed: whatever told this thread of the context has synchronised with the owner before. */
-    atomic_store_explicit(&context->owner, context_thread(), memory_order_relaxed);
+    atomic_store_explicit(&context->owner, own_number(), memory_order_relaxed);
 }
 
 EXPORT void hf_context_leave(hf_context *context)
 {
     if (CONTEXT_CHECKS) check_context_owner(context);
+    if (hf_context_current() == context) hf_context_switch(NULL); /* this thread may no longer allocate there */
     /* Before the other thread is told: from here on this one never again reads its own number, and frees as any other. */
     atomic_store_explicit(&context->owner, 0, memory_order_relaxed);
 }
@@ -117,10 +119,10 @@ EXPORT hf_context *hf_context_create(const hf_context_config *config)
 /* How many chunks to keep for the next transaction. */
 static uint32_t chunks_to_keep(struct hf_context *context)
 {
-    uint32_t used = context->kind == HF_REGION ? region_chunks_used(context) : dodging_chunks_used(context);
-    size_t needed = (size_t)used * RECENT_ONE;
+    size_t needed = (size_t)context->chunks_needed * RECENT_ONE;
+    size_t given_up = (context->recent + RECENT_SHARE - 1) / RECENT_SHARE;
     bool first = context->free_alls == 0;
-    context->recent = first ? needed : context->recent - context->recent / RECENT_SHARE + needed / RECENT_SHARE;
+    context->recent = first ? needed : context->recent - given_up + needed / RECENT_SHARE;
     size_t keep =
         context->retain != 0 ? context->retain / context->chunk_size : (context->recent + RECENT_ONE - 1) / RECENT_ONE;
     if (keep == 0) keep = 1;
@@ -136,6 +138,7 @@ EXPORT void hf_context_free_all(hf_context *context)
     if (context->kind == HF_REGION) region_free_all(context);
     else dodging_free_all(context);
     context->used = context->used_peak = 0;
+    context->chunks_needed = 0;
     context->footprint_peak = context->footprint;
     context->free_alls++;
 }
@@ -166,7 +169,7 @@ EXPORT int hf_context_owns(const hf_context *context, const void *pointer)
     size_t offset = space_offset(pointer);
     if (space_offset_is_foreign(offset)) return 0;
     const struct span *span = span_of_offset(offset);
-    return span_kind_read(span) == SPAN_GUEST && chunk_of(span)->context == context;
+    return span_is_guest(span) && chunk_of(span)->context == context;
 }
 
 EXPORT int hf_context_stats_get(const hf_context *context, hf_context_stats *stats, size_t size)
@@ -178,7 +181,7 @@ EXPORT int hf_context_stats_get(const hf_context *context, hf_context_stats *sta
     hf_context_stats all = {
         .live_bytes = context->kind == HF_REGION ? context->used : dodging_live(context),
         .used_bytes = context->used,
-        .peak_bytes = context->used_peak,
+        .peak_bytes = context->used > context->used_peak ? context->used : context->used_peak,
         .footprint = context->footprint,
         .footprint_peak = context->footprint_peak,
         .chunks = context->chunks_count,

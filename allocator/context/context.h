@@ -26,7 +26,8 @@
 /* ---- sizes ---------------------------------------------------------------------------------------------------------- */
 
 enum {
-    CLASSES_MAX = 120, /* size classes that a context may have */
+    SIZES_MAX = 120, /* sizes that a program may name */
+    CLASSES_MAX = SIZES_MAX + 1, /* size classes that a context may have: these, and the largest */
     CLASS_NONE = 0, /* so the first class is 1 */
     TABLE_MAX = 1024, /* up to here the class of a size is one look-up away */
     GRAIN = 8, /* objects are multiples of this */
@@ -75,6 +76,7 @@ struct hf_context {
     struct chunk *open; /* no earlier one has a segment left */
     struct chunk *alone; /* large objects that fill a chunk */
     uint32_t chunks_count;
+    uint32_t chunks_needed; /* so many, from the first on, have had objects since the last free_all */
 
     uintptr_t region_next, region_end; /* region: the next object, and the end of the chunk */
     struct chunk *region_chunk;
@@ -113,7 +115,10 @@ void context_free_slow(struct hf_context *context, void *pointer);
 /* check.c, where CONTEXT_CHECKS is set. */
 void check_context_malloc(struct hf_context *context, const void *object, size_t usable);
 void check_context_free(struct hf_context *context, void *object, size_t usable);
-void check_context_chunk(const struct chunk *chunk); /* newly lent, or emptied by free_all */
+bool check_context_chunk_new(const struct chunk *chunk); /* false: out of memory */
+void check_context_chunk_empty(const struct chunk *chunk); /* by free_all */
+void check_context_has(const struct hf_context *context, const void *object);
+void check_context_live(const char *what, const void *object);
 void check_context_unused(uintptr_t start, uintptr_t end); /* cut off an object */
 void check_context_owner(const struct hf_context *context);
 
@@ -145,6 +150,7 @@ ALWAYS_INLINE void context_free(struct hf_context *context, void *pointer)
 {
     if (CONTEXT_CHECKS) check_context_owner(context);
     if (UNLIKELY(pointer == NULL)) return;
+    if (CONTEXT_CHECKS) check_context_has(context, pointer);
     unsigned class = context->map[(uintptr_t)pointer >> MAP_UNIT_SHIFT];
     if (UNLIKELY(class == CLASS_NONE)) context_free_slow(context, pointer);
     else context_push(context, class, (uintptr_t)pointer);
@@ -152,13 +158,14 @@ ALWAYS_INLINE void context_free(struct hf_context *context, void *pointer)
 
 /* ---- context.c -------------------------------------------------------------------------------------------------------------- */
 
-/* A number for the calling thread that no other has ever had. */
-uint64_t context_thread(void);
+/* A number for the calling thread that no other has ever had; NUMBER_NONE until it first enters a context. */
+#define NUMBER_NONE UINT64_MAX
+extern __thread uint64_t context_thread_number;
 
 ALWAYS_INLINE bool context_is_mine(const struct hf_context *context)
 {
     /* Relaxed: only this thread writes its own number, and whoever gives it up wrote 0 before. */
-    return atomic_load_explicit(&context->owner, memory_order_relaxed) == context_thread();
+    return atomic_load_explicit(&context->owner, memory_order_relaxed) == context_thread_number;
 }
 
 /* Take in what other threads have freed. */
@@ -184,15 +191,31 @@ bool dodging_large_resize(struct hf_context *context, struct chunk *chunk, uintp
 /* Bytes of a live object; 0: there is none at this address, as far as can be told. */
 size_t dodging_usable(const struct hf_context *context, const struct chunk *chunk, uintptr_t object);
 void dodging_free_all(struct hf_context *context);
-uint32_t dodging_chunks_used(const struct hf_context *context);
 size_t dodging_live(const struct hf_context *context);
+
+/* Whether an object of the class starts there, as block_is_at_start does. */
+ALWAYS_INLINE bool dodging_starts(const struct hf_context *context, unsigned class, uintptr_t object)
+{
+    uint64_t offset = object & (((uintptr_t)1 << context->segment_shift) - 1);
+    return offset * context->reciprocal[class] < context->reciprocal[class];
+}
 
 /* ---- region.c --------------------------------------------------------------------------------------------------------------------- */
 
 void *region_malloc(struct hf_context *context, size_t size, size_t alignment);
 void *region_realloc(struct hf_context *context, struct chunk *chunk, uintptr_t object, size_t size);
+/* Bytes at an object, of it and of what follows it, that any thread may copy. */
+size_t region_copyable(const struct chunk *chunk, uintptr_t object);
 void region_free_all(struct hf_context *context);
-uint32_t region_chunks_used(const struct hf_context *context);
+
+/* [object, end) of the chunk is an object. The peak of what is used is looked for when that shrinks, or when somebody asks. */
+ALWAYS_INLINE void region_took(struct hf_context *context, uintptr_t object, uintptr_t end)
+{
+    context->used += end - context->region_next;
+    context->region_next = end;
+    context->region_last = object;
+    if (CONTEXT_CHECKS) check_context_malloc(context, (void *)object, end - object);
+}
 
 /* ---- chunk.c ------------------------------------------------------------------------------------------------------------------------ */
 
@@ -219,6 +242,11 @@ ALWAYS_INLINE struct chunk *chunk_of(const struct span *span)
 ALWAYS_INLINE struct chunk *chunk_of_address(uintptr_t address)
 {
     return chunk_of(span_of_offset(address - space.base));
+}
+
+ALWAYS_INLINE void context_need(struct hf_context *context, const struct chunk *chunk)
+{
+    if (chunk->number >= context->chunks_needed) context->chunks_needed = chunk->number + 1;
 }
 
 ALWAYS_INLINE void context_use(struct hf_context *context, size_t bytes)

@@ -6,7 +6,8 @@
 
 /* ---- sizes ---------------------------------------------------------------------------------------------------------------- */
 
-enum { SEGMENT_DEFAULT = 32 * 1024, SEGMENT_MIN = 1 << MAP_UNIT_SHIFT };
+/* The largest: sizes of classes, half a segment at most, are kept in 32 bits. */
+enum { SEGMENT_DEFAULT = 32 * 1024, SEGMENT_MIN = 1 << MAP_UNIT_SHIFT, SEGMENT_MAX = 1 << 30 };
 
 /* The paper's classes (section 3.2). */
 enum { STEP_8_MAX = 128, STEP_32_MAX = 512 };
@@ -38,6 +39,7 @@ static bool classes_from_paper(struct hf_context *context, size_t largest)
 static bool classes_from_list(struct hf_context *context, const uint32_t *sizes, size_t count, size_t largest)
 {
     size_t before = 0;
+    if (count > SIZES_MAX) return false;
     for (size_t i = 0; i < count; before = sizes[i++])
         if (sizes[i] % GRAIN != 0 || sizes[i] <= before || sizes[i] > largest || !class_add(context, sizes[i]))
             return false;
@@ -64,8 +66,9 @@ unsigned dodging_class(const struct hf_context *context, size_t size)
 bool dodging_set_up(struct hf_context *context, const hf_context_config *config)
 {
     size_t segment = config->segment_size != 0 ? config->segment_size : SEGMENT_DEFAULT;
-    if ((segment & (segment - 1)) != 0 || segment < SEGMENT_MIN || segment > context->chunk_size ||
-        context->chunk_size / segment > CHUNK_SEGMENTS_MAX || context->chunk_size % segment != 0)
+    if ((segment & (segment - 1)) != 0 || segment < SEGMENT_MIN || segment > SEGMENT_MAX ||
+        segment > context->chunk_size || context->chunk_size / segment > CHUNK_SEGMENTS_MAX ||
+        context->chunk_size % segment != 0)
         return false;
     context->segment_shift = (unsigned)__builtin_ctzl(segment);
     context->segments = (unsigned)(context->chunk_size / segment);
@@ -122,6 +125,7 @@ static uintptr_t segments_get(struct hf_context *context, unsigned count, unsign
     }
     chunk->used |= mask_of(count) << first;
     chunk->run[first] = run;
+    context_need(context, chunk);
     context_use(context, (size_t)count << context->segment_shift);
     return chunk->start + ((uintptr_t)first << context->segment_shift);
 }
@@ -159,6 +163,7 @@ void *context_malloc_bump(struct hf_context *context, unsigned class)
 
 /* ---- large objects -------------------------------------------------------------------------------------------------------------- */
 
+/* At most as many as a chunk has: `size` is not above it. */
 static unsigned segments_for(const struct hf_context *context, size_t size)
 {
     size_t segment = (size_t)1 << context->segment_shift;
@@ -207,6 +212,7 @@ void dodging_large_free(struct hf_context *context, struct chunk *chunk, uintptr
 bool dodging_large_resize(struct hf_context *context, struct chunk *chunk, uintptr_t object, size_t size)
 {
     if (chunk->number == CHUNK_ALONE) return size <= chunk->size && size >= chunk->size / 2;
+    if (size > context->chunk_size) return false;
     unsigned first = segment_index(context, chunk, object);
     unsigned count = chunk->run[first];
     unsigned wanted = segments_for(context, size);
@@ -231,22 +237,12 @@ size_t dodging_usable(const struct hf_context *context, const struct chunk *chun
     if (chunk->number == CHUNK_ALONE) return object == chunk->start ? chunk->size : 0;
     uintptr_t offset = object & (((uintptr_t)1 << context->segment_shift) - 1);
     unsigned class = context->map[object >> MAP_UNIT_SHIFT];
-    if (class != CLASS_NONE) { /* as block_is_at_start does */
-        bool starts = offset * context->reciprocal[class] < context->reciprocal[class];
-        return starts ? context->sizes[class] : 0;
-    }
+    if (class != CLASS_NONE) return dodging_starts(context, class, object) ? context->sizes[class] : 0;
     if (offset != 0) return 0;
     return (size_t)chunk->run[segment_index(context, chunk, object)] << context->segment_shift;
 }
 
 /* ---- all ------------------------------------------------------------------------------------------------------------------------------ */
-
-uint32_t dodging_chunks_used(const struct hf_context *context)
-{
-    uint32_t used = 0;
-    for (const struct chunk *chunk = context->chunks; chunk != NULL; chunk = chunk->next) used += chunk->used != 0;
-    return used;
-}
 
 void dodging_free_all(struct hf_context *context)
 {
@@ -259,14 +255,24 @@ void dodging_free_all(struct hf_context *context)
         chunk->used = 0;
         memset(chunk->run, 0, context->segments);
         chunk_map_set(chunk->start, chunk->size, CLASS_NONE);
-        if (CONTEXT_CHECKS) check_context_chunk(chunk);
+        if (CONTEXT_CHECKS) check_context_chunk_empty(chunk);
     }
     context->open = context->chunks;
 }
 
+/* Bytes that other threads have freed. Only the owner takes objects from the list, so it stays while it looks. */
+static size_t remote_bytes(const struct hf_context *context)
+{
+    size_t bytes = 0;
+    uintptr_t object = atomic_load_explicit(&context->remote, memory_order_acquire);
+    for (; object != 0; object = *block_words(object))
+        bytes += dodging_usable(context, chunk_of_address(object), object);
+    return bytes;
+}
+
 size_t dodging_live(const struct hf_context *context)
 {
-    size_t live = context->used;
+    size_t live = context->used - remote_bytes(context);
     for (unsigned class = 1; class <= context->classes; class++) {
         live -= context->bump_end[class] - context->bump[class];
         for (uintptr_t object = context->free[class]; object != 0; object = *block_words(object))

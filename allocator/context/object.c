@@ -12,10 +12,21 @@ static void *or_no_memory(void *object)
     return object;
 }
 
+/* The next bytes of a region's chunk: where nearly all requests end. Chunks begin aligned, and sizes keep it so. */
+static void *region_malloc_next(struct hf_context *context, size_t size)
+{
+    uintptr_t object = context->region_next;
+    size_t rounded = (size + context->alignment - 1) & ~(context->alignment - 1);
+    /* Less 1: neither a size of 0 nor one that wrapped passes. */
+    if (UNLIKELY(rounded - 1 >= context->region_end - object || size > rounded))
+        return or_no_memory(size <= OBJECT_MAX ? region_malloc(context, size, context->alignment) : NULL);
+    region_took(context, object, object + rounded);
+    return (void *)object;
+}
+
 void *context_malloc_slow(struct hf_context *context, size_t size)
 {
-    if (context->kind == HF_REGION)
-        return or_no_memory(size <= OBJECT_MAX ? region_malloc(context, size, context->alignment) : NULL);
+    if (context->kind == HF_REGION) return region_malloc_next(context, size);
     unsigned class = dodging_class(context, size);
     if (class == CLASS_NONE) return or_no_memory(size <= OBJECT_MAX ? dodging_large_malloc(context, size, 1) : NULL);
     return context->free[class] != 0 ? context_pop(context, class) : context_malloc_bump(context, class);
@@ -78,13 +89,23 @@ EXPORT void hf_context_free(hf_context *context, void *pointer)
     context_free(context, pointer);
 }
 
-void heap_guest_free(struct span *span, void *pointer)
+static NOINLINE void guest_free_slow(struct span *span, void *pointer)
 {
     struct hf_context *context = chunk_of(span)->context;
     if (context->kind == HF_REGION) return;
     usable_or_fail("free", context, chunk_of(span), pointer);
-    if (LIKELY(context_is_mine(context))) context_free(context, pointer);
+    if (context_is_mine(context)) context_free(context, pointer);
     else context_free_remote(context, pointer);
+}
+
+/* Where most come from: a small object of a context of this thread's. */
+void heap_guest_free(struct span *span, void *pointer)
+{
+    struct hf_context *context = chunk_of(span)->context;
+    unsigned class = context->map[(uintptr_t)pointer >> MAP_UNIT_SHIFT];
+    if (LIKELY(class != CLASS_NONE && context_is_mine(context) && dodging_starts(context, class, (uintptr_t)pointer)))
+        context_push(context, class, (uintptr_t)pointer);
+    else guest_free_slow(span, pointer);
 }
 
 /* ---- resizing ----------------------------------------------------------------------------------------------------------------- */
@@ -114,6 +135,9 @@ void *context_realloc(struct hf_context *context, void *pointer, size_t size)
 {
     if (pointer == NULL) return context_malloc(context, size);
     if (size > OBJECT_MAX) return NULL;
+    if (CONTEXT_CHECKS) check_context_has(context, pointer);
+    if (CONTEXT_CHECKS && context->kind != HF_REGION)
+        check_context_live("a context's object is reallocated that is not live: freed, or after free_all", pointer);
     /* Where most calls end: a small object that stays. */
     unsigned class = context->map[(uintptr_t)pointer >> MAP_UNIT_SHIFT];
     if (LIKELY(class != CLASS_NONE) && fits_in_place(size, context->sizes[class])) return pointer;
@@ -125,7 +149,9 @@ void *context_realloc(struct hf_context *context, void *pointer, size_t size)
 EXPORT void *hf_context_realloc(hf_context *context, void *pointer, size_t size)
 {
     if (CONTEXT_CHECKS) check_context_owner(context);
-    return or_no_memory(context_realloc(context, pointer, size));
+    if (LIKELY(pointer == NULL || size != 0)) return or_no_memory(context_realloc(context, pointer, size));
+    context_free(context, pointer); /* as hf_realloc does */
+    return NULL;
 }
 
 /* realloc of any thread's. Only the owner can find the object another place in its context. */
@@ -134,13 +160,14 @@ void *heap_guest_realloc(struct span *span, void *pointer, size_t size)
     struct chunk *chunk = chunk_of(span);
     struct hf_context *context = chunk->context;
     if (LIKELY(context_is_mine(context))) return context_realloc(context, pointer, size);
-    if (context->kind == HF_REGION) check_pointer_failed("realloc by another thread than the owner", pointer);
-    size_t usable = usable_or_fail("realloc", context, chunk, pointer);
-    if (size <= usable) return pointer;
+    bool region = context->kind == HF_REGION;
+    size_t usable =
+        region ? region_copyable(chunk, (uintptr_t)pointer) : usable_or_fail("realloc", context, chunk, pointer);
+    if (!region && size <= usable) return pointer;
     void *moved = heap_malloc_own(size);
     if (moved == NULL) return NULL;
-    memcpy(moved, pointer, usable);
-    context_free_remote(context, pointer);
+    memcpy(moved, pointer, usable < size ? usable : size);
+    if (!region) context_free_remote(context, pointer);
     return moved;
 }
 
@@ -169,14 +196,17 @@ EXPORT hf_context *hf_context_switch(hf_context *context)
     return before;
 }
 
+/* malloc promises 16 where the context may have 8: a size that is a multiple of 16 has a class that is too, or is large. */
+static NOINLINE void *guest_malloc_aligned(struct hf_context *context, size_t size, size_t alignment)
+{
+    if (size > OBJECT_MAX) return or_no_memory(NULL);
+    if (context->kind != HF_REGION) size = (size + MALLOC_ALIGNMENT - 1) & ~(size_t)(MALLOC_ALIGNMENT - 1);
+    return or_no_memory(context_malloc_aligned(context, size, alignment));
+}
+
 void *heap_guest_malloc(size_t size, size_t alignment)
 {
     struct hf_context *context = thread_context;
-    if (alignment > MALLOC_ALIGNMENT || context->kind == HF_REGION)
-        return context_malloc_aligned(context, size, alignment);
-    /* malloc promises 16 where the context may have 8: a size that is a multiple of 16 has a class that is too, or is large. */
-    return context->alignment == MALLOC_ALIGNMENT
-               ? context_malloc(context, size)
-               : context_malloc_aligned(context, (size + MALLOC_ALIGNMENT - 1) & ~(size_t)(MALLOC_ALIGNMENT - 1),
-                                        alignment);
+    return LIKELY(alignment <= context->alignment) ? context_malloc(context, size)
+                                                   : guest_malloc_aligned(context, size, alignment);
 }

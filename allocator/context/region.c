@@ -17,6 +17,7 @@ static bool region_next_chunk(struct hf_context *context)
     if (chunk == NULL) chunk = chunk_add(context);
     if (chunk == NULL) return false;
     context->region_chunk = chunk;
+    context_need(context, chunk);
     context->region_next = chunk->start;
     context->region_end = chunk->start + chunk->size;
     return true;
@@ -39,10 +40,7 @@ void *region_malloc(struct hf_context *context, size_t size, size_t alignment)
         if (!region_next_chunk(context)) return NULL;
         object = round_up(context->region_next, alignment);
     }
-    context_use(context, object + size - context->region_next);
-    context->region_next = object + size;
-    context->region_last = object;
-    if (CONTEXT_CHECKS) check_context_malloc(context, (void *)object, size);
+    region_took(context, object, object + size);
     return (void *)object;
 }
 
@@ -53,8 +51,9 @@ void *region_realloc(struct hf_context *context, struct chunk *chunk, uintptr_t 
     size_t rounded = round_up(size == 0 ? 1 : size, context->alignment);
     if (chunk->number == CHUNK_ALONE && rounded <= chunk->size) return (void *)object;
     if (object == context->region_last && chunk == context->region_chunk && rounded <= context->region_end - object) {
+        if (context->used > context->used_peak) context->used_peak = context->used;
         context->used -= context->region_next - object;
-        context_use(context, rounded);
+        context->used += rounded;
         if (CONTEXT_CHECKS) check_context_unused(object + rounded, context->region_next);
         context->region_next = object + rounded;
         return (void *)object;
@@ -66,16 +65,17 @@ void *region_realloc(struct hf_context *context, struct chunk *chunk, uintptr_t 
     return moved;
 }
 
-uint32_t region_chunks_used(const struct hf_context *context)
+/* The owner may be writing to what follows, of which any bytes will do. */
+size_t region_copyable(const struct chunk *chunk, uintptr_t object)
 {
-    return context->region_chunk == NULL ? 0 : context->region_chunk->number + 1;
+    return chunk->start + chunk->size - object;
 }
 
 void region_free_all(struct hf_context *context)
 {
     if (CONTEXT_CHECKS)
         for (const struct chunk *chunk = context->chunks; chunk != NULL; chunk = chunk->next)
-            check_context_chunk(chunk);
+            check_context_chunk_empty(chunk);
     context->region_chunk = NULL;
     context->region_next = context->region_end = 0;
     context->region_last = 0;

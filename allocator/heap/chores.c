@@ -17,6 +17,12 @@ void heap_chores_expect(struct heap *heap)
     if (heap != &heap_orphans) heap_return_blocks(heap);
 }
 
+void heap_chores_expect_own(void)
+{
+    struct heap *heap = thread_heap_own();
+    if (heap != &heap_none && !heap->chores) heap_chores_expect(heap);
+}
+
 /* ---- sparse spans ------------------------------------------------------------------------------------------------------------ */
 
 /* The free blocks of a span, a bit each. */

@@ -148,7 +148,7 @@ size_t heap_good_size(size_t size);
 /* Give back what the calling thread's heap holds without need. */
 void heap_trim(void);
 
-/* Defined by the layer above. Allocations of a diverted thread: NULL when out of memory, errno is then set by the caller. */
+/* Defined by the layer above. Allocations of a diverted thread; as malloc, NULL with errno ENOMEM when out of memory. */
 void *heap_guest_malloc(size_t size, size_t alignment);
 /* Objects, if `pointer` is one, in spans of the kind SPAN_GUEST; each ends the program when it is not, naming `function`. */
 void heap_guest_free(struct span *span, void *pointer);
@@ -201,6 +201,8 @@ enum { CARVE_UNIT_LOG2 = 12, CARVE_UNIT = 1 << CARVE_UNIT_LOG2, CARVE_UNITS = 1 
 
 /* Memory has become free that should go back to the system if it is not used again soon. */
 void heap_chores_expect(struct heap *heap);
+/* The same for the calling thread's own heap, if it has one, which then sees to it. */
+void heap_chores_expect_own(void);
 /* Look at the clock, and do what is due. Called at refills while heap->chores. */
 void heap_chores_look(struct heap *heap);
 /* Give back all pages that hold no live block, now. */

@@ -66,9 +66,7 @@ static void *any_malloc_diverted(struct heap *heap, size_t size, size_t alignmen
 {
     if (LIKELY(heap != &heap_diverted)) return any_malloc(heap, size, alignment, zeroed);
     *zeroed = false;
-    void *object = size <= OBJECT_MAX ? heap_guest_malloc(size, alignment) : NULL;
-    if (UNLIKELY(object == NULL)) errno = ENOMEM;
-    return object;
+    return heap_guest_malloc(size, alignment);
 }
 
 void *heap_malloc_own(size_t size)
@@ -80,7 +78,8 @@ void *heap_malloc_own(size_t size)
 void *heap_malloc_slow(size_t size, struct heap *heap)
 {
     bool zeroed;
-    if (LIKELY(size <= SMALL_MAX && heap->size != 0)) { /* not heap_none or heap_diverted */
+    if (heap == &heap_diverted) return heap_guest_malloc(size, MALLOC_ALIGNMENT);
+    if (LIKELY(size <= SMALL_MAX && heap->size != 0)) { /* not heap_none */
         unsigned bin = size_class(size);
         if (UNLIKELY(heap->bins[bin].spans == 0)) {
             unsigned other = bin_to_borrow_from(heap, bin);
@@ -90,7 +89,7 @@ void *heap_malloc_slow(size_t size, struct heap *heap)
         if (UNLIKELY(object == NULL)) errno = ENOMEM;
         return object;
     }
-    return any_malloc_diverted(heap, size, MALLOC_ALIGNMENT, &zeroed);
+    return any_malloc(heap, size, MALLOC_ALIGNMENT, &zeroed);
 }
 
 void *heap_malloc_aligned(size_t size, size_t alignment)
@@ -169,7 +168,7 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
     struct span *span = span_of_object("free", pointer);
     if (span->kind == SPAN_LARGE) {
         large_free(span);
-        if (heap != &heap_none && !heap->chores) heap_chores_expect(heap);
+        heap_chores_expect_own();
     } else if (span->kind == SPAN_GUEST) {
         heap_guest_free(span, pointer);
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
@@ -182,16 +181,20 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
     }
 }
 
-/* Another heap's block is what comes here most often. */
+/* Another heap's block is what comes here most often, or a guest's object. */
 void heap_free_slow(void *pointer, struct heap *heap)
 {
     uintptr_t block = (uintptr_t)pointer;
-    size_t offset = block - heap->base;
-    if (LIKELY(offset < heap->size)) {
-        struct span *span = heap->table - (offset >> SPAN_SHIFT);
-        if (LIKELY(span->kind == SPAN_BLOCKS && block_is_at_start(span, block) &&
+    size_t offset = space_offset(pointer);
+    if (LIKELY(!space_offset_is_foreign(offset))) {
+        struct span *span = span_of_offset(offset);
+        if (LIKELY(span->kind == SPAN_BLOCKS && heap->size != 0 && block_is_at_start(span, block) &&
                    atomic_load_explicit(&span->owner, memory_order_relaxed) != heap)) {
             remote_free(heap, span, block);
+            return;
+        }
+        if (span->kind == SPAN_GUEST) {
+            heap_guest_free(span, pointer);
             return;
         }
     }

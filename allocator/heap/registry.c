@@ -153,10 +153,11 @@ struct heap *heap_thread_enter(void)
 {
     struct heap *heap = heap_take();
     if (heap == NULL || thread_exits > THREAD_EXITS_MAX) return heap;
-    /* Before arming, which may allocate. */
-    if (thread_heap == &heap_diverted) thread_heap_kept = heap;
-    else thread_heap = heap;
+    bool diverted = thread_heap == &heap_diverted;
+    /* Before arming, which may allocate: for the thread's life, so not where it is diverted to. */
+    thread_heap = heap;
     platform_thread_exit_arm(heap);
+    if (diverted) heap_divert(true);
     return heap;
 }
 

@@ -288,7 +288,10 @@ static void huge_pages_advise(uint32_t from, uint32_t to)
 {
     if (!commit_descriptors(to)) return;
     platform_advise_huge_pages((char *)space.base + (size_t)from * SPAN_SIZE, (size_t)(to - from) * SPAN_SIZE, true);
-    for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) span_at(unit)->huge = HUGE_ADVISED;
+    for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) {
+        if (span_at(unit)->huge == HUGE_BROKEN) state.units_broken--;
+        span_at(unit)->huge = HUGE_ADVISED;
+    }
 }
 
 /* Take the advice back on what has not been touched yet. */
@@ -366,7 +369,6 @@ static void huge_pages_mend(uint32_t from, uint32_t to, uint32_t new_from, uint3
     for (uint32_t unit = new_from & ~(uint32_t)(HUGE_PAGE_SPANS - 1); unit < last; unit += HUGE_PAGE_SPANS) {
         if (unit < from || unit >= to || span_at(unit)->huge != HUGE_BROKEN) continue;
         huge_pages_advise(unit, unit + HUGE_PAGE_SPANS);
-        state.units_broken--;
     }
 }
 
@@ -553,11 +555,12 @@ void space_release(struct span *first)
 
 struct span *space_lend(uint32_t spans, uint32_t alignment, void *guest, bool huge_pages)
 {
-    struct span *first = space_acquire(spans, alignment, SPAN_GUEST, NULL);
+    struct span *first = space_acquire(spans, alignment, SPAN_METADATA, NULL);
     if (first == NULL) return NULL;
     for (uint32_t i = 0; i < spans; i++) {
-        span_kind_write(first - i, SPAN_GUEST);
         (first - i)->free = (uintptr_t)guest;
+        /* Release: whoever asks what an address is, and sees the kind, sees the guest. */
+        __atomic_store_n(&(first - i)->kind, SPAN_GUEST, __ATOMIC_RELEASE);
     }
     if (huge_pages && space_settings.huge_pages != HUGE_PAGES_NEVER) {
         platform_lock_acquire(&state.lock);

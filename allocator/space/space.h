@@ -162,6 +162,13 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
 struct span *space_lend(uint32_t spans, uint32_t alignment, void *guest, bool huge_pages);
 void space_take_back(struct span *first);
 
+/* Whether any address at all lies in a guest's span. */
+ALWAYS_INLINE bool span_is_guest(const struct span *span)
+{
+    /* Acquire: pairs with the release in space_lend. */
+    return __atomic_load_n(&span->kind, __ATOMIC_ACQUIRE) == SPAN_GUEST;
+}
+
 ALWAYS_INLINE void *span_guest(const struct span *span)
 {
     return (void *)span->free;

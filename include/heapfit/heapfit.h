@@ -97,8 +97,8 @@ typedef struct hf_context_config {
     /* Address space is taken by the chunk: a multiple of 64 KiB. By default 2 MiB, for a region 16 MiB. Untouched
      * pages of it cost nothing. */
     size_t chunk_size;
-    /* Memory for objects of one size is taken by the segment: a power of two from 8 KiB on, at least a
-     * sixty-fourth of a chunk; 32 KiB by default. Objects above half a segment have segments of their own. Not for regions. */
+    /* Memory for objects of one size is taken by the segment: a power of two from 8 KiB to 1 GiB, of which a chunk holds a whole
+     * number, at most 64; 32 KiB by default. Objects above half a segment have segments of their own. Not for regions. */
     size_t segment_size;
     /* The sizes that objects are rounded up to, in ascending order: multiples of 8, at most 120 of them, up to half a segment
      * (the largest is added when it is missing). By default every 8 bytes to 128, every 32 to 512, and powers of two. With
@@ -146,7 +146,8 @@ HF_API hf_context *hf_context_switch(hf_context *context);
 HF_API hf_context *hf_context_current(void);
 
 /* Hand a context to another thread: its owner leaves it, tells the other thread by any means that synchronises, and that one
- * enters it. Between the two nobody may use it, but hf_free works. A context whose owner has exited may be entered too. */
+ * enters it. Between the two nobody may use it, but hf_free works. A context whose owner has exited may be entered too. Who
+ * leaves the context that it has switched to, switches to its own heap. */
 HF_API void hf_context_leave(hf_context *context);
 HF_API void hf_context_enter(hf_context *context);
 

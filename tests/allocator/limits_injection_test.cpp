@@ -1,6 +1,7 @@
 // Every call into platform/ that can fail is made to fail, one after the other: malloc returns NULL with ENOMEM, what is
 // live stays as it was, and all works again afterwards. The program is linked with --wrap for these calls.
 #include "heap_isolated.h"
+#include "heapfit/heapfit.h"
 #include "model.h"
 #include "space_walker.h"
 
@@ -78,6 +79,7 @@ class Workload
         for (size_t size : {6 * model::MIB, 7 * model::MIB, 20 * model::MIB, model::MIB, size_t{50}}) resize_last(size);
         release_some();
         allocate(8 * model::MIB, 2);
+        for (int kind : {HF_DEFRAG_DODGING, HF_REGION}) in_context(kind);
         release_all();
         heap_trim();
         return refused_ == 0;
@@ -120,6 +122,52 @@ class Workload
         };
         ASSERT_EQ(0, pthread_create(&thread, nullptr, body, this));
         pthread_join(thread, nullptr);
+    }
+
+    void in_context(int kind)
+    {
+        hf_context_config config{};
+        config.kind = kind;
+        config.chunk_size = model::MIB;
+        config.huge_pages = 1;
+        errno = 0;
+        hf_context *context = hf_context_create(&config);
+        if (context == nullptr) return refuse();
+        for (int transaction = 0; transaction < 2; transaction++) {
+            // Small ones, one of several segments, one with a chunk of its own; the first becomes all of that in turn.
+            std::vector<model::Block> blocks;
+            for (size_t size : {size_t{100}, size_t{9000}, 2 * model::SPAN - 100, 3 * model::MIB})
+                for (int i = 0; i < 40 && (i < 2 || size < model::SPAN); i++) allocate_in(context, size, blocks);
+            if (!blocks.empty()) resize_in(context, blocks.front());
+            for (const model::Block &block : blocks) model::expect_intact(block);
+            for (size_t i = 0; i < blocks.size(); i += 2) heap_free(blocks[i].start);
+            hf_context_free_all(context);
+        }
+        hf_context_stats stats;
+        hf_context_stats_get(context, &stats, sizeof stats);
+        EXPECT_EQ(0u, stats.live_bytes);
+        EXPECT_EQ(stats.chunks * config.chunk_size, stats.footprint) << "a chunk that was refused was counted";
+        hf_context_destroy(context);
+    }
+
+    void allocate_in(hf_context *context, size_t size, std::vector<model::Block> &blocks)
+    {
+        errno = 0;
+        auto *start = static_cast<unsigned char *>(hf_context_malloc(context, size));
+        if (start == nullptr) return refuse();
+        blocks.push_back({start, size, size / 8 * 8, ++tag_});
+        model::fill(blocks.back());
+    }
+
+    void resize_in(hf_context *context, model::Block &block)
+    {
+        for (size_t size : {size_t{20000}, 2 * model::SPAN, 2 * model::MIB, 5 * model::MIB}) {
+            errno = 0;
+            auto *start = static_cast<unsigned char *>(hf_context_realloc(context, block.start, size));
+            if (start == nullptr) return refuse();
+            block.start = start;
+            ASSERT_EQ(block.usable, model::first_difference(block, block.usable));
+        }
     }
 
     void release_some()

@@ -2,6 +2,7 @@
 // Needs a process that has not allocated yet under the limit, hence a child for each, and no sanitizer, which would
 // need the address space for itself.
 #include "heap_isolated.h"
+#include "heapfit/heapfit.h"
 #include "model.h"
 #include "space_walker.h"
 
@@ -119,6 +120,63 @@ TEST(Limits, Data)
         heap_free(heap_malloc(1));
         set_limit(RLIMIT_DATA, current("VmData:") + LIMIT);
         expect_limited_and_recovering(LIMIT);
+    });
+}
+
+// Objects of mixed sizes until there is no more; returns the bytes had.
+size_t exhaust_context(hf_context *context)
+{
+    size_t had = 0;
+    unsigned char *last = nullptr;
+    for (size_t i = 0;; i++) {
+        size_t size = i % 100 == 0 ? 3 * MIB : i % 10 == 0 ? 50'000 : 500;
+        errno = 0;
+        auto *object = static_cast<unsigned char *>(hf_context_malloc(context, size));
+        if (object == nullptr) break;
+        std::memset(object, 1, size);
+        last = object;
+        had += size;
+    }
+    EXPECT_EQ(ENOMEM, errno);
+    if (last != nullptr) {
+        EXPECT_EQ(nullptr, hf_context_realloc(context, last, 1024 * MIB));
+        EXPECT_EQ(1, *last) << "stays where a realloc fails";
+    }
+    return had;
+}
+
+TEST(Limits, AddressSpaceOfContexts)
+{
+    for (int kind : {HF_DEFRAG_DODGING, HF_REGION})
+        isolated::expect_passes([kind] {
+            constexpr size_t LIMIT = 256 * MIB;
+            set_limit(RLIMIT_AS, current("VmSize:") + LIMIT);
+            hf_context_config config{};
+            config.kind = kind;
+            hf_context *context = hf_context_create(&config);
+            ASSERT_NE(nullptr, context);
+            size_t first = exhaust_context(context);
+            EXPECT_GE(first, LIMIT / 4);
+            EXPECT_LE(first, LIMIT);
+            hf_context_free_all(context);
+            EXPECT_GE(exhaust_context(context), first / 2) << "what was freed is had again";
+            hf_context_destroy(context);
+            expect_limited_and_recovering(LIMIT / 2);
+        });
+}
+
+TEST(Limits, NoRoomForAContext)
+{
+    isolated::expect_passes([] {
+        set_limit(RLIMIT_AS, current("VmSize:") + MIB);
+        errno = 0;
+        EXPECT_EQ(nullptr, hf_context_create(nullptr));
+        EXPECT_EQ(ENOMEM, errno);
+        set_limit(RLIMIT_AS, RLIM_INFINITY);
+        hf_context *context = hf_context_create(nullptr);
+        ASSERT_NE(nullptr, context) << "a first failure is not for ever";
+        EXPECT_NE(nullptr, hf_context_malloc(context, 100));
+        hf_context_destroy(context);
     });
 }
 

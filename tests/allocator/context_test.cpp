@@ -1,0 +1,838 @@
+// Contexts on one thread: sizes, order, large objects, configuration, limits, figures, switching. By the functions of
+// heapfit.h alone, so that sanitizers, which want malloc for themselves, can look on.
+#include "context_subject.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <set>
+#include <vector>
+
+using namespace contexts;
+
+namespace
+{
+
+// The paper's classes (section 3.2) up to half a segment of 32 KiB.
+std::vector<size_t> paper_sizes()
+{
+    std::vector<size_t> sizes;
+    for (size_t size = 8; size <= 128; size += 8) sizes.push_back(size);
+    for (size_t size = 160; size <= 512; size += 32) sizes.push_back(size);
+    for (size_t size = 1024; size <= SEGMENT / 2; size *= 2) sizes.push_back(size);
+    return sizes;
+}
+
+size_t first_at_least(const std::vector<size_t> &sizes, size_t size)
+{
+    for (size_t candidate : sizes)
+        if (candidate >= size) return candidate;
+    return 0;
+}
+
+void expect_sizes(const Context &context, const std::vector<size_t> &sizes)
+{
+    for (size_t size = 0; size <= SEGMENT / 2; size += size < 2048 ? 1 : 97) {
+        void *object = hf_context_malloc(context.get(), size);
+        ASSERT_EQ(first_at_least(sizes, size), hf_usable_size(object)) << "for " << size;
+        hf_context_free(context.get(), object);
+    }
+}
+
+Context make_with_sizes(const std::vector<uint32_t> &sizes, size_t alignment = 0)
+{
+    hf_context_config config{};
+    config.sizes = sizes.data();
+    config.sizes_count = sizes.size();
+    config.alignment = alignment;
+    return Context(hf_context_create(&config));
+}
+
+void expect_refused(const hf_context_config &config, const char *why)
+{
+    errno = 0;
+    EXPECT_EQ(nullptr, hf_context_create(&config)) << why;
+    EXPECT_EQ(EINVAL, errno) << why;
+}
+
+// The addresses of `count` objects of some sizes, in the order in which they were allocated.
+std::vector<void *> allocate_many(const Context &context, size_t count)
+{
+    std::vector<void *> objects;
+    for (size_t i = 0; i < count; i++) objects.push_back(hf_context_malloc(context.get(), 1 + i * 37 % 3000));
+    return objects;
+}
+
+} // namespace
+
+// ---- sizes ---------------------------------------------------------------------------------------------------------------
+
+TEST(ContextSizes, AreThoseOfThePaper)
+{
+    hf_context_config config{};
+    config.alignment = 8;
+    expect_sizes(make(config), paper_sizes());
+}
+
+TEST(ContextSizes, AreMultiplesOf16WhereMallocsAlignmentIsPromised)
+{
+    std::vector<size_t> sizes;
+    for (size_t size : paper_sizes())
+        if (size % 16 == 0) sizes.push_back(size);
+    expect_sizes(make(), sizes);
+}
+
+TEST(ContextSizes, MayBeTheProgramsOwn)
+{
+    expect_sizes(make_with_sizes({24, 48, 1000, 5000}, 8), {24, 48, 1000, 5000, SEGMENT / 2});
+}
+
+TEST(ContextSizes, ThatAreNoMultipleOf16AreLeftOutWithAnAlignmentOf16)
+{
+    expect_sizes(make_with_sizes({24, 48, 1000, 4096}), {48, 4096, SEGMENT / 2});
+}
+
+TEST(ContextSizes, AreAtMost120BesidesTheLargest)
+{
+    std::vector<uint32_t> sizes;
+    for (uint32_t i = 1; i <= 120; i++) sizes.push_back(i * 8);
+    Context context = make_with_sizes(sizes, 8);
+    ASSERT_NE(nullptr, context);
+    EXPECT_EQ(960u, hf_usable_size(hf_context_malloc(context.get(), 953)));
+    EXPECT_EQ(SEGMENT / 2, hf_usable_size(hf_context_malloc(context.get(), 961)));
+    sizes.push_back(121 * 8);
+    EXPECT_EQ(nullptr, make_with_sizes(sizes, 8));
+}
+
+TEST(ContextSizes, ObjectsDoNotOverlapWhateverTheirSize)
+{
+    hf_context_config config{};
+    config.alignment = 8;
+    Context context = make(config);
+    for (size_t size : paper_sizes()) {
+        std::vector<unsigned char *> objects;
+        for (size_t i = 0; i < 2 * SEGMENT / size + 2; i++) {
+            objects.push_back(static_cast<unsigned char *>(hf_context_malloc(context.get(), size)));
+            fill(objects.back(), size, static_cast<unsigned char>(i));
+        }
+        for (size_t i = 0; i < objects.size(); i++)
+            ASSERT_TRUE(holds(objects[i], size, static_cast<unsigned char>(i))) << size;
+    }
+}
+
+// ---- order -----------------------------------------------------------------------------------------------------------------
+
+TEST(ContextOrder, ObjectsOfASizeAreNeighboursInTheOrderOfAllocation)
+{
+    Context context = make();
+    auto *first = static_cast<char *>(hf_context_malloc(context.get(), 96));
+    EXPECT_TRUE(is_aligned(first, SEGMENT)) << "a segment has no header";
+    for (size_t i = 1; i < SEGMENT / 96; i++) ASSERT_EQ(first + i * 96, hf_context_malloc(context.get(), 96));
+    auto *next = static_cast<char *>(hf_context_malloc(context.get(), 96));
+    EXPECT_TRUE(is_aligned(next, SEGMENT)) << "what is left of a segment is too short";
+    EXPECT_NE(first, next);
+}
+
+TEST(ContextOrder, WhatWasFreedLastIsHandedOutFirst)
+{
+    Context context = make();
+    std::vector<void *> objects;
+    for (int i = 0; i < 100; i++) objects.push_back(hf_context_malloc(context.get(), 40));
+    for (void *object : objects) hf_context_free(context.get(), object);
+    for (size_t i = objects.size(); i-- > 0;) ASSERT_EQ(objects[i], hf_context_malloc(context.get(), 40));
+}
+
+TEST(ContextOrder, FreeingByTheNameForAllObjectsIsTheSame)
+{
+    Context context = make();
+    void *object = hf_context_malloc(context.get(), 40);
+    hf_free(object);
+    EXPECT_EQ(object, hf_context_malloc(context.get(), 40));
+    hf_free_sized(object, 40);
+    EXPECT_EQ(object, hf_context_malloc(context.get(), 40));
+}
+
+TEST(ContextOrder, AfterFreeAllTheSameCallsReturnTheSameAddresses)
+{
+    for (const Context &context : {make(), make_region()}) {
+        std::vector<void *> before = allocate_many(context, 5000);
+        for (size_t i = 0; i < before.size(); i += 3) hf_context_free(context.get(), before[i]);
+        hf_context_free_all(context.get());
+        EXPECT_EQ(before, allocate_many(context, 5000));
+        EXPECT_EQ(1u, figures(context).free_alls);
+    }
+}
+
+TEST(ContextOrder, NullAndNothing)
+{
+    for (const Context &context : {make(), make_region()}) {
+        hf_context_free(context.get(), nullptr);
+        void *nothing = hf_context_malloc(context.get(), 0);
+        EXPECT_NE(nullptr, nothing);
+        EXPECT_NE(nothing, hf_context_malloc(context.get(), 0)) << "an object of its own";
+        EXPECT_NE(nullptr, hf_context_realloc(context.get(), nullptr, 100));
+        hf_context_free_all(context.get());
+        hf_context_free_all(context.get());
+    }
+    hf_context_destroy(nullptr);
+}
+
+// ---- large objects -------------------------------------------------------------------------------------------------------------
+
+TEST(ContextLarge, ObjectsAboveHalfASegmentAreRunsOfSegments)
+{
+    Context context = make();
+    for (size_t size : {SEGMENT / 2 + 1, SEGMENT, SEGMENT + 1, 5 * SEGMENT, CHUNK}) {
+        void *object = hf_context_malloc(context.get(), size);
+        EXPECT_TRUE(is_aligned(object, SEGMENT));
+        EXPECT_EQ((size + SEGMENT - 1) / SEGMENT * SEGMENT, hf_usable_size(object));
+        fill(object, hf_usable_size(object), 1);
+        hf_context_free(context.get(), object);
+    }
+    EXPECT_EQ(0u, figures(context).used_bytes) << "runs are given back to the context";
+}
+
+TEST(ContextLarge, TheFirstRunThatIsLongEnoughIsTaken)
+{
+    Context context = make();
+    std::vector<char *> runs;
+    for (int i = 0; i < 4; i++) runs.push_back(static_cast<char *>(hf_context_malloc(context.get(), 4 * SEGMENT)));
+    for (size_t i = 1; i < runs.size(); i++) ASSERT_EQ(runs[i - 1] + 4 * SEGMENT, runs[i]);
+    hf_context_free(context.get(), runs[1]);
+    hf_context_free(context.get(), runs[3]);
+    EXPECT_EQ(runs[3], hf_context_malloc(context.get(), 5 * SEGMENT)) << "the hole is too short";
+    EXPECT_EQ(runs[1], hf_context_malloc(context.get(), SEGMENT));
+    EXPECT_EQ(runs[1] + SEGMENT, hf_context_malloc(context.get(), 100)) << "small objects' segments go there too";
+    EXPECT_EQ(runs[1] + 2 * SEGMENT, hf_context_malloc(context.get(), 2 * SEGMENT));
+}
+
+TEST(ContextLarge, RunsOfSegmentsAsManyAsAChunkHas)
+{
+    hf_context_config config{};
+    config.segment_size = 8 * KIB;
+    config.chunk_size = 64 * 8 * KIB;
+    Context context = make(config);
+    for (size_t count = 1; count <= 64; count++) {
+        void *object = hf_context_malloc(context.get(), count * 8 * KIB);
+        ASSERT_EQ(count * 8 * KIB, hf_usable_size(object));
+        ASSERT_EQ(1u, figures(context).chunks);
+        hf_context_free(context.get(), object);
+    }
+}
+
+TEST(ContextLarge, GrowAndShrinkInPlaceAsLongAsTheyCan)
+{
+    Context context = make();
+    auto *object = static_cast<char *>(hf_context_malloc(context.get(), 2 * SEGMENT));
+    fill(object, 2 * SEGMENT, 7);
+    EXPECT_EQ(object, hf_context_realloc(context.get(), object, 6 * SEGMENT));
+    EXPECT_EQ(6 * SEGMENT, figures(context).used_bytes);
+    EXPECT_EQ(object, hf_context_realloc(context.get(), object, 2 * SEGMENT));
+    EXPECT_EQ(2 * SEGMENT, figures(context).used_bytes);
+    void *behind = hf_context_malloc(context.get(), 3 * SEGMENT);
+    EXPECT_EQ(object + 2 * SEGMENT, behind) << "what was cut off is free";
+    auto *moved = static_cast<char *>(hf_context_realloc(context.get(), object, 6 * SEGMENT));
+    EXPECT_NE(object, moved);
+    EXPECT_TRUE(holds(moved, 2 * SEGMENT, 7));
+    EXPECT_EQ(object, hf_context_malloc(context.get(), 2 * SEGMENT)) << "and where it was is free";
+}
+
+TEST(ContextLarge, ObjectsBeyondAChunkHaveOneOfTheirOwn)
+{
+    Context context = make();
+    void *object = hf_context_malloc(context.get(), CHUNK + 1);
+    EXPECT_EQ(CHUNK + 64 * KIB, hf_usable_size(object));
+    EXPECT_EQ(CHUNK + 64 * KIB, figures(context).footprint);
+    EXPECT_EQ(0u, figures(context).chunks);
+    void *moved = hf_context_realloc(context.get(), object, 3 * CHUNK);
+    EXPECT_EQ(3 * CHUNK, figures(context).footprint);
+    EXPECT_EQ(moved, hf_context_realloc(context.get(), moved, 2 * CHUNK)) << "shrinking by less than half";
+    hf_context_free(context.get(), moved);
+    EXPECT_EQ(0u, figures(context).footprint) << "goes back at once";
+    hf_context_malloc(context.get(), CHUNK + 1);
+    hf_context_free_all(context.get());
+    EXPECT_EQ(0u, figures(context).footprint) << "and with all others";
+}
+
+TEST(ContextLarge, WhatNoMachineHasIsRefused)
+{
+    for (const Context &context : {make(), make_region()}) {
+        void *object = hf_context_malloc(context.get(), 2 * SEGMENT);
+        size_t too_large[] = {SIZE_MAX, SIZE_MAX - 15, SIZE_MAX / 2 + 1, SIZE_MAX / 2, size_t{1} << 62,
+                              // wraps to one segment in 32 bits
+                              (size_t{1} << 47) + SEGMENT};
+        for (size_t size : too_large) {
+            errno = 0;
+            EXPECT_EQ(nullptr, hf_context_malloc(context.get(), size)) << size;
+            EXPECT_EQ(ENOMEM, errno);
+            errno = 0;
+            EXPECT_EQ(nullptr, hf_context_realloc(context.get(), object, size)) << size;
+            EXPECT_EQ(ENOMEM, errno);
+            EXPECT_EQ(nullptr, hf_context_aligned_alloc(context.get(), 64, size));
+            EXPECT_EQ(nullptr, hf_context_calloc(context.get(), size, 2));
+        }
+        for (size_t alignment = size_t{1} << 48; alignment != 0; alignment *= 2)
+            EXPECT_EQ(nullptr, hf_context_aligned_alloc(context.get(), alignment, 100));
+        hf_context_free(context.get(), object);
+        EXPECT_NE(nullptr, hf_context_malloc(context.get(), 100));
+    }
+}
+
+// ---- calloc, realloc, alignment ----------------------------------------------------------------------------------------------------
+
+TEST(ContextFamily, CallocClearsWhatWasUsedBefore)
+{
+    for (const Context &context : {make(), make_region()})
+        for (int round = 0; round < 3; round++) {
+            for (size_t size : {1, 24, 500, 5000, 20000, 100000, 3000000}) {
+                void *object = hf_context_calloc(context.get(), 1, size);
+                ASSERT_TRUE(holds(object, size, 0)) << size;
+                fill(object, size, 0xFF);
+            }
+            hf_context_free_all(context.get());
+        }
+}
+
+TEST(ContextFamily, ReallocKeepsContentsFromAnySizeToAnyOther)
+{
+    const std::vector<size_t> sizes{1, 8, 60, 128, 200, 1000, 9000, 16384, 16385, 40000, 70000, 2000000, 3000000};
+    for (const Context &context : {make(), make_region()})
+        for (size_t from : sizes)
+            for (size_t to : sizes) {
+                void *object = hf_context_malloc(context.get(), from);
+                fill(object, from, 5);
+                object = hf_context_realloc(context.get(), object, to);
+                ASSERT_TRUE(holds(object, std::min(from, to), 5)) << from << " to " << to;
+                fill(object, to, 6);
+                object = hf_realloc(object, from);
+                ASSERT_TRUE(hf_context_owns(context.get(), object));
+                ASSERT_TRUE(holds(object, std::min(from, to), 6)) << to << " to " << from;
+                hf_free(object);
+            }
+}
+
+TEST(ContextFamily, ReallocToNothingFrees)
+{
+    Context context = make();
+    void *object = hf_context_malloc(context.get(), 100);
+    EXPECT_EQ(nullptr, hf_context_realloc(context.get(), object, 0));
+    EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
+    EXPECT_EQ(nullptr, hf_realloc(object, 0));
+    EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
+}
+
+TEST(ContextFamily, EveryAlignmentHolds)
+{
+    hf_context_config eight{};
+    eight.alignment = 8;
+    for (const Context &context : {make(), make(eight), make_region()})
+        for (size_t alignment = 1; alignment <= 8 * MIB; alignment *= 2)
+            for (size_t size : {0, 1, 100, 1000, 20000, 100000, 3000000}) {
+                void *object = hf_context_aligned_alloc(context.get(), alignment, size);
+                ASSERT_TRUE(is_aligned(object, alignment)) << alignment << ", " << size;
+                fill(object, size, 3);
+                hf_context_free(context.get(), object);
+            }
+}
+
+TEST(ContextFamily, AnAlignmentIsAPowerOfTwo)
+{
+    Context context = make();
+    for (size_t alignment : {0, 3, 24, 100}) {
+        errno = 0;
+        EXPECT_EQ(nullptr, hf_context_aligned_alloc(context.get(), alignment, 100));
+        EXPECT_EQ(EINVAL, errno);
+    }
+}
+
+// ---- regions -----------------------------------------------------------------------------------------------------------------------
+
+TEST(Region, ObjectsFollowEachOtherRoundedUpToTheAlignment)
+{
+    hf_context_config config{};
+    config.kind = HF_REGION;
+    config.alignment = 8;
+    Context context = make(config);
+    auto *first = static_cast<char *>(hf_context_malloc(context.get(), 13));
+    EXPECT_EQ(first + 16, hf_context_malloc(context.get(), 24));
+    EXPECT_EQ(first + 40, hf_context_malloc(context.get(), 1));
+    EXPECT_EQ(48u, figures(context).live_bytes);
+}
+
+TEST(Region, FreeingGivesNothingBackBeforeAllIs)
+{
+    Context context = make_region();
+    void *object = hf_context_malloc(context.get(), 100);
+    hf_context_free(context.get(), object);
+    hf_free(object);
+    EXPECT_NE(object, hf_context_malloc(context.get(), 100));
+    EXPECT_EQ(0u, hf_usable_size(object));
+    hf_context_free_all(context.get());
+    EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
+}
+
+TEST(Region, TheNewestObjectGrowsAndShrinksWhereItIs)
+{
+    Context context = make_region();
+    auto *object = static_cast<char *>(hf_context_malloc(context.get(), 100));
+    EXPECT_EQ(object, hf_context_realloc(context.get(), object, 5000));
+    EXPECT_EQ(object, hf_context_realloc(context.get(), object, 50));
+    EXPECT_EQ(64u, figures(context).used_bytes);
+    EXPECT_EQ(object + 64, hf_context_malloc(context.get(), 1));
+    EXPECT_NE(object, hf_context_realloc(context.get(), object, 65)) << "no longer the newest";
+}
+
+TEST(Region, GoesOnInTheNextChunk)
+{
+    Context context = make_region(64 * KIB);
+    std::vector<char *> objects;
+    for (int i = 0; i < 1000; i++) {
+        objects.push_back(static_cast<char *>(hf_context_malloc(context.get(), 1000)));
+        fill(objects.back(), 1000, static_cast<unsigned char>(i));
+    }
+    for (int i = 0; i < 1000; i++) ASSERT_TRUE(holds(objects[i], 1000, static_cast<unsigned char>(i)));
+    EXPECT_EQ((1000u + 64) / 65, figures(context).chunks) << "65 objects of 1008 bytes fill one";
+}
+
+TEST(Region, LargeObjectsDoNotEndTheChunk)
+{
+    Context context = make_region(64 * KIB);
+    auto *before = static_cast<char *>(hf_context_malloc(context.get(), 16));
+    void *large = hf_context_malloc(context.get(), 100000);
+    EXPECT_TRUE(hf_context_owns(context.get(), large));
+    EXPECT_EQ(1u, figures(context).chunks);
+    EXPECT_EQ(before + 16, hf_context_malloc(context.get(), 16));
+}
+
+// ---- configuration ------------------------------------------------------------------------------------------------------------------
+
+TEST(ContextConfiguration, WhatBreaksARuleIsRefused)
+{
+    hf_context_config config{};
+    config.kind = 2;
+    expect_refused(config, "no such kind");
+    for (size_t alignment : {1, 4, 12, 32}) {
+        config = {};
+        config.alignment = alignment;
+        expect_refused(config, "alignment");
+    }
+    for (size_t chunk : {size_t{1}, 64 * KIB - 1, 96 * KIB, SIZE_MAX, SIZE_MAX & ~(64 * KIB - 1)}) {
+        config = {};
+        config.chunk_size = chunk;
+        expect_refused(config, "chunk");
+        config.kind = HF_REGION;
+        expect_refused(config, "a region's chunk");
+    }
+    for (size_t segment : {size_t{1}, 4 * KIB, 24 * KIB, 16 * KIB /* 128 in a chunk */, 4 * MIB /* more than one */}) {
+        config = {};
+        config.segment_size = segment;
+        expect_refused(config, "segment");
+    }
+    config = {};
+    config.chunk_size = 192 * KIB;
+    config.segment_size = 128 * KIB;
+    expect_refused(config, "a chunk holds one and a half segments");
+    config.chunk_size = config.segment_size = size_t{16} << 30;
+    expect_refused(config, "sizes of more than 32 bits");
+}
+
+TEST(ContextConfiguration, SizesAscendAreMultiplesOf8AndNotLarge)
+{
+    EXPECT_EQ(nullptr, make_with_sizes({0, 16}));
+    EXPECT_EQ(nullptr, make_with_sizes({16, 16}));
+    EXPECT_EQ(nullptr, make_with_sizes({32, 16}));
+    EXPECT_EQ(nullptr, make_with_sizes({12}));
+    EXPECT_EQ(nullptr, make_with_sizes({SEGMENT / 2 + 16}));
+    EXPECT_EQ(EINVAL, errno);
+    EXPECT_NE(nullptr, make_with_sizes({}));
+}
+
+TEST(ContextConfiguration, SegmentsAndChunksOfAllAllowedSizesServe)
+{
+    for (size_t segment = 8 * KIB; segment <= 4 * MIB; segment *= 2)
+        for (size_t chunk = std::max(segment, 64 * KIB); chunk <= std::min(64 * segment, 16 * MIB); chunk *= 4) {
+            hf_context_config config{};
+            config.segment_size = segment;
+            config.chunk_size = chunk;
+            Context context = make(config);
+            ASSERT_NE(nullptr, context);
+            for (size_t size : {size_t{1}, segment / 2, segment / 2 + 1, segment, chunk, chunk + 1}) {
+                void *object = hf_context_malloc(context.get(), size);
+                ASSERT_NE(nullptr, object) << segment << ", " << chunk << ", " << size;
+                fill(object, size, 9);
+                ASSERT_GE(hf_usable_size(object), size);
+            }
+            hf_context_free_all(context.get());
+        }
+}
+
+TEST(ContextConfiguration, ContextsDoNotBeginAtTheSameCacheLines)
+{
+    std::set<uintptr_t> places;
+    std::vector<Context> many;
+    for (int i = 0; i < 16; i++) {
+        many.push_back(make());
+        places.insert(reinterpret_cast<uintptr_t>(many.back().get()) / 64 % 64);
+    }
+    EXPECT_GE(places.size(), 8u);
+}
+
+TEST(ContextConfiguration, HugePagesServeAsOthersDo)
+{
+    hf_context_config config{};
+    config.huge_pages = 1;
+    for (int kind : {HF_DEFRAG_DODGING, HF_REGION}) {
+        config.kind = kind;
+        for (int round = 0; round < 3; round++) {
+            Context context = make(config);
+            EXPECT_TRUE(is_aligned(hf_context_malloc(context.get(), 1), 2 * MIB)) << "a chunk begins where a page does";
+            allocate_many(context, 3000);
+            hf_context_free_all(context.get());
+            allocate_many(context, 3000);
+        }
+    }
+}
+
+// ---- limits ------------------------------------------------------------------------------------------------------------------------------
+
+TEST(ContextLimit, HoldsInWholeChunks)
+{
+    hf_context_config config{};
+    config.limit = 2 * CHUNK + CHUNK / 2;
+    Context context = make(config);
+    std::vector<void *> objects;
+    while (void *object = hf_context_malloc(context.get(), 10000)) objects.push_back(object);
+    EXPECT_EQ(ENOMEM, errno);
+    EXPECT_EQ(2 * CHUNK, figures(context).footprint);
+    EXPECT_EQ(2 * CHUNK / 16384, objects.size());
+    hf_context_free(context.get(), objects.back());
+    EXPECT_EQ(objects.back(), hf_context_malloc(context.get(), 10000)) << "what was freed serves again";
+    hf_context_free_all(context.get());
+    EXPECT_NE(nullptr, hf_context_malloc(context.get(), 10000));
+}
+
+TEST(ContextLimit, MayBeChangedButNotBelowWhatThereIs)
+{
+    Context context = make();
+    hf_context_malloc(context.get(), 100);
+    errno = 0;
+    EXPECT_EQ(-1, hf_context_set_limit(context.get(), CHUNK - 1));
+    EXPECT_EQ(ENOMEM, errno);
+    EXPECT_EQ(0, hf_context_set_limit(context.get(), CHUNK));
+    EXPECT_EQ(nullptr, hf_context_malloc(context.get(), 2 * CHUNK));
+    EXPECT_EQ(0, hf_context_set_limit(context.get(), 0));
+    EXPECT_NE(nullptr, hf_context_malloc(context.get(), 2 * CHUNK));
+}
+
+TEST(ContextLimit, AFailedReallocLeavesTheObject)
+{
+    for (int kind : {HF_DEFRAG_DODGING, HF_REGION}) {
+        hf_context_config config{};
+        config.kind = kind;
+        config.chunk_size = config.limit = CHUNK;
+        Context context = make(config);
+        void *object = hf_context_malloc(context.get(), 40000);
+        hf_context_malloc(context.get(), 40000);
+        fill(object, 40000, 4);
+        EXPECT_EQ(nullptr, hf_context_realloc(context.get(), object, 2 * CHUNK));
+        EXPECT_EQ(ENOMEM, errno);
+        EXPECT_TRUE(holds(object, 40000, 4));
+        hf_context_free(context.get(), object);
+    }
+}
+
+// ---- whose is it -------------------------------------------------------------------------------------------------------------------------
+
+TEST(ContextOwns, EveryAddressInItsMemoryAndNoOther)
+{
+    Context one = make(), other = make_region();
+    int local;
+    auto *small = static_cast<char *>(hf_context_malloc(one.get(), 100));
+    auto *large = static_cast<char *>(hf_context_malloc(one.get(), 10 * CHUNK));
+    auto *elsewhere = static_cast<char *>(hf_malloc(100));
+    for (char *inside : {small, small + 99, large, large + 5 * CHUNK, large + 10 * CHUNK - 1}) {
+        EXPECT_TRUE(hf_context_owns(one.get(), inside));
+        EXPECT_FALSE(hf_context_owns(other.get(), inside));
+        EXPECT_TRUE(hf_is_ours(inside));
+    }
+    for (const void *outside :
+         {static_cast<void *>(&local), static_cast<void *>(elsewhere), static_cast<void *>(nullptr)})
+        EXPECT_FALSE(hf_context_owns(one.get(), outside));
+    hf_context_free(one.get(), large);
+    EXPECT_FALSE(hf_context_owns(one.get(), large + 5 * CHUNK)) << "given back";
+    hf_free(elsewhere);
+}
+
+// ---- figures -------------------------------------------------------------------------------------------------------------------------------
+
+TEST(ContextFigures, AreExact)
+{
+    hf_context_config config{};
+    config.alignment = 8;
+    Context context = make(config);
+    size_t live = 0, large = 0;
+    std::set<size_t> classes;
+    std::vector<void *> objects;
+    for (size_t i = 0; i < 400; i++) {
+        size_t size = i % 40 == 0 ? i * 500 + SEGMENT : 1 + i * 7 % 300;
+        objects.push_back(hf_context_malloc(context.get(), size));
+        live += hf_usable_size(objects.back());
+        if (size >= SEGMENT) large += hf_usable_size(objects.back());
+        else classes.insert(hf_usable_size(objects.back()));
+    }
+    EXPECT_EQ(live, figures(context).live_bytes);
+    EXPECT_EQ(large + classes.size() * SEGMENT, figures(context).used_bytes) << "a segment for each size";
+    for (size_t i = 0; i < objects.size(); i += 2) {
+        live -= hf_usable_size(objects[i]);
+        hf_context_free(context.get(), objects[i]);
+        ASSERT_EQ(live, figures(context).live_bytes);
+    }
+    EXPECT_EQ(large + classes.size() * SEGMENT, figures(context).peak_bytes);
+    hf_context_free_all(context.get());
+    EXPECT_EQ(0u, figures(context).live_bytes);
+    EXPECT_EQ(0u, figures(context).used_bytes);
+    EXPECT_EQ(0u, figures(context).peak_bytes);
+}
+
+TEST(ContextFigures, OfALaterOrEarlierVersionAreFilledAsFarAsKnown)
+{
+    Context context = make();
+    hf_context_malloc(context.get(), 100);
+    unsigned char buffer[sizeof(hf_context_stats) + 16];
+    fill(buffer, sizeof buffer, 0xFF);
+    EXPECT_EQ(0, hf_context_stats_get(context.get(), reinterpret_cast<hf_context_stats *>(buffer), sizeof buffer));
+    EXPECT_TRUE(holds(buffer + sizeof(hf_context_stats), 16, 0));
+    fill(buffer, sizeof buffer, 0xFF);
+    EXPECT_EQ(0, hf_context_stats_get(context.get(), reinterpret_cast<hf_context_stats *>(buffer), sizeof(size_t)));
+    EXPECT_EQ(112u, *reinterpret_cast<size_t *>(buffer));
+    EXPECT_TRUE(holds(buffer + sizeof(size_t), sizeof buffer - sizeof(size_t), 0xFF));
+    EXPECT_EQ(-1, hf_context_stats_get(context.get(), nullptr, 8));
+    EXPECT_EQ(EINVAL, errno);
+}
+
+TEST(ContextFigures, OfTheProcessTellContexts)
+{
+    hf_stats before, with, after;
+    hf_stats_get(&before, sizeof before);
+    {
+        Context context = make(), region = make_region();
+        hf_context_malloc(context.get(), 100);
+        hf_context_malloc(region.get(), 100);
+        hf_stats_get(&with, sizeof with);
+    }
+    hf_stats_get(&after, sizeof after);
+    EXPECT_EQ(before.contexts + 2, with.contexts);
+    EXPECT_EQ(before.context_bytes + CHUNK + 16 * MIB, with.context_bytes);
+    EXPECT_EQ(before.contexts, after.contexts);
+    EXPECT_EQ(before.context_bytes, after.context_bytes);
+}
+
+// ---- what free_all keeps -------------------------------------------------------------------------------------------------------------------
+
+namespace
+{
+
+void use_chunks(const Context &context, size_t count)
+{
+    for (size_t bytes = 0; bytes < count * CHUNK; bytes += 16 * KIB)
+        ASSERT_NE(nullptr, hf_context_malloc(context.get(), 16 * KIB));
+}
+
+} // namespace
+
+TEST(ContextRetention, KeepsWhatTheConfigurationSays)
+{
+    hf_context_config config{};
+    config.retain = 3 * CHUNK;
+    Context some = make(config);
+    config.retain = SIZE_MAX;
+    Context all = make(config);
+    for (const Context *context : {&some, &all}) {
+        use_chunks(*context, 10);
+        EXPECT_EQ(10u, figures(*context).chunks);
+        hf_context_free_all(context->get());
+    }
+    EXPECT_EQ(3u, figures(some).chunks);
+    EXPECT_EQ(10u, figures(all).chunks);
+}
+
+TEST(ContextRetention, KeepsWhatRecentTransactionsNeeded)
+{
+    for (int kind : {HF_DEFRAG_DODGING, HF_REGION}) {
+        hf_context_config config{};
+        config.kind = kind;
+        config.chunk_size = CHUNK;
+        Context context = make(config);
+        use_chunks(context, 10);
+        hf_context_free_all(context.get());
+        EXPECT_EQ(10u, figures(context).chunks) << "the next will be alike";
+        size_t before = 10;
+        for (int i = 0; i < 60; i++) {
+            use_chunks(context, 1);
+            hf_context_free_all(context.get());
+            EXPECT_LE(figures(context).chunks, before);
+            before = figures(context).chunks;
+        }
+        EXPECT_EQ(1u, before) << "in the end, what they need";
+    }
+}
+
+TEST(ContextRetention, CountsWhatTheTransactionFreedItself)
+{
+    Context context = make();
+    for (int i = 0; i < 5; i++) {
+        std::vector<void *> objects;
+        for (int j = 0; j < 8; j++) objects.push_back(hf_context_malloc(context.get(), CHUNK));
+        for (void *object : objects) hf_context_free(context.get(), object);
+        hf_context_free_all(context.get());
+        EXPECT_EQ(8u, figures(context).chunks);
+    }
+}
+
+TEST(ContextRetention, AlwaysKeepsAChunk)
+{
+    hf_context_config config{};
+    config.retain = 1;
+    Context context = make(config);
+    use_chunks(context, 3);
+    hf_context_free_all(context.get());
+    EXPECT_EQ(1u, figures(context).chunks);
+    EXPECT_EQ(CHUNK, figures(context).footprint);
+}
+
+// ---- switching -----------------------------------------------------------------------------------------------------------------------------
+
+TEST(ContextSwitch, NestsAndReturnsWhatWasBefore)
+{
+    Context one = make(), other = make_region();
+    EXPECT_EQ(nullptr, hf_context_current());
+    EXPECT_EQ(nullptr, hf_context_switch(one.get()));
+    void *in_one = hf_malloc(100);
+    hf_context *before = hf_context_switch(other.get());
+    void *in_other = hf_malloc(100);
+    hf_context *now = hf_context_current();
+    hf_context *inner = hf_context_switch(before);
+    void *in_one_again = hf_malloc(100);
+    hf_context *outer = hf_context_switch(nullptr);
+    void *in_none = hf_malloc(100);
+    EXPECT_EQ(one.get(), before);
+    EXPECT_EQ(other.get(), now);
+    EXPECT_EQ(other.get(), inner);
+    EXPECT_EQ(one.get(), outer);
+    EXPECT_TRUE(hf_context_owns(one.get(), in_one));
+    EXPECT_TRUE(hf_context_owns(other.get(), in_other));
+    EXPECT_TRUE(hf_context_owns(one.get(), in_one_again));
+    EXPECT_FALSE(hf_context_owns(one.get(), in_none) || hf_context_owns(other.get(), in_none));
+    hf_free(in_none);
+}
+
+TEST(ContextSwitch, EveryWayToAllocateIsDiverted)
+{
+    hf_context_config eight{};
+    eight.alignment = 8;
+    for (const Context &context : {make(), make(eight), make_region()}) {
+        std::vector<void *> objects(6);
+        hf_context_switch(context.get());
+        objects[0] = hf_malloc(8);
+        objects[1] = hf_malloc(100000);
+        objects[2] = hf_calloc(3, 1000);
+        objects[3] = hf_realloc(nullptr, 24);
+        objects[4] = hf_aligned_alloc(4096, 40);
+        objects[5] = hf_malloc(0);
+        void *refused = hf_malloc(SIZE_MAX / 2);
+        int why = errno;
+        hf_context_switch(nullptr);
+        EXPECT_EQ(nullptr, refused);
+        EXPECT_EQ(ENOMEM, why);
+        for (void *object : objects) {
+            EXPECT_TRUE(hf_context_owns(context.get(), object));
+            EXPECT_TRUE(is_aligned(object, 16)) << "as malloc promises, whatever the context's own is";
+        }
+        EXPECT_TRUE(is_aligned(objects[4], 4096));
+        EXPECT_TRUE(holds(objects[2], 3000, 0));
+    }
+}
+
+TEST(ContextSwitch, AnObjectThatIsReallocatedStaysWhereItIsFrom)
+{
+    Context context = make();
+    void *own = hf_malloc(100), *large = hf_malloc(200000);
+    void *contexts_own = hf_context_malloc(context.get(), 100);
+    hf_context_switch(context.get());
+    own = hf_realloc(own, 5000);
+    own = hf_realloc(own, 500000);
+    large = hf_realloc(large, 100);
+    hf_context_switch(nullptr);
+    contexts_own = hf_realloc(contexts_own, 5000);
+    contexts_own = hf_realloc(contexts_own, 500000);
+    EXPECT_FALSE(hf_context_owns(context.get(), own) || hf_context_owns(context.get(), large));
+    EXPECT_TRUE(hf_context_owns(context.get(), contexts_own));
+    hf_free(own);
+    hf_free(large);
+}
+
+TEST(ContextSwitch, FreesFindTheirWay)
+{
+    Context context = make();
+    hf_stats before, after;
+    hf_stats_get(&before, sizeof before);
+    void *own = hf_malloc(100), *large = hf_malloc(200000);
+    hf_context_switch(context.get());
+    hf_free(own);
+    hf_free(large);
+    void *object = hf_malloc(100);
+    hf_context_switch(nullptr);
+    hf_stats_get(&after, sizeof after);
+    EXPECT_EQ(before.large_objects, after.large_objects);
+    hf_free(object);
+    EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
+}
+
+TEST(ContextSwitch, DestroyingOrLeavingTheContextSwitchesBack)
+{
+    Context context = make();
+    hf_context_switch(context.get());
+    hf_context_leave(context.get());
+    EXPECT_EQ(nullptr, hf_context_current());
+    void *object = hf_malloc(10);
+    EXPECT_FALSE(hf_context_owns(context.get(), object));
+    hf_free(object);
+    hf_context_switch(context.get()); // enters it again
+    context.reset();
+    EXPECT_EQ(nullptr, hf_context_current());
+    object = hf_malloc(10);
+    hf_free(object);
+}
+
+// ---- life ------------------------------------------------------------------------------------------------------------------------------------
+
+TEST(ContextLife, ManyMayLiveAndDieWithLiveObjects)
+{
+    hf_stats before, after;
+    for (int round = 0; round < 30; round++) {
+        std::vector<Context> many;
+        for (int i = 0; i < 20; i++) {
+            many.push_back(i % 2 == 0 ? make() : make_region(MIB));
+            allocate_many(many.back(), 200);
+        }
+        many.clear();
+        hf_stats_get(round == 3 ? &before : &after, sizeof before);
+    }
+    EXPECT_EQ(before.committed, after.committed) << "address space is used again";
+    EXPECT_EQ(before.live_bytes, after.live_bytes);
+}
+
+TEST(ContextLife, MemoryGivenBackIsPurgedInTime)
+{
+    if (hf_option_set("decay_ms", "0") != 0) FAIL() << "the option decay_ms is gone";
+    Context context = make();
+    for (int i = 0; i < 64; i++) fill(hf_context_malloc(context.get(), MIB), MIB, 1);
+    context.reset();
+    hf_stats stats;
+    // Refills do the chores.
+    std::vector<void *> objects;
+    for (int i = 0; i < 20000; i++) objects.push_back(hf_malloc(200));
+    hf_stats_get(&stats, sizeof stats);
+    EXPECT_LT(stats.dirty_bytes, 8 * MIB);
+    for (void *object : objects) hf_free(object);
+}

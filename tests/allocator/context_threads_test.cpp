@@ -1,0 +1,312 @@
+// Contexts and several threads: remote frees, handing over, threads that end, forks.
+#include "context_subject.h"
+#include "stress_seed.h"
+
+#include <pthread.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+using namespace contexts;
+
+namespace
+{
+
+template <typename Body> void on_another_thread(Body body)
+{
+    std::thread(body).join();
+}
+
+} // namespace
+
+// ---- remote frees ----------------------------------------------------------------------------------------------------------
+
+TEST(ContextRemoteFree, SmallObjectsServeTheOwnerAgain)
+{
+    Context context = make();
+    std::vector<void *> objects;
+    for (size_t i = 0; i < 2 * SEGMENT / 256; i++) objects.push_back(hf_context_malloc(context.get(), 256));
+    on_another_thread([&] {
+        for (void *object : objects) hf_free(object);
+    });
+    EXPECT_EQ(0u, figures(context).live_bytes) << "figures know, though nobody has taken them in yet";
+    for (size_t i = 0; i < objects.size(); i++) hf_context_malloc(context.get(), 256);
+    EXPECT_EQ(2 * SEGMENT, figures(context).used_bytes) << "no further segment";
+}
+
+TEST(ContextRemoteFree, LargeAlignedAndLonelyObjectsToo)
+{
+    Context context = make();
+    for (int round = 0; round < 3; round++) {
+        std::vector<void *> objects{
+            hf_context_malloc(context.get(), 5 * SEGMENT), hf_context_aligned_alloc(context.get(), 4096, 100),
+            hf_context_aligned_alloc(context.get(), 8 * MIB, 100), hf_context_malloc(context.get(), 3 * CHUNK)};
+        EXPECT_LT(3 * CHUNK, figures(context).footprint);
+        on_another_thread([&] {
+            for (void *object : objects) {
+                EXPECT_LE(100u, hf_usable_size(object));
+                hf_free_sized(object, 100);
+            }
+        });
+        EXPECT_EQ(0u, figures(context).live_bytes);
+        hf_context_free(context.get(), hf_context_malloc(context.get(), SEGMENT)); // takes them in
+        EXPECT_EQ(CHUNK, figures(context).footprint);
+    }
+}
+
+TEST(ContextRemoteFree, AreForgottenByFreeAll)
+{
+    Context context = make();
+    void *object = hf_context_malloc(context.get(), 100);
+    on_another_thread([&] { hf_free(object); });
+    hf_context_free_all(context.get());
+    EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
+    for (size_t i = 0; i < SEGMENT / 112; i++) EXPECT_NE(object, hf_context_malloc(context.get(), 100));
+}
+
+TEST(ContextRemoteFree, ManyThreadsAtOnceWhileTheOwnerGoesOn)
+{
+    constexpr size_t THREADS = 4, OBJECTS = HEAPFIT_TEST_EMULATED ? 2000 : 20000;
+    Context context = make();
+    std::vector<std::atomic<unsigned char *>> slots(THREADS * 64);
+    std::atomic<bool> done{false};
+    std::vector<std::thread> threads;
+    std::atomic<size_t> freed{0};
+    for (size_t t = 0; t < THREADS; t++)
+        threads.emplace_back([&, t] {
+            bool last;
+            do {
+                last = done;
+                for (size_t i = t; i < slots.size(); i += THREADS)
+                    if (unsigned char *object = slots[i].exchange(nullptr)) {
+                        size_t size = object[0] + 8u;
+                        EXPECT_TRUE(holds(object, size, object[0]));
+                        hf_free(object);
+                        freed++;
+                    }
+                std::this_thread::yield();
+            } while (!last);
+        });
+    for (size_t made = 0; made < OBJECTS;) {
+        unsigned char *none = nullptr;
+        size_t size = made % 200 + 8;
+        auto *object = static_cast<unsigned char *>(hf_context_malloc(context.get(), size));
+        fill(object, size, static_cast<unsigned char>(size - 8));
+        if (slots[made * 7 % slots.size()].compare_exchange_strong(none, object)) made++;
+        else hf_context_free(context.get(), object);
+    }
+    done = true;
+    for (std::thread &thread : threads) thread.join();
+    EXPECT_EQ(OBJECTS, freed);
+    EXPECT_EQ(0u, figures(context).live_bytes);
+    EXPECT_LT(figures(context).footprint, 4 * CHUNK) << "what was freed was used again";
+}
+
+TEST(ContextRealloc, ByAnotherThreadMovesWhatMustMove)
+{
+    for (const Context &context : {make(), make_region()}) {
+        void *object = hf_context_malloc(context.get(), 100);
+        fill(object, 100, 8);
+        on_another_thread([&] {
+            auto *resized = hf_realloc(object, 50000);
+            EXPECT_TRUE(holds(resized, 100, 8));
+            EXPECT_FALSE(hf_context_owns(context.get(), resized)) << "only the owner may allocate there";
+            hf_free(resized);
+        });
+    }
+}
+
+TEST(ContextRealloc, ByAnotherThreadLeavesWhatFits)
+{
+    Context context = make();
+    void *object = hf_context_malloc(context.get(), 100);
+    on_another_thread([&] { EXPECT_EQ(object, hf_realloc(object, 60)); });
+}
+
+// ---- handing over -------------------------------------------------------------------------------------------------------------
+
+TEST(ContextHandOver, TheNextOwnerGoesOn)
+{
+    Context context = make();
+    void *object = hf_context_malloc(context.get(), 100);
+    void *waiting = hf_context_malloc(context.get(), 100);
+    hf_context_leave(context.get());
+    hf_free(waiting); // as any other thread
+    on_another_thread([&] {
+        hf_context_enter(context.get());
+        hf_context_free(context.get(), object);
+        EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
+        hf_context_free_all(context.get());
+        hf_context_malloc(context.get(), 5000);
+        hf_context_leave(context.get());
+    });
+    hf_context_enter(context.get());
+    EXPECT_EQ(8192u, figures(context).live_bytes);
+    hf_context_free_all(context.get());
+}
+
+TEST(ContextHandOver, SwitchingEnters)
+{
+    Context context = make();
+    hf_context_leave(context.get());
+    on_another_thread([&] {
+        hf_context_switch(context.get());
+        void *object = hf_malloc(100);
+        hf_context_switch(nullptr);
+        EXPECT_TRUE(hf_context_owns(context.get(), object));
+        hf_free(object);
+        hf_context_leave(context.get());
+    });
+    hf_context_enter(context.get());
+    EXPECT_EQ(0u, figures(context).live_bytes);
+}
+
+TEST(ContextHandOver, AnotherThreadMayEndAContextThatHasNoOwner)
+{
+    hf_stats before, after;
+    hf_stats_get(&before, sizeof before);
+    hf_context *context = hf_context_create(nullptr);
+    hf_context_malloc(context, 5 * MIB);
+    hf_context_leave(context);
+    on_another_thread([&] { hf_context_destroy(context); });
+    hf_stats_get(&after, sizeof after);
+    EXPECT_EQ(before.contexts, after.contexts);
+    EXPECT_EQ(before.context_bytes, after.context_bytes);
+}
+
+TEST(ContextHandOver, RoundAndRoundAmongThreads)
+{
+    constexpr int THREADS = 4, ROUNDS = HEAPFIT_TEST_EMULATED ? 20 : 200;
+    Context context = make();
+    std::atomic<int> turn{0};
+    std::vector<void *> objects; // the turn's, too
+    hf_context_leave(context.get());
+    std::vector<std::thread> threads;
+    for (int t = 0; t < THREADS; t++)
+        threads.emplace_back([&, t] {
+            for (int round = 0; round < ROUNDS; round++) {
+                while (turn.load(std::memory_order_acquire) != round * THREADS + t) std::this_thread::yield();
+                hf_context_enter(context.get());
+                for (void *object : objects) hf_context_free(context.get(), object);
+                objects.clear();
+                for (size_t i = 0; i < 50; i++) {
+                    objects.push_back(hf_context_malloc(context.get(), 8 + i * 10));
+                    fill(objects.back(), 8 + i * 10, 2);
+                }
+                hf_context_leave(context.get());
+                turn.fetch_add(1, std::memory_order_release);
+            }
+        });
+    for (std::thread &thread : threads) thread.join();
+    hf_context_enter(context.get());
+    EXPECT_EQ(1u, figures(context).chunks);
+}
+
+// ---- threads that end -----------------------------------------------------------------------------------------------------------
+
+TEST(ContextThreadExit, WhileSwitchedLeavesTheContextToOthers)
+{
+    Context context;
+    void *object = nullptr;
+    on_another_thread([&] {
+        context = make();
+        hf_context_switch(context.get());
+        object = hf_malloc(100);
+        fill(object, 100, 4);
+    });
+    hf_context_enter(context.get());
+    EXPECT_TRUE(hf_context_owns(context.get(), object));
+    EXPECT_TRUE(holds(object, 100, 4));
+    hf_context_free(context.get(), object);
+    EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
+}
+
+TEST(ContextThreadExit, DestructorsOfThreadSpecificDataMaySwitchAndAllocate)
+{
+    static hf_context *context;
+    static pthread_key_t key;
+    static std::atomic<int> runs;
+    runs = 0;
+    // Runs before or after the thread's heap has gone, and again.
+    ASSERT_EQ(0, pthread_key_create(&key, [](void *value) {
+                  hf_context *before = hf_context_switch(context);
+                  void *inside = hf_malloc(100);
+                  hf_context_switch(before);
+                  void *outside = hf_malloc(100);
+                  EXPECT_TRUE(hf_context_owns(context, inside));
+                  hf_free(inside);
+                  hf_free(outside);
+                  if (++runs < 3) pthread_setspecific(key, value);
+              }));
+    on_another_thread([] {
+        context = hf_context_create(nullptr);
+        hf_context_switch(context);
+        hf_free(hf_malloc(100));
+        pthread_setspecific(key, &key);
+    });
+    EXPECT_EQ(3, runs);
+    pthread_key_delete(key);
+    hf_context_enter(context);
+    hf_context_destroy(context);
+}
+
+// ---- fork -----------------------------------------------------------------------------------------------------------------------
+
+#if !HEAPFIT_TEST_SANITIZED && !HEAPFIT_TEST_EMULATED // neither survives a fork among threads
+TEST(ContextFork, TheChildGoesOn)
+{
+    for (const Context &context : {make(), make_region()}) {
+        void *object = hf_context_malloc(context.get(), 100);
+        fill(object, 100, 6);
+        hf_context_switch(context.get());
+        pid_t child = fork();
+        if (child == 0) {
+            void *more = hf_malloc(100);
+            hf_context_switch(nullptr);
+            bool well = hf_context_owns(context.get(), more) && holds(object, 100, 6);
+            hf_context_free(context.get(), object);
+            hf_context_free_all(context.get());
+            well = well && hf_context_malloc(context.get(), 5 * MIB) != nullptr;
+            hf_context_destroy(hf_context_create(nullptr));
+            _exit(well ? 0 : 1);
+        }
+        hf_context_switch(nullptr);
+        int status = -1;
+        ASSERT_EQ(child, waitpid(child, &status, 0));
+        EXPECT_EQ(0, status);
+        EXPECT_TRUE(holds(object, 100, 6)) << "what the child did is the child's";
+    }
+}
+
+TEST(ContextFork, WhileOtherThreadsMakeAndEndContexts)
+{
+    std::atomic<bool> done{false};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2; t++)
+        threads.emplace_back([&] {
+            while (!done) {
+                Context context = make_region(64 * KIB);
+                for (int i = 0; i < 20; i++) hf_context_malloc(context.get(), 60000);
+            }
+        });
+    Context mine = make();
+    for (int i = 0; i < 100; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            hf_context_malloc(mine.get(), 5 * MIB);
+            hf_context_destroy(hf_context_create(nullptr));
+            _exit(hf_context_malloc(mine.get(), 100) != nullptr ? 0 : 1);
+        }
+        int status = -1;
+        ASSERT_EQ(child, waitpid(child, &status, 0));
+        ASSERT_EQ(0, status);
+    }
+    done = true;
+    for (std::thread &thread : threads) thread.join();
+}
+#endif

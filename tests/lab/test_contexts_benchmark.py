@@ -1,0 +1,89 @@
+"""The benchmark of contexts: its programs do the same work in every mode, its ratios are right."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from heapfit import paths
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "contexts.py"
+PROGRAMS = ["context-pairs", "context-request", "context-end"]
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    described = importlib.util.spec_from_file_location("contexts", BENCHMARK)
+    assert described is not None
+    assert described.loader is not None
+    module = importlib.util.module_from_spec(described)
+    sys.modules["contexts"] = module
+    described.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_does_the_same_work_in_every_mode(
+    benchmark: ModuleType, tmp_path: Path, name: str
+) -> None:
+    program = benchmark.compiled(name, tmp_path)
+    outputs = {
+        benchmark.run([str(program), "--scale", "1", "--mode", mode], paths.library()).stdout
+        for mode in "0123"
+    }
+    assert len(outputs) == 1
+    assert "check ok" in outputs.pop()
+
+
+def test_a_context_needs_heapfit(benchmark: ModuleType, tmp_path: Path) -> None:
+    program = benchmark.compiled("context-pairs", tmp_path)
+    done = subprocess.run([program, "--mode", "1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "needs heapfit preloaded" in done.stderr
+
+
+def test_it_compares_pairs_of_real_runs() -> None:
+    library = str(paths.library())
+    words = ["--pairs", "6", "--scale", "2", "--heapfit", library, "--peer", library, "--json"]
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARK), *words],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode in (0, 1, 3), done.stderr
+    answers = json.loads(done.stdout)
+    assert len(answers) == 6
+    for answer in answers:
+        assert len(answer["ratios"]) == 6
+        assert min(answer["ratios"]) <= answer["interval"]["median"] <= max(answer["ratios"])
+    end = answers[-1]
+    assert "free_all" in end["question"]
+    assert end["interval"]["median"] < 1 / 50, "even on a busy machine"
+
+
+def test_what_the_loop_itself_takes_is_subtracted(benchmark: ModuleType) -> None:
+    ours, theirs, nothing = (benchmark.Side(Path("l"), (name,)) for name in "abc")
+    question = benchmark.Question("q", "p", ours, theirs, 0.9, nothing)
+    costs = {ours: 5.0, theirs: 7.0, nothing: 3.0}
+    answer = benchmark.ask(question, 6, costs.__getitem__, random.Random(1))
+    assert answer.ratios == [0.5] * 6
+    assert answer.verdict == 0
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict"), [([0.8] * 6, 0), ([1.0] * 6, 1), ([0.8, 1.0] * 3, 3)]
+)
+def test_the_verdict_is_the_intervals(
+    benchmark: ModuleType, ratios: list[float], verdict: int
+) -> None:
+    interval = benchmark.median_interval(ratios)
+    assert benchmark.Answer("q", 0.9, ratios, interval).verdict == verdict
