@@ -73,7 +73,7 @@ static struct hf_context *context_allocate(void)
 {
     static _Atomic(unsigned) offsets;
     unsigned offset = atomic_fetch_add_explicit(&offsets, 1, memory_order_relaxed) % OFFSETS;
-    char *memory = heap_malloc_own(sizeof(struct hf_context) + OFFSETS * CACHE_LINE);
+    char *memory = heap_malloc_own(sizeof(struct hf_context) + (size_t)OFFSETS * CACHE_LINE);
     if (memory == NULL) return NULL;
     uintptr_t start = ((uintptr_t)memory + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1);
     struct hf_context *context = (struct hf_context *)(start + (size_t)offset * CACHE_LINE);

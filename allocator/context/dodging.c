@@ -220,8 +220,9 @@ bool dodging_large_resize(struct hf_context *context, struct chunk *chunk, uintp
     uint64_t more = wanted > count ? mask_of(wanted - count) << (first + count) : 0;
     uint64_t less = wanted < count ? mask_of(count - wanted) << (first + wanted) : 0;
     if ((chunk->used & more) != 0) return false;
-    uintptr_t segment = (uintptr_t)1 << context->segment_shift;
-    if (CONTEXT_CHECKS) check_context_unused(object + wanted * segment, object + count * segment);
+    if (CONTEXT_CHECKS)
+        check_context_unused(object + ((uintptr_t)wanted << context->segment_shift),
+                             object + ((uintptr_t)count << context->segment_shift));
     chunk->used = (chunk->used | more) & ~less;
     chunk->run[first] = (uint8_t)wanted;
     context->used -= (size_t)count << context->segment_shift;

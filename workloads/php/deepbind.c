@@ -10,10 +10,11 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-void *dlopen(const char *file, int mode) {
-  static void *(*next)(const char *, int);
-  if (next == NULL) {
-    *(void **)&next = dlsym(RTLD_NEXT, "dlopen");
-  }
-  return next(file, mode & ~RTLD_DEEPBIND);
+void *dlopen(const char *file, int mode)
+{
+    static void *(*next)(const char *, int);
+    if (next == NULL) {
+        *(void **)&next = dlsym(RTLD_NEXT, "dlopen");
+    }
+    return next(file, mode & ~RTLD_DEEPBIND);
 }
