@@ -58,10 +58,15 @@ struct chunk {
 
 struct hf_context {
     /* What each malloc and free of the owner's touches. */
+    uintptr_t free[CLASSES_MAX + 1]; /* first: its address needs no offset */
     const uint8_t *map; /* segment_map, to be indexed by an address without subtracting the base */
-    size_t
-        table_max; /* requests up to this have their class in `table`: TABLE_MAX, or 0 for a region, which has none */
-    uintptr_t free[CLASSES_MAX + 1];
+    size_t table_max; /* requests up to this have their class in `table`: TABLE_MAX; 0 for a region */
+    int kind;
+    unsigned segment_shift;
+    size_t alignment;
+    uintptr_t region_next, region_end; /* region: the next object, and the end of the chunk */
+    uintptr_t region_last; /* region: the newest object, which can still change its size */
+    size_t used, used_peak; /* bytes in segments and large objects */
     uint8_t table[TABLE_MAX / GRAIN + 1]; /* class of a size, by grain, rounded up */
 
     uintptr_t bump[CLASSES_MAX + 1]; /* the next object never used, and where such end */
@@ -69,7 +74,6 @@ struct hf_context {
     uint32_t sizes[CLASSES_MAX + 1];
     uint64_t reciprocal[CLASSES_MAX + 1]; /* 2^64 / size rounded up, to recognise where an object starts */
     unsigned classes; /* the last class */
-    unsigned segment_shift;
     unsigned segments; /* in a chunk */
 
     struct chunk *chunks, *chunks_last; /* in order of their number */
@@ -78,18 +82,13 @@ struct hf_context {
     uint32_t chunks_count;
     uint32_t chunks_needed; /* so many, from the first on, have had objects since the last free_all */
 
-    uintptr_t region_next, region_end; /* region: the next object, and the end of the chunk */
     struct chunk *region_chunk;
-    uintptr_t region_last; /* region: the newest object, which can still change its size */
 
     size_t chunk_size;
-    size_t alignment;
     size_t limit, footprint, footprint_peak; /* bytes of address space */
-    size_t used, used_peak; /* bytes in segments and large objects */
     size_t retain; /* bytes of chunks that free_all keeps; 0: by recent need */
     size_t recent; /* decaying average of the chunks that a transaction needs, times RECENT_ONE (context.c) */
     size_t free_alls;
-    int kind;
     bool huge_pages;
     void *memory; /* that this struct lies in, at a varying offset */
 
