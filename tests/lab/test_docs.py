@@ -238,8 +238,9 @@ def test_the_messages_shown_are_those_of_the_library() -> None:
 
 
 def test_the_messages_shown_are_those_of_contexts() -> None:
-    source = (ROOT / "allocator" / "context" / "check.c").read_text(encoding="utf-8")
-    messages = set(re.findall(r'failed\(\s*"([^"]*)"', source))
+    sources = (ROOT / "allocator" / "context").glob("*.c")
+    call = re.compile(r'\b(?:failed|check_context_live)\(\s*"([^"]*)"')
+    messages = {each for path in sources for each in call.findall(path.read_text(encoding="utf-8"))}
     section = CONTEXTS.read_text(encoding="utf-8").partition("## What is checked")[2]
     shown = re.findall(r"^\| `([^`]+): 0x[0-9a-f]+` \|", section, re.MULTILINE)
     assert set(shown) == messages
