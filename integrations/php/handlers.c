@@ -114,9 +114,7 @@ static void *region_request_malloc(size_t size)
     object += object & GRAIN & ~rounded; /* to a multiple of 16 if the size is one */
     uintptr_t next = object + rounded;
     if (UNLIKELY(next > context->region_end)) return region_malloc_slow(size);
-    context_use(context, next - context->region_next);
-    context->region_next = next;
-    context->region_last = object;
+    region_took(context, object, next);
     return (void *)object;
 }
 

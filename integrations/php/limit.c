@@ -22,7 +22,7 @@ static size_t limit_soft(void)
 /* One more than the number of the last chunk that has something in it. */
 static uint32_t chunks_needed(const struct hf_context *context)
 {
-    if (context->kind == HF_REGION) return region_chunks_used(context);
+    if (context->kind == HF_REGION) return context->region_chunk == NULL ? 0 : context->region_chunk->number + 1;
     uint32_t needed = 0;
     for (const struct chunk *chunk = context->chunks; chunk != NULL; chunk = chunk->next)
         if (chunk->used != 0) needed = chunk->number + 1;

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from signal import SIGINT, SIGTERM
@@ -39,6 +40,9 @@ COLUMNS = (
 # As few as keep the worker busy: the counts do not depend on it.
 CONNECTIONS = 2
 WORKERS = 1
+# How long after the last answer its line may come, on a busy machine.
+COUNTED_WITHIN_S = 10.0
+COUNTED_POLL_S = 0.01
 
 
 def counting(application: Application, counts: Path) -> Application:
@@ -80,13 +84,22 @@ def count(arguments: argparse.Namespace) -> dict[str, list[float]]:
     drive.write_plan(drive.make_plan(application.all_pages(layout.data), arguments.edits), plan)
     with Stack(application, layout, arguments.port, manager, WORKERS).running():
         drive.run_load(plan, arguments.port, arguments.warmup, CONNECTIONS)
-        before = len(counts.read_text().splitlines())
+        before = len(counted_lines(counts, arguments.warmup))
         drive.run_load(plan, arguments.port, arguments.requests, CONNECTIONS)
-    lines = counts.read_text().splitlines()[before:]
-    # Of the warm-up's requests one may have been answered, and not yet counted, when it was over.
-    if len(lines) < arguments.requests:
-        sys.exit(f"count.py: {len(lines)} of {arguments.requests} requests were counted")
+        lines = counted_lines(counts, before + arguments.requests)[before:]
     return read_counts(lines)
+
+
+def counted_lines(counts: Path, expected: int) -> list[str]:
+    """The lines of the file, once there are so many: a request is counted after its answer."""
+    deadline = time.monotonic() + COUNTED_WITHIN_S
+    lines: list[str] = []
+    while time.monotonic() < deadline:
+        lines = counts.read_text().splitlines() if counts.exists() else []
+        if len(lines) >= expected:
+            return lines
+        time.sleep(COUNTED_POLL_S)
+    sys.exit(f"count.py: {len(lines)} of {expected} requests were counted")
 
 
 def parse() -> argparse.Namespace:
