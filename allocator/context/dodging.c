@@ -143,22 +143,14 @@ static bool segment_add(struct hf_context *context, unsigned class)
     return true;
 }
 
-void *context_malloc_bump(struct hf_context *context, unsigned class)
+void *context_malloc_segment(struct hf_context *context, unsigned class)
 {
-    uintptr_t object = context->bump[class];
-    if (UNLIKELY(object == context->bump_end[class])) {
-        if (UNLIKELY(class == CLASS_NONE)) return context_malloc_slow(context, 1); /* no bytes, of a region */
-        context_take_remote(context);
-        if (context->free[class] != 0) return context_pop(context, class);
-        if (UNLIKELY(!segment_add(context, class))) {
-            errno = ENOMEM;
-            return NULL;
-        }
-        object = context->bump[class];
-    }
-    context->bump[class] = object + context->sizes[class];
-    if (CONTEXT_CHECKS) check_context_malloc(context, (void *)object, context->sizes[class]);
-    return (void *)object;
+    if (UNLIKELY(class == CLASS_NONE)) return context_malloc_slow(context, 1); /* no bytes, of a region */
+    context_take_remote(context);
+    if (context->free[class] != 0) return context_pop(context, class);
+    if (LIKELY(segment_add(context, class))) return context_malloc_class(context, class);
+    errno = ENOMEM;
+    return NULL;
 }
 
 /* ---- large objects -------------------------------------------------------------------------------------------------------------- */

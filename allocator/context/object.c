@@ -29,7 +29,7 @@ void *context_malloc_slow(struct hf_context *context, size_t size)
     if (context->kind == HF_REGION) return region_malloc_next(context, size);
     unsigned class = dodging_class(context, size);
     if (class == CLASS_NONE) return or_no_memory(size <= OBJECT_MAX ? dodging_large_malloc(context, size, 1) : NULL);
-    return context->free[class] != 0 ? context_pop(context, class) : context_malloc_bump(context, class);
+    return context_malloc_class(context, class);
 }
 
 void *context_malloc_aligned(struct hf_context *context, size_t size, size_t alignment)

@@ -71,8 +71,8 @@ static void *request_malloc(size_t size)
     struct hf_context *context = request_heap.main;
     if (UNLIKELY(size > context->table_max)) return malloc_slow(size);
     unsigned class = context->table[(size + GRAIN - 1) / GRAIN];
-    if (UNLIKELY(context->free[class] == 0)) return malloc_slow(size);
-    return context_pop(context, class);
+    void *object = context_take(context, class);
+    return LIKELY(object != NULL) ? object : malloc_slow(size);
 }
 
 static void request_free(void *pointer)
