@@ -131,6 +131,10 @@ ALWAYS_INLINE void *context_pop(struct hf_context *context, unsigned class)
     return (void *)object;
 }
 
+/* Each class carves memory of its own, and there are more classes than streams that a processor follows: it is told what will
+ * be written to next, so many bytes ahead. May lie beyond the segment. */
+enum { PREFETCH_AHEAD = 256 };
+
 /* The first free object of a class, or else the next that was never used. Which of the two is the program's whim, and a
  * processor that guesses wrong loses more time than all of this takes: so there is no branch, but a mask, which
  * compilers do not turn into one (check with objdump). Where there is no free object, the list's next head is read from free[CLASS_NONE],
@@ -147,6 +151,7 @@ ALWAYS_INLINE void *context_take(struct hf_context *context, unsigned class)
     if (UNLIKELY(object == context->bump_end[class])) return NULL;
     context->free[class] = *block_words(next);
     context->bump[class] = unused + step;
+    __builtin_prefetch((const void *)(unused + PREFETCH_AHEAD), 1);
     if (CONTEXT_CHECKS) check_context_malloc(context, (void *)object, context->sizes[class]);
     return (void *)object;
 }
