@@ -101,11 +101,13 @@ def test_faults_and_switches_are_counted(tmp_path: Path) -> None:
     idle = run_once(workload(*PYTHON, "pass"), tmp_path)
     busy = run_once(
         workload(
-            *PYTHON, f"import time\nbytearray({8 * MIB})\nfor _ in range(50): time.sleep(.001)"
+            *PYTHON, f"import time\nbytearray({8 * MIB})\nfor _ in range(200): time.sleep(.001)"
         ),
         tmp_path,
     )
-    assert busy.metrics["voluntary_switches"] >= idle.metrics["voluntary_switches"] + 50
+    # The interpreter itself waits a few times while it starts, on a busy machine more often.
+    assert busy.metrics["voluntary_switches"] >= 200
+    assert busy.metrics["voluntary_switches"] >= idle.metrics["voluntary_switches"] + 100
     assert idle.metrics["minor_faults"] > 0
 
 
