@@ -181,10 +181,15 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
     }
 }
 
-/* Another heap's block is what comes here most often, or a guest's object. */
+/* Another heap's block is what comes here most often, or a guest's object. A thread without a heap must not look at the space
+ * before it knows that the pointer is not NULL: another may be starting it. */
 void heap_free_slow(void *pointer, struct heap *heap)
 {
     uintptr_t block = (uintptr_t)pointer;
+    if (UNLIKELY(heap == &heap_none)) {
+        free_any(pointer, heap);
+        return;
+    }
     size_t offset = space_offset(pointer);
     if (LIKELY(!space_offset_is_foreign(offset))) {
         struct span *span = span_of_offset(offset);
