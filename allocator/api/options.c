@@ -34,6 +34,41 @@ static void apply_thread_span_threshold(uint64_t value)
     atomic_store_explicit(&heap_settings.thread_spans_cached, (uint32_t)(value / SPAN_SIZE), memory_order_relaxed);
 }
 
+static void apply_remote_free_bytes(uint64_t value)
+{
+    atomic_store_explicit(&heap_settings.remote_free_bytes, (size_t)value, memory_order_relaxed);
+}
+
+static void apply_remote_free_hand_over(uint64_t value)
+{
+    atomic_store_explicit(&heap_settings.remote_hand_over, (uint32_t)value, memory_order_relaxed);
+}
+
+static void apply_free_page_threshold(uint64_t value)
+{
+    atomic_store_explicit(&heap_settings.free_page_threshold, (size_t)value, memory_order_relaxed);
+}
+
+static void apply_shared_span_threshold(uint64_t value)
+{
+    atomic_store_explicit(&space_settings.shared_dirty_max, (size_t)value, memory_order_relaxed);
+}
+
+static void apply_lockless_threads(uint64_t value)
+{
+    atomic_store_explicit(&heap_settings.lockless_threads, (uint32_t)value, memory_order_relaxed);
+}
+
+static void apply_zeroed_reserve(uint64_t value)
+{
+    atomic_store_explicit(&space_settings.zeroed_reserve, (size_t)value, memory_order_relaxed);
+}
+
+static void apply_cache_line_align(uint64_t value)
+{
+    heap_settings.cache_line_align = value != 0;
+}
+
 static void apply_reservation(uint64_t value)
 {
     space_settings.reservation = (size_t)value;
@@ -45,14 +80,44 @@ static void apply_huge_pages(uint64_t value)
 }
 
 static const char *const huge_pages_choices[] = {
-    [HUGE_PAGES_NEVER] = "never", [HUGE_PAGES_AUTO] = "auto", [HUGE_PAGES_ALWAYS] = "always"};
+    [HUGE_PAGES_NEVER] = "never",
+    [HUGE_PAGES_AUTO] = "auto",
+    [HUGE_PAGES_ALWAYS] = "always",
+    [HUGE_PAGES_HUGETLB] = "hugetlb",
+};
+static const char *const hand_over_choices[] = {
+    [REMOTE_HAND_OVER_FULL] = "full", [REMOTE_HAND_OVER_REFILL] = "refill"};
+enum { NUMA_AUTO, NUMA_OFF };
+static const char *const numa_choices[] = {[NUMA_AUTO] = "auto", [NUMA_OFF] = "off"};
+enum { CONTROL_OFF, CONTROL_ON };
+static const char *const control_choices[] = {[CONTROL_OFF] = "off", [CONTROL_ON] = "on"};
+/* The first two are what a flag takes. */
+enum { STATS_OFF, STATS_TEXT, STATS_JSON };
+static const char *const stats_choices[] = {[STATS_OFF] = "0", [STATS_TEXT] = "1", [STATS_JSON] = "json"};
+
+/* More than any machine has: a threshold of so many bytes is none. */
+#define BYTES_UNLIMITED (UINT64_C(1) << 46)
+
+static void apply_numa(uint64_t value)
+{
+    space_settings.numa = value == NUMA_AUTO;
+}
 
 enum {
+    LOCKLESS_THREADS,
+    FREE_PAGE_THRESHOLD,
+    THREAD_SPAN_THRESHOLD,
+    SHARED_SPAN_THRESHOLD,
     DECAY_MS,
     REMOTE_FREE_BATCH,
-    THREAD_SPAN_THRESHOLD,
-    RESERVATION,
+    REMOTE_FREE_BYTES,
+    REMOTE_FREE_HAND_OVER,
     HUGE_PAGES,
+    ZEROED_RESERVE,
+    CACHE_LINE_ALIGN,
+    NUMA,
+    RESERVATION,
+    CONTROL,
     STATS_AT_EXIT,
     VERBOSE,
     OPTION_COUNT
@@ -60,6 +125,61 @@ enum {
 
 /* The defaults stand here alone: they are applied at the start, whatever the layers were initialised with. */
 static struct option options[OPTION_COUNT] = {
+    [LOCKLESS_THREADS] =
+        {
+            .public =
+                {
+                    .name = "lockless_threads",
+                    .description = "threads that have a heap of their own; those beyond share some under locks",
+                    .kind = HF_OPTION_NUMBER,
+                    .live = 1,
+                    .initial = UINT32_MAX,
+                    .maximum = UINT32_MAX,
+                    .unlimited = 1,
+                },
+            .apply = apply_lockless_threads,
+        },
+    [FREE_PAGE_THRESHOLD] =
+        {
+            .public =
+                {
+                    .name = "free_page_threshold",
+                    .description = "bytes of free memory within spans in use that a heap keeps until it has decayed",
+                    .kind = HF_OPTION_SIZE,
+                    .live = 1,
+                    .initial = BYTES_UNLIMITED,
+                    .maximum = BYTES_UNLIMITED,
+                    .unlimited = 1,
+                },
+            .apply = apply_free_page_threshold,
+        },
+    [THREAD_SPAN_THRESHOLD] =
+        {
+            .public =
+                {
+                    .name = "thread_span_threshold",
+                    .description = "bytes of free spans that a thread keeps for itself, in steps of 64k",
+                    .kind = HF_OPTION_SIZE,
+                    .live = 1,
+                    .initial = 4 * SPAN_SIZE,
+                    .maximum = SPAN_CACHE_MAX * SPAN_SIZE,
+                },
+            .apply = apply_thread_span_threshold,
+        },
+    [SHARED_SPAN_THRESHOLD] =
+        {
+            .public =
+                {
+                    .name = "shared_span_threshold",
+                    .description = "bytes of free spans, per NUMA node, that all threads share until they have decayed",
+                    .kind = HF_OPTION_SIZE,
+                    .live = 1,
+                    .initial = BYTES_UNLIMITED,
+                    .maximum = BYTES_UNLIMITED,
+                    .unlimited = 1,
+                },
+            .apply = apply_shared_span_threshold,
+        },
     [DECAY_MS] =
         {
             .public =
@@ -69,7 +189,8 @@ static struct option options[OPTION_COUNT] = {
                     .kind = HF_OPTION_NUMBER,
                     .live = 1,
                     .initial = 500,
-                    .maximum = INT32_MAX, /* ages are compared as signed differences of 32 bits */
+                    .maximum = DECAY_NEVER,
+                    .unlimited = 1,
                 },
             .apply = apply_decay_ms,
         },
@@ -87,18 +208,83 @@ static struct option options[OPTION_COUNT] = {
                 },
             .apply = apply_remote_free_batch,
         },
-    [THREAD_SPAN_THRESHOLD] =
+    [REMOTE_FREE_BYTES] =
         {
             .public =
                 {
-                    .name = "thread_span_threshold",
-                    .description = "bytes of free spans that a thread keeps for itself, in steps of 64k",
+                    .name = "remote_free_bytes",
+                    .description = "bytes of such blocks, in the same way",
                     .kind = HF_OPTION_SIZE,
                     .live = 1,
-                    .initial = 4 * SPAN_SIZE,
-                    .maximum = SPAN_CACHE_MAX * SPAN_SIZE,
+                    .initial = 64 * 1024,
+                    .minimum = 1,
+                    .maximum = BYTES_UNLIMITED,
+                    .unlimited = 1,
                 },
-            .apply = apply_thread_span_threshold,
+            .apply = apply_remote_free_bytes,
+        },
+    [REMOTE_FREE_HAND_OVER] =
+        {
+            .public =
+                {
+                    .name = "remote_free_hand_over",
+                    .description = "when blocks are handed over: full (one of the limits), refill (also whenever a bin is filled)",
+                    .kind = HF_OPTION_CHOICE,
+                    .live = 1,
+                    .initial = REMOTE_HAND_OVER_FULL,
+                    .maximum = REMOTE_HAND_OVER_REFILL,
+                    .choices = hand_over_choices,
+                },
+            .apply = apply_remote_free_hand_over,
+        },
+    [HUGE_PAGES] =
+        {
+            .public =
+                {
+                    .name = "huge_pages",
+                    .description = "back the heap by huge pages: never, auto (when large and dense), always, hugetlb (the kernel's pool)",
+                    .kind = HF_OPTION_CHOICE,
+                    .initial = HUGE_PAGES_AUTO,
+                    .maximum = HUGE_PAGES_HUGETLB,
+                    .choices = huge_pages_choices,
+                },
+            .apply = apply_huge_pages,
+        },
+    [ZEROED_RESERVE] =
+        {
+            .public =
+                {
+                    .name = "zeroed_reserve",
+                    .description = "bytes of spans that a housekeeper thread keeps cleared for calloc; 0: no thread",
+                    .kind = HF_OPTION_SIZE,
+                    .live = 1,
+                    .maximum = BYTES_UNLIMITED,
+                },
+            .apply = apply_zeroed_reserve,
+        },
+    [CACHE_LINE_ALIGN] =
+        {
+            .public =
+                {
+                    .name = "cache_line_align",
+                    .description = "round small blocks up to cache lines, so that no two share one",
+                    .kind = HF_OPTION_FLAG,
+                    .maximum = 1,
+                },
+            .apply = apply_cache_line_align,
+        },
+    [NUMA] =
+        {
+            .public =
+                {
+                    .name = "numa",
+                    .description = "keep free memory apart by NUMA node: auto (where there are several), off",
+                    .kind = HF_OPTION_CHOICE,
+                    .initial = NUMA_AUTO,
+                    .maximum = NUMA_OFF,
+                    .choices = numa_choices,
+                },
+            .apply = apply_numa,
         },
     [RESERVATION] =
         {
@@ -111,28 +297,29 @@ static struct option options[OPTION_COUNT] = {
                 },
             .apply = apply_reservation,
         },
-    [HUGE_PAGES] =
+    [CONTROL] =
         {
             .public =
                 {
-                    .name = "huge_pages",
-                    .description = "back the heap by huge pages: never, auto (when large and dense), always",
+                    .name = "control",
+                    .description = "let processes of the same user set options and read statistics: off, on",
                     .kind = HF_OPTION_CHOICE,
-                    .initial = HUGE_PAGES_AUTO,
-                    .maximum = HUGE_PAGES_ALWAYS,
-                    .choices = huge_pages_choices,
+                    .initial = CONTROL_OFF,
+                    .maximum = CONTROL_ON,
+                    .choices = control_choices,
                 },
-            .apply = apply_huge_pages,
         },
     [STATS_AT_EXIT] =
         {
             .public =
                 {
                     .name = "stats_at_exit",
-                    .description = "write statistics to stderr when the process ends",
-                    .kind = HF_OPTION_FLAG,
+                    .description = "write statistics to stderr when the process ends: 0, 1 (text), json",
+                    .kind = HF_OPTION_CHOICE,
                     .live = 1,
-                    .maximum = 1,
+                    .initial = STATS_OFF,
+                    .maximum = STATS_JSON,
+                    .choices = stats_choices,
                 },
         },
     [VERBOSE] =
@@ -289,9 +476,15 @@ static int parse_choice(const hf_option *option, struct text text, uint64_t *val
     return EINVAL;
 }
 
+static const char unlimited[] = "unlimited";
+
 static int option_parse(const struct option *option, struct text text, uint64_t *value)
 {
     if (option->public.kind == HF_OPTION_CHOICE) return parse_choice(&option->public, text, value);
+    if (option->public.unlimited && text_equals(text, unlimited)) {
+        *value = option->public.maximum;
+        return 0;
+    }
     int error = parse_number(text, option->public.kind == HF_OPTION_SIZE, value);
     if (error != 0) return error;
     return *value < option->public.minimum || *value > option->public.maximum ? ERANGE : 0;
@@ -319,8 +512,11 @@ static struct value_text value_text(const hf_option *option, uint64_t value)
     struct value_text result = {.text = ""};
     char digits[20]; /* as many as 2^64 has */
     size_t length = 0;
-    if (option->kind == HF_OPTION_CHOICE) {
-        memcpy(result.text, option->choices[value], strlen(option->choices[value]));
+    const char *word = option->kind == HF_OPTION_CHOICE                      ? option->choices[value]
+                       : option->unlimited && value == option->maximum ? unlimited
+                                                                        : NULL;
+    if (word != NULL) {
+        memcpy(result.text, word, strlen(word));
         return result;
     }
     do digits[length++] = (char)('0' + value % 10);

@@ -26,11 +26,21 @@
 /* ---- settings: set by api/, some while threads run -------------------------------------------------------- */
 
 struct heap_settings {
-    _Atomic(uint32_t) remote_free_batch;      /* blocks collected for another heap before they are handed over */
-    _Atomic(uint32_t) thread_spans_cached;    /* free spans that a heap keeps for itself, at most SPAN_CACHE_MAX */
+    _Atomic(uint32_t) remote_free_batch; /* blocks collected for another heap before they are handed over */
+    _Atomic(size_t) remote_free_bytes; /* the same in bytes */
+    _Atomic(uint32_t) remote_hand_over; /* enum remote_hand_over */
+    _Atomic(uint32_t) thread_spans_cached; /* free spans that a heap keeps for itself, at most SPAN_CACHE_MAX */
+    _Atomic(size_t) free_page_threshold; /* bytes of free memory in sparse spans that a heap keeps for the decay time */
+    _Atomic(uint32_t) lockless_threads; /* threads that get a heap of their own */
+    bool cache_line_align; /* blocks fill whole cache lines; set before the first heap is made */
 };
 
 extern struct heap_settings heap_settings;
+
+enum remote_hand_over {
+    REMOTE_HAND_OVER_FULL, /* when a batch is full, and when the thread exits */
+    REMOTE_HAND_OVER_REFILL, /* also whenever the thread refills a bin of its own */
+};
 
 /* ---- lists of blocks ---------------------------------------------------------------------------------------- */
 
@@ -247,6 +257,11 @@ struct heap_figures {
     size_t made; /* heaps ever made */
     size_t idle; /* of these, without a thread */
     size_t orphans; /* spans of threads that are gone */
+    size_t sharing; /* threads that share heaps under a lock */
+    size_t cached; /* bytes of free spans that heaps keep */
+    size_t refills; /* since the start */
+    size_t remote_batches, remote_blocks; /* handed over since the start */
+    size_t zeroed_hits, zeroed_misses; /* callocs above FAST_MAX since the start */
 };
 void heap_figures(struct heap_figures *figures);
 

@@ -82,16 +82,22 @@ enum huge_pages {
     HUGE_PAGES_NEVER,
     HUGE_PAGES_AUTO, /* beyond the first HUGE_PAGES_AFTER bytes, while the heap is dense (space.c) */
     HUGE_PAGES_ALWAYS, /* from the start */
+    HUGE_PAGES_HUGETLB, /* from the start, out of the kernel's pool; where that is empty as HUGE_PAGES_ALWAYS */
 };
 
 struct space_settings {
     enum huge_pages huge_pages;
     uint32_t huge_page_cost_us; /* the most that getting one may take */
     size_t reservation; /* bytes of address space to reserve; 0: chosen from the machine's memory */
-    _Atomic(uint32_t) decay_ms; /* age after which a dirty run is purged; live */
+    bool numa; /* keep free memory apart by node, where there are several */
+    _Atomic(uint32_t) decay_ms; /* age after which a dirty run is purged; DECAY_NEVER: none; live */
+    _Atomic(size_t) shared_dirty_max; /* bytes of dirty runs kept, per node; beyond, the oldest are purged; live */
+    _Atomic(size_t) zeroed_reserve; /* bytes of cleared runs that the housekeeper keeps; 0: no housekeeper; live */
 };
 
 extern struct space_settings space_settings;
+
+#define DECAY_NEVER ((uint32_t)INT32_MAX) /* ages are compared as signed differences of 32 bits */
 
 /* ---- span and address ------------------------------------------------------------------------------------ */
 
@@ -206,6 +212,11 @@ struct space_figures {
     size_t metadata; /* of handed_out: the allocator's own */
     size_t purged; /* since the start */
     size_t purge_calls; /* madvise calls since the start */
+    size_t commit_calls; /* mprotect calls since the start */
+    size_t advice_calls; /* madvise calls about huge pages */
+    size_t huge; /* of committed: huge pages were asked for, or taken from the pool */
+    size_t zeroed; /* in runs that the housekeeper has cleared, not in dirty or clean */
+    size_t nodes; /* 1: nothing is kept apart */
 };
 
 void space_figures(struct space_figures *figures);

@@ -69,6 +69,17 @@ HF_API int hf_is_ours(const void *pointer);
  * not for every request. Memory that stays free is given back without it, see the option decay_ms. */
 HF_API size_t hf_trim(void);
 
+/* Turn speed for memory, and back, for a time in which memory is short, such as the reload of a large index (Janardhana Reddy
+ * et al., How to Tune Malloc to Optimize Serving Side Applications, section 3.1, "speed-for-memory switch").
+ *
+ * hf_footprint_shrink gives all free memory back to the kernel at once, and from then on keeps none: as if
+ * free_page_threshold, thread_span_threshold, shared_span_threshold, zeroed_reserve and decay_ms were 0, whatever they are
+ * set to. Free spans that other threads keep go back at once too; pages within spans that another thread is using go back
+ * when that thread next needs blocks. hf_footprint_restore puts the options in force again. Either may be called by any
+ * thread at any time, and repeated: the last call counts. Returns the bytes given back. */
+HF_API size_t hf_footprint_shrink(void);
+HF_API void hf_footprint_restore(void);
+
 /* ---- contexts ------------------------------------------------------------------------------------------------------------------- */
 
 /* A context is a heap for objects that die together, such as those of one request: hf_context_free_all gives all of them back
@@ -186,6 +197,7 @@ typedef struct hf_option {
     uint64_t minimum, maximum;
     const char *const
         *choices; /* the words that a choice takes, maximum + 1 of them: initial is the place of one; else NULL */
+    int unlimited; /* the maximum stands for no limit at all, and is also written "unlimited" */
 } hf_option;
 
 /* How many options there are, and each of them: NULL from hf_option_count() on. Not to be freed or changed. */
@@ -227,6 +239,19 @@ typedef struct hf_stats {
     size_t orphan_spans; /* spans in which objects of threads that have exited live on */
     size_t contexts; /* that exist */
     size_t context_bytes; /* address space of contexts, whatever of it they use */
+    size_t resident; /* of the committed, what is in memory; counted when asked for */
+    size_t cached_bytes; /* free spans that threads keep for themselves; part of footprint */
+    size_t zeroed_bytes; /* cleared spans that wait for calloc; part of footprint */
+    size_t zeroed_hits; /* callocs that were given memory known to be zero, since the start */
+    size_t zeroed_misses; /* callocs above 1 KiB that had to clear theirs */
+    size_t huge_bytes; /* committed memory for which huge pages were asked for, or taken from the kernel's pool */
+    size_t commits; /* system calls that made address space accessible, since the start */
+    size_t advices; /* system calls that asked for huge pages or did without them */
+    size_t refills; /* how often a thread's bin was empty and was filled again */
+    size_t remote_batches; /* lists of blocks that were handed over to the heap that they belong to */
+    size_t remote_blocks; /* blocks in them */
+    size_t threads_sharing; /* threads that share heaps under a lock, see the option lockless_threads */
+    size_t nodes; /* NUMA nodes that free memory is kept apart for; 1: there is nothing to keep apart */
 } hf_stats;
 
 /* Fill in the first `size` bytes of `stats`; pass sizeof(hf_stats). A member that this version of the library does not
@@ -246,8 +271,35 @@ typedef struct hf_class_stats {
  * remarks hold here too. */
 HF_API size_t hf_stats_classes(hf_class_stats *classes, size_t count);
 
-/* Write both for a person to read to a file descriptor. */
+/* One heap: of a thread, or shared by several, or the spans of threads that are gone. */
+typedef struct hf_heap_stats {
+    size_t number; /* by which it can be told from the others; 0: the spans of threads that are gone */
+    long thread; /* the kernel's number of the thread that has it; 0: none, -1: several share it */
+    size_t spans; /* of 64 KiB, cut into blocks */
+    size_t live_bytes; /* blocks that are in use, or kept for the next malloc */
+    size_t free_bytes; /* blocks that are free */
+    size_t cached_bytes; /* free spans that it keeps */
+    size_t refills; /* how often one of its bins was empty and was filled again */
+} hf_heap_stats;
+
+/* Fill in the first `count` of the heaps; returns how many there are. hf_stats_get's remarks hold here too. */
+HF_API size_t hf_stats_heaps(hf_heap_stats *heaps, size_t count);
+
+/* The free memory of one NUMA node. */
+typedef struct hf_node_stats {
+    size_t node;
+    size_t dirty_bytes; /* free spans of this node that have not been given back to the kernel */
+    size_t zeroed_bytes; /* cleared spans that wait for calloc */
+    size_t crossings; /* runs that went to a thread of another node, after their pages were given back */
+} hf_node_stats;
+
+/* Fill in the first `count` of the nodes; returns how many there are, at least 1. */
+HF_API size_t hf_stats_nodes(hf_node_stats *nodes, size_t count);
+
+/* Write all of these to a file descriptor: for a person to read, or as one JSON object ("format": "heapfit-stats/1") whose
+ * members have the names of the structures'. */
 HF_API void hf_stats_print(int file);
+HF_API void hf_stats_json(int file);
 
 #ifdef __cplusplus
 }
