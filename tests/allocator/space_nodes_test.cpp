@@ -79,6 +79,7 @@ TEST(Nodes, OneNodeIsNeverAskedFor)
 TEST(Nodes, AreNotAskedForWhenSwitchedOff)
 {
     simulated_nodes = 2;
+    space_settings.numa = false;
     in_new_space([] {
         space_release(acquire(3));
         acquire(3);
