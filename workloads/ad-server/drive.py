@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from figures import Span, latencies
-from process import CALLS, Unavailable, counted, resident_bytes, total, used
+from process import Unavailable, count_calls, resident_bytes, used
 
 HERE = Path(__file__).resolve().parent
 HOST = "127.0.0.1"
@@ -34,7 +34,7 @@ WARM_UP, COUNTING = 0.2, 0.25
 # Without reloads: seconds from one wave of large questions to the next.
 WAVE_S = 2.0
 # A reload begins here in each period: when the wave is over, as one would plan it.
-RELOAD_AT = 0.5
+RELOAD_AT = 0.4
 SAMPLE_S = 0.01
 NANOSECOND = 1e-9
 # An answer, and a reload under load, may take long on a busy machine.
@@ -200,17 +200,14 @@ def load(server: Server, file: Path, seconds: float, reload_s: float) -> Load:
     return came
 
 
-def system_calls(server: Server, run: Callable[[], Load]) -> dict[str, float]:
+def system_calls(server: Server, scratch: Path, run: Callable[[], Load]) -> dict[str, float]:
     """Calls for a request by name, and together; nothing where they cannot be counted."""
     try:
-        with counted(server.pid) as counters:
-            before = {call: total(counters[call]) for call in CALLS}
-            requests = len(run().answers)
-            calls = {call: total(counters[call]) - before[call] for call in CALLS}
+        came, calls = count_calls(server.pid, scratch, run)
     except Unavailable as reason:
         print(f"system calls are not counted: {reason}", file=sys.stderr)
         return {}
-    each = {f"{call}_per_request": count / requests for call, count in calls.items()}
+    each = {f"{call}_per_request": count / len(came.answers) for call, count in calls.items()}
     return {**each, "memory_calls_per_request": sum(each.values())}
 
 
@@ -227,7 +224,7 @@ def main() -> None:
     before = used(server.pid)
     came = load(server, file, seconds, reload_s)
     cost = used(server.pid) - before
-    calls = system_calls(server, lambda: load(server, file, COUNTING * seconds, 0))
+    calls = system_calls(server, scratch, lambda: load(server, file, COUNTING * seconds, 0))
 
     requests = len(came.answers)
     resident = [size for _, size in came.resident]

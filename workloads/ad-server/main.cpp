@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include <sched.h>
+#include <sys/prctl.h>
 
 #include "server.hpp"
 
@@ -63,10 +64,12 @@ std::size_t usable_processors()
 
 void serve(const options &how)
 {
+    ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY); // for strace, which counts system calls where tracepoints cannot be had
     const contexts memory;
     if (how.contexts && !memory) std::fputs("ad-server: this allocator has no contexts; it serves without\n", stderr);
+    descriptor signals = end_signals(); // before there is any other thread
     ad_store ads(how.mebibytes * mebibyte, how.shrink);
-    server here(how.port, ads, how.swing * mebibyte, how.contexts && memory ? &memory : nullptr);
+    server here(how.port, std::move(signals), ads, how.swing * mebibyte, how.contexts && memory ? &memory : nullptr);
     std::printf("listening on 127.0.0.1:%u\n", static_cast<unsigned>(here.port()));
     std::fflush(stdout);
     here.run(how.workers > 0 ? how.workers : 2 * usable_processors());

@@ -1,8 +1,8 @@
 """What the kernel knows of the server while it serves: time, memory, page faults, system calls.
 
 System calls are counted at the kernel's tracepoints, by perf_event_open(2) on every thread that the
-server has: exact, and next to no cost; needs root, or a kernel.perf_event_paranoid of -1 and a
-tracefs that may be read.
+server has: exact, and next to no cost; needs root and a tracefs that is mounted. Else by strace,
+which is as exact but slows the server down.
 """
 
 from __future__ import annotations
@@ -10,11 +10,16 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import signal
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import subprocess
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+Result = TypeVar("Result")
 
 CALLS = ("madvise", "mmap", "munmap", "mprotect", "brk")
 
@@ -59,12 +64,21 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * PAGE_BYTES
 
 
-@contextmanager
-def counted(pid: int) -> Iterator[dict[str, list[int]]]:
-    """Counters of each system call, one for each thread that a process has now.
+def count_calls(pid: int, scratch: Path, run: Callable[[], Result]) -> tuple[Result, dict[str, int]]:
+    """What `run` returns, and how often a process made each of CALLS meanwhile.
 
-    Raises Unavailable where the kernel refuses.
+    Raises Unavailable, without having run, where neither means works.
     """
+    try:
+        return _count_by_tracepoints(pid, run)
+    except Unavailable as no_tracepoints:
+        try:
+            return _count_by_strace(pid, scratch / "strace.txt", run)
+        except Unavailable as no_strace:
+            raise Unavailable(f"{no_tracepoints}; {no_strace}") from no_strace
+
+
+def _count_by_tracepoints(pid: int, run: Callable[[], Result]) -> tuple[Result, dict[str, int]]:
     with ExitStack() as opened:
         counters: dict[str, list[int]] = {}
         for call in CALLS:
@@ -72,12 +86,36 @@ def counted(pid: int) -> Iterator[dict[str, list[int]]]:
             counters[call] = [_open(event, int(task)) for task in os.listdir(f"/proc/{pid}/task")]
             for counter in counters[call]:
                 opened.callback(os.close, counter)
-        yield counters
+        before = {call: _total(counters[call]) for call in CALLS}
+        result = run()
+        return result, {call: _total(counters[call]) - before[call] for call in CALLS}
 
 
-def total(counters: Sequence[int]) -> int:
-    """The sum of some counters."""
+def _total(counters: Sequence[int]) -> int:
     return sum(COUNT.unpack(os.read(counter, COUNT.size))[0] for counter in counters)
+
+
+def _count_by_strace(
+    pid: int, output: Path, run: Callable[[], Result]
+) -> tuple[Result, dict[str, int]]:
+    command = ["strace", "-f", "-c", "-e", f"trace={','.join(CALLS)}", "-o", output, "-p", pid]
+    try:
+        tracing = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+    except OSError as error:
+        raise Unavailable(f"strace: {error.strerror}") from error
+    with tracing:
+        assert tracing.stderr is not None
+        said = tracing.stderr.readline()
+        if "attached" not in said:
+            tracing.kill()
+            raise Unavailable(said.strip() or "strace says nothing")
+        try:
+            result = run()
+        finally:
+            tracing.send_signal(signal.SIGINT)
+    rows = (line.split() for line in output.read_text().splitlines())
+    made = {row[-1]: int(row[3]) for row in rows if len(row) >= 5 and row[3].isdecimal()}
+    return result, {call: made.get(call, 0) for call in CALLS}
 
 
 def _tracepoint(name: str) -> int:

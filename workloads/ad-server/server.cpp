@@ -21,16 +21,6 @@ namespace
 constexpr std::size_t receive_size = 16 * 1024; // bytes
 constexpr timeval send_timeout = {10, 0};       // a client that reads no more does not keep a worker
 
-descriptor end_signals()
-{
-    sigset_t ends;
-    ::sigemptyset(&ends);
-    ::sigaddset(&ends, SIGTERM);
-    ::sigaddset(&ends, SIGINT);
-    ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
-    return descriptor(checked(::signalfd(-1, &ends, SFD_CLOEXEC), "signalfd"));
-}
-
 descriptor listen_on_loopback(std::uint16_t port)
 {
     descriptor listener(checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "socket"));
@@ -67,8 +57,18 @@ bool send_all(int socket, std::string_view bytes)
 
 } // namespace
 
-server::server(std::uint16_t port, ad_store &ads, std::size_t swing, const contexts *memory)
-    : listener_(listen_on_loopback(port)), signals_(end_signals()),
+descriptor end_signals()
+{
+    sigset_t ends;
+    ::sigemptyset(&ends);
+    ::sigaddset(&ends, SIGTERM);
+    ::sigaddset(&ends, SIGINT);
+    ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+    return descriptor(checked(::signalfd(-1, &ends, SFD_CLOEXEC), "signalfd"));
+}
+
+server::server(std::uint16_t port, descriptor signals, ad_store &ads, std::size_t swing, const contexts *memory)
+    : listener_(listen_on_loopback(port)), signals_(std::move(signals)),
       stop_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
       epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")), ads_(ads), swing_(swing), contexts_(memory)
 {

@@ -14,11 +14,14 @@
 #include "store.hpp"
 #include "system.hpp"
 
+// Blocks SIGTERM and SIGINT in this thread and those that it starts; readable when one of them has come.
+descriptor end_signals();
+
 class server
 {
   public:
-    // Listens on 127.0.0.1; port 0: any that is free. Blocks SIGTERM and SIGINT in this thread and those that it starts.
-    server(std::uint16_t port, ad_store &ads, std::size_t swing, const contexts *memory);
+    // Listens on 127.0.0.1; port 0: any that is free. `ads` and `memory` outlive it.
+    server(std::uint16_t port, descriptor signals, ad_store &ads, std::size_t swing, const contexts *memory);
 
     std::uint16_t port() const;
     // Serves until SIGTERM or SIGINT arrives, and returns when the requests at hand are answered.
