@@ -34,6 +34,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 DRIVER_TIMEOUT_S = 120.0
 
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The built server, shared with the other tests of workloads."""

@@ -67,7 +67,6 @@ class Load:
 
     answers: list[Span] = field(default_factory=list)
     large: int = 0
-    span: Span = Span(0.0, 0.0)
     reloads: list[Span] = field(default_factory=list)
     resident: list[tuple[float, int]] = field(default_factory=list)  # when, and how much
 
@@ -82,10 +81,19 @@ class Load:
                 fail(f"wrong answer: {' '.join(what)}")
 
     @property
+    def seconds(self) -> float:
+        """From the first question to the last answer."""
+        return max(each.end for each in self.answers) - min(each.begin for each in self.answers)
+
+    @property
     def reload_peak_bytes(self) -> int:
         """The most that was resident during a reload; 0: there was none."""
         return max(
-            (size for at, size in self.resident if any(r.begin <= at <= r.end for r in self.reloads)),
+            (
+                size
+                for at, size in self.resident
+                if any(r.begin <= at <= r.end for r in self.reloads)
+            ),
             default=0,
         )
 
@@ -194,9 +202,6 @@ def load(server: Server, file: Path, seconds: float, reload_s: float) -> Load:
     came.reloads = server.reloads()[known:]
     if running.returncode != 0 or not came.answers:
         fail(f"wrk ended with {running.returncode} and {len(came.answers)} answers")
-    came.span = Span(
-        min(answer.begin for answer in came.answers), max(answer.end for answer in came.answers)
-    )
     return came
 
 
@@ -232,7 +237,7 @@ def main() -> None:
         "requests": float(requests),
         "large_requests": float(came.large),
         "reloads": float(len(came.reloads)),
-        "requests_per_s": requests / came.span.length,
+        "requests_per_s": requests / came.seconds,
         **latencies(came.answers, came.reloads),
         "cpu_s_per_request": cost.cpu_s / requests,
         "page_faults_per_request": cost.page_faults / requests,

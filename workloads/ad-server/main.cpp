@@ -64,7 +64,8 @@ std::size_t usable_processors()
 
 void serve(const options &how)
 {
-    ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY); // for strace, which counts system calls where tracepoints cannot be had
+    ::prctl(PR_SET_PTRACER,
+            PR_SET_PTRACER_ANY); // for strace, which counts system calls where tracepoints cannot be had
     const contexts memory;
     if (how.contexts && !memory) std::fputs("ad-server: this allocator has no contexts; it serves without\n", stderr);
     descriptor signals = end_signals(); // before there is any other thread

@@ -64,7 +64,9 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * PAGE_BYTES
 
 
-def count_calls(pid: int, scratch: Path, run: Callable[[], Result]) -> tuple[Result, dict[str, int]]:
+def count_calls(
+    pid: int, scratch: Path, run: Callable[[], Result]
+) -> tuple[Result, dict[str, int]]:
     """What `run` returns, and how often a process made each of CALLS meanwhile.
 
     Raises Unavailable, without having run, where neither means works.

@@ -47,8 +47,7 @@ void find_by_words(const ad_index &ads, work &to, std::size_t limit)
 
 void find_by_place(const ad_index &ads, work &to, std::uint64_t from, std::size_t count)
 {
-    for (std::size_t i = 0; i < count; i++)
-        to.found.push_back(static_cast<std::uint32_t>((from + i) % ads.size()));
+    for (std::size_t i = 0; i < count; i++) to.found.push_back(static_cast<std::uint32_t>((from + i) % ads.size()));
 }
 
 void make_candidates(const ad_index &ads, work &to)
