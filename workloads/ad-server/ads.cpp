@@ -2,6 +2,7 @@
 #include "ads.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "random.hpp"
@@ -9,8 +10,8 @@
 namespace
 {
 
-// What an ad takes, its places in the lists of its keywords included; measured with glibc's malloc.
-constexpr std::size_t ad_size = 620;
+// What an ad takes, its places in the lists of its keywords included; the first measured with glibc's malloc.
+constexpr std::size_t ad_size = 540 + feature_count * sizeof(std::int16_t);
 constexpr std::size_t ads_least = 1024;
 constexpr std::size_t ads_for_a_keyword = 64; // of a vocabulary; six keywords an ad make lists of 384
 constexpr std::size_t keywords_of_an_ad = 6;
@@ -38,11 +39,19 @@ std::unique_ptr<const ad> make_ad(std::size_t number, std::size_t vocabulary)
     made->url = "https://shop-" + std::to_string(random.below(100000)) + ".example/offers/" + std::to_string(number);
     for (std::size_t i = 0; i < keywords_of_an_ad; i++)
         made->keywords.push_back(static_cast<std::uint32_t>(random.below(vocabulary)));
-    made->features.resize(feature_count);
-    for (auto &feature : made->features) feature = static_cast<std::int32_t>(random.below(256));
     made->bid = static_cast<std::uint32_t>(1000 + random.below(100000));
     made->budget = 1000000 + random.below(1000000000);
     return made;
+}
+
+// Eight of a random number's bytes at a time.
+void make_features(std::vector<std::int16_t> &features)
+{
+    random_numbers random(features.size());
+    for (std::size_t i = 0; i < features.size(); i += 8) {
+        const std::uint64_t bytes = random.next();
+        for (std::size_t j = 0; j < 8; j++) features[i + j] = static_cast<std::int16_t>(bytes >> (8 * j) & 0xff);
+    }
 }
 
 } // namespace
@@ -58,4 +67,6 @@ ad_index::ad_index(std::size_t bytes)
             if (listed.empty() || listed.back() != number) listed.push_back(static_cast<std::uint32_t>(number));
         }
     }
+    features_.resize(count * feature_count);
+    make_features(features_);
 }

@@ -1,7 +1,7 @@
-// The ads and where to find them: keyword, list of ads, ad. Built once, then only read, but for the counts of what was shown.
+// The ads and where to find them: keyword, list of ads, ad; and what is known of each for scoring, in one table. Built once,
+// then only read, but for the counts of what was shown.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -9,13 +9,12 @@
 #include <string>
 #include <vector>
 
-constexpr std::size_t feature_count = 16;
+constexpr std::size_t feature_count = 384;
 
 // Every text and list of an ad is an allocation of its own, as where an index is filled from a data base.
 struct ad {
     std::string title, text, url;
     std::vector<std::uint32_t> keywords;
-    std::vector<std::int32_t> features; // 0 to 255
     std::uint32_t bid = 0;
     std::uint64_t budget = 0;
     mutable std::atomic<std::uint64_t> spent = 0; // no answer depends on it
@@ -35,6 +34,11 @@ class ad_index
     {
         return *ads_[number];
     }
+    // feature_count numbers, 0 to 255.
+    const std::int16_t *features(std::uint32_t number) const
+    {
+        return features_.data() + number * feature_count;
+    }
     std::size_t keywords() const
     {
         return by_keyword_.size();
@@ -47,4 +51,5 @@ class ad_index
   private:
     std::vector<std::unique_ptr<const ad>> ads_;
     std::vector<std::vector<std::uint32_t>> by_keyword_;
+    std::vector<std::int16_t> features_; // more than half of all: one block
 };

@@ -11,11 +11,12 @@ namespace
 {
 
 constexpr std::size_t shown_count = 20;   // ads of an answer
-constexpr std::size_t columns = 64;       // of a candidate's features beside the user's
+constexpr std::size_t columns = 64;       // of a candidate's terms beside the user's tastes
 constexpr std::size_t product_count = 16; // of these, in groups
 constexpr std::size_t term_count = 24;
+constexpr std::size_t taste_count = 16;
 
-using profile = std::array<std::int32_t, feature_count>;
+using profile = std::array<std::int32_t, taste_count>;
 
 std::uint64_t number(std::string_view text, std::uint64_t otherwise)
 {
@@ -50,15 +51,24 @@ void find_by_place(const ad_index &ads, work &to, std::uint64_t from, std::size_
     for (std::size_t i = 0; i < count; i++) to.found.push_back(static_cast<std::uint32_t>((from + i) % ads.size()));
 }
 
-void make_candidates(const ad_index &ads, work &to)
+// How an ad suits a user: below 2^25.
+std::int32_t affinity(const std::int16_t *features, const profile &tastes)
+{
+    std::int32_t sum = 0;
+    for (std::size_t i = 0; i < feature_count; i++) sum += features[i] * tastes[i % taste_count];
+    return sum;
+}
+
+void make_candidates(const ad_index &ads, const profile &tastes, work &to)
 {
     for (const auto number : to.found) {
         const ad &of = ads[number];
+        const std::int16_t *const features = ads.features(number);
         auto made = std::make_unique<candidate>();
         made->number = number;
         made->key = "candidate/" + std::to_string(number) + "/bid/" + std::to_string(of.bid) + "/for-this-request";
-        made->terms.resize(term_count);
-        for (std::size_t i = 0; i < term_count; i++) made->terms[i] = of.features[i % feature_count];
+        made->score = of.bid + affinity(features, tastes);
+        made->terms.assign(features, features + term_count);
         to.candidates.push_back(std::move(made));
     }
 }
@@ -69,7 +79,7 @@ void gather(const profile &tastes, work &to)
     auto *row = to.features.data();
     for (const auto &each : to.candidates) {
         for (std::size_t i = 0; i < columns; i++)
-            row[i] = each->terms[i % term_count] * tastes[i % feature_count] + static_cast<std::int32_t>(i);
+            row[i] = each->terms[i % term_count] * tastes[i % taste_count] + static_cast<std::int32_t>(i);
         row += columns;
     }
 }
@@ -83,11 +93,10 @@ void multiply(work &to)
             to.products[i] += to.features[i * width + j] * static_cast<std::int64_t>(i % product_count + 1);
 }
 
-void score(const ad_index &ads, work &to)
+void score(work &to)
 {
     const auto *row = to.products.data();
     for (const auto &each : to.candidates) {
-        each->score = ads[each->number].bid;
         for (std::size_t i = 0; i < product_count; i++) each->score += row[i];
         row += product_count;
         to.trace += each->key;
@@ -150,10 +159,11 @@ void answer(const ad_index &ads, const http::request &asked, work &to)
         to.answer.status = 404;
         return;
     }
-    make_candidates(ads, to);
-    gather(profile_of(parameter("user", 0)), to);
+    const profile tastes = profile_of(parameter("user", 0));
+    make_candidates(ads, tastes, to);
+    gather(tastes, to);
     multiply(to);
-    score(ads, to);
+    score(to);
     rank(to);
     render(ads, to);
 }

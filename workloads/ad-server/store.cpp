@@ -17,9 +17,10 @@ std::int64_t now()
 
 } // namespace
 
-ad_store::ad_store(std::size_t bytes, bool shrink)
-    : bytes_(bytes), shrink_(shrink), current_(std::make_shared<const ad_index>(bytes)), thread_([this] { run(); })
+ad_store::ad_store(std::size_t bytes, bool shrink) : bytes_(bytes), shrink_(shrink), thread_([this] { run(); })
 {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return current_ != nullptr; });
 }
 
 ad_store::~ad_store()
@@ -59,8 +60,18 @@ std::vector<reload> ad_store::reloads() const
     return reloads_;
 }
 
+// The thread that will drop an index also makes it, the first one too.
+void ad_store::load()
+{
+    auto index = std::make_shared<const ad_index>(bytes_);
+    const std::lock_guard lock(mutex_);
+    current_.swap(index);
+    changed_.notify_one();
+}
+
 void ad_store::run()
 {
+    load();
     for (;;) {
         {
             std::unique_lock lock(mutex_);

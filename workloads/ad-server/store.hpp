@@ -19,7 +19,7 @@ struct reload {
 class ad_store
 {
   public:
-    // `shrink`: ask the allocator to give back memory around each reload.
+    // Returns when the first index is there. `shrink`: ask the allocator to give back memory around each reload.
     ad_store(std::size_t bytes, bool shrink);
     ~ad_store();
 
@@ -37,6 +37,7 @@ class ad_store
 
   private:
     void run();
+    void load();
     void reload_now();
 
     const std::size_t bytes_;
