@@ -15,6 +15,7 @@ from heapfit.catalogue.workloads import resolve_workload
 from heapfit.options import OPTIONS
 from heapfit.records import ALLOCATOR, CORES, Experiment, StudyDefinition, Variant
 from heapfit.study.experiments import shaped
+from heapfit.trial.metrics import METRIC_NAMES
 
 STUDY = Path(__file__).resolve().parents[2] / "studies" / "serving.toml"
 ROWS = ["T0", "T1", "T2", "T3", "T4"]
@@ -100,7 +101,8 @@ def test_each_experiment_sets_parameters_that_its_workload_has(study: StudyDefin
         }
         varied = {*each.factors, *each.parameters, *each.quick.factors, *each.quick.parameters}
         assert (varied | by_variants) - {ALLOCATOR, CORES} <= workload.parameters.keys()
-        assert {metric.name for metric in workload.metrics} >= {t.metric for t in each.published}
+        metrics = {*METRIC_NAMES, *(metric.name for metric in workload.metrics)}
+        assert metrics >= {*each.metrics, *(table.metric for table in each.published)}
 
 
 def test_reloads_are_measured_with_and_without_asking_for_memory(study: StudyDefinition) -> None:
