@@ -77,6 +77,12 @@ def test_the_last_row_keeps_more_than_the_heap_swings(study: StudyDefinition) ->
     assert kept[1] < swing < kept[4]
 
 
+def test_the_papers_other_tables_are_there(study: StudyDefinition) -> None:
+    sources = [table.source for each in study.experiments for table in each.published]
+    for number in range(2, 7):
+        assert sum(f"Table {number}" in source for source in sources) == 1, number
+
+
 def test_table_2_is_the_papers(study: StudyDefinition) -> None:
     (table,) = experiment(study, "table-2").published
     assert [row[0] for row in table.rows] == ROWS
