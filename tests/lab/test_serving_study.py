@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from itertools import pairwise
 from math import prod
 from pathlib import Path
 
 import pytest
-from heapfit.catalogue import allocators_of, libraries_of, load_workloads
+from heapfit.catalogue import allocators_of, libraries_of
 from heapfit.catalogue.studies import load_studies
 from heapfit.catalogue.variants import check_variants
 from heapfit.catalogue.workloads import resolve_workload
@@ -117,11 +116,6 @@ def test_reloads_are_measured_with_and_without_asking_for_memory(study: StudyDef
     usual = {**resolve_workload("ad-server").parameters, **reload.parameters}
     for parameters in (usual, {**usual, **reload.quick.parameters}):
         assert float(parameters["seconds"]) >= 2 * float(parameters["reload_s"])  # two of them
-
-
-def test_no_workload_of_the_catalogue_is_named_twice() -> None:
-    assert "ad-server" in load_workloads()
-    assert tomllib.loads(STUDY.read_text())["name"] == "serving"
 
 
 def test_the_quick_study_ends_in_time(study: StudyDefinition) -> None:
