@@ -1,6 +1,8 @@
 /* Purging: giving the pages of dirty runs back to the kernel, oldest first. */
 #include "state.h"
 
+#include <string.h>
+
 /* Less dirty memory than this, or than this share of what is handed out, is not worth system calls: a server in a
  * steady state always has some. */
 #define PURGE_WORTH_SPANS 16
@@ -23,6 +25,25 @@ static bool purge_counted(void *start, size_t size)
     return purged;
 }
 
+/* Spans that nobody else has: then they read as zeros. Pages of the kernel's pool are cleared and stay: MADV_DONTNEED
+ * would give one away that another process takes (before Linux 6.8 without a reservation, so that the next touch ends
+ * the process with SIGBUS), says that it has purged less than a whole one when it has not, and what it freed would be
+ * of use only to others who use the pool. Without the lock. False when the kernel refuses. */
+static bool purge_spans(uint32_t index, uint32_t spans)
+{
+    bool purged = true;
+    while (spans != 0) {
+        bool taken;
+        uint32_t alike = huge_pages_alike(index, spans, &taken);
+        void *start = (void *)span_start(span_at(index));
+        if (taken) memset(start, 0, (size_t)alike * SPAN_SIZE);
+        else purged &= purge_counted(start, (size_t)alike * SPAN_SIZE);
+        index += alike;
+        spans -= alike;
+    }
+    return purged;
+}
+
 /* Purge one dirty run. Called with the lock, which is let go during the system call: the run is marked as in use
  * meanwhile. */
 static void run_purge(struct span *first)
@@ -36,7 +57,7 @@ static void run_purge(struct span *first)
     if ((index + spans) % HUGE_PAGE_SPANS != 0) huge_pages_break(index + spans);
     platform_lock_release(&space_state.lock);
 
-    bool purged = purge_counted((char *)space.base + (size_t)index * SPAN_SIZE, (size_t)spans * SPAN_SIZE);
+    bool purged = purge_spans(index, spans);
 
     platform_lock_acquire(&space_state.lock);
     space_state.purge_refused = !purged;
@@ -79,8 +100,12 @@ void space_purge_all(void)
 
 void space_purge_pages(void *start, size_t size)
 {
+    bool taken; /* then there is nothing to give back: what is free of a page of the pool goes with the rest of it */
+    uint32_t index = (uint32_t)(space_offset(start) / SPAN_SIZE);
+    huge_pages_alike(index, 1, &taken);
+    if (taken) return;
     platform_lock_acquire(&space_state.lock);
-    huge_pages_break((uint32_t)(space_offset(start) / SPAN_SIZE));
+    huge_pages_break(index);
     platform_lock_release(&space_state.lock);
     purge_counted(start, size);
 }

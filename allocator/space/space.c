@@ -4,7 +4,7 @@
 struct space space;
 struct space_state space_state;
 struct space_settings space_settings = {
-    .huge_pages = HUGE_PAGES_AUTO, .huge_page_cost_us = 700, .reservation = 0, .decay_ms = 500};
+    .huge_pages = HUGE_PAGES_AUTO, .huge_page_price = 200, .reservation = 0, .decay_ms = 500};
 
 /* ---- constants -------------------------------------------------------------------------------------- */
 
@@ -63,7 +63,7 @@ bool space_start(void)
     }
     if (start == NULL || !platform_make_readable(start, table)) return false;
     /* Where the system gives everybody huge pages, a small program would get one on its first malloc. */
-    if (space_settings.huge_pages != HUGE_PAGES_ALWAYS) platform_advise_huge_pages(start, table + data, false);
+    if (space_settings.huge_pages < HUGE_PAGES_ALWAYS) platform_advise_huge_pages(start, table + data, false);
 
     space_state.capacity = (uint32_t)(data / SPAN_SIZE);
     huge_pages_start();
@@ -86,6 +86,12 @@ bool space_commit_descriptors(uint32_t up_to)
     return true;
 }
 
+void space_end_at(uint32_t index)
+{
+    space_state.capacity = index;
+    if (space_state.committed > index) space_state.committed = index;
+}
+
 static bool commit_spans(uint32_t up_to)
 {
     if (up_to <= space_state.committed) return true;
@@ -99,7 +105,7 @@ static bool commit_spans(uint32_t up_to)
     /* Where limits leave no room for the generous step, the least that is needed. */
     if (platform_commit(start, ((size_t)generous - before) * SPAN_SIZE)) space_state.committed = (uint32_t)generous;
     else if (platform_commit(start, ((size_t)up_to - before) * SPAN_SIZE)) space_state.committed = up_to;
-    if (space_state.committed > before) huge_pages_advise_committed(before, space_state.committed);
+    if (space_state.committed > before) huge_pages_committed(before, space_state.committed, up_to);
     return up_to <= space_state.committed;
 }
 
@@ -157,8 +163,8 @@ static uint32_t acquire_index(uint32_t spans, uint32_t alignment, bool *zeroed)
 struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
 {
     bool clean;
-    if ((uint64_t)spans + alignment - 1 > space_state.capacity)
-        return NULL; /* written once, before any other thread is here */
+    if ((uint64_t)spans + alignment - 1 > space.size / SPAN_SIZE) return NULL;
+    if (kind == SPAN_LARGE) space_dense_spans_add((int32_t)spans); /* what is asked for decides on its pages too */
     platform_lock_acquire(&space_state.lock);
     uint32_t index = acquire_index(spans, alignment, &clean);
     if (index == SPAN_NONE && space_state.spans_free[DIRTY] != 0) {
@@ -172,9 +178,11 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
         span_at(index + spans - 1)->kind = SPAN_TAIL;
         first->kind = (uint8_t)kind;
         first->run_spans = spans;
-        if (kind == SPAN_LARGE) space_dense_spans_add((int32_t)spans);
+    } else if (kind == SPAN_LARGE) {
+        space_dense_spans_add(-(int32_t)spans);
     }
     platform_lock_release(&space_state.lock);
+    huge_pages_say();
     if (zeroed != NULL) *zeroed = clean;
     return first;
 }
@@ -201,9 +209,7 @@ struct span *space_lend(uint32_t spans, uint32_t alignment, void *guest, bool hu
     }
     if (huge_pages && space_settings.huge_pages != HUGE_PAGES_NEVER) {
         platform_lock_acquire(&space_state.lock);
-        uint32_t from = unit_round_up(span_index(first));
-        uint32_t to = unit_round_down(span_index(first) + spans);
-        if (from < to) huge_pages_advise(from, to);
+        huge_pages_advise(span_index(first), span_index(first) + spans);
         platform_lock_release(&space_state.lock);
     }
     return first;
@@ -243,16 +249,19 @@ bool space_resize(struct span *first, uint32_t spans)
     uint32_t index = span_index(first);
     uint32_t old = first->run_spans;
     if (spans == old) return true;
+    int32_t dense = first->kind == SPAN_LARGE ? (int32_t)spans - (int32_t)old : 0;
+    space_dense_spans_add(dense); /* as in space_acquire */
     platform_lock_acquire(&space_state.lock);
     bool done = spans < old || extend_at(index + old, spans - old);
     if (done && spans > old && old > 1) span_at(index + old - 1)->kind = SPAN_FREE; /* no longer the end */
     if (done) {
-        if (first->kind == SPAN_LARGE) space_dense_spans_add((int32_t)spans - (int32_t)old);
         first->run_spans = spans;
         if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
         if (spans < old) run_free(index + spans, old - spans, DIRTY, (uint32_t)platform_clock_ms());
     }
     platform_lock_release(&space_state.lock);
+    if (!done) space_dense_spans_add(-dense);
+    huge_pages_say();
     return done;
 }
 
@@ -305,6 +314,8 @@ void space_figures(struct space_figures *figures)
         .clean = (size_t)space_state.spans_free[CLEAN] * SPAN_SIZE,
         .metadata = (size_t)space_state.spans_metadata * SPAN_SIZE,
         .purged = atomic_load_explicit(&space_state.purged_bytes, memory_order_relaxed),
+        .advice_calls = space_state.advice_calls,
+        .huge = (size_t)(space_state.units[UNIT_ADVISED] + space_state.units[UNIT_TAKEN]) * PLATFORM_HUGE_PAGE,
         .purge_calls = atomic_load_explicit(&space_state.purge_calls, memory_order_relaxed),
     };
     platform_lock_release(&space_state.lock);
