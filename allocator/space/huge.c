@@ -4,6 +4,8 @@
  */
 #include "state.h"
 
+#define MIB ((size_t)1 << 20)
+
 /* ---- units -------------------------------------------------------------------------------------------- */
 
 /* Relaxed: the states that change while spans of the unit are in use differ only for those who hold the lock. UNIT_TAKEN
@@ -38,11 +40,10 @@ void huge_pages_advise(uint32_t from, uint32_t to)
     from = unit_round_up(from);
     to = unit_round_down(to);
     if (from >= to || !space_commit_descriptors(to)) return;
-    while (from < to) {
-        bool taken;
-        uint32_t alike = huge_pages_alike(from, to - from, &taken);
-        if (!taken) tell(from, from + alike, UNIT_ADVISED);
-        from += alike;
+    for (uint32_t end = from; from < to; from = end) {
+        enum unit_state state = unit_state(from);
+        while (end < to && unit_state(end) == state) end += HUGE_PAGE_SPANS;
+        if (state == UNIT_PLAIN || state == UNIT_BROKEN) tell(from, end, UNIT_ADVISED);
     }
 }
 
@@ -57,10 +58,13 @@ uint32_t huge_pages_alike(uint32_t index, uint32_t spans, bool *taken)
 
 /* ---- by advice: whether it pays ------------------------------------------------------------------------ */
 
-/* Heaps of less address space, what is just being asked for included, get no huge pages: one page partly used is much of
- * them, and the first-level TLB covers them anyway. */
-#define HUGE_PAGES_AFTER (8 * ((size_t)1 << 20))
-/* Others get them while this share of the spans handed out, in percent, is in use to the last page: a heap of spans that
+/* A single block from this size on is most of what its program has, and is kept for long: a table, a cache, a matrix. It
+ * gets huge pages whatever the rest of the heap looks like and whatever they cost, which is paid once. */
+#define HUGE_PAGES_BLOCK (32 * MIB)
+/* Otherwise heaps of less address space get none: one page partly used is much of them, and the first-level TLB covers
+ * them anyway. */
+#define HUGE_PAGES_AFTER (8 * MIB)
+/* Larger ones get them while this share of the spans handed out, in percent, is in use to the last page: a heap of spans that
  * are hardly used, such as thousands of threads make, would become resident as a whole. */
 enum { HUGE_PAGES_DENSITY = 80 };
 
@@ -77,12 +81,18 @@ void space_dense_spans_add(int32_t spans)
     atomic_fetch_add_explicit(&dense_spans, spans, memory_order_relaxed);
 }
 
-/* Whether the heap is, once the frontier stands at `frontier`. */
-static bool is_dense(uint32_t frontier)
+static bool is_dense(void)
 {
-    int64_t handed_out = (int64_t)spans_handed_out() + (frontier - space_state.frontier);
     int64_t dense = atomic_load_explicit(&dense_spans, memory_order_relaxed);
-    return dense * 100 >= handed_out * HUGE_PAGES_DENSITY;
+    return dense * 100 >= (int64_t)spans_handed_out() * HUGE_PAGES_DENSITY;
+}
+
+void huge_pages_of_block(uint32_t from, uint32_t to)
+{
+    if (space_settings.huge_pages != HUGE_PAGES_AUTO || to - from < HUGE_PAGES_BLOCK / SPAN_SIZE) return;
+    /* At the frontier nobody else has a part of the last unit yet. */
+    if (to == space_state.frontier && unit_round_up(to) <= space_state.committed) to = unit_round_up(to);
+    huge_pages_advise(from, to);
 }
 
 /* What the kernel takes to give a page to a unit that has none. */
@@ -121,7 +131,7 @@ enum { HUGE_PAGES_RETRY_GROWTH = 4 };
 
 static void advise_if_it_pays(uint32_t from, uint32_t to, uint32_t needed)
 {
-    if (needed < space_state.huge_pages_from || !is_dense(needed)) return;
+    if (space_state.frontier < space_state.huge_pages_from || !is_dense()) return;
     huge_pages_advise(from, to);
     uint32_t tried = from + UNITS_TRIED * HUGE_PAGE_SPANS;
     if (tried > unit_round_up(needed)) tried = unit_round_up(needed);
@@ -146,7 +156,7 @@ void huge_pages_break(uint32_t index)
 
 void huge_pages_mend(uint32_t from, uint32_t to, uint32_t new_from, uint32_t new_to)
 {
-    if (space_state.units[UNIT_BROKEN] == 0 || !is_dense(space_state.frontier)) return;
+    if (space_state.units[UNIT_BROKEN] == 0 || !is_dense()) return;
     from = unit_round_up(from);
     to = unit_round_down(to);
     uint32_t last = unit_round_up(new_to);

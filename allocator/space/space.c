@@ -164,7 +164,6 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
 {
     bool clean;
     if ((uint64_t)spans + alignment - 1 > space.size / SPAN_SIZE) return NULL;
-    if (kind == SPAN_LARGE) space_dense_spans_add((int32_t)spans); /* what is asked for decides on its pages too */
     platform_lock_acquire(&space_state.lock);
     uint32_t index = acquire_index(spans, alignment, &clean);
     if (index == SPAN_NONE && space_state.spans_free[DIRTY] != 0) {
@@ -178,8 +177,10 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
         span_at(index + spans - 1)->kind = SPAN_TAIL;
         first->kind = (uint8_t)kind;
         first->run_spans = spans;
-    } else if (kind == SPAN_LARGE) {
-        space_dense_spans_add(-(int32_t)spans);
+        if (kind == SPAN_LARGE) {
+            space_dense_spans_add((int32_t)spans);
+            if (clean) huge_pages_of_block(index, index + spans);
+        }
     }
     platform_lock_release(&space_state.lock);
     huge_pages_say();
@@ -249,18 +250,19 @@ bool space_resize(struct span *first, uint32_t spans)
     uint32_t index = span_index(first);
     uint32_t old = first->run_spans;
     if (spans == old) return true;
-    int32_t dense = first->kind == SPAN_LARGE ? (int32_t)spans - (int32_t)old : 0;
-    space_dense_spans_add(dense); /* as in space_acquire */
     platform_lock_acquire(&space_state.lock);
     bool done = spans < old || extend_at(index + old, spans - old);
     if (done && spans > old && old > 1) span_at(index + old - 1)->kind = SPAN_FREE; /* no longer the end */
     if (done) {
+        if (first->kind == SPAN_LARGE) {
+            space_dense_spans_add((int32_t)spans - (int32_t)old);
+            if (spans > old) huge_pages_of_block(index + old, index + spans);
+        }
         first->run_spans = spans;
         if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
         if (spans < old) run_free(index + spans, old - spans, DIRTY, (uint32_t)platform_clock_ms());
     }
     platform_lock_release(&space_state.lock);
-    if (!done) space_dense_spans_add(-dense);
     huge_pages_say();
     return done;
 }

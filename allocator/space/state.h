@@ -112,6 +112,9 @@ void huge_pages_advise(uint32_t from, uint32_t to);
 /* [from, to) spans have become accessible, since a heap of `needed` spans wants those below that. */
 void huge_pages_committed(uint32_t from, uint32_t to, uint32_t needed);
 
+/* [from, to) spans have been handed out as one object, or as what one has grown by. */
+void huge_pages_of_block(uint32_t from, uint32_t to);
+
 /* A part of the unit of this span is about to be purged. */
 void huge_pages_break(uint32_t index);
 

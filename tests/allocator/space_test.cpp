@@ -320,8 +320,8 @@ TEST(Space, HugePagesThatCostTooMuchAreForgone)
         const uint32_t unit = PLATFORM_HUGE_PAGE / SPAN_SIZE;
         space_settings.huge_page_price = 0; // any costs more
         acquire(8 * unit);
-        struct span *last = acquire(4 * unit);
-        EXPECT_FALSE(huge_pages_are_advised(bytes_of(last) + 3 * PLATFORM_HUGE_PAGE));
+        struct span *last = acquire(8 * unit);
+        EXPECT_FALSE(huge_pages_are_advised(bytes_of(last) + 7 * PLATFORM_HUGE_PAGE)) << "beyond those that were tried";
     });
 }
 
