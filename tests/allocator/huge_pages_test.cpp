@@ -322,6 +322,25 @@ TEST(Pool, LargeBlocksOnItsPagesAreCopied)
     });
 }
 
+TEST(Pool, LargeBlocksAreCopiedOntoItsPages)
+{
+    in_new_heap(HUGE_PAGES_HUGETLB, [] {
+        pool.free = 20;
+        words_of([] {
+            model::Block place = block_of(30 * MIB);
+            block_of(MIB); // so that nothing beside the place is free
+            block_of(40 * MIB); // the last pages of the pool
+            model::Block block = block_of(8 * MIB);
+            block_of(MIB);
+            ASSERT_FALSE(touches_pool(block.start, block.size));
+            heap_free(place.start);
+            block.start = static_cast<unsigned char *>(heap_realloc(block.start, 20 * MIB));
+            EXPECT_TRUE(touches_pool(block.start, block.size)) << "the best fit is the block just freed";
+            EXPECT_EQ(block.usable, model::first_difference(block, block.usable));
+        });
+    });
+}
+
 TEST(Pool, ContextsLieOnItsPagesToo)
 {
     in_new_heap(HUGE_PAGES_HUGETLB, [] {
