@@ -166,17 +166,17 @@ void huge_pages_mend(uint32_t from, uint32_t to, uint32_t new_from, uint32_t new
     }
 }
 
-/* ---- from the pool -------------------------------------------------------------------------------------- */
+/* ---- from the kernel's pool -------------------------------------------------------------------------------------- */
 
 /* When the pool was empty, how long until it is asked again, should the heap then grow: other processes may have ended. */
-enum { POOL_RETRY_MS = 10000 };
+enum { HUGETLB_RETRY_MS = 10000 };
 
 enum { MESSAGE_NONE, MESSAGE_DUE, MESSAGE_SAID };
 
-static void pool_is_dry(void)
+static void hugetlb_is_dry(void)
 {
-    space_state.pool_dry = true;
-    space_state.pool_asked_at = (uint32_t)platform_clock_ms();
+    space_state.hugetlb_dry = true;
+    space_state.hugetlb_asked_at = (uint32_t)platform_clock_ms();
     uint8_t none = MESSAGE_NONE; /* relaxed: nothing but the message depends on it */
     atomic_compare_exchange_strong_explicit(&space_state.message, &none, MESSAGE_DUE, memory_order_relaxed,
                                             memory_order_relaxed);
@@ -194,10 +194,10 @@ void huge_pages_say(void)
 }
 
 /* Take as many of the whole units [from, to) as there are, from the first on, in few mappings. */
-static void pool_take(uint32_t from, uint32_t to)
+static void hugetlb_take(uint32_t from, uint32_t to)
 {
-    bool rests = space_state.pool_dry && (uint32_t)platform_clock_ms() - space_state.pool_asked_at < POOL_RETRY_MS;
-    space_state.pool_dry = rests;
+    bool rests = space_state.hugetlb_dry && (uint32_t)platform_clock_ms() - space_state.hugetlb_asked_at < HUGETLB_RETRY_MS;
+    space_state.hugetlb_dry = rests;
     uint32_t step = rests ? 0 : to - from;
     while (from < to && step != 0) {
         if (step > to - from) step = to - from;
@@ -209,7 +209,7 @@ static void pool_take(uint32_t from, uint32_t to)
         }
         if (move == MOVE_REFUSED) {
             step = unit_round_down(step / 2);
-            if (step == 0) pool_is_dry();
+            if (step == 0) hugetlb_is_dry();
             continue;
         }
         for (uint32_t end = from + step; from < end; from += HUGE_PAGE_SPANS) unit_set(from, UNIT_TAKEN);
@@ -239,6 +239,6 @@ void huge_pages_committed(uint32_t from, uint32_t to, uint32_t needed)
     }
     /* Not the first unit: small programs leave the pool to others, and what the allocator itself writes to in the child
      * of a fork, which may get no page of the pool any more, lies there. */
-    if (space_settings.huge_pages == HUGE_PAGES_HUGETLB) pool_take(from == 0 ? HUGE_PAGE_SPANS : from, to);
+    if (space_settings.huge_pages == HUGE_PAGES_HUGETLB) hugetlb_take(from == 0 ? HUGE_PAGE_SPANS : from, to);
     huge_pages_advise(from, to < space_state.capacity ? to : space_state.capacity);
 }
