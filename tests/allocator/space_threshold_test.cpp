@@ -1,5 +1,5 @@
-// space/: when free runs go back to the kernel: shared_span_threshold and decay_ms. The program is linked with --wrap for
-// the call that gives them back, to count and to refuse it.
+// space/: when free runs go back to the kernel: shared_span_threshold and decay_ms. The program is linked with --wrap
+// for the call that gives them back, to count and to refuse it.
 #include "space_runs.h"
 #include "stress_seed.h"
 
