@@ -162,8 +162,8 @@ enum platform_move platform_move_pages(void *from, void *to, size_t size)
     return move;
 }
 
-/* Kernels before 5.16 cannot move pages of the pool, and have unmapped the target when they say so. Those that can insist
- * on whole huge pages, even where nothing would have to be done. */
+/* Kernels before 5.16 cannot move pages of the pool, and have unmapped the target when they say so. Those that can
+ * insist on whole huge pages, even where nothing would have to be done. */
 static bool can_move_huge_pages(char *pages)
 {
     size_t page = platform_page_size();
@@ -173,16 +173,16 @@ static bool can_move_huge_pages(char *pages)
 /* The pages are taken where nobody looks, touched there, and moved into place last.
  *
  * - To map them is to reserve them, or to be told at once that there are too few.
- * - A reservation is not yet a page: limits of a control group, or on the nodes that a thread may use, are only looked at
- *   when it is touched, and end the process with SIGBUS. MADV_POPULATE_WRITE touches, and reports an error.
+ * - A reservation is not yet a page: limits of a control group, or on the nodes that a thread may use, are only
+ *   looked at when it is touched, and end the process with SIGBUS. MADV_POPULATE_WRITE touches, and reports an error.
  * - The move replaces the target within one system call, so that no other thread's mmap can fall into the reservation
  *   meanwhile. MAP_FIXED at the target would do so too, but leaves a hole when it fails. */
 enum platform_move platform_take_huge_pages(void *start, size_t size)
 {
     int saved = errno;
     enum platform_move taken = MOVE_REFUSED;
-    char *pages = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB, -1, 0);
+    char *pages =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB, -1, 0);
     if (pages != MAP_FAILED) {
         if (can_move_huge_pages(pages) && madvise(pages, size, MADV_POPULATE_WRITE) == 0) {
             void *moved = mremap(pages, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, start);

@@ -1,6 +1,6 @@
-/* Huge pages: what stands behind each unit of 2 MiB. The kernel is asked for huge pages by advice, which it follows when a
- * unit is first touched and as long as it likes; or they are taken from the pool that its administrator has set aside,
- * for good.
+/* Huge pages: what stands behind each unit of 2 MiB. The kernel is asked for huge pages by advice, which it follows
+ * when a unit is first touched and as long as it likes; or they are taken from the pool that its administrator has
+ * set aside, for good.
  */
 #include "state.h"
 
@@ -8,8 +8,8 @@
 
 /* ---- units -------------------------------------------------------------------------------------------- */
 
-/* Relaxed: the states that change while spans of the unit are in use differ only for those who hold the lock. UNIT_TAKEN
- * is written before the first span is handed out, and so seen by whoever has one. */
+/* Relaxed: the states that change while spans of the unit are in use differ only for those who hold the lock.
+ * UNIT_TAKEN is written before the first span is handed out, and so seen by whoever has one. */
 static enum unit_state unit_state(uint32_t unit)
 {
     return (enum unit_state)__atomic_load_n(&span_at(unit)->huge, __ATOMIC_RELAXED);
@@ -58,14 +58,14 @@ uint32_t huge_pages_alike(uint32_t index, uint32_t spans, bool *taken)
 
 /* ---- by advice: whether it pays ------------------------------------------------------------------------ */
 
-/* A single block from this size on is most of what its program has, and is kept for long: a table, a cache, a matrix. It
- * gets huge pages whatever the rest of the heap looks like and whatever they cost, which is paid once. */
+/* A single block from this size on is most of what its program has, and is kept for long: a table, a cache, a matrix.
+ * It gets huge pages whatever the rest of the heap looks like and whatever they cost, which is paid once. */
 #define HUGE_PAGES_BLOCK (32 * MIB)
 /* Otherwise heaps of less address space get none: one page partly used is much of them, and the first-level TLB covers
  * them anyway. */
 #define HUGE_PAGES_AFTER (8 * MIB)
-/* Larger ones get them while this share of the spans handed out, in percent, is in use to the last page: a heap of spans that
- * are hardly used, such as thousands of threads make, would become resident as a whole. */
+/* Larger ones get them while this share of the spans handed out, in percent, is in use to the last page: a heap of
+ * spans that are hardly used, such as thousands of threads make, would become resident as a whole. */
 enum { HUGE_PAGES_DENSITY = 80 };
 
 /* Outside the lock: counted by all threads, read as a hint. */
@@ -109,10 +109,10 @@ static bool is_cheap(uint64_t cost_us)
     return cost_us * 100 < space_state.small_pages_cost_us * space_settings.huge_page_price;
 }
 
-/* A huge page may cost more than as many small ones: the kernel first moves others' pages out of the way, or the host of
- * a virtual machine has taken the memory away. How much more is too much is measured against small pages, here and now,
- * and not against a clock: on a machine that gets memory slowly, small pages are slow too. The first units of what the
- * program is about to use are touched to see, several, since one alone may have bad luck. */
+/* A huge page may cost more than as many small ones: the kernel first moves others' pages out of the way, or the host
+ * of a virtual machine has taken the memory away. How much more is too much is measured against small pages, here and
+ * now, and not against a clock: on a machine that gets memory slowly, small pages are slow too. The first units of
+ * what the program is about to use are touched to see, several, since one alone may have bad luck. */
 enum { UNITS_TRIED = 3 };
 
 static bool is_any_cheap(uint32_t from, uint32_t to)
@@ -141,7 +141,8 @@ static void advise_if_it_pays(uint32_t from, uint32_t to, uint32_t needed)
     if (tried < to) tell(tried, to, UNIT_PLAIN); /* they have not been touched yet */
 }
 
-/* Each unit whose advice differs from its neighbours' is a mapping of its own in the kernel, whose number is limited. */
+/* Each unit whose advice differs from its neighbours' is a mapping of its own in the kernel, whose number is limited.
+ * */
 enum { UNITS_BROKEN_MAX = 4096 };
 
 /* The kernel would fill the unit again, in search of huge pages: so no more advice here. */
@@ -168,7 +169,8 @@ void huge_pages_mend(uint32_t from, uint32_t to, uint32_t new_from, uint32_t new
 
 /* ---- from the kernel's pool -------------------------------------------------------------------------------------- */
 
-/* When the pool was empty, how long until it is asked again, should the heap then grow: other processes may have ended. */
+/* When the pool was empty, how long until it is asked again, should the heap then grow: other processes may have
+ * ended. */
 enum { HUGETLB_RETRY_MS = 10000 };
 
 enum { MESSAGE_NONE, MESSAGE_DUE, MESSAGE_SAID };
@@ -189,14 +191,16 @@ void huge_pages_say(void)
     if (!atomic_compare_exchange_strong_explicit(&space_state.message, &due, MESSAGE_SAID, memory_order_relaxed,
                                                  memory_order_relaxed))
         return;
-    platform_message("huge_pages:hugetlb: the kernel has no more pages of 2 MiB in its pool (vm.nr_hugepages), or is older "
-                     "than Linux 5.16; from here on transparent ones");
+    platform_message(
+        "huge_pages:hugetlb: the kernel has no more pages of 2 MiB in its pool (vm.nr_hugepages), or is older "
+        "than Linux 5.16; from here on transparent ones");
 }
 
 /* Take as many of the whole units [from, to) as there are, from the first on, in few mappings. */
 static void hugetlb_take(uint32_t from, uint32_t to)
 {
-    bool rests = space_state.hugetlb_dry && (uint32_t)platform_clock_ms() - space_state.hugetlb_asked_at < HUGETLB_RETRY_MS;
+    bool rests =
+        space_state.hugetlb_dry && (uint32_t)platform_clock_ms() - space_state.hugetlb_asked_at < HUGETLB_RETRY_MS;
     space_state.hugetlb_dry = rests;
     uint32_t step = rests ? 0 : to - from;
     while (from < to && step != 0) {

@@ -19,9 +19,9 @@ void purge_prepare(uint32_t index, uint32_t spans)
     if ((index + spans) % HUGE_PAGE_SPANS != 0) huge_pages_break(index + spans);
 }
 
-/* Pages of the kernel's pool are cleared and stay. MADV_DONTNEED on less than a whole one says that it is done, and is not;
- * on a whole one it frees, before Linux 6.8, the reservation too, so that another process may take the page and the next
- * touch ends this one with SIGBUS. And what it freed would be of use only to others who use the pool. */
+/* Pages of the kernel's pool are cleared and stay. MADV_DONTNEED on less than a whole one says that it is done, and
+ * is not; on a whole one it frees, before Linux 6.8, the reservation too, so that another process may take the page
+ * and the next touch ends this one with SIGBUS. And what it freed would be of use only to others who use the pool. */
 bool purge_spans(uint32_t index, uint32_t spans)
 {
     bool purged = true;

@@ -154,8 +154,8 @@ void huge_pages_mend(uint32_t from, uint32_t to, uint32_t new_from, uint32_t new
 /* Whether the spans' units are taken, and of how many that holds from `index` on, at most `spans`. */
 uint32_t huge_pages_alike(uint32_t index, uint32_t spans, bool *taken);
 
-/* What there is to say to the user, if anything: once, and not with the lock held. A thread of the program that reads its
- * stderr may wait for it. */
+/* What there is to say to the user, if anything: once, and not with the lock held. A thread of the program that
+ * reads its stderr may wait for it. */
 void huge_pages_say(void);
 
 /* ---- purging (purge.c) ------------------------------------------------------------------------------ */

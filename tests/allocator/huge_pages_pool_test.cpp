@@ -139,8 +139,8 @@ TEST_F(KernelsPool, ARandomWalkOverItsEndKeepsContents)
     });
 }
 
-// The kernel's rule for private pages of the pool: the parent's are safe, and it takes them from the child if there is no
-// other to copy to.
+// The kernel's rule for private pages of the pool: the parent's are safe, and it takes them from the child if there
+// is no other to copy to.
 TEST_F(KernelsPool, KeepsTheParentOfAForkSafe)
 {
     with_pages(16, [] {

@@ -1,6 +1,6 @@
-// Huge pages: which units get them, and what becomes of the kernel's pool. The pool is played by the test, since no machine
-// has one unless it was set aside: pages that it gives are ordinary ones, but what the kernel cannot do with those of the
-// pool must not be asked of it. huge_pages_pool_test.cpp uses a real one.
+// Huge pages: which units get them, and what becomes of the kernel's pool. The pool is played by the test, since no
+// machine has one unless it was set aside: pages that it gives are ordinary ones, but what the kernel cannot do with
+// those of the pool must not be asked of it. huge_pages_pool_test.cpp uses a real one.
 #include "heap_isolated.h"
 #include "model.h"
 #include "space_walker.h"
@@ -29,8 +29,8 @@ constexpr uint32_t UNIT_SPANS = PLATFORM_HUGE_PAGE / SPAN_SIZE;
 
 struct Pool {
     bool is_played = true;
-    size_t free = 0;                    // units
-    size_t lost_after = SIZE_MAX;       // units taken; the next is lost to another thread's mmap
+    size_t free = 0; // units
+    size_t lost_after = SIZE_MAX; // units taken; the next is lost to another thread's mmap
     std::map<uintptr_t, size_t> ranges; // that were taken
     size_t taken = 0, asked = 0;
 } pool;
@@ -95,7 +95,7 @@ uint64_t __wrap_platform_small_pages_cost_us()
 namespace
 {
 
-// ---- what the tests share ---------------------------------------------------------------------------------------------
+// ---- what the tests share ------------------------------------------------------------------------------
 
 constexpr uint32_t NEVER_MS = 1u << 30;
 
@@ -156,7 +156,7 @@ template <typename Body> std::string words_of(Body body)
     return words;
 }
 
-// ---- the pool -----------------------------------------------------------------------------------------------------------
+// ---- the pool ------------------------------------------------------------------------------
 
 TEST(Pool, GivesEveryUnitButTheFirst)
 {
@@ -403,7 +403,7 @@ TEST(Pool, OfThisKernelIsUsedOrForgoneWithoutHarm)
     });
 }
 
-// ---- advice -------------------------------------------------------------------------------------------------------------
+// ---- advice ------------------------------------------------------------------------------
 
 TEST(Advice, ALargeBlockOfASmallProgramGetsHugePagesWhateverTheyCost)
 {

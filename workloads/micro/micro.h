@@ -354,7 +354,8 @@ static inline double micro_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* A line of what the kernel says of this process's memory, in bytes. Exact: the counters in /proc/self/statm lag behind. */
+/* A line of what the kernel says of this process's memory, in bytes. Exact: the counters in /proc/self/statm lag
+ * behind. */
 static inline uint64_t micro_smaps(const char *name)
 {
     char text[4096];

@@ -1,10 +1,11 @@
 /* What does memory of another NUMA node cost, and does each thread get memory of its own?
  *
- * Each of n threads, on a processor of its own, allocates n objects and writes to them: a matrix, a column of it each.
- * Then each reads its own column, and after that the row of its number, an object of each thread. With memory near to the
- * thread that allocated it, the columns are near and, with two nodes, half of the rows far: the micro-benchmark of Reddy,
- * Iyer and Chakravarthi, "How to tune malloc to optimize serving side applications", section 4.5, table 6. What a row
- * costs more than a column is the price of far memory; an allocator that hands out far memory shows no difference.
+ * Each of n threads, on a processor of its own, allocates n objects and writes to them: a matrix, a column of it
+ * each. Then each reads its own column, and after that the row of its number, an object of each thread. With memory
+ * near to the thread that allocated it, the columns are near and, with two nodes, half of the rows far: the
+ * micro-benchmark of Reddy, Iyer and Chakravarthi, "How to tune malloc to optimize serving side applications",
+ * section 4.5, table 6. What a row costs more than a column is the price of far memory; an allocator that hands out
+ * far memory shows no difference.
  *
  * On one node all memory is near: the program says that the difference cannot be measured here, and leaves it out.
  */
@@ -20,7 +21,8 @@ static uint64_t *objects[THREADS_MAX][THREADS_MAX]; /* by row, then by the threa
 static pthread_barrier_t together;
 static double seconds_of_columns, seconds_of_rows;
 
-/* One processor after the other of those that this process may use. A thread that moved would leave its memory behind. */
+/* One processor after the other of those that this process may use. A thread that moved would leave its memory
+ * behind. */
 static void stay(uint64_t index)
 {
     cpu_set_t allowed, own;

@@ -1,12 +1,12 @@
 /* What do huge pages save a program that reads all over a large block?
  *
  * One block is allocated, a word is written at places of equal distance, and the places are read in turn or in random
- * order, many times. The distance is more than a page of the ordinary size, so that each read needs another entry of the
- * processor's cache of address translations (TLB), which covers little with such pages: the micro-benchmark of Reddy,
- * Iyer and Chakravarthi, "How to tune malloc to optimize serving side applications", section 4.4, table 5.
+ * order, many times. The distance is more than a page of the ordinary size, so that each read needs another entry of
+ * the processor's cache of address translations (TLB), which covers little with such pages: the micro-benchmark of
+ * Reddy, Iyer and Chakravarthi, "How to tune malloc to optimize serving side applications", section 4.4, table 5.
  *
- * The block comes from malloc or, for what an allocator could reach at best, from the kernel, without huge pages and with
- * them. Only the reads are timed: to get the pages is another matter.
+ * The block comes from malloc or, for what an allocator could reach at best, from the kernel, without huge pages and
+ * with them. Only the reads are timed: to get the pages is another matter.
  */
 #include "micro.h"
 
