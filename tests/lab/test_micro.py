@@ -20,12 +20,16 @@ FLAGS = ["-std=c17", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
 # A little of the work, and for the programs whose memory is not scaled by --scale, little of that.
 SHORT = {
     "many-threads": ["--threads", "20"],
+    "numa-columns": ["--size", "1m"],
+    "page-reads": ["--footprint", "8m"],
     "scaling": ["--heap-limit", "2m", "--thread-limit", "4"],
     "sleeper": [],
     "sparse": ["--peak", "100m"],
 }
 # These print what they measure; the others' output must be equal from run to run.
-PRINT_MEASUREMENTS = {"scaling", "sleeper", "sparse"}
+PRINT_MEASUREMENTS = {"numa-columns", "page-reads", "scaling", "sleeper", "sparse"}
+# Of other studies than the core one.
+ELSEWHERE = {"numa-columns", "page-reads"}
 
 
 @pytest.fixture(scope="session")
@@ -85,6 +89,24 @@ def test_a_program_explains_itself(built: Path, name: str) -> None:
     assert done.returncode == 0
     assert "--seed" in done.stdout
     assert "?" in done.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize("order", ["0", "1"])
+def test_reads_find_the_same_wherever_the_memory_is_from(built: Path, order: str) -> None:
+    runs = [
+        run(built / "page-reads", "--in-order", order, "--source", source).stdout
+        for source in ("0", "1", "2")
+    ]
+    assert len({digest(output) for output in runs}) == 1
+    assert "huge_bytes: 0\n" in runs[1]
+
+
+def test_far_memory_is_measured_only_where_there_is_some(built: Path) -> None:
+    nodes = Path("/sys/devices/system/node/has_memory")
+    several = nodes.exists() and not nodes.read_text().strip().isdigit()
+    done = run(built / "numa-columns")
+    assert ("rows_over_columns: " in done.stdout) == several
+    assert ("one NUMA node" in done.stderr) != several
 
 
 @pytest.mark.parametrize("arguments", [["--nonsense", "1"], ["--size"], ["--size", "many"]])
@@ -158,4 +180,4 @@ def test_the_core_study_uses_every_micro_workload_once() -> None:
         study = tomllib.load(file)
     used = study["workloads"] + study["probes"]
     assert len(used) == len(set(used))
-    assert set(WORKLOADS) <= set(used)
+    assert set(WORKLOADS) - ELSEWHERE <= set(used)
