@@ -92,6 +92,17 @@ void platform_thread_exit_hook(void (*hook)(void *));
  * it is then called once more, as long as the C library goes on running thread-specific destructors. */
 void platform_thread_exit_arm(void *argument);
 
+/* Start a thread of the allocator's own: detached, all signals blocked, a small stack, named for `ps` (up to 15 bytes).
+ * With `low_priority` it runs when no other thread wants the core, as far as the kernel allows; such a thread must hold
+ * no lock that others wait for. Allocates: never to be called with a lock held. False when the kernel or the C library
+ * refuses. A fork's child does not have it. Until `run` returns the thread counts as one of the process: where main has
+ * left by pthread_exit, the process goes on. */
+bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
+
+/* Sleep while *word is `expected`, at most so long; may return for no reason. And wake whoever does. Within the process. */
+void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_ms);
+void platform_wake(_Atomic(uint32_t) *word);
+
 /* ---- time and chance (clock.c) ------------------------------------------------------------------ */
 
 /* Milliseconds of a monotonic clock that is cheap to read and advances every few milliseconds. */
