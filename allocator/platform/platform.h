@@ -103,6 +103,18 @@ bool platform_thread_start(const char *name, void (*run)(void *), void *argument
 void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_ms);
 void platform_wake(_Atomic(uint32_t) *word);
 
+/* ---- NUMA nodes (node.c) ------------------------------------------------------------------------- */
+
+/* Nodes that have processors: one more than the highest of their numbers, which may have gaps; 1 where there is one, or
+ * where the kernel does not say. Reads a file. */
+unsigned platform_node_count(void);
+
+/* The same from the kernel's list of them, as "0-3,8". */
+unsigned platform_nodes_in_list(const char *list);
+
+/* The node on which the calling thread runs, at this moment. */
+unsigned platform_node(void);
+
 /* ---- time and chance (clock.c) ------------------------------------------------------------------ */
 
 /* Milliseconds of a monotonic clock that is cheap to read and advances every few milliseconds. */
