@@ -62,6 +62,7 @@ static void apply_lockless_threads(uint64_t value)
 static void apply_zeroed_reserve(uint64_t value)
 {
     atomic_store_explicit(&space_settings.zeroed_reserve, (size_t)value, memory_order_relaxed);
+    space_zeroed_adjust();
 }
 
 static void apply_cache_line_align(uint64_t value)

@@ -67,9 +67,11 @@ enum { SPAN_CACHE_MAX = 16 };
 
 struct bin {
     uint32_t listed; /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
-    uint32_t borrowed; /* bytes wasted so far by serving this bin's requests from larger ones */
     uint32_t spans; /* how many spans the bin has */
-    uint32_t given; /* blocks that the last refill gave at most; the next gives twice as many */
+    uint32_t spans_listed; /* how many of them are listed */
+    unsigned given : 15; /* blocks that the last refill gave at most; the next gives twice as many */
+    unsigned borrowed : 15; /* bytes wasted so far by serving this bin's requests from larger ones */
+    unsigned zeros : 1; /* the blocks that malloc takes next read as zeros, but for their links */
 };
 
 enum heap_state {
@@ -99,6 +101,7 @@ struct heap {
     uint32_t chores_looked; /* chores: when last looked */
     bool chores; /* chores: memory has become free that may have to be given back */
     bool busy; /* chores: the last two looks were close together */
+    size_t zeroed_hits, zeroed_misses; /* see heap_figures; read by other threads */
     struct outbox *outbox; /* remote.c: blocks of other heaps that this thread has freed; NULL until there is one */
 
     /* registry: under its lock */
@@ -169,6 +172,8 @@ size_t heap_guest_usable_size(const char *function, const struct span *span, con
 
 /* Fill an empty bin; false when memory has run out. */
 bool bin_refill(struct heap *heap, unsigned bin);
+/* The same with blocks that read as zeros, as far as memory can be had for it without waste; false: it cannot. */
+bool bin_refill_zeroed(struct heap *heap, unsigned bin);
 /* A bin that has no span yet: another, larger one that can serve a request without getting more memory, or BIN_COUNT. */
 unsigned bin_to_borrow_from(struct heap *heap, unsigned bin);
 /* A block of `span` has come back, and its countdown has reached zero. */
@@ -271,6 +276,8 @@ void heap_configure(void);
 /* ---- large objects (large.c) -------------------------------------------------------------------------------------------------- */
 
 void *large_malloc(size_t size, size_t alignment, bool *zeroed);
+/* The same out of the stock of cleared memory; NULL: there is none that fits. */
+void *large_malloc_zeroed(size_t size);
 void large_free(struct span *span);
 void *large_realloc(struct span *span, size_t size);
 

@@ -22,6 +22,12 @@ void *large_malloc(size_t size, size_t alignment, bool *zeroed)
     return span == NULL ? NULL : (void *)span_start(span);
 }
 
+void *large_malloc_zeroed(size_t size)
+{
+    struct span *span = space_acquire_zeroed(spans_for(size), SPAN_LARGE);
+    return span == NULL ? NULL : (void *)span_start(span);
+}
+
 void large_free(struct span *span)
 {
     space_release(span);

@@ -56,6 +56,12 @@ void platform_advise_huge_pages(void *start, size_t size, bool wanted);
  * kernel refuses (locked pages): the contents are then undefined. */
 bool platform_purge(void *start, size_t size);
 
+/* Write zeros over whole pages, which somebody will use later, perhaps on another core. */
+void platform_clear(void *start, size_t size);
+
+/* Have the kernel back a range that reads as zeros with memory now, instead of when it is first used. */
+void platform_populate(void *start, size_t size);
+
 enum platform_move {
     MOVE_DONE,        /* `from` stays accessible and reads as zeros */
     MOVE_REFUSED,     /* the kernel cannot: `from` is as before, `to` accessible with undefined contents */
@@ -100,7 +106,7 @@ void platform_thread_exit_arm(void *argument);
 bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
 
 /* Sleep while *word is `expected`, at most so long; may return for no reason. And wake whoever does. Within the process. */
-void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_ms);
+void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_us);
 void platform_wake(_Atomic(uint32_t) *word);
 
 /* ---- NUMA nodes (node.c) ------------------------------------------------------------------------- */
