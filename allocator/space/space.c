@@ -306,6 +306,8 @@ void space_figures(struct space_figures *figures)
         .metadata = (size_t)space_state.spans_metadata * SPAN_SIZE,
         .purged = atomic_load_explicit(&space_state.purged_bytes, memory_order_relaxed),
         .purge_calls = atomic_load_explicit(&space_state.purge_calls, memory_order_relaxed),
+        .commit_calls = atomic_load_explicit(&platform_calls.protect, memory_order_relaxed),
+        .advice_calls = atomic_load_explicit(&platform_calls.advise, memory_order_relaxed),
     };
     platform_lock_release(&space_state.lock);
 }
