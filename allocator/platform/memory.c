@@ -63,9 +63,12 @@ void *platform_reserve(size_t size, size_t alignment)
     return start + before;
 }
 
+struct platform_calls platform_calls;
+
 static bool protect(void *start, size_t size, int protection)
 {
     int saved = errno;
+    atomic_fetch_add_explicit(&platform_calls.protect, 1, memory_order_relaxed);
     bool done = mprotect(start, size, protection) == 0;
     errno = saved;
     return done;
@@ -84,6 +87,7 @@ bool platform_commit(void *start, size_t size)
 void platform_advise_huge_pages(void *start, size_t size, bool wanted)
 {
     int saved = errno;
+    atomic_fetch_add_explicit(&platform_calls.advise, 1, memory_order_relaxed);
     madvise(start, size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     errno = saved;
 }
@@ -127,6 +131,22 @@ void platform_populate(void *start, size_t size)
 {
     size_t page = platform_page_size();
     for (char *at = start; at < (char *)start + size; at += page) *(volatile char *)at = 0;
+}
+
+size_t platform_resident(const void *start, size_t size)
+{
+    unsigned char pages[1024]; /* a byte for each; on the stack, so that counting memory takes none */
+    int saved = errno;
+    size_t page = platform_page_size();
+    size_t resident = 0;
+    for (size_t done = 0; done < size;) {
+        size_t piece = size - done < sizeof pages * page ? size - done : sizeof pages * page;
+        if (mincore((char *)start + done, piece, pages) == 0)
+            for (size_t i = 0; i < piece / page; i++) resident += pages[i] & 1;
+        done += piece;
+    }
+    errno = saved;
+    return resident * page;
 }
 
 /* Kernels before 6.17 move one mapping at a time, and have unmapped the target when they find out that there are more:

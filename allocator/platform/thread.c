@@ -197,3 +197,16 @@ void platform_wake(_Atomic(uint32_t) *word)
     futex_wake_one(word);
     errno = saved;
 }
+
+int32_t platform_thread_number(void)
+{
+    return (int32_t)syscall(SYS_gettid); /* the C library has a function for it only since 2.30 */
+}
+
+bool platform_thread_exists(int32_t number)
+{
+    int saved = errno;
+    bool exists = syscall(SYS_tgkill, getpid(), number, 0) == 0;
+    errno = saved;
+    return exists;
+}
