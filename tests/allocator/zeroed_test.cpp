@@ -154,7 +154,7 @@ size_t open_descriptors()
 TEST(Zeroed, BurstsOfEverySizeFindClearedMemory)
 {
     for (size_t size : {4 * KIB, 10 * KIB, 32 * KIB, 64 * KIB, 200 * KIB, MIB, 3 * MIB})
-        with_reserve(64 * MIB, [size] { EXPECT_TRUE(bursts_hit(size, 24 * MIB / size, 1000 * MIB / size)) << size; });
+        with_reserve(64 * MIB, [size] { EXPECT_TRUE(bursts_hit(size, 24 * MIB / size, 200 * MIB / size)) << size; });
 }
 
 TEST(Zeroed, SizesThatChangeFindClearedMemoryAgain)
