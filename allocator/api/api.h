@@ -12,11 +12,6 @@
 #include "../context/context.h"
 #include "heapfit/heapfit.h"
 
-ALWAYS_INLINE bool api_is_power_of_two(size_t value)
-{
-    return value != 0 && (value & (value - 1)) == 0;
-}
-
 /* ---- options (options.c) ------------------------------------------------------------------------------------------- */
 
 /* What is wanted when the process ends; the numbers are those of the option's words. */

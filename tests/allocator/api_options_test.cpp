@@ -152,9 +152,10 @@ TEST_F(Environment, TakesThresholdsFromNoneToBeyondAllMemory)
     for (const char *value : {"unlimited", "70368744177664", "65536g"})
         expect((std::string("shared_span_threshold:") + value).c_str(), "shared_span_threshold", "unlimited", silence);
     for (const char *value : {"-1", "", "1e9", "64t", "65537g", "99999999999999999999999", "none"})
-        expect((std::string("shared_span_threshold:") + value).c_str(), "shared_span_threshold", "unlimited",
-               "^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for 'shared_span_threshold', which takes 0 to unlimited "
-               "\\(k, m, g are understood\\); it stays unlimited\n$");
+        expect(
+            (std::string("shared_span_threshold:") + value).c_str(), "shared_span_threshold", "unlimited",
+            "^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for 'shared_span_threshold', which takes 0 to unlimited "
+            "\\(k, m, g are understood\\); it stays unlimited\n$");
     expect("numa:off", "numa", "off", silence);
     expect("numa:2", "numa", "auto", "'2' is no value for 'numa' ");
 }
