@@ -11,11 +11,6 @@
 #include "../context/context.h"
 #include "heapfit/heapfit.h"
 
-ALWAYS_INLINE bool api_is_power_of_two(size_t value)
-{
-    return value != 0 && (value & (value - 1)) == 0;
-}
-
 /* ---- options (options.c) ------------------------------------------------------------------------------------------- */
 
 /* Whether statistics are wanted when the process ends. */

@@ -26,7 +26,7 @@ EXPORT void *hf_realloc(void *pointer, size_t size)
 
 EXPORT void *hf_aligned_alloc(size_t alignment, size_t size)
 {
-    if (LIKELY(api_is_power_of_two(alignment))) return heap_malloc_aligned(size, alignment);
+    if (LIKELY(is_power_of_two(alignment))) return heap_malloc_aligned(size, alignment);
     errno = EINVAL;
     return NULL;
 }

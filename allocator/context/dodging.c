@@ -66,7 +66,7 @@ unsigned dodging_class(const struct hf_context *context, size_t size)
 bool dodging_set_up(struct hf_context *context, const hf_context_config *config)
 {
     size_t segment = config->segment_size != 0 ? config->segment_size : SEGMENT_DEFAULT;
-    if ((segment & (segment - 1)) != 0 || segment < SEGMENT_MIN || segment > SEGMENT_MAX ||
+    if (!is_power_of_two(segment) || segment < SEGMENT_MIN || segment > SEGMENT_MAX ||
         segment > context->chunk_size || context->chunk_size / segment > CHUNK_SEGMENTS_MAX ||
         context->chunk_size % segment != 0)
         return false;

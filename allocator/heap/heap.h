@@ -13,8 +13,9 @@
  * blocks have come together to be worth handing out again, or because the span is empty and can be given back.
  *
  * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; chores.c giving memory
- * back in time; remote.c blocks that another thread freed; registry.c heaps and threads: birth, death, adoption, fork; large.c objects with spans of
- * their own; object.c what the malloc family asks for, of any size; check.c errors of the program.
+ * back in time; remote.c blocks that another thread freed; registry.c heaps and threads: birth, death, adoption, fork;
+ * large.c objects with spans of their own; object.c what the malloc family asks for, of any size; check.c errors of the
+ * program.
  */
 #ifndef HEAPFIT_HEAP_H
 #define HEAPFIT_HEAP_H
@@ -137,6 +138,12 @@ extern struct heap heap_orphans;
 
 /* Requests above this are refused, as the C standard's ptrdiff_t demands. */
 #define OBJECT_MAX ((size_t)PTRDIFF_MAX)
+
+/* Whether an object of `usable` bytes stays where it is when `size` are wanted: shrinking below half of it is worth a copy. */
+ALWAYS_INLINE bool object_fits(size_t size, size_t usable)
+{
+    return size <= usable && size >= usable / 2;
+}
 
 /* What the fast paths fall back to. They return NULL and set errno to ENOMEM when memory has run out or the request
  * is above OBJECT_MAX. */

@@ -217,12 +217,6 @@ void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)
 
 /* ---- resizing ------------------------------------------------------------------------------------------------------------------- */
 
-/* Shrinking below half of a block is worth a copy. */
-static bool fits_in_place(size_t size, size_t usable)
-{
-    return size <= usable && size >= usable / 2;
-}
-
 /* Whether a block of this thread's, free of errors, stays where it is: what most calls come to. */
 static bool own_block_stays(const struct heap *heap, const void *pointer, size_t size)
 {
@@ -231,7 +225,7 @@ static bool own_block_stays(const struct heap *heap, const void *pointer, size_t
     const struct span *span = heap->table - (offset >> SPAN_SHIFT);
     return atomic_load_explicit(&span->owner, memory_order_relaxed) == heap &&
            block_is_at_start(span, (uintptr_t)pointer) && !block_looks_free((uintptr_t)pointer) &&
-           fits_in_place(size, span->block_size);
+           object_fits(size, span->block_size);
 }
 
 /* Whatever the reason, to another object. */
@@ -261,7 +255,7 @@ void *heap_realloc(void *pointer, size_t size)
         return LIKELY(resized != NULL) ? resized : realloc_too_much();
     }
     size_t usable = span_usable_size(span);
-    if (span->kind == SPAN_BLOCKS && fits_in_place(size, usable)) {
+    if (span->kind == SPAN_BLOCKS && object_fits(size, usable)) {
         if (atomic_load_explicit(&span->owner, memory_order_relaxed) == heap && block_looks_free((uintptr_t)pointer))
             check_own_suspect(heap, span, pointer);
         return pointer;

@@ -25,6 +25,11 @@
  * speed only. */
 #define CACHE_LINE 64
 
+ALWAYS_INLINE bool is_power_of_two(size_t value)
+{
+    return value != 0 && (value & (value - 1)) == 0;
+}
+
 /* ---- memory (memory.c) ------------------------------------------------------------------------- */
 
 /* The kernel's page size: 4 KiB on x86-64; 4, 16 or 64 KiB on aarch64. */
