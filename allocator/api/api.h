@@ -15,6 +15,13 @@
 
 /* Whether statistics are wanted when the process ends. */
 bool options_stats_at_exit(void);
+/* Have 0 in force for all options that keep free memory, or their values again; hf_option_set and _get speak of the values
+ * at any time. */
+void options_shrink(bool now);
+bool options_shrunk(void);
+/* For pthread_atfork handlers. */
+void options_fork_begin(void);
+void options_fork_end(void);
 
 /* ---- statistics (statistics.c) --------------------------------------------------------------------------------------- */
 

@@ -37,6 +37,8 @@ static struct {
     platform_lock lock;
     bool started;
     struct heap *idle; /* doubly linked */
+    struct heap *youngest; /* of all heaps ever made, chained by made_before */
+    uint32_t forks; /* from the first process to this one */
     size_t made;
     size_t idle_count;
 } registry;
@@ -56,7 +58,8 @@ static void heap_set_up(struct heap *heap)
         heap->free[bin] = LIST_END;
         heap->bins[bin].listed = SPAN_NONE;
     }
-    heap->owned = SPAN_NONE;
+    heap->owned = heap->sparse = (struct span_chain){.first = SPAN_NONE, .last = SPAN_NONE};
+    cache_start(&heap->cache);
 }
 
 static bool start(void)
@@ -91,6 +94,7 @@ static void idle_remove(struct heap *heap)
     if (heap->prev != NULL) heap->prev->next = heap->next;
     else registry.idle = heap->next;
     registry.idle_count--;
+    heap->forks = registry.forks;
     atomic_store_explicit(&heap->state, HEAP_OWNED, memory_order_relaxed);
 }
 
@@ -99,6 +103,9 @@ static struct heap *heap_make(void)
     struct heap *heap = space_metadata(sizeof *heap);
     if (heap == NULL) return NULL;
     heap_set_up(heap);
+    heap->forks = registry.forks;
+    heap->made_before = registry.youngest;
+    registry.youngest = heap;
     registry.made++;
     return heap;
 }
@@ -125,7 +132,7 @@ static void heap_retire(struct heap *heap)
         remote_inbox_take(heap);
         remote_outbox_flush(heap);
         heap_flush(heap);
-        if (heap->owned != SPAN_NONE) {
+        if (heap_spans(heap) != 0) {
             platform_lock_acquire(&orphans_lock);
             heap_take_spans(&heap_orphans, heap);
             platform_lock_release(&orphans_lock);
@@ -230,7 +237,26 @@ bool heap_adopt_span(struct heap *heap, unsigned bin)
     return span != NULL;
 }
 
-/* ---- fork, statistics ------------------------------------------------------------------------------------------------------------- */
+/* ---- all heaps: fork, statistics ---------------------------------------------------------------------------------------------- */
+
+/* Whether a thread of this process has the heap. Those without a thread keep nothing. Of those whose thread a fork left behind
+ * the locks may be held for ever, and what they keep is lost with the rest of them. */
+static bool may_keep_spans(const struct heap *heap)
+{
+    return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_OWNED && heap->forks == registry.forks;
+}
+
+/* The registry's lock is held all the time, so that a child never finds the lock of a cache held by a thread that was here.
+ * Nobody takes it while holding one of a cache. */
+void heap_caches_empty(void)
+{
+    uint32_t chain = SPAN_NONE;
+    platform_lock_acquire(&registry.lock);
+    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
+        if (may_keep_spans(heap)) chain = cache_detach(heap, chain);
+    platform_lock_release(&registry.lock);
+    cache_release(chain);
+}
 
 void heap_fork_begin(void)
 {
@@ -246,6 +272,14 @@ void heap_fork_end(void)
     platform_lock_fork_end(&registry.lock);
 }
 
+void heap_fork_end_in_child(void)
+{
+    struct heap *own = thread_heap_own();
+    registry.forks++;
+    if (own != &heap_none) own->forks = registry.forks;
+    heap_fork_end();
+}
+
 void heap_figures(struct heap_figures *figures)
 {
     platform_lock_acquire(&registry.lock);
@@ -253,8 +287,12 @@ void heap_figures(struct heap_figures *figures)
     *figures = (struct heap_figures){
         .made = registry.made,
         .idle = registry.idle_count,
-        .orphans = heap_orphans.spans_owned,
+        .orphans = heap_spans(&heap_orphans),
     };
     platform_lock_release(&orphans_lock);
+    for (const struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before) {
+        figures->cached += cache_bytes(heap);
+        figures->refills += __atomic_load_n(&heap->refills, __ATOMIC_RELAXED);
+    }
     platform_lock_release(&registry.lock);
 }
