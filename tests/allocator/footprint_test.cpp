@@ -183,7 +183,6 @@ TEST(Footprint, SleepingThreadsGiveUpTheSpansThatTheyKeep)
 {
     isolated::expect_passes([] {
         constexpr size_t THREADS = 8, BYTES = 24 * MIB / SHARE;
-        set("huge_pages", "never");
         keep_everything();
         hf_free(touched(1));
         Sleepers sleepers(1, 1); // what the C library needs for threads
