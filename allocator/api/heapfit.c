@@ -60,7 +60,7 @@ EXPORT int hf_is_ours(const void *pointer)
 static size_t purged_by(void (*trim)(void))
 {
     struct space_figures before, after;
-    if (space.base == 0) return 0; /* nobody has allocated yet */
+    if (!heap_is_started()) return 0;
     space_figures(&before);
     trim();
     space_figures(&after);

@@ -663,7 +663,7 @@ EXPORT int hf_option_set(const char *name, const char *value)
     uint64_t number;
     int error = option_parse(option, text_of(value), &number);
     if (error != 0) return fail(error);
-    if (!option->public.live && space.base != 0) return fail(EBUSY);
+    if (!option->public.live && heap_is_started()) return fail(EBUSY);
     platform_lock_acquire(&lock);
     option_apply(option, number);
     platform_lock_release(&lock);

@@ -317,6 +317,8 @@ void heap_thread_leave(struct heap *heap);
 void heap_settle(struct heap *heap);
 /* Take over a span of a dead thread that has blocks of this bin to give. False when there is none. */
 bool heap_adopt_span(struct heap *heap, unsigned bin);
+/* Whether anybody has allocated yet; what the start wrote is then seen by the caller too. */
+bool heap_is_started(void);
 /* Empty the caches of all heaps, of sleeping threads too. */
 void heap_caches_empty(void);
 /* For pthread_atfork handlers: no other thread is inside the registry or the space layer between these two. */

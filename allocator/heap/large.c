@@ -39,7 +39,7 @@ void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroe
 
 void large_free(struct heap *heap, struct span *span)
 {
-    if (UNLIKELY(heap == &heap_none)) { /* the thread has ended, or never allocated */
+    if (UNLIKELY(heap->size == 0)) { /* of a thread that has none of its own, now or ever */
         space_release(span);
         return;
     }

@@ -278,12 +278,12 @@ static void own_heap_give_back(void)
 void heap_trim(void)
 {
     own_heap_give_back();
-    if (space.base != 0) space_purge_all();
+    if (heap_is_started()) space_purge_all();
 }
 
 void heap_trim_everywhere(void)
 {
-    if (space.base == 0) return;
+    if (!heap_is_started()) return;
     /* Relaxed: see heap_chores_pass. */
     atomic_fetch_add_explicit(&heap_trims_asked, 1, memory_order_relaxed);
     own_heap_give_back();

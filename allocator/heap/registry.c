@@ -75,6 +75,14 @@ static bool start(void)
     return true;
 }
 
+bool heap_is_started(void)
+{
+    platform_lock_acquire(&registry.lock);
+    bool started = registry.started;
+    platform_lock_release(&registry.lock);
+    return started;
+}
+
 /* ---- idle heaps: under the registry's lock ------------------------------------------------------------------------------------- */
 
 static void idle_add(struct heap *heap)
