@@ -35,6 +35,14 @@ struct option_mistake {
 bool options_get(const char *name, struct option_text *value, struct option_mistake *mistake);
 bool options_set(const char *name, const char *value, struct option_mistake *mistake);
 
+/* Have 0 in force for all options that keep free memory, or their values again; hf_option_set and _get speak of the values
+ * at any time. */
+void options_shrink(bool now);
+bool options_shrunk(void);
+/* For pthread_atfork handlers. */
+void options_fork_begin(void);
+void options_fork_end(void);
+
 /* ---- giving back (heapfit.c) ----------------------------------------------------------------------------------------- */
 
 /* As hf_trim, for all heaps. */
@@ -79,9 +87,6 @@ struct json;
 
 /* All statistics as one JSON object. */
 void report_json(struct json *json);
-
-/* Whether hf_footprint_shrink is in force. */
-bool heap_footprint_is_shrunk(void);
 
 /* ---- control (request.c, control.c) ----------------------------------------------------------------------------------- */
 

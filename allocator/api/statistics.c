@@ -137,7 +137,7 @@ void statistics_collect(struct statistics *statistics)
 {
     memset(statistics, 0, sizeof *statistics);
     for (unsigned bin = 0; bin < BIN_COUNT; bin++) statistics->classes[bin].block_size = size_class_bytes(bin);
-    if (space.base == 0) return; /* nobody has allocated yet */
+    if (!heap_is_started()) return;
     struct heap *heap = thread_heap_own();
     if (heap != &heap_none) remote_inbox_take(heap);
     space_visit(add_span, statistics);

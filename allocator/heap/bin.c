@@ -67,26 +67,58 @@ static void span_unlist(struct heap *heap, struct span *span)
     else bin_set_listed(bin, span->next);
 }
 
+/* All spans of a heap stand in one of two chains. */
+static struct span_chain *chain_of(struct heap *heap, const struct span *span)
+{
+    return span->since != 0 ? &heap->sparse : &heap->owned;
+}
+
+static void chain_add(struct heap *heap, struct span *span)
+{
+    struct span_chain *chain = chain_of(heap, span);
+    uint32_t index = span_index(span);
+    span->owned_next = SPAN_NONE;
+    span->owned_prev = chain->last;
+    if (chain->last != SPAN_NONE) span_at(chain->last)->owned_next = index;
+    else chain->first = index;
+    chain->last = index;
+    chain->spans++;
+    if (span->since != 0) heap->sparse_bytes += (size_t)span->carved * span->block_size;
+}
+
+static void chain_remove(struct heap *heap, struct span *span)
+{
+    struct span_chain *chain = chain_of(heap, span);
+    if (span->owned_next != SPAN_NONE) span_at(span->owned_next)->owned_prev = span->owned_prev;
+    else chain->last = span->owned_prev;
+    if (span->owned_prev != SPAN_NONE) span_at(span->owned_prev)->owned_next = span->owned_next;
+    else chain->first = span->owned_next;
+    chain->spans--;
+    /* Nothing is carved or uncarved in a span while it is sparse, so this is what was added. */
+    if (span->since != 0) heap->sparse_bytes -= (size_t)span->carved * span->block_size;
+}
+
+void span_set_sparse(struct heap *heap, struct span *span, uint32_t since)
+{
+    if (since == 0 && span->since == 0) return; /* most often */
+    chain_remove(heap, span);
+    span->since = since;
+    chain_add(heap, span);
+}
+
 static void span_own(struct heap *heap, struct span *span)
 {
     /* Relaxed: a thread that compares `owner` with its own heap wrote that value itself; one that sends blocks to the
      * owner it reads may read the previous one, and that heap forwards them (remote.c). */
     atomic_store_explicit(&span->owner, heap, memory_order_relaxed);
-    span->owned_prev = SPAN_NONE;
-    span->owned_next = heap->owned;
-    if (heap->owned != SPAN_NONE) span_at(heap->owned)->owned_prev = span_index(span);
-    heap->owned = span_index(span);
-    heap->spans_owned++;
+    chain_add(heap, span);
     heap->bins[span->bin].spans++;
 }
 
-/* Out of the list of all spans of the heap. */
-static void span_unchain(struct heap *heap, struct span *span)
+/* The heap has it no more; `owner` says so when somebody else has. */
+static void span_disown(struct heap *heap, struct span *span)
 {
-    if (span->owned_next != SPAN_NONE) span_at(span->owned_next)->owned_prev = span->owned_prev;
-    if (span->owned_prev != SPAN_NONE) span_at(span->owned_prev)->owned_next = span->owned_next;
-    else heap->owned = span->owned_next;
-    heap->spans_owned--;
+    chain_remove(heap, span);
     heap->bins[span->bin].spans--;
 }
 
@@ -164,34 +196,15 @@ static uintptr_t span_carve(const struct heap *heap, struct span *span)
 
 void span_give_back(struct heap *heap, struct span *span)
 {
-    span_unchain(heap, span);
-    if (span->uncarved == 0) space_dense_spans_add(-1);
+    span_disown(heap, span);
     atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
-    span_kind_write(span, SPAN_METADATA); /* cached: nobody's object */
-    if (heap != &heap_orphans &&
-        heap->cached < atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed))
-        heap->cache[heap->cached++] = span_index(span);
-    else space_release(span);
+    span_kind_write(span, SPAN_METADATA);
+    cache_put(heap, span);
     if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
 }
 
-static struct span *cache_remove(struct heap *heap, uint32_t place)
-{
-    struct span *span = span_at(heap->cache[place]);
-    heap->cache[place] = heap->cache[--heap->cached];
-    return span;
-}
-
-/* A cached span that had been cut into blocks of this bin, and still is; NULL: none. */
-static struct span *cached_span_of(struct heap *heap, unsigned bin)
-{
-    for (uint32_t i = 0; i < heap->cached; i++)
-        if (span_at(heap->cache[i])->bin == bin) return cache_remove(heap, i);
-    return NULL;
-}
-
-/* Cut a span into blocks of this bin. */
-static void span_cut(struct span *span, unsigned bin, bool zeros)
+/* Cut a span into blocks of this bin; `zeros`: it reads as zeros. */
+static void span_cut_for(struct span *span, unsigned bin, bool zeros)
 {
     uint32_t block_size = size_class_bytes(bin);
     span->bin = (uint8_t)bin;
@@ -204,12 +217,15 @@ static void span_cut(struct span *span, unsigned bin, bool zeros)
     span->zeros = zeros;
 }
 
+/* A span for this bin; NULL: out of memory. */
 static struct span *new_span_of(struct heap *heap, unsigned bin)
 {
     bool zeros = false;
-    struct span *span =
-        heap->cached > 0 ? cache_remove(heap, heap->cached - 1) : space_acquire(1, 1, SPAN_METADATA, &zeros);
-    if (span != NULL) span_cut(span, bin, zeros);
+    struct span *span = cache_take_span(heap, bin);
+    if (span != NULL && span->bin == bin) return span;
+    if (span == NULL) span = space_acquire(1, 1, SPAN_METADATA, &zeros);
+    else if (span->uncarved == 0) space_dense_spans_add(-1);
+    if (span != NULL) span_cut_for(span, bin, zeros);
     return span;
 }
 
@@ -219,7 +235,6 @@ static void bin_add(struct heap *heap, struct span *span)
     span->countdown = 0;
     span->held_back = 0;
     span->since = 0;
-    if (span->uncarved == 0) space_dense_spans_add(1);
     span_kind_write(span, SPAN_BLOCKS);
     span_own(heap, span);
     span_list(heap, span);
@@ -228,8 +243,7 @@ static void bin_add(struct heap *heap, struct span *span)
 /* Get the bin one more span. */
 static bool bin_grow(struct heap *heap, unsigned bin)
 {
-    struct span *span = cached_span_of(heap, bin);
-    if (span == NULL) span = new_span_of(heap, bin);
+    struct span *span = new_span_of(heap, bin);
     if (span == NULL) return false;
     bin_add(heap, span);
     return true;
@@ -304,7 +318,7 @@ static uint32_t span_give_list(struct heap *heap, struct span *span, uintptr_t l
 static void span_give_carved(struct heap *heap, struct span *span)
 {
     uint32_t before = span->carved;
-    span->since = 0; /* in use again, however sparse */
+    span_set_sparse(heap, span, 0); /* in use again, however few are */
     uintptr_t list = span_carve(heap, span);
     heap->bins[span->bin].zeros = span->zeros;
     span_arrange(heap, span, span_live(span) + span_give_list(heap, span, list, span->carved - before));
@@ -314,7 +328,7 @@ static void span_give_carved(struct heap *heap, struct span *span)
 static void span_give_freed(struct heap *heap, struct span *span)
 {
     uint32_t freed = span->carved - span_live(span);
-    span->since = 0;
+    span_set_sparse(heap, span, 0);
     uintptr_t list = span->free;
     span->free = span_list_end(span);
     heap->bins[span->bin].zeros = false;
@@ -331,7 +345,9 @@ static void span_give(struct heap *heap, struct span *span)
 /* What a heap does now and then: it has no other time of its own. */
 static void heap_pause(struct heap *heap)
 {
-    if (UNLIKELY(heap->chores)) heap_chores_look(heap);
+    /* Relaxed: a figure, which only the owner writes. */
+    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
+    heap_chores_pass(heap);
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
 }
 
@@ -343,7 +359,6 @@ bool bin_refill(struct heap *heap, unsigned bin)
         if (!bin_grow(heap, bin)) return false;
     }
     span_give(heap, span_at(heap->bins[bin].listed));
-    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
     return true;
 }
 
@@ -375,7 +390,7 @@ bool bin_refill_zeroed(struct heap *heap, unsigned bin)
     if (span == NULL) {
         span = space_acquire_zeroed(1, SPAN_METADATA);
         if (span == NULL) return false;
-        span_cut(span, bin, true);
+        span_cut_for(span, bin, true);
         bin_add(heap, span);
     }
     span_give_carved(heap, span);
@@ -410,11 +425,12 @@ unsigned bin_to_borrow_from(struct heap *heap, unsigned bin)
 /* ---- freeing ----------------------------------------------------------------------------------------------------------------------- */
 
 /* Keep one empty span in a bin that has nothing else to give: else a program at the edge of a span would get and give
- * one back all the time. */
+ * one back all the time. But none where nothing is to be kept. */
 static bool span_is_last_resort(const struct heap *heap, const struct span *span)
 {
     const struct bin *bin = &heap->bins[span->bin];
-    if (heap == &heap_orphans) return false;
+    if (heap == &heap_orphans || atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed) == 0)
+        return false;
     return bin->listed == SPAN_NONE || (bin->listed == span_index(span) && span->next == SPAN_NONE);
 }
 
@@ -425,9 +441,10 @@ static void span_look(struct heap *heap, struct span *span, uint32_t live)
         /* It has just become so. A listed one is looked at for no other reason; one that was not may have lost many blocks
          * at once. */
         bool sparse = span->listed || (span->since == 0 && live < span_sparse_limit(span));
-        if (sparse) span->since = (uint32_t)platform_clock_ms() | 1; /* not 0 */
+        if (sparse) span_set_sparse(heap, span, (uint32_t)platform_clock_ms() | 1); /* not 0 */
         span_arrange(heap, span, live);
-        /* Last: it returns blocks of this very span, too. */
+        /* Last: these may uncarve this very span, and return blocks of it. */
+        if (UNLIKELY(sparse)) heap_chores_sparse(heap);
         if (UNLIKELY(sparse && !heap->chores)) heap_chores_expect(heap);
     } else if (span_is_last_resort(heap, span)) {
         span->countdown = 0;
@@ -498,19 +515,20 @@ void heap_flush(struct heap *heap)
         bin_give_back_empty(heap, bin);
         heap->bins[bin].given = 0;
     }
-    while (heap->cached > 0) space_release(span_at(heap->cache[--heap->cached]));
+    cache_release(cache_detach(heap, SPAN_NONE));
 }
 
 void heap_take_span(struct heap *heap, struct heap *from, struct span *span)
 {
     bool listed = span->listed;
     if (listed) span_unlist(from, span);
-    span_unchain(from, span);
+    span_disown(from, span);
     span_own(heap, span);
     if (listed) span_list(heap, span);
 }
 
 void heap_take_spans(struct heap *heap, struct heap *from)
 {
-    while (from->owned != SPAN_NONE) heap_take_span(heap, from, span_at(from->owned));
+    while (from->owned.spans != 0) heap_take_span(heap, from, span_at(from->owned.first));
+    while (from->sparse.spans != 0) heap_take_span(heap, from, span_at(from->sparse.first));
 }

@@ -6,11 +6,12 @@
 
 /* ---- allocating ---------------------------------------------------------------------------------------------------------- */
 
-/* Memory has run out: give back what this heap holds without need, before a second try. */
+/* Memory has run out: give back what this heap holds without need, and the spans that others keep, before a second try. */
 static void make_room(struct heap *heap)
 {
     remote_inbox_take(heap);
     heap_flush(heap);
+    heap_caches_empty();
     space_purge_all();
 }
 
@@ -50,10 +51,10 @@ static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, boo
     }
     void *object = *zeroed ? large_malloc_zeroed(size) : NULL;
     if (object != NULL) return object;
-    object = large_malloc(size, alignment, zeroed);
+    object = large_malloc(heap, size, alignment, zeroed);
     if (LIKELY(object != NULL)) return object;
     make_room(heap);
-    return large_malloc(size, alignment, zeroed);
+    return large_malloc(heap, size, alignment, zeroed);
 }
 
 /* Any request, from a thread with or without a heap. */
@@ -191,8 +192,7 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
     if (pointer == NULL) return;
     struct span *span = span_of_object("free", pointer);
     if (span->kind == SPAN_LARGE) {
-        large_free(span);
-        heap_chores_expect_own();
+        large_free(heap, span);
     } else if (span->kind == SPAN_GUEST) {
         heap_guest_free(span, pointer);
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
@@ -285,7 +285,7 @@ void *heap_realloc(void *pointer, size_t size)
         return pointer;
     }
     if (span->kind == SPAN_LARGE && size > SMALL_MAX) {
-        void *resized = large_realloc(span, size);
+        void *resized = large_realloc(heap, span, size);
         return LIKELY(resized != NULL) ? resized : realloc_too_much();
     }
     return move(pointer, size, usable);
@@ -293,14 +293,25 @@ void *heap_realloc(void *pointer, size_t size)
 
 /* ---- trimming -------------------------------------------------------------------------------------------------------------------- */
 
-void heap_trim(void)
+static void own_heap_give_back(void)
 {
     struct heap *heap = thread_heap_own();
-    if (heap != &heap_none) {
-        remote_inbox_take(heap);
-        remote_outbox_flush(heap);
-        heap_flush(heap);
-        heap_chores_all(heap);
-    }
-    if (space.base != 0) space_purge_all();
+    if (heap != &heap_none) heap_give_back(heap);
+}
+
+void heap_trim(void)
+{
+    own_heap_give_back();
+    if (heap_is_started()) space_purge_all();
+}
+
+void heap_trim_everywhere(void)
+{
+    if (!heap_is_started()) return;
+    /* Relaxed: see heap_chores_pass. */
+    atomic_fetch_add_explicit(&heap_trims_asked, 1, memory_order_relaxed);
+    own_heap_give_back();
+    heap_caches_empty();
+    space_zeroed_release();
+    space_purge_all();
 }
