@@ -362,14 +362,14 @@ bool bin_refill(struct heap *heap, unsigned bin)
     return true;
 }
 
-/* ---- refilling for calloc --------------------------------------------------------------------------------------------------------- */
+/* ---- refilling for calloc ------------------------------------------------------------------------- */
 
 /* Smaller blocks are cleared in less time than it takes to fetch others into the cache. */
 enum { ZEROED_BLOCK_MIN = 4096 };
 
-/* A span cleared ahead is taken although others of the bin have freed blocks to give, or a bin whose blocks come and go in
- * bursts would always be given the same dirty ones. But only while no more than an eighth of its spans, or one, are listed:
- * so this costs an eighth of the bin's memory or a span at most. Whatever is beyond goes to whoever comes first. */
+/* A span cleared ahead is taken although others of the bin have freed blocks to give, or a bin whose blocks come and go
+ * in bursts would always be given the same dirty ones. But only while no more than an eighth of its spans, or one, are
+ * listed: so this costs an eighth of the bin's memory or a span at most. */
 enum { ZEROED_LISTED_SHARE = 8 };
 
 /* A listed span that has blocks to make which read as zeros. */

@@ -81,8 +81,8 @@ struct platform_calls {
 extern struct platform_calls platform_calls;
 
 enum platform_move {
-    MOVE_DONE,        /* `from` stays accessible and reads as zeros */
-    MOVE_REFUSED,     /* the kernel cannot: `from` is as before, `to` accessible with undefined contents */
+    MOVE_DONE, /* `from` stays accessible and reads as zeros */
+    MOVE_REFUSED, /* the kernel cannot: `from` is as before, `to` accessible with undefined contents */
     MOVE_TARGET_LOST, /* `from` is as before, but `to` is no longer ours and must never be touched again */
 };
 
@@ -94,7 +94,7 @@ enum platform_move platform_move_pages(void *from, void *to, size_t size);
 /* A lock for rare paths: one futex word. Not recursive. Zero-initialised is unlocked. */
 typedef struct platform_lock {
     _Atomic(uint32_t) word; /* 0 free, 1 held, 2 held and somebody waits */
-    bool held_by_fork;      /* written by the holder; read only by a thread inside fork() */
+    bool held_by_fork; /* written by the holder; read only by a thread inside fork() */
 } platform_lock;
 
 void platform_lock_acquire(platform_lock *lock);
@@ -123,7 +123,7 @@ void platform_thread_exit_arm(void *argument);
  * left by pthread_exit, the process goes on. */
 bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
 
-/* Sleep while *word is `expected`, at most so long; may return for no reason. And wake whoever does. Within the process. */
+/* Sleep while *word is `expected`, at most so long; may return for no reason. And wake one who does, in this process. */
 void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_us);
 void platform_wake(_Atomic(uint32_t) *word);
 
