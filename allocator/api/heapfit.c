@@ -56,12 +56,34 @@ EXPORT int hf_is_ours(const void *pointer)
     return !space_offset_is_foreign(space_offset(pointer));
 }
 
-EXPORT size_t hf_trim(void)
+/* Bytes given back to the kernel meanwhile. */
+static size_t purged_by(void (*trim)(void))
 {
     struct space_figures before, after;
-    if (space.base == 0) return 0; /* nobody has allocated yet */
+    if (!heap_is_started()) return 0;
     space_figures(&before);
-    heap_trim();
+    trim();
     space_figures(&after);
     return after.purged - before.purged;
+}
+
+EXPORT size_t hf_trim(void)
+{
+    return purged_by(heap_trim);
+}
+
+size_t trim_everywhere(void)
+{
+    return purged_by(heap_trim_everywhere);
+}
+
+EXPORT size_t hf_footprint_shrink(void)
+{
+    options_shrink(true);
+    return trim_everywhere();
+}
+
+EXPORT void hf_footprint_restore(void)
+{
+    options_shrink(false);
 }

@@ -37,6 +37,8 @@ static struct {
     platform_lock lock;
     bool started;
     struct heap *idle; /* doubly linked */
+    struct heap *youngest; /* of all heaps ever made, chained by made_before */
+    uint32_t forks; /* from the first process to this one */
     size_t made;
     size_t idle_count;
 } registry;
@@ -56,7 +58,8 @@ static void heap_set_up(struct heap *heap)
         heap->free[bin] = LIST_END;
         heap->bins[bin].listed = SPAN_NONE;
     }
-    heap->owned = SPAN_NONE;
+    heap->owned = heap->sparse = (struct span_chain){.first = SPAN_NONE, .last = SPAN_NONE};
+    cache_start(&heap->cache);
 }
 
 static bool start(void)
@@ -72,6 +75,14 @@ static bool start(void)
     return true;
 }
 
+bool heap_is_started(void)
+{
+    platform_lock_acquire(&registry.lock);
+    bool started = registry.started;
+    platform_lock_release(&registry.lock);
+    return started;
+}
+
 /* ---- idle heaps: under the registry's lock ------------------------------------------------------------------------------------- */
 
 static void idle_add(struct heap *heap)
@@ -81,6 +92,7 @@ static void idle_add(struct heap *heap)
     if (registry.idle != NULL) registry.idle->prev = heap;
     registry.idle = heap;
     registry.idle_count++;
+    atomic_store_explicit(&heap->thread, 0, memory_order_relaxed);
     /* Sequentially consistent: see hand_over in remote.c. */
     atomic_store_explicit(&heap->state, HEAP_IDLE, memory_order_seq_cst);
 }
@@ -91,6 +103,7 @@ static void idle_remove(struct heap *heap)
     if (heap->prev != NULL) heap->prev->next = heap->next;
     else registry.idle = heap->next;
     registry.idle_count--;
+    heap->forks = registry.forks;
     atomic_store_explicit(&heap->state, HEAP_OWNED, memory_order_relaxed);
 }
 
@@ -99,7 +112,10 @@ static struct heap *heap_make(void)
     struct heap *heap = space_metadata(sizeof *heap);
     if (heap == NULL) return NULL;
     heap_set_up(heap);
-    registry.made++;
+    heap->forks = registry.forks;
+    heap->made_before = registry.youngest;
+    registry.youngest = heap;
+    heap->number = (uint32_t)++registry.made; /* 0 is heap_orphans */
     return heap;
 }
 
@@ -114,6 +130,7 @@ static struct heap *heap_take(void)
         else heap = heap_make();
     }
     platform_lock_release(&registry.lock);
+    if (heap != NULL) atomic_store_explicit(&heap->thread, platform_thread_number(), memory_order_relaxed);
     return heap;
 }
 
@@ -125,7 +142,7 @@ static void heap_retire(struct heap *heap)
         remote_inbox_take(heap);
         remote_outbox_flush(heap);
         heap_flush(heap);
-        if (heap->owned != SPAN_NONE) {
+        if (heap_spans(heap) != 0) {
             platform_lock_acquire(&orphans_lock);
             heap_take_spans(&heap_orphans, heap);
             platform_lock_release(&orphans_lock);
@@ -230,7 +247,26 @@ bool heap_adopt_span(struct heap *heap, unsigned bin)
     return span != NULL;
 }
 
-/* ---- fork, statistics ------------------------------------------------------------------------------------------------------------- */
+/* ---- all heaps: fork, statistics ---------------------------------------------------------------------------------------------- */
+
+/* Whether a thread of this process has the heap. Those without a thread keep nothing. Of those whose thread a fork left behind
+ * the locks may be held for ever, and what they keep is lost with the rest of them. */
+static bool may_keep_spans(const struct heap *heap)
+{
+    return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_OWNED && heap->forks == registry.forks;
+}
+
+/* The registry's lock is held all the time, so that a child never finds the lock of a cache held by a thread that was here.
+ * Nobody takes it while holding one of a cache. */
+void heap_caches_empty(void)
+{
+    uint32_t chain = SPAN_NONE;
+    platform_lock_acquire(&registry.lock);
+    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
+        if (may_keep_spans(heap)) chain = cache_detach(heap, chain);
+    platform_lock_release(&registry.lock);
+    cache_release(chain);
+}
 
 void heap_fork_begin(void)
 {
@@ -246,15 +282,49 @@ void heap_fork_end(void)
     platform_lock_fork_end(&registry.lock);
 }
 
-void heap_figures(struct heap_figures *figures)
+/* The threads that the child does not have, have no heaps; and the one that it has, has another number. */
+static void thread_numbers_correct(void)
+{
+    const struct heap *own = thread_heap_own();
+    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
+        atomic_store_explicit(&heap->thread, heap == own ? platform_thread_number() : 0, memory_order_relaxed);
+}
+
+void heap_fork_end_in_child(void)
+{
+    struct heap *own = thread_heap_own();
+    registry.forks++;
+    if (own != &heap_none) own->forks = registry.forks;
+    thread_numbers_correct();
+    heap_fork_end();
+}
+
+void heap_visit_all(void (*visit)(const struct heap *heap, void *argument), void *argument)
 {
     platform_lock_acquire(&registry.lock);
-    platform_lock_acquire(&orphans_lock);
-    *figures = (struct heap_figures){
-        .made = registry.made,
-        .idle = registry.idle_count,
-        .orphans = heap_orphans.spans_owned,
-    };
-    platform_lock_release(&orphans_lock);
+    if (registry.started) visit(&heap_orphans, argument);
+    for (const struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before) visit(heap, argument);
     platform_lock_release(&registry.lock);
+}
+
+READS_RACILY static void add_heap(const struct heap *heap, void *argument)
+{
+    struct heap_figures *figures = argument;
+    figures->cached += cache_bytes(heap);
+    figures->refills += __atomic_load_n(&heap->refills, __ATOMIC_RELAXED);
+    figures->zeroed_hits += __atomic_load_n(&heap->zeroed_hits, __ATOMIC_RELAXED);
+    figures->zeroed_misses += __atomic_load_n(&heap->zeroed_misses, __ATOMIC_RELAXED);
+}
+
+void heap_figures(struct heap_figures *figures)
+{
+    *figures = (struct heap_figures){0};
+    heap_visit_all(add_heap, figures);
+    platform_lock_acquire(&registry.lock);
+    figures->made = registry.made;
+    figures->idle = registry.idle_count;
+    platform_lock_release(&registry.lock);
+    platform_lock_acquire(&orphans_lock);
+    figures->orphans = heap_spans(&heap_orphans);
+    platform_lock_release(&orphans_lock);
 }

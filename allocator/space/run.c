@@ -9,7 +9,7 @@
 
 void pools_start(void)
 {
-    for (struct pool *pool = space_state.pools; pool < space_state.pools + pools_end(); pool++) {
+    for (struct pool *pool = space_state.pools; pool < space_state.pools + pools_zeroed_end(); pool++) {
         pool->youngest = pool->oldest = SPAN_NONE;
         for (int i = 0; i < LENGTH_LISTS; i++) pool->lists[i] = SPAN_NONE;
     }
@@ -89,14 +89,14 @@ static void run_tag(struct span *first, uint32_t spans, unsigned pool, uint32_t 
 static void run_insert(struct span *first)
 {
     length_list_add(first);
-    if (first->pool != CLEAN) age_list_add(first);
+    if (pool_is_dirty(first->pool)) age_list_add(first);
     pool_of(first)->spans += first->run_spans;
 }
 
 void run_remove(struct span *first)
 {
     length_list_remove(first);
-    if (first->pool != CLEAN) age_list_remove(first);
+    if (pool_is_dirty(first->pool)) age_list_remove(first);
     pool_of(first)->spans -= first->run_spans;
 }
 

@@ -191,6 +191,8 @@ struct place {
 static struct place place_find(uint32_t spans, uint32_t alignment, unsigned own)
 {
     uint32_t index = acquire_from_pool(spans, alignment, own);
+    if (index == SPAN_NONE && space_state.spans_zeroing != 0 && zeroed_return_job(spans + alignment - 1))
+        index = acquire_from_pool(spans, alignment, own);
     if (index != SPAN_NONE) return (struct place){.index = index};
     index = acquire_from_pool(spans, alignment, CLEAN);
     if (index == SPAN_NONE) index = acquire_from_frontier(spans, alignment);
@@ -202,6 +204,7 @@ static struct place place_find(uint32_t spans, uint32_t alignment, unsigned own)
 static struct place place_find_or_make(uint32_t spans, uint32_t alignment, unsigned own)
 {
     struct place place = place_find(spans, alignment, own);
+    if (place.index == SPAN_NONE && zeroed_release()) place = place_find(spans, alignment, own);
     if (place.index == SPAN_NONE && spans_dirty() != 0) {
         /* Dirty and clean neighbours merge once both are clean: they may be long enough together. */
         purge_older_than(0);
@@ -212,7 +215,7 @@ static struct place place_find_or_make(uint32_t spans, uint32_t alignment, unsig
 
 /* The node of the calling thread, whose pages what it gets will be. It may be moved to another at any time: then they
  * are far from it, as all that it has is. */
-static unsigned node_here(void)
+unsigned node_here(void)
 {
     return LIKELY(space_state.nodes == 1) ? 0 : platform_node() % space_state.nodes;
 }
@@ -245,10 +248,17 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
     return first;
 }
 
+uint32_t run_take_clean(uint32_t spans)
+{
+    uint32_t index = acquire_from_pool(spans, 1, CLEAN);
+    return index != SPAN_NONE ? index : acquire_from_frontier(spans, 1);
+}
+
 /* [index, index+spans) are free again. */
 static void take_back(uint32_t index, uint32_t spans, unsigned pool, uint32_t now)
 {
     run_free(index, spans, pool, now);
+    zeroed_tend(); /* has the first choice */
     purge_after_release(pool);
 }
 
@@ -308,7 +318,7 @@ static bool take_free_runs(uint32_t from, uint32_t to, unsigned own)
     while (from < to) {
         struct span *run = span_at(from);
         uint32_t length = run->run_spans < to - from ? run->run_spans : to - from;
-        if (run->pool != CLEAN && run->pool != own) {
+        if (run->pool != CLEAN && pool_dirty(run->pool) != own) {
             foreign = true;
             space_state.pools[run->pool].crossings++;
         }
@@ -368,8 +378,9 @@ void *space_metadata(size_t size)
     if ((size_t)(space_state.metadata_end - space_state.metadata_next) < size) {
         uint32_t spans = (uint32_t)((size + SPAN_SIZE - 1) / SPAN_SIZE);
         /* Always from the clean: it must read as zeros. What is left of the last run is given up. */
-        uint32_t index = acquire_from_pool(spans, 1, CLEAN);
-        if (index == SPAN_NONE) index = acquire_from_frontier(spans, 1);
+        uint32_t index = run_take_clean(spans);
+        for (unsigned pool = pools_end(); index == SPAN_NONE && pool < pools_zeroed_end(); pool++)
+            index = acquire_from_pool(spans, 1, pool);
         if (index == SPAN_NONE) {
             platform_lock_release(&space_state.lock);
             return NULL;
@@ -412,7 +423,9 @@ void space_figures(struct space_figures *figures)
         .huge = (size_t)(space_state.units[UNIT_ADVISED] + space_state.units[UNIT_TAKEN]) * PLATFORM_HUGE_PAGE,
         .purge_calls = atomic_load_explicit(&space_state.purge_calls, memory_order_relaxed),
         .commit_calls = space_state.commit_calls,
+        .zeroed = (size_t)spans_zeroed() * SPAN_SIZE,
         .nodes = space_state.nodes,
+        .advice_calls = atomic_load_explicit(&platform_calls.advise, memory_order_relaxed),
     };
     platform_lock_release(&space_state.lock);
 }
@@ -424,6 +437,7 @@ size_t space_node_figures(struct space_node_figures *figures, size_t count)
         const struct pool *pool = &space_state.pools[DIRTY + node];
         figures[node] = (struct space_node_figures){
             .dirty = (size_t)pool->spans * SPAN_SIZE,
+            .zeroed = (size_t)space_state.pools[pool_zeroed(DIRTY + (unsigned)node)].spans * SPAN_SIZE,
             .crossings = pool->crossings,
         };
     }

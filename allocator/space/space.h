@@ -52,7 +52,8 @@ struct span {
     uint16_t carved; /* blocks: blocks that exist (live, in a list, or handed to the bin) */
     uint16_t uncarved; /* blocks: a bit per carve unit whose blocks do not exist yet */
     uint8_t bin; /* blocks: size class */
-    uint8_t listed; /* blocks: in the bin's list of spans with blocks to give */
+    bool listed : 1; /* blocks: in the bin's list of spans with blocks to give */
+    bool zeros : 1; /* blocks: what is not carved yet reads as zeros */
     uint8_t kind; /* enum span_kind; see span_kind_read */
     uint8_t pool; /* free: the pool that the run lies in. in use: the one that it goes back to. See state.h */
     uint8_t wake; /* blocks: freed ones that make the span worth listing */
@@ -162,6 +163,9 @@ bool space_start(void);
  * When `zeroed` is not NULL it says whether the run is known to read as zeros. NULL when out of memory. */
 struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed);
 
+/* The same out of the stock of cleared memory; NULL: there is none of that length. */
+struct span *space_acquire_zeroed(uint32_t spans, enum span_kind kind);
+
 /* Hand out a run to a layer above the heaps, which knows what is in it: every span of it gets the kind SPAN_GUEST, so that
  * any address in it can be told, and `guest` as its `free`. With `huge_pages`, the whole huge pages in it are asked for.
  * space_take_back ends it, space_resize must not be used on it. */
@@ -195,15 +199,33 @@ void *space_metadata(size_t size);
 bool space_purge_old(void);
 /* Purge all. */
 void space_purge_all(void);
+
 /* Purge whole pages within a span of the layer above, which then read as zeros if the kernel agrees. */
 void space_purge_pages(void *start, size_t size);
 
 /* Whether the kernel can move the pages of a stretch within runs of the layer above, see platform_move_pages. */
 bool space_pages_can_move(const void *start, size_t size);
 
-/* For pthread_atfork handlers (see platform_lock_fork_begin). */
+/* ---- the stock of cleared memory (zeroed.c) ---------------------------------------------------------------- */
+
+/* Whether there is to be one. */
+bool space_zeroed_is_on(void);
+/* From now on this process may start threads. */
+void space_zeroed_allow(void);
+/* Start the housekeeper if it has work and is not there. May start a thread, which allocates: call it without locks, and
+ * with the calling thread's heap in order. */
+void space_zeroed_start(void);
+/* Follow a change of space_settings.zeroed_reserve. */
+void space_zeroed_adjust(void);
+/* Give the whole stock back, as dirty runs. */
+void space_zeroed_release(void);
+
+/* ---- forks, statistics ------------------------------------------------------------------------------------- */
+
+/* For pthread_atfork handlers (see platform_lock_fork_begin); the last in the child, after the end. */
 void space_fork_begin(void);
 void space_fork_end(void);
+void space_fork_child(void);
 
 /* Figures for statistics, in bytes; a consistent snapshot. */
 struct space_figures {

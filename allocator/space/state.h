@@ -7,6 +7,7 @@
  *   run.c    free runs: lists by length and by age, boundary tags, cutting
  *   huge.c   which units of 2 MiB have huge pages
  *   purge.c  giving memory back to the kernel
+ *   zeroed.c memory that is cleared before calloc asks for it
  */
 #ifndef HEAPFIT_SPACE_STATE_H
 #define HEAPFIT_SPACE_STATE_H
@@ -19,7 +20,7 @@
 enum { CLEAN = 0, DIRTY = 1 };
 
 /* Machines with more than two or four are rare; nodes beyond the sixteenth share. */
-enum { NODES_MAX = 16, POOLS_MAX = DIRTY + NODES_MAX };
+enum { NODES_MAX = 16, POOLS_MAX = DIRTY + 2 * NODES_MAX };
 
 /* Lists of free runs: one per length up to EXACT_LENGTHS, then one per power of two. */
 enum { EXACT_LENGTHS = 32, LENGTH_LISTS = EXACT_LENGTHS + 32 };
@@ -60,6 +61,7 @@ struct space_state {
     bool hugetlb_dry; /* the kernel's pool of huge pages gave none when it was last asked */
     uint32_t hugetlb_asked_at;
     size_t advice_calls;
+    uint32_t spans_zeroing; /* in runs between the pools, to be cleared: they count as handed out */
     char *metadata_next, *metadata_end;
     size_t commit_calls;
     _Atomic(uint8_t) message; /* see huge_pages_say */
@@ -71,10 +73,39 @@ extern struct space_state space_state;
 
 /* The functions below are called with the lock held. */
 
-/* The pools in use are those before this one. */
+/* The pools of dirty runs are those from DIRTY on, before this one. */
 ALWAYS_INLINE unsigned pools_end(void)
 {
     return DIRTY + space_state.nodes;
+}
+
+/* The pools of cleared runs are those from pools_end() on, before this one; and so end those in use. */
+ALWAYS_INLINE unsigned pools_zeroed_end(void)
+{
+    return DIRTY + 2 * space_state.nodes;
+}
+
+/* From a pool of dirty runs to the same node's of cleared ones, and back. */
+ALWAYS_INLINE unsigned pool_zeroed(unsigned pool)
+{
+    return pool + space_state.nodes;
+}
+
+ALWAYS_INLINE unsigned pool_dirty(unsigned pool)
+{
+    return pool >= pools_end() ? pool - space_state.nodes : pool;
+}
+
+ALWAYS_INLINE bool pool_is_dirty(unsigned pool)
+{
+    return pool >= DIRTY && pool < pools_end();
+}
+
+ALWAYS_INLINE uint32_t spans_zeroed(void)
+{
+    uint32_t spans = 0;
+    for (unsigned pool = pools_end(); pool < pools_zeroed_end(); pool++) spans += space_state.pools[pool].spans;
+    return spans;
 }
 
 ALWAYS_INLINE uint32_t spans_dirty(void)
@@ -87,7 +118,7 @@ ALWAYS_INLINE uint32_t spans_dirty(void)
 /* Spans in runs of the layer above. */
 ALWAYS_INLINE uint32_t spans_handed_out(void)
 {
-    return space_state.frontier - space_state.pools[CLEAN].spans - spans_dirty();
+    return space_state.frontier - space_state.pools[CLEAN].spans - spans_dirty() - spans_zeroed();
 }
 
 /* ---- the table, handing out (space.c) ---------------------------------------------------------------------------- */
@@ -97,6 +128,14 @@ bool space_commit_descriptors(uint32_t up_to);
 
 /* Something else stands in the reservation at this span, beyond the frontier: the space ends there. */
 void space_end_at(uint32_t index);
+
+/* The node of the calling thread, whose pages what it gets will be. */
+unsigned node_here(void);
+
+/* Take so many clean spans out of their pool, or from beyond the frontier; the index of the first, SPAN_NONE: out of
+ * memory. */
+uint32_t run_take_clean(uint32_t spans);
+
 /* Make a stretch that is in no pool a run of the layer above, which will come back to `pool`. */
 struct span *run_hand_out(uint32_t index, uint32_t spans, enum span_kind kind, unsigned pool);
 
@@ -170,5 +209,23 @@ void purge_after_release(unsigned pool);
  * kernel refuses. */
 void purge_prepare(uint32_t index, uint32_t spans);
 bool purge_spans(uint32_t index, uint32_t spans);
+
+/* ---- the stock of cleared runs (zeroed.c) ----------------------------------------------------------- */
+
+/* Dirty runs have come or cleared ones gone: see to it that the stock gets what it should have. */
+void zeroed_tend_slow(void);
+
+ALWAYS_INLINE void zeroed_tend(void)
+{
+    /* Relaxed: a setting stands for itself. */
+    bool on = atomic_load_explicit(&space_settings.zeroed_reserve, memory_order_relaxed) != 0;
+    if (UNLIKELY(on || space_state.spans_zeroing != 0)) zeroed_tend_slow();
+}
+
+/* Take back, dirty, a run of at least so many spans that is not being cleared yet; false: there is none. */
+bool zeroed_return_job(uint32_t spans);
+
+/* Give all of it back, dirty, but for what is being cleared; false when that is nothing. */
+bool zeroed_release(void);
 
 #endif

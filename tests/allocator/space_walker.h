@@ -11,7 +11,15 @@
 namespace space_walker
 {
 
-constexpr uint8_t CLEAN_POOL = 0; // the dirty ones follow, one for each node
+constexpr uint8_t CLEAN_POOL = 0; // the dirty ones follow, one for each node, then as many of cleared runs
+
+// Dirty pools alone have a list by age.
+inline bool is_dirty(uint8_t pool)
+{
+    struct space_figures figures;
+    space_figures(&figures);
+    return pool > CLEAN_POOL && pool <= CLEAN_POOL + figures.nodes;
+}
 
 struct Tally {
     size_t spans[UINT8_MAX + 1] = {}; // free, by pool
@@ -50,7 +58,7 @@ inline void check_free_run(uint32_t index, const struct span *run, Tally &tally)
     EXPECT_EQ(run->pool, last->pool) << "boundary tags of run " << index;
     tally.spans[run->pool] += run->run_spans;
     check_links(index, run);
-    if (run->pool != CLEAN_POOL) check_age(index, run, tally);
+    if (is_dirty(run->pool)) check_age(index, run, tally);
 }
 
 inline void check_run_in_use(uint32_t index, const struct span *run, Tally &tally)
@@ -65,10 +73,16 @@ inline void check_pools(const struct space_figures &figures, const Tally &tally)
 {
     std::vector<struct space_node_figures> nodes(figures.nodes);
     EXPECT_EQ(nodes.size(), space_node_figures(nodes.data(), nodes.size()));
-    size_t dirty = 0;
-    for (size_t pool = CLEAN_POOL + 1; pool <= UINT8_MAX; pool++) {
+    size_t dirty = 0, zeroed = 0, first_zeroed = CLEAN_POOL + 1 + nodes.size();
+    for (size_t pool = first_zeroed; pool <= UINT8_MAX; pool++) {
+        size_t node = pool - first_zeroed;
+        EXPECT_EQ(node < nodes.size() ? nodes[node].zeroed : 0, tally.spans[pool] * SPAN_SIZE) << "node " << node;
+        zeroed += tally.spans[pool];
+    }
+    EXPECT_EQ(figures.zeroed, zeroed * SPAN_SIZE);
+    for (size_t pool = CLEAN_POOL + 1; pool < first_zeroed; pool++) {
         size_t node = pool - CLEAN_POOL - 1;
-        EXPECT_EQ(node < nodes.size() ? nodes[node].dirty : 0, tally.spans[pool] * SPAN_SIZE) << "node " << node;
+        EXPECT_EQ(nodes[node].dirty, tally.spans[pool] * SPAN_SIZE) << "node " << node;
         uint32_t ends = tally.spans[pool] == 0 ? 0 : 1;
         EXPECT_EQ(ends, tally.youngest_runs[pool]) << "runs at the young end of the list by age, node " << node;
         EXPECT_EQ(ends, tally.oldest_runs[pool]) << "runs at the old end of the list by age, node " << node;
@@ -83,7 +97,7 @@ inline void check()
 {
     struct space_figures figures;
     space_figures(&figures);
-    size_t frontier = (figures.handed_out + figures.dirty + figures.clean) / SPAN_SIZE;
+    size_t frontier = (figures.handed_out + figures.dirty + figures.clean + figures.zeroed) / SPAN_SIZE;
     Tally tally;
     const struct span *before = nullptr;
     for (uint32_t index = 0; index < frontier;) {
@@ -110,7 +124,7 @@ inline void check()
     check_pools(figures, tally);
     EXPECT_EQ(figures.handed_out, tally.handed_out * SPAN_SIZE);
     EXPECT_LE(figures.metadata, figures.handed_out);
-    EXPECT_LE(figures.handed_out + figures.dirty + figures.clean, figures.committed);
+    EXPECT_LE(frontier * SPAN_SIZE, figures.committed);
     EXPECT_LE(figures.committed, figures.reserved);
 }
 

@@ -134,6 +134,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (; size >= INSTRUCTION_BYTES; data += INSTRUCTION_BYTES, size -= INSTRUCTION_BYTES) run_instruction(data);
     for (struct slot *slot = slots; slot < slots + SLOTS; slot++) slot_free(slot);
     heap_trim(); /* each input starts from an empty heap */
-    require(thread_heap == &heap_none || thread_heap->spans_owned == 0, "spans with no live block in them");
+    require(thread_heap == &heap_none || heap_spans(thread_heap) == 0, "spans with no live block in them");
     return 0;
 }

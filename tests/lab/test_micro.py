@@ -27,9 +27,9 @@ SHORT = {
     "sparse": ["--peak", "100m"],
 }
 # These print what they measure; the others' output must be equal from run to run.
-PRINT_MEASUREMENTS = {"numa-columns", "page-reads", "scaling", "sleeper", "sparse"}
+PRINT_MEASUREMENTS = {"calloc-burst", "numa-columns", "page-reads", "scaling", "sleeper", "sparse"}
 # Of other studies than the core one.
-ELSEWHERE = {"numa-columns", "page-reads"}
+ELSEWHERE = {"calloc-burst", "numa-columns", "page-reads"}
 
 
 @pytest.fixture(scope="session")
