@@ -83,9 +83,11 @@ struct span_chain {
 
 struct bin {
     uint32_t listed; /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
-    uint32_t borrowed; /* bytes wasted so far by serving this bin's requests from larger ones */
     uint32_t spans; /* how many spans the bin has */
-    uint32_t given; /* blocks that the last refill gave at most; the next gives twice as many */
+    uint32_t spans_listed; /* how many of them are listed */
+    unsigned given : 15; /* blocks that the last refill gave at most; the next gives twice as many */
+    unsigned borrowed : 15; /* bytes wasted so far by serving this bin's requests from larger ones */
+    unsigned zeros : 1; /* the blocks that malloc takes next read as zeros, but for their links */
 };
 
 enum heap_state {
@@ -111,18 +113,23 @@ struct heap {
     struct span_chain sparse; /* those: the first has been so for longest, but for what dead threads left */
     size_t sparse_bytes; /* in blocks that exist in those: at most half of it is in use */
     struct span_cache cache; /* free spans kept for the next need */
-    size_t refills; /* how often a bin was filled; read by other threads */
     uint32_t trims_done; /* chores: heap_trims_asked when all was last given back */
     uint32_t chores_due; /* chores: when to look next, clock in ms */
     uint32_t chores_looked; /* chores: when last looked */
     bool chores; /* chores: memory has become free that may have to be given back */
     bool busy; /* chores: the last two looks were close together */
+    size_t zeroed_hits, zeroed_misses; /* see heap_figures; read by other threads */
     struct outbox *outbox; /* remote.c: blocks of other heaps that this thread has freed; NULL until there is one */
 
     /* registry: under its lock */
     struct heap *next, *prev; /* in the list of idle heaps */
     struct heap *made_before; /* in the list of all heaps */
     uint32_t forks; /* whose thread lives in the process that came of so many forks */
+    uint32_t number; /* 1 for the first that was made; 0: heap_orphans */
+
+    /* For statistics: written by the owner alone, read by any thread, so relaxed. */
+    _Atomic(int32_t) thread; /* the kernel's number of the one that has it; 0: none */
+    size_t refills; /* how often a bin was filled */
 
     /* Written by other threads: a line of their own. */
     _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */
@@ -198,6 +205,8 @@ size_t heap_guest_usable_size(const char *function, const struct span *span, con
 
 /* Fill an empty bin; false when memory has run out. */
 bool bin_refill(struct heap *heap, unsigned bin);
+/* The same with blocks that read as zeros, as far as memory can be had for it without waste; false: it cannot. */
+bool bin_refill_zeroed(struct heap *heap, unsigned bin);
 /* A bin that has no span yet: another, larger one that can serve a request without getting more memory, or BIN_COUNT. */
 unsigned bin_to_borrow_from(struct heap *heap, unsigned bin);
 /* A block of `span` has come back, and its countdown has reached zero. */
@@ -326,6 +335,10 @@ void heap_fork_begin(void);
 void heap_fork_end(void);
 void heap_fork_end_in_child(void);
 
+/* Calls `visit` for every heap ever made and for heap_orphans, with the registry's lock held. What a heap holds belongs to its
+ * thread, which goes on meanwhile. */
+void heap_visit_all(void (*visit)(const struct heap *heap, void *argument), void *argument);
+
 struct heap_figures {
     size_t made; /* heaps ever made */
     size_t idle; /* of these, without a thread */
@@ -345,6 +358,8 @@ void heap_configure(void);
 
 /* `heap` is the calling thread's own; heap_none when it has none. */
 void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroed);
+/* The same out of the stock of cleared memory; NULL: there is none that fits. */
+void *large_malloc_zeroed(size_t size);
 void large_free(struct heap *heap, struct span *span);
 void *large_realloc(struct heap *heap, struct span *span, size_t size);
 

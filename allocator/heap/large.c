@@ -37,6 +37,12 @@ void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroe
     return span == NULL ? NULL : (void *)span_start(span);
 }
 
+void *large_malloc_zeroed(size_t size)
+{
+    struct span *span = space_acquire_zeroed(spans_for(size), SPAN_LARGE);
+    return span == NULL ? NULL : (void *)span_start(span);
+}
+
 void large_free(struct heap *heap, struct span *span)
 {
     if (UNLIKELY(heap->size == 0)) { /* of a thread that has none of its own, now or ever */

@@ -92,6 +92,7 @@ static void idle_add(struct heap *heap)
     if (registry.idle != NULL) registry.idle->prev = heap;
     registry.idle = heap;
     registry.idle_count++;
+    atomic_store_explicit(&heap->thread, 0, memory_order_relaxed);
     /* Sequentially consistent: see hand_over in remote.c. */
     atomic_store_explicit(&heap->state, HEAP_IDLE, memory_order_seq_cst);
 }
@@ -114,7 +115,7 @@ static struct heap *heap_make(void)
     heap->forks = registry.forks;
     heap->made_before = registry.youngest;
     registry.youngest = heap;
-    registry.made++;
+    heap->number = (uint32_t)++registry.made; /* 0 is heap_orphans */
     return heap;
 }
 
@@ -129,6 +130,7 @@ static struct heap *heap_take(void)
         else heap = heap_make();
     }
     platform_lock_release(&registry.lock);
+    if (heap != NULL) atomic_store_explicit(&heap->thread, platform_thread_number(), memory_order_relaxed);
     return heap;
 }
 
@@ -280,27 +282,49 @@ void heap_fork_end(void)
     platform_lock_fork_end(&registry.lock);
 }
 
+/* The threads that the child does not have, have no heaps; and the one that it has, has another number. */
+static void thread_numbers_correct(void)
+{
+    const struct heap *own = thread_heap_own();
+    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
+        atomic_store_explicit(&heap->thread, heap == own ? platform_thread_number() : 0, memory_order_relaxed);
+}
+
 void heap_fork_end_in_child(void)
 {
     struct heap *own = thread_heap_own();
     registry.forks++;
     if (own != &heap_none) own->forks = registry.forks;
+    thread_numbers_correct();
     heap_fork_end();
+}
+
+void heap_visit_all(void (*visit)(const struct heap *heap, void *argument), void *argument)
+{
+    platform_lock_acquire(&registry.lock);
+    if (registry.started) visit(&heap_orphans, argument);
+    for (const struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before) visit(heap, argument);
+    platform_lock_release(&registry.lock);
+}
+
+static void add_heap(const struct heap *heap, void *argument)
+{
+    struct heap_figures *figures = argument;
+    figures->cached += cache_bytes(heap);
+    figures->refills += __atomic_load_n(&heap->refills, __ATOMIC_RELAXED);
+    figures->zeroed_hits += __atomic_load_n(&heap->zeroed_hits, __ATOMIC_RELAXED);
+    figures->zeroed_misses += __atomic_load_n(&heap->zeroed_misses, __ATOMIC_RELAXED);
 }
 
 void heap_figures(struct heap_figures *figures)
 {
+    *figures = (struct heap_figures){0};
+    heap_visit_all(add_heap, figures);
     platform_lock_acquire(&registry.lock);
-    platform_lock_acquire(&orphans_lock);
-    *figures = (struct heap_figures){
-        .made = registry.made,
-        .idle = registry.idle_count,
-        .orphans = heap_spans(&heap_orphans),
-    };
-    platform_lock_release(&orphans_lock);
-    for (const struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before) {
-        figures->cached += cache_bytes(heap);
-        figures->refills += __atomic_load_n(&heap->refills, __ATOMIC_RELAXED);
-    }
+    figures->made = registry.made;
+    figures->idle = registry.idle_count;
     platform_lock_release(&registry.lock);
+    platform_lock_acquire(&orphans_lock);
+    figures->orphans = heap_spans(&heap_orphans);
+    platform_lock_release(&orphans_lock);
 }
