@@ -17,6 +17,8 @@
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define COLD __attribute__((cold, noinline))
 #define NOINLINE __attribute__((noinline))
+/* Reads what another thread writes meanwhile, and says there why it may: not for ThreadSanitizer to report. */
+#define READS_RACILY __attribute__((no_sanitize("thread")))
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 /* Everything else in the library is hidden. */
 #define EXPORT __attribute__((visibility("default")))

@@ -137,13 +137,13 @@ struct span *run_free(uint32_t index, uint32_t spans, unsigned pool, uint32_t fr
     return first;
 }
 
-struct span *run_find(uint32_t spans, unsigned number)
+struct span *run_find(uint32_t spans, unsigned pool)
 {
-    const struct pool *pool = &space_state.pools[number];
+    const struct pool *from = &space_state.pools[pool];
     unsigned list = list_of_length(spans);
     if (spans > EXACT_LENGTHS) { /* runs of this list may be too short: look through it */
         struct span *best = NULL;
-        for (uint32_t i = pool->lists[list]; i != SPAN_NONE; i = span_at(i)->next) {
+        for (uint32_t i = from->lists[list]; i != SPAN_NONE; i = span_at(i)->next) {
             struct span *run = span_at(i);
             if (run->run_spans >= spans && (best == NULL || run->run_spans < best->run_spans)) best = run;
         }
@@ -151,8 +151,8 @@ struct span *run_find(uint32_t spans, unsigned number)
         list++;
         if (list >= LENGTH_LISTS) return NULL;
     }
-    uint64_t filled = pool->lists_filled >> list << list;
-    return filled == 0 ? NULL : span_at(pool->lists[__builtin_ctzll(filled)]);
+    uint64_t filled = from->lists_filled >> list << list;
+    return filled == 0 ? NULL : span_at(from->lists[__builtin_ctzll(filled)]);
 }
 
 /* ---- cutting ---------------------------------------------------------------------------------------- */

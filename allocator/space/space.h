@@ -55,7 +55,7 @@ struct span {
     bool listed : 1; /* blocks: in the bin's list of spans with blocks to give */
     bool zeros : 1; /* blocks: what is not carved yet reads as zeros */
     uint8_t kind; /* enum span_kind; see span_kind_read */
-    uint8_t pool; /* first of a run: the pool it lies in, or returns to when it is released (state.h). By the space lock */
+    uint8_t pool; /* free: the pool that the run lies in. in use: the one that it goes back to. See state.h */
     uint8_t wake; /* blocks: freed ones that make the span worth listing */
     uint8_t huge; /* first span of a unit of a huge page's size: its state. By the space lock, whoever has the span */
     uint32_t next, prev; /* blocks: the bin's list. free: the list of runs of this length */

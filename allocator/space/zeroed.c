@@ -9,8 +9,8 @@
  * The stock is filled when a calloc finds half of it gone, out of dirty runs: they are free and resident, so this costs no
  * memory but what would otherwise have been given back in time. A malloc that finds no other gets those back that the
  * housekeeper has not begun. Where there are none it may be filled with memory fresh from the
- * kernel, which the housekeeper touches, but only with as much as callocs have asked for in vain: a large reserve alone does
- * not make a process grow. What is in the stock does not decay: it is there to be kept. It goes back when the setting falls,
+ * kernel, which the housekeeper touches, but only with as much as callocs have asked for in vain, and half of what the program
+ * uses: a large reserve alone does not make a process grow. What is in the stock does not decay: it is there to be kept. It goes back when the setting falls,
  * and before an allocation fails.
  *
  * The thread starts with the first calloc that has work for it, and ends after a second without any: so it comes back by
@@ -290,6 +290,18 @@ static void slot_fill(_Atomic(uint32_t) *slot, uint32_t index, uint32_t spans, u
     atomic_store_explicit(slot, job_of(index, fresh), memory_order_seq_cst); /* see notify */
 }
 
+/* Memory fresh from the kernel is had for what callocs have asked for in vain, and only while the stock is less than this share
+ * of what the program uses. */
+enum { FRESH_SHARE = 2 };
+
+static uint32_t fresh_spans(void)
+{
+    /* Where there are several nodes, a page must be touched first by a thread of the right one. */
+    if (space_state.nodes > 1) return 0;
+    uint32_t used = spans_handed_out() - space_state.spans_zeroing;
+    return spans_zeroed() + space_state.spans_zeroing < used / FRESH_SHARE ? stock.fresh : 0;
+}
+
 /* Hand over one run of at most `most` spans; returns its length, 0: there is none. */
 static uint32_t hand_over(_Atomic(uint32_t) *slot, uint32_t most)
 {
@@ -302,8 +314,7 @@ static uint32_t hand_over(_Atomic(uint32_t) *slot, uint32_t most)
         slot_fill(slot, index, spans, pool, false);
         return spans;
     }
-    /* Where there are several nodes, a page must be touched first by a thread of the right one. */
-    uint32_t spans = space_state.nodes > 1 ? 0 : smaller(stock.fresh, smaller(most, PIECE_SPANS));
+    uint32_t spans = smaller(fresh_spans(), smaller(most, PIECE_SPANS));
     uint32_t index = spans == 0 ? SPAN_NONE : run_take_clean(spans);
     if (index == SPAN_NONE) return 0;
     stock.fresh -= spans;

@@ -1,6 +1,7 @@
 // space/: free memory kept apart by NUMA node. Machines with several are rare, so the program is linked with --wrap for
-// the two questions that the library asks about nodes, and each thread says on which one it is. What is tested is which
-// runs go where and which pages go first; where the kernel then puts new ones is the kernel's matter.
+// the two questions that the library asks about nodes, and each thread says on which one it is: the library needs
+// no way in for tests. What is tested is which runs go where and which pages go first; where the kernel then puts new
+// ones is the kernel's matter.
 #include "space_runs.h"
 #include "stress_seed.h"
 
@@ -17,6 +18,7 @@ namespace
 unsigned simulated_nodes = 2;
 thread_local unsigned simulated_node = 0;
 std::atomic<size_t> questions{0};
+std::atomic<bool> purging_is_refused{false};
 
 } // namespace
 
@@ -31,6 +33,11 @@ unsigned __wrap_platform_node(void)
 {
     questions++;
     return simulated_node;
+}
+bool __real_platform_purge(void *start, size_t size);
+bool __wrap_platform_purge(void *start, size_t size)
+{
+    return !purging_is_refused && __real_platform_purge(start, size);
 }
 }
 
@@ -79,6 +86,7 @@ TEST(Nodes, OneNodeIsNeverAskedFor)
 TEST(Nodes, AreNotAskedForWhenSwitchedOff)
 {
     simulated_nodes = 2;
+    space_settings.numa = false;
     in_new_space([] {
         space_release(acquire(3));
         acquire(3);
@@ -204,6 +212,22 @@ TEST(Nodes, ARunThatGrowsOverAnothersPagesLeavesThemBehind)
         EXPECT_EQ(6 * SPAN_SIZE, node_figures()[0].dirty);
         EXPECT_EQ(SPAN_SIZE, node_figures()[1].dirty);
         (void)fence;
+    });
+}
+
+// As it does with memory that is locked.
+TEST(Nodes, PagesThatTheKernelWillNotTakeBackAreUsedFromAfar)
+{
+    in_new_space_of_nodes(2, [] {
+        struct span *run = acquire_touched_on(1, SMALL_RESERVATION / SPAN_SIZE);
+        purging_is_refused = true;
+        space_release(run);
+        space_purge_all();
+        EXPECT_EQ(SMALL_RESERVATION, node_figures()[1].dirty) << "a run left its node, but its pages did not";
+        bool zeroed = true;
+        EXPECT_EQ(run, acquire_on(0, 2, &zeroed));
+        EXPECT_FALSE(zeroed);
+        ASSERT_TRUE(space_resize(run, 4));
     });
 }
 

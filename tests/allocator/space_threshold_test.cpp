@@ -1,5 +1,5 @@
-// space/: when free runs go back to the kernel: shared_span_threshold and decay_ms. The program is linked with --wrap for
-// the call that gives them back, to count and to refuse it.
+// space/: when free runs go back to the kernel: shared_span_threshold and decay_ms. The program is linked with --wrap
+// for the call that gives them back, to count and to refuse it.
 #include "space_runs.h"
 #include "stress_seed.h"
 
@@ -218,7 +218,7 @@ TEST(NothingIsPurged, WhenAllIsUnlimitedAndThereIsRoom)
         stress::Random random(stress::seed());
         std::vector<struct span *> runs;
         for (int step = 0; step < 20000; step++) {
-            if (runs.size() < 20) runs.push_back(acquire(static_cast<uint32_t>(random.between(1, 20))));
+            while (runs.size() < 20) runs.push_back(acquire(static_cast<uint32_t>(random.between(1, 20))));
             ASSERT_NE(nullptr, runs.back());
             std::swap(runs[random.below(runs.size())], runs.back());
             space_release(runs.back());
