@@ -291,7 +291,8 @@ extern _Atomic(uint32_t) heap_trims_asked;
 ALWAYS_INLINE void heap_chores_pass(struct heap *heap)
 {
     /* Relaxed: asked is asked, and what is done then is the heap's own. */
-    if (UNLIKELY(heap->trims_done != atomic_load_explicit(&heap_trims_asked, memory_order_relaxed))) heap_give_back(heap);
+    if (UNLIKELY(heap->trims_done != atomic_load_explicit(&heap_trims_asked, memory_order_relaxed)))
+        heap_give_back(heap);
     if (UNLIKELY(heap->chores)) heap_chores_look(heap);
 }
 
