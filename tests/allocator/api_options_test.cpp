@@ -157,11 +157,11 @@ TEST_F(Environment, RefusesNonsenseForEveryOption)
 
 TEST_F(Environment, KnowsWhatIsUnlimited)
 {
-    for (const char *name : {"lockless_threads", "free_page_threshold", "shared_span_threshold", "decay_ms",
-                             "remote_free_bytes"}) {
+    for (const char *name : {"lockless_threads", "free_page_threshold", "thread_span_threshold",
+                             "shared_span_threshold", "decay_ms", "remote_free_bytes"}) {
         expect((std::string(name) + ":unlimited").c_str(), name, "unlimited", silence);
     }
-    for (const char *name : {"thread_span_threshold", "remote_free_batch", "zeroed_reserve", "reservation"})
+    for (const char *name : {"remote_free_batch", "zeroed_reserve", "reservation"})
         expect((std::string(name) + ":unlimited").c_str(), "decay_ms", "500", "'unlimited' is no value for");
 }
 
@@ -199,7 +199,7 @@ TEST_F(Environment, TakesThresholdsFromNoneToBeyondAllMemory)
 namespace
 {
 
-// Ten objects come and go; how many system calls gave memory back?
+// Ten objects come and go; how many system calls gave memory back? None, or so many at least.
 [[noreturn]] void exit_telling_whether_purged(size_t times)
 {
     for (int i = 0; i < 10; i++) {
@@ -209,7 +209,8 @@ namespace
     }
     hf_stats stats;
     hf_stats_get(&stats, sizeof stats);
-    exit(stats.purges == times ? as_expected : otherwise);
+    // Nothing is kept either of what the C library allocates and frees on the way.
+    exit(stats.purges == times || (times > 0 && stats.purges > times) ? as_expected : otherwise);
 }
 
 } // namespace
