@@ -164,6 +164,9 @@ int platform_connect(const char *name);
 /* Whether a process of this process' user, or of root, has connected. */
 bool platform_peer_is_trusted(int connection);
 
+/* Receive what is there, without waiting: its size, 0 for nothing, -1 when the other side is gone. */
+ptrdiff_t platform_receive(int connection, char *bytes, size_t capacity);
+
 /* Send all of it, within `milliseconds`. False when that fails. Never raises SIGPIPE. */
 bool platform_send(int connection, const char *bytes, size_t size, uint64_t milliseconds);
 
