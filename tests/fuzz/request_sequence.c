@@ -1,6 +1,5 @@
-/* Fuzz target: the input is what a client sends over the control channel, lines of any bytes. Each gets one answer, which is
- * one line of JSON whatever the request was.
- */
+/* Fuzz target: the input is what a client sends over the control channel, lines of any bytes. Each gets one answer,
+ * which is one line of JSON whatever the request was. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
