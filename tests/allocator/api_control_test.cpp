@@ -634,6 +634,7 @@ TEST(ControlTaken, IsSaidOnceAndTheProgramGoesOn)
 
 TEST(ControlOfPrivilegedPrograms, IsOff)
 {
+    if (HEAPFIT_TEST_SANITIZED) GTEST_SKIP() << "sanitizers look at their process by means that such a one has not";
     if (geteuid() != 0) GTEST_SKIP() << "only root can make a program that runs with other rights";
     char folder[] = "/tmp/heapfit-control-XXXXXX";
     ASSERT_NE(mkdtemp(folder), nullptr);
