@@ -13,17 +13,21 @@
 #include "../context/context.h"
 #include "heapfit/heapfit.h"
 
-ALWAYS_INLINE bool api_is_power_of_two(size_t value)
-{
-    return value != 0 && (value & (value - 1)) == 0;
-}
-
 /* ---- options (options.c) --------------------------------------------------------------------------------------- */
 
 /* What is wanted when the process ends; the numbers are those of the option's words. */
 enum stats_at_exit { STATS_OFF, STATS_TEXT, STATS_JSON };
 enum stats_at_exit options_stats_at_exit(void);
 bool options_control(void);
+
+/* Have 0 in force for all options that keep free memory, or their values again; hf_option_set and _get speak of the values
+ * at any time. */
+void options_shrink(bool now);
+bool options_shrunk(void);
+
+/* For pthread_atfork handlers. */
+void options_fork_begin(void);
+void options_fork_end(void);
 
 /* The value of an option as a person writes it. */
 enum { OPTION_TEXT_MAX = 40 };
@@ -85,9 +89,6 @@ struct json;
 
 /* All statistics as one JSON object. */
 void report_json(struct json *json);
-
-/* Whether hf_footprint_shrink is in force. */
-bool heap_footprint_is_shrunk(void);
 
 /* ---- control (request.c, control.c) ---------------------------------------------------------------------------- */
 

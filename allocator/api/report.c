@@ -129,7 +129,7 @@ void report_json(struct json *json)
     json_name(json, "time_ms");
     json_number(json, platform_clock_us() / 1000);
     json_name(json, "shrunk");
-    json_bool(json, heap_footprint_is_shrunk());
+    json_bool(json, options_shrunk());
     write_total(json, &statistics.total);
     write_classes(json, statistics.classes);
     write_heaps(json);

@@ -27,6 +27,11 @@
  * speed only. */
 #define CACHE_LINE 64
 
+ALWAYS_INLINE bool is_power_of_two(size_t value)
+{
+    return value != 0 && (value & (value - 1)) == 0;
+}
+
 /* ---- memory (memory.c) ------------------------------------------------------------------------- */
 
 /* The kernel's page size: 4 KiB on x86-64; 4, 16 or 64 KiB on aarch64. */
@@ -57,6 +62,12 @@ void platform_advise_huge_pages(void *start, size_t size, bool wanted);
 /* Give the pages of a committed range back: it stays accessible and reads as zeros. False when the
  * kernel refuses (locked pages): the contents are then undefined. */
 bool platform_purge(void *start, size_t size);
+
+/* Write zeros over whole pages, which somebody will use later, perhaps on another core. */
+void platform_clear(void *start, size_t size);
+
+/* Have the kernel back a range that reads as zeros with memory now, instead of when it is first used. */
+void platform_populate(void *start, size_t size);
 
 /* Bytes of a mapped range that are in memory: one mincore(2) per 4 MiB of it (of 4 KiB pages), in which the kernel
  * looks at the page tables, and skips what has none. */
@@ -112,10 +123,21 @@ void platform_thread_exit_arm(void *argument);
  * left by pthread_exit, the process goes on. */
 bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
 
-/* Sleep while *word is `expected`, at most so long; may return for no reason. And wake whoever does. Within the
- * process. */
-void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_ms);
+/* Sleep while *word is `expected`, at most so long; may return for no reason. And wake whoever does. Within the process. */
+void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_us);
 void platform_wake(_Atomic(uint32_t) *word);
+
+/* ---- NUMA nodes (node.c) ------------------------------------------------------------------------- */
+
+/* Nodes that have processors: one more than the highest of their numbers, which may have gaps; 1 where there is one, or
+ * where the kernel does not say. Reads a file. */
+unsigned platform_node_count(void);
+
+/* The same from the kernel's list of them, as "0-3,8". */
+unsigned platform_nodes_in_list(const char *list);
+
+/* The node on which the calling thread runs, at this moment. */
+unsigned platform_node(void);
 
 /* The kernel's number of the calling thread, and whether a thread of this process has a number. System calls. */
 int32_t platform_thread_number(void);

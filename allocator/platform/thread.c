@@ -183,9 +183,9 @@ bool platform_thread_start(const char *name, void (*run)(void *), void *argument
     return created;
 }
 
-void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_ms)
+void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_us)
 {
-    struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
+    struct timespec timeout = {.tv_sec = timeout_us / 1000000, .tv_nsec = (long)(timeout_us % 1000000) * 1000};
     int saved = errno;
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &timeout, NULL, 0);
     errno = saved;
