@@ -121,8 +121,8 @@ void platform_thread_exit_arm(void *argument)
 
 /* ---- threads of the allocator's own ------------------------------------------------------------------ */
 
-/* On top of what the C library needs, thread-local storage of all libraries included. Enough for exit handlers too: they
- * run here when this is the last thread of a process. */
+/* On top of what the C library needs, thread-local storage of all libraries included. Enough for exit handlers too:
+ * they run here when this is the last thread of a process. */
 #define STACK_SIZE ((size_t)256 << 10)
 
 /* Lies on the starter's stack until `copied`. */
