@@ -124,8 +124,8 @@ struct heap {
     /* registry: under its lock */
     struct heap *next, *prev; /* in the list of idle heaps */
     struct heap *made_before; /* in the list of all heaps */
-    uint32_t forks; /* whose thread lives in the process that came of so many forks */
     uint32_t number; /* 1 for the first that was made; 0: heap_orphans */
+    uint32_t forks; /* whose thread lives in the process that came of so many forks */
 
     /* For statistics: written by the owner alone, read by any thread, so relaxed. */
     _Atomic(int32_t) thread; /* the kernel's number of the one that has it; 0: none */

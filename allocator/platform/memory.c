@@ -100,9 +100,9 @@ bool platform_purge(void *start, size_t size)
     return done;
 }
 
-/* From so many bytes on, zeros go past the caches. What is cleared ahead is used some time later: by then a longer run would
- * have pushed out of the caches what the program works with, its own beginning included, and have been pushed out
- * itself. A shorter one is likely to be found in the cache that the cores share. */
+/* From so many bytes on, zeros go past the caches. What is cleared ahead is used some time later: a longer run would
+ * have pushed out of the caches what the program works with, its own beginning included, and by then have been pushed
+ * out itself. A shorter one is likely to be found in the cache that the cores share. */
 #define STREAM_MIN ((size_t)256 << 10)
 
 #if defined(__x86_64__)

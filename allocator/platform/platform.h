@@ -123,7 +123,7 @@ void platform_thread_exit_arm(void *argument);
  * left by pthread_exit, the process goes on. */
 bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
 
-/* Sleep while *word is `expected`, at most so long; may return for no reason. And wake whoever does. Within the process. */
+/* Sleep while *word is `expected`, at most so long; may return for no reason. And wake one who does, in this process. */
 void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_us);
 void platform_wake(_Atomic(uint32_t) *word);
 

@@ -115,7 +115,8 @@ bool space_commit_descriptors(uint32_t up_to);
 /* The node of the calling thread, whose pages what it gets will be. */
 unsigned node_here(void);
 
-/* Take so many clean spans out of their pool, or from beyond the frontier; the index of the first, SPAN_NONE: out of memory. */
+/* Take so many clean spans out of their pool, or from beyond the frontier; the index of the first, SPAN_NONE: out of
+ * memory. */
 uint32_t run_take_clean(uint32_t spans);
 
 /* Make a stretch that is in no pool a run of the layer above, which will come back to `pool`. */
