@@ -56,8 +56,8 @@ EXPORT int hf_is_ours(const void *pointer)
     return !space_offset_is_foreign(space_offset(pointer));
 }
 
-/* Bytes given back to the kernel meanwhile. */
-static size_t purged_by(void (*trim)(void))
+/* Returns the bytes that `trim` gives back; others may do so at the same time. */
+static size_t given_back_by(void (*trim)(void))
 {
     struct space_figures before, after;
     if (!heap_is_started()) return 0;
@@ -69,12 +69,12 @@ static size_t purged_by(void (*trim)(void))
 
 EXPORT size_t hf_trim(void)
 {
-    return purged_by(heap_trim);
+    return given_back_by(heap_trim);
 }
 
 size_t trim_everywhere(void)
 {
-    return purged_by(heap_trim_everywhere);
+    return given_back_by(heap_trim_everywhere);
 }
 
 EXPORT size_t hf_footprint_shrink(void)

@@ -86,8 +86,7 @@ static const char *const huge_pages_choices[] = {
     [HUGE_PAGES_ALWAYS] = "always",
     [HUGE_PAGES_HUGETLB] = "hugetlb",
 };
-static const char *const hand_over_choices[] = {
-    [REMOTE_HAND_OVER_FULL] = "full", [REMOTE_HAND_OVER_REFILL] = "refill"};
+static const char *const hand_over_choices[] = {[REMOTE_HAND_OVER_FULL] = "full", [REMOTE_HAND_OVER_REFILL] = "refill"};
 enum { NUMA_AUTO, NUMA_OFF };
 static const char *const numa_choices[] = {[NUMA_AUTO] = "auto", [NUMA_OFF] = "off"};
 enum { CONTROL_OFF, CONTROL_ON };
@@ -221,7 +220,7 @@ static struct option options[OPTION_COUNT] = {
                     .description = "bytes of such blocks, in the same way",
                     .kind = HF_OPTION_SIZE,
                     .live = 1,
-                    .initial = 64 * 1024,
+                    .initial = UINT64_C(64) * 1024,
                     .minimum = 1,
                     .maximum = BYTES_UNLIMITED,
                     .unlimited = 1,
@@ -233,7 +232,8 @@ static struct option options[OPTION_COUNT] = {
             .public =
                 {
                     .name = "remote_free_hand_over",
-                    .description = "when blocks are handed over: full (one of the limits), refill (also whenever a bin is filled)",
+                    .description =
+                        "when blocks are handed over: full (one of the limits), refill (also whenever a bin is filled)",
                     .kind = HF_OPTION_CHOICE,
                     .live = 1,
                     .initial = REMOTE_HAND_OVER_FULL,
@@ -247,7 +247,8 @@ static struct option options[OPTION_COUNT] = {
             .public =
                 {
                     .name = "huge_pages",
-                    .description = "back the heap by huge pages: never, auto (when large and dense), always, hugetlb (the kernel's pool)",
+                    .description = "back the heap by huge pages: never, auto (when large and dense), always, hugetlb "
+                                   "(the kernel's pool)",
                     .kind = HF_OPTION_CHOICE,
                     .initial = HUGE_PAGES_AUTO,
                     .maximum = HUGE_PAGES_HUGETLB,
@@ -666,8 +667,9 @@ static void follow(void)
 static int set(const char *name, const char *value, struct option_mistake *mistake)
 {
     heap_configure(); /* or the start would overwrite what is set here */
+    bool started = heap_is_started();
     platform_lock_acquire(&lock);
-    int error = option_set(text_of(name), text_of(value), heap_is_started(), mistake);
+    int error = option_set(text_of(name), text_of(value), started, mistake);
     platform_lock_release(&lock);
     if (error == 0) follow();
     return error;

@@ -304,6 +304,8 @@ static uint32_t bin_gives(const struct heap *heap, struct bin *bin)
 static uint32_t span_give_list(struct heap *heap, struct span *span, uintptr_t list, uint32_t count)
 {
     uint32_t most = bin_gives(heap, &heap->bins[span->bin]);
+    /* Relaxed: a figure, which only the owner writes. */
+    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
     heap->free[span->bin] = list;
     if (count <= most) return count;
     uintptr_t last = list_walk(list, most - 1);
@@ -345,8 +347,6 @@ static void span_give(struct heap *heap, struct span *span)
 /* What a heap does now and then: it has no other time of its own. */
 static void heap_pause(struct heap *heap)
 {
-    /* Relaxed: a figure, which only the owner writes. */
-    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
     heap_chores_pass(heap);
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
 }

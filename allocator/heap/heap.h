@@ -113,7 +113,6 @@ struct heap {
     struct span_chain sparse; /* those: the first has been so for longest, but for what dead threads left */
     size_t sparse_bytes; /* in blocks that exist in those: at most half of it is in use */
     struct span_cache cache; /* free spans kept for the next need */
-    size_t refills; /* how often a bin was filled; read by other threads */
     uint32_t trims_done; /* chores: heap_trims_asked when all was last given back */
     uint32_t chores_due; /* chores: when to look next, clock in ms */
     uint32_t chores_looked; /* chores: when last looked */
@@ -130,6 +129,7 @@ struct heap {
 
     /* For statistics: written by the owner alone, read by any thread, so relaxed. */
     _Atomic(int32_t) thread; /* the kernel's number of the one that has it; 0: none */
+    size_t refills; /* how often a bin was filled */
 
     /* Written by other threads: a line of their own. */
     _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */

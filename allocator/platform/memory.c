@@ -69,12 +69,9 @@ void *platform_reserve(size_t size, size_t alignment)
     return start + before;
 }
 
-struct platform_calls platform_calls;
-
 static bool protect(void *start, size_t size, int protection)
 {
     int saved = errno;
-    atomic_fetch_add_explicit(&platform_calls.protect, 1, memory_order_relaxed);
     bool done = mprotect(start, size, protection) == 0;
     errno = saved;
     return done;
@@ -93,7 +90,6 @@ bool platform_commit(void *start, size_t size)
 void platform_advise_huge_pages(void *start, size_t size, bool wanted)
 {
     int saved = errno;
-    atomic_fetch_add_explicit(&platform_calls.advise, 1, memory_order_relaxed);
     madvise(start, size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     errno = saved;
 }

@@ -73,16 +73,9 @@ void platform_clear(void *start, size_t size);
 /* Have the kernel back a range that reads as zeros with memory now, instead of when it is first used. */
 void platform_populate(void *start, size_t size);
 
-/* Bytes of a mapped range that are in memory: one mincore(2) per 4 MiB of it (of 4 KiB pages), in which the kernel looks at
- * the page tables, and skips what has none. */
+/* Bytes of a mapped range that are in memory: one mincore(2) per 4 MiB of it (of 4 KiB pages), in which the kernel
+ * looks at the page tables, and skips what has none. */
 size_t platform_resident(const void *start, size_t size);
-
-/* System calls since the start: mprotect(2), and madvise(2) about huge pages. Relaxed: for statistics. */
-struct platform_calls {
-    _Atomic(size_t) protect, advise;
-};
-
-extern struct platform_calls platform_calls;
 
 enum platform_move {
     MOVE_DONE, /* `from` stays accessible and reads as zeros */
@@ -173,23 +166,26 @@ void platform_message(const char *format, ...) __attribute__((format(printf, 1, 
 /* The same text, without "heapfit: " and the line's end, into `buffer`: cut to `capacity` with a terminating zero. */
 void platform_format(char *buffer, size_t capacity, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The value of an environment variable, even before the C library has set up `environ` (a preloaded malloc is
- * called that early). Copies at most `capacity` bytes with the terminator into `buffer`. False when unset; and in a program
- * that runs with other rights than who started it (AT_SECURE: setuid and the like), whose environment must not steer it. */
+/* The value of an environment variable, even before the C library has set up `environ` (a preloaded malloc is called
+ * that early). Copies at most `capacity` bytes with the terminator into `buffer`. False when unset; and in a program
+ * that runs with other rights than who started it (AT_SECURE: setuid and the like), whose environment must not steer
+ * it. */
 bool platform_environment(const char *name, char *buffer, size_t capacity);
 
 /* ---- local sockets (socket.c) --------------------------------------------------------------------- */
 
-/* Give the calling thread a table of descriptors of its own, in which at first nothing but stderr is open: the program can
- * then neither close nor see what the thread opens, no child inherits it, and the thread keeps nothing of the program's open.
- * False when the kernel cannot (before Linux 5.9). Afterwards the thread must close stderr when it needs it no more. */
+/* Give the calling thread a table of descriptors of its own, in which at first nothing but stderr is open: the program
+ * can then neither close nor see what the thread opens, no child inherits it, and the thread keeps nothing of the
+ * program's open. False when the kernel cannot (before Linux 5.9). Afterwards the thread must close stderr when it
+ * needs it no more. */
 bool platform_descriptors_own(void);
 
-/* A listening stream socket of an abstract name, which is a file nowhere and ends with its process. -1 with errno set. */
+/* A listening stream socket of an abstract name, which is a file nowhere and ends with its process. -1 with errno set.
+ */
 int platform_listen(const char *name);
 
-/* The next connection, or -1 with errno set; does not wait. Whoever connects from now on is shown the user that this process
- * has now, which may have changed since it began to listen. */
+/* The next connection, or -1 with errno set; does not wait. Whoever connects from now on is shown the user that this
+ * process has now, which may have changed since it began to listen. */
 int platform_accept(int listener);
 
 /* Connect to such a socket, without waiting. -1 with errno set. */
@@ -197,6 +193,9 @@ int platform_connect(const char *name);
 
 /* Whether a process of this process' user, or of root, has connected. */
 bool platform_peer_is_trusted(int connection);
+
+/* Receive what is there, without waiting: its size, 0 for nothing, -1 when the other side is gone. */
+ptrdiff_t platform_receive(int connection, char *bytes, size_t capacity);
 
 /* Send all of it, within `milliseconds`. False when that fails. Never raises SIGPIPE. */
 bool platform_send(int connection, const char *bytes, size_t size, uint64_t milliseconds);

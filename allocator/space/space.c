@@ -425,7 +425,6 @@ void space_figures(struct space_figures *figures)
         .commit_calls = space_state.commit_calls,
         .zeroed = (size_t)spans_zeroed() * SPAN_SIZE,
         .nodes = space_state.nodes,
-        .advice_calls = atomic_load_explicit(&platform_calls.advise, memory_order_relaxed),
     };
     platform_lock_release(&space_state.lock);
 }

@@ -199,7 +199,6 @@ void *space_metadata(size_t size);
 bool space_purge_old(void);
 /* Purge all. */
 void space_purge_all(void);
-
 /* Purge whole pages within a span of the layer above, which then read as zeros if the kernel agrees. */
 void space_purge_pages(void *start, size_t size);
 

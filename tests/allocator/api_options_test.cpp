@@ -147,9 +147,10 @@ TEST_F(Environment, RefusesNonsenseForEveryOption)
     for (size_t i = 0; i < hf_option_count(); i++) {
         const hf_option *option = hf_option_at(i);
         std::string name = option->name, initial = text_of(*option, option->initial);
-        for (const char *value : {"-1", "999999999999g", "18446744073709551616", "unlimite", "1e3", "0x1", "+1", "\t1"}) {
-            std::string said = std::string("^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for '") + name + "'[^\n]*; it stays " +
-                               initial + "\n$";
+        for (const char *value :
+             {"-1", "999999999999g", "18446744073709551616", "unlimite", "1e3", "0x1", "+1", "\t1"}) {
+            std::string said = std::string("^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for '") + name +
+                               "'[^\n]*; it stays " + initial + "\n$";
             expect((name + ":" + value).c_str(), name.c_str(), initial.c_str(), said.c_str());
         }
     }
@@ -157,18 +158,18 @@ TEST_F(Environment, RefusesNonsenseForEveryOption)
 
 TEST_F(Environment, KnowsWhatIsUnlimited)
 {
-    for (const char *name : {"lockless_threads", "free_page_threshold", "shared_span_threshold", "decay_ms",
-                             "remote_free_bytes"}) {
+    for (const char *name : {"lockless_threads", "free_page_threshold", "thread_span_threshold",
+                             "shared_span_threshold", "decay_ms", "remote_free_bytes"}) {
         expect((std::string(name) + ":unlimited").c_str(), name, "unlimited", silence);
     }
-    for (const char *name : {"thread_span_threshold", "remote_free_batch", "zeroed_reserve", "reservation"})
+    for (const char *name : {"remote_free_batch", "zeroed_reserve", "reservation"})
         expect((std::string(name) + ":unlimited").c_str(), "decay_ms", "500", "'unlimited' is no value for");
 }
 
 TEST_F(Environment, TakesThresholdsOfNothing)
 {
-    for (const char *name : {"lockless_threads", "free_page_threshold", "thread_span_threshold", "shared_span_threshold",
-                             "decay_ms", "zeroed_reserve"})
+    for (const char *name : {"lockless_threads", "free_page_threshold", "thread_span_threshold",
+                             "shared_span_threshold", "decay_ms", "zeroed_reserve"})
         expect((std::string(name) + ":0").c_str(), name, "0", silence);
 }
 
@@ -199,7 +200,7 @@ TEST_F(Environment, TakesThresholdsFromNoneToBeyondAllMemory)
 namespace
 {
 
-// Ten objects come and go; how many system calls gave memory back?
+// Ten objects come and go; how many system calls gave memory back? None, or so many at least.
 [[noreturn]] void exit_telling_whether_purged(size_t times)
 {
     for (int i = 0; i < 10; i++) {
@@ -209,7 +210,8 @@ namespace
     }
     hf_stats stats;
     hf_stats_get(&stats, sizeof stats);
-    exit(stats.purges == times ? as_expected : otherwise);
+    // Nothing is kept either of what the C library allocates and frees on the way.
+    exit(stats.purges == times || (times > 0 && stats.purges > times) ? as_expected : otherwise);
 }
 
 } // namespace
@@ -233,7 +235,8 @@ TEST_F(Environment, SurvivesNonsenseOfAnyLength)
 
 TEST_F(Environment, SaysWhatWasUnderstoodWhenAsked)
 {
-    expect("verbose:1,decay_ms:7", "decay_ms", "7", "^heapfit: version [0-9.]+, options:\nheapfit:   decay_ms:7 \\(");
+    expect("verbose:1,decay_ms:7", "decay_ms", "7",
+           "^heapfit: version [0-9.]+, options:\n(heapfit:   [^\n]*\n)*heapfit:   decay_ms:7 \\(");
 }
 
 namespace
@@ -391,7 +394,8 @@ TEST(Options, RefuseNonsenseForEveryOption)
     hf_free(hf_malloc(1));
     for (size_t i = 0; i < hf_option_count(); i++) {
         const hf_option *option = hf_option_at(i);
-        for (const char *value : {"", " ", "-1", "-0", "unlimite", "UNLIMITED ", "0x10", "1.5", "1 ", "1kk", "k", "\n"}) {
+        for (const char *value :
+             {"", " ", "-1", "-0", "unlimite", "UNLIMITED ", "0x10", "1.5", "1 ", "1kk", "k", "\n"}) {
             errno = 0;
             EXPECT_EQ(hf_option_set(option->name, value), -1) << option->name << " '" << value << "'";
             EXPECT_EQ(errno, EINVAL) << option->name << " '" << value << "'";
@@ -412,8 +416,7 @@ TEST(Options, TakeUnlimitedWhereTheySaySo)
         const hf_option *option = hf_option_at(i);
         if (option->live == 0) continue;
         EXPECT_EQ(hf_option_set(option->name, "unlimited"), option->unlimited != 0 ? 0 : -1) << option->name;
-        EXPECT_EQ(value_of(option->name),
-                  text_of(*option, option->unlimited != 0 ? option->maximum : option->initial));
+        EXPECT_EQ(value_of(option->name), text_of(*option, option->unlimited != 0 ? option->maximum : option->initial));
         EXPECT_EQ(hf_option_set(option->name, text_of(*option, option->initial).c_str()), 0);
     }
 }
@@ -429,7 +432,8 @@ TEST(Options, CanBeSetWhileThreadsAllocate)
             for (unsigned i = t + 1; !stop; i = i * 1103515245 + 12345) {
                 void *&object = live[(i >> 8) % live.size()];
                 hf_free(object);
-                object = i % 2 == 0 ? hf_calloc(1, (i >> 16) % 20000) : hf_malloc((i >> 16) % (i % 64 == 0 ? 300000 : 2000));
+                object =
+                    i % 2 == 0 ? hf_calloc(1, (i >> 16) % 20000) : hf_malloc((i >> 16) % (i % 64 == 0 ? 300000 : 2000));
             }
             for (void *object : live) hf_free(object);
         });

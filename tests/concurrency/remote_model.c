@@ -216,6 +216,11 @@ void heap_chores_look(struct heap *heap)
     (void)heap;
 }
 
+int32_t platform_thread_number(void)
+{
+    return 1;
+}
+
 /* No heap keeps free spans here. */
 void cache_start(struct span_cache *cache)
 {
