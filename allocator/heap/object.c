@@ -114,7 +114,7 @@ static void count_calloc(struct heap *heap, bool zeroed)
 {
     size_t *counter = zeroed ? &heap->zeroed_hits : &heap->zeroed_misses;
     /* Relaxed: a figure, which only the owner writes. */
-    if (heap != &heap_none) __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
+    if (heap->size != 0) __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED); /* it has an owner */
 }
 
 void *heap_calloc(size_t size)
