@@ -54,11 +54,17 @@ static void fork_end(void)
     chunk_fork_end();
 }
 
+static void fork_child(void)
+{
+    heap_fork_child();
+    chunk_fork_end();
+}
+
 __attribute__((constructor)) static void process_start(void)
 {
     /* Handlers that other libraries register after this one run around ours: theirs may allocate while we hold the locks,
      * which platform_lock_fork_begin allows. */
-    pthread_atfork(fork_begin, fork_end, fork_end);
+    pthread_atfork(fork_begin, fork_end, fork_child);
     heap_configure(); /* in case that nothing has been allocated yet */
     if (UNLIKELY(options_stats_at_exit())) stderr_keep();
 }

@@ -303,6 +303,7 @@ static void span_give(struct heap *heap, struct span *span)
 bool bin_refill(struct heap *heap, unsigned bin)
 {
     if (UNLIKELY(heap->chores)) heap_chores_look(heap);
+    remote_outbox_flush_at_refill(heap);
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
     while (heap->bins[bin].listed == SPAN_NONE) {
         if (heap_adopt_span(heap, bin)) break;

@@ -39,7 +39,7 @@ __attribute__((constructor(101))) void register_before_the_allocator()
 // As api/process.c does.
 __attribute__((constructor(102))) void register_the_allocator()
 {
-    pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end);
+    pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_child);
 }
 #endif
 
