@@ -173,8 +173,9 @@ void heap_orphan_spans(struct heap *heap)
     platform_lock_release(&heap_orphans.lock);
 }
 
-/* Leave nothing in a heap that the calling thread owns, and make it idle. */
-static void heap_retire(struct heap *heap)
+/* Leave nothing in a heap that the calling thread owns, and make it idle. `places` of threads with a heap of their own become
+ * free: 1, or 0 when the thread is none of these for having settled it. */
+static void heap_retire(struct heap *heap, size_t places)
 {
     bool late;
     do {
@@ -187,17 +188,9 @@ static void heap_retire(struct heap *heap)
         late = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0 || /* see hand_over */
                atomic_load_explicit(&heap->suspect, memory_order_seq_cst) != 0;
         if (late) idle_remove(heap);
+        else registry.lockless -= places;
         platform_lock_release(&registry.lock);
     } while (late);
-}
-
-/* Retire a heap that the calling thread has taken. */
-static void heap_give_up(struct heap *heap)
-{
-    heap_retire(heap);
-    platform_lock_acquire(&registry.lock);
-    registry.lockless--; /* last: the next thread takes this very heap */
-    platform_lock_release(&registry.lock);
 }
 
 static void share_no_more(void)
@@ -216,7 +209,7 @@ static void thread_exit_hook(void *argument)
     thread_exits++;
     thread_heap = &heap_none; /* what retiring frees on the way goes straight to its owners */
     if (heap == &heap_sharing) share_no_more();
-    else heap_give_up(heap);
+    else heap_retire(heap, 1);
 }
 
 /* A heap for a thread that has none. */
@@ -243,7 +236,7 @@ struct heap *heap_thread_enter(void)
 void heap_thread_leave(struct heap *heap)
 {
     if (heap_is_shared(heap)) platform_lock_release(&heap->lock);
-    else if (UNLIKELY(thread_heap_own() != heap)) heap_give_up(heap); /* it was only borrowed */
+    else if (UNLIKELY(thread_heap_own() != heap)) heap_retire(heap, 1); /* it was only borrowed */
 }
 
 void heap_divert(bool diverted)
@@ -266,7 +259,7 @@ static void settle_idle(struct heap *heap)
     if (ours) idle_remove(heap);
     platform_lock_release(&registry.lock);
     /* Otherwise somebody else has taken it, after our blocks went in: they will look. */
-    if (ours) heap_retire(heap);
+    if (ours) heap_retire(heap, 0);
 }
 
 void heap_settle(struct heap *heap)

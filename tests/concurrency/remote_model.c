@@ -306,6 +306,7 @@ static void set_up(void)
     space.size = SPANS * SPAN_SIZE;
     heap_settings.remote_free_batch = 1;
     heap_settings.lockless_threads = lockless;
+    thread_exits = 0;
     for (int i = 0; i < INTERLEAVE_THREADS_MAX; i++) locals[i] = (struct thread_locals){&heap_none, NULL, 0};
     for (int i = 0; i < SPANS; i++) {
         struct span *span = span_at((uint32_t)i);
@@ -559,37 +560,37 @@ static const struct scenario scenarios[] = {
 /* All but the first thread that asks for a heap share one. */
 static const struct scenario sharing_scenarios[] = {
     {"the last thread that shares exits while a thread frees its blocks",
-     6,
+     4,
      2,
      2,
      {frees_first_half_of_1, owner_exits}},
     {"the last thread that shares frees and exits, and the span becomes empty",
-     5,
+     4,
      4,
      2,
      {frees_second_half_of_1, frees_first_half_of_1}},
     {"two threads that share free the same span",
-     3,
+     2,
      4,
-     3,
+     2,
      {owner_exits, frees_first_half_of_1, frees_second_half_of_1}},
     {"one thread begins to share while another ceases to, and blocks arrive",
-     3,
      2,
-     3,
+     2,
+     2,
      {frees_first_half_of_1, owner_exits, adopts_then_exits}},
-    {"a thread that shares frees the blocks of one that exits", 6, 2, 2, {owner_exits, frees_first_half_of_0}},
-    {"threads that share adopt while another frees", 3, 2, 3, {frees_orphans, adopts_then_exits, adopts_then_exits}},
+    {"a thread that shares frees the blocks of one that exits", 4, 2, 2, {owner_exits, frees_first_half_of_0}},
+    {"threads that share adopt while another frees", 2, 2, 3, {frees_orphans, adopts_then_exits, adopts_then_exits}},
     {"a thread that shares forks while others exit and free: the child",
-     3,
+     2,
      -1,
-     3,
+     2,
      {frees_first_half_of_1, forks, adopts_then_exits}},
-    {"a thread forks while others share: the child", 3, -1, 3, {forks, frees_first_half_of_1, adopts_then_exits}},
+    {"a thread forks while others share: the child", 2, -1, 3, {forks, frees_first_half_of_1, adopts_then_exits}},
     {"a thread forks while others share: the parent",
-     3,
+     2,
      4,
-     3,
+     2,
      {forks_as_parent, frees_first_half_of_1, owner_exits}},
 };
 
