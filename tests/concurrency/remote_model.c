@@ -564,6 +564,7 @@ static const struct scenario sharing_scenarios[] = {
     {"two threads that share free the same span", 2, 4, 3, {owner_exits, frees_first_half_of_1, frees_second_half_of_1}},
     {"one thread begins to share while another ceases to, and blocks arrive", 2, 2, 3, {frees_first_half_of_1, owner_exits, adopts_then_exits}},
     {"a thread that shares frees the blocks of one that exits", 3, 2, 2, {owner_exits, frees_first_half_of_0}},
+    {"an orphan is adopted while a thread that shares frees its blocks", 3, 2, 2, {adopts_then_exits, frees_orphans}},
     {"threads that share adopt while another frees", 2, 2, 3, {frees_orphans, adopts_then_exits, adopts_then_exits}},
     {"a thread that shares forks while others exit and free: the child", 2, -1, 3, {frees_first_half_of_1, forks, adopts_then_exits}},
     {"a thread forks while others share: the child", 2, -1, 3, {forks, frees_first_half_of_1, adopts_then_exits}},
