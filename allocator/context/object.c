@@ -58,8 +58,7 @@ EXPORT void *hf_context_calloc(hf_context *context, size_t count, size_t size)
 
 EXPORT void *hf_context_aligned_alloc(hf_context *context, size_t alignment, size_t size)
 {
-    if (is_power_of_two(alignment))
-        return or_no_memory(context_malloc_aligned(context, size, alignment));
+    if (is_power_of_two(alignment)) return or_no_memory(context_malloc_aligned(context, size, alignment));
     errno = EINVAL;
     return NULL;
 }

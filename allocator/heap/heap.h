@@ -182,7 +182,8 @@ size_t heap_guest_usable_size(const char *function, const struct span *span, con
 ALWAYS_INLINE unsigned heap_size_class(const struct heap *heap, size_t size)
 {
     /* Above, all blocks fill whole cache lines anyway. */
-    return size <= FAST_MAX ? heap->classes[(size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT] : size_class_computed(size);
+    return size <= FAST_MAX ? heap->classes[(size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT]
+                            : size_class_computed(size);
 }
 
 /* ---- bins (bin.c) ------------------------------------------------------------------------------------------------------ */

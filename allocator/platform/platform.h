@@ -100,6 +100,18 @@ void platform_thread_exit_hook(void (*hook)(void *));
  * it is then called once more, as long as the C library goes on running thread-specific destructors. */
 void platform_thread_exit_arm(void *argument);
 
+/* ---- NUMA nodes (node.c) ------------------------------------------------------------------------- */
+
+/* Nodes that have processors: one more than the highest of their numbers, which may have gaps; 1 where there is one, or
+ * where the kernel does not say. Reads a file. */
+unsigned platform_node_count(void);
+
+/* The same from the kernel's list of them, as "0-3,8". */
+unsigned platform_nodes_in_list(const char *list);
+
+/* The node on which the calling thread runs, at this moment. */
+unsigned platform_node(void);
+
 /* ---- time and chance (clock.c) ------------------------------------------------------------------ */
 
 /* Milliseconds of a monotonic clock that is cheap to read and advances every few milliseconds. */

@@ -14,7 +14,7 @@
  * pointer that is not foreign has a descriptor to look at.
  *
  * Spans are handed out in *runs* of one or more. A free run is clean (reads as zeros: never touched, or purged)
- * or dirty (may hold memory). Everything here but the inline functions takes one lock; the layer above caches
+ * or dirty (may hold memory, of the node on which the thread ran that got it). Everything here but the inline functions takes one lock; the layer above caches
  * spans per thread so that the lock is rarely taken. This layer knows nothing of the sizes of objects: the
  * descriptor's fields for blocks are the layer above's, kept here because a descriptor is one cache line.
  */
@@ -54,11 +54,11 @@ struct span {
     uint8_t bin; /* blocks: size class */
     uint8_t listed; /* blocks: in the bin's list of spans with blocks to give */
     uint8_t kind; /* enum span_kind; see span_kind_read */
-    uint8_t dirty; /* free: the run may hold memory */
+    uint8_t pool; /* free: the pool that the run lies in. in use: the one that it goes back to. See state.h */
     uint8_t wake; /* blocks: freed ones that make the span worth listing */
     uint8_t huge; /* first span of a unit of a huge page's size: its state. By the space lock, whoever has the span */
     uint32_t next, prev; /* blocks: the bin's list. free: the list of runs of this length */
-    uint32_t owned_next, owned_prev; /* blocks: all spans of the heap. free and dirty: by age */
+    uint32_t owned_next, owned_prev; /* blocks: all spans of the heap. free and dirty: the pool by age */
     uint32_t run_spans; /* large: spans of the run. free: the same, at the first and last span */
     /* Clock in ms, wraps after 49 days (compared by difference). Free and dirty: when it was freed. Blocks: when it became
      * sparse, 0 when it is not. */
@@ -80,7 +80,7 @@ extern struct space space;
 
 enum huge_pages {
     HUGE_PAGES_NEVER,
-    HUGE_PAGES_AUTO, /* beyond the first HUGE_PAGES_AFTER bytes, while the heap is dense (space.c) */
+    HUGE_PAGES_AUTO, /* beyond the first HUGE_PAGES_AFTER bytes, while the heap is dense (huge.c) */
     HUGE_PAGES_ALWAYS, /* from the start */
     HUGE_PAGES_HUGETLB, /* from the start, out of the kernel's pool; where that is empty as HUGE_PAGES_ALWAYS */
 };
@@ -180,7 +180,7 @@ ALWAYS_INLINE void *span_guest(const struct span *span)
     return (void *)span->free;
 }
 
-/* Take a run back, dirty. Its descriptors may then no longer be touched. */
+/* Take a run back, dirty, and purge what is then too much or too old. Its descriptors may no longer be touched. */
 void space_release(struct span *first);
 
 /* Make a run of the layer above longer or shorter in place. Growing fails (false) when what follows is in use
@@ -190,8 +190,8 @@ bool space_resize(struct span *first, uint32_t spans);
 /* Memory for the allocator itself: zeroed, aligned to a cache line, never given back. NULL when out of memory. */
 void *space_metadata(size_t size);
 
-/* Purge dirty runs older than the decay time, when there is enough dirty memory to be worth it; true when younger ones are
- * left that will be. */
+/* Purge dirty runs beyond shared_dirty_max, and those older than the decay time when there is enough dirty memory to be
+ * worth it; true when younger ones are left that will be. */
 bool space_purge_old(void);
 /* Purge all. */
 void space_purge_all(void);
@@ -220,6 +220,16 @@ struct space_figures {
 };
 
 void space_figures(struct space_figures *figures);
+
+/* The same of one node. */
+struct space_node_figures {
+    size_t dirty;
+    size_t zeroed;
+    size_t crossings; /* runs that went to a thread of another node, after their pages were given back */
+};
+
+/* Fills in the first `count` of the nodes; returns how many there are, at least 1. */
+size_t space_node_figures(struct space_node_figures *figures, size_t count);
 
 /* Calls `visit` for the first span of every run that is handed out, in address order, with the lock held. */
 void space_visit(void (*visit)(const struct span *span, void *argument), void *argument);

@@ -145,6 +145,47 @@ TEST_F(Environment, TakesTheWordsOfAChoice)
         "^heapfit: HEAPFIT_OPTIONS: '1' is no value for 'huge_pages' \\([^\n]*never, auto[^\n]*\\); it stays auto\n$");
 }
 
+TEST_F(Environment, TakesThresholdsFromNoneToBeyondAllMemory)
+{
+    for (const char *value : {"0", "1", "65536", "70368744177663"})
+        expect((std::string("shared_span_threshold:") + value).c_str(), "shared_span_threshold", value, silence);
+    for (const char *value : {"unlimited", "70368744177664", "65536g"})
+        expect((std::string("shared_span_threshold:") + value).c_str(), "shared_span_threshold", "unlimited", silence);
+    for (const char *value : {"-1", "", "1e9", "64t", "65537g", "99999999999999999999999", "none"})
+        expect(
+            (std::string("shared_span_threshold:") + value).c_str(), "shared_span_threshold", "unlimited",
+            "^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for 'shared_span_threshold', which takes 0 to unlimited "
+            "\\(k, m, g are understood\\); it stays unlimited\n$");
+    expect("numa:off", "numa", "off", silence);
+    expect("numa:2", "numa", "auto", "'2' is no value for 'numa' ");
+}
+
+namespace
+{
+
+// Ten objects come and go; how many system calls gave memory back?
+[[noreturn]] void exit_telling_whether_purged(size_t times)
+{
+    for (int i = 0; i < 10; i++) {
+        char *volatile object = static_cast<char *>(hf_malloc(3 << 20));
+        memset(object, 1, 3 << 20);
+        hf_free(object);
+    }
+    hf_stats stats;
+    hf_stats_get(&stats, sizeof stats);
+    exit(stats.purges == times ? as_expected : otherwise);
+}
+
+} // namespace
+
+TEST_F(Environment, DecidesWhenFreeMemoryGoesBack)
+{
+    setenv("HEAPFIT_OPTIONS", "decay_ms:unlimited,thread_span_threshold:0,shared_span_threshold:0", 1);
+    EXPECT_EXIT(exit_telling_whether_purged(10), testing::ExitedWithCode(as_expected), silence);
+    setenv("HEAPFIT_OPTIONS", "decay_ms:unlimited", 1);
+    EXPECT_EXIT(exit_telling_whether_purged(0), testing::ExitedWithCode(as_expected), silence);
+}
+
 TEST_F(Environment, SurvivesNonsenseOfAnyLength)
 {
     std::string endless(5000, 'x');

@@ -1,0 +1,146 @@
+/* What the files of space/ share: the state behind the lock, and the functions that need it held.
+ *
+ * Private to this layer, which still has one header for the others, space.h: nothing here means anything without the
+ * lock, which no other layer can take, and half of it leaves the table between two consistent states.
+ *
+ *   space.c  the reservation, the frontier, handing out and taking back
+ *   run.c    free runs: lists by length and by age, boundary tags, cutting
+ *   huge.c   which units of 2 MiB have huge pages
+ *   purge.c  giving memory back to the kernel
+ */
+#ifndef HEAPFIT_SPACE_STATE_H
+#define HEAPFIT_SPACE_STATE_H
+
+#include "space.h"
+
+/* Free runs lie in pools. The clean ones, which read as zeros and have no pages, lie in one. The dirty ones lie in
+ * one for each node (processors with memory of their own, of which a machine may have several), because a page stays
+ * where it was first touched: pool DIRTY + n holds those of node n. */
+enum { CLEAN = 0, DIRTY = 1 };
+
+/* Machines with more than two or four are rare; nodes beyond the sixteenth share. */
+enum { NODES_MAX = 16, POOLS_MAX = DIRTY + NODES_MAX };
+
+/* Lists of free runs: one per length up to EXACT_LENGTHS, then one per power of two. */
+enum { EXACT_LENGTHS = 32, LENGTH_LISTS = EXACT_LENGTHS + 32 };
+
+_Static_assert(LENGTH_LISTS <= 64, "lists_filled has a bit for each list");
+
+struct pool {
+    uint32_t lists[LENGTH_LISTS]; /* heads, SPAN_NONE when empty */
+    uint64_t lists_filled; /* bit per list that is not empty */
+    uint32_t spans;
+    uint32_t youngest, oldest; /* dirty: the runs by the time they were freed */
+    size_t crossings; /* dirty: runs that went to another node */
+};
+
+struct space_state {
+    platform_lock lock; /* all that follows, but for the last line */
+    uint32_t nodes; /* that are kept apart; written once, before any other thread is here */
+    bool purge_refused; /* the kernel would not take pages back: they are locked in memory */
+    uint32_t refused_at;
+    uint32_t capacity; /* spans in the reservation; written once, before any other thread is here */
+    uint32_t frontier; /* spans ever handed out */
+    uint32_t committed; /* spans accessible */
+    uint32_t descriptors_committed;
+    struct pool pools[POOLS_MAX];
+    uint32_t spans_metadata;
+    uint32_t huge_pages_from; /* span from which on huge pages are asked for */
+    uint32_t units_broken; /* see huge_pages_break */
+    char *metadata_next, *metadata_end;
+    size_t commit_calls;
+    /* Counted outside the lock, for statistics only: relaxed. */
+    _Atomic(size_t) purged_bytes, purge_calls;
+};
+
+extern struct space_state space_state;
+
+/* The functions below are called with the lock held. */
+
+/* The pools in use are those before this one. */
+ALWAYS_INLINE unsigned pools_end(void)
+{
+    return DIRTY + space_state.nodes;
+}
+
+ALWAYS_INLINE uint32_t spans_dirty(void)
+{
+    uint32_t spans = 0;
+    for (unsigned pool = DIRTY; pool < pools_end(); pool++) spans += space_state.pools[pool].spans;
+    return spans;
+}
+
+/* Spans in runs of the layer above. */
+ALWAYS_INLINE uint32_t spans_handed_out(void)
+{
+    return space_state.frontier - space_state.pools[CLEAN].spans - spans_dirty();
+}
+
+/* ---- the table, handing out (space.c) ---------------------------------------------------------------------------- */
+
+/* Make the descriptors of the spans below `up_to` writable. */
+bool space_commit_descriptors(uint32_t up_to);
+
+/* Make a stretch that is in no pool a run of the layer above, which will come back to `pool`. */
+struct span *run_hand_out(uint32_t index, uint32_t spans, enum span_kind kind, unsigned pool);
+
+/* ---- free runs (run.c) ------------------------------------------------------------------------------ */
+
+void pools_start(void);
+
+/* Put a run into a pool, merged with its free neighbours of the same pool, and return the whole. */
+struct span *run_free(uint32_t index, uint32_t spans, unsigned pool, uint32_t freed_at);
+
+/* Take a free run out of its pool. Its ends still look free. */
+void run_remove(struct span *first);
+
+/* Cut [index, index+wanted) out of a free run that contains it; what is left goes back. */
+void run_cut(struct span *run, uint32_t index, uint32_t wanted);
+
+/* The smallest run of the pool with at least `spans`, or NULL. */
+struct span *run_find(uint32_t spans, unsigned pool);
+
+/* ---- huge pages (huge.c) ---------------------------------------------------------------------------- */
+
+/* Units: stretches of a huge page's size, which spans are numbered to fit. */
+enum { HUGE_PAGE_SPANS = PLATFORM_HUGE_PAGE / SPAN_SIZE };
+
+ALWAYS_INLINE uint32_t unit_round_down(uint32_t index)
+{
+    return index & ~(uint32_t)(HUGE_PAGE_SPANS - 1);
+}
+
+ALWAYS_INLINE uint32_t unit_round_up(uint32_t index)
+{
+    return unit_round_down(index + HUGE_PAGE_SPANS - 1);
+}
+
+void huge_pages_start(void);
+
+/* Ask for huge pages for the whole units [from, to). */
+void huge_pages_advise(uint32_t from, uint32_t to);
+
+/* Advise on what has become accessible in [from, to) spans. */
+void huge_pages_advise_committed(uint32_t from, uint32_t to);
+
+/* A part of the unit of this span is about to be purged. */
+void huge_pages_break(uint32_t index);
+
+/* The clean run [from, to) has become longer by [new_from, new_to): broken units that it now contains are whole
+ * again. */
+void huge_pages_mend(uint32_t from, uint32_t to, uint32_t new_from, uint32_t new_to);
+
+/* ---- purging (purge.c) ------------------------------------------------------------------------------ */
+
+/* Purge the dirty runs of at least this age. The lock is let go during each system call, here and below. */
+void purge_older_than(uint32_t age_ms);
+
+/* A run has come into this pool: purge what is now beyond shared_dirty_max, and what is too old. */
+void purge_after_release(unsigned pool);
+
+/* Purge spans that have been handed out, in two steps: the first with the lock held, the second without. False when the
+ * kernel refuses. */
+void purge_prepare(uint32_t index, uint32_t spans);
+bool purge_spans(uint32_t index, uint32_t spans);
+
+#endif
