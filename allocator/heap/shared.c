@@ -119,7 +119,8 @@ void shared_hand_down(void)
     for_each_locked(hand_down);
 }
 
-/* The registry's lock is held, so that none is made meanwhile. */
+/* The registry's lock is held. So none is made meanwhile but by the forking thread itself, in a handler of another library's:
+ * the lock of that one was never taken. */
 void shared_fork_begin(void)
 {
     for (unsigned i = 0; i < SHARED_MAX; i++)
@@ -129,5 +130,5 @@ void shared_fork_begin(void)
 void shared_fork_end(void)
 {
     for (unsigned i = 0; i < SHARED_MAX; i++)
-        if (shared_at(i) != NULL) platform_lock_fork_end(&shared_at(i)->lock);
+        if (shared_at(i) != NULL && shared_at(i)->lock.held_by_fork) platform_lock_fork_end(&shared_at(i)->lock);
 }

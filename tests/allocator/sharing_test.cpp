@@ -187,7 +187,7 @@ TEST(Sharing, BlocksAreResizedInPlaceWhereTheyFit)
     });
 }
 
-TEST(Sharing, TheBooksOfAHeapAreKeptWhateverItsThreadsDo)
+TEST(Sharing, TheBooksOfASharedHeapAreKeptWhateverItsThreadsDo)
 {
     SCOPED_TRACE(stress::how_to_repeat());
     with_limit(1, [] {
@@ -448,6 +448,27 @@ TEST(Sharing, TheChildOfAForkCountsItsOnlyThreadAndFreesWhatOthersShared)
             });
         });
         for (void *block : blocks) heap_free(block);
+    });
+}
+
+// Its shared heap is made while it holds all locks for the fork.
+TEST(Sharing, AThreadMayFirstAllocateInAForkHandler)
+{
+    isolated::expect_passes([] {
+        auto allocate = [] { heap_free(heap_malloc(100)); };
+        ASSERT_EQ(0, pthread_atfork(allocate, allocate, allocate)); // before the allocator's: it runs within them
+        ASSERT_EQ(0, pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_child));
+        heap_settings.lockless_threads = 1;
+        heap_free(heap_malloc(1));
+        for (int i = 0; i < 3; i++) {
+            std::thread([] {
+                EXPECT_EQ(&heap_none, thread_heap);
+                isolated::expect_passes([] { call_everything(1); });
+                EXPECT_TRUE(shares());
+                isolated::expect_passes([] { call_everything(2); });
+            }).join();
+        }
+        EXPECT_EQ(0u, figures().sharing);
     });
 }
 

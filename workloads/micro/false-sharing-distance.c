@@ -20,10 +20,11 @@ static void *work(void *argument)
 {
     micro_worker *worker = argument;
     volatile uint64_t *word = worker->own;
-    *word = worker->index;
+    uint64_t first = micro_mix(micro_seed + worker->index);
+    *word = first;
     pthread_barrier_wait(&both_here);
     for (uint64_t written = 0; written < writes; written++) *word += 1;
-    if (*word != worker->index + writes) micro_fail("another thread wrote to %p", worker->own);
+    if (*word != first + writes) micro_fail("another thread wrote to %p", worker->own);
     worker->digest = *word;
     worker->operations = writes;
     return NULL;
