@@ -19,7 +19,7 @@
 
 struct heap_settings heap_settings = {
     .remote_free_batch = 256,
-    .remote_free_bytes = 64 * 1024,
+    .remote_free_bytes = (size_t)64 * 1024,
     .thread_spans_cached = 4,
     .lockless_threads = UINT32_MAX,
 };
