@@ -348,6 +348,7 @@ static void span_give(struct heap *heap, struct span *span)
 static void heap_pause(struct heap *heap)
 {
     heap_chores_pass(heap);
+    remote_outbox_flush_at_refill(heap);
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
 }
 

@@ -94,6 +94,9 @@ enum platform_move platform_move_pages(void *from, void *to, size_t size);
 
 /* ---- threads, forks, locks (thread.c) ------------------------------------------------------------ */
 
+/* Processors that this process may use, at least 1. */
+unsigned platform_processors(void);
+
 /* A lock for rare paths: one futex word. Not recursive. Zero-initialised is unlocked. */
 typedef struct platform_lock {
     _Atomic(uint32_t) word; /* 0 free, 1 held, 2 held and somebody waits */

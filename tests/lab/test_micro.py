@@ -30,6 +30,8 @@ SHORT = {
 PRINT_MEASUREMENTS = {"calloc-burst", "numa-columns", "page-reads", "scaling", "sleeper", "sparse"}
 # Of other studies than the core one.
 ELSEWHERE = {"calloc-burst", "numa-columns", "page-reads"}
+# These say that they need two cores where there is one.
+NEED_TWO_CORES = {"false-sharing-distance"}
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +45,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(program: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    if program.name in NEED_TWO_CORES and len(os.sched_getaffinity(0)) < 2:
+        pytest.skip(f"{program.name} needs two cores")
     words = [str(program), *arguments, "--scale", "1", *SHORT.get(program.name, [])]
     return subprocess.run(
         words, capture_output=True, text=True, env=os.environ | environment, check=False
@@ -157,6 +161,16 @@ def test_blocks_handed_out_twice_change_the_digest(built: Path, faulty: Path, na
     done = run(built / name, LD_PRELOAD=str(faulty), FAULT="same-block-twice")
     assert done.returncode == 0
     assert digest(done.stdout) != digest(run(built / name).stdout)
+
+
+@pytest.mark.parametrize("name", sorted(NEED_TWO_CORES))
+def test_what_one_core_cannot_show_is_not_measured(built: Path, name: str) -> None:
+    core = min(os.sched_getaffinity(0))
+    words = ["taskset", "--cpu-list", str(core), str(built / name), "--scale", "1"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "on two cores only" in done.stderr
+    assert "seconds" not in done.stderr
 
 
 # ------------------------------------------------------------- workloads, study
