@@ -1,4 +1,4 @@
-"""`heapfit ctl`, `top` and `export` on a real process under heapfit, and what they say otherwise."""
+"""`heapfit ctl`, `top` and `export` on a real process under heapfit, and their errors."""
 
 from __future__ import annotations
 
@@ -189,9 +189,7 @@ def test_a_process_that_has_ended_is_gone(run_heapfit: Heapfit, start: Start) ->
     assert_one_line(run_heapfit("ctl", str(process.pid)), 1, ["there is no process"])
 
 
-def test_a_process_of_another_user_is_refused(
-    clean_environment: dict[str, str], pid: str
-) -> None:
+def test_a_process_of_another_user_is_refused(clean_environment: dict[str, str], pid: str) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can become another user")
     result = subprocess.run(
@@ -275,9 +273,7 @@ class Exporter:
 
     def __init__(self, environment: dict[str, str], *words: str) -> None:
         command = heapfit_command("export", "--prometheus", "--port", "0", *words)
-        self.process = subprocess.Popen(
-            command, env=environment, stderr=subprocess.PIPE, text=True
-        )
+        self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         said = self.process.stderr.readline()
         assert "http://127.0.0.1:" in said, said

@@ -186,7 +186,9 @@ def test_lib_names_the_nearest_variant(run_heapfit: Heapfit) -> None:
     assert_one_line(run_heapfit("lib", "--variant", "defualt"), 2, ["did you mean 'default'?"])
 
 
-@pytest.mark.parametrize("arguments", [["lib"], ["run", "--set", "verbose=0", "--control", "--", "true"]])
+@pytest.mark.parametrize(
+    "arguments", [["lib"], ["run", "--set", "verbose=0", "--control", "--", "true"]]
+)
 def test_the_way_to_the_program_loads_no_heavy_module(
     clean_environment: dict[str, str], arguments: list[str]
 ) -> None:

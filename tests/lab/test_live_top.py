@@ -1,4 +1,4 @@
-"""`heapfit top` on the screen, driven by Textual's own pilot: what it shows and what its keys do."""
+"""`heapfit top` on the screen, driven by Textual's pilot: what it shows, what its keys do."""
 
 from __future__ import annotations
 
@@ -79,8 +79,10 @@ def test_the_figures_are_on_the_screen(double: Double) -> None:
 
 def test_everything_that_matters_fits_into_a_small_terminal(double: Double) -> None:
     async def look(pilot: Pilot[None]) -> None:
-        await shown(pilot, "footprint", "95.0 MiB", "purges", "10/s", "block size", "Shrink", "Quit")
-        await pilot.press("t")
+        await shown(
+            pilot, "footprint", "95.0 MiB", "purges", "10/s", "block size", "Shrink", "Quit"
+        )
+        await pilot.press("o")
         await shown(pilot, "free_page_threshold", "unlimited", "in force")
 
     on_screen(look, size=NARROW)
@@ -152,7 +154,7 @@ def test_arrow_keys_choose_the_column_to_sort_by(double: Double) -> None:
         await pilot.press("left", "left")  # from live bytes over free to live
         await shown(pilot, "live ▼")
         assert [row[0] for row in rows(pilot, "classes")] == ["48", "16", "1024"]
-        await pilot.press("o")
+        await pilot.press("i")
         await shown(pilot, "live ▲")
         assert [row[0] for row in rows(pilot, "classes")] == ["1024", "16", "48"]
 

@@ -37,7 +37,6 @@ Install = Annotated[
 ]
 
 
-
 def process_number(word: str) -> int:
     """Return the number of a process; UsageError says where to find it.
 

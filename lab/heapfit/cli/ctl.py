@@ -22,7 +22,8 @@ def ctl(
     action: Annotated[
         str,
         typer.Argument(
-            metavar="ACTION", help="stats, options, get NAME, set NAME=VALUE..., shrink, restore, trim."
+            metavar="ACTION",
+            help="stats, options, get NAME, set NAME=VALUE..., shrink, restore, trim.",
         ),
     ] = "stats",
     words: Annotated[

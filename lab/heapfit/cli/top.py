@@ -26,9 +26,7 @@ def top(
         str | None,
         typer.Argument(metavar="PID", help="Default: the only process with control:on, or ask."),
     ] = None,
-    interval: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Between two looks.")
-    ] = 1.0,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", help="Between two looks.")] = 1.0,
     once: Annotated[
         bool, typer.Option("--once", help="Print the figures of one interval, and end.")
     ] = False,

@@ -1,10 +1,10 @@
 """Running processes: what their heaps hold, seen and steered from outside.
 
-    client      asks one process, over the socket that heapfit opens in it with `control:on`
-    processes   which processes there are to ask, and why one cannot be asked
-    snapshot    everything that can be known of one process at one moment; `rates`: between two
-    figures     how that is written for people
-    openmetrics and for a scraper; `top`: the terminal's full-screen view
+client      asks one process, over the socket that heapfit opens in it with `control:on`
+processes   which processes there are to ask, and why one cannot be asked
+snapshot    everything that can be known of one process at one moment; `rates`: between two
+figures     how that is written for people
+openmetrics and for a scraper; `top`: the terminal's full-screen view
 """
 
 from heapfit.live.client import Client, Refused

@@ -114,8 +114,8 @@ class Client:
             raise why_not_listening(pid) from None
         except TimeoutError:
             raise HeapfitError(
-                f"process {pid} ({self.process.name}) does not answer within {self._timeout_s:g} s; "
-                f"is it stopped? the state in /proc/{pid}/status says so"
+                f"process {pid} ({self.process.name}) does not answer within "
+                f"{self._timeout_s:g} s; is it stopped? the state in /proc/{pid}/status says so"
             ) from None
         except (EOFError, ConnectionError):
             if find(pid) is None:
@@ -134,7 +134,10 @@ class Client:
                 f"process {peer.pid} listens in the place of {pid} ({self.process.name}), and was "
                 f"sent nothing; end it, then start {pid} anew"
             )
-        if peer.uid not in (self.process.user, 0):  # It may have been root when it opened the socket.
+        if peer.uid not in (
+            self.process.user,
+            0,
+        ):  # It may have been root when it opened the socket.
             raise NotListening(
                 f"the socket of process {pid} ({self.process.name}) was opened by user {peer.uid}, "
                 "not by its own; it was sent nothing"

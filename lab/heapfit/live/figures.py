@@ -6,14 +6,14 @@ The terminal's full-screen view and the tables that are printed once show the sa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from heapfit.live.rates import Rates
 from heapfit.live.records import LiveOption
 from heapfit.live.snapshot import Snapshot
 
-NONE_YET = "\N{EN DASH}"
+NONE_YET = "none"
 _DIGITS = 3
 _SPARKS = "▁▂▃▄▅▆▇█"
 
@@ -43,7 +43,7 @@ def share(value: float | None) -> str:
     """Return a part of a whole.
 
     >>> share(0.123), share(None)
-    ('12 %', '–')
+    ('12 %', 'none')
     """
     return NONE_YET if value is None else f"{value * 100:.0f} %"
 
@@ -132,9 +132,12 @@ def _per_second(rates: Rates | None) -> list[Figure]:
 def _huge_pages(snapshot: Snapshot) -> list[Figure]:
     of_process = snapshot.memory
     if of_process is None:
-        return [Figure("huge pages", 0.0, NONE_YET)]
-    words = f"{size(of_process.huge)}, {share(of_process.huge_share)}"
-    return [Figure("huge pages", of_process.huge, words)]
+        return [Figure("huge pages", 0.0, NONE_YET), Figure("huge share", 0.0, NONE_YET)]
+    part = of_process.huge_share
+    return [
+        Figure("huge pages", of_process.huge, size(of_process.huge)),
+        Figure("huge share", part, share(part)),
+    ]
 
 
 def _heaps(snapshot: Snapshot) -> list[Figure]:
@@ -196,7 +199,7 @@ class Sheet:
     """A table with its first column being what the rows are told apart by."""
 
     columns: tuple[str, ...]
-    rows: list[tuple[Cell, ...]]
+    rows: Sequence[tuple[Cell, ...]]
     words: tuple[str, ...] = ()  # the columns that hold words, and no numbers
     main: str = ""  # the column whose largest rows matter most
 

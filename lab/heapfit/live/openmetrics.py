@@ -101,7 +101,8 @@ def families(asked: list[_Asked]) -> Iterator[Metric]:
 
 def text(find: Find) -> str:
     """Return what a scraper would be told now."""
-    return str(generate_latest(_registry(find)).decode())
+    written: bytes = generate_latest(_registry(find))  # type: ignore[no-untyped-call]
+    return written.decode()
 
 
 def serve(find: Find, host: str, port: int) -> tuple[WSGIServer, Thread]:

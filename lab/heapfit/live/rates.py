@@ -26,7 +26,7 @@ class Rates:
 
 
 def rates_between(before: Stats, after: Stats) -> Rates | None:
-    """Return the rates; None when no time has passed, or another program runs in the process now."""
+    """Return the rates; None when no time has passed, or the process runs another program now."""
     seconds = (after.time_ms - before.time_ms) / _MS_PER_S
     started_anew = after.total.commits < before.total.commits
     if before.pid != after.pid or seconds <= 0 or started_anew:

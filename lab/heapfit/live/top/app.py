@@ -20,7 +20,7 @@ class TopApp(App[None]):
     CSS_PATH = "top.tcss"
     TITLE = "heapfit top"
     ENABLE_COMMAND_PALETTE = False
-    HORIZONTAL_BREAKPOINTS: ClassVar = [(0, "-narrow"), (_WIDE_COLUMNS, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE_COLUMNS, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "Quit")]
 
     def __init__(self, client: Client | None, interval_s: float) -> None:
@@ -32,4 +32,4 @@ class TopApp(App[None]):
         if self._client is None:
             self.push_screen(Chooser(self._interval_s))
         else:
-            self.push_screen(Watch(self._client, self._interval_s))
+            self.push_screen(Watch(self._client, self._interval_s, chosen=False))

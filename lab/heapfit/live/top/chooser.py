@@ -36,7 +36,7 @@ class Chooser(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Static("heapfit top: which process?", id="title")
-        yield SheetTable(id="processes", column="live")
+        yield SheetTable(name="processes", column="live")
         yield Footer()
 
     def on_mount(self) -> None:
@@ -59,7 +59,7 @@ class Chooser(Screen[None]):
         if process is None:
             return
         try:
-            self.app.push_screen(Watch(Client(process.pid), self._interval_s))
+            self.app.push_screen(Watch(Client(process.pid), self._interval_s, chosen=True))
         except HeapfitError as error:
             self.notify(str(error), severity="error", markup=False)
 

@@ -20,12 +20,12 @@ class SheetTable(DataTable[Text]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "sort_by(-1)", "Sort", key_display="←→"),
         Binding("right", "sort_by(1)", "Sort", show=False),
-        Binding("o", "reverse", "Order"),
+        Binding("i", "invert", "Invert"),
     ]
 
-    def __init__(self, *, column: str = "", descending: bool = True, id: str) -> None:
+    def __init__(self, *, column: str = "", descending: bool = True, name: str) -> None:
         """Sort by `column` at first; without one the rows stay in the order that they come in."""
-        super().__init__(id=id, cursor_type="row", zebra_stripes=True, header_height=1)
+        super().__init__(id=name, cursor_type="row", zebra_stripes=True, header_height=1)
         self._column = column
         self._descending = descending
         self._sheet = Sheet((), [])
@@ -45,7 +45,10 @@ class SheetTable(DataTable[Text]):
 
     def _add(self, row: tuple[Cell, ...]) -> str:
         self.add_row(
-            *(self._text(name, cell.text) for name, cell in zip(self._sheet.columns, row, strict=True)),
+            *(
+                self._text(name, cell.text)
+                for name, cell in zip(self._sheet.columns, row, strict=True)
+            ),
             key=row[0].text,
         )
         return row[0].text
@@ -56,7 +59,7 @@ class SheetTable(DataTable[Text]):
         return self.coordinate_to_cell_key(self.cursor_coordinate).row_key.value
 
     def _ordered(self) -> list[tuple[Cell, ...]]:
-        rows = self._sheet.rows
+        rows = list(self._sheet.rows)
         if self._column in self._sheet.columns:
             place = self._sheet.columns.index(self._column)
             rows = sorted(
@@ -83,7 +86,7 @@ class SheetTable(DataTable[Text]):
         self._column = columns[(at + step) % len(columns)]
         self.show_sheet(self._sheet)
 
-    def action_reverse(self) -> None:
+    def action_invert(self) -> None:
         """Turn the order round."""
         self._descending = not self._descending
         self.show_sheet(self._sheet)
