@@ -2,7 +2,8 @@
  *
  * Which file does what: malloc.c the malloc family; glibc.c the C library's extensions that report and tune; operators.c
  * C++ new and delete; heapfit.c the names with the hf_ prefix; options.c the table of options and its readers;
- * statistics.c figures; process.c what happens when a process starts, forks and ends; version.c.
+ * statistics.c figures; report.c figures as text and as JSON (json.c); process.c what happens when a process starts, forks and
+ * ends; control.c the socket by which other processes steer this one, request.c what they may ask; version.c.
  * malloc.c, glibc.c and operators.c define names that are not heapfit's own, and the library works without them.
  */
 #ifndef HEAPFIT_API_H
@@ -18,16 +19,88 @@ ALWAYS_INLINE bool api_is_power_of_two(size_t value)
 
 /* ---- options (options.c) ------------------------------------------------------------------------------------------- */
 
-/* Whether statistics are wanted when the process ends. */
-bool options_stats_at_exit(void);
+/* What is wanted when the process ends; the numbers are those of the option's words. */
+enum stats_at_exit { STATS_OFF, STATS_TEXT, STATS_JSON };
+enum stats_at_exit options_stats_at_exit(void);
+bool options_control(void);
+
+/* The value of an option as a person writes it. */
+enum { OPTION_TEXT_MAX = 40 };
+struct option_text {
+    char text[OPTION_TEXT_MAX + 1];
+};
+struct option_text options_text(const hf_option *option, uint64_t value);
+
+/* What is wrong with a name or a value, in words that end without a full stop. */
+struct option_mistake {
+    char text[320];
+};
+
+/* hf_option_get and hf_option_set; false with the mistake explained. */
+bool options_get(const char *name, struct option_text *value, struct option_mistake *mistake);
+bool options_set(const char *name, const char *value, struct option_mistake *mistake);
+
+/* ---- giving back (heapfit.c) ----------------------------------------------------------------------------------------- */
+
+/* As hf_trim, for all heaps. */
+size_t trim_everywhere(void);
 
 /* ---- statistics (statistics.c) --------------------------------------------------------------------------------------- */
 
 struct statistics {
-    hf_stats total;
+    hf_stats total; /* all but `resident` */
     hf_class_stats classes[BIN_COUNT];
 };
 
 void statistics_collect(struct statistics *statistics);
+
+/* hf_stats.resident: looks at all committed memory, piece by piece. */
+size_t statistics_resident(void);
+
+/* Some heaps at a time, so that any number can be told of without allocating: each window looks at all spans. */
+enum { HEAPS_AT_ONCE = 16 };
+struct heap_window {
+    size_t first; /* number of the first heap */
+    size_t heaps; /* how many there are in all */
+    hf_heap_stats stats[HEAPS_AT_ONCE];
+    uint32_t free_objects[HEAPS_AT_ONCE][BIN_COUNT];
+};
+
+void statistics_collect_heaps(struct heap_window *window, size_t first);
+
+/* How many of the window's places are filled. */
+ALWAYS_INLINE size_t heap_window_filled(const struct heap_window *window)
+{
+    size_t left = window->heaps > window->first ? window->heaps - window->first : 0;
+    return left < HEAPS_AT_ONCE ? left : HEAPS_AT_ONCE;
+}
+
+/* One node; false when there are not so many. */
+bool statistics_node(size_t place, hf_node_stats *node);
+
+/* ---- reports (report.c) ---------------------------------------------------------------------------------------------- */
+
+struct json;
+
+/* All statistics as one JSON object. */
+void report_json(struct json *json);
+
+/* Whether hf_footprint_shrink is in force. */
+bool heap_footprint_is_shrunk(void);
+
+/* ---- control (request.c, control.c) ----------------------------------------------------------------------------------- */
+
+/* A line without its end, of any bytes. */
+enum { REQUEST_MAX = 256 };
+
+/* Do what a request says and write the answer, a JSON object without its line's end. */
+void request_answer(const char *line, size_t length, struct json *json);
+/* An answer that says no. */
+void request_refuse(struct json *json, const char *why);
+
+/* If the option says so, serve requests from now on; may be called again. */
+void control_start(void);
+/* The same in the child of a fork, which has inherited that the parent did. */
+void control_fork_child(void);
 
 #endif

@@ -20,6 +20,11 @@ static size_t free_objects(const struct statistics *statistics)
     return objects;
 }
 
+static size_t free_bytes(const hf_stats *total)
+{
+    return total->free_bytes + total->dirty_bytes + total->cached_bytes + total->zeroed_bytes;
+}
+
 /* As in glibc: arena is uordblks and fordblks together, and large objects stand apart in hblks and hblkhd. */
 static struct mallinfo2 info(void)
 {
@@ -31,7 +36,7 @@ static struct mallinfo2 info(void)
         .hblks = total->large_objects,
         .hblkhd = total->large_bytes,
         .uordblks = total->live_bytes - total->large_bytes,
-        .fordblks = total->free_bytes + total->dirty_bytes,
+        .fordblks = free_bytes(total),
         .keepcost = total->dirty_bytes, /* what malloc_trim gives back at least */
     };
     info.arena = info.uordblks + info.fordblks;
@@ -70,35 +75,55 @@ EXPORT void malloc_stats(void)
 
 /* ---- malloc_info ----------------------------------------------------------------------------------------------------- */
 
-static void write_sizes(FILE *stream, const struct statistics *statistics)
+/* Free blocks of one size, those of the sizes before it being smaller. */
+static void write_size(FILE *stream, unsigned bin, size_t count)
 {
-    size_t from = 1;
-    fputs("<sizes>\n", stream);
-    for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
-        const hf_class_stats *class = &statistics->classes[bin];
-        if (class->free_objects != 0)
-            fprintf(stream, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", from, class->block_size,
-                    class->free_objects * class->block_size, class->free_objects);
-        from = class->block_size + 1;
-    }
-    fputs("</sizes>\n", stream);
+    size_t from = bin == 0 ? 1 : (size_t)size_class_bytes(bin - 1) + 1, to = size_class_bytes(bin);
+    if (count != 0)
+        fprintf(stream, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", from, to, count * to, count);
 }
 
 /* The elements that glibc writes for each of its arenas and again for their sum. */
-static void write_totals(FILE *stream, const struct statistics *statistics)
+static void write_totals(FILE *stream, size_t count, size_t size)
 {
-    const hf_stats *total = &statistics->total;
     fprintf(stream, "<total type=\"fast\" count=\"0\" size=\"0\"/>\n");
-    fprintf(stream, "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n", free_objects(statistics),
-            total->free_bytes + total->dirty_bytes);
+    fprintf(stream, "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n", count, size);
 }
 
-static void write_system(FILE *stream, const hf_stats *total)
+static void write_system(FILE *stream, size_t current, size_t most, size_t space)
 {
-    fprintf(stream, "<system type=\"current\" size=\"%zu\"/>\n", total->footprint);
-    fprintf(stream, "<system type=\"max\" size=\"%zu\"/>\n", total->committed);
-    fprintf(stream, "<aspace type=\"total\" size=\"%zu\"/>\n", total->reserved);
-    fprintf(stream, "<aspace type=\"mprotect\" size=\"%zu\"/>\n", total->committed);
+    fprintf(stream, "<system type=\"current\" size=\"%zu\"/>\n", current);
+    fprintf(stream, "<system type=\"max\" size=\"%zu\"/>\n", most);
+    fprintf(stream, "<aspace type=\"total\" size=\"%zu\"/>\n", space);
+    fprintf(stream, "<aspace type=\"mprotect\" size=\"%zu\"/>\n", most);
+}
+
+/* Heap 0 has the spans of threads that are gone; large objects are in none, as in glibc. */
+static void write_heap(FILE *stream, const struct heap_window *window, size_t place)
+{
+    const hf_heap_stats *heap = &window->stats[place];
+    size_t free_objects = 0;
+    size_t bytes = heap->spans * SPAN_SIZE + heap->cached_bytes;
+    fprintf(stream, "<heap nr=\"%zu\">\n<sizes>\n", heap->number);
+    for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
+        write_size(stream, bin, window->free_objects[place][bin]);
+        free_objects += window->free_objects[place][bin];
+    }
+    fputs("</sizes>\n", stream);
+    write_totals(stream, free_objects, heap->free_bytes + heap->cached_bytes);
+    write_system(stream, bytes, bytes, bytes);
+    fputs("</heap>\n", stream);
+}
+
+static void write_heaps(FILE *stream)
+{
+    struct heap_window window;
+    size_t done = 0;
+    for (size_t filled = 1; filled != 0; done += filled) {
+        statistics_collect_heaps(&window, done);
+        filled = heap_window_filled(&window);
+        for (size_t place = 0; place < filled; place++) write_heap(stream, &window, place);
+    }
 }
 
 EXPORT int malloc_info(int options, FILE *stream)
@@ -107,14 +132,11 @@ EXPORT int malloc_info(int options, FILE *stream)
     struct statistics statistics;
     statistics_collect(&statistics); /* before writing, which may allocate */
     const hf_stats *total = &statistics.total;
-    fputs("<malloc version=\"1\">\n<heap nr=\"0\">\n", stream);
-    write_sizes(stream, &statistics);
-    write_totals(stream, &statistics);
-    write_system(stream, total);
-    fputs("</heap>\n", stream);
-    write_totals(stream, &statistics);
+    fputs("<malloc version=\"1\">\n", stream);
+    write_heaps(stream);
+    write_totals(stream, free_objects(&statistics), free_bytes(total));
     fprintf(stream, "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n", total->large_objects, total->large_bytes);
-    write_system(stream, total);
+    write_system(stream, total->footprint, total->committed, total->reserved);
     fputs("</malloc>\n", stream);
     return 0;
 }

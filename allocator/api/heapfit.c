@@ -56,12 +56,23 @@ EXPORT int hf_is_ours(const void *pointer)
     return !space_offset_is_foreign(space_offset(pointer));
 }
 
-EXPORT size_t hf_trim(void)
+/* Returns the bytes that `trim` gives back; others may do so at the same time. */
+static size_t given_back_by(void (*trim)(void))
 {
     struct space_figures before, after;
     if (space.base == 0) return 0; /* nobody has allocated yet */
     space_figures(&before);
-    heap_trim();
+    trim();
     space_figures(&after);
     return after.purged - before.purged;
+}
+
+EXPORT size_t hf_trim(void)
+{
+    return given_back_by(heap_trim);
+}
+
+size_t trim_everywhere(void)
+{
+    return given_back_by(heap_trim);
 }

@@ -92,7 +92,6 @@ static const char *const numa_choices[] = {[NUMA_AUTO] = "auto", [NUMA_OFF] = "o
 enum { CONTROL_OFF, CONTROL_ON };
 static const char *const control_choices[] = {[CONTROL_OFF] = "off", [CONTROL_ON] = "on"};
 /* The first two are what a flag takes. */
-enum { STATS_OFF, STATS_TEXT, STATS_JSON };
 static const char *const stats_choices[] = {[STATS_OFF] = "0", [STATS_TEXT] = "1", [STATS_JSON] = "json"};
 
 /* More than any machine has: a threshold of so many bytes is none. */
@@ -502,63 +501,84 @@ static uint64_t option_value(const struct option *option)
     return atomic_load_explicit(&option->value, memory_order_relaxed);
 }
 
-/* A value as a person writes it. The C library's printf may not be ready yet. */
-struct value_text {
-    char text[WORD_MAX + 1];
-};
-
-static struct value_text value_text(const hf_option *option, uint64_t value)
+struct option_text options_text(const hf_option *option, uint64_t value)
 {
-    struct value_text result = {.text = ""};
-    char digits[20]; /* as many as 2^64 has */
-    size_t length = 0;
-    const char *word = option->kind == HF_OPTION_CHOICE                      ? option->choices[value]
-                       : option->unlimited && value == option->maximum ? unlimited
-                                                                        : NULL;
-    if (word != NULL) {
-        memcpy(result.text, word, strlen(word));
-        return result;
-    }
-    do digits[length++] = (char)('0' + value % 10);
-    while ((value /= 10) != 0);
-    for (size_t i = 0; i < length; i++) result.text[i] = digits[length - 1 - i];
+    struct option_text result = {.text = ""};
+    const char *word = NULL;
+    if (option->kind == HF_OPTION_CHOICE) word = option->choices[value];
+    else if (option->unlimited && value == option->maximum) word = unlimited;
+    if (word != NULL) memcpy(result.text, word, strlen(word));
+    else platform_format(result.text, sizeof result.text, "%zu", (size_t)value);
     return result;
 }
 
-/* ---- HEAPFIT_OPTIONS ----------------------------------------------------------------------------------------------------------- */
-
-static COLD void report_name(struct text name)
+static struct option_text text_now(const struct option *option)
 {
-    struct word word = word_of(name);
-    platform_message("HEAPFIT_OPTIONS: there is no option '%s'; the nearest is '%s'", word.text,
-                     nearest_name(word.text));
+    return options_text(&option->public, option_value(option));
 }
 
-static COLD void report_value(const struct option *option, struct text value)
+/* ---- mistakes ------------------------------------------------------------------------------------------------------------ */
+
+static COLD void explain_name(struct text name, struct option_mistake *mistake)
+{
+    struct word word = word_of(name);
+    platform_format(mistake->text, sizeof mistake->text, "there is no option '%s'; the nearest is '%s'", word.text,
+                    nearest_name(word.text));
+}
+
+static COLD void explain_value(const struct option *option, struct text value, struct option_mistake *mistake)
 {
     const hf_option *public = &option->public;
     struct word word = word_of(value);
-    struct value_text stays = value_text(public, option_value(option));
-    if (public->kind == HF_OPTION_CHOICE) {
-        platform_message("HEAPFIT_OPTIONS: '%s' is no value for '%s' (%s); it stays %s", word.text, public->name,
-                         public->description, stays.text);
-        return;
-    }
-    platform_message("HEAPFIT_OPTIONS: '%s' is no value for '%s', which takes %s to %s%s; it stays %s", word.text,
-                     public->name, value_text(public, public->minimum).text, value_text(public, public->maximum).text,
-                     public->kind == HF_OPTION_SIZE ? " (k, m, g are understood)" : "", stays.text);
+    struct option_text stays = text_now(option);
+    if (public->kind == HF_OPTION_CHOICE)
+        platform_format(mistake->text, sizeof mistake->text, "'%s' is no value for '%s' (%s); it stays %s", word.text,
+                        public->name, public->description, stays.text);
+    else
+        platform_format(mistake->text, sizeof mistake->text,
+                        "'%s' is no value for '%s', which takes %s to %s%s; it stays %s", word.text, public->name,
+                        options_text(public, public->minimum).text, options_text(public, public->maximum).text,
+                        public->kind == HF_OPTION_SIZE ? " (k, m, g are understood)" : "", stays.text);
 }
+
+static COLD void explain_not_live(const struct option *option, struct option_mistake *mistake)
+{
+    platform_format(mistake->text, sizeof mistake->text,
+                    "'%s' can only be set at the start, in HEAPFIT_OPTIONS; it stays %s", option->public.name,
+                    text_now(option).text);
+}
+
+/* Returns 0, or an error of hf_option_set with nothing changed and the mistake explained. */
+static int option_set(struct text name, struct text value, bool started, struct option_mistake *mistake)
+{
+    struct option *option = option_find(name);
+    uint64_t number;
+    if (option == NULL) {
+        explain_name(name, mistake);
+        return ENOENT;
+    }
+    int error = option_parse(option, value, &number);
+    if (error != 0) {
+        explain_value(option, value, mistake);
+        return error;
+    }
+    if (started && !option->public.live) {
+        explain_not_live(option, mistake);
+        return EBUSY;
+    }
+    option_apply(option, number);
+    return 0;
+}
+
+/* ---- HEAPFIT_OPTIONS ----------------------------------------------------------------------------------------------------------- */
 
 static void read_entry(struct text entry)
 {
     struct text value = entry;
     struct text name = text_trimmed(text_cut(&value, ':'));
-    value = text_trimmed(value);
-    struct option *option = option_find(name);
-    uint64_t number;
-    if (option == NULL) report_name(name);
-    else if (option_parse(option, value, &number) != 0) report_value(option, value);
-    else option_apply(option, number);
+    struct option_mistake mistake;
+    if (option_set(name, text_trimmed(value), false, &mistake) != 0)
+        platform_message("HEAPFIT_OPTIONS: %s", mistake.text);
 }
 
 static void read_environment(void)
@@ -577,30 +597,63 @@ static COLD void report_options(void)
     platform_message("version %s, options:", hf_version());
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const hf_option *public = &options[i].public;
-        platform_message("  %s:%s (%s)", public->name, value_text(public, option_value(&options[i])).text,
-                         public->description);
+        platform_message("  %s:%s (%s)", public->name, text_now(&options[i]).text, public->description);
     }
 }
 
-/* Under `lock`: the first to allocate and the first to set an option may be two threads. */
+/* Under `lock`: the first to allocate and the first to set an option may be two threads. Later nobody takes it, so that none
+ * holds it when another thread forks. */
 static platform_lock lock;
-static bool configured;
+static _Atomic(bool) configured;
 
 void heap_configure(void)
 {
+    /* Acquire: pairs with the release below. */
+    if (atomic_load_explicit(&configured, memory_order_acquire)) return;
     platform_lock_acquire(&lock);
-    if (!configured) {
-        configured = true;
+    if (!atomic_load_explicit(&configured, memory_order_relaxed)) {
         for (size_t i = 0; i < OPTION_COUNT; i++) option_apply(&options[i], options[i].public.initial);
         read_environment();
         if (option_value(&options[VERBOSE]) != 0) report_options();
+        /* Release: whoever sees it sees what the options set. */
+        atomic_store_explicit(&configured, true, memory_order_release);
     }
     platform_lock_release(&lock);
 }
 
-bool options_stats_at_exit(void)
+enum stats_at_exit options_stats_at_exit(void)
 {
-    return option_value(&options[STATS_AT_EXIT]) != 0;
+    return (enum stats_at_exit)option_value(&options[STATS_AT_EXIT]);
+}
+
+bool options_control(void)
+{
+    return option_value(&options[CONTROL]) == CONTROL_ON;
+}
+
+bool options_get(const char *name, struct option_text *value, struct option_mistake *mistake)
+{
+    heap_configure();
+    const struct option *option = option_find(text_of(name));
+    if (option == NULL) {
+        explain_name(text_of(name), mistake);
+        return false;
+    }
+    *value = text_now(option);
+    return true;
+}
+
+static int set(const char *name, const char *value, struct option_mistake *mistake)
+{
+    heap_configure(); /* or the start would overwrite what is set here */
+    int error = option_set(text_of(name), text_of(value), space.base != 0, mistake);
+    if (error == 0) control_start(); /* if it was this that was asked for */
+    return error;
+}
+
+bool options_set(const char *name, const char *value, struct option_mistake *mistake)
+{
+    return set(name, value, mistake) == 0;
 }
 
 /* ---- for programs ---------------------------------------------------------------------------------------------------------------- */
@@ -623,23 +676,16 @@ static int fail(int error)
 
 EXPORT int hf_option_set(const char *name, const char *value)
 {
-    heap_configure(); /* or the start would overwrite what is set here */
-    struct option *option = option_find(text_of(name));
-    if (option == NULL) return fail(ENOENT);
-    uint64_t number;
-    int error = option_parse(option, text_of(value), &number);
-    if (error != 0) return fail(error);
-    if (!option->public.live && space.base != 0) return fail(EBUSY);
-    option_apply(option, number);
-    return 0;
+    struct option_mistake mistake;
+    int error = set(name, value, &mistake);
+    return error == 0 ? 0 : fail(error);
 }
 
 EXPORT int hf_option_get(const char *name, char *buffer, size_t capacity)
 {
-    heap_configure();
-    const struct option *option = option_find(text_of(name));
-    if (option == NULL) return fail(ENOENT);
-    struct value_text value = value_text(&option->public, option_value(option));
+    struct option_text value;
+    struct option_mistake mistake;
+    if (!options_get(name, &value, &mistake)) return fail(ENOENT);
     size_t size = strlen(value.text) + 1;
     if (size > capacity) return fail(ERANGE);
     memcpy(buffer, value.text, size);

@@ -54,16 +54,26 @@ static void fork_end(void)
     chunk_fork_end();
 }
 
+static void fork_end_in_child(void)
+{
+    heap_fork_end_in_child();
+    chunk_fork_end();
+    control_fork_child(); /* last: it allocates */
+}
+
 __attribute__((constructor)) static void process_start(void)
 {
     /* Handlers that other libraries register after this one run around ours: theirs may allocate while we hold the locks,
      * which platform_lock_fork_begin allows. */
-    pthread_atfork(fork_begin, fork_end, fork_end);
+    pthread_atfork(fork_begin, fork_end, fork_end_in_child);
     heap_configure(); /* in case that nothing has been allocated yet */
-    if (UNLIKELY(options_stats_at_exit())) stderr_keep();
+    if (UNLIKELY(options_stats_at_exit() != STATS_OFF)) stderr_keep();
+    control_start();
 }
 
 __attribute__((destructor)) static void process_end(void)
 {
-    if (UNLIKELY(options_stats_at_exit())) hf_stats_print(stderr_kept());
+    enum stats_at_exit wanted = options_stats_at_exit();
+    if (UNLIKELY(wanted == STATS_TEXT)) hf_stats_print(stderr_kept());
+    if (UNLIKELY(wanted == STATS_JSON)) hf_stats_json(stderr_kept());
 }

@@ -11,9 +11,7 @@
 #include "api.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define READ(member) __atomic_load_n(&(member), __ATOMIC_RELAXED)
 
@@ -25,19 +23,33 @@ static void add_large(hf_stats *total, const struct span *span)
     total->large_bytes += large_usable_size(span); /* run_spans changes under the lock that the visitor holds */
 }
 
+/* The blocks of one span. */
+struct blocks {
+    unsigned bin; /* BIN_COUNT: the span is none of blocks */
+    size_t live, free;
+};
+
+static struct blocks blocks_of(const struct span *span)
+{
+    struct blocks blocks = {.bin = READ(span->bin)};
+    if (READ(span->kind) != SPAN_BLOCKS || blocks.bin >= BIN_COUNT) return (struct blocks){.bin = BIN_COUNT};
+    size_t capacity = SPAN_SIZE / size_class_bytes(blocks.bin);
+    size_t carved = READ(span->carved);
+    blocks.live = (size_t)READ(span->countdown) + READ(span->held_back);
+    if (carved > capacity) carved = capacity;
+    if (blocks.live > carved) blocks.live = carved;
+    blocks.free = carved - blocks.live;
+    return blocks;
+}
+
 static void add_blocks(hf_class_stats *classes, const struct span *span)
 {
-    uint8_t bin = READ(span->bin);
-    if (bin >= BIN_COUNT) return;
-    hf_class_stats *class = &classes[bin];
-    size_t capacity = SPAN_SIZE / size_class_bytes(bin);
-    size_t carved = READ(span->carved);
-    size_t live = (size_t)READ(span->countdown) + READ(span->held_back);
-    if (carved > capacity) carved = capacity;
-    if (live > carved) live = carved;
+    struct blocks blocks = blocks_of(span);
+    if (blocks.bin == BIN_COUNT) return;
+    hf_class_stats *class = &classes[blocks.bin];
     class->spans++;
-    class->live_objects += live;
-    class->free_objects += carved - live;
+    class->live_objects += blocks.live;
+    class->free_objects += blocks.free;
 }
 
 static void add_span(const struct span *span, void *argument)
@@ -83,27 +95,42 @@ static void sum_up(struct statistics *statistics)
         total->live_bytes += class->live_objects * class->block_size;
         total->free_bytes += class->free_objects * class->block_size;
     }
-    total->footprint =
-        total->live_bytes + total->free_bytes + total->dirty_bytes + total->own_bytes + total->context_bytes;
+    total->footprint = total->live_bytes + total->free_bytes + total->dirty_bytes + total->own_bytes +
+                       total->context_bytes + total->cached_bytes + total->zeroed_bytes;
 }
 
-static void add_figures(hf_stats *total)
+static void add_space_figures(hf_stats *total)
 {
     struct space_figures spaces;
-    struct heap_figures heaps;
     space_figures(&spaces);
-    heap_figures(&heaps);
-    size_t spans_ever = (spaces.handed_out + spaces.dirty + spaces.clean) / SPAN_SIZE;
+    size_t spans_ever = (spaces.handed_out + spaces.dirty + spaces.clean + spaces.zeroed) / SPAN_SIZE;
     total->dirty_bytes = spaces.dirty;
     total->own_bytes = spaces.metadata + spans_ever * sizeof(struct span);
     total->committed = spaces.committed;
     total->reserved = spaces.reserved;
     total->purged = spaces.purged;
     total->purges = spaces.purge_calls;
+    total->zeroed_bytes = spaces.zeroed;
+    total->huge_bytes = spaces.huge;
+    total->commits = spaces.commit_calls;
+    total->advices = spaces.advice_calls;
+    total->nodes = spaces.nodes > 1 ? spaces.nodes : 1;
+}
+
+static void add_heap_figures(hf_stats *total)
+{
+    struct heap_figures heaps;
+    heap_figures(&heaps);
     total->heaps = heaps.made;
     total->heaps_idle = heaps.idle;
     total->orphan_spans = heaps.orphans;
-    total->contexts = context_count();
+    total->cached_bytes = heaps.cached;
+    total->zeroed_hits = heaps.zeroed_hits;
+    total->zeroed_misses = heaps.zeroed_misses;
+    total->refills = heaps.refills;
+    total->remote_batches = heaps.remote_batches;
+    total->remote_blocks = heaps.remote_blocks;
+    total->threads_sharing = heaps.sharing;
 }
 
 void statistics_collect(struct statistics *statistics)
@@ -115,8 +142,80 @@ void statistics_collect(struct statistics *statistics)
     if (heap != &heap_none) remote_inbox_take(heap);
     space_visit(add_span, statistics);
     count_own_bins_as_free(statistics->classes);
-    add_figures(&statistics->total);
+    add_space_figures(&statistics->total);
+    add_heap_figures(&statistics->total);
+    statistics->total.contexts = context_count();
     sum_up(statistics);
+}
+
+size_t statistics_resident(void)
+{
+    struct space_figures spaces;
+    if (space.base == 0) return 0;
+    space_figures(&spaces);
+    return platform_resident((const void *)space.base, spaces.committed);
+}
+
+/* ---- heaps --------------------------------------------------------------------------------------------------------- */
+
+static bool window_has(const struct heap_window *window, size_t number)
+{
+    return number >= window->first && number - window->first < HEAPS_AT_ONCE;
+}
+
+static long thread_of(const struct heap *heap)
+{
+    bool shared = atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_SHARED;
+    if (shared && heap != &heap_orphans) return -1;
+    return atomic_load_explicit(&heap->thread, memory_order_relaxed);
+}
+
+static void add_heap(const struct heap *heap, void *argument)
+{
+    struct heap_window *window = argument;
+    if (heap->number >= window->heaps) window->heaps = (size_t)heap->number + 1;
+    if (!window_has(window, heap->number)) return;
+    window->stats[heap->number - window->first] = (hf_heap_stats){
+        .number = heap->number,
+        .thread = thread_of(heap),
+        .cached_bytes = cache_bytes(heap),
+        .refills = READ(heap->refills),
+    };
+}
+
+/* Spans between two owners are nobody's. */
+static void add_span_of_heap(const struct span *span, void *argument)
+{
+    struct heap_window *window = argument;
+    const struct heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
+    struct blocks blocks = blocks_of(span);
+    if (blocks.bin == BIN_COUNT || owner == NULL || !window_has(window, owner->number)) return;
+    size_t place = owner->number - window->first;
+    hf_heap_stats *stats = &window->stats[place];
+    stats->spans++;
+    stats->live_bytes += blocks.live * size_class_bytes(blocks.bin);
+    stats->free_bytes += blocks.free * size_class_bytes(blocks.bin);
+    window->free_objects[place][blocks.bin] += (uint32_t)blocks.free;
+}
+
+void statistics_collect_heaps(struct heap_window *window, size_t first)
+{
+    memset(window, 0, sizeof *window);
+    window->first = first;
+    if (space.base == 0) return;
+    heap_visit_all(add_heap, window);
+    space_visit(add_span_of_heap, window);
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------------------------------- */
+
+bool statistics_node(size_t place, hf_node_stats *node)
+{
+    struct space_figures spaces = {0};
+    if (place > 0) return false;
+    if (space.base != 0) space_figures(&spaces);
+    *node = (hf_node_stats){.node = 0, .dirty_bytes = spaces.dirty, .zeroed_bytes = spaces.zeroed};
+    return true;
 }
 
 /* ---- for programs -------------------------------------------------------------------------------------------------------- */
@@ -129,6 +228,7 @@ EXPORT int hf_stats_get(hf_stats *stats, size_t size)
     }
     struct statistics statistics;
     statistics_collect(&statistics);
+    if (size > offsetof(hf_stats, resident)) statistics.total.resident = statistics_resident();
     size_t known = size < sizeof statistics.total ? size : sizeof statistics.total;
     memset(stats, 0, size);
     memcpy(stats, &statistics.total, known);
@@ -144,44 +244,26 @@ EXPORT size_t hf_stats_classes(hf_class_stats *classes, size_t count)
     return BIN_COUNT;
 }
 
-/* ---- for people ------------------------------------------------------------------------------------------------------------ */
-
-#define MIB(bytes) ((double)(bytes) / (1 << 20))
-
-static void print_totals(int file, const hf_stats *total)
+EXPORT size_t hf_stats_heaps(hf_heap_stats *heaps, size_t count)
 {
-    dprintf(file,
-            "heapfit %s, process %ld\n"
-            "  live       %12.3f MiB in %zu objects, %.3f MiB of it in %zu large ones\n"
-            "  free       %12.3f MiB in blocks, %.3f MiB in spans\n"
-            "  own        %12.3f MiB\n"
-            "  footprint  %12.3f MiB at most resident; %.3f MiB accessible, %.0f MiB reserved\n"
-            "  given back %12.3f MiB in %zu calls\n"
-            "  heaps      %12zu made, %zu idle; %zu spans of threads that are gone\n"
-            "  contexts   %12.3f MiB of address space in %zu\n",
-            hf_version(), (long)getpid(), MIB(total->live_bytes), total->live_objects, MIB(total->large_bytes),
-            total->large_objects, MIB(total->free_bytes), MIB(total->dirty_bytes), MIB(total->own_bytes),
-            MIB(total->footprint), MIB(total->committed), MIB(total->reserved), MIB(total->purged), total->purges,
-            total->heaps, total->heaps_idle, total->orphan_spans, MIB(total->context_bytes), total->contexts);
+    struct heap_window window;
+    size_t done = 0;
+    do {
+        statistics_collect_heaps(&window, done);
+        size_t filled = heap_window_filled(&window);
+        if (filled == 0) break;
+        if (filled > count - done) filled = count - done;
+        if (filled != 0) memcpy(heaps + done, window.stats, filled * sizeof *heaps);
+        done += filled;
+    } while (done < count);
+    return window.heaps;
 }
 
-static void print_classes(int file, const hf_class_stats *classes)
+EXPORT size_t hf_stats_nodes(hf_node_stats *nodes, size_t count)
 {
-    dprintf(file, "  %10s %10s %14s %14s %14s\n", "block size", "spans", "live", "free", "live MiB");
-    for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
-        const hf_class_stats *class = &classes[bin];
-        if (class->spans == 0) continue;
-        dprintf(file, "  %10zu %10zu %14zu %14zu %14.3f\n", class->block_size, class->spans, class->live_objects,
-                class->free_objects, MIB(class->live_objects * class->block_size));
-    }
-}
-
-EXPORT void hf_stats_print(int file)
-{
-    int saved = errno;
-    struct statistics statistics;
-    statistics_collect(&statistics); /* before writing, which may allocate */
-    print_totals(file, &statistics.total);
-    print_classes(file, statistics.classes);
-    errno = saved;
+    hf_node_stats node;
+    size_t place = 0;
+    for (; statistics_node(place, &node); place++)
+        if (place < count) nodes[place] = node;
+    return place;
 }

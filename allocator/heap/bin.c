@@ -309,6 +309,7 @@ bool bin_refill(struct heap *heap, unsigned bin)
         if (!bin_grow(heap, bin)) return false;
     }
     span_give(heap, span_at(heap->bins[bin].listed));
+    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
     return true;
 }
 

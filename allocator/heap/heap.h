@@ -103,6 +103,12 @@ struct heap {
 
     /* registry: under its lock */
     struct heap *next, *prev; /* in the list of idle heaps */
+    struct heap *made_before; /* in the list of all heaps */
+    uint32_t number; /* 1 for the first that was made; 0: heap_orphans */
+
+    /* For statistics: written by the owner alone, read by any thread, so relaxed. */
+    _Atomic(int32_t) thread; /* the kernel's number of the one that has it; 0: none */
+    size_t refills; /* how often a bin was filled */
 
     /* Written by other threads: a line of their own. */
     _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */
@@ -252,6 +258,17 @@ bool heap_adopt_span(struct heap *heap, unsigned bin);
 /* For pthread_atfork handlers: no other thread is inside the registry or the space layer between these two. */
 void heap_fork_begin(void);
 void heap_fork_end(void);
+void heap_fork_end_in_child(void);
+
+/* Calls `visit` for every heap ever made and for heap_orphans, with the registry's lock held. What a heap holds belongs to its
+ * thread, which goes on meanwhile. */
+void heap_visit_all(void (*visit)(const struct heap *heap, void *argument), void *argument);
+
+/* Any thread: what is kept. */
+ALWAYS_INLINE size_t cache_bytes(const struct heap *heap)
+{
+    return (size_t)__atomic_load_n(&heap->cached, __ATOMIC_RELAXED) * SPAN_SIZE;
+}
 
 struct heap_figures {
     size_t made; /* heaps ever made */

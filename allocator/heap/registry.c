@@ -37,6 +37,7 @@ static struct {
     platform_lock lock;
     bool started;
     struct heap *idle; /* doubly linked */
+    struct heap *youngest; /* of all heaps ever made, chained by made_before */
     size_t made;
     size_t idle_count;
 } registry;
@@ -81,6 +82,7 @@ static void idle_add(struct heap *heap)
     if (registry.idle != NULL) registry.idle->prev = heap;
     registry.idle = heap;
     registry.idle_count++;
+    atomic_store_explicit(&heap->thread, 0, memory_order_relaxed);
     /* Sequentially consistent: see hand_over in remote.c. */
     atomic_store_explicit(&heap->state, HEAP_IDLE, memory_order_seq_cst);
 }
@@ -99,7 +101,9 @@ static struct heap *heap_make(void)
     struct heap *heap = space_metadata(sizeof *heap);
     if (heap == NULL) return NULL;
     heap_set_up(heap);
-    registry.made++;
+    heap->made_before = registry.youngest;
+    registry.youngest = heap;
+    heap->number = (uint32_t)++registry.made; /* 0 is heap_orphans */
     return heap;
 }
 
@@ -114,6 +118,7 @@ static struct heap *heap_take(void)
         else heap = heap_make();
     }
     platform_lock_release(&registry.lock);
+    if (heap != NULL) atomic_store_explicit(&heap->thread, platform_thread_number(), memory_order_relaxed);
     return heap;
 }
 
@@ -246,15 +251,44 @@ void heap_fork_end(void)
     platform_lock_fork_end(&registry.lock);
 }
 
-void heap_figures(struct heap_figures *figures)
+/* The threads that the child does not have, have no heaps; and the one that it has, has another number. */
+static void thread_numbers_correct(void)
+{
+    const struct heap *own = thread_heap_own();
+    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
+        atomic_store_explicit(&heap->thread, heap == own ? platform_thread_number() : 0, memory_order_relaxed);
+}
+
+void heap_fork_end_in_child(void)
+{
+    thread_numbers_correct();
+    heap_fork_end();
+}
+
+void heap_visit_all(void (*visit)(const struct heap *heap, void *argument), void *argument)
 {
     platform_lock_acquire(&registry.lock);
-    platform_lock_acquire(&orphans_lock);
-    *figures = (struct heap_figures){
-        .made = registry.made,
-        .idle = registry.idle_count,
-        .orphans = heap_orphans.spans_owned,
-    };
-    platform_lock_release(&orphans_lock);
+    if (registry.started) visit(&heap_orphans, argument);
+    for (const struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before) visit(heap, argument);
     platform_lock_release(&registry.lock);
+}
+
+static void add_heap(const struct heap *heap, void *argument)
+{
+    struct heap_figures *figures = argument;
+    figures->cached += cache_bytes(heap);
+    figures->refills += __atomic_load_n(&heap->refills, __ATOMIC_RELAXED);
+}
+
+void heap_figures(struct heap_figures *figures)
+{
+    *figures = (struct heap_figures){0};
+    heap_visit_all(add_heap, figures);
+    platform_lock_acquire(&registry.lock);
+    figures->made = registry.made;
+    figures->idle = registry.idle_count;
+    platform_lock_release(&registry.lock);
+    platform_lock_acquire(&orphans_lock);
+    figures->orphans = heap_orphans.spans_owned;
+    platform_lock_release(&orphans_lock);
 }

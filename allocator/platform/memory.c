@@ -59,9 +59,12 @@ void *platform_reserve(size_t size, size_t alignment)
     return start + before;
 }
 
+struct platform_calls platform_calls;
+
 static bool protect(void *start, size_t size, int protection)
 {
     int saved = errno;
+    atomic_fetch_add_explicit(&platform_calls.protect, 1, memory_order_relaxed);
     bool done = mprotect(start, size, protection) == 0;
     errno = saved;
     return done;
@@ -80,6 +83,7 @@ bool platform_commit(void *start, size_t size)
 void platform_advise_huge_pages(void *start, size_t size, bool wanted)
 {
     int saved = errno;
+    atomic_fetch_add_explicit(&platform_calls.advise, 1, memory_order_relaxed);
     madvise(start, size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     errno = saved;
 }
@@ -90,6 +94,22 @@ bool platform_purge(void *start, size_t size)
     bool done = madvise(start, size, MADV_DONTNEED) == 0;
     errno = saved;
     return done;
+}
+
+size_t platform_resident(const void *start, size_t size)
+{
+    unsigned char pages[1024]; /* a byte for each; on the stack, so that counting memory takes none */
+    int saved = errno;
+    size_t page = platform_page_size();
+    size_t resident = 0;
+    for (size_t done = 0; done < size;) {
+        size_t piece = size - done < sizeof pages * page ? size - done : sizeof pages * page;
+        if (mincore((char *)start + done, piece, pages) == 0)
+            for (size_t i = 0; i < piece / page; i++) resident += pages[i] & 1;
+        done += piece;
+    }
+    errno = saved;
+    return resident * page;
 }
 
 /* Kernels before 6.17 move one mapping at a time, and have unmapped the target when they find out that there are more:

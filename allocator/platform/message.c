@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 /* ---- messages -------------------------------------------------------------------------------------- */
@@ -13,13 +14,14 @@
 enum { MESSAGE_CAPACITY = 512, DIGITS_MAX = 24 };
 
 struct line {
-    char text[MESSAGE_CAPACITY];
+    char *text;
+    size_t capacity;
     size_t length;
 };
 
 static void line_add(struct line *line, const char *text, size_t length)
 {
-    size_t room = MESSAGE_CAPACITY - 1 - line->length; /* the last byte is for the newline */
+    size_t room = line->capacity - line->length;
     if (length > room) length = room;
     memcpy(line->text + line->length, text, length);
     line->length += length;
@@ -57,24 +59,40 @@ static const char *line_add_conversion(struct line *line, const char *conversion
     return conversion;
 }
 
-void platform_message(const char *format, ...)
+static void line_add_format(struct line *line, const char *format, va_list *arguments)
 {
-    struct line line = {.length = 0};
-    line_add(&line, "heapfit: ", 9);
-    va_list arguments;
-    va_start(arguments, format);
     while (*format != '\0') {
         if (*format == '%') {
-            format = line_add_conversion(&line, format + 1, &arguments);
+            format = line_add_conversion(line, format + 1, arguments);
         } else {
-            line_add(&line, format, 1);
+            line_add(line, format, 1);
             format++;
         }
     }
+}
+
+void platform_format(char *buffer, size_t capacity, const char *format, ...)
+{
+    struct line line = {.text = buffer, .capacity = capacity - 1};
+    va_list arguments;
+    va_start(arguments, format);
+    line_add_format(&line, format, &arguments);
     va_end(arguments);
-    line.text[line.length++] = '\n';
+    buffer[line.length] = '\0';
+}
+
+void platform_message(const char *format, ...)
+{
+    char text[MESSAGE_CAPACITY];
+    struct line line = {.text = text, .capacity = sizeof text - 1}; /* the last byte is for the newline */
+    line_add(&line, "heapfit: ", 9);
+    va_list arguments;
+    va_start(arguments, format);
+    line_add_format(&line, format, &arguments);
+    va_end(arguments);
+    text[line.length++] = '\n';
     int saved = errno;
-    ssize_t written = write(STDERR_FILENO, line.text, line.length);
+    ssize_t written = write(STDERR_FILENO, text, line.length);
     (void)written; /* nobody is left to tell */
     errno = saved;
 }
@@ -120,6 +138,7 @@ static bool environment_from_proc(const char *name, char *buffer, size_t capacit
 
 bool platform_environment(const char *name, char *buffer, size_t capacity)
 {
+    if (getauxval(AT_SECURE) != 0) return false;
     if (environ == NULL) {
         int saved = errno;
         bool found = environment_from_proc(name, buffer, capacity);

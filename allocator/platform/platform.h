@@ -56,6 +56,17 @@ void platform_advise_huge_pages(void *start, size_t size, bool wanted);
  * kernel refuses (locked pages): the contents are then undefined. */
 bool platform_purge(void *start, size_t size);
 
+/* Bytes of a mapped range that are in memory: one mincore(2) per 4 MiB of it (of 4 KiB pages), in which the kernel looks at
+ * the page tables, and skips what has none. */
+size_t platform_resident(const void *start, size_t size);
+
+/* System calls since the start: mprotect(2), and madvise(2) about huge pages. Relaxed: for statistics. */
+struct platform_calls {
+    _Atomic(size_t) protect, advise;
+};
+
+extern struct platform_calls platform_calls;
+
 enum platform_move {
     MOVE_DONE,        /* `from` stays accessible and reads as zeros */
     MOVE_REFUSED,     /* the kernel cannot: `from` is as before, `to` accessible with undefined contents */
@@ -92,6 +103,21 @@ void platform_thread_exit_hook(void (*hook)(void *));
  * it is then called once more, as long as the C library goes on running thread-specific destructors. */
 void platform_thread_exit_arm(void *argument);
 
+/* Start a thread of the allocator's own: detached, all signals blocked, a small stack, named for `ps` (up to 15 bytes).
+ * With `low_priority` it runs when no other thread wants the core, as far as the kernel allows; such a thread must hold
+ * no lock that others wait for. Allocates: never to be called with a lock held. False when the kernel or the C library
+ * refuses. A fork's child does not have it. Until `run` returns the thread counts as one of the process: where main has
+ * left by pthread_exit, the process goes on. */
+bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
+
+/* Sleep while *word is `expected`, at most so long; may return for no reason. And wake whoever does. Within the process. */
+void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_ms);
+void platform_wake(_Atomic(uint32_t) *word);
+
+/* The kernel's number of the calling thread, and whether a thread of this process has a number. System calls. */
+int32_t platform_thread_number(void);
+bool platform_thread_exists(int32_t number);
+
 /* ---- time and chance (clock.c) ------------------------------------------------------------------ */
 
 /* Milliseconds of a monotonic clock that is cheap to read and advances every few milliseconds. */
@@ -108,8 +134,38 @@ uint64_t platform_random(void);
  * %p (pointer), %zu (size_t) and nothing else; truncates at 500 bytes. */
 void platform_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The same text, without "heapfit: " and the line's end, into `buffer`: cut to `capacity` with a terminating zero. */
+void platform_format(char *buffer, size_t capacity, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 /* The value of an environment variable, even before the C library has set up `environ` (a preloaded malloc is
- * called that early). Copies at most `capacity` bytes with the terminator into `buffer`. False when unset. */
+ * called that early). Copies at most `capacity` bytes with the terminator into `buffer`. False when unset; and in a program
+ * that runs with other rights than who started it (AT_SECURE: setuid and the like), whose environment must not steer it. */
 bool platform_environment(const char *name, char *buffer, size_t capacity);
+
+/* ---- local sockets (socket.c) --------------------------------------------------------------------- */
+
+/* Give the calling thread a table of descriptors of its own, in which at first nothing but stderr is open: the program can
+ * then neither close nor see what the thread opens, no child inherits it, and the thread keeps nothing of the program's open.
+ * False when the kernel cannot (before Linux 5.9). Afterwards the thread must close stderr when it needs it no more. */
+bool platform_descriptors_own(void);
+
+/* A listening stream socket of an abstract name, which is a file nowhere and ends with its process. -1 with errno set. */
+int platform_listen(const char *name);
+
+/* The next connection, or -1 with errno set; does not wait. Whoever connects from now on is shown the user that this process
+ * has now, which may have changed since it began to listen. */
+int platform_accept(int listener);
+
+/* Connect to such a socket, without waiting. -1 with errno set. */
+int platform_connect(const char *name);
+
+/* Whether a process of this process' user, or of root, has connected. */
+bool platform_peer_is_trusted(int connection);
+
+/* Send all of it, within `milliseconds`. False when that fails. Never raises SIGPIPE. */
+bool platform_send(int connection, const char *bytes, size_t size, uint64_t milliseconds);
+
+/* Write all of it to any descriptor; one that does not block is waited for, a second at most. False when that fails. */
+bool platform_write(int file, const char *bytes, size_t size);
 
 #endif

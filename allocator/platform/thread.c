@@ -1,11 +1,16 @@
-/* Locks, fork and thread exit. */
+/* Locks, fork, thread exit, and threads of the allocator's own. */
 #define _GNU_SOURCE
 #include "platform.h"
 
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- locks --------------------------------------------------------------------------------------- */
@@ -112,4 +117,96 @@ void platform_thread_exit_arm(void *argument)
     int saved = errno;
     pthread_setspecific(exit_key, argument);
     errno = saved;
+}
+
+/* ---- threads of the allocator's own ------------------------------------------------------------------ */
+
+/* On top of what the C library needs, thread-local storage of all libraries included. Enough for exit handlers too: they
+ * run here when this is the last thread of a process. */
+#define STACK_SIZE ((size_t)256 << 10)
+
+/* Lies on the starter's stack until `copied`. */
+struct start {
+    const char *name;
+    void (*run)(void *);
+    void *argument;
+    bool low_priority;
+    _Atomic(uint32_t) copied;
+};
+
+/* Both apply to the calling thread alone, on Linux. A nice value where a sandbox forbids the better one. */
+static void lower_priority(void)
+{
+    const struct sched_param none = {0};
+    if (sched_setscheduler(0, SCHED_IDLE, &none) != 0) setpriority(PRIO_PROCESS, 0, 19);
+}
+
+static void *thread_begin(void *argument)
+{
+    struct start *shared = argument;
+    struct start start = {.run = shared->run, .argument = shared->argument, .low_priority = shared->low_priority};
+    prctl(PR_SET_NAME, shared->name);
+    /* Release: we have read all. The starter's stack may be gone before the wake, which then wakes nobody. */
+    atomic_store_explicit(&shared->copied, 1, memory_order_release);
+    futex_wake_one(&shared->copied);
+    if (start.low_priority) lower_priority();
+    start.run(start.argument);
+    return NULL;
+}
+
+static bool create(struct start *start, size_t stack_size)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0) return false;
+    bool created = pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0 &&
+                   (stack_size == 0 || pthread_attr_setstacksize(&attributes, stack_size) == 0) &&
+                   pthread_create(&thread, &attributes, thread_begin, start) == 0;
+    pthread_attr_destroy(&attributes);
+    return created;
+}
+
+bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority)
+{
+    struct start start = {.name = name, .run = run, .argument = argument, .low_priority = low_priority};
+    int saved = errno;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* inherited */
+    /* Much thread-local storage may not leave room in a small stack: then one of the usual size. */
+    size_t minimum = (size_t)sysconf(_SC_THREAD_STACK_MIN);
+    bool created = create(&start, minimum + STACK_SIZE) || create(&start, 0);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    /* Acquire: pairs with the release in thread_begin. */
+    while (created && atomic_load_explicit(&start.copied, memory_order_acquire) == 0) futex_wait(&start.copied, 0);
+    errno = saved;
+    return created;
+}
+
+void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_ms)
+{
+    struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
+    int saved = errno;
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &timeout, NULL, 0);
+    errno = saved;
+}
+
+void platform_wake(_Atomic(uint32_t) *word)
+{
+    int saved = errno;
+    futex_wake_one(word);
+    errno = saved;
+}
+
+int32_t platform_thread_number(void)
+{
+    return (int32_t)syscall(SYS_gettid); /* the C library has a function for it only since 2.30 */
+}
+
+bool platform_thread_exists(int32_t number)
+{
+    int saved = errno;
+    bool exists = syscall(SYS_tgkill, getpid(), number, 0) == 0;
+    errno = saved;
+    return exists;
 }

@@ -80,7 +80,7 @@ extern struct space space;
 
 enum huge_pages {
     HUGE_PAGES_NEVER,
-    HUGE_PAGES_AUTO, /* beyond the first HUGE_PAGES_AFTER bytes, while the heap is dense (space.c) */
+    HUGE_PAGES_AUTO, /* beyond the first HUGE_PAGES_AFTER bytes, while the heap is dense (huge.c) */
     HUGE_PAGES_ALWAYS, /* from the start */
     HUGE_PAGES_HUGETLB, /* from the start, out of the kernel's pool; where that is empty as HUGE_PAGES_ALWAYS */
 };

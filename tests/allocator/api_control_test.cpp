@@ -1,0 +1,674 @@
+// The control channel: what other processes can ask of one, and what they cannot do to it.
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "heapfit/heapfit.h"
+#include "json_reader.h"
+#include "stress_seed.h"
+
+namespace
+{
+
+constexpr int patience_ms = 60000; // for what comes at once unless the machine is very busy
+constexpr uid_t nobody = 65534;
+
+std::pair<sockaddr_un, socklen_t> address_of(pid_t pid)
+{
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::string name = "heapfit/" + std::to_string(pid);
+    memcpy(address.sun_path + 1, name.data(), name.size());
+    return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
+}
+
+// A connection to a process; closed() when it could not be made.
+class Client
+{
+  public:
+    explicit Client(pid_t pid) : socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0))
+    {
+        auto [address, size] = address_of(pid);
+        if (connect(socket_, reinterpret_cast<sockaddr *>(&address), size) != 0) hang_up();
+    }
+    ~Client()
+    {
+        hang_up();
+    }
+    Client(const Client &) = delete;
+    Client &operator=(const Client &) = delete;
+
+    bool closed() const
+    {
+        return socket_ < 0;
+    }
+    void hang_up()
+    {
+        if (socket_ >= 0) close(socket_);
+        socket_ = -1;
+    }
+    bool say(const std::string &bytes) const
+    {
+        return send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+    }
+    // Says what it can without waiting.
+    size_t shout(const std::string &bytes) const
+    {
+        ssize_t said = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        return said < 0 ? 0 : static_cast<size_t>(said);
+    }
+    // A line without its end; empty when the other side has closed, or does not answer.
+    std::string hear()
+    {
+        char chunk[4096];
+        while (heard_.find('\n') == std::string::npos) {
+            pollfd polled{socket_, POLLIN, 0};
+            if (poll(&polled, 1, patience_ms) <= 0) return "";
+            ssize_t received = recv(socket_, chunk, sizeof chunk, 0);
+            if (received <= 0) return "";
+            heard_.append(chunk, static_cast<size_t>(received));
+        }
+        size_t end = heard_.find('\n');
+        std::string line = heard_.substr(0, end);
+        heard_.erase(0, end + 1);
+        return line;
+    }
+    std::string ask(const std::string &request)
+    {
+        return say(request + "\n") ? hear() : "";
+    }
+    // Whose process the kernel says it is.
+    ucred peer() const
+    {
+        ucred peer{};
+        socklen_t size = sizeof peer;
+        EXPECT_EQ(getsockopt(socket_, SOL_SOCKET, SO_PEERCRED, &peer, &size), 0);
+        return peer;
+    }
+
+  private:
+    int socket_;
+    std::string heard_;
+};
+
+std::string ask(pid_t pid, const std::string &request)
+{
+    return Client(pid).ask(request);
+}
+
+// The program that is steered, until this object ends. What it writes to stderr is kept.
+class Subject
+{
+  public:
+    explicit Subject(const char *what = "wait", const char *options = "control:on", bool by_squatter = false,
+                     const char *program = HEAPFIT_CONTROL_SUBJECT)
+    {
+        int in[2], out[2], start[2];
+        if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0 || pipe2(start, O_CLOEXEC) != 0) abort();
+        errors_ = memfd_create("stderr", MFD_CLOEXEC);
+        pid_ = fork();
+        if (pid_ == 0) {
+            char go;
+            dup2(in[0], STDIN_FILENO);
+            dup2(out[1], STDOUT_FILENO);
+            dup2(errors_, STDERR_FILENO);
+            setenv("HEAPFIT_OPTIONS", options, 1);
+            if (read(start[0], &go, 1) == 1) execl(program, program, what, nullptr);
+            _exit(127);
+        }
+        close(in[0]);
+        close(out[1]);
+        if (by_squatter) take_name();
+        if (write(start[1], "g", 1) != 1) abort();
+        close(start[0]);
+        close(start[1]);
+        to_ = in[1];
+        from_ = out[0];
+    }
+    ~Subject()
+    {
+        end();
+    }
+    Subject(const Subject &) = delete;
+    Subject &operator=(const Subject &) = delete;
+
+    pid_t pid() const
+    {
+        return pid_;
+    }
+    // The number that the next process says to be ready: this one's, or of a child of its.
+    pid_t ready()
+    {
+        std::string line;
+        char byte;
+        while (read(from_, &byte, 1) == 1 && byte != '\n') line += byte;
+        EXPECT_EQ(line.compare(0, 6, "ready "), 0) << line << errors();
+        return line.size() > 6 ? std::stoi(line.substr(6)) : 0;
+    }
+    // Lets it end and returns how: the status that waitpid reports, 0 when all was well.
+    int end()
+    {
+        if (pid_ <= 0) return -1;
+        int status = -1;
+        close(to_);
+        char chunk[256];
+        ssize_t size;
+        while ((size = read(from_, chunk, sizeof chunk)) > 0) last_words_.append(chunk, static_cast<size_t>(size));
+        waitpid(pid_, &status, 0);
+        close(from_);
+        if (squatter_ >= 0) close(squatter_);
+        pid_ = -1;
+        return status;
+    }
+    // After its end: what it wrote to stdout since it was ready.
+    const std::string &last_words() const
+    {
+        return last_words_;
+    }
+    std::string errors() const
+    {
+        std::string text(4096, '\0');
+        ssize_t size = pread(errors_, text.data(), text.size(), 0);
+        text.resize(size > 0 ? static_cast<size_t>(size) : 0);
+        return text;
+    }
+
+  private:
+    void take_name()
+    {
+        auto [address, size] = address_of(pid_);
+        squatter_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        EXPECT_EQ(bind(squatter_, reinterpret_cast<sockaddr *>(&address), size), 0);
+    }
+
+    pid_t pid_;
+    int to_ = -1, from_ = -1, errors_ = -1, squatter_ = -1;
+    std::string last_words_;
+};
+
+std::vector<std::string> descriptors_of(pid_t pid)
+{
+    std::vector<std::string> names;
+    DIR *folder = opendir(("/proc/" + std::to_string(pid) + "/fd").c_str());
+    for (dirent *entry; folder != nullptr && (entry = readdir(folder)) != nullptr;)
+        if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+    if (folder != nullptr) closedir(folder);
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+// The channel is open a moment after the process has started.
+void wait_until_listening(pid_t pid)
+{
+    for (int i = 0; i < patience_ms && Client(pid).closed(); i++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_FALSE(Client(pid).closed());
+}
+
+bool refuses(const std::string &answer, const std::string &why)
+{
+    json::Value value = json::read(answer);
+    return !value["ok"].truth && value["error"].text.find(why) != std::string::npos;
+}
+
+class Control : public testing::Test
+{
+  protected:
+    void listen_to(const char *what)
+    {
+        subject = std::make_unique<Subject>(what);
+        ASSERT_EQ(subject->ready(), subject->pid());
+        wait_until_listening(subject->pid());
+    }
+    void SetUp() override
+    {
+        listen_to("wait");
+    }
+    void TearDown() override
+    {
+        if (subject == nullptr) return;
+        EXPECT_EQ(subject->end(), 0) << subject->errors();
+        EXPECT_EQ(subject->errors(), "");
+    }
+    pid_t pid() const
+    {
+        return subject->pid();
+    }
+    std::unique_ptr<Subject> subject;
+};
+
+class ControlOfBusyThreads : public Control
+{
+  protected:
+    void SetUp() override
+    {
+        listen_to("busy");
+    }
+};
+
+} // namespace
+
+// ---- requests ------------------------------------------------------------------------------------------------------------
+
+TEST_F(Control, TellsItsVersion)
+{
+    EXPECT_EQ(ask(pid(), "version"), R"({"ok":true,"version":")" + std::string(hf_version()) + R"("})");
+}
+
+TEST_F(Control, GetsAndSetsOptions)
+{
+    Client client(pid());
+    EXPECT_EQ(client.ask("get decay_ms"), R"({"ok":true,"name":"decay_ms","value":"500"})");
+    EXPECT_EQ(client.ask("set decay_ms 7"), R"({"ok":true,"name":"decay_ms","value":"7"})");
+    EXPECT_EQ(client.ask("set decay_ms unlimited"), R"({"ok":true,"name":"decay_ms","value":"unlimited"})");
+    EXPECT_EQ(ask(pid(), "get decay_ms"), R"({"ok":true,"name":"decay_ms","value":"unlimited"})");
+    EXPECT_EQ(client.ask("set thread_span_threshold 128k"),
+              R"({"ok":true,"name":"thread_span_threshold","value":"131072"})");
+}
+
+TEST_F(Control, SaysWhatIsWrongInTheWordsOfTheOptions)
+{
+    Client client(pid());
+    EXPECT_EQ(client.ask("get decay"),
+              R"({"ok":false,"error":"there is no option 'decay'; the nearest is 'decay_ms'"})");
+    EXPECT_EQ(client.ask("set decay 1"),
+              R"({"ok":false,"error":"there is no option 'decay'; the nearest is 'decay_ms'"})");
+    EXPECT_EQ(
+        client.ask("set decay_ms -1"),
+        R"({"ok":false,"error":"'-1' is no value for 'decay_ms', which takes 0 to unlimited; it stays 500"})");
+    EXPECT_TRUE(refuses(client.ask("set shared_span_threshold 999999999999g"), "k, m, g are understood"));
+    EXPECT_TRUE(refuses(client.ask("set remote_free_batch 0"), "which takes 1 to 4096; it stays 256"));
+    EXPECT_TRUE(refuses(client.ask("set remote_free_hand_over never"), "(when blocks are handed over"));
+    EXPECT_TRUE(refuses(client.ask("set reservation 1g"), "can only be set at the start"));
+    EXPECT_TRUE(refuses(client.ask("set control off"), "can only be set at the start"));
+}
+
+TEST_F(Control, ListsTheOptions)
+{
+    json::Value answer = json::read(ask(pid(), "options"));
+    ASSERT_TRUE(answer["ok"].truth);
+    const std::vector<json::Value> &options = answer["options"].elements;
+    ASSERT_EQ(options.size(), hf_option_count());
+    const char *const kinds[] = {"number", "size", "flag", "choice"};
+    for (size_t i = 0; i < options.size(); i++) {
+        const hf_option *option = hf_option_at(i);
+        EXPECT_EQ(options[i]["name"].text, option->name);
+        EXPECT_EQ(options[i]["description"].text, option->description);
+        EXPECT_EQ(options[i]["kind"].text, kinds[option->kind]);
+        EXPECT_EQ(options[i]["live"].truth, option->live != 0);
+        EXPECT_EQ(static_cast<uint64_t>(options[i]["minimum"].number), option->minimum);
+        EXPECT_EQ(static_cast<uint64_t>(options[i]["maximum"].number), option->maximum);
+        EXPECT_EQ(options[i]["unlimited"].truth, option->unlimited != 0);
+        EXPECT_EQ(options[i]["choices"].elements.size(), option->choices == nullptr ? 0 : option->maximum + 1);
+        bool is_on = options[i]["name"].text == "control";
+        EXPECT_EQ(options[i]["value"].text, is_on ? "on" : options[i]["initial"].text) << option->name;
+    }
+}
+
+TEST_F(Control, TellsTheStatistics)
+{
+    json::Value answer = json::read(ask(pid(), "stats"));
+    ASSERT_TRUE(answer["ok"].truth);
+    const json::Value &stats = answer["stats"];
+    EXPECT_EQ(stats["format"].text, "heapfit-stats/1");
+    EXPECT_EQ(stats["version"].text, hf_version());
+    EXPECT_EQ(stats["pid"].number, pid());
+    EXPECT_FALSE(stats["shrunk"].truth);
+    EXPECT_EQ(stats["classes"].elements.size(), hf_stats_classes(nullptr, 0));
+    EXPECT_GE(stats["nodes"].elements.size(), 1u);
+    ASSERT_GE(stats["heaps"].elements.size(), 2u) << "that of dead threads, and the main thread's";
+    EXPECT_EQ(stats["heaps"].elements[1]["thread"].number, pid());
+    EXPECT_GT(stats["total"]["resident"].number, 0);
+    EXPECT_GE(stats["total"]["commits"].number, 1);
+}
+
+TEST_F(Control, IsNotSeenInTheFigures)
+{
+    auto heaps = [this] { return json::read(ask(pid(), "stats"))["stats"]["total"]["heaps"].number; };
+    EXPECT_EQ(heaps(), 1) << "its thread has no heap";
+    for (const char *request : {"options", "set decay_ms 1", "trim", "get x", "nonsense"}) ask(pid(), request);
+    EXPECT_EQ(heaps(), 1);
+}
+
+TEST_F(Control, ShrinksAndRestores)
+{
+    Client client(pid());
+    EXPECT_TRUE(json::read(client.ask("shrink")).has("given_back"));
+    EXPECT_TRUE(json::read(client.ask("stats"))["stats"]["shrunk"].truth);
+    EXPECT_EQ(client.ask("restore"), R"({"ok":true})");
+    EXPECT_FALSE(json::read(client.ask("stats"))["stats"]["shrunk"].truth);
+    EXPECT_TRUE(json::read(client.ask("trim")).has("given_back"));
+}
+
+// ---- what is no request ------------------------------------------------------------------------------------------------------
+
+TEST_F(Control, SaysWhatItDoesNotUnderstand)
+{
+    Client client(pid());
+    EXPECT_TRUE(refuses(client.ask("hello"), "there is no command 'hello'"));
+    EXPECT_TRUE(refuses(client.ask(""), "there is no command ''"));
+    EXPECT_TRUE(refuses(client.ask("   "), "there is no command ''"));
+    EXPECT_TRUE(refuses(client.ask("set decay_ms"), "it is written: set NAME VALUE"));
+    EXPECT_TRUE(refuses(client.ask("set decay_ms 1 2"), "it is written: set NAME VALUE"));
+    EXPECT_TRUE(refuses(client.ask("get"), "it is written: get NAME"));
+    EXPECT_TRUE(refuses(client.ask("version 2"), "it is written: version"));
+    EXPECT_TRUE(refuses(client.ask("say \"\\\""), "there is no command 'say'"));
+    EXPECT_TRUE(refuses(client.ask("get \"\\\""), "there is no option '\"\\\"'"));
+    EXPECT_TRUE(refuses(client.ask(std::string("get decay_ms\0x", 14)), "printable ASCII"));
+    EXPECT_TRUE(refuses(client.ask("get d\xC3\xA9"), "printable ASCII"));
+    EXPECT_TRUE(refuses(client.ask("version\r"), "printable ASCII"));
+    EXPECT_EQ(client.ask("  get   decay_ms  "), R"({"ok":true,"name":"decay_ms","value":"500"})") << "it goes on";
+}
+
+TEST_F(Control, TakesRequestsOfALimitedLength)
+{
+    Client longest(pid());
+    EXPECT_TRUE(refuses(longest.ask(std::string(256, 'x')), "there is no command 'xxx"));
+    EXPECT_FALSE(longest.ask("version").empty());
+    Client longer(pid());
+    EXPECT_TRUE(refuses(longer.ask(std::string(257, 'x')), "at most 256 bytes"));
+    EXPECT_EQ(longer.hear(), "") << "and closes";
+}
+
+TEST_F(Control, TakesRequestsInAnyPieces)
+{
+    Client client(pid());
+    for (char each : std::string("get decay_ms\n")) {
+        ASSERT_TRUE(client.say(std::string(1, each)));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(client.hear(), R"({"ok":true,"name":"decay_ms","value":"500"})");
+    std::string many;
+    for (int i = 0; i < 100; i++) many += "version\nget decay_ms\n";
+    ASSERT_TRUE(client.say(many));
+    for (int i = 0; i < 100; i++) {
+        EXPECT_NE(client.hear().find("version"), std::string::npos);
+        EXPECT_NE(client.hear().find("decay_ms"), std::string::npos);
+    }
+}
+
+TEST_F(Control, SurvivesThousandsOfRandomRequests)
+{
+    const std::vector<std::string> words = {"version", "stats",  "options", "get",     "set",       "shrink",
+                                            "restore", "trim",   "decay_ms", "0",      "unlimited", "-1",
+                                            "1k",      "\"",     "\\",      "%s%n",    "\x01",      "999999999999g",
+                                            "\xFF",    "control", "",        "verbose", "lockless_threads", "'"};
+    uint32_t seed = 20240229;
+    auto random = [&seed](size_t below) {
+        seed = seed * 1664525 + 1013904223;
+        return (seed >> 8) % below;
+    };
+    std::unique_ptr<Client> client;
+    for (int i = 0; i < 5000; i++) {
+        if (client == nullptr || random(50) == 0) client = std::make_unique<Client>(pid());
+        std::string request;
+        for (size_t word = 0, count = random(5); word < count; word++) request += words[random(words.size())] + " ";
+        for (size_t noise = random(8) == 0 ? random(200) : 0; noise > 0; noise--)
+            request += static_cast<char>("\x00\x80 az\"\\\x7F"[random(8)]);
+        std::string answer = client->ask(request);
+        ASSERT_FALSE(answer.empty()) << request;
+        json::Value value = json::read(answer);
+        EXPECT_EQ(value["ok"].truth, !value.has("error")) << request;
+    }
+}
+
+// ---- clients that behave badly -------------------------------------------------------------------------------------------------
+
+TEST_F(Control, SurvivesClientsThatVanish)
+{
+    for (int i = 0; i < 300; i++) {
+        Client client(pid());
+        if (i % 3 == 0) client.say("stats\nstats\nstats\n");
+        if (i % 3 == 1) client.say("sta");
+    }
+    EXPECT_FALSE(ask(pid(), "version").empty());
+}
+
+TEST_F(Control, ServesOthersWhileOneIsSlow)
+{
+    Client slow(pid()), silent(pid());
+    slow.say("get decay");
+    EXPECT_FALSE(ask(pid(), "version").empty());
+    slow.say("_ms\n");
+    EXPECT_EQ(slow.hear(), R"({"ok":true,"name":"decay_ms","value":"500"})");
+}
+
+TEST_F(Control, GivesUpAClientThatTakesNoAnswers)
+{
+    Client deaf(pid());
+    std::string requests;
+    for (int i = 0; i < 100; i++) requests += "options\n";
+    for (int i = 0; i < 1000 && deaf.shout(requests) != 0; i++) {
+    }
+    EXPECT_FALSE(ask(pid(), "version").empty());
+}
+
+TEST_F(Control, ClosesTheMostSilentOfTooManyConnections)
+{
+    std::vector<std::unique_ptr<Client>> clients;
+    for (int i = 0; i < 50; i++) {
+        clients.push_back(std::make_unique<Client>(pid()));
+        ASSERT_FALSE(clients.back()->ask("version").empty()) << i;
+        ASSERT_FALSE(clients.front()->ask("version").empty()) << "it is not silent";
+    }
+    EXPECT_EQ(clients[1]->hear(), "");
+}
+
+TEST_F(Control, IsRefusedToOtherUsers)
+{
+    if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+    pid_t child = fork();
+    if (child == 0) {
+        if (setresuid(nobody, nobody, nobody) != 0) _exit(2);
+        Client client(pid());
+        bool refused = client.hear() == R"({"ok":false,"error":"this process belongs to another user"})";
+        client.say("set decay_ms 1\n");
+        _exit(refused && client.hear().empty() ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(ask(pid(), "get decay_ms"), R"({"ok":true,"name":"decay_ms","value":"500"})");
+}
+
+TEST_F(Control, ShowsClientsWhoseProcessItIs)
+{
+    Client client(pid());
+    EXPECT_EQ(client.peer().pid, pid());
+    EXPECT_EQ(client.peer().uid, geteuid());
+}
+
+// ---- in the life of a process --------------------------------------------------------------------------------------------------
+
+TEST(ControlOff, IsTheDefault)
+{
+    Subject subject("wait", "");
+    ASSERT_EQ(subject.ready(), subject.pid());
+    EXPECT_TRUE(Client(subject.pid()).closed());
+}
+
+TEST_F(Control, LeavesNothingBehind)
+{
+    pid_t gone = pid();
+    EXPECT_EQ(subject->end(), 0);
+    EXPECT_TRUE(Client(gone).closed());
+    subject = nullptr;
+}
+
+TEST_F(Control, LeavesNothingBehindWhenKilled)
+{
+    pid_t gone = pid();
+    kill(gone, SIGKILL);
+    subject->end();
+    EXPECT_TRUE(Client(gone).closed());
+    subject = nullptr;
+}
+
+TEST_F(Control, TakesNoDescriptorOfTheProgram)
+{
+    Subject without("wait", "");
+    without.ready();
+    Client client(pid());
+    client.ask("version");
+    EXPECT_EQ(descriptors_of(pid()), descriptors_of(without.pid()));
+}
+
+TEST(ControlOfDaemons, SurvivesThatAllDescriptorsAreClosed)
+{
+    Subject subject("closing");
+    pid_t pid = subject.ready();
+    wait_until_listening(pid);
+    for (int i = 0; i < 20; i++) EXPECT_FALSE(ask(pid, "stats").empty());
+    EXPECT_EQ(subject.end(), 0) << "the program's own pipes are untouched";
+}
+
+TEST(ControlOfForks, BelongsToEachProcess)
+{
+    if (HEAPFIT_TEST_SANITIZED) GTEST_SKIP() << "sanitizers start no threads after a fork among threads";
+    Subject subject("forking");
+    pid_t first = subject.ready(), second = subject.ready();
+    ASSERT_NE(first, second);
+    for (pid_t pid : {first, second}) {
+        wait_until_listening(pid);
+        EXPECT_EQ(json::read(ask(pid, "stats"))["stats"]["pid"].number, pid);
+        EXPECT_EQ(json::read(ask(pid, "stats"))["stats"]["heaps"].elements[1]["thread"].number, pid);
+    }
+    pid_t child = first == subject.pid() ? second : first, parent = subject.pid();
+    ask(child, "set decay_ms 7");
+    EXPECT_EQ(ask(parent, "get decay_ms"), R"({"ok":true,"name":"decay_ms","value":"500"})");
+    EXPECT_EQ(subject.end(), 0) << subject.errors();
+    EXPECT_TRUE(Client(parent).closed());
+    EXPECT_TRUE(Client(child).closed());
+}
+
+TEST(ControlOfForks, WorksBeforeItsConstructorHasRun)
+{
+    if (HEAPFIT_TEST_SANITIZED) GTEST_SKIP() << "sanitizers start no threads after a fork among threads";
+    setenv("SUBJECT_FORKS_EARLY", "1", 1);
+    Subject subject;
+    unsetenv("SUBJECT_FORKS_EARLY");
+    pid_t first = subject.ready(), second = subject.ready();
+    ASSERT_NE(first, second);
+    for (pid_t pid : {first, second}) {
+        wait_until_listening(pid);
+        EXPECT_EQ(json::read(ask(pid, "stats"))["stats"]["pid"].number, pid);
+    }
+    EXPECT_EQ(subject.end(), 0);
+    EXPECT_EQ(subject.errors(), "");
+}
+
+TEST(ControlOfExec, BelongsToTheNewProgram)
+{
+    Subject subject("exec");
+    ASSERT_EQ(subject.ready(), subject.pid());
+    wait_until_listening(subject.pid());
+    EXPECT_EQ(subject.end(), 0);
+    EXPECT_EQ(subject.errors(), "") << "the name was free again";
+}
+
+TEST(ControlOfThreads, DoesNotKeepAProcessAliveWhoseMainThreadHasLeft)
+{
+    Subject subject("leaving");
+    subject.ready();
+    auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(subject.end(), 0);
+    EXPECT_EQ(subject.last_words(), "written at the end");
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+}
+
+TEST(ControlTaken, IsSaidOnceAndTheProgramGoesOn)
+{
+    Subject subject("wait", "control:on", true);
+    ASSERT_EQ(subject.ready(), subject.pid());
+    std::string expected =
+        "heapfit: no control: the socket @heapfit/" + std::to_string(subject.pid()) + " is taken by another process\n";
+    for (int i = 0; i < patience_ms && subject.errors() != expected; i++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(subject.errors(), expected);
+    EXPECT_EQ(subject.end(), 0);
+}
+
+TEST(ControlOfPrivilegedPrograms, IsOff)
+{
+    if (geteuid() != 0) GTEST_SKIP() << "only root can make a program that runs with other rights";
+    char folder[] = "/tmp/heapfit-control-XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    std::string program = std::string(folder) + "/subject";
+    ASSERT_EQ(system(("cp " HEAPFIT_CONTROL_SUBJECT " " + program).c_str()), 0);
+    EXPECT_EQ(chmod(folder, 0755), 0);
+    EXPECT_EQ(chown(program.c_str(), nobody, nobody), 0);
+    EXPECT_EQ(chmod(program.c_str(), 04755), 0);
+    {
+        Subject subject("wait", "control:on,verbose:1", false, program.c_str());
+        ASSERT_EQ(subject.ready(), subject.pid()) << "is " << folder << " mounted nosuid?";
+        EXPECT_TRUE(Client(subject.pid()).closed());
+        EXPECT_EQ(subject.end(), 0);
+        EXPECT_EQ(subject.errors(), "") << "no option is read from the environment";
+    }
+    EXPECT_EQ(system(("rm -r " + std::string(folder)).c_str()), 0);
+}
+
+// ---- while threads allocate ------------------------------------------------------------------------------------------------------
+
+TEST_F(ControlOfBusyThreads, SetsEveryLiveOption)
+{
+    Client client(pid());
+    std::vector<std::string> requests;
+    for (size_t i = 0; i < hf_option_count(); i++) {
+        const hf_option *option = hf_option_at(i);
+        std::string name = option->name;
+        if (option->live == 0 || name == "zeroed_reserve") continue; // whose maximum is all memory
+        for (uint64_t value : {option->minimum, option->maximum, option->initial})
+            requests.push_back("set " + name + " " +
+                               (option->choices != nullptr ? option->choices[value] : std::to_string(value)));
+    }
+    for (int round = 0; round < 20; round++)
+        for (const std::string &request : requests)
+            ASSERT_TRUE(json::read(client.ask(request))["ok"].truth) << request;
+}
+
+TEST_F(ControlOfBusyThreads, TellsPossibleFigures)
+{
+    Client client(pid());
+    for (int i = 0; i < 200; i++) {
+        json::Value stats = json::read(client.ask("stats"))["stats"];
+        const json::Value &total = stats["total"];
+        EXPECT_LE(total["live_bytes"].number, total["committed"].number);
+        EXPECT_LE(total["large_bytes"].number, total["live_bytes"].number);
+        EXPECT_LE(total["resident"].number, total["committed"].number);
+        EXPECT_EQ(stats["heaps"].elements.size(), static_cast<size_t>(total["heaps"].number) + 1);
+        for (const json::Value &heap : stats["heaps"].elements)
+            EXPECT_LE(heap["live_bytes"].number + heap["free_bytes"].number, heap["spans"].number << 16);
+    }
+}
+
+TEST_F(ControlOfBusyThreads, TrimsAndShrinks)
+{
+    Client client(pid());
+    for (int i = 0; i < 100; i++) {
+        EXPECT_TRUE(json::read(client.ask("trim"))["ok"].truth);
+        EXPECT_TRUE(json::read(client.ask("shrink"))["ok"].truth);
+        EXPECT_TRUE(json::read(client.ask("restore"))["ok"].truth);
+    }
+}
