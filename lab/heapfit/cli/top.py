@@ -75,7 +75,7 @@ def _taken(client: Client) -> Snapshot | None:
 
 
 def _watch(clients: list[Client], interval_s: float) -> None:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr)):
         raise UsageError("top needs a terminal; to print the figures: heapfit top --once")
     if len(clients) == 1:
         clients[0].stats()  # What is wrong is told before the screen is taken.

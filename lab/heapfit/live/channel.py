@@ -11,7 +11,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 # The process answers within milliseconds, unless it is stopped, or serves somebody else just now.
@@ -52,7 +52,8 @@ class Channel:
         end.
         """
         self._socket.settimeout(_left(self._deadline_s))
-        self._socket.sendall(line.encode() + b"\n")
+        with suppress(BrokenPipeError):  # Who refuses us has closed already, and said why.
+            self._socket.sendall(line.encode() + b"\n")
         reply = bytearray()
         while b"\n" not in reply[-_CHUNK:]:
             self._socket.settimeout(_left(self._deadline_s))

@@ -15,7 +15,7 @@ from heapfit.live.snapshot import Snapshot
 
 NONE_YET = "none"
 _DIGITS = 3
-_SPARKS = "▁▂▃▄▅▆▇█"
+_SPARKS = "▁▂▃▄▅▆▇"  # Without a full block, so that lines below each other stay apart.
 
 
 # ----------------------------------------------------------------------- numbers
@@ -69,7 +69,7 @@ def spark(values: Iterable[float], width: int) -> str:
     """Return the last `width` of `values` as a line of bars, from 0 to the largest of them.
 
     >>> spark([0, 1, 2, 4], 6)
-    '▁▂▄█'
+    '▁▂▄▇'
     """
     last = list(values)[-width:] if width > 0 else []
     most = max(last, default=0)
