@@ -101,7 +101,7 @@ def test_the_statistics_of_a_process_are_read_from_outside(
     assert total["dirty_bytes"] + total["cached_bytes"] > 16 * MIB
     assert total["footprint"] >= total["live_bytes"]
     assert found["memory"]["resident"] > total["live_bytes"]
-    assert any(each["live_objects"] >= 20_000 for each in found["stats"]["classes"])
+    assert any(each["live_objects"] > 15_000 for each in found["stats"]["classes"])
     assert {each["thread"] for each in found["stats"]["heaps"]} > {0, int(pid)}
 
 

@@ -35,7 +35,9 @@ def export(
     host: Annotated[
         str, typer.Option(metavar="HOST", help="Where to listen; anybody who reaches it may read.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535)] = _PORT,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="0: any that is free.")
+    ] = _PORT,
     once: Annotated[
         bool, typer.Option("--once", help="Print what would be served now, and end.")
     ] = False,
