@@ -21,7 +21,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
@@ -95,9 +94,8 @@ static bool receive(struct connection *connection)
 {
     char *room = connection->request + connection->length;
     size_t size = sizeof connection->request - connection->length;
-    ssize_t received = recv(connection->socket, room, size, MSG_DONTWAIT);
-    if (received < 0) return errno == EAGAIN || errno == EINTR;
-    if (received == 0) return false;
+    ptrdiff_t received = platform_receive(connection->socket, room, size);
+    if (received < 0) return false;
     connection->length += (size_t)received;
     if (!answer_complete_requests(connection)) return false;
     if (connection->length < sizeof connection->request) return true;
@@ -231,6 +229,7 @@ static _Atomic(bool) started;
 void control_start(void)
 {
     if (LIKELY(!options_control()) || atomic_exchange_explicit(&started, true, memory_order_relaxed)) return;
+    hf_free(hf_malloc(1)); /* the thread finds the allocator started, and need not ask whether it is */
     if (platform_thread_start("heapfit-control", control_run, NULL, false)) watch_main_thread();
     else platform_message("no control: the thread for it cannot be started");
 }

@@ -29,7 +29,7 @@ struct blocks {
     size_t live, free;
 };
 
-static struct blocks blocks_of(const struct span *span)
+READS_RACILY static struct blocks blocks_of(const struct span *span)
 {
     struct blocks blocks = {.bin = READ(span->bin)};
     if (READ(span->kind) != SPAN_BLOCKS || blocks.bin >= BIN_COUNT) return (struct blocks){.bin = BIN_COUNT};
@@ -170,7 +170,7 @@ static long thread_of(const struct heap *heap)
     return atomic_load_explicit(&heap->thread, memory_order_relaxed);
 }
 
-static void add_heap(const struct heap *heap, void *argument)
+READS_RACILY static void add_heap(const struct heap *heap, void *argument)
 {
     struct heap_window *window = argument;
     if (heap->number >= window->heaps) window->heaps = (size_t)heap->number + 1;

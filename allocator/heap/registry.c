@@ -273,7 +273,7 @@ void heap_visit_all(void (*visit)(const struct heap *heap, void *argument), void
     platform_lock_release(&registry.lock);
 }
 
-static void add_heap(const struct heap *heap, void *argument)
+READS_RACILY static void add_heap(const struct heap *heap, void *argument)
 {
     struct heap_figures *figures = argument;
     figures->cached += cache_bytes(heap);

@@ -17,6 +17,8 @@
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define COLD __attribute__((cold, noinline))
 #define NOINLINE __attribute__((noinline))
+/* Reads what another thread writes meanwhile, and says there why it may: not for ThreadSanitizer to report. */
+#define READS_RACILY __attribute__((no_sanitize("thread")))
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 /* Everything else in the library is hidden. */
 #define EXPORT __attribute__((visibility("default")))
@@ -161,6 +163,9 @@ int platform_connect(const char *name);
 
 /* Whether a process of this process' user, or of root, has connected. */
 bool platform_peer_is_trusted(int connection);
+
+/* Receive what is there, without waiting: its size, 0 for nothing, -1 when the other side is gone. */
+ptrdiff_t platform_receive(int connection, char *bytes, size_t capacity);
 
 /* Send all of it, within `milliseconds`. False when that fails. Never raises SIGPIPE. */
 bool platform_send(int connection, const char *bytes, size_t size, uint64_t milliseconds);

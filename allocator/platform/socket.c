@@ -78,6 +78,13 @@ bool platform_peer_is_trusted(int connection)
     return peer.uid == geteuid() || peer.uid == 0;
 }
 
+ptrdiff_t platform_receive(int connection, char *bytes, size_t capacity)
+{
+    ssize_t received = recv(connection, bytes, capacity, MSG_DONTWAIT);
+    if (received > 0) return received;
+    return received < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+}
+
 /* Whether there is room to write, within `milliseconds`. */
 static bool wait_for_room(int file, uint64_t milliseconds)
 {

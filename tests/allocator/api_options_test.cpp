@@ -7,7 +7,10 @@
 #include <cstring>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "heapfit/heapfit.h"
 
@@ -22,7 +25,8 @@ std::string value_of(const char *name)
 
 std::string text_of(const hf_option &option, uint64_t value)
 {
-    return option.kind == HF_OPTION_CHOICE ? option.choices[value] : std::to_string(value);
+    if (option.kind == HF_OPTION_CHOICE) return option.choices[value];
+    return option.unlimited != 0 && value == option.maximum ? "unlimited" : std::to_string(value);
 }
 
 // Exit codes of the programs that the tests start.
@@ -121,7 +125,7 @@ TEST_F(Environment, RefusesValuesThatAreNone)
     for (const char *options : {"decay_ms:fast", "decay_ms:", "decay_ms", "decay_ms:-1", "decay_ms:1.5",
                                 "decay_ms:0x10", "decay_ms:1k", "decay_ms:1 2", "decay_ms:k"})
         expect(options, "decay_ms", "500",
-               "^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for 'decay_ms', which takes 0 to 2147483647; it stays "
+               "^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for 'decay_ms', which takes 0 to unlimited; it stays "
                "500\n$");
 }
 
@@ -133,7 +137,39 @@ TEST_F(Environment, RefusesValuesOutOfRange)
     expect("remote_free_batch:4097", "remote_free_batch", "256", "'4097' is no value");
     expect("decay_ms:99999999999999999999999", "decay_ms", "500", "'99999999999999999999999' is no value");
     expect("reservation:99999999999g", "reservation", "0", "\\(k, m, g are understood\\)");
-    expect("stats_at_exit:2", "stats_at_exit", "0", "'2' is no value for 'stats_at_exit', which takes 0 to 1");
+    expect("stats_at_exit:2", "stats_at_exit", "0", "'2' is no value for 'stats_at_exit' \\([^\n]*\\); it stays 0");
+    expect("cache_line_align:2", "cache_line_align", "0", "'2' is no value for 'cache_line_align', which takes 0 to 1");
+}
+
+// Each option that takes a number takes none of these, and says so.
+TEST_F(Environment, RefusesNonsenseForEveryOption)
+{
+    for (size_t i = 0; i < hf_option_count(); i++) {
+        const hf_option *option = hf_option_at(i);
+        std::string name = option->name, initial = text_of(*option, option->initial);
+        for (const char *value : {"-1", "999999999999g", "18446744073709551616", "unlimite", "1e3", "0x1", "+1", "\t1"}) {
+            std::string said = std::string("^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for '") + name + "'[^\n]*; it stays " +
+                               initial + "\n$";
+            expect((name + ":" + value).c_str(), name.c_str(), initial.c_str(), said.c_str());
+        }
+    }
+}
+
+TEST_F(Environment, KnowsWhatIsUnlimited)
+{
+    for (const char *name : {"lockless_threads", "free_page_threshold", "shared_span_threshold", "decay_ms",
+                             "remote_free_bytes"}) {
+        expect((std::string(name) + ":unlimited").c_str(), name, "unlimited", silence);
+    }
+    for (const char *name : {"thread_span_threshold", "remote_free_batch", "zeroed_reserve", "reservation"})
+        expect((std::string(name) + ":unlimited").c_str(), "decay_ms", "500", "'unlimited' is no value for");
+}
+
+TEST_F(Environment, TakesThresholdsOfNothing)
+{
+    for (const char *name : {"lockless_threads", "free_page_threshold", "thread_span_threshold", "shared_span_threshold",
+                             "decay_ms", "zeroed_reserve"})
+        expect((std::string(name) + ":0").c_str(), name, "0", silence);
 }
 
 TEST_F(Environment, TakesTheWordsOfAChoice)
@@ -193,6 +229,13 @@ TEST_F(Environment, WritesStatisticsAtExitWhenAsked)
     setenv("HEAPFIT_OPTIONS", "stats_at_exit:1", 1);
     EXPECT_EXIT(exit_having_allocated(), testing::ExitedWithCode(as_expected),
                 "^heapfit [0-9.]+, process [0-9]+\n  live .* MiB in [0-9]+ objects");
+}
+
+TEST_F(Environment, WritesStatisticsAsJsonWhenAsked)
+{
+    setenv("HEAPFIT_OPTIONS", "stats_at_exit:json", 1);
+    EXPECT_EXIT(exit_having_allocated(), testing::ExitedWithCode(as_expected),
+                "^\\{\"format\":\"heapfit-stats/1\",\"version\":\"[0-9.]+\",\"pid\":[0-9]+,[^\n]*\\}\n$");
 }
 
 namespace
@@ -300,4 +343,63 @@ TEST(Options, TakeTheLimitsThatTheyDescribe)
             EXPECT_EQ(value_of(option->name), text_of(*option, limit));
         }
     }
+}
+
+TEST(Options, RefuseNonsenseForEveryOption)
+{
+    hf_free(hf_malloc(1));
+    for (size_t i = 0; i < hf_option_count(); i++) {
+        const hf_option *option = hf_option_at(i);
+        for (const char *value : {"", " ", "-1", "-0", "unlimite", "UNLIMITED ", "0x10", "1.5", "1 ", "1kk", "k", "\n"}) {
+            errno = 0;
+            EXPECT_EQ(hf_option_set(option->name, value), -1) << option->name << " '" << value << "'";
+            EXPECT_EQ(errno, EINVAL) << option->name << " '" << value << "'";
+        }
+        for (const char *value : {"999999999999g", "18446744073709551616", "99999999999999999999999999999999"}) {
+            bool is_number = option->kind != HF_OPTION_CHOICE && (option->kind == HF_OPTION_SIZE || value[12] != 'g');
+            errno = 0;
+            EXPECT_EQ(hf_option_set(option->name, value), -1) << option->name << " '" << value << "'";
+            EXPECT_EQ(errno, is_number ? ERANGE : EINVAL) << option->name << " '" << value << "'";
+        }
+        EXPECT_EQ(value_of(option->name), text_of(*option, option->initial));
+    }
+}
+
+TEST(Options, TakeUnlimitedWhereTheySaySo)
+{
+    for (size_t i = 0; i < hf_option_count(); i++) {
+        const hf_option *option = hf_option_at(i);
+        if (option->live == 0) continue;
+        EXPECT_EQ(hf_option_set(option->name, "unlimited"), option->unlimited != 0 ? 0 : -1) << option->name;
+        EXPECT_EQ(value_of(option->name),
+                  text_of(*option, option->unlimited != 0 ? option->maximum : option->initial));
+        EXPECT_EQ(hf_option_set(option->name, text_of(*option, option->initial).c_str()), 0);
+    }
+}
+
+// Under ThreadSanitizer too.
+TEST(Options, CanBeSetWhileThreadsAllocate)
+{
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < 2; t++)
+        threads.emplace_back([&stop, t] {
+            std::vector<void *> live(300);
+            for (unsigned i = t + 1; !stop; i = i * 1103515245 + 12345) {
+                void *&object = live[(i >> 8) % live.size()];
+                hf_free(object);
+                object = i % 2 == 0 ? hf_calloc(1, (i >> 16) % 20000) : hf_malloc((i >> 16) % (i % 64 == 0 ? 300000 : 2000));
+            }
+            for (void *object : live) hf_free(object);
+        });
+    for (int round = 0; round < 300; round++)
+        for (size_t i = 0; i < hf_option_count(); i++) {
+            const hf_option *option = hf_option_at(i);
+            if (option->live == 0 || std::string(option->name) == "stats_at_exit") continue;
+            uint64_t most = std::string(option->name) == "zeroed_reserve" ? uint64_t{4} << 20 : option->maximum;
+            uint64_t value = round % 3 == 0 ? option->minimum : round % 3 == 1 ? most : option->initial;
+            ASSERT_EQ(hf_option_set(option->name, text_of(*option, value).c_str()), 0) << option->name;
+        }
+    stop = true;
+    for (std::thread &each : threads) each.join();
 }

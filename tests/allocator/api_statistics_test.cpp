@@ -4,18 +4,27 @@
 
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <malloc.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <regex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "heapfit/heapfit.h"
+#include "json_reader.h"
 
 namespace
 {
@@ -66,9 +75,13 @@ TEST(Stats, CountLargeObjectsExactly)
 TEST(Stats, AddUp)
 {
     hf_stats stats = stats_now();
-    EXPECT_EQ(stats.footprint, stats.live_bytes + stats.free_bytes + stats.dirty_bytes + stats.own_bytes);
+    EXPECT_EQ(stats.footprint, stats.live_bytes + stats.free_bytes + stats.dirty_bytes + stats.own_bytes +
+                                   stats.context_bytes + stats.cached_bytes + stats.zeroed_bytes);
     EXPECT_LE(stats.large_bytes, stats.live_bytes);
     EXPECT_LE(stats.committed, stats.reserved);
+    EXPECT_LE(stats.resident, stats.committed);
+    EXPECT_LE(stats.huge_bytes, stats.committed);
+    EXPECT_GE(stats.nodes, 1u);
     EXPECT_GT(stats.own_bytes, 0u);
     EXPECT_GE(stats.heaps, 1u);
 }
@@ -149,6 +162,303 @@ TEST(Stats, ServeOlderAndNewerCallers)
     errno = 0;
     EXPECT_EQ(hf_stats_get(nullptr, sizeof(hf_stats)), -1);
     EXPECT_EQ(errno, EINVAL);
+}
+
+TEST(Stats, TellWhatIsInMemory)
+{
+    char *object = static_cast<char *>(malloc(64 * mib));
+    size_t untouched = stats_now().resident;
+    memset(object, 1, 64 * mib);
+    size_t touched = stats_now().resident;
+    EXPECT_GE(touched, untouched + 62 * mib) << "but for the ends, which may have been touched before";
+    EXPECT_LE(touched, untouched + 65 * mib);
+    free(object);
+    hf_trim();
+    EXPECT_LE(stats_now().resident, touched - 63 * mib);
+}
+
+TEST(Stats, LeaveOutForOlderCallersWhatTakesTime)
+{
+    hf_stats stats;
+    memset(&stats, 0xEE, sizeof stats);
+    ASSERT_EQ(hf_stats_get(&stats, offsetof(hf_stats, resident)), 0);
+    EXPECT_EQ(stats.resident, size_t{0xEEEEEEEEEEEEEEEE});
+    EXPECT_GT(stats.heaps, 0u);
+}
+
+TEST(Stats, CountSystemCallsAndRefills)
+{
+    hf_stats before = stats_now();
+    std::vector<void *> objects;
+    for (int i = 0; i < 100; i++) objects.push_back(malloc(10 * mib)); // never touched
+    for (int i = 0; i < 10000; i++) objects.push_back(malloc(100));
+    hf_stats after = stats_now();
+    EXPECT_GT(after.commits, before.commits);
+    EXPECT_GT(after.refills, before.refills + 10);
+    EXPECT_LT(after.refills, before.refills + 10000) << "a refill serves many";
+    for (void *object : objects) free(object);
+    EXPECT_GE(stats_now().commits, after.commits);
+}
+
+TEST(Stats, CountSpansThatThreadsKeep)
+{
+    ASSERT_EQ(hf_option_set("thread_span_threshold", "256k"), 0);
+    std::vector<void *> objects(1000);
+    for (void *&object : objects) object = malloc(1000);
+    for (void *object : objects) free(object);
+    size_t kept = stats_now().cached_bytes;
+    EXPECT_GT(kept, 0u);
+    EXPECT_LE(kept, size_t{256} << 10);
+    hf_trim();
+    EXPECT_EQ(stats_now().cached_bytes, 0u);
+}
+
+// ---- heaps, nodes ------------------------------------------------------------------------------------------------------------
+
+namespace
+{
+
+std::vector<hf_heap_stats> heaps_now()
+{
+    std::vector<hf_heap_stats> heaps(hf_stats_heaps(nullptr, 0));
+    EXPECT_EQ(hf_stats_heaps(heaps.data(), heaps.size()), heaps.size());
+    return heaps;
+}
+
+long thread_number()
+{
+    return syscall(SYS_gettid);
+}
+
+const hf_heap_stats *heap_of(const std::vector<hf_heap_stats> &heaps, long thread)
+{
+    for (const hf_heap_stats &heap : heaps)
+        if (heap.thread == thread) return &heap;
+    return nullptr;
+}
+
+} // namespace
+
+TEST(Heaps, AddUpToTheTotal)
+{
+    std::vector<void *> objects(1000);
+    for (void *&object : objects) object = malloc(1000);
+    std::vector<hf_heap_stats> heaps(10);
+    heaps.resize(hf_stats_heaps(heaps.data(), heaps.size()));
+    hf_stats total = stats_now();
+    size_t live = total.large_bytes, cached = 0, refills = 0, number = 0;
+    for (const hf_heap_stats &heap : heaps) {
+        EXPECT_EQ(heap.number, number++);
+        EXPECT_LE(heap.live_bytes + heap.free_bytes, heap.spans << 16);
+        live += heap.live_bytes;
+        cached += heap.cached_bytes;
+        refills += heap.refills;
+    }
+    EXPECT_GE(live, total.live_bytes) << "blocks that are kept for the next malloc are counted here";
+    EXPECT_LE(live, total.live_bytes + mib);
+    EXPECT_EQ(cached, total.cached_bytes);
+    EXPECT_EQ(refills, total.refills);
+    for (void *object : objects) free(object);
+}
+
+TEST(Heaps, NameTheirThreads)
+{
+    std::atomic<bool> allocated{false}, seen{false};
+    std::atomic<long> number{0};
+    void *left = nullptr;
+    std::thread other([&] {
+        std::vector<void *> objects(1000);
+        for (void *&object : objects) object = malloc(1000);
+        left = malloc(1000);
+        number = thread_number();
+        allocated = true;
+        while (!seen) std::this_thread::yield();
+        for (void *object : objects) free(object);
+    });
+    while (!allocated) std::this_thread::yield();
+    std::vector<hf_heap_stats> during = heaps_now();
+    seen = true;
+    other.join();
+    const hf_heap_stats *own = heap_of(during, thread_number()), *others = heap_of(during, number);
+    ASSERT_NE(own, nullptr);
+    ASSERT_NE(others, nullptr);
+    EXPECT_GE(others->live_bytes, size_t{1000} * 1000);
+    EXPECT_GE(others->spans, 15u);
+    std::vector<hf_heap_stats> after = heaps_now();
+    EXPECT_EQ(heap_of(after, number), nullptr) << "it is idle";
+    EXPECT_EQ(after[0].number, 0u);
+    EXPECT_GE(after[0].live_bytes, 1000u) << "what the thread has left";
+    free(left);
+}
+
+TEST(Heaps, CanBeMany)
+{
+    constexpr size_t many = 50;
+    std::atomic<size_t> allocated{0};
+    std::atomic<bool> seen{false};
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < many; i++)
+        threads.emplace_back([&] {
+            void *object = malloc(1000);
+            allocated++;
+            while (!seen) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            free(object);
+        });
+    while (allocated < many) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::vector<hf_heap_stats> heaps = heaps_now(), first(20);
+    EXPECT_EQ(hf_stats_heaps(first.data(), first.size()), heaps.size());
+    seen = true;
+    for (std::thread &each : threads) each.join();
+    ASSERT_GE(heaps.size(), many + 2);
+    size_t with_thread = 0;
+    for (const hf_heap_stats &heap : heaps) with_thread += heap.thread > 0 && heap.live_bytes >= 1000;
+    EXPECT_GE(with_thread, many);
+    EXPECT_EQ(first.back().number, first.size() - 1);
+}
+
+TEST(Nodes, AreOneOrMore)
+{
+    std::vector<hf_node_stats> nodes(hf_stats_nodes(nullptr, 0));
+    ASSERT_GE(nodes.size(), 1u);
+    ASSERT_EQ(hf_stats_nodes(nodes.data(), nodes.size()), nodes.size());
+    size_t dirty = 0;
+    for (const hf_node_stats &node : nodes) dirty += node.dirty_bytes;
+    EXPECT_EQ(dirty, stats_now().dirty_bytes);
+    EXPECT_EQ(stats_now().nodes, nodes.size());
+}
+
+// ---- JSON --------------------------------------------------------------------------------------------------------------------
+
+namespace
+{
+
+std::string json_text()
+{
+    std::string text(size_t{1} << 20, '\0');
+    int file = memfd_create("statistics", MFD_CLOEXEC);
+    hf_stats_json(file);
+    ssize_t size = pread(file, text.data(), text.size(), 0);
+    close(file);
+    text.resize(size > 0 ? static_cast<size_t>(size) : 0);
+    return text;
+}
+
+size_t member(const json::Value &object, const char *name)
+{
+    return static_cast<size_t>(object[name].number);
+}
+
+} // namespace
+
+TEST(Json, AgreesWithTheFigures)
+{
+    void *large = malloc(mib);
+    std::vector<hf_class_stats> classes(hf_stats_classes(nullptr, 0));
+    std::vector<hf_heap_stats> heaps(64);
+    int file = memfd_create("statistics", MFD_CLOEXEC);
+    heaps.resize(hf_stats_heaps(heaps.data(), heaps.size()));
+    hf_stats_classes(classes.data(), classes.size());
+    hf_stats total = stats_now();
+    hf_stats_json(file);
+    hf_stats again = stats_now();
+    EXPECT_EQ(memcmp(&total, &again, sizeof total), 0) << "writing it changes nothing";
+    std::string text(size_t{1} << 20, '\0');
+    text.resize(static_cast<size_t>(pread(file, text.data(), text.size(), 0)));
+    close(file);
+
+    ASSERT_EQ(text.find('\n'), text.size() - 1) << "one line";
+    text.pop_back();
+    json::Value stats = json::read(text);
+    EXPECT_EQ(stats["format"].text, "heapfit-stats/1");
+    EXPECT_EQ(stats["version"].text, hf_version());
+    EXPECT_EQ(stats["pid"].number, getpid());
+    EXPECT_GT(stats["time_ms"].number, 0);
+    EXPECT_FALSE(stats["shrunk"].truth);
+    EXPECT_EQ(stats["total"].members.size(), sizeof total / sizeof(size_t));
+    EXPECT_EQ(member(stats["total"], "live_objects"), total.live_objects);
+    EXPECT_EQ(member(stats["total"], "live_bytes"), total.live_bytes);
+    EXPECT_EQ(member(stats["total"], "footprint"), total.footprint);
+    EXPECT_EQ(member(stats["total"], "resident"), total.resident);
+    EXPECT_EQ(member(stats["total"], "refills"), total.refills);
+    EXPECT_EQ(member(stats["total"], "nodes"), total.nodes);
+    ASSERT_EQ(stats["classes"].elements.size(), classes.size());
+    for (size_t i = 0; i < classes.size(); i++) {
+        EXPECT_EQ(member(stats["classes"].elements[i], "block_size"), classes[i].block_size);
+        EXPECT_EQ(member(stats["classes"].elements[i], "live_objects"), classes[i].live_objects);
+        EXPECT_EQ(member(stats["classes"].elements[i], "free_objects"), classes[i].free_objects);
+        EXPECT_EQ(member(stats["classes"].elements[i], "spans"), classes[i].spans);
+    }
+    ASSERT_EQ(stats["heaps"].elements.size(), heaps.size());
+    for (size_t i = 0; i < heaps.size(); i++) {
+        const json::Value &heap = stats["heaps"].elements[i];
+        EXPECT_EQ(heap.members.size(), sizeof(hf_heap_stats) / sizeof(size_t));
+        EXPECT_EQ(member(heap, "number"), heaps[i].number);
+        EXPECT_EQ(heap["thread"].number, heaps[i].thread);
+        EXPECT_EQ(member(heap, "spans"), heaps[i].spans);
+        EXPECT_EQ(member(heap, "live_bytes"), heaps[i].live_bytes);
+    }
+    EXPECT_EQ(stats["nodes"].elements.size(), hf_stats_nodes(nullptr, 0));
+    free(large);
+}
+
+// A pipe of one page that does not block, read slowly, and signals all the time: writes are short, refused, and interrupted.
+TEST(Json, SurvivesShortAndInterruptedWrites)
+{
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    ASSERT_GT(fcntl(ends[1], F_SETPIPE_SZ, 4096), 0);
+    ASSERT_EQ(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    std::string text;
+    sigset_t alarm_only;
+    sigemptyset(&alarm_only);
+    sigaddset(&alarm_only, SIGALRM);
+    std::thread reader([&] {
+        char chunk[100];
+        ssize_t size;
+        pthread_sigmask(SIG_BLOCK, &alarm_only, nullptr); // the writer is to get them
+        while ((size = read(ends[0], chunk, sizeof chunk)) > 0) {
+            text.append(chunk, static_cast<size_t>(size));
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    });
+    struct sigaction interrupt = {};
+    interrupt.sa_handler = [](int) {};
+    sigaction(SIGALRM, &interrupt, nullptr);
+    const itimerval often = {{0, 700}, {0, 700}}, never = {};
+    setitimer(ITIMER_REAL, &often, nullptr);
+    hf_stats_json(ends[1]);
+    setitimer(ITIMER_REAL, &never, nullptr);
+    close(ends[1]);
+    reader.join();
+    close(ends[0]);
+    ASSERT_FALSE(text.empty());
+    text.pop_back();
+    EXPECT_EQ(json::read(text)["format"].text, "heapfit-stats/1");
+}
+
+TEST(Json, GivesUpWhereNothingCanBeWritten)
+{
+    errno = 0;
+    hf_stats_json(-1);
+    EXPECT_EQ(errno, 0);
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    hf_stats_json(full);
+    close(full);
+}
+
+TEST(Json, StaysWellFormedWhileOtherThreadsWork)
+{
+    std::atomic<bool> stop{false};
+    std::thread other([&stop] {
+        while (!stop) std::thread([] { free(malloc(100)); }).join();
+    });
+    for (int i = 0; i < 50; i++) {
+        std::string text = json_text();
+        text.pop_back();
+        EXPECT_NO_THROW(json::read(text));
+    }
+    stop = true;
+    other.join();
 }
 
 // ---- giving back ------------------------------------------------------------------------------------------------------------
@@ -284,7 +594,10 @@ TEST(MallocInfo, IsWellFormedAndInGlibcsShape)
     EXPECT_EQ(elements[0], "malloc");
     EXPECT_EQ(elements[1], "heap");
     EXPECT_EQ(elements[2], "sizes");
-    EXPECT_EQ(elements[3], "size");
+    EXPECT_EQ(std::count(elements.begin(), elements.end(), "heap"), static_cast<long>(hf_stats_heaps(nullptr, 0)));
+    EXPECT_GE(std::count(elements.begin(), elements.end(), "size"), 1);
+    EXPECT_NE(text.find("<heap nr=\"0\">"), std::string::npos);
+    EXPECT_NE(text.find("<heap nr=\"1\">"), std::string::npos);
     EXPECT_NE(text.find("<malloc version=\"1\">"), std::string::npos);
     EXPECT_NE(text.find("<total type=\"mmap\""), std::string::npos);
     EXPECT_NE(text.find("<system type=\"current\""), std::string::npos);

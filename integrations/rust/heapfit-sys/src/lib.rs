@@ -136,6 +136,8 @@ pub struct hf_option {
     pub maximum: u64,
     /// The words that a choice takes, else null.
     pub choices: *const *const c_char,
+    /// Whether the maximum stands for no limit, and is also written "unlimited".
+    pub unlimited: c_int,
 }
 
 /// What the heap of the process holds.
@@ -176,6 +178,32 @@ pub struct hf_stats {
     pub contexts: usize,
     /// Bytes of address space that contexts have.
     pub context_bytes: usize,
+    /// Of the committed bytes, those in memory; counted when asked for.
+    pub resident: usize,
+    /// Bytes of free spans that threads keep for themselves.
+    pub cached_bytes: usize,
+    /// Bytes of cleared spans that wait for `calloc`.
+    pub zeroed_bytes: usize,
+    /// `calloc`s that were given memory known to be zero.
+    pub zeroed_hits: usize,
+    /// `calloc`s above 1 KiB that had to clear theirs.
+    pub zeroed_misses: usize,
+    /// Committed bytes that huge pages were asked for, or taken from the kernel's pool.
+    pub huge_bytes: usize,
+    /// System calls that made address space accessible.
+    pub commits: usize,
+    /// System calls that asked for huge pages or did without them.
+    pub advices: usize,
+    /// How often a thread's bin was empty and was filled again.
+    pub refills: usize,
+    /// Lists of blocks that were handed over to the heap that they belong to.
+    pub remote_batches: usize,
+    /// Blocks in them.
+    pub remote_blocks: usize,
+    /// Threads that share heaps under a lock.
+    pub threads_sharing: usize,
+    /// NUMA nodes that free memory is kept apart for.
+    pub nodes: usize,
 }
 
 /// The objects of one size class.
@@ -190,6 +218,40 @@ pub struct hf_class_stats {
     pub live_objects: usize,
     /// Blocks that exist and are free.
     pub free_objects: usize,
+}
+
+/// One heap: of a thread, shared by several, or of threads that are gone.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct hf_heap_stats {
+    /// By which it can be told from the others; 0: of threads that are gone.
+    pub number: usize,
+    /// The kernel's number of the thread that has it; 0: none, -1: several share it.
+    pub thread: c_long,
+    /// Spans cut into blocks.
+    pub spans: usize,
+    /// Bytes of blocks that are in use, or kept for the next `malloc`.
+    pub live_bytes: usize,
+    /// Bytes of blocks that are free.
+    pub free_bytes: usize,
+    /// Bytes of free spans that it keeps.
+    pub cached_bytes: usize,
+    /// How often one of its bins was empty and was filled again.
+    pub refills: usize,
+}
+
+/// The free memory of one NUMA node.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct hf_node_stats {
+    /// Its number.
+    pub node: usize,
+    /// Bytes of free spans that have not been given back to the kernel.
+    pub dirty_bytes: usize,
+    /// Bytes of cleared spans that wait for `calloc`.
+    pub zeroed_bytes: usize,
+    /// Runs that went to a thread of another node.
+    pub crossings: usize,
 }
 
 // Documented in heapfit.h, under the same names.
@@ -207,6 +269,8 @@ extern "C" {
     pub fn hf_good_size(size: usize) -> usize;
     pub fn hf_is_ours(pointer: *const c_void) -> c_int;
     pub fn hf_trim() -> usize;
+    pub fn hf_footprint_shrink() -> usize;
+    pub fn hf_footprint_restore();
 
     pub fn hf_context_create(config: *const hf_context_config) -> *mut hf_context;
     pub fn hf_context_destroy(context: *mut hf_context);
@@ -243,5 +307,8 @@ extern "C" {
 
     pub fn hf_stats_get(stats: *mut hf_stats, size: usize) -> c_int;
     pub fn hf_stats_classes(classes: *mut hf_class_stats, count: usize) -> usize;
+    pub fn hf_stats_heaps(heaps: *mut hf_heap_stats, count: usize) -> usize;
+    pub fn hf_stats_nodes(nodes: *mut hf_node_stats, count: usize) -> usize;
     pub fn hf_stats_print(file: c_int);
+    pub fn hf_stats_json(file: c_int);
 }

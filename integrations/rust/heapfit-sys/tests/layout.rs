@@ -73,7 +73,8 @@ fn declared() -> Vec<(String, usize)> {
         initial,
         minimum,
         maximum,
-        choices
+        choices,
+        unlimited
     );
     members!(
         expected,
@@ -106,11 +107,51 @@ fn declared() -> Vec<(String, usize)> {
     );
     members!(
         expected,
+        hf_stats,
+        resident,
+        cached_bytes,
+        zeroed_bytes,
+        zeroed_hits,
+        zeroed_misses,
+        huge_bytes,
+        commits
+    );
+    members!(
+        expected,
+        hf_stats,
+        advices,
+        refills,
+        remote_batches,
+        remote_blocks,
+        threads_sharing,
+        nodes
+    );
+    members!(
+        expected,
         hf_class_stats,
         block_size,
         spans,
         live_objects,
         free_objects
+    );
+    members!(
+        expected,
+        hf_heap_stats,
+        number,
+        thread,
+        spans,
+        live_bytes,
+        free_bytes,
+        cached_bytes,
+        refills
+    );
+    members!(
+        expected,
+        hf_node_stats,
+        node,
+        dirty_bytes,
+        zeroed_bytes,
+        crossings
     );
     constants!(expected, HF_DEFRAG_DODGING, HF_REGION);
     constants!(
