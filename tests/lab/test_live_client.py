@@ -24,6 +24,7 @@ from live_double import MIB, Answer, Double
 
 ME = os.getpid()
 NOBODY = 65534
+DOUBLE = Path(__file__).with_name("live_double.py")
 
 
 @pytest.fixture
@@ -199,7 +200,7 @@ def test_a_process_that_does_not_answer(double: Double) -> None:
 
 
 def test_a_process_that_is_stopped() -> None:
-    command = [sys.executable, str(Path(__file__).with_name("live_double.py"))]
+    command = [sys.executable, str(DOUBLE)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as stopped:
         assert stopped.stdout is not None
         assert stopped.stdout.readline() == b"ready\n"
@@ -285,6 +286,35 @@ def test_the_line_to_start_with_keeps_what_the_process_was_started_with(
 
 def test_a_command_line_shows_no_control_characters() -> None:
     assert "\x1b" not in described(("server", "\x1b[2J")).command_line
+
+
+def can_unshare(kind: str) -> bool:
+    return subprocess.run(["unshare", kind, "--fork", "true"], capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not can_unshare("--pid"), reason="this user may not make a PID namespace")
+def test_a_process_in_a_container_is_found_by_the_number_that_we_see() -> None:
+    command = ["unshare", "--pid", "--fork", sys.executable, str(DOUBLE)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as unshare:
+        assert unshare.stdout is not None
+        assert unshare.stdout.readline() == b"ready\n"
+        (child,) = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children").read_text().split()
+        client = Client(int(child))
+        assert client.process.own_pid == 1
+        assert client.stats().pid == 1
+        assert int(child) in [each.pid for each in listening()]
+        os.kill(int(child), signal.SIGKILL)
+
+
+@pytest.mark.skipif(not can_unshare("--net"), reason="this user may not make a network namespace")
+def test_a_process_in_another_network_is_told_how_to_get_there() -> None:
+    command = ["unshare", "--net", sys.executable, str(DOUBLE)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as apart:
+        assert apart.stdout is not None
+        assert apart.stdout.readline() == b"ready\n"
+        with pytest.raises(NotListening, match=f"nsenter --target {apart.pid} --net heapfit"):
+            Client(apart.pid).stats()
+        apart.kill()
 
 
 # ----------------------------------------------------------------------- rates

@@ -14,7 +14,7 @@ from heapfit.cli.commands import new_app
 from heapfit.cli.live_tables import described
 from heapfit.cli.output import print_json, say
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.live import Client, Process, find, listening, take
+from heapfit.live import Client, Process, all_clients, find, listening, take
 
 app = new_app()
 
@@ -54,8 +54,8 @@ def export(
     if as_json:
         print_json([described(take(client)) for client in _clients(numbers)])
         return
-    for client in _clients(numbers) if numbers else ():
-        client.stats()  # Told now, where somebody sees it, rather than to the scraper.
+    for number in numbers:
+        Client(number).stats()  # Told now, where somebody sees it, rather than to the scraper.
     if once:
         _print(numbers)
     else:
@@ -63,7 +63,7 @@ def export(
 
 
 def _clients(numbers: list[int]) -> list[Client]:
-    return [Client(number) for number in numbers or [each.pid for each in listening()]]
+    return [Client(number) for number in numbers] or all_clients()
 
 
 def _found(numbers: list[int]) -> list[Process]:

@@ -17,12 +17,15 @@ _MOST_ROWS = 24
 
 
 def show_snapshot(snapshot: Snapshot, rates: Rates | None) -> None:
-    """Print everything that is known of a process."""
+    """Print everything that is known of a process; without rates what it did since its start."""
     results.print(_headline(snapshot), soft_wrap=True, markup=False)
-    side_by_side = Table.grid(padding=(0, 4))
+    side_by_side = Table.grid(padding=(0, 2))
+    activity = _pairs("activity", figures.activity(snapshot, rates))
+    if rates is None:
+        activity = _pairs("since the start", figures.since_start(snapshot))
     side_by_side.add_row(
         _pairs("memory", figures.memory(snapshot)),
-        _pairs("per second, and more", figures.activity(snapshot, rates)),
+        activity,
         _named("in force", figures.thresholds(snapshot)),
     )
     results.print(side_by_side)
@@ -80,9 +83,10 @@ def _pairs(title: str, found: list[Figure]) -> Table:
 
 def _named(title: str, pairs: list[tuple[str, str]]) -> Table:
     rows = table(title, "")
+    rows.padding = (0, 1, 0, 0)  # The three of them just fit into 80 columns.
     rows.columns[1].justify = "right"
-    for row in rows.columns:
-        row.no_wrap = True
+    for column in rows.columns:
+        column.no_wrap = True
     for name, value in pairs:
         rows.add_row(name, escape(value))
     return rows

@@ -13,7 +13,7 @@ from heapfit.cli.commands import new_app
 from heapfit.cli.live_tables import described, show_processes, show_snapshot
 from heapfit.cli.output import print_json
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.live import Client, Process, Snapshot, listening, rates_between, take
+from heapfit.live import Client, Snapshot, all_clients, rates_between, take
 
 app = new_app()
 
@@ -39,7 +39,7 @@ def top(
     """
     if interval < _LEAST_INTERVAL_S:
         raise UsageError(f"--interval {interval:g} is too short; at least {_LEAST_INTERVAL_S} s")
-    clients = [Client(process_number(pid))] if pid else [Client(each.pid) for each in _found()]
+    clients = [Client(process_number(pid))] if pid else _found()
     if as_json:
         print_json([described(take(client)) for client in clients])
     elif once:
@@ -48,8 +48,8 @@ def top(
         _watch(clients, interval)
 
 
-def _found() -> list[Process]:
-    found = listening()
+def _found() -> list[Client]:
+    found = all_clients()
     if not found:
         raise HeapfitError(
             "no process of yours can be watched; start one with: heapfit run --control -- COMMAND"

@@ -7,7 +7,7 @@ figures     how that is written for people
 openmetrics and for a scraper; `top`: the terminal's full-screen view
 """
 
-from heapfit.live.client import Client, Refused
+from heapfit.live.client import Client, Refused, all_clients
 from heapfit.live.processes import Gone, NotListening, Process, find, listening, present
 from heapfit.live.rates import Rates, rates_between
 from heapfit.live.snapshot import Snapshot, take
@@ -20,6 +20,7 @@ __all__ = [
     "Rates",
     "Refused",
     "Snapshot",
+    "all_clients",
     "find",
     "listening",
     "present",

@@ -6,6 +6,7 @@ a watcher who has nothing to ask just now.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -13,10 +14,12 @@ from pydantic import ValidationError
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.live.channel import REQUEST_MAX, TIMEOUT_S, Peer, opened
 from heapfit.live.processes import (
+    Gone,
     NotListening,
     Process,
     belongs_to_another,
     find,
+    listening,
     plain,
     present,
     why_not_listening,
@@ -148,6 +151,15 @@ class Client:
             f"process {self.process.pid} ({self.process.name}) answers what this heapfit does not "
             "understand; is the library in it of another version?"
         )
+
+
+def all_clients() -> list[Client]:
+    """Return a client for each process that may be asked, in the order of their numbers."""
+    found = []
+    for process in listening():
+        with suppress(Gone):  # since it was found
+            found.append(Client(process.pid))
+    return found
 
 
 def _word(text: str) -> str:

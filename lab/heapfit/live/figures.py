@@ -114,6 +114,11 @@ def activity(snapshot: Snapshot, rates: Rates | None) -> list[Figure]:
     return [*_per_second(rates), *_huge_pages(snapshot), *_heaps(snapshot)]
 
 
+def since_start(snapshot: Snapshot) -> list[Figure]:
+    """Return the same of the whole life of the process."""
+    return [*_counted(snapshot), *_huge_pages(snapshot), *_heaps(snapshot)]
+
+
 def _per_second(rates: Rates | None) -> list[Figure]:
     names = ("purges", "given back", "commits", "refills", "remote batches", "zeroed hits")
     if rates is None:
@@ -125,6 +130,20 @@ def _per_second(rates: Rates | None) -> list[Figure]:
         Figure("commits", rates.commits, f"{count(rates.commits)}/s"),
         Figure("refills", rates.refills, f"{count(rates.refills)}/s"),
         Figure("remote batches", rates.remote_batches, f"{count(rates.remote_batches)}/s"),
+        Figure("zeroed hits", hits or 0.0, share(hits)),
+    ]
+
+
+def _counted(snapshot: Snapshot) -> list[Figure]:
+    total = snapshot.stats.total
+    asked = total.zeroed_hits + total.zeroed_misses
+    hits = total.zeroed_hits / asked if asked else None
+    return [
+        Figure("purges", total.purges, count(total.purges)),
+        Figure("given back", total.purged, size(total.purged)),
+        Figure("commits", total.commits, count(total.commits)),
+        Figure("refills", total.refills, count(total.refills)),
+        Figure("remote batches", total.remote_batches, count(total.remote_batches)),
         Figure("zeroed hits", hits or 0.0, share(hits)),
     ]
 
