@@ -164,7 +164,7 @@ def test_a_process_of_another_user_is_not_asked(
     monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
     with pytest.raises(NotListening, match=r"belongs to \w+, .*sudo -u \w+"):
         Client(ME)
-    assert listening() == []
+    assert ME not in [each.pid for each in listening()]
     assert double.asked == []
 
 
@@ -189,7 +189,7 @@ def test_a_name_that_another_process_has_taken_is_sent_nothing(
     with Double(number=sleeper.pid) as squatter:
         with pytest.raises(NotListening, match=f"process {ME} listens in the place of"):
             Client(sleeper.pid).shrink()
-        assert listening() == []
+        assert not {ME, sleeper.pid} & {each.pid for each in listening()}
         assert squatter.asked == []
 
 
@@ -250,7 +250,7 @@ def test_what_a_process_says_cannot_steer_the_terminal() -> None:
 def test_those_that_listen_are_found_with_their_command_lines(double: Double) -> None:
     (found,) = [each for each in listening() if each.pid == ME]
     assert found == find(ME)
-    assert "pytest" in found.command_line or "execnet" in found.command_line
+    assert "python" in found.command_line
 
 
 def described(command: tuple[str, ...], name: str = "server") -> Process:
