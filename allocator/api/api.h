@@ -1,10 +1,11 @@
 /* api/: what programs call: heapfit.h, the malloc family, C++ new and delete, options, statistics.
  *
- * Which file does what: malloc.c the malloc family; glibc.c the C library's extensions that report and tune; operators.c
- * C++ new and delete; heapfit.c the names with the hf_ prefix; options.c the table of options and its readers;
- * statistics.c figures; report.c figures as text and as JSON (json.c); process.c what happens when a process starts, forks and
- * ends; control.c the socket by which other processes steer this one, request.c what they may ask; version.c.
- * malloc.c, glibc.c and operators.c define names that are not heapfit's own, and the library works without them.
+ * Which file does what: malloc.c the malloc family; glibc.c the C library's extensions that report and tune;
+ * operators.c C++ new and delete; heapfit.c the names with the hf_ prefix; options.c the table of options and its
+ * readers; statistics.c figures; report.c figures as text and as JSON (json.c); process.c what happens when a process
+ * starts, forks and ends; control.c the socket by which other processes steer this one, request.c what they may ask;
+ * version.c. malloc.c, glibc.c and operators.c define names that are not heapfit's own, and the library works without
+ * them.
  */
 #ifndef HEAPFIT_API_H
 #define HEAPFIT_API_H
@@ -12,17 +13,21 @@
 #include "../context/context.h"
 #include "heapfit/heapfit.h"
 
-ALWAYS_INLINE bool api_is_power_of_two(size_t value)
-{
-    return value != 0 && (value & (value - 1)) == 0;
-}
-
-/* ---- options (options.c) ------------------------------------------------------------------------------------------- */
+/* ---- options (options.c) --------------------------------------------------------------------------------------- */
 
 /* What is wanted when the process ends; the numbers are those of the option's words. */
 enum stats_at_exit { STATS_OFF, STATS_TEXT, STATS_JSON };
 enum stats_at_exit options_stats_at_exit(void);
 bool options_control(void);
+
+/* Have 0 in force for all options that keep free memory, or their values again; hf_option_set and _get speak of the values
+ * at any time. */
+void options_shrink(bool now);
+bool options_shrunk(void);
+
+/* For pthread_atfork handlers. */
+void options_fork_begin(void);
+void options_fork_end(void);
 
 /* The value of an option as a person writes it. */
 enum { OPTION_TEXT_MAX = 40 };
@@ -40,12 +45,12 @@ struct option_mistake {
 bool options_get(const char *name, struct option_text *value, struct option_mistake *mistake);
 bool options_set(const char *name, const char *value, struct option_mistake *mistake);
 
-/* ---- giving back (heapfit.c) ----------------------------------------------------------------------------------------- */
+/* ---- giving back (heapfit.c) ----------------------------------------------------------------------------------- */
 
 /* As hf_trim, for all heaps. */
 size_t trim_everywhere(void);
 
-/* ---- statistics (statistics.c) --------------------------------------------------------------------------------------- */
+/* ---- statistics (statistics.c) --------------------------------------------------------------------------------- */
 
 struct statistics {
     hf_stats total; /* all but `resident` */
@@ -78,17 +83,14 @@ ALWAYS_INLINE size_t heap_window_filled(const struct heap_window *window)
 /* One node; false when there are not so many. */
 bool statistics_node(size_t place, hf_node_stats *node);
 
-/* ---- reports (report.c) ---------------------------------------------------------------------------------------------- */
+/* ---- reports (report.c) ---------------------------------------------------------------------------------------- */
 
 struct json;
 
 /* All statistics as one JSON object. */
 void report_json(struct json *json);
 
-/* Whether hf_footprint_shrink is in force. */
-bool heap_footprint_is_shrunk(void);
-
-/* ---- control (request.c, control.c) ----------------------------------------------------------------------------------- */
+/* ---- control (request.c, control.c) ---------------------------------------------------------------------------- */
 
 /* A line without its end, of any bytes. */
 enum { REQUEST_MAX = 256 };

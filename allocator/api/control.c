@@ -1,15 +1,16 @@
 /* The control channel: a thread that answers requests of other processes on the abstract Unix socket "\0heapfit/PID".
  *
- * An abstract socket is a file nowhere, so that a dead process leaves nothing behind, and it is of this network namespace, so
- * that a container reaches its own. Anybody there may connect: whoever is not of the same user, or root, is told so and left.
+ * An abstract socket is a file nowhere, so that a dead process leaves nothing behind, and it is of this network
+ * namespace, so that a container reaches its own. Anybody there may connect: whoever is not of the same user, or root,
+ * is told so and left.
  *
- * The program must not notice. The thread has a table of descriptors of its own (platform_descriptors_own), so no number of the
- * program's is ever one of ours, whatever it closes or opens; children inherit nothing; and exec ends the thread with all it
- * has. It has no heap, allocates nothing, and takes no signal. What it says on stderr it says before it closes that: from then
- * on a message of the allocator from this thread, which would be of corrupted lists, is lost.
+ * The program must not notice. The thread has a table of descriptors of its own (platform_descriptors_own), so no
+ * number of the program's is ever one of ours, whatever it closes or opens; children inherit nothing; and exec ends the
+ * thread with all it has. It has no heap, allocates nothing, and takes no signal. What it says on stderr it says before
+ * it closes that: from then on a message of the allocator from this thread, which would be of corrupted lists, is lost.
  *
- * A process lives as long as any thread of it, so this one ends when the main thread leaves by pthread_exit. A fork's child
- * starts a thread of its own, under its own number.
+ * A process lives as long as any thread of it, so this one ends when the main thread leaves by pthread_exit. A fork's
+ * child starts a thread of its own, under its own number.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -30,7 +31,7 @@ enum {
     FAREWELL_MS = 1000 /* the main thread waits for this one to end */
 };
 
-/* ---- connections: the thread's own ------------------------------------------------------------------------------------- */
+/* ---- connections: the thread's own ----------------------------------------------------------------------------- */
 
 struct connection {
     int socket;
@@ -136,7 +137,7 @@ static void connection_open(int listener)
     connection->turn = ++turns;
 }
 
-/* ---- the thread -------------------------------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------------------------ */
 
 /* Relaxed: a connection is made afterwards, which the thread sees, and with it this. */
 static _Atomic(bool) stopping;
@@ -192,12 +193,13 @@ static void control_run(void *argument)
     while (listener >= 0 && !atomic_load_explicit(&stopping, memory_order_relaxed)) serve(listener);
 }
 
-/* ---- the main thread leaves --------------------------------------------------------------------------------------------- */
+/* ---- the main thread leaves ------------------------------------------------------------------------------------ */
 
 static pthread_key_t main_thread;
 static bool main_thread_known;
 
-/* Wait for the thread's end: the last thread of a process runs its exit handlers, for which ours has not the descriptors. */
+/* Wait for the thread's end: the last thread of a process runs its exit handlers, for which ours has not the
+ * descriptors. */
 static void main_thread_leaves(void *argument)
 {
     char name[NAME_MAX_BYTES];
@@ -213,7 +215,8 @@ static void main_thread_leaves(void *argument)
     if (wake >= 0) close(wake);
 }
 
-/* Only in the main thread itself can it be told that it leaves. It is the one that loads the library, and that a child has. */
+/* Only in the main thread itself can it be told that it leaves. It is the one that loads the library, and that a child
+ * has. */
 static void watch_main_thread(void)
 {
     if (platform_thread_number() != getpid()) return;
@@ -221,7 +224,7 @@ static void watch_main_thread(void)
     if (main_thread_known) pthread_setspecific(main_thread, &main_thread); /* anything but NULL */
 }
 
-/* ---- start, fork -------------------------------------------------------------------------------------------------------- */
+/* ---- start, fork ----------------------------------------------------------------------------------------------- */
 
 /* Relaxed: whoever is first starts it. */
 static _Atomic(bool) started;

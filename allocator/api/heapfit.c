@@ -26,7 +26,7 @@ EXPORT void *hf_realloc(void *pointer, size_t size)
 
 EXPORT void *hf_aligned_alloc(size_t alignment, size_t size)
 {
-    if (LIKELY(api_is_power_of_two(alignment))) return heap_malloc_aligned(size, alignment);
+    if (LIKELY(is_power_of_two(alignment))) return heap_malloc_aligned(size, alignment);
     errno = EINVAL;
     return NULL;
 }
@@ -60,7 +60,7 @@ EXPORT int hf_is_ours(const void *pointer)
 static size_t given_back_by(void (*trim)(void))
 {
     struct space_figures before, after;
-    if (space.base == 0) return 0; /* nobody has allocated yet */
+    if (!heap_is_started()) return 0;
     space_figures(&before);
     trim();
     space_figures(&after);
@@ -74,5 +74,16 @@ EXPORT size_t hf_trim(void)
 
 size_t trim_everywhere(void)
 {
-    return given_back_by(heap_trim);
+    return given_back_by(heap_trim_everywhere);
+}
+
+EXPORT size_t hf_footprint_shrink(void)
+{
+    options_shrink(true);
+    return trim_everywhere();
+}
+
+EXPORT void hf_footprint_restore(void)
+{
+    options_shrink(false);
 }

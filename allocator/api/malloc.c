@@ -52,7 +52,7 @@ EXPORT void *reallocarray(void *pointer, size_t count, size_t size)
 
 EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
 {
-    if (!api_is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
+    if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
     int saved = errno; /* POSIX: the error is returned, errno stays */
     void *object = heap_malloc_aligned(size, alignment);
     errno = saved;
@@ -63,7 +63,7 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
 
 EXPORT void *aligned_alloc(size_t alignment, size_t size)
 {
-    if (!api_is_power_of_two(alignment)) {
+    if (!is_power_of_two(alignment)) {
         errno = EINVAL;
         return NULL;
     }
@@ -77,7 +77,7 @@ EXPORT void *memalign(size_t alignment, size_t size)
         errno = EINVAL;
         return NULL;
     }
-    if (!api_is_power_of_two(alignment)) {
+    if (!is_power_of_two(alignment)) {
         size_t power = MALLOC_ALIGNMENT;
         while (power < alignment) power *= 2;
         alignment = power;

@@ -107,7 +107,7 @@ OPERATOR(own_new, seen_new, "_Znwm");
 
 static void *own_new_aligned(size_t size, size_t alignment)
 {
-    if (UNLIKELY(!api_is_power_of_two(alignment))) throw_bad_alloc(size);
+    if (UNLIKELY(!is_power_of_two(alignment))) throw_bad_alloc(size);
     void *object = heap_malloc_aligned(size, alignment);
     return LIKELY(object != NULL) ? object : new_failed(size, alignment);
 }
@@ -179,7 +179,7 @@ static void *own_new_aligned_nothrow(size_t size, size_t alignment, const struct
 {
     static const char symbol[] = "_ZnwmSt11align_val_tRKSt9nothrow_t";
     if (REPLACED(new_aligned)) return catching_new_aligned(symbol, size, alignment, nothrow, seen_new_aligned);
-    if (UNLIKELY(!api_is_power_of_two(alignment))) return NULL;
+    if (UNLIKELY(!is_power_of_two(alignment))) return NULL;
     void *object = heap_malloc_aligned(size, alignment);
     if (LIKELY(object != NULL) || installed_new_handler() == NULL) return object;
     return catching_new_aligned(symbol, size, alignment, nothrow, seen_new_aligned);

@@ -16,6 +16,7 @@
 struct option {
     hf_option public;
     void (*apply)(uint64_t value); /* hands the value to the layer that it is for; NULL: it is read here */
+    bool keeps_memory; /* 0 is in force while the footprint is shrunk, whatever the value */
     _Atomic(uint64_t) value;
 };
 
@@ -62,6 +63,7 @@ static void apply_lockless_threads(uint64_t value)
 static void apply_zeroed_reserve(uint64_t value)
 {
     atomic_store_explicit(&space_settings.zeroed_reserve, (size_t)value, memory_order_relaxed);
+    space_zeroed_adjust();
 }
 
 static void apply_cache_line_align(uint64_t value)
@@ -85,8 +87,7 @@ static const char *const huge_pages_choices[] = {
     [HUGE_PAGES_ALWAYS] = "always",
     [HUGE_PAGES_HUGETLB] = "hugetlb",
 };
-static const char *const hand_over_choices[] = {
-    [REMOTE_HAND_OVER_FULL] = "full", [REMOTE_HAND_OVER_REFILL] = "refill"};
+static const char *const hand_over_choices[] = {[REMOTE_HAND_OVER_FULL] = "full", [REMOTE_HAND_OVER_REFILL] = "refill"};
 enum { NUMA_AUTO, NUMA_OFF };
 static const char *const numa_choices[] = {[NUMA_AUTO] = "auto", [NUMA_OFF] = "off"};
 enum { CONTROL_OFF, CONTROL_ON };
@@ -150,6 +151,7 @@ static struct option options[OPTION_COUNT] = {
                     .maximum = BYTES_UNLIMITED,
                     .unlimited = 1,
                 },
+            .keeps_memory = true,
             .apply = apply_free_page_threshold,
         },
     [THREAD_SPAN_THRESHOLD] =
@@ -161,8 +163,10 @@ static struct option options[OPTION_COUNT] = {
                     .kind = HF_OPTION_SIZE,
                     .live = 1,
                     .initial = 4 * SPAN_SIZE,
-                    .maximum = SPAN_CACHE_MAX * SPAN_SIZE,
+                    .maximum = BYTES_UNLIMITED,
+                    .unlimited = 1,
                 },
+            .keeps_memory = true,
             .apply = apply_thread_span_threshold,
         },
     [SHARED_SPAN_THRESHOLD] =
@@ -177,6 +181,7 @@ static struct option options[OPTION_COUNT] = {
                     .maximum = BYTES_UNLIMITED,
                     .unlimited = 1,
                 },
+            .keeps_memory = true,
             .apply = apply_shared_span_threshold,
         },
     [DECAY_MS] =
@@ -191,6 +196,7 @@ static struct option options[OPTION_COUNT] = {
                     .maximum = DECAY_NEVER,
                     .unlimited = 1,
                 },
+            .keeps_memory = true,
             .apply = apply_decay_ms,
         },
     [REMOTE_FREE_BATCH] =
@@ -215,7 +221,7 @@ static struct option options[OPTION_COUNT] = {
                     .description = "bytes of such blocks, in the same way",
                     .kind = HF_OPTION_SIZE,
                     .live = 1,
-                    .initial = 64 * 1024,
+                    .initial = UINT64_C(64) * 1024,
                     .minimum = 1,
                     .maximum = BYTES_UNLIMITED,
                     .unlimited = 1,
@@ -227,7 +233,8 @@ static struct option options[OPTION_COUNT] = {
             .public =
                 {
                     .name = "remote_free_hand_over",
-                    .description = "when blocks are handed over: full (one of the limits), refill (also whenever a bin is filled)",
+                    .description =
+                        "when blocks are handed over: full (one of the limits), refill (also whenever a bin is filled)",
                     .kind = HF_OPTION_CHOICE,
                     .live = 1,
                     .initial = REMOTE_HAND_OVER_FULL,
@@ -241,7 +248,8 @@ static struct option options[OPTION_COUNT] = {
             .public =
                 {
                     .name = "huge_pages",
-                    .description = "back the heap by huge pages: never, auto (when large and dense), always, hugetlb (the kernel's pool)",
+                    .description = "back the heap by huge pages: never, auto (when large and dense), always, hugetlb "
+                                   "(the kernel's pool)",
                     .kind = HF_OPTION_CHOICE,
                     .initial = HUGE_PAGES_AUTO,
                     .maximum = HUGE_PAGES_HUGETLB,
@@ -259,6 +267,7 @@ static struct option options[OPTION_COUNT] = {
                     .live = 1,
                     .maximum = BYTES_UNLIMITED,
                 },
+            .keeps_memory = true,
             .apply = apply_zeroed_reserve,
         },
     [CACHE_LINE_ALIGN] =
@@ -489,11 +498,22 @@ static int option_parse(const struct option *option, struct text text, uint64_t 
     return *value < option->public.minimum || *value > option->public.maximum ? ERANGE : 0;
 }
 
+/* Under this lock values are set and handed to the layers: so the two agree, and the first to allocate and the first to set an
+ * option may be two threads. */
+static platform_lock lock;
+static _Atomic(bool) configured;
+static _Atomic(bool) shrunk; /* written under the lock */
+
+bool options_shrunk(void)
+{
+    return atomic_load_explicit(&shrunk, memory_order_relaxed);
+}
+
 static void option_apply(struct option *option, uint64_t value)
 {
     /* Relaxed: a value stands for itself; nothing else is published with it. */
     atomic_store_explicit(&option->value, value, memory_order_relaxed);
-    if (option->apply != NULL) option->apply(value);
+    if (option->apply != NULL) option->apply(option->keeps_memory && options_shrunk() ? 0 : value);
 }
 
 static uint64_t option_value(const struct option *option)
@@ -601,11 +621,6 @@ static COLD void report_options(void)
     }
 }
 
-/* Under `lock`: the first to allocate and the first to set an option may be two threads. Later nobody takes it, so that none
- * holds it when another thread forks. */
-static platform_lock lock;
-static _Atomic(bool) configured;
-
 void heap_configure(void)
 {
     /* Acquire: pairs with the release below. */
@@ -646,7 +661,10 @@ bool options_get(const char *name, struct option_text *value, struct option_mist
 static int set(const char *name, const char *value, struct option_mistake *mistake)
 {
     heap_configure(); /* or the start would overwrite what is set here */
-    int error = option_set(text_of(name), text_of(value), space.base != 0, mistake);
+    bool started = heap_is_started();
+    platform_lock_acquire(&lock);
+    int error = option_set(text_of(name), text_of(value), started, mistake);
+    platform_lock_release(&lock);
     if (error == 0) control_start(); /* if it was this that was asked for */
     return error;
 }
@@ -654,6 +672,26 @@ static int set(const char *name, const char *value, struct option_mistake *mista
 bool options_set(const char *name, const char *value, struct option_mistake *mistake)
 {
     return set(name, value, mistake) == 0;
+}
+
+void options_shrink(bool now)
+{
+    heap_configure(); /* or the start would overwrite what is set here */
+    platform_lock_acquire(&lock);
+    atomic_store_explicit(&shrunk, now, memory_order_relaxed);
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if (options[i].keeps_memory) option_apply(&options[i], option_value(&options[i]));
+    platform_lock_release(&lock);
+}
+
+void options_fork_begin(void)
+{
+    platform_lock_fork_begin(&lock);
+}
+
+void options_fork_end(void)
+{
+    platform_lock_fork_end(&lock);
 }
 
 /* ---- for programs ---------------------------------------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* ---- JSON ------------------------------------------------------------------------------------------------------------ */
+/* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
 /* A member of a structure of statistics, all of which are a size_t but for hf_heap_stats.thread. */
 struct member {
@@ -22,12 +22,12 @@ struct member {
 
 #define TOTAL(name) MEMBER(hf_stats, name)
 static const struct member total_members[] = {
-    TOTAL(live_objects),  TOTAL(live_bytes),     TOTAL(large_objects), TOTAL(large_bytes),     TOTAL(free_bytes),
-    TOTAL(dirty_bytes),   TOTAL(own_bytes),      TOTAL(footprint),     TOTAL(committed),       TOTAL(reserved),
-    TOTAL(purged),        TOTAL(purges),         TOTAL(heaps),         TOTAL(heaps_idle),      TOTAL(orphan_spans),
-    TOTAL(contexts),      TOTAL(context_bytes),  TOTAL(resident),      TOTAL(cached_bytes),    TOTAL(zeroed_bytes),
-    TOTAL(zeroed_hits),   TOTAL(zeroed_misses),  TOTAL(huge_bytes),    TOTAL(commits),         TOTAL(advices),
-    TOTAL(refills),       TOTAL(remote_batches), TOTAL(remote_blocks), TOTAL(threads_sharing), TOTAL(nodes),
+    TOTAL(live_objects), TOTAL(live_bytes),     TOTAL(large_objects), TOTAL(large_bytes),     TOTAL(free_bytes),
+    TOTAL(dirty_bytes),  TOTAL(own_bytes),      TOTAL(footprint),     TOTAL(committed),       TOTAL(reserved),
+    TOTAL(purged),       TOTAL(purges),         TOTAL(heaps),         TOTAL(heaps_idle),      TOTAL(orphan_spans),
+    TOTAL(contexts),     TOTAL(context_bytes),  TOTAL(resident),      TOTAL(cached_bytes),    TOTAL(zeroed_bytes),
+    TOTAL(zeroed_hits),  TOTAL(zeroed_misses),  TOTAL(huge_bytes),    TOTAL(commits),         TOTAL(advices),
+    TOTAL(refills),      TOTAL(remote_batches), TOTAL(remote_blocks), TOTAL(threads_sharing), TOTAL(nodes),
 };
 _Static_assert(COUNT(total_members) == sizeof(hf_stats) / sizeof(size_t), "every member is named");
 
@@ -129,7 +129,7 @@ void report_json(struct json *json)
     json_name(json, "time_ms");
     json_number(json, platform_clock_us() / 1000);
     json_name(json, "shrunk");
-    json_bool(json, heap_footprint_is_shrunk());
+    json_bool(json, options_shrunk());
     write_total(json, &statistics.total);
     write_classes(json, statistics.classes);
     write_heaps(json);
@@ -156,7 +156,7 @@ EXPORT void hf_stats_json(int file)
     errno = saved;
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------------ */
+/* ---- text ------------------------------------------------------------------------------------------------------ */
 
 #define MIB(bytes) ((double)(bytes) / (1 << 20))
 

@@ -1,7 +1,9 @@
-/* What another process may ask of this one over the control channel, and the answers: heapfit-control(7) has the protocol.
+/* What another process may ask of this one over the control channel, and the answers: heapfit-control(7) has the
+ * protocol.
  *
- * A request is a line of words. An answer is one line of JSON: {"ok":true,...}, or {"ok":false,"error":"what is wrong"}. What
- * comes in is not trusted to be a request, nor to be text. Nothing is allocated: the figures would show it.
+ * A request is a line of words. An answer is one line of JSON: {"ok":true,...}, or {"ok":false,"error":"what is
+ * wrong"}. What comes in is not trusted to be a request, nor to be text. Nothing is allocated: the figures would show
+ * it.
  */
 #include "api.h"
 #include "json.h"
@@ -17,7 +19,7 @@ struct request {
     size_t count; /* one more than WORDS_MAX: too many */
 };
 
-/* ---- answers --------------------------------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------------------------- */
 
 static void answer_open(struct json *json)
 {
@@ -50,7 +52,7 @@ static void write_text(struct json *json, const char *name, const char *text)
     json_string(json, text);
 }
 
-/* ---- commands -------------------------------------------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------------------------------------- */
 
 static void run_version(struct json *json, const struct request *request)
 {
@@ -71,8 +73,10 @@ static void run_stats(struct json *json, const struct request *request)
 
 static const char *kind_name(int kind)
 {
-    static const char *const names[] = {
-        [HF_OPTION_NUMBER] = "number", [HF_OPTION_SIZE] = "size", [HF_OPTION_FLAG] = "flag", [HF_OPTION_CHOICE] = "choice"};
+    static const char *const names[] = {[HF_OPTION_NUMBER] = "number",
+                                        [HF_OPTION_SIZE] = "size",
+                                        [HF_OPTION_FLAG] = "flag",
+                                        [HF_OPTION_CHOICE] = "choice"};
     return names[kind];
 }
 
@@ -167,9 +171,9 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"version", {NULL, NULL}, run_version},   {"stats", {NULL, NULL}, run_stats}, {"options", {NULL, NULL}, run_options},
-    {"get", {"NAME", NULL}, run_get},         {"set", {"NAME", "VALUE"}, run_set}, {"shrink", {NULL, NULL}, run_shrink},
-    {"restore", {NULL, NULL}, run_restore},   {"trim", {NULL, NULL}, run_trim},
+    {"version", {NULL, NULL}, run_version}, {"stats", {NULL, NULL}, run_stats},  {"options", {NULL, NULL}, run_options},
+    {"get", {"NAME", NULL}, run_get},       {"set", {"NAME", "VALUE"}, run_set}, {"shrink", {NULL, NULL}, run_shrink},
+    {"restore", {NULL, NULL}, run_restore}, {"trim", {NULL, NULL}, run_trim},
 };
 
 static const struct command *command_find(const char *name)
@@ -186,7 +190,7 @@ static size_t command_words(const struct command *command)
     return words;
 }
 
-/* ---- requests -------------------------------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------------------------- */
 
 /* Requests are ASCII, as the names and values of options are: so an answer that repeats some of one is text, too. */
 static bool is_text(const char *line, size_t length)
@@ -216,7 +220,8 @@ static COLD void refuse_unknown(struct json *json, const char *name)
 {
     char why[2 * REQUEST_MAX];
     platform_format(why, sizeof why,
-                    "there is no command '%s'; there are version, stats, options, get, set, shrink, restore and trim", name);
+                    "there is no command '%s'; there are version, stats, options, get, set, shrink, restore and trim",
+                    name);
     request_refuse(json, why);
 }
 

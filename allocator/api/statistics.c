@@ -137,7 +137,7 @@ void statistics_collect(struct statistics *statistics)
 {
     memset(statistics, 0, sizeof *statistics);
     for (unsigned bin = 0; bin < BIN_COUNT; bin++) statistics->classes[bin].block_size = size_class_bytes(bin);
-    if (space.base == 0) return; /* nobody has allocated yet */
+    if (!heap_is_started()) return;
     struct heap *heap = thread_heap_own();
     if (heap != &heap_none) remote_inbox_take(heap);
     space_visit(add_span, statistics);
@@ -209,12 +209,19 @@ void statistics_collect_heaps(struct heap_window *window, size_t first)
 
 /* ---- nodes ----------------------------------------------------------------------------------------------------------- */
 
+enum { NODES_MAX = 64 }; /* more than the layer below tells apart */
+
 bool statistics_node(size_t place, hf_node_stats *node)
 {
-    struct space_figures spaces = {0};
-    if (place > 0) return false;
-    if (space.base != 0) space_figures(&spaces);
-    *node = (hf_node_stats){.node = 0, .dirty_bytes = spaces.dirty, .zeroed_bytes = spaces.zeroed};
+    struct space_node_figures figures[NODES_MAX] = {{0}};
+    size_t nodes = heap_is_started() ? space_node_figures(figures, NODES_MAX) : 1;
+    if (place >= nodes || place >= NODES_MAX) return false;
+    *node = (hf_node_stats){
+        .node = place,
+        .dirty_bytes = figures[place].dirty,
+        .zeroed_bytes = figures[place].zeroed,
+        .crossings = figures[place].crossings,
+    };
     return true;
 }
 

@@ -144,9 +144,14 @@ void chunk_remove_alone(struct hf_context *context, struct chunk *chunk)
     chunk_unmake(context, chunk);
 }
 
-void chunk_trim(struct hf_context *context, uint32_t count)
+void chunk_remove_all_alone(struct hf_context *context)
 {
     while (context->alone != NULL) chunk_remove_alone(context, context->alone);
+}
+
+void chunk_trim(struct hf_context *context, uint32_t count)
+{
+    if (context->open != NULL && context->open->number >= count) context->open = NULL;
     struct chunk **end = &context->chunks;
     context->chunks_last = NULL;
     for (; *end != NULL && (*end)->number < count; end = &(*end)->next) context->chunks_last = *end;

@@ -46,8 +46,8 @@ void context_free_remote(struct hf_context *context, void *pointer)
     uintptr_t head = atomic_load_explicit(&context->remote, memory_order_relaxed);
     do {
         *block_words(block) = head;
-        /* Release: the owner, which acquires, sees the link, and all that was done to the object before. There is no ABA: the owner takes
-         * the whole list, and `head` is only written into our own object. */
+        /* Release: the owner, which acquires, sees the link, and all that was done to the object before. There is no ABA: the
+         * owner takes the whole list, and `head` is only written into our own object. */
     } while (!atomic_compare_exchange_weak_explicit(&context->remote, &head, block, memory_order_release,
                                                     memory_order_relaxed));
 }
@@ -134,6 +134,7 @@ EXPORT void hf_context_free_all(hf_context *context)
     if (CONTEXT_CHECKS) check_context_owner(context);
     /* What others have freed is freed with the rest. Relaxed: nothing of it is read. */
     atomic_store_explicit(&context->remote, 0, memory_order_relaxed);
+    chunk_remove_all_alone(context);
     chunk_trim(context, chunks_to_keep(context));
     if (context->kind == HF_REGION) region_free_all(context);
     else dodging_free_all(context);
@@ -143,10 +144,29 @@ EXPORT void hf_context_free_all(hf_context *context)
     context->free_alls++;
 }
 
+/* One more than the number of the last chunk that has something in it. */
+static uint32_t chunks_in_use(const struct hf_context *context)
+{
+    if (context->kind == HF_REGION) return context->region_chunk == NULL ? 0 : context->region_chunk->number + 1;
+    uint32_t in_use = 0;
+    for (const struct chunk *chunk = context->chunks; chunk != NULL; chunk = chunk->next)
+        if (chunk->used != 0) in_use = chunk->number + 1;
+    return in_use;
+}
+
+bool context_give_back_unused(struct hf_context *context)
+{
+    uint32_t in_use = chunks_in_use(context);
+    if (in_use == context->chunks_count) return false;
+    chunk_trim(context, in_use);
+    return true;
+}
+
 EXPORT void hf_context_destroy(hf_context *context)
 {
     if (context == NULL) return;
     if (hf_context_current() == context) hf_context_switch(NULL);
+    chunk_remove_all_alone(context);
     chunk_trim(context, 0);
     atomic_fetch_sub_explicit(&contexts, 1, memory_order_relaxed);
     heap_free(context->memory);

@@ -203,6 +203,10 @@ ALWAYS_INLINE bool context_is_mine(const struct hf_context *context)
 void context_take_remote(struct hf_context *context);
 void context_free_remote(struct hf_context *context, void *pointer);
 
+/* Give back the chunks that are kept for transactions that need more: those behind the last in which something is. False
+ * when there are none. */
+bool context_give_back_unused(struct hf_context *context);
+
 /* How many contexts exist. */
 size_t context_count(void);
 
@@ -261,7 +265,8 @@ size_t chunk_alignment(const struct hf_context *context);
 struct chunk *chunk_add(struct hf_context *context);
 struct chunk *chunk_add_alone(struct hf_context *context, size_t size, size_t alignment);
 void chunk_remove_alone(struct hf_context *context, struct chunk *chunk);
-/* Give back all large objects, and the chunks beyond the first `count`. */
+void chunk_remove_all_alone(struct hf_context *context);
+/* Give back the chunks beyond the first `count`, in which nothing is. */
 void chunk_trim(struct hf_context *context, uint32_t count);
 
 ALWAYS_INLINE struct chunk *chunk_of(const struct span *span)

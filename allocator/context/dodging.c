@@ -66,9 +66,8 @@ unsigned dodging_class(const struct hf_context *context, size_t size)
 bool dodging_set_up(struct hf_context *context, const hf_context_config *config)
 {
     size_t segment = config->segment_size != 0 ? config->segment_size : SEGMENT_DEFAULT;
-    if ((segment & (segment - 1)) != 0 || segment < SEGMENT_MIN || segment > SEGMENT_MAX ||
-        segment > context->chunk_size || context->chunk_size / segment > CHUNK_SEGMENTS_MAX ||
-        context->chunk_size % segment != 0)
+    if (!is_power_of_two(segment) || segment < SEGMENT_MIN || segment > SEGMENT_MAX || segment > context->chunk_size ||
+        context->chunk_size / segment > CHUNK_SEGMENTS_MAX || context->chunk_size % segment != 0)
         return false;
     context->segment_shift = (unsigned)__builtin_ctzl(segment);
     context->segments = (unsigned)(context->chunk_size / segment);

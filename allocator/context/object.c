@@ -58,8 +58,7 @@ EXPORT void *hf_context_calloc(hf_context *context, size_t count, size_t size)
 
 EXPORT void *hf_context_aligned_alloc(hf_context *context, size_t alignment, size_t size)
 {
-    if (alignment != 0 && (alignment & (alignment - 1)) == 0)
-        return or_no_memory(context_malloc_aligned(context, size, alignment));
+    if (is_power_of_two(alignment)) return or_no_memory(context_malloc_aligned(context, size, alignment));
     errno = EINVAL;
     return NULL;
 }
@@ -110,16 +109,10 @@ void heap_guest_free(struct span *span, void *pointer)
 
 /* ---- resizing ----------------------------------------------------------------------------------------------------------------- */
 
-/* Shrinking below half of an object is worth a copy. */
-static bool fits_in_place(size_t size, size_t usable)
-{
-    return size <= usable && size >= usable / 2;
-}
-
 static void *dodging_realloc(struct hf_context *context, struct chunk *chunk, void *pointer, size_t size)
 {
     size_t usable = usable_or_fail("realloc", context, chunk, pointer);
-    if (fits_in_place(size, usable)) return pointer;
+    if (object_fits(size, usable)) return pointer;
     bool large = context->map[(uintptr_t)pointer >> MAP_UNIT_SHIFT] == CLASS_NONE;
     if (large && dodging_class(context, size) == CLASS_NONE &&
         dodging_large_resize(context, chunk, (uintptr_t)pointer, size))
@@ -140,7 +133,7 @@ void *context_realloc(struct hf_context *context, void *pointer, size_t size)
         check_context_live("a context's object is reallocated that is not live: freed, or after free_all", pointer);
     /* Where most calls end: a small object that stays. */
     unsigned class = context->map[(uintptr_t)pointer >> MAP_UNIT_SHIFT];
-    if (LIKELY(class != CLASS_NONE) && fits_in_place(size, context->sizes[class])) return pointer;
+    if (LIKELY(class != CLASS_NONE) && object_fits(size, context->sizes[class])) return pointer;
     struct chunk *chunk = chunk_of_address((uintptr_t)pointer);
     return context->kind == HF_REGION ? region_realloc(context, chunk, (uintptr_t)pointer, size)
                                       : dodging_realloc(context, chunk, pointer, size);

@@ -29,7 +29,7 @@ enum { SPARSE_BLOCKS = 24, SPARSE_UNITS_USED = 0x00FF };
  * then twice as many each time. While a heap has chores and refills are rare, never more than so many: then even a nearly
  * idle thread comes by the clock. Otherwise a list is never cut: to find the place, its blocks would have to be fetched one
  * after the other. */
-enum { GIVEN_FIRST = 8, GIVEN_WITH_CHORES = 64 };
+enum { GIVEN_FIRST = 8, GIVEN_WITH_CHORES = 64, BLOCKS_MAX = (1 << 14) - 1 /* more than a span can have */ };
 
 static uint8_t wake_threshold(uint32_t block_size)
 {
@@ -49,7 +49,8 @@ static void bin_set_listed(struct bin *bin, uint32_t index)
 static void span_list(struct heap *heap, struct span *span)
 {
     struct bin *bin = &heap->bins[span->bin];
-    span->listed = 1;
+    span->listed = true;
+    bin->spans_listed++;
     span->prev = SPAN_NONE;
     span->next = bin->listed;
     if (bin->listed != SPAN_NONE) span_at(bin->listed)->prev = span_index(span);
@@ -59,10 +60,50 @@ static void span_list(struct heap *heap, struct span *span)
 static void span_unlist(struct heap *heap, struct span *span)
 {
     struct bin *bin = &heap->bins[span->bin];
-    span->listed = 0;
+    span->listed = false;
+    bin->spans_listed--;
     if (span->next != SPAN_NONE) span_at(span->next)->prev = span->prev;
     if (span->prev != SPAN_NONE) span_at(span->prev)->next = span->next;
     else bin_set_listed(bin, span->next);
+}
+
+/* All spans of a heap stand in one of two chains. */
+static struct span_chain *chain_of(struct heap *heap, const struct span *span)
+{
+    return span->since != 0 ? &heap->sparse : &heap->owned;
+}
+
+static void chain_add(struct heap *heap, struct span *span)
+{
+    struct span_chain *chain = chain_of(heap, span);
+    uint32_t index = span_index(span);
+    span->owned_next = SPAN_NONE;
+    span->owned_prev = chain->last;
+    if (chain->last != SPAN_NONE) span_at(chain->last)->owned_next = index;
+    else chain->first = index;
+    chain->last = index;
+    chain->spans++;
+    if (span->since != 0) heap->sparse_bytes += (size_t)span->carved * span->block_size;
+}
+
+static void chain_remove(struct heap *heap, struct span *span)
+{
+    struct span_chain *chain = chain_of(heap, span);
+    if (span->owned_next != SPAN_NONE) span_at(span->owned_next)->owned_prev = span->owned_prev;
+    else chain->last = span->owned_prev;
+    if (span->owned_prev != SPAN_NONE) span_at(span->owned_prev)->owned_next = span->owned_next;
+    else chain->first = span->owned_next;
+    chain->spans--;
+    /* Nothing is carved or uncarved in a span while it is sparse, so this is what was added. */
+    if (span->since != 0) heap->sparse_bytes -= (size_t)span->carved * span->block_size;
+}
+
+void span_set_sparse(struct heap *heap, struct span *span, uint32_t since)
+{
+    if (since == 0 && span->since == 0) return; /* most often */
+    chain_remove(heap, span);
+    span->since = since;
+    chain_add(heap, span);
 }
 
 static void span_own(struct heap *heap, struct span *span)
@@ -70,21 +111,14 @@ static void span_own(struct heap *heap, struct span *span)
     /* Relaxed: a thread that compares `owner` with its own heap wrote that value itself; one that sends blocks to the
      * owner it reads may read the previous one, and that heap forwards them (remote.c). */
     atomic_store_explicit(&span->owner, heap, memory_order_relaxed);
-    span->owned_prev = SPAN_NONE;
-    span->owned_next = heap->owned;
-    if (heap->owned != SPAN_NONE) span_at(heap->owned)->owned_prev = span_index(span);
-    heap->owned = span_index(span);
-    heap->spans_owned++;
+    chain_add(heap, span);
     heap->bins[span->bin].spans++;
 }
 
-/* Out of the list of all spans of the heap. */
-static void span_unchain(struct heap *heap, struct span *span)
+/* The heap has it no more; `owner` says so when somebody else has. */
+static void span_disown(struct heap *heap, struct span *span)
 {
-    if (span->owned_next != SPAN_NONE) span_at(span->owned_next)->owned_prev = span->owned_prev;
-    if (span->owned_prev != SPAN_NONE) span_at(span->owned_prev)->owned_next = span->owned_next;
-    else heap->owned = span->owned_next;
-    heap->spans_owned--;
+    chain_remove(heap, span);
     heap->bins[span->bin].spans--;
 }
 
@@ -137,6 +171,7 @@ void span_uncarve(struct span *span, uint32_t units, uint32_t blocks, uintptr_t 
 {
     if (span->uncarved == 0) space_dense_spans_add(-1);
     span->uncarved |= (uint16_t)units;
+    span->zeros = false; /* their pages may stay, for the sake of a neighbour or because the kernel refuses */
     span->carved = (uint16_t)(span->carved - blocks);
     span->free = list;
 }
@@ -161,38 +196,15 @@ static uintptr_t span_carve(const struct heap *heap, struct span *span)
 
 void span_give_back(struct heap *heap, struct span *span)
 {
-    span_unchain(heap, span);
-    if (span->uncarved == 0) space_dense_spans_add(-1);
+    span_disown(heap, span);
     atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
-    span_kind_write(span, SPAN_METADATA); /* cached: nobody's object */
-    if (heap != &heap_orphans &&
-        heap->cached < atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed))
-        heap->cache[heap->cached++] = span_index(span);
-    else space_release(span);
+    span_kind_write(span, SPAN_METADATA);
+    cache_put(heap, span);
     if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
 }
 
-static struct span *cache_remove(struct heap *heap, uint32_t place)
+static void span_cut(struct span *span, unsigned bin, bool zeros)
 {
-    struct span *span = span_at(heap->cache[place]);
-    heap->cache[place] = heap->cache[--heap->cached];
-    return span;
-}
-
-/* A cached span that had been cut into blocks of this bin, and still is; NULL: none. */
-static struct span *cached_span_of(struct heap *heap, unsigned bin)
-{
-    for (uint32_t i = 0; i < heap->cached; i++)
-        if (span_at(heap->cache[i])->bin == bin) return cache_remove(heap, i);
-    return NULL;
-}
-
-/* A span to be cut into blocks of this bin. */
-static struct span *new_span_of(struct heap *heap, unsigned bin)
-{
-    struct span *span =
-        heap->cached > 0 ? cache_remove(heap, heap->cached - 1) : space_acquire(1, 1, SPAN_METADATA, NULL);
-    if (span == NULL) return NULL;
     uint32_t block_size = size_class_bytes(bin);
     span->bin = (uint8_t)bin;
     span->block_size = block_size;
@@ -201,22 +213,38 @@ static struct span *new_span_of(struct heap *heap, unsigned bin)
     span->free = span_list_end(span);
     span->carved = 0;
     span->uncarved = span_units_with_blocks(span);
+    span->zeros = zeros;
+}
+
+/* A span for this bin; NULL: out of memory. */
+static struct span *new_span_of(struct heap *heap, unsigned bin)
+{
+    bool zeros = false;
+    struct span *span = cache_take_span(heap, bin);
+    if (span != NULL && span->bin == bin) return span;
+    if (span == NULL) span = space_acquire(1, 1, SPAN_METADATA, &zeros);
+    else if (span->uncarved == 0) space_dense_spans_add(-1);
+    if (span != NULL) span_cut(span, bin, zeros);
     return span;
+}
+
+/* Make a span that nobody has one of the bin. */
+static void bin_add(struct heap *heap, struct span *span)
+{
+    span->countdown = 0;
+    span->held_back = 0;
+    span->since = 0;
+    span_kind_write(span, SPAN_BLOCKS);
+    span_own(heap, span);
+    span_list(heap, span);
 }
 
 /* Get the bin one more span. */
 static bool bin_grow(struct heap *heap, unsigned bin)
 {
-    struct span *span = cached_span_of(heap, bin);
-    if (span == NULL) span = new_span_of(heap, bin);
+    struct span *span = new_span_of(heap, bin);
     if (span == NULL) return false;
-    span->countdown = 0;
-    span->held_back = 0;
-    span->since = 0;
-    if (span->uncarved == 0) space_dense_spans_add(1);
-    span_kind_write(span, SPAN_BLOCKS);
-    span_own(heap, span);
-    span_list(heap, span);
+    bin_add(heap, span);
     return true;
 }
 
@@ -264,10 +292,11 @@ static void list_link(uintptr_t block, uintptr_t next)
 /* How many blocks a refill may move to the bin. */
 static uint32_t bin_gives(const struct heap *heap, struct bin *bin)
 {
-    bin->given = bin->given < GIVEN_FIRST ? GIVEN_FIRST : bin->given * 2;
-    uint32_t most = heap->chores && !heap->busy ? GIVEN_WITH_CHORES : (uint32_t)SPAN_SIZE;
-    if (bin->given > most) bin->given = most;
-    return bin->given;
+    uint32_t most = heap->chores && !heap->busy ? GIVEN_WITH_CHORES : BLOCKS_MAX;
+    uint32_t given = bin->given < GIVEN_FIRST ? GIVEN_FIRST : bin->given * 2;
+    if (given > most) given = most;
+    bin->given = given & BLOCKS_MAX;
+    return given;
 }
 
 /* Move `list` of `count` blocks, at least one, to the bin; what is too much goes in front of those freed. */
@@ -284,32 +313,85 @@ static uint32_t span_give_list(struct heap *heap, struct span *span, uintptr_t l
     return most;
 }
 
+/* Move blocks that are made for it to the bin of a listed span which has some to make. */
+static void span_give_carved(struct heap *heap, struct span *span)
+{
+    uint32_t before = span->carved;
+    span_set_sparse(heap, span, 0); /* in use again, however few are */
+    uintptr_t list = span_carve(heap, span);
+    heap->bins[span->bin].zeros = span->zeros;
+    span_arrange(heap, span, span_live(span) + span_give_list(heap, span, list, span->carved - before));
+}
+
+/* Move those that were freed. */
+static void span_give_freed(struct heap *heap, struct span *span)
+{
+    uint32_t freed = span->carved - span_live(span);
+    span_set_sparse(heap, span, 0);
+    uintptr_t list = span->free;
+    span->free = span_list_end(span);
+    heap->bins[span->bin].zeros = false;
+    span_arrange(heap, span, span_live(span) + span_give_list(heap, span, list, freed));
+}
+
 /* Move blocks of a listed span to its bin. */
 static void span_give(struct heap *heap, struct span *span)
 {
-    uint32_t freed = span->carved - span_live(span);
-    span->since = 0; /* in use again, however sparse */
-    if (span->uncarved != 0 && freed < span->wake) {
-        uintptr_t list = span_carve(heap, span);
-        uint32_t carved = span->carved - freed - span_live(span);
-        span_arrange(heap, span, span_live(span) + span_give_list(heap, span, list, carved));
-    } else {
-        uintptr_t list = span->free;
-        span->free = span_list_end(span);
-        span_arrange(heap, span, span_live(span) + span_give_list(heap, span, list, freed));
-    }
+    bool few = span->carved - span_live(span) < span->wake;
+    (span->uncarved != 0 && few ? span_give_carved : span_give_freed)(heap, span);
+}
+
+/* What a heap does now and then: it has no other time of its own. */
+static void heap_pause(struct heap *heap)
+{
+    heap_chores_pass(heap);
+    if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
 }
 
 bool bin_refill(struct heap *heap, unsigned bin)
 {
-    if (UNLIKELY(heap->chores)) heap_chores_look(heap);
-    if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
+    heap_pause(heap);
     while (heap->bins[bin].listed == SPAN_NONE) {
         if (heap_adopt_span(heap, bin)) break;
         if (!bin_grow(heap, bin)) return false;
     }
     span_give(heap, span_at(heap->bins[bin].listed));
     __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
+    return true;
+}
+
+/* ---- refilling for calloc --------------------------------------------------------------------------------------------------------- */
+
+/* Smaller blocks are cleared in less time than it takes to fetch others into the cache. */
+enum { ZEROED_BLOCK_MIN = 4096 };
+
+/* A span cleared ahead is taken although others of the bin have freed blocks to give, or a bin whose blocks come and go in
+ * bursts would always be given the same dirty ones. But only while no more than an eighth of its spans, or one, are listed:
+ * so this costs an eighth of the bin's memory or a span at most. Whatever is beyond goes to whoever comes first. */
+enum { ZEROED_LISTED_SHARE = 8 };
+
+/* A listed span that has blocks to make which read as zeros. */
+static struct span *listed_zeros(const struct bin *bin)
+{
+    for (uint32_t index = bin->listed; index != SPAN_NONE; index = span_at(index)->next)
+        if (span_at(index)->zeros && span_at(index)->uncarved != 0) return span_at(index);
+    return NULL;
+}
+
+bool bin_refill_zeroed(struct heap *heap, unsigned bin)
+{
+    if (!space_zeroed_is_on() || size_class_bytes(bin) < ZEROED_BLOCK_MIN) return false;
+    heap_pause(heap);
+    struct bin *its = &heap->bins[bin];
+    if (its->spans_listed > 1 + its->spans / ZEROED_LISTED_SHARE) return false;
+    struct span *span = listed_zeros(its);
+    if (span == NULL) {
+        span = space_acquire_zeroed(1, SPAN_METADATA);
+        if (span == NULL) return false;
+        span_cut(span, bin, true);
+        bin_add(heap, span);
+    }
+    span_give_carved(heap, span);
     return true;
 }
 
@@ -341,11 +423,12 @@ unsigned bin_to_borrow_from(struct heap *heap, unsigned bin)
 /* ---- freeing ----------------------------------------------------------------------------------------------------------------------- */
 
 /* Keep one empty span in a bin that has nothing else to give: else a program at the edge of a span would get and give
- * one back all the time. */
+ * one back all the time. But none where nothing is to be kept. */
 static bool span_is_last_resort(const struct heap *heap, const struct span *span)
 {
     const struct bin *bin = &heap->bins[span->bin];
-    if (heap == &heap_orphans) return false;
+    if (heap == &heap_orphans || atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed) == 0)
+        return false;
     return bin->listed == SPAN_NONE || (bin->listed == span_index(span) && span->next == SPAN_NONE);
 }
 
@@ -356,9 +439,10 @@ static void span_look(struct heap *heap, struct span *span, uint32_t live)
         /* It has just become so. A listed one is looked at for no other reason; one that was not may have lost many blocks
          * at once. */
         bool sparse = span->listed || (span->since == 0 && live < span_sparse_limit(span));
-        if (sparse) span->since = (uint32_t)platform_clock_ms() | 1; /* not 0 */
+        if (sparse) span_set_sparse(heap, span, (uint32_t)platform_clock_ms() | 1); /* not 0 */
         span_arrange(heap, span, live);
-        /* Last: it returns blocks of this very span, too. */
+        /* Last: these may uncarve this very span, and return blocks of it. */
+        if (UNLIKELY(sparse)) heap_chores_sparse(heap);
         if (UNLIKELY(sparse && !heap->chores)) heap_chores_expect(heap);
     } else if (span_is_last_resort(heap, span)) {
         span->countdown = 0;
@@ -429,19 +513,20 @@ void heap_flush(struct heap *heap)
         bin_give_back_empty(heap, bin);
         heap->bins[bin].given = 0;
     }
-    while (heap->cached > 0) space_release(span_at(heap->cache[--heap->cached]));
+    cache_release(cache_detach(heap, SPAN_NONE));
 }
 
 void heap_take_span(struct heap *heap, struct heap *from, struct span *span)
 {
     bool listed = span->listed;
     if (listed) span_unlist(from, span);
-    span_unchain(from, span);
+    span_disown(from, span);
     span_own(heap, span);
     if (listed) span_list(heap, span);
 }
 
 void heap_take_spans(struct heap *heap, struct heap *from)
 {
-    while (from->owned != SPAN_NONE) heap_take_span(heap, from, span_at(from->owned));
+    while (from->owned.spans != 0) heap_take_span(heap, from, span_at(from->owned.first));
+    while (from->sparse.spans != 0) heap_take_span(heap, from, span_at(from->sparse.first));
 }

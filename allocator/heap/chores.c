@@ -8,11 +8,17 @@
  */
 #include "fast.h"
 
+static uint32_t decay_ms(void)
+{
+    return atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
+}
+
 void heap_chores_expect(struct heap *heap)
 {
+    uint32_t decay = decay_ms();
+    if (decay == DECAY_NEVER) return; /* there will be none */
     heap->chores = true;
-    heap->chores_due =
-        (uint32_t)platform_clock_ms() + atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
+    heap->chores_due = (uint32_t)platform_clock_ms() + decay;
     /* What the bins hold could serve a nearly idle thread for minutes, without a refill. */
     if (heap != &heap_orphans) heap_return_blocks(heap);
 }
@@ -159,8 +165,9 @@ static void span_purge_units(const struct span *span, uint32_t units)
     }
 }
 
-static void span_purge_sparse(struct span *span)
+static void span_purge_sparse(struct heap *heap, struct span *span)
 {
+    span_set_sparse(heap, span, 0); /* whatever else is free in it is not worth another look */
     struct free_blocks free;
     find_free(span, &free);
     struct findings found = examine(span, &free);
@@ -177,31 +184,24 @@ static void span_purge_sparse(struct span *span)
 /* So many sparse spans are worth system calls, a MiB at most: a program in a steady state always has a few. */
 enum { SPARSE_SPANS_WORTH = 16 };
 
-static bool is_due(const struct span *span, uint32_t now, uint32_t decay)
+static uint32_t spans_due(const struct heap *heap, uint32_t now, uint32_t decay)
 {
-    return span->since != 0 && (int32_t)(now - span->since) >= (int32_t)decay;
+    uint32_t due = 0;
+    for (uint32_t index = heap->sparse.first; index != SPAN_NONE; index = span_at(index)->owned_next) {
+        if ((int32_t)(now - span_at(index)->since) < (int32_t)decay) break;
+        due++;
+    }
+    return due;
 }
 
 /* Give back the pages of spans that have been sparse for the decay time; returns whether there are younger ones to wait
  * for. */
 static bool spans_tidy(struct heap *heap, uint32_t now, uint32_t decay)
 {
-    uint32_t due = 0;
-    uint32_t sparse = 0;
-    for (uint32_t index = heap->owned; index != SPAN_NONE; index = span_at(index)->owned_next) {
-        if (span_at(index)->since != 0) sparse++;
-        if (is_due(span_at(index), now, decay)) due++;
-    }
-    if (due >= SPARSE_SPANS_WORTH) {
-        for (uint32_t index = heap->owned; index != SPAN_NONE; index = span_at(index)->owned_next) {
-            struct span *span = span_at(index);
-            if (!is_due(span, now, decay)) continue;
-            span->since = 0;
-            sparse--;
-            span_purge_sparse(span);
-        }
-    }
-    return sparse >= SPARSE_SPANS_WORTH;
+    uint32_t due = spans_due(heap, now, decay);
+    if (due >= SPARSE_SPANS_WORTH)
+        for (; due > 0; due--) span_purge_sparse(heap, span_at(heap->sparse.first));
+    return heap->sparse.spans >= SPARSE_SPANS_WORTH;
 }
 
 /* A heap that refills at least so often, in ms, will come by the clock whatever its bins hold. */
@@ -212,19 +212,40 @@ void heap_chores_look(struct heap *heap)
     uint32_t now = (uint32_t)platform_clock_ms();
     heap->busy = now - heap->chores_looked <= BUSY_MS;
     heap->chores_looked = now;
-    if ((int32_t)(now - heap->chores_due) < 0) return;
-    uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
+    uint32_t decay = decay_ms();
+    if (decay == DECAY_NEVER) heap->chores = false; /* it was set to that meanwhile */
+    if (decay == DECAY_NEVER || (int32_t)(now - heap->chores_due) < 0) return;
     heap_return_blocks(heap);
     bool waiting = spans_tidy(heap, now, decay);
+    if (cache_release_old(heap, now, decay)) waiting = true;
     if (space_purge_old()) waiting = true;
     heap->chores = waiting;
     heap->chores_due = now + decay / 2;
 }
 
-void heap_chores_all(struct heap *heap)
+/* ---- at once --------------------------------------------------------------------------------------------------------------------- */
+
+void heap_chores_sparse(struct heap *heap)
 {
-    for (uint32_t index = heap->owned; index != SPAN_NONE; index = span_at(index)->owned_next) {
-        struct span *span = span_at(index);
-        if (span->carved > span_live(span)) span_purge_sparse(span);
-    }
+    size_t most = atomic_load_explicit(&heap_settings.free_page_threshold, memory_order_relaxed);
+    while (UNLIKELY(heap->sparse_bytes > most)) span_purge_sparse(heap, span_at(heap->sparse.first));
+}
+
+/* Pages that hold no live block, of all spans. */
+static void heap_purge_pages(struct heap *heap)
+{
+    for (uint32_t index = heap->owned.first; index != SPAN_NONE; index = span_at(index)->owned_next)
+        if (span_at(index)->carved > span_live(span_at(index))) span_purge_sparse(heap, span_at(index));
+    while (heap->sparse.spans != 0) span_purge_sparse(heap, span_at(heap->sparse.first));
+}
+
+_Atomic(uint32_t) heap_trims_asked;
+
+void heap_give_back(struct heap *heap)
+{
+    heap->trims_done = atomic_load_explicit(&heap_trims_asked, memory_order_relaxed);
+    remote_inbox_take(heap);
+    remote_outbox_flush(heap);
+    heap_flush(heap);
+    heap_purge_pages(heap);
 }

@@ -12,9 +12,10 @@
  * does, except for one countdown per span that tells free when the owner must look at the span: because enough
  * blocks have come together to be worth handing out again, or because the span is empty and can be given back.
  *
- * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; chores.c giving memory
- * back in time; remote.c blocks that another thread freed; registry.c heaps and threads: birth, death, adoption, fork; large.c objects with spans of
- * their own; object.c what the malloc family asks for, of any size; check.c errors of the program.
+ * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; cache.c free spans that
+ * a heap keeps; chores.c giving memory back in time; remote.c blocks that another thread freed; registry.c heaps and threads: birth, death, adoption, fork;
+ * large.c objects with spans of their own; object.c what the malloc family asks for, of any size; check.c errors of the
+ * program.
  */
 #ifndef HEAPFIT_HEAP_H
 #define HEAPFIT_HEAP_H
@@ -29,7 +30,7 @@ struct heap_settings {
     _Atomic(uint32_t) remote_free_batch; /* blocks collected for another heap before they are handed over */
     _Atomic(size_t) remote_free_bytes; /* the same in bytes */
     _Atomic(uint32_t) remote_hand_over; /* enum remote_hand_over */
-    _Atomic(uint32_t) thread_spans_cached; /* free spans that a heap keeps for itself, at most SPAN_CACHE_MAX */
+    _Atomic(uint32_t) thread_spans_cached; /* free spans that a heap keeps for itself */
     _Atomic(size_t) free_page_threshold; /* bytes of free memory in sparse spans that a heap keeps for the decay time */
     _Atomic(uint32_t) lockless_threads; /* threads that get a heap of their own */
     bool cache_line_align; /* blocks fill whole cache lines; set before the first heap is made */
@@ -63,13 +64,30 @@ ALWAYS_INLINE uintptr_t *block_words(uintptr_t block)
 
 /* ---- heaps ------------------------------------------------------------------------------------------------------ */
 
-enum { SPAN_CACHE_MAX = 16 };
+/* Lists of kept runs: one per length up to CACHE_EXACT, then one for all that are longer. */
+enum { CACHE_EXACT = 16, CACHE_LISTS = CACHE_EXACT + 1 };
+
+/* Free runs of spans that a heap keeps (cache.c); all under the lock but for `spans`, which anybody may read. */
+struct span_cache {
+    platform_lock lock;
+    _Atomic(uint32_t) spans; /* in all of its runs */
+    uint32_t youngest, oldest; /* runs by the time they were put in; SPAN_NONE: none */
+    uint32_t lists[CACHE_LISTS]; /* the youngest of each */
+};
+
+/* Spans of a heap, in the order in which they were added; linked by owned_next and owned_prev. */
+struct span_chain {
+    uint32_t first, last; /* SPAN_NONE: none */
+    uint32_t spans; /* their number */
+};
 
 struct bin {
     uint32_t listed; /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
-    uint32_t borrowed; /* bytes wasted so far by serving this bin's requests from larger ones */
     uint32_t spans; /* how many spans the bin has */
-    uint32_t given; /* blocks that the last refill gave at most; the next gives twice as many */
+    uint32_t spans_listed; /* how many of them are listed */
+    unsigned given : 15; /* blocks that the last refill gave at most; the next gives twice as many */
+    unsigned borrowed : 15; /* bytes wasted so far by serving this bin's requests from larger ones */
+    unsigned zeros : 1; /* the blocks that malloc takes next read as zeros, but for their links */
 };
 
 enum heap_state {
@@ -78,8 +96,8 @@ enum heap_state {
     HEAP_SHARED, /* heap_orphans */
 };
 
-/* A thread heap. Owned by one thread at a time; other threads touch only `inbox`, `suspect` and `state`. Never freed, only
- * reused, so that a pointer to one stays good for ever. */
+/* A thread heap. Owned by one thread at a time; other threads touch only `inbox`, `suspect` and `state`, and `cache` under its
+ * lock. Never freed, only reused, so that a pointer to one stays good for ever. */
 struct heap {
     uintptr_t free[BIN_COUNT]; /* per bin the blocks that malloc takes next, all of one span */
 
@@ -91,19 +109,22 @@ struct heap {
     uint8_t classes[FAST_MAX / MALLOC_ALIGNMENT + 1]; /* a copy of size_class_table */
 
     struct bin bins[BIN_COUNT];
-    uint32_t owned; /* first of all spans of this heap; SPAN_NONE: none */
-    uint32_t spans_owned; /* their number */
-    uint32_t cache[SPAN_CACHE_MAX]; /* free spans kept for the next need */
-    uint32_t cached; /* their number */
+    struct span_chain owned; /* spans of this heap, without those that are sparse */
+    struct span_chain sparse; /* those: the first has been so for longest, but for what dead threads left */
+    size_t sparse_bytes; /* in blocks that exist in those: at most half of it is in use */
+    struct span_cache cache; /* free spans kept for the next need */
+    uint32_t trims_done; /* chores: heap_trims_asked when all was last given back */
     uint32_t chores_due; /* chores: when to look next, clock in ms */
     uint32_t chores_looked; /* chores: when last looked */
     bool chores; /* chores: memory has become free that may have to be given back */
     bool busy; /* chores: the last two looks were close together */
+    size_t zeroed_hits, zeroed_misses; /* see heap_figures; read by other threads */
     struct outbox *outbox; /* remote.c: blocks of other heaps that this thread has freed; NULL until there is one */
 
     /* registry: under its lock */
     struct heap *next, *prev; /* in the list of idle heaps */
     struct heap *made_before; /* in the list of all heaps */
+    uint32_t forks; /* whose thread lives in the process that came of so many forks */
     uint32_t number; /* 1 for the first that was made; 0: heap_orphans */
 
     /* For statistics: written by the owner alone, read by any thread, so relaxed. */
@@ -144,6 +165,12 @@ extern struct heap heap_orphans;
 /* Requests above this are refused, as the C standard's ptrdiff_t demands. */
 #define OBJECT_MAX ((size_t)PTRDIFF_MAX)
 
+/* Whether an object of `usable` bytes stays where it is when `size` are wanted: shrinking below half of it is worth a copy. */
+ALWAYS_INLINE bool object_fits(size_t size, size_t usable)
+{
+    return size <= usable && size >= usable / 2;
+}
+
 /* What the fast paths fall back to. They return NULL and set errno to ENOMEM when memory has run out or the request
  * is above OBJECT_MAX. */
 void *heap_malloc_slow(size_t size, struct heap *heap);
@@ -163,6 +190,9 @@ size_t heap_usable_size(const void *pointer);
 size_t heap_good_size(size_t size);
 /* Give back what the calling thread's heap holds without need. */
 void heap_trim(void);
+/* Give back all that any heap holds without need: at once, but for free blocks of other threads' heaps and the pages that
+ * they lie in, which go back when those threads next fill a bin. */
+void heap_trim_everywhere(void);
 
 /* Defined by the layer above. Allocations of a diverted thread; as malloc, NULL with errno ENOMEM when out of memory. */
 void *heap_guest_malloc(size_t size, size_t alignment);
@@ -175,6 +205,8 @@ size_t heap_guest_usable_size(const char *function, const struct span *span, con
 
 /* Fill an empty bin; false when memory has run out. */
 bool bin_refill(struct heap *heap, unsigned bin);
+/* The same with blocks that read as zeros, as far as memory can be had for it without waste; false: it cannot. */
+bool bin_refill_zeroed(struct heap *heap, unsigned bin);
 /* A bin that has no span yet: another, larger one that can serve a request without getting more memory, or BIN_COUNT. */
 unsigned bin_to_borrow_from(struct heap *heap, unsigned bin);
 /* A block of `span` has come back, and its countdown has reached zero. */
@@ -185,6 +217,13 @@ void block_free_local(struct heap *heap, struct span *span, uintptr_t block);
 void span_free_list(struct heap *heap, struct span *span, uintptr_t first, uintptr_t last, uint32_t blocks);
 /* Put the blocks that the bins hold back into their spans, and give back empty spans. */
 void heap_flush(struct heap *heap);
+/* From now on the span has been sparse since then (clock in ms); 0: it is not sparse. */
+void span_set_sparse(struct heap *heap, struct span *span, uint32_t since);
+/* How many spans a heap has. */
+ALWAYS_INLINE uint32_t heap_spans(const struct heap *heap)
+{
+    return heap->owned.spans + heap->sparse.spans;
+}
 /* Make `heap` the owner of a span of `from`; of all its spans, when its bins and caches are flushed. */
 void heap_take_span(struct heap *heap, struct heap *from, struct span *span);
 void heap_take_spans(struct heap *heap, struct heap *from);
@@ -213,16 +252,49 @@ ALWAYS_INLINE uintptr_t span_list_end(const struct span *span)
 /* Blocks are carved, and become resident, by this unit: the smallest page that Linux has. */
 enum { CARVE_UNIT_LOG2 = 12, CARVE_UNIT = 1 << CARVE_UNIT_LOG2, CARVE_UNITS = 1 << (SPAN_SHIFT - CARVE_UNIT_LOG2) };
 
+/* ---- free spans that a heap keeps (cache.c) -------------------------------------------------------------------------------- */
+
+void cache_start(struct span_cache *cache);
+/* Keep a run that nobody uses any more, or give it to the space. Its kind is SPAN_METADATA; its first span's `bin` is the one
+ * that it is cut for, or BIN_COUNT; and if `uncarved` is 0 the run counts among the dense spans. */
+void cache_put(struct heap *heap, struct span *run);
+/* A kept run of so many spans or a few more, for a large object; NULL: none. */
+struct span *cache_take_run(struct heap *heap, uint32_t spans);
+/* A kept span, for a bin: if its `bin` says so it is cut into blocks already, as `carved`, `uncarved` and `free` tell. */
+struct span *cache_take_span(struct heap *heap, unsigned bin);
+/* Give back what has been kept for so long, and what is above the threshold; whether anything is left. */
+bool cache_release_old(struct heap *heap, uint32_t now, uint32_t age_ms);
+/* Any thread: take all out, put it before a chain of such runs (SPAN_NONE: none yet), and return that; to be released
+ * without locks. */
+uint32_t cache_detach(struct heap *heap, uint32_t chain);
+void cache_release(uint32_t chain);
+/* Any thread: what is kept. */
+size_t cache_bytes(const struct heap *heap);
+
 /* ---- chores (chores.c) --------------------------------------------------------------------------------------------------- */
 
 /* Memory has become free that should go back to the system if it is not used again soon. */
 void heap_chores_expect(struct heap *heap);
 /* The same for the calling thread's own heap, if it has one, which then sees to it. */
 void heap_chores_expect_own(void);
-/* Look at the clock, and do what is due. Called at refills while heap->chores. */
+/* Look at the clock, and do what is due. */
 void heap_chores_look(struct heap *heap);
-/* Give back all pages that hold no live block, now. */
-void heap_chores_all(struct heap *heap);
+/* A span has become sparse: see to free_page_threshold. */
+void heap_chores_sparse(struct heap *heap);
+/* Give back all that the heap holds without need, now. */
+void heap_give_back(struct heap *heap);
+
+/* How often all heaps have been asked to do so. */
+extern _Atomic(uint32_t) heap_trims_asked;
+
+/* The owner's slow paths come by here. */
+ALWAYS_INLINE void heap_chores_pass(struct heap *heap)
+{
+    /* Relaxed: asked is asked, and what is done then is the heap's own. */
+    if (UNLIKELY(heap->trims_done != atomic_load_explicit(&heap_trims_asked, memory_order_relaxed)))
+        heap_give_back(heap);
+    if (UNLIKELY(heap->chores)) heap_chores_look(heap);
+}
 
 /* ---- remote frees (remote.c) ---------------------------------------------------------------------------------------------- */
 
@@ -255,6 +327,10 @@ void heap_thread_leave(struct heap *heap);
 void heap_settle(struct heap *heap);
 /* Take over a span of a dead thread that has blocks of this bin to give. False when there is none. */
 bool heap_adopt_span(struct heap *heap, unsigned bin);
+/* Whether anybody has allocated yet; what the start wrote is then seen by the caller too. */
+bool heap_is_started(void);
+/* Empty the caches of all heaps, of sleeping threads too. */
+void heap_caches_empty(void);
 /* For pthread_atfork handlers: no other thread is inside the registry or the space layer between these two. */
 void heap_fork_begin(void);
 void heap_fork_end(void);
@@ -263,12 +339,6 @@ void heap_fork_end_in_child(void);
 /* Calls `visit` for every heap ever made and for heap_orphans, with the registry's lock held. What a heap holds belongs to its
  * thread, which goes on meanwhile. */
 void heap_visit_all(void (*visit)(const struct heap *heap, void *argument), void *argument);
-
-/* Any thread: what is kept. */
-ALWAYS_INLINE size_t cache_bytes(const struct heap *heap)
-{
-    return (size_t)__atomic_load_n(&heap->cached, __ATOMIC_RELAXED) * SPAN_SIZE;
-}
 
 struct heap_figures {
     size_t made; /* heaps ever made */
@@ -287,9 +357,12 @@ void heap_configure(void);
 
 /* ---- large objects (large.c) -------------------------------------------------------------------------------------------------- */
 
-void *large_malloc(size_t size, size_t alignment, bool *zeroed);
-void large_free(struct span *span);
-void *large_realloc(struct span *span, size_t size);
+/* `heap` is the calling thread's own; heap_none when it has none. */
+void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroed);
+/* The same out of the stock of cleared memory; NULL: there is none that fits. */
+void *large_malloc_zeroed(size_t size);
+void large_free(struct heap *heap, struct span *span);
+void *large_realloc(struct heap *heap, struct span *span, size_t size);
 
 ALWAYS_INLINE size_t large_usable_size(const struct span *span)
 {

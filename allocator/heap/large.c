@@ -14,17 +14,47 @@ static uint32_t spans_for(size_t size)
     return spans > UINT32_MAX ? UINT32_MAX : (uint32_t)spans;
 }
 
-void *large_malloc(size_t size, size_t alignment, bool *zeroed)
+/* A run that the heap keeps, as an object's. */
+static struct span *take_kept(struct heap *heap, uint32_t spans)
+{
+    struct span *run = cache_take_run(heap, spans);
+    if (run == NULL) return NULL;
+    if (run->uncarved != 0) space_dense_spans_add(1); /* it was cut into blocks, of which some never were made */
+    span_kind_write(run, SPAN_LARGE);
+    return run;
+}
+
+void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
 {
     uint32_t spans = size == 0 ? 1 : spans_for(size);
     uint32_t alignment_spans = alignment <= SPAN_SIZE ? 1 : spans_for(alignment);
-    struct span *span = space_acquire(spans, alignment_spans, SPAN_LARGE, zeroed);
+    struct span *span = alignment_spans == 1 ? take_kept(heap, spans) : NULL;
+    if (span != NULL) {
+        if (zeroed != NULL) *zeroed = false;
+    } else {
+        span = space_acquire(spans, alignment_spans, SPAN_LARGE, zeroed);
+    }
     return span == NULL ? NULL : (void *)span_start(span);
 }
 
-void large_free(struct span *span)
+void *large_malloc_zeroed(size_t size)
 {
-    space_release(span);
+    struct span *span = space_acquire_zeroed(spans_for(size), SPAN_LARGE);
+    return span == NULL ? NULL : (void *)span_start(span);
+}
+
+void large_free(struct heap *heap, struct span *span)
+{
+    if (UNLIKELY(heap->size == 0)) { /* of a thread that has none of its own, now or ever */
+        space_release(span);
+        return;
+    }
+    span->bin = BIN_COUNT;
+    span->uncarved = 0;
+    span_kind_write(span, SPAN_METADATA);
+    cache_put(heap, span);
+    if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
+    heap_chores_pass(heap); /* a thread of large objects alone comes nowhere else */
 }
 
 /* The contents of one run to another; false when the target has become unusable. */
@@ -35,9 +65,9 @@ static bool large_copy(void *to, void *from, size_t bytes)
     return move != MOVE_TARGET_LOST;
 }
 
-static void *large_move(struct span *span, size_t size)
+static void *large_move(struct heap *heap, struct span *span, size_t size)
 {
-    char *to = large_malloc(size, SPAN_SIZE, NULL);
+    char *to = large_malloc(heap, size, SPAN_SIZE, NULL);
     if (to == NULL) return NULL;
     void *from = (void *)span_start(span);
     size_t bytes = large_usable_size(span);
@@ -46,13 +76,13 @@ static void *large_move(struct span *span, size_t size)
         span_kind_write(span_of_offset(space_offset(to)), SPAN_METADATA);
         return NULL;
     }
-    large_free(span);
+    large_free(heap, span);
     return to;
 }
 
-void *large_realloc(struct span *span, size_t size)
+void *large_realloc(struct heap *heap, struct span *span, size_t size)
 {
     uint32_t spans = spans_for(size);
     if (spans == span->run_spans || space_resize(span, spans)) return (void *)span_start(span);
-    return large_move(span, size);
+    return large_move(heap, span, size);
 }

@@ -6,11 +6,12 @@
 
 /* ---- allocating ---------------------------------------------------------------------------------------------------------- */
 
-/* Memory has run out: give back what this heap holds without need, before a second try. */
+/* Memory has run out: give back what this heap holds without need, and the spans that others keep, before a second try. */
 static void make_room(struct heap *heap)
 {
     remote_inbox_take(heap);
     heap_flush(heap);
+    heap_caches_empty();
     space_purge_all();
 }
 
@@ -28,6 +29,17 @@ static void *small_malloc(struct heap *heap, unsigned bin)
     return bin_pop(heap, bin, heap->free[bin]);
 }
 
+/* A block that need not be cleared, if there is one. */
+static void *small_calloc(struct heap *heap, unsigned bin, bool *zeroed)
+{
+    if (list_is_empty(heap->free[bin]) && !bin_refill_zeroed(heap, bin)) {
+        if (UNLIKELY(!bin_refill(heap, bin)) && !bin_refill_without_memory(heap, bin)) return NULL;
+    }
+    *zeroed = heap->bins[bin].zeros;
+    return bin_pop(heap, bin, heap->free[bin]);
+}
+
+/* `*zeroed`: whether memory that reads as zeros is wanted; then whether the object's does. */
 static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
 {
     if (size <= SMALL_MAX && alignment <= SMALL_MAX) {
@@ -35,15 +47,14 @@ static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, boo
         /* Blocks stand at multiples of their size from a span's start: one whose size is a multiple of the alignment is
          * aligned. */
         while (bin < BIN_COUNT && size_class_bytes(bin) % alignment != 0) bin++;
-        if (bin < BIN_COUNT) {
-            *zeroed = false;
-            return small_malloc(heap, bin);
-        }
+        if (bin < BIN_COUNT) return *zeroed ? small_calloc(heap, bin, zeroed) : small_malloc(heap, bin);
     }
-    void *object = large_malloc(size, alignment, zeroed);
+    void *object = *zeroed ? large_malloc_zeroed(size) : NULL;
+    if (object != NULL) return object;
+    object = large_malloc(heap, size, alignment, zeroed);
     if (LIKELY(object != NULL)) return object;
     make_room(heap);
-    return large_malloc(size, alignment, zeroed);
+    return large_malloc(heap, size, alignment, zeroed);
 }
 
 /* Any request, from a thread with or without a heap. */
@@ -51,7 +62,6 @@ static void *any_malloc(struct heap *heap, size_t size, size_t alignment, bool *
 {
     bool entered = heap == &heap_none;
     void *object = NULL;
-    *zeroed = false;
     if (LIKELY(size <= OBJECT_MAX)) {
         if (UNLIKELY(entered)) heap = heap_thread_enter();
         if (LIKELY(heap != NULL)) object = any_malloc_of(heap, size, alignment, zeroed);
@@ -71,13 +81,13 @@ static void *any_malloc_diverted(struct heap *heap, size_t size, size_t alignmen
 
 void *heap_malloc_own(size_t size)
 {
-    bool zeroed;
+    bool zeroed = false;
     return any_malloc(thread_heap_own(), size, MALLOC_ALIGNMENT, &zeroed);
 }
 
 void *heap_malloc_slow(size_t size, struct heap *heap)
 {
-    bool zeroed;
+    bool zeroed = false;
     if (heap == &heap_diverted) return heap_guest_malloc(size, MALLOC_ALIGNMENT);
     if (LIKELY(size <= SMALL_MAX && heap->size != 0)) { /* not heap_none */
         unsigned bin = size_class(size);
@@ -94,17 +104,32 @@ void *heap_malloc_slow(size_t size, struct heap *heap)
 
 void *heap_malloc_aligned(size_t size, size_t alignment)
 {
-    bool zeroed;
+    bool zeroed = false;
     if (alignment <= MALLOC_ALIGNMENT) return heap_malloc(size);
     return any_malloc_diverted(thread_heap, size, alignment, &zeroed);
 }
 
+/* For statistics: which callocs had to clear memory, and which were spared it. */
+static void count_calloc(struct heap *heap, bool zeroed)
+{
+    size_t *counter = zeroed ? &heap->zeroed_hits : &heap->zeroed_misses;
+    /* Relaxed: a figure, which only the owner writes. */
+    if (heap != &heap_none) __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
+}
+
 void *heap_calloc(size_t size)
 {
-    bool zeroed = false;
-    void *object =
-        size <= FAST_MAX ? heap_malloc(size) : any_malloc_diverted(thread_heap, size, MALLOC_ALIGNMENT, &zeroed);
-    if (object != NULL && !zeroed) memset(object, 0, size);
+    if (size <= FAST_MAX) {
+        void *object = heap_malloc(size);
+        return object == NULL ? NULL : memset(object, 0, size);
+    }
+    bool diverted = thread_heap == &heap_diverted;
+    bool zeroed = true;
+    void *object = any_malloc_diverted(thread_heap, size, MALLOC_ALIGNMENT, &zeroed);
+    if (UNLIKELY(object == NULL)) return NULL;
+    if (!zeroed) memset(object, 0, size);
+    if (!diverted) count_calloc(thread_heap, zeroed);
+    space_zeroed_start();
     return object;
 }
 
@@ -167,8 +192,7 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
     if (pointer == NULL) return;
     struct span *span = span_of_object("free", pointer);
     if (span->kind == SPAN_LARGE) {
-        large_free(span);
-        heap_chores_expect_own();
+        large_free(heap, span);
     } else if (span->kind == SPAN_GUEST) {
         heap_guest_free(span, pointer);
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
@@ -217,12 +241,6 @@ void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)
 
 /* ---- resizing ------------------------------------------------------------------------------------------------------------------- */
 
-/* Shrinking below half of a block is worth a copy. */
-static bool fits_in_place(size_t size, size_t usable)
-{
-    return size <= usable && size >= usable / 2;
-}
-
 /* Whether a block of this thread's, free of errors, stays where it is: what most calls come to. */
 static bool own_block_stays(const struct heap *heap, const void *pointer, size_t size)
 {
@@ -231,7 +249,7 @@ static bool own_block_stays(const struct heap *heap, const void *pointer, size_t
     const struct span *span = heap->table - (offset >> SPAN_SHIFT);
     return atomic_load_explicit(&span->owner, memory_order_relaxed) == heap &&
            block_is_at_start(span, (uintptr_t)pointer) && !block_looks_free((uintptr_t)pointer) &&
-           fits_in_place(size, span->block_size);
+           object_fits(size, span->block_size);
 }
 
 /* Whatever the reason, to another object. */
@@ -261,13 +279,13 @@ void *heap_realloc(void *pointer, size_t size)
         return LIKELY(resized != NULL) ? resized : realloc_too_much();
     }
     size_t usable = span_usable_size(span);
-    if (span->kind == SPAN_BLOCKS && fits_in_place(size, usable)) {
+    if (span->kind == SPAN_BLOCKS && object_fits(size, usable)) {
         if (atomic_load_explicit(&span->owner, memory_order_relaxed) == heap && block_looks_free((uintptr_t)pointer))
             check_own_suspect(heap, span, pointer);
         return pointer;
     }
     if (span->kind == SPAN_LARGE && size > SMALL_MAX) {
-        void *resized = large_realloc(span, size);
+        void *resized = large_realloc(heap, span, size);
         return LIKELY(resized != NULL) ? resized : realloc_too_much();
     }
     return move(pointer, size, usable);
@@ -275,14 +293,25 @@ void *heap_realloc(void *pointer, size_t size)
 
 /* ---- trimming -------------------------------------------------------------------------------------------------------------------- */
 
-void heap_trim(void)
+static void own_heap_give_back(void)
 {
     struct heap *heap = thread_heap_own();
-    if (heap != &heap_none) {
-        remote_inbox_take(heap);
-        remote_outbox_flush(heap);
-        heap_flush(heap);
-        heap_chores_all(heap);
-    }
-    if (space.base != 0) space_purge_all();
+    if (heap != &heap_none) heap_give_back(heap);
+}
+
+void heap_trim(void)
+{
+    own_heap_give_back();
+    if (heap_is_started()) space_purge_all();
+}
+
+void heap_trim_everywhere(void)
+{
+    if (!heap_is_started()) return;
+    /* Relaxed: see heap_chores_pass. */
+    atomic_fetch_add_explicit(&heap_trims_asked, 1, memory_order_relaxed);
+    own_heap_give_back();
+    heap_caches_empty();
+    space_zeroed_release();
+    space_purge_all();
 }

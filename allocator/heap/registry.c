@@ -38,6 +38,7 @@ static struct {
     bool started;
     struct heap *idle; /* doubly linked */
     struct heap *youngest; /* of all heaps ever made, chained by made_before */
+    uint32_t forks; /* from the first process to this one */
     size_t made;
     size_t idle_count;
 } registry;
@@ -57,7 +58,8 @@ static void heap_set_up(struct heap *heap)
         heap->free[bin] = LIST_END;
         heap->bins[bin].listed = SPAN_NONE;
     }
-    heap->owned = SPAN_NONE;
+    heap->owned = heap->sparse = (struct span_chain){.first = SPAN_NONE, .last = SPAN_NONE};
+    cache_start(&heap->cache);
 }
 
 static bool start(void)
@@ -71,6 +73,14 @@ static bool start(void)
     platform_thread_exit_hook(thread_exit_hook);
     registry.started = true;
     return true;
+}
+
+bool heap_is_started(void)
+{
+    platform_lock_acquire(&registry.lock);
+    bool started = registry.started;
+    platform_lock_release(&registry.lock);
+    return started;
 }
 
 /* ---- idle heaps: under the registry's lock ------------------------------------------------------------------------------------- */
@@ -93,6 +103,7 @@ static void idle_remove(struct heap *heap)
     if (heap->prev != NULL) heap->prev->next = heap->next;
     else registry.idle = heap->next;
     registry.idle_count--;
+    heap->forks = registry.forks;
     atomic_store_explicit(&heap->state, HEAP_OWNED, memory_order_relaxed);
 }
 
@@ -101,6 +112,7 @@ static struct heap *heap_make(void)
     struct heap *heap = space_metadata(sizeof *heap);
     if (heap == NULL) return NULL;
     heap_set_up(heap);
+    heap->forks = registry.forks;
     heap->made_before = registry.youngest;
     registry.youngest = heap;
     heap->number = (uint32_t)++registry.made; /* 0 is heap_orphans */
@@ -130,7 +142,7 @@ static void heap_retire(struct heap *heap)
         remote_inbox_take(heap);
         remote_outbox_flush(heap);
         heap_flush(heap);
-        if (heap->owned != SPAN_NONE) {
+        if (heap_spans(heap) != 0) {
             platform_lock_acquire(&orphans_lock);
             heap_take_spans(&heap_orphans, heap);
             platform_lock_release(&orphans_lock);
@@ -235,7 +247,26 @@ bool heap_adopt_span(struct heap *heap, unsigned bin)
     return span != NULL;
 }
 
-/* ---- fork, statistics ------------------------------------------------------------------------------------------------------------- */
+/* ---- all heaps: fork, statistics ---------------------------------------------------------------------------------------------- */
+
+/* Whether a thread of this process has the heap. Those without a thread keep nothing. Of those whose thread a fork left behind
+ * the locks may be held for ever, and what they keep is lost with the rest of them. */
+static bool may_keep_spans(const struct heap *heap)
+{
+    return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_OWNED && heap->forks == registry.forks;
+}
+
+/* The registry's lock is held all the time, so that a child never finds the lock of a cache held by a thread that was here.
+ * Nobody takes it while holding one of a cache. */
+void heap_caches_empty(void)
+{
+    uint32_t chain = SPAN_NONE;
+    platform_lock_acquire(&registry.lock);
+    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
+        if (may_keep_spans(heap)) chain = cache_detach(heap, chain);
+    platform_lock_release(&registry.lock);
+    cache_release(chain);
+}
 
 void heap_fork_begin(void)
 {
@@ -261,6 +292,9 @@ static void thread_numbers_correct(void)
 
 void heap_fork_end_in_child(void)
 {
+    struct heap *own = thread_heap_own();
+    registry.forks++;
+    if (own != &heap_none) own->forks = registry.forks;
     thread_numbers_correct();
     heap_fork_end();
 }
@@ -278,6 +312,8 @@ READS_RACILY static void add_heap(const struct heap *heap, void *argument)
     struct heap_figures *figures = argument;
     figures->cached += cache_bytes(heap);
     figures->refills += __atomic_load_n(&heap->refills, __ATOMIC_RELAXED);
+    figures->zeroed_hits += __atomic_load_n(&heap->zeroed_hits, __ATOMIC_RELAXED);
+    figures->zeroed_misses += __atomic_load_n(&heap->zeroed_misses, __ATOMIC_RELAXED);
 }
 
 void heap_figures(struct heap_figures *figures)
@@ -289,6 +325,6 @@ void heap_figures(struct heap_figures *figures)
     figures->idle = registry.idle_count;
     platform_lock_release(&registry.lock);
     platform_lock_acquire(&orphans_lock);
-    figures->orphans = heap_orphans.spans_owned;
+    figures->orphans = heap_spans(&heap_orphans);
     platform_lock_release(&orphans_lock);
 }

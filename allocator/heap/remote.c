@@ -17,7 +17,8 @@
  */
 #include "heap.h"
 
-struct heap_settings heap_settings = {.remote_free_batch = 256, .thread_spans_cached = 4};
+struct heap_settings heap_settings = {
+    .remote_free_batch = 256, .thread_spans_cached = 4, .free_page_threshold = SIZE_MAX};
 
 /* ---- messages -------------------------------------------------------------------------------------------------------------- */
 

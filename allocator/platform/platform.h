@@ -27,6 +27,11 @@
  * speed only. */
 #define CACHE_LINE 64
 
+ALWAYS_INLINE bool is_power_of_two(size_t value)
+{
+    return value != 0 && (value & (value - 1)) == 0;
+}
+
 /* ---- memory (memory.c) ------------------------------------------------------------------------- */
 
 /* The kernel's page size: 4 KiB on x86-64; 4, 16 or 64 KiB on aarch64. */
@@ -58,8 +63,14 @@ void platform_advise_huge_pages(void *start, size_t size, bool wanted);
  * kernel refuses (locked pages): the contents are then undefined. */
 bool platform_purge(void *start, size_t size);
 
-/* Bytes of a mapped range that are in memory: one mincore(2) per 4 MiB of it (of 4 KiB pages), in which the kernel looks at
- * the page tables, and skips what has none. */
+/* Write zeros over whole pages, which somebody will use later, perhaps on another core. */
+void platform_clear(void *start, size_t size);
+
+/* Have the kernel back a range that reads as zeros with memory now, instead of when it is first used. */
+void platform_populate(void *start, size_t size);
+
+/* Bytes of a mapped range that are in memory: one mincore(2) per 4 MiB of it (of 4 KiB pages), in which the kernel
+ * looks at the page tables, and skips what has none. */
 size_t platform_resident(const void *start, size_t size);
 
 /* System calls since the start: mprotect(2), and madvise(2) about huge pages. Relaxed: for statistics. */
@@ -70,8 +81,8 @@ struct platform_calls {
 extern struct platform_calls platform_calls;
 
 enum platform_move {
-    MOVE_DONE,        /* `from` stays accessible and reads as zeros */
-    MOVE_REFUSED,     /* the kernel cannot: `from` is as before, `to` accessible with undefined contents */
+    MOVE_DONE, /* `from` stays accessible and reads as zeros */
+    MOVE_REFUSED, /* the kernel cannot: `from` is as before, `to` accessible with undefined contents */
     MOVE_TARGET_LOST, /* `from` is as before, but `to` is no longer ours and must never be touched again */
 };
 
@@ -83,7 +94,7 @@ enum platform_move platform_move_pages(void *from, void *to, size_t size);
 /* A lock for rare paths: one futex word. Not recursive. Zero-initialised is unlocked. */
 typedef struct platform_lock {
     _Atomic(uint32_t) word; /* 0 free, 1 held, 2 held and somebody waits */
-    bool held_by_fork;      /* written by the holder; read only by a thread inside fork() */
+    bool held_by_fork; /* written by the holder; read only by a thread inside fork() */
 } platform_lock;
 
 void platform_lock_acquire(platform_lock *lock);
@@ -113,8 +124,20 @@ void platform_thread_exit_arm(void *argument);
 bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
 
 /* Sleep while *word is `expected`, at most so long; may return for no reason. And wake whoever does. Within the process. */
-void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_ms);
+void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_us);
 void platform_wake(_Atomic(uint32_t) *word);
+
+/* ---- NUMA nodes (node.c) ------------------------------------------------------------------------- */
+
+/* Nodes that have processors: one more than the highest of their numbers, which may have gaps; 1 where there is one, or
+ * where the kernel does not say. Reads a file. */
+unsigned platform_node_count(void);
+
+/* The same from the kernel's list of them, as "0-3,8". */
+unsigned platform_nodes_in_list(const char *list);
+
+/* The node on which the calling thread runs, at this moment. */
+unsigned platform_node(void);
 
 /* The kernel's number of the calling thread, and whether a thread of this process has a number. System calls. */
 int32_t platform_thread_number(void);
@@ -139,23 +162,26 @@ void platform_message(const char *format, ...) __attribute__((format(printf, 1, 
 /* The same text, without "heapfit: " and the line's end, into `buffer`: cut to `capacity` with a terminating zero. */
 void platform_format(char *buffer, size_t capacity, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The value of an environment variable, even before the C library has set up `environ` (a preloaded malloc is
- * called that early). Copies at most `capacity` bytes with the terminator into `buffer`. False when unset; and in a program
- * that runs with other rights than who started it (AT_SECURE: setuid and the like), whose environment must not steer it. */
+/* The value of an environment variable, even before the C library has set up `environ` (a preloaded malloc is called
+ * that early). Copies at most `capacity` bytes with the terminator into `buffer`. False when unset; and in a program
+ * that runs with other rights than who started it (AT_SECURE: setuid and the like), whose environment must not steer
+ * it. */
 bool platform_environment(const char *name, char *buffer, size_t capacity);
 
 /* ---- local sockets (socket.c) --------------------------------------------------------------------- */
 
-/* Give the calling thread a table of descriptors of its own, in which at first nothing but stderr is open: the program can
- * then neither close nor see what the thread opens, no child inherits it, and the thread keeps nothing of the program's open.
- * False when the kernel cannot (before Linux 5.9). Afterwards the thread must close stderr when it needs it no more. */
+/* Give the calling thread a table of descriptors of its own, in which at first nothing but stderr is open: the program
+ * can then neither close nor see what the thread opens, no child inherits it, and the thread keeps nothing of the
+ * program's open. False when the kernel cannot (before Linux 5.9). Afterwards the thread must close stderr when it
+ * needs it no more. */
 bool platform_descriptors_own(void);
 
-/* A listening stream socket of an abstract name, which is a file nowhere and ends with its process. -1 with errno set. */
+/* A listening stream socket of an abstract name, which is a file nowhere and ends with its process. -1 with errno set.
+ */
 int platform_listen(const char *name);
 
-/* The next connection, or -1 with errno set; does not wait. Whoever connects from now on is shown the user that this process
- * has now, which may have changed since it began to listen. */
+/* The next connection, or -1 with errno set; does not wait. Whoever connects from now on is shown the user that this
+ * process has now, which may have changed since it began to listen. */
 int platform_accept(int listener);
 
 /* Connect to such a socket, without waiting. -1 with errno set. */

@@ -121,8 +121,8 @@ void platform_thread_exit_arm(void *argument)
 
 /* ---- threads of the allocator's own ------------------------------------------------------------------ */
 
-/* On top of what the C library needs, thread-local storage of all libraries included. Enough for exit handlers too: they
- * run here when this is the last thread of a process. */
+/* On top of what the C library needs, thread-local storage of all libraries included. Enough for exit handlers too:
+ * they run here when this is the last thread of a process. */
 #define STACK_SIZE ((size_t)256 << 10)
 
 /* Lies on the starter's stack until `copied`. */
@@ -183,9 +183,9 @@ bool platform_thread_start(const char *name, void (*run)(void *), void *argument
     return created;
 }
 
-void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_ms)
+void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_us)
 {
-    struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
+    struct timespec timeout = {.tv_sec = timeout_us / 1000000, .tv_nsec = (long)(timeout_us % 1000000) * 1000};
     int saved = errno;
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &timeout, NULL, 0);
     errno = saved;

@@ -1,19 +1,7 @@
 /* Purging: giving the pages of dirty runs back to the kernel, oldest first. */
 #include "state.h"
 
-/* Less dirty memory than this, or than this share of what is handed out, is not worth system calls: a server in a
- * steady state always has some. */
-#define PURGE_WORTH_SPANS 16
-enum { PURGE_WORTH_SHARE = 64 };
-
-bool is_worth_purging(void)
-{
-    uint32_t worth = spans_handed_out() / PURGE_WORTH_SHARE;
-    return space_state.spans_free[DIRTY] >= (worth > PURGE_WORTH_SPANS ? worth : PURGE_WORTH_SPANS);
-}
-
-/* After the kernel has refused, how long until it is asked again. */
-enum { REFUSED_RETRY_MS = 10000 };
+/* ---- one run ------------------------------------------------------------------------------------------ */
 
 static bool purge_counted(void *start, size_t size)
 {
@@ -23,49 +11,106 @@ static bool purge_counted(void *start, size_t size)
     return purged;
 }
 
+void purge_prepare(uint32_t index, uint32_t spans)
+{
+    if (index % HUGE_PAGE_SPANS != 0) huge_pages_break(index);
+    if ((index + spans) % HUGE_PAGE_SPANS != 0) huge_pages_break(index + spans);
+}
+
+bool purge_spans(uint32_t index, uint32_t spans)
+{
+    return purge_counted((char *)space.base + (size_t)index * SPAN_SIZE, (size_t)spans * SPAN_SIZE);
+}
+
 /* Purge one dirty run. Called with the lock, which is let go during the system call: the run is marked as in use
  * meanwhile. */
 static void run_purge(struct span *first)
 {
     uint32_t index = span_index(first);
     uint32_t spans = first->run_spans;
+    unsigned pool = first->pool;
     run_remove(first);
     first->kind = SPAN_METADATA;
     (first - (spans - 1))->kind = SPAN_METADATA;
-    if (index % HUGE_PAGE_SPANS != 0) huge_pages_break(index);
-    if ((index + spans) % HUGE_PAGE_SPANS != 0) huge_pages_break(index + spans);
+    purge_prepare(index, spans);
     platform_lock_release(&space_state.lock);
 
-    bool purged = purge_counted((char *)space.base + (size_t)index * SPAN_SIZE, (size_t)spans * SPAN_SIZE);
+    bool purged = purge_spans(index, spans);
 
     platform_lock_acquire(&space_state.lock);
     space_state.purge_refused = !purged;
     space_state.refused_at = (uint32_t)platform_clock_ms();
-    const struct span *run = run_free(index, spans, purged ? CLEAN : DIRTY, space_state.refused_at);
+    const struct span *run = run_free(index, spans, purged ? CLEAN : pool, space_state.refused_at);
     if (purged) huge_pages_mend(span_index(run), span_index(run) + run->run_spans, index, index + spans);
 }
 
-static bool purge_is_refused(uint32_t now)
+/* ---- which runs ----------------------------------------------------------------------------------------- */
+
+/* After the kernel has refused, how long until it is asked again. */
+enum { REFUSED_RETRY_MS = 10000 };
+
+static bool purge_is_refused(void)
 {
-    return space_state.purge_refused && now - space_state.refused_at < REFUSED_RETRY_MS;
+    return space_state.purge_refused && (uint32_t)platform_clock_ms() - space_state.refused_at < REFUSED_RETRY_MS;
 }
 
-void purge_older_than(uint32_t age_ms)
+static void pool_purge_older_than(const struct pool *pool, uint32_t age_ms)
 {
     uint32_t now = (uint32_t)platform_clock_ms();
-    while (space_state.oldest != SPAN_NONE && !purge_is_refused(now)) {
-        struct span *oldest = span_at(space_state.oldest);
+    while (pool->oldest != SPAN_NONE && !purge_is_refused()) {
+        struct span *oldest = span_at(pool->oldest);
         if ((int32_t)(now - oldest->since) < (int32_t)age_ms) break;
         run_purge(oldest);
     }
 }
 
+void purge_older_than(uint32_t age_ms)
+{
+    if (age_ms == DECAY_NEVER) return;
+    for (unsigned pool = DIRTY; pool < pools_end(); pool++) pool_purge_older_than(&space_state.pools[pool], age_ms);
+}
+
+/* Less dirty memory than this, or than this share of what is handed out, is not worth system calls because of its
+ * age: a server in a steady state always has some. */
+#define PURGE_WORTH_SPANS 16
+enum { PURGE_WORTH_SHARE = 64 };
+
+static bool is_worth_purging(void)
+{
+    uint32_t worth = spans_handed_out() / PURGE_WORTH_SHARE;
+    return spans_dirty() >= (worth > PURGE_WORTH_SPANS ? worth : PURGE_WORTH_SPANS);
+}
+
+/* True when younger runs are left that will be purged in time. */
+static bool purge_old(void)
+{
+    /* Relaxed, here and below: a setting stands for itself. One that changes meanwhile is seen at the next release. */
+    uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
+    if (decay == DECAY_NEVER || !is_worth_purging()) return false;
+    purge_older_than(decay);
+    return spans_dirty() != 0;
+}
+
+/* Whatever its age and however little it is: who sets a threshold means it. */
+static void pool_purge_excess(const struct pool *pool)
+{
+    size_t most = atomic_load_explicit(&space_settings.shared_dirty_max, memory_order_relaxed) / SPAN_SIZE;
+    while (pool->spans > most && !purge_is_refused()) run_purge(span_at(pool->oldest));
+}
+
+void purge_after_release(unsigned pool)
+{
+    pool_purge_excess(&space_state.pools[pool]);
+    purge_old();
+}
+
+/* ---- for the layers above --------------------------------------------------------------------------------- */
+
 bool space_purge_old(void)
 {
     platform_lock_acquire(&space_state.lock);
-    bool worth = is_worth_purging();
-    if (worth) purge_older_than(atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed));
-    bool left = worth && space_state.oldest != SPAN_NONE;
+    for (unsigned pool = DIRTY; pool < pools_end(); pool++) pool_purge_excess(&space_state.pools[pool]);
+    bool left = purge_old();
     platform_lock_release(&space_state.lock);
     return left;
 }

@@ -2,9 +2,12 @@
 #include "state.h"
 
 struct space space;
-struct space_state space_state;
-struct space_settings space_settings = {
-    .huge_pages = HUGE_PAGES_AUTO, .huge_page_cost_us = 700, .reservation = 0, .decay_ms = 500};
+struct space_state space_state = {.nodes = 1};
+struct space_settings space_settings = {.huge_pages = HUGE_PAGES_AUTO,
+                                        .huge_page_cost_us = 700,
+                                        .reservation = 0,
+                                        .decay_ms = 500,
+                                        .shared_dirty_max = SIZE_MAX};
 
 /* ---- constants -------------------------------------------------------------------------------------- */
 
@@ -50,6 +53,13 @@ static size_t reservation_wanted(void)
     return wanted & ~(RESERVATION_ALIGNMENT - 1);
 }
 
+/* Where there is one node, or nobody cares, nobody asks again: see node_here. */
+static uint32_t nodes_wanted(void)
+{
+    unsigned nodes = space_settings.numa ? platform_node_count() : 1;
+    return nodes < NODES_MAX ? nodes : NODES_MAX;
+}
+
 bool space_start(void)
 {
     if (space.base != 0) return true;
@@ -66,8 +76,9 @@ bool space_start(void)
     if (space_settings.huge_pages != HUGE_PAGES_ALWAYS) platform_advise_huge_pages(start, table + data, false);
 
     space_state.capacity = (uint32_t)(data / SPAN_SIZE);
+    space_state.nodes = nodes_wanted();
     huge_pages_start();
-    run_lists_start();
+    pools_start();
     space.base = (uintptr_t)start + table;
     space.size = (size_t)space_state.capacity * SPAN_SIZE;
     return true;
@@ -75,13 +86,19 @@ bool space_start(void)
 
 /* ---- the frontier ----------------------------------------------------------------------------------- */
 
+static bool commit(void *start, size_t size)
+{
+    space_state.commit_calls++;
+    return platform_commit(start, size);
+}
+
 bool space_commit_descriptors(uint32_t up_to)
 {
     if (up_to <= space_state.descriptors_committed) return true;
     uint32_t target = (up_to + COMMIT_DESCRIPTORS - 1) / COMMIT_DESCRIPTORS * COMMIT_DESCRIPTORS;
     char *low = (char *)((struct span *)space.base - target);
     char *high = (char *)((struct span *)space.base - space_state.descriptors_committed);
-    if (!platform_commit(low, (size_t)(high - low))) return false;
+    if (!commit(low, (size_t)(high - low))) return false;
     space_state.descriptors_committed = target;
     return true;
 }
@@ -97,8 +114,8 @@ static bool commit_spans(uint32_t up_to)
     if (generous > space_state.capacity) generous = space_state.capacity;
     char *start = (char *)space.base + (size_t)before * SPAN_SIZE;
     /* Where limits leave no room for the generous step, the least that is needed. */
-    if (platform_commit(start, ((size_t)generous - before) * SPAN_SIZE)) space_state.committed = (uint32_t)generous;
-    else if (platform_commit(start, ((size_t)up_to - before) * SPAN_SIZE)) space_state.committed = up_to;
+    if (commit(start, ((size_t)generous - before) * SPAN_SIZE)) space_state.committed = (uint32_t)generous;
+    else if (commit(start, ((size_t)up_to - before) * SPAN_SIZE)) space_state.committed = up_to;
     if (space_state.committed > before) huge_pages_advise_committed(before, space_state.committed);
     return up_to <= space_state.committed;
 }
@@ -123,9 +140,9 @@ static uint32_t index_aligned(uint32_t index, uint32_t alignment)
     return index + (uint32_t)(aligned - number);
 }
 
-static uint32_t acquire_from_free(uint32_t spans, uint32_t alignment, bool dirty)
+static uint32_t acquire_from_pool(uint32_t spans, uint32_t alignment, unsigned pool)
 {
-    struct span *run = run_find(spans + alignment - 1, dirty);
+    struct span *run = run_find(spans + alignment - 1, pool);
     if (run == NULL) return SPAN_NONE;
     uint32_t index = index_aligned(span_index(run), alignment);
     run_cut(run, index, spans);
@@ -143,50 +160,106 @@ static uint32_t acquire_from_frontier(uint32_t spans, uint32_t alignment)
     return index;
 }
 
-static uint32_t acquire_index(uint32_t spans, uint32_t alignment, bool *zeroed)
+static uint32_t acquire_from_other_nodes(uint32_t spans, uint32_t alignment, unsigned own)
 {
-    *zeroed = false;
-    uint32_t index = acquire_from_free(spans, alignment, DIRTY);
-    if (index != SPAN_NONE) return index;
-    *zeroed = true;
-    index = acquire_from_free(spans, alignment, CLEAN);
-    if (index != SPAN_NONE) return index;
-    return acquire_from_frontier(spans, alignment);
+    for (unsigned pool = DIRTY; pool < pools_end(); pool++) {
+        uint32_t index = pool == own ? SPAN_NONE : acquire_from_pool(spans, alignment, pool);
+        if (index == SPAN_NONE) continue;
+        space_state.pools[pool].crossings++;
+        return index;
+    }
+    return SPAN_NONE;
+}
+
+/* What has been found for a request. */
+struct place {
+    uint32_t index;  /* SPAN_NONE: nothing */
+    bool zeroed;     /* it reads as zeros */
+    bool is_foreign; /* its pages are another node's and must go first */
+};
+
+/* Dirty memory of the own node costs nothing, clean memory and new address space cost page faults; a run of another
+ * node costs a system call on top, and takes from that node what its threads are about to use again. So it comes
+ * last: as long as there is address space, what lies dirty elsewhere takes up memory of that node only, which is not
+ * ours, and shared_dirty_max and decay_ms bound it. */
+static struct place place_find(uint32_t spans, uint32_t alignment, unsigned own)
+{
+    uint32_t index = acquire_from_pool(spans, alignment, own);
+    if (index == SPAN_NONE && space_state.spans_zeroing != 0 && zeroed_return_job(spans + alignment - 1))
+        index = acquire_from_pool(spans, alignment, own);
+    if (index != SPAN_NONE) return (struct place){.index = index};
+    index = acquire_from_pool(spans, alignment, CLEAN);
+    if (index == SPAN_NONE) index = acquire_from_frontier(spans, alignment);
+    if (index != SPAN_NONE) return (struct place){.index = index, .zeroed = true};
+    index = acquire_from_other_nodes(spans, alignment, own);
+    return (struct place){.index = index, .is_foreign = index != SPAN_NONE};
+}
+
+static struct place place_find_or_make(uint32_t spans, uint32_t alignment, unsigned own)
+{
+    struct place place = place_find(spans, alignment, own);
+    if (place.index == SPAN_NONE && zeroed_release()) place = place_find(spans, alignment, own);
+    if (place.index == SPAN_NONE && spans_dirty() != 0) {
+        /* Dirty and clean neighbours merge once both are clean: they may be long enough together. */
+        purge_older_than(0);
+        place = place_find(spans, alignment, own);
+    }
+    return place;
+}
+
+/* The node of the calling thread, whose pages what it gets will be. It may be moved to another at any time: then they
+ * are far from it, as all that it has is. */
+unsigned node_here(void)
+{
+    return LIKELY(space_state.nodes == 1) ? 0 : platform_node() % space_state.nodes;
+}
+
+struct span *run_hand_out(uint32_t index, uint32_t spans, enum span_kind kind, unsigned pool)
+{
+    struct span *first = span_at(index);
+    span_at(index + spans - 1)->kind = SPAN_TAIL;
+    first->kind = (uint8_t)kind;
+    first->run_spans = spans;
+    first->pool = (uint8_t)pool;
+    if (kind == SPAN_LARGE) space_dense_spans_add((int32_t)spans);
+    return first;
 }
 
 struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
 {
-    bool clean;
-    if ((uint64_t)spans + alignment - 1 > space_state.capacity)
-        return NULL; /* written once, before any other thread is here */
+    if ((uint64_t)spans + alignment - 1 > space_state.capacity) return NULL;
+    unsigned own = DIRTY + node_here();
     platform_lock_acquire(&space_state.lock);
-    uint32_t index = acquire_index(spans, alignment, &clean);
-    if (index == SPAN_NONE && space_state.spans_free[DIRTY] != 0) {
-        /* Dirty and clean neighbours merge once both are clean: they may be long enough together. */
-        purge_older_than(0);
-        index = acquire_index(spans, alignment, &clean);
-    }
-    struct span *first = NULL;
-    if (index != SPAN_NONE) {
-        first = span_at(index);
-        span_at(index + spans - 1)->kind = SPAN_TAIL;
-        first->kind = (uint8_t)kind;
-        first->run_spans = spans;
-        if (kind == SPAN_LARGE) space_dense_spans_add((int32_t)spans);
-    }
+    struct place place = place_find_or_make(spans, alignment, own);
+    struct span *first = place.index == SPAN_NONE ? NULL : run_hand_out(place.index, spans, kind, own);
+    if (UNLIKELY(place.is_foreign)) purge_prepare(place.index, spans);
     platform_lock_release(&space_state.lock);
-    if (zeroed != NULL) *zeroed = clean;
+    /* Without the lock: it is ours, and nobody else knows of it. */
+    if (UNLIKELY(place.is_foreign)) place.zeroed = purge_spans(place.index, spans);
+    if (zeroed != NULL) *zeroed = place.zeroed;
     return first;
+}
+
+uint32_t run_take_clean(uint32_t spans)
+{
+    uint32_t index = acquire_from_pool(spans, 1, CLEAN);
+    return index != SPAN_NONE ? index : acquire_from_frontier(spans, 1);
+}
+
+/* [index, index+spans) are free again. */
+static void take_back(uint32_t index, uint32_t spans, unsigned pool, uint32_t now)
+{
+    run_free(index, spans, pool, now);
+    zeroed_tend(); /* has the first choice */
+    purge_after_release(pool);
 }
 
 void space_release(struct span *first)
 {
     uint32_t now = (uint32_t)platform_clock_ms();
-    uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
     platform_lock_acquire(&space_state.lock);
     if (first->kind == SPAN_LARGE) space_dense_spans_add(-(int32_t)first->run_spans);
-    run_free(span_index(first), first->run_spans, DIRTY, now);
-    if (is_worth_purging()) purge_older_than(decay);
+    take_back(span_index(first), first->run_spans, first->pool, now);
     platform_lock_release(&space_state.lock);
 }
 
@@ -216,25 +289,53 @@ void space_take_back(struct span *first)
     space_release(first);
 }
 
-/* Take `spans` more that follow span `end`, from free runs and the frontier; all or nothing. */
-static bool extend_at(uint32_t end, uint32_t spans)
+/* ---- in place ------------------------------------------------------------------------------------------ */
+
+/* How many of the `spans` that follow span `end` lie in free runs; the rest would be beyond the frontier. SPAN_NONE
+ * when one of them is in use. */
+static uint32_t spans_free_at(uint32_t end, uint32_t spans)
 {
     uint32_t found = 0;
     while (found < spans && end + found < space_state.frontier) {
         const struct span *run = span_at(end + found);
-        if (span_kind_read(run) != SPAN_FREE) return false;
+        if (span_kind_read(run) != SPAN_FREE) return SPAN_NONE;
         found += run->run_spans;
     }
-    if (found < spans && !frontier_raise(spans - found)) return false;
-    uint32_t from_runs = found < spans ? found : spans;
-    for (uint32_t taken = 0; taken < from_runs;) {
-        struct span *run = span_at(end + taken);
-        uint32_t length = run->run_spans < from_runs - taken ? run->run_spans : from_runs - taken;
-        run_cut(run, end + taken, length);
-        span_at(end + taken)->kind = SPAN_FREE; /* now inside the run that grows */
-        span_at(end + taken + length - 1)->kind = SPAN_FREE;
-        taken += length;
+    return found < spans ? found : spans;
+}
+
+/* Take [from, to) out of the free runs that it lies in, to become the inside of the run before it. True when pages of
+ * other nodes than `own` are among them. */
+static bool take_free_runs(uint32_t from, uint32_t to, unsigned own)
+{
+    bool foreign = false;
+    while (from < to) {
+        struct span *run = span_at(from);
+        uint32_t length = run->run_spans < to - from ? run->run_spans : to - from;
+        if (run->pool != CLEAN && pool_dirty(run->pool) != own) {
+            foreign = true;
+            space_state.pools[run->pool].crossings++;
+        }
+        run_cut(run, from, length);
+        span_at(from)->kind = SPAN_FREE;
+        span_at(from + length - 1)->kind = SPAN_FREE;
+        from += length;
     }
+    return foreign;
+}
+
+/* All or nothing. Sets *foreign to whether pages of other nodes are among what has come to the run, which then stays
+ * one of the node that it was: to purge them costs less than to move to another place. */
+static bool run_grow(struct span *first, uint32_t spans, bool *foreign)
+{
+    uint32_t old = first->run_spans;
+    uint32_t end = span_index(first) + old;
+    uint32_t more = spans - old;
+    uint32_t from_runs = spans_free_at(end, more);
+    if (from_runs == SPAN_NONE || (from_runs < more && !frontier_raise(more - from_runs))) return false;
+    *foreign = take_free_runs(end, end + from_runs, first->pool);
+    if (*foreign) purge_prepare(end, more);
+    if (old > 1) span_at(end - 1)->kind = SPAN_FREE; /* no longer the end */
     return true;
 }
 
@@ -243,16 +344,18 @@ bool space_resize(struct span *first, uint32_t spans)
     uint32_t index = span_index(first);
     uint32_t old = first->run_spans;
     if (spans == old) return true;
+    bool foreign = false;
     platform_lock_acquire(&space_state.lock);
-    bool done = spans < old || extend_at(index + old, spans - old);
-    if (done && spans > old && old > 1) span_at(index + old - 1)->kind = SPAN_FREE; /* no longer the end */
+    bool done = spans < old || run_grow(first, spans, &foreign);
     if (done) {
         if (first->kind == SPAN_LARGE) space_dense_spans_add((int32_t)spans - (int32_t)old);
         first->run_spans = spans;
         if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
-        if (spans < old) run_free(index + spans, old - spans, DIRTY, (uint32_t)platform_clock_ms());
+        if (spans < old) take_back(index + spans, old - spans, first->pool, (uint32_t)platform_clock_ms());
     }
     platform_lock_release(&space_state.lock);
+    /* As in space_acquire. Should the kernel refuse, they stay where they are. */
+    if (UNLIKELY(foreign)) purge_spans(index + old, spans - old);
     return done;
 }
 
@@ -265,8 +368,9 @@ void *space_metadata(size_t size)
     if ((size_t)(space_state.metadata_end - space_state.metadata_next) < size) {
         uint32_t spans = (uint32_t)((size + SPAN_SIZE - 1) / SPAN_SIZE);
         /* Always from the clean: it must read as zeros. What is left of the last run is given up. */
-        uint32_t index = acquire_from_free(spans, 1, CLEAN);
-        if (index == SPAN_NONE) index = acquire_from_frontier(spans, 1);
+        uint32_t index = run_take_clean(spans);
+        for (unsigned pool = pools_end(); index == SPAN_NONE && pool < pools_zeroed_end(); pool++)
+            index = acquire_from_pool(spans, 1, pool);
         if (index == SPAN_NONE) {
             platform_lock_release(&space_state.lock);
             return NULL;
@@ -301,15 +405,33 @@ void space_figures(struct space_figures *figures)
         .reserved = (size_t)space_state.capacity * SPAN_SIZE,
         .committed = (size_t)space_state.committed * SPAN_SIZE,
         .handed_out = (size_t)spans_handed_out() * SPAN_SIZE,
-        .dirty = (size_t)space_state.spans_free[DIRTY] * SPAN_SIZE,
-        .clean = (size_t)space_state.spans_free[CLEAN] * SPAN_SIZE,
+        .dirty = (size_t)spans_dirty() * SPAN_SIZE,
+        .clean = (size_t)space_state.pools[CLEAN].spans * SPAN_SIZE,
         .metadata = (size_t)space_state.spans_metadata * SPAN_SIZE,
         .purged = atomic_load_explicit(&space_state.purged_bytes, memory_order_relaxed),
         .purge_calls = atomic_load_explicit(&space_state.purge_calls, memory_order_relaxed),
-        .commit_calls = atomic_load_explicit(&platform_calls.protect, memory_order_relaxed),
+        .commit_calls = space_state.commit_calls,
+        .zeroed = (size_t)spans_zeroed() * SPAN_SIZE,
+        .nodes = space_state.nodes,
         .advice_calls = atomic_load_explicit(&platform_calls.advise, memory_order_relaxed),
     };
     platform_lock_release(&space_state.lock);
+}
+
+size_t space_node_figures(struct space_node_figures *figures, size_t count)
+{
+    platform_lock_acquire(&space_state.lock);
+    for (size_t node = 0; node < count && node < space_state.nodes; node++) {
+        const struct pool *pool = &space_state.pools[DIRTY + node];
+        figures[node] = (struct space_node_figures){
+            .dirty = (size_t)pool->spans * SPAN_SIZE,
+            .zeroed = (size_t)space_state.pools[pool_zeroed(DIRTY + (unsigned)node)].spans * SPAN_SIZE,
+            .crossings = pool->crossings,
+        };
+    }
+    size_t nodes = space_state.nodes;
+    platform_lock_release(&space_state.lock);
+    return nodes;
 }
 
 void space_visit(void (*visit)(const struct span *span, void *argument), void *argument)

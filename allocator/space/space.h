@@ -14,7 +14,7 @@
  * pointer that is not foreign has a descriptor to look at.
  *
  * Spans are handed out in *runs* of one or more. A free run is clean (reads as zeros: never touched, or purged)
- * or dirty (may hold memory). Everything here but the inline functions takes one lock; the layer above caches
+ * or dirty (may hold memory, of the node on which the thread ran that got it). Everything here but the inline functions takes one lock; the layer above caches
  * spans per thread so that the lock is rarely taken. This layer knows nothing of the sizes of objects: the
  * descriptor's fields for blocks are the layer above's, kept here because a descriptor is one cache line.
  */
@@ -52,13 +52,14 @@ struct span {
     uint16_t carved; /* blocks: blocks that exist (live, in a list, or handed to the bin) */
     uint16_t uncarved; /* blocks: a bit per carve unit whose blocks do not exist yet */
     uint8_t bin; /* blocks: size class */
-    uint8_t listed; /* blocks: in the bin's list of spans with blocks to give */
+    bool listed : 1; /* blocks: in the bin's list of spans with blocks to give */
+    bool zeros : 1; /* blocks: what is not carved yet reads as zeros */
     uint8_t kind; /* enum span_kind; see span_kind_read */
-    uint8_t dirty; /* free: the run may hold memory */
+    uint8_t pool; /* free: the pool that the run lies in. in use: the one that it goes back to. See state.h */
     uint8_t wake; /* blocks: freed ones that make the span worth listing */
     uint8_t huge; /* first span of a unit of a huge page's size: its state. By the space lock, whoever has the span */
     uint32_t next, prev; /* blocks: the bin's list. free: the list of runs of this length */
-    uint32_t owned_next, owned_prev; /* blocks: all spans of the heap. free and dirty: by age */
+    uint32_t owned_next, owned_prev; /* blocks: all spans of the heap. free and dirty: the pool by age */
     uint32_t run_spans; /* large: spans of the run. free: the same, at the first and last span */
     /* Clock in ms, wraps after 49 days (compared by difference). Free and dirty: when it was freed. Blocks: when it became
      * sparse, 0 when it is not. */
@@ -162,6 +163,9 @@ bool space_start(void);
  * When `zeroed` is not NULL it says whether the run is known to read as zeros. NULL when out of memory. */
 struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed);
 
+/* The same out of the stock of cleared memory; NULL: there is none of that length. */
+struct span *space_acquire_zeroed(uint32_t spans, enum span_kind kind);
+
 /* Hand out a run to a layer above the heaps, which knows what is in it: every span of it gets the kind SPAN_GUEST, so that
  * any address in it can be told, and `guest` as its `free`. With `huge_pages`, the whole huge pages in it are asked for.
  * space_take_back ends it, space_resize must not be used on it. */
@@ -180,7 +184,7 @@ ALWAYS_INLINE void *span_guest(const struct span *span)
     return (void *)span->free;
 }
 
-/* Take a run back, dirty. Its descriptors may then no longer be touched. */
+/* Take a run back, dirty, and purge what is then too much or too old. Its descriptors may no longer be touched. */
 void space_release(struct span *first);
 
 /* Make a run of the layer above longer or shorter in place. Growing fails (false) when what follows is in use
@@ -190,17 +194,34 @@ bool space_resize(struct span *first, uint32_t spans);
 /* Memory for the allocator itself: zeroed, aligned to a cache line, never given back. NULL when out of memory. */
 void *space_metadata(size_t size);
 
-/* Purge dirty runs older than the decay time, when there is enough dirty memory to be worth it; true when younger ones are
- * left that will be. */
+/* Purge dirty runs beyond shared_dirty_max, and those older than the decay time when there is enough dirty memory to be
+ * worth it; true when younger ones are left that will be. */
 bool space_purge_old(void);
 /* Purge all. */
 void space_purge_all(void);
 /* Purge whole pages within a span of the layer above, which then read as zeros if the kernel agrees. */
 void space_purge_pages(void *start, size_t size);
 
-/* For pthread_atfork handlers (see platform_lock_fork_begin). */
+/* ---- the stock of cleared memory (zeroed.c) ---------------------------------------------------------------- */
+
+/* Whether there is to be one. */
+bool space_zeroed_is_on(void);
+/* From now on this process may start threads. */
+void space_zeroed_allow(void);
+/* Start the housekeeper if it has work and is not there. May start a thread, which allocates: call it without locks, and
+ * with the calling thread's heap in order. */
+void space_zeroed_start(void);
+/* Follow a change of space_settings.zeroed_reserve. */
+void space_zeroed_adjust(void);
+/* Give the whole stock back, as dirty runs. */
+void space_zeroed_release(void);
+
+/* ---- forks, statistics ------------------------------------------------------------------------------------- */
+
+/* For pthread_atfork handlers (see platform_lock_fork_begin); the last in the child, after the end. */
 void space_fork_begin(void);
 void space_fork_end(void);
+void space_fork_child(void);
 
 /* Figures for statistics, in bytes; a consistent snapshot. */
 struct space_figures {
@@ -220,6 +241,16 @@ struct space_figures {
 };
 
 void space_figures(struct space_figures *figures);
+
+/* The same of one node. */
+struct space_node_figures {
+    size_t dirty;
+    size_t zeroed;
+    size_t crossings; /* runs that went to a thread of another node, after their pages were given back */
+};
+
+/* Fills in the first `count` of the nodes; returns how many there are, at least 1. */
+size_t space_node_figures(struct space_node_figures *figures, size_t count);
 
 /* Calls `visit` for the first span of every run that is handed out, in address order, with the lock held. */
 void space_visit(void (*visit)(const struct span *span, void *argument), void *argument);

@@ -7,36 +7,50 @@
  *   run.c    free runs: lists by length and by age, boundary tags, cutting
  *   huge.c   which units of 2 MiB have huge pages
  *   purge.c  giving memory back to the kernel
+ *   zeroed.c memory that is cleared before calloc asks for it
  */
 #ifndef HEAPFIT_SPACE_STATE_H
 #define HEAPFIT_SPACE_STATE_H
 
 #include "space.h"
 
-/* A clean run reads as zeros: never touched, or purged. */
-enum { CLEAN = 0, DIRTY = 1, STATES = 2 };
+/* Free runs lie in pools. The clean ones, which read as zeros and have no pages, lie in one. The dirty ones lie in
+ * one for each node (processors with memory of their own, of which a machine may have several), because a page stays
+ * where it was first touched: pool DIRTY + n holds those of node n. */
+enum { CLEAN = 0, DIRTY = 1 };
+
+/* Machines with more than two or four are rare; nodes beyond the sixteenth share. */
+enum { NODES_MAX = 16, POOLS_MAX = DIRTY + 2 * NODES_MAX };
 
 /* Lists of free runs: one per length up to EXACT_LENGTHS, then one per power of two. */
 enum { EXACT_LENGTHS = 32, LENGTH_LISTS = EXACT_LENGTHS + 32 };
 
 _Static_assert(LENGTH_LISTS <= 64, "lists_filled has a bit for each list");
 
+struct pool {
+    uint32_t lists[LENGTH_LISTS]; /* heads, SPAN_NONE when empty */
+    uint64_t lists_filled; /* bit per list that is not empty */
+    uint32_t spans;
+    uint32_t youngest, oldest; /* dirty: the runs by the time they were freed */
+    size_t crossings; /* dirty: runs that went to another node */
+};
+
 struct space_state {
     platform_lock lock; /* all that follows, but for the last line */
+    uint32_t nodes; /* that are kept apart; written once, before any other thread is here */
     bool purge_refused; /* the kernel would not take pages back: they are locked in memory */
     uint32_t refused_at;
     uint32_t capacity; /* spans in the reservation; written once, before any other thread is here */
     uint32_t frontier; /* spans ever handed out */
     uint32_t committed; /* spans accessible */
     uint32_t descriptors_committed;
-    uint32_t lists[STATES][LENGTH_LISTS]; /* heads, SPAN_NONE when empty */
-    uint64_t lists_filled[STATES]; /* bit per list that is not empty */
-    uint32_t youngest, oldest; /* dirty runs by the time they were freed */
-    uint32_t spans_free[STATES];
+    struct pool pools[POOLS_MAX];
     uint32_t spans_metadata;
+    uint32_t spans_zeroing; /* in runs between the pools, to be cleared: they count as handed out */
     uint32_t huge_pages_from; /* span from which on huge pages are asked for */
     uint32_t units_broken; /* see huge_pages_break */
     char *metadata_next, *metadata_end;
+    size_t commit_calls;
     /* Counted outside the lock, for statistics only: relaxed. */
     _Atomic(size_t) purged_bytes, purge_calls;
 };
@@ -45,32 +59,83 @@ extern struct space_state space_state;
 
 /* The functions below are called with the lock held. */
 
+/* The pools of dirty runs are those from DIRTY on, before this one. */
+ALWAYS_INLINE unsigned pools_end(void)
+{
+    return DIRTY + space_state.nodes;
+}
+
+/* The pools of cleared runs are those from pools_end() on, before this one; and so end those in use. */
+ALWAYS_INLINE unsigned pools_zeroed_end(void)
+{
+    return DIRTY + 2 * space_state.nodes;
+}
+
+/* From a pool of dirty runs to the same node's of cleared ones, and back. */
+ALWAYS_INLINE unsigned pool_zeroed(unsigned pool)
+{
+    return pool + space_state.nodes;
+}
+
+ALWAYS_INLINE unsigned pool_dirty(unsigned pool)
+{
+    return pool >= pools_end() ? pool - space_state.nodes : pool;
+}
+
+ALWAYS_INLINE bool pool_is_dirty(unsigned pool)
+{
+    return pool >= DIRTY && pool < pools_end();
+}
+
+ALWAYS_INLINE uint32_t spans_zeroed(void)
+{
+    uint32_t spans = 0;
+    for (unsigned pool = pools_end(); pool < pools_zeroed_end(); pool++) spans += space_state.pools[pool].spans;
+    return spans;
+}
+
+ALWAYS_INLINE uint32_t spans_dirty(void)
+{
+    uint32_t spans = 0;
+    for (unsigned pool = DIRTY; pool < pools_end(); pool++) spans += space_state.pools[pool].spans;
+    return spans;
+}
+
 /* Spans in runs of the layer above. */
 ALWAYS_INLINE uint32_t spans_handed_out(void)
 {
-    return space_state.frontier - space_state.spans_free[CLEAN] - space_state.spans_free[DIRTY];
+    return space_state.frontier - space_state.pools[CLEAN].spans - spans_dirty() - spans_zeroed();
 }
 
-/* ---- the table (space.c) ---------------------------------------------------------------------------- */
+/* ---- the table, handing out (space.c) ---------------------------------------------------------------------------- */
 
 /* Make the descriptors of the spans below `up_to` writable. */
 bool space_commit_descriptors(uint32_t up_to);
 
+/* The node of the calling thread, whose pages what it gets will be. */
+unsigned node_here(void);
+
+/* Take so many clean spans out of their pool, or from beyond the frontier; the index of the first, SPAN_NONE: out of memory. */
+uint32_t run_take_clean(uint32_t spans);
+
+/* Make a stretch that is in no pool a run of the layer above, which will come back to `pool`. */
+struct span *run_hand_out(uint32_t index, uint32_t spans, enum span_kind kind, unsigned pool);
+
 /* ---- free runs (run.c) ------------------------------------------------------------------------------ */
 
-void run_lists_start(void);
+void pools_start(void);
 
-/* Put a run into the free lists, merged with its free neighbours of the same state, and return the whole. */
-struct span *run_free(uint32_t index, uint32_t spans, bool dirty, uint32_t freed_at);
+/* Put a run into a pool, merged with its free neighbours of the same pool, and return the whole. */
+struct span *run_free(uint32_t index, uint32_t spans, unsigned pool, uint32_t freed_at);
 
-/* Take a free run out of the lists. Its ends still look free. */
+/* Take a free run out of its pool. Its ends still look free. */
 void run_remove(struct span *first);
 
 /* Cut [index, index+wanted) out of a free run that contains it; what is left goes back. */
 void run_cut(struct span *run, uint32_t index, uint32_t wanted);
 
-/* The smallest free run of this state with at least `spans`, or NULL. */
-struct span *run_find(uint32_t spans, bool dirty);
+/* The smallest run of the pool with at least `spans`, or NULL. */
+struct span *run_find(uint32_t spans, unsigned pool);
 
 /* ---- huge pages (huge.c) ---------------------------------------------------------------------------- */
 
@@ -104,10 +169,33 @@ void huge_pages_mend(uint32_t from, uint32_t to, uint32_t new_from, uint32_t new
 
 /* ---- purging (purge.c) ------------------------------------------------------------------------------ */
 
-/* Whether there is enough dirty memory to be worth system calls. */
-bool is_worth_purging(void);
-
-/* Purge the dirty runs of at least this age. The lock is let go during each system call. */
+/* Purge the dirty runs of at least this age. The lock is let go during each system call, here and below. */
 void purge_older_than(uint32_t age_ms);
+
+/* A run has come into this pool: purge what is now beyond shared_dirty_max, and what is too old. */
+void purge_after_release(unsigned pool);
+
+/* Purge spans that have been handed out, in two steps: the first with the lock held, the second without. False when the
+ * kernel refuses. */
+void purge_prepare(uint32_t index, uint32_t spans);
+bool purge_spans(uint32_t index, uint32_t spans);
+
+/* ---- the stock of cleared runs (zeroed.c) ----------------------------------------------------------- */
+
+/* Dirty runs have come or cleared ones gone: see to it that the stock gets what it should have. */
+void zeroed_tend_slow(void);
+
+ALWAYS_INLINE void zeroed_tend(void)
+{
+    /* Relaxed: a setting stands for itself. */
+    bool on = atomic_load_explicit(&space_settings.zeroed_reserve, memory_order_relaxed) != 0;
+    if (UNLIKELY(on || space_state.spans_zeroing != 0)) zeroed_tend_slow();
+}
+
+/* Take back, dirty, a run of at least so many spans that is not being cleared yet; false: there is none. */
+bool zeroed_return_job(uint32_t spans);
+
+/* Give all of it back, dirty, but for what is being cleared; false when that is nothing. */
+bool zeroed_release(void);
 
 #endif

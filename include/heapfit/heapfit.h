@@ -108,8 +108,9 @@ typedef struct hf_context_config {
     /* Address space is taken by the chunk: a multiple of 64 KiB. By default 2 MiB, for a region 16 MiB. Untouched
      * pages of it cost nothing. */
     size_t chunk_size;
-    /* Memory for objects of one size is taken by the segment: a power of two from 8 KiB to 1 GiB, of which a chunk holds a whole
-     * number, at most 64; 32 KiB by default. Objects above half a segment have segments of their own. Not for regions. */
+    /* Memory for objects of one size is taken by the segment: a power of two from 8 KiB to 1 GiB, of which a chunk holds a
+     * whole number, at most 64; 32 KiB by default. Objects above half a segment have segments of their own. Not for
+     * regions. */
     size_t segment_size;
     /* The sizes that objects are rounded up to, in ascending order: multiples of 8, at most 120 of them, up to half a segment
      * (the largest is added when it is missing). By default every 8 bytes to 128, every 32 to 512, and powers of two. With
@@ -117,8 +118,8 @@ typedef struct hf_context_config {
     const uint32_t *sizes;
     size_t sizes_count;
     size_t limit; /* bytes of address space that the context may have, see hf_context_set_limit */
-    /* Bytes of address space that free_all keeps for the next transaction. By default what recent transactions needed; SIZE_MAX:
-     * all. One chunk is always kept. */
+    /* Bytes of address space that free_all keeps for the next transaction. By default what recent transactions needed;
+     * SIZE_MAX: all. One chunk is always kept. */
     size_t retain;
 } hf_context_config;
 
@@ -126,8 +127,8 @@ typedef struct hf_context_config {
  * EINVAL: the configuration breaks a rule above; ENOMEM. */
 HF_API hf_context *hf_context_create(const hf_context_config *config);
 
-/* End a context and every object in it. To be called by the owner, or by any thread when there is none. NULL is ignored. A thread that has
- * switched to the context must have switched away, unless it is the caller. */
+/* End a context and every object in it. To be called by the owner, or by any thread when there is none. NULL is ignored. A
+ * thread that has switched to the context must have switched away, unless it is the caller. */
 HF_API void hf_context_destroy(hf_context *context);
 
 /* As hf_malloc and so on, with memory of the context. NULL with errno ENOMEM when memory has run out, or the context's limit
@@ -148,8 +149,8 @@ HF_API void hf_context_free_all(hf_context *context);
 HF_API int hf_context_owns(const hf_context *context, const void *pointer);
 
 /* From now on the calling thread's malloc, calloc, realloc(NULL) and aligned forms, operator new and hf_malloc take their
- * memory from `context`, which is entered if need be; NULL: from the thread's own heap again. Returns what they took it from before: pass it to go back, so
- * that switches nest. An object that is reallocated stays where it is from. Every object has to be freed, or forgotten,
+ * memory from `context`, which is entered if need be; NULL: from the thread's own heap again. Returns what they took it
+ * from before: pass it to go back, so that switches nest. An object that is reallocated stays where it is from. Every object has to be freed, or forgotten,
  * before its context is emptied: what a library allocates for later, such as a cache or a stream's buffer, must not be
  * allocated while switched. */
 HF_API hf_context *hf_context_switch(hf_context *context);
@@ -178,8 +179,8 @@ typedef struct hf_context_stats {
     size_t free_alls; /* how often hf_context_free_all was called */
 } hf_context_stats;
 
-/* Fill in the first `size` bytes of `stats`; pass sizeof(hf_context_stats). Returns 0, or -1 with errno EINVAL when `stats` is NULL. Takes
- * time in proportion to the objects that were freed one by one. */
+/* Fill in the first `size` bytes of `stats`; pass sizeof(hf_context_stats). Returns 0, or -1 with errno EINVAL when `stats`
+ * is NULL. Takes time in proportion to the objects that were freed one by one. */
 HF_API int hf_context_stats_get(const hf_context *context, hf_context_stats *stats, size_t size);
 
 /* ---- options ------------------------------------------------------------------------------------------------------------------ */
@@ -210,8 +211,8 @@ HF_API const hf_option *hf_option_at(size_t index);
 HF_API int hf_option_set(const char *name, const char *value);
 
 /* Write the value of an option, with a terminating zero, into `buffer`: as decimal digits or the word chosen, which
- * hf_option_set understands. Returns 0, or -1 with errno set: ENOENT, or ERANGE when it needs more than `capacity` bytes (21 always
- * suffice). */
+ * hf_option_set understands. Returns 0, or -1 with errno set: ENOENT, or ERANGE when it needs more than `capacity` bytes
+ * (21 always suffice). */
 HF_API int hf_option_get(const char *name, char *buffer, size_t capacity);
 
 /* ---- statistics ----------------------------------------------------------------------------------------------------------------- */

@@ -52,7 +52,7 @@ static NOINLINE void free_elsewhere(void *pointer)
 /* At the limit, or out of memory. */
 static COLD void *malloc_failed(size_t size)
 {
-    void *object = limit_give_back_unused() ? context_malloc(request_heap.main, size) : NULL;
+    void *object = context_give_back_unused(request_heap.main) ? context_malloc(request_heap.main, size) : NULL;
     if (object != NULL) return object;
     if (!limit_may_pass(size)) return NULL;
     object = context_malloc(request_heap.main, size);
@@ -147,7 +147,7 @@ static void *main_realloc(void *pointer, size_t size)
 {
     void *object = context_realloc(request_heap.main, pointer, size);
     if (LIKELY(object != NULL)) return object;
-    if (limit_give_back_unused()) object = context_realloc(request_heap.main, pointer, size);
+    if (context_give_back_unused(request_heap.main)) object = context_realloc(request_heap.main, pointer, size);
     if (object != NULL) return object;
     if (!limit_may_pass(size)) return NULL;
     object = context_realloc(request_heap.main, pointer, size);
@@ -194,8 +194,7 @@ static void *request_realloc(void *pointer, size_t size)
     unsigned class = context->map[(uintptr_t)pointer >> MAP_UNIT_SHIFT];
     if (UNLIKELY(class == CLASS_NONE)) return realloc_slow(pointer, size);
     size_t usable = request_heap.sizes[class];
-    /* A small object that stays where it is; shrinking below half of it is worth a copy. */
-    if (size <= usable && size >= usable / 2) return pointer;
+    if (object_fits(size, usable)) return pointer;
     return realloc_small(pointer, size, usable);
 }
 

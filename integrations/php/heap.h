@@ -81,9 +81,6 @@ void life_end(void);
 void limit_start(void);
 void limit_stop(void);
 void limit_begin_request(void);
-/* Chunks kept for requests that need more count as the present one's, but should not keep it from a large object. Returns
- * whether there were any. */
-bool limit_give_back_unused(void);
 /* The main context has no `size` bytes left: raise PHP's error. Returns whether to try once more; false: NULL is expected. */
 bool limit_may_pass(size_t size);
 /* That was in vain: the process ends. */

@@ -17,31 +17,7 @@ static size_t limit_soft(void)
     return (size_t)PG(memory_limit) > ZEND_LONG_MAX ? (size_t)ZEND_LONG_MAX : (size_t)PG(memory_limit);
 }
 
-/* ---- room within the limit ------------------------------------------------------------------------------------------------ */
-
-/* One more than the number of the last chunk that has something in it. */
-static uint32_t chunks_needed(const struct hf_context *context)
-{
-    if (context->kind == HF_REGION) return context->region_chunk == NULL ? 0 : context->region_chunk->number + 1;
-    uint32_t needed = 0;
-    for (const struct chunk *chunk = context->chunks; chunk != NULL; chunk = chunk->next)
-        if (chunk->used != 0) needed = chunk->number + 1;
-    return needed;
-}
-
-bool limit_give_back_unused(void)
-{
-    struct hf_context *context = request_heap.main;
-    uint32_t needed = chunks_needed(context);
-    if (needed == context->chunks_count) return false;
-    if (context->open != NULL && context->open->number >= needed) context->open = NULL;
-    /* chunk_trim is for contexts that are empty: it would take the large objects too. */
-    struct chunk *alone = context->alone;
-    context->alone = NULL;
-    chunk_trim(context, needed);
-    context->alone = alone;
-    return true;
-}
+/* ---- at the limit --------------------------------------------------------------------------------------------------------- */
 
 #ifdef ZEND_HAS_OOM
 
@@ -138,7 +114,7 @@ static ZEND_INI_MH(on_change)
     if (original_change(entry, new_value, mh_arg1, mh_arg2, mh_arg3, stage) == FAILURE) return FAILURE;
     if (!request_heap.in_request) return SUCCESS;
     struct hf_context *context = request_heap.main;
-    if (limit_soft() < context->footprint) limit_give_back_unused();
+    if (limit_soft() < context->footprint) context_give_back_unused(context);
     if (limit_soft() < context->footprint && stage != ZEND_INI_STAGE_DEACTIVATE) {
         zend_error(E_WARNING, "Failed to set memory limit to %zd bytes (Current memory usage is %zd bytes)",
                    (size_t)PG(memory_limit), context->footprint);

@@ -6,11 +6,13 @@ from them. As in `records.py`, plain data.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from functools import cached_property
 from typing import Literal
 
 from pydantic import Field
 
-from heapfit.records import Record
+from heapfit.records import ALLOCATOR, Record
 
 
 class Transform(Record):
@@ -133,6 +135,18 @@ class Analysis(Record):
     )
     power: PowerNote
     left_out: str = Field(default="", description="What of the study has no part in it, and why.")
+
+    @cached_property
+    def between_allocators(self) -> dict[frozenset[tuple[str, str]], list[Difference]]:
+        """The comparisons of allocators by the levels of the other factors.
+
+        A report asks for each setting's, and a study may have hundreds of settings.
+        """
+        found = defaultdict(list)
+        for each in self.differences:
+            if each.factor == ALLOCATOR:
+                found[frozenset(each.at.items())].append(each)
+        return dict(found)
 
 
 class Standing(Record):

@@ -8,6 +8,7 @@ times are seconds unless the name says otherwise.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
@@ -352,6 +353,11 @@ class Study(Record):
             Factor(name=CORES, levels=[str(cores) for cores in self.cores]),
             *self.factors,
         ]
+
+    @cached_property
+    def planned(self) -> Counter[tuple[str, Setting, bool]]:
+        """How many trials of each cell (allocator, setting, whether a warm-up) the plan has."""
+        return Counter((each.allocator, each.setting, each.warmup) for each in self.plan)
 
     def settings(self) -> list[Setting]:
         """Return every setting of the design, in the order of a table."""

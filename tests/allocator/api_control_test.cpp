@@ -271,7 +271,7 @@ class ControlOfBusyThreads : public Control
 
 } // namespace
 
-// ---- requests ------------------------------------------------------------------------------------------------------------
+// ---- requests -----------------------------------------------------------------------------------------------------
 
 TEST_F(Control, TellsItsVersion)
 {
@@ -296,9 +296,8 @@ TEST_F(Control, SaysWhatIsWrongInTheWordsOfTheOptions)
               R"({"ok":false,"error":"there is no option 'decay'; the nearest is 'decay_ms'"})");
     EXPECT_EQ(client.ask("set decay 1"),
               R"({"ok":false,"error":"there is no option 'decay'; the nearest is 'decay_ms'"})");
-    EXPECT_EQ(
-        client.ask("set decay_ms -1"),
-        R"({"ok":false,"error":"'-1' is no value for 'decay_ms', which takes 0 to unlimited; it stays 500"})");
+    EXPECT_EQ(client.ask("set decay_ms -1"),
+              R"({"ok":false,"error":"'-1' is no value for 'decay_ms', which takes 0 to unlimited; it stays 500"})");
     EXPECT_TRUE(refuses(client.ask("set shared_span_threshold 999999999999g"), "k, m, g are understood"));
     EXPECT_TRUE(refuses(client.ask("set remote_free_batch 0"), "which takes 1 to 4096; it stays 256"));
     EXPECT_TRUE(refuses(client.ask("set remote_free_hand_over never"), "(when blocks are handed over"));
@@ -363,7 +362,7 @@ TEST_F(Control, ShrinksAndRestores)
     EXPECT_TRUE(json::read(client.ask("trim")).has("given_back"));
 }
 
-// ---- what is no request ------------------------------------------------------------------------------------------------------
+// ---- what is no request -------------------------------------------------------------------------------------------
 
 TEST_F(Control, SaysWhatItDoesNotUnderstand)
 {
@@ -412,10 +411,30 @@ TEST_F(Control, TakesRequestsInAnyPieces)
 
 TEST_F(Control, SurvivesThousandsOfRandomRequests)
 {
-    const std::vector<std::string> words = {"version", "stats",  "options", "get",     "set",       "shrink",
-                                            "restore", "trim",   "decay_ms", "0",      "unlimited", "-1",
-                                            "1k",      "\"",     "\\",      "%s%n",    "\x01",      "999999999999g",
-                                            "\xFF",    "control", "",        "verbose", "lockless_threads", "'"};
+    const std::vector<std::string> words = {"version",
+                                            "stats",
+                                            "options",
+                                            "get",
+                                            "set",
+                                            "shrink",
+                                            "restore",
+                                            "trim",
+                                            "decay_ms",
+                                            "0",
+                                            "unlimited",
+                                            "-1",
+                                            "1k",
+                                            "\"",
+                                            "\\",
+                                            "%s%n",
+                                            "\x01",
+                                            "999999999999g",
+                                            "\xFF",
+                                            "control",
+                                            "",
+                                            "verbose",
+                                            "lockless_threads",
+                                            "'"};
     uint32_t seed = 20240229;
     auto random = [&seed](size_t below) {
         seed = seed * 1664525 + 1013904223;
@@ -435,7 +454,7 @@ TEST_F(Control, SurvivesThousandsOfRandomRequests)
     }
 }
 
-// ---- clients that behave badly -------------------------------------------------------------------------------------------------
+// ---- clients that behave badly ------------------------------------------------------------------------------------
 
 TEST_F(Control, SurvivesClientsThatVanish)
 {
@@ -501,7 +520,7 @@ TEST_F(Control, ShowsClientsWhoseProcessItIs)
     EXPECT_EQ(client.peer().uid, geteuid());
 }
 
-// ---- in the life of a process --------------------------------------------------------------------------------------------------
+// ---- in the life of a process -------------------------------------------------------------------------------------
 
 TEST(ControlOff, IsTheDefault)
 {
@@ -529,6 +548,7 @@ TEST_F(Control, LeavesNothingBehindWhenKilled)
 
 TEST_F(Control, TakesNoDescriptorOfTheProgram)
 {
+    if (HEAPFIT_TEST_SANITIZED) GTEST_SKIP() << "a sanitizer opens files of its own";
     Subject without("wait", "");
     without.ready();
     Client client(pid());
@@ -614,6 +634,7 @@ TEST(ControlTaken, IsSaidOnceAndTheProgramGoesOn)
 
 TEST(ControlOfPrivilegedPrograms, IsOff)
 {
+    if (HEAPFIT_TEST_SANITIZED) GTEST_SKIP() << "sanitizers look at their process by means that such a one has not";
     if (geteuid() != 0) GTEST_SKIP() << "only root can make a program that runs with other rights";
     char folder[] = "/tmp/heapfit-control-XXXXXX";
     ASSERT_NE(mkdtemp(folder), nullptr);
@@ -632,7 +653,7 @@ TEST(ControlOfPrivilegedPrograms, IsOff)
     EXPECT_EQ(system(("rm -r " + std::string(folder)).c_str()), 0);
 }
 
-// ---- while threads allocate ------------------------------------------------------------------------------------------------------
+// ---- while threads allocate ---------------------------------------------------------------------------------------
 
 TEST_F(ControlOfBusyThreads, SetsEveryLiveOption)
 {
@@ -647,8 +668,7 @@ TEST_F(ControlOfBusyThreads, SetsEveryLiveOption)
                                (option->choices != nullptr ? option->choices[value] : std::to_string(value)));
     }
     for (int round = 0; round < 20; round++)
-        for (const std::string &request : requests)
-            ASSERT_TRUE(json::read(client.ask(request))["ok"].truth) << request;
+        for (const std::string &request : requests) ASSERT_TRUE(json::read(client.ask(request))["ok"].truth) << request;
 }
 
 TEST_F(ControlOfBusyThreads, TellsPossibleFigures)

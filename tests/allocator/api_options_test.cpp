@@ -147,9 +147,10 @@ TEST_F(Environment, RefusesNonsenseForEveryOption)
     for (size_t i = 0; i < hf_option_count(); i++) {
         const hf_option *option = hf_option_at(i);
         std::string name = option->name, initial = text_of(*option, option->initial);
-        for (const char *value : {"-1", "999999999999g", "18446744073709551616", "unlimite", "1e3", "0x1", "+1", "\t1"}) {
-            std::string said = std::string("^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for '") + name + "'[^\n]*; it stays " +
-                               initial + "\n$";
+        for (const char *value :
+             {"-1", "999999999999g", "18446744073709551616", "unlimite", "1e3", "0x1", "+1", "\t1"}) {
+            std::string said = std::string("^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for '") + name +
+                               "'[^\n]*; it stays " + initial + "\n$";
             expect((name + ":" + value).c_str(), name.c_str(), initial.c_str(), said.c_str());
         }
     }
@@ -157,8 +158,8 @@ TEST_F(Environment, RefusesNonsenseForEveryOption)
 
 TEST_F(Environment, KnowsWhatIsUnlimited)
 {
-    for (const char *name : {"lockless_threads", "free_page_threshold", "shared_span_threshold", "decay_ms",
-                             "remote_free_bytes"}) {
+    for (const char *name :
+         {"lockless_threads", "free_page_threshold", "shared_span_threshold", "decay_ms", "remote_free_bytes"}) {
         expect((std::string(name) + ":unlimited").c_str(), name, "unlimited", silence);
     }
     for (const char *name : {"thread_span_threshold", "remote_free_batch", "zeroed_reserve", "reservation"})
@@ -167,8 +168,8 @@ TEST_F(Environment, KnowsWhatIsUnlimited)
 
 TEST_F(Environment, TakesThresholdsOfNothing)
 {
-    for (const char *name : {"lockless_threads", "free_page_threshold", "thread_span_threshold", "shared_span_threshold",
-                             "decay_ms", "zeroed_reserve"})
+    for (const char *name : {"lockless_threads", "free_page_threshold", "thread_span_threshold",
+                             "shared_span_threshold", "decay_ms", "zeroed_reserve"})
         expect((std::string(name) + ":0").c_str(), name, "0", silence);
 }
 
@@ -179,6 +180,47 @@ TEST_F(Environment, TakesTheWordsOfAChoice)
     expect(
         "huge_pages:1", "huge_pages", "auto",
         "^heapfit: HEAPFIT_OPTIONS: '1' is no value for 'huge_pages' \\([^\n]*never, auto[^\n]*\\); it stays auto\n$");
+}
+
+TEST_F(Environment, TakesThresholdsFromNoneToBeyondAllMemory)
+{
+    for (const char *value : {"0", "1", "65536", "70368744177663"})
+        expect((std::string("shared_span_threshold:") + value).c_str(), "shared_span_threshold", value, silence);
+    for (const char *value : {"unlimited", "70368744177664", "65536g"})
+        expect((std::string("shared_span_threshold:") + value).c_str(), "shared_span_threshold", "unlimited", silence);
+    for (const char *value : {"-1", "", "1e9", "64t", "65537g", "99999999999999999999999", "none"})
+        expect(
+            (std::string("shared_span_threshold:") + value).c_str(), "shared_span_threshold", "unlimited",
+            "^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for 'shared_span_threshold', which takes 0 to unlimited "
+            "\\(k, m, g are understood\\); it stays unlimited\n$");
+    expect("numa:off", "numa", "off", silence);
+    expect("numa:2", "numa", "auto", "'2' is no value for 'numa' ");
+}
+
+namespace
+{
+
+// Ten objects come and go; how many system calls gave memory back?
+[[noreturn]] void exit_telling_whether_purged(size_t times)
+{
+    for (int i = 0; i < 10; i++) {
+        char *volatile object = static_cast<char *>(hf_malloc(3 << 20));
+        memset(object, 1, 3 << 20);
+        hf_free(object);
+    }
+    hf_stats stats;
+    hf_stats_get(&stats, sizeof stats);
+    exit(stats.purges == times ? as_expected : otherwise);
+}
+
+} // namespace
+
+TEST_F(Environment, DecidesWhenFreeMemoryGoesBack)
+{
+    setenv("HEAPFIT_OPTIONS", "decay_ms:unlimited,thread_span_threshold:0,shared_span_threshold:0", 1);
+    EXPECT_EXIT(exit_telling_whether_purged(10), testing::ExitedWithCode(as_expected), silence);
+    setenv("HEAPFIT_OPTIONS", "decay_ms:unlimited", 1);
+    EXPECT_EXIT(exit_telling_whether_purged(0), testing::ExitedWithCode(as_expected), silence);
 }
 
 TEST_F(Environment, SurvivesNonsenseOfAnyLength)
@@ -192,7 +234,8 @@ TEST_F(Environment, SurvivesNonsenseOfAnyLength)
 
 TEST_F(Environment, SaysWhatWasUnderstoodWhenAsked)
 {
-    expect("verbose:1,decay_ms:7", "decay_ms", "7", "^heapfit: version [0-9.]+, options:\nheapfit:   decay_ms:7 \\(");
+    expect("verbose:1,decay_ms:7", "decay_ms", "7",
+           "^heapfit: version [0-9.]+, options:\n(heapfit:   [^\n]*\n)*heapfit:   decay_ms:7 \\(");
 }
 
 namespace
@@ -350,7 +393,8 @@ TEST(Options, RefuseNonsenseForEveryOption)
     hf_free(hf_malloc(1));
     for (size_t i = 0; i < hf_option_count(); i++) {
         const hf_option *option = hf_option_at(i);
-        for (const char *value : {"", " ", "-1", "-0", "unlimite", "UNLIMITED ", "0x10", "1.5", "1 ", "1kk", "k", "\n"}) {
+        for (const char *value :
+             {"", " ", "-1", "-0", "unlimite", "UNLIMITED ", "0x10", "1.5", "1 ", "1kk", "k", "\n"}) {
             errno = 0;
             EXPECT_EQ(hf_option_set(option->name, value), -1) << option->name << " '" << value << "'";
             EXPECT_EQ(errno, EINVAL) << option->name << " '" << value << "'";
@@ -371,8 +415,7 @@ TEST(Options, TakeUnlimitedWhereTheySaySo)
         const hf_option *option = hf_option_at(i);
         if (option->live == 0) continue;
         EXPECT_EQ(hf_option_set(option->name, "unlimited"), option->unlimited != 0 ? 0 : -1) << option->name;
-        EXPECT_EQ(value_of(option->name),
-                  text_of(*option, option->unlimited != 0 ? option->maximum : option->initial));
+        EXPECT_EQ(value_of(option->name), text_of(*option, option->unlimited != 0 ? option->maximum : option->initial));
         EXPECT_EQ(hf_option_set(option->name, text_of(*option, option->initial).c_str()), 0);
     }
 }
@@ -388,7 +431,8 @@ TEST(Options, CanBeSetWhileThreadsAllocate)
             for (unsigned i = t + 1; !stop; i = i * 1103515245 + 12345) {
                 void *&object = live[(i >> 8) % live.size()];
                 hf_free(object);
-                object = i % 2 == 0 ? hf_calloc(1, (i >> 16) % 20000) : hf_malloc((i >> 16) % (i % 64 == 0 ? 300000 : 2000));
+                object =
+                    i % 2 == 0 ? hf_calloc(1, (i >> 16) % 20000) : hf_malloc((i >> 16) % (i % 64 == 0 ? 300000 : 2000));
             }
             for (void *object : live) hf_free(object);
         });

@@ -401,7 +401,8 @@ TEST(Json, AgreesWithTheFigures)
     free(large);
 }
 
-// A pipe of one page that does not block, read slowly, and signals all the time: writes are short, refused, and interrupted.
+// A pipe of one page that does not block, read slowly, and signals all the time: writes are short, refused, and
+// interrupted.
 TEST(Json, SurvivesShortAndInterruptedWrites)
 {
     int ends[2];

@@ -1,5 +1,5 @@
-// The process that tests of the control channel steer. Does what its argument says, writes "ready" and its number in one
-// line to stdout, lives until its stdin ends, and exits with 0 when all was well.
+// The process that tests of the control channel steer. Does what its argument says, writes "ready" and its number in
+// one line to stdout, lives until its stdin ends, and exits with 0 when all was well.
 
 #include "heapfit/heapfit.h"
 
@@ -73,7 +73,8 @@ int close_all_descriptors()
     for (size_t i = 0; i < files.size(); i += 2) {
         char byte = 0;
         fcntl(files[i], F_SETFL, O_NONBLOCK);
-        if (read(files[i], &byte, 1) >= 0 || write(files[i + 1], "x", 1) != 1 || read(files[i], &byte, 1) != 1) return 1;
+        if (read(files[i], &byte, 1) >= 0 || write(files[i + 1], "x", 1) != 1 || read(files[i], &byte, 1) != 1)
+            return 1;
     }
     return 0;
 }

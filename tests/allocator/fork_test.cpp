@@ -39,7 +39,7 @@ __attribute__((constructor(101))) void register_before_the_allocator()
 // As api/process.c does.
 __attribute__((constructor(102))) void register_the_allocator()
 {
-    pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end);
+    pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end_in_child);
 }
 #endif
 
@@ -68,6 +68,7 @@ void be_busy(uint64_t seed)
             }
         }
         if (blocks.random().chance(2)) subject::trim();
+        if (blocks.random().chance(1)) subject::trim_everywhere();
     }
     blocks.release_all();
 }
@@ -104,6 +105,7 @@ void live_as_a_child(uint64_t seed)
     }
     for (auto &thread : threads) thread.join();
     subject::trim();
+    subject::trim_everywhere();
     blocks.release_all();
 }
 

@@ -50,6 +50,15 @@ inline void set_thread_spans(unsigned spans)
 {
     heap_settings.thread_spans_cached = spans;
 }
+inline void set_free_page_threshold(unsigned bytes)
+{
+    heap_settings.free_page_threshold = bytes;
+}
+// Of all threads' heaps.
+inline void trim_everywhere()
+{
+    heap_trim_everywhere();
+}
 
 } // namespace subject
 
@@ -112,6 +121,15 @@ inline void set_thread_spans(unsigned spans)
 {
     set_option("thread_span_threshold", spans * 65536);
 }
+inline void set_free_page_threshold(unsigned bytes)
+{
+    set_option("free_page_threshold", bytes);
+}
+inline void trim_everywhere()
+{
+    hf_footprint_shrink();
+    hf_footprint_restore();
+}
 
 } // namespace subject
 
@@ -126,6 +144,7 @@ inline void reset_options()
     set_decay_ms(500);
     set_remote_free_batch(64);
     set_thread_spans(4);
+    set_free_page_threshold(UINT32_MAX);
 }
 
 } // namespace subject

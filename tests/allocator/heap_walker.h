@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 namespace heap_walker
@@ -55,25 +56,79 @@ inline std::set<uint32_t> listed_spans(const struct heap *heap, unsigned bin)
     return listed;
 }
 
-// By the owner, or while nobody owns the heap.
-inline void check(const struct heap *heap)
+// What a heap's spans come to, by bin.
+struct Tally {
+    size_t in_bins[BIN_COUNT] = {}, listed[BIN_COUNT] = {}, bytes = 0;
+};
+
+inline void check_chain(const struct heap *heap, const struct span_chain &chain, bool sparse, Tally &tally)
 {
-    size_t spans = 0, in_bins[BIN_COUNT] = {}, listed[BIN_COUNT] = {};
+    size_t spans = 0;
     uint32_t previous = SPAN_NONE;
-    for (uint32_t index = heap->owned; index != SPAN_NONE; index = span_at(index)->owned_next) {
+    for (uint32_t index = chain.first; index != SPAN_NONE; index = span_at(index)->owned_next) {
         const struct span *span = span_at(index);
         EXPECT_EQ(previous, span->owned_prev);
+        EXPECT_EQ(sparse, span->since != 0);
         check_span(heap, span);
         spans++;
-        in_bins[span->bin]++;
-        listed[span->bin] += span->listed;
+        tally.in_bins[span->bin]++;
+        tally.listed[span->bin] += span->listed;
+        if (sparse) tally.bytes += size_t{span->carved} * span->block_size;
         previous = index;
         if (testing::Test::HasFailure()) return;
     }
-    EXPECT_EQ(heap->spans_owned, spans);
+    EXPECT_EQ(chain.spans, spans);
+    EXPECT_EQ(chain.last, previous);
+}
+
+// The runs that the heap keeps. Returns how many of their spans count as dense.
+inline size_t check_cache(const struct heap *heap)
+{
+    const struct span_cache &cache = heap->cache;
+    size_t spans = 0, dense = 0, in_lists = 0;
+    uint32_t younger = SPAN_NONE;
+    for (uint32_t index = cache.youngest; index != SPAN_NONE; index = span_at(index)->owned_next) {
+        const struct span *run = span_at(index);
+        EXPECT_EQ(SPAN_METADATA, run->kind) << "a kept run looks like an object";
+        EXPECT_EQ(nullptr, run->owner.load());
+        EXPECT_EQ(younger, run->owned_prev);
+        if (younger != SPAN_NONE) {
+            EXPECT_GE(static_cast<int32_t>(span_at(younger)->since - run->since), 0) << "not in the order of age";
+        }
+        spans += run->run_spans;
+        if (run->uncarved == 0) dense += run->run_spans;
+        younger = index;
+        if (testing::Test::HasFailure()) return dense;
+    }
+    EXPECT_EQ(cache.oldest, younger);
+    for (unsigned list = 0; list < CACHE_LISTS; list++) {
+        uint32_t previous = SPAN_NONE;
+        for (uint32_t index = cache.lists[list]; index != SPAN_NONE; index = span_at(index)->next) {
+            uint32_t length = span_at(index)->run_spans;
+            EXPECT_EQ(list, std::min(length - 1, uint32_t{CACHE_EXACT}));
+            EXPECT_EQ(previous, span_at(index)->prev);
+            in_lists += length;
+            previous = index;
+            if (testing::Test::HasFailure()) return dense;
+        }
+    }
+    EXPECT_EQ(cache.spans.load(), spans);
+    EXPECT_EQ(cache.spans.load(), in_lists);
+    return dense;
+}
+
+// By the owner, or while nobody owns the heap.
+inline void check(const struct heap *heap)
+{
+    Tally tally;
+    check_chain(heap, heap->owned, false, tally);
+    check_chain(heap, heap->sparse, true, tally);
+    EXPECT_EQ(heap->sparse_bytes, tally.bytes);
+    check_cache(heap);
+    if (testing::Test::HasFailure()) return;
     for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
-        EXPECT_EQ(heap->bins[bin].spans, in_bins[bin]) << "bin " << bin;
-        EXPECT_EQ(listed[bin], listed_spans(heap, bin).size()) << "bin " << bin;
+        EXPECT_EQ(heap->bins[bin].spans, tally.in_bins[bin]) << "bin " << bin;
+        EXPECT_EQ(tally.listed[bin], listed_spans(heap, bin).size()) << "bin " << bin;
         if (!list_is_empty(heap->free[bin])) list_length(span_of_offset(heap->free[bin] - space.base), heap->free[bin]);
     }
 }

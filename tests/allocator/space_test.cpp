@@ -1,7 +1,6 @@
 // space/: runs of spans. Each case runs in a process of its own, because there is one reservation in each.
 #include "heap_internals.h"
-#include "heap_isolated.h"
-#include "space_walker.h"
+#include "space_runs.h"
 #include "stress_seed.h"
 
 #include <sys/mman.h>
@@ -16,45 +15,7 @@
 namespace
 {
 
-constexpr size_t MIB = size_t{1} << 20;
-constexpr size_t SMALL_RESERVATION = 64 * MIB; // 1024 spans: soon exhausted
-constexpr uint32_t NEVER_MS = 1u << 30;        // a decay time that no test lives to see
-
-template <typename Body> void in_new_space(Body body)
-{
-    isolated::expect_passes([&] {
-        space_settings.reservation = SMALL_RESERVATION;
-        space_settings.decay_ms = NEVER_MS;
-        ASSERT_TRUE(space_start());
-        body();
-        space_walker::check();
-    });
-}
-
-struct space_figures figures_now()
-{
-    struct space_figures figures;
-    space_figures(&figures);
-    return figures;
-}
-
-char *bytes_of(struct span *run)
-{
-    return reinterpret_cast<char *>(span_start(run));
-}
-
-bool reads_as_zeros(struct span *run)
-{
-    const char *bytes = bytes_of(run);
-    for (size_t i = 0; i < run->run_spans * SPAN_SIZE; i += 512)
-        if (bytes[i] != 0) return false;
-    return true;
-}
-
-struct span *acquire(uint32_t spans)
-{
-    return space_acquire(spans, 1, SPAN_LARGE, nullptr);
-}
+using namespace space_runs;
 
 uint32_t space_index_in_unit(const struct span *span)
 {

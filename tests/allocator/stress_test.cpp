@@ -131,7 +131,9 @@ TEST(Stress, OptionsThatChangeMeanwhile)
     while (!deadline.passed() && !stress::failed()) {
         subject::set_decay_ms(static_cast<unsigned>(random.chance(50) ? random.below(4) : random.below(1000)));
         subject::set_remote_free_batch(static_cast<unsigned>(random.chance(50) ? 1 : random.between(1, 4096)));
-        subject::set_thread_spans(static_cast<unsigned>(random.between(0, 16)));
+        subject::set_thread_spans(static_cast<unsigned>(random.chance(20) ? 0 : random.below(1000)));
+        subject::set_free_page_threshold(static_cast<unsigned>(random.chance(50) ? 0 : random.below(model::MIB)));
+        if (random.chance(20)) subject::trim_everywhere();
         std::this_thread::sleep_for(std::chrono::milliseconds(random.below(20)));
     }
     for (auto &thread : threads) thread.join();

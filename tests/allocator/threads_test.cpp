@@ -94,7 +94,7 @@ TEST(Heap, FreedSpansServeOtherSizes)
             for (void *block : blocks) heap_free(block);
         }
         // Each bin may keep one empty span, the heap a few more.
-        EXPECT_LE(peak, 3 * MIB + (BIN_COUNT + SPAN_CACHE_MAX) * SPAN_SIZE);
+        EXPECT_LE(peak, 3 * MIB + (BIN_COUNT + heap_settings.thread_spans_cached) * SPAN_SIZE);
     });
 }
 

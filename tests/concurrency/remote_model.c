@@ -147,8 +147,9 @@ static uintptr_t block_at(int span, int block)
 static void own(struct heap *heap, struct span *span)
 {
     atomic_store_explicit(&span->owner, heap, memory_order_relaxed);
-    span->owned_next = heap->owned;
-    heap->owned = span_index(span);
+    span->owned_next = heap->owned.first;
+    heap->owned.first = span_index(span);
+    heap->owned.spans++;
     span->next = heap->bins[BIN].listed;
     heap->bins[BIN].listed = span_index(span);
 }
@@ -164,7 +165,8 @@ static void unchain(uint32_t *link, struct span *span, bool by_owner)
 
 static void disown(struct heap *heap, struct span *span)
 {
-    unchain(&heap->owned, span, true);
+    unchain(&heap->owned.first, span, true);
+    heap->owned.spans--;
     unchain(&heap->bins[BIN].listed, span, false);
 }
 
@@ -176,7 +178,7 @@ void heap_take_span(struct heap *heap, struct heap *from, struct span *span)
 
 void heap_take_spans(struct heap *heap, struct heap *from)
 {
-    while (from->owned != SPAN_NONE) heap_take_span(heap, from, span_at(from->owned));
+    while (from->owned.spans != 0) heap_take_span(heap, from, span_at(from->owned.first));
 }
 
 void block_free_local(struct heap *heap, struct span *span, uintptr_t block)
@@ -212,6 +214,34 @@ void heap_flush(struct heap *heap)
 void heap_chores_look(struct heap *heap)
 {
     (void)heap;
+}
+
+int32_t platform_thread_number(void)
+{
+    return 1;
+}
+
+/* No heap keeps free spans here. */
+void cache_start(struct span_cache *cache)
+{
+    (void)cache;
+}
+
+uint32_t cache_detach(struct heap *heap, uint32_t chain)
+{
+    (void)heap;
+    return chain;
+}
+
+void cache_release(uint32_t chain)
+{
+    (void)chain;
+}
+
+size_t cache_bytes(const struct heap *heap)
+{
+    (void)heap;
+    return 0;
 }
 
 void check_link_failed(const void *block)
@@ -338,7 +368,7 @@ static bool all_heaps_are_idle(void)
 {
     int listed = 0;
     for (const struct heap *heap = registry.idle; heap != NULL && listed <= HEAPS; heap = heap->next) {
-        if (heap->state != HEAP_IDLE || heap->owned != SPAN_NONE) return false;
+        if (heap->state != HEAP_IDLE || heap->owned.spans != 0) return false;
         listed++;
     }
     return listed == heaps_made && registry.idle_count == (size_t)heaps_made;

@@ -8,16 +8,12 @@
  *     byte 2-3 the size within its kind, or the alignment
  */
 #include "heap/fast.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "pattern.h"
 
 enum {
     SLOTS = 256,
     INSTRUCTION_BYTES = 4,
     LIVE_MAX = 64 << 20,
-    SAMPLE = 4093 /* prime: no two pages at the same offset */
 };
 
 struct slot {
@@ -30,51 +26,20 @@ static struct slot slots[SLOTS];
 static size_t live_bytes;
 static unsigned char next_pattern;
 
-static void require(bool condition, const char *what)
-{
-    if (condition) return;
-    fprintf(stderr, "call_sequence: %s\n", what);
-    abort();
-}
-
-/* ---- blocks and their patterns ----------------------------------------------------------------------------------------- */
-
-/* All of a small block; of a large one a byte in every page or so, and the last. */
-static size_t step_of(size_t size)
-{
-    return size <= SMALL_MAX ? 1 : SAMPLE;
-}
-
-static void block_fill(unsigned char *block, size_t size, unsigned char pattern)
-{
-    if (step_of(size) == 1) memset(block, pattern, size);
-    else
-        for (size_t i = 0; i < size; i += SAMPLE) block[i] = pattern;
-    if (size > 0) block[size - 1] = pattern;
-}
-
-/* `kept` of `size` bytes still carry the pattern. */
-static void block_check(const unsigned char *block, size_t size, size_t kept, unsigned char pattern)
-{
-    size_t step = step_of(size);
-    for (size_t i = 0; i < kept; i += step) require(block[i] == pattern, "a block was overwritten");
-    if (kept == size && size > 0) require(block[size - 1] == pattern, "a block's end was overwritten");
-}
-
 static void slot_set(struct slot *slot, unsigned char *block, size_t size, size_t alignment)
 {
     require(block != NULL, "refused although memory is left");
     require((uintptr_t)block % alignment == 0, "not aligned");
     require(heap_usable_size(block) >= size, "too small");
     *slot = (struct slot){.block = block, .size = size, .pattern = ++next_pattern};
-    block_fill(block, size, slot->pattern);
+    pattern_fill(block, size, slot->pattern);
     live_bytes += size;
 }
 
 static void slot_free(struct slot *slot)
 {
     if (slot->block == NULL) return;
-    block_check(slot->block, slot->size, slot->size, slot->pattern);
+    pattern_check(slot->block, slot->size, slot->size, slot->pattern);
     heap_free(slot->block);
     live_bytes -= slot->size;
     slot->block = NULL;
@@ -108,18 +73,18 @@ static void run_calloc(struct slot *slot, size_t size)
 {
     unsigned char *block = heap_calloc(size);
     require(block != NULL, "refused although memory is left");
-    block_check(block, size, size, 0);
+    pattern_check(block, size, size, 0);
     slot_set(slot, block, size, MALLOC_ALIGNMENT);
 }
 
 static void run_realloc(struct slot *slot, size_t size)
 {
     if (slot->block == NULL || size == 0) return;
-    block_check(slot->block, slot->size, slot->size, slot->pattern);
+    pattern_check(slot->block, slot->size, slot->size, slot->pattern);
     unsigned char *block = heap_realloc(slot->block, size);
     require(block != NULL, "refused although memory is left");
     size_t kept = slot->size < size ? slot->size : size;
-    block_check(block, slot->size, kept, slot->pattern);
+    pattern_check(block, slot->size, kept, slot->pattern);
     live_bytes -= slot->size;
     slot_set(slot, block, size, MALLOC_ALIGNMENT);
 }
@@ -169,6 +134,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (; size >= INSTRUCTION_BYTES; data += INSTRUCTION_BYTES, size -= INSTRUCTION_BYTES) run_instruction(data);
     for (struct slot *slot = slots; slot < slots + SLOTS; slot++) slot_free(slot);
     heap_trim(); /* each input starts from an empty heap */
-    require(thread_heap == &heap_none || thread_heap->spans_owned == 0, "spans with no live block in them");
+    require(thread_heap == &heap_none || heap_spans(thread_heap) == 0, "spans with no live block in them");
     return 0;
 }

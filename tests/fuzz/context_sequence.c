@@ -9,10 +9,7 @@
  *     byte 2-3 the size within its kind, or the alignment
  */
 #include "context/context.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "pattern.h"
 
 enum {
     SLOTS = 256,
@@ -20,7 +17,6 @@ enum {
     INSTRUCTION_BYTES = 4,
     LIMIT = 4 << 20,
     CHUNK_SPANS_MAX = 8,
-    SAMPLE = 4093, /* prime: no two pages at the same offset */
 };
 
 struct slot {
@@ -35,36 +31,6 @@ static bool region;
 static size_t alignment_least;
 static unsigned char next_pattern;
 
-static void require(bool condition, const char *what)
-{
-    if (condition) return;
-    fprintf(stderr, "context_sequence: %s\n", what);
-    abort();
-}
-
-/* ---- objects and their patterns ------------------------------------------------------------------------------------------- */
-
-static size_t step_of(size_t size)
-{
-    return size <= SMALL_MAX ? 1 : SAMPLE;
-}
-
-static void object_fill(unsigned char *object, size_t size, unsigned char pattern)
-{
-    if (step_of(size) == 1) memset(object, pattern, size);
-    else
-        for (size_t i = 0; i < size; i += SAMPLE) object[i] = pattern;
-    if (size > 0) object[size - 1] = pattern;
-}
-
-/* `kept` of `size` bytes still carry the pattern. */
-static void object_check(const unsigned char *object, size_t size, size_t kept, unsigned char pattern)
-{
-    size_t step = step_of(size);
-    for (size_t i = 0; i < kept; i += step) require(object[i] == pattern, "an object was overwritten");
-    if (kept == size && size > 0) require(object[size - 1] == pattern, "an object's end was overwritten");
-}
-
 /* Refusals are the limit's. */
 static void slot_set(struct slot *slot, unsigned char *object, size_t size, size_t alignment)
 {
@@ -74,13 +40,13 @@ static void slot_set(struct slot *slot, unsigned char *object, size_t size, size
     require(hf_context_owns(context, object), "not the context's");
     require(region || heap_usable_size(object) >= size, "too small");
     *slot = (struct slot){.object = object, .size = size, .pattern = ++next_pattern};
-    object_fill(object, size, slot->pattern);
+    pattern_fill(object, size, slot->pattern);
 }
 
 static void slot_free(struct slot *slot, bool by_address)
 {
     if (slot->object == NULL) return;
-    object_check(slot->object, slot->size, slot->size, slot->pattern);
+    pattern_check(slot->object, slot->size, slot->size, slot->pattern);
     if (by_address) heap_free(slot->object);
     else hf_context_free(context, slot->object);
     slot->object = NULL;
@@ -89,7 +55,7 @@ static void slot_free(struct slot *slot, bool by_address)
 static void free_all(void)
 {
     for (struct slot *slot = slots; slot < slots + SLOTS; slot++) {
-        if (slot->object != NULL) object_check(slot->object, slot->size, slot->size, slot->pattern);
+        if (slot->object != NULL) pattern_check(slot->object, slot->size, slot->size, slot->pattern);
         slot->object = NULL;
     }
     hf_context_free_all(context);
@@ -135,18 +101,18 @@ static size_t decode_size(unsigned kind, unsigned value)
 static void run_calloc(struct slot *slot, size_t size)
 {
     unsigned char *object = hf_context_calloc(context, 1, size);
-    if (object != NULL) object_check(object, size, size, 0);
+    if (object != NULL) pattern_check(object, size, size, 0);
     slot_set(slot, object, size, alignment_least);
 }
 
 static void run_realloc(struct slot *slot, size_t size)
 {
     if (slot->object == NULL || size == 0) return;
-    object_check(slot->object, slot->size, slot->size, slot->pattern);
+    pattern_check(slot->object, slot->size, slot->size, slot->pattern);
     unsigned char *object =
         next_pattern % 2 == 0 ? heap_realloc(slot->object, size) : hf_context_realloc(context, slot->object, size);
     if (object == NULL) return; /* at the limit: it stays */
-    object_check(object, slot->size, slot->size < size ? slot->size : size, slot->pattern);
+    pattern_check(object, slot->size, slot->size < size ? slot->size : size, slot->pattern);
     slot_set(slot, object, size, alignment_least);
 }
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Protocol
 
 import heapfit
+import php_stack
 import pytest
 from heapfit import paths
 
@@ -84,7 +87,25 @@ def assert_one_line(
         assert words in lines[0]
 
 
+def load_benchmark(path: Path) -> ModuleType:
+    """Import a script of benchmarks/, which is no package."""
+    described = importlib.util.spec_from_file_location(path.stem, path)
+    assert described is not None
+    assert described.loader is not None
+    module = importlib.util.module_from_spec(described)
+    sys.modules[path.stem] = module
+    described.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="session")
 def library() -> Path:
     """heapfit's own library; a test that needs it fails with what to do when it is not built."""
     return paths.library()
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Makes the small data of a PHP application, once, and returns its folder."""
+    home = tmp_path_factory.mktemp("php-applications")
+    return lambda name: php_stack.prepare(name, home)

@@ -1,8 +1,13 @@
-"""A study of many workloads, small enough for a test: real programs, a hundredth of their work."""
+"""A study of many workloads, small enough for a test: real programs, a hundredth of their work.
+
+Also what tests read from a study's folder.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 MICRO = Path(__file__).resolve().parents[2] / "workloads" / "micro"
 
@@ -78,3 +83,8 @@ def write_study(folder: Path, text: str = STUDY) -> Path:
     path = folder / "small.toml"
     path.write_text(text)
     return path
+
+
+def trials_in(folder: Path) -> list[dict[str, Any]]:
+    """The trials of a study's journal."""
+    return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]

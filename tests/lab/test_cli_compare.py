@@ -10,15 +10,12 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
+from study_files import trials_in
 
 pytestmark = pytest.mark.usefixtures("library")
 
 PROGRAM = ["python3", "-c", "print(sum(len(str(n)) for n in range(20000)))"]
 QUICK = ["--allocators", "glibc,heapfit", "--replicates", "2", "--cores", "1"]
-
-
-def trials_in(folder: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
 
 
 def test_a_command_is_compared_and_the_page_written(run_heapfit: Heapfit, tmp_path: Path) -> None:

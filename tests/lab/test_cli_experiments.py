@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
 from engine_helpers import allowed_cores
+from study_files import trials_in
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -92,10 +93,6 @@ def write(folder: Path, old: str = "", new: str = "") -> Path:
 def plan_of(folder: Path) -> dict[str, Any]:
     plan: dict[str, Any] = json.loads((folder / "study.json").read_text())
     return plan
-
-
-def trials_in(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
-from study_files import STUDY, write_study, write_workload
+from study_files import STUDY, trials_in, write_study, write_workload
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -33,10 +33,6 @@ def finished(run_heapfit: Heapfit, tmp_path_factory: pytest.TempPathFactory) -> 
 def report_of(folder: Path) -> dict[str, Any]:
     report: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return report
-
-
-def trials_in(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
 
 
 def test_the_catalogue_of_studies_lists_the_core_study(run_heapfit: Heapfit) -> None:

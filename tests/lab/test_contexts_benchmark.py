@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import random
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from conftest import load_benchmark
 from heapfit import paths
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "contexts.py"
@@ -20,13 +20,7 @@ PROGRAMS = ["context-pairs", "context-request", "context-end"]
 
 @pytest.fixture(scope="module")
 def benchmark() -> ModuleType:
-    described = importlib.util.spec_from_file_location("contexts", BENCHMARK)
-    assert described is not None
-    assert described.loader is not None
-    module = importlib.util.module_from_spec(described)
-    sys.modules["contexts"] = module
-    described.loader.exec_module(module)
-    return module
+    return load_benchmark(BENCHMARK)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

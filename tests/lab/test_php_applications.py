@@ -14,15 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import pytest
-from heapfit import paths
-from heapfit.catalogue import load_workloads
-from heapfit.records import InstalledAllocator, TrialStatus
-from heapfit.study import plan
-from heapfit.trial import run_trial
-from test_php_workloads import FOLDER, Served, figures, home, prepared, serving
-
-__all__ = ["home", "prepared"]  # fixtures, used by their names
+from php_stack import FOLDER, Served, figures, serving
 
 TELEPHONE = "php-twig"
 SHOP = "php-shop"
@@ -49,29 +41,6 @@ def ask(
     with closing(connection):
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
-
-
-@pytest.mark.parametrize("name", [TELEPHONE, SHOP, BLOG])
-def test_is_a_trial_under_the_library_as_under_glibc(
-    name: str, prepared: Any, tmp_path: Path
-) -> None:
-    (workload,) = load_workloads([FOLDER / name]).values()
-    study = plan(
-        workload,
-        [
-            InstalledAllocator(name="glibc", title="glibc", version="", library=None),
-            InstalledAllocator(name="own", title="own", version="", library=paths.library()),
-        ],
-        baseline="glibc",
-        cores=[1],
-        replicates=1,
-        warmups=0,
-        parameters={"requests": "20", "mode": "malloc"},
-    )
-    for planned in study.plan:
-        trial = run_trial(study, planned, tmp_path, None, prepared(name))
-        assert trial.status is TrialStatus.OK, f"{trial.reason}\n{trial.stderr_tail}"
-        assert {metric.name for metric in workload.metrics} <= set(trial.metrics)
 
 
 def test_what_is_not_stored_is_noticed(prepared: Any, tmp_path: Path) -> None:

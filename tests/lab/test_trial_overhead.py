@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -11,19 +10,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from conftest import load_benchmark
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "trial_overhead.py"
 
 
 @pytest.fixture(scope="module")
 def benchmark() -> ModuleType:
-    described = importlib.util.spec_from_file_location("trial_overhead", BENCHMARK)
-    assert described is not None
-    assert described.loader is not None
-    module = importlib.util.module_from_spec(described)
-    sys.modules["trial_overhead"] = module
-    described.loader.exec_module(module)
-    return module
+    return load_benchmark(BENCHMARK)
 
 
 def test_it_compares_pairs_of_real_runs() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import Heapfit, assert_one_line
+from study_files import trials_in
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -70,10 +70,6 @@ def write(folder: Path, old: str = "", new: str = "") -> Path:
     path = folder / "treatments.toml"
     path.write_text(STUDY.replace(old, new, 1) if old else STUDY)
     return path
-
-
-def trials_in(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
@@ -27,12 +26,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import by_mode
 import drive
-import native
 import php
-import processes
 from application import Application
-from layout import Layout
 from stack import PRELOAD, Stack
 from visit import free_port
 from workers import Workers
@@ -143,17 +140,14 @@ def addresses(output: Path) -> Iterator[int]:
 
 def measure(arguments: argparse.Namespace, mode: str, scratch: Path) -> tuple[float, Counter[str]]:
     """The CPU time of PHP for a request under `mode`, and the samples of each part."""
-    layout = Layout(
-        here=arguments.application.resolve(), data=arguments.data.resolve(), scratch=scratch
-    )
+    layout = by_mode.layout_of(arguments, scratch)
     application = Application.load(layout.here)
     manager = php.MemoryManager(
         mode=mode,
         huge_pages=arguments.huge_pages == "1" and mode != php.MALLOC,
-        extension=native.extension(layout.data) if mode in php.EXTENSION_MODES else None,
+        extension=by_mode.extension_for(mode, layout),
     )
-    plan, port = scratch / "plan", free_port()
-    drive.write_plan(drive.make_plan(application.all_pages(layout.data), arguments.edits), plan)
+    plan, port = by_mode.write_plan(application, layout, arguments.edits), free_port()
     preloaded = frozenset(map(os.path.realpath, os.environ.get(PRELOAD, "").split(":")))
     with Stack(application, layout, port, manager).running():
         drive.run_load(plan, port, arguments.warmup, CONNECTIONS)
@@ -175,18 +169,10 @@ def row(mode: str, used_s: float, parts: Counter[str]) -> str:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Divide PHP's CPU time for a request.")
-    parser.add_argument("--application", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--modes", default=",".join(php.MODES), metavar="A,B")
+    parser = by_mode.parser("Divide PHP's CPU time for a request.", php.MODES, requests=300)
     parser.add_argument("--huge-pages", choices=("0", "1"), default="0")
-    parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--warmup", type=int, default=40)
-    parser.add_argument("--edits", type=int, default=0, metavar="PERCENT")
-    arguments = parser.parse_args()
-    if unknown := sorted(set(arguments.modes.split(",")) - set(php.MODES)):
-        parser.error(f"unknown modes {', '.join(unknown)}; there are {', '.join(php.MODES)}")
-    return arguments
+    return by_mode.parse(parser)
 
 
 def main() -> None:
@@ -195,16 +181,9 @@ def main() -> None:
         sys.exit("cpu_share.py: perf is not installed (Debian: linux-perf)")
     print(f"| mode | CPU ms a request | {' | '.join(PARTS)} | memory operations, ms |")
     print(f"|---|{'---:|' * (len(PARTS) + 2)}")
-    for mode in arguments.modes.split(","):
-        before = Path.cwd()
-        with tempfile.TemporaryDirectory(prefix="heapfit-php-") as folder:
-            try:
-                used_s, parts = measure(arguments, mode, Path(folder).resolve())
-            except processes.Failed as failure:
-                sys.exit(f"cpu_share.py: {failure}")
-            finally:
-                os.chdir(before)
-        print(row(mode, used_s, parts), flush=True)
+    by_mode.print_rows(
+        arguments.modes, lambda mode, scratch: row(mode, *measure(arguments, mode, scratch))
+    )
 
 
 if __name__ == "__main__":

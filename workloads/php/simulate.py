@@ -20,14 +20,13 @@ import contextlib
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import by_mode
 import drive
 import mariadb
-import native
 import php
 import processes
 import web
@@ -115,19 +114,13 @@ def totals(output: Path) -> dict[str, int]:
 
 def simulate(arguments: argparse.Namespace, mode: str, scratch: Path) -> dict[str, float]:
     """The figures of a request under `mode`."""
-    layout = Layout(
-        here=arguments.application.resolve(), data=arguments.data.resolve(), scratch=scratch
-    )
+    layout = by_mode.layout_of(arguments, scratch)
     compiled = scratch / "compiled"
     compiled.mkdir()
     described = Application.load(layout.here)
     application = replace(described, ini={**described.ini, "opcache.file_cache": str(compiled)})
-    needs_extension = mode in php.EXTENSION_MODES
-    extension = native.extension(layout.data) if needs_extension else None
-    manager = php.MemoryManager(mode=mode, extension=extension)
-    plan, output = scratch / "plan", scratch / _OUTPUT
-    pages = application.all_pages(layout.data)
-    drive.write_plan(drive.make_plan(pages, arguments.edits), plan)
+    manager = php.MemoryManager(mode=mode, extension=by_mode.extension_for(mode, layout))
+    plan, output = by_mode.write_plan(application, layout, arguments.edits), scratch / _OUTPUT
 
     def run(answers: int, tool: list[str]) -> None:
         fresh_state(application, layout)
@@ -149,21 +142,9 @@ def row(mode: str, figures: dict[str, float], reference: dict[str, float]) -> st
     return f"| {mode} | {' | '.join(cells)} |"
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Simulate the processor under PHP.")
-    parser.add_argument("--application", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--modes", default=",".join([php.ZEND, *php.EXTENSION_MODES]))
-    parser.add_argument("--requests", type=int, default=20)
-    parser.add_argument("--edits", type=int, default=0, metavar="PERCENT")
-    arguments = parser.parse_args()
-    if unknown := sorted(set(arguments.modes.split(",")) - set(php.MODES)):
-        parser.error(f"unknown modes {', '.join(unknown)}; there are {', '.join(php.MODES)}")
-    return arguments
-
-
 def main() -> None:
-    arguments = parse()
+    modes = [php.ZEND, *php.EXTENSION_MODES]
+    arguments = by_mode.parse(by_mode.parser("Simulate the processor under PHP.", modes, 20))
     for program in ("valgrind", CGI):
         if shutil.which(program) is None:
             sys.exit(f"simulate.py: {program} is not installed")
@@ -172,17 +153,13 @@ def main() -> None:
     print(f"| mode | {' | '.join(FIGURES)} |")
     print(f"|---|{'---:|' * len(FIGURES)}")
     reference: dict[str, float] = {}
-    for mode in arguments.modes.split(","):
-        before = Path.cwd()
-        with tempfile.TemporaryDirectory(prefix="heapfit-php-") as folder:
-            try:
-                figures = simulate(arguments, mode, Path(folder).resolve())
-            except processes.Failed as failure:
-                sys.exit(f"simulate.py: {failure}")
-            finally:
-                os.chdir(before)
-        reference = reference or figures
-        print(row(mode, figures, reference), flush=True)
+
+    def row_of(mode: str, scratch: Path) -> str:
+        figures = simulate(arguments, mode, scratch)
+        reference.update(reference or figures)  # the first mode's
+        return row(mode, figures, reference)
+
+    by_mode.print_rows(arguments.modes, row_of)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def problems(summary: Summary) -> list[Problem]:
     """Return the summary's problems, gathered by cause, in the order of their first trial."""
     if not summary.problems:
         return []
-    planned = _planned(summary)
+    planned = summary.study.planned
     causes: dict[tuple[Cell, TrialStatus, str], list[Trial]] = {}
     for trial in sorted(summary.problems, key=lambda t: t.planned.index):
         cause = (_cell(trial.planned), trial.status, trial.reason)
@@ -86,7 +86,7 @@ def _missing_figures(summary: Summary) -> list[str]:
     """Name the metrics that trials lack although they succeeded. Needs a finished study."""
     if summary.trials_done < summary.trials_planned:
         return []
-    succeeded = _planned(summary)
+    succeeded = summary.study.planned.copy()
     succeeded.subtract(Counter(_cell(trial.planned) for trial in summary.problems))
     found = {(e.allocator, setting_of(e), e.metric): e.n for e in summary.estimates}
     lines = []
@@ -99,11 +99,6 @@ def _missing_figures(summary: Summary) -> list[str]:
                     f"missing from {expected - n} of {counted(expected, 'successful trial')}"
                 )
     return lines
-
-
-def _planned(summary: Summary) -> Counter[Cell]:
-    """How many trials each cell was to have."""
-    return Counter(_cell(trial) for trial in summary.study.plan)
 
 
 def _cell(planned: PlannedTrial) -> Cell:

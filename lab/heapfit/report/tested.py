@@ -57,8 +57,8 @@ def verdict(analysis: Analysis, setting: Setting, metric: Metric, baseline: str)
 def _differences(analysis: Analysis, setting: Setting) -> list[Difference]:
     """The comparisons of allocators in `setting`, whose factors of one level go unsaid."""
     levels = setting_levels(setting)
-    at = {name: levels[name] for name in analysis.factors if name != ALLOCATOR}
-    return [each for each in analysis.differences if each.factor == ALLOCATOR and each.at == at]
+    at = frozenset((name, levels[name]) for name in analysis.factors if name != ALLOCATOR)
+    return analysis.between_allocators.get(at, [])
 
 
 def _best(differences: list[Difference], metric: Metric, names: list[str]) -> str:

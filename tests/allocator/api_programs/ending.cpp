@@ -27,7 +27,7 @@ void allocate_and_free()
 {
     std::vector<std::string> strings(200, "a string that does not fit into itself");
     require(hf_is_ours(strings.data()));
-    void *large = std::malloc(300'000);
+    void *large = std::calloc(1, 300'000);
     require(large != nullptr);
     std::memset(large, 1, 300'000);
     std::free(large);

@@ -24,6 +24,8 @@ use core::marker::{PhantomData, PhantomPinned};
 // core has them only since 1.64; these are what they are wherever heapfit runs.
 #[allow(missing_docs)]
 pub type c_int = i32;
+#[allow(missing_docs)]
+pub type c_long = i64;
 #[cfg(target_arch = "x86_64")]
 #[allow(missing_docs)]
 pub type c_char = i8;

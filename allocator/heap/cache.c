@@ -1,0 +1,222 @@
+/* The free runs of spans that a heap keeps for itself: whole spans that its bins have emptied, and those of large objects
+ * that its thread has freed, up to thread_span_threshold in all. Whoever takes one from here asks neither the lock that all
+ * threads share nor the kernel, and gets memory that is resident, and perhaps in the processor's cache.
+ *
+ * To the space layer a kept run is handed out: its descriptors are the heap's, which links it by length (next, prev) and by
+ * age (owned_next, owned_prev). Its kind is SPAN_METADATA: nobody's object, whoever frees it a second time. What it was
+ * before can still be told: a span that was cut into blocks has its `bin`, and is not cut again for the same one; a large
+ * object's run has BIN_COUNT. It goes on to count among the dense spans if it did so in use, which is when `uncarved` is 0.
+ *
+ * The lock. The heap's owner alone comes here, but for a thread that empties the caches of all (heap_caches_empty), so it
+ * costs two atomic instructions on a line that the owner has anyway, where a span's worth of blocks or a large object
+ * begins or ends. Nothing is locked under it: the space's lock may be held for a fork by a thread that waits for this one.
+ */
+#include "heap.h"
+
+/* A run may be longer than is wanted by this share, so that objects of similar sizes take each other's. To cut the rest off
+ * would take the lock of the space, and leave ends that fit nothing. */
+enum { WASTE_SHARE = 8 };
+
+/* So many of the youngest are looked at where the first may not be the right one. */
+enum { COMPARED_MAX = 32 };
+
+/* ---- lists: under the lock ---------------------------------------------------------------------------------------- */
+
+void cache_start(struct span_cache *cache)
+{
+    cache->youngest = cache->oldest = SPAN_NONE;
+    for (unsigned list = 0; list < CACHE_LISTS; list++) cache->lists[list] = SPAN_NONE;
+}
+
+static uint32_t *list_of_length(struct span_cache *cache, uint32_t spans)
+{
+    return &cache->lists[spans <= CACHE_EXACT ? spans - 1 : CACHE_EXACT];
+}
+
+/* Relaxed: written under the lock. Without it, the owner may rely on 0, since nobody else puts runs in. */
+static uint32_t cache_spans(const struct span_cache *cache)
+{
+    return atomic_load_explicit(&cache->spans, memory_order_relaxed);
+}
+
+static void cache_count(struct span_cache *cache, uint32_t spans)
+{
+    atomic_store_explicit(&cache->spans, spans, memory_order_relaxed);
+}
+
+static void cache_add(struct span_cache *cache, struct span *run)
+{
+    uint32_t index = span_index(run);
+    uint32_t *list = list_of_length(cache, run->run_spans);
+    run->prev = SPAN_NONE;
+    run->next = *list;
+    if (*list != SPAN_NONE) span_at(*list)->prev = index;
+    *list = index;
+    run->owned_prev = SPAN_NONE;
+    run->owned_next = cache->youngest;
+    if (cache->youngest != SPAN_NONE) span_at(cache->youngest)->owned_prev = index;
+    else cache->oldest = index;
+    cache->youngest = index;
+    cache_count(cache, cache_spans(cache) + run->run_spans);
+}
+
+static void cache_remove(struct span_cache *cache, struct span *run)
+{
+    if (run->next != SPAN_NONE) span_at(run->next)->prev = run->prev;
+    if (run->prev != SPAN_NONE) span_at(run->prev)->next = run->next;
+    else *list_of_length(cache, run->run_spans) = run->next;
+    if (run->owned_next != SPAN_NONE) span_at(run->owned_next)->owned_prev = run->owned_prev;
+    else cache->oldest = run->owned_prev;
+    if (run->owned_prev != SPAN_NONE) span_at(run->owned_prev)->owned_next = run->owned_next;
+    else cache->youngest = run->owned_next;
+    cache_count(cache, cache_spans(cache) - run->run_spans);
+}
+
+/* Move the oldest run to a chain of those that are to be released once the lock is. */
+static void cache_detach_oldest(struct span_cache *cache, uint32_t *chain)
+{
+    struct span *run = span_at(cache->oldest);
+    cache_remove(cache, run);
+    run->next = *chain;
+    *chain = span_index(run);
+}
+
+static void cache_detach_beyond(struct span_cache *cache, uint32_t spans, uint32_t *chain)
+{
+    while (cache_spans(cache) > spans) cache_detach_oldest(cache, chain);
+}
+
+/* How much a heap may keep. Read under the lock: who sets it to 0 and then empties the cache, under the same lock, knows
+ * that it stays empty. */
+static uint32_t threshold(void)
+{
+    return atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed);
+}
+
+/* ---- putting in --------------------------------------------------------------------------------------------------- */
+
+static void release(struct span *run)
+{
+    if (run->uncarved == 0) space_dense_spans_add(-(int32_t)run->run_spans);
+    space_release(run);
+}
+
+void cache_release(uint32_t chain)
+{
+    while (chain != SPAN_NONE) {
+        struct span *run = span_at(chain);
+        chain = run->next;
+        release(run);
+    }
+}
+
+void cache_put(struct heap *heap, struct span *run)
+{
+    struct span_cache *cache = &heap->cache;
+    uint32_t chain = SPAN_NONE;
+    if (heap == &heap_orphans) { /* everybody's: it would keep what no thread asks it for */
+        release(run);
+        return;
+    }
+    run->since = (uint32_t)platform_clock_ms();
+    platform_lock_acquire(&cache->lock);
+    uint32_t most = threshold();
+    bool kept = run->run_spans <= most;
+    if (kept) cache_add(cache, run);
+    cache_detach_beyond(cache, most, &chain);
+    platform_lock_release(&cache->lock);
+    if (!kept) release(run);
+    cache_release(chain);
+}
+
+/* ---- taking ------------------------------------------------------------------------------------------------------- */
+
+/* The shortest of the youngest runs that are longer than CACHE_EXACT, within [spans, most]; NULL: none. */
+static struct span *find_long(const struct span_cache *cache, uint32_t spans, uint32_t most)
+{
+    struct span *best = NULL;
+    uint32_t index = cache->lists[CACHE_EXACT];
+    for (unsigned i = 0; i < COMPARED_MAX && index != SPAN_NONE; i++) {
+        struct span *run = span_at(index);
+        index = run->next;
+        if (run->run_spans < spans || run->run_spans > most) continue;
+        if (best == NULL || run->run_spans < best->run_spans) best = run;
+    }
+    return best;
+}
+
+static struct span *find_run(const struct span_cache *cache, uint32_t spans)
+{
+    uint32_t most = spans + spans / WASTE_SHARE;
+    for (uint32_t length = spans; length <= most && length <= CACHE_EXACT; length++) {
+        uint32_t index = cache->lists[length - 1];
+        if (index != SPAN_NONE) return span_at(index);
+    }
+    return most > CACHE_EXACT ? find_long(cache, spans, most) : NULL;
+}
+
+/* Of the single spans one that is cut for the bin, else any. */
+static struct span *find_span(const struct span_cache *cache, uint32_t bin)
+{
+    uint32_t youngest = cache->lists[0];
+    uint32_t index = youngest;
+    for (unsigned i = 0; i < COMPARED_MAX && index != SPAN_NONE; i++) {
+        if (span_at(index)->bin == bin) return span_at(index);
+        index = span_at(index)->next;
+    }
+    return youngest == SPAN_NONE ? NULL : span_at(youngest);
+}
+
+static struct span *take(struct span_cache *cache, struct span *(*find)(const struct span_cache *, uint32_t),
+                         uint32_t wanted)
+{
+    if (cache_spans(cache) == 0) return NULL;
+    uint32_t chain = SPAN_NONE;
+    platform_lock_acquire(&cache->lock);
+    cache_detach_beyond(cache, threshold(), &chain); /* it may have been lowered */
+    struct span *run = find(cache, wanted);
+    if (run != NULL) cache_remove(cache, run);
+    platform_lock_release(&cache->lock);
+    cache_release(chain);
+    return run;
+}
+
+struct span *cache_take_run(struct heap *heap, uint32_t spans)
+{
+    return take(&heap->cache, find_run, spans);
+}
+
+struct span *cache_take_span(struct heap *heap, unsigned bin)
+{
+    return take(&heap->cache, find_span, bin);
+}
+
+/* ---- giving back -------------------------------------------------------------------------------------------------- */
+
+bool cache_release_old(struct heap *heap, uint32_t now, uint32_t age_ms)
+{
+    struct span_cache *cache = &heap->cache;
+    if (cache_spans(cache) == 0) return false;
+    uint32_t chain = SPAN_NONE;
+    platform_lock_acquire(&cache->lock);
+    cache_detach_beyond(cache, threshold(), &chain);
+    while (cache->oldest != SPAN_NONE && (int32_t)(now - span_at(cache->oldest)->since) >= (int32_t)age_ms)
+        cache_detach_oldest(cache, &chain);
+    bool left = cache->oldest != SPAN_NONE;
+    platform_lock_release(&cache->lock);
+    cache_release(chain);
+    return left;
+}
+
+uint32_t cache_detach(struct heap *heap, uint32_t chain)
+{
+    platform_lock_acquire(&heap->cache.lock);
+    cache_detach_beyond(&heap->cache, 0, &chain);
+    platform_lock_release(&heap->cache.lock);
+    return chain;
+}
+
+size_t cache_bytes(const struct heap *heap)
+{
+    return (size_t)cache_spans(&heap->cache) * SPAN_SIZE;
+}

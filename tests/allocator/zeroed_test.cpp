@@ -1,0 +1,494 @@
+// The stock of cleared memory and the thread that fills it. Each case runs in a process of its own. The program is linked
+// with --wrap, so that the housekeeper can be refused, and runs at the usual priority: on a machine that is busy with other
+// tests it would otherwise get no time.
+#include "heap_internals.h"
+#include "heap_isolated.h"
+#include "space_walker.h"
+#include "stress_seed.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace
+{
+
+struct Starts {
+    std::atomic<int> count{0};
+    bool refused = false;
+    bool low_priority = false;
+} starts;
+
+} // namespace
+
+extern "C" {
+bool __real_platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
+bool __wrap_platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority)
+{
+    starts.count++;
+    return !starts.refused &&
+           __real_platform_thread_start(name, run, argument, low_priority && starts.low_priority);
+}
+}
+
+namespace
+{
+
+constexpr size_t KIB = 1024, MIB = size_t{1} << 20;
+constexpr size_t ABSURD = size_t{1} << 46;
+
+struct space_figures figures_now()
+{
+    struct space_figures figures;
+    space_figures(&figures);
+    return figures;
+}
+
+size_t hits()
+{
+    struct heap_figures figures;
+    heap_figures(&figures);
+    return figures.zeroed_hits;
+}
+
+void set_reserve(size_t bytes)
+{
+    space_settings.zeroed_reserve = bytes;
+    space_zeroed_adjust();
+}
+
+template <typename Body> void with_reserve(size_t bytes, Body body)
+{
+    isolated::expect_passes([&] {
+        space_settings.zeroed_reserve = bytes;
+        space_settings.decay_ms = DECAY_NEVER;
+        space_zeroed_allow();
+        heap_free(heap_malloc(1));
+        body();
+    });
+}
+
+bool is_zero(const void *start, size_t size)
+{
+    auto bytes = static_cast<const unsigned char *>(start);
+    return size == 0 || (bytes[0] == 0 && std::memcmp(bytes, bytes + 1, size - 1) == 0);
+}
+
+unsigned char *calloc_checked(size_t size)
+{
+    auto block = static_cast<unsigned char *>(heap_calloc(size));
+    EXPECT_NE(nullptr, block);
+    EXPECT_TRUE(is_zero(block, size)) << size << " bytes from calloc are not zero";
+    std::memset(block, 0xA5, heap_usable_size(block));
+    return block;
+}
+
+// So many at once, written to and freed.
+void burst(size_t size, size_t count)
+{
+    std::vector<unsigned char *> blocks;
+    for (size_t i = 0; i < count; i++) blocks.push_back(calloc_checked(size));
+    for (auto block : blocks) heap_free(block);
+}
+
+template <typename Condition> bool comes_true(Condition condition)
+{
+    auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!condition()) {
+        if (std::chrono::steady_clock::now() > end) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+}
+
+// Goes on with bursts until so many callocs found cleared memory.
+bool bursts_hit(size_t size, size_t count, size_t wanted)
+{
+    return comes_true([&] {
+        burst(size, count);
+        return hits() >= wanted;
+    });
+}
+
+std::vector<std::string> thread_names()
+{
+    std::vector<std::string> names;
+    DIR *folder = opendir("/proc/self/task");
+    while (struct dirent *entry = readdir(folder)) {
+        std::string name;
+        std::ifstream(std::string("/proc/self/task/") + entry->d_name + "/comm") >> name;
+        names.push_back(name);
+    }
+    closedir(folder);
+    return names;
+}
+
+bool housekeeper_is_there()
+{
+    for (const auto &name : thread_names())
+        if (name == "heapfit-zero") return true;
+    return false;
+}
+
+size_t open_descriptors()
+{
+    size_t count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (readdir(folder) != nullptr) count++;
+    closedir(folder);
+    return count;
+}
+
+// ---- what calloc gets ------------------------------------------------------------------------------------------------
+
+TEST(Zeroed, BurstsOfEverySizeFindClearedMemory)
+{
+    for (size_t size : {4 * KIB, 10 * KIB, 32 * KIB, 64 * KIB, 200 * KIB, MIB, 3 * MIB})
+        with_reserve(64 * MIB, [size] { EXPECT_TRUE(bursts_hit(size, 24 * MIB / size, 200 * MIB / size)) << size; });
+}
+
+TEST(Zeroed, SizesThatChangeFindClearedMemoryAgain)
+{
+    with_reserve(32 * MIB, [] {
+        EXPECT_TRUE(bursts_hit(64 * KIB, 256, 1000)); // leaves short runs behind
+        EXPECT_TRUE(bursts_hit(2 * MIB, 6, hits() + 50));
+        EXPECT_TRUE(bursts_hit(20 * KIB, 500, hits() + 1000));
+    });
+}
+
+TEST(Zeroed, WithoutAReserveNoThreadStartsAndMemoryFromTheKernelIsNotClearedAgain)
+{
+    with_reserve(0, [] {
+        for (size_t size : {4 * KIB, 32 * KIB, MIB}) burst(size, 10);
+        EXPECT_EQ(0, starts.count);
+        EXPECT_EQ(0u, figures_now().zeroed);
+        EXPECT_GT(hits(), 0u) << "what was never used";
+        space_walker::check();
+    });
+}
+
+TEST(Zeroed, NobodyCallocsSoNothingIsKept)
+{
+    with_reserve(ABSURD, [] {
+        for (int i = 0; i < 100; i++) {
+            void *block = heap_malloc(3 * MIB);
+            std::memset(block, 1, 3 * MIB);
+            heap_free(block);
+        }
+        EXPECT_EQ(0, starts.count);
+        EXPECT_EQ(0u, figures_now().zeroed);
+        space_walker::check();
+    });
+}
+
+// Threads that calloc, write, and free their own blocks and those of others, whatever the sizes.
+void calloc_at_random(uint64_t seed, std::atomic<bool> &stop, std::mutex &mutex, std::vector<void *> &shared)
+{
+    stress::Random random(seed);
+    std::vector<void *> own;
+    while (!stop && !stress::failed()) {
+        size_t size = random.chance(50) ? random.between(KIB, 40 * KIB) : random.between(1, 64) * 16 * KIB;
+        own.push_back(calloc_checked(size));
+        if (random.chance(20)) own.push_back(std::memset(heap_malloc(size), 0x5A, size));
+        while (own.size() > 40 || (!own.empty() && random.chance(45))) {
+            std::swap(own[random.below(own.size())], own.back());
+            void *block = own.back();
+            own.pop_back();
+            if (random.chance(30)) {
+                std::lock_guard<std::mutex> guard(mutex);
+                shared.push_back(block);
+                std::swap(shared[random.below(shared.size())], shared.back());
+                block = shared.size() > 50 ? shared.back() : nullptr;
+                if (block != nullptr) shared.pop_back();
+            }
+            heap_free(block);
+        }
+        if (random.chance(2)) heap_trim();
+        if (random.chance(1)) set_reserve(random.chance(50) ? 0 : random.below(32) * MIB);
+    }
+    for (void *block : own) heap_free(block);
+}
+
+TEST(ZeroedRandom, EveryCallocIsZeroWhateverThreadsDo)
+{
+    SCOPED_TRACE(stress::how_to_repeat());
+    with_reserve(8 * MIB, [] {
+        std::atomic<bool> stop{false};
+        std::mutex mutex;
+        std::vector<void *> shared;
+        std::vector<std::thread> threads;
+        for (uint64_t i = 0; i < 4; i++)
+            threads.emplace_back([&, i] { calloc_at_random(stress::seed() + i, stop, mutex, shared); });
+        stress::Deadline deadline(2);
+        while (!deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        stop = true;
+        for (auto &thread : threads) thread.join();
+        for (void *block : shared) heap_free(block);
+        set_reserve(0);
+        EXPECT_TRUE(comes_true([] {
+            space_zeroed_adjust();
+            return figures_now().zeroed == 0 && !housekeeper_is_there();
+        }));
+        space_walker::check();
+    });
+}
+
+// ---- how much memory ---------------------------------------------------------------------------------------------------
+
+size_t address_space_used()
+{
+    struct space_figures figures = figures_now();
+    return figures.handed_out + figures.dirty + figures.clean + figures.zeroed;
+}
+
+TEST(Zeroed, AReserveBeyondAllMemoryGrowsWithWhatIsUsedOnly)
+{
+    with_reserve(ABSURD, [] {
+        for (int round = 0; round < 40; round++) {
+            burst(MIB, 32);
+            burst(100 * KIB, 300);
+            ASSERT_LE(address_space_used(), 3 * 32 * MIB) << "round " << round;
+        }
+    });
+}
+
+// Blocks that die at random leave spans with holes: those are used again, instead of always new ones.
+size_t used_by_random_lifetimes(size_t reserve)
+{
+    int pipes[2];
+    EXPECT_EQ(0, pipe(pipes));
+    with_reserve(reserve, [&] {
+        stress::Random random(1);
+        std::vector<void *> live(1500, nullptr);
+        for (int i = 0; i < 60000; i++) {
+            void *&slot = live[random.below(live.size())];
+            heap_free(slot);
+            slot = calloc_checked(8 * KIB);
+        }
+        size_t used = figures_now().handed_out;
+        EXPECT_EQ(static_cast<ssize_t>(sizeof used), write(pipes[1], &used, sizeof used));
+    });
+    size_t used = 0;
+    EXPECT_EQ(static_cast<ssize_t>(sizeof used), read(pipes[0], &used, sizeof used));
+    close(pipes[0]);
+    close(pipes[1]);
+    return used;
+}
+
+TEST(Zeroed, BlocksThatDieAtRandomTakeAnEighthMoreThanWithoutAtMost)
+{
+    size_t reserve = 4 * MIB;
+    size_t without = used_by_random_lifetimes(0);
+    // What is on its way through the housekeeper counts as handed out, too.
+    EXPECT_LE(used_by_random_lifetimes(reserve), without + without / 8 + reserve + MIB);
+}
+
+TEST(Zeroed, TheStockGoesBackBeforeAnAllocationFails)
+{
+    isolated::expect_passes([] {
+        space_settings.reservation = 64 * MIB;
+        space_settings.decay_ms = DECAY_NEVER;
+        space_settings.zeroed_reserve = 40 * MIB;
+        space_zeroed_allow();
+        heap_free(heap_malloc(58 * MIB));
+        EXPECT_TRUE(bursts_hit(MIB, 50, 200));
+        EXPECT_TRUE(comes_true([] { return figures_now().zeroed > 20 * MIB || (burst(MIB, 50), false); }));
+        void *block = heap_malloc(55 * MIB);
+        // One run may be in the housekeeper's hands at the first try.
+        if (block == nullptr) {
+            EXPECT_TRUE(comes_true([&] { return (block = heap_malloc(55 * MIB)) != nullptr; }));
+        }
+        heap_free(block);
+        space_walker::check();
+    });
+}
+
+TEST(Zeroed, TheSettingIsFollowedWhileThreadsRun)
+{
+    with_reserve(0, [] {
+        burst(MIB, 30);
+        for (size_t reserve : {16 * MIB, 2 * MIB, size_t{1}, SPAN_SIZE, ABSURD, 4 * MIB}) {
+            set_reserve(reserve);
+            for (int i = 0; i < 20; i++) {
+                burst(MIB, 10);
+                burst(8 * KIB, 100);
+                // What has just been cleared may come in before the stock is cut down: a piece of 2 MiB.
+                EXPECT_LE(figures_now().zeroed, reserve + 2 * MIB);
+            }
+        }
+        set_reserve(0);
+        EXPECT_TRUE(comes_true([] {
+            space_zeroed_adjust();
+            return figures_now().zeroed == 0;
+        }));
+    });
+}
+
+TEST(Zeroed, ReleasingGivesTheWholeStockBackToBePurged)
+{
+    with_reserve(16 * MIB, [] {
+        EXPECT_TRUE(bursts_hit(MIB, 16, 100));
+        EXPECT_TRUE(comes_true([] { return figures_now().zeroed != 0 || (burst(MIB, 16), false); }));
+        space_settings.zeroed_reserve = 0;
+        EXPECT_TRUE(comes_true([] {
+            space_zeroed_release();
+            space_purge_all();
+            struct space_figures figures = figures_now();
+            return figures.zeroed == 0 && figures.dirty == 0;
+        }));
+    });
+}
+
+// ---- the thread ----------------------------------------------------------------------------------------------------------
+
+TEST(Zeroed, TheHousekeeperIsNamedTakesOnlyIdleTimeAndEndsWhenThereIsNothingToDo)
+{
+    starts.low_priority = true;
+    with_reserve(16 * MIB, [] {
+        size_t descriptors = open_descriptors();
+        bool seen = comes_true([] {
+            burst(64 * KIB, 200);
+            return housekeeper_is_there();
+        });
+        EXPECT_TRUE(seen);
+        EXPECT_EQ(SCHED_OTHER, sched_getscheduler(0)) << "of the thread that started it";
+        EXPECT_TRUE(comes_true([] { return !housekeeper_is_there(); })) << "it does not end";
+        EXPECT_EQ(descriptors, open_descriptors());
+        EXPECT_TRUE(comes_true([] {
+            burst(64 * KIB, 200);
+            return housekeeper_is_there();
+        })) << "it does not come back";
+    });
+}
+
+std::atomic<int> signals_taken;
+
+TEST(Zeroed, NoSignalIsDeliveredToTheHousekeeper)
+{
+    with_reserve(16 * MIB, [] {
+        signal(SIGUSR1, [](int) { signals_taken++; });
+        sigset_t usr1, pending;
+        sigemptyset(&usr1);
+        sigaddset(&usr1, SIGUSR1);
+        ASSERT_TRUE(bursts_hit(64 * KIB, 200, 100));
+        sigset_t before;
+        pthread_sigmask(SIG_BLOCK, nullptr, &before);
+        EXPECT_FALSE(sigismember(&before, SIGUSR1)) << "the starter's mask has changed";
+        pthread_sigmask(SIG_BLOCK, &usr1, nullptr);
+        ASSERT_TRUE(comes_true([] {
+            burst(64 * KIB, 200);
+            return housekeeper_is_there();
+        }));
+        kill(getpid(), SIGUSR1);
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        sigpending(&pending);
+        EXPECT_EQ(0, signals_taken);
+        EXPECT_TRUE(sigismember(&pending, SIGUSR1));
+        pthread_sigmask(SIG_UNBLOCK, &usr1, nullptr);
+        EXPECT_EQ(1, signals_taken);
+    });
+}
+
+TEST(Zeroed, WithoutAThreadCallocClearsAndNothingIsHeldBack)
+{
+    with_reserve(16 * MIB, [] {
+        starts.refused = true;
+        for (int i = 0; i < 10; i++) burst(64 * KIB, 100);
+        EXPECT_EQ(1, starts.count) << "it is asked for once, and said once";
+        EXPECT_EQ(0u, figures_now().zeroed);
+        space_walker::check();
+    });
+}
+
+TEST(Zeroed, NoThreadStartsBeforeThatIsAllowed)
+{
+    isolated::expect_passes([] {
+        space_settings.zeroed_reserve = 16 * MIB;
+        for (int i = 0; i < 10; i++) burst(64 * KIB, 100);
+        EXPECT_EQ(0, starts.count);
+        space_zeroed_allow();
+        EXPECT_TRUE(bursts_hit(64 * KIB, 100, 100));
+    });
+}
+
+// ---- forks, the end --------------------------------------------------------------------------------------------------------
+
+#if !HEAPFIT_TEST_SANITIZED // sanitizers do not survive a fork among threads
+
+void expect_child(int generations)
+{
+    heap_fork_begin();
+    pid_t child = fork();
+    heap_fork_end();
+    if (child == 0) {
+        alarm(100);
+        space_fork_child();
+        for (int i = 0; i < 5; i++) burst(64 * KIB, 100);
+        bool well = bursts_hit(MIB, 10, hits() + 20);
+        if (generations > 1) expect_child(generations - 1);
+        space_zeroed_release();
+        _exit(well && !testing::Test::HasFailure() ? isolated::PASSED : isolated::FAILED);
+    }
+    burst(64 * KIB, 100);
+    int status = -1;
+    EXPECT_EQ(child, waitpid(child, &status, 0));
+    EXPECT_EQ(isolated::PASSED, status);
+}
+
+TEST(Zeroed, AForksChildGetsAHousekeeperOfItsOwnWhenItNeedsOne)
+{
+    with_reserve(24 * MIB, [] {
+        for (int i = 0; i < 10; i++) {
+            burst(64 * KIB, 200); // which leaves it at work
+            expect_child(i % 3 + 1);
+        }
+    });
+}
+
+TEST(Zeroed, AChildMissesNothingOfWhatWasBeingCleared)
+{
+    with_reserve(24 * MIB, [] {
+        for (int i = 0; i < 100; i++) {
+            burst(MIB, 20);
+            heap_fork_begin();
+            pid_t child = fork();
+            heap_fork_end();
+            if (child == 0) {
+                space_fork_child();
+                space_zeroed_release();
+                space_walker::check();
+                struct space_figures figures = figures_now();
+                // Nothing lives, so what is handed out is the heaps' own and what they keep for themselves.
+                EXPECT_LE(figures.handed_out, MIB);
+                _exit(testing::Test::HasFailure() ? isolated::FAILED : isolated::PASSED);
+            }
+            int status = -1;
+            EXPECT_EQ(child, waitpid(child, &status, 0));
+            ASSERT_EQ(isolated::PASSED, status) << "child " << i;
+        }
+    });
+}
+
+TEST(Zeroed, AProcessEndsWhileMemoryIsBeingCleared)
+{
+    for (int i = 0; i < 20; i++)
+        with_reserve(64 * MIB, [] {
+            burst(MIB, 60);
+            std::fflush(nullptr);
+            if (!testing::Test::HasFailure()) std::_Exit(isolated::PASSED);
+        });
+}
+
+#endif
+
+} // namespace
