@@ -375,9 +375,13 @@ def test_a_form_and_a_process_that_are_right_are_needed(run_heapfit: Heapfit) ->
 
 
 def test_all_that_can_be_watched_are_exported_as_json(run_heapfit: Heapfit) -> None:
-    with Double():
+    with Double() as double:
         found = json.loads(run_heapfit("export", "--json").stdout)
-    assert os.getpid() in [each["pid"] for each in found]
+        assert os.getpid() in [each["pid"] for each in found]
+        double.behave = lambda _: b"garbage\n"
+        result = run_heapfit("export", "--json")
+    assert os.getpid() not in [each["pid"] for each in json.loads(result.stdout)]
+    assert f"process {os.getpid()}" in result.stderr
 
 
 # ----------------------------------------------------------------- the commands

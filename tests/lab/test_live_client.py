@@ -114,7 +114,7 @@ def test_the_librarys_own_words_are_passed_on(double: Double) -> None:
         Client(ME).set("huge_pages", "never")
 
 
-@pytest.mark.parametrize("word", ["", "two words", "line\nshrink", "tab\t", "\x1b"])
+@pytest.mark.parametrize("word", ["", "two words", "line\nshrink", "tab\t", "\x1b", "größe"])
 def test_what_is_no_word_is_not_sent(double: Double, word: str) -> None:
     with pytest.raises(UsageError, match="no word"):
         Client(ME).set("decay_ms", word)
@@ -122,8 +122,8 @@ def test_what_is_no_word_is_not_sent(double: Double, word: str) -> None:
 
 
 def test_a_request_that_is_too_long_is_not_sent(double: Double) -> None:
-    with pytest.raises(UsageError, match="at most 255 bytes"):
-        Client(ME).get("x" * 252)
+    with pytest.raises(UsageError, match="at most 256 characters"):
+        Client(ME).get("x" * 253)
     assert double.asked == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import signal
 import socket
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -12,9 +13,9 @@ import typer
 from heapfit.cli.arguments import AsJson, process_number
 from heapfit.cli.commands import new_app
 from heapfit.cli.live_tables import described
-from heapfit.cli.output import print_json, say
+from heapfit.cli.output import print_json, say, warn
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.live import Client, Process, all_clients, find, listening, take
+from heapfit.live import Client, Process, Snapshot, all_clients, find, listening, take
 
 app = new_app()
 
@@ -52,7 +53,7 @@ def export(
         raise UsageError("in which form? write: heapfit export --prometheus, or --json")
     numbers = [process_number(pid) for pid in pids or []]
     if as_json:
-        print_json([described(take(client)) for client in _clients(numbers)])
+        print_json([described(snapshot) for snapshot in _snapshots(numbers)])
         return
     for number in numbers:
         Client(number).stats()  # Told now, where somebody sees it, rather than to the scraper.
@@ -62,8 +63,16 @@ def export(
         _serve(numbers, host, port)
 
 
-def _clients(numbers: list[int]) -> list[Client]:
-    return [Client(number) for number in numbers] or all_clients()
+def _snapshots(numbers: list[int]) -> Iterator[Snapshot]:
+    """Yield what is known of each process; of all that listen, one that fails stops no other."""
+    if numbers:
+        yield from (take(Client(number)) for number in numbers)
+        return
+    for client in all_clients():
+        try:
+            yield take(client)
+        except HeapfitError as error:
+            warn(str(error))
 
 
 def _found(numbers: list[int]) -> list[Process]:

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-# The process answers within milliseconds, unless it is stopped, or serves somebody else just now.
+# The process answers within milliseconds, unless it is stopped.
 TIMEOUT_S = 5.0
-REQUEST_MAX = 256  # bytes, as the library reads them
+REQUEST_MAX = 256  # bytes, without the newline, as the library reads them
 # Ten thousand heaps in JSON take two megabytes; more than this is no answer of ours.
 _REPLY_MAX = 16 << 20
 _CHUNK = 1 << 16

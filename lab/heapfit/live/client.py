@@ -1,7 +1,7 @@
 """Ask one process: its figures, its options, and to change what it does.
 
-Each request has a connection of its own: a process serves one at a time, and nobody shall wait for
-a watcher who has nothing to ask just now.
+Each request has a connection of its own: a process serves few at a time, and those who have nothing
+to ask just now shall not be among them.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class Client:
         return self._ask("trim", _GivenBackReply).given_back
 
     def _ask(self, request: str, kind: type[_AnyReply]) -> _AnyReply:
-        if len(request.encode()) >= REQUEST_MAX:
-            raise UsageError(f"a request has at most {REQUEST_MAX - 1} bytes; this one is longer")
+        if len(request) > REQUEST_MAX:
+            raise UsageError(f"a request has at most {REQUEST_MAX} characters; this one is longer")
         line = self._exchange(request)
         try:
             reply = _Reply.model_validate_json(line)
@@ -164,6 +164,6 @@ def all_clients() -> list[Client]:
 
 def _word(text: str) -> str:
     """Return a word of a request, if it is one."""
-    if not text or any(each.isspace() or not each.isprintable() for each in text):
+    if not text or " " in text or not (text.isascii() and text.isprintable()):
         raise UsageError(f"{plain(text)!r} is no word; names and values have no spaces")
     return text
