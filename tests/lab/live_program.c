@@ -57,6 +57,7 @@ int main(void)
     puts("ready");
     fflush(stdout);
     char byte;
-    while (read(STDIN_FILENO, &byte, 1) > 0) {}
+    while (read(STDIN_FILENO, &byte, 1) > 0) {
+    }
     return kept[0] == NULL;
 }

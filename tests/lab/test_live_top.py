@@ -127,10 +127,11 @@ def test_p_pauses_and_goes_on(double: Double) -> None:
     on_screen(pause)
 
 
-def test_q_quits(double: Double) -> None:
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+def test_q_quits(double: Double, key: str) -> None:
     async def leave(pilot: Pilot[None]) -> None:
         await shown(pilot, "10/s")
-        await pilot.press("q")
+        await pilot.press(key)
         await until(pilot, lambda: not pilot.app.is_running)
 
     on_screen(leave)

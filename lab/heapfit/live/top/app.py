@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.app import App
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 
 from heapfit.live.client import Client
 from heapfit.live.top.chooser import Chooser
@@ -21,7 +21,10 @@ class TopApp(App[None]):
     TITLE = "heapfit top"
     ENABLE_COMMAND_PALETTE = False
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE_COLUMNS, "-wide")]  # noqa: RUF012
-    BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "Quit")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
+    ]
 
     def __init__(self, client: Client | None, interval_s: float) -> None:
         super().__init__()
