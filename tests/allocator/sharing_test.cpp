@@ -295,7 +295,7 @@ TEST(Sharing, WhatIsFreedForThreadsThatSleepComesBack)
         });
         EXPECT_GT(in_use(), 2 * model::MIB - SPAN_SIZE);
         for (void *block : blocks) heap_free(block);
-        EXPECT_LE(in_use(), (SPAN_CACHE_MAX + 2) * SPAN_SIZE) << "before anybody else does anything";
+        EXPECT_LE(in_use(), model::MIB) << "before anybody else does anything";
     });
 }
 

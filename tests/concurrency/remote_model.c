@@ -395,7 +395,7 @@ static int heaps_shared(void)
 {
     int count = 0;
     for (int i = 0; i < heaps_made; i++)
-        if (heaps[i].state == HEAP_SHARED && heaps[i].owned == SPAN_NONE) count++;
+        if (heaps[i].state == HEAP_SHARED && heaps[i].owned.spans == 0) count++;
     return count;
 }
 
