@@ -63,7 +63,6 @@ static void apply_lockless_threads(uint64_t value)
 static void apply_zeroed_reserve(uint64_t value)
 {
     atomic_store_explicit(&space_settings.zeroed_reserve, (size_t)value, memory_order_relaxed);
-    space_zeroed_adjust();
 }
 
 static void apply_cache_line_align(uint64_t value)
@@ -658,6 +657,13 @@ bool options_get(const char *name, struct option_text *value, struct option_mist
     return true;
 }
 
+/* What some settings want done at once. Without the lock, since these take others or start a thread. */
+static void follow(void)
+{
+    if (heap_is_started()) space_zeroed_adjust();
+    control_start();
+}
+
 static int set(const char *name, const char *value, struct option_mistake *mistake)
 {
     heap_configure(); /* or the start would overwrite what is set here */
@@ -665,7 +671,7 @@ static int set(const char *name, const char *value, struct option_mistake *mista
     platform_lock_acquire(&lock);
     int error = option_set(text_of(name), text_of(value), started, mistake);
     platform_lock_release(&lock);
-    if (error == 0) control_start(); /* if it was this that was asked for */
+    if (error == 0) follow();
     return error;
 }
 
@@ -682,6 +688,7 @@ void options_shrink(bool now)
     for (size_t i = 0; i < OPTION_COUNT; i++)
         if (options[i].keeps_memory) option_apply(&options[i], option_value(&options[i]));
     platform_lock_release(&lock);
+    follow();
 }
 
 void options_fork_begin(void)

@@ -127,7 +127,7 @@ void report_json(struct json *json)
     json_name(json, "pid");
     json_signed(json, getpid());
     json_name(json, "time_ms");
-    json_number(json, platform_clock_us() / 1000);
+    json_number(json, platform_clock_ms());
     json_name(json, "shrunk");
     json_bool(json, options_shrunk());
     write_total(json, &statistics.total);

@@ -203,7 +203,8 @@ void span_give_back(struct heap *heap, struct span *span)
     if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
 }
 
-static void span_cut(struct span *span, unsigned bin, bool zeros)
+/* Cut a span into blocks of this bin; `zeros`: it reads as zeros. */
+static void span_cut_for(struct span *span, unsigned bin, bool zeros)
 {
     uint32_t block_size = size_class_bytes(bin);
     span->bin = (uint8_t)bin;
@@ -224,7 +225,7 @@ static struct span *new_span_of(struct heap *heap, unsigned bin)
     if (span != NULL && span->bin == bin) return span;
     if (span == NULL) span = space_acquire(1, 1, SPAN_METADATA, &zeros);
     else if (span->uncarved == 0) space_dense_spans_add(-1);
-    if (span != NULL) span_cut(span, bin, zeros);
+    if (span != NULL) span_cut_for(span, bin, zeros);
     return span;
 }
 
@@ -303,6 +304,8 @@ static uint32_t bin_gives(const struct heap *heap, struct bin *bin)
 static uint32_t span_give_list(struct heap *heap, struct span *span, uintptr_t list, uint32_t count)
 {
     uint32_t most = bin_gives(heap, &heap->bins[span->bin]);
+    /* Relaxed: a figure, which only the owner writes. */
+    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
     heap->free[span->bin] = list;
     if (count <= most) return count;
     uintptr_t last = list_walk(list, most - 1);
@@ -345,6 +348,7 @@ static void span_give(struct heap *heap, struct span *span)
 static void heap_pause(struct heap *heap)
 {
     heap_chores_pass(heap);
+    remote_outbox_flush_at_refill(heap);
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
 }
 
@@ -356,18 +360,17 @@ bool bin_refill(struct heap *heap, unsigned bin)
         if (!bin_grow(heap, bin)) return false;
     }
     span_give(heap, span_at(heap->bins[bin].listed));
-    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
     return true;
 }
 
-/* ---- refilling for calloc --------------------------------------------------------------------------------------------------------- */
+/* ---- refilling for calloc ------------------------------------------------------------------------- */
 
 /* Smaller blocks are cleared in less time than it takes to fetch others into the cache. */
 enum { ZEROED_BLOCK_MIN = 4096 };
 
-/* A span cleared ahead is taken although others of the bin have freed blocks to give, or a bin whose blocks come and go in
- * bursts would always be given the same dirty ones. But only while no more than an eighth of its spans, or one, are listed:
- * so this costs an eighth of the bin's memory or a span at most. Whatever is beyond goes to whoever comes first. */
+/* A span cleared ahead is taken although others of the bin have freed blocks to give, or a bin whose blocks come and go
+ * in bursts would always be given the same dirty ones. But only while no more than an eighth of its spans, or one, are
+ * listed: so this costs an eighth of the bin's memory or a span at most. */
 enum { ZEROED_LISTED_SHARE = 8 };
 
 /* A listed span that has blocks to make which read as zeros. */
@@ -388,7 +391,7 @@ bool bin_refill_zeroed(struct heap *heap, unsigned bin)
     if (span == NULL) {
         span = space_acquire_zeroed(1, SPAN_METADATA);
         if (span == NULL) return false;
-        span_cut(span, bin, true);
+        span_cut_for(span, bin, true);
         bin_add(heap, span);
     }
     span_give_carved(heap, span);

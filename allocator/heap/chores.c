@@ -26,7 +26,11 @@ void heap_chores_expect(struct heap *heap)
 void heap_chores_expect_own(void)
 {
     struct heap *heap = thread_heap_own();
-    if (heap != &heap_none && !heap->chores) heap_chores_expect(heap);
+    if (heap == &heap_none) return;
+    bool shares = heap == &heap_sharing;
+    if (shares) heap = heap_thread_enter();
+    if (!heap->chores) heap_chores_expect(heap);
+    if (shares) heap_thread_leave(heap);
 }
 
 /* ---- sparse spans ------------------------------------------------------------------------------------------------------------ */

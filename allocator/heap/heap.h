@@ -13,8 +13,9 @@
  * blocks have come together to be worth handing out again, or because the span is empty and can be given back.
  *
  * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; cache.c free spans that
- * a heap keeps; chores.c giving memory back in time; remote.c blocks that another thread freed; registry.c heaps and threads: birth, death, adoption, fork;
- * large.c objects with spans of their own; object.c what the malloc family asks for, of any size; check.c errors of the
+ * a heap keeps; chores.c giving memory back in time; remote.c blocks that another thread freed; registry.c heaps and
+ * threads: birth, death, adoption, fork; shared.c heaps of several threads; large.c objects with spans of their own;
+ * object.c what the malloc family asks for, of any size; check.c errors of the
  * program.
  */
 #ifndef HEAPFIT_HEAP_H
@@ -93,8 +94,10 @@ struct bin {
 enum heap_state {
     HEAP_OWNED = 0, /* by a living thread, or by one that is settling it (registry.c) */
     HEAP_IDLE, /* no thread, no spans; waits for the next thread */
-    HEAP_SHARED, /* heap_orphans */
+    HEAP_SHARED, /* by all threads, each of which works on it under its lock: heap_orphans, and those of shared.c */
 };
+
+enum { THREADS_MANY = -1 };
 
 /* A thread heap. Owned by one thread at a time; other threads touch only `inbox`, `suspect` and `state`, and `cache` under its
  * lock. Never freed, only reused, so that a pointer to one stays good for ever. */
@@ -106,7 +109,7 @@ struct heap {
     size_t size;
     uintptr_t link_key;
     struct span *table; /* span_at(0) */
-    uint8_t classes[FAST_MAX / MALLOC_ALIGNMENT + 1]; /* a copy of size_class_table */
+    uint8_t classes[FAST_MAX / MALLOC_ALIGNMENT + 1]; /* as size_class_table, or the next of whole cache lines */
 
     struct bin bins[BIN_COUNT];
     struct span_chain owned; /* spans of this heap, without those that are sparse */
@@ -120,21 +123,23 @@ struct heap {
     bool busy; /* chores: the last two looks were close together */
     size_t zeroed_hits, zeroed_misses; /* see heap_figures; read by other threads */
     struct outbox *outbox; /* remote.c: blocks of other heaps that this thread has freed; NULL until there is one */
+    size_t remote_batches, remote_blocks; /* remote.c: handed over to other heaps; relaxed, for statistics */
 
     /* registry: under its lock */
     struct heap *next, *prev; /* in the list of idle heaps */
     struct heap *made_before; /* in the list of all heaps */
-    uint32_t forks; /* whose thread lives in the process that came of so many forks */
     uint32_t number; /* 1 for the first that was made; 0: heap_orphans */
+    uint32_t forks; /* whose thread lives in the process that came of so many forks */
 
     /* For statistics: written by the owner alone, read by any thread, so relaxed. */
-    _Atomic(int32_t) thread; /* the kernel's number of the one that has it; 0: none */
+    _Atomic(int32_t) thread; /* the kernel's number of the one that has it; 0: none; THREADS_MANY: several share it */
     size_t refills; /* how often a bin was filled */
 
     /* Written by other threads: a line of their own. */
     _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */
     _Atomic(uintptr_t) suspect; /* a block that looked free when another thread freed it; 0: none */
     _Atomic(uint32_t) state; /* enum heap_state */
+    platform_lock lock; /* HEAP_SHARED: whoever holds it is the owner */
 };
 
 /* The calling thread's heap; heap_none until it first allocates and after it has exited. heap_none owns nothing and
@@ -154,10 +159,13 @@ ALWAYS_INLINE struct heap *thread_heap_own(void)
     return LIKELY(heap != &heap_diverted) ? heap : thread_heap_kept;
 }
 
+/* What a thread has in place of a heap of its own when it shares one: as empty as heap_none. */
+extern struct heap heap_sharing;
+
 /* Begin or end to divert what the calling thread allocates. What it frees finds its way by its address. */
 void heap_divert(bool diverted);
 
-/* The owner of the spans of threads that are gone. Nobody's thread heap: under a lock of its own, in registry.c. */
+/* The owner of the spans of threads that are gone. Nobody's thread heap: shared by all. */
 extern struct heap heap_orphans;
 
 /* ---- objects (object.c) -------------------------------------------------------------------------------------------- */
@@ -200,6 +208,14 @@ void *heap_guest_malloc(size_t size, size_t alignment);
 void heap_guest_free(struct span *span, void *pointer);
 void *heap_guest_realloc(struct span *span, void *pointer, size_t size); /* NULL: out of memory */
 size_t heap_guest_usable_size(const char *function, const struct span *span, const void *pointer);
+
+/* The class of a small size in this heap. */
+ALWAYS_INLINE unsigned heap_size_class(const struct heap *heap, size_t size)
+{
+    /* Above, all blocks fill whole cache lines anyway. */
+    return size <= FAST_MAX ? heap->classes[(size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT]
+                            : size_class_computed(size);
+}
 
 /* ---- bins (bin.c) ------------------------------------------------------------------------------------------------------ */
 
@@ -300,11 +316,11 @@ ALWAYS_INLINE void heap_chores_pass(struct heap *heap)
 
 /* Free a block of another heap. */
 void remote_free(struct heap *heap, struct span *span, uintptr_t block);
-/* Take in what others have freed. */
+/* Take in what others have freed; of a shared heap nothing, since whoever filled its inbox is about to. */
 void remote_inbox_take(struct heap *heap);
-/* The same for heap_orphans, whose lock the caller holds: returns what has found another owner meanwhile, to be sent on
+/* Take it in for a shared heap, whose lock the caller holds: returns what has found another owner meanwhile, to be sent on
  * without the lock; 0: nothing. */
-uintptr_t remote_inbox_take_orphans(void);
+uintptr_t remote_inbox_take_shared(struct heap *heap);
 void remote_send_on(uintptr_t messages);
 
 ALWAYS_INLINE bool remote_inbox_is_filled(const struct heap *heap)
@@ -316,15 +332,29 @@ ALWAYS_INLINE bool remote_inbox_is_filled(const struct heap *heap)
 
 /* Hand over all that this heap has collected for others. */
 void remote_outbox_flush(struct heap *heap);
+/* The same when a bin is refilled, if that is wanted. */
+ALWAYS_INLINE void remote_outbox_flush_at_refill(struct heap *heap)
+{
+    if (UNLIKELY(atomic_load_explicit(&heap_settings.remote_hand_over, memory_order_relaxed) ==
+                 REMOTE_HAND_OVER_REFILL))
+        remote_outbox_flush(heap);
+}
+
+/* Blocks that were handed over one by one, by threads without a heap to collect them in. */
+size_t remote_sent_alone(void);
 
 /* ---- heaps and threads (registry.c) ------------------------------------------------------------------------------------------ */
 
-/* The calling thread has no heap: get it one, for one operation that ends with heap_thread_leave. Starts the whole
- * allocator when need be. NULL when out of memory. */
+/* The calling thread has no heap of its own at hand, but heap_none or heap_sharing: get it one, for one operation that ends
+ * with heap_thread_leave. Starts the whole allocator when need be. NULL when out of memory. */
 struct heap *heap_thread_enter(void);
 void heap_thread_leave(struct heap *heap);
-/* Blocks were put into the inbox of a heap that has no thread: do its work. */
+/* Blocks were put into the inbox of a heap that is no one thread's: do its work. */
 void heap_settle(struct heap *heap);
+/* A new heap; the registry's lock is held. NULL when out of memory. */
+struct heap *heap_make(enum heap_state state);
+/* All spans of a heap, whose bins and caches are flushed, become orphans. */
+void heap_orphan_spans(struct heap *heap);
 /* Take over a span of a dead thread that has blocks of this bin to give. False when there is none. */
 bool heap_adopt_span(struct heap *heap, unsigned bin);
 /* Whether anybody has allocated yet; what the start wrote is then seen by the caller too. */
@@ -354,6 +384,30 @@ void heap_figures(struct heap_figures *figures);
 
 /* Defined by the layer above: called once, before anything else happens, to read the options. Must not allocate. */
 void heap_configure(void);
+
+/* ---- heaps that threads share (shared.c) ------------------------------------------------------------------------------------- */
+
+/* Whether a heap works under its lock, for every thread. Relaxed: it was born so or never becomes so. */
+ALWAYS_INLINE bool heap_is_shared(const struct heap *heap)
+{
+    return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_SHARED;
+}
+
+/* A heap for one more thread to share; the registry's lock is held. NULL when out of memory. */
+struct heap *shared_choose(void);
+/* Free a block of a heap that was shared a moment ago; false, with nothing done, when the block has found another owner. One
+ * that looks free is only checked. */
+bool shared_free(struct heap *heap, struct span *span, uintptr_t block);
+/* A block looks free: end the program when it is, and of this heap. */
+void shared_check(struct heap *heap, const struct span *span, uintptr_t block);
+/* Take in what others have freed. */
+void shared_settle(struct heap *heap);
+/* Give back what they hold without need. */
+void shared_trim(void);
+/* No thread shares any more: leave nothing that only another one could use. */
+void shared_hand_down(void);
+void shared_fork_begin(void);
+void shared_fork_end(void);
 
 /* ---- large objects (large.c) -------------------------------------------------------------------------------------------------- */
 

@@ -60,7 +60,8 @@ void large_free(struct heap *heap, struct span *span)
 /* The contents of one run to another; false when the target has become unusable. */
 static bool large_copy(void *to, void *from, size_t bytes)
 {
-    enum platform_move move = bytes < MOVE_PAGES_MIN ? MOVE_REFUSED : platform_move_pages(from, to, bytes);
+    bool movable = bytes >= MOVE_PAGES_MIN && space_pages_can_move(from, bytes) && space_pages_can_move(to, bytes);
+    enum platform_move move = movable ? platform_move_pages(from, to, bytes) : MOVE_REFUSED;
     if (move == MOVE_REFUSED) memcpy(to, from, bytes);
     return move != MOVE_TARGET_LOST;
 }

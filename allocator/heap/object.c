@@ -11,7 +11,8 @@ static void make_room(struct heap *heap)
 {
     remote_inbox_take(heap);
     heap_flush(heap);
-    heap_caches_empty();
+    /* A shared heap is locked here, and the registry's lock, which that takes, comes before. */
+    if (!heap_is_shared(heap)) heap_caches_empty();
     space_purge_all();
 }
 
@@ -43,7 +44,7 @@ static void *small_calloc(struct heap *heap, unsigned bin, bool *zeroed)
 static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
 {
     if (size <= SMALL_MAX && alignment <= SMALL_MAX) {
-        unsigned bin = size_class(size);
+        unsigned bin = heap_size_class(heap, size);
         /* Blocks stand at multiples of their size from a span's start: one whose size is a multiple of the alignment is
          * aligned. */
         while (bin < BIN_COUNT && size_class_bytes(bin) % alignment != 0) bin++;
@@ -60,7 +61,7 @@ static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, boo
 /* Any request, from a thread with or without a heap. */
 static void *any_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
 {
-    bool entered = heap == &heap_none;
+    bool entered = heap->size == 0; /* heap_none or heap_sharing */
     void *object = NULL;
     if (LIKELY(size <= OBJECT_MAX)) {
         if (UNLIKELY(entered)) heap = heap_thread_enter();
@@ -89,8 +90,8 @@ void *heap_malloc_slow(size_t size, struct heap *heap)
 {
     bool zeroed = false;
     if (heap == &heap_diverted) return heap_guest_malloc(size, MALLOC_ALIGNMENT);
-    if (LIKELY(size <= SMALL_MAX && heap->size != 0)) { /* not heap_none */
-        unsigned bin = size_class(size);
+    if (LIKELY(size <= SMALL_MAX && heap->size != 0)) { /* not heap_none or heap_sharing */
+        unsigned bin = heap_size_class(heap, size);
         if (UNLIKELY(heap->bins[bin].spans == 0)) {
             unsigned other = bin_to_borrow_from(heap, bin);
             if (other != BIN_COUNT) bin = other;
@@ -114,7 +115,7 @@ static void count_calloc(struct heap *heap, bool zeroed)
 {
     size_t *counter = zeroed ? &heap->zeroed_hits : &heap->zeroed_misses;
     /* Relaxed: a figure, which only the owner writes. */
-    if (heap != &heap_none) __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
+    if (heap->size != 0) __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED); /* it has an owner */
 }
 
 void *heap_calloc(size_t size)
@@ -163,8 +164,9 @@ size_t heap_usable_size(const void *pointer)
 
 size_t heap_good_size(size_t size)
 {
-    if (size <= SMALL_MAX) return size_class_bytes(size_class(size));
-    return (size + SPAN_SIZE - 1) & ~(SPAN_SIZE - 1);
+    if (size > SMALL_MAX) return (size + SPAN_SIZE - 1) & ~(SPAN_SIZE - 1);
+    unsigned bin = size_class(size);
+    return size_class_bytes(heap_settings.cache_line_align ? size_class_of_lines(bin, CACHE_LINE) : bin);
 }
 
 /* ---- freeing ------------------------------------------------------------------------------------------------------------------ */
@@ -179,12 +181,22 @@ static COLD void check_own_suspect(struct heap *heap, const struct span *span, c
     check_suspicious_free(heap, span, (uintptr_t)pointer);
 }
 
-/* Free another heap's block from a thread that has no heap: with one, which collects what it frees, each block costs less. */
+/* Free a block from a thread that has no heap to collect it in. */
+static NOINLINE void remote_free_alone(struct span *span, uintptr_t block)
+{
+    struct heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
+    if (owner != NULL && heap_is_shared(owner) && shared_free(owner, span, block)) return;
+    remote_free(&heap_none, span, block);
+}
+
+/* The same for a thread that may get one, with which each block costs less. */
 static COLD void remote_free_entering(struct span *span, uintptr_t block)
 {
     struct heap *heap = heap_thread_enter();
-    remote_free(heap != NULL ? heap : &heap_none, span, block);
+    bool own = heap != NULL && !heap_is_shared(heap);
+    if (own) remote_free(heap, span, block);
     if (heap != NULL) heap_thread_leave(heap);
+    if (!own) remote_free_alone(span, block);
 }
 
 static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
@@ -196,7 +208,8 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
     } else if (span->kind == SPAN_GUEST) {
         heap_guest_free(span, pointer);
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
-        if (LIKELY(heap != &heap_none)) remote_free(heap, span, (uintptr_t)pointer);
+        if (heap == &heap_sharing) remote_free_alone(span, (uintptr_t)pointer);
+        else if (LIKELY(heap != &heap_none)) remote_free(heap, span, (uintptr_t)pointer);
         else remote_free_entering(span, (uintptr_t)pointer);
     } else if (UNLIKELY(block_looks_free((uintptr_t)pointer))) {
         check_own_suspect(heap, span, pointer);
@@ -268,6 +281,20 @@ static COLD void *realloc_too_much(void)
     return NULL;
 }
 
+/* No copy is worth making that would lie in a block of the same size. */
+static bool block_stays(size_t size, size_t usable)
+{
+    return object_fits(size, usable) || (size <= usable && heap_good_size(size) == usable);
+}
+
+/* A block is resized that looks free: end the program if it is, as far as this thread can tell. */
+static COLD void check_resized_suspect(struct heap *heap, struct span *span, void *pointer)
+{
+    struct heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
+    if (owner == heap) check_own_suspect(heap, span, pointer);
+    else if (owner != NULL && heap_is_shared(owner)) shared_check(owner, span, (uintptr_t)pointer);
+}
+
 void *heap_realloc(void *pointer, size_t size)
 {
     struct heap *heap = thread_heap_own();
@@ -279,9 +306,8 @@ void *heap_realloc(void *pointer, size_t size)
         return LIKELY(resized != NULL) ? resized : realloc_too_much();
     }
     size_t usable = span_usable_size(span);
-    if (span->kind == SPAN_BLOCKS && object_fits(size, usable)) {
-        if (atomic_load_explicit(&span->owner, memory_order_relaxed) == heap && block_looks_free((uintptr_t)pointer))
-            check_own_suspect(heap, span, pointer);
+    if (span->kind == SPAN_BLOCKS && block_stays(size, usable)) {
+        if (UNLIKELY(block_looks_free((uintptr_t)pointer))) check_resized_suspect(heap, span, pointer);
         return pointer;
     }
     if (span->kind == SPAN_LARGE && size > SMALL_MAX) {
@@ -296,7 +322,8 @@ void *heap_realloc(void *pointer, size_t size)
 static void own_heap_give_back(void)
 {
     struct heap *heap = thread_heap_own();
-    if (heap != &heap_none) heap_give_back(heap);
+    if (heap->size != 0) heap_give_back(heap); /* not heap_none or heap_sharing */
+    shared_trim();
 }
 
 void heap_trim(void)

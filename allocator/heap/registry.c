@@ -5,6 +5,9 @@
  * looks for an orphan that has blocks to give. A thread that frees blocks of orphans does the orphans' work: it takes them in,
  * and gives back spans that have become empty. The heap itself is *idle* until the next thread starts.
  *
+ * Threads beyond `lockless_threads` share heaps (shared.c): who gets a heap of its own is decided here, when a thread first
+ * needs one; when it exits its place is free.
+ *
  * After fork() the child has the forking thread only. The heaps of the others may have been in the middle of anything, so
  * the child never takes them over: their blocks stay usable, and freeing them is safe, but their memory is not reused.
  */
@@ -27,25 +30,39 @@ _Static_assert(BIN_COUNT == 72, "heap_none's bins are all empty");
 #define ALL_EMPTY {TWENTY_FOUR(LIST_END), TWENTY_FOUR(LIST_END), TWENTY_FOUR(LIST_END)}
 struct heap heap_none = {.free = ALL_EMPTY};
 struct heap heap_diverted = {.free = ALL_EMPTY};
+struct heap heap_sharing = {.free = ALL_EMPTY};
 
 __thread struct heap *thread_heap_kept __attribute__((tls_model("initial-exec"))) = &heap_none;
 
+/* The heap that the calling thread shares, while heap_sharing stands in its place. */
+static __thread struct heap *thread_shared __attribute__((tls_model("initial-exec")));
+
 struct heap heap_orphans = {.state = HEAP_SHARED};
-static platform_lock orphans_lock;
 
 static struct {
     platform_lock lock;
     bool started;
     struct heap *idle; /* doubly linked */
     struct heap *youngest; /* of all heaps ever made, chained by made_before */
+    uint32_t numbers; /* given to heaps */
     uint32_t forks; /* from the first process to this one */
-    size_t made;
+    size_t made; /* for one thread at a time each */
     size_t idle_count;
+    size_t lockless; /* threads that have one */
+    size_t sharing; /* threads that have none */
 } registry;
 
 /* ---- start ---------------------------------------------------------------------------------------------------------------- */
 
 static void thread_exit_hook(void *argument);
+
+static void classes_set_up(struct heap *heap)
+{
+    memcpy(heap->classes, size_class_table, sizeof heap->classes);
+    if (!heap_settings.cache_line_align) return;
+    for (size_t i = 0; i < sizeof heap->classes; i++)
+        heap->classes[i] = (uint8_t)size_class_of_lines(heap->classes[i], CACHE_LINE);
+}
 
 static void heap_set_up(struct heap *heap)
 {
@@ -53,7 +70,7 @@ static void heap_set_up(struct heap *heap)
     heap->size = space.size;
     heap->link_key = space.link_key;
     heap->table = span_at(0);
-    memcpy(heap->classes, size_class_table, sizeof heap->classes);
+    classes_set_up(heap);
     for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
         heap->free[bin] = LIST_END;
         heap->bins[bin].listed = SPAN_NONE;
@@ -107,53 +124,99 @@ static void idle_remove(struct heap *heap)
     atomic_store_explicit(&heap->state, HEAP_OWNED, memory_order_relaxed);
 }
 
-static struct heap *heap_make(void)
+/* ---- making and taking: under the registry's lock ---------------------------------------------------------------------------------- */
+
+struct heap *heap_make(enum heap_state state)
 {
     struct heap *heap = space_metadata(sizeof *heap);
     if (heap == NULL) return NULL;
     heap_set_up(heap);
+    atomic_store_explicit(&heap->state, state, memory_order_relaxed); /* nobody else knows of it yet */
+    atomic_store_explicit(&heap->thread, state == HEAP_SHARED ? THREADS_MANY : 0, memory_order_relaxed);
     heap->forks = registry.forks;
     heap->made_before = registry.youngest;
     registry.youngest = heap;
-    heap->number = (uint32_t)++registry.made; /* 0 is heap_orphans */
+    heap->number = ++registry.numbers; /* 0 is heap_orphans */
     return heap;
 }
 
-/* A heap for this thread, which is then its owner. */
+static struct heap *take_own(void)
+{
+    struct heap *heap = registry.idle;
+    if (heap != NULL) {
+        idle_remove(heap);
+    } else {
+        heap = heap_make(HEAP_OWNED);
+        if (heap != NULL) registry.made++;
+    }
+    if (heap == NULL) return NULL;
+    registry.lockless++;
+    atomic_store_explicit(&heap->thread, platform_thread_number(), memory_order_relaxed);
+    return heap;
+}
+
+/* For the thread's life. So late in it that it would not be told of its end, for one call. */
+static bool thread_takes_for_life(void)
+{
+    return thread_exits <= THREAD_EXITS_MAX;
+}
+
+static struct heap *take_shared(void)
+{
+    struct heap *heap = shared_choose();
+    if (heap != NULL && thread_takes_for_life()) registry.sharing++;
+    return heap;
+}
+
+/* A heap for this thread: of its own, which it then owns, or, when as many have one as may, one to share. */
 static struct heap *heap_take(void)
 {
     platform_lock_acquire(&registry.lock);
     struct heap *heap = NULL;
     if (start()) {
-        heap = registry.idle;
-        if (heap != NULL) idle_remove(heap);
-        else heap = heap_make();
+        uint32_t most = atomic_load_explicit(&heap_settings.lockless_threads, memory_order_relaxed);
+        heap = registry.lockless < most ? take_own() : take_shared();
     }
     platform_lock_release(&registry.lock);
-    if (heap != NULL) atomic_store_explicit(&heap->thread, platform_thread_number(), memory_order_relaxed);
     return heap;
 }
 
-/* Give up a heap that the calling thread owns. */
-static void heap_retire(struct heap *heap)
+/* ---- giving up --------------------------------------------------------------------------------------------------------------------- */
+
+void heap_orphan_spans(struct heap *heap)
+{
+    if (heap_spans(heap) == 0) return;
+    platform_lock_acquire(&heap_orphans.lock);
+    heap_take_spans(&heap_orphans, heap);
+    platform_lock_release(&heap_orphans.lock);
+}
+
+/* Leave nothing in a heap that the calling thread owns, and make it idle. `places` of threads with a heap of their own become
+ * free: 1, or 0 when the thread is none of these for having settled it. */
+static void heap_retire(struct heap *heap, size_t places)
 {
     bool late;
     do {
         remote_inbox_take(heap);
         remote_outbox_flush(heap);
         heap_flush(heap);
-        if (heap_spans(heap) != 0) {
-            platform_lock_acquire(&orphans_lock);
-            heap_take_spans(&heap_orphans, heap);
-            platform_lock_release(&orphans_lock);
-        }
+        heap_orphan_spans(heap);
         platform_lock_acquire(&registry.lock);
         idle_add(heap);
         late = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0 || /* see hand_over */
                atomic_load_explicit(&heap->suspect, memory_order_seq_cst) != 0;
         if (late) idle_remove(heap);
+        else registry.lockless -= places;
         platform_lock_release(&registry.lock);
     } while (late);
+}
+
+static void share_no_more(void)
+{
+    platform_lock_acquire(&registry.lock);
+    bool last = --registry.sharing == 0;
+    platform_lock_release(&registry.lock);
+    if (last) shared_hand_down(); /* should another thread begin to share meanwhile, it finds its heap empty */
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------------------------------ */
@@ -163,24 +226,35 @@ static void thread_exit_hook(void *argument)
     struct heap *heap = argument;
     thread_exits++;
     thread_heap = &heap_none; /* what retiring frees on the way goes straight to its owners */
-    heap_retire(heap);
+    if (heap == &heap_sharing) share_no_more();
+    else heap_retire(heap, 1);
+}
+
+/* A heap for a thread that has none. */
+static struct heap *thread_join(void)
+{
+    struct heap *heap = heap_take();
+    if (heap == NULL || !thread_takes_for_life()) return heap;
+    bool diverted = thread_heap == &heap_diverted;
+    if (heap_is_shared(heap)) thread_shared = heap;
+    /* Before arming, which may allocate: for the thread's life, so not where it is diverted to. */
+    thread_heap = heap_is_shared(heap) ? &heap_sharing : heap;
+    platform_thread_exit_arm(thread_heap);
+    if (diverted) heap_divert(true);
+    return heap;
 }
 
 struct heap *heap_thread_enter(void)
 {
-    struct heap *heap = heap_take();
-    if (heap == NULL || thread_exits > THREAD_EXITS_MAX) return heap;
-    bool diverted = thread_heap == &heap_diverted;
-    /* Before arming, which may allocate: for the thread's life, so not where it is diverted to. */
-    thread_heap = heap;
-    platform_thread_exit_arm(heap);
-    if (diverted) heap_divert(true);
+    struct heap *heap = thread_heap_own() == &heap_sharing ? thread_shared : thread_join();
+    if (heap != NULL && heap_is_shared(heap)) platform_lock_acquire(&heap->lock);
     return heap;
 }
 
 void heap_thread_leave(struct heap *heap)
 {
-    if (UNLIKELY(thread_heap_own() != heap)) heap_retire(heap); /* it was only borrowed */
+    if (heap_is_shared(heap)) platform_lock_release(&heap->lock);
+    else if (UNLIKELY(thread_heap_own() != heap)) heap_retire(heap, 1); /* it was only borrowed */
 }
 
 void heap_divert(bool diverted)
@@ -203,21 +277,12 @@ static void settle_idle(struct heap *heap)
     if (ours) idle_remove(heap);
     platform_lock_release(&registry.lock);
     /* Otherwise somebody else has taken it, after our blocks went in: they will look. */
-    if (ours) heap_retire(heap);
-}
-
-static void settle_orphans(void)
-{
-    platform_lock_acquire(&orphans_lock);
-    uintptr_t elsewhere = remote_inbox_take_orphans();
-    if (heap_orphans.chores) heap_chores_look(&heap_orphans);
-    platform_lock_release(&orphans_lock);
-    remote_send_on(elsewhere); /* without the lock: it may lead back here */
+    if (ours) heap_retire(heap, 0);
 }
 
 void heap_settle(struct heap *heap)
 {
-    if (heap == &heap_orphans) settle_orphans();
+    if (heap_is_shared(heap)) shared_settle(heap);
     else settle_idle(heap);
 }
 
@@ -240,20 +305,20 @@ bool heap_adopt_span(struct heap *heap, unsigned bin)
 {
     /* Racy on purpose: a hint, the lock decides. */
     if (LIKELY(__atomic_load_n(&heap_orphans.bins[bin].listed, __ATOMIC_RELAXED) == SPAN_NONE)) return false;
-    platform_lock_acquire(&orphans_lock);
+    platform_lock_acquire(&heap_orphans.lock);
     struct span *span = fullest_orphan(bin);
     if (span != NULL) heap_take_span(heap, &heap_orphans, span);
-    platform_lock_release(&orphans_lock);
+    platform_lock_release(&heap_orphans.lock);
     return span != NULL;
 }
 
 /* ---- all heaps: fork, statistics ---------------------------------------------------------------------------------------------- */
 
-/* Whether a thread of this process has the heap. Those without a thread keep nothing. Of those whose thread a fork left behind
+/* Whether threads of this process have the heap. Those without a thread keep nothing. Of those whose thread a fork left behind
  * the locks may be held for ever, and what they keep is lost with the rest of them. */
 static bool may_keep_spans(const struct heap *heap)
 {
-    return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_OWNED && heap->forks == registry.forks;
+    return atomic_load_explicit(&heap->state, memory_order_relaxed) != HEAP_IDLE && heap->forks == registry.forks;
 }
 
 /* The registry's lock is held all the time, so that a child never finds the lock of a cache held by a thread that was here.
@@ -271,14 +336,16 @@ void heap_caches_empty(void)
 void heap_fork_begin(void)
 {
     platform_lock_fork_begin(&registry.lock);
-    platform_lock_fork_begin(&orphans_lock);
+    shared_fork_begin();
+    platform_lock_fork_begin(&heap_orphans.lock);
     space_fork_begin();
 }
 
 void heap_fork_end(void)
 {
     space_fork_end();
-    platform_lock_fork_end(&orphans_lock);
+    platform_lock_fork_end(&heap_orphans.lock);
+    shared_fork_end();
     platform_lock_fork_end(&registry.lock);
 }
 
@@ -286,15 +353,27 @@ void heap_fork_end(void)
 static void thread_numbers_correct(void)
 {
     const struct heap *own = thread_heap_own();
-    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
+    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before) {
+        if (heap_is_shared(heap)) continue;
         atomic_store_explicit(&heap->thread, heap == own ? platform_thread_number() : 0, memory_order_relaxed);
+    }
+}
+
+/* The heaps that go on in the child: its thread's, and those that any thread may use, none of which is in the middle of
+ * anything, since the fork has held their locks. */
+static void heaps_go_on(const struct heap *own)
+{
+    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
+        if (heap == own || heap_is_shared(heap)) heap->forks = registry.forks;
 }
 
 void heap_fork_end_in_child(void)
 {
-    struct heap *own = thread_heap_own();
+    const struct heap *own = thread_heap_own();
+    registry.sharing = own == &heap_sharing;
+    registry.lockless = own->size != 0; /* not heap_none or heap_sharing */
     registry.forks++;
-    if (own != &heap_none) own->forks = registry.forks;
+    heaps_go_on(own);
     thread_numbers_correct();
     heap_fork_end();
 }
@@ -314,17 +393,20 @@ READS_RACILY static void add_heap(const struct heap *heap, void *argument)
     figures->refills += __atomic_load_n(&heap->refills, __ATOMIC_RELAXED);
     figures->zeroed_hits += __atomic_load_n(&heap->zeroed_hits, __ATOMIC_RELAXED);
     figures->zeroed_misses += __atomic_load_n(&heap->zeroed_misses, __ATOMIC_RELAXED);
+    figures->remote_batches += __atomic_load_n(&heap->remote_batches, __ATOMIC_RELAXED);
+    figures->remote_blocks += __atomic_load_n(&heap->remote_blocks, __ATOMIC_RELAXED);
 }
 
 void heap_figures(struct heap_figures *figures)
 {
-    *figures = (struct heap_figures){0};
+    *figures = (struct heap_figures){.remote_batches = remote_sent_alone(), .remote_blocks = remote_sent_alone()};
     heap_visit_all(add_heap, figures);
     platform_lock_acquire(&registry.lock);
     figures->made = registry.made;
     figures->idle = registry.idle_count;
+    figures->sharing = registry.sharing;
     platform_lock_release(&registry.lock);
-    platform_lock_acquire(&orphans_lock);
+    platform_lock_acquire(&heap_orphans.lock);
     figures->orphans = heap_spans(&heap_orphans);
-    platform_lock_release(&orphans_lock);
+    platform_lock_release(&heap_orphans.lock);
 }

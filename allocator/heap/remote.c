@@ -8,8 +8,8 @@
  *
  *     free ─► outbox: list per span ─► messages per target ─► target's inbox ─► lists of its spans
  *
- * Whoever hands over to a heap that no thread owns settles it at once (registry.c), so that nothing lies in an inbox that
- * nobody will open. A span may change owner while a message is on its way: whoever finds one that is not its own sends it on.
+ * Whoever hands over to a heap that no thread owns, or that several share, settles it at once (registry.c), so that nothing
+ * lies in an inbox that nobody will open. A span may change owner while a message is on its way: whoever finds one that is not its own sends it on.
  * Blocks on their way count as live, so their span stays what it is.
  *
  * A block that looks free when it is freed is nearly always freed twice, and never freed again. If this thread has it in its
@@ -18,7 +18,12 @@
 #include "heap.h"
 
 struct heap_settings heap_settings = {
-    .remote_free_batch = 256, .thread_spans_cached = 4, .free_page_threshold = SIZE_MAX};
+    .remote_free_batch = 256,
+    .remote_free_bytes = (size_t)64 * 1024,
+    .thread_spans_cached = 4,
+    .free_page_threshold = SIZE_MAX,
+    .lockless_threads = UINT32_MAX,
+};
 
 /* ---- messages -------------------------------------------------------------------------------------------------------------- */
 
@@ -102,9 +107,6 @@ static void hand_over(struct heap *target, uintptr_t first, uintptr_t last)
 
 /* ---- collecting ---------------------------------------------------------------------------------------------------------------- */
 
-/* All is handed over early when the blocks hold this much memory: large blocks are worth more to their owner. */
-enum { OUTBOX_BYTES = 64 * 1024 };
-
 enum { OUTBOX_LISTS = 64, OUTBOX_TARGETS = 8 };
 
 /* The blocks of one span. */
@@ -118,6 +120,7 @@ struct outbox_list {
 struct outbox_target {
     struct heap *heap; /* NULL: empty */
     uintptr_t first, last;
+    uint32_t blocks;
 };
 
 struct outbox {
@@ -134,45 +137,54 @@ static struct outbox_target *target_slot(struct outbox *outbox, const struct hea
     return &outbox->targets[(number ^ (number >> 3) ^ (number >> 6)) % OUTBOX_TARGETS];
 }
 
-static void target_hand_over(struct outbox_target *target)
+static void count_batch(struct heap *heap, uint32_t blocks)
 {
-    struct heap *heap = target->heap;
-    target->heap = NULL; /* first: settling it may come back here */
-    hand_over(heap, target->first, target->last);
+    /* Only the heap's thread writes; who sums up may read one before the other. */
+    __atomic_store_n(&heap->remote_batches, heap->remote_batches + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&heap->remote_blocks, heap->remote_blocks + blocks, __ATOMIC_RELAXED);
 }
 
-static void target_add(struct outbox *outbox, struct heap *heap, struct message *message)
+static void target_hand_over(struct heap *heap, struct outbox_target *target)
 {
-    struct outbox_target *target = target_slot(outbox, heap);
-    if (target->heap != heap) {
-        if (target->heap != NULL) target_hand_over(target);
-        *target = (struct outbox_target){.heap = heap, .first = 0, .last = message->first};
+    struct heap *owner = target->heap;
+    target->heap = NULL; /* first: settling it may come back here */
+    count_batch(heap, target->blocks);
+    hand_over(owner, target->first, target->last);
+}
+
+static void target_add(struct heap *heap, struct heap *owner, struct message *message)
+{
+    struct outbox_target *target = target_slot(heap->outbox, owner);
+    if (target->heap != owner) {
+        if (target->heap != NULL) target_hand_over(heap, target);
+        *target = (struct outbox_target){.heap = owner, .last = message->first};
     }
     message->next = target->first;
     message_write(message);
     target->first = message->first;
+    target->blocks += message->blocks;
 }
 
 /* Make a message of a list. */
-static void list_close(struct outbox *outbox, struct outbox_list *list)
+static void list_close(struct heap *heap, struct outbox_list *list)
 {
     struct message message = {.first = list->first, .last = list->last, .blocks = list->blocks};
     struct heap *owner = owner_of(list->span, message.first);
     list->span = NULL;
     list->blocks = 0;
-    target_add(outbox, owner, &message);
+    target_add(heap, owner, &message);
 }
 
 void remote_outbox_flush(struct heap *heap)
 {
     struct outbox *outbox = heap->outbox;
-    if (outbox == NULL) return;
+    if (outbox == NULL || outbox->blocks == 0) return;
     outbox->blocks = 0;
     outbox->bytes = 0;
     for (unsigned i = 0; i < OUTBOX_LISTS; i++)
-        if (outbox->lists[i].blocks != 0) list_close(outbox, &outbox->lists[i]);
+        if (outbox->lists[i].blocks != 0) list_close(heap, &outbox->lists[i]);
     for (unsigned i = 0; i < OUTBOX_TARGETS; i++)
-        if (outbox->targets[i].heap != NULL) target_hand_over(&outbox->targets[i]);
+        if (outbox->targets[i].heap != NULL) target_hand_over(heap, &outbox->targets[i]);
 }
 
 /* The list for a span's blocks, once it has one. */
@@ -188,14 +200,23 @@ ALWAYS_INLINE void outbox_add(struct heap *heap, struct outbox_list *list, const
     list->first = block;
     list->blocks++;
     outbox->bytes += span->block_size;
+    /* By their bytes, too: large blocks are worth more to their owner. */
     if (UNLIKELY(++outbox->blocks >= atomic_load_explicit(&heap_settings.remote_free_batch, memory_order_relaxed) ||
-                 outbox->bytes >= OUTBOX_BYTES))
+                 outbox->bytes >= atomic_load_explicit(&heap_settings.remote_free_bytes, memory_order_relaxed)))
         remote_outbox_flush(heap);
+}
+
+static _Atomic(size_t) sent_alone; /* for statistics: relaxed */
+
+size_t remote_sent_alone(void)
+{
+    return atomic_load_explicit(&sent_alone, memory_order_relaxed);
 }
 
 /* A message of one block, for a thread without an outbox. */
 static void send_alone(struct span *span, uintptr_t block)
 {
+    atomic_fetch_add_explicit(&sent_alone, 1, memory_order_relaxed);
     *block_words(block) = span_list_end(span) ^ block ^ space.link_key;
     struct message message = {.first = block, .last = block, .blocks = 1};
     message_write(&message);
@@ -258,7 +279,7 @@ static __attribute__((noinline)) void remote_free_first(struct heap *heap, struc
         send_alone(span, block);
     } else {
         struct outbox_list *list = list_of(heap, span);
-        if (list->blocks != 0) list_close(heap->outbox, list);
+        if (list->blocks != 0) list_close(heap, list);
         *list = (struct outbox_list){.span = span, .first = span_list_end(span), .last = block, .blocks = 0};
         outbox_add(heap, list, span, block);
     }
@@ -313,13 +334,14 @@ static uintptr_t take_in(struct heap *heap)
 void remote_inbox_take(struct heap *heap)
 {
     if (!remote_inbox_is_filled(heap)) return; /* most often; the exchange would take the line from the others */
+    if (UNLIKELY(heap_is_shared(heap))) return;
     uintptr_t elsewhere = take_in(heap);
     if (UNLIKELY(elsewhere != 0)) remote_send_on(elsewhere);
 }
 
-uintptr_t remote_inbox_take_orphans(void)
+uintptr_t remote_inbox_take_shared(struct heap *heap)
 {
-    return take_in(&heap_orphans);
+    return take_in(heap);
 }
 
 void remote_send_on(uintptr_t messages)

@@ -56,4 +56,11 @@ static inline uint32_t size_class_bytes(unsigned bin)
     return (uint32_t)(CLASSES_PER_DOUBLING + step + 1) << (doubling + 8 - CLASSES_PER_DOUBLING_LOG2);
 }
 
+/* The first class from `bin` on whose blocks fill whole cache lines of `line` bytes. Above 512 bytes each does so for 64. */
+static inline unsigned size_class_of_lines(unsigned bin, uint32_t line)
+{
+    while (size_class_bytes(bin) % line != 0) bin++;
+    return bin;
+}
+
 #endif

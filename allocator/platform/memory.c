@@ -15,6 +15,12 @@
 #ifndef MREMAP_DONTUNMAP /* Linux 5.7; absent from older headers */
 #define MREMAP_DONTUNMAP 4
 #endif
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MAP_HUGE_2MB /* of linux/mman.h: the size's logarithm */
+#define MAP_HUGE_2MB (21 << 26)
+#endif
 #ifndef MAP_FIXED_NOREPLACE /* Linux 4.17 */
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
@@ -63,12 +69,9 @@ void *platform_reserve(size_t size, size_t alignment)
     return start + before;
 }
 
-struct platform_calls platform_calls;
-
 static bool protect(void *start, size_t size, int protection)
 {
     int saved = errno;
-    atomic_fetch_add_explicit(&platform_calls.protect, 1, memory_order_relaxed);
     bool done = mprotect(start, size, protection) == 0;
     errno = saved;
     return done;
@@ -87,9 +90,29 @@ bool platform_commit(void *start, size_t size)
 void platform_advise_huge_pages(void *start, size_t size, bool wanted)
 {
     int saved = errno;
-    atomic_fetch_add_explicit(&platform_calls.advise, 1, memory_order_relaxed);
     madvise(start, size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     errno = saved;
+}
+
+/* Enough of them that the clock's own cost does not count, few enough that nobody notices. */
+enum { PAGES_TIMED = 32 };
+
+uint64_t platform_small_pages_cost_us(void)
+{
+    int saved = errno;
+    size_t page = platform_page_size();
+    size_t size = PAGES_TIMED * page;
+    volatile char *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t cost = 0;
+    if (pages != MAP_FAILED) {
+        madvise((void *)pages, size, MADV_NOHUGEPAGE); /* beside another mapping they might get one */
+        uint64_t start = platform_clock_thread_us();
+        for (size_t at = 0; at < size; at += page) pages[at] = 0;
+        cost = (platform_clock_thread_us() - start) * (PLATFORM_HUGE_PAGE / size);
+        munmap((void *)pages, size);
+    }
+    errno = saved;
+    return cost;
 }
 
 bool platform_purge(void *start, size_t size)
@@ -100,9 +123,9 @@ bool platform_purge(void *start, size_t size)
     return done;
 }
 
-/* From so many bytes on, zeros go past the caches. What is cleared ahead is used some time later: by then a longer run would
- * have pushed out of the caches what the program works with, its own beginning included, and have been pushed out
- * itself. A shorter one is likely to be found in the cache that the cores share. */
+/* From so many bytes on, zeros go past the caches. What is cleared ahead is used some time later: a longer run would
+ * have pushed out of the caches what the program works with, its own beginning included, and by then have been pushed
+ * out itself. A shorter one is likely to be found in the cache that the cores share. */
 #define STREAM_MIN ((size_t)256 << 10)
 
 #if defined(__x86_64__)
@@ -190,4 +213,36 @@ enum platform_move platform_move_pages(void *from, void *to, size_t size)
     }
     errno = saved;
     return move;
+}
+
+/* Kernels before 5.16 cannot move pages of the pool, and have unmapped the target when they say so. Those that can
+ * insist on whole huge pages, even where nothing would have to be done. */
+static bool can_move_huge_pages(char *pages)
+{
+    size_t page = platform_page_size();
+    return mremap(pages + page, page, page, 0) == MAP_FAILED;
+}
+
+/* The pages are taken where nobody looks, touched there, and moved into place last.
+ *
+ * - To map them is to reserve them, or to be told at once that there are too few.
+ * - A reservation is not yet a page: limits of a control group, or on the nodes that a thread may use, are only
+ *   looked at when it is touched, and end the process with SIGBUS. MADV_POPULATE_WRITE touches, and reports an error.
+ * - The move replaces the target within one system call, so that no other thread's mmap can fall into the reservation
+ *   meanwhile. MAP_FIXED at the target would do so too, but leaves a hole when it fails. */
+enum platform_move platform_take_huge_pages(void *start, size_t size)
+{
+    int saved = errno;
+    enum platform_move taken = MOVE_REFUSED;
+    char *pages =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB, -1, 0);
+    if (pages != MAP_FAILED) {
+        if (can_move_huge_pages(pages) && madvise(pages, size, MADV_POPULATE_WRITE) == 0) {
+            void *moved = mremap(pages, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, start);
+            taken = moved != MAP_FAILED ? MOVE_DONE : mend_target(start, size);
+        }
+        if (taken != MOVE_DONE) munmap(pages, size);
+    }
+    errno = saved;
+    return taken;
 }

@@ -59,6 +59,10 @@ bool platform_commit(void *start, size_t size);
 #define PLATFORM_HUGE_PAGE ((size_t)2 << 20)
 void platform_advise_huge_pages(void *start, size_t size, bool wanted);
 
+/* Microseconds of processor time that it takes to get PLATFORM_HUGE_PAGE bytes in pages of the ordinary size, here and
+ * now: by taking a few and giving them back. 0 when there are none to be had. */
+uint64_t platform_small_pages_cost_us(void);
+
 /* Give the pages of a committed range back: it stays accessible and reads as zeros. False when the
  * kernel refuses (locked pages): the contents are then undefined. */
 bool platform_purge(void *start, size_t size);
@@ -73,23 +77,25 @@ void platform_populate(void *start, size_t size);
  * looks at the page tables, and skips what has none. */
 size_t platform_resident(const void *start, size_t size);
 
-/* System calls since the start: mprotect(2), and madvise(2) about huge pages. Relaxed: for statistics. */
-struct platform_calls {
-    _Atomic(size_t) protect, advise;
-};
-
-extern struct platform_calls platform_calls;
-
 enum platform_move {
     MOVE_DONE, /* `from` stays accessible and reads as zeros */
     MOVE_REFUSED, /* the kernel cannot: `from` is as before, `to` accessible with undefined contents */
     MOVE_TARGET_LOST, /* `from` is as before, but `to` is no longer ours and must never be touched again */
 };
 
+/* Put pages of the kernel's pool of huge pages (vm.nr_hugepages) behind [start, start+size), whole PLATFORM_HUGE_PAGE
+ * units that are committed and hold nothing. All of them, already there and zero, so that no access fails for want of
+ * one later; or MOVE_REFUSED, because there are not so many or the kernel cannot. They stay until the process ends:
+ * such a range must not be purged, nor its pages moved. */
+enum platform_move platform_take_huge_pages(void *start, size_t size);
+
 /* Move the pages of [from, from+size) to [to, to+size), both committed. */
 enum platform_move platform_move_pages(void *from, void *to, size_t size);
 
 /* ---- threads, forks, locks (thread.c) ------------------------------------------------------------ */
+
+/* Processors that this process may use, at least 1. */
+unsigned platform_processors(void);
 
 /* A lock for rare paths: one futex word. Not recursive. Zero-initialised is unlocked. */
 typedef struct platform_lock {
@@ -123,7 +129,7 @@ void platform_thread_exit_arm(void *argument);
  * left by pthread_exit, the process goes on. */
 bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
 
-/* Sleep while *word is `expected`, at most so long; may return for no reason. And wake whoever does. Within the process. */
+/* Sleep while *word is `expected`, at most so long; may return for no reason. And wake one who does, in this process. */
 void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_us);
 void platform_wake(_Atomic(uint32_t) *word);
 
@@ -147,8 +153,9 @@ bool platform_thread_exists(int32_t number);
 
 /* Milliseconds of a monotonic clock that is cheap to read and advances every few milliseconds. */
 uint64_t platform_clock_ms(void);
-/* Microseconds of a monotonic clock that is exact, to time something. */
-uint64_t platform_clock_us(void);
+/* Microseconds of processor time that the calling thread has used: to time something that must not look dear because
+ * another process had its turn meanwhile. */
+uint64_t platform_clock_thread_us(void);
 
 /* 64 bits that an attacker cannot guess. */
 uint64_t platform_random(void);

@@ -1,4 +1,4 @@
-/* Locks, fork, thread exit, and threads of the allocator's own. */
+/* Processors, locks, fork, thread exit, and threads of the allocator's own. */
 #define _GNU_SOURCE
 #include "platform.h"
 
@@ -12,6 +12,28 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+/* ---- processors ---------------------------------------------------------------------------------- */
+
+/* Linux knows no more than 8192. */
+enum { PROCESSOR_WORDS = 8192 / (8 * sizeof(unsigned long)) };
+
+unsigned platform_processors(void)
+{
+    /* Of the first thread and of this one: either may have bound itself to some, the process is bound to all of these. */
+    const pid_t threads[] = {getpid(), 0};
+    unsigned long processors[PROCESSOR_WORDS] = {0};
+    int saved = errno;
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        unsigned long mask[PROCESSOR_WORDS] = {0};
+        if (syscall(SYS_sched_getaffinity, threads[i], sizeof mask, mask) < 0) continue;
+        for (size_t word = 0; word < PROCESSOR_WORDS; word++) processors[word] |= mask[word];
+    }
+    errno = saved;
+    unsigned count = 0;
+    for (size_t word = 0; word < PROCESSOR_WORDS; word++) count += (unsigned)__builtin_popcountl(processors[word]);
+    return count == 0 ? 1 : count;
+}
 
 /* ---- locks --------------------------------------------------------------------------------------- */
 

@@ -1,11 +1,71 @@
-/* Huge pages: which units of 2 MiB the kernel is asked to back with one page, and which no more. */
+/* Huge pages: what stands behind each unit of 2 MiB. The kernel is asked for huge pages by advice, which it follows
+ * when a unit is first touched and as long as it likes; or they are taken from the pool that its administrator has
+ * set aside, for good.
+ */
 #include "state.h"
 
-/* Address space handed out before huge pages are asked for: smaller heaps get none, since one page partly used is
- * much of them, and the first-level TLB covers them anyway. */
-#define HUGE_PAGES_AFTER (8 * ((size_t)1 << 20))
-/* And only while this share of the spans handed out, in percent, is in use to the last page: a heap of spans that
- * are hardly used, such as thousands of threads make, would become resident as a whole. */
+#define MIB ((size_t)1 << 20)
+
+/* ---- units -------------------------------------------------------------------------------------------- */
+
+/* Relaxed: the states that change while spans of the unit are in use differ only for those who hold the lock.
+ * UNIT_TAKEN is written before the first span is handed out, and so seen by whoever has one. */
+static enum unit_state unit_state(uint32_t unit)
+{
+    return (enum unit_state)__atomic_load_n(&span_at(unit)->huge, __ATOMIC_RELAXED);
+}
+
+static void unit_set(uint32_t unit, enum unit_state state)
+{
+    space_state.units[unit_state(unit)]--;
+    space_state.units[state]++;
+    __atomic_store_n(&span_at(unit)->huge, (uint8_t)state, __ATOMIC_RELAXED);
+}
+
+static char *unit_address(uint32_t unit)
+{
+    return (char *)space.base + (size_t)unit * SPAN_SIZE;
+}
+
+/* Tell the kernel about whole units, none of them taken. */
+static void tell(uint32_t from, uint32_t to, enum unit_state state)
+{
+    platform_advise_huge_pages(unit_address(from), (size_t)(to - from) * SPAN_SIZE, state == UNIT_ADVISED);
+    space_state.advice_calls++;
+    for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) unit_set(unit, state);
+}
+
+void huge_pages_advise(uint32_t from, uint32_t to)
+{
+    from = unit_round_up(from);
+    to = unit_round_down(to);
+    if (from >= to || !space_commit_descriptors(to)) return;
+    for (uint32_t end = from; from < to; from = end) {
+        enum unit_state state = unit_state(from);
+        while (end < to && unit_state(end) == state) end += HUGE_PAGE_SPANS;
+        if (state == UNIT_PLAIN || state == UNIT_BROKEN) tell(from, end, UNIT_ADVISED);
+    }
+}
+
+uint32_t huge_pages_alike(uint32_t index, uint32_t spans, bool *taken)
+{
+    uint32_t end = index + spans;
+    *taken = unit_state(unit_round_down(index)) == UNIT_TAKEN;
+    uint32_t unit = unit_round_down(index) + HUGE_PAGE_SPANS;
+    while (unit < end && (unit_state(unit) == UNIT_TAKEN) == *taken) unit += HUGE_PAGE_SPANS;
+    return (unit < end ? unit : end) - index;
+}
+
+/* ---- by advice: whether it pays ------------------------------------------------------------------------ */
+
+/* A single block from this size on is most of what its program has, and is kept for long: a table, a cache, a matrix.
+ * It gets huge pages whatever the rest of the heap looks like and whatever they cost, which is paid once. */
+#define HUGE_PAGES_BLOCK (32 * MIB)
+/* Otherwise heaps of less address space get none: one page partly used is much of them, and the first-level TLB covers
+ * them anyway. */
+#define HUGE_PAGES_AFTER (8 * MIB)
+/* Larger ones get them while this share of the spans handed out, in percent, is in use to the last page: a heap of
+ * spans that are hardly used, such as thousands of threads make, would become resident as a whole. */
 enum { HUGE_PAGES_DENSITY = 80 };
 
 /* Outside the lock: counted by all threads, read as a hint. */
@@ -27,91 +87,162 @@ static bool is_dense(void)
     return dense * 100 >= (int64_t)spans_handed_out() * HUGE_PAGES_DENSITY;
 }
 
-/* What was said to the kernel about a unit, as span.huge of its first span. */
-enum { HUGE_NOT_ADVISED = 0, HUGE_ADVISED, HUGE_BROKEN };
-
-void huge_pages_advise(uint32_t from, uint32_t to)
+void huge_pages_of_block(uint32_t from, uint32_t to)
 {
-    if (!space_commit_descriptors(to)) return;
-    platform_advise_huge_pages((char *)space.base + (size_t)from * SPAN_SIZE, (size_t)(to - from) * SPAN_SIZE, true);
-    for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) {
-        if (span_at(unit)->huge == HUGE_BROKEN) space_state.units_broken--;
-        span_at(unit)->huge = HUGE_ADVISED;
-    }
+    if (space_settings.huge_pages != HUGE_PAGES_AUTO || to - from < HUGE_PAGES_BLOCK / SPAN_SIZE) return;
+    /* At the frontier nobody else has a part of the last unit yet. */
+    if (to == space_state.frontier && unit_round_up(to) <= space_state.committed) to = unit_round_up(to);
+    huge_pages_advise(from, to);
 }
 
-/* Take the advice back on what has not been touched yet. */
-static void huge_pages_forgo(uint32_t from, uint32_t to)
-{
-    if (from >= to) return;
-    platform_advise_huge_pages((char *)space.base + (size_t)from * SPAN_SIZE, (size_t)(to - from) * SPAN_SIZE, false);
-    for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) span_at(unit)->huge = HUGE_NOT_ADVISED;
-}
-
-/* Whether [*from, *to) spans, reduced to whole units, should have huge pages. */
-static bool wants_huge_pages(uint32_t *from, uint32_t *to)
-{
-    if (space_settings.huge_pages == HUGE_PAGES_NEVER) return false;
-    *from = unit_round_up(*from);
-    *to = unit_round_down(*to);
-    if (space_settings.huge_pages == HUGE_PAGES_AUTO) {
-        if (!is_dense()) return false;
-        if (*from < space_state.huge_pages_from) *from = space_state.huge_pages_from;
-    }
-    return *from < *to;
-}
-
-/* A huge page must pay for itself. Where it takes longer to get one than as many small pages (a virtual machine
- * whose host takes unused memory away gets it back at ten times the price), the heap does without until it has grown
- * so many times. */
-enum { HUGE_PAGES_RETRY_GROWTH = 4 };
-
-/* What the kernel takes to give a page to a clean unit. */
+/* What the kernel takes to give a page to a unit that has none. */
 static uint64_t fault_cost_us(uint32_t unit)
 {
-    volatile char *first = (volatile char *)space.base + (size_t)unit * SPAN_SIZE;
-    uint64_t start = platform_clock_us();
+    volatile char *first = unit_address(unit);
+    uint64_t start = platform_clock_thread_us();
     *first = 0;
-    return platform_clock_us() - start;
+    return platform_clock_thread_us() - start;
 }
 
-/* Advise on what becomes accessible in [from, to) spans. Huge pages begin with the first whole unit: what has been
- * touched before is backed by small pages and stays so. */
-void huge_pages_advise_committed(uint32_t from, uint32_t to)
+static bool is_cheap(uint64_t cost_us)
 {
-    if (!wants_huge_pages(&from, &to)) return;
-    huge_pages_advise(from, to);
-    if (space_settings.huge_pages == HUGE_PAGES_ALWAYS) return;
-    if (fault_cost_us(from) <= space_settings.huge_page_cost_us) return;
-    huge_pages_forgo(from + HUGE_PAGE_SPANS, to);
-    space_state.huge_pages_from = from * HUGE_PAGES_RETRY_GROWTH;
+    return cost_us * 100 < space_state.small_pages_cost_us * space_settings.huge_page_price;
 }
 
-/* Each unit whose advice differs from its neighbours' is a mapping of its own in the kernel, whose number is
- * limited. */
+/* A huge page may cost more than as many small ones: the kernel first moves others' pages out of the way, or the host
+ * of a virtual machine has taken the memory away. How much more is too much is measured against small pages, here and
+ * now, and not against a clock: on a machine that gets memory slowly, small pages are slow too. The first units of
+ * what the program is about to use are touched to see, several, since one alone may have bad luck. */
+enum { UNITS_TRIED = 3 };
+
+static bool is_any_cheap(uint32_t from, uint32_t to)
+{
+    for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) {
+        uint64_t cost = fault_cost_us(unit);
+        if (is_cheap(cost)) return true;
+        space_state.small_pages_cost_us = platform_small_pages_cost_us();
+        if (is_cheap(cost)) return true;
+    }
+    return false;
+}
+
+/* Where huge pages cost too much, the heap does without until it has grown so many times. */
+enum { HUGE_PAGES_RETRY_GROWTH = 4 };
+
+static void advise_if_it_pays(uint32_t from, uint32_t to, uint32_t needed)
+{
+    if (space_state.frontier < space_state.huge_pages_from || !is_dense()) return;
+    huge_pages_advise(from, to);
+    uint32_t tried = from + UNITS_TRIED * HUGE_PAGE_SPANS;
+    if (tried > unit_round_up(needed)) tried = unit_round_up(needed);
+    if (tried > to) tried = to;
+    if (is_any_cheap(from, tried)) return;
+    space_state.huge_pages_from = needed * HUGE_PAGES_RETRY_GROWTH;
+    if (tried < to) tell(tried, to, UNIT_PLAIN); /* they have not been touched yet */
+}
+
+/* Each unit whose advice differs from its neighbours' is a mapping of its own in the kernel, whose number is limited.
+ * */
 enum { UNITS_BROKEN_MAX = 4096 };
 
-/* A part of the unit of this span is about to be purged. The kernel would fill it again, in search of huge pages: so
- * no more advice here. */
+/* The kernel would fill the unit again, in search of huge pages: so no more advice here. */
 void huge_pages_break(uint32_t index)
 {
-    struct span *unit = span_at(unit_round_down(index));
-    if (unit->huge != HUGE_ADVISED || space_settings.huge_pages == HUGE_PAGES_ALWAYS ||
-        space_state.units_broken == UNITS_BROKEN_MAX)
+    uint32_t unit = unit_round_down(index);
+    if (unit_state(unit) != UNIT_ADVISED || space_settings.huge_pages != HUGE_PAGES_AUTO ||
+        space_state.units[UNIT_BROKEN] == UNITS_BROKEN_MAX)
         return;
-    unit->huge = HUGE_BROKEN;
-    space_state.units_broken++;
-    platform_advise_huge_pages((void *)span_start(unit), PLATFORM_HUGE_PAGE, false);
+    tell(unit, unit + HUGE_PAGE_SPANS, UNIT_BROKEN);
 }
 
-/* The clean run [from, to) has become longer by [new_from, new_to): broken units that it now contains are whole
- * again. */
 void huge_pages_mend(uint32_t from, uint32_t to, uint32_t new_from, uint32_t new_to)
 {
-    if (space_state.units_broken == 0 || !wants_huge_pages(&from, &to)) return;
+    if (space_state.units[UNIT_BROKEN] == 0 || !is_dense()) return;
+    from = unit_round_up(from);
+    to = unit_round_down(to);
     uint32_t last = unit_round_up(new_to);
     for (uint32_t unit = unit_round_down(new_from); unit < last; unit += HUGE_PAGE_SPANS) {
-        if (unit < from || unit >= to || span_at(unit)->huge != HUGE_BROKEN) continue;
-        huge_pages_advise(unit, unit + HUGE_PAGE_SPANS);
+        if (unit < from || unit >= to || unit_state(unit) != UNIT_BROKEN) continue;
+        tell(unit, unit + HUGE_PAGE_SPANS, UNIT_ADVISED);
     }
+}
+
+/* ---- from the kernel's pool -------------------------------------------------------------------------------------- */
+
+/* When the pool was empty, how long until it is asked again, should the heap then grow: other processes may have
+ * ended. */
+enum { HUGETLB_RETRY_MS = 10000 };
+
+enum { MESSAGE_NONE, MESSAGE_DUE, MESSAGE_SAID };
+
+static void hugetlb_is_dry(void)
+{
+    space_state.hugetlb_dry = true;
+    space_state.hugetlb_asked_at = (uint32_t)platform_clock_ms();
+    uint8_t none = MESSAGE_NONE; /* relaxed: nothing but the message depends on it */
+    atomic_compare_exchange_strong_explicit(&space_state.message, &none, MESSAGE_DUE, memory_order_relaxed,
+                                            memory_order_relaxed);
+}
+
+void huge_pages_say(void)
+{
+    uint8_t due = MESSAGE_DUE;
+    if (LIKELY(atomic_load_explicit(&space_state.message, memory_order_relaxed) != MESSAGE_DUE)) return;
+    if (!atomic_compare_exchange_strong_explicit(&space_state.message, &due, MESSAGE_SAID, memory_order_relaxed,
+                                                 memory_order_relaxed))
+        return;
+    platform_message(
+        "huge_pages:hugetlb: the kernel has no more pages of 2 MiB in its pool (vm.nr_hugepages), or is older "
+        "than Linux 5.16; from here on transparent ones");
+}
+
+/* Take as many of the whole units [from, to) as there are, from the first on, in few mappings. */
+static void hugetlb_take(uint32_t from, uint32_t to)
+{
+    bool rests =
+        space_state.hugetlb_dry && (uint32_t)platform_clock_ms() - space_state.hugetlb_asked_at < HUGETLB_RETRY_MS;
+    space_state.hugetlb_dry = rests;
+    uint32_t step = rests ? 0 : to - from;
+    while (from < to && step != 0) {
+        if (step > to - from) step = to - from;
+        enum platform_move move = platform_take_huge_pages(unit_address(from), (size_t)step * SPAN_SIZE);
+        space_state.advice_calls++;
+        if (move == MOVE_TARGET_LOST) {
+            space_end_at(from);
+            return;
+        }
+        if (move == MOVE_REFUSED) {
+            step = unit_round_down(step / 2);
+            if (step == 0) hugetlb_is_dry();
+            continue;
+        }
+        for (uint32_t end = from + step; from < end; from += HUGE_PAGE_SPANS) unit_set(from, UNIT_TAKEN);
+    }
+}
+
+bool space_pages_can_move(const void *start, size_t size)
+{
+    if (space_settings.huge_pages != HUGE_PAGES_HUGETLB) return true;
+    bool taken;
+    uint32_t first = (uint32_t)(space_offset(start) / SPAN_SIZE);
+    uint32_t spans = (uint32_t)((size + SPAN_SIZE - 1) / SPAN_SIZE);
+    return huge_pages_alike(first, spans, &taken) == spans && !taken;
+}
+
+/* ---- what has become accessible ---------------------------------------------------------------------------- */
+
+/* Whole units only: what of another has been touched before is backed by small pages and stays so. */
+void huge_pages_committed(uint32_t from, uint32_t to, uint32_t needed)
+{
+    from = unit_round_up(from);
+    to = unit_round_down(to);
+    if (from >= to || space_settings.huge_pages == HUGE_PAGES_NEVER || !space_commit_descriptors(to)) return;
+    if (space_settings.huge_pages == HUGE_PAGES_AUTO) {
+        advise_if_it_pays(from, to, needed);
+        return;
+    }
+    /* Not the first unit: small programs leave the pool to others, and what the allocator itself writes to in the child
+     * of a fork, which may get no page of the pool any more, lies there. */
+    if (space_settings.huge_pages == HUGE_PAGES_HUGETLB) hugetlb_take(from == 0 ? HUGE_PAGE_SPANS : from, to);
+    huge_pages_advise(from, to < space_state.capacity ? to : space_state.capacity);
 }

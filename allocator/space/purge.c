@@ -1,6 +1,8 @@
 /* Purging: giving the pages of dirty runs back to the kernel, oldest first. */
 #include "state.h"
 
+#include <string.h>
+
 /* ---- one run ------------------------------------------------------------------------------------------ */
 
 static bool purge_counted(void *start, size_t size)
@@ -17,9 +19,22 @@ void purge_prepare(uint32_t index, uint32_t spans)
     if ((index + spans) % HUGE_PAGE_SPANS != 0) huge_pages_break(index + spans);
 }
 
+/* Pages of the kernel's pool are cleared and stay. MADV_DONTNEED on less than a whole one says that it is done, and
+ * is not; on a whole one it frees, before Linux 6.8, the reservation too, so that another process may take the page
+ * and the next touch ends this one with SIGBUS. And what it freed would be of use only to others who use the pool. */
 bool purge_spans(uint32_t index, uint32_t spans)
 {
-    return purge_counted((char *)space.base + (size_t)index * SPAN_SIZE, (size_t)spans * SPAN_SIZE);
+    bool purged = true;
+    while (spans != 0) {
+        bool taken;
+        uint32_t alike = huge_pages_alike(index, spans, &taken);
+        void *start = (void *)span_start(span_at(index));
+        if (taken) memset(start, 0, (size_t)alike * SPAN_SIZE);
+        else purged &= purge_counted(start, (size_t)alike * SPAN_SIZE);
+        index += alike;
+        spans -= alike;
+    }
+    return purged;
 }
 
 /* Purge one dirty run. Called with the lock, which is let go during the system call: the run is marked as in use
@@ -124,8 +139,12 @@ void space_purge_all(void)
 
 void space_purge_pages(void *start, size_t size)
 {
+    bool taken; /* then there is nothing to give back: what is free of a page of the pool goes with the rest of it */
+    uint32_t index = (uint32_t)(space_offset(start) / SPAN_SIZE);
+    huge_pages_alike(index, 1, &taken);
+    if (taken) return;
     platform_lock_acquire(&space_state.lock);
-    huge_pages_break((uint32_t)(space_offset(start) / SPAN_SIZE));
+    huge_pages_break(index);
     platform_lock_release(&space_state.lock);
     purge_counted(start, size);
 }

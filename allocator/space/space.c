@@ -4,7 +4,7 @@
 struct space space;
 struct space_state space_state = {.nodes = 1};
 struct space_settings space_settings = {.huge_pages = HUGE_PAGES_AUTO,
-                                        .huge_page_cost_us = 700,
+                                        .huge_page_price = 200,
                                         .reservation = 0,
                                         .decay_ms = 500,
                                         .shared_dirty_max = SIZE_MAX};
@@ -73,7 +73,7 @@ bool space_start(void)
     }
     if (start == NULL || !platform_make_readable(start, table)) return false;
     /* Where the system gives everybody huge pages, a small program would get one on its first malloc. */
-    if (space_settings.huge_pages != HUGE_PAGES_ALWAYS) platform_advise_huge_pages(start, table + data, false);
+    if (space_settings.huge_pages < HUGE_PAGES_ALWAYS) platform_advise_huge_pages(start, table + data, false);
 
     space_state.capacity = (uint32_t)(data / SPAN_SIZE);
     space_state.nodes = nodes_wanted();
@@ -103,6 +103,12 @@ bool space_commit_descriptors(uint32_t up_to)
     return true;
 }
 
+void space_end_at(uint32_t index)
+{
+    space_state.capacity = index;
+    if (space_state.committed > index) space_state.committed = index;
+}
+
 static bool commit_spans(uint32_t up_to)
 {
     if (up_to <= space_state.committed) return true;
@@ -116,7 +122,7 @@ static bool commit_spans(uint32_t up_to)
     /* Where limits leave no room for the generous step, the least that is needed. */
     if (commit(start, ((size_t)generous - before) * SPAN_SIZE)) space_state.committed = (uint32_t)generous;
     else if (commit(start, ((size_t)up_to - before) * SPAN_SIZE)) space_state.committed = up_to;
-    if (space_state.committed > before) huge_pages_advise_committed(before, space_state.committed);
+    if (space_state.committed > before) huge_pages_committed(before, space_state.committed, up_to);
     return up_to <= space_state.committed;
 }
 
@@ -227,13 +233,15 @@ struct span *run_hand_out(uint32_t index, uint32_t spans, enum span_kind kind, u
 
 struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
 {
-    if ((uint64_t)spans + alignment - 1 > space_state.capacity) return NULL;
+    if ((uint64_t)spans + alignment - 1 > space.size / SPAN_SIZE) return NULL;
     unsigned own = DIRTY + node_here();
     platform_lock_acquire(&space_state.lock);
     struct place place = place_find_or_make(spans, alignment, own);
     struct span *first = place.index == SPAN_NONE ? NULL : run_hand_out(place.index, spans, kind, own);
     if (UNLIKELY(place.is_foreign)) purge_prepare(place.index, spans);
+    if (place.zeroed && first != NULL && kind == SPAN_LARGE) huge_pages_of_block(place.index, place.index + spans);
     platform_lock_release(&space_state.lock);
+    huge_pages_say();
     /* Without the lock: it is ours, and nobody else knows of it. */
     if (UNLIKELY(place.is_foreign)) place.zeroed = purge_spans(place.index, spans);
     if (zeroed != NULL) *zeroed = place.zeroed;
@@ -274,9 +282,7 @@ struct span *space_lend(uint32_t spans, uint32_t alignment, void *guest, bool hu
     }
     if (huge_pages && space_settings.huge_pages != HUGE_PAGES_NEVER) {
         platform_lock_acquire(&space_state.lock);
-        uint32_t from = unit_round_up(span_index(first));
-        uint32_t to = unit_round_down(span_index(first) + spans);
-        if (from < to) huge_pages_advise(from, to);
+        huge_pages_advise(span_index(first), span_index(first) + spans);
         platform_lock_release(&space_state.lock);
     }
     return first;
@@ -348,12 +354,16 @@ bool space_resize(struct span *first, uint32_t spans)
     platform_lock_acquire(&space_state.lock);
     bool done = spans < old || run_grow(first, spans, &foreign);
     if (done) {
-        if (first->kind == SPAN_LARGE) space_dense_spans_add((int32_t)spans - (int32_t)old);
+        if (first->kind == SPAN_LARGE) {
+            space_dense_spans_add((int32_t)spans - (int32_t)old);
+            if (spans > old) huge_pages_of_block(index + old, index + spans);
+        }
         first->run_spans = spans;
         if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
         if (spans < old) take_back(index + spans, old - spans, first->pool, (uint32_t)platform_clock_ms());
     }
     platform_lock_release(&space_state.lock);
+    huge_pages_say();
     /* As in space_acquire. Should the kernel refuse, they stay where they are. */
     if (UNLIKELY(foreign)) purge_spans(index + old, spans - old);
     return done;
@@ -409,11 +419,12 @@ void space_figures(struct space_figures *figures)
         .clean = (size_t)space_state.pools[CLEAN].spans * SPAN_SIZE,
         .metadata = (size_t)space_state.spans_metadata * SPAN_SIZE,
         .purged = atomic_load_explicit(&space_state.purged_bytes, memory_order_relaxed),
+        .advice_calls = space_state.advice_calls,
+        .huge = (size_t)(space_state.units[UNIT_ADVISED] + space_state.units[UNIT_TAKEN]) * PLATFORM_HUGE_PAGE,
         .purge_calls = atomic_load_explicit(&space_state.purge_calls, memory_order_relaxed),
         .commit_calls = space_state.commit_calls,
         .zeroed = (size_t)spans_zeroed() * SPAN_SIZE,
         .nodes = space_state.nodes,
-        .advice_calls = atomic_load_explicit(&platform_calls.advise, memory_order_relaxed),
     };
     platform_lock_release(&space_state.lock);
 }

@@ -57,7 +57,7 @@ struct span {
     uint8_t kind; /* enum span_kind; see span_kind_read */
     uint8_t pool; /* free: the pool that the run lies in. in use: the one that it goes back to. See state.h */
     uint8_t wake; /* blocks: freed ones that make the span worth listing */
-    uint8_t huge; /* first span of a unit of a huge page's size: its state. By the space lock, whoever has the span */
+    uint8_t huge; /* first span of a unit of a huge page's size: enum unit_state. By space/, whoever has the span */
     uint32_t next, prev; /* blocks: the bin's list. free: the list of runs of this length */
     uint32_t owned_next, owned_prev; /* blocks: all spans of the heap. free and dirty: the pool by age */
     uint32_t run_spans; /* large: spans of the run. free: the same, at the first and last span */
@@ -83,12 +83,12 @@ enum huge_pages {
     HUGE_PAGES_NEVER,
     HUGE_PAGES_AUTO, /* beyond the first HUGE_PAGES_AFTER bytes, while the heap is dense (huge.c) */
     HUGE_PAGES_ALWAYS, /* from the start */
-    HUGE_PAGES_HUGETLB, /* from the start, out of the kernel's pool; where that is empty as HUGE_PAGES_ALWAYS */
+    HUGE_PAGES_HUGETLB, /* all but the first, out of the kernel's pool; while that is empty as HUGE_PAGES_ALWAYS */
 };
 
 struct space_settings {
     enum huge_pages huge_pages;
-    uint32_t huge_page_cost_us; /* the most that getting one may take */
+    uint32_t huge_page_price; /* the most that one may cost, in percent of what as many small pages cost */
     size_t reservation; /* bytes of address space to reserve; 0: chosen from the machine's memory */
     bool numa; /* keep free memory apart by node, where there are several */
     _Atomic(uint32_t) decay_ms; /* age after which a dirty run is purged; DECAY_NEVER: none; live */
@@ -201,6 +201,9 @@ bool space_purge_old(void);
 void space_purge_all(void);
 /* Purge whole pages within a span of the layer above, which then read as zeros if the kernel agrees. */
 void space_purge_pages(void *start, size_t size);
+
+/* Whether the kernel can move the pages of a stretch within runs of the layer above, see platform_move_pages. */
+bool space_pages_can_move(const void *start, size_t size);
 
 /* ---- the stock of cleared memory (zeroed.c) ---------------------------------------------------------------- */
 

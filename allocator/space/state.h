@@ -27,6 +27,15 @@ enum { EXACT_LENGTHS = 32, LENGTH_LISTS = EXACT_LENGTHS + 32 };
 
 _Static_assert(LENGTH_LISTS <= 64, "lists_filled has a bit for each list");
 
+/* What stands behind a unit of a huge page's size, as `huge` of its first span. Written with the lock. */
+enum unit_state {
+    UNIT_PLAIN = 0, /* nothing was said to the kernel */
+    UNIT_ADVISED, /* it was asked for a huge page */
+    UNIT_BROKEN, /* no more: a part has been purged */
+    UNIT_TAKEN, /* a page of the kernel's pool, for good: before any of its spans is handed out */
+    UNIT_STATES
+};
+
 struct pool {
     uint32_t lists[LENGTH_LISTS]; /* heads, SPAN_NONE when empty */
     uint64_t lists_filled; /* bit per list that is not empty */
@@ -40,17 +49,22 @@ struct space_state {
     uint32_t nodes; /* that are kept apart; written once, before any other thread is here */
     bool purge_refused; /* the kernel would not take pages back: they are locked in memory */
     uint32_t refused_at;
-    uint32_t capacity; /* spans in the reservation; written once, before any other thread is here */
+    uint32_t capacity; /* spans in the reservation that can be had */
     uint32_t frontier; /* spans ever handed out */
     uint32_t committed; /* spans accessible */
     uint32_t descriptors_committed;
     struct pool pools[POOLS_MAX];
     uint32_t spans_metadata;
+    uint32_t units[UNIT_STATES]; /* but for UNIT_PLAIN: how many there are */
+    uint32_t huge_pages_from; /* heaps of fewer spans ask for no huge pages */
+    uint64_t small_pages_cost_us; /* as last measured, 0 before */
+    bool hugetlb_dry; /* the kernel's pool of huge pages gave none when it was last asked */
+    uint32_t hugetlb_asked_at;
+    size_t advice_calls;
     uint32_t spans_zeroing; /* in runs between the pools, to be cleared: they count as handed out */
-    uint32_t huge_pages_from; /* span from which on huge pages are asked for */
-    uint32_t units_broken; /* see huge_pages_break */
     char *metadata_next, *metadata_end;
     size_t commit_calls;
+    _Atomic(uint8_t) message; /* see huge_pages_say */
     /* Counted outside the lock, for statistics only: relaxed. */
     _Atomic(size_t) purged_bytes, purge_calls;
 };
@@ -112,10 +126,14 @@ ALWAYS_INLINE uint32_t spans_handed_out(void)
 /* Make the descriptors of the spans below `up_to` writable. */
 bool space_commit_descriptors(uint32_t up_to);
 
+/* Something else stands in the reservation at this span, beyond the frontier: the space ends there. */
+void space_end_at(uint32_t index);
+
 /* The node of the calling thread, whose pages what it gets will be. */
 unsigned node_here(void);
 
-/* Take so many clean spans out of their pool, or from beyond the frontier; the index of the first, SPAN_NONE: out of memory. */
+/* Take so many clean spans out of their pool, or from beyond the frontier; the index of the first, SPAN_NONE: out of
+ * memory. */
 uint32_t run_take_clean(uint32_t spans);
 
 /* Make a stretch that is in no pool a run of the layer above, which will come back to `pool`. */
@@ -154,11 +172,14 @@ ALWAYS_INLINE uint32_t unit_round_up(uint32_t index)
 
 void huge_pages_start(void);
 
-/* Ask for huge pages for the whole units [from, to). */
+/* Ask for huge pages for the whole units in [from, to) spans. */
 void huge_pages_advise(uint32_t from, uint32_t to);
 
-/* Advise on what has become accessible in [from, to) spans. */
-void huge_pages_advise_committed(uint32_t from, uint32_t to);
+/* [from, to) spans have become accessible, since a heap of `needed` spans wants those below that. */
+void huge_pages_committed(uint32_t from, uint32_t to, uint32_t needed);
+
+/* [from, to) spans have been handed out as one object, or as what one has grown by. */
+void huge_pages_of_block(uint32_t from, uint32_t to);
 
 /* A part of the unit of this span is about to be purged. */
 void huge_pages_break(uint32_t index);
@@ -166,6 +187,15 @@ void huge_pages_break(uint32_t index);
 /* The clean run [from, to) has become longer by [new_from, new_to): broken units that it now contains are whole
  * again. */
 void huge_pages_mend(uint32_t from, uint32_t to, uint32_t new_from, uint32_t new_to);
+
+/* These three without the lock. */
+
+/* Whether the spans' units are taken, and of how many that holds from `index` on, at most `spans`. */
+uint32_t huge_pages_alike(uint32_t index, uint32_t spans, bool *taken);
+
+/* What there is to say to the user, if anything: once, and not with the lock held. A thread of the program that
+ * reads its stderr may wait for it. */
+void huge_pages_say(void);
 
 /* ---- purging (purge.c) ------------------------------------------------------------------------------ */
 

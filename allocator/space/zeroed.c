@@ -2,19 +2,19 @@
  *
  *     dirty runs ─► slots ─► (the housekeeper clears) ─► cleared ─► zeroed pools ─► space_acquire_zeroed
  *
- * The housekeeper runs only when no other thread wants its core, so it may lose the core at any point for a long time. It
- * must hold no lock then, and takes none: threads that come by with the space lock put runs into its slots, and collect
- * what it has cleared. For the same reason nobody waits for it.
+ * The housekeeper runs only when no other thread wants its core, so it may lose the core at any point for a long
+ * time. It must hold no lock then, and takes none: threads that come by with the space lock put runs into its slots,
+ * and collect what it has cleared. For the same reason nobody waits for it.
  *
- * The stock is filled when a calloc finds half of it gone, out of dirty runs: they are free and resident, so this costs no
- * memory but what would otherwise have been given back in time. A malloc that finds no other gets those back that the
- * housekeeper has not begun. Where there are none it may be filled with memory fresh from the
- * kernel, which the housekeeper touches, but only with as much as callocs have asked for in vain, and half of what the program
- * uses: a large reserve alone does not make a process grow. What is in the stock does not decay: it is there to be kept. It goes back when the setting falls,
- * and before an allocation fails.
+ * The stock is filled when a calloc finds half of it gone, out of dirty runs: they are free and resident, so this costs
+ * no memory but what would otherwise have been given back in time. A malloc that finds no other gets those back that
+ * the housekeeper has not begun. Where there are none it may be filled with memory fresh from the kernel, which the
+ * housekeeper touches, but only with as much as callocs have asked for in vain, and half of what the program uses: a
+ * large reserve alone does not make a process grow. What is in the stock does not decay: it is there to be kept. It
+ * goes back when the setting falls, and before an allocation fails.
  *
- * The thread starts with the first calloc that has work for it, and ends after a second without any: so it comes back by
- * itself in a fork's child, and does not keep alive a process whose other threads have ended.
+ * The thread starts with the first calloc that has work for it, and ends after a second without any: so it comes back
+ * by itself in a fork's child, and does not keep alive a process whose other threads have ended.
  */
 #include "state.h"
 
@@ -29,15 +29,15 @@ enum housekeeper_status {
     HOUSEKEEPER_REFUSED, /* no thread could be had */
 };
 
-/* Runs that may wait. Each is at most PIECE_SPANS long, so that a calloc soon finds some of what is under way, and what the
- * housekeeper holds when memory runs out is little; as many as a huge page, so that these stay whole. */
+/* Runs that may wait. Each is at most PIECE_SPANS long, so that a calloc soon finds some of what is under way, and what
+ * the housekeeper holds when memory runs out is little; as many as a huge page, so that these stay whole. */
 enum { SLOTS = 256, PIECE_SPANS = HUGE_PAGE_SPANS };
 
-/* A job is a run to be cleared: its index, doubled, and 1 when it reads as zeros and only wants touching; plus 1, because 0 is
- * no job. */
+/* A job is a run to be cleared: its index, doubled, and 1 when it reads as zeros and only wants touching; plus 1,
+ * because 0 is no job. */
 static struct {
-    /* Written under the space lock, emptied by whoever is first: the housekeeper, or a thread with the lock that wants the
-     * run back. Sequentially consistent where that pairs with `status`: see notify. */
+    /* Written under the space lock, emptied by whoever is first: the housekeeper, or a thread with the lock that wants
+     * the run back. Sequentially consistent where that pairs with `status`: see notify. */
     _Atomic(uint32_t) slots[SLOTS];
     _Atomic(uint32_t) clearing; /* the job that the housekeeper took last, or is about to take: for a fork's child */
     _Atomic(uint32_t) cleared; /* first of the runs that are done, as its index plus 1, linked by `next`; 0: none */
@@ -81,8 +81,8 @@ static bool clear_one(void)
         uint32_t job = atomic_load_explicit(&housekeeper.slots[i], memory_order_relaxed);
         if (job == 0) continue;
         atomic_store_explicit(&housekeeper.clearing, job, memory_order_relaxed);
-        /* Acquire: what was written to the run and its descriptor before. Release: a fork's child that does not find the job
-         * here finds it in `clearing`. */
+        /* Acquire: what was written to the run and its descriptor before. Release: a fork's child that does not find
+         * the job here finds it in `clearing`. */
         if (!atomic_compare_exchange_strong_explicit(&housekeeper.slots[i], &job, 0, memory_order_acq_rel,
                                                      memory_order_relaxed))
             continue;
@@ -100,8 +100,8 @@ static bool clear_one(void)
     return false;
 }
 
-/* Sleeps double from the first to the last, about a second in all. Work tends to come in bursts: in the first ones, too short
- * to matter, nobody need spend a system call on a wake. */
+/* Sleeps double from the first to the last, about a second in all. Work tends to come in bursts: in the first ones, too
+ * short to matter, nobody need spend a system call on a wake. */
 enum { SLEEP_FIRST_US = 64, SLEEP_WAKEABLE_US = 512, SLEEP_LAST_US = 64 << 13 };
 
 static void sleep_for(uint32_t us)
@@ -158,8 +158,8 @@ void space_zeroed_start(void)
     space_zeroed_release();
 }
 
-/* Jobs are in the slots. Sequentially consistent, as the stores to the slots: either we see that the housekeeper sleeps or
- * leaves, or it sees the jobs. */
+/* Jobs are in the slots. Sequentially consistent, as the stores to the slots: either we see that the housekeeper sleeps
+ * or leaves, or it sees the jobs. */
 static void notify(void)
 {
     uint32_t status = atomic_load_explicit(&housekeeper.status, memory_order_seq_cst);
@@ -263,8 +263,8 @@ bool zeroed_release(void)
     return before != space_state.spans_zeroing;
 }
 
-/* The run to be cleared next; one that would have served the last calloc in vain is worth most, then the oldest: malloc would
- * want it last. NULL: none. */
+/* The run to be cleared next; one that would have served the last calloc in vain is worth most, then the oldest: malloc
+ * would want it last. NULL: none. */
 static struct span *dirty_run(void)
 {
     for (unsigned pool = DIRTY; pool < pools_end(); pool++) {
@@ -290,8 +290,8 @@ static void slot_fill(_Atomic(uint32_t) *slot, uint32_t index, uint32_t spans, u
     atomic_store_explicit(slot, job_of(index, fresh), memory_order_seq_cst); /* see notify */
 }
 
-/* Memory fresh from the kernel is had for what callocs have asked for in vain, and only while the stock is less than this share
- * of what the program uses. */
+/* Memory fresh from the kernel is had for what callocs have asked for in vain, and only while the stock is less than
+ * this share of what the program uses. */
 enum { FRESH_SHARE = 2 };
 
 static uint32_t fresh_spans(void)
@@ -407,8 +407,8 @@ void space_zeroed_release(void)
     platform_lock_release(&space_state.lock);
 }
 
-/* The child has no housekeeper. What that had not begun, or had done, lies where it always does; at most one run was in its
- * hands, which is what is then still missing. */
+/* The child has no housekeeper. What that had not begun, or had done, lies where it always does; at most one run was in
+ * its hands, which is what is then still missing. */
 void space_fork_child(void)
 {
     platform_lock_acquire(&space_state.lock);

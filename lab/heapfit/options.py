@@ -17,6 +17,7 @@ from heapfit.errors import UsageError, unknown
 VARIABLE = "HEAPFIT_OPTIONS"
 
 _SPAN = 64 << 10
+_UNLIMITED = "unlimited"
 _SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _VALUE = re.compile(r"([0-9]+)([kmg]?)", re.IGNORECASE)
 
@@ -24,19 +25,23 @@ _VALUE = re.compile(r"([0-9]+)([kmg]?)", re.IGNORECASE)
 @dataclass(frozen=True)
 class Option:
     """An option of the library. A size may be written with a suffix; a flag is 0 or 1; a choice
-    is one of its words, which the library numbers from `minimum` to `maximum`."""
+    is one of its words, which the library numbers from `minimum` to `maximum`; the word "unlimited"
+    may stand for a maximum that is no limit."""
 
     name: str
     kind: Literal["number", "size", "flag", "choice"]
     minimum: int
     maximum: int
     choices: tuple[str, ...] = ()
+    unlimited: bool = False
 
     def check(self, value: str) -> None:
         """Raise UsageError unless the library accepts `value`."""
         if self.kind == "choice":
             if value not in self.choices:
                 raise unknown(f"value of {self.name}", value, self.choices)
+            return
+        if self.unlimited and value == _UNLIMITED:
             return
         written = _VALUE.fullmatch(value)
         if written is None or (written[2] and self.kind != "size"):
@@ -54,18 +59,33 @@ class Option:
         }[self.kind]
 
 
+_NUMBER_UNLIMITED = (1 << 32) - 1
+_BYTES_UNLIMITED = 1 << 46
+
 OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
-        Option("decay_ms", "number", 0, (1 << 31) - 1),
-        Option("remote_free_batch", "number", 1, 4096),
+        Option("lockless_threads", "number", 0, _NUMBER_UNLIMITED, unlimited=True),
+        Option("free_page_threshold", "size", 0, _BYTES_UNLIMITED, unlimited=True),
         Option("thread_span_threshold", "size", 0, 16 * _SPAN),
+        Option("shared_span_threshold", "size", 0, _BYTES_UNLIMITED, unlimited=True),
+        Option("decay_ms", "number", 0, (1 << 31) - 1, unlimited=True),
+        Option("remote_free_batch", "number", 1, 4096),
+        Option("remote_free_bytes", "size", 1, _BYTES_UNLIMITED, unlimited=True),
+        Option("remote_free_hand_over", "choice", 0, 1, choices=("full", "refill")),
+        Option("huge_pages", "choice", 0, 3, choices=("never", "auto", "always", "hugetlb")),
+        Option("zeroed_reserve", "size", 0, _BYTES_UNLIMITED),
+        Option("cache_line_align", "flag", 0, 1),
+        Option("numa", "choice", 0, 1, choices=("auto", "off")),
         Option("reservation", "size", 0, 1 << 46),
-        Option("huge_pages", "choice", 0, 2, choices=("never", "auto", "always")),
-        Option("stats_at_exit", "flag", 0, 1),
+        Option("control", "choice", 0, 1, choices=("off", "on")),
+        Option("stats_at_exit", "choice", 0, 2, choices=("0", "1", "json")),
         Option("verbose", "flag", 0, 1),
     )
 }
+
+# The setting with which a program can be asked and steered from outside (`heapfit.live`).
+CONTROL_ON = "control=on"
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, str]:

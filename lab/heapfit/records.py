@@ -148,6 +148,9 @@ class WorkloadMetric(Record):
     pattern: str
     better: Literal["lower", "higher"]
     combine: Literal["sum", "mean", "geometric-mean", "last"] = "mean"
+    optional: bool = Field(
+        default=False, description="May be missing: not every machine, or parameter, gives it."
+    )
 
 
 class CommandMetric(Record):

@@ -158,8 +158,8 @@ TEST_F(Environment, RefusesNonsenseForEveryOption)
 
 TEST_F(Environment, KnowsWhatIsUnlimited)
 {
-    for (const char *name :
-         {"lockless_threads", "free_page_threshold", "shared_span_threshold", "decay_ms", "remote_free_bytes"}) {
+    for (const char *name : {"lockless_threads", "free_page_threshold", "thread_span_threshold",
+                             "shared_span_threshold", "decay_ms", "remote_free_bytes"}) {
         expect((std::string(name) + ":unlimited").c_str(), name, "unlimited", silence);
     }
     for (const char *name : {"remote_free_batch", "zeroed_reserve", "reservation"})
@@ -200,7 +200,7 @@ TEST_F(Environment, TakesThresholdsFromNoneToBeyondAllMemory)
 namespace
 {
 
-// Ten objects come and go; how many system calls gave memory back?
+// Ten objects come and go; how many system calls gave memory back? None, or so many at least.
 [[noreturn]] void exit_telling_whether_purged(size_t times)
 {
     hf_stats before, stats; // what the test program itself has freed until now does not count

@@ -1,4 +1,14 @@
-/* Stands where api/ would be when the layers below it are tested alone: no options. */
+/* Stands where api/ would be when the layers below it are tested alone: no options but those with which whole programs are run
+ * again. */
 #include "heap/heap.h"
 
-void heap_configure(void) {}
+#include <stdlib.h>
+
+void heap_configure(void)
+{
+    char text[16];
+    if (platform_environment("HEAPFIT_TEST_LOCKLESS_THREADS", text, sizeof text))
+        atomic_store_explicit(&heap_settings.lockless_threads, (uint32_t)strtoul(text, NULL, 10), memory_order_relaxed);
+    if (platform_environment("HEAPFIT_TEST_CACHE_LINE_ALIGN", text, sizeof text))
+        heap_settings.cache_line_align = strtoul(text, NULL, 10) != 0;
+}

@@ -253,7 +253,7 @@ TEST(Space, AUnitOfWhichAPartIsPurgedIsNotAdvisedUntilItIsWholeAgain)
     if (!advice_can_be_seen()) GTEST_SKIP() << "the kernel, or an emulator, does not show what it was advised";
     in_new_space([] {
         const uint32_t unit = PLATFORM_HUGE_PAGE / SPAN_SIZE;
-        space_settings.huge_page_cost_us = UINT32_MAX;
+        space_settings.huge_page_price = UINT32_MAX;
         acquire(8 * unit);                                       // small pages at first
         for (uint32_t i = 0; i < unit; i++) acquire(1);          // up to the end of what is accessible by now
         while (space_index_in_unit(acquire(1)) != unit - 1) {
@@ -279,10 +279,10 @@ TEST(Space, HugePagesThatCostTooMuchAreForgone)
 {
     in_new_space([] {
         const uint32_t unit = PLATFORM_HUGE_PAGE / SPAN_SIZE;
-        space_settings.huge_page_cost_us = 0; // any
+        space_settings.huge_page_price = 0; // any costs more
         acquire(8 * unit);
-        struct span *last = acquire(4 * unit);
-        EXPECT_FALSE(huge_pages_are_advised(bytes_of(last) + 3 * PLATFORM_HUGE_PAGE));
+        struct span *last = acquire(8 * unit);
+        EXPECT_FALSE(huge_pages_are_advised(bytes_of(last) + 7 * PLATFORM_HUGE_PAGE)) << "beyond those that were tried";
     });
 }
 

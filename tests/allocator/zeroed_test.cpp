@@ -1,6 +1,6 @@
-// The stock of cleared memory and the thread that fills it. Each case runs in a process of its own. The program is linked
-// with --wrap, so that the housekeeper can be refused, and runs at the usual priority: on a machine that is busy with other
-// tests it would otherwise get no time.
+// The stock of cleared memory and the thread that fills it. Each case runs in a process of its own. The program is
+// linked with --wrap, so that the housekeeper can be refused, and runs at the usual priority: on a machine that is busy
+// with other tests it would otherwise get no time.
 #include "heap_internals.h"
 #include "heap_isolated.h"
 #include "space_walker.h"
@@ -36,8 +36,7 @@ bool __real_platform_thread_start(const char *name, void (*run)(void *), void *a
 bool __wrap_platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority)
 {
     starts.count++;
-    return !starts.refused &&
-           __real_platform_thread_start(name, run, argument, low_priority && starts.low_priority);
+    return !starts.refused && __real_platform_thread_start(name, run, argument, low_priority && starts.low_priority);
 }
 }
 
@@ -149,7 +148,7 @@ size_t open_descriptors()
     return count;
 }
 
-// ---- what calloc gets ------------------------------------------------------------------------------------------------
+// ---- what calloc gets -------------------------------------------------------------------------------------------
 
 TEST(Zeroed, BurstsOfEverySizeFindClearedMemory)
 {
@@ -243,7 +242,7 @@ TEST(ZeroedRandom, EveryCallocIsZeroWhateverThreadsDo)
     });
 }
 
-// ---- how much memory ---------------------------------------------------------------------------------------------------
+// ---- how much memory --------------------------------------------------------------------------------------------
 
 size_t address_space_used()
 {
@@ -349,7 +348,7 @@ TEST(Zeroed, ReleasingGivesTheWholeStockBackToBePurged)
     });
 }
 
-// ---- the thread ----------------------------------------------------------------------------------------------------------
+// ---- the thread -------------------------------------------------------------------------------------------------
 
 TEST(Zeroed, TheHousekeeperIsNamedTakesOnlyIdleTimeAndEndsWhenThereIsNothingToDo)
 {
@@ -421,7 +420,7 @@ TEST(Zeroed, NoThreadStartsBeforeThatIsAllowed)
     });
 }
 
-// ---- forks, the end --------------------------------------------------------------------------------------------------------
+// ---- forks, the end ---------------------------------------------------------------------------------------------
 
 #if !HEAPFIT_TEST_SANITIZED // sanitizers do not survive a fork among threads
 

@@ -1,7 +1,7 @@
 /* Checks the hand-over of remote frees, the settling of idle heaps, orphans and their adoption, and fork, in every
  * interleaving with a few preemptions.
  *
- * It is the real remote.c and registry.c that run, included below with atomics and locks that let other threads in: a
+ * It is the real remote.c, registry.c and shared.c that run, included below with atomics and locks that let other threads in: a
  * model in a language of its own (Promela, TLA+) would check what we believe the code to be, and would not notice when the
  * code changes. What lies beneath them (bins, address space) is replaced by the least that counts blocks, so that an
  * execution takes microseconds.
@@ -37,6 +37,7 @@
 /* Their thread-local variables are those of the one thread of the system, exchanged when threads are (switched). */
 #include REMOTE_SOURCE
 #include REGISTRY_SOURCE
+#include SHARED_SOURCE
 
 /* ---- platform/: locks --------------------------------------------------------------------------------------------------------- */
 
@@ -91,6 +92,11 @@ void platform_thread_exit_hook(void (*hook)(void *))
 void platform_thread_exit_arm(void *argument)
 {
     (void)argument;
+}
+
+unsigned platform_processors(void)
+{
+    return 1; /* so all that share use the same heap */
 }
 
 uint64_t platform_random(void)
@@ -244,6 +250,11 @@ size_t cache_bytes(const struct heap *heap)
     return 0;
 }
 
+void heap_give_back(struct heap *heap)
+{
+    (void)heap;
+}
+
 void check_link_failed(const void *block)
 {
     (void)block;
@@ -280,7 +291,7 @@ void check_suspicious_free(const struct heap *heap, const struct span *span, uin
 /* ---- the stage --------------------------------------------------------------------------------------------------------------------- */
 
 struct thread_locals {
-    struct heap *heap;
+    struct heap *heap, *shared;
     unsigned exits;
 };
 
@@ -288,9 +299,22 @@ static struct thread_locals locals[INTERLEAVE_THREADS_MAX];
 
 static void switched(int from, int to)
 {
-    locals[from] = (struct thread_locals){thread_heap, thread_exits};
+    locals[from] = (struct thread_locals){thread_heap, thread_shared, thread_exits};
     thread_heap = locals[to].heap;
+    thread_shared = locals[to].shared;
     thread_exits = locals[to].exits;
+}
+
+static uint32_t lockless; /* the limit of the scenario */
+
+/* A heap for thread i, or its shared one. */
+static struct heap *join(int i)
+{
+    thread_heap = &heap_none;
+    struct heap *heap = heap_thread_enter();
+    heap_thread_leave(heap);
+    locals[i] = (struct thread_locals){thread_heap, thread_shared, 0};
+    return heap;
 }
 
 /* Thread i has a heap with span i, all of whose blocks live; span SPANS-1 is an orphan, its owner gone. */
@@ -302,7 +326,7 @@ static void set_up(void)
     memset(outboxes, 0, sizeof outboxes);
     outboxes_made = 0;
     memset(&registry, 0, sizeof registry);
-    memset(&orphans_lock, 0, sizeof orphans_lock);
+    memset(&shared, 0, sizeof shared);
     memset(&heap_orphans, 0, sizeof heap_orphans);
     memset(blocks, 0, sizeof blocks);
     may_accuse = false;
@@ -311,19 +335,20 @@ static void set_up(void)
     space.base = (uintptr_t)memory[1];
     space.size = SPANS * SPAN_SIZE;
     heap_settings.remote_free_batch = 1;
-    thread_heap = &heap_none;
-    for (int i = 0; i < INTERLEAVE_THREADS_MAX; i++) locals[i] = (struct thread_locals){&heap_none, 0};
+    heap_settings.lockless_threads = lockless;
+    thread_exits = 0;
+    for (int i = 0; i < INTERLEAVE_THREADS_MAX; i++) locals[i] = (struct thread_locals){&heap_none, NULL, 0};
     for (int i = 0; i < SPANS; i++) {
         struct span *span = span_at((uint32_t)i);
-        struct heap *heap = i == SPANS - 1 ? &heap_orphans : heap_take();
+        struct heap *heap = i == SPANS - 1 ? &heap_orphans : join(i);
         span->kind = SPAN_BLOCKS;
         span->bin = BIN;
         span->block_size = BLOCK_BYTES;
         span->countdown = span->carved = BLOCKS;
         own(heap, span);
-        if (i < SPANS - 1) locals[i].heap = heap;
     }
     thread_heap = locals[0].heap;
+    thread_shared = locals[0].shared;
 }
 
 /* What free() does, without its fast path's check of the program. */
@@ -331,9 +356,10 @@ static void free_block(int span_number, int block)
 {
     uintptr_t address = block_at(span_number, block);
     struct span *span = span_at((uint32_t)span_number);
-    if (atomic_load_explicit(&span->owner, memory_order_relaxed) == thread_heap)
-        block_free_local(thread_heap, span, address);
-    else remote_free(thread_heap, span, address);
+    struct heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
+    if (owner == thread_heap) block_free_local(thread_heap, span, address);
+    else if (thread_heap != &heap_sharing) remote_free(thread_heap, span, address);
+    else if (!heap_is_shared(owner) || !shared_free(owner, span, address)) remote_free(&heap_none, span, address);
 }
 
 static void free_span(int span_number)
@@ -360,10 +386,20 @@ static bool inboxes_are_empty(void)
 
 static bool locks_are_free(void)
 {
-    return registry.lock.word == NOBODY && orphans_lock.word == NOBODY;
+    for (int i = 0; i < heaps_made; i++)
+        if (heaps[i].lock.word != NOBODY) return false;
+    return registry.lock.word == NOBODY && heap_orphans.lock.word == NOBODY;
 }
 
-/* All heaps stand in the list of idle ones, each once. */
+static int heaps_shared(void)
+{
+    int count = 0;
+    for (int i = 0; i < heaps_made; i++)
+        if (heaps[i].state == HEAP_SHARED && heaps[i].owned == SPAN_NONE) count++;
+    return count;
+}
+
+/* All heaps stand in the list of idle ones, each once, or are shared by nobody. */
 static bool all_heaps_are_idle(void)
 {
     int listed = 0;
@@ -371,7 +407,8 @@ static bool all_heaps_are_idle(void)
         if (heap->state != HEAP_IDLE || heap->owned.spans != 0) return false;
         listed++;
     }
-    return listed == heaps_made && registry.idle_count == (size_t)heaps_made;
+    return listed + heaps_shared() == heaps_made && registry.idle_count == (size_t)listed && registry.lockless == 0 &&
+           registry.sharing == 0;
 }
 
 /* Every freed block has arrived, once, and every thread is gone: so no heap but the orphans' owns anything. */
@@ -445,8 +482,9 @@ static void frees_1_then_exits(void)
 
 static void adopts_then_exits(void)
 {
-    if (thread_heap == &heap_none) heap_thread_enter();
-    heap_adopt_span(thread_heap, BIN);
+    struct heap *heap = thread_heap->size == 0 ? heap_thread_enter() : thread_heap;
+    heap_adopt_span(heap, BIN);
+    heap_thread_leave(heap);
     exit_thread();
 }
 
@@ -466,7 +504,21 @@ static void frees_orphans_too(void)
 
 static void starts_and_exits(void)
 {
-    heap_thread_enter();
+    heap_thread_leave(heap_thread_enter());
+    exit_thread();
+}
+
+static void frees_first_half_of_1(void)
+{
+    free_block(1, 0);
+    free_block(1, 1);
+    exit_thread();
+}
+
+static void frees_second_half_of_1(void)
+{
+    free_block(1, 2);
+    free_block(1, 3);
     exit_thread();
 }
 
@@ -476,13 +528,11 @@ static void forks(void)
     heap_fork_begin();
     interleave();
     interleave_kill_others();
-    heap_fork_end();
+    heap_fork_end_in_child();
     free_block(0, 2);
     free_block(2, 2);
-    if (thread_heap != &heap_none) heap_adopt_span(thread_heap, BIN);
-    exit_thread();
-    heap_thread_enter();
-    exit_thread();
+    adopts_then_exits();
+    starts_and_exits();
 }
 
 static void forks_as_parent(void)
@@ -537,12 +587,46 @@ static const struct scenario scenarios[] = {
      {owner_exits, forks_as_parent, frees_first_half_of_0}},
 };
 
+/* All but the first thread that asks for a heap share one. */
+static const struct scenario sharing_scenarios[] = {
+    {"the last thread that shares exits while a thread frees its blocks",
+     3,
+     2,
+     2,
+     {frees_first_half_of_1, owner_exits}},
+    {"the last thread that shares frees and exits, and the span becomes empty",
+     3,
+     4,
+     2,
+     {frees_second_half_of_1, frees_first_half_of_1}},
+    {"two threads that share free the same span",
+     2,
+     4,
+     3,
+     {owner_exits, frees_first_half_of_1, frees_second_half_of_1}},
+    {"one thread begins to share while another ceases to, and blocks arrive",
+     2,
+     2,
+     3,
+     {frees_first_half_of_1, owner_exits, adopts_then_exits}},
+    {"a thread that shares frees the blocks of one that exits", 3, 2, 2, {owner_exits, frees_first_half_of_0}},
+    {"an orphan is adopted while a thread that shares frees its blocks", 3, 2, 2, {adopts_then_exits, frees_orphans}},
+    {"threads that share adopt while another frees", 2, 2, 3, {frees_orphans, adopts_then_exits, adopts_then_exits}},
+    {"a thread that shares forks while others exit and free: the child",
+     2,
+     -1,
+     3,
+     {frees_first_half_of_1, forks, adopts_then_exits}},
+    {"a thread forks while others share: the child", 2, -1, 3, {forks, frees_first_half_of_1, adopts_then_exits}},
+    {"a thread forks while others share: the parent", 2, 4, 3, {forks_as_parent, frees_first_half_of_1, owner_exits}},
+};
+
 static bool is_right(void)
 {
     return forked ? child_is_sound() : nothing_is_lost();
 }
 
-static const char *explore(const struct scenario *scenario)
+static const char *explore(const struct scenario *scenario, uint32_t limit)
 {
     struct interleave_program program = {
         .threads = scenario->threads,
@@ -551,6 +635,7 @@ static const char *explore(const struct scenario *scenario)
         .switched = switched,
     };
     memcpy(program.thread, scenario->thread, sizeof program.thread);
+    lockless = limit;
     forked = scenario->freed < 0;
     blocks_freed = scenario->freed;
     struct interleave_result result = interleave_explore(&program, scenario->preemptions);
@@ -560,12 +645,21 @@ static const char *explore(const struct scenario *scenario)
     return result.error;
 }
 
+/* Whether an error was found; of a mutant, one is enough. */
+static bool explore_all(const struct scenario *some, size_t count, uint32_t limit, bool mutant)
+{
+    bool found = false;
+    for (size_t i = 0; i < count && !(mutant && found); i++)
+        if (explore(&some[i], limit) != NULL) found = true;
+    return found;
+}
+
 /* With --mutant the sources have an error, and finding one is what is right. */
 int main(int count, char **arguments)
 {
     bool mutant = count > 1 && strcmp(arguments[1], "--mutant") == 0;
-    bool found = false;
-    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios && !(mutant && found); i++)
-        if (explore(&scenarios[i]) != NULL) found = true;
+    bool found = explore_all(scenarios, sizeof scenarios / sizeof *scenarios, UINT32_MAX, mutant);
+    if (!(mutant && found))
+        found |= explore_all(sharing_scenarios, sizeof sharing_scenarios / sizeof *sharing_scenarios, 1, mutant);
     return found == mutant ? EXIT_SUCCESS : EXIT_FAILURE;
 }

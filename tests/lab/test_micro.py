@@ -20,14 +20,18 @@ FLAGS = ["-std=c17", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
 # A little of the work, and for the programs whose memory is not scaled by --scale, little of that.
 SHORT = {
     "many-threads": ["--threads", "20"],
+    "numa-columns": ["--size", "1m"],
+    "page-reads": ["--footprint", "8m"],
     "scaling": ["--heap-limit", "2m", "--thread-limit", "4"],
     "sleeper": [],
     "sparse": ["--peak", "100m"],
 }
 # These print what they measure; the others' output must be equal from run to run.
-PRINT_MEASUREMENTS = {"calloc-burst", "scaling", "sleeper", "sparse"}
+PRINT_MEASUREMENTS = {"calloc-burst", "numa-columns", "page-reads", "scaling", "sleeper", "sparse"}
 # Of other studies than the core one.
-ELSEWHERE = {"calloc-burst"}
+ELSEWHERE = {"calloc-burst", "numa-columns", "page-reads"}
+# These say that they need two cores where there is one.
+NEED_TWO_CORES = {"false-sharing-distance"}
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +45,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(program: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    if program.name in NEED_TWO_CORES and len(os.sched_getaffinity(0)) < 2:
+        pytest.skip(f"{program.name} needs two cores")
     words = [str(program), *arguments, "--scale", "1", *SHORT.get(program.name, [])]
     return subprocess.run(
         words, capture_output=True, text=True, env=os.environ | environment, check=False
@@ -87,6 +93,24 @@ def test_a_program_explains_itself(built: Path, name: str) -> None:
     assert done.returncode == 0
     assert "--seed" in done.stdout
     assert "?" in done.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize("order", ["0", "1"])
+def test_reads_find_the_same_wherever_the_memory_is_from(built: Path, order: str) -> None:
+    runs = [
+        run(built / "page-reads", "--in-order", order, "--source", source).stdout
+        for source in ("0", "1", "2")
+    ]
+    assert len({digest(output) for output in runs}) == 1
+    assert "huge_bytes: 0\n" in runs[1]
+
+
+def test_far_memory_is_measured_only_where_there_is_some(built: Path) -> None:
+    nodes = Path("/sys/devices/system/node/has_memory")
+    several = nodes.exists() and not nodes.read_text().strip().isdigit()
+    done = run(built / "numa-columns")
+    assert ("rows_over_columns: " in done.stdout) == several
+    assert ("one NUMA node" in done.stderr) != several
 
 
 @pytest.mark.parametrize("arguments", [["--nonsense", "1"], ["--size"], ["--size", "many"]])
@@ -137,6 +161,16 @@ def test_blocks_handed_out_twice_change_the_digest(built: Path, faulty: Path, na
     done = run(built / name, LD_PRELOAD=str(faulty), FAULT="same-block-twice")
     assert done.returncode == 0
     assert digest(done.stdout) != digest(run(built / name).stdout)
+
+
+@pytest.mark.parametrize("name", sorted(NEED_TWO_CORES))
+def test_what_one_core_cannot_show_is_not_measured(built: Path, name: str) -> None:
+    core = min(os.sched_getaffinity(0))
+    words = ["taskset", "--cpu-list", str(core), str(built / name), "--scale", "1"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "on two cores only" in done.stderr
+    assert "seconds" not in done.stderr
 
 
 # ------------------------------------------------------------- workloads, study

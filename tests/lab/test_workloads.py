@@ -27,6 +27,7 @@ WORKLOADS = {
 
 # What each workload prints when all is well, and when it has found itself out.
 GOOD_AND_BAD = {
+    "ad-server": ("requests 1.0\nanswers right\n", "requests 1.0\n"),
     "xml-transform": (
         "<p>catalogue complete: true, 4255 types</p>",
         "<p>catalogue complete: false, 4255 types</p>",

@@ -65,9 +65,12 @@ class Result:
 # ------------------------------------------------------------------ preparation
 
 
-def expand(words: Iterable[str], data: Path, cores: int) -> list[str]:
+def expand(
+    words: Iterable[str], data: Path, cores: int, parameters: dict[str, str] | None = None
+) -> list[str]:
     """Fill in the placeholders that the micro workloads use."""
     values = {"{data}": str(data), "{cores}": str(cores)}
+    values |= {f"{{{name}}}": value for name, value in (parameters or {}).items()}
     return [re.sub(r"\{\w+\}", lambda m: values.get(m[0], m[0]), word) for word in words]
 
 
@@ -78,7 +81,7 @@ def load_test(path: Path, build: Path, cores: int, scale: int) -> Test:
     prepare = [w.replace("{here}", str(path.parent)) for w in workload["prepare"]["command"]]
     subprocess.run(expand(prepare, build, cores), check=True)
     run, check = workload["run"], workload.get("check", {})
-    command = expand(run["command"], build, cores)
+    command = expand(run["command"], build, cores, workload.get("parameters"))
     return Test(
         name=workload["name"],
         command=command + (["--scale", str(scale)] if scale != 100 else []),

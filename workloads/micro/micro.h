@@ -354,17 +354,23 @@ static inline double micro_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Resident memory of this process, exactly: the counters in /proc/self/statm lag behind. */
-static inline uint64_t micro_resident(void)
+/* A line of what the kernel says of this process's memory, in bytes. Exact: the counters in /proc/self/statm lag
+ * behind. */
+static inline uint64_t micro_smaps(const char *name)
 {
     char text[4096];
     int file = open("/proc/self/smaps_rollup", O_RDONLY); /* not fopen: it would allocate */
     ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
     close(file);
     text[length > 0 ? length : 0] = '\0';
-    const char *line = strstr(text, "\nRss:");
-    if (!line) micro_fail("the kernel does not tell the resident memory");
-    return strtoull(line + strlen("\nRss:"), NULL, 10) * 1024;
+    const char *line = strstr(text, name);
+    if (!line || line == text || line[-1] != '\n') micro_fail("the kernel does not tell %s", name);
+    return strtoull(line + strlen(name), NULL, 10) * 1024;
+}
+
+static inline uint64_t micro_resident(void)
+{
+    return micro_smaps("Rss:");
 }
 
 /* `operations` are what the program says they are; `seconds` is the time of the measured part. */

@@ -89,8 +89,11 @@ def figures(workload: Workload, stdout: Path) -> dict[str, float]:
         found = search(stdout, patterns, every=True)
     except SearchFailed as failed:
         raise BadOutput(f"printed what cannot be judged: {failed}") from failed
-    printed = zip(workload.metrics, found, strict=True)
-    return {metric.name: _figure(metric, texts) for metric, texts in printed}
+    return {
+        metric.name: _figure(metric, texts)
+        for metric, texts in zip(workload.metrics, found, strict=True)
+        if texts or not metric.optional
+    }
 
 
 def _figure(metric: WorkloadMetric, printed: Sequence[str]) -> float:

@@ -1,0 +1,128 @@
+/* Heaps that several threads share, each under a lock: for threads beyond `lockless_threads`.
+ *
+ * Such a thread has heap_sharing in the place of a heap of its own. That one is as empty as heap_none, so that the fast paths
+ * find nothing in it and need not know; the slow ones work in the thread's shared heap instead, which is locked from
+ * heap_thread_enter to heap_thread_leave. What becomes of a block that is freed:
+ *
+ *     by a thread that shares      one of a shared heap goes back at once, under that heap's lock; any other is sent alone:
+ *                                  it never waits in a thread that may sleep for ever
+ *     by a thread with its own     as one of another thread's: in a batch. Whoever hands that over takes it in, too
+ *
+ * So what lies in the inbox of a shared heap is being taken in, and none has an outbox. heap_orphans is freed to in the same
+ * way.
+ *
+ * There are as many as processors, made when they are needed, and given to threads in turn. When no thread shares any more,
+ * their spans become orphans: else nobody could use the room in them.
+ *
+ * Locks are taken in this order: the registry's, a shared heap's, the orphans', the space's; a thread never waits for one
+ * shared heap while it holds another, but in a fork, which takes all. Spans change hands under the locks of the shared heaps
+ * that lose and get them.
+ */
+#include "heap.h"
+
+/* More would lie in each other's way no less, but cost memory. */
+enum { SHARED_MAX = 64 };
+
+static struct {
+    /* Made one after the other, under the registry's lock. Release and acquire: whoever finds one there finds it set up. */
+    _Atomic(struct heap *) heaps[SHARED_MAX];
+    unsigned wanted; /* 0: not known yet */
+    unsigned next; /* which one a thread is given */
+} shared;
+
+static struct heap *shared_at(unsigned number)
+{
+    return atomic_load_explicit(&shared.heaps[number], memory_order_acquire);
+}
+
+static unsigned shared_wanted(void)
+{
+    unsigned processors = platform_processors();
+    return processors < SHARED_MAX ? processors : SHARED_MAX;
+}
+
+struct heap *shared_choose(void)
+{
+    if (shared.wanted == 0) shared.wanted = shared_wanted();
+    unsigned number = shared.next++ % shared.wanted;
+    struct heap *heap = shared_at(number);
+    if (heap == NULL) {
+        heap = heap_make(HEAP_SHARED);
+        atomic_store_explicit(&shared.heaps[number], heap, memory_order_release);
+    }
+    return heap != NULL ? heap : shared_at(0); /* out of memory: one more on an old one */
+}
+
+/* Under the heap's lock. Relaxed: the owner is written under it, whenever it was or becomes this heap. */
+static bool owns(const struct heap *heap, const struct span *span)
+{
+    return atomic_load_explicit(&span->owner, memory_order_relaxed) == heap;
+}
+
+bool shared_free(struct heap *heap, struct span *span, uintptr_t block)
+{
+    platform_lock_acquire(&heap->lock);
+    bool ours = owns(heap, span);
+    if (ours && UNLIKELY(block_looks_free(block))) check_suspicious_free(heap, span, block);
+    else if (ours) block_free_local(heap, span, block);
+    if (heap->chores) heap_chores_look(heap); /* the orphans' nobody else does */
+    platform_lock_release(&heap->lock);
+    return ours;
+}
+
+void shared_check(struct heap *heap, const struct span *span, uintptr_t block)
+{
+    platform_lock_acquire(&heap->lock);
+    if (owns(heap, span)) check_suspicious_free(heap, span, block);
+    platform_lock_release(&heap->lock);
+}
+
+void shared_settle(struct heap *heap)
+{
+    platform_lock_acquire(&heap->lock);
+    uintptr_t elsewhere = remote_inbox_take_shared(heap);
+    if (heap->chores) heap_chores_look(heap);
+    platform_lock_release(&heap->lock);
+    remote_send_on(elsewhere); /* without the lock: it may lead back here */
+}
+
+static void hand_down(struct heap *heap)
+{
+    heap_flush(heap);
+    heap_orphan_spans(heap);
+}
+
+static void for_each_locked(void (*work)(struct heap *heap))
+{
+    for (unsigned i = 0; i < SHARED_MAX; i++) {
+        struct heap *heap = shared_at(i);
+        if (heap == NULL) continue;
+        platform_lock_acquire(&heap->lock);
+        work(heap);
+        platform_lock_release(&heap->lock);
+    }
+}
+
+void shared_trim(void)
+{
+    for_each_locked(heap_give_back);
+}
+
+void shared_hand_down(void)
+{
+    for_each_locked(hand_down);
+}
+
+/* The registry's lock is held. So none is made meanwhile but by the forking thread itself, in a handler of another library's:
+ * the lock of that one was never taken. */
+void shared_fork_begin(void)
+{
+    for (unsigned i = 0; i < SHARED_MAX; i++)
+        if (shared_at(i) != NULL) platform_lock_fork_begin(&shared_at(i)->lock);
+}
+
+void shared_fork_end(void)
+{
+    for (unsigned i = 0; i < SHARED_MAX; i++)
+        if (shared_at(i) != NULL && shared_at(i)->lock.held_by_fork) platform_lock_fork_end(&shared_at(i)->lock);
+}

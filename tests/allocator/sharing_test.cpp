@@ -1,0 +1,573 @@
+// Threads beyond the limit share heaps: all that malloc does works for them as for others, and what they free, and what is left
+// when they exit, goes where it belongs.
+#include "actor.h"
+#include "heap_internals.h"
+#include "heap_isolated.h"
+#include "heap_walker.h"
+#include "heapfit/heapfit.h"
+#include "model.h"
+#include "space_walker.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace
+{
+
+constexpr unsigned LESS = HEAPFIT_TEST_SANITIZED || HEAPFIT_TEST_EMULATED ? 10 : 1;
+
+size_t in_use()
+{
+    struct space_figures figures;
+    space_figures(&figures);
+    return figures.handed_out - figures.metadata;
+}
+
+struct heap_figures figures()
+{
+    struct heap_figures now;
+    heap_figures(&now);
+    return now;
+}
+
+bool shares()
+{
+    return thread_heap_own() == &heap_sharing;
+}
+
+// In a process of which at most so many threads, and the main thread first, have heaps of their own.
+template <typename Body> void with_limit(uint32_t limit, Body body)
+{
+    isolated::expect_passes([&] {
+        heap_settings.lockless_threads = limit;
+        heap_free(heap_malloc(1));
+        body();
+        heap_trim();
+        EXPECT_EQ(0u, in_use()) << "spans with no live block in them";
+        heap_walker::check(&heap_orphans);
+        space_walker::check();
+    });
+}
+
+// ---- who shares ----------------------------------------------------------------------------------------------------------
+
+constexpr unsigned CROWD = 200;
+
+// So many threads at once; returns how many of them share.
+unsigned gather_crowd()
+{
+    static std::atomic<unsigned> sharing;
+    sharing = 0;
+    pthread_barrier_t here;
+    pthread_barrier_init(&here, nullptr, CROWD + 1);
+    std::vector<std::thread> crowd;
+    for (unsigned i = 0; i < CROWD; i++) {
+        crowd.emplace_back([&here, i] {
+            model::Blocks blocks(i, model::MIB);
+            for (int step = 0; step < 50; step++) blocks.step(60);
+            if (shares()) sharing++;
+            pthread_barrier_wait(&here);
+            pthread_barrier_wait(&here);
+            blocks.release_all();
+        });
+    }
+    pthread_barrier_wait(&here);
+    EXPECT_EQ(sharing + (shares() ? 1 : 0), figures().sharing);
+    pthread_barrier_wait(&here);
+    for (auto &thread : crowd) thread.join();
+    pthread_barrier_destroy(&here);
+    return sharing;
+}
+
+TEST(Sharing, AsManyThreadsAsMayHaveHeapsOfTheirOwnAndSuccessorsTakeTheirPlaces)
+{
+    with_limit(3, [] {
+        for (int round = 0; round < 3; round++) {
+            EXPECT_EQ(CROWD - 2, gather_crowd());
+            EXPECT_EQ(3u, figures().made);
+            EXPECT_EQ(2u, figures().idle);
+            EXPECT_EQ(0u, figures().sharing);
+        }
+        EXPECT_FALSE(shares());
+    });
+}
+
+TEST(Sharing, AThreadThatExitsFreesItsPlace)
+{
+    with_limit(2, [] {
+        auto allocate = [] { heap_free(heap_malloc(100)); };
+        auto first = std::make_unique<Actor>();
+        Actor second;
+        (*first)(allocate);
+        second(allocate);
+        (*first)([] { EXPECT_FALSE(shares()); });
+        second([] { EXPECT_TRUE(shares()); });
+        first.reset();
+        Actor third;
+        third(allocate);
+        third([] { EXPECT_FALSE(shares()); });
+        second([] { EXPECT_TRUE(shares()) << "for its life"; });
+    });
+}
+
+TEST(Sharing, NoThreadHasAHeapOfItsOwnWhereNoneMay)
+{
+    with_limit(0, [] {
+        EXPECT_TRUE(shares());
+        EXPECT_EQ(CROWD, gather_crowd());
+        EXPECT_EQ(0u, figures().made);
+        EXPECT_EQ(1u, figures().sharing);
+    });
+}
+
+TEST(Sharing, TheLimitIsAskedWhenAThreadFirstAllocates)
+{
+    with_limit(UINT32_MAX, [] {
+        auto learn = [] {
+            bool sharing = false;
+            std::thread([&] {
+                heap_free(heap_malloc(10));
+                sharing = shares();
+            }).join();
+            return sharing;
+        };
+        EXPECT_FALSE(learn());
+        heap_settings.lockless_threads = 1;
+        EXPECT_TRUE(learn());
+        heap_settings.lockless_threads = 2;
+        EXPECT_FALSE(learn());
+        heap_settings.lockless_threads = 0;
+        EXPECT_TRUE(learn());
+        EXPECT_FALSE(shares()) << "what it has it keeps";
+    });
+}
+
+// ---- all calls -----------------------------------------------------------------------------------------------------------
+
+void call_everything(uint64_t seed)
+{
+    EXPECT_EQ(nullptr, heap_malloc(OBJECT_MAX + 1));
+    model::Blocks blocks(seed, 8 * model::MIB); // aligned, zeroed, resized, large ones
+    for (unsigned i = 0; i < 4000 / LESS; i++) blocks.step(i % 1000 < 500 ? 70 : 30);
+    heap_trim();
+    blocks.check_all();
+    blocks.release_all();
+}
+
+TEST(Sharing, EveryCallWorks)
+{
+    SCOPED_TRACE(stress::how_to_repeat());
+    with_limit(1, [] {
+        std::vector<std::thread> threads;
+        for (uint64_t i = 0; i < 4; i++) {
+            threads.emplace_back([i] {
+                call_everything(stress::seed() + i);
+                EXPECT_TRUE(shares());
+            });
+        }
+        for (auto &thread : threads) thread.join();
+    });
+}
+
+TEST(Sharing, BlocksAreResizedInPlaceWhereTheyFit)
+{
+    with_limit(0, [] {
+        void *block = heap_malloc(1000);
+        EXPECT_EQ(block, heap_realloc(block, 700));
+        EXPECT_EQ(block, heap_realloc(block, heap_usable_size(block)));
+        heap_free(block);
+        void *large = heap_malloc(model::MIB);
+        EXPECT_EQ(large, heap_realloc(large, model::MIB / 2));
+        heap_free(large);
+    });
+}
+
+TEST(Sharing, TheBooksOfASharedHeapAreKeptWhateverItsThreadsDo)
+{
+    SCOPED_TRACE(stress::how_to_repeat());
+    with_limit(1, [] {
+        space_settings.decay_ms = 1;
+        const struct heap *heap = nullptr;
+        for (int round = 0; round < 5; round++) {
+            std::vector<std::unique_ptr<Actor>> actors;
+            std::vector<std::unique_ptr<model::Blocks>> blocks;
+            for (uint64_t i = 0; i < 3; i++) {
+                actors.push_back(std::make_unique<Actor>());
+                blocks.push_back(std::make_unique<model::Blocks>(stress::seed() + i, 4 * model::MIB));
+            }
+            for (unsigned step = 0; step < 60 / LESS; step++) {
+                for (size_t i = 0; i < actors.size(); i++) {
+                    (*actors[i])([&] {
+                        for (int k = 0; k < 100; k++) blocks[i]->step(50);
+                        if (heap == nullptr) heap_thread_leave(const_cast<struct heap *>(heap = heap_thread_enter()));
+                    });
+                }
+                heap_walker::check(heap);
+            }
+            for (size_t i = 0; i < actors.size(); i++) (*actors[i])([&] { blocks[i]->release_all(); });
+        }
+    });
+}
+
+// ---- threads that share and threads that do not --------------------------------------------------------------------------
+
+constexpr size_t RING = 1024;
+std::array<std::atomic<void *>, RING> ring;
+
+void produce(size_t blocks)
+{
+    for (size_t i = 0; i < blocks; i++) {
+        auto &slot = ring[i % RING];
+        while (slot.load(std::memory_order_relaxed) != nullptr) std::this_thread::yield();
+        auto *block = static_cast<size_t *>(heap_malloc(48 + i % 100));
+        *block = i;
+        slot.store(block, std::memory_order_release);
+    }
+}
+
+void consume(size_t blocks)
+{
+    for (size_t i = 0; i < blocks; i++) {
+        void *block;
+        while ((block = ring[i % RING].exchange(nullptr, std::memory_order_acquire)) == nullptr)
+            std::this_thread::yield();
+        ASSERT_EQ(i, *static_cast<size_t *>(block));
+        heap_free(block);
+    }
+}
+
+void pass_blocks(uint32_t limit, bool main_produces)
+{
+    with_limit(limit, [=] {
+        constexpr size_t BLOCKS = 1'000'000 / LESS;
+        std::atomic<size_t> peak{0};
+        std::thread other([&] { main_produces ? consume(BLOCKS) : produce(BLOCKS); });
+        if (main_produces) produce(BLOCKS);
+        else consume(BLOCKS);
+        other.join();
+        EXPECT_LE(in_use(), 4 * model::MIB);
+    });
+}
+
+TEST(Sharing, AProducerWithItsOwnHeapAndAConsumerThatShares)
+{
+    pass_blocks(1, true);
+}
+
+TEST(Sharing, AProducerThatSharesAndAConsumerWithItsOwnHeap)
+{
+    pass_blocks(1, false);
+}
+
+TEST(Sharing, AProducerAndAConsumerThatShare)
+{
+    pass_blocks(0, true);
+}
+
+TEST(Sharing, AThreadThatSleepsKeepsNothingThatItFreed)
+{
+    with_limit(1, [] {
+        std::vector<void *> blocks(100);
+        for (auto &block : blocks) block = heap_malloc(200);
+        Actor sleeper;
+        sleeper([&] {
+            heap_free(heap_malloc(1));
+            for (void *block : blocks) heap_free(block);
+            EXPECT_TRUE(shares());
+        });
+        heap_trim();
+        EXPECT_EQ(0u, in_use());
+    });
+}
+
+TEST(Sharing, WhatIsFreedForThreadsThatSleepComesBack)
+{
+    with_limit(1, [] {
+        Actor sleeper;
+        std::vector<void *> blocks(10000);
+        sleeper([&] {
+            for (auto &block : blocks) block = heap_malloc(200);
+        });
+        EXPECT_GT(in_use(), 2 * model::MIB - SPAN_SIZE);
+        for (void *block : blocks) heap_free(block);
+        EXPECT_LE(in_use(), (SPAN_CACHE_MAX + 2) * SPAN_SIZE) << "before anybody else does anything";
+    });
+}
+
+// The blocks of threads that shared outlive them: the room between them serves threads that have heaps of their own.
+TEST(Sharing, TheRoomThatIsLeftIsUsedByOthers)
+{
+    with_limit(1, [] {
+        std::vector<void *> blocks(20000);
+        std::thread([&] {
+            for (auto &block : blocks) block = heap_malloc(100);
+            for (size_t i = 0; i < blocks.size(); i += 2) heap_free(blocks[i]);
+        }).join();
+        size_t before = in_use();
+        for (size_t i = 0; i < blocks.size(); i += 2) blocks[i] = heap_malloc(100);
+        EXPECT_LE(in_use(), before + before / 4);
+        for (void *block : blocks) heap_free(block);
+    });
+}
+
+TEST(Sharing, BlocksOutliveOneThreadAfterTheOther)
+{
+    with_limit(1, [] {
+        std::vector<void *> alive(500, nullptr);
+        size_t peak = 0;
+        for (unsigned i = 0; i < 4000 / LESS; i++) {
+            std::thread([&] {
+                void *others[20];
+                for (auto &other : others) other = heap_malloc(1000);
+                heap_free(alive[i % alive.size()]);
+                alive[i % alive.size()] = heap_malloc(1000);
+                for (void *other : others) heap_free(other);
+            }).join();
+            peak = std::max(peak, in_use());
+        }
+        EXPECT_LE(peak, 2 * model::MIB);
+        for (void *block : alive) heap_free(block);
+    });
+}
+
+// ---- the end of a thread -------------------------------------------------------------------------------------------------
+
+pthread_key_t late_key;
+
+// Runs after the allocator's own destructor, too, and again as long as the C library does so.
+void allocate_late(void *argument)
+{
+    auto left = reinterpret_cast<uintptr_t>(argument);
+    for (size_t size : {size_t{30}, size_t{5000}, size_t{100'000}}) heap_free(heap_malloc(size));
+    if (left > 1) pthread_setspecific(late_key, reinterpret_cast<void *>(left - 1));
+}
+
+TEST(Sharing, AThreadMayAllocateWhileItExits)
+{
+    with_limit(1, [] {
+        ASSERT_EQ(0, pthread_key_create(&late_key, allocate_late));
+        for (int i = 0; i < 20; i++) {
+            std::thread([] {
+                heap_free(heap_malloc(1));
+                pthread_setspecific(late_key, reinterpret_cast<void *>(8));
+            }).join();
+        }
+        EXPECT_EQ(0u, figures().sharing);
+        EXPECT_EQ(1u, figures().made);
+    });
+}
+
+// ---- contexts -------------------------------------------------------------------------------------------------------------
+
+TEST(Sharing, ContextsServeAThreadThatShares)
+{
+    with_limit(1, [] {
+        std::thread([] {
+            hf_context *context = hf_context_create(nullptr);
+            ASSERT_NE(nullptr, context);
+            EXPECT_TRUE(shares());
+            void *before = heap_malloc(100);
+            hf_context_switch(context);
+            void *diverted = heap_malloc(100);
+            EXPECT_TRUE(hf_context_owns(context, diverted));
+            EXPECT_TRUE(shares());
+            heap_free(before);
+            void *own = heap_malloc_own(100);
+            EXPECT_FALSE(hf_context_owns(context, own));
+            own = heap_realloc(own, 3000);
+            EXPECT_FALSE(hf_context_owns(context, own));
+            void *large = heap_malloc(3 * model::MIB);
+            EXPECT_TRUE(hf_context_owns(context, large));
+            heap_free(large);
+            heap_free(diverted);
+            hf_context_switch(nullptr);
+            EXPECT_FALSE(hf_context_owns(context, diverted = heap_malloc(100)));
+            heap_free(diverted);
+            heap_free(own);
+            hf_context_destroy(context);
+        }).join();
+    });
+}
+
+TEST(Sharing, AThreadThatIsDivertedFromTheStartMayShareAndExit)
+{
+    with_limit(1, [] {
+        hf_context *context = hf_context_create(nullptr);
+        hf_context_leave(context);
+        std::thread([&] {
+            hf_context_switch(context);
+            void *object = heap_malloc(64);
+            EXPECT_TRUE(hf_context_owns(context, object));
+            heap_free(heap_malloc_own(10)); // it begins to share here
+            EXPECT_TRUE(shares());
+            EXPECT_EQ(context, hf_context_current());
+        }).join();
+        hf_context_destroy(context);
+        EXPECT_EQ(0u, figures().sharing);
+    });
+}
+
+// ---- fork -----------------------------------------------------------------------------------------------------------------
+
+#if !HEAPFIT_TEST_SANITIZED
+
+TEST(Sharing, TheChildOfAForkCountsItsOnlyThreadAndFreesWhatOthersShared)
+{
+    with_limit(2, [] {
+        ASSERT_EQ(0, pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end_in_child));
+        Actor own, sharing;
+        std::vector<void *> blocks(1000);
+        own([] { heap_free(heap_malloc(1)); });
+        sharing([&] {
+            for (auto &block : blocks) block = heap_malloc(150);
+        });
+        auto live_as_a_child = [&](size_t sharing_now) {
+            EXPECT_EQ(sharing_now, figures().sharing);
+            for (void *block : blocks) heap_free(block);
+            call_everything(1);
+            Actor next;
+            next([] {
+                heap_free(heap_malloc(1));
+                EXPECT_FALSE(shares()) << "the places of threads that the child does not have are free";
+            });
+        };
+        isolated::expect_passes([&] {
+            EXPECT_FALSE(shares());
+            heap_settings.lockless_threads = 2;
+            live_as_a_child(0);
+        });
+        sharing([&] {
+            isolated::expect_passes([&] {
+                EXPECT_TRUE(shares());
+                live_as_a_child(1);
+            });
+        });
+        for (void *block : blocks) heap_free(block);
+    });
+}
+
+// Its shared heap is made while it holds all locks for the fork.
+TEST(Sharing, AThreadMayFirstAllocateInAForkHandler)
+{
+    isolated::expect_passes([] {
+        auto allocate = [] { heap_free(heap_malloc(100)); };
+        ASSERT_EQ(0, pthread_atfork(allocate, allocate, allocate)); // before the allocator's: it runs within them
+        ASSERT_EQ(0, pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end_in_child));
+        heap_settings.lockless_threads = 1;
+        heap_free(heap_malloc(1));
+        for (int i = 0; i < 3; i++) {
+            std::thread([] {
+                EXPECT_EQ(&heap_none, thread_heap);
+                isolated::expect_passes([] { call_everything(1); });
+                EXPECT_TRUE(shares());
+                isolated::expect_passes([] { call_everything(2); });
+            }).join();
+        }
+        EXPECT_EQ(0u, figures().sharing);
+    });
+}
+
+TEST(Sharing, NoLockIsHeldInTheChildOfAFork)
+{
+    with_limit(1, [] {
+        ASSERT_EQ(0, pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end_in_child));
+        std::atomic<bool> stop{false};
+        std::vector<std::thread> threads;
+        for (uint64_t i = 0; i < 4; i++) {
+            threads.emplace_back([&, i] {
+                model::Blocks blocks(i, model::MIB);
+                while (!stop) blocks.step(50);
+                blocks.release_all();
+            });
+        }
+        for (int i = 0; i < 50; i++) {
+            isolated::expect_passes([] {
+                std::vector<std::thread> own;
+                for (uint64_t k = 0; k < 4; k++)
+                    own.emplace_back([k] {
+                        model::Blocks blocks(k, model::MIB);
+                        for (int step = 0; step < 50; step++) blocks.step(50);
+                        blocks.release_all();
+                    });
+                for (auto &thread : own) thread.join();
+                heap_trim();
+            });
+        }
+        stop = true;
+        for (auto &thread : threads) thread.join();
+    });
+}
+
+#endif
+
+// ---- errors of the program --------------------------------------------------------------------------------------------------
+
+// Four threads: two with heaps of their own and two that share. The first free has arrived when the second comes, and every thread
+// looks what was freed for it.
+void free_twice(int allocates, int frees, int frees_again)
+{
+    heap_settings.lockless_threads = 2;
+    heap_settings.remote_free_batch = 1;
+    std::array<Actor, 4> actors;
+    std::vector<void *> others(4); // their neighbours live, so that spans do
+    void *block = nullptr;
+    for (size_t i = 0; i < actors.size(); i++) {
+        actors[i]([&] {
+            others[i] = heap_malloc(100);
+            if (shares() != (i >= 2)) std::abort();
+        });
+    }
+    actors[static_cast<size_t>(allocates)]([&] { block = heap_malloc(100); });
+    actors[static_cast<size_t>(frees)]([&] { heap_free(block); });
+    actors[static_cast<size_t>(frees_again)]([&] { heap_free(block); });
+    for (auto &actor : actors) actor([] { heap_trim(); });
+}
+
+class SharingDeathTest : public testing::TestWithParam<int>
+{
+};
+
+TEST_P(SharingDeathTest, ADoubleFreeIsCaughtWhoeverFrees)
+{
+    for (int frees = 0; frees < 4; frees++) {
+        for (int frees_again = 0; frees_again < 4; frees_again++) {
+            EXPECT_DEATH(free_twice(GetParam(), frees, frees_again), "double free of 0x")
+                << GetParam() << " allocates, " << frees << " frees, " << frees_again << " frees again";
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Allocates, SharingDeathTest, testing::Range(0, 4));
+
+void resize_after_free()
+{
+    heap_settings.lockless_threads = 0;
+    void *kept = heap_malloc(100);
+    void *block = heap_malloc(100);
+    heap_free(block);
+    heap_free(heap_realloc(block, 90));
+    heap_free(kept);
+}
+
+TEST(SharingErrorsDeathTest, AFreeBlockIsNotResized)
+{
+    EXPECT_DEATH(resize_after_free(), "double free of 0x");
+}
+
+void free_interior()
+{
+    heap_settings.lockless_threads = 0;
+    heap_free(static_cast<char *>(heap_malloc(100)) + 16);
+}
+
+TEST(SharingErrorsDeathTest, AnInteriorPointerIsNamed)
+{
+    EXPECT_DEATH(free_interior(), "free of an interior pointer");
+}
+
+} // namespace
