@@ -16,7 +16,6 @@ from heapfit.errors import UsageError, unknown
 
 VARIABLE = "HEAPFIT_OPTIONS"
 
-_SPAN = 64 << 10
 _UNLIMITED = "unlimited"
 _SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _VALUE = re.compile(r"([0-9]+)([kmg]?)", re.IGNORECASE)
@@ -67,7 +66,7 @@ OPTIONS: dict[str, Option] = {
     for option in (
         Option("lockless_threads", "number", 0, _NUMBER_UNLIMITED, unlimited=True),
         Option("free_page_threshold", "size", 0, _BYTES_UNLIMITED, unlimited=True),
-        Option("thread_span_threshold", "size", 0, 16 * _SPAN),
+        Option("thread_span_threshold", "size", 0, _BYTES_UNLIMITED, unlimited=True),
         Option("shared_span_threshold", "size", 0, _BYTES_UNLIMITED, unlimited=True),
         Option("decay_ms", "number", 0, (1 << 31) - 1, unlimited=True),
         Option("remote_free_batch", "number", 1, 4096),

@@ -92,6 +92,14 @@ def test_options_are_merged_with_those_that_are_set(run_heapfit: Heapfit) -> Non
     assert result.stderr == ""
 
 
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_control_is_a_short_form_of_an_option(run_heapfit: Heapfit, more: list[str]) -> None:
+    words = ["--set", "decay_ms=10", "--control", *more]
+    result = run_heapfit("run", *words, "--", "printenv", "HEAPFIT_OPTIONS")
+    assert "decay_ms:10,control:on" in result.stdout
+    assert result.stderr == ""
+
+
 # Asks the library itself, through its C API, in a program that runs under it.
 ASK_THE_LIBRARY = """
 import ctypes, json
@@ -178,7 +186,9 @@ def test_lib_names_the_nearest_variant(run_heapfit: Heapfit) -> None:
     assert_one_line(run_heapfit("lib", "--variant", "defualt"), 2, ["did you mean 'default'?"])
 
 
-@pytest.mark.parametrize("arguments", [["lib"], ["run", "--set", "verbose=0", "--", "true"]])
+@pytest.mark.parametrize(
+    "arguments", [["lib"], ["run", "--set", "verbose=0", "--control", "--", "true"]]
+)
 def test_the_way_to_the_program_loads_no_heavy_module(
     clean_environment: dict[str, str], arguments: list[str]
 ) -> None:

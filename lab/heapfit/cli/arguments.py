@@ -9,6 +9,8 @@ import typer
 
 from heapfit.errors import UsageError
 
+_PID_MAX = 1 << 22  # The kernel gives out none beyond.
+
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print JSON, for programs, instead of text for people.")
 ]
@@ -33,6 +35,19 @@ On = Annotated[
 Install = Annotated[
     bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
 ]
+
+
+def process_number(word: str) -> int:
+    """Return the number of a process; UsageError says where to find it.
+
+    >>> process_number("4711")
+    4711
+    """
+    if not word.isdecimal() or not 0 < int(word) <= _PID_MAX:
+        raise UsageError(
+            f"{word!r} is no process's number; heapfit top shows those that can be watched"
+        )
+    return int(word)
 
 
 def split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from heapfit import paths
 from heapfit.cli.launch import become
+from heapfit.options import CONTROL_ON
 
 _OPTIONS = ("--variant", "--set")
+_CONTROL = "--control"
 
 
 def done_quickly(arguments: list[str]) -> bool:
@@ -27,14 +29,18 @@ def done_quickly(arguments: list[str]) -> bool:
         if options is not None and command:
             variants = [value for name, value in options if name == "--variant"]
             settings = [value for name, value in options if name == "--set"]
+            settings += [CONTROL_ON for name, _ in options if name == _CONTROL]
             become(command, (variants or [paths.DEFAULT_VARIANT])[-1], settings)
     return False
 
 
 def _options(words: list[str]) -> list[tuple[str, str]] | None:
     """Return the options in `words` with their values; None unless all are well-formed."""
-    if len(words) % 2 != 0:
-        return None
-    pairs = list(zip(words[::2], words[1::2], strict=True))
-    plain = all(name in _OPTIONS and not value.startswith("-") for name, value in pairs)
-    return pairs if plain else None
+    pairs: list[tuple[str, str]] = []
+    rest = iter(words)
+    for name in rest:
+        value = "" if name == _CONTROL else next(rest, "-")
+        if name not in (*_OPTIONS, _CONTROL) or value.startswith("-"):
+            return None
+        pairs.append((name, value))
+    return pairs

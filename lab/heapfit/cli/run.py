@@ -12,6 +12,7 @@ from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import new_app
 from heapfit.cli.launch import become, environment_changes
 from heapfit.errors import UsageError
+from heapfit.options import CONTROL_ON
 
 app = new_app()
 
@@ -32,6 +33,9 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Set an option of the library; repeats."),
     ] = None,
+    control: Annotated[
+        bool, typer.Option("--control", help="Let heapfit ctl, top and export ask and steer it.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a program under heapfit; its exit code and its signals are the program's own.
@@ -39,11 +43,12 @@ def run(
     With --json the program is not run: what would be run, and with which environment, is printed.
     """
     command = _command(words or [], context.obj)
+    chosen = [*(settings or []), *([CONTROL_ON] if control else [])]
     if as_json:
-        changes = environment_changes(variant, settings or [])
+        changes = environment_changes(variant, chosen)
         typer.echo(json.dumps({"command": command, "environment": changes}, indent=2))
     else:
-        become(command, variant, settings or [])
+        become(command, variant, chosen)
 
 
 def _command(words: list[str], program: list[str] | None) -> list[str]:

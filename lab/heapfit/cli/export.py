@@ -1,0 +1,115 @@
+"""`heapfit export`: the figures of running processes, for a scraper."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import socket
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from heapfit.cli.arguments import AsJson, process_number
+from heapfit.cli.commands import new_app
+from heapfit.cli.live_tables import described
+from heapfit.cli.output import print_json, say, warn
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.live import Client, Process, Snapshot, all_clients, find, listening, take
+
+app = new_app()
+
+# As registered for exporters of Prometheus: none has it.
+_PORT = 9464
+_ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+@app.command(epilog="Example:  heapfit export --prometheus --port 9464")
+def export(
+    pids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PID...", help="Default: every process of yours with control:on."),
+    ] = None,
+    prometheus: Annotated[
+        bool, typer.Option("--prometheus", help="Serve OpenMetrics at http://HOST:PORT/metrics.")
+    ] = False,
+    host: Annotated[
+        str, typer.Option(metavar="HOST", help="Where to listen; anybody who reaches it may read.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="0: any that is free.")
+    ] = _PORT,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print what would be served now, and end.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Serve the figures of running processes to a scraper, until SIGTERM or Ctrl-C.
+
+    Processes that begin later are found, and one that has ended is left out. With --json their
+    figures are printed once.
+    """
+    if not prometheus and not as_json:
+        raise UsageError("in which form? write: heapfit export --prometheus, or --json")
+    numbers = [process_number(pid) for pid in pids or []]
+    if as_json:
+        print_json([described(snapshot) for snapshot in _snapshots(numbers)])
+        return
+    for number in numbers:
+        Client(number).stats()  # Told now, where somebody sees it, rather than to the scraper.
+    if once:
+        _print(numbers)
+    else:
+        _serve(numbers, host, port)
+
+
+def _snapshots(numbers: list[int]) -> Iterator[Snapshot]:
+    """Yield what is known of each process; of all that listen, one that fails stops no other."""
+    if numbers:
+        yield from (take(Client(number)) for number in numbers)
+        return
+    for client in all_clients():
+        try:
+            yield take(client)
+        except HeapfitError as error:
+            warn(str(error))
+
+
+def _found(numbers: list[int]) -> list[Process]:
+    """Return the processes to ask now: those named that are still there, or all that listen."""
+    if not numbers:
+        return listening()
+    return [process for number in numbers if (process := find(number))]
+
+
+def _print(numbers: list[int]) -> None:
+    from heapfit.live import openmetrics
+
+    print(openmetrics.text(lambda: _found(numbers)), end="")
+
+
+def _serve(numbers: list[int], host: str, port: int) -> None:
+    from heapfit.live import openmetrics
+
+    # Blocked before any thread is made, so that they all are, and the signal comes to us.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    try:
+        server, thread = openmetrics.serve(lambda: _found(numbers), host, port)
+    except OSError as error:
+        raise _cannot_listen(error, host, port) from error
+    say(f"serving http://{host}:{server.server_port}/metrics; Ctrl-C ends it")
+    signal.sigwait(_ENDS)
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def _cannot_listen(error: OSError, host: str, port: int) -> HeapfitError:
+    if isinstance(error, socket.gaierror):
+        return UsageError(f"--host {host}: there is no such address")
+    advice = {
+        errno.EADDRINUSE: "it is in use; choose another by --port",
+        errno.EACCES: "ports below 1024 are for root; choose another by --port",
+        errno.EADDRNOTAVAIL: "this machine does not have that address; choose another by --host",
+    }.get(error.errno or 0, str(error))
+    return HeapfitError(f"cannot listen at {host}:{port}: {advice}")

@@ -1,0 +1,112 @@
+"""Print what is known of running processes, once, as tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from heapfit.cli.output import results, table
+from heapfit.live import Process, Rates, Snapshot, figures
+from heapfit.live.figures import Figure, Sheet
+
+# As many heaps as a screen shows; --json has them all.
+_MOST_ROWS = 24
+
+
+def show_snapshot(snapshot: Snapshot, rates: Rates | None) -> None:
+    """Print everything that is known of a process; without rates what it did since its start."""
+    results.print(_headline(snapshot), soft_wrap=True, markup=False)
+    side_by_side = Table.grid(padding=(0, 2))
+    activity = _pairs("activity", figures.activity(snapshot, rates))
+    if rates is None:
+        activity = _pairs("since the start", figures.since_start(snapshot))
+    side_by_side.add_row(
+        _pairs("memory", figures.memory(snapshot)),
+        activity,
+        _named("in force", figures.thresholds(snapshot)),
+    )
+    results.print(side_by_side)
+    for sheet in (figures.classes(snapshot), figures.heaps(snapshot, rates)):
+        _print_largest(sheet)
+    nodes = figures.nodes(snapshot)
+    if nodes.rows:
+        _print_largest(nodes)
+
+
+def show_processes(found: list[tuple[Process, Snapshot | None]]) -> None:
+    """Print a line for each process; None: it did not answer."""
+    rows = table("PID", "live", "resident", "footprint", "purges", "command")
+    for column in rows.columns[:5]:
+        column.justify = "right"
+    for process, snapshot in found:
+        rows.add_row(str(process.pid), *_main_figures(snapshot), escape(process.command_line))
+    results.print(rows)
+
+
+def described(snapshot: Snapshot) -> dict[str, Any]:
+    """Return everything that is known of a process as plain data."""
+    memory = snapshot.memory
+    return {
+        "pid": snapshot.process.pid,
+        "command": list(snapshot.process.command),
+        "stats": snapshot.stats,
+        "options": snapshot.options,
+        "memory": {"resident": memory.resident, "huge": memory.huge} if memory else None,
+    }
+
+
+def show_options(snapshot: Snapshot) -> None:
+    """Print the options of a process."""
+    results.print(_filled(figures.options(snapshot)))
+
+
+def _headline(snapshot: Snapshot) -> str:
+    state = ", shrunk: all free memory goes back at once" if snapshot.stats.shrunk else ""
+    process = snapshot.process
+    return f"{process.pid} {process.command_line} (heapfit {snapshot.stats.version}{state})\n"
+
+
+def _main_figures(snapshot: Snapshot | None) -> list[str]:
+    if snapshot is None:
+        return ["no answer", "", "", ""]
+    total = snapshot.stats.total
+    sizes = [total.live_bytes, total.resident, total.footprint]
+    return [*map(figures.size, sizes), figures.count(total.purges)]
+
+
+def _pairs(title: str, found: list[Figure]) -> Table:
+    return _named(title, [(figure.name, figure.text) for figure in found])
+
+
+def _named(title: str, pairs: list[tuple[str, str]]) -> Table:
+    rows = table(title, "")
+    rows.padding = (0, 1, 0, 0)  # The three of them just fit into 80 columns.
+    rows.columns[1].justify = "right"
+    for column in rows.columns:
+        column.no_wrap = True
+    for name, value in pairs:
+        rows.add_row(name, escape(value))
+    return rows
+
+
+def _print_largest(sheet: Sheet) -> None:
+    """Print the rows that matter most, and say how many others there are."""
+    by = sheet.columns.index(sheet.main)
+    largest = sorted(sheet.rows, key=lambda row: row[by].value, reverse=True)[:_MOST_ROWS]
+    results.print()
+    results.print(_filled(replace(sheet, rows=largest)))
+    others = len(sheet.rows) - len(largest)
+    if others:
+        results.print(f"… and {others} more", style="dim")
+
+
+def _filled(sheet: Sheet) -> Table:
+    rows = table(*sheet.columns)
+    for name, column in zip(sheet.columns, rows.columns, strict=True):
+        column.justify = "left" if name in sheet.words else "right"
+    for row in sheet.rows:
+        rows.add_row(*(escape(cell.text) for cell in row))
+    return rows

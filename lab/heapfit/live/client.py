@@ -1,0 +1,169 @@
+"""Ask one process: its figures, its options, and to change what it does.
+
+Each request has a connection of its own: a process serves few at a time, and those who have nothing
+to ask just now shall not be among them.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.live.channel import REQUEST_MAX, TIMEOUT_S, Peer, opened
+from heapfit.live.processes import (
+    Gone,
+    NotListening,
+    Process,
+    belongs_to_another,
+    find,
+    listening,
+    plain,
+    present,
+    why_not_listening,
+)
+from heapfit.live.records import LiveOption, LiveRecord, Stats
+
+
+class Refused(UsageError):
+    """The process says no: these are the library's own words."""
+
+
+class _Reply(LiveRecord):
+    ok: bool
+    error: str = ""
+
+
+class _StatsReply(_Reply):
+    stats: Stats
+
+
+class _OptionsReply(_Reply):
+    options: list[LiveOption]
+
+
+class _ValueReply(_Reply):
+    value: str
+
+
+class _GivenBackReply(_Reply):
+    given_back: int
+
+
+_AnyReply = TypeVar("_AnyReply", bound=_Reply)
+
+
+class Client:
+    """One process that listens. Every method may raise HeapfitError with what to do."""
+
+    def __init__(self, pid: int, timeout_s: float = TIMEOUT_S) -> None:
+        """Find the process; Gone when there is none, NotListening when it is somebody else's."""
+        self.process: Process = present(pid)
+        self._timeout_s = timeout_s
+        error = belongs_to_another(self.process)
+        if error:
+            raise error
+
+    def stats(self) -> Stats:
+        """Return what the heap holds."""
+        return self._ask("stats", _StatsReply).stats
+
+    def options(self) -> list[LiveOption]:
+        """Return the options that the library in the process has, and their values."""
+        return self._ask("options", _OptionsReply).options
+
+    def get(self, name: str) -> str:
+        """Return the value of an option; Refused when there is none of this name."""
+        return self._ask(f"get {_word(name)}", _ValueReply).value
+
+    def set(self, name: str, value: str) -> str:
+        """Set an option and return its value as the library understood it."""
+        return self._ask(f"set {_word(name)} {_word(value)}", _ValueReply).value
+
+    def shrink(self) -> int:
+        """Give all free memory back and keep none from now on; return the bytes given back."""
+        return self._ask("shrink", _GivenBackReply).given_back
+
+    def restore(self) -> None:
+        """Put the options in force again, after `shrink`."""
+        self._ask("restore", _Reply)
+
+    def trim(self) -> int:
+        """Give free memory back once; return the bytes given back."""
+        return self._ask("trim", _GivenBackReply).given_back
+
+    def _ask(self, request: str, kind: type[_AnyReply]) -> _AnyReply:
+        if len(request) > REQUEST_MAX:
+            raise UsageError(f"a request has at most {REQUEST_MAX} characters; this one is longer")
+        line = self._exchange(request)
+        try:
+            reply = _Reply.model_validate_json(line)
+            if reply.ok:
+                return kind.model_validate_json(line)
+        except ValidationError as error:
+            raise self._nonsense() from error
+        raise Refused(plain(reply.error) or f"process {self.process.pid} refuses")
+
+    def _exchange(self, request: str) -> bytes:
+        """Return the line that the process answers with, if it is the process that we mean."""
+        pid = self.process.pid
+        try:
+            with opened(self.process.own_pid, self._timeout_s) as channel:
+                self._check(channel.peer)
+                return channel.ask(request)
+        except ConnectionRefusedError:
+            raise why_not_listening(pid) from None
+        except TimeoutError:
+            raise HeapfitError(
+                f"process {pid} ({self.process.name}) does not answer within "
+                f"{self._timeout_s:g} s; is it stopped? the state in /proc/{pid}/status says so"
+            ) from None
+        except (EOFError, ConnectionError):
+            if find(pid) is None:
+                raise why_not_listening(pid) from None
+            raise HeapfitError(
+                f"process {pid} ({self.process.name}) closed the connection; try again"
+            ) from None
+        except ValueError as error:
+            raise self._nonsense() from error
+
+    def _check(self, peer: Peer) -> None:
+        """Raise NotListening when another process has taken the name; nothing was sent then."""
+        pid = self.process.pid
+        if peer.pid != pid:
+            raise NotListening(
+                f"process {peer.pid} listens in the place of {pid} ({self.process.name}), and was "
+                f"sent nothing; end it, then start {pid} anew"
+            )
+        if peer.uid not in (
+            self.process.user,
+            0,
+        ):  # It may have been root when it opened the socket.
+            raise NotListening(
+                f"the socket of process {pid} ({self.process.name}) was opened by user {peer.uid}, "
+                "not by its own; it was sent nothing"
+            )
+
+    def _nonsense(self) -> HeapfitError:
+        return HeapfitError(
+            f"process {self.process.pid} ({self.process.name}) answers what this heapfit does not "
+            "understand; is the library in it of another version?"
+        )
+
+
+def all_clients() -> list[Client]:
+    """Return a client for each process that may be asked, in the order of their numbers."""
+    found = []
+    for process in listening():
+        with suppress(Gone):  # since it was found
+            found.append(Client(process.pid))
+    return found
+
+
+def _word(text: str) -> str:
+    """Return a word of a request, if it is one."""
+    if not text or " " in text or not (text.isascii() and text.isprintable()):
+        raise UsageError(f"{plain(text)!r} is no word; names and values have no spaces")
+    return text

@@ -1,0 +1,200 @@
+"""The figures of processes as OpenMetrics, for a scraper such as Prometheus.
+
+Each sample is labelled with the process's number and name. The processes are asked when they are
+scraped, side by side: one that does not answer makes the others wait no longer than its timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, start_wsgi_server
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from heapfit.errors import HeapfitError
+from heapfit.live.client import Client
+from heapfit.live.processes import Gone, Process
+from heapfit.live.records import LiveOption
+from heapfit.live.snapshot import Snapshot, take
+
+# Well below the ten seconds that a scraper waits.
+TIMEOUT_S = 2.0
+_AT_ONCE = 16
+_LABELS = ("pid", "command")
+
+# Members of `hf_stats`: the name of the metric behind `heapfit_`, and what it is.
+_GAUGES = {
+    "live_bytes": ("live_bytes", "Objects that the program has allocated and not freed."),
+    "live_objects": ("live_objects", "How many these are."),
+    "large_bytes": ("large_bytes", "Live objects that have spans of their own."),
+    "free_bytes": ("free_bytes", "Free blocks among live ones."),
+    "cached_bytes": ("cached_bytes", "Free spans that threads keep for themselves."),
+    "dirty_bytes": ("dirty_bytes", "Free shared spans not yet given back to the kernel."),
+    "zeroed_bytes": ("zeroed_bytes", "Cleared spans that wait for calloc."),
+    "own_bytes": ("own_bytes", "The tables of heapfit itself."),
+    "context_bytes": ("context_bytes", "Address space of contexts."),
+    "footprint": ("footprint_bytes", "Memory that may be resident because of heapfit."),
+    "resident": ("resident_bytes", "Committed memory of the heap that is resident."),
+    "committed": ("committed_bytes", "Address space that is accessible."),
+    "reserved": ("reserved_bytes", "Address space that is reserved."),
+    "huge_bytes": ("huge_bytes", "Committed memory for which huge pages were asked for."),
+    "heaps_idle": ("heaps_idle", "Thread heaps that wait for a thread."),
+    "orphan_spans": ("orphan_spans", "Spans with objects of threads that have exited."),
+    "contexts": ("contexts", "Contexts that exist."),
+    "threads_sharing": ("threads_sharing", "Threads that share heaps under a lock."),
+}
+_COUNTERS = {
+    "purged": ("purged_bytes", "Memory given back to the kernel."),
+    "purges": ("purges", "System calls that gave memory back."),
+    "commits": ("commits", "System calls that made address space accessible."),
+    "advices": ("advices", "System calls about huge pages."),
+    "refills": ("refills", "How often a bin of a thread was empty and was filled again."),
+    "remote_batches": ("remote_batches", "Lists of blocks handed over to another heap."),
+    "remote_blocks": ("remote_blocks", "Blocks in these lists."),
+    "zeroed_hits": ("zeroed_hits", "callocs that were given memory known to be zero."),
+    "zeroed_misses": ("zeroed_misses", "callocs above 1 KiB that had to clear theirs."),
+    "heaps": ("heaps_made", "Thread heaps made."),
+}
+
+Find = Callable[[], Iterable[Process]]
+_Asked = tuple[Process, Snapshot | None]
+
+
+class LiveCollector(Collector):
+    """Asks the processes that `find` returns, anew at each scrape."""
+
+    def __init__(self, find: Find, timeout_s: float = TIMEOUT_S) -> None:
+        self._find = find
+        self._timeout_s = timeout_s
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics, with a sample for each process that there is."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            asked = [each for each in pool.map(self._ask, self._find()) if each is not None]
+        return families(asked)
+
+    def _ask(self, process: Process) -> _Asked | None:
+        """Return what a process answers, nothing when it does not; None when it is gone."""
+        try:
+            return process, take(Client(process.pid, self._timeout_s))
+        except Gone:
+            return None
+        except HeapfitError:
+            return process, None
+
+
+def families(asked: list[_Asked]) -> Iterator[Metric]:
+    """Yield the metrics of processes that were asked."""
+    yield _up(asked)
+    answered = [snapshot for _, snapshot in asked if snapshot]
+    yield from _of_totals(answered)
+    yield from _of_processes(answered)
+    yield from _of_classes(answered)
+    yield from _of_nodes(answered)
+    yield _of_options(answered)
+
+
+def text(find: Find) -> str:
+    """Return what a scraper would be told now."""
+    written: bytes = generate_latest(_registry(find))  # type: ignore[no-untyped-call]
+    return written.decode()
+
+
+def serve(find: Find, host: str, port: int) -> tuple[WSGIServer, Thread]:
+    """Serve the metrics in threads of their own; OSError when the address cannot be listened at."""
+    return start_wsgi_server(port, addr=host, registry=_registry(find))
+
+
+def _registry(find: Find) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(LiveCollector(find))
+    return registry
+
+
+# ------------------------------------------------------------------- the metrics
+
+
+def _gauge(name: str, what: str, *labels: str) -> GaugeMetricFamily:
+    unit = "bytes" if name.endswith("_bytes") else ""
+    return GaugeMetricFamily(f"heapfit_{name}", what, labels=[*_LABELS, *labels], unit=unit)
+
+
+def _counter(name: str, what: str, *labels: str) -> CounterMetricFamily:
+    unit = "bytes" if name.endswith("_bytes") else ""
+    return CounterMetricFamily(f"heapfit_{name}", what, labels=[*_LABELS, *labels], unit=unit)
+
+
+def _who(process: Process) -> list[str]:
+    return [str(process.pid), process.name]
+
+
+def _up(asked: list[_Asked]) -> Metric:
+    up = _gauge("up", "Whether the process answered.")
+    for process, snapshot in asked:
+        up.add_metric(_who(process), float(snapshot is not None))
+    return up
+
+
+def _of_totals(snapshots: list[Snapshot]) -> Iterator[Metric]:
+    for make, table in ((_gauge, _GAUGES), (_counter, _COUNTERS)):
+        for member, (name, what) in table.items():
+            metric = make(name, what)
+            for each in snapshots:
+                metric.add_metric(_who(each.process), getattr(each.stats.total, member))
+            yield metric
+
+
+def _of_processes(snapshots: list[Snapshot]) -> Iterator[Metric]:
+    shrunk = _gauge("shrunk", "Whether all free memory is given back at once, for the time being.")
+    resident = _gauge("process_resident_bytes", "Resident memory of the whole process.")
+    huge = _gauge("process_huge_bytes", "Memory of the process that huge pages back.")
+    for each in snapshots:
+        shrunk.add_metric(_who(each.process), float(each.stats.shrunk))
+        if each.memory:
+            resident.add_metric(_who(each.process), each.memory.resident)
+            huge.add_metric(_who(each.process), each.memory.huge)
+    yield from (shrunk, resident, huge)
+
+
+def _of_classes(snapshots: list[Snapshot]) -> Iterator[Metric]:
+    live = _gauge("class_live_objects", "Live objects by the size of their block.", "block_size")
+    free = _gauge("class_free_objects", "Free blocks by their size.", "block_size")
+    for each in snapshots:
+        for row in (row for row in each.stats.classes if row.spans):
+            labels = [*_who(each.process), str(row.block_size)]
+            live.add_metric(labels, row.live_objects)
+            free.add_metric(labels, row.free_objects)
+    yield from (live, free)
+
+
+def _of_nodes(snapshots: list[Snapshot]) -> Iterator[Metric]:
+    dirty = _gauge("node_dirty_bytes", "Free spans by the NUMA node that they lie on.", "node")
+    crossings = _counter("node_crossings", "Runs that went to another NUMA node.", "node")
+    for each in snapshots:
+        for row in each.stats.nodes:
+            labels = [*_who(each.process), str(row.node)]
+            dirty.add_metric(labels, row.dirty_bytes)
+            crossings.add_metric(labels, row.crossings)
+    yield from (dirty, crossings)
+
+
+def _of_options(snapshots: list[Snapshot]) -> Metric:
+    metric = _gauge("option", "The value in force of an option that is a number.", "name")
+    for each in snapshots:
+        for option in each.options:
+            value = _number(option, each.in_force(option))
+            if value is not None:
+                metric.add_metric([*_who(each.process), option.name], value)
+    return metric
+
+
+def _number(option: LiveOption, value: str) -> float | None:
+    """Return a value as a number, without a limit as infinity; None for a word."""
+    if option.unlimited and value in ("unlimited", str(option.maximum)):
+        return float("inf")
+    return float(value) if option.kind != "choice" and value.isdecimal() else None

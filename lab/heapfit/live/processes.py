@@ -1,0 +1,214 @@
+"""Which processes there are to ask, and why one cannot be asked: what /proc says of them."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from heapfit import options
+from heapfit.errors import HeapfitError
+from heapfit.live.channel import opened
+
+_PROC = Path("/proc")
+_LISTENS = 0x10000  # __SO_ACCEPTCON, in the flags of /proc/net/unix
+_NAME = re.compile(r"@heapfit/([1-9][0-9]{0,9})")
+_LIBRARY = re.compile(r"libheapfit(?:-([\w-]+))?\.so[.0-9]*")
+# To find out who listens takes no answer of the process.
+_LOOK_TIMEOUT_S = 0.5
+
+
+class Gone(HeapfitError):
+    """There is no such process, or it has ended."""
+
+
+class NotListening(HeapfitError):
+    """The process is there and cannot be asked."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of this machine. `own_pid` is its number as it sees itself, in a container."""
+
+    pid: int
+    own_pid: int
+    user: int
+    name: str
+    command: tuple[str, ...]
+
+    @property
+    def command_line(self) -> str:
+        """The command as a shell would be given it, without what a terminal would obey."""
+        return plain(shlex.join(self.command) or self.name)
+
+
+def plain(text: str) -> str:
+    """Return `text` without control characters: it comes from a process that need not be ours.
+
+    >>> plain("a\\x1b[2Jb")
+    'a?[2Jb'
+    """
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
+# ---------------------------------------------------------------- finding them
+
+
+def find(pid: int) -> Process | None:
+    """Return what is known of a process; None when there is none, or only what is left of it."""
+    status = _status(pid)
+    # The number of a thread leads to a folder too.
+    if status is None or status["State"][0] in "ZX" or status["Tgid"] != str(pid):
+        return None
+    return Process(
+        pid=pid,
+        own_pid=int(status.get("NSpid", str(pid)).split()[-1]),
+        user=int(status["Uid"].split()[1]),  # real, effective, saved, of the file system
+        name=plain(status["Name"]),
+        command=tuple(_words(_read(pid, "cmdline"))),
+    )
+
+
+def present(pid: int) -> Process:
+    """Return what is known of a process; Gone when there is none."""
+    process = find(pid)
+    if process is None:
+        raise Gone(f"there is no process {pid}; heapfit top shows which can be watched")
+    return process
+
+
+def listening() -> list[Process]:
+    """Return the processes that may be asked by us, in the order of their numbers."""
+    found = [process for number in _names() if (process := _listener(number))]
+    ours = [process for process in found if belongs_to_another(process) is None]
+    return sorted(ours, key=lambda process: process.pid)
+
+
+def _names() -> set[int]:
+    """Return the numbers of all who listen in this network namespace, as they see themselves."""
+    found = set()
+    for line in (_PROC / "net" / "unix").read_text(errors="replace").splitlines()[1:]:
+        fields = line.split(maxsplit=7)  # Num RefCount Protocol Flags Type St Inode Path
+        if len(fields) == 8 and int(fields[3], 16) & _LISTENS:
+            name = _NAME.fullmatch(fields[7])
+            if name:
+                found.add(int(name[1]))
+    return found
+
+
+def _listener(number: int) -> Process | None:
+    """Return the process that listens under `number`, if that is its own."""
+    try:
+        with opened(number, _LOOK_TIMEOUT_S) as channel:
+            process = find(channel.peer.pid)
+    except OSError:  # It has ended since, or has no time: then it is of no use now.
+        return None
+    return process if process and process.own_pid == number else None
+
+
+# ------------------------------------------------------------- why not this one
+
+
+def belongs_to_another(process: Process) -> NotListening | None:
+    """Return the error for a process of somebody else; None when we may ask it."""
+    if os.geteuid() in (process.user, 0):
+        return None
+    owner = _user_name(process.user)
+    return NotListening(
+        f"process {process.pid} ({process.name}) belongs to {owner}, who alone may watch and steer "
+        f"it; put before the command: sudo -u {owner}"
+    )
+
+
+def why_not_listening(pid: int) -> HeapfitError:
+    """Return the error for a process that does not listen: what it lacks, and what to do."""
+    process = find(pid)
+    if process is None:
+        return Gone(f"process {pid} has ended; heapfit top shows which can be watched")
+    who = f"process {pid} ({process.name})"
+    if _namespace(pid) not in (None, _namespace(os.getpid())):
+        return NotListening(
+            f"{who} is in another network namespace, where its socket is; go there with: "
+            f"sudo nsenter --target {pid} --net heapfit …"
+        )
+    environment = dict(each.partition("=")[::2] for each in _words(_read(pid, "environ")))
+    library = _library(pid)
+    start = _start_line(process, environment, library)
+    if library is None:
+        return NotListening(f"{who} does not run under heapfit; start it with: {start}")
+    if "control:on" in environment.get(options.VARIABLE, "").replace(" ", "").split(","):
+        return NotListening(
+            f"{who} was started with control:on and does not listen; it says why on its stderr"
+        )
+    return NotListening(f"{who} runs under heapfit without control:on; start it with: {start}")
+
+
+def _start_line(process: Process, environment: dict[str, str], library: str | None) -> str:
+    """Return the line that starts the same program so that it listens."""
+    given = environment.get(options.VARIABLE, "")
+    if library and "libheapfit" not in environment.get("LD_PRELOAD", ""):  # It is linked.
+        value = options.merge(given, {"control": "on"})
+        words = [f"{options.VARIABLE}={shlex.quote(value)}"]
+    else:
+        words = ["heapfit run --control", *_variant(library), *_settings(given), "--"]
+    command = shlex.join(process.command)
+    return " ".join([*words, command if command.isprintable() and command else "COMMAND"])
+
+
+def _variant(library: str | None) -> list[str]:
+    name = _LIBRARY.fullmatch(library) if library else None
+    return [f"--variant {name[1]}"] if name and name[1] else []
+
+
+def _settings(given: str) -> list[str]:
+    pairs = [entry.partition(":")[::2] for entry in given.split(",") if entry.strip()]
+    stripped = [(name.strip(), value.strip()) for name, value in pairs]
+    return [f"--set {shlex.quote(f'{n}={v}')}" for n, v in stripped if n != "control"]
+
+
+def _library(pid: int) -> str | None:
+    """Return the file name of heapfit's library in a process; None when there is none to see."""
+    for line in _read(pid, "maps").decode(errors="replace").splitlines():
+        name = line.removesuffix(" (deleted)").rpartition("/")[2]
+        if _LIBRARY.fullmatch(name):
+            return name
+    return None
+
+
+# ----------------------------------------------------------------------- /proc
+
+
+def _status(pid: int) -> dict[str, str] | None:
+    lines = _read(pid, "status").decode(errors="replace").splitlines()
+    status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return status if {"Name", "State", "Tgid", "Uid"} <= status.keys() else None
+
+
+def _read(pid: int, name: str) -> bytes:
+    """Return a file of a process: nothing when it has ended, or is not ours to read."""
+    try:
+        return (_PROC / str(pid) / name).read_bytes()
+    except OSError:
+        return b""
+
+
+def _words(raw: bytes) -> list[str]:
+    """Return the words of a list that a zero byte ends after each."""
+    return raw.decode(errors="replace").removesuffix("\0").split("\0") if raw else []
+
+
+def _namespace(pid: int) -> str | None:
+    try:
+        return os.readlink(_PROC / str(pid) / "ns" / "net")
+    except OSError:
+        return None
+
+
+def _user_name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"#{user}"  # As sudo takes it.

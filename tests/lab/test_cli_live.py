@@ -1,0 +1,403 @@
+"""`heapfit ctl`, `top` and `export` on a real process under heapfit, and their errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Heapfit, assert_one_line, heapfit_command
+from heapfit.errors import HeapfitError
+from heapfit.live import Client, listening
+from live_double import Double
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+HERE = Path(__file__).resolve().parent
+DEADLINE_S = 30.0
+MIB = 1 << 20
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program with something in every figure."""
+    made = tmp_path_factory.mktemp("live") / "live-program"
+    source = HERE / "live_program.c"
+    flags = ["-std=c17", "-D_DEFAULT_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    subprocess.run(["cc", *flags, "-o", made, source], check=True)
+    return made
+
+
+@pytest.fixture
+def start(program: Path, clean_environment: dict[str, str]) -> Iterator[Start]:
+    """Starts the program by `heapfit run` with the words given; all are ended after the test."""
+    running: list[subprocess.Popen[str]] = []
+
+    def started(*words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            heapfit_command("run", *words, "--", program),
+            env=clean_environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        running.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield started
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def pid(start: Start) -> str:
+    """The number of a process that can be steered, and keeps what it frees."""
+    return listening_pid(start("--control", "--set", "decay_ms=unlimited"))
+
+
+def listening_pid(process: subprocess.Popen[str]) -> str:
+    until(lambda: process.pid in [each.pid for each in listening()])
+    return str(process.pid)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to hold"
+        time.sleep(0.02)
+
+
+def as_json(result: subprocess.CompletedProcess[str]) -> dict[str, object]:
+    assert result.returncode == 0, result.stderr
+    answer: dict[str, object] = json.loads(result.stdout)
+    return answer
+
+
+# ------------------------------------------------------------------------- ctl
+
+
+def test_the_statistics_of_a_process_are_read_from_outside(
+    run_heapfit: Heapfit, pid: str, program: Path
+) -> None:
+    found = json.loads(run_heapfit("ctl", pid, "stats", "--json").stdout)
+    total = found["stats"]["total"]
+    assert found["command"] == [str(program)]
+    assert found["stats"]["pid"] == int(pid)
+    assert 20_000 * 100 < total["live_bytes"] < 20_000 * 100 * 2
+    assert total["dirty_bytes"] + total["cached_bytes"] > 16 * MIB
+    assert total["footprint"] >= total["live_bytes"]
+    assert found["memory"]["resident"] > total["live_bytes"]
+    assert any(each["live_objects"] > 15_000 for each in found["stats"]["classes"])
+    assert {each["thread"] for each in found["stats"]["heaps"]} > {0, int(pid)}
+
+
+def test_the_statistics_are_a_table_for_people(run_heapfit: Heapfit, pid: str) -> None:
+    result = run_heapfit("ctl", pid)
+    assert result.returncode == 0, result.stderr
+    for words in ("live", "footprint", "free_page_threshold", "block size", "thread", "MiB"):
+        assert words in result.stdout
+
+
+def test_an_option_is_set_from_outside(run_heapfit: Heapfit, pid: str) -> None:
+    both = run_heapfit("ctl", pid, "set", "decay_ms=100", "free_page_threshold=1m")
+    assert both.stdout == "decay_ms = 100\nfree_page_threshold = 1048576\n"
+    assert run_heapfit("ctl", pid, "get", "decay_ms").stdout == "100\n"
+    options = json.loads(run_heapfit("ctl", pid, "options", "--json").stdout)
+    values = {option["name"]: option["value"] for option in options}
+    assert (values["decay_ms"], values["control"]) == ("100", "on")
+
+
+def test_the_options_are_explained(run_heapfit: Heapfit, pid: str) -> None:
+    shown = run_heapfit("ctl", pid, "options", environment={"COLUMNS": "160"}).stdout
+    assert "remote_free_batch" in shown
+    assert "blocks of another thread" in shown
+
+
+def test_shrinking_gives_memory_back_and_restoring_keeps_it_again(
+    run_heapfit: Heapfit, pid: str
+) -> None:
+    resident = resident_of(pid)
+    given_back = as_json(run_heapfit("ctl", pid, "shrink", "--json"))["given_back"]
+    assert isinstance(given_back, int)
+    assert given_back > 16 * MIB
+    assert resident_of(pid) < resident - 16 * MIB
+    assert json.loads(run_heapfit("ctl", pid, "--json").stdout)["stats"]["shrunk"] is True
+    assert run_heapfit("ctl", pid, "restore").stdout == "the options are in force again\n"
+    assert json.loads(run_heapfit("ctl", pid, "--json").stdout)["stats"]["shrunk"] is False
+
+
+def resident_of(pid: str) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_trim_gives_back_once(run_heapfit: Heapfit, pid: str) -> None:
+    assert run_heapfit("ctl", pid, "trim").stdout.endswith(" given back\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "said"),
+    [
+        (["12x"], 2, ["'12x' is no process's number", "heapfit top"]),
+        (["0"], 2, ["is no process's number"]),
+        (["1", "shrnk"], 2, ["unknown action 'shrnk'", "did you mean 'shrink'?"]),
+        (["1", "get"], 2, ["get takes one name"]),
+        (["1", "set"], 2, ["set takes NAME=VALUE"]),
+        (["1", "set", "decay_ms"], 2, ["set takes NAME=VALUE"]),
+        (["1", "set", "decay_ms="], 2, ["set takes NAME=VALUE"]),
+        (["1", "shrink", "now"], 2, ["shrink takes nothing more, not 'now'"]),
+        (["4194304"], 1, ["there is no process 4194304", "heapfit top"]),
+    ],
+)
+def test_a_senseless_request_is_explained(
+    run_heapfit: Heapfit, words: list[str], exit_code: int, said: list[str]
+) -> None:
+    assert_one_line(run_heapfit("ctl", *words), exit_code, said)
+
+
+def test_the_library_says_what_is_wrong_with_a_setting(run_heapfit: Heapfit, pid: str) -> None:
+    unknown = run_heapfit("ctl", pid, "set", "decay_ms=7", "decay_sm=1")
+    assert_one_line(unknown, 2, ["'decay_sm'", "'decay_ms'", "(decay_ms set before)"])
+    assert run_heapfit("ctl", pid, "get", "decay_ms").stdout == "7\n"
+    assert_one_line(run_heapfit("ctl", pid, "set", "decay_ms=soon"), 2, ["soon"])
+    assert_one_line(run_heapfit("ctl", pid, "set", "huge_pages=never"), 2, ["huge_pages"])
+    assert_one_line(run_heapfit("ctl", pid, "set", "decay_ms=1 000"), 2, ["no word"])
+
+
+def test_a_process_without_control_is_told_the_line_to_start_with(
+    run_heapfit: Heapfit, start: Start, program: Path
+) -> None:
+    process = start("--set", "decay_ms=100")
+    line = f"heapfit run --control --set decay_ms=100 -- {program}"
+    assert_one_line(run_heapfit("ctl", str(process.pid)), 1, ["without control:on", line])
+
+
+def test_a_process_that_has_ended_is_gone(run_heapfit: Heapfit, start: Start) -> None:
+    process = start("--control")
+    process.communicate("")
+    assert_one_line(run_heapfit("ctl", str(process.pid)), 1, ["there is no process"])
+
+
+def said_to_another_user(ask: Callable[[], object]) -> str:
+    """The error that another user gets who asks; only root can become one."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setuid(65534)
+            ask()
+        except HeapfitError as error:
+            os.write(theirs, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    os.waitpid(child, 0)
+    with open(ours) as said:
+        return said.read()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_is_told_whose_the_process_is(pid: str) -> None:
+    said = said_to_another_user(lambda: Client(int(pid)))
+    assert "belongs to root" in said
+    assert "sudo -u root" in said
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_the_process_itself_refuses_another_user(pid: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heapfit.live.client.belongs_to_another", lambda _: None)
+    assert "another user" in said_to_another_user(lambda: Client(int(pid)).shrink())
+
+
+# ------------------------------------------------------------------------- top
+
+
+def test_top_prints_one_look_as_a_table(run_heapfit: Heapfit, pid: str) -> None:
+    result = run_heapfit("top", pid, "--once", "--interval", "0.3")
+    assert result.returncode == 0, result.stderr
+    assert "/s" in result.stdout
+    assert "refills" in result.stdout
+
+
+def test_top_lists_the_processes_when_there_are_several(run_heapfit: Heapfit, start: Start) -> None:
+    pids = [listening_pid(start("--control")) for _ in range(2)]
+    printed = run_heapfit("top", "--once").stdout
+    for pid in pids:
+        assert pid in printed
+
+
+def test_top_wants_a_terminal(run_heapfit: Heapfit, pid: str) -> None:
+    assert_one_line(run_heapfit("top", pid), 2, ["needs a terminal", "--once"])
+    assert_one_line(run_heapfit("top", pid, "--interval", "0"), 2, ["--interval", "too short"])
+
+
+def test_top_in_a_terminal_shows_the_process_until_q(
+    clean_environment: dict[str, str], pid: str
+) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    process = subprocess.Popen(
+        heapfit_command("top", pid),
+        env={**clean_environment, "TERM": "xterm-256color"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        assert b"footprint" in read_until(ours, b"footprint")
+        os.write(ours, b"q")
+        read_until(ours, None)
+        assert process.wait(DEADLINE_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def read_until(terminal: int, word: bytes | None) -> bytes:
+    """What is written to a terminal until there is `word`, or until its other end is closed."""
+    printed = b""
+    deadline = time.monotonic() + DEADLINE_S
+    while word is None or word not in printed:
+        ready, _, _ = select.select([terminal], [], [], max(deadline - time.monotonic(), 0))
+        try:
+            chunk = os.read(terminal, 65536) if ready else b""
+        except OSError:  # closed
+            chunk = b""
+        if not chunk:
+            break
+        printed += chunk
+    return printed
+
+
+# ---------------------------------------------------------------------- export
+
+
+def test_the_figures_are_printed_for_a_scraper(run_heapfit: Heapfit, pid: str) -> None:
+    result = run_heapfit("export", "--prometheus", "--once", pid)
+    assert result.returncode == 0, result.stderr
+    families = {each.name: each for each in text_string_to_metric_families(result.stdout)}
+    (live,) = families["heapfit_live_bytes"].samples
+    assert live.labels == {"pid": pid, "command": "live-program"}
+    assert live.value > 20_000 * 100
+
+
+class Exporter:
+    """`heapfit export --prometheus` at a port of its own."""
+
+    def __init__(self, environment: dict[str, str], *words: str) -> None:
+        command = heapfit_command("export", "--prometheus", "--port", "0", *words)
+        self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        said = self.process.stderr.readline()
+        assert "http://127.0.0.1:" in said, said
+        self.address = said.split()[1].rstrip(";")
+
+    def scrape(self) -> str:
+        accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+        request = urllib.request.Request(self.address, headers=accept)
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+            assert "openmetrics" in answer.headers["Content-Type"]
+            return str(answer.read().decode())
+
+
+@pytest.fixture
+def exporter(clean_environment: dict[str, str]) -> Iterator[Callable[..., Exporter]]:
+    made: list[Exporter] = []
+
+    def serve(*words: str) -> Exporter:
+        made.append(Exporter(clean_environment, *words))
+        return made[-1]
+
+    yield serve
+    for each in made:
+        each.process.kill()
+        each.process.communicate()
+
+
+def test_processes_come_and_go_while_they_are_exported(
+    exporter: Callable[..., Exporter], start: Start
+) -> None:
+    served = exporter()
+    first, second = start("--control"), start("--control")
+    pids = [listening_pid(first), listening_pid(second)]
+    text = served.scrape()
+    assert all(f'pid="{pid}"' in text for pid in pids)
+    first.communicate("")
+    text = served.scrape()
+    assert f'pid="{pids[0]}"' not in text
+    assert f'pid="{pids[1]}"' in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_exporter_ends_quietly(
+    exporter: Callable[..., Exporter], number: signal.Signals
+) -> None:
+    served = exporter()
+    served.scrape()
+    served.process.send_signal(number)
+    _, said = served.process.communicate(timeout=DEADLINE_S)
+    assert (served.process.returncode, said) == (0, "")
+
+
+def test_a_port_that_is_taken_is_told(
+    run_heapfit: Heapfit, exporter: Callable[..., Exporter]
+) -> None:
+    port = exporter().address.rpartition(":")[2].partition("/")[0]
+    again = run_heapfit("export", "--prometheus", "--port", port)
+    assert_one_line(again, 1, [f"127.0.0.1:{port}", "in use", "--port"])
+
+
+def test_a_form_and_a_process_that_are_right_are_needed(run_heapfit: Heapfit) -> None:
+    assert_one_line(run_heapfit("export"), 2, ["in which form?", "--prometheus"])
+    assert_one_line(run_heapfit("export", "--prometheus", "x"), 2, ["no process's number"])
+    assert_one_line(
+        run_heapfit("export", "--prometheus", "4194304"), 1, ["there is no process 4194304"]
+    )
+    nowhere = run_heapfit("export", "--prometheus", "--host", "no-such-host.invalid")
+    assert_one_line(nowhere, 2, ["no-such-host.invalid", "no such address"])
+
+
+def test_all_that_can_be_watched_are_exported_as_json(run_heapfit: Heapfit) -> None:
+    with Double() as double:
+        found = json.loads(run_heapfit("export", "--json").stdout)
+        assert os.getpid() in [each["pid"] for each in found]
+        double.behave = lambda _: b"garbage\n"
+        result = run_heapfit("export", "--json")
+    assert os.getpid() not in [each["pid"] for each in json.loads(result.stdout)]
+    assert f"process {os.getpid()}" in result.stderr
+
+
+# ----------------------------------------------------------------- the commands
+
+
+@pytest.mark.parametrize("command", ["ctl", "top", "export"])
+def test_help_does_not_wait_for_what_only_some_need(
+    clean_environment: dict[str, str], command: str
+) -> None:
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "heapfit", command, "--help"],
+        env=clean_environment,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0
+    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert "heapfit.live" in loaded  # by the module of the command
+    assert not loaded & {"textual", "prometheus_client", "scipy", "heapfit.report"}

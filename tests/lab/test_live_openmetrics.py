@@ -1,0 +1,94 @@
+"""What a scraper reads, read back by the reference parser of OpenMetrics."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+
+import pytest
+from heapfit.live import Process, find, openmetrics
+from live_double import MIB, Double
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+ME = os.getpid()
+
+
+@pytest.fixture
+def double() -> Iterator[Double]:
+    with Double() as made:
+        yield made
+
+
+def me() -> list[Process]:
+    found = find(ME)
+    assert found is not None
+    return [found]
+
+
+def scraped() -> dict[str, Metric]:
+    text = openmetrics.text(me)
+    assert text.endswith("# EOF\n")
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def value(family: Metric, **labels: str) -> float:
+    (found,) = [each for each in family.samples if labels.items() <= each.labels.items()]
+    return float(found.value)
+
+
+def test_sizes_have_their_unit_and_say_what_they_are(double: Double) -> None:
+    live = scraped()["heapfit_live_bytes"]
+    assert (live.type, live.unit) == ("gauge", "bytes")
+    assert "not freed" in live.documentation
+    assert value(live) == 65 * MIB
+    assert live.samples[0].labels["pid"] == str(ME)
+    assert live.samples[0].labels["command"] == me()[0].name
+
+
+def test_what_only_grows_is_a_counter(double: Double) -> None:
+    families = scraped()
+    for name in ("purges", "purged_bytes", "commits", "refills", "remote_batches", "zeroed_hits"):
+        family = families[f"heapfit_{name}"]
+        assert family.type == "counter"
+        assert family.samples[0].name == f"heapfit_{name}_total"
+    assert value(families["heapfit_purged_bytes"]) == 10 * MIB
+
+
+def test_size_classes_in_use_are_told_apart_by_their_label(double: Double) -> None:
+    live = scraped()["heapfit_class_live_objects"]
+    assert {each.labels["block_size"] for each in live.samples} == {"16", "48", "1024"}
+    assert value(live, block_size="48") == 50_000
+
+
+def test_options_are_the_values_in_force(double: Double) -> None:
+    options = scraped()["heapfit_option"]
+    assert value(options, name="thread_span_threshold") == 262144
+    assert value(options, name="decay_ms") == 500
+    assert math.isinf(value(options, name="free_page_threshold"))
+    assert not any(each.labels["name"] == "huge_pages" for each in options.samples)
+    double.shrunk = True
+    families = scraped()
+    assert value(families["heapfit_option"], name="decay_ms") == 0
+    assert value(families["heapfit_shrunk"]) == 1
+
+
+def test_the_kernels_figures_are_there_too(double: Double) -> None:
+    families = scraped()
+    assert value(families["heapfit_process_resident_bytes"]) > MIB
+    assert value(families["heapfit_process_huge_bytes"]) >= 0
+
+
+def test_a_process_that_does_not_answer_is_down_and_has_no_figures(double: Double) -> None:
+    double.behave = lambda _: b"garbage\n"
+    families = scraped()
+    assert value(families["heapfit_up"]) == 0
+    assert families["heapfit_live_bytes"].samples == []
+
+
+def test_a_process_that_has_ended_is_not_mentioned() -> None:
+    ended = Process(pid=1 << 22, own_pid=1 << 22, user=os.getuid(), name="x", command=())
+    text = openmetrics.text(lambda: [ended])
+    families = {each.name: each for each in text_string_to_metric_families(text)}
+    assert families["heapfit_up"].samples == []

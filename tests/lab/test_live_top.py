@@ -1,0 +1,222 @@
+"""`heapfit top` on the screen, driven by Textual's pilot: what it shows, what its keys do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+from heapfit.live import Client
+from heapfit.live.top import TopApp
+from heapfit.live.top.chooser import Chooser
+from heapfit.live.top.watch import Watch
+from live_double import Double
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Static, TabbedContent
+
+ME = os.getpid()
+WIDE, NARROW = (140, 40), (80, 24)
+_INTERVAL_S = 0.05
+_DEADLINE_S = 20.0
+
+Act = Callable[[Pilot[None]], Awaitable[None]]
+
+
+@pytest.fixture
+def double() -> Iterator[Double]:
+    with Double() as made:
+        yield made
+
+
+def on_screen(
+    act: Act, size: tuple[int, int] = WIDE, client: Client | None = None, choose: bool = False
+) -> None:
+    """Run the application without a terminal, and `act` with its keys."""
+
+    async def run() -> None:
+        app = TopApp(None if choose else client or Client(ME), _INTERVAL_S)
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await act(pilot)
+
+    asyncio.run(run())
+
+
+async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
+    """Let the application go on until something holds."""
+
+    async def wait() -> None:
+        while not holds():
+            await pilot.pause(_INTERVAL_S / 2)
+
+    await asyncio.wait_for(wait(), _DEADLINE_S)
+
+
+def text(pilot: Pilot[None]) -> str:
+    """What the screen shows, line by line."""
+    lines = pilot.app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip) for strip in lines)
+
+
+async def shown(pilot: Pilot[None], *words: str) -> None:
+    await until(pilot, lambda: all(each in text(pilot) for each in words))
+
+
+def rows(pilot: Pilot[None], name: str) -> list[list[str]]:
+    table = pilot.app.screen.query_one(f"#{name}-table", DataTable)
+    return [[str(cell) for cell in table.get_row_at(place)] for place in range(table.row_count)]
+
+
+def test_the_figures_are_on_the_screen(double: Double) -> None:
+    async def look(pilot: Pilot[None]) -> None:
+        await shown(pilot, str(ME), "live", "footprint", "95.0 MiB", "dirty", "16.0 MiB")
+        await shown(pilot, "10/s", "20/s", "75 %", "3 of 5")  # purges, refills, hits, heaps
+        await shown(pilot, "free_page_threshold", "unlimited", "256k")
+        await shown(pilot, "block size", "50.0k", "▁", "▇")
+
+    on_screen(look)
+
+
+def test_everything_that_matters_fits_into_a_small_terminal(double: Double) -> None:
+    async def look(pilot: Pilot[None]) -> None:
+        await shown(
+            pilot, "footprint", "95.0 MiB", "purges", "10/s", "block size", "Shrink", "Quit"
+        )
+        await pilot.press("o")
+        await shown(pilot, "free_page_threshold", "unlimited", "in force")
+
+    on_screen(look, size=NARROW)
+
+
+def test_a_small_terminal_that_grows_shows_the_thresholds(double: Double) -> None:
+    async def grow(pilot: Pilot[None]) -> None:
+        await shown(pilot, "10/s")
+        assert "shared_span_threshold" not in text(pilot)
+        await pilot.resize_terminal(*WIDE)
+        await shown(pilot, "shared_span_threshold")
+
+    on_screen(grow, size=NARROW)
+
+
+def test_s_shrinks_and_r_restores(double: Double) -> None:
+    async def steer(pilot: Pilot[None]) -> None:
+        await shown(pilot, "10/s")
+        await pilot.press("s")
+        await shown(pilot, "SHRUNK", "12.0 MiB given back")
+        assert double.shrunk
+        await pilot.press("r")
+        await until(pilot, lambda: "SHRUNK" not in text(pilot))
+        assert not double.shrunk
+
+    on_screen(steer)
+
+
+def test_p_pauses_and_goes_on(double: Double) -> None:
+    async def pause(pilot: Pilot[None]) -> None:
+        await shown(pilot, "10/s")
+        await pilot.press("p")
+        await shown(pilot, "PAUSED")
+        await pilot.pause(3 * _INTERVAL_S)
+        looks = double.looks
+        await pilot.pause(5 * _INTERVAL_S)
+        assert double.looks == looks
+        await pilot.press("p")
+        await until(pilot, lambda: double.looks > looks + 1)
+        assert "PAUSED" not in text(pilot)
+
+    on_screen(pause)
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+def test_q_quits(double: Double, key: str) -> None:
+    async def leave(pilot: Pilot[None]) -> None:
+        await shown(pilot, "10/s")
+        await pilot.press(key)
+        await until(pilot, lambda: not pilot.app.is_running)
+
+    on_screen(leave)
+
+
+def test_the_heaps_are_listed_by_their_threads(double: Double) -> None:
+    async def look(pilot: Pilot[None]) -> None:
+        await shown(pilot, "10/s")
+        await pilot.press("h")
+        await shown(pilot, "4711", "several", "threads that are gone", "40.0 MiB", "refills/s")
+        assert pilot.app.screen.query_one(TabbedContent).active == "heaps"
+        assert [row[0] for row in rows(pilot, "heaps")] == ["1", "2", "0"]  # most live first
+
+    on_screen(look)
+
+
+def test_arrow_keys_choose_the_column_to_sort_by(double: Double) -> None:
+    async def sort(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: len(rows(pilot, "classes")) == 3)
+        assert [row[0] for row in rows(pilot, "classes")] == ["48", "1024", "16"]
+        await pilot.press("left", "left")  # from live bytes over free to live
+        await shown(pilot, "live ▼")
+        assert [row[0] for row in rows(pilot, "classes")] == ["48", "16", "1024"]
+        await pilot.press("i")
+        await shown(pilot, "live ▲")
+        assert [row[0] for row in rows(pilot, "classes")] == ["1024", "16", "48"]
+
+    on_screen(sort)
+
+
+def test_the_cursor_stays_on_its_row_while_the_figures_change(double: Double) -> None:
+    async def move(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: len(rows(pilot, "classes")) == 3)
+        await pilot.press("down")
+        looks = double.looks
+        await until(pilot, lambda: double.looks > looks + 2)
+        table = pilot.app.screen.query_one("#classes-table", DataTable)
+        assert table.cursor_row == 1
+
+    on_screen(move)
+
+
+def test_a_process_that_ends_leaves_its_last_figures() -> None:
+    async def end(pilot: Pilot[None]) -> None:
+        await shown(pilot, "95.0 MiB", "10/s")
+        double.__exit__(None, None, None)
+        problem = pilot.app.screen.query_one("#problem", Static)
+        await until(pilot, lambda: "start it with" in str(problem.content))
+        assert "95.0 MiB" in text(pilot)
+
+    double = Double().__enter__()
+    on_screen(end)
+
+
+def test_a_process_that_hangs_is_said_to(double: Double) -> None:
+    async def hang(pilot: Pilot[None]) -> None:
+        await shown(pilot, "10/s")
+        double.behave = double.hang
+        await shown(pilot, "does not answer")
+        await pilot.press("s")
+        await until(pilot, lambda: text(pilot).count("does not answer") > 1)
+
+    on_screen(hang, client=Client(ME, timeout_s=0.2))
+
+
+def test_one_of_several_processes_is_chosen(double: Double) -> None:
+    async def choose(pilot: Pilot[None]) -> None:
+        await shown(pilot, "which process?", str(ME), "MiB")
+        assert isinstance(pilot.app.screen, Chooser)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Watch))
+        await shown(pilot, "95.0 MiB")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Chooser))
+
+    on_screen(choose, choose=True)
+
+
+def test_a_command_line_is_no_markup(double: Double, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(ME)
+    odd = client.process.__class__(ME, ME, os.getuid(), "x", ("[bold]not bold[/]", "[/x]"))
+    client.process = odd
+
+    async def look(pilot: Pilot[None]) -> None:
+        await shown(pilot, "[bold]not bold[/]")
+        assert pilot.app.screen.query_one("#title", Static) is not None
+
+    on_screen(look, client=client)
