@@ -171,7 +171,7 @@ TEST(Stats, TellWhatIsInMemory)
     memset(object, 1, 64 * mib);
     size_t touched = stats_now().resident;
     EXPECT_GE(touched, untouched + 62 * mib) << "but for the ends, which may have been touched before";
-    EXPECT_LE(touched, untouched + 65 * mib);
+    EXPECT_LE(touched, untouched + 68 * mib) << "a huge page may reach beyond either end";
     free(object);
     hf_trim();
     EXPECT_LE(stats_now().resident, touched - 63 * mib);
