@@ -104,7 +104,8 @@ ALWAYS_INLINE bool pool_is_dirty(unsigned pool)
 ALWAYS_INLINE uint32_t spans_zeroed(void)
 {
     uint32_t spans = 0;
-    for (unsigned pool = pools_end(); pool < pools_zeroed_end(); pool++) spans += space_state.pools[pool].spans;
+    const struct pool *end = space_state.pools + pools_zeroed_end();
+    for (const struct pool *pool = space_state.pools + pools_end(); pool < end; pool++) spans += pool->spans;
     return spans;
 }
 

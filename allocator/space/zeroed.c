@@ -129,15 +129,12 @@ static void housekeeper_run(void *unused)
     (void)unused;
     uint32_t sleep_us = SLEEP_FIRST_US;
     for (;;) {
-        if (clear_one()) {
-            sleep_us = SLEEP_FIRST_US;
-        } else if (sleep_us <= SLEEP_LAST_US) {
+        while (clear_one()) sleep_us = SLEEP_FIRST_US;
+        if (sleep_us <= SLEEP_LAST_US) {
             sleep_for(sleep_us);
             sleep_us *= 2;
         } else if (may_leave()) {
             return;
-        } else {
-            sleep_us = SLEEP_FIRST_US;
         }
     }
 }

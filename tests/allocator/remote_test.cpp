@@ -145,7 +145,7 @@ TEST(Remote, OptionsMayBeSetWhileThreadsFree)
             heap_settings.remote_free_batch = random.chance(50) ? 1 : 4096;
             heap_settings.remote_free_bytes = random.chance(50) ? 1 : size_t{1} << 46;
             heap_settings.remote_hand_over = random.chance(50) ? REMOTE_HAND_OVER_FULL : REMOTE_HAND_OVER_REFILL;
-            heap_settings.lockless_threads = static_cast<uint32_t>(random.below(4));
+            heap_settings.lockless_threads = static_cast<uint32_t>(2 + random.below(4)); // two at least have their own
             std::thread([] { heap_free(heap_malloc(1)); }).join();
             figures();
         }
