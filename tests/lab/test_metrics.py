@@ -208,7 +208,7 @@ if all(children):
 
 
 def test_a_large_program_is_looked_at_the_rarer(tmp_path: Path) -> None:
-    huge = f"import time\nblock = bytearray(b'x') * {256 * MIB}\ntime.sleep(1)"
+    huge = f"import time\nblock = bytearray(b'x') * {256 * MIB}\ntime.sleep(3)"
     before = os.times()
     figures = ok(run_with(workload(*PYTHON, huge), tmp_path, ProportionalMemory.metrics))
     after = os.times()

@@ -9,9 +9,17 @@
 -- page that it is on has come. One thread, so that the order is the same in every run.
 
 local ffi = require("ffi")
-ffi.cdef("int kill(int pid, int signal); int getpid(void);")
+ffi.cdef([[
+  int kill(int pid, int signal);
+  int getpid(void);
+  struct event { void *value; int signal; int how; char more[48]; }; // struct sigevent
+  struct times { long interval_s, interval_ns, first_s, first_ns; }; // struct itimerspec
+  int timer_create(int clock, struct event *event, void **timer);
+  int timer_settime(void *timer, int flags, const struct times *wanted, struct times *previous);
+]])
 
-local INTERRUPT = 2
+local INTERRUPT, SEND_SIGNAL, MONOTONIC = 2, 0, 1
+local AGAIN_NS = 100000000
 local PLAN_FIELDS = 12
 local EXCERPT = 300
 
@@ -153,9 +161,13 @@ function request()
   return wrk.format("GET", step.path, headers)
 end
 
+-- wrk itself sleeps for its whole duration unless it is interrupted. On a busy machine the last answer may come before it
+-- listens to interrupts, or before it sleeps, and then it would sleep all the same: so it is interrupted again and again.
 local function stop()
   wrk.thread:stop()
-  -- wrk itself sleeps for its whole duration unless it is interrupted.
+  local timer = ffi.new("void *[1]")
+  ffi.C.timer_create(MONOTONIC, ffi.new("struct event", { signal = INTERRUPT, how = SEND_SIGNAL }), timer)
+  ffi.C.timer_settime(timer[0], 0, ffi.new("struct times", { 0, AGAIN_NS, 0, AGAIN_NS }), nil)
   ffi.C.kill(ffi.C.getpid(), INTERRUPT)
 end
 
