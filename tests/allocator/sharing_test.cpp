@@ -414,7 +414,7 @@ TEST(Sharing, AThreadThatIsDivertedFromTheStartMayShareAndExit)
 
 // ---- fork -----------------------------------------------------------------------------------------------------------------
 
-#if !HEAPFIT_TEST_SANITIZED
+#if !HEAPFIT_TEST_SANITIZED && !HEAPFIT_TEST_EMULATED // neither survives a fork among threads
 
 TEST(Sharing, TheChildOfAForkCountsItsOnlyThreadAndFreesWhatOthersShared)
 {

@@ -422,7 +422,7 @@ TEST(Zeroed, NoThreadStartsBeforeThatIsAllowed)
 
 // ---- forks, the end ---------------------------------------------------------------------------------------------
 
-#if !HEAPFIT_TEST_SANITIZED // sanitizers do not survive a fork among threads
+#if !HEAPFIT_TEST_SANITIZED && !HEAPFIT_TEST_EMULATED // neither survives a fork among threads
 
 void expect_child(int generations)
 {
