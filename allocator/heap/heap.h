@@ -15,8 +15,7 @@
  * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; cache.c free spans that
  * a heap keeps; chores.c giving memory back in time; remote.c blocks that another thread freed; registry.c heaps and
  * threads: birth, death, adoption, fork; shared.c heaps of several threads; large.c objects with spans of their own;
- * object.c what the malloc family asks for, of any size; check.c errors of the
- * program.
+ * object.c what the malloc family asks for, of any size; check.c errors of the program.
  */
 #ifndef HEAPFIT_HEAP_H
 #define HEAPFIT_HEAP_H

@@ -47,6 +47,7 @@ void large_free(struct heap *heap, struct span *span)
 {
     if (UNLIKELY(heap->size == 0)) { /* of a thread that has none of its own, now or ever */
         space_release(span);
+        heap_chores_expect_own(); /* of the heap that it shares */
         return;
     }
     span->bin = BIN_COUNT;

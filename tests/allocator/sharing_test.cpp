@@ -7,11 +7,14 @@
 #include "heapfit/heapfit.h"
 #include "model.h"
 #include "space_walker.h"
+#include "stress_seed.h"
 
 #include <pthread.h>
 
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -296,6 +299,25 @@ TEST(Sharing, WhatIsFreedForThreadsThatSleepComesBack)
         EXPECT_GT(in_use(), 2 * model::MIB - SPAN_SIZE);
         for (void *block : blocks) heap_free(block);
         EXPECT_LE(in_use(), model::MIB) << "before anybody else does anything";
+    });
+}
+
+// The thread keeps none of it itself, so the heap that it shares has to see to it.
+TEST(Sharing, AThreadsLargeObjectGoesBackToTheKernelInTime)
+{
+    with_limit(0, [] {
+        space_settings.decay_ms = 10;
+        auto *object = static_cast<char *>(heap_malloc(4 * model::MIB));
+        memset(object, 1, 4 * model::MIB);
+        heap_free(object);
+        struct space_figures space;
+        stress::Deadline deadline(20);
+        do {
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            heap_free(heap_malloc(1)); // which by itself leaves nothing to give back
+            space_figures(&space);
+        } while (space.purged < 4 * model::MIB && !deadline.passed());
+        EXPECT_LE(4 * model::MIB, space.purged);
     });
 }
 
