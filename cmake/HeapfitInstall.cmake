@@ -69,9 +69,10 @@ if(HEAPFIT_WHEEL)
       PATTERN "tests" EXCLUDE
       PATTERN "CMakeLists.txt" EXCLUDE)
   endforeach()
-  # HTTP, which the ad server has from the example server.
+  # HTTP and listening, which the ad server has from the example server.
   set(example examples/request-server)
   install(
-    FILES "${example}/http.cpp" "${example}/http.hpp" "${example}/system.hpp"
+    FILES "${example}/http.cpp" "${example}/http.hpp" "${example}/loopback.cpp" "${example}/loopback.hpp"
+      "${example}/system.hpp"
     DESTINATION "${CMAKE_INSTALL_DATADIR}/${example}")
 endif()

@@ -1,55 +1,21 @@
-// Sockets and signals; a worker does the rest.
+// Connections; a worker does the rest.
 #include "server.hpp"
 
-#include <csignal>
 #include <deque>
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 
+#include "loopback.hpp"
 #include "worker.hpp"
-
-namespace
-{
-
-descriptor end_signals()
-{
-    sigset_t ends;
-    ::sigemptyset(&ends);
-    ::sigaddset(&ends, SIGTERM);
-    ::sigaddset(&ends, SIGINT);
-    ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
-    return descriptor(checked(::signalfd(-1, &ends, SFD_CLOEXEC), "signalfd"));
-}
-
-descriptor listen_on_loopback(std::uint16_t port)
-{
-    descriptor listener(checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "socket"));
-    const int on = 1;
-    checked(::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), "setsockopt");
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(port);
-    checked(::bind(listener.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address), "bind");
-    checked(::listen(listener.get(), SOMAXCONN), "listen");
-    return listener;
-}
-
-} // namespace
 
 server::server(std::uint16_t port) : listener_(listen_on_loopback(port)), signals_(end_signals()) {}
 
 std::uint16_t server::port() const
 {
-    sockaddr_in address = {};
-    socklen_t size = sizeof address;
-    checked(::getsockname(listener_.get(), reinterpret_cast<sockaddr *>(&address), &size), "getsockname");
-    return ntohs(address.sin_port);
+    return port_of(listener_);
 }
 
 void server::run(const std::vector<product> &products, std::size_t workers, memory_mode mode)

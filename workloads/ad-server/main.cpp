@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 
+#include "loopback.hpp"
 #include "server.hpp"
 
 namespace

@@ -1,39 +1,24 @@
-// Sockets, signals, routes.
+// Connections and routes.
 #include "server.hpp"
 
-#include <csignal>
 #include <deque>
 #include <exception>
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+
+#include "loopback.hpp"
 
 namespace
 {
 
 constexpr std::size_t receive_size = 16 * 1024; // bytes
 constexpr timeval send_timeout = {10, 0};       // a client that reads no more does not keep a worker
-
-descriptor listen_on_loopback(std::uint16_t port)
-{
-    descriptor listener(checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "socket"));
-    const int on = 1;
-    checked(::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), "setsockopt");
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(port);
-    checked(::bind(listener.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address), "bind");
-    checked(::listen(listener.get(), SOMAXCONN), "listen");
-    return listener;
-}
 
 void watch(int epoll, int watched, std::uint32_t events, void *data, int operation)
 {
@@ -57,16 +42,6 @@ bool send_all(int socket, std::string_view bytes)
 
 } // namespace
 
-descriptor end_signals()
-{
-    sigset_t ends;
-    ::sigemptyset(&ends);
-    ::sigaddset(&ends, SIGTERM);
-    ::sigaddset(&ends, SIGINT);
-    ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
-    return descriptor(checked(::signalfd(-1, &ends, SFD_CLOEXEC), "signalfd"));
-}
-
 server::server(std::uint16_t port, descriptor signals, ad_store &ads, std::size_t swing, const contexts *memory)
     : listener_(listen_on_loopback(port)), signals_(std::move(signals)),
       stop_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
@@ -78,10 +53,7 @@ server::server(std::uint16_t port, descriptor signals, ad_store &ads, std::size_
 
 std::uint16_t server::port() const
 {
-    sockaddr_in address = {};
-    socklen_t size = sizeof address;
-    checked(::getsockname(listener_.get(), reinterpret_cast<sockaddr *>(&address), &size), "getsockname");
-    return ntohs(address.sin_port);
+    return port_of(listener_);
 }
 
 void server::run(std::size_t workers)

@@ -14,9 +14,6 @@
 #include "store.hpp"
 #include "system.hpp"
 
-// Blocks SIGTERM and SIGINT in this thread and those that it starts; readable when one of them has come.
-descriptor end_signals();
-
 class server
 {
   public:
