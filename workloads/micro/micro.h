@@ -236,6 +236,10 @@ static inline void *block_accept(void *block, size_t size)
     return micro_opaque(block);
 }
 
+/* An object or an array, from the place where this stands: a function for it would be the one place that all are from. */
+#define BLOCK_OF(type) ((type *)block_accept(malloc(sizeof(type)), sizeof(type)))
+#define BLOCK_ARRAY(type, count) ((type *)block_accept(malloc((count) * sizeof(type)), (count) * sizeof(type)))
+
 /* Sizes are at least 8 bytes everywhere: the tag must fit. */
 static inline void *block_new(size_t size, uint64_t tag)
 {
