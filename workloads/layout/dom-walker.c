@@ -1,12 +1,14 @@
 /* What does it cost to parse a large document, and to walk and edit its tree many times?
  *
- * Reads an XML document from standard input, as often as it is told to, into one tree: an object for each element and each
- * text, lists of attributes, and every name and text in a block of its own. Each round walks the whole tree three times, as the
- * users of such a tree do (what tags are there and how much text; which anchors do the links lead to; what does the text
- * say), and then edits it: paragraphs are removed and others copied in their place, texts are split, marked and rewritten. In
- * the end the tree is written, and the text parsed again and written again: both must be the same.
+ * Reads an XML document from standard input, as often as it is told to, into one tree: an object for each element
+ * and each text, lists of attributes, and every name and text in a block of its own. Each round walks the whole tree
+ * three times, as the users of such a tree do (what tags are there and how much text; which anchors do the links
+ * lead to; what does the text say), and then edits it: paragraphs are removed and others copied in their place,
+ * texts are split, marked and rewritten. In the end the tree is written, and the text parsed again and written
+ * again: both must be the same.
  *
- * Of XML it knows what such documents consist of: elements, attributes, text and comments (left out). Text is kept as written.
+ * Of XML it knows what such documents consist of: elements, attributes, text and comments (left out). Text is kept
+ * as written.
  */
 #include "../micro/micro.h"
 
@@ -209,7 +211,8 @@ static void parse_into(struct node *top)
         } else if (accept("<?")) {
             skip_past("?>");
         } else if (accept("</")) {
-            if (open == top || parse_name() != open->name) micro_fail("the document has a wrong end tag before %.30s", at);
+            if (open == top || parse_name() != open->name)
+                micro_fail("the document has a wrong end tag before %.30s", at);
             expect(">");
             open = open->parent;
             depth--;

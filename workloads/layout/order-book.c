@@ -1,10 +1,10 @@
 /* What does it cost to walk orders, trades and log records that were made in turn?
  *
- * A market in memory. Traders place orders and take some back; an order that meets others is executed against them, best
- * price first, oldest first. Orders, trades and the records of a log are objects of one size class, made in turn from three
- * places while the market is open. Then each kind is walked by itself, again and again, in the order of its list: what is
- * open, who has bought and sold what, and whether the log is whole. A size-segregated heap has the three
- * kinds side by side in every span, so that each walk reads the memory of all.
+ * A market in memory. Traders place orders and take some back; an order that meets others is executed against them,
+ * best price first, oldest first. Orders, trades and the records of a log are objects of one size class, made in
+ * turn from three places while the market is open. Then each kind is walked by itself, again and again, in the order
+ * of its list: what is open, who has bought and sold what, and whether the log is whole. A size-segregated heap has
+ * the three kinds side by side in every span, so that each walk reads the memory of all.
  */
 #include "../micro/micro.h"
 
@@ -68,14 +68,20 @@ static struct order **last_orders; /* of each trader: which it may take back */
 
 static uint64_t record_hash(uint64_t before, const struct record *record)
 {
-    return micro_mix(before ^ (record->order << 20) ^ (record->cause << 40) ^ ((uint64_t)record->quantity << 8) ^ record->event);
+    return micro_mix(before ^ (record->order << 20) ^ (record->cause << 40) ^ ((uint64_t)record->quantity << 8) ^
+                     record->event);
 }
 
 static void record_add(const struct order *order, enum event event, uint32_t quantity, uint64_t cause)
 {
     struct record *record = BLOCK_OF(struct record);
-    *record = (struct record){.time = ++clock_ticks, .order = order->id, .cause = cause, .trader = order->trader,
-                              .quantity = quantity, .price = order->price, .instrument = order->instrument,
+    *record = (struct record){.time = ++clock_ticks,
+                              .order = order->id,
+                              .cause = cause,
+                              .trader = order->trader,
+                              .quantity = quantity,
+                              .price = order->price,
+                              .instrument = order->instrument,
                               .event = (uint8_t)event};
     record->chain = chain = record_hash(chain, record);
     *records_end = record;
@@ -87,8 +93,13 @@ static void trade_add(const struct order *taker, const struct order *maker, uint
 {
     struct trade *trade = BLOCK_OF(struct trade);
     const struct order *buyer = taker->buys ? taker : maker, *seller = taker->buys ? maker : taker;
-    *trade = (struct trade){.id = trade_count++, .time = clock_ticks, .buyer = buyer->trader, .seller = seller->trader,
-                            .price = maker->price, .quantity = quantity, .instrument = maker->instrument,
+    *trade = (struct trade){.id = trade_count++,
+                            .time = clock_ticks,
+                            .buyer = buyer->trader,
+                            .seller = seller->trader,
+                            .price = maker->price,
+                            .quantity = quantity,
+                            .instrument = maker->instrument,
                             .order = taker->id};
     *trades_end = trade;
     trades_end = &trade->next;
@@ -163,9 +174,12 @@ static void order_place(micro_random *random)
 {
     struct order *order = BLOCK_OF(struct order);
     uint32_t middle = PRICES / 2 + (uint32_t)(clock_ticks / 20000 % (PRICES / 4)); /* prices rise */
-    *order = (struct order){.id = order_count++, .time = clock_ticks, .trader = (uint32_t)micro_below(random, traders),
+    *order = (struct order){.id = order_count++,
+                            .time = clock_ticks,
+                            .trader = (uint32_t)micro_below(random, traders),
                             .quantity = (uint32_t)micro_between(random, 1, QUANTITY_MOST),
-                            .instrument = (uint16_t)micro_below(random, instruments), .buys = micro_below(random, 2)};
+                            .instrument = (uint16_t)micro_below(random, instruments),
+                            .buys = micro_below(random, 2)};
     order->price = middle + (uint32_t)micro_below(random, 32) - 16;
     order->left = order->quantity;
     last_orders[order->trader] = order;
@@ -240,7 +254,8 @@ static uint64_t report_all(int64_t *positions)
     memset(positions, 0, traders * sizeof *positions);
     uint64_t traded = trades_report(positions), logged = records_report();
     if (bought != sold || bought != traded || traded != logged)
-        micro_fail("bought %" PRIu64 ", sold %" PRIu64 ", traded %" PRIu64 ", logged %" PRIu64, bought, sold, traded, logged);
+        micro_fail("bought %" PRIu64 ", sold %" PRIu64 ", traded %" PRIu64 ", logged %" PRIu64, bought, sold, traded,
+                   logged);
     uint64_t digest = waiting + chain;
     for (uint64_t i = 0; i < traders; i++) digest += micro_mix((uint64_t)positions[i] + i);
     return digest;

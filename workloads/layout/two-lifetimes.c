@@ -1,11 +1,11 @@
 /* What memory does a server keep after a peak in which objects of two lifetimes were made in turn?
  *
- * A server that users log in to. A session lives on; each session comes with some requests, whose objects are freed when the
- * burst that they came in has been answered. Sessions and requests have the same size and are allocated in turn, from
- * different places. Bursts grow to a peak, each twice as large as the one before, as a day begins; then
- * the server is nearly idle, and its resident memory is printed at once, after 0.5, 1 and 2 s. Where requests stood beside
- * sessions, hardly a page is free as a whole, though most memory is: see Maas and others, "Learning-based memory allocation for
- * C++ server workloads" (ASPLOS 2020).
+ * A server that users log in to. A session lives on; each session comes with some requests, whose objects are freed
+ * when the burst that they came in has been answered. Sessions and requests have the same size and are allocated in
+ * turn, from different places. Bursts grow to a peak, each twice as large as the one before, as a day begins; then
+ * the server is nearly idle, and its resident memory is printed at once, after 0.5, 1 and 2 s. Where requests stood
+ * beside sessions, hardly a page is free as a whole, though most memory is: see Maas and others, "Learning-based
+ * memory allocation for C++ server workloads" (ASPLOS 2020).
  */
 #include "../micro/micro.h"
 

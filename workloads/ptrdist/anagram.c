@@ -1,9 +1,10 @@
 /* Which words of a dictionary have together the letters of a phrase?
  *
- * A relative of anagram from the pointer-intensive benchmarks of Austin, Breach and Sohi (PLDI 1994). The dictionary is a
- * list of words, each with its text in a block of its own; for each phrase it is walked for words that fit in, which
- * become candidates: objects that live as long as the phrase. The search counts letters in the fields of two words of
- * 64 bits, each field with a bit in front that shows when a letter is used up. Words are made of syllables from a seed.
+ * A relative of anagram from the pointer-intensive benchmarks of Austin, Breach and Sohi (PLDI 1994). The dictionary
+ * is a list of words, each with its text in a block of its own; for each phrase it is walked for words that fit in,
+ * which become candidates: objects that live as long as the phrase. The search counts letters in the fields of two
+ * words of 64 bits, each field with a bit in front that shows when a letter is used up. Words are made of syllables
+ * from a seed.
  */
 #include "../micro/micro.h"
 
@@ -52,7 +53,8 @@ static void append(char *text, size_t *length, const char *part)
 
 static struct word *word_new(micro_random *random, struct word *next)
 {
-    static const char *const onsets[] = {"b", "c", "d", "f", "g", "l", "m", "n", "p", "r", "s", "t", "st", "tr", "h", "v"};
+    static const char *const onsets[] = {"b", "c", "d", "f", "g",  "l",  "m", "n",
+                                         "p", "r", "s", "t", "st", "tr", "h", "v"};
     static const char *const vowels[] = {"a", "e", "i", "o", "u", "ea", "ou", "y"};
     static const char *const codas[] = {"", "", "", "n", "r", "s", "t", "l"};
     char text[32];

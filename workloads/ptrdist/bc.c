@@ -1,10 +1,10 @@
 /* What are numbers of thousands of digits, calculated by a script?
  *
  * A relative of bc from the pointer-intensive benchmarks of Austin, Breach and Sohi (PLDI 1994): a calculator of
- * arbitrary precision. A script is parsed to a tree and interpreted. A number is a list of limbs that is shared by all who
- * refer to it and counts them; an array is a table of numbers. All memory comes through one wrapper, as in many
- * programs of that time. The scripts compute Fibonacci's and Lucas' numbers and factorials, and check laws that hold among them;
- * what the tree is evaluated to is compared with the same modulo a prime, which needs no lists.
+ * arbitrary precision. A script is parsed to a tree and interpreted. A number is a list of limbs that is shared by
+ * all who refer to it and counts them; an array is a table of numbers. All memory comes through one wrapper, as in
+ * many programs of that time. The scripts compute Fibonacci's and Lucas' numbers and factorials, and check laws that
+ * hold among them; what the tree is evaluated to is compared with the same modulo a prime, which needs no lists.
  */
 #include "../micro/micro.h"
 
@@ -452,7 +452,8 @@ int main(int argc, char **argv)
                                  {"factorial", &factorial, true, "of which a factorial is taken"},
                                  {"sweeps", &sweeps, false, "over the sequences"},
                                  {0}});
-    micro_require(terms >= 16 && terms < 1000000 && factorial >= 1 && factorial < 100000, "16 terms at least, a million at most");
+    micro_require(terms >= 16 && terms < 1000000 && factorial >= 1 && factorial < 100000,
+                  "16 terms at least, a million at most");
     double start = micro_now();
     variables['n' - 'a'] = number_of(terms);
     variables['d' - 'a'] = number_of(factorial);

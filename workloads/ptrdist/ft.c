@@ -1,9 +1,9 @@
 /* How long is the minimum spanning tree of a random graph?
  *
- * A relative of ft from the pointer-intensive benchmarks of Austin, Breach and Sohi ("Efficient detection of all pointer
- * and array access errors", PLDI 1994): Prim's algorithm over a Fibonacci heap (Fredman and Tarjan 1987). Vertices are a
- * list, each with a list of its edges; an edge is two objects, one for each end, allocated one after the other. The
- * result is compared with Kruskal's, which works on tables that no allocator knows of.
+ * A relative of ft from the pointer-intensive benchmarks of Austin, Breach and Sohi ("Efficient detection of all
+ * pointer and array access errors", PLDI 1994): Prim's algorithm over a Fibonacci heap (Fredman and Tarjan 1987).
+ * Vertices are a list, each with a list of its edges; an edge is two objects, one for each end, allocated one after
+ * the other. The result is compared with Kruskal's, which works on tables that no allocator knows of.
  */
 #include "../micro/micro.h"
 

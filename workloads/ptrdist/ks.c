@@ -1,10 +1,11 @@
 /* How few wires cross when a circuit is cut in two halves?
  *
- * A relative of ks from the pointer-intensive benchmarks of Austin, Breach and Sohi (PLDI 1994): the graph partitioning of
- * Kernighan and Lin as Schweikert and Kernighan ("A proper model for the partitioning of electrical circuits", DAC
- * 1972) took it to nets of several modules. Each net has a list of its modules and each module a list of its nets: cells of one
- * size, allocated in turn from two places. Which modules are in which half is kept in lists too. A pass exchanges
- * the two modules that gain most, one pair after another, and keeps the best prefix of its exchanges.
+ * A relative of ks from the pointer-intensive benchmarks of Austin, Breach and Sohi (PLDI 1994): the graph
+ * partitioning of Kernighan and Lin as Schweikert and Kernighan ("A proper model for the partitioning of electrical
+ * circuits", DAC 1972) took it to nets of several modules. Each net has a list of its modules and each module a list
+ * of its nets: cells of one size, allocated in turn from two places. Which modules are in which half is kept in
+ * lists too. A pass exchanges the two modules that gain most, one pair after another, and keeps the best prefix of
+ * its exchanges.
  */
 #include "../micro/micro.h"
 
@@ -240,7 +241,8 @@ int main(int argc, char **argv)
                                  {"passes", &passes, false, "at most"},
                                  {"exchanges", &exchanges, false, "of a pass, at most"},
                                  {0}});
-    micro_require(module_count >= 16 && module_count < UINT32_MAX && net_count > 0 && exchanges > 0, "16 modules, a net");
+    micro_require(module_count >= 16 && module_count < UINT32_MAX && net_count > 0 && exchanges > 0,
+                  "16 modules, a net");
     modules = micro_map(module_count * sizeof *modules);
     struct module *(*exchanged)[2] = micro_map(exchanges * sizeof *exchanged);
     micro_random random = micro_random_start(0);

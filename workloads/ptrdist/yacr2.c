@@ -1,11 +1,11 @@
 /* On how few tracks can the nets of a channel be wired?
  *
  * A relative of yacr2 from the pointer-intensive benchmarks of Austin, Breach and Sohi (PLDI 1994), a channel router
- * after Reed, Sangiovanni-Vincentelli and Santomauro ("A new symbolic channel router: YACR2", IEEE TCAD 1985). A channel
- * has pins on its upper and lower edge; a net connects pins by a horizontal wire on a track and by vertical wires to its
- * pins. Where two nets have pins in one column, the upper one's track must be above: these constraints are lists, from
- * each net up and down, as are the pins of a net and the wires of a track. Nets are put on tracks from the left edge on,
- * those first that most others wait for. Each channel is made, routed, verified and freed.
+ * after Reed, Sangiovanni-Vincentelli and Santomauro ("A new symbolic channel router: YACR2", IEEE TCAD 1985). A
+ * channel has pins on its upper and lower edge; a net connects pins by a horizontal wire on a track and by vertical
+ * wires to its pins. Where two nets have pins in one column, the upper one's track must be above: these constraints
+ * are lists, from each net up and down, as are the pins of a net and the wires of a track. Nets are put on tracks
+ * from the left edge on, those first that most others wait for. Each channel is made, routed, verified and freed.
  */
 #include "../micro/micro.h"
 
@@ -105,8 +105,7 @@ static uint32_t net_new(uint32_t from, uint32_t level, micro_random *random, str
     if (to >= column_count) to = (uint32_t)column_count - 1;
     struct net *net = BLOCK_OF(struct net);
     *net = (struct net){.level = level};
-    for (uint32_t i = 0; i < pins; i++)
-        pin_try(net, (uint32_t)micro_between(random, from, to), random, channel);
+    for (uint32_t i = 0; i < pins; i++) pin_try(net, (uint32_t)micro_between(random, from, to), random, channel);
     net_span(net);
     if (net->pins && net->left < net->right) channel->nets[channel->net_count++] = net;
     else net_drop(net, channel);
@@ -213,8 +212,7 @@ static uint32_t height_of(struct net *net)
 static void constraints_find(struct channel *channel)
 {
     for (uint64_t column = 0; column < column_count; column++)
-        if (channel->upper[column] && channel->lower[column])
-            constrain(channel->upper[column], channel->lower[column]);
+        if (channel->upper[column] && channel->lower[column]) constrain(channel->upper[column], channel->lower[column]);
     for (uint64_t i = 0; i < channel->net_count; i++) height_of(channel->nets[i]);
 }
 

@@ -1,10 +1,11 @@
 /* Which of the objects that it has learnt does a neural network see in an image?
  *
- * A relative of 179.art of SPEC CPU 2000: adaptive resonance (Carpenter and Grossberg, "ART 2: self-organization of stable
- * category recognition codes for analog input patterns", Applied Optics 1987). For each of the many cells of the first
- * layer there are three small arrays, each a block of its own: what it sees, and its weights to and from each of
- * the few cells of the second layer. The weights are walked one category after another, so that a sweep touches one word
- * of each of these arrays. Images are made from a seed: smooth ones that are learnt, noisy copies to be recognised.
+ * A relative of 179.art of SPEC CPU 2000: adaptive resonance (Carpenter and Grossberg, "ART 2: self-organization of
+ * stable category recognition codes for analog input patterns", Applied Optics 1987). For each of the many cells of
+ * the first layer there are three small arrays, each a block of its own: what it sees, and its weights to and from
+ * each of the few cells of the second layer. The weights are walked one category after another, so that a sweep
+ * touches one word of each of these arrays. Images are made from a seed: smooth ones that are learnt, noisy copies
+ * to be recognised.
  */
 #include "../micro/micro.h"
 

@@ -1,10 +1,10 @@
 /* What is the cheapest way from one place of a map to another?
  *
  * A relative of 473.astar of SPEC CPU 2006: A* (Hart, Nilsson and Raphael 1968) over regions. The cells of a map are
- * gathered into small regions, each an object with a growing array of its neighbours; a search makes a step object for
- * each region that it reaches and drops them all at its end. Who has gone a way has made it dearer for the next. The map
- * comes from a seed. A way's regions must be neighbours, its price must be their sum, and the first ways are compared with
- * those of a search without an estimate.
+ * gathered into small regions, each an object with a growing array of its neighbours; a search makes a step object
+ * for each region that it reaches and drops them all at its end. Who has gone a way has made it dearer for the next.
+ * The map comes from a seed. A way's regions must be neighbours, its price must be their sum, and the first ways are
+ * compared with those of a search without an estimate.
  */
 #include <algorithm>
 #include <cinttypes>
@@ -72,7 +72,8 @@ const std::vector<Option> OPTIONS = {
 
 [[noreturn]] void usage(int code)
 {
-    std::printf("astar: what is the cheapest way from one place of a map to another?\n\nusage: astar [--NAME NUMBER]...\n");
+    std::printf(
+        "astar: what is the cheapest way from one place of a map to another?\n\nusage: astar [--NAME NUMBER]...\n");
     for (const Option &option : OPTIONS)
         std::printf("  --%-14s %s (%" PRIu64 ")\n", option.name, option.help, *option.value);
     std::exit(code);
@@ -84,7 +85,8 @@ void parse(int argc, char **argv)
         if (std::strcmp(argv[i], "--help") == 0) usage(EXIT_SUCCESS);
         bool known = false;
         for (const Option &option : OPTIONS) {
-            if (std::strncmp(argv[i], "--", 2) != 0 || std::strcmp(argv[i] + 2, option.name) != 0 || i + 1 == argc) continue;
+            if (std::strncmp(argv[i], "--", 2) != 0 || std::strcmp(argv[i] + 2, option.name) != 0 || i + 1 == argc)
+                continue;
             char *end;
             *option.value = std::strtoull(argv[i + 1], &end, 10);
             known = end != argv[i + 1] && *end == '\0' && *option.value >= option.least && *option.value <= option.most;
@@ -187,7 +189,8 @@ class Map
     /* A region from a cell on, over free cells beside it. */
     void grow(uint64_t first, Random &random)
     {
-        auto *region = new Region(static_cast<uint32_t>(regions.size()), 1 + static_cast<double>(random.below(300)) / 100);
+        auto *region =
+            new Region(static_cast<uint32_t>(regions.size()), 1 + static_cast<double>(random.below(300)) / 100);
         regions.push_back(region);
         std::vector<uint64_t> cells{first};
         at_[first] = region;
@@ -324,7 +327,8 @@ uint64_t travel(const Step *last)
 /* Returns 0 if there is no way. */
 uint64_t find_way(const Map &map, Random &random, bool checked)
 {
-    Region *start = map.regions[random.below(map.regions.size())], *goal = map.regions[random.below(map.regions.size())];
+    Region *start = map.regions[random.below(map.regions.size())],
+           *goal = map.regions[random.below(map.regions.size())];
     Search search(start, goal, true);
     if (checked) {
         Search plain(start, goal, false);

@@ -1,10 +1,11 @@
 /* How does the ground move when an earthquake's waves go through it?
  *
- * A relative of 183.equake of SPEC CPU 2000 (after Bao and others, "Large-scale simulation of elastic wave propagation in
- * heterogeneous media on parallel computers", 1998): finite elements on a mesh of tetrahedra, explicit steps in
- * time. The stiffness matrix is sparse and symmetric, of blocks of 3x3: each block is a table of three rows, and each row
- * a block of memory of its own, as is each node's vector in each of the fields. One sparse product a step takes most of the time.
- * The mesh is a deformed grid whose nodes are numbered anew at random within neighbourhoods, as a mesh generator leaves them.
+ * A relative of 183.equake of SPEC CPU 2000 (after Bao and others, "Large-scale simulation of elastic wave
+ * propagation in heterogeneous media on parallel computers", 1998): finite elements on a mesh of tetrahedra,
+ * explicit steps in time. The stiffness matrix is sparse and symmetric, of blocks of 3x3: each block is a table of
+ * three rows, and each row a block of memory of its own, as is each node's vector in each of the fields. One sparse
+ * product a step takes most of the time. The mesh is a deformed grid whose nodes are numbered anew at random within
+ * neighbourhoods, as a mesh generator leaves them.
  */
 #include "../micro/micro.h"
 
@@ -20,7 +21,7 @@ static uint64_t node_count, entry_count;
 static uint32_t *number_of; /* of a place of the grid: the node */
 static double (*places)[AXES]; /* of nodes */
 
-/* The matrix: of node i the columns from[i] to from[i + 1] - 1, itself first and then its neighbours of higher number. */
+/* The matrix: of node i the columns from[i] to from[i + 1] - 1, itself first, then its neighbours of higher number. */
 static uint32_t *from, *columns;
 static double ***matrix;
 static double ***fields; /* FIELDS displacements: before, now, next; [field][node][axis] */
@@ -80,7 +81,7 @@ static void neighbour_note(uint32_t (*neighbours)[NEIGHBOURS_MAX], uint8_t *coun
 /* Who hangs together with whom. */
 static void structure_make(void)
 {
-    uint32_t(*neighbours)[NEIGHBOURS_MAX] = micro_map(node_count * sizeof *neighbours), corners[CORNERS];
+    uint32_t (*neighbours)[NEIGHBOURS_MAX] = micro_map(node_count * sizeof *neighbours), corners[CORNERS];
     uint8_t *counts = micro_map(node_count);
     for (uint64_t cube = 0; cube < cube_count(); cube++)
         for (int which = 0; which < TETRAHEDRA; which++) {

@@ -1,7 +1,8 @@
 """Builds `dom-walker` and makes the document that it works on.
 
-The document is Perl's manual as Debian ships it, each page turned to XHTML by Pod::Simple, which is part
-of Perl. Pages that are not well-formed are left out: the parser of `dom-walker` knows no more than XML.
+The document is Perl's manual as Debian ships it, each page turned to XHTML by Pod::Simple, which is
+part of Perl. Pages that are not well-formed are left out: the parser of `dom-walker` knows no more
+than XML.
 
 Needs a C compiler, Perl and Python's standard library only; same packages, same output.
 
@@ -21,7 +22,7 @@ PAGES = "*/pod/*.pod"
 FEWEST_PAGES = 100  # some come with other packages; too few mean that perl-doc is missing
 SEPARATOR = "\f"
 
-# Only the characters that XML cannot do without become entities, whatever other modules are installed.
+# The same characters become entities whatever other modules are installed.
 CONVERT = r"""
 use Pod::Simple::XHTML;
 binmode STDOUT, ":utf8";
