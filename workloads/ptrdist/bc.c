@@ -15,7 +15,8 @@ static const uint64_t PRIME = 2147483629; /* below 2^31: products of residues fi
 
 /* ------------------------------------------------------------------ memory */
 
-static void *memory_take(size_t size)
+/* Not inlined: it is one place for all, as where it has a file of its own. */
+__attribute__((noinline)) static void *memory_take(size_t size)
 {
     void *block = malloc(size);
     if (!block) micro_fail("no memory for %zu bytes", size);
