@@ -398,7 +398,7 @@ static void assign(const struct tree *tree)
 
 static void show(const struct tree *tree)
 {
-    struct number *number = evaluate(tree);
+    struct number *number = evaluate(tree->left);
     number_check(number);
     for (const struct limb *limb = number->low; limb; limb = limb->up) digest = micro_mix(digest + limb->digits);
     number_drop(number);
