@@ -12,7 +12,7 @@
  */
 #include "../micro/micro.h"
 
-static uint64_t copies = 2, rounds = 30, edits = 20;
+static uint64_t copies = 2, rounds = 30, edits = 10;
 
 enum { NAMES_MAX = 4096, NAME_LONGEST = 256, DEPTH_MAX = 10000, ANCHORS = 1 << 20 };
 
@@ -368,7 +368,7 @@ static void text_rewrite(struct node *node)
     memcpy(node->text + length, " again.", 8);
 }
 
-/* The paragraph of some time ago takes the place of this one; returns what stands here now. */
+/* A copy of another paragraph takes the place of this one. Returns the copy. */
 static struct node *paragraph_replace(struct node *node, const struct node *model)
 {
     struct node *copy = node_copy(model);
@@ -378,18 +378,26 @@ static struct node *paragraph_replace(struct node *node, const struct node *mode
     return copy;
 }
 
-/* One node in a thousand times `edits`, roughly, is changed. */
+/* Of the paragraphs that are chosen, every other one is copied to the place of the next: never a copy once more, which
+ * would gather the edits of all before it. */
+static struct node *paragraph_edit(struct node *node, const struct node **model)
+{
+    const struct node *before = *model;
+    *model = before ? NULL : node;
+    return before ? paragraph_replace(node, before) : node;
+}
+
+/* Of a thousand nodes, `edits` are changed, roughly. */
 static void edit_all(micro_random *random)
 {
     const char *paragraph = name_find("p", 1);
-    struct node *model = NULL;
+    const struct node *model = NULL;
     for (struct node *node = root, *next; node; node = next) {
         uint64_t lot = micro_below(random, 1000);
         next = node_after(node, root);
         if (lot >= edits || node == root) continue;
         if (node->name == paragraph) {
-            if (model) node = paragraph_replace(node, model);
-            model = node;
+            node = paragraph_edit(node, &model);
             next = node_after(node, root);
         } else if (!node->name) {
             if (lot % 2) text_rewrite(node);

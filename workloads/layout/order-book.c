@@ -8,7 +8,7 @@
  */
 #include "../micro/micro.h"
 
-static uint64_t messages = 900000, reports = 40, traders = 500, instruments = 16, cancelled = 15;
+static uint64_t messages = 900000, reports = 15, traders = 500, instruments = 16, cancelled = 15;
 
 enum { PRICES = 1024, QUANTITY_MOST = 100, INSTRUMENTS_MAX = 1024 };
 enum event { ACCEPTED, EXECUTED, CANCELLED };

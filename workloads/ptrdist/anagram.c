@@ -8,7 +8,7 @@
  */
 #include "../micro/micro.h"
 
-static uint64_t word_count = 800000, phrases = 60;
+static uint64_t word_count = 1000000, phrases = 250;
 
 enum {
     LETTERS = 26,

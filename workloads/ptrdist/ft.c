@@ -7,7 +7,7 @@
  */
 #include "../micro/micro.h"
 
-static uint64_t vertex_count = 200000, connections = 2000000;
+static uint64_t vertex_count = 150000, connections = 1500000;
 
 enum { WEIGHTS = 1 << 20, DEGREES_MAX = 64 };
 

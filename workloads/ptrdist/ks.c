@@ -9,7 +9,7 @@
  */
 #include "../micro/micro.h"
 
-static uint64_t module_count = 120000, net_count = 160000, passes = 3, exchanges = 250;
+static uint64_t module_count = 120000, net_count = 160000, passes = 3, exchanges = 80;
 
 enum { PINS_LEAST = 2, PINS_MOST = 5, NEAR = 2000 };
 

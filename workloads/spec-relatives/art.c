@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-static uint64_t cell_count = 160000, categories = 10, sweeps = 3, noise = 10;
+static uint64_t cell_count = 160000, categories = 10, sweeps = 2, noise = 10;
 
 static const double A = 10, B = 10, THETA = 0.001, WINNER = 0.9, VIGILANCE = 0.85, SMALL = 1e-12;
 enum { LEARNING = 4, SETTLING = 3, SEEN_WORDS = 2 };
@@ -179,7 +179,7 @@ static double likeness(int64_t winner)
     return product / (sqrt(expected * seen) + SMALL);
 }
 
-/* The best category that resonates with the image; a blank one resonates with every image. */
+/* The best category that is like the image and resonates with it; a blank one is like every image. */
 static int64_t recognise(void)
 {
     memset(refused, 0, categories);
@@ -187,10 +187,12 @@ static int64_t recognise(void)
     for (;;) {
         int64_t winner = winner_find();
         if (winner < 0 || !learnt[winner]) return winner;
-        settle(winner);
-        if (resonance() >= VIGILANCE && likeness(winner) >= VIGILANCE) return winner;
+        if (likeness(winner) >= VIGILANCE) {
+            settle(winner);
+            if (resonance() >= VIGILANCE) return winner;
+            look();
+        }
         refused[winner] = true;
-        settle(-1);
     }
 }
 

@@ -59,7 +59,7 @@ class Random
     uint64_t state_;
 };
 
-uint64_t width = 1600, region_cells = 8, walls = 25, ways = 24, scale = 100, seed = 1;
+uint64_t width = 1600, region_cells = 8, walls = 25, ways = 48, scale = 100, seed = 1;
 
 const std::vector<Option> OPTIONS = {
     {"width", &width, 16, 20000, "cells along an edge of the map"},

@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-static uint64_t side = 40, steps = 100, scatter = 500;
+static uint64_t side = 40, steps = 150, scatter = 500;
 
 enum { AXES = 3, TETRAHEDRA = 6, CORNERS = 4, NEIGHBOURS_MAX = 14, FIELDS = 3 };
 
