@@ -72,13 +72,14 @@ static void network_free(void)
 
 /* ------------------------------------------------------------------ images */
 
-/* A smooth image: waves whose number and place depend on which it is. */
+/* A smooth image: which it is decides how many waves there are, the seed where. */
 static void image_show(uint64_t image, uint64_t percent, micro_random *random)
 {
     uint64_t width = (uint64_t)sqrt((double)cell_count);
+    double place = (double)(micro_mix(micro_seed + image) % 628) / 100;
     for (uint64_t i = 0; i < cell_count; i++) {
         double x = (double)(i % width) / (double)width, y = (double)(i / width) / (double)width;
-        double wave = sin(6.28 * x * (double)(image + 1) + (double)image) * cos(6.28 * y * (double)(image % 3 + 1));
+        double wave = sin(6.28 * x * (double)(image + 1) + place) * cos(6.28 * y * (double)(image % 3 + 1));
         double error = (micro_unit(random) - 0.5) * (double)percent / 100;
         cells[i].seen[1] = wave > 0 ? wave + error : 0.02 + error / 8;
     }
