@@ -196,12 +196,9 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("fault", ["overlapping-blocks", "same-block-twice"])
 @pytest.mark.parametrize("name", ["ammp", "art", "dom-walker", "order-book", "two-lifetimes"])
 def test_a_wrong_allocator_is_noticed(built: Path, faulty: Path, name: str, fault: str) -> None:
-    """By a failed check, another result, a crash or, where a list bites its tail, by no end."""
+    """By a failed check, another result or a crash."""
     right = run(built / name, *little(name))
-    try:
-        done = run(built / name, *little(name), LD_PRELOAD=str(faulty), FAULT=fault)
-    except subprocess.TimeoutExpired:
-        return
+    done = run(built / name, *little(name), LD_PRELOAD=str(faulty), FAULT=fault)
     assert done.returncode != 0 or digest(done.stdout) != digest(right.stdout)
 
 

@@ -29,7 +29,7 @@ _Static_assert(sizeof(struct session) == sizeof(struct request), "the two lifeti
 
 static struct session *sessions;
 static struct request *waiting, **waiting_end = &waiting;
-static uint64_t session_count, clock_ticks, digest;
+static uint64_t session_count, waiting_count, clock_ticks, digest;
 
 static struct session *log_in(uint64_t user)
 {
@@ -48,12 +48,14 @@ static void ask(struct session *session, uint64_t question)
     snprintf(request->place, sizeof request->place, "/%" PRIu64, question % 1000);
     *waiting_end = request;
     waiting_end = &request->next;
+    waiting_count++;
 }
 
 static void answer_all(void)
 {
     while (waiting) {
         struct request *request = waiting;
+        if (waiting_count-- == 0) micro_fail("a request is answered that nobody has asked");
         waiting = request->next;
         request->answer = micro_mix(request->question ^ request->session->secret);
         request->session->answered++;
@@ -61,6 +63,7 @@ static void answer_all(void)
         free(request);
     }
     waiting_end = &waiting;
+    if (waiting_count > 0) micro_fail("%" PRIu64 " requests are lost", waiting_count);
 }
 
 static void burst(uint64_t users, bool last, micro_random *random)
@@ -87,7 +90,7 @@ static void idle_until(double when)
 
 static void log_out_all(void)
 {
-    while (sessions) {
+    for (; sessions; session_count--) {
         struct session *next = sessions->next;
         if (sessions->secret != micro_mix(sessions->user) || sessions->answered != requests)
             micro_fail("the session of user %" PRIu64 " was overwritten", sessions->user);
@@ -95,6 +98,7 @@ static void log_out_all(void)
         free(sessions);
         sessions = next;
     }
+    if (session_count > 0) micro_fail("%" PRIu64 " sessions are lost", session_count);
 }
 
 int main(int argc, char **argv)
