@@ -1,4 +1,4 @@
-"""What the Olden programs compute, worked out again: plain lists, sorts and loops over the same random numbers.
+"""What the Olden programs compute, worked out again: lists and loops over the same random numbers.
 
 Each model returns what its program prints. None is made for more than a few hundred objects.
 """

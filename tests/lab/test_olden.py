@@ -1,4 +1,4 @@
-"""The Olden programs compute what a model of each does, whatever the allocator, and notice one that is wrong."""
+"""The Olden programs compute what models of them do, and notice an allocator that is wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ import olden_models
 import pytest
 from conftest import Heapfit
 from heapfit import paths
-from heapfit.records import Workload
+from heapfit.catalogue import prepare_workload, resolve_workload
+from heapfit.records import InstalledAllocator, TrialStatus, Workload
+from heapfit.study import plan
+from heapfit.trial import run_trial
 from study_files import trials_in
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -70,7 +73,7 @@ def build(folder: Path, *flags: str) -> Path:
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with every program as the workloads have it."""
-    return build(tmp_path_factory.mktemp("olden"), "-O2")
+    return build(tmp_path_factory.mktemp("olden"), "-O3")
 
 
 @pytest.fixture(scope="session")
@@ -79,9 +82,7 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("olden-sanitized"), *flags)
 
 
-def run(
-    program: Path, *arguments: object, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def run(program: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(program), *map(str, arguments)],
         capture_output=True,
@@ -202,8 +203,10 @@ def test_health_has_the_patients_of_a_model(built: Path, seed: int, free: int) -
 @every_seed
 def test_bh_sums_over_all_bodies_when_it_opens_every_cell(built: Path, seed: int) -> None:
     sizes = ["--bodies", 400, "--steps", 1, "--seed", seed]
-    error = {angle: float(printed(built / "bh", *sizes, "--angle", angle)["force error"])
-             for angle in (0, 20, 100)}
+    error = {
+        angle: float(printed(built / "bh", *sizes, "--angle", angle)["force error"])
+        for angle in (0, 20, 100)
+    }
     assert error[0] == 0
     assert error[0] < error[20] < error[100] < 0.05
 
@@ -267,10 +270,33 @@ def test_every_program_is_a_workload() -> None:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_a_workload_runs_by_its_name(name: str, run_heapfit: Heapfit, tmp_path: Path) -> None:
-    option, value = SMALL[name.removeprefix("olden-")][:2]
-    sizes = f"{option.removeprefix('--')}={value}"
+def test_a_workload_runs_with_small_sizes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEAPFIT_HOME", str(tmp_path / "home"))
+    workload = resolve_workload(name)
+    words = [word.removeprefix("--") for word in SMALL[name.removeprefix("olden-")]]
+    small = dict(zip(words[::2], words[1::2], strict=True))
+    glibc = InstalledAllocator(name="glibc", title="glibc", version="", library=None)
+    study = plan(
+        workload,
+        [glibc],
+        baseline="glibc",
+        cores=[1],
+        replicates=1,
+        warmups=0,
+        parameters=small,
+    )
+    trial = run_trial(study, study.plan[0], tmp_path, None, prepare_workload(workload, print))
+    assert trial.status is TrialStatus.OK, f"{trial.reason}\n{trial.stderr_tail}"
+
+
+def test_a_workload_is_compared_by_its_name(run_heapfit: Heapfit, tmp_path: Path) -> None:
     words = ["--allocators", "glibc,heapfit", "--replicates", "1", "--warmups", "0", "--cores", "1"]
-    result = run_heapfit("compare", name, *words, "--factor", sizes, "--out", tmp_path / "out")
+    result = run_heapfit(
+        "compare", "olden-health", *words, "--factor", "levels=2,3", "--out", tmp_path / "out"
+    )
     assert result.returncode == 0, result.stderr
-    assert {trial["status"] for trial in trials_in(tmp_path / "out")} == {"ok"}
+    trials = trials_in(tmp_path / "out")
+    assert {trial["status"] for trial in trials} == {"ok"}
+    assert {trial["planned"]["levels"]["levels"] for trial in trials} == {"2", "3"}

@@ -1,17 +1,17 @@
 /* What does a tree cost that is built over long-lived objects, dropped and built again at every step?
  *
- * Moves bodies under their gravitation: at each step an octree is built over them, whose cells stand for all bodies in them
- * wherever they are far enough away; then it is dropped. The bodies live from the start to the end, in a list. After bh of
- * the Olden suite, whose algorithm is that of Barnes and Hut (A hierarchical O(N log N) force-calculation algorithm,
- * Nature 324, 1986), and which starts from a cluster as Plummer's model has it (Aarseth, Henon, Wielen: A comparison of
- * numerical methods for the study of star cluster dynamics, 1974).
+ * Moves bodies under their gravitation: at each step an octree is built over them, whose cells stand for all
+ * bodies in them wherever they are far enough away; then it is dropped. The bodies live from the start to the end,
+ * in a list. After bh of the Olden suite, whose algorithm is that of Barnes and Hut (A hierarchical O(N log N)
+ * force-calculation algorithm, Nature 324, 1986), and which starts from a cluster as Plummer's model has it
+ * (Aarseth, Henon, Wielen: A comparison of numerical methods for the study of star cluster dynamics, 1974).
  *
  * The forces on some bodies are checked against sums over all others.
  */
 #include "olden.h"
 #include <math.h>
 
-static uint64_t bodies = 120000, steps = 2, angle = 100;
+static uint64_t bodies = 160000, steps = 2, angle = 100;
 
 enum { AXES = 3, OCTANTS = 8, DEEPEST = 64, SAMPLES = 16 };
 
@@ -224,11 +224,11 @@ static void attract_tree(struct body *body, const struct cell *cell, double near
 
 static void forces(struct body *first, const struct cell *root, struct box box)
 {
-    double openness = angle ? box.half / ((double)angle / 100) : INFINITY; /* the root's children are half as wide as it */
+    double reach = angle ? box.half * 100 / (double)angle : INFINITY; /* the root's children have that side */
     for (struct body *body = first; body; body = body->next) {
         body->acceleration = (struct vector){0};
         body->potential = 0;
-        attract_tree(body, root, openness * openness);
+        attract_tree(body, root, reach * reach);
     }
 }
 
@@ -280,9 +280,9 @@ int main(int argc, char **argv)
     micro_parse(argc, argv, "what does a tree cost that is dropped and built again at every step?",
                 (micro_option[]){{"bodies", &bodies, false, "that attract each other"},
                                  {"steps", &steps, true, "of time"},
-                                 {"angle", &angle, false, "a cell is opened when nearer than its side times 100 by this"},
+                                 {"angle", &angle, false, "percent that a cell's side may be of its distance"},
                                  {0}});
-    micro_require(bodies >= 1 && bodies < UINT32_MAX, "1 to 2^32 bodies");
+    micro_require(bodies >= 1 && bodies < UINT32_MAX, "1 body at least, less than 2^32");
     double start = micro_now(), error = 0;
     struct body *first = cluster_new();
     uint64_t cells = 0;

@@ -1,14 +1,14 @@
 /* What becomes of a tree's layout when a program exchanges its subtrees?
  *
- * Sorts the numbers in a complete binary tree, upwards and then downwards. The tree's in-order sequence and one number
- * more, the *spare*, are what is sorted. The sort is bitonic: the left half is sorted upwards, the right half downwards,
- * then both are merged; the merge exchanges whole subtrees by their pointers, so that of the order in which the nodes were
- * made less is left with every merge. After bisort of the Olden suite, whose algorithm is that of Bilardi and Nicolau
- * (Adaptive bitonic sorting, SIAM Journal on Computing 18, 1989).
+ * Sorts the numbers in a complete binary tree, upwards and then downwards. The tree's in-order sequence and one
+ * number more, the *spare*, are what is sorted. The sort is bitonic: the left half is sorted upwards, the right
+ * half downwards, then both are merged; the merge exchanges whole subtrees by their pointers, so that of the order
+ * in which the nodes were made less is left with every merge. After bisort of the Olden suite, whose algorithm is
+ * that of Bilardi and Nicolau (Adaptive bitonic sorting, SIAM Journal on Computing 18, 1989).
  */
 #include "olden.h"
 
-static uint64_t levels = 20;
+static uint64_t levels = 21;
 
 struct node {
     int32_t value;
@@ -69,9 +69,9 @@ static void right_exchange(struct node *one, struct node *other)
     other->right = right;
 }
 
-/* Walks down the two halves of a bitonic sequence side by side and exchanges what belongs into the other half. Where a
- * pair is to be exchanged, so are all pairs on one side of it: a subtree. On which side depends on whether the roots were
- * (`crossed`); the search goes on on the other side. */
+/* Walks down the two halves of a bitonic sequence side by side and exchanges what belongs into the other half.
+ * Where a pair is to be exchanged, so are all pairs on one side of it: a subtree. On which side depends on whether
+ * the roots were (`crossed`); the search goes on on the other side. */
 static void halves_part(struct node *low, struct node *high, bool crossed, enum direction direction)
 {
     while (low) {

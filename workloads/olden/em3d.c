@@ -1,17 +1,18 @@
 /* What do arrays of every length cost that hang on the nodes of a list, two for each?
  *
- * Computes how electromagnetic waves spread: nodes of the electric and of the magnetic field form a bipartite graph, in
- * which each node depends on random nodes of the other field. At each step every node's value is lessened by the weighted
- * values that it depends on, of one field first, then of the other. After em3d of the Olden suite (Culler, Dusseau,
- * Goldstein, Krishnamurthy, Lumetta, von Eicken, Yelick: Parallel programming in Split-C, 1993).
+ * Computes how electromagnetic waves spread: nodes of the electric and of the magnetic field form a bipartite
+ * graph, in which each node depends on random nodes of the other field. At each step every node's value is
+ * lessened by the weighted values that it depends on, of one field first, then of the other. After em3d of the
+ * Olden suite (Culler, Dusseau, Goldstein, Krishnamurthy, Lumetta, von Eicken, Yelick: Parallel programming in
+ * Split-C, 1993).
  *
- * The graph is made in the published order: nodes, field by field, in one array the values; then for each node the nodes that
- * depend on it; then for each node, when their number is known, an array of pointers to the values that it depends on
- * and one of weights.
+ * The graph is made in the published order: nodes, field by field, in one array the values; then for each node the
+ * nodes that depend on it; then for each node, when their number is known, an array of pointers to the values that
+ * it depends on and one of weights.
  */
 #include "olden.h"
 
-static uint64_t nodes = 100000, degree = 10, steps = 50;
+static uint64_t nodes = 200000, degree = 10, steps = 100;
 
 enum field { ELECTRIC, MAGNETIC, FIELDS };
 
@@ -89,6 +90,16 @@ static void tell_dependents(struct node *list, micro_random *random)
     }
 }
 
+/* Both fields, each with what it depends on in the other. */
+static void graph_new(struct field_nodes fields[FIELDS])
+{
+    micro_random random = micro_random_start(0);
+    for (unsigned i = 0; i < FIELDS; i++) fields[i] = field_new(&random);
+    for (unsigned i = 0; i < FIELDS; i++) choose_dependents(fields[i].first, fields[FIELDS - 1 - i].table, &random);
+    for (unsigned i = 0; i < FIELDS; i++) make_room(fields[i].first);
+    for (unsigned i = 0; i < FIELDS; i++) tell_dependents(fields[i].first, &random);
+}
+
 /* -------------------------------------------------------------------- computation */
 
 static void compute(struct node *list)
@@ -118,14 +129,11 @@ int main(int argc, char **argv)
                                  {"degree", &degree, false, "nodes of the other field that depend on a node"},
                                  {"steps", &steps, true, "of time"},
                                  {0}});
-    micro_require(nodes >= 1 && nodes < UINT32_MAX && degree >= 1 && degree <= nodes, "1 to 2^32 nodes, of no higher degree");
+    micro_require(nodes >= 1 && nodes < UINT32_MAX, "1 node at least, less than 2^32");
+    micro_require(degree >= 1 && degree <= nodes, "a degree of 1 at least, and no higher than there are nodes");
     double start = micro_now();
-    micro_random random = micro_random_start(0);
     struct field_nodes fields[FIELDS];
-    for (unsigned i = 0; i < FIELDS; i++) fields[i] = field_new(&random);
-    for (unsigned i = 0; i < FIELDS; i++) choose_dependents(fields[i].first, fields[FIELDS - 1 - i].table, &random);
-    for (unsigned i = 0; i < FIELDS; i++) make_room(fields[i].first);
-    for (unsigned i = 0; i < FIELDS; i++) tell_dependents(fields[i].first, &random);
+    graph_new(fields);
     for (uint64_t i = 0; i < steps; i++)
         for (unsigned field = 0; field < FIELDS; field++) compute(fields[field].first);
     uint64_t digest = 0, known = 0;

@@ -1,19 +1,20 @@
 /* How near to each other do a list's cells and what they point to lie?
  *
- * Simulates the health service of a country. Villages form a tree of four below each; every village has a hospital, with
- * more staff the higher it stands. At each step a person may fall ill in each village. A patient waits for staff, is
- * assessed, and then either treated or sent up to the next hospital. Patients are held by doubly linked lists, which are
- * walked whole at each step: new cells go to the end, found by a walk, and a cell to be removed is searched for. After
- * health of the Olden suite, a model of the health service of Colombia (Lomow, Cleary, Unger, West: A performance study
- * of Time Warp, 1988). Zilles (Benchmark health considered harmful, Computer Architecture News 29, 2001) tells what
- * better lists would save; programs whose lists are like these are what it stands for.
+ * Simulates the health service of a country. Villages form a tree of four below each; every village has a
+ * hospital, with more staff the higher it stands. At each step a person may fall ill in each village. A patient
+ * waits for staff, is assessed, and then either treated or sent up to the next hospital. Patients are held by
+ * doubly linked lists, which are walked whole at each step: new cells go to the end, found by a walk, and a cell
+ * to be removed is searched for. After health of the Olden suite, a model of the health service of Colombia
+ * (Lomow, Cleary, Unger, West: A performance study of Time Warp, 1988). Zilles (Benchmark health considered
+ * harmful, Computer Architecture News 29, 2001) tells what better lists would save; programs whose lists are like
+ * these are what it stands for.
  *
- * A cell and a patient are of one size and made one after the other. The published program leaves removed cells where they
- * are; with --free 1 they are given back, and serve later patients and cells in any mixture.
+ * A cell and a patient are of one size and made one after the other. The published program leaves removed cells
+ * where they are; with --free 1 they are given back, and serve later patients and cells in any mixture.
  */
 #include "olden.h"
 
-static uint64_t levels = 7, steps = 250, free_cells = 0;
+static uint64_t levels = 8, steps = 100, free_cells = 0;
 
 enum {
     BELOW = 4, /* villages below each */
@@ -35,6 +36,8 @@ struct cell {
     struct patient *patient;
     struct cell *previous;
 };
+
+_Static_assert(sizeof(struct patient) == sizeof(struct cell), "what the program is known for");
 
 struct hospital {
     uint32_t free_staff;

@@ -1,17 +1,17 @@
 /* What do hash tables cost whose entries were made table after table, but are looked up one in each table in turn?
  *
- * Finds the minimum spanning tree of a complete graph. Each vertex has a hash table of its edges, with chains of about
- * four; all edges of a vertex are made before those of the next. The search grows the tree by one vertex at a time and
- * looks the edge to that vertex up in the table of every vertex that is still outside. After mst of the Olden suite,
- * whose algorithm is Bentley's (A parallel algorithm for constructing minimum spanning trees, Journal of Algorithms 1,
- * 1980).
+ * Finds the minimum spanning tree of a complete graph. Each vertex has a hash table of its edges, with chains of
+ * about four; all edges of a vertex are made before those of the next. The search grows the tree by one vertex at
+ * a time and looks the edge to that vertex up in the table of every vertex that is still outside. After mst of the
+ * Olden suite, whose algorithm is Bentley's (A parallel algorithm for constructing minimum spanning trees, Journal
+ * of Algorithms 1, 1980).
  *
- * A table is hashed by the vertex's number, not by its address as in the published program: the work is the same under
- * every allocator. The weight of the tree is checked against Prim's algorithm on bare arrays.
+ * A table is hashed by the vertex's number, not by its address as in the published program: the work is the same
+ * under every allocator. The weight of the tree is checked against Prim's algorithm on bare arrays.
  */
 #include "olden.h"
 
-static uint64_t vertices = 2048, passes = 3;
+static uint64_t vertices = 2048, passes = 10;
 
 enum { CHAIN = 4, HEAVIEST = 2048 };
 
@@ -113,8 +113,8 @@ static uint64_t span(struct vertex *graph)
 
 /* ---------------------------------------------------------------------- checking */
 
-/* The same by Prim's algorithm, the weights worked out anew; nothing here is from malloc. A distance of 0 is that of a
- * vertex in the tree: no edge is as light. */
+/* The same by Prim's algorithm, the weights worked out anew; nothing here is from malloc. A distance of 0 is that
+ * of a vertex in the tree: no edge is as light. */
 static uint64_t span_on_arrays(void)
 {
     uint64_t *distance = micro_map((vertices + 1) * sizeof *distance), weight = 0;

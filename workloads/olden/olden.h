@@ -1,9 +1,9 @@
 /* What the Olden programs share beyond what all small programs of ours do (micro.h: command line, random numbers,
  * report).
  *
- * Each program builds its data structure, as the published one does, object by object with malloc, works on it, checks
- * its own answer and prints it with a digest. Both depend on the arguments alone: an address is never hashed,
- * compared or printed. Objects live to the end of the program unless the published one drops them.
+ * Each program builds its data structure, as the published one does, object by object with malloc, works on it,
+ * checks its own answer and prints it with a digest. Both depend on the arguments alone: an address is never
+ * hashed, compared or printed. Objects live to the end of the program unless the published one drops them.
  */
 #ifndef OLDEN_H
 #define OLDEN_H

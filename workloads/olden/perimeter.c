@@ -1,17 +1,18 @@
 /* How near do the nodes of a quadtree lie whose walks go up and down again between neighbours?
  *
- * Builds the quadtree of a black-and-white image, a ring, and adds up the perimeter of what is black: each black leaf looks
- * for its neighbour on each of its four sides, up through the parents and down again. After perimeter of the Olden
- * suite, whose algorithm is Samet's (Computing perimeters of regions in images represented by quadtrees, IEEE Transactions
- * on Pattern Analysis and Machine Intelligence 3, 1981), and with its proportions: the ring's radii are a quarter and an
- * eighth of the image's side.
+ * Builds the quadtree of a black-and-white image, a ring, and adds up the perimeter of what is black: each black
+ * leaf looks for its neighbour on each of its four sides, up through the parents and down again. After perimeter
+ * of the Olden suite, whose algorithm is Samet's (Computing perimeters of regions in images represented by
+ * quadtrees, IEEE Transactions on Pattern Analysis and Machine Intelligence 3, 1981), and with its proportions:
+ * the ring's radii are a quarter and an eighth of the image's side.
  *
- * The perimeter is known beforehand. A disc of pixels with a whole radius r around a corner of the grid is in one piece in
- * every row and column, so its perimeter is that of the square around it, 8 r; the ring has that of two discs.
+ * The perimeter is known beforehand. A disc of pixels with a whole radius r around a corner of the grid is in one
+ * piece in every row and column, so its perimeter is that of the square around it, 8 r; the ring has that of two
+ * discs.
  */
 #include "olden.h"
 
-static uint64_t levels = 17, passes = 10;
+static uint64_t levels = 18, passes = 40;
 
 enum colour { WHITE, BLACK, GREY };
 enum side { NORTH, EAST, SOUTH, WEST, SIDES };
@@ -52,7 +53,6 @@ static enum colour block_colour(int64_t x, int64_t y, int64_t size, int64_t imag
     return nearest >= inner && farthest < outer ? BLACK : GREY;
 }
 
-
 static struct node *tree_new(struct node *parent, enum quadrant quadrant, int64_t x, int64_t y, int64_t size,
                              int64_t image)
 {
@@ -70,10 +70,14 @@ static struct node *tree_new(struct node *parent, enum quadrant quadrant, int64_
 static bool touches(enum quadrant quadrant, enum side side)
 {
     switch (side) {
-    case NORTH: return !(quadrant & IN_SOUTH);
-    case SOUTH: return quadrant & IN_SOUTH;
-    case WEST: return !(quadrant & IN_EAST);
-    default: return quadrant & IN_EAST;
+    case NORTH:
+        return !(quadrant & IN_SOUTH);
+    case SOUTH:
+        return quadrant & IN_SOUTH;
+    case WEST:
+        return !(quadrant & IN_EAST);
+    default:
+        return quadrant & IN_EAST;
     }
 }
 
@@ -87,7 +91,8 @@ static enum side opposite(enum side side)
     return (side + SIDES / 2) % SIDES;
 }
 
-/* The node next to this one on that side that is as large, or the leaf there that is larger; NULL outside the image. */
+/* The node next to this one on that side that is as large, or the leaf there that is larger; NULL outside the
+ * image. */
 static const struct node *neighbour(const struct node *node, enum side side)
 {
     const struct node *around = node->parent;

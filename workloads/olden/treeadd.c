@@ -6,7 +6,7 @@
  */
 #include "olden.h"
 
-static uint64_t levels = 22, passes = 20;
+static uint64_t levels = 22, passes = 30;
 
 struct node {
     int32_t value;
@@ -31,10 +31,9 @@ static uint64_t tree_sum(const struct node *node)
 
 int main(int argc, char **argv)
 {
-    micro_parse(argc, argv, "how near do the nodes of a tree lie that is built once and walked again and again?",
-                (micro_option[]){{"levels", &levels, false, "of the tree"},
-                                 {"passes", &passes, true, "over the tree"},
-                                 {0}});
+    micro_parse(
+        argc, argv, "how near do the nodes of a tree lie that is built once and walked again and again?",
+        (micro_option[]){{"levels", &levels, false, "of the tree"}, {"passes", &passes, true, "over the tree"}, {0}});
     micro_require(levels >= 1 && levels <= 40, "1 to 40 levels");
     double start = micro_now();
     struct node *root = tree_new(levels);

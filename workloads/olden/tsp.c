@@ -1,16 +1,17 @@
 /* What do walks cost along a list that leads through the nodes of a tree in another order than they were made in?
  *
- * Finds a short tour through all cities. They stand in a balanced binary tree that parts the map in halves, alternately
- * from north to south and from east to west. Parts of a few cities get tours by the closest-point heuristic; the tours of two
- * halves and the city between are then joined where it costs least. The tours are circular, doubly linked lists
- * through the tree's nodes. After tsp of the Olden suite, whose algorithm is Karp's (Probabilistic analysis of partitioning
- * algorithms for the traveling-salesman problem in the plane, Mathematics of Operations Research 2, 1977).
+ * Finds a short tour through all cities. They stand in a balanced binary tree that parts the map in halves,
+ * alternately from north to south and from east to west. Parts of a few cities get tours by the closest-point
+ * heuristic; the tours of two halves and the city between are then joined where it costs least. The tours are
+ * circular, doubly linked lists through the tree's nodes. After tsp of the Olden suite, whose algorithm is Karp's
+ * (Probabilistic analysis of partitioning algorithms for the traveling-salesman problem in the plane, Mathematics
+ * of Operations Research 2, 1977).
  */
 #include "olden.h"
 #include <float.h>
 #include <math.h>
 
-static uint64_t levels = 20, part = 150;
+static uint64_t levels = 21, part = 150;
 
 struct city {
     uint32_t count; /* of the cities of its subtree */
@@ -25,8 +26,8 @@ struct map {
 
 /* --------------------------------------------------------------------------- tree */
 
-/* Where the middle one of `count` cities lies that are anywhere between `low` and `high`: near the middle, the nearer the
- * more there are. Its deviation is that of the median of uniform numbers, its shape the sum of some. */
+/* Where the middle one of `count` cities lies that are anywhere between `low` and `high`: near the middle, the
+ * nearer the more there are. Its deviation is that of the median of uniform numbers, its shape the sum of some. */
 static double random_median(micro_random *random, double low, double high, uint64_t count)
 {
     enum { DRAWN = 12 }; /* the sum of so many has variance 1 */
@@ -138,8 +139,8 @@ static struct city *small_tour(struct city *tree)
 
 /* ------------------------------------------------------------------------- joining */
 
-/* Where a tour is opened: between two neighbours, of which `inner` is joined to the city between both tours and `outer` to
- * the other tour's. */
+/* Where a tour is opened: between two neighbours, of which `inner` is joined to the city between both tours and
+ * `outer` to the other tour's. */
 struct opening {
     struct city *inner, *outer;
 };
@@ -159,7 +160,7 @@ static void choose(struct opening *one, struct opening *other, const struct city
 {
     struct opening ones[] = {*one, turned(*one)}, others[] = {*other, turned(*other)};
     double least = DBL_MAX;
-    for (unsigned i = 0; i < 4; i++) {
+    for (unsigned i = 0; i < MICRO_COUNT(ones) * MICRO_COUNT(others); i++) {
         double cost = opening_cost(ones[i / 2], others[i % 2], between);
         if (cost >= least) continue;
         least = cost;
