@@ -16,7 +16,8 @@
 struct option {
     hf_option public;
     void (*apply)(uint64_t value); /* hands the value to the layer that it is for; NULL: it is read here */
-    bool keeps_memory; /* 0 is in force while the footprint is shrunk, whatever the value */
+    bool keeps_memory; /* while the footprint is shrunk, this is in force at most, whatever the value: */
+    uint64_t kept_shrunk;
     _Atomic(uint64_t) value;
 };
 
@@ -97,6 +98,10 @@ static const char *const stats_choices[] = {[STATS_OFF] = "0", [STATS_TEXT] = "1
 /* More than any machine has: a threshold of so many bytes is none. */
 #define BYTES_UNLIMITED (UINT64_C(1) << 46)
 
+/* While the footprint is shrunk: what requests hand to each other within milliseconds goes round and would only come back, page
+ * fault by page fault, under the same lock of the kernel's as the reload. What is beyond goes back at once. */
+enum { DECAY_MS_SHRUNK = 10, FREE_PAGES_SHRUNK = 1 << 20, SHARED_SPANS_SHRUNK = 4 << 20 };
+
 static void apply_numa(uint64_t value)
 {
     space_settings.numa = value == NUMA_AUTO;
@@ -151,6 +156,7 @@ static struct option options[OPTION_COUNT] = {
                     .unlimited = 1,
                 },
             .keeps_memory = true,
+            .kept_shrunk = FREE_PAGES_SHRUNK,
             .apply = apply_free_page_threshold,
         },
     [THREAD_SPAN_THRESHOLD] =
@@ -181,6 +187,7 @@ static struct option options[OPTION_COUNT] = {
                     .unlimited = 1,
                 },
             .keeps_memory = true,
+            .kept_shrunk = SHARED_SPANS_SHRUNK,
             .apply = apply_shared_span_threshold,
         },
     [DECAY_MS] =
@@ -196,6 +203,7 @@ static struct option options[OPTION_COUNT] = {
                     .unlimited = 1,
                 },
             .keeps_memory = true,
+            .kept_shrunk = DECAY_MS_SHRUNK,
             .apply = apply_decay_ms,
         },
     [REMOTE_FREE_BATCH] =
@@ -512,7 +520,8 @@ static void option_apply(struct option *option, uint64_t value)
 {
     /* Relaxed: a value stands for itself; nothing else is published with it. */
     atomic_store_explicit(&option->value, value, memory_order_relaxed);
-    if (option->apply != NULL) option->apply(option->keeps_memory && options_shrunk() ? 0 : value);
+    if (option->keeps_memory && options_shrunk() && value > option->kept_shrunk) value = option->kept_shrunk;
+    if (option->apply != NULL) option->apply(value);
 }
 
 static uint64_t option_value(const struct option *option)

@@ -176,11 +176,17 @@ void span_uncarve(struct span *span, uint32_t units, uint32_t blocks, uintptr_t 
     span->free = list;
 }
 
-/* Carve the next units of a listed span; at least one. */
-static uintptr_t span_carve(const struct heap *heap, struct span *span)
+/* How many units to carve at a time. */
+static uint32_t units_to_carve(const struct heap *heap, const struct span *span)
 {
     uint32_t count = heap->bins[span->bin].spans / CARVE_SHARE;
-    uint32_t units = lowest_bits(span->uncarved, count < 1 ? 1 : count);
+    return count < 1 ? 1 : count;
+}
+
+/* Carve the next units of a listed span. */
+static uintptr_t span_carve(struct span *span, uint32_t count)
+{
+    uint32_t units = lowest_bits(span->uncarved, count);
     span->uncarved &= (uint16_t)~units;
     if (span->uncarved == 0) space_dense_spans_add(1);
     uintptr_t list = span_list_end(span);
@@ -316,12 +322,12 @@ static uint32_t span_give_list(struct heap *heap, struct span *span, uintptr_t l
     return most;
 }
 
-/* Move blocks that are made for it to the bin of a listed span which has some to make. */
-static void span_give_carved(struct heap *heap, struct span *span)
+/* Move blocks that are made for it, in so many units, to the bin of a listed span which has some to make. */
+static void span_give_carved(struct heap *heap, struct span *span, uint32_t units)
 {
     uint32_t before = span->carved;
     span_set_sparse(heap, span, 0); /* in use again, however few are */
-    uintptr_t list = span_carve(heap, span);
+    uintptr_t list = span_carve(span, units);
     heap->bins[span->bin].zeros = span->zeros;
     span_arrange(heap, span, span_live(span) + span_give_list(heap, span, list, span->carved - before));
 }
@@ -341,7 +347,8 @@ static void span_give_freed(struct heap *heap, struct span *span)
 static void span_give(struct heap *heap, struct span *span)
 {
     bool few = span->carved - span_live(span) < span->wake;
-    (span->uncarved != 0 && few ? span_give_carved : span_give_freed)(heap, span);
+    if (span->uncarved != 0 && few) span_give_carved(heap, span, units_to_carve(heap, span));
+    else span_give_freed(heap, span);
 }
 
 /* What a heap does now and then: it has no other time of its own. */
@@ -394,7 +401,7 @@ bool bin_refill_zeroed(struct heap *heap, unsigned bin)
         span_cut_for(span, bin, true);
         bin_add(heap, span);
     }
-    span_give_carved(heap, span);
+    span_give_carved(heap, span, CARVE_UNITS); /* it is resident: there is no page to be spared */
     return true;
 }
 

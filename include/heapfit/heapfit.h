@@ -72,9 +72,9 @@ HF_API size_t hf_trim(void);
 /* Turn speed for memory, and back, for a time in which memory is short, such as the reload of a large index (Janardhana Reddy
  * et al., How to Tune Malloc to Optimize Serving Side Applications, section 3.1, "speed-for-memory switch").
  *
- * hf_footprint_shrink gives all free memory back to the kernel at once, and from then on keeps none: as if
- * free_page_threshold, thread_span_threshold, shared_span_threshold, zeroed_reserve and decay_ms were 0, whatever they are
- * set to. Free spans that other threads keep go back at once too; pages within spans that another thread is using go back
+ * hf_footprint_shrink gives all free memory back to the kernel at once, and from then on hardly keeps any: as if
+ * thread_span_threshold and zeroed_reserve were 0, shared_span_threshold 4m, free_page_threshold 1m and decay_ms 10, where they
+ * are set to more. Free spans that other threads keep go back at once too; pages within spans that another thread is using go back
  * when that thread next needs blocks. hf_footprint_restore puts the options in force again. Either may be called by any
  * thread at any time, and repeated: the last call counts. Returns the bytes given back. */
 HF_API size_t hf_footprint_shrink(void);

@@ -1,4 +1,5 @@
 // Aligned blocks cost what they hold: what is skipped to reach an aligned address serves others.
+#include "figures.h"
 #include "heap_isolated.h"
 #include "model.h"
 #include "space_walker.h"
@@ -9,12 +10,7 @@ namespace
 constexpr size_t MIB = model::MIB;
 constexpr size_t GIB = 1024 * MIB;
 
-size_t in_use()
-{
-    struct space_figures figures;
-    space_figures(&figures);
-    return figures.handed_out - figures.metadata;
-}
+using figures::in_use;
 
 // In a process whose heap is empty.
 template <typename Body> void in_new_heap(Body body)

@@ -1,8 +1,10 @@
 // Free spans that a heap keeps: what they save, how many there are, when they go back, and what becomes of them when
 // threads sleep, exit and fork. The program is linked with --wrap for the calls that are counted.
+#include "figures.h"
 #include "heap_isolated.h"
 #include "heap_walker.h"
 #include "model.h"
+#include "sleepers.h"
 #include "space_walker.h"
 
 #include <linux/audit.h>
@@ -14,9 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
 #include <thread>
 
 // ---- counting --------------------------------------------------------------------------------------------------------
@@ -83,18 +83,11 @@ uint32_t kept()
     return thread_heap->cache.spans;
 }
 
-size_t in_use()
-{
-    struct space_figures figures;
-    space_figures(&figures);
-    return figures.handed_out - figures.metadata;
-}
+using figures::in_use;
 
 size_t cached_figure()
 {
-    struct heap_figures figures;
-    heap_figures(&figures);
-    return figures.cached;
+    return figures::of_heaps().cached;
 }
 
 void touch(void *object, size_t size)
@@ -404,49 +397,6 @@ TEST(Cache, NothingAgesWhereDecayIsUnlimited)
 }
 
 // ---- other threads -----------------------------------------------------------------------------------------------------
-
-// Threads that do something, then sleep until they are told to go.
-class Sleepers
-{
-  public:
-    template <typename Body> Sleepers(size_t count, Body body)
-    {
-        for (size_t i = 0; i < count; i++) threads_.emplace_back([this, body] { body(), sleep(); });
-        std::unique_lock<std::mutex> lock(mutex_);
-        changed_.wait(lock, [&] { return asleep_ == count; });
-    }
-
-    ~Sleepers()
-    {
-        wake();
-    }
-
-    void wake()
-    {
-        {
-            std::lock_guard<std::mutex> lock(mutex_);
-            awake_ = true;
-        }
-        changed_.notify_all();
-        for (auto &thread : threads_) thread.join();
-        threads_.clear();
-    }
-
-  private:
-    void sleep()
-    {
-        std::unique_lock<std::mutex> lock(mutex_);
-        asleep_++;
-        changed_.notify_all();
-        changed_.wait(lock, [&] { return awake_; });
-    }
-
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    size_t asleep_ = 0;
-    bool awake_ = false;
-    std::vector<std::thread> threads_;
-};
 
 TEST(Cache, AThreadThatExitsKeepsNothing)
 {

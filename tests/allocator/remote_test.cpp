@@ -1,5 +1,6 @@
 // When blocks that a thread has freed for others are handed over: at the limits, when it refills, and what is counted of it.
 #include "actor.h"
+#include "figures.h"
 #include "heap_internals.h"
 #include "heap_isolated.h"
 #include "space_walker.h"
@@ -15,19 +16,7 @@ namespace
 
 constexpr size_t BLOCK = 100;
 
-size_t in_use()
-{
-    struct space_figures figures;
-    space_figures(&figures);
-    return figures.handed_out - figures.metadata;
-}
-
-struct heap_figures figures()
-{
-    struct heap_figures now;
-    heap_figures(&now);
-    return now;
-}
+using figures::in_use;
 
 // In a process with blocks of the main thread, and another thread that has a heap.
 template <typename Body> void with_blocks(size_t count, Body body)
@@ -59,8 +48,8 @@ TEST(Remote, ABatchOfOneGoesAtOnce)
             else heap_settings.remote_free_batch = 1;
             for (size_t i = 0; i < blocks.size(); i++) {
                 other([&] { heap_free(blocks[i]); });
-                EXPECT_EQ(i + 1, figures().remote_batches);
-                EXPECT_EQ(i + 1, figures().remote_blocks);
+                EXPECT_EQ(i + 1, figures::of_heaps().remote_batches);
+                EXPECT_EQ(i + 1, figures::of_heaps().remote_blocks);
             }
             heap_trim();
             EXPECT_LE(in_use(), 2 * SPAN_SIZE) << "the other thread's own span";
@@ -73,8 +62,8 @@ TEST(Remote, TheBytesOfABatchAreBounded)
     with_blocks(64, [](std::vector<void *> &blocks, Actor &other) {
         heap_settings.remote_free_bytes = 16 * heap_good_size(BLOCK);
         other([&] { free_all(blocks); });
-        EXPECT_EQ(4u, figures().remote_batches);
-        EXPECT_EQ(64u, figures().remote_blocks);
+        EXPECT_EQ(4u, figures::of_heaps().remote_batches);
+        EXPECT_EQ(64u, figures::of_heaps().remote_blocks);
     });
 }
 
@@ -86,11 +75,11 @@ TEST(Remote, WithoutLimitsAllWaitsForTheEndOfTheThread)
         size_t within = 1;
         std::thread([&] {
             free_all(blocks);
-            within = figures().remote_blocks;
+            within = figures::of_heaps().remote_blocks;
         }).join();
         EXPECT_EQ(0u, within);
-        EXPECT_EQ(4000u, figures().remote_blocks) << "the heap is idle, and its figures still count";
-        EXPECT_GT(400u, figures().remote_batches);
+        EXPECT_EQ(4000u, figures::of_heaps().remote_blocks) << "the heap is idle, and its figures still count";
+        EXPECT_GT(400u, figures::of_heaps().remote_batches);
     });
 }
 
@@ -108,9 +97,9 @@ TEST(Remote, BlocksMayBeHandedOverWheneverABinIsRefilled)
         with_blocks(10, [=](std::vector<void *> &blocks, Actor &other) {
             heap_settings.remote_hand_over = hand_over;
             other([&] { free_all(blocks); });
-            EXPECT_EQ(0u, figures().remote_blocks);
+            EXPECT_EQ(0u, figures::of_heaps().remote_blocks);
             other(refill);
-            EXPECT_EQ(hand_over == REMOTE_HAND_OVER_REFILL ? 10u : 0u, figures().remote_blocks);
+            EXPECT_EQ(hand_over == REMOTE_HAND_OVER_REFILL ? 10u : 0u, figures::of_heaps().remote_blocks);
         });
     }
 }
@@ -120,8 +109,8 @@ TEST(Remote, BlocksOfThreadsWithoutAHeapAreCountedToo)
     with_blocks(10, [](std::vector<void *> &blocks, Actor &) {
         heap_settings.lockless_threads = 0;
         std::thread(free_all, blocks).join();
-        EXPECT_EQ(10u, figures().remote_batches);
-        EXPECT_EQ(10u, figures().remote_blocks);
+        EXPECT_EQ(10u, figures::of_heaps().remote_batches);
+        EXPECT_EQ(10u, figures::of_heaps().remote_blocks);
     });
 }
 
@@ -147,14 +136,14 @@ TEST(Remote, OptionsMayBeSetWhileThreadsFree)
             heap_settings.remote_hand_over = random.chance(50) ? REMOTE_HAND_OVER_FULL : REMOTE_HAND_OVER_REFILL;
             heap_settings.lockless_threads = static_cast<uint32_t>(2 + random.below(4)); // two at least have their own
             std::thread([] { heap_free(heap_malloc(1)); }).join();
-            figures();
+            figures::of_heaps();
         }
         stop = true;
         for (auto &thread : threads) thread.join();
         for (auto &place : places) heap_free(place);
         heap_trim();
         EXPECT_EQ(0u, in_use());
-        EXPECT_GT(figures().remote_blocks, 0u);
+        EXPECT_GT(figures::of_heaps().remote_blocks, 0u);
     });
 }
 

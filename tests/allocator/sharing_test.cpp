@@ -1,6 +1,7 @@
 // Threads beyond the limit share heaps: all that malloc does works for them as for others, and what they free, and what is left
 // when they exit, goes where it belongs.
 #include "actor.h"
+#include "figures.h"
 #include "heap_internals.h"
 #include "heap_isolated.h"
 #include "heap_walker.h"
@@ -24,19 +25,7 @@ namespace
 
 constexpr unsigned LESS = HEAPFIT_TEST_SANITIZED || HEAPFIT_TEST_EMULATED ? 10 : 1;
 
-size_t in_use()
-{
-    struct space_figures figures;
-    space_figures(&figures);
-    return figures.handed_out - figures.metadata;
-}
-
-struct heap_figures figures()
-{
-    struct heap_figures now;
-    heap_figures(&now);
-    return now;
-}
+using figures::in_use;
 
 bool shares()
 {
@@ -80,7 +69,7 @@ unsigned gather_crowd()
         });
     }
     pthread_barrier_wait(&here);
-    EXPECT_EQ(sharing + (shares() ? 1 : 0), figures().sharing);
+    EXPECT_EQ(sharing + (shares() ? 1 : 0), figures::of_heaps().sharing);
     pthread_barrier_wait(&here);
     for (auto &thread : crowd) thread.join();
     pthread_barrier_destroy(&here);
@@ -92,9 +81,9 @@ TEST(Sharing, AsManyThreadsAsMayHaveHeapsOfTheirOwnAndSuccessorsTakeTheirPlaces)
     with_limit(3, [] {
         for (int round = 0; round < 3; round++) {
             EXPECT_EQ(CROWD - 2, gather_crowd());
-            EXPECT_EQ(3u, figures().made);
-            EXPECT_EQ(2u, figures().idle);
-            EXPECT_EQ(0u, figures().sharing);
+            EXPECT_EQ(3u, figures::of_heaps().made);
+            EXPECT_EQ(2u, figures::of_heaps().idle);
+            EXPECT_EQ(0u, figures::of_heaps().sharing);
         }
         EXPECT_FALSE(shares());
     });
@@ -123,8 +112,8 @@ TEST(Sharing, NoThreadHasAHeapOfItsOwnWhereNoneMay)
     with_limit(0, [] {
         EXPECT_TRUE(shares());
         EXPECT_EQ(CROWD, gather_crowd());
-        EXPECT_EQ(0u, figures().made);
-        EXPECT_EQ(1u, figures().sharing);
+        EXPECT_EQ(0u, figures::of_heaps().made);
+        EXPECT_EQ(1u, figures::of_heaps().sharing);
     });
 }
 
@@ -379,8 +368,8 @@ TEST(Sharing, AThreadMayAllocateWhileItExits)
                 pthread_setspecific(late_key, reinterpret_cast<void *>(8));
             }).join();
         }
-        EXPECT_EQ(0u, figures().sharing);
-        EXPECT_EQ(1u, figures().made);
+        EXPECT_EQ(0u, figures::of_heaps().sharing);
+        EXPECT_EQ(1u, figures::of_heaps().made);
     });
 }
 
@@ -430,7 +419,7 @@ TEST(Sharing, AThreadThatIsDivertedFromTheStartMayShareAndExit)
             EXPECT_EQ(context, hf_context_current());
         }).join();
         hf_context_destroy(context);
-        EXPECT_EQ(0u, figures().sharing);
+        EXPECT_EQ(0u, figures::of_heaps().sharing);
     });
 }
 
@@ -449,7 +438,7 @@ TEST(Sharing, TheChildOfAForkCountsItsOnlyThreadAndFreesWhatOthersShared)
             for (auto &block : blocks) block = heap_malloc(150);
         });
         auto live_as_a_child = [&](size_t sharing_now) {
-            EXPECT_EQ(sharing_now, figures().sharing);
+            EXPECT_EQ(sharing_now, figures::of_heaps().sharing);
             for (void *block : blocks) heap_free(block);
             call_everything(1);
             Actor next;
@@ -490,7 +479,7 @@ TEST(Sharing, AThreadMayFirstAllocateInAForkHandler)
                 isolated::expect_passes([] { call_everything(2); });
             }).join();
         }
-        EXPECT_EQ(0u, figures().sharing);
+        EXPECT_EQ(0u, figures::of_heaps().sharing);
     });
 }
 

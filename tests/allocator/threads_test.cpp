@@ -1,5 +1,6 @@
 // Memory does not get lost between threads: what the layers hold is bounded by what is live, whoever frees it and
 // whichever thread has died. Figures come from space/ itself, so they are exact.
+#include "figures.h"
 #include "heap_internals.h"
 #include "heap_isolated.h"
 #include "space_walker.h"
@@ -23,12 +24,7 @@ constexpr size_t MIB = size_t{1} << 20;
 // Sanitizers make a call some ten times slower.
 constexpr unsigned SHARE = HEAPFIT_TEST_SANITIZED ? 20 : 1;
 
-size_t in_use()
-{
-    struct space_figures figures;
-    space_figures(&figures);
-    return figures.handed_out - figures.metadata;
-}
+using figures::in_use;
 
 size_t resident()
 {
@@ -40,9 +36,7 @@ size_t resident()
 
 size_t heaps_made()
 {
-    struct heap_figures figures;
-    heap_figures(&figures);
-    return figures.made;
+    return figures::of_heaps().made;
 }
 
 // In a process whose main thread has a heap and nothing else.

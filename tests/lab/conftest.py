@@ -38,6 +38,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def workloads_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which tests of workloads have data prepared, so that each is prepared once."""
+    return tmp_path_factory.getbasetemp() / "workloads-home"
+
+
+@pytest.fixture(scope="session")
 def clean_environment(home: Path) -> dict[str, str]:
     """The environment of this test run without anything that steers heapfit or its output."""
     steering = ("HEAPFIT_", "LD_PRELOAD", "COLUMNS", "FORCE_COLOR")

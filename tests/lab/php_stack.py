@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from loopback import accepts, free_port
 
 FOLDER = Path(__file__).parents[2] / "workloads"
 MACHINERY = FOLDER / "php"
@@ -74,20 +74,6 @@ def folders(served: Served) -> list[object]:
     places = [served.application, served.data, served.scratch]
     names = ["--application", "--data", "--scratch"]
     return [word for pair in zip(names, places, strict=True) for word in pair]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def accepts(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 @contextmanager

@@ -36,10 +36,10 @@ DRIVER_TIMEOUT_S = 120.0
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def program(workloads_home: Path) -> Iterator[Path]:
     """The built server, shared with the other tests of workloads."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEAPFIT_HOME", str(tmp_path_factory.getbasetemp() / "workloads-home"))
+        patch.setenv("HEAPFIT_HOME", str(workloads_home))
         yield prepare_workload(WORKLOAD, print) / "ad-server"
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +21,7 @@ from heapfit.records import InstalledAllocator, PlannedTrial, Study, Trial, Tria
 from heapfit.statistics import summarise
 from heapfit.study import Progress, blocks, cluster, load
 from heapfit.study.cluster import Cluster
+from loopback import accepts, free_port
 from study_files import write_study
 
 STARTUP_S = 60.0
@@ -40,12 +39,12 @@ class Fleet:
     workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self) -> None:
-        port = _free_port()
+        port = free_port()
         self.address = f"tcp://127.0.0.1:{port}"
         self.scheduler = self._dask(
             "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"
         )
-        _wait_for(lambda: _accepts(port))
+        _wait_for(lambda: accepts(port))
 
     def add(self, name: str, *, resource: bool = True, **environment: str) -> None:
         """Start the worker of a machine called `name`."""
@@ -402,7 +401,7 @@ def test_two_workers_on_a_machine_are_refused(fleet: Fleet, tmp_path: Path) -> N
 
 def test_no_scheduler_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "CONNECT_TIMEOUT_S", 1.0)
-    nowhere = Cluster(f"tcp://127.0.0.1:{_free_port()}", print)
+    nowhere = Cluster(f"tcp://127.0.0.1:{free_port()}", print)
     with pytest.raises(HeapfitError, match="no Dask scheduler answers at tcp://127"):
         nowhere.adopt([study_of_two()])
 
@@ -459,18 +458,6 @@ def test_trials_are_compared_within_a_machine_only() -> None:
 
 
 # ---------------------------------------------------------------------- helpers
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _accepts(port: int) -> bool:
-    with contextlib.closing(socket.socket()) as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:

@@ -75,12 +75,15 @@ def test_a_process_is_shrunk_trimmed_and_restored(double: Double) -> None:
     assert client.trim() == 3 * MIB
 
 
-def test_thresholds_are_zero_in_force_while_shrunk(double: Double) -> None:
+def test_small_thresholds_are_in_force_while_shrunk(double: Double) -> None:
     client = Client(ME)
+    double.options["shared_span_threshold"]["value"] = "4096"
     client.shrink()
     snapshot = take(client)
     in_force = {option.name: snapshot.in_force(option) for option in snapshot.options}
-    assert in_force["thread_span_threshold"] == in_force["decay_ms"] == "0"
+    assert (in_force["thread_span_threshold"], in_force["decay_ms"]) == ("0", "10")
+    assert in_force["free_page_threshold"] == "1048576"  # of `unlimited`
+    assert in_force["shared_span_threshold"] == "4096"  # less than that anyway
     assert in_force["remote_free_batch"] == "256"
 
 

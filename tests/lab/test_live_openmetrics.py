@@ -70,7 +70,7 @@ def test_options_are_the_values_in_force(double: Double) -> None:
     assert not any(each.labels["name"] == "huge_pages" for each in options.samples)
     double.shrunk = True
     families = scraped()
-    assert value(families["heapfit_option"], name="decay_ms") == 0
+    assert value(families["heapfit_option"], name="decay_ms") == 10
     assert value(families["heapfit_shrunk"]) == 1
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from loopback import free_port
 
 WORKLOADS = Path(__file__).resolve().parents[2] / "workloads"
 PHP = WORKLOADS / "php"
@@ -92,12 +92,6 @@ def test_a_simulated_request_has_more_instructions_than_misses(data: Path) -> No
 
 def number(cell: str) -> float:
     return float(cell.split()[0].replace(",", ""))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # --------------------------------------------------------------- samples of the CPU

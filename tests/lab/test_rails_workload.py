@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import pytest
 from engine_helpers import run_once, system_allocator
 from heapfit.catalogue import load_workloads, prepare_workload
 from heapfit.records import TrialStatus, WorkloadCheck, WorkloadRun
+from loopback import accepts, free_port
 
 FOLDER = Path(__file__).parents[2] / "workloads" / "rails"
 WORKLOAD = load_workloads([FOLDER])["rails"]
@@ -52,10 +52,10 @@ sys.exit(driver.wait())
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def data(workloads_home: Path) -> Iterator[Path]:
     """The folder with the prepared database, shared with the other tests of workloads."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEAPFIT_HOME", str(tmp_path_factory.getbasetemp() / "workloads-home"))
+        patch.setenv("HEAPFIT_HOME", str(workloads_home))
         yield prepare_workload(WORKLOAD, print)
 
 
@@ -86,11 +86,7 @@ class Directory:
         return self.supervisor.wait(STOP_TIMEOUT_S)
 
     def accepts(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
+        return accepts(self.port)
 
     def have_started(self) -> bool:
         return len(self.noted("started")) == self.workers
@@ -111,12 +107,6 @@ class Directory:
         return subprocess.run(
             self.driver(requests), capture_output=True, text=True, timeout=DRIVER_TIMEOUT_S
         )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import psutil
 import pytest
 from heapfit.catalogue import load_workloads, prepare_workload
 from heapfit.catalogue.studies import load_study
+from loopback import accepts, free_port
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "workloads" / "trading"
@@ -33,10 +34,10 @@ STOP_TIMEOUT_S = 20
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def programs(workloads_home: Path) -> Iterator[Path]:
     """The folder with the built programs, shared with the other tests of workloads."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEAPFIT_HOME", str(tmp_path_factory.getbasetemp() / "workloads-home"))
+        patch.setenv("HEAPFIT_HOME", str(workloads_home))
         yield prepare_workload(load_workloads([FOLDER])["trading"], print)
 
 
@@ -54,20 +55,6 @@ class Middleware:
     def stop(self) -> int:
         self.supervisor.terminate()
         return self.supervisor.wait(STOP_TIMEOUT_S)
-
-
-def accepts(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

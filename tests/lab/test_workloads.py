@@ -53,10 +53,9 @@ every_workload = pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WOR
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_home(workloads_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prepared data goes to one folder of this test run, not to the person's own."""
-    home = tmp_path_factory.getbasetemp() / "workloads-home"
-    monkeypatch.setenv("HEAPFIT_HOME", str(home))
+    monkeypatch.setenv("HEAPFIT_HOME", str(workloads_home))
 
 
 def allocators() -> list[InstalledAllocator]:

@@ -64,7 +64,7 @@ def show_options(snapshot: Snapshot) -> None:
 
 
 def _headline(snapshot: Snapshot) -> str:
-    state = ", shrunk: all free memory goes back at once" if snapshot.stats.shrunk else ""
+    state = ", shrunk: free memory goes back within milliseconds" if snapshot.stats.shrunk else ""
     process = snapshot.process
     return f"{process.pid} {process.command_line} (heapfit {snapshot.stats.version}{state})\n"
 

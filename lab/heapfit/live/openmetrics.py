@@ -150,7 +150,9 @@ def _of_totals(snapshots: list[Snapshot]) -> Iterator[Metric]:
 
 
 def _of_processes(snapshots: list[Snapshot]) -> Iterator[Metric]:
-    shrunk = _gauge("shrunk", "Whether all free memory is given back at once, for the time being.")
+    shrunk = _gauge(
+        "shrunk", "Whether free memory is given back within milliseconds, for the time being."
+    )
     resident = _gauge("process_resident_bytes", "Resident memory of the whole process.")
     huge = _gauge("process_huge_bytes", "Memory of the process that huge pages back.")
     for each in snapshots:

@@ -9,14 +9,14 @@ from heapfit.live.memory import ProcessMemory, read_memory
 from heapfit.live.processes import Process
 from heapfit.live.records import LiveOption, Stats
 
-# What counts as 0 while the process is shrunk, whatever it is set to (`hf_footprint_shrink`).
-_OFF_WHILE_SHRUNK = (
-    "free_page_threshold",
-    "thread_span_threshold",
-    "shared_span_threshold",
-    "zeroed_reserve",
-    "decay_ms",
-)
+# What is in force at most while the process is shrunk (`hf_footprint_shrink`), as api/options.c has it.
+_MOST_WHILE_SHRUNK = {
+    "free_page_threshold": 1 << 20,
+    "thread_span_threshold": 0,
+    "shared_span_threshold": 4 << 20,
+    "zeroed_reserve": 0,
+    "decay_ms": 10,
+}
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,10 @@ class Snapshot:
 
     def in_force(self, option: LiveOption) -> str:
         """Return the value that the process goes by."""
-        off = self.stats.shrunk and option.name in _OFF_WHILE_SHRUNK
-        return "0" if off else option.value
+        most = _MOST_WHILE_SHRUNK.get(option.name) if self.stats.shrunk else None
+        if most is None or (option.value.isdecimal() and int(option.value) <= most):
+            return option.value
+        return str(most)
 
 
 def take(client: Client) -> Snapshot:

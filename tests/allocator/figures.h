@@ -1,0 +1,27 @@
+// What the layers say of themselves at this moment, in a form that expectations can hold.
+#ifndef HEAPFIT_TESTS_FIGURES_H
+#define HEAPFIT_TESTS_FIGURES_H
+
+#include "heap_internals.h"
+
+namespace figures
+{
+
+// Bytes in spans that somebody has, without the allocator's own.
+inline size_t in_use()
+{
+    struct space_figures now;
+    space_figures(&now);
+    return now.handed_out - now.metadata;
+}
+
+inline struct heap_figures of_heaps()
+{
+    struct heap_figures now;
+    heap_figures(&now);
+    return now;
+}
+
+} // namespace figures
+
+#endif
