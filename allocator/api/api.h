@@ -13,6 +13,27 @@
 #include "../context/context.h"
 #include "heapfit/heapfit.h"
 
+/* ---- how objects are made -------------------------------------------------------------------------------------- */
+
+/* What the malloc family and operator new call, by this library's way: straight from the heap, or past the pools. `slow` is
+ * called as the last thing that is done; it may call object_malloc_slow. */
+#ifdef HEAPFIT_POOLS
+#include "../pools/pools.h"
+#define object_malloc pools_malloc
+#define object_malloc_or pools_malloc_or
+#define object_malloc_slow pools_malloc_slow_here
+#define object_malloc_aligned pools_malloc_aligned
+#define object_calloc pools_calloc
+#else
+#define object_malloc heap_malloc
+#define object_malloc_or heap_malloc_or
+#define object_malloc_slow heap_malloc_slow
+#define object_malloc_aligned heap_malloc_aligned
+#define object_calloc heap_calloc
+#define pools_fork_begin() ((void)0)
+#define pools_fork_end() ((void)0)
+#endif
+
 /* ---- options (options.c) --------------------------------------------------------------------------------------- */
 
 /* What is wanted when the process ends; the numbers are those of the option's words. */

@@ -41,17 +41,19 @@ static int stderr_kept(void)
 
 /* ---- start and end ----------------------------------------------------------------------------------------------------- */
 
-/* What holds a lock while it calls another layer comes first: options, contexts, then heaps, then the space below. */
+/* What holds a lock while it calls another layer comes first: options, contexts, pools, then heaps, then the space below. */
 static void fork_begin(void)
 {
     options_fork_begin();
     chunk_fork_begin();
+    pools_fork_begin();
     heap_fork_begin();
 }
 
 static void fork_end_in_parent(void)
 {
     heap_fork_end();
+    pools_fork_end();
     chunk_fork_end();
     options_fork_end();
 }
@@ -59,6 +61,7 @@ static void fork_end_in_parent(void)
 static void fork_end_in_child(void)
 {
     heap_fork_end_in_child();
+    pools_fork_end();
     chunk_fork_end();
     options_fork_end();
     space_fork_child();
