@@ -84,6 +84,7 @@ __attribute__((constructor)) static void process_start(void)
 __attribute__((destructor)) static void process_end(void)
 {
     enum stats_at_exit wanted = options_stats_at_exit();
+    explain_at_exit();
     if (UNLIKELY(wanted == STATS_TEXT)) hf_stats_print(stderr_kept());
     if (UNLIKELY(wanted == STATS_JSON)) hf_stats_json(stderr_kept());
 }

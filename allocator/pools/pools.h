@@ -17,9 +17,9 @@
  * So do the objects of threads that have no heap of their own, or whose allocations a context serves.
  *
  * Which file does what: pools.h the path that most calls take; frame.c how a frame is left, out of .eh_frame; chain.c the
- * compound table of chains; follow.c what a function does with a new object, out of its machine code; group.c groups and what
- * is seen of their first objects; shape.c the storage shape graph and merging; judge.c whether a group gets a pool;
- * place.c pools, and the way to them; explain.c what was decided, and why.
+ * compound table of chains; follow.c what a function does with a new object, out of its machine code; group.c groups and their
+ * verdicts; log.c what is seen of their first objects; shape.c the storage shape graph, and what belongs together in it;
+ * judge.c whether a group gets a pool; place.c pools, and the way to them. api/explain.c writes what was decided, and why.
  *
  * After Wang, Wu, Yew: On Improving Heap Memory Layout by Dynamic Pool Allocation (CGO 2010). Section numbers are theirs.
  */
@@ -171,6 +171,29 @@ void chain_forget(void);
 void chain_fork_begin(void);
 void chain_fork_end(void);
 
+/* Why chains were not told, or not to their end. All but the last happen once a chain. */
+enum chain_fallback {
+    FALLBACK_NO_UNWIND, /* no rule for leaving a frame */
+    FALLBACK_NO_CODE, /* a function could not be followed: the chain ends at it */
+    FALLBACK_TOO_DEEP, /* the chain was cut at its greatest length */
+    FALLBACK_TOO_MANY_CHAINS,
+    FALLBACK_TOO_MANY_GROUPS,
+    FALLBACK_STACK, /* a frame was not as its rule says */
+    FALLBACKS,
+};
+extern const char *const chain_fallback_names[FALLBACKS];
+
+struct chain_figures {
+    uint64_t allocations_slow; /* calls of chain_group, but for some hundreds of each thread's last */
+    uint64_t chains; /* that have a group */
+    uint64_t chain_addresses; /* in all of them */
+    uint64_t instructions_decoded;
+    uint64_t analysis_ns_median; /* of a new chain, from a sample */
+    uint64_t fallbacks[FALLBACKS];
+};
+
+void chain_figures(struct chain_figures *figures);
+
 /* ---- groups (group.c) ------------------------------------------------------------------------------------------------- */
 
 #define GROUP_NONE UINT32_MAX
@@ -180,16 +203,19 @@ enum group_state {
     GROUP_WATCHED, /* its objects are in the ordinary heap and written down, until enough is known */
     GROUP_ORDINARY,
     GROUP_POOLED,
-    GROUP_MERGED, /* into `merged_into` */
+    GROUP_MIXED,
+    GROUP_MERGED, /* into another, whose pool it shares */
 };
 
-/* A group for a new chain, `length` return addresses of which the first CHAIN_KEPT are given; GROUP_NONE: there are too many. */
+/* A group for a new chain, `length` return addresses of which the first CHAIN_KEPT are given; GROUP_NONE: there are too many.
+ * One call at a time: under the lock of chains. */
 uint32_t group_new(const uintptr_t *chain, unsigned length, bool complete);
 
 /* Where a group's objects go. VERDICT_SLOW: they are watched, so to the ordinary heap and then to group_watch. Takes no lock. */
 struct verdict group_verdict(uint32_t group);
 
-/* An object of a watched group has been made; may end in a decision about this group and others. Called without locks. */
+/* An object of a watched group has been made; may end in a decision about this group and others, and so in calls of
+ * chain_set_verdict. Called without locks, and never waits for one: while another thread is in here nothing is seen. */
 void group_watch(uint32_t group, void *object, size_t size);
 
 /* For pthread_atfork handlers; taken before the locks of chains. */

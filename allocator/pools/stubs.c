@@ -45,23 +45,10 @@ void chain_fork_end(void)
 {
 }
 
-struct verdict group_verdict(uint32_t group)
-{
-    (void)group;
-    return (struct verdict){.kind = VERDICT_ORDINARY};
-}
+const char *const chain_fallback_names[FALLBACKS] = {"no_unwind", "no_code", "too_deep", "too_many_chains",
+                                                     "too_many_groups", "stack"};
 
-void group_watch(uint32_t group, void *object, size_t size)
+void chain_figures(struct chain_figures *figures)
 {
-    (void)group;
-    (void)object;
-    (void)size;
-}
-
-void group_fork_begin(void)
-{
-}
-
-void group_fork_end(void)
-{
+    *figures = (struct chain_figures){0};
 }
