@@ -107,6 +107,7 @@ static void watch(uint32_t number, uintptr_t object, size_t size)
     if (group->state != GROUP_WATCHED) return; /* decided a moment ago */
     group->objects++;
     group->bytes += size;
+    if (size > pool_settings.max_size) group->objects_large++;
     count_size(group, size);
     if (size <= OBSERVED_MAX) {
         group->newest = log_add(object, number, size, group->newest);

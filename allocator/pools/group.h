@@ -22,12 +22,12 @@ enum { WHOLE = 1000 };
 ALWAYS_INLINE unsigned share_of(uint64_t part, uint64_t whole)
 {
     if (whole == 0) return 0;
-    return part >= whole ? WHOLE : (unsigned)(part * WHOLE / whole);
+    return part >= whole ? (unsigned)WHOLE : (unsigned)(part * WHOLE / whole);
 }
 
 /* ---- groups (group.c) ---------------------------------------------------------------------------------------------------- */
 
-enum { SIZES_KEPT = 8 };
+enum { SIZES_KEPT = 16 };
 
 /* Why one group was put with another. */
 enum affinity {
@@ -83,6 +83,7 @@ struct group {
     uint32_t pool; /* or POOL_NONE */
 
     uint64_t objects, bytes; /* as long as it was watched */
+    uint64_t objects_large; /* of these, above max_size */
     uint64_t next_look; /* at so many objects */
     struct group_size sizes[SIZES_KEPT]; /* the first that occurred; `objects` 0: none */
     struct group_shares shares;

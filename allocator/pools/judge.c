@@ -25,7 +25,7 @@ enum { LOOKS_AT_MOST = 16, LOOK_OBJECTS_MIN = 100 };
 /* A pool of fewer segments than these fits the cache however it lies, and what it wastes in its last page weighs more. */
 enum { LIVE_SEGMENTS = 4 };
 
-/* So few samples or neighbours say nothing. */
+/* So few neighbours say nothing. */
 enum { TELLING_MIN = 16 };
 
 enum {
@@ -80,8 +80,7 @@ const char *judge_reason_threshold(enum reason reason)
 static uint32_t samples[SAMPLES_MAX];
 
 static struct view {
-    unsigned seen, live; /* samples */
-    unsigned own, others; /* their live neighbours in memory */
+    unsigned own, others; /* live neighbours of the samples in memory */
     unsigned others_freed; /* neighbours of other watched groups that are free again */
     unsigned tied; /* of `others`, unwatched ones that point to the sample */
 } view;
@@ -111,20 +110,26 @@ static void view_neighbour(const struct block *block, int side)
     }
 }
 
-/* Which of a group's objects live. */
-static void view_lives(uint32_t group)
+/* The share of a group's samples that are free again, in that quarter of them, by age, in which it is highest: of early objects some
+ * have not been freed yet, and of old ones that were freed long ago the blocks may be others' by now and look alive. */
+static unsigned freed_share(uint32_t group)
 {
-    unsigned available = log_samples(&groups[group], samples);
-    struct block block;
-    view = (struct view){.seen = available};
-    for (unsigned i = 0; i < available; i++) view.live += observation_is_live(samples[i], log_at(samples[i]), &block);
-    groups[group].shares.freed = (uint16_t)share_of(view.seen - view.live, view.seen);
+    unsigned available = log_samples(&groups[group], samples), most = 0;
+    for (unsigned quarter = 0; quarter < 4; quarter++) {
+        unsigned from = available * quarter / 4, to = available * (quarter + 1) / 4, freed = 0;
+        struct block block;
+        for (unsigned i = from; i < to; i++) freed += !observation_is_live(samples[i], log_at(samples[i]), &block);
+        unsigned share = share_of(freed, to - from);
+        if (share > most) most = share;
+    }
+    return most;
 }
 
 /* Who lives beside them. */
 static void view_neighbours(uint32_t group)
 {
     unsigned available = log_samples(&groups[group], samples);
+    view = (struct view){0};
     for (unsigned i = 0; i < available; i++) {
         struct block block;
         if (!observation_is_live(samples[i], log_at(samples[i]), &block)) continue;
@@ -134,33 +139,17 @@ static void view_neighbours(uint32_t group)
     groups[group].shares.own = (uint16_t)share_of(view.own, view.own + view.others);
 }
 
-/* The share of samples that are free again, of a group that has not been looked at. */
-static unsigned freed_share(uint32_t group)
-{
-    unsigned available = log_samples(&groups[group], samples), live = 0;
-    struct block block;
-    for (unsigned i = 0; i < available; i++) live += observation_is_live(samples[i], log_at(samples[i]), &block);
-    return share_of(available - live, available);
-}
-
 /* ---- sizes ------------------------------------------------------------------------------------------------------------------ */
 
 static bool is_too_large(const struct group *group)
 {
-    uint64_t fitting = 0;
-    for (unsigned i = 0; i < SIZES_KEPT; i++)
-        if (group->sizes[i].size <= pool_settings.max_size) fitting += group->sizes[i].objects;
-    return fitting * 2 < group->objects;
-}
-
-static uint64_t live_bytes(const struct group *group)
-{
-    return view.seen == 0 ? 0 : group->bytes * view.live / view.seen;
+    return group->objects_large * 2 > group->objects;
 }
 
 static bool has_enough(const struct group *group)
 {
-    return view.live >= TELLING_MIN && live_bytes(group) >= (uint64_t)LIVE_SEGMENTS * pool_settings.segment_size;
+    uint64_t live_bytes = group->bytes * (WHOLE - group->shares.freed) / WHOLE;
+    return live_bytes >= (uint64_t)LIVE_SEGMENTS * pool_settings.segment_size;
 }
 
 static bool is_last_look(const struct group *group)
@@ -276,19 +265,25 @@ static bool is_long_lived_among_others(const struct group *group)
            share_of(view.own, view.own + view.others + view.others_freed) < OWN_ENOUGH;
 }
 
+static bool has_partners(uint32_t block_size)
+{
+    for (unsigned i = 1; i < cluster.count; i++)
+        if (group_block_size(cluster.members[i]) == block_size) return true;
+    return false;
+}
+
 /* Rules 6 and 7. */
 static void separate(uint32_t group, uint32_t block_size)
 {
-    bool alone = groups[group].shares.own >= OWN_ENOUGH;
+    bool alone = view.others == 0 || groups[group].shares.own >= OWN_ENOUGH;
     bool long_lived = alone && is_long_lived_among_others(&groups[group]);
-    bool partners = false;
-    for (unsigned i = 1; i < cluster.count; i++) partners |= group_block_size(cluster.members[i]) == block_size;
+    bool partners = has_partners(block_size);
     if (alone && !long_lived) {
         leave_alone(group, partners ? REASON_TOGETHER_ALONE : REASON_ALONE);
         join_same_size(group, block_size, REASON_TOGETHER_ALONE);
     } else {
-        enum reason reason = partners ? REASON_TOGETHER_DISTURBED : REASON_DISTURBED;
-        if (give_pool(group, block_size, long_lived ? REASON_LONG_LIVED : reason))
+        enum reason disturbed = partners ? REASON_TOGETHER_DISTURBED : REASON_DISTURBED;
+        if (give_pool(group, block_size, long_lived ? REASON_LONG_LIVED : disturbed))
             join_same_size(group, block_size, REASON_MERGED);
     }
 }
@@ -311,7 +306,7 @@ static void judge(uint32_t group)
     if (follow_decided(group, block_size) || mix(group, block_size)) return;
     if (block_size == 0) leave_alone(group, REASON_SIZES);
     else if (is_tied(group, block_size)) leave_alone(group, REASON_TIED);
-    else if (view.own + view.others < TELLING_MIN) wait_or(group, REASON_ALONE);
+    else if (view.own + view.others + view.others_freed < TELLING_MIN) wait_or(group, REASON_ALONE);
     else separate(group, block_size);
 }
 
@@ -337,7 +332,7 @@ static void look_closely(uint32_t group)
 void judge_look(uint32_t group)
 {
     bool all = pool_settings.placing == POOL_PLACING_ALL;
-    view_lives(group);
+    groups[group].shares.freed = (uint16_t)freed_share(group);
     if (is_too_large(&groups[group])) {
         leave_alone(group, REASON_TOO_LARGE);
     } else if (!all && !has_enough(&groups[group])) {

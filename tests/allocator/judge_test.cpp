@@ -171,32 +171,24 @@ TEST(Judge, TheyShareAPoolWhereOthersDisturbThem)
     });
 }
 
-// The patients of health go from list to list: the cell is freed, and a new one made.
-TEST(Judge, NothingIsTornApartThoughManyCellsHaveBeenMadeAnew)
+// Who moves to another list gets a new cell there.
+TEST(Judge, NorAreTheyTornApartBecauseSomeHaveMoved)
 {
-    for (unsigned moves : {1U, 2U, 4U}) {
-        in_program([=] {
-            Group patients, cells;
-            std::deque<Cell *> lists[2];
-            stress::Random random(moves);
-            for (size_t i = 0; i < MANY; i++) {
-                Cell *cell = cells.make<Cell>();
-                cell->patient = patients.make<Patient>();
-                lists[0].push_back(cell);
-                for (unsigned move = 0; move < moves && lists[0].size() > 10; move++) {
-                    Cell *old = lists[0].front();
-                    lists[0].pop_front();
-                    Patient *patient = old->patient;
-                    heap_free(old);
-                    Cell *anew = cells.make<Cell>();
-                    anew->patient = patient;
-                    lists[move % 2].push_back(anew);
-                }
-            }
-            EXPECT_TRUE(patients.pool() == cells.pool())
-                << moves << " moves: patients " << patients.reason() << ", cells " << cells.reason();
-        });
-    }
+    in_program([] {
+        Village village;
+        for (size_t i = 0; i < MANY; i++) {
+            village.admit();
+            if (i % 4 != 0) continue;
+            Cell *old = village.list;
+            village.list = old->next;
+            Cell *anew = village.cells.make<Cell>();
+            *anew = *old;
+            village.list = anew;
+            heap_free(old);
+        }
+        EXPECT_TRUE(is_ordinary(village.patients, PARTNERS_ALONE));
+        EXPECT_TRUE(is_ordinary(village.cells, PARTNERS_ALONE));
+    });
 }
 
 struct Node {
@@ -326,19 +318,17 @@ TEST(Judge, AListThatTwoCallSitesBuildAloneNeedsNone)
 TEST(Judge, WhatOneFieldPointsToIsMergedThoughTwoCallSitesMadeIt)
 {
     in_program([] {
-        Group nodes, sites[2], others;
-        std::vector<Node *> all;
+        Group nodes, sites[2];
         for (size_t i = 0; i < MANY; i++) {
-            for (Group &site : sites) {
-                all.push_back(nodes.make<Node>());
-                others.make(32);
-                all.back()->payload = site.make(32);
-                others.make(32);
-            }
+            Node *node = nodes.make<Node>();
+            for (size_t unwatched = 0; unwatched < 2; unwatched++) make_unwatched(32);
+            node->payload = sites[i % 2].make(32);
         }
+        EXPECT_NE(uint32_t{POOL_NONE}, sites[0].pool());
         EXPECT_EQ(sites[0].pool(), sites[1].pool());
         const Group &merged = sites[0].is(GROUP_MERGED) ? sites[0] : sites[1];
         EXPECT_TRUE(has_state(merged, GROUP_MERGED));
+        EXPECT_EQ(AFFINITY_TYPE_II, merged.seen().affinity);
     });
 }
 
@@ -434,7 +424,7 @@ TEST(Judge, ObjectsThatDieYoungAreLeftAlone)
         std::deque<void *> alive;
         for (size_t i = 0; i < MANY; i++) {
             alive.push_back(young.make(64));
-            make_unwatched(64);
+            make_unwatched(48);
             if (alive.size() < 10) continue;
             heap_free(alive.front());
             alive.pop_front();
@@ -446,7 +436,7 @@ TEST(Judge, ObjectsThatDieYoungAreLeftAlone)
 
 TEST(Judge, LongLivedObjectsDoNotShareSpansWithShortLivedOnes)
 {
-    for (size_t alive_at_most : {size_t{1}, size_t{40}, MANY}) {
+    for (size_t alive_at_most : {size_t{500}, MANY}) {
         in_program([=] {
             Group stays, goes;
             std::deque<void *> alive;
@@ -461,6 +451,36 @@ TEST(Judge, LongLivedObjectsDoNotShareSpansWithShortLivedOnes)
             EXPECT_NE(stays.pool(), goes.pool());
         });
     }
+}
+
+// All that live between them are freed together, again and again.
+TEST(Judge, NorWithThoseThatDieInBatches)
+{
+    in_program([] {
+        Group stays, goes;
+        std::vector<void *> batch;
+        for (size_t i = 0; i < MANY; i++) {
+            if (i % 4 == 0) stays.make(64);
+            batch.push_back(goes.make(64));
+            if (batch.size() < 1590) continue;
+            for (void *object : batch) heap_free(object);
+            batch.clear();
+        }
+        EXPECT_NE(stays.pool(), goes.pool()) << stays.reason();
+    });
+}
+
+TEST(Judge, TemporariesAmongLongLivedObjectsLeaveNothingToGain)
+{
+    in_program([] {
+        Group stays, goes;
+        for (size_t i = 0; i < MANY; i++) {
+            stays.make(64);
+            heap_free(goes.make(64));
+        }
+        EXPECT_TRUE(is_ordinary(stays, ALONE));
+        EXPECT_TRUE(is_ordinary(goes, "its objects die young"));
+    });
 }
 
 // ---- thresholds ----------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@
 #include <vector>
 
 // The groups of these tests belong to no chain that the layer knows of: programs are linked with --wrap=chain_set_verdict.
-extern "C" inline void __wrap_chain_set_verdict(uint32_t, struct verdict) {}
+extern "C" __attribute__((used)) inline void __wrap_chain_set_verdict(uint32_t, struct verdict) {}
 
 namespace pool_program
 {

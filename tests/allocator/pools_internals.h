@@ -2,9 +2,17 @@
 #ifndef HEAPFIT_TESTS_POOLS_INTERNALS_H
 #define HEAPFIT_TESTS_POOLS_INTERNALS_H
 
-#include "heap_internals.h"
-
 #include <cstring>
+
+// They are C, and some of it is not C++'s, but understood.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wextra"
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wc++20-extensions"
+#endif
+
+#include "heap_internals.h"
 
 using std::memory_order_release;
 
@@ -20,5 +28,6 @@ extern "C" {
 #undef _Atomic
 #undef _Static_assert
 #undef _Noreturn
+#pragma GCC diagnostic pop
 
 #endif
