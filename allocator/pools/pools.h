@@ -236,11 +236,11 @@ void *pools_malloc_at(size_t size, struct heap *heap, const struct frame *caller
  * other one's caller. */
 ALWAYS_INLINE struct frame frame_of_caller(void)
 {
-    return (struct frame){
-        .return_address = (uintptr_t)__builtin_return_address(0),
-        .stack = (uintptr_t)__builtin_dwarf_cfa(),
-        .base = *(const uintptr_t *)__builtin_frame_address(0),
-    };
+    struct frame frame;
+    frame.return_address = (uintptr_t)__builtin_return_address(0);
+    frame.stack = (uintptr_t)__builtin_dwarf_cfa();
+    frame.base = *(const uintptr_t *)__builtin_frame_address(0); /* where a function that has a frame keeps its caller's */
+    return frame;
 }
 
 /* malloc has not found a block. It ends by calling this, so that its caller's frame is the one above this. */
