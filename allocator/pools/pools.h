@@ -146,13 +146,13 @@ struct site {
 };
 
 /* The site table. A site is at its home, which is all that the fast path looks at, or where chain_verdict finds it. Two calls of
- * malloc are some bytes apart, so that the address itself will do for a hash. */
+ * malloc are hardly ever within 16 bytes of code, the size of an entry: so some bits of the address are the entry's offset. */
 enum { SITES_LOG2 = 13, SITES = 1 << SITES_LOG2 };
 extern struct site pool_sites[SITES];
 
 ALWAYS_INLINE struct site *site_home(uintptr_t return_address)
 {
-    return &pool_sites[return_address % SITES];
+    return &pool_sites[return_address / sizeof(struct site) % SITES];
 }
 
 /* The verdict on a site, wherever in the table it stands; VERDICT_SLOW: it is not there. */
@@ -257,7 +257,7 @@ ALWAYS_INLINE void *pools_malloc_slow_here(size_t size, struct heap *heap)
 ALWAYS_INLINE void *pools_pop(size_t size, struct heap *heap, uintptr_t return_address)
 {
     if (UNLIKELY(size > FAST_MAX)) return NULL;
-    unsigned bin = heap->classes[(size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT];
+    uintptr_t bin = heap->classes[(size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT];
     struct site *site = site_home(return_address);
     /* Acquire, both: pairs with the release of whoever wrote the site, after he made the bin. Should it be another's by now, the
      * object gets that one's place. */
@@ -269,7 +269,9 @@ ALWAYS_INLINE void *pools_pop(size_t size, struct heap *heap, uintptr_t return_a
     }
     uintptr_t block = heap->free[bin];
     if (UNLIKELY(list_is_empty(block))) return NULL;
-    void *object = bin_pop(heap, bin, block);
+    /* Also an overwritten link is left to the slow path, which ends the program: so there is no call here, and no frame. */
+    if (UNLIKELY((*block_words(block) ^ heap->link_key) > LINK_MAX)) return NULL;
+    void *object = bin_pop(heap, (unsigned)bin, block);
     if (object == NULL) __builtin_unreachable(); /* so that the caller's test for NULL costs nothing here */
     return object;
 }
