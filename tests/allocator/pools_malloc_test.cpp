@@ -20,10 +20,10 @@ __thread int asked;
 
 } // namespace
 
-extern "C" uint32_t __real_chain_group(const struct frame *frame, size_t size);
-extern "C" uint32_t __wrap_chain_group(const struct frame *frame, size_t size)
+extern "C" uint32_t __real_chain_group(const struct frame *frame);
+extern "C" uint32_t __wrap_chain_group(const struct frame *frame)
 {
-    if (!watching) return __real_chain_group(frame, size);
+    if (!watching) return __real_chain_group(frame);
     seen = *frame;
     asked++;
     return GROUP_NONE;
@@ -35,9 +35,15 @@ namespace
 struct frame wanted;
 
 // Each function is called from the place in the code from which one of ours was, that tells what the other is to find out.
-// Volatile, so that the compiler makes no copies of the place for functions that it knows.
+// Of that, a compiler must not make copies for functions or sizes that it knows.
+#ifdef __clang__
+#define ONE_PLACE __attribute__((noinline))
+#else
+#define ONE_PLACE __attribute__((noipa))
+#endif
+
 template <typename Result, typename... Arguments>
-__attribute__((noinline)) Result call(Result (*volatile function)(Arguments...), Arguments... arguments)
+ONE_PLACE Result call(Result (*function)(Arguments...), Arguments... arguments)
 {
     Result result = function(arguments...);
     __asm__ volatile("" : "+r"(result)); // so it does not end by a jump to the function
@@ -115,7 +121,7 @@ TEST(PoolsMalloc, AVerdictOnTheCallerSendsItsObjectsIntoThePool)
     ASSERT_TRUE(place_mixed(&mixed));
     void *(*const functions[])(size_t) = {malloc, hf_malloc, operator new, operator new[]};
     call(probe<void *, size_t>, size_t{40});
-    chain_set_site(wanted.return_address, place_verdict(pool));
+    site_put(wanted.return_address, place_verdict(pool));
     for (auto function : functions) {
         for (int i = 0; i < 10000; i++) {
             void *object = call(function, size_t{40});
@@ -124,9 +130,9 @@ TEST(PoolsMalloc, AVerdictOnTheCallerSendsItsObjectsIntoThePool)
         }
         EXPECT_EQ(POOL_NONE, pool_of(call(function, size_t{80})));
     }
-    chain_set_site(wanted.return_address, place_verdict(mixed));
+    site_put(wanted.return_address, place_verdict(mixed));
     for (auto function : functions)
-        for (size_t size = 0; size < 200; size++) ASSERT_EQ(mixed, pool_of(call(function, size)));
+        for (size_t size = 0; size < 200; size++) ASSERT_EQ(mixed, pool_of(call(function, size))) << size;
 }
 
 TEST(PoolsMalloc, LargeObjectsAndThoseAlignedToMoreAskForNothing)

@@ -38,8 +38,8 @@ class Site
     explicit Site(struct verdict verdict) : pool_(verdict.pool)
     {
         static uintptr_t made = 0x1000;
-        caller_.return_address = made++;
-        chain_set_site(caller_.return_address, verdict);
+        caller_.return_address = made += sizeof(struct site);
+        site_put(caller_.return_address, verdict);
     }
 
     char *allocate(size_t size) const

@@ -11,21 +11,27 @@ namespace pools_subject
 {
 
 enum : unsigned { CLASSES = 32, MIXED = 3 }; // classes up to FAST_MAX
-enum : uintptr_t { ORDINARY_SITE = 0x100, MIXED_SITE = 0x200, CLASS_SITE = 0x300 };
+enum Site : unsigned { ORDINARY_SITE = 1, MIXED_SITE = 2, CLASS_SITE = MIXED_SITE + MIXED };
+
+inline uintptr_t address_of(unsigned site)
+{
+    return site * sizeof(struct site); // each has a place of its own in the table
+}
+
 
 inline bool make_pools()
 {
     struct verdict ordinary = {};
     ordinary.kind = VERDICT_ORDINARY;
-    chain_set_site(ORDINARY_SITE, ordinary);
+    site_put(address_of(ORDINARY_SITE), ordinary);
     uint32_t pool;
     for (unsigned i = 0; i < MIXED; i++) {
         if (!place_mixed(&pool)) std::abort();
-        chain_set_site(MIXED_SITE + i, place_verdict(pool));
+        site_put(address_of(MIXED_SITE + i), place_verdict(pool));
     }
     for (unsigned i = 0; i < CLASSES; i++) {
         if (!place_pool(&pool, size_class_bytes(i))) std::abort();
-        chain_set_site(CLASS_SITE + i, place_verdict(pool));
+        site_put(address_of(CLASS_SITE + i), place_verdict(pool));
     }
     return true;
 }
@@ -34,11 +40,12 @@ inline void *allocate(size_t size)
 {
     static bool made = make_pools();
     static thread_local unsigned turn;
-    struct frame caller = {};
-    caller.return_address = ORDINARY_SITE;
+    unsigned site = ORDINARY_SITE;
     turn += made;
-    if (turn % 3 == 1 && size <= FAST_MAX) caller.return_address = CLASS_SITE + size_class(size);
-    if (turn % 3 == 2) caller.return_address = MIXED_SITE + turn % MIXED;
+    if (turn % 3 == 1 && size <= FAST_MAX) site = CLASS_SITE + size_class(size);
+    if (turn % 3 == 2) site = MIXED_SITE + turn / 3 % MIXED;
+    struct frame caller = {};
+    caller.return_address = address_of(site);
     void *object = pools_pop(size, thread_heap, caller.return_address);
     return object != nullptr ? object : pools_malloc_at(size, thread_heap, &caller);
 }
