@@ -82,7 +82,7 @@ ALWAYS_INLINE bool bin_is_mixed(unsigned bin)
 /* Bytes of a block of the bin: the least that an object has, if they are mixed. */
 ALWAYS_INLINE uint32_t bin_block_size(unsigned bin)
 {
-    return bin_is_mixed(bin) ? MALLOC_ALIGNMENT : size_class_bytes(bin_class(bin));
+    return bin_is_mixed(bin) ? (uint32_t)MALLOC_ALIGNMENT : size_class_bytes(bin_class(bin));
 }
 
 /* ---- lists of blocks ---------------------------------------------------------------------------------------- */

@@ -241,7 +241,9 @@ void *mixed_malloc(struct heap *heap, unsigned bin, size_t size)
     end_flip(mixed, mixed->next - 1);
     struct span *span = span_of_offset((uintptr_t)mixed - space.base);
     span->carved++;
-    span->held_back++;
+    /* A span that is not listed is to be looked at after so many frees; one that is, when so few objects are left. */
+    if (span->listed) span->countdown++;
+    else span->held_back++;
     *block_words(object) = 0; /* as bin_pop */
     return (void *)object;
 }

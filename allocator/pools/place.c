@@ -72,6 +72,61 @@ uint32_t place_of(const struct span *span)
     return pooled ? bin - BIN_COUNT : POOL_NONE;
 }
 
+/* ---- the site table -------------------------------------------------------------------------------------------------- */
+
+struct site pool_sites[SITES];
+
+void site_put(uintptr_t return_address, struct verdict verdict)
+{
+    struct site *site = site_at(return_address);
+    atomic_store_explicit(&site->return_address, 0, memory_order_relaxed);
+    /* Release, both: see pools_pop. */
+    atomic_store_explicit(&site->verdict, verdict_word(verdict), memory_order_release);
+    atomic_store_explicit(&site->return_address, return_address, memory_order_release);
+}
+
+void site_drop(uintptr_t return_address)
+{
+    /* Relaxed: what is read a moment later may as well have been read before. Should another site have come meanwhile, it comes
+     * again. */
+    struct site *site = site_at(return_address);
+    if (atomic_load_explicit(&site->return_address, memory_order_relaxed) == return_address)
+        atomic_store_explicit(&site->return_address, 0, memory_order_relaxed);
+}
+
+void sites_drop(void)
+{
+    for (unsigned i = 0; i < SITES; i++) {
+        _Atomic(uintptr_t) *address = &pool_sites[i].return_address;
+        /* Relaxed: as above. Not written where nothing is, so that no page becomes resident for it. */
+        if (atomic_load_explicit(address, memory_order_relaxed) != 0)
+            atomic_store_explicit(address, 0, memory_order_relaxed);
+    }
+}
+
+/* Of sites that share a place, the one that is called most should have it, and lines that all threads read should hardly be
+ * written to: so every so often whoever comes takes it. */
+enum { TAKEN_EVERY = 64 };
+
+static void site_learn(uintptr_t return_address, struct verdict verdict)
+{
+    static __thread unsigned turn __attribute__((tls_model("initial-exec")));
+    uintptr_t there = atomic_load_explicit(&site_at(return_address)->return_address, memory_order_relaxed);
+    if (there == return_address) return;
+    if (there == 0 || ++turn % TAKEN_EVERY == 0) site_put(return_address, verdict);
+}
+
+/* The verdict on a site: what the fast path has found, if it has, else what chains know. */
+static struct verdict verdict_on(uintptr_t return_address)
+{
+    const struct site *site = site_at(return_address);
+    if (LIKELY(atomic_load_explicit(&site->return_address, memory_order_acquire) == return_address))
+        return verdict_of_word(atomic_load_explicit(&site->verdict, memory_order_acquire));
+    struct verdict verdict = site_verdict(return_address);
+    if (verdict.kind != VERDICT_SLOW) site_learn(return_address, verdict);
+    return verdict;
+}
+
 /* ---- objects -------------------------------------------------------------------------------------------------------- */
 
 static void *place(size_t size, struct heap *heap, struct verdict verdict)
@@ -93,10 +148,10 @@ static void *watch(size_t size, uint32_t group)
 static NOINLINE void *place_by_chain(size_t size, struct heap *heap, const struct frame *caller)
 {
     if (UNLIKELY(pool_settings.placing == POOL_PLACING_OFF)) {
-        chain_set_site(caller->return_address, (struct verdict){.kind = VERDICT_ORDINARY});
+        site_learn(caller->return_address, (struct verdict){.kind = VERDICT_ORDINARY});
         return heap_malloc(size);
     }
-    uint32_t group = chain_group(caller, size);
+    uint32_t group = chain_group(caller);
     if (group == GROUP_NONE) return heap_malloc(size);
     struct verdict verdict = group_verdict(group);
     return verdict.kind == VERDICT_SLOW ? watch(size, group) : place(size, heap, verdict);
@@ -106,7 +161,7 @@ void *pools_malloc_at(size_t size, struct heap *heap, const struct frame *caller
 {
     /* No heap yet, or none of its own, or one that is gone, or a context in its place: there are no pools in those. */
     if (UNLIKELY(size > FAST_MAX || heap->size == 0)) return heap_malloc_slow(size, heap);
-    struct verdict verdict = chain_verdict(caller->return_address);
+    struct verdict verdict = verdict_on(caller->return_address);
     return verdict.kind == VERDICT_SLOW ? place_by_chain(size, heap, caller) : place(size, heap, verdict);
 }
 

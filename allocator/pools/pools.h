@@ -106,8 +106,8 @@ enum follow follow_pointer(uintptr_t return_address, uintptr_t start, uintptr_t 
 
 /* ---- chains (chain.c) --------------------------------------------------------------------------------------------- */
 
-/* The group of an allocation whose caller goes on at `frame`; GROUP_NONE: not to be told, counted by reason. `size` is for statistics. */
-uint32_t chain_group(const struct frame *frame, size_t size);
+/* The group of an allocation whose caller goes on at `frame`; GROUP_NONE: not to be told, counted by reason. */
+uint32_t chain_group(const struct frame *frame);
 
 /* Where objects go: of a group, and of a site, as far as the first return address alone tells. */
 enum verdict_kind {
@@ -140,26 +140,8 @@ ALWAYS_INLINE struct verdict verdict_of_word(uint64_t word)
     return verdict;
 }
 
-struct site {
-    _Atomic(uintptr_t) return_address; /* 0: free */
-    _Atomic(uint64_t) verdict; /* verdict_word. Written before the address, with release: the bin it names is then made */
-};
-
-/* The site table. A site is at its home, which is all that the fast path looks at, or where chain_verdict finds it. Two calls of
- * malloc are some bytes apart, so that the address itself will do for a hash. */
-enum { SITES_LOG2 = 13, SITES = 1 << SITES_LOG2 };
-extern struct site pool_sites[SITES];
-
-ALWAYS_INLINE struct site *site_home(uintptr_t return_address)
-{
-    return &pool_sites[return_address % SITES];
-}
-
-/* The verdict on a site, wherever in the table it stands; VERDICT_SLOW: it is not there. */
-struct verdict chain_verdict(uintptr_t return_address);
-
-/* Put a verdict on a site into the table if there is room: for pools:off, and for tests. */
-void chain_set_site(uintptr_t return_address, struct verdict verdict);
+/* What is known of a site, by its return address alone. Takes no lock. */
+struct verdict site_verdict(uintptr_t return_address);
 
 /* A group has been given its place: the sites that lead to it and nowhere else get this verdict. */
 void chain_set_verdict(uint32_t group, struct verdict verdict);
@@ -253,6 +235,30 @@ bool place_figures(uint32_t pool, struct place_figures *figures);
 void pools_fork_begin(void);
 void pools_fork_end(void);
 
+/* ---- the site table (place.c) -------------------------------------------------------------------------------------------- */
+
+/* Verdicts on sites for the fast path, which looks at one place alone: of two sites that share it, one goes the slow path. Two
+ * calls of malloc are hardly ever within 16 bytes of code, the size of an entry: so some bits of the address are the entry's
+ * offset. What is read may be another site's for a moment: then an object is placed with that one's. */
+struct site {
+    _Atomic(uintptr_t) return_address; /* 0: none */
+    _Atomic(uint64_t) verdict; /* verdict_word; never VERDICT_SLOW */
+};
+
+enum { SITES_LOG2 = 13, SITES = 1 << SITES_LOG2 };
+extern struct site pool_sites[SITES];
+
+ALWAYS_INLINE struct site *site_at(uintptr_t return_address)
+{
+    return &pool_sites[return_address / sizeof(struct site) % SITES];
+}
+
+/* Have the fast path find this verdict, whoever had the place. */
+void site_put(uintptr_t return_address, struct verdict verdict);
+/* The verdict on a site has changed, or code has been unmapped: the fast path shall ask again about it, or about all. */
+void site_drop(uintptr_t return_address);
+void sites_drop(void);
+
 /* ---- allocating: what the malloc family does, in place of heap_malloc ------------------------------------------------------ */
 
 /* An object whose verdict is not at hand, or whose bin is empty; NULL with errno ENOMEM. */
@@ -262,11 +268,11 @@ void *pools_malloc_at(size_t size, struct heap *heap, const struct frame *caller
  * other one's caller. */
 ALWAYS_INLINE struct frame frame_of_caller(void)
 {
-    return (struct frame){
-        .return_address = (uintptr_t)__builtin_return_address(0),
-        .stack = (uintptr_t)__builtin_dwarf_cfa(),
-        .base = *(const uintptr_t *)__builtin_frame_address(0),
-    };
+    struct frame frame;
+    frame.return_address = (uintptr_t)__builtin_return_address(0);
+    frame.stack = (uintptr_t)__builtin_dwarf_cfa();
+    frame.base = *(const uintptr_t *)__builtin_frame_address(0); /* where a function that has a frame keeps its caller's */
+    return frame;
 }
 
 /* malloc has not found a block. It ends by calling this, so that its caller's frame is the one above this. */
@@ -283,10 +289,9 @@ ALWAYS_INLINE void *pools_malloc_slow_here(size_t size, struct heap *heap)
 ALWAYS_INLINE void *pools_pop(size_t size, struct heap *heap, uintptr_t return_address)
 {
     if (UNLIKELY(size > FAST_MAX)) return NULL;
-    unsigned bin = heap->classes[(size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT];
-    struct site *site = site_home(return_address);
-    /* Acquire, both: pairs with the release of whoever wrote the site, after he made the bin. Should it be another's by now, the
-     * object gets that one's place. */
+    uintptr_t bin = heap->classes[(size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT];
+    struct site *site = site_at(return_address);
+    /* Acquire, both: pairs with the releases in site_put, whose caller knows that the bin has been made. */
     if (UNLIKELY(atomic_load_explicit(&site->return_address, memory_order_acquire) != return_address)) return NULL;
     uint64_t word = atomic_load_explicit(&site->verdict, memory_order_acquire);
     if ((uint8_t)word != VERDICT_ORDINARY) {
@@ -295,7 +300,9 @@ ALWAYS_INLINE void *pools_pop(size_t size, struct heap *heap, uintptr_t return_a
     }
     uintptr_t block = heap->free[bin];
     if (UNLIKELY(list_is_empty(block))) return NULL;
-    void *object = bin_pop(heap, bin, block);
+    /* Also an overwritten link is left to the slow path, which ends the program: so there is no call here, and no frame. */
+    if (UNLIKELY((*block_words(block) ^ heap->link_key) > LINK_MAX)) return NULL;
+    void *object = bin_pop(heap, (unsigned)bin, block);
     if (object == NULL) __builtin_unreachable(); /* so that the caller's test for NULL costs nothing here */
     return object;
 }

@@ -2,28 +2,15 @@
  * those of sites that a test has put into the table. */
 #include "pools.h"
 
-struct site pool_sites[SITES];
-
-struct verdict chain_verdict(uintptr_t return_address)
+struct verdict site_verdict(uintptr_t return_address)
 {
-    const struct site *site = site_home(return_address);
-    if (atomic_load_explicit(&site->return_address, memory_order_acquire) != return_address) return (struct verdict){0};
-    return verdict_of_word(atomic_load_explicit(&site->verdict, memory_order_acquire));
+    (void)return_address;
+    return (struct verdict){.kind = VERDICT_SLOW};
 }
 
-void chain_set_site(uintptr_t return_address, struct verdict verdict)
+uint32_t chain_group(const struct frame *frame)
 {
-    struct site *site = site_home(return_address);
-    uintptr_t there = atomic_load_explicit(&site->return_address, memory_order_acquire);
-    if (there != 0 && there != return_address) return;
-    atomic_store_explicit(&site->verdict, verdict_word(verdict), memory_order_release);
-    atomic_store_explicit(&site->return_address, return_address, memory_order_release);
-}
-
-uint32_t chain_group(const struct frame *frame, size_t size)
-{
-    (void)size;
-    chain_set_site(frame->return_address, (struct verdict){.kind = VERDICT_ORDINARY});
+    site_put(frame->return_address, (struct verdict){.kind = VERDICT_ORDINARY});
     return GROUP_NONE;
 }
 

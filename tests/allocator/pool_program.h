@@ -4,7 +4,7 @@
 #define HEAPFIT_TESTS_POOL_PROGRAM_H
 
 #include "heap_isolated.h"
-#include "pools_internals.h"
+#include "pools_group_internals.h"
 
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ class Group
 
     static void *place(const verdict &verdict, size_t size)
     {
-        if (verdict.kind == VERDICT_POOL && heap_size_class(thread_heap, size) == verdict.size_class_of_pool)
+        if (verdict.kind == VERDICT_POOL && heap_size_class(thread_heap, size) == verdict.class_of_objects)
             return heap_malloc_bin(thread_heap, verdict.bin);
         if (verdict.kind == VERDICT_MIXED) return mixed_malloc(thread_heap, verdict.bin, size);
         return heap_malloc(size);
