@@ -102,8 +102,8 @@ enum follow follow_pointer(uintptr_t return_address, uintptr_t start, uintptr_t 
 
 /* ---- chains (chain.c) --------------------------------------------------------------------------------------------- */
 
-/* The group of an allocation whose caller goes on at `frame`; GROUP_NONE: not to be told, counted by reason. `size` is for statistics. */
-uint32_t chain_group(const struct frame *frame, size_t size);
+/* The group of an allocation whose caller goes on at `frame`; GROUP_NONE: not to be told, counted by reason. */
+uint32_t chain_group(const struct frame *frame);
 
 /* What a look-up by the first return address alone tells; one word, replaced whole. */
 enum verdict_kind {
@@ -119,16 +119,88 @@ struct verdict {
     uint8_t unused[5];
 };
 
-struct site {
-    _Atomic(uintptr_t) return_address; /* 0: free */
-    _Atomic(uint64_t) verdict;
+/* A table of pairs of words that is read without locks. A key stays where it is, its value is replaced whole; a table that
+ * is getting full is copied to a larger one, and stays for those who still read it. So what is read may be a little old:
+ * it then says "ask", or where an object would have been placed before. Either is right. */
+struct pair {
+    _Atomic(uint64_t) key; /* 0: free */
+    _Atomic(uint64_t) value; /* 0: nothing is known */
 };
 
-/* A group has been given its place: the sites that lead to it and nowhere else get this verdict. */
+struct pair_table {
+    unsigned shift; /* of a key's hash, to an index */
+    uint32_t used; /* keys, at most half of the pairs: a search always ends */
+    uint64_t *origins; /* of each pair, or NULL: see chain.c */
+    struct pair *pairs;
+};
+
+/* Two to the 64, divided by the golden ratio: neighbouring numbers' products are far apart (Knuth, 6.4). */
+#define PAIR_HASH UINT64_C(0x9E3779B97F4A7C15)
+
+/* The pair of `key`, or the free one where it would be. */
+ALWAYS_INLINE struct pair *pair_find(const struct pair_table *table, uint64_t key)
+{
+    for (uint64_t index = key * PAIR_HASH >> table->shift;; index++) {
+        struct pair *pair = &table->pairs[index & (UINT64_MAX >> table->shift)];
+        /* Acquire: pairs with the release in table_put, so that the key's value is there. */
+        uint64_t found = atomic_load_explicit(&pair->key, memory_order_acquire);
+        if (LIKELY(found == key) || found == 0) return pair;
+    }
+}
+
+ALWAYS_INLINE uint64_t pair_value(_Atomic(struct pair_table *) *table, uint64_t key)
+{
+    /* Acquire: pairs with the release in table_grow, so that what it points to is there. */
+    const struct pair *pair = pair_find(atomic_load_explicit(table, memory_order_acquire), key);
+    /* Relaxed: a value refers to nothing else that must have been written. */
+    return atomic_load_explicit(&pair->value, memory_order_relaxed);
+}
+
+/* Return addresses with their verdicts. */
+extern _Atomic(struct pair_table *) site_table;
+
+ALWAYS_INLINE struct verdict site_verdict(uintptr_t return_address)
+{
+    union {
+        uint64_t word;
+        struct verdict verdict;
+    } value = {pair_value(&site_table, return_address)};
+    return value.verdict;
+}
+
+/* A group has been given its place: the site that leads to it and nowhere else, if there is one, gets this verdict. May be
+ * called with locks of group.c held: none is taken here that is held while a function of group.c is called. */
 void chain_set_verdict(uint32_t group, struct verdict verdict);
 
-/* Code has been unmapped: forget what is known of return addresses. */
+/* Code may have been unmapped: forget what is known of return addresses that are in no loaded object. */
 void chain_forget(void);
+
+/* For pthread_atfork handlers: after those of group.c before a fork, before those after it. */
+void pools_fork_before(void);
+void pools_fork_after(bool in_child);
+
+/* Why chains were not told, or not to their end. All but the last happen once a chain. */
+enum chain_fallback {
+    FALLBACK_NO_UNWIND, /* no rule for leaving a frame */
+    FALLBACK_NO_CODE, /* a function could not be followed: the chain ends at it */
+    FALLBACK_TOO_DEEP, /* the chain was cut at its greatest length */
+    FALLBACK_TOO_MANY_CHAINS,
+    FALLBACK_TOO_MANY_GROUPS,
+    FALLBACK_STACK, /* a frame was not as its rule says */
+    FALLBACKS,
+};
+extern const char *const chain_fallback_names[FALLBACKS];
+
+struct chain_figures {
+    uint64_t allocations_slow; /* calls of chain_group, but for some hundreds of each thread's last */
+    uint64_t chains; /* that have a group */
+    uint64_t chain_addresses; /* in all of them */
+    uint64_t instructions_decoded;
+    uint64_t analysis_ns_median; /* of a new chain, from a sample */
+    uint64_t fallbacks[FALLBACKS];
+};
+
+void chain_figures(struct chain_figures *figures);
 
 /* ---- groups (group.c) ------------------------------------------------------------------------------------------------- */
 
