@@ -109,6 +109,8 @@ typedef struct platform_lock {
 
 void platform_lock_acquire(platform_lock *lock);
 void platform_lock_release(platform_lock *lock);
+/* Acquire it if nobody has it; never waits. */
+bool platform_lock_try(platform_lock *lock);
 
 /* For pthread_atfork handlers. Between begin and end the calling thread owns the lock, so that no other thread
  * is in the middle of what it protects when the process is copied; and the thread itself passes through

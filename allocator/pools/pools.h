@@ -105,81 +105,37 @@ enum follow follow_pointer(uintptr_t return_address, uintptr_t start, uintptr_t 
 /* The group of an allocation whose caller goes on at `frame`; GROUP_NONE: not to be told, counted by reason. */
 uint32_t chain_group(const struct frame *frame);
 
-/* What a look-up by the first return address alone tells; one word, replaced whole. */
+/* Where objects go: of a group, and of a site, as far as the first return address alone tells. */
 enum verdict_kind {
-    VERDICT_SLOW = 0, /* ask chain_group */
+    VERDICT_SLOW = 0, /* of a site: ask chain_group. of a group: it is watched */
     VERDICT_ORDINARY,
-    VERDICT_POOL,
+    VERDICT_POOL, /* into `bin`, if they are of the size class `class`; others into ordinary bins */
+    VERDICT_MIXED, /* into `bin`, of any size */
 };
 
 struct verdict {
     uint8_t kind; /* enum verdict_kind */
-    uint8_t class; /* VERDICT_POOL: the size class that the bin is for; others ask chain_group */
+    uint8_t class;
     uint8_t bin;
-    uint8_t unused[5];
+    uint8_t unused;
+    uint32_t pool; /* the bin is of */
 };
 
-/* A table of pairs of words that is read without locks. A key stays where it is, its value is replaced whole; a table that
- * is getting full is copied to a larger one, and stays for those who still read it. So what is read may be a little old:
- * it then says "ask", or where an object would have been placed before. Either is right. */
-struct pair {
-    _Atomic(uint64_t) key; /* 0: free */
-    _Atomic(uint64_t) value; /* 0: nothing is known */
-};
+/* What is known of a site, by its return address alone. Takes no lock. */
+struct verdict site_verdict(uintptr_t return_address);
 
-struct pair_table {
-    unsigned shift; /* of a key's hash, to an index */
-    uint32_t used; /* keys, at most half of the pairs: a search always ends */
-    uint64_t *origins; /* of each pair, or NULL: see chain.c */
-    struct pair *pairs;
-};
-
-/* Two to the 64, divided by the golden ratio: neighbouring numbers' products are far apart (Knuth, 6.4). */
-#define PAIR_HASH UINT64_C(0x9E3779B97F4A7C15)
-
-/* The pair of `key`, or the free one where it would be. */
-ALWAYS_INLINE struct pair *pair_find(const struct pair_table *table, uint64_t key)
-{
-    for (uint64_t index = key * PAIR_HASH >> table->shift;; index++) {
-        struct pair *pair = &table->pairs[index & (UINT64_MAX >> table->shift)];
-        /* Acquire: pairs with the release in table_put, so that the key's value is there. */
-        uint64_t found = atomic_load_explicit(&pair->key, memory_order_acquire);
-        if (LIKELY(found == key) || found == 0) return pair;
-    }
-}
-
-ALWAYS_INLINE uint64_t pair_value(_Atomic(struct pair_table *) *table, uint64_t key)
-{
-    /* Acquire: pairs with the release in table_grow, so that what it points to is there. */
-    const struct pair *pair = pair_find(atomic_load_explicit(table, memory_order_acquire), key);
-    /* Relaxed: a value refers to nothing else that must have been written. */
-    return atomic_load_explicit(&pair->value, memory_order_relaxed);
-}
-
-/* Return addresses with their verdicts. */
-extern _Atomic(struct pair_table *) site_table;
-
-ALWAYS_INLINE struct verdict site_verdict(uintptr_t return_address)
-{
-    union {
-        uint64_t word;
-        struct verdict verdict;
-    } value = {pair_value(&site_table, return_address)};
-    return value.verdict;
-}
-
-/* A group has been given its place: the site that leads to it and nowhere else, if there is one, gets this verdict. May be
- * called with locks of group.c held: none is taken here that is held while a function of group.c is called. */
+/* A group has been given its place, or another: the fast path shall ask again about the site that leads to it and nowhere else,
+ * if there is one. Takes no lock. */
 void chain_set_verdict(uint32_t group, struct verdict verdict);
 
 /* Code may have been unmapped: forget what is known of return addresses that are in no loaded object. */
 void chain_forget(void);
 
-/* For pthread_atfork handlers: after those of group.c before a fork, before those after it. */
-void pools_fork_before(void);
-void pools_fork_after(bool in_child);
+/* For pthread_atfork handlers, as platform_lock_fork_begin. */
+void chain_fork_begin(void);
+void chain_fork_end(void);
 
-/* Why chains were not told, or not to their end. All but the last happen once a chain. */
+/* Why chains were not told, or not to their end. All but the last two happen once a chain. */
 enum chain_fallback {
     FALLBACK_NO_UNWIND, /* no rule for leaving a frame */
     FALLBACK_NO_CODE, /* a function could not be followed: the chain ends at it */
@@ -187,6 +143,7 @@ enum chain_fallback {
     FALLBACK_TOO_MANY_CHAINS,
     FALLBACK_TOO_MANY_GROUPS,
     FALLBACK_STACK, /* a frame was not as its rule says */
+    FALLBACK_BUSY, /* another thread was learning a chain, as this one wanted to */
     FALLBACKS,
 };
 extern const char *const chain_fallback_names[FALLBACKS];
@@ -214,10 +171,20 @@ enum group_state {
     GROUP_MERGED, /* into `merged_into` */
 };
 
-/* A group for a new chain, `length` return addresses of which the first CHAIN_KEPT are given; GROUP_NONE: there are too many. */
+/* A group for a new chain, `length` return addresses of which the first CHAIN_KEPT are given; GROUP_NONE: there are too many.
+ * One call at a time: under the lock of chains. */
 uint32_t group_new(const uintptr_t *chain, unsigned length, bool complete);
+
+/* Where a group's objects go. VERDICT_SLOW: they are watched, so to the ordinary heap and then to group_watch. Takes no lock. */
+struct verdict group_verdict(uint32_t group);
 
 /* An object of a watched group has been made; may end in a decision about this group and others. */
 void group_watch(uint32_t group, void *object, size_t size);
+
+/* ---- the site table (place.c) -------------------------------------------------------------------------------------------- */
+
+/* The verdict on a site has changed, or code has been unmapped: the fast path shall ask again about it, or about all. */
+void site_drop(uintptr_t return_address);
+void sites_drop(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* Functions whose last instruction is a call: the return address is the next function's. */
-typedef __attribute__((noreturn)) void never_returns(void);
+typedef void never_returns(void) __attribute__((noreturn));
 
 void ending_run(void (*probe)(void));
 
