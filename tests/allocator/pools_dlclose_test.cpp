@@ -29,10 +29,9 @@ namespace
 
 TEST(Dlclose, UnmapsAndThenForgets)
 {
-    // A library that neither this program nor the C library needs.
-    void *library = dlopen("libthread_db.so.1", RTLD_NOW);
+    void *library = dlopen(HEAPFIT_POOLS_PLUGIN, RTLD_NOW);
     ASSERT_TRUE(library != nullptr) << dlerror();
-    address = dlsym(library, "td_init");
+    address = dlsym(library, "plugin_wrapper");
     ASSERT_TRUE(is_mapped(address));
     EXPECT_EQ(0, dlclose(library));
     EXPECT_EQ(1, forgotten);

@@ -206,9 +206,11 @@ TEST(FramesOfCode, DeepRecursionIsWalkedToItsEnd)
     struct recursion {
         __attribute__((noinline)) static unsigned go(unsigned depth)
         {
+            unsigned below = 0;
             if (depth == 0) probe();
-            else return go(depth - 1) * 3 + 1;
-            return 0;
+            else below = go(depth - 1);
+            __asm__ volatile("" : "+r"(below)); // no loop instead
+            return below + 1;
         }
     };
     probes = 0;

@@ -1,5 +1,8 @@
 /* Fuzz target: the input is the segment of an object with .eh_frame_hdr at its start, between pages that cannot be read. Rules are
  * looked for at many addresses, and steps taken by them on a small stack: whatever the tables say, nothing else is read. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "pools/pools.h"
 #include "pattern.h"
 
