@@ -164,38 +164,40 @@ TEST(FramesOfCode, OfASharedLibraryCalledThroughStubs)
     expect_probes(library_run);
 }
 
+__attribute__((noinline)) void probe_untold()
+{
+    frame caller = CALLER_FRAME();
+    uintptr_t start = 1, end = 1;
+    EXPECT_EQ(FRAME_UNKNOWN, frame_rule_find(caller.return_address, &start, &end).known);
+    EXPECT_EQ(0U, start);
+    EXPECT_EQ(0U, end);
+    probes++;
+}
+
 TEST(FramesOfCode, WithoutTablesAreUnknown)
 {
     probes = 0;
-    expected.clear();
-    untold_run(
-        [] {
-            frame caller = CALLER_FRAME();
-            uintptr_t start = 1, end = 1;
-            EXPECT_EQ(FRAME_UNKNOWN, frame_rule_find(caller.return_address, &start, &end).known);
-            EXPECT_EQ(0U, start);
-            EXPECT_EQ(0U, end);
-            probes++;
-        },
-        1);
+    untold_run(probe_untold, 1);
     EXPECT_EQ(2U, probes);
+}
+
+jmp_buf back;
+
+__attribute__((noinline)) void probe_and_jump()
+{
+    frame caller = CALLER_FRAME();
+    expected = unwound();
+    found = walk_from(caller);
+    probes++;
+    compare(4);
+    longjmp(back, 1);
 }
 
 // The call is the last instruction of its function: what follows belongs to another, with other rules.
 TEST(FramesOfCode, OfACallThatNeverReturns)
 {
-    static jmp_buf back;
     probes = 0;
-    if (setjmp(back) == 0) {
-        ending_run([] {
-            frame caller = CALLER_FRAME();
-            expected = unwound();
-            found = walk_from(caller);
-            probes++;
-            compare(4);
-            longjmp(back, 1);
-        });
-    }
+    if (setjmp(back) == 0) ending_run(probe_and_jump);
     EXPECT_EQ(1U, probes);
     EXPECT_EQ(FRAME_OUTERMOST, found.end);
 }
@@ -411,7 +413,7 @@ TEST(WrongRules, NoAddressOfAnObjectIsTooMuch)
     size_t known = 0;
     for (uintptr_t address = start; address < end; address += 61)
         known += frame_rule_find(address, nullptr, nullptr).known == FRAME_KNOWN;
-    EXPECT_GT(known, (end - start) / 61 / 4);
+    EXPECT_GT(known, 1000U);
 }
 
 // ---- whether memory can be read ------------------------------------------------------------------------------------------------
