@@ -143,17 +143,18 @@ ALWAYS_INLINE struct verdict verdict_of_word(uint64_t word)
 /* What is known of a site, by its return address alone. Takes no lock. */
 struct verdict site_verdict(uintptr_t return_address);
 
-/* A group has been given its place: the sites that lead to it and nowhere else get this verdict. */
+/* A group has been given its place, or another: the fast path shall ask again about the site that leads to it and nowhere else,
+ * if there is one. Takes no lock. */
 void chain_set_verdict(uint32_t group, struct verdict verdict);
 
-/* Code has been unmapped: forget what is known of return addresses. */
+/* Code may have been unmapped: forget what is known of return addresses that are in no loaded object. */
 void chain_forget(void);
 
 /* For pthread_atfork handlers, as platform_lock_fork_begin. */
 void chain_fork_begin(void);
 void chain_fork_end(void);
 
-/* Why chains were not told, or not to their end. All but the last happen once a chain. */
+/* Why chains were not told, or not to their end. All but the last two happen once a chain. */
 enum chain_fallback {
     FALLBACK_NO_UNWIND, /* no rule for leaving a frame */
     FALLBACK_NO_CODE, /* a function could not be followed: the chain ends at it */
@@ -161,6 +162,7 @@ enum chain_fallback {
     FALLBACK_TOO_MANY_CHAINS,
     FALLBACK_TOO_MANY_GROUPS,
     FALLBACK_STACK, /* a frame was not as its rule says */
+    FALLBACK_BUSY, /* another thread was learning a chain, as this one wanted to */
     FALLBACKS,
 };
 extern const char *const chain_fallback_names[FALLBACKS];
