@@ -1,0 +1,27 @@
+/* Where machine code may be read, and which well-known function a call goes to (code.c). For follow.c.
+ *
+ * Everything here looks at mapped objects of the process: it takes no locks, does not allocate, and reads only what the
+ * object's own headers say is mapped. */
+#ifndef HEAPFIT_POOLS_CODE_H
+#define HEAPFIT_POOLS_CODE_H
+
+#include "pools.h"
+
+/* The executable part of a mapped object. */
+struct code {
+    uintptr_t start;
+    uintptr_t end;
+};
+
+/* The code that `address` lies in; false: it is in no object that the dynamic linker knows, or its headers are not to be
+ * trusted. The caller stands in that object or is about to call it, so that it stays mapped. */
+bool code_find(uintptr_t address, struct code *code);
+
+/* Whether the function that a call to `target` reaches, through stubs of the linkage table too, only fills the memory that its
+ * first argument points at, and returns that argument: memset, memcpy and the like. */
+bool code_fills(uintptr_t target);
+
+/* The address in `slot`, an entry of an object's linkage table,; 0: not mapped. */
+uintptr_t code_slot(uintptr_t slot);
+
+#endif
