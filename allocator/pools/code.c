@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The page that holds an object's headers, as linkers lay it out. */
@@ -56,31 +57,43 @@ uintptr_t code_slot(uintptr_t slot)
     return __atomic_load_n((const uintptr_t *)slot, __ATOMIC_RELAXED);
 }
 
-/* ---- functions that fill ---------------------------------------------------------------------------------------------- */
+/* ---- well-known functions --------------------------------------------------------------------------------------------- */
 
-/* What a program is compiled to call instead when it checks for overflows (_FORTIFY_SOURCE). */
+/* What a program is compiled to call besides or instead, when it checks itself: _FORTIFY_SOURCE, -fstack-protector. */
 extern void *__memset_chk(void *, int, size_t, size_t);
 extern void *__memcpy_chk(void *, const void *, size_t, size_t);
 extern void *__memmove_chk(void *, const void *, size_t, size_t);
 extern char *__strcpy_chk(char *, const char *, size_t);
+extern void __stack_chk_fail(void);
+extern void __assert_fail(const char *, const char *, unsigned, const char *);
 
-struct filler {
+struct known {
     const char *name;
     uintptr_t address;
+    enum code_function function;
 };
 
-static bool is_filler(uintptr_t target, const char *name)
+/* By its name, or where that is NULL by its address. */
+static enum code_function known_find(const char *name, uintptr_t address)
 {
-    const struct filler fillers[] = {
-        {"memset", (uintptr_t)memset},           {"__memset_chk", (uintptr_t)__memset_chk},
-        {"memcpy", (uintptr_t)memcpy},           {"__memcpy_chk", (uintptr_t)__memcpy_chk},
-        {"memmove", (uintptr_t)memmove},         {"__memmove_chk", (uintptr_t)__memmove_chk},
-        {"strcpy", (uintptr_t)strcpy},           {"__strcpy_chk", (uintptr_t)__strcpy_chk},
+    const struct known known[] = {
+        {"memset", (uintptr_t)memset, FUNCTION_FILLS},
+        {"memcpy", (uintptr_t)memcpy, FUNCTION_FILLS},
+        {"memmove", (uintptr_t)memmove, FUNCTION_FILLS},
+        {"strcpy", (uintptr_t)strcpy, FUNCTION_FILLS},
+        {"__memset_chk", (uintptr_t)__memset_chk, FUNCTION_FILLS},
+        {"__memcpy_chk", (uintptr_t)__memcpy_chk, FUNCTION_FILLS},
+        {"__memmove_chk", (uintptr_t)__memmove_chk, FUNCTION_FILLS},
+        {"__strcpy_chk", (uintptr_t)__strcpy_chk, FUNCTION_FILLS},
+        {"__stack_chk_fail", (uintptr_t)__stack_chk_fail, FUNCTION_ENDS},
+        {"__assert_fail", (uintptr_t)__assert_fail, FUNCTION_ENDS},
+        {"abort", (uintptr_t)abort, FUNCTION_ENDS},
+        {"exit", (uintptr_t)exit, FUNCTION_ENDS},
     };
-    for (unsigned i = 0; i < sizeof fillers / sizeof *fillers; i++) {
-        if (name != NULL ? strcmp(name, fillers[i].name) == 0 : target == fillers[i].address) return true;
+    for (unsigned i = 0; i < sizeof known / sizeof *known; i++) {
+        if (name != NULL ? strcmp(name, known[i].name) == 0 : address == known[i].address) return known[i].function;
     }
-    return false;
+    return FUNCTION_OTHER;
 }
 
 /* ---- stubs -------------------------------------------------------------------------------------------------------------- */
@@ -135,21 +148,22 @@ static const char *name_wanted(const struct dl_find_object *object, uint32_t ind
     return names + symbols[ELF64_R_SYM(entries[index].r_info)].st_name;
 }
 
-bool code_fills(uintptr_t target)
+enum code_function code_function(uintptr_t target)
 {
     enum { STUBS_MAX = 3, STUB_BYTES = 16 }; /* stub, unbound stub, and one to spare */
     for (unsigned hops = 0; hops < STUBS_MAX && target != 0; hops++) {
         struct code code;
         struct dl_find_object object;
         uint32_t index;
-        if (is_filler(target, NULL)) return true;
-        if (!part_find(target, PF_R | PF_X, &code, &object) || code.end - target < STUB_BYTES) return false;
+        enum code_function function = known_find(NULL, target);
+        if (function != FUNCTION_OTHER) return function;
+        if (!part_find(target, PF_R | PF_X, &code, &object) || code.end - target < STUB_BYTES) return FUNCTION_OTHER;
         if (is_unbound((const unsigned char *)target, &index)) {
             const char *name = name_wanted(&object, index);
-            return name != NULL && is_filler(0, name);
+            return name != NULL ? known_find(name, 0) : FUNCTION_OTHER;
         }
         uintptr_t slot = stub_slot((const unsigned char *)target);
         target = slot != 0 ? code_slot(slot) : 0;
     }
-    return false;
+    return FUNCTION_OTHER;
 }

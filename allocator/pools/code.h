@@ -17,9 +17,15 @@ struct code {
  * trusted. The caller stands in that object or is about to call it, so that it stays mapped. */
 bool code_find(uintptr_t address, struct code *code);
 
-/* Whether the function that a call to `target` reaches, through stubs of the linkage table too, only fills the memory that its
- * first argument points at, and returns that argument: memset, memcpy and the like. */
-bool code_fills(uintptr_t target);
+/* Well-known functions that tell little of who calls them. */
+enum code_function {
+    FUNCTION_OTHER,
+    FUNCTION_FILLS, /* fills the memory that its first argument points at, and returns that: memset, memcpy and the like */
+    FUNCTION_ENDS, /* never returns */
+};
+
+/* What a call to `target` reaches, through stubs of the linkage table too. */
+enum code_function code_function(uintptr_t target);
 
 /* The address in `slot`, an entry of an object's linkage table,; 0: not mapped. */
 uintptr_t code_slot(uintptr_t slot);

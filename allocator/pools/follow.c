@@ -393,23 +393,24 @@ static void note_test(ZydisDecodedOperand *operands)
 
 /* ---- the ends of ways --------------------------------------------------------------------------------------------------------- */
 
-/* `value` leaves the function. What has been written to the object must all lie in front of it. */
+/* `value` leaves the function. What has been written to the object must all lie in front of it. If it is stored for the caller on
+ * one way and returned on another, the former is meant. */
 static void pass_on(struct value value, int passing)
 {
     const struct way *way = &work.way;
     bool is_whole = value.kind == OBJECT && way->written <= value.offset && way->shifted_written == INT16_MIN;
     if (!is_whole && !(value.kind == SHIFTED && way->shifted_written <= value.offset)) work.used = true;
-    if (work.passed_on && work.passing <= passing) return; /* by return, if one of the ways is that */
+    if (work.passed_on && work.passing >= passing) return;
     work.passed_on = true;
     work.passing = passing;
 }
 
-/* Two words may be returned: rax and rdx. */
+/* What has been stored for the caller may still be in rax, though nothing is returned. Two words may be: rax and rdx. */
 static void do_return(void)
 {
     const struct way *way = &work.way;
-    if (is_object(way->registers[RAX])) pass_on(way->registers[RAX], PASSED_BY_RETURN);
-    else if (way->passing != NOT_PASSED) pass_on(way->passed, way->passing);
+    if (way->passing != NOT_PASSED) pass_on(way->passed, way->passing);
+    else if (is_object(way->registers[RAX])) pass_on(way->registers[RAX], PASSED_BY_RETURN);
     else if (is_object(way->registers[RDX])) pass_on(way->registers[RDX], PASSED_BY_RETURN);
     else if (way->written != 0 || way->shifted_written != INT16_MIN) work.used = true;
     end_way();
@@ -431,22 +432,38 @@ static bool is_handed_down(struct value argument)
     return is_object(argument) || (argument.kind == STACK && is_object(slot_load(argument.offset)));
 }
 
+/* What is returned is the object again where it has only been filled; it is not filled with its own address, or from itself. */
+static struct value call_with_object(const ZydisDecodedOperand *target)
+{
+    const struct value *arguments = work.arguments;
+    enum code_function function = code_function(target_of(target));
+    if (function == FUNCTION_FILLS && is_object(arguments[0]) && !is_object(arguments[1])) return arguments[0];
+    if (function == FUNCTION_ENDS) end_way();
+    else work.used = true;
+    return nothing;
+}
+
 static void do_call(ZydisDecodedOperand *operands)
 {
     static const uint8_t lost[] = {RAX, RCX, RDX, RSI, RDI, R8, R9, R10, R11};
-    struct value *registers = work.way.registers, result = {OTHER, 0, 0};
+    struct value *registers = work.way.registers;
+    bool has_object = false;
     read_operand(&operands[0]);
-    if (is_object(registers[RDI]) && code_fills(target_of(&operands[0]))) {
-        result = registers[RDI];
-        registers[RDI] = nothing;
-    }
     for (unsigned i = 0; i < ARGUMENTS; i++) {
         work.arguments[i] = registers[argument_registers[i]];
-        if (is_handed_down(work.arguments[i])) work.used = true;
+        if (is_handed_down(work.arguments[i])) has_object = true;
     }
+    struct value result = has_object ? call_with_object(&operands[0]) : nothing;
     for (unsigned i = 0; i < sizeof lost; i++) registers[lost[i]] = nothing;
     registers[RAX] = result;
     work.called = true;
+}
+
+/* A call that is the last instruction of all never returns: it is for errors. */
+static void do_call_within(ZydisDecodedOperand *operands)
+{
+    if (work.way.next >= work.end) end_way();
+    else do_call(operands);
 }
 
 static void do_system_call(void)
@@ -593,7 +610,7 @@ static void do_instruction(ZydisDecodedOperand *operands)
     case ZYDIS_MNEMONIC_PUSH: do_push(operands); return;
     case ZYDIS_MNEMONIC_POP: write_operand(&operands[0], pop()); return;
     case ZYDIS_MNEMONIC_LEAVE: do_leave(); return;
-    case ZYDIS_MNEMONIC_CALL: do_call(operands); return;
+    case ZYDIS_MNEMONIC_CALL: do_call_within(operands); return;
     case ZYDIS_MNEMONIC_JMP: do_jump(operands); return;
     case ZYDIS_MNEMONIC_RET: do_return(); return;
     case ZYDIS_MNEMONIC_UD0:
@@ -608,14 +625,8 @@ static void do_instruction(ZydisDecodedOperand *operands)
 static void do_next(void)
 {
     uintptr_t at = work.way.next;
-    bool goes_on = !work.called; /* a call at the very end does not return */
     work.called = false;
-    if (!is_inside(at)) {
-        if (goes_on) work.unknown = true;
-        end_way();
-        return;
-    }
-    if (work.decoded == work.decoded_max || !ZYAN_SUCCESS(ZydisDecoderDecodeFull(&work.decoder, (const void *)at,
+    if (!is_inside(at) || work.decoded == work.decoded_max || !ZYAN_SUCCESS(ZydisDecoderDecodeFull(&work.decoder, (const void *)at,
                                                 work.end - at, &work.instruction, work.operands))) {
         give_up_way();
         return;

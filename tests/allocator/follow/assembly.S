@@ -325,7 +325,8 @@ BEGIN   table_of_jumps_in_memory
         push    %rbx
         call    allocate@PLT
 RETURNS table_of_jumps_in_memory
-        jmp     *emergency(,%rbx,8)
+        lea     emergency(%rip), %rdx
+        jmp     *(%rdx,%rbx,8)
         pop     %rbx
         ret
 END     table_of_jumps_in_memory, UNKNOWN

@@ -263,6 +263,7 @@ int SUBJECT(out_of_a_variable_and_reads)(void)
 void SUBJECT(second_into_field)(struct vector *vector)
 {
     allocate_second(40, &vector->data);
+    calls++; /* so that the call is not its last instruction */
 }
 
 /* ---- calling them ---------------------------------------------------------------------------------------------------------- */
