@@ -23,9 +23,11 @@ function(heapfit_link_decoder target)
   if(NOT TARGET Zydis::Zydis)
     return()
   endif()
-  # The file alone: the target would add Zycore, of which only headers are needed.
-  target_include_directories("${target}" SYSTEM PRIVATE
-    "$<TARGET_PROPERTY:Zydis::Zydis,INTERFACE_INCLUDE_DIRECTORIES>")
+  # The file alone: the target would add Zycore, of which only headers are needed. And a compiler's own folder, named
+  # once more, would come too early for C++.
+  get_target_property(folders Zydis::Zydis INTERFACE_INCLUDE_DIRECTORIES)
+  list(REMOVE_ITEM folders ${CMAKE_C_IMPLICIT_INCLUDE_DIRECTORIES})
+  target_include_directories("${target}" SYSTEM PRIVATE ${folders})
   target_link_libraries("${target}" PRIVATE "$<TARGET_FILE:Zydis::Zydis>")
   get_target_property(kind "${target}" TYPE)
   if(HEAPFIT_WHEEL AND kind STREQUAL "SHARED_LIBRARY")

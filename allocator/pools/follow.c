@@ -29,7 +29,7 @@
 
 /* Bounds of the work, in instructions. A function that has shown no use after so many is unknown. Most need a few dozen; one
  * that takes all these is analysed once, as all are. */
-enum { INSTRUCTIONS_MAX = 400, BEGINNING_MAX = 200 };
+enum { INSTRUCTIONS_MAX = 400, BEGINNING_MAX = 128 };
 /* Ways not yet followed, states met at targets of jumps, slots of the stack with something known: what wrappers need, twice. */
 enum { WAYS_MAX = 24, MET_MAX = 64, SLOTS_MAX = 24 };
 /* Bytes at an object's start that may be a header: what malloc's own may take at most, and a cache line. */
@@ -39,7 +39,7 @@ enum { HEADER_MAX = 64 };
 
 enum kind {
     OTHER, /* nothing that matters */
-    UNSEEN, /* what was there before the call */
+    UNSEEN, /* what was before the call in register `number`, or in memory (REGISTERS), plus `offset` */
     STACK, /* an address in the frame: `offset` from the stack pointer at the first instruction followed */
     PARAMETER, /* parameter `number`, plus `offset` */
     OBJECT, /* the new object's address, plus `offset` */
@@ -53,7 +53,6 @@ struct value {
 };
 
 static const struct value nothing = {OTHER, 0, 0};
-static const struct value unseen = {UNSEEN, 0, 0};
 
 struct slot {
     int32_t offset;
@@ -62,6 +61,7 @@ struct slot {
 
 enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, REGISTERS = 16, NO_REGISTER = REGISTERS };
 enum { ARGUMENTS = 6, NOT_PASSED = ARGUMENTS };
+static const struct value unseen = {UNSEEN, REGISTERS, 0};
 static const uint8_t argument_registers[ARGUMENTS] = {RDI, RSI, RDX, RCX, R8, R9};
 
 /* One way through the function. Compared and hashed by its bytes: there is no padding. */
@@ -109,7 +109,7 @@ static bool is_object(struct value value)
 static struct value shift(struct value value, int64_t by)
 {
     struct value shifted = {value.kind, value.number, (int32_t)(value.offset + by)};
-    return value.kind <= UNSEEN || by != (int32_t)by ? nothing : shifted;
+    return value.kind == OTHER || by != (int32_t)by ? nothing : shifted;
 }
 
 static struct value shift_by_unknown(struct value value)
@@ -180,9 +180,7 @@ static struct value address_of(const ZydisDecodedOperand *operand)
     struct value base = register_value(operand->mem.base);
     struct value index = register_value(operand->mem.index);
     if (operand->mem.segment == ZYDIS_REGISTER_FS || operand->mem.segment == ZYDIS_REGISTER_GS) base.kind = OTHER;
-    if (operand->mem.index == ZYDIS_REGISTER_NONE) {
-        return base.kind == UNSEEN ? base : shift(base, operand->mem.disp.value);
-    }
+    if (operand->mem.index == ZYDIS_REGISTER_NONE) return shift(base, operand->mem.disp.value);
     return shift(shift_by_unknown(is_object(base) ? base : index), operand->mem.disp.value);
 }
 
@@ -215,7 +213,8 @@ static void object_write(struct value address, unsigned bits)
  * nothing is optimised, they stay there, and the next call is not meant to get them. */
 static void object_store(struct value address, struct value value)
 {
-    if (address.kind == UNSEEN) work.began_matters = true;
+    /* A parameter, or a slot of the frame? */
+    if (address.kind == UNSEEN && (address.offset == 0 || address.number == RBP)) work.began_matters = true;
     else if (address.kind != PARAMETER || address.offset != 0) work.used = true;
     if (address.kind != PARAMETER) return;
     work.way.passing = (int16_t)address.number;
@@ -653,10 +652,10 @@ static bool follow_ways(void)
 
 /* ---- where to begin ------------------------------------------------------------------------------------------------------------------- */
 
-static void way_begin(uintptr_t address, struct value others)
+static void way_begin(uintptr_t address, enum kind others)
 {
     work.way = (struct way){.next = address, .passing = NOT_PASSED, .shifted_written = INT16_MIN};
-    for (unsigned i = 0; i < REGISTERS; i++) work.way.registers[i] = others;
+    for (uint16_t i = 0; others == UNSEEN && i < REGISTERS; i++) work.way.registers[i] = (struct value){UNSEEN, i, 0};
     work.way.registers[RSP] = (struct value){STACK, 0, 0};
     work.stack = 0;
 }
@@ -673,7 +672,7 @@ static void work_begin(uintptr_t goal, unsigned instructions_max)
  * pointer is known if the function has one, and no parameter. */
 static bool begin_at_start(uintptr_t return_address)
 {
-    way_begin(work.start, nothing);
+    way_begin(work.start, OTHER);
     for (uint16_t i = 0; i < ARGUMENTS; i++) {
         work.way.registers[argument_registers[i]] = (struct value){PARAMETER, i, 0};
     }
@@ -682,7 +681,7 @@ static bool begin_at_start(uintptr_t return_address)
     work.frame = nothing;
     bool found = follow_ways();
     if (!found) {
-        way_begin(return_address, nothing);
+        way_begin(return_address, OTHER);
         work.way.registers[RBP] = work.frame;
         work.way.registers[RSP].offset = INT32_MIN / 2; /* anywhere, if only it is not near the frame pointer */
     }
@@ -715,7 +714,7 @@ static enum follow conclude(int *passing)
 static enum follow follow_returned(uintptr_t return_address, int *passing)
 {
     work.began_known = false;
-    way_begin(return_address, unseen);
+    way_begin(return_address, UNSEEN);
     work.way.registers[RAX] = (struct value){OBJECT, 0, 0};
     work_begin(0, INSTRUCTIONS_MAX);
     follow_ways();
@@ -729,7 +728,10 @@ static enum follow follow_returned(uintptr_t return_address, int *passing)
 
 static enum follow follow_argument(uintptr_t return_address, int *passing)
 {
-    if (!begin_at_start(return_address)) return FOLLOW_UNKNOWN;
+    if (!begin_at_start(return_address)) {
+        /* Wrappers are short: a function that has done so much before is none, wherever the object has been stored. */
+        return work.decoded == work.decoded_max ? FOLLOW_USED : FOLLOW_UNKNOWN;
+    }
     work_begin(0, INSTRUCTIONS_MAX);
     if (!take_from_argument(work.arguments[*passing])) return FOLLOW_USED;
     follow_ways();

@@ -286,7 +286,8 @@ RETURNS last_call_through_the_table
         mov     %rax, %rdi
         mov     %rbx, %rdx
         pop     %rbx
-        bnd jmp *memset@GOTPCREL(%rip)
+        .byte   0xf2 /* bnd: not all assemblers know it */
+        jmp     *memset@GOTPCREL(%rip)
 END     last_call_through_the_table, PASSED_ON
 
 BEGIN   last_call_through_a_register
@@ -553,14 +554,21 @@ RETURNS arrives_in_a_field
         ret
 END     arrives_in_a_field, USED, 0, 0
 
-BEGIN   arrives_where_nobody_knows
+BEGIN   arrives_in_a_long_function
         push    %rbx
         .rept   300
         inc     %ecx
         .endr
         call    allocate_into@PLT
-RETURNS arrives_where_nobody_knows
+RETURNS arrives_in_a_long_function
         pop     %rbx
+        ret
+END     arrives_in_a_long_function, USED, 0, 0
+
+BEGIN   arrives_where_nobody_knows
+        notrack jmp *%rdi
+        call    allocate_into@PLT
+RETURNS arrives_where_nobody_knows
         ret
 END     arrives_where_nobody_knows, UNKNOWN, 0, 0
 
