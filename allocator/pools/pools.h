@@ -100,9 +100,14 @@ enum follow {
     FOLLOW_UNKNOWN, /* not to be told within the bound, or no machine code that can be read */
 };
 
-/* What the function that `return_address` lies in does with the pointer that a call has just returned to it there. `start` and `end` bound
- * the function. `*decoded` counts instructions. Takes no locks, does not allocate. */
-enum follow follow_pointer(uintptr_t return_address, uintptr_t start, uintptr_t end, unsigned *decoded);
+/* How a function's caller gets the new object: returned, or where the nth of its arguments (0 to 5) points. */
+enum { PASSED_BY_RETURN = -1 };
+
+/* What the function that `return_address` lies in does with the object that a call has just passed to it there, in the way that
+ * `*passing` says: PASSED_BY_RETURN for malloc itself. After FOLLOW_PASSED_ON, `*passing` says how that function passes it to its
+ * own caller; else it is as it was. `start` and `end` bound the function. `*decoded` becomes the number of instructions
+ * decoded. Takes no locks, does not allocate; one thread at a time, since it works in memory of its own: stacks may be small. */
+enum follow follow_pointer(uintptr_t return_address, uintptr_t start, uintptr_t end, int *passing, unsigned *decoded);
 
 /* ---- chains (chain.c) --------------------------------------------------------------------------------------------- */
 
