@@ -186,7 +186,7 @@ READS_RACILY static void add_span(const struct span *span, void *argument)
     figures->bytes += figures->mixed ? mixed.bytes : live * figures->block_size;
 }
 
-uint32_t place_figures(struct place_figures figures[POOL_BINS])
+uint32_t place_figures(struct place_figures *figures)
 {
     uint32_t made = atomic_load_explicit(&pools_made, memory_order_relaxed);
     memset(figures, 0, POOL_BINS * sizeof *figures);

@@ -235,8 +235,8 @@ struct place_figures {
     size_t footprint; /* of address space that the pool has */
 };
 
-/* All pools, numbered from 0; returns how many there are. Looks at all spans. */
-uint32_t place_figures(struct place_figures figures[POOL_BINS]);
+/* All pools, numbered from 0; `figures` has room for POOL_BINS. Returns how many there are. Looks at all spans. */
+uint32_t place_figures(struct place_figures *figures);
 
 /* For pthread_atfork handlers: of all of this layer. */
 void pools_fork_begin(void);
