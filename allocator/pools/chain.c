@@ -150,13 +150,15 @@ enum value_kind {
     VALUE_ORDINARY, /* no group */
 };
 
-/* From the lowest bit: the kind; the rule's register; its distances in words, which are at most 2^17, see frame.c. */
+/* From the lowest bit: the kind; the rule's register; its distances in words, which are at most 2^17, see frame.c; how the
+ * function passes the object on, plus 1. */
 enum { KIND_BITS = 2, DISTANCE_BITS = 18, WORD = sizeof(uintptr_t) };
 enum {
     FROM_BASE_SHIFT = KIND_BITS,
     CFA_SHIFT = FROM_BASE_SHIFT + 1,
     RETURN_SHIFT = CFA_SHIFT + DISTANCE_BITS,
     BASE_SHIFT = RETURN_SHIFT + DISTANCE_BITS,
+    PASSING_SHIFT = BASE_SHIFT + DISTANCE_BITS,
     GROUP_SHIFT = 32,
 };
 
@@ -175,9 +177,9 @@ static uint64_t value_of_group(uint32_t group)
     return group == GROUP_NONE ? VALUE_ORDINARY : (uint64_t)group << GROUP_SHIFT | VALUE_GROUP;
 }
 
-static uint64_t value_of_rule(const struct frame_rule *rule)
+static uint64_t value_of_rule(const struct frame_rule *rule, int passing)
 {
-    return VALUE_DEEPER | (uint64_t)rule->from_base << FROM_BASE_SHIFT | (uint64_t)(rule->cfa_offset / WORD) << CFA_SHIFT |
+    return VALUE_DEEPER | (uint64_t)(passing + 1) << PASSING_SHIFT | (uint64_t)rule->from_base << FROM_BASE_SHIFT | (uint64_t)(rule->cfa_offset / WORD) << CFA_SHIFT |
            (uint64_t)(-rule->return_offset / WORD) << RETURN_SHIFT | (uint64_t)(-rule->base_offset / WORD) << BASE_SHIFT;
 }
 
@@ -195,6 +197,11 @@ static struct frame_rule rule_of(uint64_t value)
         .from_base = value >> FROM_BASE_SHIFT & 1,
         .known = FRAME_KNOWN,
     };
+}
+
+static int passing_of(uint64_t value)
+{
+    return (int)(value >> PASSING_SHIFT) - 1;
 }
 
 /* ---- walking outwards ------------------------------------------------------------------------------------------------------ */
@@ -236,6 +243,7 @@ static struct {
 struct lesson {
     struct walk walk;
     uintptr_t chain[CHAIN_KEPT];
+    int passing; /* how the last function but one passes objects on; see follow_pointer */
     bool complete; /* the chain ends for a reason of its own, not for one of ours */
     bool analysed;
 };
@@ -265,7 +273,7 @@ static uint64_t go_on(struct lesson *lesson, const struct frame_rule *rule)
 {
     if (rule->known == FRAME_OUTERMOST) return end_here(lesson, true);
     if (rule->known == FRAME_UNKNOWN) return fall_back(FALLBACK_NO_UNWIND, VALUE_ORDINARY);
-    if (lesson->walk.length < levels_most[pool_settings.chain]) return value_of_rule(rule);
+    if (lesson->walk.length < levels_most[pool_settings.chain]) return value_of_rule(rule, lesson->passing);
     fall_back(FALLBACK_TOO_DEEP, 0);
     return end_here(lesson, false);
 }
@@ -277,7 +285,7 @@ static uint64_t analyse_adaptive(struct lesson *lesson)
     struct frame_rule rule = frame_rule_find(address, &start, &end);
     if (start == 0) return fall_back(FALLBACK_NO_UNWIND, VALUE_ORDINARY);
     unsigned decoded = 0;
-    enum follow follow = follow_pointer(address, start, end, &decoded);
+    enum follow follow = follow_pointer(address, start, end, &lesson->passing, &decoded);
     chains.decoded += decoded;
     if (follow == FOLLOW_PASSED_ON) return go_on(lesson, &rule);
     if (follow == FOLLOW_UNKNOWN) fall_back(FALLBACK_NO_CODE, 0);
@@ -313,6 +321,7 @@ static uint64_t learn_to_end(struct lesson *lesson)
         uint64_t value = value_find(walk->key);
         if (value == VALUE_UNKNOWN) value = analyse(lesson);
         if (kind_of(value) != VALUE_DEEPER) return value;
+        lesson->passing = passing_of(value);
         if (!walk_step(walk, value)) return fall_back(FALLBACK_STACK, VALUE_ORDINARY);
     }
 }
@@ -330,7 +339,7 @@ static uint64_t learn(const struct frame *frame)
     /* Relaxed: who sees it late only tries in vain. */
     if (atomic_load_explicit(&chains.full, memory_order_relaxed)) return VALUE_ORDINARY;
     if (!platform_lock_try(&chains.lock)) return fall_back(FALLBACK_BUSY, VALUE_ORDINARY);
-    struct lesson lesson = {.walk = {.at = *frame}};
+    struct lesson lesson = {.walk = {.at = *frame}, .passing = PASSED_BY_RETURN};
     uint64_t start = platform_clock_ns();
     uint64_t value = learn_to_end(&lesson);
     if (lesson.analysed) keep_time(lesson.walk.key, platform_clock_ns() - start);

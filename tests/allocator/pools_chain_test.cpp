@@ -118,7 +118,7 @@ frame_rule __wrap_frame_rule_find(uintptr_t address, uintptr_t *start, uintptr_t
     return {SIZE, -static_cast<int32_t>(sizeof(uintptr_t)), 0, false, static_cast<uint8_t>(function.known)};
 }
 
-follow follow_pointer(uintptr_t address, uintptr_t, uintptr_t, unsigned *decoded)
+follow follow_pointer(uintptr_t address, uintptr_t, uintptr_t, int *, unsigned *decoded)
 {
     *decoded += 10;
     return world.functions.count(address) != 0 ? world.functions[address].what : FOLLOW_USED;

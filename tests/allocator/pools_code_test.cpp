@@ -90,7 +90,7 @@ void are_wrappers(const std::vector<site> &functions)
 extern "C" {
 struct pool_settings pool_settings = {POOL_CHAIN_ADAPTIVE, POOL_PLACING_JUDGED, true, false, 4096, 100, 128, ""};
 
-follow follow_pointer(uintptr_t, uintptr_t start, uintptr_t, unsigned *)
+follow follow_pointer(uintptr_t, uintptr_t start, uintptr_t, int *, unsigned *)
 {
     analysed++;
     return wrappers.count(start) != 0 ? FOLLOW_PASSED_ON : FOLLOW_USED;

@@ -1,11 +1,13 @@
-// pools.h for C++ tests: as heap_internals.h, and `class` is a field's name there.
+// The header of the layer pools/ for C++ tests, as heap_internals.h.
 #ifndef HEAPFIT_TESTS_POOLS_INTERNALS_H
 #define HEAPFIT_TESTS_POOLS_INTERNALS_H
 
 #include "heap_internals.h"
 
+#include <cstring>
+
 #define _Atomic(type) std::atomic<type>
-#define class size_class
+#define class class_of_objects // a keyword here
 extern "C" {
 #include "pools/pools.h"
 }
