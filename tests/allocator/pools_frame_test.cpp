@@ -13,6 +13,7 @@
 #include <ucontext.h>
 #include <unwind.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -40,46 +41,58 @@ constexpr int BASE_REGISTER = 6;
 constexpr int BASE_REGISTER = 29;
 #endif
 
-constexpr size_t FRAMES_MOST = 20000;
+// Frames from the innermost outwards. Fills without allocating, for signal handlers.
+class frame_list
+{
+  public:
+    void clear() { size_ = 0; }
+    void add(const frame &each) { frames_[size_++] = each; }
+    void remove_last() { size_--; }
+    bool is_full() const { return size_ == frames_.size(); }
+    size_t size() const { return size_; }
+    const frame &operator[](size_t i) const { return frames_[i]; }
+    const frame &back() const { return frames_[size_ - 1]; }
+
+  private:
+    std::array<frame, 20000> frames_;
+    size_t size_ = 0;
+};
 
 // ---- what others find ---------------------------------------------------------------------------------------------
 
-_Unwind_Reason_Code collect(_Unwind_Context *context, void *argument)
+frame_list expected;
+
+_Unwind_Reason_Code collect(_Unwind_Context *context, void *)
 {
-    auto *frames = static_cast<std::vector<frame> *>(argument);
-    frames->push_back({_Unwind_GetIP(context), _Unwind_GetCFA(context), _Unwind_GetGR(context, BASE_REGISTER)});
-    return frames->size() < FRAMES_MOST ? _URC_NO_REASON : _URC_END_OF_STACK;
+    expected.add({_Unwind_GetIP(context), _Unwind_GetCFA(context), _Unwind_GetGR(context, BASE_REGISTER)});
+    return expected.is_full() ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
-std::vector<frame> unwound()
+void unwind()
 {
-    std::vector<frame> frames;
-    _Unwind_Backtrace(collect, &frames);
-    while (!frames.empty() && frames.back().return_address == 0) frames.pop_back(); // who called the first, so to speak
-    return frames;
+    expected.clear();
+    _Unwind_Backtrace(collect, nullptr);
+    while (expected.back().return_address == 0) expected.remove_last(); // who called the first, so to speak
 }
 
 // ---- what we find --------------------------------------------------------------------------------------------------
 
-struct walk {
-    std::vector<frame> frames;
-    int end = FRAME_KNOWN; // what stopped it: FRAME_KNOWN means a step that failed
-};
+frame_list found;
+int found_end; // what stopped us: FRAME_KNOWN means a step that failed
 
-walk walk_from(frame at)
+void walk(frame at)
 {
-    walk result;
-    while (result.frames.size() < FRAMES_MOST) {
-        result.frames.push_back(at);
+    found.clear();
+    while (!found.is_full()) {
+        found.add(at);
         uintptr_t start = 0, end = 0;
         frame_rule rule = frame_rule_find(at.return_address, &start, &end);
-        result.end = rule.known;
+        found_end = rule.known;
         if (rule.known != FRAME_KNOWN) break;
         EXPECT_LT(start, at.return_address);
         EXPECT_GE(end, at.return_address);
         if (!frame_step(&rule, &at)) break;
     }
-    return result;
 }
 
 // The caller's frame of a function that keeps its frame pointer, as one that asks for its address does.
@@ -87,19 +100,17 @@ walk walk_from(frame at)
     (frame{reinterpret_cast<uintptr_t>(__builtin_return_address(0)), reinterpret_cast<uintptr_t>(__builtin_dwarf_cfa()),   \
            *static_cast<uintptr_t *>(__builtin_frame_address(0))})
 
-std::vector<frame> expected;
-walk found;
 unsigned probes;
 
 // Compares all frames that both have seen; ours must be `least` at least.
 void compare(size_t least)
 {
     size_t skipped = 0;
-    while (skipped < expected.size() && expected[skipped].return_address != found.frames[0].return_address) skipped++;
+    while (skipped < expected.size() && expected[skipped].return_address != found[0].return_address) skipped++;
     ASSERT_LT(skipped, expected.size());
-    EXPECT_GE(found.frames.size(), least);
-    for (size_t i = 0; i < found.frames.size() && skipped + i < expected.size(); i++) {
-        const frame &ours = found.frames[i], &theirs = expected[skipped + i];
+    EXPECT_GE(found.size(), least);
+    for (size_t i = 0; i < found.size() && skipped + i < expected.size(); i++) {
+        const frame &ours = found[i], &theirs = expected[skipped + i];
         ASSERT_EQ(theirs.return_address, ours.return_address) << "level " << i;
         ASSERT_EQ(theirs.stack, ours.stack) << "level " << i;
         ASSERT_EQ(theirs.base, ours.base) << "level " << i;
@@ -109,8 +120,8 @@ void compare(size_t least)
 __attribute__((noinline)) void probe()
 {
     frame caller = CALLER_FRAME();
-    expected = unwound();
-    found = walk_from(caller);
+    unwind();
+    walk(caller);
     probes++;
     compare(5);
 }
@@ -122,8 +133,8 @@ void expect_probes(void (*run)(void (*)(), unsigned))
         run(probe, seed);
         EXPECT_EQ(2U, probes);
         // To main and beyond: whoever started it was not called.
-        EXPECT_EQ(FRAME_OUTERMOST, found.end);
-        EXPECT_EQ(expected.back().stack, found.frames.back().stack);
+        EXPECT_EQ(FRAME_OUTERMOST, found_end);
+        EXPECT_EQ(expected.back().stack, found.back().stack);
     }
 }
 
@@ -186,8 +197,8 @@ jmp_buf back;
 __attribute__((noinline)) void probe_and_jump()
 {
     frame caller = CALLER_FRAME();
-    expected = unwound();
-    found = walk_from(caller);
+    unwind();
+    walk(caller);
     probes++;
     compare(4);
     longjmp(back, 1);
@@ -199,7 +210,7 @@ TEST(FramesOfCode, OfACallThatNeverReturns)
     probes = 0;
     if (setjmp(back) == 0) ending_run(probe_and_jump);
     EXPECT_EQ(1U, probes);
-    EXPECT_EQ(FRAME_OUTERMOST, found.end);
+    EXPECT_EQ(FRAME_OUTERMOST, found_end);
 }
 
 TEST(FramesOfCode, DeepRecursionIsWalkedToItsEnd)
@@ -219,8 +230,8 @@ TEST(FramesOfCode, DeepRecursionIsWalkedToItsEnd)
     volatile unsigned result = recursion::go(DEPTH);
     (void)result;
     EXPECT_EQ(1U, probes);
-    EXPECT_GT(found.frames.size(), DEPTH);
-    EXPECT_EQ(FRAME_OUTERMOST, found.end);
+    EXPECT_GT(found.size(), DEPTH);
+    EXPECT_EQ(FRAME_OUTERMOST, found_end);
 }
 
 // ---- unusual stacks ------------------------------------------------------------------------------------------------------
@@ -238,7 +249,7 @@ TEST(FramesOfStacks, WhileAnExceptionIsThrown)
         probe();
     }
     EXPECT_EQ(2U, probes);
-    EXPECT_EQ(FRAME_OUTERMOST, found.end);
+    EXPECT_EQ(FRAME_OUTERMOST, found_end);
 }
 
 TEST(FramesOfStacks, OfAThreadEndWhereItBegins)
@@ -252,7 +263,7 @@ TEST(FramesOfStacks, OfAThreadEndWhereItBegins)
     ASSERT_EQ(0, pthread_create(&thread, nullptr, body, nullptr));
     ASSERT_EQ(0, pthread_join(thread, nullptr));
     EXPECT_EQ(2U, probes);
-    EXPECT_EQ(FRAME_OUTERMOST, found.end);
+    EXPECT_EQ(FRAME_OUTERMOST, found_end);
 }
 
 // What was interrupted is restored from memory that the kernel has laid out: no simple rule.
@@ -266,8 +277,8 @@ void expect_end_at_signal(int flags)
     raise(SIGUSR1);
     sigaction(SIGUSR1, &before, nullptr);
     EXPECT_EQ(2U, probes);
-    EXPECT_EQ(FRAME_UNKNOWN, found.end);
-    EXPECT_LT(found.frames.size(), expected.size());
+    EXPECT_EQ(FRAME_UNKNOWN, found_end);
+    EXPECT_LT(found.size(), expected.size());
 }
 
 TEST(FramesOfStacks, OfASignalHandlerEndThere)
@@ -311,7 +322,7 @@ TEST(FramesOfStacks, OfCoroutinesThatTakeTurns)
     }
     for (turn = 0; turn < TURNS; turn++) {
         swapcontext(&main_context, &contexts[turn % COROUTINES]);
-        ASSERT_NE(FRAME_KNOWN, found.end);
+        ASSERT_NE(FRAME_KNOWN, found_end);
     }
     EXPECT_EQ(2U * TURNS, probes);
 }
