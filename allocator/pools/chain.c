@@ -74,8 +74,8 @@ static size_t pairs_in(const struct table *of)
 /* The pair of a key, or the free one where it would be. A key is scattered already. */
 ALWAYS_INLINE struct pair *pair_find(const struct table *in, uint64_t key)
 {
-    for (size_t index = key >> in->shift;; index++) {
-        struct pair *pair = &in->pairs[index & (UINT64_MAX >> in->shift)];
+    for (size_t index = key >> in->shift;; index = (index + 1) & (UINT64_MAX >> in->shift)) {
+        struct pair *pair = &in->pairs[index];
         /* Acquire: pairs with the release in table_put, so that the key's value is there. */
         uint64_t found = atomic_load_explicit(&pair->key, memory_order_acquire);
         if (LIKELY(found == key) || found == 0) return pair;
@@ -386,10 +386,15 @@ struct verdict site_verdict(uintptr_t return_address)
     return (struct verdict){.kind = kind_of(value) == VALUE_ORDINARY ? VERDICT_ORDINARY : VERDICT_SLOW};
 }
 
+uintptr_t chain_site(uint32_t group)
+{
+    return atomic_load_explicit(&chains.sites[group], memory_order_relaxed); /* see end_here */
+}
+
 void chain_set_verdict(uint32_t group, struct verdict verdict)
 {
     (void)verdict; /* group_verdict has it */
-    uintptr_t site = atomic_load_explicit(&chains.sites[group], memory_order_relaxed); /* see end_here */
+    uintptr_t site = chain_site(group);
     if (site != 0) site_drop(site);
 }
 

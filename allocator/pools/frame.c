@@ -24,9 +24,6 @@ enum { REGISTER_BASE = 6, REGISTER_STACK = 7, REGISTER_RETURN = 16 }; /* rbp, rs
 enum { REGISTER_BASE = 29, REGISTER_STACK = 31, REGISTER_RETURN = 30 };
 #endif
 
-/* A step reads nothing further than this from where it starts. Programs have larger frames, seldom below malloc. */
-#define FRAME_BYTES_MAX ((intptr_t)1 << 20)
-
 /* Of the stack: all that is saved there takes whole ones. */
 enum { WORD = sizeof(uintptr_t) };
 
@@ -539,14 +536,12 @@ struct frame_rule frame_rule_find(uintptr_t return_address, uintptr_t *start, ui
 
 /* ---- stepping ------------------------------------------------------------------------------------------------------------------ */
 
-/* The part of this thread's stack that has been seen to be readable. What is above a live frame stays so; where the thread
- * has left for another stack (a coroutine's, or that of signal handlers) the next look begins anew. */
-static __thread struct {
-    uintptr_t start, end;
-} stack_seen __attribute__((tls_model("initial-exec")));
+/* What is above a live frame stays readable; where the thread has left for another stack (a coroutine's, or that of signal
+ * handlers) the next look begins anew. */
+__thread struct stack_seen stack_seen __attribute__((tls_model("initial-exec")));
 
 /* The kernel is asked once for each page of a stack. */
-static COLD bool stack_look(uintptr_t from, uintptr_t to)
+COLD bool stack_look(uintptr_t from, uintptr_t to)
 {
     size_t page = platform_page_size();
     uintptr_t first = from & ~(page - 1);
@@ -558,36 +553,5 @@ static COLD bool stack_look(uintptr_t from, uintptr_t to)
         if (!platform_is_readable((const void *)stack_seen.end)) return false;
         stack_seen.end += page;
     }
-    return true;
-}
-
-/* The word below `from` is in use by what was called from there. With it the rest of its page can be read. */
-static bool stack_is_readable(uintptr_t from, uintptr_t to)
-{
-    enum { PAGE_LEAST = 4096 };
-    if (LIKELY(((from - WORD) ^ (to - 1)) < PAGE_LEAST)) return true;
-    if (LIKELY(from >= stack_seen.start && to <= stack_seen.end)) return true;
-    return stack_look(from, to);
-}
-
-/* The words are between the objects of functions that have not returned: AddressSanitizer may know of some of them. */
-__attribute__((no_sanitize("address"))) static uintptr_t stack_word(uintptr_t address)
-{
-    return *(const uintptr_t *)address;
-}
-
-bool frame_step(const struct frame_rule *rule, struct frame *frame)
-{
-    if (UNLIKELY(rule->known != FRAME_KNOWN)) return false;
-    uintptr_t caller = (rule->from_base ? frame->base : frame->stack) + (uintptr_t)rule->cfa_offset;
-    uintptr_t size = caller - frame->stack;
-    if (UNLIKELY(caller < frame->stack)) return false;
-    /* Below no frame is anything of it, and each has at least a return address. */
-    uintptr_t deepest = (uintptr_t)-(rule->return_offset < rule->base_offset ? rule->return_offset : rule->base_offset);
-    if (UNLIKELY(size > (uintptr_t)FRAME_BYTES_MAX || size < deepest || caller % WORD != 0)) return false;
-    if (UNLIKELY(!stack_is_readable(frame->stack, caller))) return false;
-    frame->return_address = stack_word(caller + (uintptr_t)rule->return_offset);
-    if (rule->base_offset != 0) frame->base = stack_word(caller + (uintptr_t)rule->base_offset);
-    frame->stack = caller;
     return true;
 }

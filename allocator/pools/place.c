@@ -55,7 +55,7 @@ bool place_mixed(uint32_t *pool)
 
 struct verdict place_verdict(uint32_t pool)
 {
-    if (pool_settings.placing == POOL_PLACING_NONE) return (struct verdict){.kind = VERDICT_ORDINARY};
+    if (pool_settings.placing == POOL_PLACING_NONE) return (struct verdict){.kind = VERDICT_ORDINARY, .pool = pool};
     unsigned bin = BIN_COUNT + pool;
     return (struct verdict){
         .kind = bin_is_mixed(bin) ? VERDICT_MIXED : VERDICT_POOL,
@@ -116,15 +116,57 @@ static void site_learn(uintptr_t return_address, struct verdict verdict)
     if (there == 0 || ++turn % TAKEN_EVERY == 0) site_put(return_address, verdict);
 }
 
-/* The verdict on a site: what the fast path has found, if it has, else what chains know. */
+/* What the fast path has found, if it has. */
 static struct verdict verdict_on(uintptr_t return_address)
 {
     const struct site *site = site_at(return_address);
-    if (LIKELY(atomic_load_explicit(&site->return_address, memory_order_acquire) == return_address))
-        return verdict_of_word(atomic_load_explicit(&site->verdict, memory_order_acquire));
-    struct verdict verdict = site_verdict(return_address);
-    if (verdict.kind != VERDICT_SLOW) site_learn(return_address, verdict);
-    return verdict;
+    if (UNLIKELY(atomic_load_explicit(&site->return_address, memory_order_acquire) != return_address))
+        return (struct verdict){.kind = VERDICT_SLOW};
+    return verdict_of_word(atomic_load_explicit(&site->verdict, memory_order_acquire));
+}
+
+/* ---- wrappers with nothing to gain -------------------------------------------------------------------------------------- */
+
+/* All that is allocated through a wrapper walks its chain, though all of it may be ordinary. When some thousands of objects in
+ * a row are, the wrapper's site is *tired*: the fast path takes it for ordinary. It goes on being asked whenever a bin has run
+ * out of blocks, and the first object there that is to be placed or watched wakes it. So a program pays for chains where it
+ * gains by them, and a new phase of it is noticed within some dozens of objects. */
+enum {
+    COUNTED_TOGETHER = 64, /* objects: a thread counts them by itself */
+    TIRED_AFTER = 64, /* of these */
+    TIRED_COUNTERS = 256,
+};
+
+static _Atomic(uint32_t) ordinary_in_a_row[TIRED_COUNTERS]; /* of sites; those that share one keep each other awake */
+
+static _Atomic(uint32_t) *in_a_row(uintptr_t return_address)
+{
+    return &ordinary_in_a_row[return_address / sizeof(struct site) % TIRED_COUNTERS];
+}
+
+/* Relaxed, in both: hints, of which some may get lost. */
+static void site_wake(uintptr_t return_address)
+{
+    atomic_store_explicit(in_a_row(return_address), 0, memory_order_relaxed);
+    if (verdict_on(return_address).tired) site_drop(return_address);
+}
+
+static void site_tire(uintptr_t return_address)
+{
+    uint32_t count = atomic_load_explicit(in_a_row(return_address), memory_order_relaxed) + 1;
+    atomic_store_explicit(in_a_row(return_address), count, memory_order_relaxed);
+    if (count >= TIRED_AFTER) site_put(return_address, (struct verdict){.kind = VERDICT_ORDINARY, .tired = true});
+}
+
+/* An object of a wrapper's has this verdict. Where pools are made and not used, a site does not tire that else would not. */
+static void site_weigh(uintptr_t return_address, struct verdict verdict)
+{
+    static __thread unsigned turn __attribute__((tls_model("initial-exec")));
+    if (verdict.kind == VERDICT_ORDINARY && verdict.pool == POOL_NONE) {
+        if (UNLIKELY(++turn % COUNTED_TOGETHER == 0)) site_tire(return_address);
+    } else if (UNLIKELY(atomic_load_explicit(in_a_row(return_address), memory_order_relaxed) != 0)) {
+        site_wake(return_address);
+    }
 }
 
 /* ---- objects -------------------------------------------------------------------------------------------------------- */
@@ -144,16 +186,24 @@ static void *watch(size_t size, uint32_t group)
     return object;
 }
 
-/* Of a caller whose own address does not say it all. */
+/* There is no group: by the site alone, or further out. */
+static COLD void *place_without_group(size_t size, uintptr_t return_address)
+{
+    struct verdict verdict = {.kind = VERDICT_ORDINARY, .pool = POOL_NONE};
+    bool always = pool_settings.placing == POOL_PLACING_OFF || site_verdict(return_address).kind == VERDICT_ORDINARY;
+    if (always) site_learn(return_address, verdict);
+    else site_weigh(return_address, verdict);
+    return heap_malloc(size);
+}
+
+/* Of a caller whose own address does not say it all, or not yet. */
 static NOINLINE void *place_by_chain(size_t size, struct heap *heap, const struct frame *caller)
 {
-    if (UNLIKELY(pool_settings.placing == POOL_PLACING_OFF)) {
-        site_learn(caller->return_address, (struct verdict){.kind = VERDICT_ORDINARY});
-        return heap_malloc(size);
-    }
-    uint32_t group = chain_group(caller);
-    if (group == GROUP_NONE) return heap_malloc(size);
+    uint32_t group = LIKELY(pool_settings.placing != POOL_PLACING_OFF) ? chain_group(caller) : GROUP_NONE;
+    if (UNLIKELY(group == GROUP_NONE)) return place_without_group(size, caller->return_address);
     struct verdict verdict = group_verdict(group);
+    if (chain_site(group) != caller->return_address) site_weigh(caller->return_address, verdict);
+    else if (verdict.kind != VERDICT_SLOW) site_learn(caller->return_address, verdict);
     return verdict.kind == VERDICT_SLOW ? watch(size, group) : place(size, heap, verdict);
 }
 
@@ -162,7 +212,8 @@ void *pools_malloc_at(size_t size, struct heap *heap, const struct frame *caller
     /* No heap yet, or none of its own, or one that is gone, or a context in its place: there are no pools in those. */
     if (UNLIKELY(size > FAST_MAX || heap->size == 0)) return heap_malloc_slow(size, heap);
     struct verdict verdict = verdict_on(caller->return_address);
-    return verdict.kind == VERDICT_SLOW ? place_by_chain(size, heap, caller) : place(size, heap, verdict);
+    bool ask = verdict.kind == VERDICT_SLOW || verdict.tired;
+    return ask ? place_by_chain(size, heap, caller) : place(size, heap, verdict);
 }
 
 NOINLINE void *pools_malloc_slow(size_t size, struct heap *heap)

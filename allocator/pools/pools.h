@@ -89,8 +89,56 @@ enum frame_known {
  * becomes the function's first address, `*end` its end, as far as known, else 0. */
 struct frame_rule frame_rule_find(uintptr_t return_address, uintptr_t *start, uintptr_t *end);
 
-/* Go on to the caller's frame; false: there is none to be trusted, `frame` is as it was. Reads the stack between the two frames only. */
-bool frame_step(const struct frame_rule *rule, struct frame *frame);
+/* A step reads nothing further than this from where it starts. Programs have larger frames, seldom below malloc. */
+#define FRAME_BYTES_MAX ((intptr_t)1 << 20)
+
+/* Whether all from `from` up to `to` can be read, which is of the stack or not: for frame_step. */
+bool stack_look(uintptr_t from, uintptr_t to);
+
+/* The part of this thread's stack that stack_look has seen to be readable. */
+struct stack_seen {
+    uintptr_t start, end;
+};
+extern __thread struct stack_seen stack_seen __attribute__((tls_model("initial-exec")));
+
+/* The word below `from` is in use by what was called from there. With it the rest of its page can be read. */
+ALWAYS_INLINE bool stack_is_readable(uintptr_t from, uintptr_t to)
+{
+    enum { PAGE_LEAST = 4096 };
+    if (LIKELY(((from - sizeof(uintptr_t)) ^ (to - 1)) < PAGE_LEAST)) return true;
+    return LIKELY(from >= stack_seen.start && to <= stack_seen.end) || stack_look(from, to);
+}
+
+/* Which words of a stack hold objects AddressSanitizer knows, but these are between those of functions that have not
+ * returned. */
+#ifdef __SANITIZE_ADDRESS__
+__attribute__((noinline, unused, no_sanitize("address"))) static
+#else
+ALWAYS_INLINE
+#endif
+    uintptr_t
+    stack_word(uintptr_t address)
+{
+    return *(const uintptr_t *)address;
+}
+
+/* Go on to the caller's frame; false: there is none to be trusted, `frame` is as it was. Reads the stack between the two frames
+ * only, whatever the rule. */
+ALWAYS_INLINE bool frame_step(const struct frame_rule *rule, struct frame *frame)
+{
+    if (UNLIKELY(rule->known != FRAME_KNOWN)) return false;
+    uintptr_t caller = (rule->from_base ? frame->base : frame->stack) + (uintptr_t)rule->cfa_offset;
+    uintptr_t size = caller - frame->stack;
+    if (UNLIKELY(caller < frame->stack)) return false;
+    /* Below no frame is anything of it, and each has at least a return address. */
+    uintptr_t deepest = (uintptr_t)-(rule->return_offset < rule->base_offset ? rule->return_offset : rule->base_offset);
+    if (UNLIKELY(size > (uintptr_t)FRAME_BYTES_MAX || size < deepest || caller % sizeof(uintptr_t) != 0)) return false;
+    if (UNLIKELY(!stack_is_readable(frame->stack, caller))) return false;
+    frame->return_address = stack_word(caller + (uintptr_t)rule->return_offset);
+    if (rule->base_offset != 0) frame->base = stack_word(caller + (uintptr_t)rule->base_offset);
+    frame->stack = caller;
+    return true;
+}
 
 /* ---- functions (follow.c) ------------------------------------------------------------------------------------------- */
 
@@ -126,7 +174,7 @@ struct verdict {
     uint8_t kind; /* enum verdict_kind */
     uint8_t class;
     uint8_t bin;
-    uint8_t unused;
+    uint8_t tired; /* of a wrapper's site: it is not to be asked for a while, see place.c */
     uint32_t pool; /* the bin is of */
 };
 
@@ -147,6 +195,9 @@ ALWAYS_INLINE struct verdict verdict_of_word(uint64_t word)
 
 /* What is known of a site, by its return address alone. Takes no lock. */
 struct verdict site_verdict(uintptr_t return_address);
+
+/* The site that leads to this group and nowhere else, or 0. Takes no lock. */
+uintptr_t chain_site(uint32_t group);
 
 /* A group has been given its place, or another: the fast path shall ask again about the site that leads to it and nowhere else,
  * if there is one. Takes no lock. */
