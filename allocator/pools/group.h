@@ -66,9 +66,9 @@ struct group_size {
 
 /* What a look at a group's samples tells, in shares. */
 struct group_shares {
-    uint16_t freed; /* objects that are free again */
+    uint16_t freed; /* log_freed_share, at the last look */
     uint16_t own; /* of the live neighbours in memory: those of the group, or of what belongs to it */
-    uint16_t linked; /* objects with a link from or to one beside them, of another group: the one with most */
+    uint16_t linked; /* shape_paired_most, with any */
 };
 
 struct group {
@@ -90,6 +90,8 @@ struct group {
 
     uint32_t newest; /* its newest observation */
     uint32_t logged; /* observations in all */
+    uint32_t freed_seen; /* the newest observation of all, when `freed` was found out */
+    uint16_t freed; /* log_freed_share then */
     uint32_t scanned; /* objects whose words stand in the graph */
     uint32_t scanned_until; /* the newest of them */
     uint16_t edges_out, edges_in; /* first edge each; EDGE_NONE */
@@ -120,7 +122,7 @@ void group_unlock(void);
 /* ---- observations (log.c) ---------------------------------------------------------------------------------------------------- */
 
 /* So many are kept. Groups that are watched for long have their early objects forgotten, when others allocate much. */
-enum { LOG_ENTRIES = 1 << 15 };
+enum { LOG_ENTRIES = 1 << 14 };
 
 /* Numbers of observations count up from 1, and wrap: one is valid while log_at finds it. */
 enum { LOG_NONE = 0 };
@@ -148,6 +150,13 @@ uint32_t log_age(uint32_t number);
  * filling in. Returns how many. */
 enum { SAMPLES_MAX = 96 };
 unsigned log_samples(const struct group *group, uint32_t samples[SAMPLES_MAX]);
+
+/* The share of a group's samples that are free again, in that quarter of them, by age, in which it is highest: of early objects some
+ * have not been freed yet, and of old ones that were freed long ago the blocks may be others' by now and look alive. */
+unsigned log_freed_share(uint32_t group);
+
+/* Groups of which nearly nothing has been freed, and those of which most has. */
+enum { FREED_LONG_LIVED = WHOLE / 8, FREED_SHORT_LIVED = WHOLE / 2 };
 
 /* ---- blocks: reading the heap (log.c) ----------------------------------------------------------------------------------------- */
 
@@ -197,15 +206,16 @@ void shape_scan_around(uint32_t group);
 /* Look again at some that have been decided about: the program may have linked their objects to others since. */
 void shape_rescan_some(void);
 
-/* The share of `group` with a near link from or to an object of `other`. */
-unsigned shape_linked(uint32_t group, uint32_t other);
-/* The share with a near link to a block of the same size of which nothing is known; or that is linked with such blocks to one
- * structure. */
+/* The share of the objects of either group, of the larger one if they differ in number, that have a near link from or to one of the
+ * other for itself. 0 if those of one group stay and those of the other die young. */
+unsigned shape_paired(uint32_t group, uint32_t other);
+/* The share of a group's objects with a near link to a block of the same size of which nothing is known; WHOLE if it is linked
+ * with such blocks to one structure. */
 unsigned shape_linked_unwatched(uint32_t group);
 
-/* The most of shape_linked to any other group; 0 for `block_size`: of any size, NULL for `without`: to any. */
+/* The most of shape_paired with any other group; 0 for `block_size`: of any size, NULL for `without`: with any. */
 struct cluster;
-unsigned shape_linked_most(uint32_t group, uint32_t block_size, const struct cluster *without);
+unsigned shape_paired_most(uint32_t group, uint32_t block_size, const struct cluster *without);
 
 enum affinity shape_affinity(uint32_t group, uint32_t other);
 

@@ -37,9 +37,6 @@ enum {
     /* A mixed pool makes each of its groups sparser, and its malloc is dearer: only where nearly all are pairs, and stay. */
     PAIRED_ENOUGH = WHOLE * 3 / 4,
     FREED_FOR_MIXED = WHOLE / 4,
-    /* Groups of which nearly nothing has been freed, and those of which most has. */
-    FREED_LONG_LIVED = WHOLE / 8,
-    FREED_SHORT_LIVED = WHOLE / 2,
 };
 
 static const struct {
@@ -94,6 +91,13 @@ static bool points_into(const struct block *from, const struct block *to)
     return false;
 }
 
+/* Whether an unwatched neighbour points to a sample, and is the only one: of many that do, splitting tears one in so many apart. */
+static bool is_partner(const struct block *block, const struct block *beside, int side)
+{
+    struct block behind;
+    return points_into(beside, block) && !(block_beside(beside, side, &behind) && points_into(&behind, block));
+}
+
 static void view_neighbour(const struct block *block, int side)
 {
     struct block beside;
@@ -106,26 +110,11 @@ static void view_neighbour(const struct block *block, int side)
         view.own++;
     } else {
         view.others++;
-        if (observation == NULL && points_into(&beside, block)) view.tied++;
+        if (observation == NULL && is_partner(block, &beside, side)) view.tied++;
     }
 }
 
-/* The share of a group's samples that are free again, in that quarter of them, by age, in which it is highest: of early objects some
- * have not been freed yet, and of old ones that were freed long ago the blocks may be others' by now and look alive. */
-static unsigned freed_share(uint32_t group)
-{
-    unsigned available = log_samples(&groups[group], samples), most = 0;
-    for (unsigned quarter = 0; quarter < 4; quarter++) {
-        unsigned from = available * quarter / 4, to = available * (quarter + 1) / 4, freed = 0;
-        struct block block;
-        for (unsigned i = from; i < to; i++) freed += !observation_is_live(samples[i], log_at(samples[i]), &block);
-        unsigned share = share_of(freed, to - from);
-        if (share > most) most = share;
-    }
-    return most;
-}
-
-/* Who lives beside them. */
+/* Who lives beside a group's samples. */
 static void view_neighbours(uint32_t group)
 {
     unsigned available = log_samples(&groups[group], samples);
@@ -225,12 +214,7 @@ static bool follow_decided(uint32_t group, uint32_t block_size)
 
 static bool may_be_mixed(uint32_t group)
 {
-    return is_watched(group) && !is_too_large(&groups[group]) && freed_share(group) <= FREED_FOR_MIXED;
-}
-
-static bool is_pair(uint32_t a, uint32_t b)
-{
-    return shape_linked(a, b) >= PAIRED_ENOUGH && shape_linked(b, a) >= PAIRED_ENOUGH;
+    return is_watched(group) && !is_too_large(&groups[group]) && log_freed_share(group) <= FREED_FOR_MIXED;
 }
 
 /* Rule 4. The pool is for the group, its partners, and what belongs to the group by its type. */
@@ -241,7 +225,7 @@ static bool mix(uint32_t group, uint32_t block_size)
     for (unsigned i = 1; i < cluster.count; i++) {
         uint32_t member = cluster.members[i];
         bool same_size = block_size != 0 && group_block_size(member) == block_size;
-        if (same_size || !is_pair(group, member) || !may_be_mixed(member)) continue;
+        if (same_size || shape_paired(group, member) < PAIRED_ENOUGH || !may_be_mixed(member)) continue;
         if (!mixed && !give_pool(group, 0, REASON_TOGETHER)) return true;
         mixed = true;
         join(member, group, AFFINITY_TOGETHER, REASON_TOGETHER);
@@ -255,7 +239,7 @@ static bool is_tied(uint32_t group, uint32_t block_size)
 {
     if (share_of(view.tied, view.own + view.others) >= TIED_ENOUGH) return true;
     return shape_linked_unwatched(group) >= TIED_ENOUGH ||
-           shape_linked_most(group, block_size, &cluster) >= TIED_ENOUGH;
+           shape_paired_most(group, block_size, &cluster) >= TIED_ENOUGH;
 }
 
 /* Neighbours that are free again stand for short-lived groups, which long-lived objects should not share spans with. */
@@ -326,13 +310,13 @@ static void look_closely(uint32_t group)
     shape_rescan_some();
     shape_cluster(group, &cluster);
     view_neighbours(group);
-    groups[group].shares.linked = (uint16_t)shape_linked_most(group, 0, NULL);
+    groups[group].shares.linked = (uint16_t)shape_paired_most(group, 0, NULL);
 }
 
 void judge_look(uint32_t group)
 {
     bool all = pool_settings.placing == POOL_PLACING_ALL;
-    groups[group].shares.freed = (uint16_t)freed_share(group);
+    groups[group].shares.freed = (uint16_t)log_freed_share(group);
     if (is_too_large(&groups[group])) {
         leave_alone(group, REASON_TOO_LARGE);
     } else if (!all && !has_enough(&groups[group])) {

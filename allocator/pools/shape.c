@@ -235,7 +235,8 @@ static unsigned share_of_siblings(const struct edge *edge)
 /* A group that everything points to has very many edges that lead to it; the latest are looked at. */
 enum { EDGES_IN_MAX = 64 };
 
-unsigned shape_linked(uint32_t group, uint32_t other)
+/* Of a group's objects, those with a near link from or to one of the other. */
+static unsigned linked(uint32_t group, uint32_t other)
 {
     unsigned out = 0, in = 0, seen = 0;
     for (uint16_t at = groups[group].edges_out; at != EDGE_NONE; at = edges[at].next_out) {
@@ -250,6 +251,22 @@ unsigned shape_linked(uint32_t group, uint32_t other)
         else in += share_of_target(edge, edge->near); /* different fields lead to different objects */
     }
     return max_of(out, in < WHOLE ? in : WHOLE);
+}
+
+/* Two that are linked and beside each other, but one of which is soon gone, are better apart. */
+static bool lifetimes_differ(uint32_t group, uint32_t other)
+{
+    unsigned a = log_freed_share(group), b = log_freed_share(other);
+    return (a <= FREED_LONG_LIVED && b >= FREED_SHORT_LIVED) || (b <= FREED_LONG_LIVED && a >= FREED_SHORT_LIVED);
+}
+
+unsigned shape_paired(uint32_t group, uint32_t other)
+{
+    uint64_t ours = groups[group].objects, theirs = groups[other].objects;
+    uint64_t our_linked = ours * linked(group, other), their_linked = theirs * linked(other, group);
+    uint64_t pairs = our_linked < their_linked ? our_linked : their_linked;
+    unsigned share = share_of(pairs / WHOLE, ours > theirs ? ours : theirs);
+    return share != 0 && lifetimes_differ(group, other) ? 0 : share;
 }
 
 /* ---- affinity ------------------------------------------------------------------------------------------------------------------------ */
@@ -301,7 +318,7 @@ static bool has_parent_in_common(uint32_t group, uint32_t other)
     return false;
 }
 
-/* Half of each: then who walks the one has the other in hand. */
+/* Half of them: then who walks the one has the other in hand. */
 enum { TOGETHER_MIN = WHOLE / 2 };
 
 enum affinity shape_affinity(uint32_t group, uint32_t other)
@@ -311,8 +328,7 @@ enum affinity shape_affinity(uint32_t group, uint32_t other)
         if (continues(group, other) || continues(other, group)) return AFFINITY_TYPE_I;
         if (has_parent_in_common(group, other)) return AFFINITY_TYPE_II;
     }
-    return shape_linked(group, other) >= TOGETHER_MIN && shape_linked(other, group) >= TOGETHER_MIN ? AFFINITY_TOGETHER
-                                                                                                     : AFFINITY_NONE;
+    return shape_paired(group, other) >= TOGETHER_MIN ? AFFINITY_TOGETHER : AFFINITY_NONE;
 }
 
 bool cluster_contains(const struct cluster *cluster, uint32_t group)
@@ -323,19 +339,19 @@ bool cluster_contains(const struct cluster *cluster, uint32_t group)
 }
 
 /* 0 if the other one does not count. */
-static unsigned linked_if(uint32_t group, uint32_t other, uint32_t block_size, const struct cluster *without)
+static unsigned paired_if(uint32_t group, uint32_t other, uint32_t block_size, const struct cluster *without)
 {
     if (other == group || (without != NULL && cluster_contains(without, other))) return 0;
-    return block_size == 0 || group_block_size(other) == block_size ? shape_linked(group, other) : 0;
+    return block_size == 0 || group_block_size(other) == block_size ? shape_paired(group, other) : 0;
 }
 
-unsigned shape_linked_most(uint32_t group, uint32_t block_size, const struct cluster *without)
+unsigned shape_paired_most(uint32_t group, uint32_t block_size, const struct cluster *without)
 {
     unsigned share = 0, seen = 0;
     for (uint16_t at = groups[group].edges_out; at != EDGE_NONE; at = edges[at].next_out)
-        if (edges[at].to != GROUP_UNWATCHED) share = max_of(share, linked_if(group, edges[at].to, block_size, without));
+        if (edges[at].to != GROUP_UNWATCHED) share = max_of(share, paired_if(group, edges[at].to, block_size, without));
     for (uint16_t at = groups[group].edges_in; at != EDGE_NONE && seen < EDGES_IN_MAX; at = edges[at].next_in, seen++)
-        share = max_of(share, linked_if(group, edges[at].from, block_size, without));
+        share = max_of(share, paired_if(group, edges[at].from, block_size, without));
     return share;
 }
 

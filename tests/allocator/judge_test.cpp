@@ -483,6 +483,29 @@ TEST(Judge, TemporariesAmongLongLivedObjectsLeaveNothingToGain)
     });
 }
 
+// Requests that point to their session, each session with some: in a server that has seen several waves of both.
+TEST(Judge, LongLivedObjectsDoNotStayForTheSakeOfShortLivedOnesThatPointToThem)
+{
+    for (unsigned requests_each : {1U, 7U}) {
+        in_program([=] {
+            Group sessions, requests;
+            for (size_t users = 50; users < MANY; users *= 2) {
+                std::vector<Record *> waiting;
+                for (size_t user = 0; user < users; user++) {
+                    Record *session = sessions.make<Record>();
+                    for (unsigned i = 0; i < requests_each; i++) {
+                        waiting.push_back(requests.make<Record>());
+                        waiting.back()->next = session;
+                    }
+                }
+                for (Record *request : waiting) heap_free(request);
+            }
+            EXPECT_TRUE(is_pooled(sessions));
+            EXPECT_NE(sessions.pool(), requests.pool());
+        });
+    }
+}
+
 // ---- thresholds ----------------------------------------------------------------------------------------------------------------
 
 TEST(Judge, LargeObjectsGetNoPool)
