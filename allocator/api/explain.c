@@ -42,7 +42,7 @@ static void write_reference(struct json *json, const char *name, uint32_t number
     else json_null(json);
 }
 
-/* ---- the process ------------------------------------------------------------------------------------------------------ */
+/* ---- the process ------------------------------------------------------------------------------------------------ */
 
 enum { PATH_CAPACITY = 4096 };
 static char program[PATH_CAPACITY];
@@ -103,7 +103,7 @@ static void write_modules(struct json *json)
     json_close(json, ']');
 }
 
-/* ---- groups and their graph -------------------------------------------------------------------------------------------- */
+/* ---- groups and their graph ------------------------------------------------------------------------------------- */
 
 static const char *const states[] = {
     [GROUP_WATCHED] = "watched", [GROUP_ORDINARY] = "ordinary", [GROUP_POOLED] = "pooled",
@@ -190,7 +190,7 @@ static void write_edges(struct json *json, const char *name, bool siblings)
     json_close(json, ']');
 }
 
-/* ---- pools and counters -------------------------------------------------------------------------------------------------- */
+/* ---- pools and counters ----------------------------------------------------------------------------------------- */
 
 static void write_pools(struct json *json)
 {
@@ -227,7 +227,7 @@ static void write_counters(struct json *json)
     json_close(json, '}');
 }
 
-/* ---- the file ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the file --------------------------------------------------------------------------------------------------- */
 
 void explain_json(struct json *json)
 {

@@ -25,7 +25,7 @@ ALWAYS_INLINE unsigned share_of(uint64_t part, uint64_t whole)
     return part >= whole ? (unsigned)WHOLE : (unsigned)(part * WHOLE / whole);
 }
 
-/* ---- groups (group.c) ---------------------------------------------------------------------------------------------------- */
+/* ---- groups (group.c) ------------------------------------------------------------------------------------------- */
 
 enum { SIZES_KEPT = 16 };
 
@@ -119,7 +119,7 @@ uint32_t group_block_size(uint32_t group);
 void group_lock(void);
 void group_unlock(void);
 
-/* ---- observations (log.c) ---------------------------------------------------------------------------------------------------- */
+/* ---- observations (log.c) --------------------------------------------------------------------------------------- */
 
 /* So many are kept. Groups that are watched for long have their early objects forgotten, when others allocate much. */
 enum { LOG_ENTRIES = 1 << 14 };
@@ -158,7 +158,7 @@ unsigned log_freed_share(uint32_t group);
 /* Groups of which nearly nothing has been freed, and those of which most has. */
 enum { FREED_LONG_LIVED = WHOLE / 8, FREED_SHORT_LIVED = WHOLE / 2 };
 
-/* ---- blocks: reading the heap (log.c) ----------------------------------------------------------------------------------------- */
+/* ---- blocks: reading the heap (log.c) --------------------------------------------------------------------------- */
 
 struct block {
     uintptr_t start;
@@ -177,7 +177,7 @@ uintptr_t block_word(uintptr_t start, unsigned index);
 /* Whether an observed object is still the one that was observed. */
 bool observation_is_live(uint32_t number, const struct observation *observation, struct block *block);
 
-/* ---- the storage shape graph (shape.c) -------------------------------------------------------------------------------------------- */
+/* ---- the storage shape graph (shape.c) -------------------------------------------------------------------------- */
 
 enum {
     EDGES_MAX = 1 << 14,
@@ -194,6 +194,7 @@ struct edge {
     uint16_t count; /* in the samples; sticks at its maximum, as `near` */
     uint16_t near; /* of those: to one that was allocated beside it, or lies there */
     uint16_t next_out, next_in; /* EDGE_NONE: the last */
+    uint32_t from_objects, to_objects; /* that there were of either, when both were last watched */
 };
 
 extern struct edge edges[EDGES_MAX];
@@ -231,7 +232,7 @@ bool cluster_contains(const struct cluster *cluster, uint32_t group);
 /* Leave out those that are in it for this reason. */
 void cluster_drop(struct cluster *cluster, enum affinity affinity);
 
-/* ---- the judge (judge.c) ----------------------------------------------------------------------------------------------------------- */
+/* ---- the judge (judge.c) ---------------------------------------------------------------------------------------- */
 
 /* A watched group has reached next_look. */
 void judge_look(uint32_t group);

@@ -6,7 +6,7 @@
  */
 #include "group.h"
 
-/* ---- the log ------------------------------------------------------------------------------------------------------ */
+/* ---- the log ---------------------------------------------------------------------------------------------------- */
 
 static struct observation entries[LOG_ENTRIES];
 static uint32_t made = 1; /* the next one's number */
@@ -77,7 +77,7 @@ uint32_t log_add(uintptr_t object, uint32_t group, size_t size, uint32_t before)
     return number;
 }
 
-/* ---- samples --------------------------------------------------------------------------------------------------------- */
+/* ---- samples ---------------------------------------------------------------------------------------------------- */
 
 /* The program may still be filling in what was allocated last, and linking it. */
 enum { SETTLING = 8 };
@@ -102,7 +102,7 @@ unsigned log_samples(const struct group *group, uint32_t samples[SAMPLES_MAX])
     return count;
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ----------------------------------------------------------------------------------------------------- */
 
 /* Why no load here can fault, whatever other threads do. A descriptor can always be read (space.h). One that says that a span
  * is cut into blocks says that the span was handed out, so its memory has been made accessible; and what the space layer has
@@ -161,7 +161,7 @@ bool observation_is_live(uint32_t number, const struct observation *observation,
            block->start == observation->object && block_is_live(block);
 }
 
-/* ---- lifetimes -------------------------------------------------------------------------------------------------------------------- */
+/* ---- lifetimes -------------------------------------------------------------------------------------------------- */
 
 static unsigned count_freed(const uint32_t *samples, unsigned count)
 {

@@ -13,7 +13,7 @@ uint32_t edge_count(void)
     return count;
 }
 
-/* ---- edges ------------------------------------------------------------------------------------------------------------- */
+/* ---- edges ------------------------------------------------------------------------------------------------------ */
 
 static void link_in(uint16_t number)
 {
@@ -39,15 +39,25 @@ static struct edge *edge_get(uint32_t from, uint32_t to, uint32_t offset)
     return edge;
 }
 
+/* Later the one is counted on and the other is not, which would tell nothing of how many there are of each. */
+static void note_objects(struct edge *edge)
+{
+    const struct group *from = &groups[edge->from], *to = &groups[edge->to == GROUP_UNWATCHED ? edge->from : edge->to];
+    if (edge->from_objects != 0 && (from->state != GROUP_WATCHED || to->state != GROUP_WATCHED)) return;
+    edge->from_objects = (uint32_t)from->objects;
+    edge->to_objects = (uint32_t)to->objects;
+}
+
 static void edge_add(uint32_t from, uint32_t to, uint32_t offset, bool near)
 {
     struct edge *edge = edge_get(from, to, offset);
     if (edge == NULL || edge->count == UINT16_MAX) return;
     edge->count++;
     if (near) edge->near++;
+    note_objects(edge);
 }
 
-/* ---- reading objects ----------------------------------------------------------------------------------------------------- */
+/* ---- reading objects -------------------------------------------------------------------------------------------- */
 
 /* Longer objects are read as far as this: 256 bytes, twice the largest that the paper puts into pools. */
 enum { WORDS_MAX = 32 };
@@ -90,7 +100,7 @@ static bool resolve(uintptr_t word, uint32_t size, struct target *target)
     return observation != NULL || block.size == size;
 }
 
-/* ---- scanning ---------------------------------------------------------------------------------------------------------------- */
+/* ---- scanning --------------------------------------------------------------------------------------------------- */
 
 /* On static memory, not on the stack: programs allocate on small ones, and all this is under the lock. */
 static struct target targets[WORDS_MAX];
@@ -164,7 +174,7 @@ void shape_rescan_some(void)
     }
 }
 
-/* ---- what was allocated among a group's objects -------------------------------------------------------------------------------- */
+/* ---- what was allocated among a group's objects ----------------------------------------------------------------- */
 
 enum { COMPANIONS_MAX = 6 };
 
@@ -202,10 +212,13 @@ void shape_scan_around(uint32_t group)
         if (companions[i].met >= available / 4 && companions[i].met > 0) shape_scan(companions[i].group);
 }
 
-/* ---- shares ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- shares ----------------------------------------------------------------------------------------------------- */
 
 /* So few samples say nothing. */
 enum { SCANNED_MIN = 8 };
+
+/* A quarter of a group's objects tells what its fields are for: in a tree, half the nodes have no children. */
+enum { SHARE_THAT_TELLS = WHOLE / 4 };
 
 static unsigned max_of(unsigned a, unsigned b)
 {
@@ -215,9 +228,9 @@ static unsigned max_of(unsigned a, unsigned b)
 /* The share of all objects of the edge's target that it leads to, if each leads to another one. */
 static unsigned share_of_target(const struct edge *edge, unsigned links)
 {
-    const struct group *from = &groups[edge->from], *to = &groups[edge->to];
-    if (from->scanned < SCANNED_MIN) return 0;
-    return share_of((uint64_t)links * from->objects, (uint64_t)from->scanned * to->objects);
+    uint32_t scanned = groups[edge->from].scanned;
+    if (scanned < SCANNED_MIN) return 0;
+    return share_of((uint64_t)links * edge->from_objects, (uint64_t)scanned * edge->to_objects);
 }
 
 static unsigned share_of_source(const struct edge *edge, unsigned links)
@@ -260,19 +273,29 @@ static bool lifetimes_differ(uint32_t group, uint32_t other)
     return (a <= FREED_LONG_LIVED && b >= FREED_SHORT_LIVED) || (b <= FREED_LONG_LIVED && a >= FREED_SHORT_LIVED);
 }
 
-unsigned shape_paired(uint32_t group, uint32_t other)
+/* That of most near links from a group to another, or the other way; NULL: there is none. */
+static const struct edge *strongest(uint32_t group, uint32_t other)
 {
-    uint64_t ours = groups[group].objects, theirs = groups[other].objects;
-    uint64_t our_linked = ours * linked(group, other), their_linked = theirs * linked(other, group);
-    uint64_t pairs = our_linked < their_linked ? our_linked : their_linked;
-    unsigned share = share_of(pairs / WHOLE, ours > theirs ? ours : theirs);
-    return share != 0 && lifetimes_differ(group, other) ? 0 : share;
+    const struct edge *found = NULL;
+    for (uint16_t at = groups[group].edges_out; at != EDGE_NONE; at = edges[at].next_out)
+        if (edges[at].to == other && edges[at].near > (found != NULL ? found->near : 0)) found = &edges[at];
+    for (uint16_t at = groups[other].edges_out; at != EDGE_NONE; at = edges[at].next_out)
+        if (edges[at].to == group && edges[at].near > (found != NULL ? found->near : 0)) found = &edges[at];
+    return found;
 }
 
-/* ---- affinity ------------------------------------------------------------------------------------------------------------------------ */
+unsigned shape_paired(uint32_t group, uint32_t other)
+{
+    const struct edge *edge = strongest(group, other);
+    if (edge == NULL) return 0;
+    uint64_t from = edge->from_objects, to = edge->to_objects;
+    uint64_t from_linked = from * linked(edge->from, edge->to), to_linked = to * linked(edge->to, edge->from);
+    uint64_t pairs = from_linked < to_linked ? from_linked : to_linked;
+    unsigned share = share_of(pairs / WHOLE, from > to ? from : to);
+    return share >= SHARE_THAT_TELLS && lifetimes_differ(group, other) ? 0 : share;
+}
 
-/* A quarter of a group's objects tells what its fields are for: in a tree, half the nodes have no children. */
-enum { SHARE_THAT_TELLS = WHOLE / 4 };
+/* ---- affinity --------------------------------------------------------------------------------------------------- */
 
 /* Whether the field at an edge's offset leads from `from` to `to` as well. */
 static bool leads(uint32_t from, uint32_t to, uint32_t offset)
@@ -363,7 +386,7 @@ unsigned shape_linked_unwatched(uint32_t group)
     return continues(group, GROUP_UNWATCHED) ? WHOLE : share;
 }
 
-/* ---- clusters --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- clusters --------------------------------------------------------------------------------------------------- */
 
 static void consider(struct cluster *cluster, uint32_t member, uint32_t other)
 {

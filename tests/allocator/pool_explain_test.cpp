@@ -80,6 +80,8 @@ TEST(PoolExplain, TellsOfEachGroupWhatBecameOfItAndWhy)
             pair->payload = payloads.make(80);
             pair->next = last;
             last = pair;
+            for (size_t unwatched = 16; unwatched <= 96; unwatched += 16)
+                for (int times = 0; times < 4; times++) EXPECT_NE(nullptr, heap_malloc(unwatched));
         }
         json::Value all = explained();
         const std::vector<json::Value> &groups = all["groups"].elements;
