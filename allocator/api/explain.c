@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -194,16 +195,18 @@ static void write_edges(struct json *json, const char *name, bool siblings)
 
 static void write_pools(struct json *json)
 {
-    struct place_figures figures;
+    struct place_figures figures[POOL_BINS];
+    uint32_t pools = place_figures(figures);
     json_name(json, "pools");
     json_open(json, '[');
-    for (uint32_t pool = 0; place_figures(pool, &figures); pool++) {
+    for (uint32_t pool = 0; pool < pools; pool++) {
         json_open(json, '{');
         write_count(json, "id", pool);
-        write_text(json, "kind", figures.mixed ? "mixed" : "one-size");
-        write_count(json, "block_size", figures.block_size);
-        write_count(json, "objects", figures.objects);
-        write_count(json, "bytes", figures.bytes);
+        write_text(json, "kind", figures[pool].mixed ? "mixed" : "one-size");
+        write_count(json, "block_size", figures[pool].block_size);
+        write_count(json, "objects", figures[pool].objects);
+        write_count(json, "bytes", figures[pool].bytes);
+        write_count(json, "footprint", figures[pool].footprint);
         json_close(json, '}');
     }
     json_close(json, ']');
@@ -225,6 +228,34 @@ static void write_counters(struct json *json)
     for (unsigned i = 0; i < FALLBACKS; i++) write_count(json, chain_fallback_names[i], figures.fallbacks[i]);
     json_close(json, '}');
     json_close(json, '}');
+}
+
+/* ---- among statistics ------------------------------------------------------------------------------------------- */
+
+void explain_statistics(struct json *json)
+{
+    json_name(json, "pools");
+    json_open(json, '{');
+    write_pools(json);
+    write_counters(json);
+    json_close(json, '}');
+}
+
+void explain_print(int file)
+{
+    struct place_figures figures[POOL_BINS];
+    struct chain_figures chains;
+    uint32_t pools = place_figures(figures);
+    size_t objects = 0, bytes = 0;
+    uint64_t untold = 0;
+    for (uint32_t pool = 0; pool < pools; pool++) {
+        objects += figures[pool].objects;
+        bytes += figures[pool].bytes;
+    }
+    chain_figures(&chains);
+    for (unsigned i = 0; i < FALLBACKS; i++) untold += chains.fallbacks[i];
+    dprintf(file, "  pools      %12.3f MiB in %zu objects of %zu pools; %zu chains, %zu times not to be told\n",
+            (double)bytes / (1 << 20), objects, (size_t)pools, (size_t)chains.chains, (size_t)untold);
 }
 
 /* ---- the file --------------------------------------------------------------------------------------------------- */

@@ -172,17 +172,12 @@ NOINLINE void *pools_malloc_slow(size_t size, struct heap *heap)
 
 /* ---- figures -------------------------------------------------------------------------------------------------------- */
 
-struct tally {
-    uint32_t pool;
-    struct place_figures *figures;
-};
-
 /* As in statistics: descriptors are read while their owners go on. */
 READS_RACILY static void add_span(const struct span *span, void *argument)
 {
-    const struct tally *tally = argument;
-    struct place_figures *figures = tally->figures;
-    if (place_of(span) != tally->pool) return;
+    uint32_t pool = place_of(span);
+    if (pool >= POOL_BINS) return; /* POOL_NONE too */
+    struct place_figures *figures = (struct place_figures *)argument + pool;
     size_t live = span_live(span);
     struct mixed_figures mixed = {0};
     if (figures->mixed) mixed = mixed_figures(span);
@@ -191,15 +186,16 @@ READS_RACILY static void add_span(const struct span *span, void *argument)
     figures->bytes += figures->mixed ? mixed.bytes : live * figures->block_size;
 }
 
-bool place_figures(uint32_t pool, struct place_figures *figures)
+uint32_t place_figures(struct place_figures *figures)
 {
-    struct tally tally = {.pool = pool, .figures = figures};
-    *figures = (struct place_figures){0};
-    if (pool >= atomic_load_explicit(&pools_made, memory_order_relaxed)) return false;
-    figures->mixed = bin_is_mixed(BIN_COUNT + pool);
-    figures->block_size = figures->mixed ? 0 : bin_block_size(BIN_COUNT + pool);
-    space_visit(add_span, &tally);
-    return true;
+    uint32_t made = atomic_load_explicit(&pools_made, memory_order_relaxed);
+    memset(figures, 0, POOL_BINS * sizeof *figures);
+    for (uint32_t pool = 0; pool < made; pool++) {
+        figures[pool].mixed = bin_is_mixed(BIN_COUNT + pool);
+        figures[pool].block_size = figures[pool].mixed ? 0 : bin_block_size(BIN_COUNT + pool);
+    }
+    if (made != 0) space_visit(add_span, figures);
+    return made;
 }
 
 /* ---- forks ---------------------------------------------------------------------------------------------------------- */

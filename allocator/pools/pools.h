@@ -100,9 +100,14 @@ enum follow {
     FOLLOW_UNKNOWN, /* not to be told within the bound, or no machine code that can be read */
 };
 
-/* What the function that `return_address` lies in does with the pointer that a call has just returned to it there. `start` and `end` bound
- * the function. `*decoded` counts instructions. Takes no locks, does not allocate. */
-enum follow follow_pointer(uintptr_t return_address, uintptr_t start, uintptr_t end, unsigned *decoded);
+/* How a function's caller gets the new object: returned, or where the nth of its arguments (0 to 5) points. */
+enum { PASSED_BY_RETURN = -1 };
+
+/* What the function that `return_address` lies in does with the object that a call has just passed to it there, in the way that
+ * `*passing` says: PASSED_BY_RETURN for malloc itself. After FOLLOW_PASSED_ON, `*passing` says how that function passes it to its
+ * own caller; else it is as it was. `start` and `end` bound the function. `*decoded` becomes the number of instructions
+ * decoded. Takes no locks, does not allocate; one thread at a time, since it works in memory of its own: stacks may be small. */
+enum follow follow_pointer(uintptr_t return_address, uintptr_t start, uintptr_t end, int *passing, unsigned *decoded);
 
 /* ---- chains (chain.c) --------------------------------------------------------------------------------------------- */
 
@@ -143,17 +148,18 @@ ALWAYS_INLINE struct verdict verdict_of_word(uint64_t word)
 /* What is known of a site, by its return address alone. Takes no lock. */
 struct verdict site_verdict(uintptr_t return_address);
 
-/* A group has been given its place: the sites that lead to it and nowhere else get this verdict. */
+/* A group has been given its place, or another: the fast path shall ask again about the site that leads to it and nowhere else,
+ * if there is one. Takes no lock. */
 void chain_set_verdict(uint32_t group, struct verdict verdict);
 
-/* Code has been unmapped: forget what is known of return addresses. */
+/* Code may have been unmapped: forget what is known of return addresses that are in no loaded object. */
 void chain_forget(void);
 
 /* For pthread_atfork handlers, as platform_lock_fork_begin. */
 void chain_fork_begin(void);
 void chain_fork_end(void);
 
-/* Why chains were not told, or not to their end. All but the last happen once a chain. */
+/* Why chains were not told, or not to their end. All but the last two happen once a chain. */
 enum chain_fallback {
     FALLBACK_NO_UNWIND, /* no rule for leaving a frame */
     FALLBACK_NO_CODE, /* a function could not be followed: the chain ends at it */
@@ -161,6 +167,7 @@ enum chain_fallback {
     FALLBACK_TOO_MANY_CHAINS,
     FALLBACK_TOO_MANY_GROUPS,
     FALLBACK_STACK, /* a frame was not as its rule says */
+    FALLBACK_BUSY, /* another thread was learning a chain, as this one wanted to */
     FALLBACKS,
 };
 extern const char *const chain_fallback_names[FALLBACKS];
@@ -228,8 +235,8 @@ struct place_figures {
     size_t footprint; /* of address space that the pool has */
 };
 
-/* False: there is no such pool. Pools are numbered from 0. */
-bool place_figures(uint32_t pool, struct place_figures *figures);
+/* All pools, numbered from 0; `figures` has room for POOL_BINS. Returns how many there are. Looks at all spans. */
+uint32_t place_figures(struct place_figures *figures);
 
 /* For pthread_atfork handlers: of all of this layer. */
 void pools_fork_begin(void);
