@@ -14,7 +14,7 @@ enum { HEADERS_MAX = 4096 };
 
 /* ---- parts of a mapped object ---------------------------------------------------------------------------------------- */
 
-static const ElfW(Phdr) *headers_find(const struct dl_find_object *object, unsigned *count)
+static const ElfW(Phdr) * headers_find(const struct dl_find_object *object, unsigned *count)
 {
     const ElfW(Ehdr) *file = object->dlfo_map_start;
     if ((uintptr_t)object->dlfo_map_end - (uintptr_t)file < HEADERS_MAX) return NULL;

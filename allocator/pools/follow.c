@@ -354,8 +354,8 @@ static void do_other(ZydisDecodedOperand *operands)
     }
     for (unsigned i = 0; i < work.instruction.operand_count; i++) {
         if ((operands[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) == 0) continue;
-        bool is_general = operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER &&
-                          register_number(operands[i].reg.value) != NO_REGISTER;
+        bool is_general =
+            operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER && register_number(operands[i].reg.value) != NO_REGISTER;
         bool is_flags = operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER &&
                         ZydisRegisterGetClass(operands[i].reg.value) == ZYDIS_REGCLASS_FLAGS;
         if (is_flags) continue;
@@ -587,12 +587,23 @@ static void do_by_category(ZydisDecodedOperand *operands)
 {
     switch (work.instruction.meta.category) {
     case ZYDIS_CATEGORY_NOP:
-    case ZYDIS_CATEGORY_WIDENOP: return;
-    case ZYDIS_CATEGORY_COND_BR: do_branch(operands); return;
-    case ZYDIS_CATEGORY_CMOV: do_conditional_move(operands); return;
-    case ZYDIS_CATEGORY_STRINGOP: do_string(); return;
-    case ZYDIS_CATEGORY_SYSCALL: do_system_call(); return;
-    default: do_other(operands); return;
+    case ZYDIS_CATEGORY_WIDENOP:
+        return;
+    case ZYDIS_CATEGORY_COND_BR:
+        do_branch(operands);
+        return;
+    case ZYDIS_CATEGORY_CMOV:
+        do_conditional_move(operands);
+        return;
+    case ZYDIS_CATEGORY_STRINGOP:
+        do_string();
+        return;
+    case ZYDIS_CATEGORY_SYSCALL:
+        do_system_call();
+        return;
+    default:
+        do_other(operands);
+        return;
     }
 }
 
@@ -600,24 +611,52 @@ static void do_instruction(ZydisDecodedOperand *operands)
 {
     note_test(operands);
     switch (work.instruction.mnemonic) {
-    case ZYDIS_MNEMONIC_MOV: do_move(operands); return;
-    case ZYDIS_MNEMONIC_XCHG: do_exchange(operands); return;
-    case ZYDIS_MNEMONIC_LEA: do_address(operands); return;
-    case ZYDIS_MNEMONIC_ADD: do_add(operands, 1); return;
-    case ZYDIS_MNEMONIC_SUB: do_add(operands, -1); return;
-    case ZYDIS_MNEMONIC_AND: do_and(operands); return;
-    case ZYDIS_MNEMONIC_PUSH: do_push(operands); return;
-    case ZYDIS_MNEMONIC_POP: write_operand(&operands[0], pop()); return;
-    case ZYDIS_MNEMONIC_LEAVE: do_leave(); return;
-    case ZYDIS_MNEMONIC_CALL: do_call_within(operands); return;
-    case ZYDIS_MNEMONIC_JMP: do_jump(operands); return;
-    case ZYDIS_MNEMONIC_RET: do_return(); return;
+    case ZYDIS_MNEMONIC_MOV:
+        do_move(operands);
+        return;
+    case ZYDIS_MNEMONIC_XCHG:
+        do_exchange(operands);
+        return;
+    case ZYDIS_MNEMONIC_LEA:
+        do_address(operands);
+        return;
+    case ZYDIS_MNEMONIC_ADD:
+        do_add(operands, 1);
+        return;
+    case ZYDIS_MNEMONIC_SUB:
+        do_add(operands, -1);
+        return;
+    case ZYDIS_MNEMONIC_AND:
+        do_and(operands);
+        return;
+    case ZYDIS_MNEMONIC_PUSH:
+        do_push(operands);
+        return;
+    case ZYDIS_MNEMONIC_POP:
+        write_operand(&operands[0], pop());
+        return;
+    case ZYDIS_MNEMONIC_LEAVE:
+        do_leave();
+        return;
+    case ZYDIS_MNEMONIC_CALL:
+        do_call_within(operands);
+        return;
+    case ZYDIS_MNEMONIC_JMP:
+        do_jump(operands);
+        return;
+    case ZYDIS_MNEMONIC_RET:
+        do_return();
+        return;
     case ZYDIS_MNEMONIC_UD0:
     case ZYDIS_MNEMONIC_UD1:
     case ZYDIS_MNEMONIC_UD2:
     case ZYDIS_MNEMONIC_INT3:
-    case ZYDIS_MNEMONIC_HLT: end_way(); return;
-    default: do_by_category(operands); return;
+    case ZYDIS_MNEMONIC_HLT:
+        end_way();
+        return;
+    default:
+        do_by_category(operands);
+        return;
     }
 }
 
@@ -625,8 +664,9 @@ static void do_next(void)
 {
     uintptr_t at = work.way.next;
     work.called = false;
-    if (!is_inside(at) || work.decoded == work.decoded_max || !ZYAN_SUCCESS(ZydisDecoderDecodeFull(&work.decoder, (const void *)at,
-                                                work.end - at, &work.instruction, work.operands))) {
+    if (!is_inside(at) || work.decoded == work.decoded_max ||
+        !ZYAN_SUCCESS(
+            ZydisDecoderDecodeFull(&work.decoder, (const void *)at, work.end - at, &work.instruction, work.operands))) {
         give_up_way();
         return;
     }

@@ -23,7 +23,8 @@ FOLLOW_WAYS
 extern const subject assembly_subjects[];
 }
 
-namespace {
+namespace
+{
 
 constexpr int by_return = -1;
 // follow.c's own bounds: from the function's start, and twice from the call.
@@ -104,7 +105,8 @@ OUTSIDE int is_ready()
 }
 }
 
-namespace {
+namespace
+{
 
 void check(const subject &subject, const Answer &answer)
 {
@@ -163,8 +165,8 @@ TEST(Follow, UnderstandsHandWrittenFunctions)
     auto address = [](const char *label) { return reinterpret_cast<uintptr_t>(label); };
     for (const subject *subject = assembly_subjects; subject->name != nullptr; subject++) {
         SCOPED_TRACE(subject->name);
-        check(*subject, follow_it(address(subject->returns), address(subject->start), address(subject->end),
-                                  subject->arrives));
+        check(*subject,
+              follow_it(address(subject->returns), address(subject->start), address(subject->end), subject->arrives));
     }
 }
 
