@@ -143,6 +143,7 @@ static const char *name_wanted(const struct dl_find_object *object, uint32_t ind
     }
     /* The dynamic linker has made addresses of these; where it did not (the kernel's own object), they are too small. */
     uintptr_t least = (uintptr_t)object->dlfo_map_start;
+    if (entries == NULL || symbols == NULL || names == NULL) return NULL;
     if ((uintptr_t)entries < least || (uintptr_t)symbols < least || (uintptr_t)names < least) return NULL;
     if (index >= size / sizeof *entries) return NULL;
     return names + symbols[ELF64_R_SYM(entries[index].r_info)].st_name;

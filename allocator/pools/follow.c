@@ -695,7 +695,9 @@ static bool follow_ways(void)
 static void way_begin(uintptr_t address, enum kind others)
 {
     work.way = (struct way){.next = address, .passing = NOT_PASSED, .shifted_written = INT16_MIN};
-    for (uint16_t i = 0; others == UNSEEN && i < REGISTERS; i++) work.way.registers[i] = (struct value){UNSEEN, i, 0};
+    for (unsigned i = 0; others == UNSEEN && i < REGISTERS; i++) {
+        work.way.registers[i] = (struct value){UNSEEN, (uint16_t)i, 0};
+    }
     work.way.registers[RSP] = (struct value){STACK, 0, 0};
     work.stack = 0;
 }
@@ -713,8 +715,8 @@ static void work_begin(uintptr_t goal, unsigned instructions_max)
 static bool begin_at_start(uintptr_t return_address)
 {
     way_begin(work.start, OTHER);
-    for (uint16_t i = 0; i < ARGUMENTS; i++) {
-        work.way.registers[argument_registers[i]] = (struct value){PARAMETER, i, 0};
+    for (unsigned i = 0; i < ARGUMENTS; i++) {
+        work.way.registers[argument_registers[i]] = (struct value){PARAMETER, (uint16_t)i, 0};
     }
     work_begin(return_address, BEGINNING_MAX);
     work.began_known = true;

@@ -5,7 +5,9 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <limits.h>
 #include <link.h>
+#include <pthread.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -179,6 +181,29 @@ TEST(Follow, SaysTheSameAgain)
         EXPECT_EQ(answer.follow, FOLLOW_PASSED_ON);
         EXPECT_EQ(answer.decoded, 6U);
     }
+}
+
+TEST(Follow, NeedsLittleStack)
+{
+    // Stacks of programs may be as small as the C library allows; instrumented code needs more.
+    const size_t stack_bytes = HEAPFIT_TEST_SANITIZED ? 256 * 1024 : static_cast<size_t>(PTHREAD_STACK_MIN);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    ASSERT_EQ(pthread_attr_setstacksize(&attributes, stack_bytes), 0);
+    auto follow_all = [](void *answers) -> void * {
+        for (const subject *subject = assembly_subjects; subject->name != nullptr; subject++) {
+            follow_it(reinterpret_cast<uintptr_t>(subject->returns), reinterpret_cast<uintptr_t>(subject->start),
+                      reinterpret_cast<uintptr_t>(subject->end), subject->arrives);
+            ++*static_cast<int *>(answers);
+        }
+        return nullptr;
+    };
+    int answers = 0;
+    ASSERT_EQ(pthread_create(&thread, &attributes, follow_all, &answers), 0);
+    pthread_join(thread, nullptr);
+    pthread_attr_destroy(&attributes);
+    EXPECT_GT(answers, 0);
 }
 
 TEST(Follow, KnowsNothingOfWhatIsNoCode)
