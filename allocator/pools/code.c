@@ -1,9 +1,9 @@
 /* Which code can be read, and where its calls end up.
  *
- * _dl_find_object tells without locks which mapped object an address lies in, and its program headers tell which parts of that
- * are mapped: between two of them there may be a hole. Where the dynamic linker has mapped an object, it is one piece, and begins
- * with its headers. The program itself has been mapped by the kernel, perhaps in pieces that are found one by one; the kernel says
- * where its headers are. */
+ * _dl_find_object tells without locks which mapped object an address lies in, and its program headers tell which
+ * parts of that are mapped: between two of them there may be a hole. Where the dynamic linker has mapped an object,
+ * it is one piece, and begins with its headers. The program itself has been mapped by the kernel, perhaps in pieces
+ * that are found one by one; the kernel says where its headers are. */
 #include "code.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 /* The page that begins with an object's headers, as linkers lay it out. */
 enum { HEADERS_MAX = 4096 };
 
-/* ---- parts of a mapped object ---------------------------------------------------------------------------------------- */
+/* ---- parts of a mapped object ------------------------------------------------------------------------------------ */
 
 static const ElfW(Phdr) * headers_find(const struct dl_find_object *object, size_t *count)
 {
@@ -54,8 +54,8 @@ bool code_find(uintptr_t address, struct code *code)
     return part_find(address, PF_R | PF_X, code, &object);
 }
 
-/* Another thread may be binding the entry meanwhile; it reads as before or after that. Relaxed: what it points at was mapped
- * before. */
+/* Another thread may be binding the entry meanwhile; it reads as before or after that. Relaxed: what it points at
+ * was mapped before. */
 uintptr_t code_slot(uintptr_t slot)
 {
     struct code part;
@@ -65,7 +65,7 @@ uintptr_t code_slot(uintptr_t slot)
     return __atomic_load_n((const uintptr_t *)slot, __ATOMIC_RELAXED);
 }
 
-/* ---- well-known functions --------------------------------------------------------------------------------------------- */
+/* ---- well-known functions ---------------------------------------------------------------------------------------- */
 
 /* What a program is compiled to call besides or instead, when it checks itself: _FORTIFY_SOURCE, -fstack-protector. */
 extern void *__memset_chk(void *, int, size_t, size_t);
@@ -104,7 +104,7 @@ static enum code_function known_find(const char *name, uintptr_t address)
     return FUNCTION_OTHER;
 }
 
-/* ---- stubs -------------------------------------------------------------------------------------------------------------- */
+/* ---- stubs ------------------------------------------------------------------------------------------------------- */
 
 static const unsigned char *skip_landing_mark(const unsigned char *at)
 {
@@ -150,7 +150,7 @@ static const char *name_wanted(const struct dl_find_object *object, uint32_t ind
         if (dynamic->d_tag == DT_PLTRELSZ) size = dynamic->d_un.d_val;
     }
     /* The dynamic linker has made addresses of these; where it did not (the kernel's own object), they are too small. */
-    uintptr_t least = (uintptr_t)object->dlfo_map_start;
+    uintptr_t least = object->dlfo_link_map->l_addr;
     if (entries == NULL || symbols == NULL || names == NULL) return NULL;
     if ((uintptr_t)entries < least || (uintptr_t)symbols < least || (uintptr_t)names < least) return NULL;
     if (index >= size / sizeof *entries) return NULL;

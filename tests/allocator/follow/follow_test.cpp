@@ -1,4 +1,4 @@
-// What follow.c says of functions that allocate: compiled in many ways, written by hand, and of what is no function at all.
+// What follow.c says of functions that allocate: compiled in many ways, written by hand, and of what is none at all.
 
 #include "../stress_seed.h"
 #include "subject.h"
