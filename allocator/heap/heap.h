@@ -128,7 +128,7 @@ struct bin {
     uint32_t spans; /* how many spans the bin has */
     uint32_t spans_listed; /* how many of them are listed */
     unsigned given : 15; /* blocks that the last refill gave at most; the next gives twice as many */
-    unsigned borrowed : 15; /* bytes wasted so far by serving this bin's requests from larger ones; pools: see place.c */
+    unsigned borrowed : 15; /* bytes wasted so far by serving its requests from larger bins; of pools: see place.c */
     unsigned zeros : 1; /* the blocks that malloc takes next read as zeros, but for their links */
 };
 

@@ -121,7 +121,7 @@ TEST(PoolsMalloc, AVerdictOnTheCallerSendsItsObjectsIntoThePool)
     ASSERT_TRUE(place_mixed(&mixed));
     for (uint32_t each : {pool, mixed}) // a thread's first objects of a pool are ordinary: let them be behind this one
         thread_heap->bins[BIN_COUNT + each].borrowed = BORROWED_MAX;
-    void *(*const functions[])(size_t) = {malloc, hf_malloc, operator new, operator new[]};
+    void *(*const functions[])(size_t) = {malloc, hf_malloc, operator new, operator new[] };
     call(probe<void *, size_t>, size_t{40});
     site_put(wanted.return_address, place_verdict(pool));
     for (auto function : functions) {
