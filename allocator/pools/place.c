@@ -76,13 +76,18 @@ uint32_t place_of(const struct span *span)
 
 struct site pool_sites[SITES];
 
+/* Sites are put in by one thread at a time, or the address of one could stay with the verdict of another. */
+static platform_lock sites_lock;
+
 void site_put(uintptr_t return_address, struct verdict verdict)
 {
+    if (!platform_lock_try(&sites_lock)) return;
     struct site *site = site_at(return_address);
     atomic_store_explicit(&site->return_address, 0, memory_order_relaxed);
     /* Release, both: see pools_pop. */
     atomic_store_explicit(&site->verdict, verdict_word(verdict), memory_order_release);
     atomic_store_explicit(&site->return_address, return_address, memory_order_release);
+    platform_lock_release(&sites_lock);
 }
 
 void site_drop(uintptr_t return_address)
@@ -268,10 +273,12 @@ void pools_fork_begin(void)
 {
     group_fork_begin();
     chain_fork_begin();
+    platform_lock_fork_begin(&sites_lock);
 }
 
 void pools_fork_end(void)
 {
+    platform_lock_fork_end(&sites_lock);
     chain_fork_end();
     group_fork_end();
 }

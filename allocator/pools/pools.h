@@ -310,7 +310,7 @@ ALWAYS_INLINE struct site *site_at(uintptr_t return_address)
     return &pool_sites[return_address / sizeof(struct site) % SITES];
 }
 
-/* Have the fast path find this verdict, whoever had the place. */
+/* Have the fast path find this verdict, whoever had the place. Never waits: while another thread does so, nothing is done. */
 void site_put(uintptr_t return_address, struct verdict verdict);
 /* The verdict on a site has changed, or code has been unmapped: the fast path shall ask again about it, or about all. */
 void site_drop(uintptr_t return_address);
