@@ -43,7 +43,7 @@ static void write_reference(struct json *json, const char *name, uint32_t number
     else json_null(json);
 }
 
-/* ---- the process ------------------------------------------------------------------------------------------------------ */
+/* ---- the process ------------------------------------------------------------------------------------------------ */
 
 enum { PATH_CAPACITY = 4096 };
 static char program[PATH_CAPACITY];
@@ -104,7 +104,7 @@ static void write_modules(struct json *json)
     json_close(json, ']');
 }
 
-/* ---- groups and their graph -------------------------------------------------------------------------------------------- */
+/* ---- groups and their graph ------------------------------------------------------------------------------------- */
 
 static const char *const states[] = {
     [GROUP_WATCHED] = "watched", [GROUP_ORDINARY] = "ordinary", [GROUP_POOLED] = "pooled",
@@ -191,7 +191,7 @@ static void write_edges(struct json *json, const char *name, bool siblings)
     json_close(json, ']');
 }
 
-/* ---- pools and counters -------------------------------------------------------------------------------------------------- */
+/* ---- pools and counters ----------------------------------------------------------------------------------------- */
 
 static void write_pools(struct json *json)
 {
@@ -230,7 +230,7 @@ static void write_counters(struct json *json)
     json_close(json, '}');
 }
 
-/* ---- among statistics --------------------------------------------------------------------------------------------------- */
+/* ---- among statistics ------------------------------------------------------------------------------------------- */
 
 void explain_statistics(struct json *json)
 {
@@ -258,7 +258,7 @@ void explain_print(int file)
             (double)bytes / (1 << 20), objects, (size_t)pools, (size_t)chains.chains, (size_t)untold);
 }
 
-/* ---- the file ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the file --------------------------------------------------------------------------------------------------- */
 
 void explain_json(struct json *json)
 {

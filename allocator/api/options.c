@@ -409,8 +409,8 @@ static struct option options[OPTION_COUNT] = {
             .public =
                 {
                     .name = "pools",
-                    .description = "which objects get pools: judged (those that stand to gain), all (past the limits), none (all is "
-                                   "done but that), off (nothing is done)",
+                    .description = "which objects get pools: judged (those that gain by it), all (past the limits), "
+                                   "none (all else is done), off (nothing is done)",
                     .kind = HF_OPTION_CHOICE,
                     .initial = POOL_PLACING_JUDGED,
                     .maximum = POOL_PLACING_OFF,
@@ -423,7 +423,8 @@ static struct option options[OPTION_COUNT] = {
             .public =
                 {
                     .name = "pool_chain",
-                    .description = "callers that tell which objects are of one kind: adaptive (as many as needed), 1 to 4, full",
+                    .description =
+                        "callers that tell which objects are of one kind: adaptive (as many as needed), 1 to 4, full",
                     .kind = HF_OPTION_CHOICE,
                     .initial = POOL_CHAIN_ADAPTIVE,
                     .maximum = POOL_CHAIN_FULL,
@@ -448,7 +449,8 @@ static struct option options[OPTION_COUNT] = {
             .public =
                 {
                     .name = "pool_headers",
-                    .description = "leave the room in pools that headers of objects would take, to measure what it costs",
+                    .description =
+                        "leave the room in pools that headers of objects would take, to measure what it costs",
                     .kind = HF_OPTION_FLAG,
                     .maximum = 1,
                 },

@@ -128,9 +128,11 @@ struct bin {
     uint32_t spans; /* how many spans the bin has */
     uint32_t spans_listed; /* how many of them are listed */
     unsigned given : 15; /* blocks that the last refill gave at most; the next gives twice as many */
-    unsigned borrowed : 15; /* bytes wasted so far by serving this bin's requests from larger ones */
+    unsigned borrowed : 15; /* bytes wasted so far by serving its requests from larger bins; of pools: see place.c */
     unsigned zeros : 1; /* the blocks that malloc takes next read as zeros, but for their links */
 };
+
+enum { BORROWED_MAX = (1 << 15) - 1 };
 
 enum heap_state {
     HEAP_OWNED = 0, /* by a living thread, or by one that is settling it (registry.c) */
@@ -220,7 +222,7 @@ ALWAYS_INLINE bool object_fits(size_t size, size_t usable)
     return size <= usable && size >= usable / 2;
 }
 
-/* A block of a bin, which the calling thread's heap `heap` has; NULL with errno ENOMEM: out of memory. */
+/* A block of a bin of the calling thread's heap; NULL: memory has run out. */
 void *heap_malloc_bin(struct heap *heap, unsigned bin);
 
 /* What the fast paths fall back to. They return NULL and set errno to ENOMEM when memory has run out or the request

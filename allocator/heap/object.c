@@ -42,9 +42,7 @@ static void *small_calloc(struct heap *heap, unsigned bin, bool *zeroed)
 
 void *heap_malloc_bin(struct heap *heap, unsigned bin)
 {
-    void *object = small_malloc(heap, bin);
-    if (UNLIKELY(object == NULL)) errno = ENOMEM;
-    return object;
+    return small_malloc(heap, bin);
 }
 
 /* `*zeroed`: whether memory that reads as zeros is wanted; then whether the object's does. */

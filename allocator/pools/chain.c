@@ -24,8 +24,12 @@
 enum { LEVELS_ADAPTIVE = 16, LEVELS_FULL = 64 };
 
 static const uint8_t levels_most[] = {
-    [POOL_CHAIN_ADAPTIVE] = LEVELS_ADAPTIVE, [POOL_CHAIN_1] = 1, [POOL_CHAIN_2] = 2, [POOL_CHAIN_3] = 3,
-    [POOL_CHAIN_4] = 4, [POOL_CHAIN_FULL] = LEVELS_FULL,
+    [POOL_CHAIN_ADAPTIVE] = LEVELS_ADAPTIVE,
+    [POOL_CHAIN_1] = 1,
+    [POOL_CHAIN_2] = 2,
+    [POOL_CHAIN_3] = 3,
+    [POOL_CHAIN_4] = 4,
+    [POOL_CHAIN_FULL] = LEVELS_FULL,
 };
 
 const char *const chain_fallback_names[FALLBACKS] = {
@@ -179,8 +183,9 @@ static uint64_t value_of_group(uint32_t group)
 
 static uint64_t value_of_rule(const struct frame_rule *rule, int passing)
 {
-    return VALUE_DEEPER | (uint64_t)(passing + 1) << PASSING_SHIFT | (uint64_t)rule->from_base << FROM_BASE_SHIFT | (uint64_t)(rule->cfa_offset / WORD) << CFA_SHIFT |
-           (uint64_t)(-rule->return_offset / WORD) << RETURN_SHIFT | (uint64_t)(-rule->base_offset / WORD) << BASE_SHIFT;
+    return VALUE_DEEPER | (uint64_t)(passing + 1) << PASSING_SHIFT | (uint64_t)rule->from_base << FROM_BASE_SHIFT |
+           (uint64_t)(rule->cfa_offset / WORD) << CFA_SHIFT | (uint64_t)(-rule->return_offset / WORD) << RETURN_SHIFT |
+           (uint64_t)(-rule->base_offset / WORD) << BASE_SHIFT;
 }
 
 static int32_t distance_at(uint64_t value, unsigned shift)
@@ -263,8 +268,7 @@ static uint64_t end_here(struct lesson *lesson, bool complete)
     chains.made++;
     chains.addresses += walk->length;
     /* Relaxed: who finds it a moment later has been told of no verdict yet. */
-    if (walk->length == 1)
-        atomic_store_explicit(&chains.sites[group], walk->at.return_address, memory_order_relaxed);
+    if (walk->length == 1) atomic_store_explicit(&chains.sites[group], walk->at.return_address, memory_order_relaxed);
     return value_of_group(group);
 }
 

@@ -1,21 +1,28 @@
 /* Which code can be read, and where its calls end up.
  *
- * _dl_find_object tells without locks which mapped object an address lies in. The object's program headers, in its first page,
- * tell which parts of it are mapped: between two of them there may be a hole. */
+ * _dl_find_object tells without locks which mapped object an address lies in, and its program headers tell which
+ * parts of that are mapped: between two of them there may be a hole. Where the dynamic linker has mapped an object,
+ * it is one piece, and begins with its headers. The program itself has been mapped by the kernel, perhaps in pieces
+ * that are found one by one; the kernel says where its headers are. */
 #include "code.h"
 
 #include <dlfcn.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
-/* The page that holds an object's headers, as linkers lay it out. */
+/* The page that begins with an object's headers, as linkers lay it out. */
 enum { HEADERS_MAX = 4096 };
 
-/* ---- parts of a mapped object ---------------------------------------------------------------------------------------- */
+/* ---- parts of a mapped object ------------------------------------------------------------------------------------ */
 
-static const ElfW(Phdr) *headers_find(const struct dl_find_object *object, unsigned *count)
+static const ElfW(Phdr) * headers_find(const struct dl_find_object *object, size_t *count)
 {
+    if (object->dlfo_link_map->l_name[0] == 0) { /* the program */
+        *count = getauxval(AT_PHNUM);
+        return (const ElfW(Phdr) *)getauxval(AT_PHDR);
+    }
     const ElfW(Ehdr) *file = object->dlfo_map_start;
     if ((uintptr_t)object->dlfo_map_end - (uintptr_t)file < HEADERS_MAX) return NULL;
     if (memcmp(file->e_ident, ELFMAG, SELFMAG) != 0 || file->e_phentsize != sizeof(ElfW(Phdr))) return NULL;
@@ -27,14 +34,15 @@ static const ElfW(Phdr) *headers_find(const struct dl_find_object *object, unsig
 /* The loaded part of an object that `address` lies in, if it has all of `flags`. */
 static bool part_find(uintptr_t address, uint32_t flags, struct code *part, struct dl_find_object *object)
 {
-    unsigned count = 0;
+    size_t count = 0;
     if (_dl_find_object((void *)address, object) != 0) return false;
+    uintptr_t least = (uintptr_t)object->dlfo_map_start, most = (uintptr_t)object->dlfo_map_end;
     const ElfW(Phdr) *headers = headers_find(object, &count);
     if (headers == NULL) return false;
     for (const ElfW(Phdr) *header = headers; header < headers + count; header++) {
-        uintptr_t start = object->dlfo_link_map->l_addr + header->p_vaddr;
+        uintptr_t start = object->dlfo_link_map->l_addr + header->p_vaddr, end = start + header->p_filesz;
         if (header->p_type != PT_LOAD || address - start >= header->p_filesz) continue;
-        *part = (struct code){start, start + header->p_filesz};
+        *part = (struct code){start > least ? start : least, end < most ? end : most};
         return (header->p_flags & flags) == flags;
     }
     return false;
@@ -46,8 +54,8 @@ bool code_find(uintptr_t address, struct code *code)
     return part_find(address, PF_R | PF_X, code, &object);
 }
 
-/* Another thread may be binding the entry meanwhile; it reads as before or after that. Relaxed: what it points at was mapped
- * before. */
+/* Another thread may be binding the entry meanwhile; it reads as before or after that. Relaxed: what it points at
+ * was mapped before. */
 uintptr_t code_slot(uintptr_t slot)
 {
     struct code part;
@@ -57,7 +65,7 @@ uintptr_t code_slot(uintptr_t slot)
     return __atomic_load_n((const uintptr_t *)slot, __ATOMIC_RELAXED);
 }
 
-/* ---- well-known functions --------------------------------------------------------------------------------------------- */
+/* ---- well-known functions ---------------------------------------------------------------------------------------- */
 
 /* What a program is compiled to call besides or instead, when it checks itself: _FORTIFY_SOURCE, -fstack-protector. */
 extern void *__memset_chk(void *, int, size_t, size_t);
@@ -96,7 +104,7 @@ static enum code_function known_find(const char *name, uintptr_t address)
     return FUNCTION_OTHER;
 }
 
-/* ---- stubs -------------------------------------------------------------------------------------------------------------- */
+/* ---- stubs ------------------------------------------------------------------------------------------------------- */
 
 static const unsigned char *skip_landing_mark(const unsigned char *at)
 {
@@ -142,7 +150,8 @@ static const char *name_wanted(const struct dl_find_object *object, uint32_t ind
         if (dynamic->d_tag == DT_PLTRELSZ) size = dynamic->d_un.d_val;
     }
     /* The dynamic linker has made addresses of these; where it did not (the kernel's own object), they are too small. */
-    uintptr_t least = (uintptr_t)object->dlfo_map_start;
+    uintptr_t least = object->dlfo_link_map->l_addr;
+    if (entries == NULL || symbols == NULL || names == NULL) return NULL;
     if ((uintptr_t)entries < least || (uintptr_t)symbols < least || (uintptr_t)names < least) return NULL;
     if (index >= size / sizeof *entries) return NULL;
     return names + symbols[ELF64_R_SYM(entries[index].r_info)].st_name;

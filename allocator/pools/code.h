@@ -13,14 +13,14 @@ struct code {
     uintptr_t end;
 };
 
-/* The code that `address` lies in; false: it is in no object that the dynamic linker knows, or its headers are not to be
- * trusted. The caller stands in that object or is about to call it, so that it stays mapped. */
+/* The code that `address` lies in; false: it is in no object that the dynamic linker knows, or its headers are not
+ * to be trusted. The caller stands in that object or is about to call it, so that it stays mapped. */
 bool code_find(uintptr_t address, struct code *code);
 
 /* Well-known functions that tell little of who calls them. */
 enum code_function {
     FUNCTION_OTHER,
-    FUNCTION_FILLS, /* fills the memory that its first argument points at, and returns that: memset, memcpy and the like */
+    FUNCTION_FILLS, /* fills what its first argument points at, and returns that: memset, memcpy and the like */
     FUNCTION_ENDS, /* never returns */
 };
 

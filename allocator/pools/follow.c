@@ -1,41 +1,43 @@
 /* What a function does with a new object: uses it, or only passes it on (3.1).
  *
- * From where the call returns, each way that the function can go is followed instruction by instruction, with a note of what is
- * known to be in each register and in slots of the stack. A way ends where the function returns, where it does not go on, or
- * where it has been before with the same notes. The first use decides; else, if the object is passed on at the end of
- * any way, it is a wrapper.
+ * From where the call returns, each way that the function can go is followed instruction by instruction, with a note
+ * of what is known to be in each register and in slots of the stack. A way ends where the function returns, where it
+ * does not go on, or where it has been before with the same notes. The first use decides; else, if the object is
+ * passed on at the end of any way, it is a wrapper.
  *
- * What is a use: reading the object; writing to it; keeping its address anywhere but in this function's own frame; handing it to
- * another function. What is none:
- *  - comparing its address, and what is done when there is no object: that side of a test for NULL is not followed, so that
- *    neither messages nor calls that never return get in the way;
- *  - storing it where a parameter points: so C functions return more than one thing. But only at the very place: an offset
- *    is a field of a structure, and the object becomes part of that;
- *  - filling it as a whole by memset, memcpy and the like, or by string instructions: whoever clears or copies bytes does not know
- *    what they mean, and calloc and strdup are wrappers of malloc to those who call them;
+ * What is a use: reading the object; writing to it; keeping its address anywhere but in this function's own frame;
+ * handing it to another function. What is none:
+ *  - comparing its address, and what is done when there is no object: that side of a test for NULL is not followed,
+ *    so that neither messages nor calls that never return get in the way;
+ *  - storing it where a parameter points: so C functions return more than one thing. But only at the very place: an
+ *    offset is a field of a structure, and the object becomes part of that;
+ *  - filling it as a whole by memset, memcpy and the like, or by string instructions: whoever clears or copies bytes
+ *    does not know what they mean, and calloc and strdup are wrappers of malloc to those who call them;
  *  - writing only in front of what is passed on: a header, by which a wrapper keeps its books.
  *
- * Nothing here needs to be right: objects are placed by it, no more. What the compiler has moved away as unlikely is left
- * out, landing pads of exceptions too, since no instruction leads there. Hand-written code may confuse the notes. But nothing
- * may be read that is not mapped: only instructions between `start` and `end` are, if these lie in the object's code.
+ * Nothing here needs to be right: objects are placed by it, no more. What the compiler has moved away as unlikely is
+ * left out, landing pads of exceptions too, since no instruction leads there. Hand-written code may confuse the
+ * notes. But nothing may be read that is not mapped: only instructions between `start` and `end` are, if these lie
+ * in the object's code.
  *
- * How the function began is looked at second, where it matters: when the object is stored by a register that was set before
- * the call. Then the code from its start to the call is followed in the same way, to learn which registers and slots hold
- * parameters, and where the frame is. */
+ * How the function began is looked at second, where it matters: when the object is stored by a register that was set
+ * before the call. Then the code from its start to the call is followed in the same way, to learn which registers
+ * and slots hold parameters, and where the frame is. */
 #include "code.h"
 
 #include <Zydis/Zydis.h>
 #include <string.h>
 
-/* Bounds of the work, in instructions. A function that has shown no use after so many is unknown. Most need a few dozen; one
- * that takes all these is analysed once, as all are. */
+/* Bounds of the work, in instructions. A function that has shown no use after so many is unknown. Most need a few
+ * dozen; one that takes all these is analysed once, as all are. */
 enum { INSTRUCTIONS_MAX = 400, BEGINNING_MAX = 128 };
-/* Ways not yet followed, states met at targets of jumps, slots of the stack with something known: what wrappers need, twice. */
+/* Ways not yet followed, states met at targets of jumps, slots of the stack with something known: what wrappers
+ * need, twice. */
 enum { WAYS_MAX = 24, MET_MAX = 64, SLOTS_MAX = 24 };
 /* Bytes at an object's start that may be a header: what malloc's own may take at most, and a cache line. */
 enum { HEADER_MAX = 64 };
 
-/* ---- what is known at one point ---------------------------------------------------------------------------------------- */
+/* ---- what is known at one point ---------------------------------------------------------------------------------- */
 
 enum kind {
     OTHER, /* nothing that matters */
@@ -128,7 +130,7 @@ static void give_up_way(void)
     end_way();
 }
 
-/* ---- slots of the stack ------------------------------------------------------------------------------------------------ */
+/* ---- slots of the stack ------------------------------------------------------------------------------------------ */
 
 static struct value slot_load(int32_t offset)
 {
@@ -159,7 +161,7 @@ static void slot_store(int32_t offset, struct value value)
     else if (is_object(value)) give_up_way();
 }
 
-/* ---- reading and writing memory ------------------------------------------------------------------------------------------ */
+/* ---- reading and writing memory ---------------------------------------------------------------------------------- */
 
 static unsigned register_number(ZydisRegister reg)
 {
@@ -209,8 +211,8 @@ static void object_write(struct value address, unsigned bits)
     } else if (end > *written) *written = (int16_t)end;
 }
 
-/* The object's address is stored outside of the frame. Copies of it in registers for arguments have done their service: where
- * nothing is optimised, they stay there, and the next call is not meant to get them. */
+/* The object's address is stored outside of the frame. Copies of it in registers for arguments have done their
+ * service: where nothing is optimised, they stay there, and the next call is not meant to get them. */
 static void object_store(struct value address, struct value value)
 {
     /* A parameter, or a slot of the frame? */
@@ -234,7 +236,7 @@ static void store(struct value address, unsigned bits, struct value value)
     else if (is_passed_at(address)) work.way.passing = NOT_PASSED;
 }
 
-/* ---- operands ------------------------------------------------------------------------------------------------------------ */
+/* ---- operands ---------------------------------------------------------------------------------------------------- */
 
 static struct value read_operand(const ZydisDecodedOperand *operand)
 {
@@ -266,7 +268,7 @@ static bool is_same_register(const ZydisDecodedOperand *a, const ZydisDecodedOpe
            a->reg.value == b->reg.value;
 }
 
-/* ---- instructions that move and compute ------------------------------------------------------------------------------------ */
+/* ---- instructions that move and compute -------------------------------------------------------------------------- */
 
 static void do_move(ZydisDecodedOperand *operands)
 {
@@ -354,8 +356,8 @@ static void do_other(ZydisDecodedOperand *operands)
     }
     for (unsigned i = 0; i < work.instruction.operand_count; i++) {
         if ((operands[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) == 0) continue;
-        bool is_general = operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER &&
-                          register_number(operands[i].reg.value) != NO_REGISTER;
+        bool is_general =
+            operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER && register_number(operands[i].reg.value) != NO_REGISTER;
         bool is_flags = operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER &&
                         ZydisRegisterGetClass(operands[i].reg.value) == ZYDIS_REGCLASS_FLAGS;
         if (is_flags) continue;
@@ -364,7 +366,7 @@ static void do_other(ZydisDecodedOperand *operands)
     }
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------------------------ */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 /* test a,a and the like; cmp a,0. */
 static bool tests_null(ZydisDecodedOperand *operands)
@@ -390,10 +392,10 @@ static void note_test(ZydisDecodedOperand *operands)
     }
 }
 
-/* ---- the ends of ways --------------------------------------------------------------------------------------------------------- */
+/* ---- the ends of ways -------------------------------------------------------------------------------------------- */
 
-/* `value` leaves the function. What has been written to the object must all lie in front of it. If it is stored for the caller on
- * one way and returned on another, the former is meant. */
+/* `value` leaves the function. What has been written to the object must all lie in front of it. If it is stored for
+ * the caller on one way and returned on another, the former is meant. */
 static void pass_on(struct value value, int passing)
 {
     const struct way *way = &work.way;
@@ -404,7 +406,8 @@ static void pass_on(struct value value, int passing)
     work.passing = passing;
 }
 
-/* What has been stored for the caller may still be in rax, though nothing is returned. Two words may be: rax and rdx. */
+/* What has been stored for the caller may still be in rax, though nothing is returned. Two words may be: rax and
+ * rdx. */
 static void do_return(void)
 {
     const struct way *way = &work.way;
@@ -415,7 +418,7 @@ static void do_return(void)
     end_way();
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
 
 /* The address that a call or jump goes to, through a linkage table's entry too; 0: only known when it happens. */
 static uintptr_t target_of(const ZydisDecodedOperand *operand)
@@ -431,7 +434,8 @@ static bool is_handed_down(struct value argument)
     return is_object(argument) || (argument.kind == STACK && is_object(slot_load(argument.offset)));
 }
 
-/* What is returned is the object again where it has only been filled; it is not filled with its own address, or from itself. */
+/* What is returned is the object again where it has only been filled; it is not filled with its own address, or from
+ * itself. */
 static struct value call_with_object(const ZydisDecodedOperand *target)
 {
     const struct value *arguments = work.arguments;
@@ -474,7 +478,7 @@ static void do_system_call(void)
     registers[RAX] = registers[RCX] = registers[R11] = nothing;
 }
 
-/* ---- jumps ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- jumps ------------------------------------------------------------------------------------------------------- */
 
 /* FNV's prime and offset, over words. */
 static uint64_t state_hash(void)
@@ -511,8 +515,8 @@ static bool is_inside(uintptr_t address)
     return address >= work.start && address < work.end;
 }
 
-/* The frame has been given up: a jump out of the function is a call in place of a return. Every function has at least 8 bytes of
- * frame when it calls another, since the stack is aligned to 16 then. */
+/* The frame has been given up: a jump out of the function is a call in place of a return. Every function has at
+ * least 8 bytes of frame when it calls another, since the stack is aligned to 16 then. */
 static bool has_left_frame(void)
 {
     return work.way.registers[RSP].kind != STACK || work.way.registers[RSP].offset > work.stack;
@@ -525,8 +529,8 @@ static void do_last_call(ZydisDecodedOperand *operands)
     do_return();
 }
 
-/* The compiler has moved this side away as unlikely. It is not followed: what is rarely done does not tell what a function
- * is for. But if nothing else is seen, nothing is known. */
+/* The compiler has moved this side away as unlikely. It is not followed: what is rarely done does not tell what a
+ * function is for. But if nothing else is seen, nothing is known. */
 static void leave_out(void)
 {
     work.left = true;
@@ -570,7 +574,7 @@ static void do_branch(ZydisDecodedOperand *operands)
     if (only_target) end_way();
 }
 
-/* ---- one instruction after the other --------------------------------------------------------------------------------------------- */
+/* ---- one instruction after the other ----------------------------------------------------------------------------- */
 
 static void do_leave(void)
 {
@@ -587,12 +591,23 @@ static void do_by_category(ZydisDecodedOperand *operands)
 {
     switch (work.instruction.meta.category) {
     case ZYDIS_CATEGORY_NOP:
-    case ZYDIS_CATEGORY_WIDENOP: return;
-    case ZYDIS_CATEGORY_COND_BR: do_branch(operands); return;
-    case ZYDIS_CATEGORY_CMOV: do_conditional_move(operands); return;
-    case ZYDIS_CATEGORY_STRINGOP: do_string(); return;
-    case ZYDIS_CATEGORY_SYSCALL: do_system_call(); return;
-    default: do_other(operands); return;
+    case ZYDIS_CATEGORY_WIDENOP:
+        return;
+    case ZYDIS_CATEGORY_COND_BR:
+        do_branch(operands);
+        return;
+    case ZYDIS_CATEGORY_CMOV:
+        do_conditional_move(operands);
+        return;
+    case ZYDIS_CATEGORY_STRINGOP:
+        do_string();
+        return;
+    case ZYDIS_CATEGORY_SYSCALL:
+        do_system_call();
+        return;
+    default:
+        do_other(operands);
+        return;
     }
 }
 
@@ -600,24 +615,52 @@ static void do_instruction(ZydisDecodedOperand *operands)
 {
     note_test(operands);
     switch (work.instruction.mnemonic) {
-    case ZYDIS_MNEMONIC_MOV: do_move(operands); return;
-    case ZYDIS_MNEMONIC_XCHG: do_exchange(operands); return;
-    case ZYDIS_MNEMONIC_LEA: do_address(operands); return;
-    case ZYDIS_MNEMONIC_ADD: do_add(operands, 1); return;
-    case ZYDIS_MNEMONIC_SUB: do_add(operands, -1); return;
-    case ZYDIS_MNEMONIC_AND: do_and(operands); return;
-    case ZYDIS_MNEMONIC_PUSH: do_push(operands); return;
-    case ZYDIS_MNEMONIC_POP: write_operand(&operands[0], pop()); return;
-    case ZYDIS_MNEMONIC_LEAVE: do_leave(); return;
-    case ZYDIS_MNEMONIC_CALL: do_call_within(operands); return;
-    case ZYDIS_MNEMONIC_JMP: do_jump(operands); return;
-    case ZYDIS_MNEMONIC_RET: do_return(); return;
+    case ZYDIS_MNEMONIC_MOV:
+        do_move(operands);
+        return;
+    case ZYDIS_MNEMONIC_XCHG:
+        do_exchange(operands);
+        return;
+    case ZYDIS_MNEMONIC_LEA:
+        do_address(operands);
+        return;
+    case ZYDIS_MNEMONIC_ADD:
+        do_add(operands, 1);
+        return;
+    case ZYDIS_MNEMONIC_SUB:
+        do_add(operands, -1);
+        return;
+    case ZYDIS_MNEMONIC_AND:
+        do_and(operands);
+        return;
+    case ZYDIS_MNEMONIC_PUSH:
+        do_push(operands);
+        return;
+    case ZYDIS_MNEMONIC_POP:
+        write_operand(&operands[0], pop());
+        return;
+    case ZYDIS_MNEMONIC_LEAVE:
+        do_leave();
+        return;
+    case ZYDIS_MNEMONIC_CALL:
+        do_call_within(operands);
+        return;
+    case ZYDIS_MNEMONIC_JMP:
+        do_jump(operands);
+        return;
+    case ZYDIS_MNEMONIC_RET:
+        do_return();
+        return;
     case ZYDIS_MNEMONIC_UD0:
     case ZYDIS_MNEMONIC_UD1:
     case ZYDIS_MNEMONIC_UD2:
     case ZYDIS_MNEMONIC_INT3:
-    case ZYDIS_MNEMONIC_HLT: end_way(); return;
-    default: do_by_category(operands); return;
+    case ZYDIS_MNEMONIC_HLT:
+        end_way();
+        return;
+    default:
+        do_by_category(operands);
+        return;
     }
 }
 
@@ -625,8 +668,9 @@ static void do_next(void)
 {
     uintptr_t at = work.way.next;
     work.called = false;
-    if (!is_inside(at) || work.decoded == work.decoded_max || !ZYAN_SUCCESS(ZydisDecoderDecodeFull(&work.decoder, (const void *)at,
-                                                work.end - at, &work.instruction, work.operands))) {
+    if (!is_inside(at) || work.decoded == work.decoded_max ||
+        !ZYAN_SUCCESS(
+            ZydisDecoderDecodeFull(&work.decoder, (const void *)at, work.end - at, &work.instruction, work.operands))) {
         give_up_way();
         return;
     }
@@ -650,12 +694,14 @@ static bool follow_ways(void)
     }
 }
 
-/* ---- where to begin ------------------------------------------------------------------------------------------------------------------- */
+/* ---- where to begin ---------------------------------------------------------------------------------------------- */
 
 static void way_begin(uintptr_t address, enum kind others)
 {
     work.way = (struct way){.next = address, .passing = NOT_PASSED, .shifted_written = INT16_MIN};
-    for (uint16_t i = 0; others == UNSEEN && i < REGISTERS; i++) work.way.registers[i] = (struct value){UNSEEN, i, 0};
+    for (unsigned i = 0; others == UNSEEN && i < REGISTERS; i++) {
+        work.way.registers[i] = (struct value){UNSEEN, (uint16_t)i, 0};
+    }
     work.way.registers[RSP] = (struct value){STACK, 0, 0};
     work.stack = 0;
 }
@@ -668,13 +714,13 @@ static void work_begin(uintptr_t goal, unsigned instructions_max)
     work.called = work.used = work.passed_on = work.unknown = work.began_matters = work.left = false;
 }
 
-/* Learn from the function's start on what is known where the call returns. False: the call has not been found; then the frame
- * pointer is known if the function has one, and no parameter. */
+/* Learn from the function's start on what is known where the call returns. False: the call has not been found; then
+ * the frame pointer is known if the function has one, and no parameter. */
 static bool begin_at_start(uintptr_t return_address)
 {
     way_begin(work.start, OTHER);
-    for (uint16_t i = 0; i < ARGUMENTS; i++) {
-        work.way.registers[argument_registers[i]] = (struct value){PARAMETER, i, 0};
+    for (unsigned i = 0; i < ARGUMENTS; i++) {
+        work.way.registers[argument_registers[i]] = (struct value){PARAMETER, (uint16_t)i, 0};
     }
     work_begin(return_address, BEGINNING_MAX);
     work.began_known = true;
@@ -689,7 +735,8 @@ static bool begin_at_start(uintptr_t return_address)
     return found;
 }
 
-/* The call has stored the object where one of its arguments pointed. False: that is nowhere in this frame, nor a parameter. */
+/* The call has stored the object where one of its arguments pointed. False: that is nowhere in this frame, nor a
+ * parameter. */
 static bool take_from_argument(struct value argument)
 {
     work.way.registers[RAX] = argument; /* returned besides, where a structure is returned */

@@ -25,7 +25,7 @@ ALWAYS_INLINE unsigned share_of(uint64_t part, uint64_t whole)
     return part >= whole ? (unsigned)WHOLE : (unsigned)(part * WHOLE / whole);
 }
 
-/* ---- groups (group.c) ---------------------------------------------------------------------------------------------------- */
+/* ---- groups (group.c) ------------------------------------------------------------------------------------------- */
 
 enum { SIZES_KEPT = 16 };
 
@@ -66,9 +66,9 @@ struct group_size {
 
 /* What a look at a group's samples tells, in shares. */
 struct group_shares {
-    uint16_t freed; /* objects that are free again */
+    uint16_t freed; /* log_freed_share, at the last look */
     uint16_t own; /* of the live neighbours in memory: those of the group, or of what belongs to it */
-    uint16_t linked; /* objects with a link from or to one beside them, of another group: the one with most */
+    uint16_t linked; /* shape_paired_most, with any */
 };
 
 struct group {
@@ -90,6 +90,8 @@ struct group {
 
     uint32_t newest; /* its newest observation */
     uint32_t logged; /* observations in all */
+    uint32_t freed_seen; /* the newest observation of all, when `freed` was found out */
+    uint16_t freed; /* log_freed_share then */
     uint32_t scanned; /* objects whose words stand in the graph */
     uint32_t scanned_until; /* the newest of them */
     uint16_t edges_out, edges_in; /* first edge each; EDGE_NONE */
@@ -117,10 +119,10 @@ uint32_t group_block_size(uint32_t group);
 void group_lock(void);
 void group_unlock(void);
 
-/* ---- observations (log.c) ---------------------------------------------------------------------------------------------------- */
+/* ---- observations (log.c) --------------------------------------------------------------------------------------- */
 
 /* So many are kept. Groups that are watched for long have their early objects forgotten, when others allocate much. */
-enum { LOG_ENTRIES = 1 << 15 };
+enum { LOG_ENTRIES = 1 << 14 };
 
 /* Numbers of observations count up from 1, and wrap: one is valid while log_at finds it. */
 enum { LOG_NONE = 0 };
@@ -149,7 +151,14 @@ uint32_t log_age(uint32_t number);
 enum { SAMPLES_MAX = 96 };
 unsigned log_samples(const struct group *group, uint32_t samples[SAMPLES_MAX]);
 
-/* ---- blocks: reading the heap (log.c) ----------------------------------------------------------------------------------------- */
+/* The share of a group's samples that are free again, in that quarter of them, by age, in which it is highest: of early objects some
+ * have not been freed yet, and of old ones that were freed long ago the blocks may be others' by now and look alive. */
+unsigned log_freed_share(uint32_t group);
+
+/* Groups of which nearly nothing has been freed, and those of which most has. */
+enum { FREED_LONG_LIVED = WHOLE / 8, FREED_SHORT_LIVED = WHOLE / 2 };
+
+/* ---- blocks: reading the heap (log.c) --------------------------------------------------------------------------- */
 
 struct block {
     uintptr_t start;
@@ -168,7 +177,7 @@ uintptr_t block_word(uintptr_t start, unsigned index);
 /* Whether an observed object is still the one that was observed. */
 bool observation_is_live(uint32_t number, const struct observation *observation, struct block *block);
 
-/* ---- the storage shape graph (shape.c) -------------------------------------------------------------------------------------------- */
+/* ---- the storage shape graph (shape.c) -------------------------------------------------------------------------- */
 
 enum {
     EDGES_MAX = 1 << 14,
@@ -185,6 +194,7 @@ struct edge {
     uint16_t count; /* in the samples; sticks at its maximum, as `near` */
     uint16_t near; /* of those: to one that was allocated beside it, or lies there */
     uint16_t next_out, next_in; /* EDGE_NONE: the last */
+    uint32_t from_objects, to_objects; /* that there were of either, when both were last watched */
 };
 
 extern struct edge edges[EDGES_MAX];
@@ -197,15 +207,16 @@ void shape_scan_around(uint32_t group);
 /* Look again at some that have been decided about: the program may have linked their objects to others since. */
 void shape_rescan_some(void);
 
-/* The share of `group` with a near link from or to an object of `other`. */
-unsigned shape_linked(uint32_t group, uint32_t other);
-/* The share with a near link to a block of the same size of which nothing is known; or that is linked with such blocks to one
- * structure. */
+/* The share of the objects of either group, of the larger one if they differ in number, that have a near link from or to one of the
+ * other for itself. 0 if those of one group stay and those of the other die young. */
+unsigned shape_paired(uint32_t group, uint32_t other);
+/* The share of a group's objects with a near link to a block of the same size of which nothing is known; WHOLE if it is linked
+ * with such blocks to one structure. */
 unsigned shape_linked_unwatched(uint32_t group);
 
-/* The most of shape_linked to any other group; 0 for `block_size`: of any size, NULL for `without`: to any. */
+/* The most of shape_paired with any other group; 0 for `block_size`: of any size, NULL for `without`: with any. */
 struct cluster;
-unsigned shape_linked_most(uint32_t group, uint32_t block_size, const struct cluster *without);
+unsigned shape_paired_most(uint32_t group, uint32_t block_size, const struct cluster *without);
 
 enum affinity shape_affinity(uint32_t group, uint32_t other);
 
@@ -221,7 +232,7 @@ bool cluster_contains(const struct cluster *cluster, uint32_t group);
 /* Leave out those that are in it for this reason. */
 void cluster_drop(struct cluster *cluster, enum affinity affinity);
 
-/* ---- the judge (judge.c) ----------------------------------------------------------------------------------------------------------- */
+/* ---- the judge (judge.c) ---------------------------------------------------------------------------------------- */
 
 /* A watched group has reached next_look. */
 void judge_look(uint32_t group);

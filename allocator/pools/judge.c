@@ -10,14 +10,15 @@
  *     1. too large for a pool                                             ─► ordinary
  *     2. few objects live at a time: nothing that a pool could make denser ─► wait; at the last look ordinary
  *     3. one of its cluster (shape.c) has been decided about               ─► as that one
- *     4. allocated and linked one to one with a group of another size     ─► a mixed pool for both
- *     5. often linked with objects beside it that are not of its cluster  ─► ordinary
- *     6. its live neighbours in memory are of its cluster                 ─► ordinary
- *     7. they are others'                                                 ─► a pool for those of its cluster that have its size
+ *     4. allocated and linked one to one with a group of another size,
+ *        and neither denser in its size class than both would be together ─► a mixed pool for both
+ *     5. its live neighbours in memory are of its cluster                 ─► ordinary
+ *     6. often linked with neighbours that are not                        ─► ordinary
+ *     7. else: interleaved with what it has nothing to do with            ─► a pool for those of its cluster that have its size
  */
 #include "group.h"
 
-/* ---- what decides --------------------------------------------------------------------------------------------------- */
+/* ---- what decides ----------------------------------------------------------------------------------------------- */
 
 /* Looks are at min_objects times 1, 2, 4, 8 and 16. A group whose objects die young never has many of them alive. */
 enum { LOOKS_AT_MOST = 16, LOOK_OBJECTS_MIN = 100 };
@@ -34,12 +35,9 @@ enum {
     /* As many as a quarter torn from what they are linked to cost more than density brings: list cells and what they hold,
      * with a third of the cells moved since, still do. */
     TIED_ENOUGH = WHOLE / 4,
-    /* A mixed pool makes each of its groups sparser, and its malloc is dearer: only where nearly all are pairs, and stay. */
+    /* The malloc of a mixed pool is dearer: only where nearly all are pairs, and stay. */
     PAIRED_ENOUGH = WHOLE * 3 / 4,
     FREED_FOR_MIXED = WHOLE / 4,
-    /* Groups of which nearly nothing has been freed, and those of which most has. */
-    FREED_LONG_LIVED = WHOLE / 8,
-    FREED_SHORT_LIVED = WHOLE / 2,
 };
 
 static const struct {
@@ -74,16 +72,16 @@ const char *judge_reason_threshold(enum reason reason)
     return reasons[reason].threshold;
 }
 
-/* ---- what is seen --------------------------------------------------------------------------------------------------------- */
+/* ---- what is seen ----------------------------------------------------------------------------------------------- */
 
 /* On static memory and not on the stack, as in shape.c. */
 static uint32_t samples[SAMPLES_MAX];
 
-static struct view {
+struct view {
     unsigned own, others; /* live neighbours of the samples in memory */
     unsigned others_freed; /* neighbours of other watched groups that are free again */
     unsigned tied; /* of `others`, unwatched ones that point to the sample */
-} view;
+};
 
 static struct cluster cluster;
 
@@ -94,52 +92,49 @@ static bool points_into(const struct block *from, const struct block *to)
     return false;
 }
 
-static void view_neighbour(const struct block *block, int side)
+/* Whether an unwatched neighbour points to a sample, and is the only one: of many that do, splitting tears one in so many apart. */
+static bool is_partner(const struct block *block, const struct block *beside, int side)
+{
+    struct block behind;
+    return points_into(beside, block) && !(block_beside(beside, side, &behind) && points_into(&behind, block));
+}
+
+static void view_neighbour(struct view *view, const struct block *block, int side)
 {
     struct block beside;
     if (!block_beside(block, side, &beside)) return;
     const struct observation *observation = log_at(log_find(beside.start));
     bool own = observation != NULL && cluster_contains(&cluster, observation->group);
     if (!block_is_live(&beside)) {
-        if (observation != NULL && !own) view.others_freed++;
+        if (observation != NULL && !own) view->others_freed++;
     } else if (own) {
-        view.own++;
+        view->own++;
     } else {
-        view.others++;
-        if (observation == NULL && points_into(&beside, block)) view.tied++;
+        view->others++;
+        if (observation == NULL && is_partner(block, &beside, side)) view->tied++;
     }
 }
 
-/* The share of a group's samples that are free again, in that quarter of them, by age, in which it is highest: of early objects some
- * have not been freed yet, and of old ones that were freed long ago the blocks may be others' by now and look alive. */
-static unsigned freed_share(uint32_t group)
-{
-    unsigned available = log_samples(&groups[group], samples), most = 0;
-    for (unsigned quarter = 0; quarter < 4; quarter++) {
-        unsigned from = available * quarter / 4, to = available * (quarter + 1) / 4, freed = 0;
-        struct block block;
-        for (unsigned i = from; i < to; i++) freed += !observation_is_live(samples[i], log_at(samples[i]), &block);
-        unsigned share = share_of(freed, to - from);
-        if (share > most) most = share;
-    }
-    return most;
-}
-
-/* Who lives beside them. */
-static void view_neighbours(uint32_t group)
+/* Who lives beside a group's samples. */
+static struct view view_of(uint32_t group)
 {
     unsigned available = log_samples(&groups[group], samples);
-    view = (struct view){0};
+    struct view view = {0};
     for (unsigned i = 0; i < available; i++) {
         struct block block;
         if (!observation_is_live(samples[i], log_at(samples[i]), &block)) continue;
-        view_neighbour(&block, -1);
-        view_neighbour(&block, 1);
+        view_neighbour(&view, &block, -1);
+        view_neighbour(&view, &block, 1);
     }
-    groups[group].shares.own = (uint16_t)share_of(view.own, view.own + view.others);
+    return view;
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------------------------------------ */
+static unsigned own_share(const struct view *view)
+{
+    return view->others == 0 ? (unsigned)WHOLE : share_of(view->own, view->own + view->others);
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------------------------ */
 
 static bool is_too_large(const struct group *group)
 {
@@ -158,7 +153,7 @@ static bool is_last_look(const struct group *group)
     return group->objects >= LOOKS_AT_MOST * least;
 }
 
-/* ---- decisions --------------------------------------------------------------------------------------------------------------- */
+/* ---- decisions -------------------------------------------------------------------------------------------------- */
 
 static bool is_watched(uint32_t group)
 {
@@ -198,7 +193,7 @@ static void join_same_size(uint32_t group, uint32_t block_size, enum reason reas
     }
 }
 
-/* ---- the rules ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the rules -------------------------------------------------------------------------------------------------- */
 
 /* Whether a group was left where it is for the sake of what is beside it, and not because nothing was to be gained by it alone. */
 static bool has_a_place(uint32_t group)
@@ -225,44 +220,65 @@ static bool follow_decided(uint32_t group, uint32_t block_size)
 
 static bool may_be_mixed(uint32_t group)
 {
-    return is_watched(group) && !is_too_large(&groups[group]) && freed_share(group) <= FREED_FOR_MIXED;
+    return is_watched(group) && !is_too_large(&groups[group]) && log_freed_share(group) <= FREED_FOR_MIXED;
 }
 
-static bool is_pair(uint32_t a, uint32_t b)
+/* The members of the cluster that are to be in a mixed pool with the group; itself first. */
+static struct cluster pairs;
+
+static void find_pairs(uint32_t group, uint32_t block_size)
 {
-    return shape_linked(a, b) >= PAIRED_ENOUGH && shape_linked(b, a) >= PAIRED_ENOUGH;
+    pairs = (struct cluster){.count = 1, .members = {group}};
+    for (unsigned i = 1; i < cluster.count; i++) {
+        uint32_t member = cluster.members[i];
+        bool same_size = block_size != 0 && group_block_size(member) == block_size;
+        if (!same_size && shape_paired(group, member) >= PAIRED_ENOUGH && may_be_mixed(member))
+            pairs.members[pairs.count++] = member;
+    }
+}
+
+/* What one object takes in a mixed pool. */
+static uint64_t mean_size(uint32_t group)
+{
+    return groups[group].bytes / groups[group].objects + MALLOC_ALIGNMENT;
+}
+
+/* In a mixed pool each group is as dense as its part of the bytes. To walk one of them alone must not cost more than now. */
+static bool none_gets_sparser(void)
+{
+    uint64_t all = 0;
+    for (unsigned i = 0; i < pairs.count; i++) all += mean_size(pairs.members[i]);
+    for (unsigned i = 0; i < pairs.count; i++) {
+        struct view view = view_of(pairs.members[i]);
+        if (own_share(&view) > share_of(mean_size(pairs.members[i]), all)) return false;
+    }
+    return true;
 }
 
 /* Rule 4. The pool is for the group, its partners, and what belongs to the group by its type. */
 static bool mix(uint32_t group, uint32_t block_size)
 {
-    bool mixed = false;
-    if (!may_be_mixed(group)) return false;
-    for (unsigned i = 1; i < cluster.count; i++) {
-        uint32_t member = cluster.members[i];
-        bool same_size = block_size != 0 && group_block_size(member) == block_size;
-        if (same_size || !is_pair(group, member) || !may_be_mixed(member)) continue;
-        if (!mixed && !give_pool(group, 0, REASON_TOGETHER)) return true;
-        mixed = true;
-        join(member, group, AFFINITY_TOGETHER, REASON_TOGETHER);
-    }
-    if (mixed && block_size != 0) join_same_size(group, block_size, REASON_MERGED);
-    return mixed;
+    find_pairs(group, block_size);
+    if (pairs.count == 1 || !may_be_mixed(group) || !none_gets_sparser()) return false;
+    if (!give_pool(group, 0, REASON_TOGETHER)) return true;
+    for (unsigned i = 1; i < pairs.count; i++) join(pairs.members[i], group, AFFINITY_TOGETHER, REASON_TOGETHER);
+    if (block_size != 0) join_same_size(group, block_size, REASON_MERGED);
+    return true;
 }
 
-/* Rule 5: what a pool would tear apart, whether it is known where it would stay or not. */
-static bool is_tied(uint32_t group, uint32_t block_size)
+/* Rule 6: what a pool would tear apart, whether it is known where it would stay or not. */
+static bool is_tied(uint32_t group, uint32_t block_size, const struct view *view)
 {
-    if (share_of(view.tied, view.own + view.others) >= TIED_ENOUGH) return true;
+    if (share_of(view->tied, view->own + view->others) >= TIED_ENOUGH) return true;
     return shape_linked_unwatched(group) >= TIED_ENOUGH ||
-           shape_linked_most(group, block_size, &cluster) >= TIED_ENOUGH;
+           shape_paired_most(group, block_size, &cluster) >= TIED_ENOUGH;
 }
 
 /* Neighbours that are free again stand for short-lived groups, which long-lived objects should not share spans with. */
-static bool is_long_lived_among_others(const struct group *group)
+static bool is_long_lived_among_others(const struct group *group, const struct view *view)
 {
     return group->shares.freed <= FREED_LONG_LIVED &&
-           share_of(view.own, view.own + view.others + view.others_freed) < OWN_ENOUGH;
+           share_of(view->own, view->own + view->others + view->others_freed) < OWN_ENOUGH;
 }
 
 static bool has_partners(uint32_t block_size)
@@ -272,15 +288,16 @@ static bool has_partners(uint32_t block_size)
     return false;
 }
 
-/* Rules 6 and 7. */
-static void separate(uint32_t group, uint32_t block_size)
+/* Rules 5 to 7. */
+static void separate(uint32_t group, uint32_t block_size, const struct view *view)
 {
-    bool alone = view.others == 0 || groups[group].shares.own >= OWN_ENOUGH;
-    bool long_lived = alone && is_long_lived_among_others(&groups[group]);
-    bool partners = has_partners(block_size);
+    bool alone = own_share(view) >= OWN_ENOUGH, partners = has_partners(block_size);
+    bool long_lived = alone && is_long_lived_among_others(&groups[group], view);
     if (alone && !long_lived) {
         leave_alone(group, partners ? REASON_TOGETHER_ALONE : REASON_ALONE);
         join_same_size(group, block_size, REASON_TOGETHER_ALONE);
+    } else if (is_tied(group, block_size, view)) {
+        leave_alone(group, REASON_TIED);
     } else {
         enum reason disturbed = partners ? REASON_TOGETHER_DISTURBED : REASON_DISTURBED;
         if (give_pool(group, block_size, long_lived ? REASON_LONG_LIVED : disturbed))
@@ -288,7 +305,7 @@ static void separate(uint32_t group, uint32_t block_size)
     }
 }
 
-/* ---- looks -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- looks ------------------------------------------------------------------------------------------------------ */
 
 static void wait_or(uint32_t group, enum reason reason)
 {
@@ -300,14 +317,13 @@ static void wait_or(uint32_t group, enum reason reason)
     groups[group].next_look = groups[group].objects * 2;
 }
 
-static void judge(uint32_t group)
+static void judge(uint32_t group, const struct view *view)
 {
     uint32_t block_size = group_block_size(group);
     if (follow_decided(group, block_size) || mix(group, block_size)) return;
     if (block_size == 0) leave_alone(group, REASON_SIZES);
-    else if (is_tied(group, block_size)) leave_alone(group, REASON_TIED);
-    else if (view.own + view.others + view.others_freed < TELLING_MIN) wait_or(group, REASON_ALONE);
-    else separate(group, block_size);
+    else if (view->own + view->others + view->others_freed < TELLING_MIN) wait_or(group, REASON_ALONE);
+    else separate(group, block_size, view);
 }
 
 /* As in the paper: every group past the thresholds, with those that have affinity to it. */
@@ -319,27 +335,29 @@ static void judge_as_paper(uint32_t group)
     if (give_pool(group, block_size, REASON_ALL) && block_size != 0) join_same_size(group, block_size, REASON_MERGED);
 }
 
-static void look_closely(uint32_t group)
+static struct view look_closely(uint32_t group)
 {
     shape_scan(group);
     shape_scan_around(group);
     shape_rescan_some();
     shape_cluster(group, &cluster);
-    view_neighbours(group);
-    groups[group].shares.linked = (uint16_t)shape_linked_most(group, 0, NULL);
+    struct view view = view_of(group);
+    groups[group].shares.own = (uint16_t)own_share(&view);
+    groups[group].shares.linked = (uint16_t)shape_paired_most(group, 0, NULL);
+    return view;
 }
 
 void judge_look(uint32_t group)
 {
     bool all = pool_settings.placing == POOL_PLACING_ALL;
-    groups[group].shares.freed = (uint16_t)freed_share(group);
+    groups[group].shares.freed = (uint16_t)log_freed_share(group);
     if (is_too_large(&groups[group])) {
         leave_alone(group, REASON_TOO_LARGE);
     } else if (!all && !has_enough(&groups[group])) {
         wait_or(group, REASON_SMALL);
     } else {
-        look_closely(group);
+        struct view view = look_closely(group);
         if (all) judge_as_paper(group);
-        else judge(group);
+        else judge(group, &view);
     }
 }

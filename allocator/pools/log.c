@@ -6,14 +6,14 @@
  */
 #include "group.h"
 
-/* ---- the log ------------------------------------------------------------------------------------------------------ */
+/* ---- the log ---------------------------------------------------------------------------------------------------- */
 
 static struct observation entries[LOG_ENTRIES];
 static uint32_t made = 1; /* the next one's number */
 
 /* Places in `entries`, by address. A place whose entry is of another address is as good as empty, so nothing is ever taken
  * out. When a bucket is full of others its oldest gives way: it could only have been forgotten soon. */
-enum { BUCKETS_LOG2 = 14, BUCKETS = 1 << BUCKETS_LOG2, WAYS = 4 };
+enum { BUCKETS_LOG2 = 13, BUCKETS = 1 << BUCKETS_LOG2, WAYS = 4 };
 static uint16_t buckets[BUCKETS][WAYS];
 _Static_assert(LOG_ENTRIES - 1 <= UINT16_MAX, "a place fits");
 
@@ -77,7 +77,7 @@ uint32_t log_add(uintptr_t object, uint32_t group, size_t size, uint32_t before)
     return number;
 }
 
-/* ---- samples --------------------------------------------------------------------------------------------------------- */
+/* ---- samples ---------------------------------------------------------------------------------------------------- */
 
 /* The program may still be filling in what was allocated last, and linking it. */
 enum { SETTLING = 8 };
@@ -102,7 +102,7 @@ unsigned log_samples(const struct group *group, uint32_t samples[SAMPLES_MAX])
     return count;
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ----------------------------------------------------------------------------------------------------- */
 
 /* Why no load here can fault, whatever other threads do. A descriptor can always be read (space.h). One that says that a span
  * is cut into blocks says that the span was handed out, so its memory has been made accessible; and what the space layer has
@@ -159,4 +159,36 @@ bool observation_is_live(uint32_t number, const struct observation *observation,
 {
     return log_find(observation->object) == number && block_of(observation->object, block) &&
            block->start == observation->object && block_is_live(block);
+}
+
+/* ---- lifetimes -------------------------------------------------------------------------------------------------- */
+
+static unsigned count_freed(const uint32_t *samples, unsigned count)
+{
+    unsigned freed = 0;
+    struct block block;
+    for (unsigned i = 0; i < count; i++) freed += !observation_is_live(samples[i], log_at(samples[i]), &block);
+    return freed;
+}
+
+static unsigned freed_share(const struct group *group)
+{
+    static uint32_t samples[SAMPLES_MAX]; /* not on the stack, as in shape.c */
+    unsigned available = log_samples(group, samples), most = 0;
+    for (unsigned quarter = 0; quarter < 4; quarter++) {
+        unsigned from = available * quarter / 4, to = available * (quarter + 1) / 4;
+        unsigned share = share_of(count_freed(samples + from, to - from), to - from);
+        if (share > most) most = share;
+    }
+    return most;
+}
+
+unsigned log_freed_share(uint32_t group)
+{
+    struct group *known = &groups[group];
+    if (known->freed_seen != made - 1) { /* once a look */
+        known->freed = (uint16_t)freed_share(known);
+        known->freed_seen = made - 1;
+    }
+    return known->freed;
 }

@@ -76,13 +76,18 @@ uint32_t place_of(const struct span *span)
 
 struct site pool_sites[SITES];
 
+/* Sites are put in by one thread at a time, or the address of one could stay with the verdict of another. */
+static platform_lock sites_lock;
+
 void site_put(uintptr_t return_address, struct verdict verdict)
 {
+    if (!platform_lock_try(&sites_lock)) return;
     struct site *site = site_at(return_address);
     atomic_store_explicit(&site->return_address, 0, memory_order_relaxed);
     /* Release, both: see pools_pop. */
     atomic_store_explicit(&site->verdict, verdict_word(verdict), memory_order_release);
     atomic_store_explicit(&site->return_address, return_address, memory_order_release);
+    platform_lock_release(&sites_lock);
 }
 
 void site_drop(uintptr_t return_address)
@@ -171,12 +176,25 @@ static void site_weigh(uintptr_t return_address, struct verdict verdict)
 
 /* ---- objects -------------------------------------------------------------------------------------------------------- */
 
+/* A page is the least that a pool costs each thread that uses it. A thread's first objects of a pool, half a page of them, are
+ * ordinary: so threads that allocate little do not cost a page for each pool. */
+enum { OPENED_BYTES = 2048 };
+
+static bool is_open(struct heap *heap, unsigned bin, size_t size)
+{
+    struct bin *its = &heap->bins[bin];
+    if (LIKELY(its->spans != 0 || its->borrowed >= OPENED_BYTES)) return true;
+    its->borrowed = (its->borrowed + (size < MALLOC_ALIGNMENT ? MALLOC_ALIGNMENT : size)) & BORROWED_MAX;
+    return false;
+}
+
 static void *place(size_t size, struct heap *heap, struct verdict verdict)
 {
-    if (verdict.kind == VERDICT_POOL && heap_size_class(heap, size) == verdict.class)
-        return heap_malloc_bin(heap, verdict.bin);
-    void *object = verdict.kind == VERDICT_MIXED ? mixed_malloc(heap, verdict.bin, with_header(size)) : NULL;
-    return object != NULL ? object : heap_malloc(size);
+    void *object = NULL;
+    bool is_of_size = verdict.kind == VERDICT_POOL && heap_size_class(heap, size) == verdict.class;
+    if ((is_of_size || verdict.kind == VERDICT_MIXED) && is_open(heap, verdict.bin, size))
+        object = is_of_size ? heap_malloc_bin(heap, verdict.bin) : mixed_malloc(heap, verdict.bin, with_header(size));
+    return LIKELY(object != NULL) ? object : heap_malloc(size);
 }
 
 static void *watch(size_t size, uint32_t group)
@@ -255,10 +273,12 @@ void pools_fork_begin(void)
 {
     group_fork_begin();
     chain_fork_begin();
+    platform_lock_fork_begin(&sites_lock);
 }
 
 void pools_fork_end(void)
 {
+    platform_lock_fork_end(&sites_lock);
     chain_fork_end();
     group_fork_end();
 }

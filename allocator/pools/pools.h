@@ -116,8 +116,7 @@ __attribute__((noinline, unused, no_sanitize("address"))) static
 #else
 ALWAYS_INLINE
 #endif
-    uintptr_t
-    stack_word(uintptr_t address)
+    uintptr_t stack_word(uintptr_t address)
 {
     return *(const uintptr_t *)address;
 }
@@ -311,7 +310,7 @@ ALWAYS_INLINE struct site *site_at(uintptr_t return_address)
     return &pool_sites[return_address / sizeof(struct site) % SITES];
 }
 
-/* Have the fast path find this verdict, whoever had the place. */
+/* Have the fast path find this verdict, whoever had the place. Never waits: while another thread does so, nothing is done. */
 void site_put(uintptr_t return_address, struct verdict verdict);
 /* The verdict on a site has changed, or code has been unmapped: the fast path shall ask again about it, or about all. */
 void site_drop(uintptr_t return_address);
@@ -329,7 +328,8 @@ ALWAYS_INLINE struct frame frame_of_caller(void)
     struct frame frame;
     frame.return_address = (uintptr_t)__builtin_return_address(0);
     frame.stack = (uintptr_t)__builtin_dwarf_cfa();
-    frame.base = *(const uintptr_t *)__builtin_frame_address(0); /* where a function that has a frame keeps its caller's */
+    /* Where a function that has a frame keeps its caller's. */
+    frame.base = *(const uintptr_t *)__builtin_frame_address(0);
     return frame;
 }
 

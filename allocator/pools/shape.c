@@ -13,7 +13,7 @@ uint32_t edge_count(void)
     return count;
 }
 
-/* ---- edges ------------------------------------------------------------------------------------------------------------- */
+/* ---- edges ------------------------------------------------------------------------------------------------------ */
 
 static void link_in(uint16_t number)
 {
@@ -39,15 +39,25 @@ static struct edge *edge_get(uint32_t from, uint32_t to, uint32_t offset)
     return edge;
 }
 
+/* Later the one is counted on and the other is not, which would tell nothing of how many there are of each. */
+static void note_objects(struct edge *edge)
+{
+    const struct group *from = &groups[edge->from], *to = &groups[edge->to == GROUP_UNWATCHED ? edge->from : edge->to];
+    if (edge->from_objects != 0 && (from->state != GROUP_WATCHED || to->state != GROUP_WATCHED)) return;
+    edge->from_objects = (uint32_t)from->objects;
+    edge->to_objects = (uint32_t)to->objects;
+}
+
 static void edge_add(uint32_t from, uint32_t to, uint32_t offset, bool near)
 {
     struct edge *edge = edge_get(from, to, offset);
     if (edge == NULL || edge->count == UINT16_MAX) return;
     edge->count++;
     if (near) edge->near++;
+    note_objects(edge);
 }
 
-/* ---- reading objects ----------------------------------------------------------------------------------------------------- */
+/* ---- reading objects -------------------------------------------------------------------------------------------- */
 
 /* Longer objects are read as far as this: 256 bytes, twice the largest that the paper puts into pools. */
 enum { WORDS_MAX = 32 };
@@ -90,7 +100,7 @@ static bool resolve(uintptr_t word, uint32_t size, struct target *target)
     return observation != NULL || block.size == size;
 }
 
-/* ---- scanning ---------------------------------------------------------------------------------------------------------------- */
+/* ---- scanning --------------------------------------------------------------------------------------------------- */
 
 /* On static memory, not on the stack: programs allocate on small ones, and all this is under the lock. */
 static struct target targets[WORDS_MAX];
@@ -164,7 +174,7 @@ void shape_rescan_some(void)
     }
 }
 
-/* ---- what was allocated among a group's objects -------------------------------------------------------------------------------- */
+/* ---- what was allocated among a group's objects ----------------------------------------------------------------- */
 
 enum { COMPANIONS_MAX = 6 };
 
@@ -202,10 +212,13 @@ void shape_scan_around(uint32_t group)
         if (companions[i].met >= available / 4 && companions[i].met > 0) shape_scan(companions[i].group);
 }
 
-/* ---- shares ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- shares ----------------------------------------------------------------------------------------------------- */
 
 /* So few samples say nothing. */
 enum { SCANNED_MIN = 8 };
+
+/* A quarter of a group's objects tells what its fields are for: in a tree, half the nodes have no children. */
+enum { SHARE_THAT_TELLS = WHOLE / 4 };
 
 static unsigned max_of(unsigned a, unsigned b)
 {
@@ -215,9 +228,9 @@ static unsigned max_of(unsigned a, unsigned b)
 /* The share of all objects of the edge's target that it leads to, if each leads to another one. */
 static unsigned share_of_target(const struct edge *edge, unsigned links)
 {
-    const struct group *from = &groups[edge->from], *to = &groups[edge->to];
-    if (from->scanned < SCANNED_MIN) return 0;
-    return share_of((uint64_t)links * from->objects, (uint64_t)from->scanned * to->objects);
+    uint32_t scanned = groups[edge->from].scanned;
+    if (scanned < SCANNED_MIN) return 0;
+    return share_of((uint64_t)links * edge->from_objects, (uint64_t)scanned * edge->to_objects);
 }
 
 static unsigned share_of_source(const struct edge *edge, unsigned links)
@@ -235,7 +248,8 @@ static unsigned share_of_siblings(const struct edge *edge)
 /* A group that everything points to has very many edges that lead to it; the latest are looked at. */
 enum { EDGES_IN_MAX = 64 };
 
-unsigned shape_linked(uint32_t group, uint32_t other)
+/* Of a group's objects, those with a near link from or to one of the other. */
+static unsigned linked(uint32_t group, uint32_t other)
 {
     unsigned out = 0, in = 0, seen = 0;
     for (uint16_t at = groups[group].edges_out; at != EDGE_NONE; at = edges[at].next_out) {
@@ -252,10 +266,36 @@ unsigned shape_linked(uint32_t group, uint32_t other)
     return max_of(out, in < WHOLE ? in : WHOLE);
 }
 
-/* ---- affinity ------------------------------------------------------------------------------------------------------------------------ */
+/* Two that are linked and beside each other, but one of which is soon gone, are better apart. */
+static bool lifetimes_differ(uint32_t group, uint32_t other)
+{
+    unsigned a = log_freed_share(group), b = log_freed_share(other);
+    return (a <= FREED_LONG_LIVED && b >= FREED_SHORT_LIVED) || (b <= FREED_LONG_LIVED && a >= FREED_SHORT_LIVED);
+}
 
-/* A quarter of a group's objects tells what its fields are for: in a tree, half the nodes have no children. */
-enum { SHARE_THAT_TELLS = WHOLE / 4 };
+/* That of most near links from a group to another, or the other way; NULL: there is none. */
+static const struct edge *strongest(uint32_t group, uint32_t other)
+{
+    const struct edge *found = NULL;
+    for (uint16_t at = groups[group].edges_out; at != EDGE_NONE; at = edges[at].next_out)
+        if (edges[at].to == other && edges[at].near > (found != NULL ? found->near : 0)) found = &edges[at];
+    for (uint16_t at = groups[other].edges_out; at != EDGE_NONE; at = edges[at].next_out)
+        if (edges[at].to == group && edges[at].near > (found != NULL ? found->near : 0)) found = &edges[at];
+    return found;
+}
+
+unsigned shape_paired(uint32_t group, uint32_t other)
+{
+    const struct edge *edge = strongest(group, other);
+    if (edge == NULL) return 0;
+    uint64_t from = edge->from_objects, to = edge->to_objects;
+    uint64_t from_linked = from * linked(edge->from, edge->to), to_linked = to * linked(edge->to, edge->from);
+    uint64_t pairs = from_linked < to_linked ? from_linked : to_linked;
+    unsigned share = share_of(pairs / WHOLE, from > to ? from : to);
+    return share >= SHARE_THAT_TELLS && lifetimes_differ(group, other) ? 0 : share;
+}
+
+/* ---- affinity --------------------------------------------------------------------------------------------------- */
 
 /* Whether the field at an edge's offset leads from `from` to `to` as well. */
 static bool leads(uint32_t from, uint32_t to, uint32_t offset)
@@ -301,7 +341,7 @@ static bool has_parent_in_common(uint32_t group, uint32_t other)
     return false;
 }
 
-/* Half of each: then who walks the one has the other in hand. */
+/* Half of them: then who walks the one has the other in hand. */
 enum { TOGETHER_MIN = WHOLE / 2 };
 
 enum affinity shape_affinity(uint32_t group, uint32_t other)
@@ -311,8 +351,7 @@ enum affinity shape_affinity(uint32_t group, uint32_t other)
         if (continues(group, other) || continues(other, group)) return AFFINITY_TYPE_I;
         if (has_parent_in_common(group, other)) return AFFINITY_TYPE_II;
     }
-    return shape_linked(group, other) >= TOGETHER_MIN && shape_linked(other, group) >= TOGETHER_MIN ? AFFINITY_TOGETHER
-                                                                                                     : AFFINITY_NONE;
+    return shape_paired(group, other) >= TOGETHER_MIN ? AFFINITY_TOGETHER : AFFINITY_NONE;
 }
 
 bool cluster_contains(const struct cluster *cluster, uint32_t group)
@@ -323,19 +362,19 @@ bool cluster_contains(const struct cluster *cluster, uint32_t group)
 }
 
 /* 0 if the other one does not count. */
-static unsigned linked_if(uint32_t group, uint32_t other, uint32_t block_size, const struct cluster *without)
+static unsigned paired_if(uint32_t group, uint32_t other, uint32_t block_size, const struct cluster *without)
 {
     if (other == group || (without != NULL && cluster_contains(without, other))) return 0;
-    return block_size == 0 || group_block_size(other) == block_size ? shape_linked(group, other) : 0;
+    return block_size == 0 || group_block_size(other) == block_size ? shape_paired(group, other) : 0;
 }
 
-unsigned shape_linked_most(uint32_t group, uint32_t block_size, const struct cluster *without)
+unsigned shape_paired_most(uint32_t group, uint32_t block_size, const struct cluster *without)
 {
     unsigned share = 0, seen = 0;
     for (uint16_t at = groups[group].edges_out; at != EDGE_NONE; at = edges[at].next_out)
-        if (edges[at].to != GROUP_UNWATCHED) share = max_of(share, linked_if(group, edges[at].to, block_size, without));
+        if (edges[at].to != GROUP_UNWATCHED) share = max_of(share, paired_if(group, edges[at].to, block_size, without));
     for (uint16_t at = groups[group].edges_in; at != EDGE_NONE && seen < EDGES_IN_MAX; at = edges[at].next_in, seen++)
-        share = max_of(share, linked_if(group, edges[at].from, block_size, without));
+        share = max_of(share, paired_if(group, edges[at].from, block_size, without));
     return share;
 }
 
@@ -347,7 +386,7 @@ unsigned shape_linked_unwatched(uint32_t group)
     return continues(group, GROUP_UNWATCHED) ? WHOLE : share;
 }
 
-/* ---- clusters --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- clusters --------------------------------------------------------------------------------------------------- */
 
 static void consider(struct cluster *cluster, uint32_t member, uint32_t other)
 {

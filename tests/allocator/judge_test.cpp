@@ -38,7 +38,7 @@ void *make_unwatched(size_t size)
     return std::memset(object, 0, size);
 }
 
-// ---- interleaved ----------------------------------------------------------------------------------------------------
+// ---- interleaved ---------------------------------------------------------------------------------------------------
 
 TEST(Judge, AnOrderBookWhoseRecordsAreMadeInTurnGetsAPoolForEachKind)
 {
@@ -95,7 +95,7 @@ TEST(Judge, AGroupHereAndThereAmongMostOfItsOwnNeedsNone)
     });
 }
 
-// ---- alone ------------------------------------------------------------------------------------------------------------
+// ---- alone ---------------------------------------------------------------------------------------------------------
 
 TEST(Judge, AGroupThatHasItsSizeClassToItselfNeedsNoPool)
 {
@@ -119,7 +119,7 @@ TEST(Judge, SoDoesOneWhoseObjectsComeInRuns)
     });
 }
 
-// ---- linked one to one -------------------------------------------------------------------------------------------------
+// ---- linked one to one ---------------------------------------------------------------------------------------------
 
 struct Patient {
     uint64_t visits, time, left;
@@ -197,16 +197,24 @@ struct Node {
     uint64_t key[3];
 };
 
-TEST(Judge, NodesAndPayloadsOfAnotherSizeGetAMixedPool)
+// Objects of other parts of the program, of all sizes up to 128 bytes.
+void disturb(stress::Random &random)
+{
+    for (int i = 0; i < 24; i++) make_unwatched(random.between(1, 128));
+}
+
+TEST(Judge, NodesAndPayloadsOfAnotherSizeGetAMixedPoolWhereOthersDisturbBoth)
 {
     in_program([] {
         Group nodes, payloads;
+        stress::Random random(1);
         Node *last = nullptr;
         for (size_t i = 0; i < MANY; i++) {
             Node *node = nodes.make<Node>();
             node->payload = payloads.make(80);
             node->left = last;
             last = node;
+            disturb(random);
         }
         EXPECT_TRUE(has_state(nodes.is(GROUP_MIXED) ? nodes : payloads, GROUP_MIXED));
         EXPECT_NE(uint32_t{POOL_NONE}, nodes.pool());
@@ -223,9 +231,21 @@ TEST(Judge, SoDoNodesAndNamesOfManySizes)
         for (size_t i = 0; i < MANY; i++) {
             void *name = names.make(random.between(1, 100));
             nodes.make<Node>()->payload = name;
+            disturb(random);
         }
         EXPECT_NE(uint32_t{POOL_NONE}, nodes.pool());
         EXPECT_EQ(nodes.pool(), names.pool());
+    });
+}
+
+// Who walks the nodes alone would have to fetch more.
+TEST(Judge, NodesThatHaveTheirSizeClassToThemselvesAreDenserAsTheyAre)
+{
+    in_program([] {
+        Group nodes, payloads;
+        for (size_t i = 0; i < MANY; i++) nodes.make<Node>()->payload = payloads.make(80);
+        EXPECT_TRUE(is_ordinary(nodes, ALONE));
+        EXPECT_TRUE(is_ordinary(payloads, ALONE));
     });
 }
 
@@ -233,18 +253,20 @@ TEST(Judge, PayloadsThatDieYoungDoNot)
 {
     in_program([] {
         Group nodes, payloads;
+        stress::Random random(1);
         std::deque<Node *> young;
         for (size_t i = 0; i < MANY; i++) {
             Node *node = nodes.make<Node>();
             node->payload = payloads.make(80);
             young.push_back(node);
+            disturb(random);
             if (young.size() < 20) continue;
             heap_free(young.front()->payload);
             young.front()->payload = nullptr;
             young.pop_front();
         }
-        EXPECT_TRUE(is_ordinary(nodes, ALONE));
-        EXPECT_TRUE(is_ordinary(payloads, "its objects die young"));
+        EXPECT_TRUE(is_pooled(nodes));
+        EXPECT_FALSE(payloads.is(GROUP_MERGED));
     });
 }
 
@@ -252,8 +274,10 @@ TEST(Judge, ANodeNowAndThenWithAPayloadIsNoPair)
 {
     in_program([] {
         Group nodes, payloads;
+        stress::Random random(1);
         for (size_t i = 0; i < MANY; i++) {
             Node *node = nodes.make<Node>();
+            disturb(random);
             if (i % 2 == 0) node->payload = payloads.make(80);
         }
         EXPECT_FALSE(nodes.is(GROUP_MIXED)) << nodes.reason();
@@ -279,7 +303,7 @@ TEST(Judge, ArraysOfOneOwnerStayTogether)
     });
 }
 
-// ---- merged by type ------------------------------------------------------------------------------------------------------
+// ---- merged by type ------------------------------------------------------------------------------------------------
 
 TEST(Judge, AListThatTwoCallSitesBuildGetsOnePool)
 {
@@ -415,7 +439,7 @@ TEST(Judge, NorIfOnlyTheNeighboursPointToIt)
     });
 }
 
-// ---- lifetimes -----------------------------------------------------------------------------------------------------------------
+// ---- lifetimes -----------------------------------------------------------------------------------------------------
 
 TEST(Judge, ObjectsThatDieYoungAreLeftAlone)
 {
@@ -483,7 +507,30 @@ TEST(Judge, TemporariesAmongLongLivedObjectsLeaveNothingToGain)
     });
 }
 
-// ---- thresholds ----------------------------------------------------------------------------------------------------------------
+// Requests that point to their session, each session with some: in a server that has seen several waves of both.
+TEST(Judge, LongLivedObjectsDoNotStayForTheSakeOfShortLivedOnesThatPointToThem)
+{
+    for (unsigned requests_each : {1U, 7U}) {
+        in_program([=] {
+            Group sessions, requests;
+            for (size_t users = 50; users < MANY; users *= 2) {
+                std::vector<Record *> waiting;
+                for (size_t user = 0; user < users; user++) {
+                    Record *session = sessions.make<Record>();
+                    for (unsigned i = 0; i < requests_each; i++) {
+                        waiting.push_back(requests.make<Record>());
+                        waiting.back()->next = session;
+                    }
+                }
+                for (Record *request : waiting) heap_free(request);
+            }
+            EXPECT_TRUE(is_pooled(sessions));
+            EXPECT_NE(sessions.pool(), requests.pool());
+        });
+    }
+}
+
+// ---- thresholds ----------------------------------------------------------------------------------------------------
 
 TEST(Judge, LargeObjectsGetNoPool)
 {

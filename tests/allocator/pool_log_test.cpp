@@ -20,7 +20,7 @@ uintptr_t address(const void *object)
     return reinterpret_cast<uintptr_t>(object);
 }
 
-// ---- the log ------------------------------------------------------------------------------------------------------------
+// ---- the log -------------------------------------------------------------------------------------------------------
 
 TEST(PoolLog, FindsTheNewestObservationOfAnObject)
 {
@@ -93,7 +93,7 @@ TEST(PoolLog, ObjectsThatAreFreedOrHandedOutAgainAreNoLongerLive)
     });
 }
 
-// ---- blocks -----------------------------------------------------------------------------------------------------------------
+// ---- blocks --------------------------------------------------------------------------------------------------------
 
 TEST(PoolLog, AnyAddressAtAllMayBeAskedAbout)
 {
@@ -162,7 +162,7 @@ TEST(PoolLog, SamplesWhoseSpansAreGoneAreOnlyFreed)
     });
 }
 
-// ---- threads -------------------------------------------------------------------------------------------------------------------
+// ---- threads -------------------------------------------------------------------------------------------------------
 
 TEST(PoolLog, NobodyWaitsForTheJudge)
 {

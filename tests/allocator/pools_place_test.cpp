@@ -35,11 +35,12 @@ struct verdict new_mixed()
 class Site
 {
   public:
-    explicit Site(struct verdict verdict) : pool_(verdict.pool)
+    explicit Site(struct verdict verdict) : bin_(verdict.bin), pool_(verdict.pool)
     {
         static uintptr_t made = 0x1000;
         caller_.return_address = made += sizeof(struct site);
         site_put(caller_.return_address, verdict);
+        if (verdict.kind != VERDICT_ORDINARY) open();
     }
 
     char *allocate(size_t size) const
@@ -65,7 +66,14 @@ class Site
     }
 
   private:
+    // The thread's first objects of a pool are ordinary: let them be behind it.
+    void open() const
+    {
+        thread_heap->bins[bin_].borrowed = BORROWED_MAX;
+    }
+
     struct frame caller_ = {};
+    unsigned bin_;
     uint32_t pool_;
 };
 
@@ -149,6 +157,20 @@ TEST(Pool, AThreadWithoutAHeapOfItsOwnAllocatesInTheOrdinaryHeap)
                 EXPECT_EQ(POOL_NONE, pool_of(pool.allocate(48)));
                 EXPECT_EQ(POOL_NONE, pool_of(mixed.allocate(48)));
             }
+        }).join();
+    });
+}
+
+TEST(Pool, AThreadsFirstObjectsAreOrdinarySoThatFewDoNotCostAPage)
+{
+    isolated::expect_passes([] {
+        start();
+        std::vector<Site> sites;
+        for (unsigned i = 0; i < 20; i++) sites.emplace_back(i % 2 == 0 ? new_pool(64) : new_mixed());
+        std::thread([&] {
+            for (const Site &site : sites)
+                for (char *object : site.allocate_many(32, 64)) EXPECT_EQ(POOL_NONE, pool_of(object));
+            for (const Site &site : sites) EXPECT_NE(POOL_NONE, pool_of(site.allocate(64)));
         }).join();
     });
 }

@@ -18,7 +18,6 @@ inline uintptr_t address_of(unsigned site)
     return site * sizeof(struct site); // each has a place of its own in the table
 }
 
-
 inline bool make_pools()
 {
     struct verdict ordinary = {};

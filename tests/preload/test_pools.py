@@ -30,7 +30,7 @@ def hard_program(
 def check_and_explain(
     program: Program, settings: str, library: Path, place: Path
 ) -> dict[str, Any] | None:
-    """Checks that `program` runs as without the library; returns what it explains, if it was asked."""
+    """Checks that `program` runs as without the library; returns what was explained, if it was."""
     explanation = place / "explanation.json"
     variables = {"HEAPFIT_OPTIONS": settings, "HEAPFIT_POOLS_EXPLAIN": str(explanation)}
     explained = replace(program, environment={**program.environment, **variables})

@@ -1,6 +1,7 @@
 /* Hand-written functions: what compilers write rarely, and what they never write. None of them is run.
  *
- * BEGIN name ... RETURNS name ... END name, expected[, arrives[, passing]]: the label of RETURNS is where the call returns. */
+ * BEGIN name ... RETURNS name ... END name, expected[, arrives[, passing]]: the label of RETURNS is where the call
+ * returns. */
 
 #define USED 0
 #define PASSED_ON 1
@@ -169,7 +170,7 @@ RETURNS copied_from_by_a_string_instruction
         ret
 END     copied_from_by_a_string_instruction, USED
 
-/* ---- uses --------------------------------------------------------------------------------------------------------- */
+/* ---- uses -------------------------------------------------------------------------------------------------------- */
 
 BEGIN   published_by_exchange
         push    %rbx
@@ -257,7 +258,7 @@ RETURNS used_only_if_null
         ret
 END     used_only_if_null, PASSED_ON
 
-/* ---- how functions end ---------------------------------------------------------------------------------------------- */
+/* ---- how functions end ------------------------------------------------------------------------------------------- */
 
 BEGIN   last_call_gets_it
         push    %rbx
@@ -393,7 +394,7 @@ RETURNS traps
 1:      ud2
 END     traps, PASSED_ON
 
-/* ---- bounds --------------------------------------------------------------------------------------------------------- */
+/* ---- bounds ------------------------------------------------------------------------------------------------------ */
 
 BEGIN   never_ends
         push    %rbx
@@ -450,7 +451,7 @@ RETURNS is_long
         ret
 END     is_long, UNKNOWN
 
-/* ---- how functions begin ---------------------------------------------------------------------------------------------- */
+/* ---- how functions begin ----------------------------------------------------------------------------------------- */
 
 BEGIN   parameter_kept_late
         cmp     $1, %edi

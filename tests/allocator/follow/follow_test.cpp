@@ -1,11 +1,13 @@
-// What follow.c says of functions that allocate: compiled in many ways, written by hand, and of what is no function at all.
+// What follow.c says of functions that allocate: compiled in many ways, written by hand, and of what is none at all.
 
 #include "../stress_seed.h"
 #include "subject.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <limits.h>
 #include <link.h>
+#include <pthread.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -23,7 +25,8 @@ FOLLOW_WAYS
 extern const subject assembly_subjects[];
 }
 
-namespace {
+namespace
+{
 
 constexpr int by_return = -1;
 // follow.c's own bounds: from the function's start, and twice from the call.
@@ -104,7 +107,8 @@ OUTSIDE int is_ready()
 }
 }
 
-namespace {
+namespace
+{
 
 void check(const subject &subject, const Answer &answer)
 {
@@ -163,8 +167,8 @@ TEST(Follow, UnderstandsHandWrittenFunctions)
     auto address = [](const char *label) { return reinterpret_cast<uintptr_t>(label); };
     for (const subject *subject = assembly_subjects; subject->name != nullptr; subject++) {
         SCOPED_TRACE(subject->name);
-        check(*subject, follow_it(address(subject->returns), address(subject->start), address(subject->end),
-                                  subject->arrives));
+        check(*subject,
+              follow_it(address(subject->returns), address(subject->start), address(subject->end), subject->arrives));
     }
 }
 
@@ -177,6 +181,29 @@ TEST(Follow, SaysTheSameAgain)
         EXPECT_EQ(answer.follow, FOLLOW_PASSED_ON);
         EXPECT_EQ(answer.decoded, 6U);
     }
+}
+
+TEST(Follow, NeedsLittleStack)
+{
+    // Stacks of programs may be as small as the C library allows; instrumented code needs more.
+    const size_t stack_bytes = HEAPFIT_TEST_SANITIZED ? 256 * 1024 : static_cast<size_t>(PTHREAD_STACK_MIN);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    ASSERT_EQ(pthread_attr_setstacksize(&attributes, stack_bytes), 0);
+    auto follow_all = [](void *answers) -> void * {
+        for (const subject *subject = assembly_subjects; subject->name != nullptr; subject++) {
+            follow_it(reinterpret_cast<uintptr_t>(subject->returns), reinterpret_cast<uintptr_t>(subject->start),
+                      reinterpret_cast<uintptr_t>(subject->end), subject->arrives);
+            ++*static_cast<int *>(answers);
+        }
+        return nullptr;
+    };
+    int answers = 0;
+    ASSERT_EQ(pthread_create(&thread, &attributes, follow_all, &answers), 0);
+    pthread_join(thread, nullptr);
+    pthread_attr_destroy(&attributes);
+    EXPECT_GT(answers, 0);
 }
 
 TEST(Follow, KnowsNothingOfWhatIsNoCode)

@@ -29,7 +29,7 @@ static struct node *volatile list;
 static void *volatile last;
 static volatile int sink;
 
-/* ---- those that pass it on ------------------------------------------------------------------------------------------ */
+/* ---- those that pass it on --------------------------------------------------------------------------------------- */
 
 void *SUBJECT(or_die)(size_t size)
 {
@@ -173,7 +173,7 @@ void *SUBJECT(status_and_variable)(size_t size)
     return object;
 }
 
-/* ---- those that use it -------------------------------------------------------------------------------------------------- */
+/* ---- those that use it ------------------------------------------------------------------------------------------- */
 
 struct node *SUBJECT(constructs)(int value)
 {
@@ -266,7 +266,7 @@ void SUBJECT(second_into_field)(struct vector *vector)
     calls++; /* so that the call is not its last instruction */
 }
 
-/* ---- calling them ---------------------------------------------------------------------------------------------------------- */
+/* ---- calling them ------------------------------------------------------------------------------------------------ */
 
 static char memory[64];
 static void *place;
