@@ -109,14 +109,15 @@ ALWAYS_INLINE bool stack_is_readable(uintptr_t from, uintptr_t to)
     return LIKELY(from >= stack_seen.start && to <= stack_seen.end) || stack_look(from, to);
 }
 
-/* Which words of a stack hold objects AddressSanitizer knows, but these are between those of functions that have not
- * returned. */
+/* What is read lies between the objects of functions that have not returned, where AddressSanitizer may know of others that have
+ * been there. */
 #ifdef __SANITIZE_ADDRESS__
-__attribute__((noinline, unused, no_sanitize("address"))) static
+#define READS_STACK static __attribute__((noinline, unused, no_sanitize("address")))
 #else
-ALWAYS_INLINE
+#define READS_STACK ALWAYS_INLINE
 #endif
-    uintptr_t stack_word(uintptr_t address)
+
+READS_STACK uintptr_t stack_word(uintptr_t address)
 {
     return *(const uintptr_t *)address;
 }
