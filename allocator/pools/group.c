@@ -1,6 +1,7 @@
-/* Groups and their verdicts. Everything that is learnt about groups is under one lock, for which no allocation ever waits:
- * a thread that finds it taken goes on, and its object is not seen. So a thread that is interrupted in here by a signal whose
- * handler allocates cannot come to a standstill, and threads that all build the same structure do not queue.
+/* Groups and their verdicts. Everything that is learnt about groups is under one lock, for which no allocation ever
+ * waits: a thread that finds it taken goes on, and its object is not seen. So a thread that is interrupted in here by a
+ * signal whose handler allocates cannot come to a standstill, and threads that all build the same structure do not
+ * queue.
  */
 #include "group.h"
 

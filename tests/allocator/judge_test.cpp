@@ -1,4 +1,5 @@
-// Which groups get pools, by what small programs do with their objects: each pattern with its outcome and the reason given.
+// Which groups get pools, by what small programs do with their objects: each pattern with its outcome and the reason
+// given.
 #include "pool_program.h"
 #include "stress_seed.h"
 
@@ -285,7 +286,8 @@ TEST(Judge, ANodeNowAndThenWithAPayloadIsNoPair)
     });
 }
 
-// As in a graph whose edges are kept in two arrays a node: values and where they come from. The nodes are long decided about.
+// As in a graph whose edges are kept in two arrays a node: values and where they come from. The nodes are long decided
+// about.
 TEST(Judge, ArraysOfOneOwnerStayTogether)
 {
     in_program([] {
