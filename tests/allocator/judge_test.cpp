@@ -587,6 +587,18 @@ TEST(Judge, PassingThroughAllIsDecidedAndNothingPlaced)
     });
 }
 
+TEST(Judge, APoolIsOfTheClassThatTheHeapServesTheSizeWith)
+{
+    in_program([] {
+        heap_settings.cache_line_align = true;
+        Group kinds[2];
+        for (size_t i = 0; i < MANY; i++)
+            for (Group &kind : kinds) kind.make<Record>();
+        EXPECT_TRUE(is_pooled(kinds[0]));
+        EXPECT_EQ(kinds[0].pool(), place_of(span_of_offset(space_offset(kinds[0].make<Record>()))));
+    });
+}
+
 TEST(Judge, WhenThereAreNoPoolsLeftGroupsAreLeftAlone)
 {
     in_program([] {
