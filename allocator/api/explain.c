@@ -1,5 +1,5 @@
-/* What was decided about the groups of objects of a run and why, as JSON: for `heapfit pools explain`, which looks the addresses
- * up and prints it for people. In the library with pools alone.
+/* What was decided about the groups of objects of a run and why, as JSON: for `heapfit pools explain`, which looks the
+ * addresses up and prints it for people. In the library with pools alone.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

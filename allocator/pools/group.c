@@ -1,6 +1,7 @@
-/* Groups and their verdicts. Everything that is learnt about groups is under one lock, for which no allocation ever waits:
- * a thread that finds it taken goes on, and its object is not seen. So a thread that is interrupted in here by a signal whose
- * handler allocates cannot come to a standstill, and threads that all build the same structure do not queue.
+/* Groups and their verdicts. Everything that is learnt about groups is under one lock, for which no allocation ever
+ * waits: a thread that finds it taken goes on, and its object is not seen. So a thread that is interrupted in here by a
+ * signal whose handler allocates cannot come to a standstill, and threads that all build the same structure do not
+ * queue.
  */
 #include "group.h"
 
@@ -74,15 +75,22 @@ uint32_t group_root(uint32_t group)
     return group;
 }
 
+/* Not size_class: the heap's classes are others where blocks are to fill cache lines. Whoever is in here has just
+ * allocated from a heap of its own. */
+static unsigned class_of(uint32_t size)
+{
+    return heap_size_class(thread_heap, size);
+}
+
 uint32_t group_block_size(uint32_t group)
 {
     const struct group_size *sizes = groups[group].sizes;
     for (unsigned i = 0; i < SIZES_KEPT && sizes[i].objects != 0; i++) {
         if (sizes[i].size > SMALL_MAX) continue;
-        unsigned class = size_class(sizes[i].size);
+        unsigned class = class_of(sizes[i].size);
         uint64_t objects = 0;
         for (unsigned j = 0; j < SIZES_KEPT; j++)
-            if (sizes[j].size <= SMALL_MAX && size_class(sizes[j].size) == class) objects += sizes[j].objects;
+            if (sizes[j].size <= SMALL_MAX && class_of(sizes[j].size) == class) objects += sizes[j].objects;
         if (share_of(objects, groups[group].objects) >= MOST) return size_class_bytes(class);
     }
     return 0;

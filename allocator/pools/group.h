@@ -1,5 +1,5 @@
-/* Groups from the inside: what group.c, log.c, shape.c, judge.c and api/explain.c share. All of it is under the judge's lock,
- * but for what is said to be otherwise.
+/* Groups from the inside: what group.c, log.c, shape.c, judge.c and api/explain.c share. All of it is under the judge's
+ * lock, but for what is said to be otherwise.
  *
  *     group_watch ─► log: the newest observations, each an object of a watched group, in order
  *                     │ a look, at 100, 200, 400 … objects of a group
@@ -146,13 +146,14 @@ uint32_t log_find(uintptr_t object);
 /* How many have been made after this one. */
 uint32_t log_age(uint32_t number);
 
-/* Observations of a group, newest first and spread over all that are left; without the very newest, which the program is still
- * filling in. Returns how many. */
+/* Observations of a group, newest first and spread over all that are left; without the very newest, which the program
+ * is still filling in. Returns how many. */
 enum { SAMPLES_MAX = 96 };
 unsigned log_samples(const struct group *group, uint32_t samples[SAMPLES_MAX]);
 
-/* The share of a group's samples that are free again, in that quarter of them, by age, in which it is highest: of early objects some
- * have not been freed yet, and of old ones that were freed long ago the blocks may be others' by now and look alive. */
+/* The share of a group's samples that are free again, in that quarter of them, by age, in which it is highest: of early
+ * objects some have not been freed yet, and of old ones that were freed long ago the blocks may be others' by now and
+ * look alive. */
 unsigned log_freed_share(uint32_t group);
 
 /* Groups of which nearly nothing has been freed, and those of which most has. */
@@ -166,8 +167,8 @@ struct block {
     const struct span *span;
 };
 
-/* The block that an address lies in, of any thread's heap. False: there is none. What is found may change at any time, but the
- * memory stays readable. */
+/* The block that an address lies in, of any thread's heap. False: there is none. What is found may change at any time,
+ * but the memory stays readable. */
 bool block_of(uintptr_t address, struct block *found);
 /* The one that many blocks further on, or back, in the same span. */
 bool block_beside(const struct block *block, int distance, struct block *found);
@@ -183,7 +184,7 @@ enum {
     EDGES_MAX = 1 << 14,
     EDGE_NONE = 0,
     EDGES_OUT_MAX = 48, /* of one group */
-    GROUP_UNWATCHED = 0xFFFF, /* as the end of an edge: blocks of the same size in ordinary bins, of which nothing is known */
+    GROUP_UNWATCHED = 0xFFFF, /* where an edge leads to: blocks of the same size of which nothing is known */
     OFFSET_SIBLINGS = 0xFFFF, /* no field: objects to which the same object points */
 };
 
@@ -201,17 +202,18 @@ extern struct edge edges[EDGES_MAX];
 /* Edges are numbered from 1 to this. */
 uint32_t edge_count(void);
 
-/* Enter what the samples of a group show that has not been entered yet; and what those show that were allocated among them. */
+/* Enter what the samples of a group show that has not been entered yet; and what those show that were allocated among
+ * them. */
 void shape_scan(uint32_t group);
 void shape_scan_around(uint32_t group);
 /* Look again at some that have been decided about: the program may have linked their objects to others since. */
 void shape_rescan_some(void);
 
-/* The share of the objects of either group, of the larger one if they differ in number, that have a near link from or to one of the
- * other for itself. 0 if those of one group stay and those of the other die young. */
+/* The share of the objects of either group, of the larger one if they differ in number, that have a near link from or
+ * to one of the other for itself. 0 if those of one group stay and those of the other die young. */
 unsigned shape_paired(uint32_t group, uint32_t other);
-/* The share of a group's objects with a near link to a block of the same size of which nothing is known; WHOLE if it is linked
- * with such blocks to one structure. */
+/* The share of a group's objects with a near link to a block of the same size of which nothing is known; WHOLE if it is
+ * linked with such blocks to one structure. */
 unsigned shape_linked_unwatched(uint32_t group);
 
 /* The most of shape_paired with any other group; 0 for `block_size`: of any size, NULL for `without`: with any. */

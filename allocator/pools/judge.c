@@ -1,9 +1,10 @@
 /* Whether a group gets a pool, and with which others.
  *
- * A size-segregated heap already has most of what pools bring: objects of one size stand close together, in the order in which
- * they were allocated. What is left to gain is where groups are *interleaved* in a size class and not used together; and
- * where groups are used together that the size classes keep apart. What is to be lost is the neighbourhood of objects that
- * are used together: so whatever speaks for that leaves a group where it is, and so does every doubt.
+ * A size-segregated heap already has most of what pools bring: objects of one size stand close together, in the order
+ * in which they were allocated. What is left to gain is where groups are *interleaved* in a size class and not used
+ * together; and where groups are used together that the size classes keep apart. What is to be lost is the
+ * neighbourhood of objects that are used together: so whatever speaks for that leaves a group where it is, and so does
+ * every doubt.
  *
  * A group is looked at when it has pool_min_objects, and again at twice as many, until it can be told:
  *
@@ -14,7 +15,7 @@
  *        and neither denser in its size class than both would be together ─► a mixed pool for both
  *     5. its live neighbours in memory are of its cluster                 ─► ordinary
  *     6. often linked with neighbours that are not                        ─► ordinary
- *     7. else: interleaved with what it has nothing to do with            ─► a pool for those of its cluster that have its size
+ *     7. else: interleaved with what it has nothing to do with            ─► a pool, with those of its cluster of its size
  */
 #include "group.h"
 
@@ -23,7 +24,8 @@
 /* Looks are at min_objects times 1, 2, 4, 8 and 16. A group whose objects die young never has many of them alive. */
 enum { LOOKS_AT_MOST = 16, LOOK_OBJECTS_MIN = 100 };
 
-/* A pool of fewer segments than these fits the cache however it lies, and what it wastes in its last page weighs more. */
+/* A pool of fewer segments than these fits the cache however it lies, and what it wastes in its last page weighs
+ * more. */
 enum { LIVE_SEGMENTS = 4 };
 
 /* So few neighbours say nothing. */
@@ -32,8 +34,7 @@ enum { TELLING_MIN = 16 };
 enum {
     /* A group to which two thirds of its surroundings belong would become denser by half at best. */
     OWN_ENOUGH = WHOLE * 2 / 3,
-    /* As many as a quarter torn from what they are linked to cost more than density brings: list cells and what they hold,
-     * with a third of the cells moved since, still do. */
+    /* What is torn apart costs more than what gets denser saves; and what is not known of weighs as much as what is. */
     TIED_ENOUGH = WHOLE / 4,
     /* The malloc of a mixed pool is dearer: only where nearly all are pairs, and stay. */
     PAIRED_ENOUGH = WHOLE * 3 / 4,
@@ -92,7 +93,8 @@ static bool points_into(const struct block *from, const struct block *to)
     return false;
 }
 
-/* Whether an unwatched neighbour points to a sample, and is the only one: of many that do, splitting tears one in so many apart. */
+/* Whether an unwatched neighbour points to a sample, and is the only one: of many that do, splitting tears one in so
+ * many apart. */
 static bool is_partner(const struct block *block, const struct block *beside, int side)
 {
     struct block behind;
@@ -195,7 +197,8 @@ static void join_same_size(uint32_t group, uint32_t block_size, enum reason reas
 
 /* ---- the rules -------------------------------------------------------------------------------------------------- */
 
-/* Whether a group was left where it is for the sake of what is beside it, and not because nothing was to be gained by it alone. */
+/* Whether a group was left where it is for the sake of what is beside it, and not because nothing was to be gained by
+ * it alone. */
 static bool has_a_place(uint32_t group)
 {
     enum reason reason = (enum reason)groups[group].reason;
@@ -243,7 +246,8 @@ static uint64_t mean_size(uint32_t group)
     return groups[group].bytes / groups[group].objects + MALLOC_ALIGNMENT;
 }
 
-/* In a mixed pool each group is as dense as its part of the bytes. To walk one of them alone must not cost more than now. */
+/* In a mixed pool each group is as dense as its part of the bytes. To walk one of them alone must not cost more than
+ * now. */
 static bool none_gets_sparser(void)
 {
     uint64_t all = 0;

@@ -1,8 +1,8 @@
-/* What is seen of the first objects of groups: a log of the newest observations, found again by the object's address; and
- * reading the heap without a fault while its owner goes on.
+/* What is seen of the first objects of groups: a log of the newest observations, found again by the object's address;
+ * and reading the heap without a fault while its owner goes on.
  *
- * All is static memory that reads as zeros, so it costs what is used of it: a program with few watched objects touches few
- * pages.
+ * All is static memory that reads as zeros, so it costs what is used of it: a program with few watched objects touches
+ * few pages.
  */
 #include "group.h"
 
@@ -11,8 +11,8 @@
 static struct observation entries[LOG_ENTRIES];
 static uint32_t made = 1; /* the next one's number */
 
-/* Places in `entries`, by address. A place whose entry is of another address is as good as empty, so nothing is ever taken
- * out. When a bucket is full of others its oldest gives way: it could only have been forgotten soon. */
+/* Places in `entries`, by address. A place whose entry is of another address is as good as empty, so nothing is ever
+ * taken out. When a bucket is full of others its oldest gives way: it could only have been forgotten soon. */
 enum { BUCKETS_LOG2 = 13, BUCKETS = 1 << BUCKETS_LOG2, WAYS = 4 };
 static uint16_t buckets[BUCKETS][WAYS];
 _Static_assert(LOG_ENTRIES - 1 <= UINT16_MAX, "a place fits");
@@ -104,12 +104,12 @@ unsigned log_samples(const struct group *group, uint32_t samples[SAMPLES_MAX])
 
 /* ---- blocks ----------------------------------------------------------------------------------------------------- */
 
-/* Why no load here can fault, whatever other threads do. A descriptor can always be read (space.h). One that says that a span
- * is cut into blocks says that the span was handed out, so its memory has been made accessible; and what the space layer has
- * made accessible stays so: given back, purged or moved away, it reads as zeros. (The one exception is a stretch that the kernel
- * took from us while it failed to move a large object there. It would have to happen between two instructions here.)
- * What is read may be stale or torn, for which all that use it must be prepared; no pointer read is followed before it has come
- * through here. */
+/* Why no load here can fault, whatever other threads do. A descriptor can always be read (space.h). One that says that
+ * a span is cut into blocks says that the span was handed out, so its memory has been made accessible; and what the
+ * space layer has made accessible stays so: given back, purged or moved away, it reads as zeros. (The one exception is
+ * a stretch that the kernel took from us while it failed to move a large object there. It would have to happen between
+ * two instructions here.) What is read may be stale or torn, for which all that use it must be prepared; no pointer
+ * read is followed before it has come through here. */
 
 static READS_RACILY bool span_blocks(const struct span *span, uint32_t *size, uint32_t *uncarved)
 {

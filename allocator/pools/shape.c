@@ -1,6 +1,7 @@
-/* The storage shape graph (3.2.1), read out of the heap instead of the program: which fields of a group's objects lead to
- * objects of which groups. Beyond the paper's graph an edge says how many of the links are *near*: to an object that was
- * allocated beside the one that points to it, or that lies there. Those are the links that splitting would tear apart.
+/* The storage shape graph (3.2.1), read out of the heap instead of the program: which fields of a group's objects lead
+ * to objects of which groups. Beyond the paper's graph an edge says how many of the links are *near*: to an object that
+ * was allocated beside the one that points to it, or that lies there. Those are the links that splitting would tear
+ * apart.
  */
 #include "group.h"
 
@@ -69,8 +70,9 @@ struct target {
     uintptr_t start;
 };
 
-/* Observations no further apart count as one after another: the parts of a record, and an object or two that do not belong to it
- * or are of other threads. Blocks no further apart in memory share cache lines, or the prefetcher brings them. */
+/* Observations no further apart count as one after another: the parts of a record, and an object or two that do not
+ * belong to it or are of other threads. Blocks no further apart in memory share cache lines, or the prefetcher brings
+ * them. */
 enum { NEAR_OBSERVATIONS = 8, NEAR_BYTES = 4 * CACHE_LINE };
 
 static bool is_near(uint32_t number, uintptr_t start, const struct target *target)
@@ -82,8 +84,8 @@ static bool is_near(uint32_t number, uintptr_t start, const struct target *targe
     return between <= NEAR_OBSERVATIONS || -between <= NEAR_OBSERVATIONS;
 }
 
-/* Whether a word, out of a block of such a size, is worth an edge. Anywhere in the object counts: lists may be linked through a
- * member of their elements. */
+/* Whether a word, out of a block of such a size, is worth an edge. Anywhere in the object counts: lists may be linked
+ * through a member of their elements. */
 static bool resolve(uintptr_t word, uint32_t size, struct target *target)
 {
     struct block block;
@@ -255,7 +257,8 @@ static unsigned linked(uint32_t group, uint32_t other)
     for (uint16_t at = groups[group].edges_out; at != EDGE_NONE; at = edges[at].next_out) {
         const struct edge *edge = &edges[at];
         if (edge->to != other) continue;
-        out = max_of(out, edge->offset == OFFSET_SIBLINGS ? share_of_siblings(edge) : share_of_source(edge, edge->near));
+        out =
+            max_of(out, edge->offset == OFFSET_SIBLINGS ? share_of_siblings(edge) : share_of_source(edge, edge->near));
     }
     for (uint16_t at = groups[group].edges_in; at != EDGE_NONE && seen < EDGES_IN_MAX; at = edges[at].next_in, seen++) {
         const struct edge *edge = &edges[at];
@@ -306,9 +309,9 @@ static bool leads(uint32_t from, uint32_t to, uint32_t offset)
     return false;
 }
 
-/* Type I: a field of the one leads to the other, and between objects of the one or the other that field does the same. The
- * paper asks for objects of one size and any edge; but a record of the same size that is only referred to is another type, and
- * then the offsets differ. */
+/* Type I: a field of the one leads to the other, and between objects of the one or the other that field does the same.
+ * The paper asks for objects of one size and any edge; but a record of the same size that is only referred to is
+ * another type, and then the offsets differ. */
 static bool continues(uint32_t group, uint32_t other)
 {
     for (uint16_t at = groups[group].edges_out; at != EDGE_NONE; at = edges[at].next_out) {
@@ -402,7 +405,8 @@ static void consider_all(struct cluster *cluster, uint32_t member)
     unsigned seen = 0;
     for (uint16_t at = groups[member].edges_out; at != EDGE_NONE; at = edges[at].next_out)
         consider(cluster, member, edges[at].to);
-    for (uint16_t in = groups[member].edges_in; in != EDGE_NONE && seen < EDGES_IN_MAX; in = edges[in].next_in, seen++) {
+    for (uint16_t in = groups[member].edges_in; in != EDGE_NONE && seen < EDGES_IN_MAX;
+         in = edges[in].next_in, seen++) {
         consider(cluster, member, edges[in].from);
         if (edges[in].offset == OFFSET_SIBLINGS) continue;
         for (uint16_t out = groups[edges[in].from].edges_out; out != EDGE_NONE; out = edges[out].next_out)

@@ -1,4 +1,5 @@
-// Which groups get pools, by what small programs do with their objects: each pattern with its outcome and the reason given.
+// Which groups get pools, by what small programs do with their objects: each pattern with its outcome and the reason
+// given.
 #include "pool_program.h"
 #include "stress_seed.h"
 
@@ -285,7 +286,8 @@ TEST(Judge, ANodeNowAndThenWithAPayloadIsNoPair)
     });
 }
 
-// As in a graph whose edges are kept in two arrays a node: values and where they come from. The nodes are long decided about.
+// As in a graph whose edges are kept in two arrays a node: values and where they come from. The nodes are long decided
+// about.
 TEST(Judge, ArraysOfOneOwnerStayTogether)
 {
     in_program([] {
@@ -582,6 +584,18 @@ TEST(Judge, PassingThroughAllIsDecidedAndNothingPlaced)
             EXPECT_TRUE(is_pooled(kind));
             EXPECT_EQ(VERDICT_ORDINARY, group_verdict(kind.number()).kind);
         }
+    });
+}
+
+TEST(Judge, APoolIsOfTheClassThatTheHeapServesTheSizeWith)
+{
+    in_program([] {
+        heap_settings.cache_line_align = true;
+        Group kinds[2];
+        for (size_t i = 0; i < MANY; i++)
+            for (Group &kind : kinds) kind.make<Record>();
+        EXPECT_TRUE(is_pooled(kinds[0]));
+        EXPECT_EQ(kinds[0].pool(), place_of(span_of_offset(space_offset(kinds[0].make<Record>()))));
     });
 }
 

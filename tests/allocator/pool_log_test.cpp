@@ -1,4 +1,5 @@
-// What is written down about objects, and reading the heap while others change it: bounded, never waiting, never a fault.
+// What is written down about objects, and reading the heap while others change it: bounded, never waiting, never a
+// fault.
 #include "actor.h"
 #include "pool_program.h"
 #include "stress_seed.h"

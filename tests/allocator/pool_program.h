@@ -1,5 +1,5 @@
-// A program whose objects are made by call chains that a test names, so that what is decided about their groups can be seen. Each
-// in a process of its own.
+// A program whose objects are made by call chains that a test names, so that what is decided about their groups can be
+// seen. Each in a process of its own.
 #ifndef HEAPFIT_TESTS_POOL_PROGRAM_H
 #define HEAPFIT_TESTS_POOL_PROGRAM_H
 
@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-// The groups of these tests belong to no chain that the layer knows of: programs are linked with --wrap=chain_set_verdict.
+// The groups of these tests belong to no chain that the layer knows of: programs are linked with
+// --wrap=chain_set_verdict.
 extern "C" __attribute__((used)) inline void __wrap_chain_set_verdict(uint32_t, struct verdict) {}
 
 namespace pool_program
@@ -88,8 +89,8 @@ inline ::testing::AssertionResult has_state(const Group &group, group_state stat
     const struct group &seen = group.seen();
     return ::testing::AssertionFailure() << "group " << group.number() << " is " << names[seen.state] << " and not "
                                          << names[state] << ": " << group.reason() << " (objects " << seen.objects
-                                         << ", freed " << seen.shares.freed << ", own " << seen.shares.own << ", linked "
-                                         << seen.shares.linked << ")";
+                                         << ", freed " << seen.shares.freed << ", own " << seen.shares.own
+                                         << ", linked " << seen.shares.linked << ")";
 }
 
 inline ::testing::AssertionResult is_pooled(const Group &group)
