@@ -168,6 +168,7 @@ TEST(Pool, AThreadsFirstObjectsAreOrdinarySoThatFewDoNotCostAPage)
         std::vector<Site> sites;
         for (unsigned i = 0; i < 20; i++) sites.emplace_back(i % 2 == 0 ? new_pool(64) : new_mixed());
         std::thread([&] {
+            start();
             for (const Site &site : sites)
                 for (char *object : site.allocate_many(32, 64)) EXPECT_EQ(POOL_NONE, pool_of(object));
             for (const Site &site : sites) EXPECT_NE(POOL_NONE, pool_of(site.allocate(64)));
