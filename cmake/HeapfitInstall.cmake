@@ -8,7 +8,11 @@ include(CMakePackageConfigHelpers)
 set(heapfit_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/heapfit")
 set(heapfit_pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
-install(TARGETS heapfit heapfit_static EXPORT heapfitTargets
+set(heapfit_installed heapfit heapfit_static)
+if(HEAPFIT_POOLS)
+  list(APPEND heapfit_installed heapfit-pools heapfit-pools_static)
+endif()
+install(TARGETS ${heapfit_installed} EXPORT heapfitTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"

@@ -1,4 +1,4 @@
-# heapfit_test(<name> [LINK static|shared|objects|layers|checked] [LABEL <label>] [TIMEOUT <seconds>] [ALONE] <source>...)
+# heapfit_test(<name> [LINK static|shared|objects|layers|checked|pool_...] [LABEL <label>] [TIMEOUT <seconds>] [ALONE] <source>...)
 #
 # Makes one GoogleTest program; CTest runs each of its tests in a process of its own, as
 # <name>.<Suite>.<Test>. LINK says what of heapfit the program gets:
@@ -7,6 +7,7 @@
 #   objects  the objects before their internal names are hidden, for a test of one layer
 #   layers   the same without api/: nothing replaces the malloc of the test program itself
 #   checked  all objects, with the checks of builds for debugging
+#   pool_static, pool_shared, pool_objects, pool_layers  the same of the library with pools
 
 # ALONE: no other test runs meanwhile, because it changes settings of the whole machine.
 
@@ -27,11 +28,15 @@ function(heapfit_test name)
   set(libraries_objects heapfit_objects)
   set(libraries_layers heapfit_layers)
   set(libraries_checked heapfit_checked)
+  set(libraries_pool_static heapfit::heapfit-pools_static)
+  set(libraries_pool_shared heapfit::heapfit-pools)
+  set(libraries_pool_objects heapfit-pools_objects)
+  set(libraries_pool_layers heapfit_pool_layers)
   if(NOT arg_LINK)
     set(arg_LINK static)
   endif()
   if(NOT DEFINED libraries_${arg_LINK})
-    message(FATAL_ERROR "heapfit_test(${name}): LINK is static, shared, objects, layers or checked, not '${arg_LINK}'")
+    message(FATAL_ERROR "heapfit_test(${name}): LINK is none of those above: '${arg_LINK}'")
   endif()
   if(NOT arg_LABEL)
     set(arg_LABEL allocator)

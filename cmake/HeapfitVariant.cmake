@@ -64,8 +64,9 @@ function(heapfit_add_objects objects sources definitions)
     $<$<CONFIG:Release>:-O2>)
   target_compile_options("${objects}" PUBLIC ${HEAPFIT_INSTRUMENTATION})
   target_link_options("${objects}" PUBLIC ${HEAPFIT_INSTRUMENTATION})
-  target_compile_definitions("${objects}" PRIVATE
-    _GNU_SOURCE= "HEAPFIT_VERSION=\"${PROJECT_VERSION}\"" ${definitions})
+  target_compile_definitions("${objects}"
+    PRIVATE _GNU_SOURCE= "HEAPFIT_VERSION=\"${PROJECT_VERSION}\""
+    PUBLIC ${definitions})
   target_include_directories("${objects}" PUBLIC
     "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/allocator")
   target_link_libraries("${objects}" PUBLIC Threads::Threads)

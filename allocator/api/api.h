@@ -4,14 +4,48 @@
  * operators.c C++ new and delete; heapfit.c the names with the hf_ prefix; options.c the table of options and its
  * readers; statistics.c figures; report.c figures as text and as JSON (json.c); process.c what happens when a process
  * starts, forks and ends; control.c the socket by which other processes steer this one, request.c what they may ask;
- * version.c. malloc.c, glibc.c and operators.c define names that are not heapfit's own, and the library works without
- * them.
+ * version.c; and in the library with pools explain.c, what was decided about groups of objects, and dlclose.c. malloc.c, glibc.c,
+ * operators.c and dlclose.c define names that are not heapfit's own, and the library works without them.
  */
 #ifndef HEAPFIT_API_H
 #define HEAPFIT_API_H
 
 #include "../context/context.h"
 #include "heapfit/heapfit.h"
+
+/* ---- how objects are made -------------------------------------------------------------------------------------- */
+
+/* What the malloc family and operator new call, by this library's way: straight from the heap, or past the pools. `slow` is
+ * called as the last thing that is done; it may call object_malloc_slow. */
+#ifdef HEAPFIT_POOLS
+#include "../pools/pools.h"
+#define object_malloc pools_malloc
+#define object_malloc_or pools_malloc_or
+#define object_malloc_slow pools_malloc_slow_here
+#define object_malloc_aligned pools_malloc_aligned
+#define object_calloc pools_calloc
+
+/* ---- what pools did (explain.c) --------------------------------------------------------------------------------- */
+
+struct json;
+void explain_json(struct json *json);
+/* To the file that HEAPFIT_POOLS_EXPLAIN names, if it does. */
+void explain_at_exit(void);
+/* Among the other statistics. */
+void explain_statistics(struct json *json);
+void explain_print(int file);
+#else
+#define object_malloc heap_malloc
+#define object_malloc_or heap_malloc_or
+#define object_malloc_slow heap_malloc_slow
+#define object_malloc_aligned heap_malloc_aligned
+#define object_calloc heap_calloc
+#define explain_at_exit() ((void)0)
+#define explain_statistics(json) ((void)0)
+#define explain_print(file) ((void)0)
+#define pools_fork_begin() ((void)0)
+#define pools_fork_end() ((void)0)
+#endif
 
 /* ---- options (options.c) --------------------------------------------------------------------------------------- */
 

@@ -5,20 +5,20 @@
 
 EXPORT void *hf_malloc(size_t size)
 {
-    return heap_malloc(size);
+    return object_malloc(size);
 }
 
 EXPORT void *hf_calloc(size_t count, size_t size)
 {
     size_t bytes;
-    if (LIKELY(!__builtin_mul_overflow(count, size, &bytes))) return heap_calloc(bytes);
+    if (LIKELY(!__builtin_mul_overflow(count, size, &bytes))) return object_calloc(bytes);
     errno = ENOMEM;
     return NULL;
 }
 
 EXPORT void *hf_realloc(void *pointer, size_t size)
 {
-    if (pointer == NULL) return heap_malloc(size);
+    if (pointer == NULL) return object_malloc(size);
     if (size != 0) return heap_realloc(pointer, size);
     heap_free(pointer);
     return NULL;
@@ -26,7 +26,7 @@ EXPORT void *hf_realloc(void *pointer, size_t size)
 
 EXPORT void *hf_aligned_alloc(size_t alignment, size_t size)
 {
-    if (LIKELY(is_power_of_two(alignment))) return heap_malloc_aligned(size, alignment);
+    if (LIKELY(is_power_of_two(alignment))) return object_malloc_aligned(size, alignment);
     errno = EINVAL;
     return NULL;
 }

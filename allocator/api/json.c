@@ -89,6 +89,20 @@ void json_signed(struct json *json, int64_t number)
     json_number(json, -(uint64_t)number);
 }
 
+void json_thousandths(struct json *json, uint64_t number)
+{
+    json_number(json, number / 1000);
+    add(json, '.');
+    for (uint64_t rest = number % 1000, unit = 100; unit != 0; rest %= unit, unit /= 10)
+        add(json, (char)('0' + rest / unit));
+}
+
+void json_null(struct json *json)
+{
+    begin_value(json);
+    add_text(json, "null");
+}
+
 void json_bool(struct json *json, bool value)
 {
     begin_value(json);

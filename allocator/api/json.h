@@ -20,6 +20,8 @@ void json_name(struct json *json, const char *name); /* of the member that comes
 
 void json_number(struct json *json, uint64_t number);
 void json_signed(struct json *json, int64_t number);
+void json_thousandths(struct json *json, uint64_t number); /* as a decimal fraction */
+void json_null(struct json *json);
 void json_bool(struct json *json, bool value);
 void json_string(struct json *json, const char *text); /* ASCII */
 

@@ -16,7 +16,7 @@
 
 EXPORT void *malloc(size_t size)
 {
-    return heap_malloc(size);
+    return object_malloc(size);
 }
 
 static bool multiply_overflows(size_t count, size_t size, size_t *product)
@@ -29,12 +29,12 @@ static bool multiply_overflows(size_t count, size_t size, size_t *product)
 EXPORT void *calloc(size_t count, size_t size)
 {
     size_t bytes;
-    return multiply_overflows(count, size, &bytes) ? NULL : heap_calloc(bytes);
+    return multiply_overflows(count, size, &bytes) ? NULL : object_calloc(bytes);
 }
 
 EXPORT void *realloc(void *pointer, size_t size)
 {
-    if (pointer == NULL) return heap_malloc(size);
+    if (pointer == NULL) return object_malloc(size);
     if (size == 0) { /* as glibc */
         heap_free(pointer);
         return NULL;
@@ -54,7 +54,7 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
 {
     if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
     int saved = errno; /* POSIX: the error is returned, errno stays */
-    void *object = heap_malloc_aligned(size, alignment);
+    void *object = object_malloc_aligned(size, alignment);
     errno = saved;
     if (object == NULL) return ENOMEM;
     *result = object;
@@ -67,7 +67,7 @@ EXPORT void *aligned_alloc(size_t alignment, size_t size)
         errno = EINVAL;
         return NULL;
     }
-    return heap_malloc_aligned(size, alignment);
+    return object_malloc_aligned(size, alignment);
 }
 
 /* Any alignment is rounded up to a power of two, as glibc does. */
@@ -82,7 +82,7 @@ EXPORT void *memalign(size_t alignment, size_t size)
         while (power < alignment) power *= 2;
         alignment = power;
     }
-    return heap_malloc_aligned(size, alignment);
+    return object_malloc_aligned(size, alignment);
 }
 
 EXPORT void *valloc(size_t size)

@@ -82,7 +82,7 @@ static COLD void *new_failed(size_t size, size_t alignment)
 
 static NOINLINE void *new_slow(size_t size, struct heap *heap)
 {
-    void *object = heap_malloc_slow(size, heap);
+    void *object = object_malloc_slow(size, heap);
     return LIKELY(object != NULL) ? object : new_failed(size, MALLOC_ALIGNMENT);
 }
 
@@ -101,14 +101,14 @@ struct nothrow; /* std::nothrow_t; nobody looks into one */
 
 static void *own_new(size_t size)
 {
-    return heap_malloc_or(size, new_slow);
+    return object_malloc_or(size, new_slow);
 }
 OPERATOR(own_new, seen_new, "_Znwm");
 
 static void *own_new_aligned(size_t size, size_t alignment)
 {
     if (UNLIKELY(!is_power_of_two(alignment))) throw_bad_alloc(size);
-    void *object = heap_malloc_aligned(size, alignment);
+    void *object = object_malloc_aligned(size, alignment);
     return LIKELY(object != NULL) ? object : new_failed(size, alignment);
 }
 OPERATOR(own_new_aligned, seen_new_aligned, "_ZnwmSt11align_val_t");
@@ -117,7 +117,7 @@ OPERATOR(own_new_aligned, seen_new_aligned, "_ZnwmSt11align_val_t");
 
 static void *own_new_array(size_t size)
 {
-    return REPLACED(new) ? seen_new(size) : heap_malloc_or(size, new_slow);
+    return REPLACED(new) ? seen_new(size) : object_malloc_or(size, new_slow);
 }
 OPERATOR(own_new_array, seen_new_array, "_Znam");
 
@@ -156,7 +156,7 @@ static COLD void *catching_new_aligned(const char *symbol, size_t size, size_t a
 static NOINLINE void *new_nothrow_slow(size_t size, struct heap *heap)
 {
     static const char nothrow;
-    void *object = heap_malloc_slow(size, heap);
+    void *object = object_malloc_slow(size, heap);
     if (LIKELY(object != NULL) || installed_new_handler() == NULL) return object;
     return catching_new("_ZnwmRKSt9nothrow_t", size, (const struct nothrow *)&nothrow, seen_new);
 }
@@ -164,14 +164,14 @@ static NOINLINE void *new_nothrow_slow(size_t size, struct heap *heap)
 static void *own_new_nothrow(size_t size, const struct nothrow *nothrow)
 {
     if (REPLACED(new)) return catching_new("_ZnwmRKSt9nothrow_t", size, nothrow, seen_new);
-    return heap_malloc_or(size, new_nothrow_slow);
+    return object_malloc_or(size, new_nothrow_slow);
 }
 OPERATOR(own_new_nothrow, seen_new_nothrow, "_ZnwmRKSt9nothrow_t");
 
 static void *own_new_array_nothrow(size_t size, const struct nothrow *nothrow)
 {
     if (REPLACED(new_array) || REPLACED(new)) return catching_new("_ZnamRKSt9nothrow_t", size, nothrow, seen_new_array);
-    return heap_malloc_or(size, new_nothrow_slow);
+    return object_malloc_or(size, new_nothrow_slow);
 }
 OPERATOR(own_new_array_nothrow, seen_new_array_nothrow, "_ZnamRKSt9nothrow_t");
 
@@ -180,7 +180,7 @@ static void *own_new_aligned_nothrow(size_t size, size_t alignment, const struct
     static const char symbol[] = "_ZnwmSt11align_val_tRKSt9nothrow_t";
     if (REPLACED(new_aligned)) return catching_new_aligned(symbol, size, alignment, nothrow, seen_new_aligned);
     if (UNLIKELY(!is_power_of_two(alignment))) return NULL;
-    void *object = heap_malloc_aligned(size, alignment);
+    void *object = object_malloc_aligned(size, alignment);
     if (LIKELY(object != NULL) || installed_new_handler() == NULL) return object;
     return catching_new_aligned(symbol, size, alignment, nothrow, seen_new_aligned);
 }

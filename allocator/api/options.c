@@ -107,6 +107,61 @@ static void apply_numa(uint64_t value)
     space_settings.numa = value == NUMA_AUTO;
 }
 
+#ifdef HEAPFIT_POOLS
+
+static const char *const pools_choices[] = {
+    [POOL_PLACING_JUDGED] = "judged",
+    [POOL_PLACING_ALL] = "all",
+    [POOL_PLACING_NONE] = "none",
+    [POOL_PLACING_OFF] = "off",
+};
+static const char *const pool_chain_choices[] = {
+    [POOL_CHAIN_ADAPTIVE] = "adaptive",
+    [POOL_CHAIN_1] = "1",
+    [POOL_CHAIN_2] = "2",
+    [POOL_CHAIN_3] = "3",
+    [POOL_CHAIN_4] = "4",
+    [POOL_CHAIN_FULL] = "full",
+};
+
+static void apply_pools(uint64_t value)
+{
+    pool_settings.placing = (enum pool_placing)value;
+}
+
+static void apply_pool_chain(uint64_t value)
+{
+    pool_settings.chain = (enum pool_chain)value;
+}
+
+static void apply_pool_merge(uint64_t value)
+{
+    pool_settings.merge = value != 0;
+}
+
+static void apply_pool_headers(uint64_t value)
+{
+    pool_settings.headers = value != 0;
+}
+
+static void apply_pool_segment_size(uint64_t value)
+{
+    pool_settings.segment_size = (uint32_t)value;
+    heap_settings.pool_carve_units = (uint32_t)(value / CARVE_UNIT);
+}
+
+static void apply_pool_min_objects(uint64_t value)
+{
+    pool_settings.min_objects = (uint32_t)value;
+}
+
+static void apply_pool_max_size(uint64_t value)
+{
+    pool_settings.max_size = (uint32_t)value;
+}
+
+#endif
+
 enum {
     LOCKLESS_THREADS,
     FREE_PAGE_THRESHOLD,
@@ -124,6 +179,15 @@ enum {
     CONTROL,
     STATS_AT_EXIT,
     VERBOSE,
+#ifdef HEAPFIT_POOLS
+    POOLS,
+    POOL_CHAIN,
+    POOL_MERGE,
+    POOL_HEADERS,
+    POOL_SEGMENT_SIZE,
+    POOL_MIN_OBJECTS,
+    POOL_MAX_SIZE,
+#endif
     OPTION_COUNT
 };
 
@@ -347,6 +411,99 @@ static struct option options[OPTION_COUNT] = {
                     .maximum = 1,
                 },
         },
+#ifdef HEAPFIT_POOLS
+    [POOLS] =
+        {
+            .public =
+                {
+                    .name = "pools",
+                    .description = "which objects get pools: judged (those that gain by it), all (past the limits), "
+                                   "none (all else is done), off (nothing is done)",
+                    .kind = HF_OPTION_CHOICE,
+                    .initial = POOL_PLACING_JUDGED,
+                    .maximum = POOL_PLACING_OFF,
+                    .choices = pools_choices,
+                },
+            .apply = apply_pools,
+        },
+    [POOL_CHAIN] =
+        {
+            .public =
+                {
+                    .name = "pool_chain",
+                    .description =
+                        "callers that tell which objects are of one kind: adaptive (as many as needed), 1 to 4, full",
+                    .kind = HF_OPTION_CHOICE,
+                    .initial = POOL_CHAIN_ADAPTIVE,
+                    .maximum = POOL_CHAIN_FULL,
+                    .choices = pool_chain_choices,
+                },
+            .apply = apply_pool_chain,
+        },
+    [POOL_MERGE] =
+        {
+            .public =
+                {
+                    .name = "pool_merge",
+                    .description = "put kinds of objects that build one data structure into one pool",
+                    .kind = HF_OPTION_FLAG,
+                    .initial = 1,
+                    .maximum = 1,
+                },
+            .apply = apply_pool_merge,
+        },
+    [POOL_HEADERS] =
+        {
+            .public =
+                {
+                    .name = "pool_headers",
+                    .description =
+                        "leave the room in pools that headers of objects would take, to measure what it costs",
+                    .kind = HF_OPTION_FLAG,
+                    .maximum = 1,
+                },
+            .apply = apply_pool_headers,
+        },
+    [POOL_SEGMENT_SIZE] =
+        {
+            .public =
+                {
+                    .name = "pool_segment_size",
+                    .description = "bytes that a pool takes at a time, in steps of 4k",
+                    .kind = HF_OPTION_SIZE,
+                    .initial = 4096,
+                    .minimum = 4096,
+                    .maximum = SPAN_SIZE,
+                },
+            .apply = apply_pool_segment_size,
+        },
+    [POOL_MIN_OBJECTS] =
+        {
+            .public =
+                {
+                    .name = "pool_min_objects",
+                    .description = "objects of a kind before it may get a pool",
+                    .kind = HF_OPTION_NUMBER,
+                    .initial = 100,
+                    .minimum = 1,
+                    .maximum = 1 << 20,
+                },
+            .apply = apply_pool_min_objects,
+        },
+    [POOL_MAX_SIZE] =
+        {
+            .public =
+                {
+                    .name = "pool_max_size",
+                    .description = "bytes of the largest objects that may get a pool",
+                    .kind = HF_OPTION_SIZE,
+                    .initial = 128,
+                    .minimum = MALLOC_ALIGNMENT,
+                    .maximum = FAST_MAX,
+                },
+            .apply = apply_pool_max_size,
+        },
+#endif
 };
 
 /* ---- texts -------------------------------------------------------------------------------------------------------------- */
@@ -620,6 +777,15 @@ static void read_environment(void)
     }
 }
 
+/* A path is no value that an option can have. */
+static void read_explain(void)
+{
+#ifdef HEAPFIT_POOLS
+    char *path = pool_settings.explain;
+    if (!platform_environment("HEAPFIT_POOLS_EXPLAIN", path, sizeof pool_settings.explain)) path[0] = '\0';
+#endif
+}
+
 static COLD void report_options(void)
 {
     platform_message("version %s, options:", hf_version());
@@ -637,6 +803,7 @@ void heap_configure(void)
     if (!atomic_load_explicit(&configured, memory_order_relaxed)) {
         for (size_t i = 0; i < OPTION_COUNT; i++) option_apply(&options[i], options[i].public.initial);
         read_environment();
+        read_explain();
         if (option_value(&options[VERBOSE]) != 0) report_options();
         /* Release: whoever sees it sees what the options set. */
         atomic_store_explicit(&configured, true, memory_order_release);

@@ -41,17 +41,19 @@ static int stderr_kept(void)
 
 /* ---- start and end ----------------------------------------------------------------------------------------------------- */
 
-/* What holds a lock while it calls another layer comes first: options, contexts, then heaps, then the space below. */
+/* What holds a lock while it calls another layer comes first: options, contexts, pools, then heaps, then the space below. */
 static void fork_begin(void)
 {
     options_fork_begin();
     chunk_fork_begin();
+    pools_fork_begin();
     heap_fork_begin();
 }
 
 static void fork_end_in_parent(void)
 {
     heap_fork_end();
+    pools_fork_end();
     chunk_fork_end();
     options_fork_end();
 }
@@ -59,6 +61,7 @@ static void fork_end_in_parent(void)
 static void fork_end_in_child(void)
 {
     heap_fork_end_in_child();
+    pools_fork_end();
     chunk_fork_end();
     options_fork_end();
     space_fork_child();
@@ -81,6 +84,7 @@ __attribute__((constructor)) static void process_start(void)
 __attribute__((destructor)) static void process_end(void)
 {
     enum stats_at_exit wanted = options_stats_at_exit();
+    explain_at_exit();
     if (UNLIKELY(wanted == STATS_TEXT)) hf_stats_print(stderr_kept());
     if (UNLIKELY(wanted == STATS_JSON)) hf_stats_json(stderr_kept());
 }

@@ -134,6 +134,7 @@ void report_json(struct json *json)
     write_classes(json, statistics.classes);
     write_heaps(json);
     write_nodes(json);
+    explain_statistics(json);
     json_close(json, '}');
 }
 
@@ -235,6 +236,7 @@ EXPORT void hf_stats_print(int file)
     statistics.total.resident = statistics_resident();
     print_memory(file, &statistics.total);
     print_work(file, &statistics.total);
+    explain_print(file);
     print_classes(file, statistics.classes);
     print_heaps(file);
     if (statistics.total.nodes > 1) print_nodes(file);

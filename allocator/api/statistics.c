@@ -25,14 +25,16 @@ static void add_large(hf_stats *total, const struct span *span)
 
 /* The blocks of one span. */
 struct blocks {
-    unsigned bin; /* BIN_COUNT: the span is none of blocks */
+    unsigned bin; /* that of its size class, of pools too; BIN_COUNT: the span is none of blocks of one size */
     size_t live, free;
 };
 
 READS_RACILY static struct blocks blocks_of(const struct span *span)
 {
-    struct blocks blocks = {.bin = READ(span->bin)};
-    if (READ(span->kind) != SPAN_BLOCKS || blocks.bin >= BIN_COUNT) return (struct blocks){.bin = BIN_COUNT};
+    unsigned bin = READ(span->bin);
+    if (READ(span->kind) != SPAN_BLOCKS || bin >= HEAP_BINS || bin_is_mixed(bin))
+        return (struct blocks){.bin = BIN_COUNT};
+    struct blocks blocks = {.bin = bin_class(bin)};
     size_t capacity = SPAN_SIZE / size_class_bytes(blocks.bin);
     size_t carved = READ(span->carved);
     blocks.live = (size_t)READ(span->countdown) + READ(span->held_back);
@@ -52,11 +54,29 @@ static void add_blocks(hf_class_stats *classes, const struct span *span)
     class->free_objects += blocks.free;
 }
 
+/* What is in a span of objects of many sizes, which are of no class; false: it is none. */
+static bool mixed_in(const struct span *span, struct mixed_figures *figures)
+{
+    unsigned bin = READ(span->bin);
+    if (!POOLS_EXIST || READ(span->kind) != SPAN_BLOCKS || bin >= HEAP_BINS || !bin_is_mixed(bin)) return false;
+    if (POOLS_EXIST) *figures = mixed_figures(span);
+    return true;
+}
+
+static void add_mixed(hf_stats *total, const struct mixed_figures *figures)
+{
+    total->live_objects += figures->objects;
+    total->live_bytes += figures->bytes;
+    total->free_bytes += figures->bytes_free;
+}
+
 static void add_span(const struct span *span, void *argument)
 {
     struct statistics *statistics = argument;
+    struct mixed_figures mixed;
     uint8_t kind = READ(span->kind);
-    if (kind == SPAN_LARGE) add_large(&statistics->total, span);
+    if (mixed_in(span, &mixed)) add_mixed(&statistics->total, &mixed);
+    else if (kind == SPAN_LARGE) add_large(&statistics->total, span);
     else if (kind == SPAN_BLOCKS) add_blocks(statistics->classes, span);
     else if (kind == SPAN_GUEST) statistics->total.context_bytes += (size_t)span->run_spans * SPAN_SIZE;
 }
@@ -76,19 +96,21 @@ static size_t list_length(uintptr_t block)
 static void count_own_bins_as_free(hf_class_stats *classes)
 {
     const struct heap *heap = thread_heap_own();
-    for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
+    for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
+        if (list_is_empty(heap->free[bin])) continue; /* of mixed sizes always */
+        hf_class_stats *class = &classes[bin_class(bin)];
         size_t length = list_length(heap->free[bin]);
-        if (length > classes[bin].live_objects) length = classes[bin].live_objects;
-        classes[bin].live_objects -= length;
-        classes[bin].free_objects += length;
+        if (length > class->live_objects) length = class->live_objects;
+        class->live_objects -= length;
+        class->free_objects += length;
     }
 }
 
 static void sum_up(struct statistics *statistics)
 {
     hf_stats *total = &statistics->total;
-    total->live_objects = total->large_objects;
-    total->live_bytes = total->large_bytes;
+    total->live_objects += total->large_objects;
+    total->live_bytes += total->large_bytes;
     for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
         const hf_class_stats *class = &statistics->classes[bin];
         total->live_objects += class->live_objects;
@@ -189,10 +211,15 @@ static void add_span_of_heap(const struct span *span, void *argument)
     struct heap_window *window = argument;
     const struct heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
     struct blocks blocks = blocks_of(span);
-    if (blocks.bin == BIN_COUNT || owner == NULL || !window_has(window, owner->number)) return;
+    struct mixed_figures mixed = {0};
+    bool is_mixed = mixed_in(span, &mixed);
+    if ((blocks.bin == BIN_COUNT && !is_mixed) || owner == NULL || !window_has(window, owner->number)) return;
     size_t place = owner->number - window->first;
     hf_heap_stats *stats = &window->stats[place];
     stats->spans++;
+    stats->live_bytes += mixed.bytes;
+    stats->free_bytes += mixed.bytes_free;
+    if (is_mixed) return;
     stats->live_bytes += blocks.live * size_class_bytes(blocks.bin);
     stats->free_bytes += blocks.free * size_class_bytes(blocks.bin);
     window->free_objects[place][blocks.bin] += (uint32_t)blocks.free;

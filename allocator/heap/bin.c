@@ -180,7 +180,8 @@ void span_uncarve(struct span *span, uint32_t units, uint32_t blocks, uintptr_t 
 static uint32_t units_to_carve(const struct heap *heap, const struct span *span)
 {
     uint32_t count = heap->bins[span->bin].spans / CARVE_SHARE;
-    return count < 1 ? 1 : count;
+    uint32_t least = bin_is_pool(span->bin) ? heap_settings.pool_carve_units : 1;
+    return count < least ? least : count;
 }
 
 /* Carve the next units of a listed span. */
@@ -212,7 +213,7 @@ void span_give_back(struct heap *heap, struct span *span)
 /* Cut a span into blocks of this bin; `zeros`: it reads as zeros. */
 static void span_cut_for(struct span *span, unsigned bin, bool zeros)
 {
-    uint32_t block_size = size_class_bytes(bin);
+    uint32_t block_size = bin_block_size(bin);
     span->bin = (uint8_t)bin;
     span->block_size = block_size;
     span->reciprocal = UINT32_MAX / block_size + 1;
@@ -221,6 +222,7 @@ static void span_cut_for(struct span *span, unsigned bin, bool zeros)
     span->carved = 0;
     span->uncarved = span_units_with_blocks(span);
     span->zeros = zeros;
+    if (POOLS_EXIST && bin_is_mixed(bin)) mixed_start(span);
 }
 
 /* A span for this bin; NULL: out of memory. */
@@ -273,8 +275,7 @@ static uint32_t span_next_look(const struct span *span, uint32_t live)
     return live > limit ? limit : 0;
 }
 
-/* Set the countdown of a span with `live` blocks, and whether it is listed. */
-static void span_arrange(struct heap *heap, struct span *span, uint32_t live)
+void span_arrange(struct heap *heap, struct span *span, uint32_t live)
 {
     uint32_t freed = span->carved - live;
     bool gives = span->uncarved != 0 || freed >= span->wake;
@@ -359,14 +360,21 @@ static void heap_pause(struct heap *heap)
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
 }
 
-bool bin_refill(struct heap *heap, unsigned bin)
+struct span *bin_find_span(struct heap *heap, unsigned bin)
 {
     heap_pause(heap);
     while (heap->bins[bin].listed == SPAN_NONE) {
         if (heap_adopt_span(heap, bin)) break;
-        if (!bin_grow(heap, bin)) return false;
+        if (!bin_grow(heap, bin)) return NULL;
     }
-    span_give(heap, span_at(heap->bins[bin].listed));
+    return span_at(heap->bins[bin].listed);
+}
+
+bool bin_refill(struct heap *heap, unsigned bin)
+{
+    struct span *span = bin_find_span(heap, bin);
+    if (span == NULL) return false;
+    span_give(heap, span);
     return true;
 }
 
@@ -442,8 +450,7 @@ static bool span_is_last_resort(const struct heap *heap, const struct span *span
     return bin->listed == SPAN_NONE || (bin->listed == span_index(span) && span->next == SPAN_NONE);
 }
 
-/* The owner's look at a span of which `live` blocks are left. */
-static void span_look(struct heap *heap, struct span *span, uint32_t live)
+void span_look(struct heap *heap, struct span *span, uint32_t live)
 {
     if (live != 0) {
         /* It has just become so. A listed one is looked at for no other reason; one that was not may have lost many blocks
@@ -488,6 +495,10 @@ void span_free_list(struct heap *heap, struct span *span, uintptr_t first, uintp
 
 static void bin_return_blocks(struct heap *heap, unsigned bin)
 {
+    if (POOLS_EXIST && bin_is_mixed(bin)) {
+        mixed_let_go(heap, bin);
+        return;
+    }
     uintptr_t block = heap->free[bin];
     heap->free[bin] = LIST_END;
     while (!list_is_empty(block)) {
@@ -499,7 +510,7 @@ static void bin_return_blocks(struct heap *heap, unsigned bin)
 
 void heap_return_blocks(struct heap *heap)
 {
-    for (unsigned bin = 0; bin < BIN_COUNT; bin++) bin_return_blocks(heap, bin);
+    for (unsigned bin = 0; bin < HEAP_BINS; bin++) bin_return_blocks(heap, bin);
 }
 
 /* Give back the spans that were kept although they are empty. */
@@ -519,7 +530,7 @@ void heap_flush(struct heap *heap)
 {
     heap->chores = true; /* no need to be told */
     heap_return_blocks(heap);
-    for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
+    for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
         bin_give_back_empty(heap, bin);
         heap->bins[bin].given = 0;
     }

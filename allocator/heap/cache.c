@@ -5,7 +5,7 @@
  * To the space layer a kept run is handed out: its descriptors are the heap's, which links it by length (next, prev) and by
  * age (owned_next, owned_prev). Its kind is SPAN_METADATA: nobody's object, whoever frees it a second time. What it was
  * before can still be told: a span that was cut into blocks has its `bin`, and is not cut again for the same one; a large
- * object's run has BIN_COUNT. It goes on to count among the dense spans if it did so in use, which is when `uncarved` is 0.
+ * object's run has BIN_NONE. It goes on to count among the dense spans if it did so in use, which is when `uncarved` is 0.
  *
  * The lock. The heap's owner alone comes here, but for a thread that empties the caches of all (heap_caches_empty), so it
  * costs two atomic instructions on a line that the owner has anyway, where a span's worth of blocks or a large object

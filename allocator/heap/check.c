@@ -44,7 +44,7 @@ void check_pointer_failed(const char *function, const void *pointer)
         abort();
     }
     const struct span *span = span_of_offset(offset);
-    if (span->kind == SPAN_BLOCKS && span->block_size != 0) {
+    if (span->kind == SPAN_BLOCKS && span->block_size != 0 && !bin_is_mixed(span->bin)) {
         uintptr_t within = ((uintptr_t)pointer & (SPAN_SIZE - 1)) % span->block_size;
         platform_message("%s of an interior pointer: %p points %zu bytes into the block at %p of %zu bytes", function,
                          pointer, (size_t)within, (const void *)((uintptr_t)pointer - within),

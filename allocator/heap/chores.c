@@ -172,6 +172,10 @@ static void span_purge_units(const struct span *span, uint32_t units)
 static void span_purge_sparse(struct heap *heap, struct span *span)
 {
     span_set_sparse(heap, span, 0); /* whatever else is free in it is not worth another look */
+    if (POOLS_EXIST && bin_is_mixed(span->bin)) {
+        span_purge_units(span, mixed_units_free(heap, span));
+        return;
+    }
     struct free_blocks free;
     find_free(span, &free);
     struct findings found = examine(span, &free);

@@ -15,6 +15,7 @@
  * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; cache.c free spans that
  * a heap keeps; chores.c giving memory back in time; remote.c blocks that another thread freed; registry.c heaps and
  * threads: birth, death, adoption, fork; shared.c heaps of several threads; large.c objects with spans of their own;
+ * mixed.c, in the library with pools alone, bins of objects of many sizes;
  * object.c what the malloc family asks for, of any size; check.c errors of the program.
  */
 #ifndef HEAPFIT_HEAP_H
@@ -34,6 +35,7 @@ struct heap_settings {
     _Atomic(size_t) free_page_threshold; /* bytes of free memory in sparse spans that a heap keeps for the decay time */
     _Atomic(uint32_t) lockless_threads; /* threads that get a heap of their own */
     bool cache_line_align; /* blocks fill whole cache lines; set before the first heap is made */
+    uint32_t pool_carve_units; /* units that a pool's bin carves at a time, at least; set before, too */
 };
 
 extern struct heap_settings heap_settings;
@@ -42,6 +44,46 @@ enum remote_hand_over {
     REMOTE_HAND_OVER_FULL, /* when a batch is full, and when the thread exits */
     REMOTE_HAND_OVER_REFILL, /* also whenever the thread refills a bin of its own */
 };
+
+/* ---- numbers of bins ----------------------------------------------------------------------------------------- */
+
+/* A heap has a bin for each size class; in the library with pools also one for each pool (pools/), with the numbers behind. */
+#ifdef HEAPFIT_POOLS
+enum { POOL_BINS = 168 };
+#else
+enum { POOL_BINS = 0 };
+#endif
+#define POOLS_EXIST (POOL_BINS != 0) /* a constant: what is behind it the plain library has not */
+enum { HEAP_BINS = BIN_COUNT + POOL_BINS, BIN_NONE = HEAP_BINS };
+_Static_assert(BIN_NONE <= UINT8_MAX, "a span says in a byte which bin it is of");
+
+/* What the blocks of a pool's bin are: of this size class, or objects of any size, one behind the other (mixed.c). Written before
+ * anybody hears of the bin. */
+enum { CLASS_MIXED = BIN_COUNT };
+extern _Atomic(uint8_t) heap_pool_classes[];
+
+ALWAYS_INLINE bool bin_is_pool(unsigned bin)
+{
+    return POOLS_EXIST && bin >= BIN_COUNT;
+}
+
+ALWAYS_INLINE unsigned bin_class(unsigned bin)
+{
+    if (!POOLS_EXIST || bin < BIN_COUNT) return bin;
+    /* Relaxed: whoever has the number of the bin got it with or after what was written. */
+    return atomic_load_explicit(&heap_pool_classes[bin - BIN_COUNT], memory_order_relaxed);
+}
+
+ALWAYS_INLINE bool bin_is_mixed(unsigned bin)
+{
+    return bin_is_pool(bin) && bin_class(bin) == CLASS_MIXED;
+}
+
+/* Bytes of a block of the bin: the least that an object has, if they are mixed. */
+ALWAYS_INLINE uint32_t bin_block_size(unsigned bin)
+{
+    return bin_is_mixed(bin) ? (uint32_t)MALLOC_ALIGNMENT : size_class_bytes(bin_class(bin));
+}
 
 /* ---- lists of blocks ---------------------------------------------------------------------------------------- */
 
@@ -86,9 +128,11 @@ struct bin {
     uint32_t spans; /* how many spans the bin has */
     uint32_t spans_listed; /* how many of them are listed */
     unsigned given : 15; /* blocks that the last refill gave at most; the next gives twice as many */
-    unsigned borrowed : 15; /* bytes wasted so far by serving this bin's requests from larger ones */
+    unsigned borrowed : 15; /* bytes wasted so far by serving its requests from larger bins; of pools: see place.c */
     unsigned zeros : 1; /* the blocks that malloc takes next read as zeros, but for their links */
 };
+
+enum { BORROWED_MAX = (1 << 15) - 1 };
 
 enum heap_state {
     HEAP_OWNED = 0, /* by a living thread, or by one that is settling it (registry.c) */
@@ -101,7 +145,7 @@ enum { THREADS_MANY = -1 };
 /* A thread heap. Owned by one thread at a time; other threads touch only `inbox`, `suspect` and `state`, and `cache` under its
  * lock. Never freed, only reused, so that a pointer to one stays good for ever. */
 struct heap {
-    uintptr_t free[BIN_COUNT]; /* per bin the blocks that malloc takes next, all of one span */
+    uintptr_t free[HEAP_BINS]; /* per bin the blocks that malloc takes next, all of one span */
 
     /* Copies of struct space, all zero in heap_none: to that one every pointer is foreign. */
     uintptr_t base;
@@ -110,7 +154,7 @@ struct heap {
     struct span *table; /* span_at(0) */
     uint8_t classes[FAST_MAX / MALLOC_ALIGNMENT + 1]; /* as size_class_table, or the next of whole cache lines */
 
-    struct bin bins[BIN_COUNT];
+    struct bin bins[HEAP_BINS];
     struct span_chain owned; /* spans of this heap, without those that are sparse */
     struct span_chain sparse; /* those: the first has been so for longest, but for what dead threads left */
     size_t sparse_bytes; /* in blocks that exist in those: at most half of it is in use */
@@ -178,6 +222,9 @@ ALWAYS_INLINE bool object_fits(size_t size, size_t usable)
     return size <= usable && size >= usable / 2;
 }
 
+/* A block of a bin of the calling thread's heap; NULL: memory has run out. */
+void *heap_malloc_bin(struct heap *heap, unsigned bin);
+
 /* What the fast paths fall back to. They return NULL and set errno to ENOMEM when memory has run out or the request
  * is above OBJECT_MAX. */
 void *heap_malloc_slow(size_t size, struct heap *heap);
@@ -220,6 +267,8 @@ ALWAYS_INLINE unsigned heap_size_class(const struct heap *heap, size_t size)
 
 /* Fill an empty bin; false when memory has run out. */
 bool bin_refill(struct heap *heap, unsigned bin);
+/* A span of the bin that has blocks to give; NULL: out of memory. */
+struct span *bin_find_span(struct heap *heap, unsigned bin);
 /* The same with blocks that read as zeros, as far as memory can be had for it without waste; false: it cannot. */
 bool bin_refill_zeroed(struct heap *heap, unsigned bin);
 /* A bin that has no span yet: another, larger one that can serve a request without getting more memory, or BIN_COUNT. */
@@ -234,6 +283,10 @@ void span_free_list(struct heap *heap, struct span *span, uintptr_t first, uintp
 void heap_flush(struct heap *heap);
 /* From now on the span has been sparse since then (clock in ms); 0: it is not sparse. */
 void span_set_sparse(struct heap *heap, struct span *span, uint32_t since);
+/* Have the countdown and the place in the lists of a span follow from its live blocks. */
+void span_arrange(struct heap *heap, struct span *span, uint32_t live);
+/* The same when some have been freed, perhaps all: then the span may be given back. */
+void span_look(struct heap *heap, struct span *span, uint32_t live);
 /* How many spans a heap has. */
 ALWAYS_INLINE uint32_t heap_spans(const struct heap *heap)
 {
@@ -267,11 +320,30 @@ ALWAYS_INLINE uintptr_t span_list_end(const struct span *span)
 /* Blocks are carved, and become resident, by this unit: the smallest page that Linux has. */
 enum { CARVE_UNIT_LOG2 = 12, CARVE_UNIT = 1 << CARVE_UNIT_LOG2, CARVE_UNITS = 1 << (SPAN_SHIFT - CARVE_UNIT_LOG2) };
 
+/* ---- bins of objects of many sizes (mixed.c): in the library with pools alone -------------------------------------------- */
+
+/* An object of at most FAST_MAX bytes out of such a bin; NULL: memory has run out. */
+void *mixed_malloc(struct heap *heap, unsigned bin, size_t size);
+/* Bytes of a live object, for any thread; another address ends the program, naming `function`. */
+size_t mixed_usable_size(const char *function, const struct span *span, const void *pointer);
+/* A span has been cut for such a bin: it holds nothing. */
+void mixed_start(struct span *span);
+/* What mixed_malloc holds for objects to come goes back to its span. */
+void mixed_let_go(struct heap *heap, unsigned bin);
+/* Take in what has been freed; returns a mask of the units in which no object lies, to be purged. */
+uint32_t mixed_units_free(struct heap *heap, struct span *span);
+/* What is in a span, for statistics: exact if its owner asks. */
+struct mixed_figures {
+    uint32_t objects, bytes; /* live, or freed but not taken in yet */
+    uint32_t bytes_free;
+};
+struct mixed_figures mixed_figures(const struct span *span);
+
 /* ---- free spans that a heap keeps (cache.c) -------------------------------------------------------------------------------- */
 
 void cache_start(struct span_cache *cache);
 /* Keep a run that nobody uses any more, or give it to the space. Its kind is SPAN_METADATA; its first span's `bin` is the one
- * that it is cut for, or BIN_COUNT; and if `uncarved` is 0 the run counts among the dense spans. */
+ * that it is cut for, or BIN_NONE; and if `uncarved` is 0 the run counts among the dense spans. */
 void cache_put(struct heap *heap, struct span *run);
 /* A kept run of so many spans or a few more, for a large object; NULL: none. */
 struct span *cache_take_run(struct heap *heap, uint32_t spans);

@@ -50,7 +50,7 @@ void large_free(struct heap *heap, struct span *span)
         heap_chores_expect_own(); /* of the heap that it shares */
         return;
     }
-    span->bin = BIN_COUNT;
+    span->bin = BIN_NONE;
     span->uncarved = 0;
     span_kind_write(span, SPAN_METADATA);
     cache_put(heap, span);

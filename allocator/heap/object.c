@@ -40,6 +40,11 @@ static void *small_calloc(struct heap *heap, unsigned bin, bool *zeroed)
     return bin_pop(heap, bin, heap->free[bin]);
 }
 
+void *heap_malloc_bin(struct heap *heap, unsigned bin)
+{
+    return small_malloc(heap, bin);
+}
+
 /* `*zeroed`: whether memory that reads as zeros is wanted; then whether the object's does. */
 static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
 {
@@ -150,16 +155,19 @@ ALWAYS_INLINE struct span *span_of_object(const char *function, const void *poin
     return span;
 }
 
-static size_t span_usable_size(const struct span *span)
+static size_t span_usable_size(const char *function, const struct span *span, const void *pointer)
 {
-    return span->kind == SPAN_LARGE ? large_usable_size(span) : span->block_size;
+    if (span->kind == SPAN_LARGE) return large_usable_size(span);
+    if (POOLS_EXIST && bin_is_mixed(span->bin)) return mixed_usable_size(function, span, pointer);
+    return span->block_size;
 }
 
 size_t heap_usable_size(const void *pointer)
 {
     static const char function[] = "malloc_usable_size";
     const struct span *span = span_of_object(function, pointer);
-    return span->kind == SPAN_GUEST ? heap_guest_usable_size(function, span, pointer) : span_usable_size(span);
+    return span->kind == SPAN_GUEST ? heap_guest_usable_size(function, span, pointer)
+                                    : span_usable_size(function, span, pointer);
 }
 
 size_t heap_good_size(size_t size)
@@ -247,8 +255,8 @@ void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)
 {
     if (pointer == NULL) return;
     const struct span *span = span_of_object("free", pointer);
-    if (span->kind != SPAN_GUEST && size > span_usable_size(span))
-        check_size_failed(pointer, size, span_usable_size(span));
+    size_t usable = span->kind == SPAN_GUEST ? SIZE_MAX : span_usable_size("free", span, pointer);
+    if (size > usable) check_size_failed(pointer, size, usable);
     heap_free_slow(pointer, heap);
 }
 
@@ -305,7 +313,7 @@ void *heap_realloc(void *pointer, size_t size)
         void *resized = heap_guest_realloc(span, pointer, size);
         return LIKELY(resized != NULL) ? resized : realloc_too_much();
     }
-    size_t usable = span_usable_size(span);
+    size_t usable = span_usable_size("realloc", span, pointer);
     if (span->kind == SPAN_BLOCKS && block_stays(size, usable)) {
         if (UNLIKELY(block_looks_free((uintptr_t)pointer))) check_resized_suspect(heap, span, pointer);
         return pointer;

@@ -26,8 +26,14 @@ enum { THREAD_EXITS_MAX = 3 };
 
 #define FOUR(x) x, x, x, x
 #define TWENTY_FOUR(x) FOUR(x), FOUR(x), FOUR(x), FOUR(x), FOUR(x), FOUR(x)
-_Static_assert(BIN_COUNT == 72, "heap_none's bins are all empty");
-#define ALL_EMPTY {TWENTY_FOUR(LIST_END), TWENTY_FOUR(LIST_END), TWENTY_FOUR(LIST_END)}
+#define SEVENTY_TWO(x) TWENTY_FOUR(x), TWENTY_FOUR(x), TWENTY_FOUR(x)
+#ifdef HEAPFIT_POOLS
+_Static_assert(HEAP_BINS == 240, "heap_none's bins are all empty");
+#define ALL_EMPTY {SEVENTY_TWO(LIST_END), SEVENTY_TWO(LIST_END), SEVENTY_TWO(LIST_END), TWENTY_FOUR(LIST_END)}
+#else
+_Static_assert(HEAP_BINS == 72, "heap_none's bins are all empty");
+#define ALL_EMPTY {SEVENTY_TWO(LIST_END)}
+#endif
 struct heap heap_none = {.free = ALL_EMPTY};
 struct heap heap_diverted = {.free = ALL_EMPTY};
 struct heap heap_sharing = {.free = ALL_EMPTY};
@@ -71,7 +77,7 @@ static void heap_set_up(struct heap *heap)
     heap->link_key = space.link_key;
     heap->table = span_at(0);
     classes_set_up(heap);
-    for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
+    for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
         heap->free[bin] = LIST_END;
         heap->bins[bin].listed = SPAN_NONE;
     }

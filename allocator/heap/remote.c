@@ -23,6 +23,7 @@ struct heap_settings heap_settings = {
     .thread_spans_cached = 4,
     .free_page_threshold = SIZE_MAX,
     .lockless_threads = UINT32_MAX,
+    .pool_carve_units = 1,
 };
 
 /* ---- messages -------------------------------------------------------------------------------------------------------------- */

@@ -77,6 +77,10 @@ void platform_populate(void *start, size_t size);
  * looks at the page tables, and skips what has none. */
 size_t platform_resident(const void *start, size_t size);
 
+/* Whether the aligned word at `address` can be read: asks the kernel, which changes nothing but that the page may become
+ * resident. */
+bool platform_is_readable(const void *address);
+
 enum platform_move {
     MOVE_DONE, /* `from` stays accessible and reads as zeros */
     MOVE_REFUSED, /* the kernel cannot: `from` is as before, `to` accessible with undefined contents */
@@ -105,6 +109,8 @@ typedef struct platform_lock {
 
 void platform_lock_acquire(platform_lock *lock);
 void platform_lock_release(platform_lock *lock);
+/* Acquire it if nobody has it; never waits. */
+bool platform_lock_try(platform_lock *lock);
 
 /* For pthread_atfork handlers. Between begin and end the calling thread owns the lock, so that no other thread
  * is in the middle of what it protects when the process is copied; and the thread itself passes through
@@ -156,6 +162,9 @@ uint64_t platform_clock_ms(void);
 /* Microseconds of processor time that the calling thread has used: to time something that must not look dear because
  * another process had its turn meanwhile. */
 uint64_t platform_clock_thread_us(void);
+
+/* Nanoseconds of a monotonic clock, to time something short. */
+uint64_t platform_clock_ns(void);
 
 /* 64 bits that an attacker cannot guess. */
 uint64_t platform_random(void);

@@ -98,6 +98,15 @@ void platform_lock_acquire(platform_lock *lock)
         lock_wait(lock);
 }
 
+bool platform_lock_try(platform_lock *lock)
+{
+    uint32_t expected = UNLOCKED;
+    /* Acquire: as in lock_wait. */
+    return atomic_compare_exchange_strong_explicit(&lock->word, &expected, LOCKED, memory_order_acquire,
+                                                   memory_order_relaxed) ||
+           held_by_own_fork(lock);
+}
+
 void platform_lock_release(platform_lock *lock)
 {
     if (held_by_own_fork(lock)) return;

@@ -7,17 +7,19 @@
  *
  *     malloc ─► site table ─► ordinary ─────────────────────────────► heap_malloc
  *               by return     pool ─────────────────────────────────► that bin of the thread's heap
- *               address       anything else ─► chain ─► group ─► watched: heap_malloc, and written down
- *                                                               ─► pooled: its bin, or mixed_malloc
+ *               address       mixed ────────────────────────────────► mixed_malloc, with that bin
+ *                             slow ─► chain ─► group ─► its place, as one of these three
+ *                                                    ─► watched: heap_malloc, and written down
  *
- * A pool of objects of one size is one more bin of a heap: its spans, blocks, frees by other threads, orphans and chores are
- * those of any bin (heap.h). A pool of mixed sizes cuts spans up by itself (mixed.c). Addresses are all that pools
- * change: whatever cannot be understood goes to the ordinary heap, and is counted.
+ * A pool is one more bin of a heap: its spans, frees by other threads, orphans and chores are those of any bin (heap.h). That
+ * of a pool of objects of one size is cut into blocks, too; in one of mixed sizes objects stand one behind the other
+ * (heap/mixed.c). Addresses are all that pools change: whatever cannot be understood goes to the ordinary heap, and is counted.
+ * So do the objects of threads that have no heap of their own, or whose allocations a context serves.
  *
  * Which file does what: pools.h the path that most calls take; frame.c how a frame is left, out of .eh_frame; chain.c the
- * compound table of chains; follow.c what a function does with a new object, out of its machine code; group.c groups and what
- * is seen of their first objects; shape.c the storage shape graph and merging; judge.c whether a group gets a pool;
- * place.c pools; mixed.c those of mixed sizes; explain.c what was decided, and why.
+ * compound table of chains; follow.c what a function does with a new object, out of its machine code; group.c groups and their
+ * verdicts; log.c what is seen of their first objects; shape.c the storage shape graph, and what belongs together in it;
+ * judge.c whether a group gets a pool; place.c pools, and the way to them. api/explain.c writes what was decided, and why.
  *
  * After Wang, Wu, Yew: On Improving Heap Memory Layout by Dynamic Pool Allocation (CGO 2010). Section numbers are theirs.
  */
@@ -25,6 +27,8 @@
 #define HEAPFIT_POOLS_H
 
 #include "../heap/fast.h"
+
+#include <string.h>
 
 /* ---- settings: set by api/ before the first allocation -------------------------------------------------------- */
 
@@ -85,8 +89,56 @@ enum frame_known {
  * becomes the function's first address, `*end` its end, as far as known, else 0. */
 struct frame_rule frame_rule_find(uintptr_t return_address, uintptr_t *start, uintptr_t *end);
 
-/* Go on to the caller's frame; false: there is none to be trusted, `frame` is as it was. Reads the stack between the two frames only. */
-bool frame_step(const struct frame_rule *rule, struct frame *frame);
+/* A step reads nothing further than this from where it starts. Programs have larger frames, seldom below malloc. */
+#define FRAME_BYTES_MAX ((intptr_t)1 << 20)
+
+/* Whether all from `from` up to `to` can be read, which is of the stack or not: for frame_step. */
+bool stack_look(uintptr_t from, uintptr_t to);
+
+/* The part of this thread's stack that stack_look has seen to be readable. */
+struct stack_seen {
+    uintptr_t start, end;
+};
+extern __thread struct stack_seen stack_seen __attribute__((tls_model("initial-exec")));
+
+/* The word below `from` is in use by what was called from there. With it the rest of its page can be read. */
+ALWAYS_INLINE bool stack_is_readable(uintptr_t from, uintptr_t to)
+{
+    enum { PAGE_LEAST = 4096 };
+    if (LIKELY(((from - sizeof(uintptr_t)) ^ (to - 1)) < PAGE_LEAST)) return true;
+    return LIKELY(from >= stack_seen.start && to <= stack_seen.end) || stack_look(from, to);
+}
+
+/* What is read lies between the objects of functions that have not returned, where AddressSanitizer may know of others that have
+ * been there. */
+#ifdef __SANITIZE_ADDRESS__
+#define READS_STACK static __attribute__((noinline, unused, no_sanitize("address")))
+#else
+#define READS_STACK ALWAYS_INLINE
+#endif
+
+READS_STACK uintptr_t stack_word(uintptr_t address)
+{
+    return *(const uintptr_t *)address;
+}
+
+/* Go on to the caller's frame; false: there is none to be trusted, `frame` is as it was. Reads the stack between the two frames
+ * only, whatever the rule. */
+ALWAYS_INLINE bool frame_step(const struct frame_rule *rule, struct frame *frame)
+{
+    if (UNLIKELY(rule->known != FRAME_KNOWN)) return false;
+    uintptr_t caller = (rule->from_base ? frame->base : frame->stack) + (uintptr_t)rule->cfa_offset;
+    uintptr_t size = caller - frame->stack;
+    if (UNLIKELY(caller < frame->stack)) return false;
+    /* Below no frame is anything of it, and each has at least a return address. */
+    uintptr_t deepest = (uintptr_t)-(rule->return_offset < rule->base_offset ? rule->return_offset : rule->base_offset);
+    if (UNLIKELY(size > (uintptr_t)FRAME_BYTES_MAX || size < deepest || caller % sizeof(uintptr_t) != 0)) return false;
+    if (UNLIKELY(!stack_is_readable(frame->stack, caller))) return false;
+    frame->return_address = stack_word(caller + (uintptr_t)rule->return_offset);
+    if (rule->base_offset != 0) frame->base = stack_word(caller + (uintptr_t)rule->base_offset);
+    frame->stack = caller;
+    return true;
+}
 
 /* ---- functions (follow.c) ------------------------------------------------------------------------------------------- */
 
@@ -96,39 +148,91 @@ enum follow {
     FOLLOW_UNKNOWN, /* not to be told within the bound, or no machine code that can be read */
 };
 
-/* What the function that `return_address` lies in does with the pointer that a call has just returned to it there. `start` and `end` bound
- * the function. `*decoded` counts instructions. Takes no locks, does not allocate. */
-enum follow follow_pointer(uintptr_t return_address, uintptr_t start, uintptr_t end, unsigned *decoded);
+/* How a function's caller gets the new object: returned, or where the nth of its arguments (0 to 5) points. */
+enum { PASSED_BY_RETURN = -1 };
+
+/* What the function that `return_address` lies in does with the object that a call has just passed to it there, in the way that
+ * `*passing` says: PASSED_BY_RETURN for malloc itself. After FOLLOW_PASSED_ON, `*passing` says how that function passes it to its
+ * own caller; else it is as it was. `start` and `end` bound the function. `*decoded` becomes the number of instructions
+ * decoded. Takes no locks, does not allocate; one thread at a time, since it works in memory of its own: stacks may be small. */
+enum follow follow_pointer(uintptr_t return_address, uintptr_t start, uintptr_t end, int *passing, unsigned *decoded);
 
 /* ---- chains (chain.c) --------------------------------------------------------------------------------------------- */
 
-/* The group of an allocation whose caller goes on at `frame`; GROUP_NONE: not to be told, counted by reason. `size` is for statistics. */
-uint32_t chain_group(const struct frame *frame, size_t size);
+/* The group of an allocation whose caller goes on at `frame`; GROUP_NONE: not to be told, counted by reason. */
+uint32_t chain_group(const struct frame *frame);
 
-/* What a look-up by the first return address alone tells; one word, replaced whole. */
+/* Where objects go: of a group, and of a site, as far as the first return address alone tells. */
 enum verdict_kind {
-    VERDICT_SLOW = 0, /* ask chain_group */
+    VERDICT_SLOW = 0, /* of a site: ask chain_group. of a group: it is watched */
     VERDICT_ORDINARY,
-    VERDICT_POOL,
+    VERDICT_POOL, /* into `bin`, if they are of the size class `class`; others into ordinary bins */
+    VERDICT_MIXED, /* into `bin`, of any size */
 };
 
 struct verdict {
     uint8_t kind; /* enum verdict_kind */
-    uint8_t class; /* VERDICT_POOL: the size class that the bin is for; others ask chain_group */
+    uint8_t class;
     uint8_t bin;
-    uint8_t unused[5];
+    uint8_t tired; /* of a wrapper's site: it is not to be asked for a while, see place.c */
+    uint32_t pool; /* the bin is of */
 };
 
-struct site {
-    _Atomic(uintptr_t) return_address; /* 0: free */
-    _Atomic(uint64_t) verdict;
-};
+/* As one word, which is replaced whole. The processors that we know have the first member in the lowest byte. */
+ALWAYS_INLINE uint64_t verdict_word(struct verdict verdict)
+{
+    uint64_t word;
+    memcpy(&word, &verdict, sizeof word);
+    return word;
+}
 
-/* A group has been given its place: the sites that lead to it and nowhere else get this verdict. */
+ALWAYS_INLINE struct verdict verdict_of_word(uint64_t word)
+{
+    struct verdict verdict;
+    memcpy(&verdict, &word, sizeof verdict);
+    return verdict;
+}
+
+/* What is known of a site, by its return address alone. Takes no lock. */
+struct verdict site_verdict(uintptr_t return_address);
+
+/* The site that leads to this group and nowhere else, or 0. Takes no lock. */
+uintptr_t chain_site(uint32_t group);
+
+/* A group has been given its place, or another: the fast path shall ask again about the site that leads to it and nowhere else,
+ * if there is one. Takes no lock. */
 void chain_set_verdict(uint32_t group, struct verdict verdict);
 
-/* Code has been unmapped: forget what is known of return addresses. */
+/* Code may have been unmapped: forget what is known of return addresses that are in no loaded object. */
 void chain_forget(void);
+
+/* For pthread_atfork handlers, as platform_lock_fork_begin. */
+void chain_fork_begin(void);
+void chain_fork_end(void);
+
+/* Why chains were not told, or not to their end. All but the last two happen once a chain. */
+enum chain_fallback {
+    FALLBACK_NO_UNWIND, /* no rule for leaving a frame */
+    FALLBACK_NO_CODE, /* a function could not be followed: the chain ends at it */
+    FALLBACK_TOO_DEEP, /* the chain was cut at its greatest length */
+    FALLBACK_TOO_MANY_CHAINS,
+    FALLBACK_TOO_MANY_GROUPS,
+    FALLBACK_STACK, /* a frame was not as its rule says */
+    FALLBACK_BUSY, /* another thread was learning a chain, as this one wanted to */
+    FALLBACKS,
+};
+extern const char *const chain_fallback_names[FALLBACKS];
+
+struct chain_figures {
+    uint64_t allocations_slow; /* calls of chain_group, but for some hundreds of each thread's last */
+    uint64_t chains; /* that have a group */
+    uint64_t chain_addresses; /* in all of them */
+    uint64_t instructions_decoded;
+    uint64_t analysis_ns_median; /* of a new chain, from a sample */
+    uint64_t fallbacks[FALLBACKS];
+};
+
+void chain_figures(struct chain_figures *figures);
 
 /* ---- groups (group.c) ------------------------------------------------------------------------------------------------- */
 
@@ -139,13 +243,161 @@ enum group_state {
     GROUP_WATCHED, /* its objects are in the ordinary heap and written down, until enough is known */
     GROUP_ORDINARY,
     GROUP_POOLED,
-    GROUP_MERGED, /* into `merged_into` */
+    GROUP_MIXED,
+    GROUP_MERGED, /* into another, whose pool it shares */
 };
 
-/* A group for a new chain, `length` return addresses of which the first CHAIN_KEPT are given; GROUP_NONE: there are too many. */
+/* A group for a new chain, `length` return addresses of which the first CHAIN_KEPT are given; GROUP_NONE: there are too many.
+ * One call at a time: under the lock of chains. */
 uint32_t group_new(const uintptr_t *chain, unsigned length, bool complete);
 
-/* An object of a watched group has been made; may end in a decision about this group and others. */
+/* Where a group's objects go. VERDICT_SLOW: they are watched, so to the ordinary heap and then to group_watch. Takes no lock. */
+struct verdict group_verdict(uint32_t group);
+
+/* An object of a watched group has been made; may end in a decision about this group and others, and so in calls of
+ * chain_set_verdict. Called without locks, and never waits for one: while another thread is in here nothing is seen. */
 void group_watch(uint32_t group, void *object, size_t size);
+
+/* For pthread_atfork handlers; taken before the locks of chains. */
+void group_fork_begin(void);
+void group_fork_end(void);
+
+/* ---- pools (place.c) -------------------------------------------------------------------------------------------------- */
+
+#define POOL_NONE UINT32_MAX
+
+/* A new pool: for objects that have blocks of this size in ordinary bins, at most FAST_MAX; or of mixed sizes. False: there are
+ * as many as there can be. */
+bool place_pool(uint32_t *pool, uint32_t block_size);
+bool place_mixed(uint32_t *pool);
+
+/* What sends objects there; to the ordinary heap, if that is what the settings say of all. */
+struct verdict place_verdict(uint32_t pool);
+
+/* The pool that a span in use belongs to, or POOL_NONE. May be asked about any span at any time. */
+uint32_t place_of(const struct span *span);
+
+/* What is in a pool, in all heaps, as far as threads that go on meanwhile can be looked at. */
+struct place_figures {
+    bool mixed;
+    uint32_t block_size; /* 0: mixed */
+    size_t objects; /* live */
+    size_t bytes; /* of these */
+    size_t footprint; /* of address space that the pool has */
+};
+
+/* All pools, numbered from 0; `figures` has room for POOL_BINS. Returns how many there are. Looks at all spans. */
+uint32_t place_figures(struct place_figures *figures);
+
+/* For pthread_atfork handlers: of all of this layer. */
+void pools_fork_begin(void);
+void pools_fork_end(void);
+
+/* ---- the site table (place.c) -------------------------------------------------------------------------------------------- */
+
+/* Verdicts on sites for the fast path, which looks at one place alone: of two sites that share it, one goes the slow path. Two
+ * calls of malloc are hardly ever within 16 bytes of code, the size of an entry: so some bits of the address are the entry's
+ * offset. What is read may be another site's for a moment: then an object is placed with that one's. */
+struct site {
+    _Atomic(uintptr_t) return_address; /* 0: none */
+    _Atomic(uint64_t) verdict; /* verdict_word; never VERDICT_SLOW */
+};
+
+enum { SITES_LOG2 = 13, SITES = 1 << SITES_LOG2 };
+extern struct site pool_sites[SITES];
+
+ALWAYS_INLINE struct site *site_at(uintptr_t return_address)
+{
+    return &pool_sites[return_address / sizeof(struct site) % SITES];
+}
+
+/* Have the fast path find this verdict, whoever had the place. Never waits: while another thread does so, nothing is done. */
+void site_put(uintptr_t return_address, struct verdict verdict);
+/* The verdict on a site has changed, or code has been unmapped: the fast path shall ask again about it, or about all. */
+void site_drop(uintptr_t return_address);
+void sites_drop(void);
+
+/* ---- allocating: what the malloc family does, in place of heap_malloc ------------------------------------------------------ */
+
+/* An object whose verdict is not at hand, or whose bin is empty; NULL with errno ENOMEM. */
+void *pools_malloc_at(size_t size, struct heap *heap, const struct frame *caller);
+
+/* The frame of the caller of the function that this is written in, or, where another has ended by calling that function, of that
+ * other one's caller. */
+ALWAYS_INLINE struct frame frame_of_caller(void)
+{
+    struct frame frame;
+    frame.return_address = (uintptr_t)__builtin_return_address(0);
+    frame.stack = (uintptr_t)__builtin_dwarf_cfa();
+    /* Where a function that has a frame keeps its caller's. */
+    frame.base = *(const uintptr_t *)__builtin_frame_address(0);
+    return frame;
+}
+
+/* malloc has not found a block. It ends by calling this, so that its caller's frame is the one above this. */
+void *pools_malloc_slow(size_t size, struct heap *heap);
+
+/* The same for a function that it has ended by calling. */
+ALWAYS_INLINE void *pools_malloc_slow_here(size_t size, struct heap *heap)
+{
+    struct frame caller = frame_of_caller();
+    return pools_malloc_at(size, heap, &caller);
+}
+
+/* A block, if that is quickly done. */
+ALWAYS_INLINE void *pools_pop(size_t size, struct heap *heap, uintptr_t return_address)
+{
+    if (UNLIKELY(size > FAST_MAX)) return NULL;
+    uintptr_t bin = heap->classes[(size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT];
+    struct site *site = site_at(return_address);
+    /* Acquire, both: pairs with the releases in site_put, whose caller knows that the bin has been made. */
+    if (UNLIKELY(atomic_load_explicit(&site->return_address, memory_order_acquire) != return_address)) return NULL;
+    uint64_t word = atomic_load_explicit(&site->verdict, memory_order_acquire);
+    if ((uint8_t)word != VERDICT_ORDINARY) {
+        if (UNLIKELY((uint16_t)word != (bin << 8 | VERDICT_POOL))) return NULL;
+        bin = verdict_of_word(word).bin;
+    }
+    uintptr_t block = heap->free[bin];
+    if (UNLIKELY(list_is_empty(block))) return NULL;
+    /* Also an overwritten link is left to the slow path, which ends the program: so there is no call here, and no frame. */
+    if (UNLIKELY((*block_words(block) ^ heap->link_key) > LINK_MAX)) return NULL;
+    void *object = bin_pop(heap, (unsigned)bin, block);
+    if (object == NULL) __builtin_unreachable(); /* so that the caller's test for NULL costs nothing here */
+    return object;
+}
+
+ALWAYS_INLINE void *pools_malloc_or(size_t size, void *(*slow)(size_t size, struct heap *heap))
+{
+    struct heap *heap = thread_heap;
+    void *object = pools_pop(size, heap, (uintptr_t)__builtin_return_address(0));
+    return LIKELY(object != NULL) ? object : slow(size, heap);
+}
+
+ALWAYS_INLINE void *pools_malloc(size_t size)
+{
+    return pools_malloc_or(size, pools_malloc_slow);
+}
+
+/* Written into functions that have more to do with the object, whose own frame is the one below their caller's. */
+ALWAYS_INLINE void *pools_malloc_here(size_t size)
+{
+    struct heap *heap = thread_heap;
+    void *object = pools_pop(size, heap, (uintptr_t)__builtin_return_address(0));
+    if (LIKELY(object != NULL)) return object;
+    struct frame caller = frame_of_caller();
+    return pools_malloc_at(size, heap, &caller);
+}
+
+ALWAYS_INLINE void *pools_calloc(size_t size)
+{
+    if (size > FAST_MAX) return heap_calloc(size);
+    void *object = pools_malloc_here(size);
+    return object == NULL ? NULL : memset(object, 0, size);
+}
+
+ALWAYS_INLINE void *pools_malloc_aligned(size_t size, size_t alignment)
+{
+    return alignment <= MALLOC_ALIGNMENT ? pools_malloc_here(size) : heap_malloc_aligned(size, alignment);
+}
 
 #endif

@@ -7,12 +7,20 @@
 
 #include "heap_internals.h"
 
+#ifdef HEAPFIT_TEST_POOLS
+#include "pools_subject.h"
+#endif
+
 namespace subject
 {
 
 inline void *allocate(size_t size)
 {
+#ifdef HEAPFIT_TEST_POOLS
+    return pools_subject::allocate(size);
+#else
     return heap_malloc(size);
+#endif
 }
 inline void *allocate_zeroed(size_t size)
 {

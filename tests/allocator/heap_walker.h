@@ -32,7 +32,7 @@ inline void check_span(const struct heap *heap, const struct span *span)
 {
     EXPECT_EQ(heap, span->owner.load());
     EXPECT_EQ(SPAN_BLOCKS, span->kind);
-    EXPECT_EQ(size_class_bytes(span->bin), span->block_size);
+    EXPECT_EQ(bin_block_size(span->bin), span->block_size);
     ASSERT_LE(span_live(span), span->carved);
     EXPECT_EQ(span->carved - span_live(span), list_length(span, span->free))
         << "live: " << span->countdown << " + " << span->held_back << ", blocks of " << span->block_size;
@@ -58,7 +58,7 @@ inline std::set<uint32_t> listed_spans(const struct heap *heap, unsigned bin)
 
 // What a heap's spans come to, by bin.
 struct Tally {
-    size_t in_bins[BIN_COUNT] = {}, listed[BIN_COUNT] = {}, bytes = 0;
+    size_t in_bins[HEAP_BINS] = {}, listed[HEAP_BINS] = {}, bytes = 0;
 };
 
 inline void check_chain(const struct heap *heap, const struct span_chain &chain, bool sparse, Tally &tally)
@@ -126,7 +126,7 @@ inline void check(const struct heap *heap)
     EXPECT_EQ(heap->sparse_bytes, tally.bytes);
     check_cache(heap);
     if (testing::Test::HasFailure()) return;
-    for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
+    for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
         EXPECT_EQ(heap->bins[bin].spans, tally.in_bins[bin]) << "bin " << bin;
         EXPECT_EQ(tally.listed[bin], listed_spans(heap, bin).size()) << "bin " << bin;
         if (!list_is_empty(heap->free[bin])) list_length(span_of_offset(heap->free[bin] - space.base), heap->free[bin]);

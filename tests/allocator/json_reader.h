@@ -1,4 +1,5 @@
-// JSON, read strictly (RFC 8259), as far as heapfit writes it: objects, arrays, strings, whole numbers, true and false.
+// JSON, read strictly (RFC 8259), as far as heapfit writes it: objects, arrays, strings, numbers of whole thousandths, true,
+// false and null.
 #ifndef HEAPFIT_TESTS_JSON_READER_H
 #define HEAPFIT_TESTS_JSON_READER_H
 
@@ -13,11 +14,12 @@ namespace json
 {
 
 struct Value {
-    enum Kind { OBJECT, ARRAY, STRING, NUMBER, BOOL } kind = OBJECT;
+    enum Kind { OBJECT, ARRAY, STRING, NUMBER, BOOL, NOTHING } kind = OBJECT;
     std::map<std::string, Value> members;
     std::vector<Value> elements;
     std::string text;
-    int64_t number = 0;
+    int64_t number = 0; // without its fraction
+    unsigned thousandths = 0; // that
     bool truth = false;
 
     const Value &operator[](const std::string &name) const
@@ -71,7 +73,8 @@ class Reader
         else if (take("\"")) value.kind = Value::STRING, value.text = rest_of_string();
         else if (take("true")) value.kind = Value::BOOL, value.truth = true;
         else if (take("false")) value.kind = Value::BOOL;
-        else value.kind = Value::NUMBER, value.number = number();
+        else if (take("null")) value.kind = Value::NOTHING;
+        else value.kind = Value::NUMBER, value.number = number(), value.thousandths = fraction();
         return value;
     }
     void read_object(Value &value)
@@ -101,6 +104,16 @@ class Reader
             if (at_ == text_.size() || static_cast<unsigned char>(text_[at_]) < ' ') fail("the string does not end");
             if (take("\\") && text_[at_] != '"' && text_[at_] != '\\') fail("an escape that is not expected");
             result += text_[at_++];
+        }
+        return result;
+    }
+    unsigned fraction()
+    {
+        if (!take(".")) return 0;
+        unsigned result = 0;
+        for (int digit = 0; digit < 3; digit++) {
+            if (at_ == text_.size() || isdigit(static_cast<unsigned char>(text_[at_])) == 0) fail("no thousandths");
+            result = result * 10 + static_cast<unsigned>(text_[at_++] - '0');
         }
         return result;
     }

@@ -1,5 +1,6 @@
 # The libraries show a program exactly the public names: heapfit's own, libc's allocation functions
-# and C++'s operators. SHARED and STATIC are the libraries, NM the tool that lists their names.
+# and C++'s operators. SHARED and STATIC are the libraries, NM the tool that lists their names, MORE a regular expression
+# for names that this variant has besides.
 
 cmake_minimum_required(VERSION 3.25)
 
@@ -25,6 +26,9 @@ defined_names(static_names --extern-only "${STATIC}")
 
 set(internal ${shared_names} ${static_names})
 list(FILTER internal EXCLUDE REGEX "${public_name}")
+if(MORE)
+  list(FILTER internal EXCLUDE REGEX "^(${MORE})$")
+endif()
 if(internal)
   message(SEND_ERROR "internal names can be seen from outside: ${internal}")
 endif()

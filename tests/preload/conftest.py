@@ -1,6 +1,7 @@
-"""What the tests of preloading share: the library under test.
+"""What the tests of preloading share: the libraries under test.
 
-The library is the one that HEAPFIT_LIBRARY names, else the one that heapfit itself would preload.
+These are the variants that heapfit itself would preload; HEAPFIT_LIBRARY and HEAPFIT_POOLS_LIBRARY
+name others in their place.
 """
 
 from __future__ import annotations
@@ -25,9 +26,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
 
 
-@pytest.fixture(scope="session")
-def library() -> Path:
-    named = os.environ.get("HEAPFIT_LIBRARY")
-    found = Path(named).absolute() if named else paths.library()
-    assert found.is_file(), f"{found} is missing; build it, or name another in HEAPFIT_LIBRARY"
+VARIABLES = {"default": "HEAPFIT_LIBRARY", "pools": "HEAPFIT_POOLS_LIBRARY"}
+
+
+def variant_library(variant: str) -> Path:
+    variable = VARIABLES[variant]
+    named = os.environ.get(variable)
+    found = Path(named).absolute() if named else paths.library(variant)
+    assert found.is_file(), f"{found} is missing; build it, or name another in {variable}"
     return found
+
+
+@pytest.fixture(scope="session", params=VARIABLES)
+def library(request: pytest.FixtureRequest) -> Path:
+    """Each variant in turn: what real programs are run under."""
+    return variant_library(request.param)
+
+
+@pytest.fixture(scope="session")
+def pools_library() -> Path:
+    return variant_library("pools")

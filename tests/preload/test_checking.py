@@ -7,6 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import pool_programs
 import pytest
 import test_large_programs
 import test_programs
@@ -85,6 +86,7 @@ def test_a_server_without_the_library_is_noticed(
 
 
 def test_every_package_that_is_needed_is_listed() -> None:
-    programs = [*test_programs.PROGRAMS, *test_large_programs.PROGRAMS]
+    hard_programs = [hard.program for hard in pool_programs.PROGRAMS]
+    programs = [*test_programs.PROGRAMS, *test_large_programs.PROGRAMS, *hard_programs]
     listed = (Path(__file__).parent / "packages.txt").read_text().split()
     assert listed == sorted({package for program in programs for package in program.packages})

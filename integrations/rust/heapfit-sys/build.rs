@@ -12,8 +12,15 @@ use std::process::Command;
 /// The folders of `allocator/`, each a layer.
 const LAYERS: [&str; 5] = ["platform", "space", "heap", "context", "api"];
 
-/// They define libc's and C++'s names (`malloc`, `operator new`).
-const OVERRIDES: [&str; 3] = ["malloc.c", "glibc.c", "operators.c"];
+/// They define libc's and C++'s names (`malloc`, `operator new`), or are of the library with pools alone.
+const LEFT_OUT: [&str; 6] = [
+    "malloc.c",
+    "glibc.c",
+    "operators.c",
+    "dlclose.c",
+    "explain.c",
+    "mixed.c",
+];
 
 /// As in `cmake/HeapfitVariant.cmake`, where the reasons stand.
 const CODE_GENERATION: [&str; 5] = [
@@ -76,7 +83,7 @@ fn c_files(root: &Path) -> Vec<PathBuf> {
                 .map(|entry| entry.expect("a readable folder").path())
                 .filter(|path| {
                     path.extension() == Some(OsStr::new("c"))
-                        && !OVERRIDES
+                        && !LEFT_OUT
                             .iter()
                             .any(|name| path.file_name() == Some(OsStr::new(name)))
                 }),

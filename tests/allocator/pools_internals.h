@@ -1,0 +1,17 @@
+// The header of the layer pools/ for C++ tests, as heap_internals.h.
+#ifndef HEAPFIT_TESTS_POOLS_INTERNALS_H
+#define HEAPFIT_TESTS_POOLS_INTERNALS_H
+
+#include "heap_internals.h"
+
+#include <cstring>
+
+#define _Atomic(type) std::atomic<type>
+#define class class_of_objects // a keyword here
+extern "C" {
+#include "pools/pools.h"
+}
+#undef class
+#undef _Atomic
+
+#endif

@@ -1,0 +1,64 @@
+// The options of the library with pools, and how they reach the layer.
+#include "pools_internals.h"
+
+#include "heapfit/heapfit.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+
+namespace
+{
+
+std::string value_of(const char *name)
+{
+    char value[64] = "";
+    EXPECT_EQ(0, hf_option_get(name, value, sizeof value)) << name;
+    return value;
+}
+
+// Some are set in the environment when this program runs a second time.
+bool environment_sets_options()
+{
+    const char *options = std::getenv("HEAPFIT_OPTIONS");
+    return options != nullptr && std::string(options).find("pools:all") != std::string::npos;
+}
+
+TEST(PoolsOptions, HaveTheirValuesFromTheStart)
+{
+    bool set = environment_sets_options();
+    EXPECT_EQ(set ? "all" : "judged", value_of("pools"));
+    EXPECT_EQ(set ? "full" : "adaptive", value_of("pool_chain"));
+    EXPECT_EQ(set ? "0" : "1", value_of("pool_merge"));
+    EXPECT_EQ(set ? "1" : "0", value_of("pool_headers"));
+    EXPECT_EQ(set ? "65536" : "4096", value_of("pool_segment_size"));
+    EXPECT_EQ(set ? "7" : "100", value_of("pool_min_objects"));
+    EXPECT_EQ(set ? "1024" : "128", value_of("pool_max_size"));
+}
+
+TEST(PoolsOptions, ReachTheLayer)
+{
+    bool set = environment_sets_options();
+    EXPECT_EQ(set ? POOL_PLACING_ALL : POOL_PLACING_JUDGED, pool_settings.placing);
+    EXPECT_EQ(set ? POOL_CHAIN_FULL : POOL_CHAIN_ADAPTIVE, pool_settings.chain);
+    EXPECT_EQ(!set, pool_settings.merge);
+    EXPECT_EQ(set, pool_settings.headers);
+    EXPECT_EQ(set ? 65536u : 4096u, pool_settings.segment_size);
+    EXPECT_EQ(set ? 16u : 1u, heap_settings.pool_carve_units);
+    EXPECT_EQ(set ? 7u : 100u, pool_settings.min_objects);
+    EXPECT_EQ(set ? 1024u : 128u, pool_settings.max_size);
+}
+
+TEST(PoolsOptions, AreSetAtTheStartOnly)
+{
+    std::free(std::malloc(1));
+    for (const char *name : {"pools", "pool_chain", "pool_merge", "pool_headers", "pool_segment_size",
+                             "pool_min_objects", "pool_max_size"}) {
+        EXPECT_EQ(-1, hf_option_set(name, value_of(name).c_str())) << name;
+        EXPECT_EQ(EBUSY, errno) << name;
+    }
+}
+
+} // namespace
