@@ -122,7 +122,8 @@ static void add_siblings(uint32_t parent, unsigned found)
 
 static void scan_object(uint32_t number, const struct observation *observation, const struct block *block)
 {
-    unsigned words = observation->size / sizeof(uintptr_t), found = 0;
+    uint32_t size = observation->size < block->size ? observation->size : block->size;
+    unsigned words = size / sizeof(uintptr_t), found = 0;
     for (unsigned i = 0; i < words && i < WORDS_MAX; i++) {
         struct target *target = &targets[found];
         if (!resolve(block_word(block->start, i), block->size, target) || target->start == block->start) continue;
@@ -391,32 +392,56 @@ unsigned shape_linked_unwatched(uint32_t group)
 
 /* ---- clusters --------------------------------------------------------------------------------------------------- */
 
+/* So many pairs of groups are compared in a look; where everything points to everything, more would take long. */
+enum { COMPARISONS_MAX = 128 };
+static unsigned compared;
+static uint8_t compared_with[GROUPS_MAX / 8]; /* a bit for each group, of the member that is at hand */
+
+/* Whether the pair has not been compared yet, and may be. */
+static bool compare_once(uint32_t other)
+{
+    uint8_t bit = (uint8_t)(1U << (other % 8));
+    if (compared == COMPARISONS_MAX || (compared_with[other / 8] & bit) != 0) return false;
+    compared_with[other / 8] |= bit;
+    compared++;
+    return true;
+}
+
 static void consider(struct cluster *cluster, uint32_t member, uint32_t other)
 {
     if (other == GROUP_UNWATCHED || cluster->count == CLUSTER_MAX || cluster_contains(cluster, other)) return;
+    if (!compare_once(other)) return;
     enum affinity affinity = shape_affinity(member, other);
     if (affinity == AFFINITY_NONE) return;
     cluster->members[cluster->count] = other;
     cluster->affinities[cluster->count++] = (uint8_t)affinity;
 }
 
+/* What else the field at an edge's offset leads to. */
+static void consider_siblings(struct cluster *cluster, uint32_t member, const struct edge *edge)
+{
+    if (edge->offset == OFFSET_SIBLINGS) return;
+    for (uint16_t out = groups[edge->from].edges_out; out != EDGE_NONE; out = edges[out].next_out)
+        if (edges[out].offset == edge->offset) consider(cluster, member, edges[out].to);
+}
+
 static void consider_all(struct cluster *cluster, uint32_t member)
 {
     unsigned seen = 0;
+    memset(compared_with, 0, sizeof compared_with);
     for (uint16_t at = groups[member].edges_out; at != EDGE_NONE; at = edges[at].next_out)
         consider(cluster, member, edges[at].to);
-    for (uint16_t in = groups[member].edges_in; in != EDGE_NONE && seen < EDGES_IN_MAX;
-         in = edges[in].next_in, seen++) {
-        consider(cluster, member, edges[in].from);
-        if (edges[in].offset == OFFSET_SIBLINGS) continue;
-        for (uint16_t out = groups[edges[in].from].edges_out; out != EDGE_NONE; out = edges[out].next_out)
-            if (edges[out].offset == edges[in].offset) consider(cluster, member, edges[out].to);
+    for (uint16_t at = groups[member].edges_in; at != EDGE_NONE && seen < EDGES_IN_MAX; at = edges[at].next_in) {
+        consider(cluster, member, edges[at].from);
+        consider_siblings(cluster, member, &edges[at]);
+        seen++;
     }
 }
 
 void shape_cluster(uint32_t group, struct cluster *cluster)
 {
     *cluster = (struct cluster){.count = 1, .members = {group}};
+    compared = 0;
     if (!pool_settings.merge) return;
     for (unsigned i = 0; i < cluster->count; i++) consider_all(cluster, cluster->members[i]);
 }
