@@ -187,7 +187,8 @@ bool platform_is_readable(const void *address)
     void *start = (void *)((uintptr_t)address & ~(page - 1));
     bool readable = madvise(start, page, MADV_POPULATE_READ) == 0;
     if (!readable && errno == EINVAL)
-        readable = syscall(SYS_rt_sigprocmask, NO_SUCH_CHANGE, address, NULL, (size_t)SIGNAL_BYTES) != 0 && errno == EINVAL;
+        readable =
+            syscall(SYS_rt_sigprocmask, NO_SUCH_CHANGE, address, NULL, (size_t)SIGNAL_BYTES) != 0 && errno == EINVAL;
     errno = saved;
     return readable;
 }

@@ -117,14 +117,14 @@ static uintptr_t take_pointer(struct reader *reader, uint8_t encoding)
         reader->failed = true;
         return 0;
     }
-    uintptr_t value = (uintptr_t)(encoding & POINTER_SIGNED ? take_signed(reader, size)
-                                                            : (int64_t)take_unsigned(reader, size));
+    uintptr_t value =
+        (uintptr_t)(encoding & POINTER_SIGNED ? take_signed(reader, size) : (int64_t)take_unsigned(reader, size));
     return origin == POINTER_FROM_HERE ? value + here : value;
 }
 
 /* ---- where the tables are --------------------------------------------------------------------------------------------- */
 
-/* Absent in a C library before glibc 2.35: then no rule is known. */
+/* Absent in a C library before glibc 2.35 and in fully static programs, which seldom bring tables: then no rule is known. */
 #pragma weak _dl_find_object
 
 /* The segment that holds an object's tables. Every pointer in them leads to a place within it, or is not followed. */
@@ -404,14 +404,21 @@ static bool run_cfa(struct machine *machine, struct reader *code, uint64_t instr
         set_cfa(machine, take_uleb(code));
         set_cfa_offset(machine, scaled(machine, (uint64_t)take_sleb(code)));
         return true;
-    case CFA_DEF_CFA_REGISTER: set_cfa(machine, take_uleb(code)); return true;
-    case CFA_DEF_CFA_OFFSET: set_cfa_offset(machine, (int64_t)take_uleb(code)); return true;
-    case CFA_DEF_CFA_OFFSET_SF: set_cfa_offset(machine, scaled(machine, (uint64_t)take_sleb(code))); return true;
+    case CFA_DEF_CFA_REGISTER:
+        set_cfa(machine, take_uleb(code));
+        return true;
+    case CFA_DEF_CFA_OFFSET:
+        set_cfa_offset(machine, (int64_t)take_uleb(code));
+        return true;
+    case CFA_DEF_CFA_OFFSET_SF:
+        set_cfa_offset(machine, scaled(machine, (uint64_t)take_sleb(code)));
+        return true;
     case CFA_DEF_CFA_EXPRESSION:
         skip_expression(code);
         machine->row.cfa_computed = true;
         return true;
-    default: return false;
+    default:
+        return false;
     }
 }
 
@@ -421,19 +428,32 @@ static bool run_register(struct machine *machine, struct reader *code, uint64_t 
     if (instruction < CFA_OFFSET_EXTENDED || instruction > CFA_VAL_EXPRESSION) return false;
     uint64_t number = take_uleb(code);
     switch (instruction) {
-    case CFA_OFFSET_EXTENDED: set_place(machine, number, SAVED, scaled(machine, take_uleb(code))); return true;
+    case CFA_OFFSET_EXTENDED:
+        set_place(machine, number, SAVED, scaled(machine, take_uleb(code)));
+        return true;
     case CFA_OFFSET_EXTENDED_SF:
         set_place(machine, number, SAVED, scaled(machine, (uint64_t)take_sleb(code)));
         return true;
-    case CFA_RESTORE_EXTENDED: restore_place(machine, number); return true;
-    case CFA_UNDEFINED: set_place(machine, number, NOWHERE, 0); return true;
-    case CFA_SAME_VALUE: set_place(machine, number, UNTOUCHED, 0); return true;
+    case CFA_RESTORE_EXTENDED:
+        restore_place(machine, number);
+        return true;
+    case CFA_UNDEFINED:
+        set_place(machine, number, NOWHERE, 0);
+        return true;
+    case CFA_SAME_VALUE:
+        set_place(machine, number, UNTOUCHED, 0);
+        return true;
     case CFA_REGISTER:
     case CFA_VAL_OFFSET:
-    case CFA_VAL_OFFSET_SF: take_uleb(code); break;
+    case CFA_VAL_OFFSET_SF:
+        take_uleb(code);
+        break;
     case CFA_EXPRESSION:
-    case CFA_VAL_EXPRESSION: skip_expression(code); break;
-    default: return false;
+    case CFA_VAL_EXPRESSION:
+        skip_expression(code);
+        break;
+    default:
+        return false;
     }
     set_place(machine, number, ELSEWHERE, 0);
     return true;
@@ -443,16 +463,34 @@ static bool run_register(struct machine *machine, struct reader *code, uint64_t 
 static bool run_other(struct machine *machine, struct reader *code, uint64_t instruction)
 {
     switch (instruction) {
-    case CFA_NOP: return true;
-    case CFA_SET_LOC: machine->location = take_pointer(code, machine->function->pointers); return true;
-    case CFA_ADVANCE_1: advance(machine, take_unsigned(code, 1)); return true;
-    case CFA_ADVANCE_2: advance(machine, take_unsigned(code, 2)); return true;
-    case CFA_ADVANCE_4: advance(machine, take_unsigned(code, 4)); return true;
-    case CFA_REMEMBER_STATE: remember(machine); return true;
-    case CFA_RESTORE_STATE: recall(machine); return true;
-    case CFA_AARCH64_NEGATE_RA_STATE: machine->row.address_signed = !machine->row.address_signed; return true;
-    case CFA_GNU_ARGS_SIZE: take_uleb(code); return true;
-    default: return false;
+    case CFA_NOP:
+        return true;
+    case CFA_SET_LOC:
+        machine->location = take_pointer(code, machine->function->pointers);
+        return true;
+    case CFA_ADVANCE_1:
+        advance(machine, take_unsigned(code, 1));
+        return true;
+    case CFA_ADVANCE_2:
+        advance(machine, take_unsigned(code, 2));
+        return true;
+    case CFA_ADVANCE_4:
+        advance(machine, take_unsigned(code, 4));
+        return true;
+    case CFA_REMEMBER_STATE:
+        remember(machine);
+        return true;
+    case CFA_RESTORE_STATE:
+        recall(machine);
+        return true;
+    case CFA_AARCH64_NEGATE_RA_STATE:
+        machine->row.address_signed = !machine->row.address_signed;
+        return true;
+    case CFA_GNU_ARGS_SIZE:
+        take_uleb(code);
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -460,10 +498,17 @@ static void run_one(struct machine *machine, struct reader *code)
 {
     uint64_t instruction = take_unsigned(code, 1), operand = instruction & ~(uint64_t)CFA_PACKED;
     switch (instruction & CFA_PACKED) {
-    case CFA_ADVANCE: advance(machine, operand); return;
-    case CFA_OFFSET: set_place(machine, operand, SAVED, scaled(machine, take_uleb(code))); return;
-    case CFA_RESTORE: restore_place(machine, operand); return;
-    default: break;
+    case CFA_ADVANCE:
+        advance(machine, operand);
+        return;
+    case CFA_OFFSET:
+        set_place(machine, operand, SAVED, scaled(machine, take_uleb(code)));
+        return;
+    case CFA_RESTORE:
+        restore_place(machine, operand);
+        return;
+    default:
+        break;
     }
     /* CFA instructions first: their numbers lie among those of registers. */
     if (!run_cfa(machine, code, instruction) && !run_other(machine, code, instruction) &&
@@ -499,8 +544,7 @@ static bool row_find(const struct function *function, uintptr_t address, struct 
 /* Whether a word lies so far below the caller's stack pointer, within the bounds of a step. */
 static bool is_slot(const struct place *place)
 {
-    return place->how == SAVED && place->offset < 0 && place->offset >= -FRAME_BYTES_MAX &&
-           place->offset % WORD == 0;
+    return place->how == SAVED && place->offset < 0 && place->offset >= -FRAME_BYTES_MAX && place->offset % WORD == 0;
 }
 
 static struct frame_rule rule_of(const struct row *row)

@@ -58,7 +58,8 @@ class stack_of
   public:
     static constexpr size_t WORDS = 4;
 
-    explicit stack_of(std::vector<uintptr_t> addresses) : addresses_(std::move(addresses)), words_(WORDS * addresses_.size())
+    explicit stack_of(std::vector<uintptr_t> addresses)
+        : addresses_(std::move(addresses)), words_(WORDS * addresses_.size())
     {
         for (size_t i = 1; i < addresses_.size(); i++) words_[i * WORDS - 1] = addresses_[i];
     }
@@ -265,7 +266,8 @@ TEST_P(FixedLengths, AreAsLongAsSet)
     EXPECT_EQ(1U, world.groups[group_of({0x8000})].size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Chains, FixedLengths, ::testing::Values(POOL_CHAIN_1, POOL_CHAIN_2, POOL_CHAIN_3, POOL_CHAIN_4));
+INSTANTIATE_TEST_SUITE_P(Chains, FixedLengths,
+                         ::testing::Values(POOL_CHAIN_1, POOL_CHAIN_2, POOL_CHAIN_3, POOL_CHAIN_4));
 
 TEST(Chains, AreFullToTheirGreatestLength)
 {

@@ -26,8 +26,8 @@ FRAME static void plain(void (*probe)(void), unsigned seed)
 }
 
 /* More arguments than there are registers for: some are pushed for the call. */
-FRAME static unsigned many_arguments(void (*probe)(void), unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned f,
-                                     unsigned g, unsigned h)
+FRAME static unsigned many_arguments(void (*probe)(void), unsigned a, unsigned b, unsigned c, unsigned d, unsigned e,
+                                     unsigned f, unsigned g, unsigned h)
 {
     plain(probe, a + b);
     return a ^ b ^ c ^ d ^ e ^ f ^ g ^ h;

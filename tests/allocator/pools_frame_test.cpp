@@ -45,13 +45,34 @@ constexpr int BASE_REGISTER = 29;
 class frame_list
 {
   public:
-    void clear() { size_ = 0; }
-    void add(const frame &each) { frames_[size_++] = each; }
-    void remove_last() { size_--; }
-    bool is_full() const { return size_ == frames_.size(); }
-    size_t size() const { return size_; }
-    const frame &operator[](size_t i) const { return frames_[i]; }
-    const frame &back() const { return frames_[size_ - 1]; }
+    void clear()
+    {
+        size_ = 0;
+    }
+    void add(const frame &each)
+    {
+        frames_[size_++] = each;
+    }
+    void remove_last()
+    {
+        size_--;
+    }
+    bool is_full() const
+    {
+        return size_ == frames_.size();
+    }
+    size_t size() const
+    {
+        return size_;
+    }
+    const frame &operator[](size_t i) const
+    {
+        return frames_[i];
+    }
+    const frame &back() const
+    {
+        return frames_[size_ - 1];
+    }
 
   private:
     std::array<frame, 20000> frames_;
@@ -96,9 +117,9 @@ void walk(frame at)
 }
 
 // The caller's frame of a function that keeps its frame pointer, as one that asks for its address does.
-#define CALLER_FRAME()                                                                                                    \
-    (frame{reinterpret_cast<uintptr_t>(__builtin_return_address(0)), reinterpret_cast<uintptr_t>(__builtin_dwarf_cfa()),   \
-           *static_cast<uintptr_t *>(__builtin_frame_address(0))})
+#define CALLER_FRAME()                                                                                                 \
+    (frame{reinterpret_cast<uintptr_t>(__builtin_return_address(0)),                                                   \
+           reinterpret_cast<uintptr_t>(__builtin_dwarf_cfa()), *static_cast<uintptr_t *>(__builtin_frame_address(0))})
 
 unsigned probes;
 
@@ -239,7 +260,10 @@ TEST(FramesOfCode, DeepRecursionIsWalkedToItsEnd)
 TEST(FramesOfStacks, WhileAnExceptionIsThrown)
 {
     struct guard {
-        ~guard() { probe(); }
+        ~guard()
+        {
+            probe();
+        }
     };
     probes = 0;
     try {
@@ -335,17 +359,26 @@ class small_stack
   public:
     small_stack()
         : page_(platform_page_size()),
-          memory_(static_cast<char *>(
-              mmap(nullptr, (PAGES + 2) * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)))
+          memory_(
+              static_cast<char *>(mmap(nullptr, (PAGES + 2) * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)))
     {
         mprotect(memory_ + page_, PAGES * page_, PROT_READ | PROT_WRITE);
     }
-    ~small_stack() { munmap(memory_, (PAGES + 2) * page_); }
+    ~small_stack()
+    {
+        munmap(memory_, (PAGES + 2) * page_);
+    }
     small_stack(const small_stack &) = delete;
     small_stack &operator=(const small_stack &) = delete;
 
-    uintptr_t bottom() const { return reinterpret_cast<uintptr_t>(memory_) + page_; }
-    uintptr_t top() const { return bottom() + PAGES * page_; }
+    uintptr_t bottom() const
+    {
+        return reinterpret_cast<uintptr_t>(memory_) + page_;
+    }
+    uintptr_t top() const
+    {
+        return bottom() + PAGES * page_;
+    }
 
   private:
     static constexpr size_t PAGES = 4;
@@ -420,7 +453,8 @@ TEST(WrongRules, NoAddressOfAnObjectIsTooMuch)
 {
     dl_find_object object;
     ASSERT_EQ(0, _dl_find_object(reinterpret_cast<void *>(&qsort), &object));
-    auto start = reinterpret_cast<uintptr_t>(object.dlfo_map_start), end = reinterpret_cast<uintptr_t>(object.dlfo_map_end);
+    auto start = reinterpret_cast<uintptr_t>(object.dlfo_map_start),
+         end = reinterpret_cast<uintptr_t>(object.dlfo_map_end);
     size_t known = 0;
     for (uintptr_t address = start; address < end; address += 61)
         known += frame_rule_find(address, nullptr, nullptr).known == FRAME_KNOWN;

@@ -3,8 +3,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "pools/pools.h"
 #include "pattern.h"
+#include "pools/pools.h"
 
 #include <dlfcn.h>
 #include <link.h>
