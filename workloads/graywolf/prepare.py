@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SEED = 20240229
-CELLS = 700
+CELLS = 1500
 INPUTS = 24
 OUTPUTS = 24
 FAN_OUT = 12  # of one buffer
@@ -120,7 +120,8 @@ def random_circuit() -> Circuit:
         near = signals[-NEAR:] if chance.random() < 0.9 else signals
         if chance.randrange(6) == 0:
             part = made // FAN_OUT % len(clocks)
-            signals.append(circuit.add(FLIP_FLOP, [clocks[part], resets[part], chance.choice(near)]))
+            inputs = [clocks[part], resets[part], chance.choice(near)]
+            signals.append(circuit.add(FLIP_FLOP, inputs))
             made += 1
         else:
             kind = chance.choice(GATES)
@@ -159,7 +160,7 @@ def circuit_text(circuit: Circuit) -> str:
     # A net that nothing reads leaves the circuit, and the last of the others too.
     loose = [net for net in nets if net not in circuit.used]
     outputs = dict.fromkeys([*loose, *nets[-OUTPUTS:]])
-    inputs = [net for net in ["clock", "reset", *(f"in{n}" for n in range(INPUTS))]]
+    inputs = ["clock", "reset", *(f"in{n}" for n in range(INPUTS))]
     cells = [cell_text(n, kind, wired) for n, (kind, wired) in enumerate(circuit.cells)]
     pads = [pad_text(n, net) for n, net in enumerate([*inputs, *outputs], start=1)]
     return "\n".join([*cells, *pads])

@@ -14,7 +14,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 SEED = 20240229
-BOOKINGS = 60000
+BOOKINGS = 150000
 CUSTOMERS = 400
 PRODUCTS = 40
 FIRST_DAY = date(2004, 1, 1)

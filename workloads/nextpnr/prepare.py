@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 DESIGN = Path(__file__).parent.parent / "yosys" / "design.v"
-CORES = 4
+CORES = 1
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ use List::Util qw(sum);
 use Pod::Simple::SimpleTree;
 use Text::Wrap qw(wrap);
 
-my $SMALLEST    = 20_000;     # bytes: shorter documents say little
-my $LARGEST     = 200_000;    # longer ones are lists of names
+my $SMALLEST    = 90_000;     # bytes: shorter documents say little
+my $LARGEST     = 140_000;    # longer ones are lists of names
 my $MOST_WORDS  = 6_000;      # of a release's news that are compared
 my $COMMON_WORD = 400;        # places; words that stand in more are not followed
 
@@ -115,7 +115,7 @@ sub links_of {
             my ($node) = @_;
             return if $node->[0] ne 'L' || $node->[1]{type} ne 'pod' || !defined $node->[1]{to};
             my $target = text_of($node->[1]{to});
-            $links{$document}{$target}++ if $tree_of->{$target} && $target ne $document;
+            $links{$document}{$target}++ if $target ne $document;
         });
     }
     return \%links;
