@@ -52,7 +52,7 @@ GOOD_AND_BAD = {
         "DFF_7 -239 -200  3281 1800  3 1\n" * 99,
     ),
     "nextpnr": (".device 8k\n", ".device 1k\n"),
-    "povray": ("\0\0\2" + 9 * "\0" + "d\0K\0\x18\x20", "\0\0\2" + 9 * "\0" + "P\0K\0\x18\x20"),
+    "povray": ("BM" + 16 * "\0" + "d\0\0\0K\0\0\0", "BM" + 16 * "\0" + "P\0\0\0K\0\0\0"),
     "pocketsphinx": (
         "to consider how much there might be in his power (x-0870 -3)\n"
         "he was not an illness those young man (x-0880 -1)\n"
