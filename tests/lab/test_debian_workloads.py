@@ -53,9 +53,7 @@ def test_what_takes_gigabytes_is_not_installed_for_the_tests() -> None:
 # ------------------------------------------------------------- a journal of bookings
 
 BOOKING = re.compile(r"\d{4}-\d\d-\d\d ([*!] )?\(\d{6}\) [A-Z][\w ]+")
-POSTING = re.compile(
-    r"    ([A-Z][\w :]+?) {2,}(?:(-?[\d.]+) ([A-Z]+)(?: @ ([\d.]+) ([A-Z]+))?)?"
-)
+POSTING = re.compile(r"    ([A-Z][\w :]+?)(?: {2,}(-?[\d.]+) ([A-Z]+)(?: @ ([\d.]+) ([A-Z]+))?)?")
 
 
 def test_every_booking_balances(tmp_path: Path) -> None:

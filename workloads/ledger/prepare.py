@@ -32,7 +32,7 @@ def amount(cents: int, currency: str) -> str:
 
 
 def posting(account: str, value: str) -> str:
-    return f"    {account:<44}  {value}"
+    return f"    {account:<44}  {value}".rstrip()
 
 
 def invoice(chance: random.Random) -> tuple[str, list[str]]:
