@@ -58,7 +58,7 @@ POSTING = re.compile(r"    ([A-Z][\w :]+?)(?: {2,}(-?[\d.]+) ([A-Z]+)(?: @ ([\d.
 
 def test_every_booking_balances(tmp_path: Path) -> None:
     journal = (prepared("ledger", tmp_path) / "company.ledger").read_text()
-    bookings = journal.split("\n\n")
+    bookings = journal.strip().split("\n\n")
     assert len(bookings) > 10000
     for booking in bookings:
         check_booking(booking)

@@ -23,7 +23,7 @@ DAYS = 20 * 365
 CURRENCIES = ("EUR", "EUR", "EUR", "USD", "GBP")
 COSTS = ("Wages", "Rent", "Travel", "Power", "Post", "Software", "Repairs", "Insurance")
 PLACES = ("Berlin", "Lyon", "Turin", "Leeds", "Boston")
-WORDS = "order late paid partly return discount export sample urgent yearly monthly".split()
+WORDS = ("order", "late", "paid", "return", "discount", "export", "sample", "urgent", "monthly")
 
 
 def amount(cents: int, currency: str) -> str:
