@@ -25,10 +25,10 @@ PHP_PACKAGES := $(shell cat integrations/php/tests/packages.txt)
 RUST_PACKAGES := cargo-web # plain cargo would do for the crates, but not for those of the catalogue
 RUST_LINT_PACKAGES := rustfmt-web rust-web-clippy
 CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
-# Those that need packages of their own; workloads/micro is compiled by its tests, and those of the PHP
-# applications make a tenth of their data, whose whole takes minutes.
-TEST_WORKLOADS := $(filter-out php-%,$(notdir $(patsubst %/workload.toml,%,\
-  $(wildcard workloads/*/workload.toml workloads/range-coding/*/workload.toml))))
+# Those that need packages of their own, but for gigabytes; workloads/micro is compiled by its tests, and
+# those of the PHP applications make a tenth of their data, whose whole takes minutes.
+TEST_WORKLOADS := $(filter-out php-%,$(notdir $(patsubst %/workload.toml,%,$(shell grep -L '^large = true' \
+  workloads/*/workload.toml workloads/range-coding/*/workload.toml))))
 
 wheel_folders := $(wildcard allocator cmake examples include integrations lab studies workloads)
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \

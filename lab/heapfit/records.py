@@ -98,6 +98,10 @@ class WorkloadInstall(Record):
     programs: list[str] = Field(
         default=[], description="Commands that must be on PATH once installed."
     )
+    large: bool = Field(
+        default=False,
+        description="Takes gigabytes: heapfit's own tests use it only where it is installed.",
+    )
 
 
 class WorkloadPrepare(Record):

@@ -4,7 +4,7 @@ The database that shared-mime-info ships is real but transforms in a blink, so i
 each copy with media types of its own (`text/html` becomes `text/html.2` in the third copy): every
 key of the stylesheet stays a key. Needs Python's standard library only; same input, same output.
 
-Usage: prepare.py DATA_FOLDER
+Usage: prepare.py DATA_FOLDER [COPIES]
 """
 
 import re
@@ -28,13 +28,14 @@ def enlarged(database: str, copies: int) -> str:
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     if not DATABASE.exists():
         sys.exit(f"prepare.py: {DATABASE} is missing; install the package shared-mime-info")
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    document = enlarged(DATABASE.read_text(encoding="utf-8"), COPIES)
+    copies = int(sys.argv[2]) if len(sys.argv) == 3 else COPIES
+    document = enlarged(DATABASE.read_text(encoding="utf-8"), copies)
     (folder / "media-types.xml").write_text(document, encoding="utf-8")
 
 
