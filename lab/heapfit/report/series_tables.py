@@ -1,17 +1,17 @@
 """A series' tables, laid out once for the terminal, the page and Markdown.
 
-Columns are the allocators, the subject first and then the best mean first; rows are workloads, or a
-probe's own figures. Below a table of ratios stand each allocator's geometric mean, its interval and
+Columns are the allocators, the subject first and then the best mean first (of a table of ratios,
+those that it has a ratio of); rows are workloads, or a probe's own figures. Below a table of ratios stand each allocator's geometric mean, its interval and
 its worst workload.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from heapfit.records import Combined, Estimate, Metric, PeerComparison, SeriesSummary, Summary
-from heapfit.report.series_words import GEOMETRIC_MEAN, WORST, shown_ratio
+from heapfit.report.series_words import BEST, GEOMETRIC_MEAN, WORST, part_label, shown_ratio
 from heapfit.report.units import DASH, TERMINAL_DIGITS, scale_for
 
 _MEMORY = "peak_rss_bytes"
@@ -37,21 +37,33 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Lines under the allocators' names, and the lines that sum them up. `corner` heads labels."""
+    """Lines under the allocators' names, and the lines that sum them up. `corner` heads labels;
+    `subject` is the allocator that it is about, where that is not the study's."""
 
     title: str
     corner: str
     columns: list[str]
     lines: list[Line]
     totals: list[Line]
+    subject: str | None = None
 
 
 def columns(summary: SeriesSummary) -> list[str]:
     """Return the allocators in the order of all tables, by the first figure."""
     subject = summary.series.definition.subject
     combined = summary.figures[0].combined if summary.figures else {}
-    names = [allocator.name for allocator in summary.series.allocators]
+    return _in_order([each.name for each in summary.series.allocators], combined, subject)
 
+
+def _ranked(figure: PeerComparison, subject: str) -> list[str]:
+    """Return the allocators that `figure` has a ratio of, in the order of its own table."""
+    names = list(dict.fromkeys(name for row in figure.ratios.values() for name in row))
+    return _in_order(names, figure.combined, subject)
+
+
+def _in_order(
+    names: Sequence[str], combined: Mapping[str, Combined], subject: str
+) -> list[str]:
     def place(name: str) -> tuple[bool, bool, float]:
         known = name in combined
         return (name != subject, not known, combined[name].geometric_mean if known else 0.0)
@@ -61,8 +73,12 @@ def columns(summary: SeriesSummary) -> list[str]:
 
 def ratio_tables(summary: SeriesSummary) -> list[Table]:
     """Return a table of ratios to the best peer per figure of the study."""
-    order = columns(summary)
-    return [_ratio_table(figure, order) for figure in summary.figures if figure.ratios]
+    definition = summary.series.definition
+    return [
+        _ratio_table(figure, _ranked(figure, definition.subject_of(figure.definition)))
+        for figure in summary.figures
+        if figure.ratios
+    ]
 
 
 def probe_tables(summary: SeriesSummary) -> list[Table]:
@@ -94,16 +110,18 @@ def _ratio_table(figure: PeerComparison, order: list[str]) -> Table:
             Cell(shown_ratio(ratios[name]), ratios[name] == best) if name in ratios else Cell()
             for name in order
         ]
-        lines.append(Line(workload, cells, workload))
+        lines.append(Line(part_label(figure.definition, workload), cells, workload))
     totals = [
         _total(
             GEOMETRIC_MEAN, figure.combined, order, lambda each: shown_ratio(each.geometric_mean)
         ),
         _total("95 % interval", figure.combined, order, _interval),
+        _total(BEST, figure.combined, order, lambda each: shown_ratio(each.best)),
         _total(WORST, figure.combined, order, lambda each: shown_ratio(each.worst)),
     ]
     has_content = [line for line in totals if any(cell.text for cell in line.cells)]
-    return Table(figure.definition.title, _WORKLOAD, order, lines, has_content)
+    subject = figure.definition.subject
+    return Table(figure.definition.title, _WORKLOAD, order, lines, has_content, subject)
 
 
 def _interval(combined: Combined) -> str:

@@ -1,0 +1,71 @@
+"""Metric source: what libheapfit-pools.so says of its own work.
+
+The library writes an explanation when a process ends (`heapfit.pools`). That takes a moment, so a
+run of its own is made for it. Under another library, or where the process does not end in order,
+there is none, and the figures are missing. Of several processes that with the most objects counts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from heapfit.errors import UsageError
+from heapfit.pools import VARIABLE, Explanation, main_process, read
+from heapfit.records import Metric
+from heapfit.trial.launcher import Ended
+from heapfit.trial.source import Source, SourceFailed
+
+_NAME = "pools.%p.json"
+
+
+class PoolExplanations(Source):
+    metrics = tuple(
+        Metric(
+            name=name,
+            label=label,
+            unit=unit,
+            better=better,
+            source="libheapfit-pools.so's explanation of a run of its own",
+        )
+        for name, label, unit, better in (
+            ("pool_chain_length", "Mean length of a call chain", "calls", "lower"),
+            ("pool_instructions", "Instructions decoded for a new chain", "count", "lower"),
+            ("pool_analysis_s", "Median time to analyse a new chain", "s", "lower"),
+            ("pool_groups", "Groups of objects", "count", "lower"),
+            ("pool_count", "Pools", "count", "lower"),
+            ("pool_merged_share", "Part of the pools' memory with merged groups", "", "higher"),
+        )
+    )
+    own_run = True
+    slowdown = 2.0
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+
+    def wrap(self, command: list[str], folder: Path) -> list[str]:
+        self._folder = folder
+        return ["env", f"{VARIABLE}={folder}/{_NAME}", *command]
+
+    def figures(self, ended: Ended) -> dict[str, float]:
+        assert self._folder is not None, "wrap() comes first"
+        try:
+            found = [read(path) for path in self._folder.glob(_NAME.replace("%p", "*"))]
+        except UsageError as error:
+            raise SourceFailed(str(error)) from error
+        return _figures(main_process(found)) if found else {}
+
+
+def _figures(explanation: Explanation) -> dict[str, float]:
+    chains = explanation.counter("chains")
+    figures = {
+        "pool_groups": float(len(explanation.groups)),
+        "pool_count": float(len(explanation.pools)),
+        "pool_merged_share": explanation.merged_share(),
+    }
+    if chains:
+        figures |= {
+            "pool_chain_length": explanation.counter("chain_length_mean"),
+            "pool_instructions": explanation.counter("instructions_decoded") / chains,
+            "pool_analysis_s": explanation.counter("analysis_ns_median") * 1e-9,
+        }
+    return figures
