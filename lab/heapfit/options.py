@@ -88,11 +88,11 @@ OPTIONS: dict[str, Option] = {
         Option("verbose", "flag", 0, 1),
         Option("pools", "choice", 0, 3, choices=_PLACINGS, variant=POOLS),
         Option("pool_chain", "choice", 0, 5, choices=_CHAINS, variant=POOLS),
-        Option("pool_merge", "choice", 0, 1, choices=("off", "on"), variant=POOLS),
+        Option("pool_merge", "flag", 0, 1, variant=POOLS),
         Option("pool_headers", "flag", 0, 1, variant=POOLS),
         Option("pool_segment_size", "size", 4096, 65536, variant=POOLS),
-        Option("pool_min_objects", "number", 1, _NUMBER_UNLIMITED, variant=POOLS),
-        Option("pool_max_size", "size", 16, 32768, variant=POOLS),
+        Option("pool_min_objects", "number", 1, 1 << 20, variant=POOLS),
+        Option("pool_max_size", "size", 16, 1024, variant=POOLS),
     )
 }
 

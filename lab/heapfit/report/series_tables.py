@@ -7,10 +7,18 @@ its worst workload.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from heapfit.records import Combined, Estimate, Metric, PeerComparison, SeriesSummary, Summary
+from heapfit.records import (
+    Combined,
+    Estimate,
+    Experiment,
+    Metric,
+    PeerComparison,
+    SeriesSummary,
+    Summary,
+)
 from heapfit.report.series_words import BEST, GEOMETRIC_MEAN, WORST, part_label, shown_ratio
 from heapfit.report.units import DASH, TERMINAL_DIGITS, scale_for
 
@@ -88,18 +96,47 @@ def probe_tables(summary: SeriesSummary) -> list[Table]:
 
 
 def metric_tables(summary: SeriesSummary) -> list[Table]:
-    """Return a table of medians for each metric that the study names, a row per workload."""
+    """Return a table of medians for each metric that the study names, a row per workload.
+
+    Likewise of each experiment with several workloads that no figure combines.
+    """
     order = columns(summary)
-    tables = []
-    for name in summary.series.definition.metrics:
-        lines = [
-            line
-            for workload, each in summary.workloads.items()
-            if (line := _medians(each, name, workload, order)) is not None
-        ]
-        if lines:
-            tables.append(Table(_label(summary, name), _WORKLOAD, order, lines, []))
-    return tables
+    metrics = summary.series.definition.metrics
+    tables = [_metric_table(summary.workloads, name, order, "") for name in metrics]
+    for title, metrics, parts in _uncombined(summary):
+        compared = {each.allocator for part in parts.values() for each in part.estimates}
+        named = [name for name in order if name in compared]
+        tables += [_metric_table(parts, name, named, f"{title}: ") for name in metrics]
+    return [table for table in tables if table.lines]
+
+
+def _uncombined(summary: SeriesSummary) -> Iterator[tuple[str, list[str], dict[str, Summary]]]:
+    """Yield title, metrics and parts of experiments with several workloads without a figure."""
+    definition = summary.series.definition
+    in_figures = {name for figure in definition.figures for name in figure.experiments}
+    families: dict[str, list[Experiment]] = {}
+    for each in definition.experiments:
+        if each.family and each.family not in in_figures:
+            families.setdefault(each.family, []).append(each)
+    for parts in families.values():
+        title = parts[0].title.rpartition(": ")[0] or parts[0].family
+        measured = [each for each in parts if each.name in summary.experiments]
+        yield (
+            title,
+            parts[0].metrics,
+            {each.workload: summary.experiments[each.name] for each in measured},
+        )
+
+
+def _metric_table(
+    parts: Mapping[str, Summary], metric: str, order: list[str], prefix: str
+) -> Table:
+    lines = [
+        line
+        for workload, each in parts.items()
+        if (line := _medians(each, metric, workload, order)) is not None
+    ]
+    return Table(f"{prefix}{_label(parts, metric)}", _WORKLOAD, order, lines, [])
 
 
 def _ratio_table(figure: PeerComparison, order: list[str]) -> Table:
@@ -170,6 +207,6 @@ def _best(found: Mapping[str, Estimate], metric: Metric) -> set[str]:
     return names if len(names) < len(found) else set()
 
 
-def _label(summary: SeriesSummary, name: str) -> str:
-    metrics = (m for each in summary.workloads.values() for m in each.study.metrics)
+def _label(parts: Mapping[str, Summary], name: str) -> str:
+    metrics = (m for each in parts.values() for m in each.study.metrics)
     return next((metric.label for metric in metrics if metric.name == name), name)

@@ -86,16 +86,13 @@ def recommendations(
 ) -> list[tuple[str, str]]:
     """Return for each experiment its name and what it comes to, in a line.
 
-    Those that a figure combines are left out: the figure says what they come to together.
+    Of an experiment with several workloads there is none: its figures say what they come to.
     """
-    definition = summary.series.definition
-    combined = {
-        each.name for figure in definition.figures for each in definition.experiments_of(figure)
-    }
+    single = {each.name for each in summary.series.definition.experiments if not each.family}
     return [
         (name, _recommendation(each, findings.get(name)))
         for name, each in summary.experiments.items()
-        if name not in combined
+        if name in single
     ]
 
 
