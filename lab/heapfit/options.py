@@ -1,8 +1,8 @@
 """The options of the heapfit library: their names, kinds of value, and how they are written.
 
 This table is what the command line checks `--set` against; it says the same as the table in
-`allocator/api/options.c`, each variant of the library with its own, which reads `HEAPFIT_OPTIONS="name:value,name:value"`. Standard library
-only, see `paths`.
+`allocator/api/options.c`, which reads `HEAPFIT_OPTIONS="name:value,name:value"`, each variant of
+the library those that it has. Standard library only, see `paths`.
 """
 
 from __future__ import annotations

@@ -79,12 +79,18 @@ def _expanded(path: Path, study: StudyDefinition) -> StudyDefinition:
 def _part(experiment: Experiment, workload: str) -> Experiment:
     """Return what an experiment with several workloads is of one of them.
 
-    A path's last component names the part, since that is the name of a folder too.
+    Of a path the last folder or file names the part, since that is the name of a folder too.
     """
-    name = f"{experiment.name}.{Path(workload).name.removesuffix('.toml')}"
-    title = f"{experiment.title}: {Path(workload).name}" if experiment.title else ""
-    update = {"name": name, "title": title, "workload": workload, "family": experiment.name}
-    return experiment.model_copy(update={**update, "workloads": []})
+    path = Path(workload)
+    label = path.parent.name if path.name == FILE_NAME else path.name.removesuffix(".toml")
+    update = {
+        "name": f"{experiment.name}.{label}",
+        "title": f"{experiment.title}: {label}" if experiment.title else "",
+        "workload": workload,
+        "workloads": [],
+        "family": experiment.name,
+    }
+    return experiment.model_copy(update=update)
 
 
 def _check_figure(

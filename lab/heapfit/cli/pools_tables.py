@@ -13,6 +13,7 @@ from heapfit.cli.output import results, table
 from heapfit.live.figures import count, share, size
 from heapfit.pools import Explanation, Group
 from heapfit.pools.symbols import Frame
+from heapfit.report.text import counted
 
 # As many as a screen shows; --all has the others.
 _MOST_GROUPS = 24
@@ -51,14 +52,20 @@ def _print(rows: Table) -> None:
 
 def _headlines(explanation: Explanation) -> list[str]:
     states = Counter(group.state for group in explanation.groups)
-    counted = ", ".join(f"{states[state]} {state}" for state in sorted(states, key=states.get))
-    settings = ", ".join(f"{name} {value}" for name, value in explanation.settings.items())
+    by_state = ", ".join(f"{number} {state}" for state, number in states.most_common())
+    settings = ", ".join(f"{name} {_setting(v)}" for name, v in explanation.settings.items())
     lines = [
         f"{Path(explanation.program).name} ({explanation.pid}), heapfit {explanation.version}",
-        f"{len(explanation.groups)} groups{f': {counted}' if counted else ''}",
+        counted(len(explanation.groups), "group") + (f": {by_state}" if states else ""),
         f"settings: {settings}",
     ]
     return [*lines, *_thresholds(explanation)]
+
+
+def _setting(value: str | float | bool) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
 
 
 def _thresholds(explanation: Explanation) -> list[str]:
@@ -69,7 +76,7 @@ def _thresholds(explanation: Explanation) -> list[str]:
             left_out.setdefault(group.threshold, []).append(group)
     return [
         f"left out by {name} ({explanation.settings.get(name, '?')}): "
-        f"{len(groups)} groups, {count(sum(each.objects for each in groups))} objects"
+        f"{counted(len(groups), 'group')}, {counted(sum(g.objects for g in groups), 'object')}"
         for name, groups in left_out.items()
     ]
 
@@ -93,7 +100,7 @@ def _ordered(explanation: Explanation) -> list[Group]:
 def _groups(
     explanation: Explanation, groups: Sequence[Group], frames: Mapping[int, Sequence[Frame]]
 ) -> Table:
-    rows = table("group", "objects", "bytes each", "placed", "allocated by, and why it is there")
+    rows = table("group", "seen", "bytes each", "placed", "allocated by, and why it is there")
     for column in rows.columns[:3]:
         column.justify = "right"
         column.no_wrap = True
@@ -132,8 +139,8 @@ def _why(group: Group, frames: Sequence[Frame]) -> Text:
     if not group.complete:
         lines.append("(what calls it could not be told)")
     said = Text("\n".join(lines))
-    merged = f"merged by {group.merged_by}" if group.merged_by else ""
-    why = "; ".join(filter(None, [merged, group.reason]))
+    merged = f"merged ({group.merged_by})" if group.merged_by else ""
+    why = ": ".join(filter(None, [merged, group.reason]))
     for line in filter(None, [why, _signals(group)]):
         said.append(f"\n{line}", style="dim")
     return said
@@ -141,8 +148,8 @@ def _why(group: Group, frames: Sequence[Frame]) -> Text:
 
 def _signals(group: Group) -> str:
     signals = {
-        "linked": group.linked_share,
-        "of its size class": group.class_share,
+        "linked to one group": group.linked_share,
+        "of the neighbours its own": group.class_share,
         "freed": group.freed_share,
     }
     return ", ".join(f"{share(part)} {what}" for what, part in signals.items() if part is not None)
@@ -175,22 +182,29 @@ def _edges(explanation: Explanation, *, every: bool) -> Table:
     edges = sorted(explanation.edges, key=lambda edge: -edge.count)
     for edge in edges if every else edges[:_MOST_EDGES]:
         adjacent = share(edge.adjacent / edge.count) if edge.count else ""
-        ends = str(edge.from_group), str(edge.offset), str(edge.to_group)
+        ends = str(edge.from_group), _known(edge.offset), _known(edge.to_group)
         rows.add_row(*ends, count(edge.count), adjacent)
     return rows
+
+
+def _known(number: int | None) -> str:
+    return "" if number is None else str(number)
 
 
 def _cost(explanation: Explanation) -> list[str]:
     """Say what the analysis took, and what it could not understand."""
     chains = explanation.counter("chains")
+    length, slow = (explanation.counter(name) for name in ("chain_length_mean", "allocations_slow"))
     lines = [
-        f"{count(chains)} chains of {explanation.counter('chain_length_mean'):.2f} calls on average; "
-        f"{count(explanation.counter('allocations_slow'))} allocations looked their chain up"
+        f"{count(chains)} chains of {length:.2f} calls on average; "
+        f"{count(slow)} allocations looked their chain up"
     ]
     if chains:
         decoded = explanation.counter("instructions_decoded") / chains
         took_us = explanation.counter("analysis_ns_median") / 1000
-        lines.append(f"a new chain: {count(decoded)} instructions decoded, {took_us:.1f} µs (median)")
+        lines.append(
+            f"a new chain: {count(decoded)} instructions decoded, {took_us:.1f} µs (median)"
+        )
     not_understood = [f"{name} {count(n)}" for name, n in explanation.fallbacks().items()]
     if not_understood:
         lines.append(f"left to the ordinary heap: {', '.join(not_understood)}")

@@ -46,7 +46,7 @@ class SizeCount(_Part):
 
 
 class Group(_Part):
-    """The objects of one chain of calls. The shares are of its objects that were watched."""
+    """The objects of one chain of calls, while they were watched; the shares are of samples."""
 
     id: int
     chain: list[Address]  # return addresses, malloc's caller first; a long chain is cut off
@@ -62,16 +62,16 @@ class Group(_Part):
     threshold: str | None = None  # that left it out
     pool: int | None = None
     freed_share: float | None = None  # free again when the group was judged
-    class_share: float | None = None  # its part of its size class's objects meanwhile
-    linked_share: float | None = None  # point to watched objects, or are pointed to
+    class_share: float | None = None  # of the live neighbours in memory, those of its own
+    linked_share: float | None = None  # linked with an object beside, of the group with most such
 
 
 class Edge(_Part):
     """Objects of `from_group` that hold, at `offset`, the address of one of `to_group`."""
 
     from_group: int = Field(alias="from")  # a word of Python's
-    to_group: int = Field(alias="to")
-    offset: int
+    to_group: int | None = Field(alias="to")  # None: objects that were not watched
+    offset: int | None  # None: no field; objects to which the same one points
     count: int
     adjacent: int = 0  # of them, those whose objects were allocated one after the other
 

@@ -1,8 +1,8 @@
 """Addresses of a process that has ended, as functions, files and lines.
 
-Function names come from a file's symbols, lines from its DWARF (pyelftools), both also from the file
-with debug information that a distribution keeps beside it, found by build id. What a file lacks is
-left open: a stripped program has addresses only.
+Function names come from a file's symbols, lines from its DWARF (pyelftools), both also from the
+file with debug information that a distribution keeps beside it, found by build id. What a file
+lacks is left open: a stripped program has addresses only.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _functions(elf: ELFFile) -> Iterator[tuple[int, int, str]]:
 
 
 def _debug_file(elf: ELFFile) -> Path | None:
-    section = elf.get_section_by_name(".note.gnu.build-id")
+    section: Any = elf.get_section_by_name(".note.gnu.build-id")
     for note in section.iter_notes() if section else ():
         if note["n_type"] == "NT_GNU_BUILD_ID":
             path = _DEBUG_FOLDER / note["n_desc"][:2] / f"{note['n_desc'][2:]}.debug"

@@ -1,8 +1,8 @@
 """A series' tables, laid out once for the terminal, the page and Markdown.
 
 Columns are the allocators, the subject first and then the best mean first (of a table of ratios,
-those that it has a ratio of); rows are workloads, or a probe's own figures. Below a table of ratios stand each allocator's geometric mean, its interval and
-its worst workload.
+those that it has a ratio of); rows are workloads, or a probe's own figures. Below a table of ratios
+stand each allocator's geometric mean, its interval, its best and its worst workload.
 """
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ def _ranked(figure: PeerComparison, subject: str) -> list[str]:
     return _in_order(names, figure.combined, subject)
 
 
-def _in_order(
-    names: Sequence[str], combined: Mapping[str, Combined], subject: str
-) -> list[str]:
+def _in_order(names: Sequence[str], combined: Mapping[str, Combined], subject: str) -> list[str]:
     def place(name: str) -> tuple[bool, bool, float]:
         known = name in combined
         return (name != subject, not known, combined[name].geometric_mean if known else 0.0)

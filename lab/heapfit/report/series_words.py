@@ -58,8 +58,8 @@ def explanation(figure: FigureDefinition, definition: StudyDefinition) -> str:
     """Say in a sentence what the numbers of a figure's table are."""
     if figure.peers:
         return (
-            f"Each number is an allocator's cost on a workload over that of {compared_with(figure)}: "
-            "more than 1 is worse."
+            "Each number is an allocator's cost on a workload over that of "
+            f"{compared_with(figure)}: more than 1 is worse."
         )
     subject = visible(definition.subject_of(figure))
     return (
@@ -167,7 +167,8 @@ def _subject(figure: PeerComparison, subject: str) -> str:
     goals = figure.definition
     return (
         f"{visible(subject)} comes to {shown_ratio(combined.geometric_mean)} on the geometric mean"
-        f"{_interval(combined)}{_goal(combined.geometric_mean, goals.goal)}{_best(combined, goals)}, "
+        f"{_interval(combined)}{_goal(combined.geometric_mean, goals.goal)}"
+        f"{_best(combined, goals)}, "
         f"at worst to {shown_ratio(combined.worst)} on {_listed(goals, [combined.worst_workload])}"
         f"{_goal(combined.worst, goals.worst_goal)}."
     )
@@ -178,7 +179,9 @@ def _best(combined: Combined, figure: FigureDefinition) -> str:
     if figure.best_goal is None:
         return ""
     on = _listed(figure, [combined.best_workload])
-    return f", at best to {shown_ratio(combined.best)} on {on}{_goal(combined.best, figure.best_goal)}"
+    return (
+        f", at best to {shown_ratio(combined.best)} on {on}{_goal(combined.best, figure.best_goal)}"
+    )
 
 
 def _interval(combined: Combined) -> str:

@@ -2,9 +2,9 @@
 
 A figure's cost on a workload is the median over replicates of its metric (of the inverse of a rate,
 so that more is always worse). Its ratio is to the smallest cost among the *peers*: those that the
-figure names, or all allocators but the subject. Ratios of all workloads combine by their geometric mean, each with the same weight
-(P. J. Fleming and J. J. Wallace, "How not to lie with statistics: the correct way to summarize
-benchmark results", Communications of the ACM 29 (1986), 218-221).
+figure names, or all allocators but the subject. Ratios of all workloads combine by their geometric
+mean, each with the same weight (P. J. Fleming and J. J. Wallace, "How not to lie with statistics:
+the correct way to summarize benchmark results", Communications of the ACM 29 (1986), 218-221).
 
 The interval of a geometric mean is a percentile bootstrap over blocks: within each workload whole
 blocks are drawn again, so that what the trials of a block have in common stays together, and

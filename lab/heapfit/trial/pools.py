@@ -8,6 +8,7 @@ there is none, and the figures are missing. Of several processes that with the m
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from heapfit.errors import UsageError
 from heapfit.pools import VARIABLE, Explanation, main_process, read
@@ -18,23 +19,21 @@ from heapfit.trial.source import Source, SourceFailed
 _NAME = "pools.%p.json"
 
 
+def _metric(
+    name: str, label: str, unit: str, better: Literal["lower", "higher"] = "lower"
+) -> Metric:
+    source = "libheapfit-pools.so's explanation of a run of its own"
+    return Metric(name=name, label=label, unit=unit, better=better, source=source)
+
+
 class PoolExplanations(Source):
-    metrics = tuple(
-        Metric(
-            name=name,
-            label=label,
-            unit=unit,
-            better=better,
-            source="libheapfit-pools.so's explanation of a run of its own",
-        )
-        for name, label, unit, better in (
-            ("pool_chain_length", "Mean length of a call chain", "calls", "lower"),
-            ("pool_instructions", "Instructions decoded for a new chain", "count", "lower"),
-            ("pool_analysis_s", "Median time to analyse a new chain", "s", "lower"),
-            ("pool_groups", "Groups of objects", "count", "lower"),
-            ("pool_count", "Pools", "count", "lower"),
-            ("pool_merged_share", "Part of the pools' memory with merged groups", "", "higher"),
-        )
+    metrics = (
+        _metric("pool_chain_length", "Mean length of a call chain", "calls"),
+        _metric("pool_instructions", "Instructions decoded for a new chain", "count"),
+        _metric("pool_analysis_s", "Median time to analyse a new chain", "s"),
+        _metric("pool_groups", "Groups of objects", "count"),
+        _metric("pool_count", "Pools", "count"),
+        _metric("pool_merged_share", "Part of pools' memory with merged groups", "", "higher"),
     )
     own_run = True
     slowdown = 2.0
