@@ -110,6 +110,8 @@ def test_each_group_is_shown_with_its_place_the_reason_and_what_was_seen(
         "1.86 calls on average",
         "41 instructions decoded, 8.4 µs (median)",
         "left to the ordinary heap: no_code 2, too_large 1",
+        "one-size 48 19.2k 900 KiB 960 KiB 3",
+        "1 as siblings 2 9 0 %",
     ):
         assert words in said, words
 

@@ -159,8 +159,8 @@ def _signals(group: Group) -> str:
 
 
 def _pools(explanation: Explanation) -> Table:
-    rows = table("pool", "kind", "block", "objects", "memory", "groups")
-    for column in (rows.columns[0], *rows.columns[2:5]):
+    rows = table("pool", "kind", "block", "objects", "live", "memory", "groups")
+    for column in (rows.columns[0], *rows.columns[2:6]):
         column.justify = "right"
     for pool in explanation.pools:
         members = [g.id for g in explanation.groups if explanation.root(g).pool == pool.id]
@@ -170,6 +170,7 @@ def _pools(explanation: Explanation) -> Table:
             str(pool.block_size or ""),
             count(pool.objects),
             size(pool.bytes),
+            size(pool.footprint),
             ", ".join(map(str, members)),
         )
     return rows
@@ -179,16 +180,14 @@ def _edges(explanation: Explanation, *, every: bool) -> Table:
     rows = table("group", "points at offset", "to group", "links", "to the next object")
     for column in rows.columns:
         column.justify = "right"
-    edges = sorted(explanation.edges, key=lambda edge: -edge.count)
+    every_edge = [*explanation.edges, *explanation.siblings]
+    edges = sorted(every_edge, key=lambda edge: -edge.count)
     for edge in edges if every else edges[:_MOST_EDGES]:
         adjacent = share(edge.adjacent / edge.count) if edge.count else ""
-        ends = str(edge.from_group), _known(edge.offset), _known(edge.to_group)
+        offset = "as siblings" if edge.offset is None else str(edge.offset)
+        ends = str(edge.from_group), offset, str(edge.to_group)
         rows.add_row(*ends, count(edge.count), adjacent)
     return rows
-
-
-def _known(number: int | None) -> str:
-    return "" if number is None else str(number)
 
 
 def _cost(explanation: Explanation) -> list[str]:

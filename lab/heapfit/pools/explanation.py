@@ -67,11 +67,12 @@ class Group(_Part):
 
 
 class Edge(_Part):
-    """Objects of `from_group` that hold, at `offset`, the address of one of `to_group`."""
+    """Objects of `from_group` that hold, at `offset`, the address of one of `to_group`; without an
+    offset, such that the same object of a third group points to one of each."""
 
     from_group: int = Field(alias="from")  # a word of Python's
-    to_group: int | None = Field(alias="to")  # None: objects that were not watched
-    offset: int | None  # None: no field; objects to which the same one points
+    to_group: int = Field(alias="to")
+    offset: int | None = None
     count: int
     adjacent: int = 0  # of them, those whose objects were allocated one after the other
 
@@ -80,8 +81,9 @@ class Pool(_Part):
     id: int
     kind: str  # one-size, mixed
     block_size: int | None = None
-    objects: int = 0
+    objects: int = 0  # live, as `bytes`
     bytes: int = 0
+    footprint: int = 0  # what the pool takes for them
 
 
 class Explanation(_Part):
@@ -95,6 +97,7 @@ class Explanation(_Part):
     modules: list[Module] = []
     groups: list[Group] = []
     edges: list[Edge] = []
+    siblings: list[Edge] = []
     pools: list[Pool] = []
     counters: dict[str, float | dict[str, float]] = {}
 

@@ -95,9 +95,8 @@ def _node(group: Group, chain: Sequence[Frame]) -> str:
 
 def _arrows(edges: Iterable[Edge], groups: Iterable[Group], kept: set[int]) -> Iterator[str]:
     for edge in edges:
-        if edge.from_group in kept and edge.to_group in kept:
-            field = "siblings" if edge.offset is None else f"+{edge.offset}"
-            label = _quoted(f"{field}: {edge.count:,}")
+        if {edge.from_group, edge.to_group} <= kept:
+            label = _quoted(f"+{edge.offset}: {edge.count:,}")
             yield f"  g{edge.from_group} -> g{edge.to_group} [label={label}];\n"
     for group in groups:
         if group.merged_into in kept:
