@@ -288,7 +288,10 @@ def ran(tmp_path: Path, script: str) -> dict[str, float]:
     source = PoolExplanations()
     command = source.wrap(["sh", "-c", script], tmp_path)
     subprocess.run(command, check=True)
-    return source.figures(Ended.__new__(Ended))
+    try:
+        return source.figures(Ended.__new__(Ended))
+    finally:
+        source.close()
 
 
 def test_a_study_has_figures_of_a_run_of_its_own(tmp_path: Path) -> None:
@@ -335,6 +338,19 @@ def test_the_program_of_the_page_is_explained_as_the_page_says(
     assert len(orders) == 1
     assert None not in orders
     assert by_caller["record"]["pool"] not in orders
+
+
+def test_the_page_shows_the_program_and_what_explain_prints_of_it(
+    run_heapfit: Heapfit, journal: Path
+) -> None:
+    page = (HERE.parents[1] / "docs" / "pools.md").read_text()
+    assert f"```c\n{JOURNAL.read_text()}```" in page
+    shown = page.partition("```text\n5 groups:")[2].partition("```")[0]
+    result = run_heapfit("pools", "explain", "--", journal, environment={"COLUMNS": "110"})
+    callers = r"← (\w+) \(journal.c:\d+\)\n +(.*)"
+    assert re.findall(callers, shown) == [
+        (caller, reason.rstrip()) for caller, reason in re.findall(callers, result.stdout)
+    ]
 
 
 def test_the_page_and_the_reader_agree_on_the_variable(journal: Path, tmp_path: Path) -> None:

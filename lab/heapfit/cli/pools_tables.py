@@ -147,11 +147,14 @@ def _why(group: Group, frames: Sequence[Frame]) -> Text:
 
 
 def _signals(group: Group) -> str:
+    """What was seen of the objects; nothing of a group that was placed without a look at it."""
     signals = {
         "linked to one group": group.linked_share,
         "of the neighbours its own": group.class_share,
         "freed": group.freed_share,
     }
+    if not any(signals.values()):
+        return ""
     return ", ".join(f"{share(part)} {what}" for what, part in signals.items() if part is not None)
 
 

@@ -8,6 +8,7 @@ there is none, and the figures are missing. Of several processes that with the m
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from heapfit.errors import UsageError
@@ -15,8 +16,6 @@ from heapfit.pools import VARIABLE, Explanation, main_process, read
 from heapfit.records import Metric
 from heapfit.trial.launcher import Ended
 from heapfit.trial.source import Source, SourceFailed
-
-_NAME = "pools.%p.json"
 
 
 def _metric(
@@ -39,19 +38,21 @@ class PoolExplanations(Source):
     slowdown = 2.0
 
     def __init__(self) -> None:
-        self._folder: Path | None = None
+        # The library takes no path of more than 255 bytes, and a trial's own folder may lie deep.
+        self._folder = TemporaryDirectory(prefix="heapfit-pools-")
 
     def wrap(self, command: list[str], folder: Path) -> list[str]:
-        self._folder = folder
-        return ["env", f"{VARIABLE}={folder}/{_NAME}", *command]
+        return ["env", f"{VARIABLE}={self._folder.name}/%p.json", *command]
 
     def figures(self, ended: Ended) -> dict[str, float]:
-        assert self._folder is not None, "wrap() comes first"
         try:
-            found = [read(path) for path in self._folder.glob(_NAME.replace("%p", "*"))]
+            found = [read(path) for path in Path(self._folder.name).iterdir()]
         except UsageError as error:
             raise SourceFailed(str(error)) from error
         return _figures(main_process(found)) if found else {}
+
+    def close(self) -> None:
+        self._folder.cleanup()
 
 
 def _figures(explanation: Explanation) -> dict[str, float]:
