@@ -276,7 +276,7 @@ def test_what_each_process_explains_is_read(capfd: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize(
     ("command", "said"),
-    [("exit 3", r"exit code 3"), ("kill -SEGV $$", "SIGSEGV ended it")],
+    [("exit 3", r"exit code 3"), ("kill -SEGV $$", "signal 11 ended it")],
 )
 def test_a_program_that_explains_nothing_is_told(command: str, said: str) -> None:
     with pytest.raises(HeapfitError, match=said):

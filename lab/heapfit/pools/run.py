@@ -42,7 +42,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def _why_nothing(status: int) -> str:
     if status < 0:
-        return f"{signal.Signals(-status).name} ended it before it could"
+        return f"signal {-status} ended it before it could ({signal.strsignal(-status)})"
     return (
         "it ended by _exit, or has no use of the library; heapfit doctor -- CMD says whether its "
         f"malloc can be replaced (exit code {status})"
