@@ -1,8 +1,9 @@
 """A series' tables, laid out once for the terminal, the page and Markdown.
 
-Columns are the allocators, the subject first and then the best mean first (of a table of ratios,
-those that it has a ratio of); rows are workloads, or a probe's own figures. Below a table of ratios
-stand each allocator's geometric mean, its interval, its best and its worst workload.
+Columns are the allocators, the subject first and then the best mean first; rows are workloads, or a
+probe's own figures. The order is that of the study's first figure; a figure of experiments, which
+compare some of the allocators, has its own. Below a table of ratios stand each allocator's geometric
+mean, its interval, its best and its worst workload.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Table:
 
 
 def columns(summary: SeriesSummary) -> list[str]:
-    """Return the allocators in the order of all tables, by the first figure."""
+    """Return the allocators in the order of the tables, by the first figure."""
     subject = summary.series.definition.subject
     combined = summary.figures[0].combined if summary.figures else {}
     return _in_order([each.name for each in summary.series.allocators], combined, subject)
@@ -79,12 +80,13 @@ def _in_order(names: Sequence[str], combined: Mapping[str, Combined], subject: s
 
 def ratio_tables(summary: SeriesSummary) -> list[Table]:
     """Return a table of ratios to the best peer per figure of the study."""
-    definition = summary.series.definition
-    return [
-        _ratio_table(figure, _ranked(figure, definition.subject_of(figure.definition)))
-        for figure in summary.figures
-        if figure.ratios
-    ]
+    definition, every = summary.series.definition, columns(summary)
+    tables = []
+    for figure in summary.figures:
+        own = _ranked(figure, definition.subject_of(figure.definition))
+        order = own if figure.definition.experiments else every
+        tables += [_ratio_table(figure, order)] if figure.ratios else []
+    return tables
 
 
 def probe_tables(summary: SeriesSummary) -> list[Table]:
