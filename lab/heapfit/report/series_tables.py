@@ -2,8 +2,8 @@
 
 Columns are the allocators, the subject first and then the best mean first; rows are workloads, or a
 probe's own figures. The order is that of the study's first figure; a figure of experiments, which
-compare some of the allocators, has its own. Below a table of ratios stand each allocator's geometric
-mean, its interval, its best and its worst workload.
+compare some of the allocators, has its own. Below a table of ratios stand each allocator's
+geometric mean, its interval, its best and its worst workload.
 """
 
 from __future__ import annotations
