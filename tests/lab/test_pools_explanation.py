@@ -334,7 +334,9 @@ def test_the_program_of_the_page_is_explained_as_the_page_says(
     assert by_caller["buy"]["frames"][1]["file"] == str(JOURNAL)
     assert by_caller["quote"]["state"] == "ordinary"
     assert by_caller["record"]["state"] == "pooled"
-    orders = {by_caller[name]["pool"] for name in ("buy", "sell", "fill")}
+    assert by_caller["fill"]["state"] == "ordinary"
+    assert by_caller["sell"]["merged_by"] == "type-I"
+    orders = {by_caller[name]["pool"] for name in ("buy", "sell")}
     assert len(orders) == 1
     assert None not in orders
     assert by_caller["record"]["pool"] not in orders
@@ -347,7 +349,7 @@ def test_the_page_shows_the_program_and_what_explain_prints_of_it(
     assert f"```c\n{JOURNAL.read_text()}```" in page
     shown = page.partition("```text\n5 groups:")[2].partition("```")[0]
     result = run_heapfit("pools", "explain", "--", journal, environment={"COLUMNS": "110"})
-    callers = r"← (\w+) \(journal.c:\d+\)\n +(.*)"
+    callers = r"← (\w+) \(journal.c:\d+\) *\n +(.*)"
     assert re.findall(callers, shown) == [
         (caller, reason.rstrip()) for caller, reason in re.findall(callers, result.stdout)
     ]
