@@ -1,8 +1,8 @@
 """The options of the heapfit library: their names, kinds of value, and how they are written.
 
 This table is what the command line checks `--set` against; it says the same as the table in
-`allocator/api/options.c`, which reads `HEAPFIT_OPTIONS="name:value,name:value"`. Standard library
-only, see `paths`.
+`allocator/api/options.c`, which reads `HEAPFIT_OPTIONS="name:value,name:value"`, each variant of
+the library those that it has. Standard library only, see `paths`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _VALUE = re.compile(r"([0-9]+)([kmg]?)", re.IGNORECASE)
 class Option:
     """An option of the library. A size may be written with a suffix; a flag is 0 or 1; a choice
     is one of its words, which the library numbers from `minimum` to `maximum`; the word "unlimited"
-    may stand for a maximum that is no limit."""
+    may stand for a maximum that is no limit. `variant` is the only library that has it; None: all
+    have."""
 
     name: str
     kind: Literal["number", "size", "flag", "choice"]
@@ -33,6 +34,7 @@ class Option:
     maximum: int
     choices: tuple[str, ...] = ()
     unlimited: bool = False
+    variant: str | None = None
 
     def check(self, value: str) -> None:
         """Raise UsageError unless the library accepts `value`."""
@@ -61,6 +63,10 @@ class Option:
 _NUMBER_UNLIMITED = (1 << 32) - 1
 _BYTES_UNLIMITED = 1 << 46
 
+POOLS = "pools"
+_PLACINGS = ("judged", "all", "none", "off")
+_CHAINS = ("adaptive", "1", "2", "3", "4", "full")
+
 OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
@@ -80,6 +86,13 @@ OPTIONS: dict[str, Option] = {
         Option("control", "choice", 0, 1, choices=("off", "on")),
         Option("stats_at_exit", "choice", 0, 2, choices=("0", "1", "json")),
         Option("verbose", "flag", 0, 1),
+        Option("pools", "choice", 0, 3, choices=_PLACINGS, variant=POOLS),
+        Option("pool_chain", "choice", 0, 5, choices=_CHAINS, variant=POOLS),
+        Option("pool_merge", "flag", 0, 1, variant=POOLS),
+        Option("pool_headers", "flag", 0, 1, variant=POOLS),
+        Option("pool_segment_size", "size", 4096, 65536, variant=POOLS),
+        Option("pool_min_objects", "number", 1, 1 << 20, variant=POOLS),
+        Option("pool_max_size", "size", 16, 1024, variant=POOLS),
     )
 }
 
@@ -87,10 +100,10 @@ OPTIONS: dict[str, Option] = {
 CONTROL_ON = "control=on"
 
 
-def parse_settings(settings: Iterable[str]) -> dict[str, str]:
+def parse_settings(settings: Iterable[str], variant: str) -> dict[str, str]:
     """Turn `name=value` words into a dictionary, checking every name and value.
 
-    >>> parse_settings(["decay_ms=10", "thread_span_threshold=1m"])
+    >>> parse_settings(["decay_ms=10", "thread_span_threshold=1m"], "default")
     {'decay_ms': '10', 'thread_span_threshold': '1m'}
     """
     parsed = {}
@@ -100,6 +113,8 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
             raise UsageError(f"--set takes name=value, not {setting!r}")
         if name not in OPTIONS:
             raise unknown("option", name, OPTIONS)
+        if OPTIONS[name].variant not in (None, variant):
+            raise UsageError(f"only the variant {OPTIONS[name].variant} has the option {name}")
         OPTIONS[name].check(value)
         parsed[name] = value
     return parsed

@@ -385,15 +385,26 @@ PRIMARY = "primary"
 
 
 class FigureDefinition(Record):
-    """How a study of many workloads becomes one number for each allocator."""
+    """How parts of a study become one number for each allocator.
+
+    Each allocator's cost on a part is set against that of the best of its `peers` there; where one
+    peer is named, that is the reference everywhere.
+    """
 
     name: str
     title: str
-    metric: str = Field(description="A metric's name, or `primary`: each workload's own.")
+    metric: str = Field(description="A metric's name, or `primary`: each part's own.")
+    experiments: list[str] = Field(
+        default=[], description="Those that it is about; none: the study's `workloads`."
+    )
+    subject: str | None = Field(default=None, description="None: the study's.")
+    peers: list[str] = Field(default=[], description="None: all but the subject.")
     reference: Literal["best-peer"]
     combine: Literal["geometric-mean"]
     goal: float | None = Field(default=None, description="Bounds the subject's combined ratio.")
-    worst_goal: float | None = Field(default=None, description="Bounds its worst single workload.")
+    best_goal: float | None = Field(default=None, description="Bounds its best single part.")
+    worst_goal: float | None = Field(default=None, description="Bounds its worst single part.")
+    published: list[PublishedTable] = []
 
 
 # Names of studies and of their parts are names of folders too.
@@ -408,14 +419,26 @@ class Quick(Record):
     )
     parameters: dict[str, str | int | float] = {}
     replicates: int | None = Field(default=None, ge=1)
+    workloads: list[str] = Field(
+        default=[], description="Of an experiment with several, these; none: all."
+    )
 
 
 class Experiment(Record):
-    """One workload under a full factorial design: a part of a study."""
+    """One workload under a full factorial design: a part of a study.
+
+    A file may name several `workloads` instead. Then each is a part, called `NAME.WORKLOAD`.
+    """
 
     name: str = Field(pattern=_NAME)
     title: str = ""
-    workload: str = Field(description="A name of heapfit's, or a path from the study's folder.")
+    workload: str = Field(
+        default="", description="A name of heapfit's, or a path from the study's folder."
+    )
+    workloads: list[str] = []
+    family: str = Field(
+        default="", description="The experiment that this is one workload's part of; by the loader."
+    )
     factors: dict[str, list[str | int | float]] = Field(
         default={},
         description="By name (see `Factor`), in the order of the report. `allocator` is the "
@@ -478,6 +501,16 @@ class StudyDefinition(Record):
     )
     here: Path = Field(default=Path("."), description="Folder of the TOML file; set by the loader.")
 
+    def subject_of(self, figure: FigureDefinition) -> str:
+        """Return the allocator that `figure` is about."""
+        return figure.subject or self.subject
+
+    def experiments_of(self, figure: FigureDefinition) -> list[Experiment]:
+        """Return the parts that `figure` is about where it names experiments."""
+        return [
+            each for each in self.experiments if (each.family or each.name) in figure.experiments
+        ]
+
 
 class Series(Record):
     """A study of many parts as it runs: `series.json`. Each workload, probe and experiment has a
@@ -534,6 +567,8 @@ class Combined(Record):
     geometric_mean: float
     low: float | None = Field(description="95 % interval; None with too few replicates for one.")
     high: float | None
+    best: float
+    best_workload: str
     worst: float
     worst_workload: str
 
@@ -541,7 +576,8 @@ class Combined(Record):
 class PeerComparison(Record):
     """One figure of a series: each allocator's ratio to the best peer of each workload.
 
-    Above 1 is worse. A peer is every allocator but the subject, so only the subject can be below 1.
+    Above 1 is worse. Unless the figure names its peers, a peer is every allocator but the subject,
+    so only the subject can be below 1.
     """
 
     definition: FigureDefinition

@@ -128,10 +128,12 @@ print(json.dumps(rows))
 """
 
 
-def test_the_options_are_those_of_the_library(run_heapfit: Heapfit) -> None:
-    result = run_heapfit("run", "--", "python3", "-c", ASK_THE_LIBRARY)
+@pytest.mark.parametrize("variant", ["default", "pools"])
+def test_the_options_are_those_of_the_library(run_heapfit: Heapfit, variant: str) -> None:
+    result = run_heapfit("run", "--variant", variant, "--", "python3", "-c", ASK_THE_LIBRARY)
     assert result.returncode == 0, result.stderr
-    expected = [[o.name, o.kind, o.minimum, o.maximum, list(o.choices)] for o in OPTIONS.values()]
+    known = [option for option in OPTIONS.values() if option.variant in (None, variant)]
+    expected = [[o.name, o.kind, o.minimum, o.maximum, list(o.choices)] for o in known]
     assert sorted(json.loads(result.stdout)) == sorted(expected)
 
 

@@ -13,7 +13,16 @@ from heapfit.catalogue.record_file import read_record
 from heapfit.catalogue.variants import check_variants, library_word
 from heapfit.catalogue.workloads import FILE_NAME, load_workload, load_workloads
 from heapfit.errors import UsageError, unknown
-from heapfit.records import ALLOCATOR, CORES, Experiment, StudyDefinition, Workload
+from heapfit.records import (
+    ALLOCATOR,
+    CORES,
+    PRIMARY,
+    Experiment,
+    FigureDefinition,
+    StudyDefinition,
+    Workload,
+)
+from heapfit.trial.metrics import BUILTIN_METRIC_NAMES
 
 
 def load_studies() -> dict[str, StudyDefinition]:
@@ -25,6 +34,9 @@ def load_studies() -> dict[str, StudyDefinition]:
 def load_study(path: Path) -> StudyDefinition:
     """Return the study that the TOML file `path` describes; UsageError for what makes no sense."""
     study = read_record(path, StudyDefinition, here=path.absolute().parent)
+    written = [each.name for each in study.experiments]
+    _refuse_twice(path, "experiments", written)
+    study = _expanded(path, study)
     _refuse_twice(path, "variants", [variant.name for variant in study.variants])
     check_variants(path, study)
     for what in ("workloads", "probes", "allocators", "metrics"):
@@ -44,7 +56,58 @@ def load_study(path: Path) -> StudyDefinition:
     _refuse_twice(path, "experiments", [each.name for each in study.experiments])
     for experiment in study.experiments:
         _check_experiment(path, experiment, names)
+    for figure in study.figures:
+        _check_figure(path, figure, study, written)
     return study
+
+
+def _expanded(path: Path, study: StudyDefinition) -> StudyDefinition:
+    """Return `study` with a part for each workload of an experiment that names several."""
+    parts: list[Experiment] = []
+    for each in study.experiments:
+        where = f"{path}: experiment {each.name!r}"
+        if bool(each.workload) == bool(each.workloads):
+            raise UsageError(f"{where} needs 'workload' or 'workloads', and not both")
+        _refuse_twice(path, f"workloads of experiment {each.name!r}", each.workloads)
+        beyond = [name for name in each.quick.workloads if name not in each.workloads]
+        if beyond:
+            raise UsageError(f"{where}: {unknown('workload of quick:', beyond[0], each.workloads)}")
+        parts += [_part(each, name) for name in each.workloads] or [each]
+    return study.model_copy(update={"experiments": parts})
+
+
+def _part(experiment: Experiment, workload: str) -> Experiment:
+    """Return what an experiment with several workloads is of one of them.
+
+    Of a path the last folder or file names the part, since that is the name of a folder too.
+    """
+    path = Path(workload)
+    label = path.parent.name if path.name == FILE_NAME else path.name.removesuffix(".toml")
+    update = {
+        "name": f"{experiment.name}.{label}",
+        "title": f"{experiment.title}: {label}" if experiment.title else "",
+        "workload": workload,
+        "workloads": [],
+        "family": experiment.name,
+    }
+    return experiment.model_copy(update=update)
+
+
+def _check_figure(
+    path: Path, figure: FigureDefinition, study: StudyDefinition, experiments: Sequence[str]
+) -> None:
+    """Raise UsageError for a figure of what the study has not."""
+    where = f"{path}: figure {figure.name!r}"
+    names = [word.partition("=")[0] for word in study.allocators]
+    for name in [study.subject_of(figure), *figure.peers]:
+        if name not in names:
+            raise UsageError(f"{where}: {unknown('allocator', name, names)}")
+    for name in figure.experiments:
+        if name not in experiments:
+            raise UsageError(f"{where}: {unknown('experiment', name, experiments)}")
+    for part in study.experiments_of(figure):
+        if figure.metric not in (PRIMARY, *BUILTIN_METRIC_NAMES, *part.metrics):
+            raise UsageError(f"{where}: {figure.metric!r} is no metric of {part.name}")
 
 
 def _check_experiment(path: Path, experiment: Experiment, allocators: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ COMMANDS = {
     "ctl": "ctl",
     "top": "top",
     "export": "export",
+    "pools": "pools",
     "allocators": "allocators",
     "workloads": "workloads",
     "doctor": "doctor",

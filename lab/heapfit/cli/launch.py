@@ -20,7 +20,7 @@ def environment_changes(variant: str, settings: Iterable[str]) -> dict[str, str]
 
     `settings` are `name=value` words; raises UsageError for one that the library does not know.
     """
-    chosen = options.parse_settings(settings)
+    chosen = options.parse_settings(settings, variant)
     library = paths.library(variant)
     paths.check_preloadable(library)
     preloaded = os.environ.get("LD_PRELOAD", "")
@@ -33,22 +33,29 @@ def environment_changes(variant: str, settings: Iterable[str]) -> dict[str, str]
 
 def become(command: list[str], variant: str, settings: Iterable[str]) -> NoReturn:
     """Replace this process by `command` under heapfit; raise HeapfitError when it cannot start."""
-    environment = {**_inherited(), **environment_changes(variant, settings)}
+    changed = environment(variant, settings)
     sys.stdout.flush()
     for number in _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execvpe(command[0], command, environment)
-    except FileNotFoundError as error:
-        raise HeapfitError(
-            f"there is no program {command[0]!r}; check its name, or install it"
-        ) from error
-    except PermissionError as error:
-        raise HeapfitError(
-            f"{command[0]!r} may not be run; is it a program, and executable for you?"
-        ) from error
+        os.execvpe(command[0], command, changed)
     except (OSError, ValueError) as error:
-        raise HeapfitError(f"cannot run {command[0]!r}: {error}") from error
+        raise cannot_run(command, error) from error
+
+
+def environment(variant: str, settings: Iterable[str]) -> dict[str, str]:
+    """Return the whole environment of a program under heapfit."""
+    return {**_inherited(), **environment_changes(variant, settings)}
+
+
+def cannot_run(command: list[str], error: Exception) -> HeapfitError:
+    """Return what to tell of a program that could not be started."""
+    name = repr(command[0])
+    if isinstance(error, FileNotFoundError):
+        return HeapfitError(f"there is no program {name}; check its name, or install it")
+    if isinstance(error, PermissionError):
+        return HeapfitError(f"{name} may not be run; is it a program, and executable for you?")
+    return HeapfitError(f"cannot run {name}: {error}")
 
 
 def _inherited() -> dict[str, str]:

@@ -67,7 +67,7 @@ def _size(definition: StudyDefinition) -> str:
     counts = {
         "workload": len(definition.workloads),
         "probe": len(definition.probes),
-        "experiment": len(definition.experiments),
+        "experiment": len({each.family or each.name for each in definition.experiments}),
     }
     return ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in counts.items() if n)
 
@@ -160,6 +160,7 @@ def _shaped(definition: StudyDefinition, quick: bool, replicates: int | None) ->
     changed["experiments"] = [
         shaped(each, definition, quick=quick, replicates=replicates)
         for each in definition.experiments
+        if not (quick and each.quick.workloads) or each.workload in each.quick.workloads
     ]
     return definition.model_copy(update=changed)
 
@@ -207,18 +208,19 @@ class _Parts:
 def _chosen(definition: StudyDefinition, names: str | None, with_probes: bool) -> _Parts:
     """Return the parts to run. A workload's name is as the study writes it."""
     by_name = {each.name: each for each in definition.experiments}
+    families = {each.family for each in definition.experiments if each.family}
     known = [*definition.workloads, *definition.probes, *by_name]
     wanted = split_list(names) if names is not None else known
     if names is None and not with_probes:
         wanted = [*definition.workloads, *by_name]
     for each in wanted:
-        if each not in known:
-            raise unknown(f"workload of {definition.name}:", each, known)
+        if each not in known and each not in families:
+            raise unknown(f"workload of {definition.name}:", each, [*known, *families])
     if not wanted:
         raise UsageError("--workloads names none")
     workloads = [each for each in definition.workloads if each in wanted]
     probes = [each for each in definition.probes if each in wanted]
-    experiments = [each for name, each in by_name.items() if name in wanted]
+    experiments = [e for name, e in by_name.items() if name in wanted or e.family in wanted]
     of_experiments = [each.workload for each in experiments]
     found = iter(catalogue.workloads_of(definition, [*workloads, *probes, *of_experiments]))
     return _Parts(

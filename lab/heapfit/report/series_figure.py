@@ -1,4 +1,6 @@
-"""The figure of a series: every allocator's ratio to the best peer, a row per workload."""
+"""The figure of a series: every allocator's ratio to the best peer, a row per workload.
+
+Allocators that it has no ratio of are left out; the others look as they do in every figure."""
 
 from __future__ import annotations
 
@@ -7,7 +9,12 @@ from typing import Any
 
 from heapfit.records import PeerComparison
 from heapfit.report.drawing import Figure, escaped, label, line_at_one, looks_of, titled
-from heapfit.report.series_words import GEOMETRIC_MEAN, shown_ratio
+from heapfit.report.series_words import (
+    GEOMETRIC_MEAN,
+    compared_with,
+    part_label,
+    shown_ratio,
+)
 from heapfit.report.units import TIMES
 
 _ROW_HEIGHT = 26
@@ -21,11 +28,15 @@ _TICKS = [0.25, 0.5, 0.7, 1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100]
 def ratios(comparison: PeerComparison, allocators: Sequence[str], subject: str) -> dict[str, Any]:
     """Return the figure: ratios on a logarithmic axis, the geometric means in the first row."""
     rows = [GEOMETRIC_MEAN, *comparison.ratios]
+    reference = escaped(compared_with(comparison.definition))
+    labels = [part_label(comparison.definition, part) for part in comparison.ratios]
     figure = Figure(_FRAME_HEIGHT + _ROW_HEIGHT * len(rows))
     drawn_last = sorted(allocators, key=lambda name: name == subject)
     for name in drawn_last:
         look = looks_of(allocators)[name]
         own = _of(comparison, name)
+        if not own:
+            continue
         figure.scatter(
             x=list(own.values()),
             y=[rows.index(row) for row in own],
@@ -44,7 +55,7 @@ def ratios(comparison: PeerComparison, allocators: Sequence[str], subject: str) 
         )
     figure.update(
         xaxis={
-            "title": titled("ratio to the best peer, logarithmic; less is better"),
+            "title": titled(f"ratio to {reference}, logarithmic; less is better"),
             "type": "log",
             "tickvals": _TICKS,
             "ticksuffix": TIMES,
@@ -54,7 +65,7 @@ def ratios(comparison: PeerComparison, allocators: Sequence[str], subject: str) 
         yaxis={
             "range": [len(rows) - 0.5, -0.5],
             "tickvals": list(range(len(rows))),
-            "ticktext": [f"<b>{GEOMETRIC_MEAN}</b>", *map(label, comparison.ratios)],
+            "ticktext": [f"<b>{GEOMETRIC_MEAN}</b>", *map(label, labels)],
             "fixedrange": True,
             "zeroline": False,
             "automargin": True,

@@ -1,4 +1,4 @@
-"""The page of a series: ratios to the best peer, drawn and tabled, with a link to each workload."""
+"""The page of a series: its figures, drawn and tabled, with a link to each workload."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from heapfit.records import InstalledAllocator, SeriesSummary, Summary
+from heapfit.records import InstalledAllocator, PublishedTable, SeriesSummary, Summary
 from heapfit.report import series_figure
 from heapfit.report.analysis import Findings
 from heapfit.report.files import PAGE_FILE
 from heapfit.report.machine import machine_facts
 from heapfit.report.page import FigureStore, render
 from heapfit.report.series_tables import Table, metric_tables, probe_tables, ratio_tables
-from heapfit.report.series_words import conclusions, notes, recommendations, troubles
+from heapfit.report.series_words import (
+    conclusions,
+    explanation,
+    notes,
+    recommendations,
+    troubles,
+)
 from heapfit.report.settings import factor_label, level_text
 from heapfit.report.variants import explained
 from heapfit.study import command_line
@@ -21,12 +27,14 @@ from heapfit.study import command_line
 
 @dataclass(frozen=True)
 class Section:
-    """One figure of the study: drawn, described in words, and its table."""
+    """One figure of the study: drawn, described in words, its table, and a paper's beside it."""
 
     anchor: str
     table: Table
+    note: str
     figure: str
     alternative: str
+    published: list[PublishedTable]
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,7 @@ def page(summary: SeriesSummary, findings: Mapping[str, Findings]) -> str:
         probes=probe_tables(summary),
         metrics=metric_tables(summary),
         workloads=[_entry(name, each, link) for name, each in summary.workloads.items()],
+        experiments=[_entry(name, each, link) for name, each in summary.experiments.items()],
         probe_entries=[_entry(name, each, link) for name, each in summary.probes.items()],
         link=link,
         varied=lambda name: _varied(summary.experiments[name]),
@@ -79,14 +88,16 @@ def _sections(summary: SeriesSummary, store: FigureStore) -> list[Section]:
     drawn = [figure for figure in summary.figures if figure.ratios]
     sections: list[Section] = []
     for figure, table in zip(drawn, ratio_tables(summary), strict=True):
-        plot = series_figure.ratios(figure, names, definition.subject)
+        plot = series_figure.ratios(figure, names, definition.subject_of(figure.definition))
         sections.append(
             Section(
                 anchor=f"figure-of-{len(sections) + 1}",
                 table=table,
+                note=explanation(figure.definition, definition),
                 figure=store.add(plot),
                 alternative=f"{table.title}: a row per workload, a mark per allocator; "
                 "the table below holds the same numbers.",
+                published=figure.definition.published,
             )
         )
     return sections

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from heapfit.records import Series, SeriesSummary, Study, Summary, Trial
+from heapfit.records import FigureDefinition, Series, SeriesSummary, Study, Summary, Trial
 from heapfit.statistics import compare_with_peers, summarise
 from heapfit.study import load_problems, load_series
 
@@ -24,16 +24,28 @@ def summarise_parts(
     summaries: Mapping[str, Summary],
 ) -> SeriesSummary:
     """Return the same from parts that are loaded and summed up already."""
-    averaged = [measured[name] for name in series.workloads if name in measured]
     names = [allocator.name for allocator in series.allocators]
+    definition = series.definition
     return SeriesSummary(
         series=series,
         figures=[
-            compare_with_peers(figure, averaged, names, series.definition.subject)
-            for figure in series.definition.figures
+            compare_with_peers(
+                figure,
+                [measured[name] for name in _parts_of(figure, series) if name in measured],
+                names,
+                definition.subject_of(figure),
+            )
+            for figure in definition.figures
         ],
         workloads={name: summaries[name] for name in series.workloads if name in summaries},
         probes={name: summaries[name] for name in series.probes if name in summaries},
         experiments={name: summaries[name] for name in series.experiments if name in summaries},
         problems=load_problems(folder),
     )
+
+
+def _parts_of(figure: FigureDefinition, series: Series) -> list[str]:
+    """Return the parts that a figure combines."""
+    if not figure.experiments:
+        return series.workloads
+    return [each.name for each in series.definition.experiments_of(figure)]

@@ -1,17 +1,26 @@
 """A series' tables, laid out once for the terminal, the page and Markdown.
 
 Columns are the allocators, the subject first and then the best mean first; rows are workloads, or a
-probe's own figures. Below a table of ratios stand each allocator's geometric mean, its interval and
-its worst workload.
+probe's own figures. The order is that of the study's first figure; a figure of experiments, which
+compare some of the allocators, has its own. Below a table of ratios stand each allocator's
+geometric mean, its interval, its best and its worst workload.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from heapfit.records import Combined, Estimate, Metric, PeerComparison, SeriesSummary, Summary
-from heapfit.report.series_words import GEOMETRIC_MEAN, WORST, shown_ratio
+from heapfit.records import (
+    Combined,
+    Estimate,
+    Experiment,
+    Metric,
+    PeerComparison,
+    SeriesSummary,
+    Summary,
+)
+from heapfit.report.series_words import BEST, GEOMETRIC_MEAN, WORST, part_label, shown_ratio
 from heapfit.report.units import DASH, TERMINAL_DIGITS, scale_for
 
 _MEMORY = "peak_rss_bytes"
@@ -37,21 +46,31 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Lines under the allocators' names, and the lines that sum them up. `corner` heads labels."""
+    """Lines under the allocators' names, and the lines that sum them up. `corner` heads labels;
+    `subject` is the allocator that it is about, where that is not the study's."""
 
     title: str
     corner: str
     columns: list[str]
     lines: list[Line]
     totals: list[Line]
+    subject: str | None = None
 
 
 def columns(summary: SeriesSummary) -> list[str]:
-    """Return the allocators in the order of all tables, by the first figure."""
+    """Return the allocators in the order of the tables, by the first figure."""
     subject = summary.series.definition.subject
     combined = summary.figures[0].combined if summary.figures else {}
-    names = [allocator.name for allocator in summary.series.allocators]
+    return _in_order([each.name for each in summary.series.allocators], combined, subject)
 
+
+def _ranked(figure: PeerComparison, subject: str) -> list[str]:
+    """Return the allocators that `figure` has a ratio of, in the order of its own table."""
+    names = list(dict.fromkeys(name for row in figure.ratios.values() for name in row))
+    return _in_order(names, figure.combined, subject)
+
+
+def _in_order(names: Sequence[str], combined: Mapping[str, Combined], subject: str) -> list[str]:
     def place(name: str) -> tuple[bool, bool, float]:
         known = name in combined
         return (name != subject, not known, combined[name].geometric_mean if known else 0.0)
@@ -61,8 +80,13 @@ def columns(summary: SeriesSummary) -> list[str]:
 
 def ratio_tables(summary: SeriesSummary) -> list[Table]:
     """Return a table of ratios to the best peer per figure of the study."""
-    order = columns(summary)
-    return [_ratio_table(figure, order) for figure in summary.figures if figure.ratios]
+    definition, every = summary.series.definition, columns(summary)
+    tables = []
+    for figure in summary.figures:
+        own = _ranked(figure, definition.subject_of(figure.definition))
+        order = own if figure.definition.experiments else every
+        tables += [_ratio_table(figure, order)] if figure.ratios else []
+    return tables
 
 
 def probe_tables(summary: SeriesSummary) -> list[Table]:
@@ -72,18 +96,47 @@ def probe_tables(summary: SeriesSummary) -> list[Table]:
 
 
 def metric_tables(summary: SeriesSummary) -> list[Table]:
-    """Return a table of medians for each metric that the study names, a row per workload."""
+    """Return a table of medians for each metric that the study names, a row per workload.
+
+    Likewise of each experiment with several workloads that no figure combines.
+    """
     order = columns(summary)
-    tables = []
-    for name in summary.series.definition.metrics:
-        lines = [
-            line
-            for workload, each in summary.workloads.items()
-            if (line := _medians(each, name, workload, order)) is not None
-        ]
-        if lines:
-            tables.append(Table(_label(summary, name), _WORKLOAD, order, lines, []))
-    return tables
+    metrics = summary.series.definition.metrics
+    tables = [_metric_table(summary.workloads, name, order, "") for name in metrics]
+    for title, metrics, parts in _uncombined(summary):
+        compared = {each.allocator for part in parts.values() for each in part.estimates}
+        named = [name for name in order if name in compared]
+        tables += [_metric_table(parts, name, named, f"{title}: ") for name in metrics]
+    return [table for table in tables if table.lines]
+
+
+def _uncombined(summary: SeriesSummary) -> Iterator[tuple[str, list[str], dict[str, Summary]]]:
+    """Yield title, metrics and parts of experiments with several workloads without a figure."""
+    definition = summary.series.definition
+    in_figures = {name for figure in definition.figures for name in figure.experiments}
+    families: dict[str, list[Experiment]] = {}
+    for each in definition.experiments:
+        if each.family and each.family not in in_figures:
+            families.setdefault(each.family, []).append(each)
+    for parts in families.values():
+        title = parts[0].title.rpartition(": ")[0] or parts[0].family
+        measured = [each for each in parts if each.name in summary.experiments]
+        yield (
+            title,
+            parts[0].metrics,
+            {each.workload: summary.experiments[each.name] for each in measured},
+        )
+
+
+def _metric_table(
+    parts: Mapping[str, Summary], metric: str, order: list[str], prefix: str
+) -> Table:
+    lines = [
+        line
+        for workload, each in parts.items()
+        if (line := _medians(each, metric, workload, order)) is not None
+    ]
+    return Table(f"{prefix}{_label(parts, metric)}", _WORKLOAD, order, lines, [])
 
 
 def _ratio_table(figure: PeerComparison, order: list[str]) -> Table:
@@ -94,16 +147,18 @@ def _ratio_table(figure: PeerComparison, order: list[str]) -> Table:
             Cell(shown_ratio(ratios[name]), ratios[name] == best) if name in ratios else Cell()
             for name in order
         ]
-        lines.append(Line(workload, cells, workload))
+        lines.append(Line(part_label(figure.definition, workload), cells, workload))
     totals = [
         _total(
             GEOMETRIC_MEAN, figure.combined, order, lambda each: shown_ratio(each.geometric_mean)
         ),
         _total("95 % interval", figure.combined, order, _interval),
+        _total(BEST, figure.combined, order, lambda each: shown_ratio(each.best)),
         _total(WORST, figure.combined, order, lambda each: shown_ratio(each.worst)),
     ]
     has_content = [line for line in totals if any(cell.text for cell in line.cells)]
-    return Table(figure.definition.title, _WORKLOAD, order, lines, has_content)
+    subject = figure.definition.subject
+    return Table(figure.definition.title, _WORKLOAD, order, lines, has_content, subject)
 
 
 def _interval(combined: Combined) -> str:
@@ -152,6 +207,6 @@ def _best(found: Mapping[str, Estimate], metric: Metric) -> set[str]:
     return names if len(names) < len(found) else set()
 
 
-def _label(summary: SeriesSummary, name: str) -> str:
-    metrics = (m for each in summary.workloads.values() for m in each.study.metrics)
+def _label(parts: Mapping[str, Summary], name: str) -> str:
+    metrics = (m for each in parts.values() for m in each.study.metrics)
     return next((metric.label for metric in metrics if metric.name == name), name)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from heapfit.records import Combined, PeerComparison, SeriesSummary, Summary
+from heapfit.records import (
+    Combined,
+    FigureDefinition,
+    PeerComparison,
+    SeriesSummary,
+    StudyDefinition,
+    Summary,
+)
 from heapfit.report.analysis import Findings
 from heapfit.report.findings_words import one_line
 from heapfit.report.problems import problems
@@ -13,6 +20,7 @@ from heapfit.report.results import FEWEST_TRIALS
 from heapfit.report.text import counted, join_words, visible
 
 GEOMETRIC_MEAN = "geometric mean"
+BEST = "best"
 WORST = "worst"
 
 _DECIMALS = 3
@@ -27,11 +35,44 @@ def shown_ratio(value: float | None) -> str:
     return "" if value is None or math.isnan(value) else f"{value:.{_DECIMALS}f}"
 
 
+def part_label(figure: FigureDefinition, part: str) -> str:
+    """Return what a figure's row is called: the workload, where a part is one of an experiment's.
+
+    >>> figure = FigureDefinition.model_construct(experiments=["misses"])
+    >>> part_label(figure, "misses.z3")
+    'z3'
+    """
+    family, _, workload = part.partition(".")
+    return workload if workload and family in figure.experiments else part
+
+
+def compared_with(figure: FigureDefinition) -> str:
+    """Say what the ratios of a figure are to."""
+    peers = [visible(name) for name in figure.peers]
+    if len(peers) == 1:
+        return peers[0]
+    return f"the best of {join_words(peers)}" if peers else "the best peer"
+
+
+def explanation(figure: FigureDefinition, definition: StudyDefinition) -> str:
+    """Say in a sentence what the numbers of a figure's table are."""
+    if figure.peers:
+        return (
+            "Each number is an allocator's cost on a workload over that of "
+            f"{compared_with(figure)}: more than 1 is worse."
+        )
+    subject = visible(definition.subject_of(figure))
+    return (
+        "Each number is an allocator's cost on a workload over the smallest cost among its peers, "
+        f"that is, among all allocators but {subject}: 1 is the best peer, and more is worse."
+    )
+
+
 def conclusions(summary: SeriesSummary) -> list[str]:
     """Return a sentence or two per figure: the subject first, then the peers, the best first."""
-    subject = summary.series.definition.subject
     lines = []
     for figure in summary.figures:
+        subject = summary.series.definition.subject_of(figure.definition)
         title = visible(figure.definition.title)
         if not figure.ratios:
             lines.append(f"{title}: no workload has a figure yet.")
@@ -43,10 +84,15 @@ def conclusions(summary: SeriesSummary) -> list[str]:
 def recommendations(
     summary: SeriesSummary, findings: Mapping[str, Findings]
 ) -> list[tuple[str, str]]:
-    """Return for each experiment its name and what it comes to, in a line."""
+    """Return for each experiment its name and what it comes to, in a line.
+
+    Of an experiment with several workloads there is none: its figures say what they come to.
+    """
+    single = {each.name for each in summary.series.definition.experiments if not each.family}
     return [
         (name, _recommendation(each, findings.get(name)))
         for name, each in summary.experiments.items()
+        if name in single
     ]
 
 
@@ -57,8 +103,12 @@ def notes(summary: SeriesSummary) -> list[str]:
         lines.append(
             f"The means have no interval: that needs {FEWEST_TRIALS} replicates of every workload."
         )
-    names = [allocator.name for allocator in summary.series.allocators]
+    every = [allocator.name for allocator in summary.series.allocators]
     for figure in summary.figures:
+        known = {name for row in figure.ratios.values() for name in row}
+        # Of experiments, not all compare the same allocators.
+        of_experiments = bool(figure.definition.experiments)
+        names = [name for name in every if name in known or not of_experiments]
         lines += _without_mean(figure, names)
     return lines
 
@@ -68,7 +118,7 @@ def troubles(summary: SeriesSummary) -> list[str]:
     series = summary.series
     lines = [f"{visible(name)}: {visible(why)}" for name, why in summary.problems.items()]
     measured = {**summary.workloads, **summary.probes}
-    for name, each in measured.items():
+    for name, each in {**measured, **summary.experiments}.items():
         lines += [f"{visible(name)}: {problem.sentence}" for problem in problems(each)]
     for name in [*series.workloads, *series.probes]:
         lines += _undone(name, measured.get(name)) if name not in summary.problems else []
@@ -92,9 +142,13 @@ def _without_mean(figure: PeerComparison, names: list[str]) -> list[str]:
             together.setdefault(lacking, []).append(visible(name))
     return [
         f"{visible(figure.definition.name).capitalize()}: no mean of {join_words(without)}, "
-        f"without a figure on {join_words([visible(each) for each in lacking])}."
+        f"without a figure on {_listed(figure.definition, lacking)}."
         for lacking, without in together.items()
     ]
+
+
+def _listed(figure: FigureDefinition, parts: Iterable[str]) -> str:
+    return join_words([visible(part_label(figure, part)) for part in parts])
 
 
 def _undone(name: str, summary: Summary | None) -> list[str]:
@@ -113,9 +167,20 @@ def _subject(figure: PeerComparison, subject: str) -> str:
     goals = figure.definition
     return (
         f"{visible(subject)} comes to {shown_ratio(combined.geometric_mean)} on the geometric mean"
-        f"{_interval(combined)}{_goal(combined.geometric_mean, goals.goal)}, "
-        f"at worst to {shown_ratio(combined.worst)} on {visible(combined.worst_workload)}"
+        f"{_interval(combined)}{_goal(combined.geometric_mean, goals.goal)}"
+        f"{_best(combined, goals)}, "
+        f"at worst to {shown_ratio(combined.worst)} on {_listed(goals, [combined.worst_workload])}"
         f"{_goal(combined.worst, goals.worst_goal)}."
+    )
+
+
+def _best(combined: Combined, figure: FigureDefinition) -> str:
+    """Say it where it has a goal; what an allocator is at worst is always of interest."""
+    if figure.best_goal is None:
+        return ""
+    on = _listed(figure, [combined.best_workload])
+    return (
+        f", at best to {shown_ratio(combined.best)} on {on}{_goal(combined.best, figure.best_goal)}"
     )
 
 
@@ -132,7 +197,11 @@ def _goal(ratio: float, goal: float | None) -> str:
 
 
 def _peers(figure: PeerComparison, subject: str) -> str:
-    peers = {name: each for name, each in figure.combined.items() if name != subject}
-    ranked = sorted(peers, key=lambda name: peers[name].geometric_mean)
-    each = [f"{visible(name)} {shown_ratio(peers[name].geometric_mean)}" for name in ranked]
-    return f"The peers themselves: {', '.join(each)}." if each else ""
+    peers = figure.definition.peers
+    # A reference that is one allocator is 1 everywhere.
+    left_out = {subject, *(peers if len(peers) == 1 else [])}
+    others = {name: each for name, each in figure.combined.items() if name not in left_out}
+    ranked = sorted(others, key=lambda name: others[name].geometric_mean)
+    each = [f"{visible(name)} {shown_ratio(others[name].geometric_mean)}" for name in ranked]
+    who = "others" if peers else "peers themselves"
+    return f"The {who}: {', '.join(each)}." if each else ""

@@ -1,10 +1,10 @@
 """Set every allocator against the best of its peers, workload by workload, and combine.
 
 A figure's cost on a workload is the median over replicates of its metric (of the inverse of a rate,
-so that more is always worse). Its ratio is to the smallest cost among the *peers*: all allocators
-but the subject. Ratios of all workloads combine by their geometric mean, each with the same weight
-(P. J. Fleming and J. J. Wallace, "How not to lie with statistics: the correct way to summarize
-benchmark results", Communications of the ACM 29 (1986), 218-221).
+so that more is always worse). Its ratio is to the smallest cost among the *peers*: those that the
+figure names, or all allocators but the subject. Ratios of all workloads combine by their geometric
+mean, each with the same weight (P. J. Fleming and J. J. Wallace, "How not to lie with statistics:
+the correct way to summarize benchmark results", Communications of the ACM 29 (1986), 218-221).
 
 The interval of a geometric mean is a percentile bootstrap over blocks: within each workload whole
 blocks are drawn again, so that what the trials of a block have in common stays together, and
@@ -68,7 +68,7 @@ def compare_with_peers(
     An allocator without a single good trial on some workload has no combined ratio: a mean over
     fewer workloads could not be compared with the others'.
     """
-    peers = np.array([name != subject for name in allocators])
+    peers = np.array([_is_peer(name, definition, subject) for name in allocators])
     found = [_costs(study, trials, definition, allocators) for study, trials in measured]
     costs = [each for each in found if np.isfinite(each.medians()[peers]).any()]
     ratios = {each.workload: _ratios(each.medians(), peers) for each in costs}
@@ -78,6 +78,10 @@ def compare_with_peers(
         ratios={name: _by_allocator(row, allocators) for name, row in ratios.items()},
         combined=_combined(costs, ratios, allocators, peers),
     )
+
+
+def _is_peer(name: str, definition: FigureDefinition, subject: str) -> bool:
+    return name in definition.peers if definition.peers else name != subject
 
 
 def _costs(
@@ -143,11 +147,13 @@ def _combined(
     combined: dict[str, Combined] = {}
     for column, name in enumerate(allocators):
         if np.isfinite(rows[:, column]).all():
-            worst = int(rows[:, column].argmax())
+            best, worst = int(rows[:, column].argmin()), int(rows[:, column].argmax())
             combined[name] = Combined(
                 geometric_mean=float(means[column]),
                 low=_known(lows[column]),
                 high=_known(highs[column]),
+                best=float(rows[best, column]),
+                best_workload=costs[best].workload,
                 worst=float(rows[worst, column]),
                 worst_workload=costs[worst].workload,
             )

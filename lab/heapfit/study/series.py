@@ -150,8 +150,12 @@ def _check(definition: StudyDefinition, allocators: Sequence[InstalledAllocator]
 
 
 def _figure_metrics(definition: StudyDefinition) -> list[str]:
-    """The metrics of the study's figures, but for each workload's own."""
-    return [figure.metric for figure in definition.figures if figure.metric != PRIMARY]
+    """The metrics of figures of the workloads, but for each workload's own."""
+    return [
+        figure.metric
+        for figure in definition.figures
+        if figure.metric != PRIMARY and not figure.experiments
+    ]
 
 
 def command_line(series: Series) -> str:

@@ -15,6 +15,7 @@ from heapfit.records import Metric, Study
 from heapfit.trial.fragmentation import KernelFragmentation
 from heapfit.trial.hardware import COUNTERS
 from heapfit.trial.memory import Memory
+from heapfit.trial.pools import PoolExplanations
 from heapfit.trial.pss import ProportionalMemory
 from heapfit.trial.resources import Resources
 from heapfit.trial.simulation import SimulatedCaches, SimulatedTlb
@@ -32,6 +33,7 @@ OPTIONAL_SOURCES: tuple[type[Source], ...] = (
     *COUNTERS,
     SimulatedCaches,
     SimulatedTlb,
+    PoolExplanations,
 )
 _ALL_SOURCES = (*BUILTIN_SOURCES, *OPTIONAL_SOURCES)
 

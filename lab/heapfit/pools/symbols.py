@@ -1,0 +1,264 @@
+"""Addresses of a process that has ended, as functions, files and lines.
+
+Function names come from a file's symbols, lines from its DWARF (pyelftools), both also from the
+file with debug information that a distribution keeps beside it, found by build id. What a file
+lacks is left open: a stripped program has addresses only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from elftools.common.exceptions import DWARFError, ELFError
+from elftools.elf.elffile import ELFFile
+
+from heapfit.pools.explanation import Module
+
+# Where Debian and others put debug information, by build id.
+_DEBUG_FOLDER = Path("/usr/lib/debug/.build-id")
+
+_SYMBOL = struct.Struct("<IBBHQQ")  # st_name, st_info, st_other, st_shndx, st_value, st_size
+_FUNCTION_TYPES = (2, 10)  # STT_FUNC, STT_GNU_IFUNC: the low half of st_info
+_UNDEFINED = 0  # SHN_UNDEF
+_RELATIVE_DIRECTORIES = 5  # from this version of DWARF on, numbers of files and folders begin at 0
+
+# What pyelftools raises for a file that is cut off, damaged or newer than itself.
+_UNREADABLE = (ELFError, DWARFError, OSError, ValueError, KeyError, IndexError, AssertionError)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where a call was made from, as far as it is known."""
+
+    address: int
+    module: str | None = None
+    function: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+    @property
+    def where(self) -> str:
+        """The frame in a line: `function (file:line)`, or as much of that as is known.
+
+        >>> Frame(0x1234, "/usr/bin/x", "main", "/src/x.c", 7).where
+        'main (x.c:7)'
+        >>> Frame(0x1234, "/usr/bin/x").where
+        '0x1234 (x)'
+        """
+        place = f"{Path(self.file).name}:{self.line}" if self.file else self._module_name
+        name = self.function or f"{self.address:#x}"
+        return f"{name} ({place})" if place else name
+
+    @property
+    def _module_name(self) -> str:
+        return Path(self.module).name if self.module else ""
+
+
+class Symbols:
+    """Finds frames among the files that a process had mapped."""
+
+    def __init__(self, modules: Sequence[Module]) -> None:
+        self._modules = sorted(modules, key=lambda module: module.base)
+        self._bases = [module.base for module in self._modules]
+        self._files: dict[str, _File] = {}
+
+    def frame(self, return_address: int) -> Frame:
+        """Return the frame of the call that returns to `return_address`."""
+        module = self._module(return_address)
+        if module is None:
+            return Frame(return_address)
+        file = self._files.setdefault(module.path, _File(Path(module.path)))
+        # The call is the instruction before; the one after may be another line, or function.
+        at = return_address - 1 - (0 if file.is_fixed else module.base)
+        name, line = file.function(at), file.line(at)
+        return Frame(return_address, module.path, name, *(line or (None, None)))
+
+    def frames(self, chain: Sequence[int]) -> list[Frame]:
+        """Return the frames of a chain of return addresses."""
+        return [self.frame(address) for address in chain]
+
+    def _module(self, address: int) -> Module | None:
+        place = bisect_right(self._bases, address) - 1
+        if place < 0 or address >= self._modules[place].end:
+            return None
+        return self._modules[place]
+
+
+class _File:
+    """One file's symbols and lines, each read when it is first asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines: dict[int, list[_Line]] = {}  # by the offset of the compilation unit
+
+    def function(self, address: int) -> str | None:
+        starts, found = self._functions
+        place = bisect_right(starts, address) - 1
+        if place < 0:
+            return None
+        start, size, name = found[place]
+        return demangled(name) if address < start + size else None
+
+    def line(self, address: int) -> tuple[str, int] | None:
+        try:
+            unit = self._unit(address)
+            return _in(self._lines_of(unit), address) if unit is not None else None
+        except _UNREADABLE:
+            return None
+
+    @cached_property
+    def is_fixed(self) -> bool:
+        """Whether it lies where it says, and not at a base (a program that is not PIE)."""
+        return any(elf.header["e_type"] == "ET_EXEC" for elf in self._elves[:1])
+
+    @cached_property
+    def _elves(self) -> list[ELFFile]:
+        """The file, and that with its debug information; those of them that can be read."""
+        elves = []
+        try:
+            elves.append(ELFFile(self._path.open("rb")))
+            debug = _debug_file(elves[0])
+            if debug is not None:
+                elves.append(ELFFile(debug.open("rb")))
+        except _UNREADABLE:
+            pass
+        return elves
+
+    @cached_property
+    def _functions(self) -> tuple[list[int], list[tuple[int, int, str]]]:
+        try:
+            found = sorted({each for elf in self._elves for each in _functions(elf)})
+        except _UNREADABLE:
+            found = []
+        return [start for start, _, _ in found], found
+
+    @cached_property
+    def _dwarf(self) -> Any:
+        for elf in self._elves:
+            if elf.get_section_by_name(".debug_info") and elf.get_section_by_name(".debug_line"):
+                return elf.get_dwarf_info()
+        return None
+
+    @cached_property
+    def _units(self) -> list[tuple[int, int, Any]]:
+        """The ranges of addresses of the compilation units, for files without .debug_aranges."""
+        return sorted(
+            ((low, high, unit) for unit in self._dwarf.iter_CUs() for low, high in _ranges(unit)),
+            key=lambda each: each[:2],
+        )
+
+    def _unit(self, address: int) -> Any:
+        if self._dwarf is None:
+            return None
+        ranges = self._dwarf.get_aranges()
+        offset = ranges.cu_offset_at_addr(address) if ranges else None
+        if offset is not None:
+            return self._dwarf.get_CU_at(offset)
+        return next((unit for low, high, unit in self._units if low <= address < high), None)
+
+    def _lines_of(self, unit: Any) -> list[_Line]:
+        if unit.cu_offset not in self._lines:
+            self._lines[unit.cu_offset] = sorted(_lines(self._dwarf, unit))
+        return self._lines[unit.cu_offset]
+
+
+_Line = tuple[int, int, str, int]  # the first address, the end, the file, the line
+
+
+def _in(lines: Sequence[_Line], address: int) -> tuple[str, int] | None:
+    place = bisect_right(lines, address, key=lambda line: line[0]) - 1
+    if place < 0 or address >= lines[place][1]:
+        return None
+    return lines[place][2], lines[place][3]
+
+
+def _functions(elf: ELFFile) -> Iterator[tuple[int, int, str]]:
+    """Yield the functions of a file: address, size, name.
+
+    Read here and not by pyelftools, which takes seconds for a hundred thousand.
+    """
+    for section in (elf.get_section_by_name(name) for name in (".symtab", ".dynsym")):
+        if section is None or section["sh_type"] == "SHT_NOBITS":
+            continue
+        names = elf.get_section(section["sh_link"]).data()
+        for name, info, _, index, value, size in _SYMBOL.iter_unpack(section.data()):
+            if info & 0xF in _FUNCTION_TYPES and index != _UNDEFINED and size:
+                yield value, size, names[name : names.index(b"\0", name)].decode(errors="replace")
+
+
+def _debug_file(elf: ELFFile) -> Path | None:
+    section: Any = elf.get_section_by_name(".note.gnu.build-id")
+    for note in section.iter_notes() if section else ():
+        if note["n_type"] == "NT_GNU_BUILD_ID":
+            path = _DEBUG_FOLDER / note["n_desc"][:2] / f"{note['n_desc'][2:]}.debug"
+            return path if path.is_file() else None
+    return None
+
+
+def _ranges(unit: Any) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of addresses that a compilation unit says it has."""
+    top = unit.get_top_DIE().attributes
+    if "DW_AT_low_pc" not in top or "DW_AT_high_pc" not in top:
+        return
+    low, high = top["DW_AT_low_pc"].value, top["DW_AT_high_pc"]
+    is_address = high.form == "DW_FORM_addr"
+    yield low, high.value if is_address else low + high.value
+
+
+def _lines(dwarf: Any, unit: Any) -> Iterator[_Line]:
+    program = dwarf.line_program_for_CU(unit)
+    before = None
+    for entry in program.get_entries() if program else ():
+        now = entry.state
+        if now is None:
+            continue
+        if before is not None and before.address < now.address:
+            yield before.address, now.address, _file_name(program, before.file), before.line
+        before = None if now.end_sequence else now
+
+
+def _file_name(program: Any, number: int) -> str:
+    first = 0 if program.header["version"] >= _RELATIVE_DIRECTORIES else 1
+    entry = program["file_entry"][number - first]
+    folders = program["include_directory"]
+    # Before DWARF 5 the compiler's own folder has no entry, and the number 0.
+    within = entry["dir_index"] - first
+    folder = folders[within].decode(errors="replace") if 0 <= within < len(folders) else ""
+    return str(Path(folder, entry["name"].decode(errors="replace")))
+
+
+@cache
+def demangled(name: str) -> str:
+    """Return a C++ symbol as it was written, if the C++ library is there to say it; else `name`.
+
+    >>> demangled("main")
+    'main'
+    """
+    library = _cxx_library()
+    if not name.startswith("_Z") or library is None:
+        return name
+    status = ctypes.c_int()
+    made = library.__cxa_demangle(name.encode(), None, None, ctypes.byref(status))
+    if not made:
+        return name
+    try:
+        return ctypes.string_at(made).decode(errors="replace")
+    finally:
+        ctypes.CDLL(None).free(ctypes.c_void_p(made))
+
+
+@cache
+def _cxx_library() -> Any:
+    try:
+        library = ctypes.CDLL("libstdc++.so.6")
+    except OSError:
+        return None
+    library.__cxa_demangle.restype = ctypes.c_void_p
+    return library

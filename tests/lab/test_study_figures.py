@@ -1,0 +1,193 @@
+"""Experiments over several workloads, and the figures that combine them against named peers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from browser import Browser
+from conftest import Heapfit, assert_one_line
+from heapfit.catalogue.studies import load_study
+from heapfit.errors import UsageError
+from heapfit.report import SeriesReading, summarise_series, write_series
+
+pytestmark = pytest.mark.usefixtures("library")
+
+WORKLOAD = """\
+name = "{name}"
+title = "{name}"
+question = "?"
+[run]
+command = ["sh", "-c", "sleep 0.0{pause}; echo {name}"]
+[parameters]
+pause = "1"
+"""
+
+STUDY = """\
+name = "several"
+title = "Several workloads"
+question = "How do they fare together?"
+allocators = ["glibc", "heapfit", "slow"]
+baseline = "glibc"
+subject = "heapfit"
+replicates = 2
+quick_replicates = 1
+warmups = 0
+
+[[variants]]
+name = "slow"
+title = "heapfit, and a pause"
+allocator = "heapfit"
+parameters = { pause = 9 }
+
+[[experiments]]
+name = "all"
+title = "Both"
+workloads = ["first/", "second/workload.toml"]
+metrics = ["wall_s"]
+[experiments.factors]
+cores = [1]
+[experiments.quick]
+workloads = ["first/"]
+factors = { allocator = ["heapfit", "slow"] }
+
+[[experiments]]
+name = "alone"
+workload = "first/"
+metrics = ["wall_s"]
+factors = { allocator = ["heapfit"], cores = [1] }
+
+[[figures]]
+name = "pause"
+title = "What a pause costs"
+metric = "wall_s"
+experiments = ["all"]
+subject = "slow"
+peers = ["heapfit"]
+reference = "best-peer"
+combine = "geometric-mean"
+best_goal = 1.0
+worst_goal = 100.0
+
+[[figures.published]]
+title = "Table 7"
+source = "A paper about pauses"
+metric = "wall_s"
+columns = ["program", "cost"]
+rows = [["theirs", "12 %"]]
+note = "Their clock was slow."
+"""
+
+
+def write(folder: Path, text: str = STUDY) -> Path:
+    for name in ("first", "second"):
+        (folder / name).mkdir()
+        (folder / name / "workload.toml").write_text(WORKLOAD.replace("{name}", name))
+    path = folder / "several.toml"
+    path.write_text(text)
+    return path
+
+
+def test_an_experiment_is_one_for_each_of_its_workloads(tmp_path: Path) -> None:
+    study = load_study(write(tmp_path))
+    parts = [(each.name, each.workload, each.family) for each in study.experiments]
+    assert parts == [
+        ("all.first", "first/", "all"),
+        ("all.second", "second/workload.toml", "all"),
+        ("alone", "first/", ""),
+    ]
+    assert [each.title for each in study.experiments[:2]] == ["Both: first", "Both: second"]
+    assert [each.name for each in study.experiments_of(study.figures[0])] == [
+        "all.first",
+        "all.second",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('workloads = ["first/", "second/workload.toml"]', "", "'workload' or 'workloads'"),
+        ('workload = "first/"', 'workload = "first/"\nworkloads = ["x"]', "and not both"),
+        ('workloads = ["first/"]\n', 'workloads = ["third/"]\n', "unknown workload of quick:"),
+        ('"first/", "second/workload.toml"', '"first/", "first/"', "stands twice"),
+        ('experiments = ["all"]', 'experiments = ["al"]', "did you mean 'all'"),
+        ('peers = ["heapfit"]', 'peers = ["heapfti"]', "did you mean 'heapfit'"),
+        ('subject = "slow"', 'subject = "slwo"', "did you mean 'slow'"),
+        ('metric = "wall_s"\nexperiments', 'metric = "llc_misses"\nexperiments', "is no metric of"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in STUDY
+    with pytest.raises(UsageError, match=said):
+        load_study(write(tmp_path, STUDY.replace(old, new)))
+
+
+@pytest.fixture(scope="module")
+def finished(run_heapfit: Heapfit, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("several")
+    path = write(folder)
+    result = run_heapfit("study", "run", path, "--out", folder / "out")
+    assert result.returncode == 0, result.stderr
+    said = " ".join(result.stdout.split())
+    assert "What a pause costs" in said
+    assert "What a pause costs: slow comes to" in said
+    assert "(goal 1: missed), at worst to" in said
+    assert "alone: " in said
+    assert "all.first: " not in said  # the figure says it
+    return folder / "out"
+
+
+def test_a_figure_sets_its_subject_against_its_peers(finished: Path) -> None:
+    summary = summarise_series(finished)
+    [figure] = summary.figures
+    assert set(figure.ratios) == {"all.first", "all.second"}
+    for ratios in figure.ratios.values():
+        assert ratios["heapfit"] == 1.0
+        assert ratios["slow"] > 1.2
+        assert set(ratios) == {"glibc", "heapfit", "slow"}
+    assert figure.combined["slow"].best <= figure.combined["slow"].worst
+
+
+def test_quick_keeps_the_workloads_that_are_quick(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    result = run_heapfit("study", "run", write(tmp_path), "--quick", "--out", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    series = json.loads((tmp_path / "out" / "series.json").read_text())
+    assert series["experiments"] == ["all.first", "alone"]
+
+
+def test_an_experiment_is_chosen_as_a_whole_or_by_part(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    path, out = write(tmp_path), tmp_path / "out"
+    for chosen in ("all", "all.first"):
+        result = run_heapfit(
+            *("study", "run", path, "--out", out / chosen, "--replicates", "1"),
+            *("--workloads", chosen),
+        )
+        assert result.returncode == 0, result.stderr
+    parts = [
+        sorted(each.name for each in (out / name).glob("*.*/")) for name in ("all", "all.first")
+    ]
+    assert [[p for p in each if p.startswith("all.")] for each in parts] == [
+        ["all.first", "all.second"],
+        ["all.first"],
+    ]
+    wrong = run_heapfit("study", "run", path, "--workloads", "al")
+    assert_one_line(wrong, 2, ["did you mean 'all'?"])
+
+
+def test_the_page_shows_the_papers_table_beside_the_figure(finished: Path) -> None:
+    with Browser() as browser:
+        page = browser.open(write_series(SeriesReading(finished), finished), 1280)
+        page.wait_until("document.documentElement.dataset.figures === 'drawn'")
+        assert page.errors == []
+        said = str(page.evaluate("document.body.innerText"))
+    for words in (
+        "over that of heapfit: more than 1 is worse",
+        "What the paper printed",
+        "A paper about pauses",
+        "Their clock was slow.",
+        "3 experiments",
+    ):
+        assert words in said
