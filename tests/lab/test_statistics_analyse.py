@@ -155,7 +155,7 @@ def test_metrics_of_the_same_trials_share_their_layout_and_its_model() -> None:
     assert rss is not None
     assert user.layout is rss.layout
     assert user.layout is not wall.layout
-    assert len(wall.figures) == len(user.figures) - 2
+    assert len(wall.figures) == len(user.figures) - 2 * len(study.cores)
     assert model_of(user.layout) is model_of(rss.layout)
 
 

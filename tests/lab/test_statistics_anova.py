@@ -44,7 +44,7 @@ def rows_of(
     made: tuple[Study, Sequence[Trial]], exponent: float = 1, order: int | None = None
 ) -> dict[str, AnovaRow]:
     fit = fitted(made, exponent, order)
-    return {row.source: row for row in anova(fit.sample, fit.model, fit.fit, fit.response)}
+    return {row.source: row for row in anova(fit.sample.layout, fit.model, fit.fit, fit.response)}
 
 
 def assert_row(row: AnovaRow, df: float, sum_sq: float, f: float, p: float) -> None:
