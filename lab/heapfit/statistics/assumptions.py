@@ -51,15 +51,15 @@ def _normality(residuals: Floats) -> AssumptionCheck:
         # Takes a second to load: only where it is needed.
         from scipy.stats import shapiro
 
-        test, (statistic, p) = "Shapiro-Wilk", shapiro(residuals / residuals.std())
+        test, (statistic, p) = "Shapiro-Wilk", map(float, shapiro(residuals / residuals.std()))
     else:
         test, (statistic, p) = "Anderson-Darling", anderson_darling(residuals)
     return AssumptionCheck(
         assumption="normality",
         test=test,
-        statistic=float(statistic),
-        p=float(p),
-        holds=bool(p >= SIGNIFICANT),
+        statistic=statistic,
+        p=p,
+        holds=p >= SIGNIFICANT,
     )
 
 
