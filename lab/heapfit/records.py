@@ -364,7 +364,11 @@ class Study(Record):
     @cached_property
     def planned(self) -> Counter[tuple[str, Setting, bool]]:
         """How many trials of each cell (allocator, setting, whether a warm-up) the plan has."""
-        return Counter((each.allocator, each.setting, each.warmup) for each in self.plan)
+        # Not `setting`: keeping it in a hundred thousand trials takes longer than counting them.
+        return Counter(
+            (each.allocator, (each.cores, tuple(each.levels.items())), each.warmup)
+            for each in self.plan
+        )
 
     def settings(self) -> list[Setting]:
         """Return every setting of the design, in the order of a table."""

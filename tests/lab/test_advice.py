@@ -11,7 +11,7 @@ from heapfit.advice import recommend
 from heapfit.advice.front import pareto_front
 from heapfit.findings import Advice
 from heapfit.records import Metric, Study, Trial
-from heapfit.statistics import analyse_all
+from heapfit.statistics import analyse_all, read
 
 EVENTS = Metric(name="fragmentation_events", label="", unit="count", better="lower", source="perf")
 RATE = Metric(name="requests_per_s", label="", unit="1/s", better="higher", source="output")
@@ -44,7 +44,8 @@ def measured(
 
 def advised(made: tuple[Study, list[Trial]], weights: Mapping[str, float]) -> Advice:
     study, trials = made
-    return recommend(study, trials, analyse_all(study, trials), weights)
+    readings = read(study, trials)
+    return recommend(readings, analyse_all(readings), weights)
 
 
 def sentences(text: str) -> int:
@@ -154,7 +155,7 @@ def test_figures_without_scatter_decide_exactly() -> None:
 
 def test_there_is_nothing_to_recommend_without_figures() -> None:
     study, _ = measured(TRUTH)
-    advice = recommend(study, [], [], {})
+    advice = recommend(read(study, []), [], {})
     assert advice.standings == []
     assert advice.recommended is None
     assert "nothing to recommend" in advice.reasons

@@ -18,7 +18,7 @@ from engine_helpers import PYTHON, read_pids, study_of, system_allocator, wait_u
 from heapfit import catalogue
 from heapfit.errors import HeapfitError
 from heapfit.records import InstalledAllocator, PlannedTrial, Study, Trial, TrialStatus
-from heapfit.statistics import summarise
+from heapfit.statistics import read, summarise
 from heapfit.study import Progress, blocks, cluster, load
 from heapfit.study.cluster import Cluster
 from loopback import accepts, free_port
@@ -450,7 +450,7 @@ def test_trials_are_compared_within_a_machine_only() -> None:
     ]
 
     def ratio(trials: list[Trial]) -> float | None:
-        estimates = summarise(study, trials).estimates
+        estimates = summarise(read(study, trials)).estimates
         return next(e.ratio for e in estimates if (e.allocator, e.metric) == ("other", "wall_s"))
 
     assert ratio(trials) is None

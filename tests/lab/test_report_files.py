@@ -11,7 +11,7 @@ from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import Study, Summary, Trial, TrialStatus
 from heapfit.report import json_report, markdown_report, write_all
 from heapfit.report.analysis import find
-from heapfit.statistics import summarise
+from heapfit.statistics import read, summarise
 from heapfit.study import Journal
 from report_data import Faults, make_study, make_trials
 
@@ -28,7 +28,8 @@ def test_json_gives_back_the_summary_and_the_findings_whole(tmp_path: Path) -> N
     study = make_study()
     faults = Faults(status={"tcmalloc": (12, TrialStatus.MISMATCH, "line 3 differs")})
     trials = make_trials(study, faults)
-    summary, findings = summarise(study, trials), find(study, trials)
+    readings = read(study, trials)
+    summary, findings = summarise(readings), find(readings)
     json_report.write(summary, tmp_path / "report.json", findings)
     report = json_report.read(tmp_path / "report.json")
     kept = {name: getattr(report, name) for name in Summary.model_fields}
@@ -42,7 +43,7 @@ def test_json_gives_back_the_summary_and_the_findings_whole(tmp_path: Path) -> N
 
 def test_json_carries_its_format_and_the_conclusions(tmp_path: Path) -> None:
     study = make_study(cores=[1])
-    written = json.loads(json_report.dumps(summarise(study, make_trials(study))))
+    written = json.loads(json_report.dumps(summarise(read(study, make_trials(study)))))
     assert written["format"] == json_report.FORMAT
     assert "heapfit and mimalloc lead" in written["conclusions"][0]
     walls = [e for e in written["estimates"] if e["metric"] == "wall_s"]
@@ -51,7 +52,7 @@ def test_json_carries_its_format_and_the_conclusions(tmp_path: Path) -> None:
 
 def test_markdown_has_a_table_per_number_of_cores() -> None:
     study = make_study()
-    text = markdown_report.dumps(summarise(study, make_trials(study)))
+    text = markdown_report.dumps(summarise(read(study, make_trials(study))))
     assert text.count("| allocator | Wall time (ms) |") == 2
     assert "**" in text
     assert study.reproduce in text
@@ -63,7 +64,7 @@ def test_markdown_tables_are_rectangular_whatever_the_names() -> None:
     study = make_study(
         allocators=["glibc", hostile], cores=[1], title="# <script>alert(1)</script>"
     )
-    text = markdown_report.dumps(summarise(study, make_trials(study)))
+    text = markdown_report.dumps(summarise(read(study, make_trials(study))))
     tables = [block for block in text.split("\n\n") if block.startswith("| allocator")]
     for table in tables:
         unescaped = [line.replace("\\|", "") for line in table.splitlines()]
@@ -82,8 +83,8 @@ def test_write_all_makes_every_report_and_returns_the_page(tmp_path: Path) -> No
     page = write_all(keep(tmp_path / "study", study, trials))
     assert page == tmp_path / "study" / "report.html"
     report = json_report.read(page.with_name("report.json"))
-    assert report.estimates == summarise(study, trials).estimates
-    assert report.advice == find(study, trials).advice
+    assert report.estimates == summarise(read(study, trials)).estimates
+    assert report.advice == find(read(study, trials)).advice
     assert page.with_name("report.md").read_text().startswith("# XML transformation")
     assert "<!doctype html>" in page.read_text()
     assert not list(page.parent.glob("*.tmp"))
@@ -122,5 +123,5 @@ def test_a_full_disk_is_reported_in_one_line(tmp_path: Path) -> None:
     os.symlink("/dev/full", tmp_path / "report.json.tmp")
     study = make_study(cores=[1], replicates=1)
     with pytest.raises(HeapfitError, match="no space left on device") as caught:
-        json_report.write(summarise(study, make_trials(study)), tmp_path / "report.json")
+        json_report.write(summarise(read(study, make_trials(study))), tmp_path / "report.json")
     assert "\n" not in str(caught.value)

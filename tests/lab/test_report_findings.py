@@ -14,7 +14,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 from browser import Browser, Page
-from heapfit.records import Factor, PublishedTable, Study, Trial
+from heapfit.records import Factor, PublishedTable
 from heapfit.report import html_report, markdown_report, terminal
 from heapfit.report.analysis import Findings, find
 from heapfit.report.differences import ratios_to
@@ -23,7 +23,7 @@ from heapfit.report.letters import grid
 from heapfit.report.results import Results
 from heapfit.report.settings import setting_label, settings_of
 from heapfit.report.units import PAGE_DIGITS, TIMES
-from heapfit.statistics import summarise
+from heapfit.statistics import Readings, read, summarise
 from report_data import METRICS, make_study, make_trials
 from rich.cells import cell_len
 from rich.console import Console
@@ -42,16 +42,16 @@ def browser() -> Iterator[Browser]:
         yield running
 
 
-def designed(replicates: int = 4) -> tuple[Study, list[Trial], Findings]:
+def designed(replicates: int = 4) -> tuple[Readings, Findings]:
     """A study over cores and threads with what is found in it."""
     study = make_study(replicates=replicates, factors=[THREADS])
-    trials = make_trials(study)
-    return study, trials, find(study, trials)
+    readings = read(study, make_trials(study))
+    return readings, find(readings)
 
 
-def opened(browser: Browser, folder: Path, study: Study, trials: list[Trial]) -> Page:
+def opened(browser: Browser, folder: Path, readings: Readings) -> Page:
     path = folder / "report.html"
-    html_report.write(summarise(study, trials), trials, path, find(study, trials))
+    html_report.write(summarise(readings), readings, path, find(readings))
     page = browser.open(path)
     page.wait_until(f"{DRAWN} !== undefined")
     assert page.errors == []
@@ -76,8 +76,8 @@ def test_settings_are_named_by_cores_and_levels_in_the_order_of_the_study() -> N
 
 
 def test_the_recommendation_and_its_reasons_open_the_page(browser: Browser, tmp_path: Path) -> None:
-    study, trials, findings = designed()
-    page = opened(browser, tmp_path, study, trials)
+    readings, findings = designed()
+    page = opened(browser, tmp_path, readings)
     assert findings.advice is not None
     said = page.evaluate("document.querySelector('.answer').innerText")
     assert said.startswith(headline(findings.advice))
@@ -89,8 +89,8 @@ def test_the_recommendation_and_its_reasons_open_the_page(browser: Browser, tmp_
 
 
 def test_folded_figures_are_drawn_when_they_are_opened(browser: Browser, tmp_path: Path) -> None:
-    study, trials, _ = designed()
-    page = opened(browser, tmp_path, study, trials)
+    readings, _ = designed()
+    page = opened(browser, tmp_path, readings)
     undrawn = "document.querySelectorAll('.plot:not(.js-plotly-plot)').length"
     assert page.evaluate(undrawn) > 0
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
@@ -105,31 +105,31 @@ def test_folded_figures_are_drawn_when_they_are_opened(browser: Browser, tmp_pat
 
 def test_plotly_knows_every_property_of_every_figure() -> None:
     """Figures are plain data, so nothing has checked them before the browser draws them."""
-    study, trials, findings = designed(replicates=2)
-    figures = figures_in(html_report.page(summarise(study, trials), trials, findings))
+    readings, findings = designed(replicates=2)
+    figures = figures_in(html_report.page(summarise(readings), readings, findings))
     assert len(figures) > 2 * 6  # at least a strip for each of two metrics in each setting
     for figure in figures.values():
         go.Figure(figure)  # raises for a property that does not exist
 
 
 def test_every_line_of_an_interaction_plot_ends_in_its_name() -> None:
-    study, trials, findings = designed(replicates=2)
-    figures = figures_in(html_report.page(summarise(study, trials), trials, findings))
+    readings, findings = designed(replicates=2)
+    figures = figures_in(html_report.page(summarise(readings), readings, findings))
     interactions = [f for f in figures.values() if "lines+markers" in json.dumps(f)]
     # Of two metrics: over the threads for each number of cores, over the cores for each thread.
     assert len(interactions) == 2 * (2 + 3)
     for figure in interactions:
         said = json.dumps(figure["layout"]["annotations"])  # type: ignore[index]
-        assert all(allocator.name in said for allocator in study.allocators)
+        assert all(allocator.name in said for allocator in readings.study.allocators)
 
 
 def test_letters_are_in_the_papers_notation_everywhere() -> None:
-    study, trials, findings = designed()
-    summary = summarise(study, trials)
+    readings, findings = designed()
+    summary = summarise(readings)
     analysis = findings.of("wall_s")
     assert analysis is not None
     scale = Results(summary).scale(WALL, PAGE_DIGITS)
-    page = html_report.page(summary, trials, findings)
+    page = html_report.page(summary, readings, findings)
     text = markdown_report.dumps(summary, findings)
     for table in analysis.letters:
         for cell in table.cells:
@@ -139,16 +139,16 @@ def test_letters_are_in_the_papers_notation_everywhere() -> None:
 
 
 def test_only_cells_that_share_a_letter_with_the_best_lead() -> None:
-    study, trials, findings = designed()
+    readings, findings = designed()
     analysis = findings.of("wall_s")
     assert analysis is not None
-    shown = grid(analysis.letters[0], WALL, Results(summarise(study, trials)).scale(WALL, 4))
+    shown = grid(analysis.letters[0], WALL, Results(summarise(readings)).scale(WALL, 4))
     leaders = [name for name, cells in shown.rows if cells[-1] is not None and cells[-1].leads]
     assert set(leaders) == {"heapfit", "mimalloc"}
 
 
 def test_ratios_are_turned_so_that_all_are_to_the_reference() -> None:
-    _, _, findings = designed()
+    _, findings = designed()
     analysis = findings.of("wall_s")
     assert analysis is not None
     table = ratios_to(analysis.differences, "heapfit", "glibc")
@@ -169,7 +169,7 @@ def test_a_papers_table_stands_beside_ours_with_its_note(browser: Browser, tmp_p
         note="Another machine.",
     )
     study = make_study(replicates=4).model_copy(update={"published": [printed]})
-    page = opened(browser, tmp_path, study, make_trials(study))
+    page = opened(browser, tmp_path, read(study, make_trials(study)))
     beside = page.evaluate("document.querySelector('.grids').innerText")
     assert "This study" in beside
     assert "479.63 (Ac)" in beside
@@ -180,8 +180,8 @@ def test_a_papers_table_stands_beside_ours_with_its_note(browser: Browser, tmp_p
 def test_paper_gets_the_analysis_and_the_screen_its_folds_back(
     browser: Browser, tmp_path: Path
 ) -> None:
-    study, trials, _ = designed(replicates=2)
-    page = opened(browser, tmp_path, study, trials)
+    readings, _ = designed(replicates=2)
+    page = opened(browser, tmp_path, readings)
     count = "document.querySelectorAll('details.on-paper[open]').length"
     page.evaluate(f"addEventListener('beforeprint', () => {{ window.printed = {count}; }})")
     page.print_to(tmp_path / "report.pdf")
@@ -195,20 +195,20 @@ def test_hostile_factors_and_levels_are_shown_and_never_run(
 ) -> None:
     factor = Factor(name=HOSTILE, levels=[HOSTILE, "\u202e2"])
     study = make_study(allocators=["glibc", HOSTILE], factors=[factor], replicates=3)
-    trials = make_trials(study)
-    page = opened(browser, tmp_path, study, trials)
+    readings = read(study, make_trials(study))
+    page = opened(browser, tmp_path, readings)
     assert page.evaluate("document.querySelectorAll('main img, main script').length") == 0
     assert "\u202e" not in page.evaluate("document.body.textContent")
-    text = markdown_report.dumps(summarise(study, trials), find(study, trials))
+    text = markdown_report.dumps(summarise(readings), find(readings))
     outside_code = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     assert "<img" not in outside_code.replace("\\<", "")
 
 
 @pytest.mark.parametrize("width", [60, 100])
 def test_the_terminal_has_the_recommendation_and_every_letter_at_any_width(width: int) -> None:
-    study, trials, findings = designed()
+    readings, findings = designed()
     console = Console(file=io.StringIO(), width=width)
-    terminal.render(summarise(study, trials), console, findings)
+    terminal.render(summarise(readings), console, findings)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert max(cell_len(line) for line in text.splitlines()) <= width
@@ -223,8 +223,7 @@ def test_the_terminal_has_the_recommendation_and_every_letter_at_any_width(width
 
 def test_no_significant_difference_is_said_when_it_is_the_truth() -> None:
     study = make_study(allocators=["glibc", "same"], cores=[1], replicates=5)
-    trials = make_trials(study)
-    findings = find(study, trials)
+    findings = find(read(study, make_trials(study)))
     assert findings.advice is not None
     advice = findings.advice.model_copy(update={"recommended": None})
     assert one_line(advice).startswith("No significant difference. ")
@@ -232,7 +231,7 @@ def test_no_significant_difference_is_said_when_it_is_the_truth() -> None:
 
 def test_too_few_trials_give_a_page_without_an_analysis(browser: Browser, tmp_path: Path) -> None:
     study = make_study(replicates=1, warmups=0, factors=[THREADS])
-    page = opened(browser, tmp_path, study, make_trials(study)[:1])
+    page = opened(browser, tmp_path, read(study, make_trials(study)[:1]))
     assert "Too few trials" in page.evaluate("document.body.innerText")
 
 
@@ -248,7 +247,8 @@ def test_a_hundred_thousand_trials_make_a_page_that_is_complete_and_of_bounded_s
     )
     trials = make_trials(study)
     assert len(trials) == 100_000
-    text = html_report.page(summarise(study, trials), trials, find(study, trials))
+    readings = read(study, trials)
+    text = html_report.page(summarise(readings), readings, find(readings))
     assert len(text.encode()) < MOST_PAGE_BYTES
     for setting in settings_of(study):  # its overview, and a strip of each drawn metric
         assert text.count(f"<summary>{setting_label(setting)}</summary>") == 3

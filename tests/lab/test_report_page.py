@@ -15,7 +15,7 @@ import pytest
 from browser import Browser, BrowserError, Page
 from heapfit.records import Study, Trial, TrialStatus
 from heapfit.report import figures, html_report
-from heapfit.statistics import summarise
+from heapfit.statistics import read, summarise
 from report_data import METRICS, RATE, Faults, make_study, make_trials
 
 DRAWN = "document.documentElement.dataset.figures"
@@ -40,7 +40,8 @@ def browser() -> Iterator[Browser]:
 
 def written(folder: Path, study: Study, trials: list[Trial]) -> Path:
     path = folder / "report.html"
-    html_report.write(summarise(study, trials), trials, path)
+    readings = read(study, trials)
+    html_report.write(summarise(readings), readings, path)
     return path
 
 

@@ -9,7 +9,7 @@ from heapfit.records import Study, Summary, Trial, TrialStatus
 from heapfit.report import terminal
 from heapfit.report.results import Results
 from heapfit.report.units import DASH, TERMINAL_DIGITS, ratio
-from heapfit.statistics import summarise
+from heapfit.statistics import read, summarise
 from report_data import METRICS, RATE, Faults, make_study, make_trials
 from rich.cells import cell_len
 from rich.console import Console
@@ -31,7 +31,7 @@ def shown(summary: Summary, width: int = 200, colour: bool = False) -> str:
 
 
 def measured(study: Study, faults: Faults | None = None) -> Summary:
-    return summarise(study, make_trials(study, faults))
+    return summarise(read(study, make_trials(study, faults)))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -140,7 +140,7 @@ def test_one_replicate_has_no_interval_and_claims_nothing() -> None:
 def test_before_the_first_trial_nothing_breaks() -> None:
     study = make_study()
     nothing: list[Trial] = []
-    assert "0 of 160 trials are done" in shown(summarise(study, nothing))
+    assert "0 of 160 trials are done" in shown(summarise(read(study, nothing)))
 
 
 def test_names_and_commands_cannot_act_on_the_terminal() -> None:

@@ -11,7 +11,7 @@ from heapfit.report.analysis import Findings, find
 from heapfit.report.conclusions import conclude, overall
 from heapfit.report.results import Results
 from heapfit.report.tested import verdict
-from heapfit.statistics import summarise
+from heapfit.statistics import read, summarise
 
 # Slower and slower by less than the scatter from one to the next, and by far more in all.
 LADDER = {f"a{place:02}": 1 + 0.02 * place for place in range(14)}
@@ -24,7 +24,8 @@ def ladder(replicates: int = 4) -> tuple[Study, list[Trial]]:
 
 
 def concluded(study: Study, trials: list[Trial]) -> tuple[Results, Findings]:
-    return Results(summarise(study, trials)), find(study, trials)
+    readings = read(study, trials)
+    return Results(summarise(readings)), find(readings)
 
 
 def column(analysis: Analysis, setting: Setting) -> list[LetterCell]:

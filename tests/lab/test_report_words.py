@@ -21,7 +21,7 @@ from heapfit.report.drift import describe, deviations
 from heapfit.report.problems import problems, remarks
 from heapfit.report.results import FEWEST_TRIALS, Results
 from heapfit.report.units import PAGE_DIGITS, TERMINAL_DIGITS, scale_for
-from heapfit.statistics import summarise
+from heapfit.statistics import read, summarise
 from report_data import METRICS, RATE, Faults, make_study, make_trials
 
 WALL = METRICS[0]
@@ -37,7 +37,7 @@ def summary_with(values: dict[str, list[float]], metric: Metric = WALL) -> Summa
         metrics=[metric],
         primary=metric.name,
     )
-    return summarise(study, trials_with(study, values, metric))
+    return summarise(read(study, trials_with(study, values, metric)))
 
 
 def trials_with(study: Study, values: dict[str, list[float]], metric: Metric) -> list[Trial]:
@@ -123,14 +123,14 @@ def test_one_allocator_has_nothing_to_be_compared_with() -> None:
 def test_a_study_of_failures_says_so() -> None:
     study = make_study()
     failed = {a.name: (-9, TrialStatus.FAILED, "exit code 1") for a in study.allocators}
-    summary = summarise(study, make_trials(study, Faults(status=failed)))
+    summary = summarise(read(study, make_trials(study, Faults(status=failed))))
     assert overall(Results(summary)) == [NOTHING]
 
 
 def test_problems_are_gathered_by_cause_and_counted() -> None:
     study = make_study(cores=[1], replicates=10)
     faults = Faults(status={"tcmalloc": (7, TrialStatus.FAILED, "killed by signal 11 (SIGSEGV)")})
-    (problem,) = problems(summarise(study, make_trials(study, faults)))
+    (problem,) = problems(summarise(read(study, make_trials(study, faults))))
     assert problem.sentence == (
         "tcmalloc, 1 core: 3 of 10 trials failed: killed by signal 11 (SIGSEGV)"
     )
@@ -146,13 +146,15 @@ def test_problems_are_gathered_by_cause_and_counted() -> None:
 )
 def test_every_kind_of_problem_has_plain_words(status: TrialStatus, words: str) -> None:
     study = make_study(cores=[2], replicates=1, warmups=0)
-    summary = summarise(study, make_trials(study, Faults(status={"heapfit": (0, status, "")})))
+    summary = summarise(
+        read(study, make_trials(study, Faults(status={"heapfit": (0, status, "")})))
+    )
     assert problems(summary)[0].sentence == f"heapfit, 2 cores: 1 of 1 trial {words}"
 
 
 def test_an_unfinished_study_is_called_so() -> None:
     study = make_study(cores=[1], replicates=6)
-    assert remarks(summarise(study, make_trials(study)[:12])) == [
+    assert remarks(summarise(read(study, make_trials(study)[:12]))) == [
         "The study is not finished: 12 of 35 trials are done; repeating its command goes on."
     ]
 
@@ -160,7 +162,7 @@ def test_an_unfinished_study_is_called_so() -> None:
 def test_a_metric_missing_on_some_trials_is_named() -> None:
     study = make_study(allocators=["glibc", "heapfit"], cores=[1], replicates=10)
     trials = make_trials(study, Faults(without={"heapfit": (8, "mean_rss_bytes")}))
-    assert remarks(summarise(study, trials)) == [
+    assert remarks(summarise(read(study, trials))) == [
         "heapfit, 1 core: Mean RSS is missing from 2 of 10 successful trials"
     ]
 
@@ -168,17 +170,17 @@ def test_a_metric_missing_on_some_trials_is_named() -> None:
 def test_drift_is_described_and_its_absence_too() -> None:
     study = make_study(replicates=30)
     steady, rising = make_trials(study), make_trials(study, drift=0.15)
-    assert "no notable drift" in describe(deviations(steady, WALL), WALL)
-    assert "drifted" in describe(deviations(rising, WALL), WALL)
-    assert "higher" in describe(deviations(rising, WALL), WALL)
-    assert "Too few trials" in describe(deviations(steady[:5], WALL), WALL)
+    assert "no notable drift" in describe(deviations(read(study, steady), WALL), WALL)
+    assert "drifted" in describe(deviations(read(study, rising), WALL), WALL)
+    assert "higher" in describe(deviations(read(study, rising), WALL), WALL)
+    assert "Too few trials" in describe(deviations(read(study, steady[:5]), WALL), WALL)
 
 
 def test_drift_of_a_metric_that_is_always_zero_is_no_division_by_zero() -> None:
     faults = METRICS[6]
     study = make_study(replicates=30)
     assert faults.name == "major_faults"
-    assert "Too few" in describe(deviations(make_trials(study), faults), faults)
+    assert "Too few" in describe(deviations(read(study, make_trials(study)), faults), faults)
 
 
 @pytest.mark.parametrize(

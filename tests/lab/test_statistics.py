@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 from engine_helpers import study_of, system_allocator, workload
 from heapfit.records import Estimate, Study, Trial, TrialStatus
-from heapfit.statistics import coverage, median_interval, summarise
-from heapfit.statistics.median import interval_rank
+from heapfit.statistics import coverage, median_interval, read, summarise
+from heapfit.statistics.median import interval_rank, median_intervals
 
 # Confidence level in percent of the interval [x(k), x(n+1-k)] for a population's median, by (n, k),
 # from the textbook table A.7, "Confidence Intervals for the Population Median", as reproduced at
@@ -98,6 +99,16 @@ def test_intervals_cover_a_skewed_populations_median_as_often_as_they_say(n: int
     assert hits / 4000 == pytest.approx(coverage(n, interval_rank(n)), abs=0.011)
 
 
+def test_medians_of_many_samples_are_those_of_each() -> None:
+    dice = random.Random(3)
+    samples = [[dice.gauss(0, 1) for _ in range(size)] for size in range(1, 40)]
+    dice.shuffle(samples)
+    table = np.full((40, 50), np.nan)
+    for row, sample in zip(table, samples, strict=False):
+        row[dice.sample(range(50), len(sample))] = sample
+    assert median_intervals(table) == [*map(median_interval, samples), None]
+
+
 # ------------------------------------------------------------------------- summary
 
 
@@ -127,7 +138,7 @@ def trials_of(study: Study, walls: Mapping[str, list[float]]) -> list[Trial]:
 
 
 def estimate_of(study: Study, trials: list[Trial], allocator: str) -> Estimate:
-    found = summarise(study, trials).estimates
+    found = summarise(read(study, trials)).estimates
     return next(each for each in found if (each.allocator, each.metric) == (allocator, "wall_s"))
 
 
@@ -165,7 +176,7 @@ def test_failed_trials_are_problems_and_no_figures() -> None:
         else each
         for each in trials
     ]
-    summary = summarise(study, failed)
+    summary = summarise(read(study, failed))
     assert [problem.reason for problem in summary.problems] == ["other output"]
     estimate = estimate_of(study, failed, "heapfit")
     assert (estimate.n, estimate.median, estimate.ratio) == (2, 2.0, 2.0)
@@ -191,7 +202,7 @@ def test_there_is_no_ratio_to_zero() -> None:
 def test_an_unfinished_study_has_a_summary() -> None:
     study = two_allocators(4)
     trials = trials_of(study, {"glibc": [1, 2, 3, 4], "heapfit": [1, 2, 3, 4]})[:5]
-    summary = summarise(study, trials)
+    summary = summarise(read(study, trials))
     assert (summary.trials_done, summary.trials_planned) == (5, 10)
     assert {estimate.n for estimate in summary.estimates} <= {1, 2}
-    assert summarise(study, []).estimates == []
+    assert summarise(read(study, [])).estimates == []

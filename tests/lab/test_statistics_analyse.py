@@ -7,17 +7,20 @@ import pytest
 from design_data import WALL, grid, simulated, study_of, trial_of
 from heapfit.findings import Analysis
 from heapfit.records import Study, Trial, TrialStatus
-from heapfit.statistics import analyse, analyse_all
+from heapfit.statistics import analyse, analyse_all, read
+from heapfit.statistics.fitted import model_of
 from heapfit.statistics.linear_model import Term
-from heapfit.statistics.robust import anova_type, rank_comparisons
+from heapfit.statistics.observations import figures_of, sample
+from heapfit.statistics.robust import anova_type, average_ranks, rank_comparisons
 from published_data import INSECT_SPRAYS, SPRAYS
+from report_data import Faults, make_study, make_trials
 from scipy import stats
 
 SIZES = {"cores": ["1", "2"], "size": ["s", "m", "l"]}
 
 
 def analysed(study: Study, trials: list[Trial]) -> Analysis:
-    analysis = analyse(study, trials, "wall_s")
+    analysis = analyse(read(study, trials), "wall_s")
     assert analysis is not None
     return analysis
 
@@ -61,17 +64,17 @@ def test_one_trial_in_each_cell_of_two_factors_leaves_main_effects() -> None:
 @pytest.mark.parametrize("slower", [{"a": 1.0}, {"a": 1.0, "b": 1.0}])
 def test_nothing_to_analyse_in_single_trials(slower: dict[str, float]) -> None:
     study, trials = simulated(np.random.default_rng(1), slower, 1, 0.02)
-    assert analyse(study, trials, "wall_s") is None
+    assert analyse(read(study, trials), "wall_s") is None
 
 
 def test_nothing_to_analyse_without_trials_figures_or_scatter() -> None:
     study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 5, 0.02)
-    assert analyse(study, [], "wall_s") is None
-    assert analyse(study, trials, "unknown") is None
+    assert analyse(read(study, []), "wall_s") is None
+    assert analyse(read(study, trials), "unknown") is None
     constant = grid({"allocator": "ab"}, 5, [3.0] * 10)
-    assert analyse(*constant, "wall_s") is None
+    assert analyse(read(*constant), "wall_s") is None
     exact = grid({"allocator": "ab"}, 5, [3.0] * 5 + [4.0] * 5)
-    assert analyse(*exact, "wall_s") is None
+    assert analyse(read(*exact), "wall_s") is None
 
 
 def test_an_allocator_that_fails_at_one_setting_is_left_out_with_the_reason() -> None:
@@ -137,8 +140,23 @@ def test_one_allocator_under_two_options_is_analysed_by_the_option() -> None:
 
 def test_all_metrics_are_analysed_as_each_alone() -> None:
     study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 5, 0.02)
-    assert analyse_all(study, trials) == [analysed(study, trials)]
-    assert analyse_all(study, trials, ["unknown"]) == []
+    assert analyse_all(read(study, trials)) == [analysed(study, trials)]
+    assert analyse_all(read(study, trials), ["unknown"]) == []
+
+
+def test_metrics_of_the_same_trials_share_their_layout_and_its_model() -> None:
+    study = make_study(replicates=5)
+    trials = make_trials(study, Faults(without={"heapfit": (3, "wall_s")}))
+    readings = read(study, trials)
+    names = ("wall_s", "user_s", "peak_rss_bytes")
+    wall, user, rss = (sample(readings, figures_of(readings, name), name) for name in names)
+    assert wall is not None
+    assert user is not None
+    assert rss is not None
+    assert user.layout is rss.layout
+    assert user.layout is not wall.layout
+    assert len(wall.figures) == len(user.figures) - 2 * len(study.cores)
+    assert model_of(user.layout) is model_of(rss.layout)
 
 
 # ------------------------------------------------------------------------------------- robust
@@ -173,6 +191,11 @@ def test_figures_in_two_heaps_add_rank_comparisons() -> None:
     (difference,) = analysis.robust_differences
     assert difference.method == "Dwass-Steel-Critchlow-Fligner"
     assert difference.low < 1 / 1.02 < difference.high
+
+
+def test_ranks_of_equal_figures_are_averaged_as_scipy_does() -> None:
+    figures = np.random.default_rng(4).integers(0, 30, 200).astype(float)
+    assert average_ranks(figures).tolist() == stats.rankdata(figures).tolist()
 
 
 def test_the_anova_type_statistic_of_two_groups_is_welchs_on_ranks() -> None:

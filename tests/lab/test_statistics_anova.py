@@ -35,7 +35,7 @@ def fitted(
     readings = read(*made)
     figures = sample(readings, figures_of(readings, "wall_s"), "wall_s")
     assert figures is not None
-    model = FactorialModel(figures, order) if order else model_of(figures)
+    model = FactorialModel(figures.layout, order) if order else model_of(figures.layout)
     assert model is not None
     return fit_on(figures, model, exponent)
 
@@ -44,7 +44,7 @@ def rows_of(
     made: tuple[Study, Sequence[Trial]], exponent: float = 1, order: int | None = None
 ) -> dict[str, AnovaRow]:
     fit = fitted(made, exponent, order)
-    return {row.source: row for row in anova(fit.sample, fit.model, fit.fit, fit.response)}
+    return {row.source: row for row in anova(fit.sample.layout, fit.model, fit.fit, fit.response)}
 
 
 def assert_row(row: AnovaRow, df: float, sum_sq: float, f: float, p: float) -> None:
@@ -193,7 +193,7 @@ def test_the_sums_of_squares_of_complete_blocks_add_up_to_the_total() -> None:
 def test_a_block_effect_does_not_hide_a_difference() -> None:
     """Blocks differ by 30 %, allocators by 3 %, trials of a block by 1 %."""
     made = simulated(np.random.default_rng(3), {"a": 1, "b": 1.03}, 10, 0.01, block_cv=0.3)
-    analysis = analyse(*made, "wall_s")
+    analysis = analyse(read(*made), "wall_s")
     assert analysis is not None
     assert analysis.differences[0].p < 0.01
 
@@ -232,7 +232,7 @@ def test_trials_of_many_machines_have_the_machine_in_the_table() -> None:
         shifted.append(
             trial_of(study, levels, {"wall_s": figure}, trial.planned.block, machine=f"m{machine}")
         )
-    analysis = analyse(study, shifted, "wall_s")
+    analysis = analyse(read(study, shifted), "wall_s")
     assert analysis is not None
     rows = {row.source: row for row in analysis.anova}
     assert rows["machine"].p is not None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from design_data import simulated
 from heapfit.findings import PowerNote
-from heapfit.statistics import analyse
+from heapfit.statistics import analyse, read
 from heapfit.statistics.power import Comparison, power_note
 
 REPETITIONS = 200
@@ -54,7 +54,7 @@ def found(seed: int, slower: Mapping[str, float], replicates: int, sizes: str = 
     differ = 0
     for _ in range(REPETITIONS):
         made = simulated(generator, slower, replicates, CV, factors)
-        analysis = analyse(*made, "wall_s")
+        analysis = analyse(read(*made), "wall_s")
         assert analysis is not None
         differ += analysis.overall[0].p < 0.05
     return differ
@@ -76,7 +76,7 @@ def test_the_level_is_five_per_cent() -> None:
 
 def note_of(seed: int, replicates: int) -> PowerNote:
     made = simulated(np.random.default_rng(seed), {"a": 1.0, "b": 1.0}, replicates, CV)
-    analysis = analyse(*made, "wall_s", effect=0.03)
+    analysis = analyse(read(*made), "wall_s", effect=0.03)
     assert analysis is not None
     return analysis.power
 

@@ -9,7 +9,7 @@ import pytest
 from design_data import grid, simulated
 from heapfit.records import Study, Trial
 from heapfit.statistics import analyse
-from heapfit.statistics.assumptions import check
+from heapfit.statistics.assumptions import anderson_darling, check
 from heapfit.statistics.fitted import model_of
 from heapfit.statistics.observations import figures_of, read, sample
 from heapfit.statistics.transform import BoxCox, back, box_cox, forward
@@ -21,13 +21,14 @@ from published_data import (
     WARPBREAKS,
     WARPBREAKS_FACTORS,
 )
+from scipy import stats
 
 
 def box_cox_of(made: tuple[Study, Sequence[Trial]]) -> BoxCox:
     readings = read(*made)
     figures = sample(readings, figures_of(readings, "wall_s"), "wall_s")
     assert figures is not None
-    model = model_of(figures)
+    model = model_of(figures.layout)
     assert model is not None
     return box_cox(model, figures.figures)
 
@@ -51,7 +52,7 @@ def test_agrees_with_r_on_warpbreaks() -> None:
 
 
 def test_the_reciprocal_is_chosen_for_survival_times_as_box_and_cox_did() -> None:
-    analysis = analyse(*grid(POISON_FACTORS, 4, POISONS), "wall_s")
+    analysis = analyse(read(*grid(POISON_FACTORS, 4, POISONS)), "wall_s")
     assert analysis is not None
     assert analysis.transform.name == "1/x"
     assert "1/x" in analysis.transform.reason
@@ -63,14 +64,14 @@ def test_the_reciprocal_is_chosen_for_survival_times_as_box_and_cox_did() -> Non
 
 def test_figures_that_ask_for_no_transform_get_none() -> None:
     made = simulated(np.random.default_rng(1), {"a": 1, "b": 1.02}, 8, 0.01)
-    analysis = analyse(*made, "wall_s")
+    analysis = analyse(read(*made), "wall_s")
     assert analysis is not None
     assert analysis.transform.exponent == 1
     assert analysis.checks == analysis.checks_before
 
 
 def test_zeros_are_analysed_as_measured() -> None:
-    analysis = analyse(*grid({"spray": SPRAYS}, 12, INSECT_SPRAYS), "wall_s")
+    analysis = analyse(read(*grid({"spray": SPRAYS}, 12, INSECT_SPRAYS)), "wall_s")
     assert analysis is not None
     assert analysis.transform.name == "x"
     assert analysis.transform.box_cox is None
@@ -120,6 +121,29 @@ def test_thousands_of_residuals_are_checked_by_anderson_and_darling() -> None:
     assert normality.holds
     normality, _ = check(np.exp(residuals), np.repeat([0, 1], 3000))
     assert not normality.holds
+
+
+@pytest.mark.parametrize("skewness", [0.0, 0.01, 0.03, 0.05, 0.07, 0.1, 0.2, 1.0])
+def test_agrees_with_statsmodels_on_anderson_and_darling(skewness: float) -> None:
+    from statsmodels.stats.diagnostic import normal_ad
+
+    noise = np.random.default_rng(2).normal(size=6000)
+    figures = noise + skewness * noise**2
+    assert anderson_darling(figures) == pytest.approx(normal_ad(figures), rel=1e-12)
+
+
+def test_agrees_with_scipy_on_anderson_and_darling() -> None:
+    figures = np.array(WARPBREAKS, dtype=float)
+    oracle = stats.anderson(figures, "norm", method="interpolate")
+    statistic, p = anderson_darling(figures)
+    assert statistic == pytest.approx(oracle.statistic)
+    assert p < 0.01  # scipy's table ends there
+    assert oracle.pvalue == pytest.approx(0.01)
+
+
+def test_figures_far_out_have_no_chance_to_be_normal() -> None:
+    with np.errstate(all="raise"):
+        assert anderson_darling(np.array([*[0.0, 1.0] * 5000, 1e9])) == (np.inf, 0.0)
 
 
 def test_too_few_figures_are_not_checked() -> None:

@@ -11,7 +11,7 @@ import pytest
 from design_data import grid, simulated, trial_of
 from heapfit.findings import Analysis
 from heapfit.records import Study, Trial, TrialStatus
-from heapfit.statistics import analyse
+from heapfit.statistics import analyse, read
 from heapfit.statistics.comparisons import compare_overall
 from heapfit.statistics.effect import ratio_interval
 from heapfit.statistics.letters import letters
@@ -103,7 +103,7 @@ def test_games_and_howell_agree_with_statsmodels() -> None:
     groups = [generator.normal(10, sd, 8) for sd in (1, 2, 4, 0.5)]
     figures = np.concatenate(groups)
     fit = fitted(grid({"group": "abcd"}, 8, figures.tolist()))
-    estimates = own_variances(fit.pooled, fit.fit.residuals, fit.sample.cell)
+    estimates = own_variances(fit.pooled, fit.fit.residuals, fit.sample.layout.cell)
     oracle = pairwise_tukeyhsd(figures, np.repeat(list("abcd"), 8), use_var="unequal")
     assert compare(estimates, 1).p == pytest.approx(oracle.pvalues, abs=1e-6)
 
@@ -236,7 +236,7 @@ def paper_table() -> Analysis:
     dice = random.Random(5)
     rows = [x * dice.uniform(0.998, 1.002) for row in TIMES.values() for x in row for _ in range(6)]
     made = grid({"allocator": list(TIMES), "cores": "123"}, 6, rows)
-    analysis = analyse(*made, "wall_s")
+    analysis = analyse(read(*made), "wall_s")
     assert analysis is not None
     return analysis
 
@@ -273,7 +273,7 @@ def test_differences_are_those_of_the_letters() -> None:
 def test_a_third_factor_makes_a_table_for_each_of_its_levels() -> None:
     factors = {"threads": ["1", "2"], "chunk": ["256k", "1m", "2m"]}
     analysis = analyse(
-        *simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 4, 0.02, factors), "wall_s"
+        read(*simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 4, 0.02, factors)), "wall_s"
     )
     assert analysis is not None
     assert [each.at for each in analysis.letters] == [{"chunk": c} for c in factors["chunk"]]
@@ -284,7 +284,7 @@ def test_a_third_factor_makes_a_table_for_each_of_its_levels() -> None:
 
 def test_one_factor_has_lower_case_letters_only() -> None:
     made = simulated(np.random.default_rng(1), {"a": 1, "b": 1.5}, 6, 0.02)
-    analysis = analyse(*made, "wall_s")
+    analysis = analyse(read(*made), "wall_s")
     assert analysis is not None
     (letters_table,) = analysis.letters
     assert letters_table.columns == "cores"
@@ -298,7 +298,7 @@ def test_unequal_cells_have_wider_intervals_where_fewer_trials_are() -> None:
     study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1, "c": 1}, 12, 0.02)
     kept = [t for t in trials if t.planned.allocator != "c" or t.planned.block < 3]
     failed = [trial_of(study, ("c",), {}, block, TrialStatus.FAILED) for block in range(3, 12)]
-    analysis = analyse(study, [*kept, *failed], "wall_s")
+    analysis = analyse(read(study, [*kept, *failed]), "wall_s")
     assert analysis is not None
     widths = {f"{each.first}{each.second}": each.high / each.low for each in analysis.differences}
     assert widths["ab"] < widths["ac"]

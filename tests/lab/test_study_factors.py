@@ -19,7 +19,7 @@ from heapfit.records import (
     WorkloadCheck,
     WorkloadMetric,
 )
-from heapfit.statistics import summarise
+from heapfit.statistics import read, summarise
 from heapfit.study import execute, load
 from heapfit.study.timing import RemainingTime
 from heapfit.trial import optional_metrics, unavailable_metrics
@@ -117,7 +117,7 @@ def test_an_allocator_that_fails_at_one_level_is_told_with_it(tmp_path: Path) ->
     work = workload("sh", "-c", script, parameters=PARAMETERS, check=WorkloadCheck())
     execute(study_of(work, TWO, factors=[THREADS], replicates=2), tmp_path)
     study, trials = load(tmp_path)
-    problems = summarise(study, trials).problems
+    problems = summarise(read(study, trials)).problems
     assert {(each.planned.allocator, each.planned.level("threads")) for each in problems} == {
         ("other", "2")
     }
@@ -285,7 +285,9 @@ def test_every_cell_has_an_estimate_and_ratios_are_within_a_setting(tmp_path: Pa
         check=WorkloadCheck(stdout="ignore"),
     )
     study = finished(study_of(work, TWO, factors=[THREADS], replicates=2), tmp_path)
-    estimates = [each for each in summarise(*load(tmp_path)).estimates if each.metric == "figure"]
+    estimates = [
+        each for each in summarise(read(*load(tmp_path))).estimates if each.metric == "figure"
+    ]
     found = {(each.allocator, each.levels["threads"]): each for each in estimates}
     assert len(found) == len(estimates) == len(study.settings()) * len(TWO)
     assert [found["glibc", level].median for level in THREADS.levels] == [1.0, 2.0, 4.0]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heapfit.advice.goals import Goal
-from heapfit.records import ALLOCATOR, Study, Trial
+from heapfit.records import ALLOCATOR
 from heapfit.statistics.assumptions import check, holds
 from heapfit.statistics.comparisons import (
     Compared,
@@ -26,7 +26,7 @@ from heapfit.statistics.comparisons import (
     tukey_procedure,
 )
 from heapfit.statistics.fitted import Fitted, fit_on, model_of
-from heapfit.statistics.observations import Floats, Sample, figures_of, read, sample
+from heapfit.statistics.observations import Floats, Layout, Readings, Sample, figures_of, sample
 from heapfit.statistics.tukey import Estimates
 
 # Scatter of the logarithms of scores below that is rounding: the figures are exact.
@@ -61,31 +61,31 @@ class Costs:
         if self.fitted is None:
             return []
         procedure = tukey_procedure(_estimates(self.fitted), self.fitted.exponent)
-        return compare_within(self.sample, ALLOCATOR, procedure)
+        return compare_within(self.sample.layout, ALLOCATOR, procedure)
 
 
-def costs_of(study: Study, trials: Sequence[Trial], goals: Sequence[Goal]) -> Costs | None:
-    """Return the costs of `trials` under `goals`; None where fewer than two allocators have any."""
-    readings = read(study, trials)
+def costs_of(readings: Readings, goals: Sequence[Goal]) -> Costs | None:
+    """Return the trials' costs under `goals`; None where fewer than two allocators have any."""
     raw = {goal.name: figures_of(readings, goal.metric.name) for goal in goals}
     logs = {goal.name: _log_cost(goal, raw[goal.name]) for goal in goals}
     total = sum(goal.weight for goal in goals)
     score = np.sum([goal.weight / total * logs[goal.name] for goal in goals], axis=0)
     grid = sample(readings, np.exp(score), "what is weighed")
-    if grid is None or grid.factors[0].name != ALLOCATOR:
+    if grid is None or grid.layout.factors[0].name != ALLOCATOR:
         return None
-    model = model_of(grid)
+    layout = grid.layout
+    model = model_of(layout)
     fitted = fit_on(grid, model, exponent=0) if model else None
     exact = fitted is not None and fitted.fit.sum_sq <= _ROUNDING * len(grid.figures)
     by_goal = {}
     for name, of_trials in logs.items():
-        own = replace(grid, figures=np.exp(of_trials[grid.rows]))
+        own = replace(grid, figures=np.exp(of_trials[layout.rows]))
         means = fit_on(own, model, exponent=0).fit.means if model else _plain_means(own)
-        by_goal[name] = _settings_by_allocators(grid, means)
+        by_goal[name] = _settings_by_allocators(layout, means)
     return Costs(
-        allocators=grid.factors[0].levels,
+        allocators=layout.factors[0].levels,
         by_goal=by_goal,
-        figures={g.metric.name: _figures(grid, g, raw[g.name], by_goal[g.name]) for g in goals},
+        figures={g.metric.name: _figures(layout, g, raw[g.name], by_goal[g.name]) for g in goals},
         sample=grid,
         fitted=None if exact else fitted,
         exact=exact,
@@ -101,26 +101,27 @@ def _log_cost(goal: Goal, figures: Floats) -> Floats:
 
 
 def _plain_means(grid: Sample) -> Floats:
-    sizes = np.bincount(grid.cell, minlength=grid.cells)
-    return np.asarray(np.bincount(grid.cell, np.log(grid.figures), grid.cells) / sizes)
+    cell, cells = grid.layout.cell, grid.layout.cells
+    sizes = np.bincount(cell, minlength=cells)
+    return np.asarray(np.bincount(cell, np.log(grid.figures), cells) / sizes)
 
 
-def _settings_by_allocators(grid: Sample, means: Floats) -> Floats:
+def _settings_by_allocators(layout: Layout, means: Floats) -> Floats:
     """The allocator is the first factor of a study."""
-    return means.reshape(grid.shape[0], -1).T
+    return means.reshape(layout.shape[0], -1).T
 
 
-def _figures(grid: Sample, goal: Goal, raw: Floats, logs: Floats) -> Floats:
+def _figures(layout: Layout, goal: Goal, raw: Floats, logs: Floats) -> Floats:
     """An allocator's figure: the geometric mean; the arithmetic one of figures that may be zero."""
-    kept = raw[grid.rows]
+    kept = raw[layout.rows]
     if kept.min() > 0:
         sign = -1 if goal.metric.better == "higher" else 1
         return np.asarray(np.exp(sign * logs.mean(axis=0)))
-    sizes = np.bincount(grid.cell, minlength=grid.cells)
-    means = np.bincount(grid.cell, kept, grid.cells) / sizes
-    return np.asarray(_settings_by_allocators(grid, means).mean(axis=0))
+    sizes = np.bincount(layout.cell, minlength=layout.cells)
+    means = np.bincount(layout.cell, kept, layout.cells) / sizes
+    return np.asarray(_settings_by_allocators(layout, means).mean(axis=0))
 
 
 def _estimates(fitted: Fitted) -> Estimates:
-    checks = check(fitted.fit.residuals, fitted.sample.cell)
+    checks = check(fitted.fit.residuals, fitted.sample.layout.cell)
     return fitted.pooled if holds(checks, "equal-variance") else fitted.separate

@@ -3,10 +3,11 @@ each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from heapfit.records import Metric, Study, Trial, TrialStatus
+from heapfit.records import Metric, Study
+from heapfit.statistics.observations import Readings, figures_of
 
 TIME, MEMORY, FRAGMENTATION = GOALS = ("time", "memory", "fragmentation")
 
@@ -28,9 +29,7 @@ class Goal:
     weight: float
 
 
-def goals(
-    study: Study, trials: Sequence[Trial], weights: Mapping[str, float]
-) -> tuple[list[Goal], list[str]]:
+def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal], list[str]]:
     """Return the goals that count, and a note on each weight that has no metric here.
 
     Without a weight above zero all goals weigh the same. Raises ValueError for an unknown goal or a
@@ -46,7 +45,7 @@ def goals(
     notes: list[str] = []
     for name in GOALS:
         weight = asked.get(name, 0.0) if asked else 1.0
-        metric = _metric(name, study, trials)
+        metric = _metric(name, readings)
         if weight and metric:
             found.append(Goal(name, metric, weight))
         elif name in asked:
@@ -56,12 +55,12 @@ def goals(
     return found, notes
 
 
-def _metric(goal: str, study: Study, trials: Sequence[Trial]) -> Metric | None:
+def _metric(goal: str, readings: Readings) -> Metric | None:
     """The first metric for `goal` that good trials have, and that is not nil throughout."""
-    by_name = {metric.name: metric for metric in study.metrics}
-    candidates = _METRICS.get(goal) or _time_metrics(study)
+    by_name = {metric.name: metric for metric in readings.study.metrics}
+    candidates = _METRICS.get(goal) or _time_metrics(readings.study)
     for name in candidates:
-        if name in by_name and _measured(name, trials):
+        if name in by_name and (figures_of(readings, name) > 0).any():
             return by_name[name]
     return None
 
@@ -70,11 +69,3 @@ def _time_metrics(study: Study) -> tuple[str, ...]:
     """The primary metric, a rate or latency as a rule, unless it is of another goal."""
     others = {name for names in _METRICS.values() for name in names}
     return (_WALL,) if study.primary_metric in others else (study.primary_metric, _WALL)
-
-
-def _measured(metric: str, trials: Sequence[Trial]) -> bool:
-    return any(
-        trial.metrics.get(metric, 0.0) > 0
-        for trial in trials
-        if trial.status is TrialStatus.OK and not trial.planned.warmup
-    )

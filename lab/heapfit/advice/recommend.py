@@ -11,17 +11,13 @@ from heapfit.advice.front import pareto_front
 from heapfit.advice.goals import Goal, goals
 from heapfit.advice.words import other_winners, reasons
 from heapfit.findings import Advice, Analysis, SettingWinner, Standing
-from heapfit.records import Study, Trial
 from heapfit.statistics.assumptions import SIGNIFICANT
 from heapfit.statistics.comparisons import Compared
-from heapfit.statistics.observations import Floats
+from heapfit.statistics.observations import Floats, Readings
 
 
 def recommend(
-    study: Study,
-    trials: Sequence[Trial],
-    analyses: Sequence[Analysis],
-    weights: Mapping[str, float],
+    readings: Readings, analyses: Sequence[Analysis], weights: Mapping[str, float]
 ) -> Advice:
     """Return the ranking of the allocators under `weights` for time, memory and fragmentation.
 
@@ -35,8 +31,8 @@ def recommend(
     References: in `costs.py` for the score, `statistics/tukey.py` for the test, `front.py` for the
     front. Raises ValueError for an unknown goal or a negative weight.
     """
-    wanted, notes = goals(study, trials, weights)
-    costs = costs_of(study, trials, wanted) if wanted else None
+    wanted, notes = goals(readings, weights)
+    costs = costs_of(readings, wanted) if wanted else None
     counted = {goal.name: goal.weight for goal in wanted}
     metrics = {goal.name: goal.metric.name for goal in wanted}
     if costs is None:
@@ -57,7 +53,7 @@ def recommend(
         metrics=metrics,
         standings=standings,
         recommended=standings[0].allocator if decided else None,
-        reasons=reasons(study, wanted, standings, analyses, tested=_tested(costs)),
+        reasons=reasons(readings.study, wanted, standings, analyses, tested=_tested(costs)),
         by_setting=winners,
         notes=[*notes, *costs.sample.left_out, *other_winners(standings[0].allocator, winners)],
     )

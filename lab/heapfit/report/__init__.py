@@ -57,7 +57,7 @@ def write_reading(reading: Reading, folder: Path) -> Path:
     json_report.write(summary, folder / JSON_FILE, findings)
     markdown_report.write(summary, folder / MARKDOWN_FILE, findings)
     page = folder / PAGE_FILE
-    html_report.write(summary, reading.trials, page, findings)
+    html_report.write(summary, reading.readings, page, findings)
     return page
 
 

@@ -7,13 +7,12 @@ makes; and those of a paper's tables, which stand beside ours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from heapfit.advice import recommend
 from heapfit.findings import Advice, Analysis
-from heapfit.records import Study, Trial
-from heapfit.statistics import analyse_all
+from heapfit.records import Study
+from heapfit.statistics import Readings, analyse_all
 
 _OTHER_SIDES = ("peak_rss_bytes", "fragmentation_events", "heap_fragmentation")
 
@@ -30,10 +29,11 @@ class Findings:
         return next((each for each in self.analyses if each.metric == metric), None)
 
 
-def find(study: Study, trials: Sequence[Trial]) -> Findings:
+def find(readings: Readings) -> Findings:
     """Return what is found in the trials so far; nothing where they are too few."""
-    analyses = analyse_all(study, trials, analysed_metrics(study))
-    advice = recommend(study, trials, analyses, study.weights)
+    study = readings.study
+    analyses = analyse_all(readings, analysed_metrics(study))
+    advice = recommend(readings, analyses, study.weights)
     return Findings(analyses, advice if advice.standings else None)
 
 

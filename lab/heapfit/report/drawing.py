@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
+
+import numpy as np
 
 from heapfit.records import Metric
 from heapfit.report.text import visible
 from heapfit.report.units import Scale
+from heapfit.statistics.observations import Floats, Integers
 
 # Mid-tones with a contrast of at least 3:1 to both the light and the dark page, ordered so that
 # neighbours differ in lightness too.
@@ -58,8 +61,6 @@ POINT_SIZE = 7
 _LONGEST_LABEL = 22
 # More than a figure can show; fewer digits make the page smaller.
 _DRAWN_DIGITS = 6
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -131,23 +132,21 @@ def line_at_one(axis: str) -> dict[str, Any]:
     return line | {"xref": "paper", "yref": axis, "x0": 0, "x1": 1, "y0": 1, "y1": 1}
 
 
-def sample(items: Sequence[Item], most: int) -> Sequence[Item]:
+def sample(items: Integers, most: int) -> Integers:
     """At most `most` of the items, evenly spaced."""
     if len(items) <= most:
         return items
-    return [items[index * len(items) // most] for index in range(most)]
+    return items[np.arange(most) * len(items) // most]
 
 
-def sample_with_extremes(
-    items: Sequence[Item], most: int, value: Callable[[Item], float]
-) -> Sequence[Item]:
-    """At most `most` of the items, the smallest and the largest among them, in their order."""
-    if len(items) <= most:
-        return items
-    values = [value(item) for item in items]
-    extremes = {values.index(min(values)), values.index(max(values))}
-    others = [index for index in range(len(items)) if index not in extremes]
-    return [items[at] for at in sorted([*extremes, *sample(others, most - len(extremes))])]
+def sample_with_extremes(values: Floats, most: int) -> Integers:
+    """Places of at most `most` of the values, of the smallest and the largest among them."""
+    places = np.arange(len(values))
+    if len(values) <= most:
+        return places
+    extremes = np.unique([values.argmin(), values.argmax()])
+    others = sample(np.delete(places, extremes), most - len(extremes))
+    return np.sort(np.concatenate([extremes, others]))
 
 
 def titled(text: str) -> dict[str, Any]:

@@ -7,13 +7,14 @@ order keeps a drift from favouring an allocator; it still widens the intervals.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
-from heapfit.records import Metric, Setting, Trial, TrialStatus
+import numpy as np
+
+from heapfit.records import Metric
 from heapfit.report.text import visible
+from heapfit.statistics.median import cell_medians
+from heapfit.statistics.observations import Floats, Integers, Readings, figures_of
 
 # Thirds: enough trials in each for a median, and a slow rise shows between first and last.
 _PARTS = 3
@@ -23,48 +24,37 @@ NOTABLE = 0.02
 
 
 @dataclass(frozen=True)
-class Deviation:
-    """One successful trial: its value over the median of its own cell."""
+class Deviations:
+    """Trials in the order in which they ran: each one's value over the median of its own cell."""
 
-    trial: Trial
-    value: float
-    relative: float
-
-
-def deviations(trials: Sequence[Trial], metric: Metric) -> list[Deviation]:
-    """Return the deviation of every successful trial with this metric, in the order they ran."""
-    usable = sorted(
-        (t for t in trials if counts(t) and metric.name in t.metrics),
-        key=lambda t: t.planned.index,
-    )
-    cells: dict[tuple[str, Setting], list[float]] = defaultdict(list)
-    for trial in usable:
-        cells[trial.planned.allocator, trial.planned.setting].append(trial.metrics[metric.name])
-    middle = {cell: median(values) for cell, values in cells.items()}
-    result = []
-    for trial in usable:
-        centre = middle[trial.planned.allocator, trial.planned.setting]
-        value = trial.metrics[metric.name]
-        if centre:
-            result.append(Deviation(trial, value, value / centre))
-    return result
+    rows: Integers  # the trials, as indices of the readings
+    values: Floats
+    relative: Floats
 
 
-def counts(trial: Trial) -> bool:
-    """Whether a trial is behind the estimates: it succeeded and was no warm-up."""
-    return trial.status is TrialStatus.OK and not trial.planned.warmup
+def deviations(readings: Readings, metric: Metric) -> Deviations:
+    """Return the deviation of every trial behind the estimates of `metric`."""
+    figures = figures_of(readings, metric.name)
+    order = np.argsort(readings.index, kind="stable")
+    order = order[~np.isnan(figures[order])]
+    values = figures[order]
+    cell = readings.cell[order]
+    centres = cell_medians(values, cell)[cell]
+    rows = np.flatnonzero(centres)
+    return Deviations(order[rows], values[rows], values[rows] / centres[rows])
 
 
-def describe(found: Sequence[Deviation], metric: Metric) -> str:
+def describe(found: Deviations, metric: Metric) -> str:
     """Return one sentence about the drift between the first and the last third of the study."""
     label = visible(metric.label)
-    if len(found) < _FEWEST_TRIALS:
+    relative = found.relative
+    if len(relative) < _FEWEST_TRIALS:
         return f"Too few trials to judge whether {label} drifted during the study."
-    part = len(found) // _PARTS
-    first = median(d.relative for d in found[:part])
+    part = len(relative) // _PARTS
+    first = float(np.median(relative[:part]))
     if not first:
         return f"{label} is mostly zero: no drift to judge."
-    change = median(d.relative for d in found[-part:]) / first
+    change = float(np.median(relative[-part:])) / first
     shown = f"{abs(change - 1):.1%}".replace("%", " %")
     if abs(change - 1) < NOTABLE:
         return (

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heapfit.records import Metric, Setting, Trial
+import numpy as np
+
+from heapfit.records import Metric, Setting
 from heapfit.report.drawing import (
     POINT_SIZE,
     Figure,
@@ -24,10 +26,11 @@ from heapfit.report.drawing import (
     sample_with_extremes,
     titled,
 )
-from heapfit.report.drift import Deviation
+from heapfit.report.drift import Deviations
 from heapfit.report.results import Results
 from heapfit.report.text import counted
 from heapfit.report.units import PAGE_DIGITS, TIMES, Scale
+from heapfit.statistics.observations import Floats, Integers, Readings, figures_of
 
 # A plot of more points than this per row is a smear, and slow: a sample is shown instead.
 MOST_POINTS = 200
@@ -49,7 +52,8 @@ _FINE_SPAN = 0.05
 
 def strip(
     results: Results,
-    trials: Mapping[str, Sequence[Trial]],
+    readings: Readings,
+    trials: Mapping[str, Integers],
     metric: Metric,
     setting: Setting,
     most_points: int = MOST_POINTS,
@@ -57,41 +61,47 @@ def strip(
     """Every trial of one metric as a point, a row per allocator, with median and interval.
 
     The lower axis is in the metric's unit, the upper one in multiples of the baseline's median.
-    `trials` are, by allocator, those of this setting that are behind the estimates: successful, no
-    warm-ups. No more than `most_points` of each allocator are drawn.
+    `trials` are, by allocator, those of this setting, as indices of the readings. No more than
+    `most_points` of each allocator are drawn.
     """
     scale = results.scale(metric, PAGE_DIGITS)
     rows = [name for name in results.allocators if results.estimate(setting, metric, name)]
     figure = Figure(_STRIP_FRAME + _ROW_HEIGHT * len(rows))
     low, high = _range(results, metric, setting, scale)
     looks = looks_of(results.allocators)
+    values = figures_of(readings, metric.name)
     for row, name in enumerate(rows):
         look = looks[name]
-        own = [trial for trial in trials.get(name, ()) if metric.name in trial.metrics]
-        _add_points(figure, own, metric, scale, row, look, most_points)
+        own = trials[name][~np.isnan(values[trials[name]])]
+        shown = own[sample_with_extremes(values[own], most_points)]
+        _add_points(figure, values[shown], _customdata(readings, shown), name, scale, row, look)
         _add_median(figure, results, metric, setting, name, scale, row, look)
     _strip_axes(figure, results, metric, scale, rows, (low, high))
     _ratio_axis(figure, results, metric, setting, scale, (low, high))
     return figure.plain()
 
 
-def drift(results: Results, found: Sequence[Deviation], metric: Metric) -> dict[str, Any]:
+def drift(
+    results: Results, readings: Readings, found: Deviations, metric: Metric
+) -> dict[str, Any]:
     """Each trial over the median of its own cell, in the order in which the trials ran."""
     scale = results.scale(metric, PAGE_DIGITS)
     figure = Figure(_DRIFT_HEIGHT)
-    shown = sample(found, MOST_DRIFT_POINTS)
+    shown = sample(np.arange(len(found.rows)), MOST_DRIFT_POINTS)
+    allocator = readings.levels[0][found.rows[shown]]
     looks = looks_of(results.allocators)
-    for name in results.allocators:
-        own = [d for d in shown if d.trial.planned.allocator == name]
+    for number, name in enumerate(results.allocators):
+        own = shown[allocator == number]
+        rows = found.rows[own]
         look = looks[name]
         figure.scatter(
-            x=[d.trial.planned.index + 1 for d in own],
-            y=[drawn(d.relative) for d in own],
+            x=(readings.index[rows] + 1).tolist(),
+            y=[drawn(relative) for relative in found.relative[own].tolist()],
             name=label(name),
             mode="markers",
             marker={"symbol": look.symbol, "size": POINT_SIZE, "color": look.colour},
-            customdata=_customdata([d.trial for d in own]),
-            text=[scale.text(d.value) for d in own],
+            customdata=_customdata(readings, rows),
+            text=[scale.text(value) for value in found.values[own].tolist()],
             hovertemplate=_trial_template(name, "text", scale),
         )
     figure.update(
@@ -111,19 +121,16 @@ def drift(results: Results, found: Sequence[Deviation], metric: Metric) -> dict[
 
 def _add_points(
     figure: Figure,
-    trials: Sequence[Trial],
-    metric: Metric,
+    values: Floats,
+    customdata: list[tuple[int, int]],
+    name: str,
     scale: Scale,
     row: int,
     look: Look,
-    most: int,
 ) -> None:
-    if not trials:
-        return
-    shown = sample_with_extremes(trials, most, lambda trial: trial.metrics[metric.name])
     figure.scatter(
-        x=[drawn(scale.scaled(trial.metrics[metric.name])) for trial in shown],
-        y=[round(row + _POINTS_OFFSET + _jitter(index), 3) for index in range(len(shown))],
+        x=[drawn(scale.scaled(value)) for value in values.tolist()],
+        y=[round(row + _POINTS_OFFSET + _jitter(index), 3) for index in range(len(values))],
         mode="markers",
         marker={
             "symbol": f"{look.symbol}-open",
@@ -131,8 +138,8 @@ def _add_points(
             "color": look.colour,
             "opacity": 0.75,
         },
-        customdata=_customdata(shown),
-        hovertemplate=_trial_template(trials[0].planned.allocator, "x", scale),
+        customdata=customdata,
+        hovertemplate=_trial_template(name, "x", scale),
     )
 
 
@@ -251,9 +258,10 @@ def _jitter(index: int) -> float:
     return (2 * (index * _GOLDEN_RATIO % 1.0) - 1) * _JITTER
 
 
-def _customdata(trials: Sequence[Trial]) -> list[tuple[int, int]]:
+def _customdata(readings: Readings, rows: Integers) -> list[tuple[int, int]]:
     """What a mark tells of its trial when pointed at, counted from 1."""
-    return [(trial.planned.index + 1, trial.planned.block + 1) for trial in trials]
+    columns = readings.index[rows] + 1, readings.block[rows] + 1
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def _trial_template(name: str, value: str, scale: Scale) -> str:

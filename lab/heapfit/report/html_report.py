@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 from markupsafe import Markup
 
-from heapfit.records import InstalledAllocator, Summary, Trial
+from heapfit.records import InstalledAllocator, Summary
 from heapfit.report import drift as drifts
 from heapfit.report import figures, html_findings, html_trials
 from heapfit.report.analysis import Findings, analysed_metrics
@@ -21,25 +20,25 @@ from heapfit.report.results import Results
 from heapfit.report.settings import factor_title, level_text, setting_label
 from heapfit.report.text import visible
 from heapfit.report.variants import explained
+from heapfit.statistics import Readings
 
 
 def write(
-    summary: Summary, trials: Sequence[Trial], path: Path, findings: Findings | None = None
+    summary: Summary, readings: Readings, path: Path, findings: Findings | None = None
 ) -> None:
-    """Write the page to `path`. `trials` are all of the study's, whatever their status."""
-    write_text(path, page(summary, trials, findings))
+    """Write the page to `path`. `readings` are what `summary` is of."""
+    write_text(path, page(summary, readings, findings))
 
 
-def page(summary: Summary, trials: Sequence[Trial], findings: Findings | None = None) -> str:
+def page(summary: Summary, readings: Readings, findings: Findings | None = None) -> str:
     """Return the page's HTML."""
     results = Results(summary)
     findings = findings or Findings()
     store = FigureStore()
-    cells = html_trials.by_cell(trials)
     analysed = analysed_metrics(summary.study)
     advice = html_findings.advice_view(findings.advice, results, store)
     found = html_findings.finding_sections(results, findings, analysed, store)
-    sections, thinned = html_trials.sections(results, cells, analysed, store)
+    sections, thinned = html_trials.sections(results, readings, analysed, store)
     return render(
         "report.html.j2",
         store,
@@ -58,7 +57,7 @@ def page(summary: Summary, trials: Sequence[Trial], findings: Findings | None = 
         problems=[_problem_view(problem) for problem in problems(summary)],
         remarks=remarks(summary),
         sections=sections,
-        drift=_drift(results, trials, store),
+        drift=_drift(results, readings, store),
         allocators=summary.study.allocators,
         explained=explained,
         library_text=_library_text,
@@ -90,15 +89,15 @@ def _conclusions(results: Results, findings: Findings) -> list[tuple[str, list[s
     ]
 
 
-def _drift(results: Results, trials: Sequence[Trial], store: FigureStore) -> dict[str, str] | None:
-    primary = [m for m in results.metrics if m.name == results.study.primary_metric]
-    found = drifts.deviations(trials, primary[0]) if primary else []
-    if not found:
+def _drift(results: Results, readings: Readings, store: FigureStore) -> dict[str, str] | None:
+    primary = next((m for m in results.metrics if m.name == results.study.primary_metric), None)
+    found = drifts.deviations(readings, primary) if primary else None
+    if primary is None or found is None or not len(found.rows):
         return None
     return {
-        "figure": store.add(figures.drift(results, found, primary[0])),
-        "sentence": drifts.describe(found, primary[0]),
-        "label": primary[0].label,
+        "figure": store.add(figures.drift(results, readings, found, primary)),
+        "sentence": drifts.describe(found, primary),
+        "label": primary.label,
     }
 
 

@@ -9,23 +9,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
-from heapfit.records import Estimate, Metric, Setting, Trial
-from heapfit.report import drift as drifts
+import numpy as np
+
+from heapfit.records import Estimate, Metric, Setting
 from heapfit.report import figures
 from heapfit.report.page import FigureStore
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results
 from heapfit.report.settings import setting_label
 from heapfit.report.text import counted
 from heapfit.report.units import DASH, PAGE_DIGITS, TIMES, ratio
+from heapfit.statistics.observations import Integers, Readings
 
 # What a browser draws and a page holds without effort, over all its strips.
 _MOST_POINTS_OF_PAGE = 40_000
 _FEWEST_POINTS = 10
 _RATIO_DECIMALS = 3
 
-# The trials behind the estimates, by setting and allocator.
-Cells = Mapping[Setting, Mapping[str, Sequence[Trial]]]
+# The trials behind the estimates, as indices of the readings, by setting and allocator.
+Cells = Mapping[Setting, Mapping[str, Integers]]
 
 
 @dataclass(frozen=True)
@@ -75,13 +78,17 @@ class Overview:
     rows: list[tuple[str, bool, list[Row]]]
 
 
-def by_cell(trials: Sequence[Trial]) -> Cells:
+def by_cell(readings: Readings) -> Cells:
     """Return the trials that count, by setting and allocator."""
-    cells: dict[Setting, dict[str, list[Trial]]] = defaultdict(lambda: defaultdict(list))
-    for trial in trials:
-        if drifts.counts(trial):
-            cells[trial.planned.setting][trial.planned.allocator].append(trial)
-    return cells
+    study = readings.study
+    order = np.argsort(readings.cell, kind="stable")
+    cells, starts = np.unique(readings.cell[order], return_index=True)
+    places = list(product((allocator.name for allocator in study.allocators), study.settings()))
+    found: dict[Setting, dict[str, Integers]] = defaultdict(dict)
+    for cell, rows in zip(cells.tolist(), np.split(order, starts[1:]), strict=False):
+        name, setting = places[cell]
+        found[setting][name] = rows
+    return found
 
 
 def folds(results: Results) -> bool:
@@ -94,13 +101,14 @@ def overviews(results: Results) -> list[Overview]:
 
 
 def sections(
-    results: Results, cells: Cells, analysed: Sequence[str], store: FigureStore
+    results: Results, readings: Readings, analysed: Sequence[str], store: FigureStore
 ) -> tuple[list[MetricSection], str | None]:
     """Return a section per metric that is drawn, and what is to be said of points left out."""
+    cells = by_cell(readings)
     drawn = [m for m in results.metrics if not folds(results) or m.name in analysed]
     rows = max(1, len(drawn) * sum(len(by_name) for by_name in cells.values()))
     most = min(figures.MOST_POINTS, max(_FEWEST_POINTS, _MOST_POINTS_OF_PAGE // rows))
-    made = [_section(results, metric, cells, most, store) for metric in drawn]
+    made = [_section(results, readings, metric, cells, most, store) for metric in drawn]
     return made, _thinned(cells, most)
 
 
@@ -117,7 +125,12 @@ def _overview(results: Results, setting: Setting) -> Overview:
 
 
 def _section(
-    results: Results, metric: Metric, cells: Cells, most: int, store: FigureStore
+    results: Results,
+    readings: Readings,
+    metric: Metric,
+    cells: Cells,
+    most: int,
+    store: FigureStore,
 ) -> MetricSection:
     return MetricSection(
         metric=metric,
@@ -125,7 +138,7 @@ def _section(
         unit=unit_of(results, metric),
         is_primary=metric.name == results.study.primary_metric,
         panels=[
-            _panel(results, metric, setting, cells.get(setting, {}), most, store)
+            _panel(results, readings, metric, setting, cells.get(setting, {}), most, store)
             for setting in results.settings
             if results.estimates(setting, metric)
         ],
@@ -134,9 +147,10 @@ def _section(
 
 def _panel(
     results: Results,
+    readings: Readings,
     metric: Metric,
     setting: Setting,
-    trials: Mapping[str, Sequence[Trial]],
+    trials: Mapping[str, Integers],
     most: int,
     store: FigureStore,
 ) -> Panel:
@@ -144,7 +158,9 @@ def _panel(
     constant = results.constant(setting, metric)
     medians = ", ".join(f"{row.allocator} {row.median}" for row in rows if row.estimate)
     title = setting_label(setting)
-    figure = figures.strip(results, trials, metric, setting, most) if constant is None else None
+    figure = None
+    if constant is None:
+        figure = figures.strip(results, readings, trials, metric, setting, most)
     scale = results.scale(metric, PAGE_DIGITS)
     return Panel(
         title=title,

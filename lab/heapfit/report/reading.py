@@ -8,7 +8,8 @@ from pathlib import Path
 from heapfit.records import SeriesSummary, Study, Summary, Trial
 from heapfit.report.analysis import Findings, find
 from heapfit.report.series_summary import summarise_parts
-from heapfit.statistics import summarise
+from heapfit.statistics import Readings, summarise
+from heapfit.statistics import read as read_trials
 from heapfit.study import load, load_series
 
 
@@ -20,12 +21,16 @@ class Reading:
         self.trials = trials
 
     @cached_property
+    def readings(self) -> Readings:
+        return read_trials(self.study, self.trials)
+
+    @cached_property
     def summary(self) -> Summary:
-        return summarise(self.study, self.trials)
+        return summarise(self.readings)
 
     @cached_property
     def findings(self) -> Findings:
-        return find(self.study, self.trials)
+        return find(self.readings)
 
 
 class SeriesReading:

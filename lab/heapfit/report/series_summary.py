@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from heapfit.records import FigureDefinition, Series, SeriesSummary, Study, Summary, Trial
-from heapfit.statistics import compare_with_peers, summarise
+from heapfit.statistics import compare_with_peers, read, summarise
 from heapfit.study import load_problems, load_series
 
 
 def summarise_series(folder: Path) -> SeriesSummary:
     """Return the summary of what has been measured so far in the series' `folder`."""
     series, measured = load_series(folder)
-    summaries = {name: summarise(*each) for name, each in measured.items()}
+    summaries = {name: summarise(read(*each)) for name, each in measured.items()}
     return summarise_parts(folder, series, measured, summaries)
 
 

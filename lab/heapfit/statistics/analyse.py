@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from heapfit.findings import (
     Difference,
     PowerNote,
 )
-from heapfit.records import ALLOCATOR, Study, Trial
+from heapfit.records import ALLOCATOR
 from heapfit.statistics import robust, tukey
 from heapfit.statistics.anova import anova
 from heapfit.statistics.assumptions import check, holds
@@ -38,7 +38,7 @@ from heapfit.statistics.comparisons import (
 )
 from heapfit.statistics.fitted import Fitted, fit_on, model_of
 from heapfit.statistics.linear_model import FactorialModel
-from heapfit.statistics.observations import Readings, Sample, figures_of, read, sample
+from heapfit.statistics.observations import Layout, Readings, figures_of, sample
 from heapfit.statistics.power import EFFECT, Comparison, power_note
 from heapfit.statistics.transform import choose
 
@@ -48,9 +48,7 @@ _ROUNDING = 1e-24
 _MANY_PER_CELL = 50
 
 
-def analyse(
-    study: Study, trials: Sequence[Trial], metric: str, effect: float = EFFECT
-) -> Analysis | None:
+def analyse(readings: Readings, metric: str, effect: float = EFFECT) -> Analysis | None:
     """Return the analysis of `metric`; None where there is nothing to analyse.
 
     There is nothing to analyse without a factor of two levels, without a degree of freedom left for
@@ -60,25 +58,8 @@ def analyse(
     The method is in this module's text, the references in the modules that it names; as a whole it
     follows D. C. Montgomery, "Design and Analysis of Experiments", 8th ed. (2012), chapters 3 to 5.
     """
-    return _analyse(read(study, trials), metric, effect)
-
-
-def analyse_all(
-    study: Study, trials: Sequence[Trial], metrics: Iterable[str] | None = None
-) -> list[Analysis]:
-    """Return the analyses of `metrics` (None: all of the study's) that can be analysed.
-
-    The same as `analyse` for each, with the trials read once.
-    """
-    readings = read(study, trials)
-    names = [metric.name for metric in study.metrics] if metrics is None else metrics
-    found = (_analyse(readings, name, EFFECT) for name in names)
-    return [analysis for analysis in found if analysis is not None]
-
-
-def _analyse(readings: Readings, metric: str, effect: float) -> Analysis | None:
     grid = sample(readings, figures_of(readings, metric), metric)
-    model = model_of(grid) if grid is not None else None
+    model = model_of(grid.layout) if grid is not None else None
     if grid is None or model is None:
         return None
     measured = fit_on(grid, model, exponent=1)
@@ -86,19 +67,19 @@ def _analyse(readings: Readings, metric: str, effect: float) -> Analysis | None:
         return None
     transform = choose(model, grid.figures)
     fitted = measured if transform.exponent == 1 else fit_on(grid, model, transform.exponent)
-    before = check(measured.fit.residuals, grid.cell)
-    after = before if fitted is measured else check(fitted.fit.residuals, grid.cell)
-    rows, columns = table_factors(grid)
+    before = check(measured.fit.residuals, grid.layout.cell)
+    after = before if fitted is measured else check(fitted.fit.residuals, grid.layout.cell)
+    rows, columns = table_factors(grid.layout)
     procedure = tukey_procedure(fitted.pooled, fitted.exponent)
-    down, across = (_within(grid, factor, procedure) for factor in (rows, columns))
+    down, across = (_within(grid.layout, factor, procedure) for factor in (rows, columns))
     doubtful = not all(each.holds for each in after)
     return Analysis(
         metric=metric,
-        factors=[factor.name for factor in grid.factors],
+        factors=[factor.name for factor in grid.layout.factors],
         transform=transform,
         checks_before=before,
         checks=after,
-        anova=anova(grid, model, fitted.fit, fitted.response),
+        anova=anova(grid.layout, model, fitted.fit, fitted.response),
         letters=letters_tables(fitted, down, across),
         differences=_differences([*down, *across], tukey.TUKEY),
         overall=_overall(fitted, after),
@@ -106,14 +87,21 @@ def _analyse(readings: Readings, metric: str, effect: float) -> Analysis | None:
         robust_method=robust.ANOVA_TYPE if doubtful else "",
         robust_differences=_robust_differences(fitted, after) if doubtful else [],
         power=_power(fitted, rows, effect),
-        left_out=" ".join([*grid.left_out, *_simplified(model, grid)]),
+        left_out=" ".join([*grid.left_out, *_simplified(model, grid.layout)]),
     )
 
 
-def _within(grid: Sample, factor: str, procedure: Procedure) -> list[Compared]:
+def analyse_all(readings: Readings, metrics: Iterable[str] | None = None) -> list[Analysis]:
+    """Return the analyses of `metrics` (None: all of the study's) that can be analysed."""
+    names = readings.figures if metrics is None else metrics
+    found = (analyse(readings, name) for name in names)
+    return [analysis for analysis in found if analysis is not None]
+
+
+def _within(layout: Layout, factor: str, procedure: Procedure) -> list[Compared]:
     """The families of a factor; none if it does not vary (and only keeps another company)."""
-    varied = any(each.name == factor for each in grid.factors)
-    return compare_within(grid, factor, procedure) if varied else []
+    varied = any(each.name == factor for each in layout.factors)
+    return compare_within(layout, factor, procedure) if varied else []
 
 
 def _differences(compared: Iterable[Compared], method: str) -> list[Difference]:
@@ -121,7 +109,7 @@ def _differences(compared: Iterable[Compared], method: str) -> list[Difference]:
 
 
 def _overall(fitted: Fitted, checks: list[AssumptionCheck]) -> list[Difference]:
-    if fitted.sample.factors[0].name != ALLOCATOR:
+    if fitted.sample.layout.factors[0].name != ALLOCATOR:
         return []
     equal = holds(checks, "equal-variance")
     estimates = fitted.pooled if equal else fitted.separate
@@ -131,38 +119,38 @@ def _overall(fitted: Fitted, checks: list[AssumptionCheck]) -> list[Difference]:
 
 
 def _robust_table(fitted: Fitted) -> list[AnovaRow]:
-    grid = fitted.sample
-    return robust.anova_type(fitted.model.terms, grid.shape, fitted.adjusted, grid.cell)
+    layout = fitted.sample.layout
+    return robust.anova_type(fitted.model.terms, layout.shape, fitted.adjusted, layout.cell)
 
 
 def _robust_differences(fitted: Fitted, checks: list[AssumptionCheck]) -> list[Difference]:
     """The row factor's levels within each setting, by the procedure that fits what fails."""
-    grid = fitted.sample
-    factor = grid.factors[0].name
-    smallest = int(np.bincount(grid.cell).min())
-    positive = bool(grid.figures.min() > 0)
+    layout = fitted.sample.layout
+    factor = layout.factors[0].name
+    smallest = int(np.bincount(layout.cell).min())
+    positive = bool(fitted.sample.figures.min() > 0)
     if not holds(checks, "equal-variance") or smallest > _MANY_PER_CELL or not positive:
         procedure = tukey_procedure(fitted.separate, fitted.exponent)
-        return _differences(compare_within(grid, factor, procedure), tukey.GAMES_HOWELL)
-    order = np.argsort(grid.cell, kind="stable")
-    by_cell = np.split(fitted.adjusted[order], np.cumsum(np.bincount(grid.cell))[:-1])
+        return _differences(compare_within(layout, factor, procedure), tukey.GAMES_HOWELL)
+    order = np.argsort(layout.cell, kind="stable")
+    by_cell = np.split(fitted.adjusted[order], np.cumsum(np.bincount(layout.cell))[:-1])
 
     def ranks(cells: list[int]) -> tukey.Comparisons:
         return robust.rank_comparisons([by_cell[cell] for cell in cells])
 
-    return _differences(compare_within(grid, factor, ranks), robust.DSCF)
+    return _differences(compare_within(layout, factor, ranks), robust.DSCF)
 
 
 def _power(fitted: Fitted, factor: str, effect: float) -> PowerNote:
     """The note for a comparison of two levels of the row factor in one setting."""
-    grid, model = fitted.sample, fitted.model
-    replicates = max(1, round(model.n / grid.cells))
+    layout, model = fitted.sample.layout, fitted.model
+    replicates = max(1, round(model.n / layout.cells))
     columns = int(model.terms[-1].columns.stop)
     blocked = model.block_count > 1
-    levels = next((len(f.levels) for f in grid.factors if f.name == factor), 2)
+    levels = next((len(f.levels) for f in layout.factors if f.name == factor), 2)
 
     def residual_df(count: int) -> float:
-        return count * grid.cells - columns - (count if blocked else 1)
+        return count * layout.cells - columns - (count if blocked else 1)
 
     comparison = Comparison(levels, fitted.exponent, _residual_cv(fitted), residual_df)
     return power_note(comparison, replicates, effect)
@@ -178,16 +166,16 @@ def _residual_cv(fitted: Fitted) -> float:
     return float(np.sqrt((relative**2).mean()))
 
 
-def _simplified(model: FactorialModel, grid: Sample) -> list[str]:
+def _simplified(model: FactorialModel, layout: Layout) -> list[str]:
     """What of the full model the figures did not allow."""
     words = []
-    if model.order < len(grid.factors):
+    if model.order < len(layout.factors):
         words.append(
             f"Interactions of more than {model.order} factors cannot be told from the error "
             "and are counted as error."
             if model.order > 1
             else "The interactions cannot be told from the error and are counted as error."
         )
-    if model.block_count == 1 and grid.block.max() > 0:
+    if model.block_count == 1 and layout.block.max() > 0:
         words.append("Blocks are left out: they hold too few of the cells each.")
     return words

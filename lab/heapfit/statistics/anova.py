@@ -17,15 +17,15 @@ Hocking and O. P. Hackney, "Methods of analysis of linear models with unbalanced
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import f as f_distribution
+from scipy.special import fdtrc
 
 from heapfit.findings import AnovaRow
 from heapfit.statistics.effect import partial_eta_squared
 from heapfit.statistics.linear_model import FactorialModel, Fit, Term
-from heapfit.statistics.observations import Floats, Sample
+from heapfit.statistics.observations import Floats, Layout
 
 
-def anova(sample: Sample, model: FactorialModel, fit: Fit, response: Floats) -> list[AnovaRow]:
+def anova(layout: Layout, model: FactorialModel, fit: Fit, response: Floats) -> list[AnovaRow]:
     """Return the rows: each term, machine, block, residual, total (about the mean).
 
     The sum of squares of a term is b' V^-1 b, its effects b with their covariance V in units of the
@@ -35,7 +35,7 @@ def anova(sample: Sample, model: FactorialModel, fit: Fit, response: Floats) -> 
     terms = [*model.terms, *([model.machine] if model.machine else [])]
     rows = [_row(t.name, t.df, _sum_sq(model, fit, t), error, model) for t in terms]
     if model.block_count > 1:
-        rows.append(_block_row(sample, model, fit, response, error))
+        rows.append(_block_row(layout, model, fit, response, error))
     total = response - response.mean()
     return [
         *rows,
@@ -51,11 +51,11 @@ def _sum_sq(model: FactorialModel, fit: Fit, term: Term) -> float:
 
 
 def _block_row(
-    sample: Sample, model: FactorialModel, fit: Fit, response: Floats, error: float
+    layout: Layout, model: FactorialModel, fit: Fit, response: Floats, error: float
 ) -> AnovaRow:
     sum_sq = model.block_sum_sq(fit)
     if sum_sq is None:
-        without = FactorialModel(sample, model.order, with_blocks=False)
+        without = FactorialModel(layout, model.order, with_blocks=False)
         sum_sq = without.residual_sum_sq(response) - fit.sum_sq
     return _row("block", model.block_count - 1, sum_sq, error, model)
 
@@ -68,7 +68,7 @@ def _row(source: str, df: int, sum_sq: float, error: float, model: FactorialMode
         df=df,
         sum_sq=sum_sq,
         f=f,
-        p=float(f_distribution.sf(f, df, model.residual_df)),
+        p=float(fdtrc(df, model.residual_df, max(f, 0.0))),  # less than 0 is rounding
         df_error=model.residual_df,
         eta_sq=effect.estimate,
         eta_sq_low=effect.low,

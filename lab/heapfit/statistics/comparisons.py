@@ -20,7 +20,7 @@ from heapfit.records import ALLOCATOR, CORES
 from heapfit.statistics.fitted import Fitted
 from heapfit.statistics.letters import letters
 from heapfit.statistics.median import CONFIDENCE
-from heapfit.statistics.observations import Floats, Sample
+from heapfit.statistics.observations import Floats, Layout
 from heapfit.statistics.transform import back
 from heapfit.statistics.tukey import Comparisons, Estimates, compare
 
@@ -66,27 +66,27 @@ def tukey_procedure(estimates: Estimates, exponent: float) -> Procedure:
     return lambda cells: compare(estimates.of(cells), exponent)
 
 
-def families(sample: Sample, factor: str) -> list[Family]:
+def families(layout: Layout, factor: str) -> list[Family]:
     """Return a family for each setting of the factors other than `factor`."""
-    names = [each.name for each in sample.factors]
+    names = [each.name for each in layout.factors]
     axis = names.index(factor)
-    cells = np.moveaxis(np.arange(sample.cells).reshape(sample.shape), axis, -1)
-    others = [each for each in sample.factors if each.name != factor]
+    cells = np.moveaxis(np.arange(layout.cells).reshape(layout.shape), axis, -1)
+    others = [each for each in layout.factors if each.name != factor]
     settings = product(*(each.levels for each in others))
     return [
         Family(
             factor=factor,
             at=dict(zip((each.name for each in others), setting, strict=True)),
-            levels=sample.factors[axis].levels,
+            levels=layout.factors[axis].levels,
             cells=members.tolist(),
         )
-        for setting, members in zip(settings, cells.reshape(-1, sample.shape[axis]), strict=True)
+        for setting, members in zip(settings, cells.reshape(-1, layout.shape[axis]), strict=True)
     ]
 
 
-def compare_within(sample: Sample, factor: str, procedure: Procedure) -> list[Compared]:
+def compare_within(layout: Layout, factor: str, procedure: Procedure) -> list[Compared]:
     """Return every family of `factor` compared by `procedure`."""
-    return [Compared(each, procedure(each.cells)) for each in families(sample, factor)]
+    return [Compared(each, procedure(each.cells)) for each in families(layout, factor)]
 
 
 def compare_overall(fitted: Fitted, estimates: Estimates, factor: str) -> Compared | None:
@@ -99,14 +99,14 @@ def compare_overall(fitted: Fitted, estimates: Estimates, factor: str) -> Compar
 
     Reference: G. W. Oehlert, "A note on the delta method", American Statistician 46 (1992), 27-29.
     """
-    by_setting = families(fitted.sample, factor)
+    by_setting = families(fitted.sample.layout, factor)
     if len(by_setting) == 1:
         return Compared(by_setting[0], compare(estimates.of(by_setting[0].cells), fitted.exponent))
     if not (fitted.fit.means > 0).all() and fitted.exponent != 0:
         return None
     slopes = _log_slopes(fitted)
     levels = by_setting[0].levels
-    weights = np.zeros((len(levels), fitted.sample.cells))
+    weights = np.zeros((len(levels), fitted.sample.layout.cells))
     for family in by_setting:
         cells = np.array(family.cells)
         weights[np.arange(len(levels)), cells] = slopes[cells] / len(by_setting)
@@ -119,16 +119,16 @@ def compare_overall(fitted: Fitted, estimates: Estimates, factor: str) -> Compar
 def _log_slopes(fitted: Fitted) -> Floats:
     """The derivative of the logarithm of a mean by the mean on the scale of the analysis."""
     if fitted.exponent == 0:
-        return np.ones(fitted.sample.cells)
+        return np.ones(fitted.sample.layout.cells)
     return 1 / (fitted.exponent * fitted.fit.means)
 
 
-def table_factors(sample: Sample) -> tuple[str, str]:
+def table_factors(layout: Layout) -> tuple[str, str]:
     """Return the factors down and across the letters tables: the first two that vary.
 
     A single factor has the other of allocator and cores, of one level, for company.
     """
-    names = [factor.name for factor in sample.factors]
+    names = [factor.name for factor in layout.factors]
     if len(names) > 1:
         return names[0], names[1]
     return (ALLOCATOR, CORES) if names == [ALLOCATOR] else (ALLOCATOR, names[0])
@@ -142,16 +142,16 @@ def letters_tables(
     `down` compares the levels of the table's row factor (lower-case letters), `across` those of its
     column factor (upper case); either may be empty. Intervals are of single means, 95 % each.
     """
-    sample = fitted.sample
-    rows, columns = table_factors(sample)
+    layout = fitted.sample.layout
+    rows, columns = table_factors(layout)
     lower, upper = _marks(fitted, down), _marks(fitted, across)
-    sizes = np.bincount(sample.cell, minlength=sample.cells)
+    sizes = np.bincount(layout.cell, minlength=layout.cells)
     lows, highs = _mean_intervals(fitted)
     means = fitted.means
     tables: dict[tuple[str, ...], LettersTable] = {}
-    for cell, levels in enumerate(sample.cell_levels()):
+    for cell, levels in enumerate(layout.cell_levels()):
         at = {name: level for name, level in levels.items() if name not in (rows, columns)}
-        placed = {**sample.held, **levels}  # a level may be empty: a variable left unset
+        placed = {**layout.held, **levels}  # a level may be empty: a variable left unset
         table = tables.setdefault(
             tuple(at.values()), LettersTable(rows=rows, columns=columns, at=at, cells=[])
         )
@@ -172,7 +172,7 @@ def letters_tables(
 
 def _marks(fitted: Fitted, compared: list[Compared]) -> list[str]:
     """The letters of each cell, the largest mean of a family first."""
-    marks = [""] * fitted.sample.cells
+    marks = [""] * fitted.sample.layout.cells
     means = fitted.means
     for each in compared:
         order = np.argsort(-means[each.family.cells], kind="stable").tolist()

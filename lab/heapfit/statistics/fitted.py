@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from heapfit.statistics import tukey
 from heapfit.statistics.linear_model import FactorialModel, Fit, SingularDesignError
-from heapfit.statistics.observations import Floats, Sample
+from heapfit.statistics.observations import Floats, Layout, Sample
 from heapfit.statistics.transform import back, forward
 from heapfit.statistics.tukey import Estimates
 
@@ -30,13 +30,13 @@ class Fitted:
     @cached_property
     def pooled(self) -> Estimates:
         """The cells' means with the common residual variance."""
-        covariance = self.model.mean_covariance() * self.variance
+        covariance = self.model.mean_covariance * self.variance
         return Estimates(self.fit.means, covariance, self.model.residual_df)
 
     @cached_property
     def separate(self) -> Estimates:
         """The cells' means, each with a variance of its own."""
-        return tukey.own_variances(self.pooled, self.fit.residuals, self.sample.cell)
+        return tukey.own_variances(self.pooled, self.fit.residuals, self.sample.layout.cell)
 
     @property
     def means(self) -> Floats:
@@ -46,7 +46,7 @@ class Fitted:
     @property
     def adjusted(self) -> Floats:
         """The figures on the measured scale without the effects of blocks and machines."""
-        adjusted = self.fit.means[self.sample.cell] + self.fit.residuals
+        adjusted = self.fit.means[self.sample.layout.cell] + self.fit.residuals
         return back(adjusted, self.exponent)
 
 
@@ -56,16 +56,18 @@ def fit_on(sample: Sample, model: FactorialModel, exponent: float) -> Fitted:
     return Fitted(sample, model, exponent, response, model.fit(response))
 
 
-def model_of(sample: Sample) -> FactorialModel | None:
+# A study's metrics and the advice share a layout; where trials lack some figures there are a few.
+@lru_cache(maxsize=4)
+def model_of(layout: Layout) -> FactorialModel | None:
     """Return the fullest model that leaves the error a degree of freedom; None if none does.
 
     Interactions of the highest order are given up first, then blocks: where each cell was run once,
     or where blocks hold only part of the cells so that they cannot be told from an interaction.
     """
     for with_blocks in (True, False):
-        for order in range(len(sample.factors), 0, -1):
+        for order in range(len(layout.factors), 0, -1):
             try:
-                model = FactorialModel(sample, order, with_blocks)
+                model = FactorialModel(layout, order, with_blocks)
             except SingularDesignError:
                 continue
             if model.residual_df > 0:

@@ -15,13 +15,14 @@ series and multiple regression analysis", JASA 58 (1963), 993-1010 (partialling 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse import coo_matrix
 
-from heapfit.statistics.observations import Floats, Integers, Sample
+from heapfit.statistics.observations import Floats, Integers, Layout
 
 # The normal equations are singular when a pivot is that much smaller than the largest.
 _PIVOT = 1e-10
@@ -59,23 +60,23 @@ class SingularDesignError(ValueError):
 
 
 class FactorialModel:
-    """The model of a sample; `order` bounds its interactions, None: all of them.
+    """The model of figures on a layout; `order` bounds its interactions, None: all of them.
 
     Blocks take the place of the mean: without blocks the whole sample is one block.
 
     Raises `SingularDesignError` where effects and blocks cannot be told apart.
     """
 
-    def __init__(self, sample: Sample, order: int | None = None, with_blocks: bool = True) -> None:
-        block = sample.block if with_blocks else np.zeros_like(sample.block)
-        self.order = len(sample.factors) if order is None else order
-        self.terms, self._cell_columns = _factorial(sample, self.order)
-        machines = int(sample.machine.max()) + 1
+    def __init__(self, layout: Layout, order: int | None = None, with_blocks: bool = True) -> None:
+        block = layout.block if with_blocks else np.zeros_like(layout.block)
+        self.order = len(layout.factors) if order is None else order
+        self.terms, self._cell_columns = _factorial(layout, self.order)
+        machines = int(layout.machine.max()) + 1
         self.machine = _machine_term(self.terms, machines)
-        self.n = len(sample.figures)
+        self.n = len(layout.cell)
         self.block_count = int(block.max()) + 1
         self._block = block
-        self._group, self._columns = _groups(sample, self._cell_columns, machines)
+        self._group, self._columns = _groups(layout, self._cell_columns, machines)
         self._prepare(block)
 
     @property
@@ -96,7 +97,7 @@ class FactorialModel:
         self.inverse = _inverse(normal)
 
     def fit(self, response: Floats) -> Fit:
-        """Return the least-squares fit of `response`, one figure per observation of the sample."""
+        """Return the least-squares fit of `response`, one figure per observation of the layout."""
         centre = response.mean()
         y = response - centre  # so that a large common part costs no digits
         effects, blocks, residuals = self._solve(y)
@@ -112,7 +113,7 @@ class FactorialModel:
         residuals = self._residuals_of_means(y) if self.is_orthogonal else self._solve(y)[2]
         return float(residuals @ residuals)
 
-    @property
+    @cached_property
     def is_orthogonal(self) -> bool:
         """Whether cells meet all blocks equally often and have all effects: least squares is then
         a matter of means, and blocks take nothing from the effects."""
@@ -130,8 +131,9 @@ class FactorialModel:
         """Return the sum of squares of the blocks where it is a matter of means, else None."""
         return float(self._block_sizes @ fit.blocks**2) if self.is_orthogonal else None
 
+    @cached_property
     def mean_covariance(self) -> Floats:
-        """Return the covariance of the cells' means in units of the residual variance."""
+        """The covariance of the cells' means in units of the residual variance."""
         share = self._block_means.mean(axis=0)
         columns = -np.tile(share, (len(self._cell_columns), 1))
         columns[:, : self._factor_columns] += self._cell_columns
@@ -153,16 +155,16 @@ class FactorialModel:
         return effects, blocks, y - fitted[self._group] - blocks[self._block]
 
 
-def _factorial(sample: Sample, order: int) -> tuple[list[Term], Floats]:
+def _factorial(layout: Layout, order: int) -> tuple[list[Term], Floats]:
     """The terms up to `order` and the cells' rows of the model matrix, without the mean."""
-    axes = range(len(sample.factors))
+    axes = range(len(layout.factors))
     terms: list[Term] = []
     parts: list[Floats] = []
     start = 0
     for size in range(1, order + 1):
         for chosen in combinations(axes, size):
-            part = _contrasts(sample.shape, chosen)
-            name = ":".join(sample.factors[axis].name for axis in chosen)
+            part = _contrasts(layout.shape, chosen)
+            name = ":".join(layout.factors[axis].name for axis in chosen)
             terms.append(Term(name, chosen, slice(start, start + part.shape[1])))
             parts.append(part)
             start += part.shape[1]
@@ -191,11 +193,11 @@ def _machine_term(terms: list[Term], machines: int) -> Term | None:
     return Term("machine", (), slice(start, start + machines - 1))
 
 
-def _groups(sample: Sample, cell_columns: Floats, machines: int) -> tuple[Integers, Floats]:
+def _groups(layout: Layout, cell_columns: Floats, machines: int) -> tuple[Integers, Floats]:
     """Observations of the same cell and machine share a row of the model matrix."""
     if machines == 1:
-        return sample.cell, cell_columns
-    pairs = sample.cell * machines + sample.machine
+        return layout.cell, cell_columns
+    pairs = layout.cell * machines + layout.machine
     present, group = np.unique(pairs, return_inverse=True)
     cells, on = np.divmod(present, machines)
     columns = np.hstack([cell_columns[cells], _sum_to_zero(machines)[on]])

@@ -20,7 +20,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
 
-from scipy.stats import binom
+import numpy as np
+from scipy.special import bdtr
+
+from heapfit.statistics.observations import Floats, Integers
 
 CONFIDENCE = 0.95
 
@@ -57,6 +60,38 @@ def median_interval(sample: Sequence[float], confidence: float = CONFIDENCE) -> 
     )
 
 
+def median_intervals(samples: Floats) -> list[Interval | None]:
+    """Return `median_interval` of each row, whose NaN are no observations; None: it has no other.
+
+    >>> median_intervals(np.array([[3.0, np.nan, 1.0], [np.nan, np.nan, np.nan]]))
+    [Interval(median=2.0, low=1.0, high=3.0, coverage=0.5), None]
+    """
+    ordered = np.sort(samples, axis=1)  # NaN goes last
+    sizes = (~np.isnan(samples)).sum(axis=1)
+    ranks = np.array([interval_rank(n) if n else 1 for n in sizes.tolist()], dtype=np.int64)
+    # An odd size makes the first two the same; where there is nothing they are of no account.
+    places = np.maximum([(sizes - 1) // 2, sizes // 2, ranks - 1, sizes - ranks], 0)
+    below, above, low, high = np.take_along_axis(ordered, places.T, axis=1).T
+    columns = [sizes, ranks, (below + above) / 2, low, high]
+    return [
+        Interval(middle, lowest, highest, coverage(n, rank)) if n else None
+        for n, rank, middle, lowest, highest in zip(*(c.tolist() for c in columns), strict=True)
+    ]
+
+
+def cell_medians(figures: Floats, cell: Integers) -> Floats:
+    """Return the median of each cell; of one that is empty, anything.
+
+    >>> cell_medians(np.array([3.0, 5.0, 9.0, 1.0]), np.array([1, 0, 1, 1])).tolist()
+    [5.0, 3.0]
+    """
+    sizes = np.bincount(cell)
+    ordered = figures[np.lexsort((figures, cell))]
+    first = np.cumsum(sizes) - sizes
+    middle: Floats = (ordered[first + (sizes - 1) // 2] + ordered[first + sizes // 2]) / 2
+    return middle
+
+
 @lru_cache
 def interval_rank(n: int, confidence: float = CONFIDENCE) -> int:
     """Return k, from 1: the interval runs from the k-th smallest to the k-th largest.
@@ -79,4 +114,4 @@ def coverage(n: int, rank: int = 1) -> float:
     >>> round(coverage(9, 2), 3)
     0.961
     """
-    return float(1 - 2 * binom.cdf(rank - 1, n, 0.5)) if n > 1 else 0.0
+    return float(1 - 2 * bdtr(rank - 1, n, 0.5)) if n > 1 else 0.0

@@ -1,4 +1,4 @@
-"""The figures of one metric, laid out as a complete factorial design.
+"""The trials of a study as columns, and the figures of one metric as a full factorial design.
 
 A design is analysed over a full grid of its factors' levels, so that every effect is estimable.
 Where trials are missing altogether in a cell of that grid (an allocator that fails on one workload
@@ -9,7 +9,8 @@ its reason; cells of unequal, non-zero size need nothing of the kind.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from math import prod
 
@@ -20,35 +21,57 @@ from heapfit.records import ALLOCATOR, CORES, Factor, PlannedTrial, Study, Trial
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Readings:
-    """The trials of a study that count, as columns; shared by the analyses of all its metrics."""
+    """A study's trials, read once for all that is asked of them.
 
-    trials: list[Trial]
+    Those that count, `ok` and no warm-up, are columns: arrays with an entry for each, in the order
+    of `trials`.
+    """
+
+    study: Study
+    trials: Sequence[Trial]  # all, whatever their status
     design: list[Factor]
-    levels: list[Integers]  # of each factor of the design, the level's index per trial
+    levels: list[Integers]  # of each factor of the design, the level's index
+    index: Integers  # the place in the order of running
     block: Integers
     machine: Integers
+    figures: dict[str, Floats]  # of each of the study's metrics; NaN: none
     bad: int  # trials that failed
+    layouts: dict[bytes, Layout | None] = field(default_factory=dict)  # those found so far
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many levels each factor of the design has; the first is the allocator."""
+        return tuple(len(factor.levels) for factor in self.design)
+
+    @cached_property
+    def cell(self) -> Integers:
+        """The index of each trial's cell of the design, the last factor varying fastest.
+
+        Without the allocator, which is the first, cells are numbered as `study.settings()`.
+        """
+        return np.ravel_multi_index(tuple(self.levels), self.shape).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class Sample:
-    """The figures of one metric over a full grid of `factors`, with no empty cell.
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The trials of a full grid of `factors`, with no empty cell; shared by metrics that have
+    their figures in the same trials.
 
     `cell` is the index of an observation's cell with the last factor varying fastest.
     """
 
     factors: list[Factor]  # of more than one level
     held: dict[str, str]  # the level of each other factor
-    figures: Floats
-    rows: Integers  # the trials that the figures are of, as indices of the readings
+    rows: Integers  # the trials, as indices of the readings
     cell: Integers
     block: Integers
     machine: Integers
-    left_out: list[str]
+    gaps: list[tuple[str, str]]  # each level left out, and where it has no good figure
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -61,10 +84,9 @@ class Sample:
     def cell_levels(self) -> list[dict[str, str]]:
         """Return the levels of each cell, in the order of `cell`.
 
-        >>> nothing = np.array([])
-        >>> none = nothing.astype(np.int64)
+        >>> none = np.array([], dtype=np.int64)
         >>> factors = [Factor(name="allocator", levels=["a", "b"])]
-        >>> Sample(factors, {}, nothing, none, none, none, none, []).cell_levels()
+        >>> Layout(factors, {}, none, none, none, none, []).cell_levels()
         [{'allocator': 'a'}, {'allocator': 'b'}]
         """
         names = [factor.name for factor in self.factors]
@@ -72,59 +94,88 @@ class Sample:
         return [dict(zip(names, levels, strict=True)) for levels in grid]
 
 
-def read(study: Study, trials: Iterable[Trial]) -> Readings:
-    """Return the trials of `study` that are `ok` and no warm-up, as columns."""
+@dataclass(frozen=True)
+class Sample:
+    """The figures of one metric on their layout."""
+
+    layout: Layout
+    figures: Floats
+    left_out: list[str]
+
+
+def read(study: Study, trials: Sequence[Trial]) -> Readings:
+    """Return the trials of `study`, as columns those that are `ok` and no warm-up."""
     counted = [trial for trial in trials if not trial.planned.warmup]
     good = [trial for trial in counted if trial.status is TrialStatus.OK]
+    planned = [trial.planned for trial in good]
+    metrics = [trial.metrics for trial in good]
     design = study.design()
     return Readings(
-        trials=good,
+        study=study,
+        trials=trials,
         design=design,
-        levels=[_level_indices(factor, [trial.planned for trial in good]) for factor in design],
-        block=_numbered([trial.planned.block for trial in good]),
+        levels=[_level_indices(factor, planned) for factor in design],
+        index=np.array([each.index for each in planned], dtype=np.int64),
+        block=np.array([each.block for each in planned], dtype=np.int64),
         machine=_numbered([trial.machine or "" for trial in good]),
+        figures={name: _column(metrics, name) for name in (each.name for each in study.metrics)},
         bad=len(counted) - len(good),
     )
 
 
+def figures_of(readings: Readings, metric: str) -> Floats:
+    """Return a metric's figure of each trial; NaN where it has none."""
+    nothing = np.full(len(readings.block), np.nan)
+    return readings.figures.get(metric, nothing)
+
+
 def sample(readings: Readings, figures: Floats, metric: str) -> Sample | None:
     """Return the figures (NaN: none) of a metric over a full grid; None if no factor is left."""
-    keep = np.isfinite(figures)
-    if not keep.any():
+    good = np.isfinite(figures)
+    key = good.tobytes()
+    if key not in readings.layouts:
+        readings.layouts[key] = _layout(readings, good)
+    layout = readings.layouts[key]
+    if layout is None:
         return None
-    grid = np.zeros([len(factor.levels) for factor in readings.design], dtype=np.int64)
-    np.add.at(grid, tuple(levels[keep] for levels in readings.levels), 1)
-    kept_levels, left_out = _complete(readings.design, grid, metric)
-    for levels, kept in zip(readings.levels, kept_levels, strict=True):
-        keep &= np.isin(levels, kept)
-    varied = [index for index, kept in enumerate(kept_levels) if len(kept) > 1]
-    if not varied:
-        return None
-    factors = [_subset(readings.design[index], kept_levels[index]) for index in varied]
-    coordinates = [np.searchsorted(kept_levels[i], readings.levels[i][keep]) for i in varied]
+    left_out = [f"{level}: no good figure of {metric} {where}." for level, where in layout.gaps]
     if readings.bad:
         left_out.append(f"{readings.bad} failed trials have no part in it.")
-    return Sample(
+    return Sample(layout, figures[layout.rows], left_out)
+
+
+def _layout(readings: Readings, good: Flags) -> Layout | None:
+    """Lay out the trials whose figure is `good`."""
+    if not good.any():
+        return None
+    counts = np.bincount(readings.cell[good], minlength=prod(readings.shape))
+    kept_levels, gaps = _complete(readings.design, counts.reshape(readings.shape))
+    varied = [axis for axis, kept in enumerate(kept_levels) if len(kept) > 1]
+    if not varied:
+        return None
+    keep = good.copy()
+    for levels, kept in zip(readings.levels, kept_levels, strict=True):
+        keep &= np.isin(levels, kept)
+    factors = [_subset(readings.design[axis], kept_levels[axis]) for axis in varied]
+    coordinates = [np.searchsorted(kept_levels[i], readings.levels[i][keep]) for i in varied]
+    shape = [len(factor.levels) for factor in factors]
+    return Layout(
         factors=factors,
         held={
             factor.name: factor.levels[int(kept[0])]
             for factor, kept in zip(readings.design, kept_levels, strict=True)
             if len(kept) == 1
         },
-        figures=figures[keep],
         rows=np.flatnonzero(keep),
-        cell=np.ravel_multi_index(tuple(coordinates), [len(f.levels) for f in factors]).astype(
-            np.int64
-        ),
+        cell=np.ravel_multi_index(tuple(coordinates), shape).astype(np.int64),
         block=_numbered(readings.block[keep].tolist()),
         machine=_numbered(readings.machine[keep].tolist()),
-        left_out=left_out,
+        gaps=gaps,
     )
 
 
-def figures_of(readings: Readings, metric: str) -> Floats:
-    """Return a metric's figure of each trial; NaN where it has none."""
-    return np.array([trial.metrics.get(metric, np.nan) for trial in readings.trials], dtype=float)
+def _column(metrics: Sequence[dict[str, float]], name: str) -> Floats:
+    return np.array([each.get(name, np.nan) for each in metrics], dtype=float)
 
 
 def _level_indices(factor: Factor, planned: Sequence[PlannedTrial]) -> Integers:
@@ -150,21 +201,22 @@ def _subset(factor: Factor, kept: Integers) -> Factor:
 
 
 def _complete(
-    design: Sequence[Factor], grid: Integers, metric: str
-) -> tuple[list[Integers], list[str]]:
-    """Leave out levels until no cell of `grid` (counts) is empty; return those kept and why."""
+    design: Sequence[Factor], grid: Integers
+) -> tuple[list[Integers], list[tuple[str, str]]]:
+    """Leave out levels until no cell of `grid` (counts) is empty; return those kept, and of the
+    others where they had nothing."""
     kept = [np.arange(size) for size in grid.shape]
-    reasons: list[str] = []
+    gaps: list[tuple[str, str]] = []
     while not grid.all():
         axis, position = _emptiest(design, grid)
         factor = design[axis]
         empty = np.take(grid, position, axis=axis) == 0
         where = "at all" if empty.all() else f"in {empty.sum()} of {empty.size} settings"
         level = factor.levels[int(kept[axis][position])]
-        reasons.append(f"{factor.name} {level}: no good figure of {metric} {where}.")
+        gaps.append((f"{factor.name} {level}", where))
         grid = np.delete(grid, position, axis=axis)
         kept[axis] = np.delete(kept[axis], position)
-    return kept, reasons
+    return kept, gaps
 
 
 def _emptiest(design: Sequence[Factor], grid: Integers) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from math import expm1, log1p, sqrt
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import nct
+from scipy.special import nctdtr
 
 from heapfit.findings import PowerNote
 from heapfit.statistics.studentized_range import critical
@@ -49,7 +49,8 @@ class Comparison:
         noncentrality = self._difference(effect) / self.cv * sqrt(replicates / 2)
         if noncentrality > limit + 38:  # certain; the distribution is not computed that far out
             return 1.0
-        upper, lower = nct.sf(limit, df, noncentrality), nct.cdf(-limit, df, noncentrality)
+        # Above the limit is, seen in a mirror, below its negative.
+        upper, lower = nctdtr(df, [-noncentrality, noncentrality], -limit)
         return float(upper + np.nan_to_num(lower))
 
     def _difference(self, effect: float) -> float:

@@ -50,8 +50,8 @@ def survival(q: ArrayLike, k: int, df: ArrayLike) -> Floats:
     >>> round(float(survival(3.877, 3, 10)), 4)  # tables: the upper 5 % point of 3, 10 is 3.88
     0.05
     """
-    quantity, freedom = np.broadcast_arrays(np.abs(np.asarray(q, float)), np.asarray(df, float))
-    freedom = np.minimum(freedom, _MOST_DF)
+    quantity = np.abs(np.asarray(q, float))
+    freedom = np.minimum(np.asarray(df, float), _MOST_DF)
     if k == 2:  # the range of two is Student's t
         return np.asarray(2 * stdtr(freedom, -quantity / np.sqrt(2)))
     s, density = _deviations(freedom[..., None])

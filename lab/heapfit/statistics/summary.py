@@ -8,92 +8,89 @@ time; the ratio of the two medians would keep it in. Both intervals are those of
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator
+from itertools import product
+from math import prod
 
-from heapfit.records import Estimate, Setting, Study, Summary, Trial, TrialStatus
-from heapfit.statistics.median import median_interval
+import numpy as np
 
-# Figures of one metric by block, of one allocator in one setting.
-ByBlock = dict[tuple[str | None, int], float]
-Cell = tuple[str, Setting, str]
+from heapfit.records import Estimate, Summary, TrialStatus
+from heapfit.statistics.median import median_intervals
+from heapfit.statistics.observations import Floats, Integers, Readings
 
 
-def summarise(study: Study, trials: Sequence[Trial]) -> Summary:
+def summarise(readings: Readings) -> Summary:
     """Return the summary of what has been measured so far.
 
     Only trials that are `ok` and no warm-up count. A metric that a cell never gave has no estimate.
     """
-    figures = _figures(trials)
-    estimates = [
-        _estimate(study, cell, figures[cell], figures.get((study.baseline, cell[1], cell[2]), {}))
-        for cell in _cells(study)
-        if cell in figures
-    ]
+    study, trials = readings.study, readings.trials
+    block = _blocks(readings)
     return Summary(
         study=study,
-        estimates=estimates,
+        estimates=[
+            estimate
+            for metric, figures in readings.figures.items()
+            for estimate in _estimates(readings, metric, _table(readings, block, figures))
+        ],
         trials_done=len(trials),
         trials_planned=len(study.plan),
         problems=[trial for trial in trials if trial.status is not TrialStatus.OK],
     )
 
 
-def _cells(study: Study) -> Iterable[Cell]:
-    """In the order of a table: by metric, then setting, then allocator as the study lists them."""
-    settings = study.settings()
-    for metric in study.metrics:
-        for setting in settings:
-            for allocator in study.allocators:
-                yield allocator.name, setting, metric.name
+def _blocks(readings: Readings) -> Integers:
+    """Number what a trial shares with those that its figures are set against: machine and time.
+
+    A machine that is lost in the middle of a block leaves the rest of it to another.
+    """
+    pairs = np.stack([readings.machine, readings.block])
+    return np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _figures(trials: Iterable[Trial]) -> Mapping[Cell, ByBlock]:
-    # First by allocator and setting: a key of all three made anew for every figure takes longer
-    # than all the rest where there are a hundred thousand trials.
-    cells: dict[tuple[str, Setting], dict[str, ByBlock]] = defaultdict(lambda: defaultdict(dict))
-    for trial in trials:
-        planned = trial.planned
-        if trial.status is TrialStatus.OK and not planned.warmup:
-            cell = cells[planned.allocator, planned.setting]
-            block = trial.block
-            for metric, figure in trial.metrics.items():
-                cell[metric][block] = figure
-    return {
-        (allocator, setting, metric): by_block
-        for (allocator, setting), by_metric in cells.items()
-        for metric, by_block in by_metric.items()
-    }
+def _table(readings: Readings, block: Integers, figures: Floats) -> Floats:
+    """Figures by setting, allocator and block; NaN where there is none."""
+    allocators, *others = readings.shape
+    table = np.full((allocators * prod(others), block.max(initial=0) + 1), np.nan)
+    there = ~np.isnan(figures)
+    table[readings.cell[there], block[there]] = figures[there]
+    return table.reshape(allocators, prod(others), -1).swapaxes(0, 1)
 
 
-def _estimate(study: Study, cell: Cell, own: ByBlock, baseline: ByBlock) -> Estimate:
-    allocator, (cores, levels), metric = cell
-    absolute = median_interval(list(own.values()))
-    ratio: float | None = None
-    ratio_low: float | None = None
-    ratio_high: float | None = None
-    if allocator == study.baseline:
-        ratio = 1.0  # by definition, hence without an interval
-    elif ratios := _ratios(own, baseline):
-        relative = median_interval(ratios)
-        ratio, ratio_low, ratio_high = relative.median, relative.low, relative.high
-    return Estimate(
-        allocator=allocator,
-        cores=cores,
-        levels=dict(levels),
-        metric=metric,
-        n=len(own),
-        median=absolute.median,
-        low=absolute.low,
-        high=absolute.high,
-        minimum=min(own.values()),
-        maximum=max(own.values()),
-        ratio=ratio,
-        ratio_low=ratio_low,
-        ratio_high=ratio_high,
+def _estimates(readings: Readings, metric: str, table: Floats) -> Iterator[Estimate]:
+    """In the order of a table: by setting, then allocator as the study lists them."""
+    study = readings.study
+    names = [allocator.name for allocator in study.allocators]
+    baseline = table[:, [names.index(study.baseline)]]
+    with np.errstate(all="ignore"):
+        ratios = table / np.where(baseline == 0, np.nan, baseline)  # there is none to zero
+    rows = table.reshape(-1, table.shape[-1])
+    columns = zip(
+        product(study.settings(), names),
+        median_intervals(rows),
+        median_intervals(ratios.reshape(rows.shape)),
+        (~np.isnan(rows)).sum(axis=1).tolist(),
+        np.fmin.reduce(rows, axis=1).tolist(),  # ignores NaN
+        np.fmax.reduce(rows, axis=1).tolist(),
+        strict=True,
     )
-
-
-def _ratios(own: ByBlock, baseline: ByBlock) -> list[float]:
-    """The ratios of the blocks that have both; there is none to a baseline of zero."""
-    return [figure / baseline[block] for block, figure in own.items() if baseline.get(block)]
+    for ((cores, levels), allocator), own, relative, n, minimum, maximum in columns:
+        if own is None:
+            continue
+        is_baseline = allocator == study.baseline  # at 1 by definition, hence without an interval
+        interval = None if is_baseline else relative
+        yield Estimate(
+            allocator=allocator,
+            cores=cores,
+            levels=dict(levels),
+            metric=metric,
+            n=n,
+            median=own.median,
+            low=own.low,
+            high=own.high,
+            minimum=minimum,
+            maximum=maximum,
+            ratio=1.0 if is_baseline else interval and interval.median,
+            ratio_low=interval and interval.low,
+            ratio_high=interval and interval.high,
+        )

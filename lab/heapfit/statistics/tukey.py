@@ -132,11 +132,11 @@ def compare(estimates: Estimates, exponent: float) -> Comparisons:
 def _reference(
     estimates: Estimates, first: np.ndarray, second: np.ndarray
 ) -> tuple[Floats, Floats]:
-    """Degrees of freedom and critical value of each pair."""
+    """Degrees of freedom, one figure where they are the same, and critical value of each pair."""
     k = len(estimates.means)
     if estimates.weights is None or estimates.components is None:
-        df = np.full(len(first), estimates.df)
-        return df, np.full(len(first), critical(k, estimates.df))
+        limit = np.full(len(first), critical(k, estimates.df))
+        return np.asarray(estimates.df, dtype=np.float64), limit
     parts = (estimates.weights[first] - estimates.weights[second]) ** 2 * estimates.components
     with np.errstate(divide="ignore", invalid="ignore"):
         df = parts.sum(axis=1) ** 2 / (parts**2 / estimates.component_df).sum(axis=1)
