@@ -57,8 +57,9 @@ static void add_blocks(hf_class_stats *classes, const struct span *span)
 /* What is in a span of objects of many sizes, which are of no class; false: it is none. */
 static bool mixed_in(const struct span *span, struct mixed_figures *figures)
 {
+    if (!POOLS_EXIST || READ(span->kind) != SPAN_BLOCKS) return false;
     unsigned bin = READ(span->bin);
-    if (!POOLS_EXIST || READ(span->kind) != SPAN_BLOCKS || bin >= HEAP_BINS || !bin_is_mixed(bin)) return false;
+    if (bin >= HEAP_BINS || !bin_is_mixed(bin)) return false;
     if (POOLS_EXIST) *figures = mixed_figures(span);
     return true;
 }

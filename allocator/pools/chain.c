@@ -139,7 +139,7 @@ static bool table_add(uint64_t key, uintptr_t last, uint64_t value)
 {
     struct table *in = atomic_load_explicit(&table, memory_order_relaxed); /* only we write */
     bool forgotten = atomic_load_explicit(&pair_find(in, key)->key, memory_order_relaxed) != 0;
-    if (!forgotten && 2 * (in->used + 1) > pairs_in(in)) in = table_grow(in);
+    if (!forgotten && 2 * ((size_t)in->used + 1) > pairs_in(in)) in = table_grow(in);
     if (in == NULL || key == 0) return false;
     table_put(in, key, last, value);
     return true;

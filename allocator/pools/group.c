@@ -35,7 +35,7 @@ void group_decide(uint32_t group, enum group_state state, enum reason reason, ui
     groups[group].state = (uint8_t)state;
     groups[group].reason = (uint8_t)reason;
     groups[group].pool = pool;
-    if (pool != POOL_NONE) {
+    if (pool < POOL_BINS) {
         verdict = place_verdict(pool);
         if (group_of_pool(pool) == GROUP_NONE) pool_groups[pool] = (uint16_t)(group + 1);
     }

@@ -55,7 +55,8 @@ bool place_mixed(uint32_t *pool)
 
 struct verdict place_verdict(uint32_t pool)
 {
-    if (pool_settings.placing == POOL_PLACING_NONE) return (struct verdict){.kind = VERDICT_ORDINARY, .pool = pool};
+    if (pool_settings.placing == POOL_PLACING_NONE || pool >= POOL_BINS)
+        return (struct verdict){.kind = VERDICT_ORDINARY, .pool = pool};
     unsigned bin = BIN_COUNT + pool;
     return (struct verdict){
         .kind = bin_is_mixed(bin) ? VERDICT_MIXED : VERDICT_POOL,

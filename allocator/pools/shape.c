@@ -420,7 +420,7 @@ static void consider(struct cluster *cluster, uint32_t member, uint32_t other)
 /* What else the field at an edge's offset leads to. */
 static void consider_siblings(struct cluster *cluster, uint32_t member, const struct edge *edge)
 {
-    if (edge->offset == OFFSET_SIBLINGS) return;
+    if (edge->offset == OFFSET_SIBLINGS || edge->from == GROUP_UNWATCHED) return;
     for (uint16_t out = groups[edge->from].edges_out; out != EDGE_NONE; out = edges[out].next_out)
         if (edges[out].offset == edge->offset) consider(cluster, member, edges[out].to);
 }

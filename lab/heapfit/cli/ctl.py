@@ -33,8 +33,8 @@ def ctl(
 ) -> None:
     """Ask a running process for its heap's figures and options, and steer it.
 
-    shrink gives all free memory back and keeps hardly any until restore; trim gives it back once. An
-    option may be set when it is live, see options. The process must be yours, and started by
+    shrink gives all free memory back and keeps hardly any until restore; trim gives it back once.
+    An option may be set when it is live, see options. The process must be yours, and started by
     heapfit run --control, or with control:on among its HEAPFIT_OPTIONS.
     """
     _check(action, words or [])

@@ -9,7 +9,7 @@ from heapfit.live.memory import ProcessMemory, read_memory
 from heapfit.live.processes import Process
 from heapfit.live.records import LiveOption, Stats
 
-# What is in force at most while the process is shrunk (`hf_footprint_shrink`), as api/options.c has it.
+# What is in force at most while the process is shrunk (`hf_footprint_shrink`): as api/options.c.
 _MOST_WHILE_SHRUNK = {
     "free_page_threshold": 1 << 20,
     "thread_span_threshold": 0,
