@@ -207,7 +207,7 @@ void span_give_back(struct heap *heap, struct span *span)
     atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
     span_kind_write(span, SPAN_METADATA);
     cache_put(heap, span);
-    if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
+    heap_chores_more(heap);
 }
 
 /* Cut a span into blocks of this bin; `zeros`: it reads as zeros. */

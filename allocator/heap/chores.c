@@ -13,14 +13,36 @@ static uint32_t decay_ms(void)
     return atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
 }
 
+/* A heap that refills at least so often, in ms, will come by the clock whatever its bins hold. */
+enum { BUSY_MS = 50 };
+
+/* What the bins hold, or would be given next as those of a busy heap, could serve a nearly idle thread for minutes, without a
+ * refill. So they hold nothing now, and whether it is busy counts from here. */
+static void heap_rest(struct heap *heap)
+{
+    heap->busy = false;
+    heap->chores_looked = (uint32_t)platform_clock_ms() - BUSY_MS - 1;
+    if (heap != &heap_orphans) heap_return_blocks(heap);
+}
+
 void heap_chores_expect(struct heap *heap)
 {
     uint32_t decay = decay_ms();
     if (decay == DECAY_NEVER) return; /* there will be none */
     heap->chores = true;
     heap->chores_due = (uint32_t)platform_clock_ms() + decay;
-    /* What the bins hold could serve a nearly idle thread for minutes, without a refill. */
-    if (heap != &heap_orphans) heap_return_blocks(heap);
+    heap_rest(heap);
+}
+
+/* A thread that refills often has full bins, whatever chores there are. When it frees so much it may be about to rest. */
+enum { RESTS_AFTER_SPANS = 64 };
+
+void heap_chores_more(struct heap *heap)
+{
+    if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
+    if (LIKELY(++heap->spans_given_back < RESTS_AFTER_SPANS)) return;
+    heap->spans_given_back = 0; /* first: what follows may give back more */
+    if (heap->chores) heap_rest(heap);
 }
 
 void heap_chores_expect_own(void)
@@ -211,9 +233,6 @@ static bool spans_tidy(struct heap *heap, uint32_t now, uint32_t decay)
         for (; due > 0; due--) span_purge_sparse(heap, span_at(heap->sparse.first));
     return heap->sparse.spans >= SPARSE_SPANS_WORTH;
 }
-
-/* A heap that refills at least so often, in ms, will come by the clock whatever its bins hold. */
-enum { BUSY_MS = 50 };
 
 void heap_chores_look(struct heap *heap)
 {

@@ -162,6 +162,7 @@ struct heap {
     uint32_t trims_done; /* chores: heap_trims_asked when all was last given back */
     uint32_t chores_due; /* chores: when to look next, clock in ms */
     uint32_t chores_looked; /* chores: when last looked */
+    uint32_t spans_given_back; /* chores: since the bins last returned their blocks for that reason */
     bool chores; /* chores: memory has become free that may have to be given back */
     bool busy; /* chores: the last two looks were close together */
     size_t zeroed_hits, zeroed_misses; /* see heap_figures; read by other threads */
@@ -362,6 +363,8 @@ size_t cache_bytes(const struct heap *heap);
 
 /* Memory has become free that should go back to the system if it is not used again soon. */
 void heap_chores_expect(struct heap *heap);
+/* The same; a span of blocks has been given back. */
+void heap_chores_more(struct heap *heap);
 /* The same for the calling thread's own heap, if it has one, which then sees to it. */
 void heap_chores_expect_own(void);
 /* Look at the clock, and do what is due. */

@@ -108,6 +108,30 @@ TEST(Heap, HolesAreFilledBeforeNewSpansAreTaken)
     });
 }
 
+// What its bins were given while it was busy would last an idle thread for long, and only a refill looks at the clock.
+TEST(Heap, AThreadThatRestsAfterItHasFreedMuchGivesItBack)
+{
+    in_new_heap([] {
+        constexpr size_t BLOCK = 56, BLOCKS = 16 * MIB / BLOCK;
+        space_settings.decay_ms = 20;
+        std::vector<void *> blocks(BLOCKS);
+        for (int phase = 0; phase < 3; phase++) { // after the first there are chores, and the thread is busy
+            for (auto &block : blocks) block = heap_malloc(BLOCK);
+            for (void *block : blocks) heap_free(block);
+        }
+        struct space_figures before, after;
+        space_figures(&before);
+        size_t in_a_span = SPAN_SIZE / BLOCK;
+        for (size_t pair = 0; pair < in_a_span / 2; pair++) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            heap_free(heap_malloc(BLOCK));
+        }
+        space_figures(&after);
+        EXPECT_GE(after.purged - before.purged, 12 * MIB);
+        expect_nothing_left();
+    });
+}
+
 // ---- producer to consumer --------------------------------------------------------------------------------------------
 
 // A ring between one producer and one consumer, so that few blocks are live at a time.
