@@ -78,6 +78,8 @@ struct option_mistake {
 /* hf_option_get and hf_option_set; false with the mistake explained. */
 bool options_get(const char *name, struct option_text *value, struct option_mistake *mistake);
 bool options_set(const char *name, const char *value, struct option_mistake *mistake);
+/* The same for what is in force of an option that exists, which is less while the footprint is shrunk. */
+struct option_text options_in_force(const char *name);
 
 /* ---- giving back (heapfit.c) ----------------------------------------------------------------------------------- */
 

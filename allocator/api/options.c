@@ -673,12 +673,18 @@ bool options_shrunk(void)
     return atomic_load_explicit(&shrunk, memory_order_relaxed);
 }
 
+/* What the layers go by when an option has this value. */
+static uint64_t in_force(const struct option *option, uint64_t value)
+{
+    bool bounded = option->keeps_memory && options_shrunk() && value > option->kept_shrunk;
+    return bounded ? option->kept_shrunk : value;
+}
+
 static void option_apply(struct option *option, uint64_t value)
 {
     /* Relaxed: a value stands for itself; nothing else is published with it. */
     atomic_store_explicit(&option->value, value, memory_order_relaxed);
-    if (option->keeps_memory && options_shrunk() && value > option->kept_shrunk) value = option->kept_shrunk;
-    if (option->apply != NULL) option->apply(value);
+    if (option->apply != NULL) option->apply(in_force(option, value));
 }
 
 static uint64_t option_value(const struct option *option)
@@ -831,6 +837,12 @@ bool options_get(const char *name, struct option_text *value, struct option_mist
     }
     *value = text_now(option);
     return true;
+}
+
+struct option_text options_in_force(const char *name)
+{
+    const struct option *option = option_find(text_of(name));
+    return options_text(&option->public, in_force(option, option_value(option)));
 }
 
 /* What some settings want done at once. Without the lock, since these take others or start a thread. */

@@ -100,6 +100,7 @@ static void write_option(struct json *json, const hf_option *option)
     json_name(json, "live");
     json_bool(json, option->live != 0);
     write_text(json, "value", value.text);
+    write_text(json, "in_force", options_in_force(option->name).text);
     write_text(json, "initial", options_text(option, option->initial).text);
     json_name(json, "minimum");
     json_number(json, option->minimum);

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -322,9 +323,28 @@ TEST_F(Control, ListsTheOptions)
         EXPECT_EQ(static_cast<uint64_t>(options[i]["maximum"].number), option->maximum);
         EXPECT_EQ(options[i]["unlimited"].truth, option->unlimited != 0);
         EXPECT_EQ(options[i]["choices"].elements.size(), option->choices == nullptr ? 0 : option->maximum + 1);
+        EXPECT_EQ(options[i]["in_force"].text, options[i]["value"].text);
         bool is_on = options[i]["name"].text == "control";
         EXPECT_EQ(options[i]["value"].text, is_on ? "on" : options[i]["initial"].text) << option->name;
     }
+}
+
+TEST_F(Control, TellsWhatIsInForceOfOptionsWhileShrunk)
+{
+    Client client(pid());
+    client.ask("set shared_span_threshold 4k");
+    client.ask("shrink");
+    std::map<std::string, std::string> in_force, values;
+    json::Value answer = json::read(client.ask("options"));
+    for (const json::Value &option : answer["options"].elements) {
+        in_force[option["name"].text] = option["in_force"].text;
+        values[option["name"].text] = option["value"].text;
+    }
+    EXPECT_EQ(in_force["thread_span_threshold"], "0");
+    EXPECT_EQ(in_force["decay_ms"], "10");
+    EXPECT_EQ(in_force["free_page_threshold"], "1048576");
+    EXPECT_EQ(in_force["shared_span_threshold"], "4096") << "less than that anyway";
+    EXPECT_EQ(values["decay_ms"], "500");
 }
 
 TEST_F(Control, TellsTheStatistics)

@@ -19,6 +19,15 @@ from typing import Any, Self
 MIB = 1 << 20
 LINE_MAX = 256
 
+# In force at most while shrunk.
+MOST_SHRUNK = {
+    "free_page_threshold": MIB,
+    "thread_span_threshold": 0,
+    "shared_span_threshold": 4 * MIB,
+    "decay_ms": 10,
+    "zeroed_reserve": 0,
+}
+
 Answer = Callable[[str], bytes | None]
 
 
@@ -101,7 +110,9 @@ class Double:
         known: dict[str, Callable[..., dict[str, Any]]] = {
             "version": lambda: {"version": "0.1.0"},
             "stats": lambda: {"stats": self.stats()},
-            "options": lambda: {"options": list(self.options.values())},
+            "options": lambda: {
+                "options": [self._in_force(each) for each in self.options.values()]
+            },
             "get": self._get,
             "set": self._set,
             "shrink": self._shrink,
@@ -126,6 +137,11 @@ class Double:
         if name in self.options:
             self.options[name]["value"] = value
         return self._get(name)
+
+    def _in_force(self, option: dict[str, Any]) -> dict[str, Any]:
+        value, most = option["value"], MOST_SHRUNK.get(option["name"]) if self.shrunk else None
+        bounded = most is not None and not (value.isdecimal() and int(value) <= most)
+        return {**option, "in_force": str(most) if bounded else value}
 
     def _shrink(self) -> dict[str, Any]:
         self.shrunk = True

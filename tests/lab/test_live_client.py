@@ -80,7 +80,7 @@ def test_small_thresholds_are_in_force_while_shrunk(double: Double) -> None:
     double.options["shared_span_threshold"]["value"] = "4096"
     client.shrink()
     snapshot = take(client)
-    in_force = {option.name: snapshot.in_force(option) for option in snapshot.options}
+    in_force = {option.name: option.in_force for option in snapshot.options}
     assert (in_force["thread_span_threshold"], in_force["decay_ms"]) == ("0", "10")
     assert in_force["free_page_threshold"] == "1048576"  # of `unlimited`
     assert in_force["shared_span_threshold"] == "4096"  # less than that anyway
@@ -370,5 +370,5 @@ def test_the_memory_of_a_process_that_is_gone_is_unknown(sleeper: subprocess.Pop
 
 
 def test_an_option_may_have_members_that_we_do_not_know() -> None:
-    raw = {"name": "x", "kind": "size", "value": "1", "later": True}
+    raw = {"name": "x", "kind": "size", "value": "1", "in_force": "1", "later": True}
     assert LiveOption.model_validate(raw).value == "1"

@@ -184,7 +184,7 @@ def thresholds(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Return the names and the values in force of the options that steer memory."""
     options = {option.name: option for option in snapshot.options}
     known = [options[name] for name in _THRESHOLDS if name in options]
-    return [(option.name, value_text(option, snapshot.in_force(option))) for option in known]
+    return [(option.name, value_text(option, option.in_force)) for option in known]
 
 
 def value_text(option: LiveOption, value: str) -> str:
@@ -283,7 +283,7 @@ def options(snapshot: Snapshot) -> Sheet:
     rows = [
         (
             Cell(place, each.name),
-            Cell(0, value_text(each, snapshot.in_force(each))),
+            Cell(0, value_text(each, each.in_force)),
             Cell(0, value_text(each, each.initial)),
             Cell(each.live, "yes" if each.live else "no"),
             Cell(0, each.description),

@@ -189,7 +189,7 @@ def _of_options(snapshots: list[Snapshot]) -> Metric:
     metric = _gauge("option", "The value in force of an option that is a number.", "name")
     for each in snapshots:
         for option in each.options:
-            value = _number(option, each.in_force(option))
+            value = _number(option, option.in_force)
             if value is not None:
                 metric.add_metric([*_who(each.process), option.name], value)
     return metric

@@ -98,13 +98,17 @@ class Stats(LiveRecord):
 
 
 class LiveOption(LiveRecord):
-    """An option of the library in the process, and the value that it is set to."""
+    """An option of the library in the process: the value that it is set to, and what is in force.
+
+    That is less while the heap is shrunk.
+    """
 
     name: str
     description: str = ""
     kind: Literal["number", "size", "flag", "choice"]
     live: bool = False
     value: str
+    in_force: str
     initial: str = ""
     minimum: int = 0
     maximum: int = 0

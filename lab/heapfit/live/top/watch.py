@@ -174,7 +174,7 @@ class Watch(Screen[None]):
         options = {option.name: option for option in snapshot.options}
         for name, value in in_force.items():
             option = options[name]
-            changed = snapshot.in_force(option) != option.initial
+            changed = option.in_force != option.initial
             rows.add_row(name, Text(value, "bold yellow" if changed else "bold"))
         return rows
 
