@@ -395,9 +395,8 @@ uintptr_t chain_site(uint32_t group)
     return atomic_load_explicit(&chains.sites[group], memory_order_relaxed); /* see end_here */
 }
 
-void chain_set_verdict(uint32_t group, struct verdict verdict)
+void chain_ask_again(uint32_t group)
 {
-    (void)verdict; /* group_verdict has it */
     uintptr_t site = chain_site(group);
     if (site != 0) site_drop(site);
 }

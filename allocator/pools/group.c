@@ -41,7 +41,7 @@ void group_decide(uint32_t group, enum group_state state, enum reason reason, ui
     }
     /* Release: see group_verdict. */
     atomic_store_explicit(&groups[group].verdict, verdict_word(verdict), memory_order_release);
-    chain_set_verdict(group, verdict);
+    chain_ask_again(group);
 }
 
 /* ---- groups ----------------------------------------------------------------------------------------------------- */

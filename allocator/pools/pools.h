@@ -201,7 +201,7 @@ uintptr_t chain_site(uint32_t group);
 
 /* A group has been given its place, or another: the fast path shall ask again about the site that leads to it and nowhere else,
  * if there is one. Takes no lock. */
-void chain_set_verdict(uint32_t group, struct verdict verdict);
+void chain_ask_again(uint32_t group);
 
 /* Code may have been unmapped: forget what is known of return addresses that are in no loaded object. */
 void chain_forget(void);
@@ -255,7 +255,7 @@ uint32_t group_new(const uintptr_t *chain, unsigned length, bool complete);
 struct verdict group_verdict(uint32_t group);
 
 /* An object of a watched group has been made; may end in a decision about this group and others, and so in calls of
- * chain_set_verdict. Called without locks, and never waits for one: while another thread is in here nothing is seen. */
+ * chain_ask_again. Called without locks, and never waits for one: while another thread is in here nothing is seen. */
 void group_watch(uint32_t group, void *object, size_t size);
 
 /* For pthread_atfork handlers; taken before the locks of chains. */

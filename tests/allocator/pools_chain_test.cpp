@@ -99,7 +99,7 @@ verdict_kind verdict_of(uintptr_t address)
 void decide(uint32_t group, verdict verdict)
 {
     world.verdicts[group] = verdict;
-    chain_set_verdict(group, verdict);
+    chain_ask_again(group);
 }
 
 } // namespace
@@ -507,7 +507,7 @@ void many_threads(uint64_t rounds, bool forget)
                 if (group == GROUP_NONE) continue; // somebody else is learning a chain
                 EXPECT_LT(group, GROUPS_MAX);
                 EXPECT_LE(site_verdict(chain[0]).kind, VERDICT_MIXED);
-                if (i % 16 == 0) chain_set_verdict(group, {});
+                if (i % 16 == 0) chain_ask_again(group);
                 if (forget && t == 0 && i % 512 == 0) chain_forget();
             }
         });
