@@ -177,18 +177,33 @@ size_t platform_resident(const void *start, size_t size)
     return resident * page;
 }
 
-/* Where the kernel does not know the first question, by a system call that reads its argument before it finds that it cannot
- * be meant: no program's rules of allowed system calls forbid it. Not the only one, since Valgrind reports it. */
+/* Whether the kernel knows MADV_POPULATE_READ. Before Linux 5.14 it does not, and emulators may call all advice that they do not
+ * know taken: no page can be read at the end of the address space, which is the kernel's. */
+static bool tells_of_reading(size_t page)
+{
+    /* Relaxed: every thread finds the same. */
+    static _Atomic(signed char) known; /* 0 until asked, then 1 or -1 */
+    signed char is = atomic_load_explicit(&known, memory_order_relaxed);
+    if (is == 0) {
+        void *kernels = (void *)-(2 * page);
+        is = madvise(kernels, page, MADV_POPULATE_READ) != 0 && errno != EINVAL ? 1 : -1;
+        atomic_store_explicit(&known, is, memory_order_relaxed);
+    }
+    return is > 0;
+}
+
+/* Where there is no such question, by a system call that reads its argument before it finds that it cannot be meant: no
+ * program's rules of allowed system calls forbid it. Not the only one, since Valgrind reports it. */
 bool platform_is_readable(const void *address)
 {
     enum { NO_SUCH_CHANGE = -1, SIGNAL_BYTES = 8 };
     int saved = errno;
     size_t page = platform_page_size();
     void *start = (void *)((uintptr_t)address & ~(page - 1));
-    bool readable = madvise(start, page, MADV_POPULATE_READ) == 0;
-    if (!readable && errno == EINVAL)
-        readable =
-            syscall(SYS_rt_sigprocmask, NO_SUCH_CHANGE, address, NULL, (size_t)SIGNAL_BYTES) != 0 && errno == EINVAL;
+    bool readable =
+        tells_of_reading(page)
+            ? madvise(start, page, MADV_POPULATE_READ) == 0
+            : syscall(SYS_rt_sigprocmask, NO_SUCH_CHANGE, address, NULL, (size_t)SIGNAL_BYTES) != 0 && errno == EINVAL;
     errno = saved;
     return readable;
 }
