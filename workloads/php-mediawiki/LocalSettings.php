@@ -23,6 +23,21 @@ $wgMainCacheType = CACHE_ACCEL;
 $wgMessageCacheType = CACHE_ACCEL;
 $wgParserCacheType = CACHE_DB;
 $wgSessionCacheType = CACHE_DB;
+// As MediaWiki's installer has it: rendered pages in a file of their own, written in transactions that
+// wait for one another from their start. One that has read before it wants to write cannot wait, and fails.
+$wgObjectCaches[CACHE_DB] = [
+	'class' => SqlBagOStuff::class,
+	'loggroup' => 'SQLBagOStuff',
+	'server' => [
+		'type' => 'sqlite',
+		'dbname' => 'wikicache',
+		'tablePrefix' => '',
+		'variables' => [ 'synchronous' => 'NORMAL' ],
+		'dbDirectory' => $wgSQLiteDataDir,
+		'trxMode' => 'IMMEDIATE',
+		'flags' => 0,
+	],
+];
 // The preparation wrote it; nothing is found out anew in a trial.
 $wgCacheDirectory = getenv( 'WIKI_LOCALISATION' );
 $wgLocalisationCacheConf['store'] = 'array';
