@@ -1,6 +1,6 @@
 """The explanation that libheapfit-pools.so writes, as records. Sizes are bytes.
 
-The file is JSON, written by `allocator/pools/explain.c` to the path that the environment variable
+The file is JSON, written by `allocator/api/explain.c` to the path that the environment variable
 names; `%p` in it stands for the process's number, since a program may start others.
 """
 
