@@ -67,9 +67,6 @@ static struct table first_table = {.shift = 64 - PAIRS_FIRST_LOG, .pairs = first
 
 static _Atomic(struct table *) table = &first_table;
 
-/* Two to the 64, divided by the golden ratio: products of neighbouring numbers are far apart (Knuth, 6.4). */
-#define SCATTER UINT64_C(0x9E3779B97F4A7C15)
-
 static size_t pairs_in(const struct table *of)
 {
     return (size_t)1 << (64 - of->shift);
@@ -154,17 +151,8 @@ enum value_kind {
     VALUE_ORDINARY, /* no group */
 };
 
-/* From the lowest bit: the kind; the rule's register; its distances in words, which are at most 2^17, see frame.c; how the
- * function passes the object on, plus 1. */
-enum { KIND_BITS = 2, DISTANCE_BITS = 18, WORD = sizeof(uintptr_t) };
-enum {
-    FROM_BASE_SHIFT = KIND_BITS,
-    CFA_SHIFT = FROM_BASE_SHIFT + 1,
-    RETURN_SHIFT = CFA_SHIFT + DISTANCE_BITS,
-    BASE_SHIFT = RETURN_SHIFT + DISTANCE_BITS,
-    PASSING_SHIFT = BASE_SHIFT + DISTANCE_BITS,
-    GROUP_SHIFT = 32,
-};
+/* From the lowest bit: the kind; the rule, packed; how the function passes the object on, plus 1. */
+enum { KIND_BITS = 2, PASSING_SHIFT = KIND_BITS + RULE_BITS, GROUP_SHIFT = 32 };
 
 static enum value_kind kind_of(uint64_t value)
 {
@@ -183,25 +171,13 @@ static uint64_t value_of_group(uint32_t group)
 
 static uint64_t value_of_rule(const struct frame_rule *rule, int passing)
 {
-    return VALUE_DEEPER | (uint64_t)(passing + 1) << PASSING_SHIFT | (uint64_t)rule->from_base << FROM_BASE_SHIFT |
-           (uint64_t)(rule->cfa_offset / WORD) << CFA_SHIFT | (uint64_t)(-rule->return_offset / WORD) << RETURN_SHIFT |
-           (uint64_t)(-rule->base_offset / WORD) << BASE_SHIFT;
+    return VALUE_DEEPER | rule_packed(rule) << KIND_BITS | (uint64_t)(passing + 1) << PASSING_SHIFT;
 }
 
-static int32_t distance_at(uint64_t value, unsigned shift)
+/* The rule in it, packed. */
+static uint64_t rule_of(uint64_t value)
 {
-    return (int32_t)(value >> shift & ((1U << DISTANCE_BITS) - 1)) * WORD;
-}
-
-static struct frame_rule rule_of(uint64_t value)
-{
-    return (struct frame_rule){
-        .cfa_offset = distance_at(value, CFA_SHIFT),
-        .return_offset = -distance_at(value, RETURN_SHIFT),
-        .base_offset = -distance_at(value, BASE_SHIFT),
-        .from_base = value >> FROM_BASE_SHIFT & 1,
-        .known = FRAME_KNOWN,
-    };
+    return value >> KIND_BITS & ((UINT64_C(1) << RULE_BITS) - 1);
 }
 
 static int passing_of(uint64_t value)
@@ -220,14 +196,19 @@ struct walk {
 /* The next return address joins the chain. */
 static void walk_add(struct walk *walk)
 {
-    walk->key = ((walk->key << 32 | walk->key >> 32) ^ walk->at.return_address) * SCATTER;
+    walk->key = chain_key(walk->key, walk->at.return_address);
     walk->length++;
 }
 
 static bool walk_step(struct walk *walk, uint64_t value)
 {
-    struct frame_rule rule = rule_of(value);
+    struct frame_rule rule = rule_unpacked(rule_of(value));
     return frame_step(&rule, &walk->at);
+}
+
+static uintptr_t walk_place(const struct walk *walk)
+{
+    return chain_place(walk->key, walk->length, walk->at.return_address);
 }
 
 /* ---- learning a new chain: under the lock -------------------------------------------------------------------------------------- */
@@ -242,7 +223,7 @@ static struct {
     _Atomic(bool) full;
     _Atomic(uint64_t) slow;
     _Atomic(uint64_t) fallbacks[FALLBACKS];
-    _Atomic(uintptr_t) sites[GROUPS_MAX]; /* of groups whose chain is one return address, that one; 0 of the others */
+    _Atomic(uintptr_t) places[GROUPS_MAX]; /* of groups' chains */
 } chains;
 
 struct lesson {
@@ -268,7 +249,7 @@ static uint64_t end_here(struct lesson *lesson, bool complete)
     chains.made++;
     chains.addresses += walk->length;
     /* Relaxed: who finds it a moment later has been told of no verdict yet. */
-    if (walk->length == 1) atomic_store_explicit(&chains.sites[group], walk->at.return_address, memory_order_relaxed);
+    atomic_store_explicit(&chains.places[group], walk_place(walk), memory_order_relaxed);
     return value_of_group(group);
 }
 
@@ -369,6 +350,15 @@ static COLD uint32_t group_otherwise(const struct frame *frame, uint64_t value)
     return group_of(value);
 }
 
+/* Go on by what has been found; the next time the site table has it. */
+static bool walk_on(struct walk *walk, uint64_t value)
+{
+    uintptr_t place = walk_place(walk);
+    if (!walk_step(walk, value)) return false;
+    site_learn(place, rule_of(value) << VERDICT_KIND_BITS | VERDICT_DEEPER);
+    return true;
+}
+
 uint32_t chain_group(const struct frame *frame)
 {
     if (UNLIKELY(++slow_calls % COUNTED_TOGETHER == 0)) slow_calls_add();
@@ -377,7 +367,7 @@ uint32_t chain_group(const struct frame *frame)
     do {
         walk_add(&walk);
         value = value_find(walk.key);
-    } while (kind_of(value) == VALUE_DEEPER && walk_step(&walk, value));
+    } while (kind_of(value) == VALUE_DEEPER && walk_on(&walk, value));
     return LIKELY(kind_of(value) == VALUE_GROUP) ? group_of(value) : group_otherwise(frame, value);
 }
 
@@ -392,7 +382,7 @@ struct verdict site_verdict(uintptr_t return_address)
 
 uintptr_t chain_site(uint32_t group)
 {
-    return atomic_load_explicit(&chains.sites[group], memory_order_relaxed); /* see end_here */
+    return atomic_load_explicit(&chains.places[group], memory_order_relaxed); /* see end_here */
 }
 
 void chain_ask_again(uint32_t group)

@@ -554,7 +554,7 @@ static struct frame_rule rule_of(const struct row *row)
     bool by_base = row->cfa_register == REGISTER_BASE;
     if (row->cfa_computed || row->address_signed || (!by_base && row->cfa_register != REGISTER_STACK)) return unknown;
     if (row->cfa_offset <= 0 || row->cfa_offset > FRAME_BYTES_MAX || row->cfa_offset % WORD != 0) return unknown;
-    if (!is_slot(&row->return_address)) return unknown;
+    if (!is_slot(&row->return_address) || row->cfa_offset < -row->return_address.offset) return unknown;
     if (row->base.how != UNTOUCHED && !is_slot(&row->base)) return unknown;
     return (struct frame_rule){
         .cfa_offset = (int32_t)row->cfa_offset,

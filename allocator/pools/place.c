@@ -77,36 +77,37 @@ uint32_t place_of(const struct span *span)
 
 struct site pool_sites[SITES];
 
+_Static_assert(VERDICT_KIND_BITS + RULE_BITS <= 64, "a wrapper's word has room for its rule");
+
 /* Sites are put in by one thread at a time, or the address of one could stay with the verdict of another. */
 static platform_lock sites_lock;
 
-void site_put(uintptr_t return_address, struct verdict verdict)
+void site_put(uintptr_t key, uint64_t word)
 {
     if (!platform_lock_try(&sites_lock)) return;
-    struct site *site = site_at(return_address);
-    atomic_store_explicit(&site->return_address, 0, memory_order_relaxed);
-    /* Release, both: see pools_pop. */
-    atomic_store_explicit(&site->verdict, verdict_word(verdict), memory_order_release);
-    atomic_store_explicit(&site->return_address, return_address, memory_order_release);
+    struct site *site = site_at(key);
+    atomic_store_explicit(&site->key, 0, memory_order_relaxed);
+    /* Release, both: see site_word. */
+    atomic_store_explicit(&site->verdict, word, memory_order_release);
+    atomic_store_explicit(&site->key, key, memory_order_release);
     platform_lock_release(&sites_lock);
 }
 
-void site_drop(uintptr_t return_address)
+void site_drop(uintptr_t key)
 {
     /* Relaxed: what is read a moment later may as well have been read before. Should another site have come meanwhile, it comes
      * again. */
-    struct site *site = site_at(return_address);
-    if (atomic_load_explicit(&site->return_address, memory_order_relaxed) == return_address)
-        atomic_store_explicit(&site->return_address, 0, memory_order_relaxed);
+    struct site *site = site_at(key);
+    if (atomic_load_explicit(&site->key, memory_order_relaxed) == key)
+        atomic_store_explicit(&site->key, 0, memory_order_relaxed);
 }
 
 void sites_drop(void)
 {
     for (unsigned i = 0; i < SITES; i++) {
-        _Atomic(uintptr_t) *address = &pool_sites[i].return_address;
+        _Atomic(uintptr_t) *key = &pool_sites[i].key;
         /* Relaxed: as above. Not written where nothing is, so that no page becomes resident for it. */
-        if (atomic_load_explicit(address, memory_order_relaxed) != 0)
-            atomic_store_explicit(address, 0, memory_order_relaxed);
+        if (atomic_load_explicit(key, memory_order_relaxed) != 0) atomic_store_explicit(key, 0, memory_order_relaxed);
     }
 }
 
@@ -114,21 +115,12 @@ void sites_drop(void)
  * written to: so every so often whoever comes takes it. */
 enum { TAKEN_EVERY = 64 };
 
-static void site_learn(uintptr_t return_address, struct verdict verdict)
+void site_learn(uintptr_t key, uint64_t word)
 {
     static __thread unsigned turn __attribute__((tls_model("initial-exec")));
-    uintptr_t there = atomic_load_explicit(&site_at(return_address)->return_address, memory_order_relaxed);
-    if (there == return_address) return;
-    if (there == 0 || ++turn % TAKEN_EVERY == 0) site_put(return_address, verdict);
-}
-
-/* What the fast path has found, if it has. */
-static struct verdict verdict_on(uintptr_t return_address)
-{
-    const struct site *site = site_at(return_address);
-    if (UNLIKELY(atomic_load_explicit(&site->return_address, memory_order_acquire) != return_address))
-        return (struct verdict){.kind = VERDICT_SLOW};
-    return verdict_of_word(atomic_load_explicit(&site->verdict, memory_order_acquire));
+    uintptr_t there = atomic_load_explicit(&site_at(key)->key, memory_order_relaxed);
+    if (there == key) return;
+    if (there == 0 || ++turn % TAKEN_EVERY == 0) site_put(key, word);
 }
 
 /* ---- wrappers with nothing to gain -------------------------------------------------------------------------------------- */
@@ -154,25 +146,36 @@ static _Atomic(uint32_t) *in_a_row(uintptr_t return_address)
 static void site_wake(uintptr_t return_address)
 {
     atomic_store_explicit(in_a_row(return_address), 0, memory_order_relaxed);
-    if (verdict_on(return_address).tired) site_drop(return_address);
+    struct verdict verdict = verdict_of_word(site_word(return_address));
+    if (verdict.kind == VERDICT_ORDINARY && verdict.tired) site_drop(return_address);
 }
 
 static void site_tire(uintptr_t return_address)
 {
     uint32_t count = atomic_load_explicit(in_a_row(return_address), memory_order_relaxed) + 1;
     atomic_store_explicit(in_a_row(return_address), count, memory_order_relaxed);
-    if (count >= TIRED_AFTER) site_put(return_address, (struct verdict){.kind = VERDICT_ORDINARY, .tired = true});
+    struct verdict tired = {.kind = VERDICT_ORDINARY, .tired = true};
+    if (count >= TIRED_AFTER) site_put(return_address, verdict_word(tired));
 }
 
-/* An object of a wrapper's has this verdict. Where pools are made and not used, a site does not tire that else would not. */
-static void site_weigh(uintptr_t return_address, struct verdict verdict)
+/* Where pools are made and not used, a site does not tire that else would not. */
+ALWAYS_INLINE bool is_plain(struct verdict verdict)
+{
+    return verdict.kind == VERDICT_ORDINARY && verdict.pool == POOL_NONE;
+}
+
+/* Whether an object of a wrapper's with this verdict has a bearing on the wrapper: one in so many, or the first that is not plain. */
+ALWAYS_INLINE bool weighs(uintptr_t return_address, struct verdict verdict)
 {
     static __thread unsigned turn __attribute__((tls_model("initial-exec")));
-    if (verdict.kind == VERDICT_ORDINARY && verdict.pool == POOL_NONE) {
-        if (UNLIKELY(++turn % COUNTED_TOGETHER == 0)) site_tire(return_address);
-    } else if (UNLIKELY(atomic_load_explicit(in_a_row(return_address), memory_order_relaxed) != 0)) {
-        site_wake(return_address);
-    }
+    if (LIKELY(is_plain(verdict))) return ++turn % COUNTED_TOGETHER == 0;
+    return atomic_load_explicit(in_a_row(return_address), memory_order_relaxed) != 0;
+}
+
+static COLD void weigh(uintptr_t return_address, struct verdict verdict)
+{
+    if (is_plain(verdict)) site_tire(return_address);
+    else site_wake(return_address);
 }
 
 /* ---- objects -------------------------------------------------------------------------------------------------------- */
@@ -210,29 +213,83 @@ static COLD void *place_without_group(size_t size, uintptr_t return_address)
 {
     struct verdict verdict = {.kind = VERDICT_ORDINARY, .pool = POOL_NONE};
     bool always = pool_settings.placing == POOL_PLACING_OFF || site_verdict(return_address).kind == VERDICT_ORDINARY;
-    if (always) site_learn(return_address, verdict);
-    else site_weigh(return_address, verdict);
+    if (always) site_learn(return_address, verdict_word(verdict));
+    else if (weighs(return_address, verdict)) weigh(return_address, verdict);
     return heap_malloc(size);
 }
 
-/* Of a caller whose own address does not say it all, or not yet. */
-static NOINLINE void *place_by_chain(size_t size, struct heap *heap, const struct frame *caller)
+/* Of a caller that the site table does not say it all of, or not yet. */
+static NOINLINE void *place_by_chain(size_t size, struct heap *heap, uintptr_t return_address, uintptr_t stack,
+                                     uintptr_t base)
 {
-    uint32_t group = LIKELY(pool_settings.placing != POOL_PLACING_OFF) ? chain_group(caller) : GROUP_NONE;
-    if (UNLIKELY(group == GROUP_NONE)) return place_without_group(size, caller->return_address);
+    struct frame caller = {.return_address = return_address, .stack = stack, .base = base};
+    uint32_t group = LIKELY(pool_settings.placing != POOL_PLACING_OFF) ? chain_group(&caller) : GROUP_NONE;
+    if (UNLIKELY(group == GROUP_NONE)) return place_without_group(size, return_address);
     struct verdict verdict = group_verdict(group);
-    if (chain_site(group) != caller->return_address) site_weigh(caller->return_address, verdict);
-    else if (verdict.kind != VERDICT_SLOW) site_learn(caller->return_address, verdict);
+    uintptr_t key = chain_site(group);
+    if (verdict.kind != VERDICT_SLOW) site_learn(key, verdict_word(verdict));
+    if (key != return_address && weighs(return_address, verdict)) weigh(return_address, verdict);
     return verdict.kind == VERDICT_SLOW ? watch(size, group) : place(size, heap, verdict);
 }
 
-void *pools_malloc_at(size_t size, struct heap *heap, const struct frame *caller)
+static COLD void *weigh_and_place(size_t size, struct heap *heap, uintptr_t return_address, struct verdict verdict)
+{
+    weigh(return_address, verdict);
+    return place(size, heap, verdict);
+}
+
+/* The word on the chain behind several wrappers, as far as the site table has it. */
+static uint64_t word_behind(uint64_t word, struct frame at)
+{
+    uint64_t key = chain_key(0, at.return_address);
+    do {
+        struct frame_rule rule = rule_unpacked(word >> VERDICT_KIND_BITS);
+        if (!frame_step(&rule, &at)) return VERDICT_SLOW;
+        key = chain_key(key, at.return_address);
+        word = site_word((uintptr_t)key);
+    } while ((uint8_t)word ==
+             VERDICT_DEEPER); /* ends: only chains that have been walked are there, and each is finite */
+    return word;
+}
+
+static NOINLINE void *place_behind(size_t size, struct heap *heap, uintptr_t return_address, uintptr_t stack,
+                                   uintptr_t base)
+{
+    struct frame at = {.return_address = return_address, .stack = stack, .base = base};
+    uint64_t word = word_behind(site_word(return_address), at);
+    struct verdict verdict = verdict_of_word(word);
+    if (verdict.kind == VERDICT_SLOW) return place_by_chain(size, heap, return_address, stack, base);
+    if (weighs(return_address, verdict)) weigh(return_address, verdict);
+    return place(size, heap, verdict);
+}
+
+/* The word on the chain behind one wrapper, as most are: its frame is left from the stack pointer. The rule has led out of it
+ * before, by the same distance, so that nothing of it is left to be checked. SLOW: there is more to it. */
+ALWAYS_INLINE uint64_t word_behind_one(uint64_t word, uintptr_t return_address, uintptr_t stack)
+{
+    uint64_t rule = word >> VERDICT_KIND_BITS;
+    uintptr_t slot = stack + (uintptr_t)(rule >> RULE_RETURN_SHIFT) * RULE_WORD;
+    if (UNLIKELY((rule & RULE_FROM_BASE) != 0 || !stack_has_been_readable(stack, slot + RULE_WORD)))
+        return VERDICT_SLOW;
+    return site_word((uintptr_t)chain_key(chain_key(0, return_address), stack_word(slot)));
+}
+
+/* Nothing is called here but to end with, so that there is nothing to be saved on the stack. */
+void *pools_malloc_from(size_t size, struct heap *heap, uintptr_t return_address, uintptr_t stack, uintptr_t base)
 {
     /* No heap yet, or none of its own, or one that is gone, or a context in its place: there are no pools in those. */
     if (UNLIKELY(size > FAST_MAX || heap->size == 0)) return heap_malloc_slow(size, heap);
-    struct verdict verdict = verdict_on(caller->return_address);
-    bool ask = verdict.kind == VERDICT_SLOW || verdict.tired;
-    return ask ? place_by_chain(size, heap, caller) : place(size, heap, verdict);
+    uint64_t word = site_word(return_address);
+    struct verdict verdict = verdict_of_word(word);
+    if (verdict.kind == VERDICT_DEEPER) {
+        verdict = verdict_of_word(word_behind_one(word, return_address, stack));
+        if (UNLIKELY(verdict.kind == VERDICT_SLOW || verdict.kind == VERDICT_DEEPER))
+            return place_behind(size, heap, return_address, stack, base);
+        if (UNLIKELY(weighs(return_address, verdict))) return weigh_and_place(size, heap, return_address, verdict);
+    } else if (UNLIKELY(verdict.kind == VERDICT_SLOW || verdict.tired)) {
+        return place_by_chain(size, heap, return_address, stack, base);
+    }
+    return verdict.kind == VERDICT_ORDINARY ? heap_malloc(size) : place(size, heap, verdict);
 }
 
 NOINLINE void *pools_malloc_slow(size_t size, struct heap *heap)

@@ -8,7 +8,8 @@
  *     malloc ─► site table ─► ordinary ─────────────────────────────► heap_malloc
  *               by return     pool ─────────────────────────────────► that bin of the thread's heap
  *               address       mixed ────────────────────────────────► mixed_malloc, with that bin
- *                             slow ─► chain ─► group ─► its place, as one of these three
+ *                             deeper ─► the caller's return address joins the key, and so on
+ *                             slow ─► chain ─► group ─► its place, as one of the first three
  *                                                    ─► watched: heap_malloc, and written down
  *
  * A pool is one more bin of a heap: its spans, frees by other threads, orphans and chores are those of any bin (heap.h). That
@@ -102,11 +103,11 @@ struct stack_seen {
 extern __thread struct stack_seen stack_seen __attribute__((tls_model("initial-exec")));
 
 /* The word below `from` is in use by what was called from there. With it the rest of its page can be read. */
-ALWAYS_INLINE bool stack_is_readable(uintptr_t from, uintptr_t to)
+ALWAYS_INLINE bool stack_has_been_readable(uintptr_t from, uintptr_t to)
 {
     enum { PAGE_LEAST = 4096 };
     if (LIKELY(((from - sizeof(uintptr_t)) ^ (to - 1)) < PAGE_LEAST)) return true;
-    return LIKELY(from >= stack_seen.start && to <= stack_seen.end) || stack_look(from, to);
+    return from >= stack_seen.start && to <= stack_seen.end;
 }
 
 /* What is read lies between the objects of functions that have not returned, where AddressSanitizer may know of others that have
@@ -133,11 +134,45 @@ ALWAYS_INLINE bool frame_step(const struct frame_rule *rule, struct frame *frame
     /* Below no frame is anything of it, and each has at least a return address. */
     uintptr_t deepest = (uintptr_t)-(rule->return_offset < rule->base_offset ? rule->return_offset : rule->base_offset);
     if (UNLIKELY(size > (uintptr_t)FRAME_BYTES_MAX || size < deepest || caller % sizeof(uintptr_t) != 0)) return false;
-    if (UNLIKELY(!stack_is_readable(frame->stack, caller))) return false;
+    if (UNLIKELY(!stack_has_been_readable(frame->stack, caller)) && !stack_look(frame->stack, caller)) return false;
     frame->return_address = stack_word(caller + (uintptr_t)rule->return_offset);
     if (rule->base_offset != 0) frame->base = stack_word(caller + (uintptr_t)rule->base_offset);
     frame->stack = caller;
     return true;
+}
+
+/* A rule that is known, as a number: the register, and distances in words, which are at most 2^17 (frame.c). The return address's,
+ * from the register upwards, is the last: it is wanted most. */
+enum { RULE_DISTANCE_BITS = 18, RULE_BITS = 1 + 3 * RULE_DISTANCE_BITS, RULE_WORD = sizeof(uintptr_t) };
+enum {
+    RULE_FROM_BASE = 1,
+    RULE_CALLER_SHIFT = 1,
+    RULE_BASE_SHIFT = RULE_CALLER_SHIFT + RULE_DISTANCE_BITS,
+    RULE_RETURN_SHIFT = RULE_BASE_SHIFT + RULE_DISTANCE_BITS,
+};
+
+ALWAYS_INLINE uint64_t rule_packed(const struct frame_rule *rule)
+{
+    uint64_t caller = (uint64_t)(rule->cfa_offset / RULE_WORD), base = (uint64_t)(-rule->base_offset / RULE_WORD);
+    uint64_t return_address = (uint64_t)((rule->cfa_offset + rule->return_offset) / RULE_WORD);
+    return (rule->from_base ? RULE_FROM_BASE : 0) | caller << RULE_CALLER_SHIFT | base << RULE_BASE_SHIFT |
+           return_address << RULE_RETURN_SHIFT;
+}
+
+ALWAYS_INLINE int32_t rule_distance(uint64_t packed, unsigned shift)
+{
+    return (int32_t)(packed >> shift & ((1U << RULE_DISTANCE_BITS) - 1)) * RULE_WORD;
+}
+
+ALWAYS_INLINE struct frame_rule rule_unpacked(uint64_t packed)
+{
+    struct frame_rule rule;
+    rule.cfa_offset = rule_distance(packed, RULE_CALLER_SHIFT);
+    rule.return_offset = rule_distance(packed, RULE_RETURN_SHIFT) - rule.cfa_offset;
+    rule.base_offset = -rule_distance(packed, RULE_BASE_SHIFT);
+    rule.from_base = (uint8_t)(packed & RULE_FROM_BASE);
+    rule.known = FRAME_KNOWN;
+    return rule;
 }
 
 /* ---- functions (follow.c) ------------------------------------------------------------------------------------------- */
@@ -159,16 +194,33 @@ enum follow follow_pointer(uintptr_t return_address, uintptr_t start, uintptr_t 
 
 /* ---- chains (chain.c) --------------------------------------------------------------------------------------------- */
 
+/* Two to the 64, divided by the golden ratio: products of neighbouring numbers are far apart (Knuth, 6.4). */
+#define CHAIN_SCATTER UINT64_C(0x9E3779B97F4A7C15)
+
+/* The key of a chain, out of that of all but its last return address; 0 of none. */
+ALWAYS_INLINE uint64_t chain_key(uint64_t before, uintptr_t return_address)
+{
+    return ((before << 32 | before >> 32) ^ return_address) * CHAIN_SCATTER;
+}
+
+/* That by which the site table has it: chains of one return address are known there by that. */
+ALWAYS_INLINE uintptr_t chain_place(uint64_t key, unsigned length, uintptr_t return_address)
+{
+    return length == 1 ? return_address : (uintptr_t)key;
+}
+
 /* The group of an allocation whose caller goes on at `frame`; GROUP_NONE: not to be told, counted by reason. */
 uint32_t chain_group(const struct frame *frame);
 
-/* Where objects go: of a group, and of a site, as far as the first return address alone tells. */
+/* Where objects go: of a group, and of a site. */
 enum verdict_kind {
     VERDICT_SLOW = 0, /* of a site: ask chain_group. of a group: it is watched */
     VERDICT_ORDINARY,
     VERDICT_POOL, /* into `bin`, if they are of the size class `class`; others into ordinary bins */
     VERDICT_MIXED, /* into `bin`, of any size */
+    VERDICT_DEEPER, /* of a site alone: a wrapper's. Its word has the rule to go on by, packed, above the kind */
 };
+enum { VERDICT_KIND_BITS = 8 };
 
 struct verdict {
     uint8_t kind; /* enum verdict_kind */
@@ -196,11 +248,10 @@ ALWAYS_INLINE struct verdict verdict_of_word(uint64_t word)
 /* What is known of a site, by its return address alone. Takes no lock. */
 struct verdict site_verdict(uintptr_t return_address);
 
-/* The site that leads to this group and nowhere else, or 0. Takes no lock. */
+/* What the site table has this group's chain by, or 0. Takes no lock. */
 uintptr_t chain_site(uint32_t group);
 
-/* A group has been given its place, or another: the fast path shall ask again about the site that leads to it and nowhere else,
- * if there is one. Takes no lock. */
+/* A group has been given its place, or another: the site table shall be without it. Takes no lock. */
 void chain_ask_again(uint32_t group);
 
 /* Code may have been unmapped: forget what is known of return addresses that are in no loaded object. */
@@ -295,32 +346,49 @@ void pools_fork_end(void);
 
 /* ---- the site table (place.c) -------------------------------------------------------------------------------------------- */
 
-/* Verdicts on sites for the fast path, which looks at one place alone: of two sites that share it, one goes the slow path. Two
- * calls of malloc are hardly ever within 16 bytes of code, the size of an entry: so some bits of the address are the entry's
- * offset. What is read may be another site's for a moment: then an object is placed with that one's. */
+/* Verdicts on sites: malloc's return addresses, and behind those of wrappers whole chains. The fast path looks at one place
+ * alone: of two sites that share it, one goes the slow path. Two calls of malloc are hardly ever within 16 bytes of code, the
+ * size of an entry: so some bits of the address are the entry's offset. What is read may be another site's for a moment: then an
+ * object is placed with that one's. */
 struct site {
-    _Atomic(uintptr_t) return_address; /* 0: none */
-    _Atomic(uint64_t) verdict; /* verdict_word; never VERDICT_SLOW */
+    _Atomic(uintptr_t) key; /* chain_place; 0: none */
+    _Atomic(uint64_t) verdict; /* verdict_word, or a rule; never VERDICT_SLOW */
 };
 
 enum { SITES_LOG2 = 13, SITES = 1 << SITES_LOG2 };
 extern struct site pool_sites[SITES];
 
-ALWAYS_INLINE struct site *site_at(uintptr_t return_address)
+ALWAYS_INLINE struct site *site_at(uintptr_t key)
 {
-    return &pool_sites[return_address / sizeof(struct site) % SITES];
+    return &pool_sites[key / sizeof(struct site) % SITES];
 }
 
-/* Have the fast path find this verdict, whoever had the place. Never waits: while another thread does so, nothing is done. */
-void site_put(uintptr_t return_address, struct verdict verdict);
+/* The word on a site, 0 if there is none. */
+ALWAYS_INLINE uint64_t site_word(uintptr_t key)
+{
+    const struct site *site = site_at(key);
+    /* Acquire, both: pairs with the releases in site_put, whose caller knows that the bin has been made. */
+    if (UNLIKELY(atomic_load_explicit(&site->key, memory_order_acquire) != key)) return VERDICT_SLOW;
+    return atomic_load_explicit(&site->verdict, memory_order_acquire);
+}
+
+/* Have this word found, whoever had the place. Never waits: while another thread does so, nothing is done. */
+void site_put(uintptr_t key, uint64_t word);
+/* The same, but of sites that share a place, the one that is asked about most should have it. */
+void site_learn(uintptr_t key, uint64_t word);
 /* The verdict on a site has changed, or code has been unmapped: the fast path shall ask again about it, or about all. */
-void site_drop(uintptr_t return_address);
+void site_drop(uintptr_t key);
 void sites_drop(void);
 
 /* ---- allocating: what the malloc family does, in place of heap_malloc ------------------------------------------------------ */
 
-/* An object whose verdict is not at hand, or whose bin is empty; NULL with errno ENOMEM. */
-void *pools_malloc_at(size_t size, struct heap *heap, const struct frame *caller);
+/* An object whose verdict is not at hand, or whose bin is empty, for a caller in this frame; NULL with errno ENOMEM. */
+void *pools_malloc_from(size_t size, struct heap *heap, uintptr_t return_address, uintptr_t stack, uintptr_t base);
+
+ALWAYS_INLINE void *pools_malloc_at(size_t size, struct heap *heap, const struct frame *caller)
+{
+    return pools_malloc_from(size, heap, caller->return_address, caller->stack, caller->base); /* in registers */
+}
 
 /* The frame of the caller of the function that this is written in, or, where another has ended by calling that function, of that
  * other one's caller. */
@@ -349,10 +417,7 @@ ALWAYS_INLINE void *pools_pop(size_t size, struct heap *heap, uintptr_t return_a
 {
     if (UNLIKELY(size > FAST_MAX)) return NULL;
     uintptr_t bin = heap->classes[(size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT];
-    struct site *site = site_at(return_address);
-    /* Acquire, both: pairs with the releases in site_put, whose caller knows that the bin has been made. */
-    if (UNLIKELY(atomic_load_explicit(&site->return_address, memory_order_acquire) != return_address)) return NULL;
-    uint64_t word = atomic_load_explicit(&site->verdict, memory_order_acquire);
+    uint64_t word = site_word(return_address);
     if ((uint8_t)word != VERDICT_ORDINARY) {
         if (UNLIKELY((uint16_t)word != (bin << 8 | VERDICT_POOL))) return NULL;
         bin = verdict_of_word(word).bin;

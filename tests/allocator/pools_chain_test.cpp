@@ -38,7 +38,8 @@ struct world {
     uint32_t groups_most = GROUPS_MAX;
     void (*while_group_is_made)() = nullptr;
     std::map<uint32_t, verdict> verdicts; // of groups
-    std::vector<uintptr_t> dropped; // sites that the fast path shall ask about; 0: all
+    std::vector<uintptr_t> dropped; // from the site table; 0: all
+    std::map<uintptr_t, uint64_t> learnt; // words on sites
     std::set<uintptr_t> gone; // no longer in an object
     bool out_of_memory = false;
 
@@ -96,6 +97,14 @@ verdict_kind verdict_of(uintptr_t address)
     return static_cast<verdict_kind>(site_verdict(address).kind);
 }
 
+// What the site table has a chain by.
+uintptr_t key_of(const std::vector<uintptr_t> &chain)
+{
+    uint64_t key = 0;
+    for (uintptr_t address : chain) key = chain_key(key, address);
+    return chain_place(key, static_cast<unsigned>(chain.size()), chain.back());
+}
+
 void decide(uint32_t group, verdict verdict)
 {
     world.verdicts[group] = verdict;
@@ -149,10 +158,16 @@ verdict group_verdict(uint32_t group)
     return world.verdicts[group];
 }
 
-void site_drop(uintptr_t return_address)
+void site_learn(uintptr_t key, uint64_t word)
 {
     std::lock_guard<std::mutex> lock(world.mutex);
-    world.dropped.push_back(return_address);
+    world.learnt[key] = word;
+}
+
+void site_drop(uintptr_t key)
+{
+    std::lock_guard<std::mutex> lock(world.mutex);
+    world.dropped.push_back(key);
 }
 
 void sites_drop()
@@ -371,6 +386,39 @@ TEST(Verdicts, AreOfSitesThatLeadToOneGroup)
     EXPECT_EQ(VERDICT_SLOW, verdict_of(0x4000)) << "nobody has allocated there";
 }
 
+TEST(Verdicts, AreFoundBehindWrappersByTheKeyOfTheChain)
+{
+    passes_on(0x1000);
+    passes_on(0x2000);
+    uint32_t group = group_of({0x1000, 0x2000, 0x3000});
+    EXPECT_EQ(key_of({0x1000, 0x2000, 0x3000}), chain_site(group));
+    EXPECT_TRUE(world.learnt.empty()) << "while the chain was new";
+    group_of({0x1000, 0x2000, 0x3000});
+    ASSERT_EQ(2U, world.learnt.size());
+    for (uintptr_t key : {uintptr_t{0x1000}, key_of({0x1000, 0x2000})}) {
+        ASSERT_EQ(1U, world.learnt.count(key));
+        EXPECT_EQ(VERDICT_DEEPER, static_cast<uint8_t>(world.learnt[key]));
+        frame_rule rule = rule_unpacked(world.learnt[key] >> VERDICT_KIND_BITS);
+        EXPECT_EQ(static_cast<int32_t>(stack_of::WORDS * sizeof(uintptr_t)), rule.cfa_offset);
+        EXPECT_EQ(-static_cast<int32_t>(sizeof(uintptr_t)), rule.return_offset);
+    }
+}
+
+TEST(Rules, AreTheSameUnpacked)
+{
+    constexpr int32_t WORD = sizeof(uintptr_t), MOST = ((1 << RULE_DISTANCE_BITS) - 1) * WORD;
+    for (const frame_rule &rule :
+         {frame_rule{16, -8, 0, 0, FRAME_KNOWN}, frame_rule{16, -8, -16, 1, FRAME_KNOWN},
+          frame_rule{MOST, -MOST, -MOST, 1, FRAME_KNOWN}, frame_rule{0, 0, 0, 0, FRAME_KNOWN}}) {
+        frame_rule same = rule_unpacked(rule_packed(&rule));
+        EXPECT_EQ(rule.cfa_offset, same.cfa_offset);
+        EXPECT_EQ(rule.return_offset, same.return_offset);
+        EXPECT_EQ(rule.base_offset, same.base_offset);
+        EXPECT_EQ(rule.from_base, same.from_base);
+        EXPECT_EQ(FRAME_KNOWN, same.known);
+    }
+}
+
 TEST(Verdicts, ThatChangeMakeTheFastPathAskAgain)
 {
     passes_on(0x2000);
@@ -378,7 +426,7 @@ TEST(Verdicts, ThatChangeMakeTheFastPathAskAgain)
     decide(direct, {VERDICT_POOL, 3, 75, 0, 3});
     decide(wrapped, {VERDICT_POOL, 3, 75, 0, 3});
     decide(direct, {VERDICT_ORDINARY, 0, 0, 0, 0});
-    EXPECT_EQ((std::vector<uintptr_t>{0x1000, 0x1000}), world.dropped);
+    EXPECT_EQ((std::vector<uintptr_t>{0x1000, key_of({0x2000, 0x3000}), 0x1000}), world.dropped);
     EXPECT_EQ(VERDICT_ORDINARY, verdict_of(0x1000));
 }
 

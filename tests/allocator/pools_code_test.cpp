@@ -107,6 +107,8 @@ verdict group_verdict(uint32_t)
     return {};
 }
 
+void site_learn(uintptr_t, uint64_t) {}
+
 void site_drop(uintptr_t) {}
 
 void sites_drop() {}

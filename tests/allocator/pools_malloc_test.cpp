@@ -123,7 +123,7 @@ TEST(PoolsMalloc, AVerdictOnTheCallerSendsItsObjectsIntoThePool)
         thread_heap->bins[BIN_COUNT + each].borrowed = BORROWED_MAX;
     void *(*const functions[])(size_t) = {malloc, hf_malloc, operator new, operator new[] };
     call(probe<void *, size_t>, size_t{40});
-    site_put(wanted.return_address, place_verdict(pool));
+    site_put(wanted.return_address, verdict_word(place_verdict(pool)));
     for (auto function : functions) {
         for (int i = 0; i < 10000; i++) {
             void *object = call(function, size_t{40});
@@ -132,7 +132,7 @@ TEST(PoolsMalloc, AVerdictOnTheCallerSendsItsObjectsIntoThePool)
         }
         EXPECT_EQ(POOL_NONE, pool_of(call(function, size_t{80})));
     }
-    site_put(wanted.return_address, place_verdict(mixed));
+    site_put(wanted.return_address, verdict_word(place_verdict(mixed)));
     for (auto function : functions)
         for (size_t size = 0; size < 200; size++) ASSERT_EQ(mixed, pool_of(call(function, size))) << size;
 }

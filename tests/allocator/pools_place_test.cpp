@@ -39,7 +39,7 @@ class Site
     {
         static uintptr_t made = 0x1000;
         caller_.return_address = made += sizeof(struct site);
-        site_put(caller_.return_address, verdict);
+        site_put(caller_.return_address, verdict_word(verdict));
         if (verdict.kind != VERDICT_ORDINARY) open();
     }
 

@@ -22,15 +22,15 @@ inline bool make_pools()
 {
     struct verdict ordinary = {};
     ordinary.kind = VERDICT_ORDINARY;
-    site_put(address_of(ORDINARY_SITE), ordinary);
+    site_put(address_of(ORDINARY_SITE), verdict_word(ordinary));
     uint32_t pool;
     for (unsigned i = 0; i < MIXED; i++) {
         if (!place_mixed(&pool)) std::abort();
-        site_put(address_of(MIXED_SITE + i), place_verdict(pool));
+        site_put(address_of(MIXED_SITE + i), verdict_word(place_verdict(pool)));
     }
     for (unsigned i = 0; i < CLASSES; i++) {
         if (!place_pool(&pool, size_class_bytes(i))) std::abort();
-        site_put(address_of(CLASS_SITE + i), place_verdict(pool));
+        site_put(address_of(CLASS_SITE + i), verdict_word(place_verdict(pool)));
     }
     return true;
 }

@@ -123,6 +123,78 @@ TEST_F(Tired, ChainsThatCannotBeToldAreAsGoodAsOrdinary)
     EXPECT_LT(asked, 6000U);
 }
 
+// A chain whose parts are in the site table, on a stack of frames of four words.
+class Behind : public Tired
+{
+  protected:
+    static constexpr uintptr_t OUTER = 0x2000, CALLER = 0x3000;
+    static constexpr frame_rule RULE = {32, -8, 0, 0, FRAME_KNOWN};
+
+    void SetUp() override
+    {
+        Tired::SetUp();
+        stack_[3] = OUTER;
+        stack_[7] = CALLER;
+        uint64_t one = chain_key(0, WRAPPER), two = chain_key(one, OUTER);
+        three_ = chain_key(two, CALLER);
+        uint64_t deeper = rule_packed(&RULE) << VERDICT_KIND_BITS | VERDICT_DEEPER;
+        site_put(WRAPPER, deeper);
+        site_put(two, deeper);
+    }
+    void *allocate()
+    {
+        auto stack = reinterpret_cast<uintptr_t>(stack_);
+        frame caller = {WRAPPER, stack, stack};
+        void *object = pools_pop(SIZE, thread_heap, WRAPPER);
+        return object != nullptr ? object : pools_malloc_at(SIZE, thread_heap, &caller);
+    }
+
+    uint64_t three_;
+    alignas(64) uintptr_t stack_[8] = {};
+};
+
+TEST_F(Behind, AllWrappersIsWhereAChainLeads)
+{
+    uint32_t pool;
+    ASSERT_TRUE(place_pool(&pool, 48));
+    thread_heap->bins[BIN_COUNT + pool].borrowed = BORROWED_MAX; // beyond its first objects, which are ordinary
+    site_put(three_, verdict_word(place_verdict(pool)));
+    void *object = allocate();
+    EXPECT_EQ(pool, place_of(span_of_offset(space_offset(object))));
+    EXPECT_EQ(0U, asked);
+    stack_[7] = CALLER + 64; // another caller
+    EXPECT_EQ(POOL_NONE, place_of(span_of_offset(space_offset(allocate()))));
+    EXPECT_EQ(1U, asked);
+}
+
+TEST_F(Behind, AWrapperThatIsLeftByItsFramePointer)
+{
+    constexpr frame_rule by_base = {32, -8, 0, 1, FRAME_KNOWN};
+    site_put(WRAPPER, rule_packed(&by_base) << VERDICT_KIND_BITS | VERDICT_DEEPER);
+    site_put(three_, verdict_word(ORDINARY));
+    ASSERT_TRUE(allocate() != nullptr);
+    EXPECT_EQ(0U, asked);
+}
+
+TEST_F(Behind, AStackThatIsOtherwiseIsAskedAbout)
+{
+    site_put(three_, verdict_word(ORDINARY));
+    ASSERT_TRUE(allocate() != nullptr);
+    EXPECT_EQ(0U, asked);
+    constexpr frame_rule nowhere = {1 << 20, -8, 0, 0, FRAME_KNOWN};
+    site_put(WRAPPER, rule_packed(&nowhere) << VERDICT_KIND_BITS | VERDICT_DEEPER);
+    ASSERT_TRUE(allocate() != nullptr);
+    EXPECT_EQ(1U, asked);
+}
+
+TEST_F(Behind, WhatIsOrdinaryTiresTheWrapper)
+{
+    site_put(three_, verdict_word(ORDINARY));
+    for (int i = 0; i < 5000; i++) heap_free(allocate());
+    EXPECT_LT(asked, 100U) << "when a bin has no blocks";
+    EXPECT_TRUE(verdict_of_word(site_word(WRAPPER)).tired);
+}
+
 TEST_F(Tired, ASiteThatLeadsToOneGroupIsAskedOnce)
 {
     site_answer = WRAPPER;
