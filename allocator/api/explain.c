@@ -179,7 +179,7 @@ static void write_edges(struct json *json, const char *name, bool siblings)
     json_open(json, '[');
     for (uint32_t i = 1; i <= edge_count(); i++) {
         const struct edge *edge = &edges[i];
-        if (edge->to == GROUP_UNWATCHED || (edge->offset == OFFSET_SIBLINGS) != siblings || edge->count == 0) continue;
+        if ((edge->offset == OFFSET_SIBLINGS) != siblings || edge->count == 0) continue;
         json_open(json, '{');
         write_count(json, "from", edge->from);
         write_count(json, "to", edge->to);

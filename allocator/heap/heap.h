@@ -153,6 +153,7 @@ struct heap {
     uintptr_t link_key;
     struct span *table; /* span_at(0) */
     uint8_t classes[FAST_MAX / MALLOC_ALIGNMENT + 1]; /* as size_class_table, or the next of whole cache lines */
+    bool quiet; /* pools/: who allocates is asked only when a bin is empty */
 
     struct bin bins[HEAP_BINS];
     struct span_chain owned; /* spans of this heap, without those that are sparse */
@@ -178,6 +179,7 @@ struct heap {
     /* For statistics: written by the owner alone, read by any thread, so relaxed. */
     _Atomic(int32_t) thread; /* the kernel's number of the one that has it; 0: none; THREADS_MANY: several share it */
     size_t refills; /* how often a bin was filled */
+    size_t woken_at; /* pools/: when it was quiet last or might have been, in refills; the owner's */
 
     /* Written by other threads: a line of their own. */
     _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */

@@ -45,7 +45,6 @@ enum reason {
     REASON_SMALL,
     REASON_SHORT_LIVED,
     REASON_SIZES,
-    REASON_TIED,
     REASON_BELONGS_TO_ORDINARY,
     REASON_ALONE,
     REASON_TOGETHER_ALONE,
@@ -184,7 +183,6 @@ enum {
     EDGES_MAX = 1 << 14,
     EDGE_NONE = 0,
     EDGES_OUT_MAX = 48, /* of one group */
-    GROUP_UNWATCHED = 0xFFFF, /* where an edge leads to: blocks of the same size of which nothing is known */
     OFFSET_SIBLINGS = 0xFFFF, /* no field: objects to which the same object points */
 };
 
@@ -212,13 +210,8 @@ void shape_rescan_some(void);
 /* The share of the objects of either group, of the larger one if they differ in number, that have a near link from or
  * to one of the other for itself. 0 if those of one group stay and those of the other die young. */
 unsigned shape_paired(uint32_t group, uint32_t other);
-/* The share of a group's objects with a near link to a block of the same size of which nothing is known; WHOLE if it is
- * linked with such blocks to one structure. */
-unsigned shape_linked_unwatched(uint32_t group);
-
-/* The most of shape_paired with any other group; 0 for `block_size`: of any size, NULL for `without`: with any. */
-struct cluster;
-unsigned shape_paired_most(uint32_t group, uint32_t block_size, const struct cluster *without);
+/* The most of shape_paired with any other group. */
+unsigned shape_paired_most(uint32_t group);
 
 enum affinity shape_affinity(uint32_t group, uint32_t other);
 

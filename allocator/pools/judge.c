@@ -14,8 +14,11 @@
  *     4. allocated and linked one to one with a group of another size,
  *        and neither denser in its size class than both would be together ─► a mixed pool for both
  *     5. its live neighbours in memory are of its cluster                 ─► ordinary
- *     6. often linked with neighbours that are not                        ─► ordinary
- *     7. else: interleaved with what it has nothing to do with            ─► a pool, with those of its cluster of its size
+ *     6. many of its objects are free again                               ─► wait; at the last look ordinary
+ *     7. else: interleaved with others                                    ─► a pool, with those of its cluster of its size
+ *
+ * Links to neighbours that are of no cluster with it do not keep a group where it is: who walks a list of cells passes by what
+ * they point to, more often than not.
  */
 #include "group.h"
 
@@ -34,11 +37,11 @@ enum { TELLING_MIN = 16 };
 enum {
     /* A group to which two thirds of its surroundings belong would become denser by half at best. */
     OWN_ENOUGH = WHOLE * 2 / 3,
-    /* What is torn apart costs more than what gets denser saves; and what is not known of weighs as much as what is. */
-    TIED_ENOUGH = WHOLE / 4,
     /* The malloc of a mixed pool is dearer: only where nearly all are pairs, and stay. */
     PAIRED_ENOUGH = WHOLE * 3 / 4,
     FREED_FOR_MIXED = WHOLE / 4,
+    /* To look for an object's place costs more than a place that is soon another's brings. */
+    FREED_FOR_POOL = WHOLE / 3,
 };
 
 static const struct {
@@ -50,7 +53,6 @@ static const struct {
     [REASON_SMALL] = {"few of its objects are alive at a time", "segment_size"},
     [REASON_SHORT_LIVED] = {"its objects die young", NULL},
     [REASON_SIZES] = {"its objects are of several size classes", NULL},
-    [REASON_TIED] = {"linked with objects beside it that would be torn from it", NULL},
     [REASON_BELONGS_TO_ORDINARY] = {"belongs to a group that was left alone", NULL},
     [REASON_ALONE] = {"has its size class nearly to itself", NULL},
     [REASON_TOGETHER_ALONE] = {"shares its size class with its partners only", NULL},
@@ -81,25 +83,9 @@ static uint32_t samples[SAMPLES_MAX];
 struct view {
     unsigned own, others; /* live neighbours of the samples in memory */
     unsigned others_freed; /* neighbours of other watched groups that are free again */
-    unsigned tied; /* of `others`, unwatched ones that point to the sample */
 };
 
 static struct cluster cluster;
-
-static bool points_into(const struct block *from, const struct block *to)
-{
-    for (unsigned i = 0; i < from->size / sizeof(uintptr_t) && i < OBSERVED_MAX / sizeof(uintptr_t); i++)
-        if (block_word(from->start, i) - to->start < to->size) return true;
-    return false;
-}
-
-/* Whether an unwatched neighbour points to a sample, and is the only one: of many that do, splitting tears one in so
- * many apart. */
-static bool is_partner(const struct block *block, const struct block *beside, int side)
-{
-    struct block behind;
-    return points_into(beside, block) && !(block_beside(beside, side, &behind) && points_into(&behind, block));
-}
 
 static void view_neighbour(struct view *view, const struct block *block, int side)
 {
@@ -113,7 +99,6 @@ static void view_neighbour(struct view *view, const struct block *block, int sid
         view->own++;
     } else {
         view->others++;
-        if (observation == NULL && is_partner(block, &beside, side)) view->tied++;
     }
 }
 
@@ -202,8 +187,7 @@ static void join_same_size(uint32_t group, uint32_t block_size, enum reason reas
 static bool has_a_place(uint32_t group)
 {
     enum reason reason = (enum reason)groups[group].reason;
-    return reason == REASON_ALONE || reason == REASON_TOGETHER_ALONE || reason == REASON_TIED ||
-           reason == REASON_BELONGS_TO_ORDINARY;
+    return reason == REASON_ALONE || reason == REASON_TOGETHER_ALONE || reason == REASON_BELONGS_TO_ORDINARY;
 }
 
 /* Rule 3. A member of another size that was left alone has no bearing on this one. */
@@ -247,12 +231,13 @@ static uint64_t mean_size(uint32_t group)
 }
 
 /* In a mixed pool each group is as dense as its part of the bytes. To walk one of them alone must not cost more than
- * now. */
+ * now. Objects of many sizes are walked from one size class to another now, whoever their neighbours there are. */
 static bool none_gets_sparser(void)
 {
     uint64_t all = 0;
     for (unsigned i = 0; i < pairs.count; i++) all += mean_size(pairs.members[i]);
     for (unsigned i = 0; i < pairs.count; i++) {
+        if (group_block_size(pairs.members[i]) == 0) continue;
         struct view view = view_of(pairs.members[i]);
         if (own_share(&view) > share_of(mean_size(pairs.members[i]), all)) return false;
     }
@@ -270,14 +255,6 @@ static bool mix(uint32_t group, uint32_t block_size)
     return true;
 }
 
-/* Rule 6: what a pool would tear apart, whether it is known where it would stay or not. */
-static bool is_tied(uint32_t group, uint32_t block_size, const struct view *view)
-{
-    if (share_of(view->tied, view->own + view->others) >= TIED_ENOUGH) return true;
-    return shape_linked_unwatched(group) >= TIED_ENOUGH ||
-           shape_paired_most(group, block_size, &cluster) >= TIED_ENOUGH;
-}
-
 /* Neighbours that are free again stand for short-lived groups, which long-lived objects should not share spans with. */
 static bool is_long_lived_among_others(const struct group *group, const struct view *view)
 {
@@ -292,25 +269,6 @@ static bool has_partners(uint32_t block_size)
     return false;
 }
 
-/* Rules 5 to 7. */
-static void separate(uint32_t group, uint32_t block_size, const struct view *view)
-{
-    bool alone = own_share(view) >= OWN_ENOUGH, partners = has_partners(block_size);
-    bool long_lived = alone && is_long_lived_among_others(&groups[group], view);
-    if (alone && !long_lived) {
-        leave_alone(group, partners ? REASON_TOGETHER_ALONE : REASON_ALONE);
-        join_same_size(group, block_size, REASON_TOGETHER_ALONE);
-    } else if (is_tied(group, block_size, view)) {
-        leave_alone(group, REASON_TIED);
-    } else {
-        enum reason disturbed = partners ? REASON_TOGETHER_DISTURBED : REASON_DISTURBED;
-        if (give_pool(group, block_size, long_lived ? REASON_LONG_LIVED : disturbed))
-            join_same_size(group, block_size, REASON_MERGED);
-    }
-}
-
-/* ---- looks ------------------------------------------------------------------------------------------------------ */
-
 static void wait_or(uint32_t group, enum reason reason)
 {
     if (is_last_look(&groups[group])) {
@@ -320,6 +278,25 @@ static void wait_or(uint32_t group, enum reason reason)
     groups[group].reason = REASON_WAITING;
     groups[group].next_look = groups[group].objects * 2;
 }
+
+/* Rules 5 to 7. */
+static void separate(uint32_t group, uint32_t block_size, const struct view *view)
+{
+    bool alone = own_share(view) >= OWN_ENOUGH, partners = has_partners(block_size);
+    bool long_lived = alone && is_long_lived_among_others(&groups[group], view);
+    if (alone && !long_lived) {
+        leave_alone(group, partners ? REASON_TOGETHER_ALONE : REASON_ALONE);
+        join_same_size(group, block_size, REASON_TOGETHER_ALONE);
+    } else if (groups[group].shares.freed > FREED_FOR_POOL) {
+        wait_or(group, REASON_SHORT_LIVED);
+    } else {
+        enum reason disturbed = partners ? REASON_TOGETHER_DISTURBED : REASON_DISTURBED;
+        if (give_pool(group, block_size, long_lived ? REASON_LONG_LIVED : disturbed))
+            join_same_size(group, block_size, REASON_MERGED);
+    }
+}
+
+/* ---- looks ------------------------------------------------------------------------------------------------------ */
 
 static void judge(uint32_t group, const struct view *view)
 {
@@ -347,7 +324,7 @@ static struct view look_closely(uint32_t group)
     shape_cluster(group, &cluster);
     struct view view = view_of(group);
     groups[group].shares.own = (uint16_t)own_share(&view);
-    groups[group].shares.linked = (uint16_t)shape_paired_most(group, 0, NULL);
+    groups[group].shares.linked = (uint16_t)shape_paired_most(group);
     return view;
 }
 

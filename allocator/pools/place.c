@@ -123,6 +123,32 @@ void site_learn(uintptr_t key, uint64_t word)
     if (there == 0 || ++turn % TAKEN_EVERY == 0) site_put(key, word);
 }
 
+/* ---- heaps with nothing to gain ----------------------------------------------------------------------------------------- */
+
+/* While no pool has been made, a heap in which nothing but ordinary objects has been seen for some thousands of objects is *quiet*:
+ * who allocates is then asked only when a bin has run out of blocks. The first object there that is to be placed or watched wakes
+ * it. So a program in which nothing is to be gained allocates as with the plain library. */
+enum { QUIET_AFTER = 256 /* refills of a bin */ };
+
+static void heap_wake(struct heap *heap)
+{
+    heap->quiet = false;
+    heap->woken_at = heap->refills;
+}
+
+static void *malloc_refilling(size_t size, struct heap *heap)
+{
+    /* Relaxed: a hint. */
+    if (heap->refills - heap->woken_at >= QUIET_AFTER && atomic_load_explicit(&pools_made, memory_order_relaxed) == 0)
+        heap->quiet = true;
+    return heap_malloc_slow(size, heap);
+}
+
+ALWAYS_INLINE void *malloc_ordinary(size_t size)
+{
+    return heap_malloc_or(size, malloc_refilling);
+}
+
 /* ---- wrappers with nothing to gain -------------------------------------------------------------------------------------- */
 
 /* All that is allocated through a wrapper walks its chain, though all of it may be ordinary. When some thousands of objects in
@@ -195,15 +221,18 @@ static bool is_open(struct heap *heap, unsigned bin, size_t size)
 static void *place(size_t size, struct heap *heap, struct verdict verdict)
 {
     void *object = NULL;
+    if (verdict.kind == VERDICT_ORDINARY) return malloc_ordinary(size);
+    if (UNLIKELY(heap->quiet)) heap_wake(heap);
     bool is_of_size = verdict.kind == VERDICT_POOL && heap_size_class(heap, size) == verdict.class;
     if ((is_of_size || verdict.kind == VERDICT_MIXED) && is_open(heap, verdict.bin, size))
         object = is_of_size ? heap_malloc_bin(heap, verdict.bin) : mixed_malloc(heap, verdict.bin, with_header(size));
     return LIKELY(object != NULL) ? object : heap_malloc(size);
 }
 
-static void *watch(size_t size, uint32_t group)
+static void *watch(size_t size, struct heap *heap, uint32_t group)
 {
     void *object = heap_malloc(size);
+    heap_wake(heap);
     if (LIKELY(object != NULL)) group_watch(group, object, size);
     return object;
 }
@@ -215,7 +244,7 @@ static COLD void *place_without_group(size_t size, uintptr_t return_address)
     bool always = pool_settings.placing == POOL_PLACING_OFF || site_verdict(return_address).kind == VERDICT_ORDINARY;
     if (always) site_learn(return_address, verdict_word(verdict));
     else if (weighs(return_address, verdict)) weigh(return_address, verdict);
-    return heap_malloc(size);
+    return malloc_ordinary(size);
 }
 
 /* Of a caller that the site table does not say it all of, or not yet. */
@@ -229,7 +258,7 @@ static NOINLINE void *place_by_chain(size_t size, struct heap *heap, uintptr_t r
     uintptr_t key = chain_site(group);
     if (verdict.kind != VERDICT_SLOW) site_learn(key, verdict_word(verdict));
     if (key != return_address && weighs(return_address, verdict)) weigh(return_address, verdict);
-    return verdict.kind == VERDICT_SLOW ? watch(size, group) : place(size, heap, verdict);
+    return verdict.kind == VERDICT_SLOW ? watch(size, heap, group) : place(size, heap, verdict);
 }
 
 static COLD void *weigh_and_place(size_t size, struct heap *heap, uintptr_t return_address, struct verdict verdict)
@@ -247,8 +276,7 @@ static uint64_t word_behind(uint64_t word, struct frame at)
         if (!frame_step(&rule, &at)) return VERDICT_SLOW;
         key = chain_key(key, at.return_address);
         word = site_word((uintptr_t)key);
-    } while ((uint8_t)word ==
-             VERDICT_DEEPER); /* ends: only chains that have been walked are there, and each is finite */
+    } while ((uint8_t)word == VERDICT_DEEPER); /* ends: only chains that were walked are there, and each is finite */
     return word;
 }
 
@@ -289,7 +317,7 @@ void *pools_malloc_from(size_t size, struct heap *heap, uintptr_t return_address
     } else if (UNLIKELY(verdict.kind == VERDICT_SLOW || verdict.tired)) {
         return place_by_chain(size, heap, return_address, stack, base);
     }
-    return verdict.kind == VERDICT_ORDINARY ? heap_malloc(size) : place(size, heap, verdict);
+    return LIKELY(verdict.kind == VERDICT_ORDINARY) ? malloc_ordinary(size) : place(size, heap, verdict);
 }
 
 NOINLINE void *pools_malloc_slow(size_t size, struct heap *heap)

@@ -417,10 +417,12 @@ ALWAYS_INLINE void *pools_pop(size_t size, struct heap *heap, uintptr_t return_a
 {
     if (UNLIKELY(size > FAST_MAX)) return NULL;
     uintptr_t bin = heap->classes[(size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT];
-    uint64_t word = site_word(return_address);
-    if ((uint8_t)word != VERDICT_ORDINARY) {
-        if (UNLIKELY((uint16_t)word != (bin << 8 | VERDICT_POOL))) return NULL;
-        bin = verdict_of_word(word).bin;
+    if (!heap->quiet) {
+        uint64_t word = site_word(return_address);
+        if ((uint8_t)word != VERDICT_ORDINARY) {
+            if (UNLIKELY((uint16_t)word != (bin << 8 | VERDICT_POOL))) return NULL;
+            bin = verdict_of_word(word).bin;
+        }
     }
     uintptr_t block = heap->free[bin];
     if (UNLIKELY(list_is_empty(block))) return NULL;

@@ -23,7 +23,6 @@ static void link_in(uint16_t number)
     edge->next_out = from->edges_out;
     from->edges_out = number;
     from->edges_out_count++;
-    if (edge->to == GROUP_UNWATCHED) return;
     edge->next_in = groups[edge->to].edges_in;
     groups[edge->to].edges_in = number;
 }
@@ -43,7 +42,7 @@ static struct edge *edge_get(uint32_t from, uint32_t to, uint32_t offset)
 /* Later the one is counted on and the other is not, which would tell nothing of how many there are of each. */
 static void note_objects(struct edge *edge)
 {
-    const struct group *from = &groups[edge->from], *to = &groups[edge->to == GROUP_UNWATCHED ? edge->from : edge->to];
+    const struct group *from = &groups[edge->from], *to = &groups[edge->to];
     if (edge->from_objects != 0 && (from->state != GROUP_WATCHED || to->state != GROUP_WATCHED)) return;
     edge->from_objects = (uint32_t)from->objects;
     edge->to_objects = (uint32_t)to->objects;
@@ -65,7 +64,7 @@ enum { WORDS_MAX = 32 };
 
 /* What a word leads to. */
 struct target {
-    uint32_t group; /* or GROUP_UNWATCHED */
+    uint32_t group;
     uint32_t number; /* of the observation, LOG_NONE: there is none */
     uintptr_t start;
 };
@@ -84,9 +83,9 @@ static bool is_near(uint32_t number, uintptr_t start, const struct target *targe
     return between <= NEAR_OBSERVATIONS || -between <= NEAR_OBSERVATIONS;
 }
 
-/* Whether a word, out of a block of such a size, is worth an edge. Anywhere in the object counts: lists may be linked
- * through a member of their elements. */
-static bool resolve(uintptr_t word, uint32_t size, struct target *target)
+/* Whether a word leads to an object whose group is known. Anywhere in the object counts: lists may be linked through a member
+ * of their elements. */
+static bool resolve(uintptr_t word, struct target *target)
 {
     struct block block;
     if (!block_of(word, &block)) return false;
@@ -98,8 +97,9 @@ static bool resolve(uintptr_t word, uint32_t size, struct target *target)
     if (!block_is_live(&block)) return false;
     target->number = log_find(block.start);
     const struct observation *observation = log_at(target->number);
-    target->group = observation != NULL ? observation->group : (uint32_t)GROUP_UNWATCHED;
-    return observation != NULL || block.size == size;
+    if (observation == NULL) return false;
+    target->group = observation->group;
+    return true;
 }
 
 /* ---- scanning --------------------------------------------------------------------------------------------------- */
@@ -113,7 +113,7 @@ static void add_siblings(uint32_t parent, unsigned found)
     for (unsigned i = 0; i < found; i++) {
         for (unsigned j = i + 1; j < found; j++) {
             uint32_t a = targets[i].group, b = targets[j].group;
-            if (a == b || a == parent || b == parent || a == GROUP_UNWATCHED || b == GROUP_UNWATCHED) continue;
+            if (a == b || a == parent || b == parent) continue;
             edge_add(a < b ? a : b, a < b ? b : a, OFFSET_SIBLINGS,
                      is_near(targets[i].number, targets[i].start, &targets[j]));
         }
@@ -126,7 +126,7 @@ static void scan_object(uint32_t number, const struct observation *observation, 
     unsigned words = size / sizeof(uintptr_t), found = 0;
     for (unsigned i = 0; i < words && i < WORDS_MAX; i++) {
         struct target *target = &targets[found];
-        if (!resolve(block_word(block->start, i), block->size, target) || target->start == block->start) continue;
+        if (!resolve(block_word(block->start, i), target) || target->start == block->start) continue;
         edge_add(observation->group, target->group, i * (uint32_t)sizeof(uintptr_t),
                  is_near(number, block->start, target));
         found++;
@@ -319,12 +319,8 @@ static bool continues(uint32_t group, uint32_t other)
         const struct edge *edge = &edges[at];
         if (edge->to != other || edge->offset == OFFSET_SIBLINGS) continue;
         if (share_of_source(edge, edge->count) < SHARE_THAT_TELLS) continue;
-        if (other == GROUP_UNWATCHED) {
-            if (leads(group, group, edge->offset)) return true;
-        } else if (leads(other, group, edge->offset) || leads(other, other, edge->offset) ||
-                   leads(group, group, edge->offset)) {
+        if (leads(other, group, edge->offset) || leads(other, other, edge->offset) || leads(group, group, edge->offset))
             return true;
-        }
     }
     return false;
 }
@@ -365,29 +361,14 @@ bool cluster_contains(const struct cluster *cluster, uint32_t group)
     return false;
 }
 
-/* 0 if the other one does not count. */
-static unsigned paired_if(uint32_t group, uint32_t other, uint32_t block_size, const struct cluster *without)
-{
-    if (other == group || (without != NULL && cluster_contains(without, other))) return 0;
-    return block_size == 0 || group_block_size(other) == block_size ? shape_paired(group, other) : 0;
-}
-
-unsigned shape_paired_most(uint32_t group, uint32_t block_size, const struct cluster *without)
+unsigned shape_paired_most(uint32_t group)
 {
     unsigned share = 0, seen = 0;
     for (uint16_t at = groups[group].edges_out; at != EDGE_NONE; at = edges[at].next_out)
-        if (edges[at].to != GROUP_UNWATCHED) share = max_of(share, paired_if(group, edges[at].to, block_size, without));
+        if (edges[at].to != group) share = max_of(share, shape_paired(group, edges[at].to));
     for (uint16_t at = groups[group].edges_in; at != EDGE_NONE && seen < EDGES_IN_MAX; at = edges[at].next_in, seen++)
-        share = max_of(share, paired_if(group, edges[at].from, block_size, without));
+        if (edges[at].from != group) share = max_of(share, shape_paired(group, edges[at].from));
     return share;
-}
-
-unsigned shape_linked_unwatched(uint32_t group)
-{
-    unsigned share = 0;
-    for (uint16_t at = groups[group].edges_out; at != EDGE_NONE; at = edges[at].next_out)
-        if (edges[at].to == GROUP_UNWATCHED) share = max_of(share, share_of_source(&edges[at], edges[at].near));
-    return continues(group, GROUP_UNWATCHED) ? WHOLE : share;
 }
 
 /* ---- clusters --------------------------------------------------------------------------------------------------- */
@@ -409,7 +390,7 @@ static bool compare_once(uint32_t other)
 
 static void consider(struct cluster *cluster, uint32_t member, uint32_t other)
 {
-    if (other == GROUP_UNWATCHED || cluster->count == CLUSTER_MAX || cluster_contains(cluster, other)) return;
+    if (cluster->count == CLUSTER_MAX || cluster_contains(cluster, other)) return;
     if (!compare_once(other)) return;
     enum affinity affinity = shape_affinity(member, other);
     if (affinity == AFFINITY_NONE) return;
@@ -420,7 +401,7 @@ static void consider(struct cluster *cluster, uint32_t member, uint32_t other)
 /* What else the field at an edge's offset leads to. */
 static void consider_siblings(struct cluster *cluster, uint32_t member, const struct edge *edge)
 {
-    if (edge->offset == OFFSET_SIBLINGS || edge->from == GROUP_UNWATCHED) return;
+    if (edge->offset == OFFSET_SIBLINGS) return;
     for (uint16_t out = groups[edge->from].edges_out; out != EDGE_NONE; out = edges[out].next_out)
         if (edges[out].offset == edge->offset) consider(cluster, member, edges[out].to);
 }

@@ -48,6 +48,8 @@ class Tired : public ::testing::Test
         group_answer = 5;
         site_answer = 0;
         sites_drop();
+        thread_heap->quiet = false;
+        thread_heap->woken_at = thread_heap->refills;
     }
 };
 
@@ -193,6 +195,28 @@ TEST_F(Behind, WhatIsOrdinaryTiresTheWrapper)
     for (int i = 0; i < 5000; i++) heap_free(allocate());
     EXPECT_LT(asked, 100U) << "when a bin has no blocks";
     EXPECT_TRUE(verdict_of_word(site_word(WRAPPER)).tired);
+}
+
+TEST_F(Tired, AHeapIsQuietUntilSomethingIsToBeWatched)
+{
+    site_answer = WRAPPER;
+    allocate_and_keep(100000);
+    EXPECT_TRUE(thread_heap->quiet);
+    asked = 0;
+    answer = WATCHED;
+    site_answer = 0x5000;
+    for (int i = 0; i < 10000; i++) ASSERT_TRUE(allocate(0x5000) != nullptr);
+    EXPECT_FALSE(thread_heap->quiet);
+    EXPECT_GT(watched, 8000U) << "from the first time on that the bin has no blocks";
+}
+
+TEST_F(Tired, AHeapWithWatchedObjectsNowAndThenIsNotQuiet)
+{
+    for (unsigned i = 1; i <= 100000; i++) {
+        answer = i % 1000 == 0 ? WATCHED : ORDINARY;
+        ASSERT_TRUE(allocate() != nullptr);
+    }
+    EXPECT_FALSE(thread_heap->quiet);
 }
 
 TEST_F(Tired, ASiteThatLeadsToOneGroupIsAskedOnce)
