@@ -18,7 +18,10 @@ def main() -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as build:
+        # The program is the same wherever it was built.
+        flags = f"CMAKE_CXX_FLAGS=-ffile-prefix-map={build}=."
         configure = ["cmake", "-S", str(HERE), "-B", build, "-D", "CMAKE_BUILD_TYPE=Release"]
+        configure += ["-D", flags]
         for command in configure, ["cmake", "--build", build]:
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode != 0:
