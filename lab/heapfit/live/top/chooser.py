@@ -49,6 +49,8 @@ class Chooser(Screen[None]):
     @work(exclusive=True)
     async def _look(self) -> None:
         found = await asyncio.to_thread(_look_at_all)
+        if not self.query(SheetTable):
+            return  # closed meanwhile
         self._processes = {str(process.pid): process for process, _ in found}
         self.query_one(SheetTable).show_sheet(_sheet(found))
         none = "" if found else ": none; start one with: heapfit run --control -- COMMAND"
