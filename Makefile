@@ -44,7 +44,7 @@ demo: $(VENV)/.wheel ## Compare allocators on a real program and write the repor
 	$(HEAPFIT) workloads install xml-transform
 	$(HEAPFIT) compare xml-transform --allocators $(ALLOCATORS) --replicates $(DEMO_REPLICATES)
 
-test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (about an hour)
+test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (an hour or more)
 	@packages=$$($(VENV)/bin/python scripts/test-packages) && \
 	  scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $(PHP_PACKAGES) $(RUST_PACKAGES) $$packages
 	@test "$$(uname -m)" = aarch64 || scripts/apt-install $(CROSS_PACKAGES)
