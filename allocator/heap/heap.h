@@ -179,7 +179,7 @@ struct heap {
     /* For statistics: written by the owner alone, read by any thread, so relaxed. */
     _Atomic(int32_t) thread; /* the kernel's number of the one that has it; 0: none; THREADS_MANY: several share it */
     size_t refills; /* how often a bin was filled */
-    size_t woken_at; /* pools/: when it was quiet last or might have been, in refills; the owner's */
+    size_t woken_at; /* pools/: the refills there were when it last had reason to ask; the owner's */
 
     /* Written by other threads: a line of their own. */
     _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */

@@ -2,9 +2,7 @@
  *
  * A size-segregated heap already has most of what pools bring: objects of one size stand close together, in the order
  * in which they were allocated. What is left to gain is where groups are *interleaved* in a size class and not used
- * together; and where groups are used together that the size classes keep apart. What is to be lost is the
- * neighbourhood of objects that are used together: so whatever speaks for that leaves a group where it is, and so does
- * every doubt.
+ * together; and where groups are used together that the size classes keep apart. Every doubt leaves a group where it is.
  *
  * A group is looked at when it has pool_min_objects, and again at twice as many, until it can be told:
  *

@@ -204,6 +204,12 @@ static COLD void weigh(uintptr_t return_address, struct verdict verdict)
     else site_wake(return_address);
 }
 
+/* An object of a wrapper's has this verdict. */
+ALWAYS_INLINE void site_weigh(uintptr_t return_address, struct verdict verdict)
+{
+    if (UNLIKELY(weighs(return_address, verdict))) weigh(return_address, verdict);
+}
+
 /* ---- objects -------------------------------------------------------------------------------------------------------- */
 
 /* A page is the least that a pool costs each thread that uses it. A thread's first objects of a pool, half a page of them, are
@@ -243,7 +249,7 @@ static COLD void *place_without_group(size_t size, uintptr_t return_address)
     struct verdict verdict = {.kind = VERDICT_ORDINARY, .pool = POOL_NONE};
     bool always = pool_settings.placing == POOL_PLACING_OFF || site_verdict(return_address).kind == VERDICT_ORDINARY;
     if (always) site_learn(return_address, verdict_word(verdict));
-    else if (weighs(return_address, verdict)) weigh(return_address, verdict);
+    else site_weigh(return_address, verdict);
     return malloc_ordinary(size);
 }
 
@@ -257,7 +263,7 @@ static NOINLINE void *place_by_chain(size_t size, struct heap *heap, uintptr_t r
     struct verdict verdict = group_verdict(group);
     uintptr_t key = chain_site(group);
     if (verdict.kind != VERDICT_SLOW) site_learn(key, verdict_word(verdict));
-    if (key != return_address && weighs(return_address, verdict)) weigh(return_address, verdict);
+    if (key != return_address) site_weigh(return_address, verdict);
     return verdict.kind == VERDICT_SLOW ? watch(size, heap, group) : place(size, heap, verdict);
 }
 
@@ -287,12 +293,13 @@ static NOINLINE void *place_behind(size_t size, struct heap *heap, uintptr_t ret
     uint64_t word = word_behind(site_word(return_address), at);
     struct verdict verdict = verdict_of_word(word);
     if (verdict.kind == VERDICT_SLOW) return place_by_chain(size, heap, return_address, stack, base);
-    if (weighs(return_address, verdict)) weigh(return_address, verdict);
+    site_weigh(return_address, verdict);
     return place(size, heap, verdict);
 }
 
 /* The word on the chain behind one wrapper, as most are: its frame is left from the stack pointer. The rule has led out of it
- * before, by the same distance, so that nothing of it is left to be checked. SLOW: there is more to it. */
+ * before, by the same distance, so that nothing of it is left to be checked. If it is another site's, the key that comes of it is
+ * no chain's, and what is read for it is readable. SLOW: there is more to it. */
 ALWAYS_INLINE uint64_t word_behind_one(uint64_t word, uintptr_t return_address, uintptr_t stack)
 {
     uint64_t rule = word >> VERDICT_KIND_BITS;
