@@ -1,0 +1,118 @@
+/* record/: writes down what a program does with its heap, whichever allocator it has.
+ *
+ * libheapfit-record.so is preloaded in front of the program's allocator: it defines the malloc family, passes each call on to
+ * the next library that defines it (RTLD_NEXT: another preloaded allocator, or libc), and notes it in a ring of the calling
+ * thread. One thread of the library's own takes the events out of all rings, encodes and compresses them, and writes the file
+ * (format.h). It has a table of descriptors of its own, so that nothing the program closes, opens or changes its root to
+ * concerns the file.
+ *
+ *     program's threads                                   the recorder's thread
+ *     malloc ─► next malloc ─► event in the ring ──┐
+ *     free ─► event in the ring ─► next free       ├────► encode.c ─► block.c (zstd, CRC) ─► file
+ *                                     ... rings ───┘
+ *
+ * Which file does what: intercept.c the malloc family; ring.c a thread's ring; site.c who called; sample.c which allocations
+ * are noted when not all are; writer.c the recorder's thread; file.c the file; settings.c what the environment says; encode.c
+ * and block.c the format, which the lab's trace tools use too. It needs platform/ and nothing else of the allocator. Nothing
+ * here calls malloc.
+ */
+#ifndef HEAPFIT_RECORD_H
+#define HEAPFIT_RECORD_H
+
+#include "platform/platform.h"
+#include "record/format.h"
+
+/* ---- settings (settings.c) ----------------------------------------------------------------------------------------- */
+
+/* HEAPFIT_RECORD=PATH names the file; %p in it becomes the process's number. HEAPFIT_RECORD_OPTIONS="name:value,..." */
+struct record_settings {
+    char path[4096]; /* empty: no recording */
+    size_t sample; /* `sample:SIZE`: mean bytes between noted allocations; 0: each is noted */
+    unsigned sites; /* `sites:N`: return addresses that are followed, 0 to 64; 0: none */
+    bool later; /* `start:later`: record only when told to */
+    bool children; /* `children:on`: forked and exec'ed processes too, each into a file of its own: PATH.PID */
+    uint32_t process; /* `process:N`: which one is the main process, whose file has the plain name; 0: the first */
+    unsigned seconds; /* `seconds:N`: stop by itself after so long; 0: never */
+    size_t lateness_ms; /* `flush_ms:N`: an event is in the file after about so long; 100 */
+};
+extern struct record_settings record_settings;
+void record_settings_read(void); /* reports unknown names and bad values once on stderr, as HEAPFIT_OPTIONS does */
+
+/* ---- rings (ring.c) ------------------------------------------------------------------------------------------------ */
+
+/* One event as its thread notes it. A realloc takes two in a row: REALLOC with the old address when it is called, then
+ * RECORD_RESULT with the new one when it has returned (address 0: failed, the old block stays). */
+struct record_event {
+    uint64_t tick;
+    uint64_t address; /* 0: the allocation failed */
+    uint64_t size;
+    uint32_t site;
+    unsigned kind : 4; /* enum trace_kind, or RECORD_RESULT */
+    unsigned alignment : 6; /* binary logarithm; 0: none was asked for */
+    unsigned slack : 22; /* usable size less size; its largest value when more */
+};
+_Static_assert(sizeof(struct record_event) == 32, "two events fill a cache line");
+enum { RECORD_RESULT = TRACE_KIND_MASK, RECORD_RING_EVENTS = 4096 };
+
+/* Of one thread, which alone writes events and moves `head`; the recorder's thread reads them and moves `tail`. Rings are made
+ * by platform_reserve/commit, stay in the list for good, and serve another thread when theirs has ended and they are empty. */
+struct record_ring {
+    _Atomic(uint64_t) head; /* events noted so far. Release: what is before it is written */
+    uint64_t tail_seen; /* the thread's own: tail, when it last looked */
+    struct record_ring *next;
+    _Atomic(int32_t) tid; /* 0: nobody's */
+    uint32_t thread; /* index in the file, which each new owner gets anew */
+    char pad[24];
+    _Atomic(uint64_t) tail; /* events taken so far. Release: their places may be written again */
+    struct record_event events[RECORD_RING_EVENTS];
+};
+extern _Atomic(struct record_ring *) record_rings; /* the newest first */
+
+/* ---- what each side calls of the other ----------------------------------------------------------------------------- */
+
+/* Whether events are noted: relaxed, since some at the edges may or may not be. Written by the recorder's thread. */
+extern _Atomic(bool) recording;
+
+/* The clock of events: the processor's counter (x86-64: TSC; aarch64: CNTVCT). */
+ALWAYS_INLINE uint64_t record_ticks(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#endif
+}
+
+/* writer.c, called by the program's threads: */
+void writer_start(void); /* at the library's start, and in a fork's child: makes the thread, and the file unless `later` */
+void writer_wake(void); /* a ring is half full */
+void writer_wait(struct record_ring *ring); /* the ring is full: returns when there is room, or when nothing is recorded any more */
+void writer_finish(const char *reason); /* at exit, _exit, exec: returns when all that was noted is in the file, after 10 s at most */
+void writer_fork_prepare(void), writer_fork_parent(void), writer_fork_child(void);
+
+/* site.c, called by the recorder's thread: sites that were made so far; element i is site i, 0 none. Never moves. */
+struct record_site { uint32_t caller; uint32_t reserved; uint64_t address; };
+size_t sites_published(const struct record_site **sites);
+
+/* intercept.c and ring.c, called by writer.c: */
+void rings_fork_child(void); /* nobody else is there: empties all rings, frees those of other threads */
+void intercept_start(void); /* finds the next library's functions */
+
+/* ---- the format (encode.c, block.c): no state, no platform, shared with the lab ------------------------------------- */
+
+/* Appends `event` at `out`, which has TRACE_EVENT_MAX bytes of room: how many it took. `coder` is as format.h says. */
+size_t trace_encode(struct trace_coder *coder, const struct trace_event *event, uint8_t *out);
+
+/* CRC-32 (IEEE 802.3), to be continued from `crc`, at first 0. */
+uint32_t trace_crc(uint32_t crc, const void *bytes, size_t size);
+
+/* A block as it stands in the file, compressed if that makes it smaller, into `out` of trace_block_bound(raw) bytes: its size. The
+ * header's type, thread, events, ticks and sequence are given; the rest is filled in. `workspace` is of trace_workspace_size() bytes
+ * and may be used again; nothing is allocated. */
+size_t trace_workspace_size(void);
+size_t trace_block_bound(size_t raw);
+size_t trace_block_make(struct trace_block_header *header, const void *raw, size_t raw_size, void *workspace, uint8_t *out);
+
+#endif

@@ -1,0 +1,1 @@
+"""Traces: reading what the recorder wrote, converting it to Parquet, and handling the files."""
