@@ -217,6 +217,23 @@ def test_a_part_that_compares_none_of_the_named_is_left_out_with_a_note(
     assert_one_line(asked_for, 2, ["compares only glibc, heapfit, which --allocators does not"])
 
 
+def test_a_named_one_that_the_quick_form_leaves_out_is_remarked_on(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    study = write(tmp_path)
+    text = study.read_text().replace(
+        "cores = [1]", 'cores = [1]\nallocator = ["plain", "tuned", "glibc"]', 1
+    )
+    quick = '[experiments.quick]\nfactors = { allocator = ["plain", "tuned"] }\n'
+    study.write_text(text + quick)
+    command = ["study", "run", study, "--quick", "--out", tmp_path / "out"]
+    result = run_heapfit(*command, "--allocators", "plain,tuned,glibc")
+    assert result.returncode == 0, result.stderr
+    note = "note: glibc is compared by none of these parts in the quick form"
+    assert note in result.stderr
+    assert result.stderr.count("compared by none") == 1
+
+
 def test_what_no_part_compares_need_not_be_installed(run_heapfit: Heapfit, tmp_path: Path) -> None:
     study = write(tmp_path, '"plain", "tuned", "glibc"', '"plain", "tuned", "ptmalloc3", "glibc"')
     text = study.read_text().replace(

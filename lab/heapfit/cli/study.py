@@ -126,6 +126,8 @@ def run(
         parts, others = parts.comparing([each.name for each in installed])
         for each in others:
             warn(f"note: {each} is left out: it compares none of the allocators named")
+    for each in [] if allocators is None else parts.ignored([each.name for each in installed]):
+        warn(f"note: {each} is compared by none of these parts{' in the quick form' * quick}")
     cluster = join_cluster(on, install=install)
     if cluster is None:
         provide_programs(parts.programs, install=install)
@@ -191,6 +193,15 @@ class _Parts:
         for each in self.experiments:
             wanted |= set(each.allocators or named)
         return [word for word in named if word.partition("=")[0] in wanted or word in wanted]
+
+    def ignored(self, allocators: list[str]) -> list[str]:
+        """Return those of `allocators` that no part compares: the levels of all leave them out."""
+        if self.workloads or self.probes or not all(each.allocators for each in self.experiments):
+            return []
+        wanted = {name for each in self.experiments for name in each.allocators}
+        if wanted.isdisjoint(allocators):
+            return []  # The plan says what is wrong.
+        return [name for name in allocators if name not in wanted]
 
     def comparing(self, allocators: list[str]) -> tuple[_Parts, list[str]]:
         """Return these parts without the experiments that compare none of `allocators`, and the
