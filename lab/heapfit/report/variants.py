@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from heapfit.records import InstalledAllocator
 from heapfit.report.text import visible
@@ -15,7 +16,14 @@ def settings_of_variant(allocator: InstalledAllocator) -> list[str]:
     plain = allocator.variant_of.environment
     environment = {k: v for k, v in allocator.environment.items() if plain.get(k) != v}
     every = {**allocator.parameters, **allocator.options, **environment}
-    return [f"{visible(name)} = {visible(value)}" for name, value in every.items()]
+    settings = [f"{visible(name)} = {visible(value)}" for name, value in every.items()]
+    return [*settings, *_watchers(allocator)]
+
+
+def _watchers(allocator: InstalledAllocator) -> list[str]:
+    recorded = [f"{visible(k)} = {visible(v)}" for k, v in (allocator.record or {}).items()]
+    recorder = [] if allocator.record is None else [" ".join(["recorded", *recorded])]
+    return [*recorder, *([f"under {Path(allocator.wrapper[0]).name}"] if allocator.wrapper else [])]
 
 
 def explained(allocator: InstalledAllocator) -> str:
