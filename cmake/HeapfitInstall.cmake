@@ -20,7 +20,8 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${CMAKE_INSTALL_
 if(NOT HEAPFIT_WHEEL) # where no man would find it
   install(FILES "${PROJECT_SOURCE_DIR}/docs/man/heapfit.3" "${PROJECT_SOURCE_DIR}/docs/man/heapfit-contexts.3"
     DESTINATION "${CMAKE_INSTALL_MANDIR}/man3")
-  install(FILES "${PROJECT_SOURCE_DIR}/docs/man/heapfit-control.7" DESTINATION "${CMAKE_INSTALL_MANDIR}/man7")
+  install(FILES "${PROJECT_SOURCE_DIR}/docs/man/heapfit-control.7" "${PROJECT_SOURCE_DIR}/docs/man/heapfit-record.7"
+    DESTINATION "${CMAKE_INSTALL_MANDIR}/man7")
 endif()
 
 # ------------------------------------------------------------------ CMake package

@@ -20,9 +20,14 @@ OPTIONS_VARIABLE = "HEAPFIT_RECORD_OPTIONS"
 # In a path: the number of the process that writes the file.
 PROCESS = "%p"
 
+# Which process the recording began with, and the like: the recorder's own, for its children.
+PROCESS_VARIABLE = "HEAPFIT_RECORD_PROCESS"
+
 SITES_MAX = 64
-_SAMPLE_MAX = 1 << 46
-_NUMBER_MAX = (1 << 32) - 1
+_SAMPLE_MAX = 1 << 40
+_PROCESS_MAX = (1 << 32) - 1
+_YEAR_S = 365 * 86400
+_FLUSH_MAX_MS = 60_000
 
 OPTIONS: dict[str, Option] = {
     option.name: option
@@ -31,9 +36,9 @@ OPTIONS: dict[str, Option] = {
         Option("sites", "number", 0, SITES_MAX),
         Option("start", "choice", 0, 1, choices=("now", "later")),
         Option("children", "choice", 0, 1, choices=("off", "on")),
-        Option("process", "number", 0, _NUMBER_MAX),
-        Option("seconds", "number", 0, _NUMBER_MAX),
-        Option("flush_ms", "number", 1, _NUMBER_MAX),
+        Option("process", "number", 0, _PROCESS_MAX),
+        Option("seconds", "number", 0, _YEAR_S),
+        Option("flush_ms", "number", 1, _FLUSH_MAX_MS),
     )
 }
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from heapfit import paths
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.record.options import PROCESS, VARIANT, RecordOptions, variables
+from heapfit.record.options import PROCESS, PROCESS_VARIABLE, VARIANT, RecordOptions, variables
 
 _PRELOAD = "LD_PRELOAD"
 # What is said to us and meant for the program. Ctrl-C and Ctrl-\ reach it from the terminal itself.
@@ -64,7 +64,8 @@ def run(
     """
     path = path.absolute()
     _check_path(path)
-    given = os.environ if environment is None else environment
+    given = dict(os.environ if environment is None else environment)
+    given.pop(PROCESS_VARIABLE, None)  # We may be recorded ourselves; the program is its own.
     before = _found(path)
     process, status = _run(command, {**given, **_changes(path, options, given)}, stdout)
     main = path.name.replace(PROCESS, str(process))

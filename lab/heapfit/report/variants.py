@@ -8,6 +8,9 @@ from pathlib import Path
 from heapfit.records import InstalledAllocator
 from heapfit.report.text import visible
 
+# An interpreter and its script say what a tool is; what follows are its arguments.
+_WORDS_OF_A_TOOL = 2
+
 
 def settings_of_variant(allocator: InstalledAllocator) -> list[str]:
     """Return what a variant sets, each as `name = value`; nothing of a plain allocator."""
@@ -23,7 +26,8 @@ def settings_of_variant(allocator: InstalledAllocator) -> list[str]:
 def _watchers(allocator: InstalledAllocator) -> list[str]:
     recorded = [f"{visible(k)} = {visible(v)}" for k, v in (allocator.record or {}).items()]
     recorder = [] if allocator.record is None else [" ".join(["recorded", *recorded])]
-    return [*recorder, *([f"under {Path(allocator.wrapper[0]).name}"] if allocator.wrapper else [])]
+    tool = " ".join(visible(Path(word).name) for word in allocator.wrapper[:_WORDS_OF_A_TOOL])
+    return [*recorder, *([f"under {tool}"] if tool else [])]
 
 
 def explained(allocator: InstalledAllocator) -> str:
