@@ -58,7 +58,7 @@ endforeach()
 # ------------------------------------------------------------ the lab's data (wheel)
 
 if(HEAPFIT_WHEEL)
-  foreach(folder IN ITEMS workloads studies)
+  foreach(folder IN ITEMS workloads studies traces)
     if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}")
       install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_DATADIR}"
         PATTERN "__pycache__" EXCLUDE)
