@@ -22,7 +22,7 @@ enum {
     TRACE_FILE_HEADER = 16, /* bytes of struct trace_file_header */
     TRACE_BLOCK_HEADER = 48, /* of struct trace_block_header */
     TRACE_RAW_MAX = 1 << 20, /* no payload is larger before compression; a reader needs no more room */
-    TRACE_EVENT_MAX = 64, /* no encoded event is longer */
+    TRACE_EVENT_MAX = 72, /* no encoded event is longer: a byte, six numbers of 64 bits and one of 32 take 66 */
 };
 
 struct trace_file_header {
@@ -71,7 +71,7 @@ struct trace_mark {
  *
  * An event is a byte `kind | flags`, then, each a varint (LEB128: seven bits a byte, the lowest first):
  *
- *     ticks since the thread's event before (of the block's first: since first_tick)
+ *     ticks since the thread's event before (of the block's first: since first_tick), modulo 2^64 should a clock go backwards
  *     TRACE_FREE, _DELETE:   address
  *     TRACE_MALLOC, _CALLOC, _NEW:   size, slack, site?, address
  *     TRACE_ALIGNED, _NEW_ALIGNED:   binary logarithm of the alignment, then as TRACE_MALLOC
@@ -81,11 +81,13 @@ struct trace_mark {
  * block exists from then plus what it lasted. So a block's free never comes before its allocation, and the next
  * allocation at that address never before the free, whichever threads they are of.
  *
- * `slack` is the usable size less the size asked for. `site` stands there with TRACE_SITE_FOLLOWS; without, the site is that of the last
- * allocation in this context, 0 at first. A context is a number that follows from the size (trace_context). With TRACE_FAILED
- * there is neither slack nor address: no memory was to be had, and an old block stays.
+ * `slack` is the usable size less the size asked for. `site` stands there with TRACE_SITE_FOLLOWS; without, the site is that
+ * of the last allocation in this context, failed or not, 0 at first. A context is a number that follows from the size
+ * (trace_context). With TRACE_FAILED there is neither slack nor new address: no memory was to be had, an old block stays, and
+ * so do the predictions of addresses.
  *
- * An address is a distance from one of two predictions, in units of 8 bytes (of 1 with TRACE_UNIT_BYTE), zigzag coded:
+ * An address is a distance, modulo 2^64, from one of two predictions, in units of 8 bytes (of 1 with TRACE_UNIT_BYTE), zigzag
+ * coded:
  *
  *     |            | without TRACE_OTHER                     | with TRACE_OTHER            |
  *     | allocation | the context's last allocated address    | the last freed address      |
