@@ -113,6 +113,9 @@ TRACE_API bool trace_write_thread(struct trace_writer *, uint32_t thread, int32_
 TRACE_API bool trace_write_site(struct trace_writer *, uint32_t caller, uint64_t address);
 TRACE_API bool trace_write_modules(struct trace_writer *, const char *lines);
 TRACE_API bool trace_write_event(struct trace_writer *, uint32_t thread, const struct trace_event *event); /* ticks are ns */
+/* Events as trace_next_events gives them, in that order, which a reader of the new file finds again: one at the same nanosecond as
+ * the one before, but of another thread, is set a nanosecond later. Marks are made meanwhile, so that a reader need not hold back much. */
+TRACE_API bool trace_write_events(struct trace_writer *, const struct trace_events *columns, size_t count);
 TRACE_API bool trace_write_mark(struct trace_writer *, const struct trace_mark *mark);
 TRACE_API bool trace_finish(struct trace_writer *, const char *end); /* closes; false: the file is not whole */
 
