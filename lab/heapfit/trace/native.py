@@ -25,6 +25,7 @@ from heapfit.errors import HeapfitError
 from heapfit.trace.library import find_library
 
 Columns = dict[str, NDArray[Any]]
+_Kinds = Mapping[str, type[np.generic]]
 
 FAILED = 64  # a flag of an event's kind: no memory was to be had
 ALIVE = (1 << 64) - 1  # in place of the time when an object died
@@ -109,7 +110,7 @@ class _Mark(Structure):
 
 
 # Columns in the order of the structures; `capacity` stands before them.
-EVENT_COLUMNS: Mapping[str, type[np.generic]] = {
+EVENT_COLUMNS: _Kinds = {
     "ns": np.uint64,
     "address": np.uint64,
     "old": np.uint64,
@@ -121,7 +122,7 @@ EVENT_COLUMNS: Mapping[str, type[np.generic]] = {
     "kind": np.uint8,
     "alignment": np.uint8,
 }
-OBJECT_COLUMNS: Mapping[str, type[np.generic]] = {
+OBJECT_COLUMNS: _Kinds = {
     "id": np.uint64,
     "previous": np.uint64,
     "address": np.uint64,
@@ -302,32 +303,28 @@ class Mark:
 class Batch:
     """Columns for so many events or objects, to be filled again and again."""
 
-    def __init__(self, columns: Mapping[str, type[np.generic]], capacity: int) -> None:
-        """Make room; the arrays are not cleared."""
+    def __init__(self, structure: type[Structure], columns: _Kinds, capacity: int) -> None:
+        """Make room for `columns`, of those that `structure` has."""
         self.arrays: Columns = {name: np.empty(capacity, kind) for name, kind in columns.items()}
         self.rows = 0
-        structure = _Objects if columns is OBJECT_COLUMNS else _Events
-        self._pointers = structure(capacity, *(a.ctypes.data for a in self.arrays.values()))
+        self.pointers = structure(capacity)
+        for name, array in self.arrays.items():
+            setattr(self.pointers, name, array.ctypes.data)
 
     @classmethod
     def of_events(cls, capacity: int) -> Self:
         """Return room for events."""
-        return cls(EVENT_COLUMNS, capacity)
+        return cls(_Events, EVENT_COLUMNS, capacity)
 
     @classmethod
-    def of_objects(cls, capacity: int) -> Self:
-        """Return room for objects."""
-        return cls(OBJECT_COLUMNS, capacity)
+    def of_objects(cls, capacity: int, columns: _Kinds | None = None) -> Self:
+        """Return room for objects, with all columns or some."""
+        return cls(_Objects, OBJECT_COLUMNS if columns is None else columns, capacity)
 
     @property
     def filled(self) -> Columns:
         """The columns as far as they are filled: views, which the next fill changes."""
         return {name: array[: self.rows] for name, array in self.arrays.items()}
-
-    @property
-    def pointers(self) -> Structure:
-        """The columns as the library takes them."""
-        return self._pointers
 
 
 class Reader:
