@@ -89,7 +89,7 @@ def convert(
         tables = {
             "memory": _memory(reader),
             "threads": _threads(reader),
-            "flow": _flow(reader),
+            "flow": _table(reader.flow(), FLOW),
             "sites": sites_table(reader, symbols=symbols),
         }
         for name, table in tables.items():
@@ -195,12 +195,7 @@ def _objects(columns: Columns, sample: float) -> pa.RecordBatch:
 def _memory(reader: Reader) -> pa.Table:
     found = reader.memory()
     unknown = found["resident"] == 0
-    looked_at = ("resident", "resident_anonymous")
-    arrays = [
-        pa.array(np.ascontiguousarray(found[name]), mask=unknown if name in looked_at else None)
-        for name in MEMORY.names
-    ]
-    return pa.Table.from_arrays(arrays, schema=MEMORY)
+    return _table(found, MEMORY, {"resident": unknown, "resident_anonymous": unknown})
 
 
 def _threads(reader: Reader) -> pa.Table:
@@ -208,14 +203,17 @@ def _threads(reader: Reader) -> pa.Table:
     return pa.Table.from_pylist(rows, THREADS)
 
 
-def _flow(reader: Reader) -> pa.Table:
-    square = reader.flow()
-    born, died = np.nonzero(square["blocks"])
-    found = square[born, died]
-    arrays = [born, died, found["blocks"], found["bytes"]]
+def _table(
+    found: NDArray[Any], schema: pa.Schema, unknown: dict[str, NDArray[np.bool_]] | None = None
+) -> pa.Table:
+    """Return a table of the library's as one of ours, with nothing where it is `unknown`."""
+    masks = unknown or {}
     return pa.Table.from_arrays(
-        [pa.array(np.ascontiguousarray(a), f.type) for a, f in zip(arrays, FLOW, strict=True)],
-        schema=FLOW,
+        [
+            pa.array(np.ascontiguousarray(found[name]), mask=masks.get(name))
+            for name in schema.names
+        ],
+        schema=schema,
     )
 
 

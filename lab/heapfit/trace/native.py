@@ -47,7 +47,9 @@ class _Problems(Structure):
         ("late_events", c_uint64),
         ("backward_clocks", c_uint64),
         ("lost_events", c_uint64),
+        ("missing_blocks", c_uint64),
         ("cut_short", c_uint8),
+        ("error", c_int32),
     ]
 
 
@@ -179,7 +181,9 @@ _SITE_TOTALS = np.dtype(
         )
     ]
 )
-_FLOW = np.dtype([("blocks", "<u8"), ("bytes", "<u8")])
+_FLOW = np.dtype(
+    [("born_thread", "<u4"), ("died_thread", "<u4"), ("blocks", "<u8"), ("bytes", "<u8")]
+)
 
 # Functions that give a table: how many rows, and where they are.
 _TABLES = {
@@ -240,7 +244,9 @@ class Problems:
     late_events: int = 0
     backward_clocks: int = 0
     lost_events: int = 0
+    missing_blocks: int = 0
     cut_short: bool = False
+    error: int = 0  # errno that ended the reading early
 
 
 @dataclass(frozen=True)
@@ -409,10 +415,8 @@ class Reader:
         return self._table("trace_site_totals")
 
     def flow(self) -> NDArray[Any]:
-        """Return the square of which thread freed whose blocks; complete at the end."""
-        found = self._table("trace_flow")
-        side = int(len(found) ** 0.5)
-        return found.reshape(side, side)
+        """Return which thread freed how much of whose blocks; complete at the end."""
+        return self._table("trace_flow")
 
     @property
     def totals(self) -> Totals:

@@ -40,6 +40,8 @@ struct trace_writer {
     size_t threads_room;
     uint8_t sites[SITES_RAW];
     size_t sites_used;
+    uint32_t sites_first; /* number of the first that waits, less one */
+    uint32_t sites_made;
     uint8_t *block; /* one finished block */
     void *workspace;
     uint64_t tick; /* the latest of any event */
@@ -76,9 +78,14 @@ static bool write_plain(struct trace_writer *writer, enum trace_block type, cons
 static bool flush_sites(struct trace_writer *writer)
 {
     if (writer->sites_used == 0) return !writer->failed;
+    struct trace_block_header header = {.type = TRACE_SITES,
+                                        .thread = writer->sites_first + 1,
+                                        .first_tick = writer->tick,
+                                        .last_tick = writer->tick};
     size_t used = writer->sites_used;
     writer->sites_used = 0;
-    return write_plain(writer, TRACE_SITES, writer->sites, used);
+    writer->sites_first = writer->sites_made;
+    return write_block(writer, header, writer->sites, used);
 }
 
 static bool flush_events(struct trace_writer *writer, uint32_t thread)
@@ -185,6 +192,7 @@ TRACE_API bool trace_write_site(struct trace_writer *writer, uint32_t caller, ui
     if (writer->sites_used + SITE_MAX > sizeof writer->sites && !flush_sites(writer)) return false;
     uint8_t *at = put(put(writer->sites + writer->sites_used, caller), address);
     writer->sites_used = (size_t)(at - writer->sites);
+    writer->sites_made++;
     return !writer->failed;
 }
 
