@@ -53,17 +53,6 @@ class _Problems(Structure):
     ]
 
 
-class _Thread(Structure):
-    _fields_ = [
-        ("index", c_uint32),
-        ("tid", c_int32),
-        ("name", c_char * 16),
-        ("events", c_uint64),
-        ("first_ns", c_uint64),
-        ("last_ns", c_uint64),
-    ]
-
-
 class _Totals(Structure):
     _fields_ = [
         (name, c_uint64)
@@ -151,6 +140,16 @@ class _Objects(Structure):
     _fields_ = [("capacity", c_size_t), *((name, c_void_p) for name in OBJECT_COLUMNS)]
 
 
+_THREAD = np.dtype(
+    [
+        ("index", "<u4"),
+        ("tid", "<i4"),
+        ("name", "S16"),
+        ("events", "<u8"),
+        ("first_ns", "<u8"),
+        ("last_ns", "<u8"),
+    ]
+)
 _SITE = np.dtype([("caller", "<u4"), ("reserved", "<u4"), ("address", "<u8")])
 _MARK = np.dtype([(name, "<u8") for name, _ in _Mark._fields_])
 _MEMORY = np.dtype(
@@ -187,6 +186,7 @@ _FLOW = np.dtype(
 
 # Functions that give a table: how many rows, and where they are.
 _TABLES = {
+    "trace_threads": _THREAD,
     "trace_sites": _SITE,
     "trace_memory": _MEMORY,
     "trace_site_totals": _SITE_TOTALS,
@@ -201,7 +201,6 @@ _ANSWERS: dict[str, tuple[Any, list[Any]]] = {
     "trace_problems": (_Problems, [c_void_p]),
     "trace_position": (c_uint64, [c_void_p]),
     "trace_nanoseconds": (c_uint64, [c_void_p, c_uint64]),
-    "trace_threads": (c_size_t, [c_void_p, POINTER(POINTER(_Thread))]),
     "trace_modules": (c_char_p, [c_void_p]),
     "trace_next_events": (c_size_t, [c_void_p, POINTER(_Events)]),
     "trace_next_objects": (c_size_t, [c_void_p, POINTER(_Objects)]),
@@ -387,11 +386,14 @@ class Reader:
     @property
     def threads(self) -> list[Thread]:
         """The threads so far, by number."""
-        first = POINTER(_Thread)()
-        number = self._library.trace_threads(self._reader, ctypes.byref(first))
         return [
-            Thread(**{**_fields(each), "name": _text(each.name)}) for each in first[:number]
+            Thread(index, tid, _text(name), *counted)
+            for index, tid, name, *counted in self.thread_rows().tolist()
         ]
+
+    def thread_rows(self) -> NDArray[Any]:
+        """Return the same as a table, which is quicker where there are many."""
+        return self._table("trace_threads")
 
     @property
     def modules(self) -> list[str]:
