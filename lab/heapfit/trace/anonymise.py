@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heapfit.errors import HeapfitError
 from heapfit.trace.edit import (
     Marks,
     Progress,
@@ -34,6 +35,7 @@ from heapfit.trace.native import Columns, Reader, Thread, Writer
 _KEPT = ("heapfit", "format", "arch", "pointer_bytes", "page_size", "cores", "sample", "sites")
 _RANGE_BITS = 36
 _PLACE_BITS = 40  # what a range becomes is so far from the next that no block reaches into it
+_RANGES_MAX = 1 << 20
 _KEPT_BITS = 21  # of an address, its place within a huge page
 _CODE = 0x1000  # the address of the first call site
 
@@ -93,16 +95,22 @@ class _Places:
         columns = ("old", "address")
         return {**events, **{name: self._column(events[name]) for name in columns}}
 
-    def _column(self, addresses: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def _column(self, column: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        there = np.flatnonzero(column)
+        addresses = column[there]
         ranges = addresses >> np.uint64(_RANGE_BITS)
         found, first, which = np.unique(ranges, return_index=True, return_inverse=True)
         for place in np.argsort(first):
             self._learn(int(found[place]), int(addresses[first[place]]))
         moves = np.array([self._moves[int(each)] for each in found], np.uint64)
-        return np.where(addresses == 0, addresses, addresses + moves[which])
+        made = column.copy()
+        made[there] = addresses + moves[which]
+        return made
 
     def _learn(self, range_: int, address: int) -> None:
         """Fix where a range comes to lie: its first block in the middle of a place of its own."""
         if range_ not in self._moves:
+            if len(self._moves) == _RANGES_MAX:
+                raise HeapfitError("its addresses are scattered as no program's are; is it damaged?")
             middle = (2 * len(self._moves) + 1) << (_PLACE_BITS - 1)
             self._moves[range_] = (middle - (address >> _KEPT_BITS << _KEPT_BITS)) % (1 << 64)

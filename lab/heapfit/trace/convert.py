@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from heapfit.errors import UsageError
-from heapfit.trace.native import ALIVE_KIND, Batch, Columns, Problems, Reader, Totals
+from heapfit.trace.native import ALIVE_KIND, Batch, Columns, Problems, Reader, Thread, Totals
 from heapfit.trace.schema import FLOW, MEMORY, OBJECTS, THREADS
 from heapfit.trace.sites import sites_table
 
@@ -69,11 +69,13 @@ class Summary:
         return asdict(self)
 
 
-def inspect(trace: Path, on_progress: Progress | None = None) -> Summary:
-    """Read a trace to its end and return what it is as a whole; nothing is written."""
+def inspect(
+    trace: Path, on_progress: Progress | None = None
+) -> tuple[Summary, list[Thread]]:
+    """Read a trace to its end; return what it is as a whole, and its threads."""
     with Reader(trace) as reader:
         objects = sum(batch.rows for batch in _batches(reader, on_progress, columns={}))
-        return _summary(reader, objects)
+        return _summary(reader, objects), reader.threads
 
 
 def convert(

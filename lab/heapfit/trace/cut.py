@@ -23,6 +23,7 @@ from heapfit.trace.blocks import (
     as_allocations,
     frees,
     in_order,
+    none,
     reallocs,
     rows,
 )
@@ -128,13 +129,19 @@ class _Cutter:
         if self._origin is not None:
             return
         self._origin = first_ns if self._part.from_event else self._part.from_ns
-        self._marks.until(self._origin)
-        if self._part.live:
-            living = self._blocks.allocations()
-            living = rows(living, self._chosen(living["thread"]))
-            living["ns"] = np.full(len(living["ns"]), self._origin, np.uint64)
-            self._live = len(living["ns"])
-            self._write(living, [])
+        marks = [replace(mark, ns=self._origin) for mark in self._marks.until(self._origin)]
+        living = self._living() if self._part.live else none()
+        self._live = len(living["ns"])
+        self._write(living, [])
+        self._write(none(), marks[-1:])
+
+    def _living(self) -> Columns:
+        """Return the blocks that live now, as allocations at the part's start."""
+        living = self._blocks.allocations()
+        living = rows(living, self._chosen(living["thread"]))
+        # Thread by thread: events of different threads could not all be at the same time.
+        living = rows(living, np.argsort(living["thread"], kind="stable"))
+        return {**living, "ns": np.full(len(living["ns"]), self._origin, np.uint64)}
 
     def _take(self, events: Columns) -> None:
         """Write what is in the part of events that are."""

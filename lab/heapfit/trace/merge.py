@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.trace.blocks import in_order, joined, rows
 from heapfit.trace.edit import (
@@ -141,12 +142,11 @@ class _Source:
 
     def take(self, ns: int) -> Columns:
         """Take the events up to a time."""
-        filled = self._batch.filled
-        limit = max(0, ns - self.delay + 1)
-        to = int(np.searchsorted(filled["ns"], np.uint64(limit))) if ns >= self.delay else 0
-        events = rows(filled, slice(self._taken, max(to, self._taken)))
-        self._taken = max(to, self._taken)
-        return self._mapped(events)
+        filled, first = self._batch.filled, self._taken
+        if ns >= self.delay:
+            limit = np.uint64(ns - self.delay)
+            self._taken = int(np.searchsorted(filled["ns"], limit, side="right"))
+        return self._mapped(rows(filled, slice(first, self._taken)))
 
     def _mapped(self, events: Columns) -> Columns:
         base = self.process.base

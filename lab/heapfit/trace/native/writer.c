@@ -44,11 +44,12 @@ struct trace_writer {
     uint32_t sites_made;
     uint8_t *block; /* one finished block */
     void *workspace;
-    uint64_t tick; /* the latest of any event */
+    uint64_t tick; /* the latest of any event or mark */
     uint64_t events;
     uint32_t last_thread; /* of the last event */
     uint32_t sequence;
     uint32_t unmarked; /* events since the last mark */
+    bool in_order; /* events came by trace_write_events, which may have set them later */
     bool failed;
 };
 
@@ -214,7 +215,10 @@ TRACE_API bool trace_write_modules(struct trace_writer *writer, const char *line
 
 TRACE_API bool trace_write_mark(struct trace_writer *writer, const struct trace_mark *mark)
 {
-    return flush_all(writer) && write_plain(writer, TRACE_MARK, mark, sizeof *mark);
+    struct trace_mark made = *mark;
+    if (writer->in_order && made.tick < writer->tick) made.tick = made.monotonic_ns = writer->tick;
+    if (made.tick > writer->tick) writer->tick = made.tick;
+    return flush_all(writer) && write_plain(writer, TRACE_MARK, &made, sizeof made);
 }
 
 /* ---- events -------------------------------------------------------------------------------------------------------- */
@@ -302,6 +306,7 @@ static struct trace_event row_event(const struct trace_events *columns, size_t r
 
 TRACE_API bool trace_write_events(struct trace_writer *writer, const struct trace_events *columns, size_t count)
 {
+    writer->in_order = true;
     for (size_t row = 0; row < count; row++) {
         struct trace_event event = row_event(columns, row);
         uint32_t thread = columns->thread[row];
