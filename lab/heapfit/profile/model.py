@@ -58,6 +58,7 @@ class Recording(Record):
     peak: Amount  # live when most bytes were ...
     peak_ns: int  # ... which was then
     end: Amount  # live at the end
+    resident_most: int | None
     problems: list[str]  # a sentence each, for a person: damage, loss, a recording cut short
     course: Course
 
@@ -86,7 +87,14 @@ class Totals(Record):
     calls: list[Calls]
     calloc: Amount
     calloc_share: float | None  # of the objects
+    calloc_pages: Amount  # of calloc, those of PAGE_BYTES and more
     aligned: Amount  # that asked for an alignment
+    large: Amount  # objects of more than LARGE_BYTES ...
+    large_local: Amount  # ... that were freed by the thread that had allocated them
+
+
+PAGE_BYTES = 4 << 10  # the kernel clears whole pages, so an allocator may spare itself that
+LARGE_BYTES = 32 << 10  # heapfit's largest size class; above, a span of its own
 
 
 # ----------------------------------------------------------------- sizes
@@ -203,12 +211,17 @@ class Reallocs(Record):
     known: int
     in_place: int  # of the known: the address stays
     in_place_share: float | None
-    copied_bytes: int  # that moving had to copy
+    copied_bytes: int  # that moving had to copy, as far as the allocator copies
+    copied_huge_bytes: int  # of them, in blocks of HUGE_BYTES and more
+    largest: int  # new size
     grown: int
     shrunk: int
     growth: list[Growth]
     blocks: int  # blocks that were reallocated at all, however often
     per_block: float | None  # calls for each of them
+
+
+HUGE_BYTES = 4 << 20  # heapfit moves such blocks by mremap, which copies nothing
 
 
 # ----------------------------------------------------------------- the peak
@@ -255,9 +268,29 @@ class Bursts(Record):
     reallocs: float
     most_live_bytes: float  # over what was live before
     duration_ns: float
+    duration_median_ns: float
+    duration_most_ns: int
     survivors: float  # objects that live on at the burst's end
     survivor_share: float | None  # of the objects
     remote_share: float | None  # of the frees in bursts, those by another thread
+
+
+class Burst(Record):
+    """One of them, to draw."""
+
+    thread: int  # index in Transactions.threads
+    recording: int  # index in Profile.recordings
+    start_ns: int
+    end_ns: int
+
+
+class Transactions(Record):
+    threads: list[Bursts]  # that have bursts, most allocations first
+    examples: list[Burst]  # the first of each recording, at most EXAMPLES
+    share: float | None  # of all allocations, those within bursts
+
+
+EXAMPLES = 500
 
 
 # ----------------------------------------------------------------- call sites
@@ -270,12 +303,17 @@ class Site(Record):
     module: str  # that the innermost is in, without folders; "" when not known
     amount: Amount
     share: float  # of all bytes
-    sizes: list[int]  # the smallest and the largest
+    smallest: int
+    largest: int
+    small_share: float  # of its objects, those of SMALL_BYTES and less
     interleaving: float | None  # how often the allocation before, of like size, was another site's
     remote_share: float | None  # of its freed objects, by another thread
     median_ns: float | None  # lifetime
     peak: Amount  # at the recording's peak
     end: Amount  # live at the end
+
+
+SMALL_BYTES = 128  # pools are for objects up to this, unless told otherwise
 
 
 class Sites(Record):
@@ -309,13 +347,20 @@ class Waste(Record):
 # ----------------------------------------------------------------- the end
 
 
+class LeakSite(Record):
+    name: str
+    amount: Amount
+    share: float  # of the bytes that live at the end
+    late_share: float  # of its objects, those born in the recording's second half
+
+
 class Leaks(Record):
     """What lives at the end."""
 
     amount: Amount
     share: float | None  # of all bytes that were asked for
     sizes: list[SizePart]
-    sites: list[Part]
+    sites: list[LeakSite]
     born: list[Amount]  # by the tenth of the recording in which it was born
 
 
@@ -330,7 +375,7 @@ class Profile(Record):
     sharing: Sharing
     reallocs: Reallocs
     peak: Peak
-    bursts: list[Bursts]  # of threads that have any, most allocations first
+    transactions: Transactions
     sites: Sites
     waste: Waste
     leaks: Leaks
