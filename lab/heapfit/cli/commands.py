@@ -18,6 +18,7 @@ COMMANDS = {
     "study": "study",
     "report": "report",
     "record": "record",
+    "profile": "profile",
     "run": "run",
     "lib": "lib",
     "ctl": "ctl",
