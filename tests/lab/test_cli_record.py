@@ -161,7 +161,12 @@ def running(
     """`heapfit record` in its course, and the number of the program that it has started."""
     command = heapfit_command("record", *words)
     with subprocess.Popen(
-        command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             until(lambda: bool(_children(process.pid)))
@@ -272,7 +277,7 @@ def test_a_file_that_is_there_is_not_written_over(run_heapfit: Heapfit, tmp_path
 
 def test_a_static_program_is_run_and_noticed(run_heapfit: Heapfit, tmp_path: Path) -> None:
     source, static = tmp_path / "static.c", tmp_path / "static"
-    source.write_text("#include <stdio.h>\nint main(void) { puts(\"ran\"); return 0; }\n")
+    source.write_text('#include <stdio.h>\nint main(void) { puts("ran"); return 0; }\n')
     subprocess.run(["cc", "-static", source, "-o", static], check=True)
     result = run_heapfit("record", "--", "./static", folder=tmp_path)
     assert result.returncode == 1

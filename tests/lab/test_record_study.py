@@ -1,4 +1,4 @@
-"""The study of the recorder: its treatments, and what a study says of programs that are recorded."""
+"""The study of the recorder, and what any study says of programs that are recorded."""
 
 from __future__ import annotations
 
@@ -203,9 +203,7 @@ def test_reports_say_how_a_program_was_watched(finished: Path) -> None:
     assert "wrapped: Started by a tool (glibc, under sh wrapper.sh)" in said
 
 
-def test_how_a_program_is_watched_makes_another_study(
-    run_heapfit: Heapfit, finished: Path
-) -> None:
+def test_how_a_program_is_watched_makes_another_study(run_heapfit: Heapfit, finished: Path) -> None:
     study = write(finished.parent, 'sample = "64k"', 'sample = "32k"')
     result = run_heapfit("study", "run", study, "--out", finished)
     write(finished.parent)
@@ -218,7 +216,9 @@ def test_what_heaptrack_wrote_is_read_by_heaptrack(tmp_path: Path) -> None:
     done = subprocess.run(["sh", script, tmp_path, *program], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "1\n")
     raw = tmp_path / "heaptrack.raw.zst"
-    shown = subprocess.run(f"sleep 1; zstd -dc {raw} | head -c 200", shell=True, capture_output=True)
+    shown = subprocess.run(
+        f"sleep 1; zstd -dc {raw} | head -c 200", shell=True, capture_output=True
+    )
     assert b"heaptrack" in shown.stdout or shown.stdout.startswith(b"v ")
 
 

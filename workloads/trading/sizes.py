@@ -76,9 +76,7 @@ def read_counts(folder: Path, process: str) -> Counter[int]:
     return Counter({BEYOND if size == LARGER else int(size): int(n) for size, n in pairs})
 
 
-def run(
-    programs: Path, scratch: Path, orders: int, environment: dict[str, str]
-) -> dict[str, int]:
+def run(programs: Path, scratch: Path, orders: int, environment: dict[str, str]) -> dict[str, int]:
     """Run the middleware with what `environment` adds to ours, and the client beside it.
 
     Returns the numbers that its processes had, by name.

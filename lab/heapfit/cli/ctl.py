@@ -22,7 +22,9 @@ app = new_app()
 def ctl(
     pid: Annotated[
         str,
-        typer.Argument(metavar="PID", help="A process with control:on; for record, a recorded one."),
+        typer.Argument(
+            metavar="PID", help="A process with control:on; for record, a recorded one."
+        ),
     ],
     action: Annotated[
         str,

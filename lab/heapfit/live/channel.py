@@ -68,9 +68,7 @@ class Channel:
 
 
 @contextmanager
-def opened(
-    number: int, timeout_s: float = TIMEOUT_S, service: str = SERVICE
-) -> Iterator[Channel]:
+def opened(number: int, timeout_s: float = TIMEOUT_S, service: str = SERVICE) -> Iterator[Channel]:
     """Connect to the process that calls itself `number`.
 
     ConnectionRefusedError when nobody listens there, TimeoutError when nobody has time for us.

@@ -6,7 +6,6 @@ to ask just now shall not be among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import ClassVar, TypeVar
 
@@ -62,7 +61,6 @@ class Asker:
     """One process that listens, and how it is asked: who listens there, and what it answers."""
 
     service: ClassVar[str] = SERVICE
-    why_not: ClassVar[Callable[[int], HeapfitError]] = staticmethod(why_not_listening)
 
     def __init__(self, pid: int, timeout_s: float = TIMEOUT_S) -> None:
         """Find the process; Gone when there is none, NotListening when it is somebody else's."""
@@ -84,6 +82,10 @@ class Asker:
             raise self._nonsense() from error
         raise Refused(plain(reply.error) or f"process {self.process.pid} refuses")
 
+    def _why_not(self) -> HeapfitError:
+        """Return the error for a process that does not listen."""
+        return why_not_listening(self.process.pid)
+
     def _exchange(self, request: str) -> bytes:
         """Return the line that the process answers with, if it is the process that we mean."""
         pid = self.process.pid
@@ -92,7 +94,7 @@ class Asker:
                 self._check(channel.peer)
                 return channel.ask(request)
         except ConnectionRefusedError:
-            raise self.why_not(pid) from None
+            raise self._why_not() from None
         except TimeoutError:
             raise HeapfitError(
                 f"process {pid} ({self.process.name}) does not answer within "
@@ -100,7 +102,7 @@ class Asker:
             ) from None
         except (EOFError, ConnectionError):
             if find(pid) is None:
-                raise self.why_not(pid) from None
+                raise self._why_not() from None
             raise HeapfitError(
                 f"process {pid} ({self.process.name}) closed the connection; try again"
             ) from None

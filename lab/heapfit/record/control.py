@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapfit.errors import HeapfitError
 from heapfit.live.client import Asker, Reply
 from heapfit.live.processes import why_not_recording
 
@@ -22,7 +23,6 @@ class Recorder(Asker):
     """The recorder in one process. Every method may raise HeapfitError with what to do."""
 
     service = SERVICE
-    why_not = staticmethod(why_not_recording)
 
     def start(self) -> RecorderState:
         """Begin a new recording, unless one is being made."""
@@ -35,3 +35,6 @@ class Recorder(Asker):
     def status(self) -> RecorderState:
         """Return what the recorder does, and change nothing."""
         return self._ask("status", RecorderState)
+
+    def _why_not(self) -> HeapfitError:
+        return why_not_recording(self.process.pid)

@@ -82,9 +82,7 @@ def _check_path(path: Path) -> None:
         raise UsageError(f"{path} is there already; move it away, or choose another with -o")
 
 
-def _changes(
-    path: Path, options: RecordOptions, environment: Mapping[str, str]
-) -> dict[str, str]:
+def _changes(path: Path, options: RecordOptions, environment: Mapping[str, str]) -> dict[str, str]:
     """Return what a recorded program's environment has beyond `environment`."""
     libraries = [paths.library(VARIANT)]
     changes = variables(path, options.settings())
