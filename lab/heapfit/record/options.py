@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from heapfit.errors import unknown
+from heapfit import paths
+from heapfit.errors import HeapfitError, unknown
 from heapfit.options import Option
 
 # The library, as `paths.library` knows it, and the variables that it reads.
@@ -64,6 +65,16 @@ class RecordOptions:
         numbers = {"seconds": self.seconds, "sample": self.sample, "sites": self.sites}
         chosen = {**words, **{name: str(number or "") for name, number in numbers.items()}}
         return {name: value for name, value in chosen.items() if value}
+
+
+def library() -> Path:
+    """Return the recorder's library; HeapfitError where heapfit has none."""
+    found = paths.libraries()
+    if found and VARIANT not in found:
+        raise HeapfitError(
+            "this heapfit was built without its recorder; install libzstd-dev and build it anew"
+        )
+    return paths.library(VARIANT)
 
 
 def check(settings: Mapping[str, str]) -> None:

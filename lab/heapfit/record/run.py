@@ -14,7 +14,7 @@ from pathlib import Path
 
 from heapfit import paths
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.record.options import PROCESS, PROCESS_VARIABLE, VARIANT, RecordOptions, variables
+from heapfit.record.options import PROCESS, PROCESS_VARIABLE, RecordOptions, library, variables
 
 _PRELOAD = "LD_PRELOAD"
 # What is said to us and meant for the program. Ctrl-C and Ctrl-\ reach it from the terminal itself.
@@ -84,7 +84,7 @@ def _check_path(path: Path) -> None:
 
 def _changes(path: Path, options: RecordOptions, environment: Mapping[str, str]) -> dict[str, str]:
     """Return what a recorded program's environment has beyond `environment`."""
-    libraries = [paths.library(VARIANT)]
+    libraries = [library()]
     changes = variables(path, options.settings())
     if options.allocator is not None:
         from heapfit.catalogue import resolve_allocators  # Takes a while to load, and few need it.

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from heapfit import options, paths
+from heapfit import options
 from heapfit.record import options as record
 from heapfit.records import InstalledAllocator
 from heapfit.trial.levels import Levels
@@ -82,7 +82,7 @@ def environment_changes(
 
 
 def _recorder(allocator: InstalledAllocator) -> Path | None:
-    return None if allocator.record is None else paths.library(record.VARIANT)
+    return None if allocator.record is None else record.library()
 
 
 def watched_library(allocator: InstalledAllocator) -> Path | None:
