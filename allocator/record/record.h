@@ -12,9 +12,10 @@
  *                                     ... rings ───┘
  *
  * Which file does what: intercept.c the malloc family; ring.c a thread's ring; site.c who called; sample.c which allocations
- * are noted when not all are; writer.c the recorder's thread; file.c the file; settings.c what the environment says; encode.c
- * and block.c the format, which the lab's trace tools use too. It needs platform/ and nothing else of the allocator. Nothing
- * here calls malloc.
+ * are noted when not all are; process.c how a process starts, forks and ends; writer.c the recorder's thread; file.c the file;
+ * facts.c what the kernel knows of the process; request.c what other processes may ask; settings.c what the environment says;
+ * encode.c and block.c the format, which the lab's trace tools use too. It needs platform/ and nothing else of the allocator.
+ * Nothing here calls malloc.
  */
 #ifndef HEAPFIT_RECORD_H
 #define HEAPFIT_RECORD_H
@@ -26,17 +27,20 @@
 
 /* HEAPFIT_RECORD=PATH names the file; %p in it becomes the process's number. HEAPFIT_RECORD_OPTIONS="name:value,..." */
 struct record_settings {
-    char path[4096]; /* empty: no recording */
+    char path[4096]; /* absolute; empty: no recording */
     size_t sample; /* `sample:SIZE`: mean bytes between noted allocations; 0: each is noted */
     unsigned sites; /* `sites:N`: return addresses that are followed, 0 to 64; 0: none */
     bool later; /* `start:later`: record only when told to */
     bool children; /* `children:on`: forked and exec'ed processes too, each into a file of its own: PATH.PID */
-    uint32_t process; /* `process:N`: which one is the main process, whose file has the plain name; 0: the first */
+    uint32_t process; /* `process:N`: which one is the main process, whose file has the plain name; by itself the first */
+    uint32_t files; /* how many this process has made so far, programs that it ran before an exec included */
     unsigned seconds; /* `seconds:N`: stop by itself after so long; 0: never */
-    size_t lateness_ms; /* `flush_ms:N`: an event is in the file after about so long; 100 */
+    unsigned flush_ms; /* `flush_ms:N`: an event is in the file after about so long; 100 */
 };
 extern struct record_settings record_settings;
 void record_settings_read(void); /* reports unknown names and bad values once on stderr, as HEAPFIT_OPTIONS does */
+bool record_settings_apply(void); /* whether this process, new or forked, is to be recorded, and under which name */
+void record_settings_file(void); /* one file more: programs that this process runs by exec are to know */
 
 /* ---- rings (ring.c) ------------------------------------------------------------------------------------------------ */
 
@@ -60,11 +64,12 @@ struct record_ring {
     _Atomic(uint64_t) head; /* events noted so far. Release: what is before it is written */
     uint64_t tail_seen; /* the thread's own: tail, when it last looked */
     struct record_ring *next;
-    _Atomic(int32_t) tid; /* 0: nobody's */
-    uint32_t thread; /* index in the file, which each new owner gets anew */
-    char pad[24];
-    _Atomic(uint64_t) tail; /* events taken so far. Release: their places may be written again */
-    struct record_event events[RECORD_RING_EVENTS];
+    _Atomic(int32_t) tid; /* 0: nobody's so far; negative: of the one that has ended */
+    uint32_t thread; /* which of the process's threads, from 1; each new owner takes the next number */
+    _Alignas(CACHE_LINE) _Atomic(uint64_t) tail; /* events taken so far. Release: their places may be written again */
+    struct record_stream *stream; /* the recorder's thread's own: what it has encoded of these events */
+    _Atomic(uint32_t) waiting; /* 1: the thread waits for room */
+    _Alignas(CACHE_LINE) struct record_event events[RECORD_RING_EVENTS];
 };
 extern _Atomic(struct record_ring *) record_rings; /* the newest first */
 
@@ -85,12 +90,21 @@ ALWAYS_INLINE uint64_t record_ticks(void)
 #endif
 }
 
-/* writer.c, called by the program's threads: */
-void writer_start(void); /* at the library's start, and in a fork's child: makes the thread, and the file unless `later` */
+/* writer.c, called by the program's threads. They may be anywhere, with any lock held: nothing here takes one. */
+void writer_start(bool record); /* at the library's start, and in a fork's child: makes the thread and, if `record`, the file */
 void writer_wake(void); /* a ring is half full */
-void writer_wait(struct record_ring *ring); /* the ring is full: returns when there is room, or when nothing is recorded any more */
-void writer_finish(const char *reason); /* at exit, _exit, exec: returns when all that was noted is in the file, after 10 s at most */
-void writer_fork_prepare(void), writer_fork_parent(void), writer_fork_child(void);
+void writer_wait(struct record_ring *ring); /* it is full: returns when there is room, or nothing is recorded any more */
+void writer_thread_begins(void), writer_thread_ends(void); /* a thread has taken a ring; leaves, and has given it back */
+
+/* When all that was noted is in the file, after 10 s at most: for good, or with the file's end, until the resumption. Both may be
+ * called in a signal handler. */
+void writer_finish(const char *reason);
+void writer_pause(const char *reason);
+void writer_resume(void);
+void writer_fork_child(void); /* nothing of the parent's goes on here */
+
+/* Events that their threads could not keep, since there was no room when writer_wait returned. Relaxed: a count. */
+extern _Atomic(uint64_t) record_lost;
 
 /* site.c, called by the recorder's thread: sites that were made so far; element i is site i, 0 none. Never moves. */
 struct record_site { uint32_t caller; uint32_t reserved; uint64_t address; };
@@ -98,7 +112,47 @@ size_t sites_published(const struct record_site **sites);
 
 /* intercept.c and ring.c, called by writer.c: */
 void rings_fork_child(void); /* nobody else is there: empties all rings, frees those of other threads */
-void intercept_start(void); /* finds the next library's functions */
+void ring_take(void); /* makes sure that the calling thread has a ring */
+void ring_refuse(void); /* nothing that the calling thread does is noted, ever */
+void intercept_start(void); /* finds the next library's functions; may be called again */
+const void *intercept_allocator(void); /* where calls of malloc go */
+
+/* ---- the recorder's thread's own ------------------------------------------------------------------------------------ */
+
+/* file.c: one file after the other. A block is in the file after file_flush. The first error ends a file: then it is cut to its
+ * whole blocks and closed. */
+struct record_file {
+    bool open;
+    char path[4096 + 32]; /* of this one, or the last */
+    uint64_t events, bytes; /* of it */
+    const char *error; /* why it was ended; NULL: by nothing bad */
+};
+extern struct record_file record_file;
+bool file_prepare(void); /* finds the folder, while the process sees it */
+bool file_open(uint64_t first_tick, const char *info, size_t size); /* with its first block */
+void file_block(enum trace_block type, uint32_t thread, const void *raw, size_t size);
+void file_events(const struct trace_block_header *header, const void *raw, size_t size);
+bool file_flush(void);
+void file_end(const char *reason); /* says so, and is whole then */
+void file_reopen(void); /* takes the last end back: blocks may follow */
+void file_close(void);
+
+/* facts.c: read through descriptors that stay open, so that it goes on when the process changes its root or closes all. Texts are
+ * without a terminating zero, into TRACE_RAW_MAX bytes; their size is returned. */
+bool facts_prepare(void);
+size_t facts_info(char *json, uint64_t tick, uint64_t ns); /* the clocks some time ago */
+size_t facts_modules(char *text); /* 0: cannot be read */
+bool facts_is_code(uint64_t address); /* in one of the modules, when they were last read */
+size_t facts_thread(char *json, uint32_t thread, int32_t tid, const char *name);
+bool facts_thread_name(int32_t tid, char name[16]); /* false: there is no such thread any more */
+bool facts_main_has_left(void); /* and no thread but this one is there */
+void facts_memory(uint64_t *resident, uint64_t *anonymous); /* bytes; 0: not known */
+
+/* request.c */
+struct json;
+void record_answer(const char *line, size_t length, struct json *json);
+/* writer.c, for requests. */
+void recording_begin(void), recording_end(const char *reason);
 
 /* ---- the format (encode.c, block.c): no state, no platform, shared with the lab ------------------------------------- */
 
