@@ -139,11 +139,11 @@ void file_close(void);
 
 /* facts.c: read through descriptors that stay open, so that it goes on when the process changes its root or closes all. Texts are
  * without a terminating zero, into TRACE_RAW_MAX bytes; their size is returned. */
-bool facts_prepare(void);
+void facts_prepare(void);
 size_t facts_info(char *json, uint64_t tick, uint64_t ns); /* the clocks some time ago */
 size_t facts_modules(char *text); /* 0: cannot be read */
 bool facts_is_code(uint64_t address); /* in one of the modules, when they were last read */
-size_t facts_thread(char *json, uint32_t thread, int32_t tid, const char *name);
+size_t facts_thread(char *json, uint32_t thread, int32_t tid, char *name);
 bool facts_thread_name(int32_t tid, char name[16]); /* false: there is no such thread any more */
 bool facts_main_has_left(void); /* and no thread but this one is there */
 void facts_memory(uint64_t *resident, uint64_t *anonymous); /* bytes; 0: not known */
