@@ -99,7 +99,6 @@ static struct range {
     uint64_t start, end;
 } ranges[RANGES_MAX]; /* in the order of their addresses, as the kernel gives them */
 static size_t range_count;
-static char allocator_path[PATH_BYTES];
 
 bool facts_is_code(uint64_t address)
 {
@@ -158,9 +157,6 @@ static size_t take_mapping(const char *line, char *text, size_t room)
     if (strlen(at) < sizeof " r-xp " || at[3] != 'x') return 0;
     at = read_hexadecimal(skip_word(at + 1), &offset);
     const char *path = skip_word(skip_word(at + 1));
-    uint64_t allocator = (uint64_t)(uintptr_t)intercept_allocator();
-    if (allocator >= range.start && allocator < range.end)
-        platform_format(allocator_path, sizeof allocator_path, "%s", path);
     if (range_count < RANGES_MAX) ranges[range_count++] = range;
     return put_mapping(&range, offset, path, text, room);
 }
@@ -221,7 +217,7 @@ static size_t utf8_length(const unsigned char *text)
 }
 
 /* Names need not be text; JSON must be. */
-static char *make_text(char *name)
+char *facts_text(char *name)
 {
     for (unsigned char *at = (unsigned char *)name; *at != '\0';) {
         size_t length = utf8_length(at);
@@ -254,7 +250,7 @@ static void put_arguments(struct json *json)
     json_open(json, '[');
     for (size_t at = 0, length; at < size; at += length + 1) {
         length = strlen(text + at);
-        json_string(json, make_text(text + at));
+        json_string(json, facts_text(text + at));
     }
     json_close(json, ']');
 }
@@ -264,7 +260,7 @@ static const char *program_path(void)
     static char path[PATH_BYTES];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     path[length < 0 ? 0 : length] = '\0';
-    return make_text(path);
+    return facts_text(path);
 }
 
 static uint64_t unix_ns(void)
@@ -301,7 +297,9 @@ size_t facts_info(char *text, uint64_t tick, uint64_t ns)
     put_number(json, "pointer_bytes", sizeof(void *));
     put_number(json, "page_size", platform_page_size());
     put_number(json, "cores", platform_processors());
-    put_text(json, "allocator", make_text(allocator_path));
+    char allocator[PATH_BYTES];
+    platform_format(allocator, sizeof allocator, "%s", intercept_allocator());
+    put_text(json, "allocator", facts_text(allocator));
     put_number(json, "sample", record_settings.sample);
     put_number(json, "sites", record_settings.sites);
     put_number(json, "started_unix_ns", unix_ns());
@@ -317,7 +315,7 @@ size_t facts_thread(char *text, uint32_t thread, int32_t tid, char *name)
     json_open(&facts.json, '{');
     put_number(&facts.json, "thread", thread);
     put_number(&facts.json, "tid", (uint64_t)tid);
-    put_text(&facts.json, "name", make_text(name));
+    put_text(&facts.json, "name", facts_text(name));
     json_close(&facts.json, '}');
     return json_end(&facts.json) ? facts.size : 0;
 }

@@ -226,7 +226,8 @@ static void put_file_header(void)
 bool file_open(uint64_t first_tick, const char *info, size_t size)
 {
     record_settings_file();
-    record_file = (struct record_file){.open = true};
+    record_file = (struct record_file){.open = true,
+                                       .lost_before = atomic_load_explicit(&record_lost, memory_order_relaxed)};
     file_path(record_settings.files, record_file.path, sizeof record_file.path);
     base = strrchr(record_file.path, '/') + 1;
     written = ended_at = blocks = 0;
@@ -267,7 +268,7 @@ static void put_end(const char *reason)
     json_name(&end.json, "events");
     json_number(&end.json, record_file.events);
     json_name(&end.json, "lost");
-    json_number(&end.json, atomic_load_explicit(&record_lost, memory_order_relaxed));
+    json_number(&end.json, file_lost());
     json_close(&end.json, '}');
     json_end(&end.json);
     uint64_t tick = record_ticks();

@@ -12,10 +12,10 @@
  *                                     ... rings ───┘
  *
  * Which file does what: intercept.c the malloc family; ring.c a thread's ring; site.c who called; sample.c which allocations
- * are noted when not all are; process.c how a process starts, forks and ends; writer.c the recorder's thread; file.c the file;
- * facts.c what the kernel knows of the process; request.c what other processes may ask; settings.c what the environment says;
- * encode.c and block.c the format, which the lab's trace tools use too. It needs platform/ and nothing else of the allocator.
- * Nothing here calls malloc.
+ * are noted when not all are; process.c and exits.c how a process starts, forks and ends; writer.c the recorder's thread;
+ * stream.c how events get from rings into blocks; file.c the file; facts.c what the kernel knows of the process; request.c what
+ * other processes may ask; settings.c what the environment says; encode.c and block.c the format, which the lab's trace tools use
+ * too. It needs platform/ and nothing else of the allocator. Nothing here calls malloc.
  */
 #ifndef HEAPFIT_RECORD_H
 #define HEAPFIT_RECORD_H
@@ -59,19 +59,25 @@ _Static_assert(sizeof(struct record_event) == 32, "two events fill a cache line"
 enum { RECORD_RESULT = TRACE_KIND_MASK, RECORD_RING_EVENTS = 4096 };
 
 /* Of one thread, which alone writes events and moves `head`; the recorder's thread reads them and moves `tail`. Rings are made
- * by platform_reserve/commit, stay in the list for good, and serve another thread when theirs has ended and they are empty. */
+ * by platform_reserve/commit, stay in the list for good, and serve another thread when theirs is no more and they are empty:
+ * so all that is between `tail` and `head` is always of one thread. */
 struct record_ring {
-    _Atomic(uint64_t) head; /* events noted so far. Release: what is before it is written */
-    uint64_t tail_seen; /* the thread's own: tail, when it last looked */
-    struct record_ring *next;
-    _Atomic(int32_t) tid; /* 0: nobody's so far; negative: of the one that has ended */
-    uint32_t thread; /* which of the process's threads, from 1; each new owner takes the next number */
+    _Alignas(CACHE_LINE) _Atomic(uint64_t) head; /* events noted so far. Release: what is before it is written */
+    uint64_t look_at; /* the owner's own: when `head` gets here it looks at `tail` */
+    _Atomic(int32_t) tid; /* the owner's; 0: nobody's */
+    _Atomic(bool) left; /* the owner has begun to end. Until it has, it may still note events */
+    struct record_ring *next; /* stays as it is from when the ring is in the list */
     _Alignas(CACHE_LINE) _Atomic(uint64_t) tail; /* events taken so far. Release: their places may be written again */
+    _Atomic(uint32_t) thread; /* index in the file, given by the recorder's thread; a new owner sets RECORD_THREAD_NEW */
+    _Atomic(uint32_t) waiting; /* 1: the owner waits for room */
     struct record_stream *stream; /* the recorder's thread's own: what it has encoded of these events */
-    _Atomic(uint32_t) waiting; /* 1: the thread waits for room */
     _Alignas(CACHE_LINE) struct record_event events[RECORD_RING_EVENTS];
 };
+#define RECORD_THREAD_NEW UINT32_MAX
 extern _Atomic(struct record_ring *) record_rings; /* the newest first */
+
+/* Events that could not be kept: there was no memory for a ring. */
+extern _Atomic(uint64_t) record_lost;
 
 /* ---- what each side calls of the other ----------------------------------------------------------------------------- */
 
@@ -94,7 +100,7 @@ ALWAYS_INLINE uint64_t record_ticks(void)
 void writer_start(bool record); /* at the library's start, and in a fork's child: makes the thread and, if `record`, the file */
 void writer_wake(void); /* a ring is half full */
 void writer_wait(struct record_ring *ring); /* it is full: returns when there is room, or nothing is recorded any more */
-void writer_thread_begins(void), writer_thread_ends(void); /* a thread has taken a ring; leaves, and has given it back */
+void writer_thread_leaves(void); /* a thread with a ring is about to end */
 
 /* When all that was noted is in the file, after 10 s at most: for good, or with the file's end, until the resumption. Both may be
  * called in a signal handler. */
@@ -103,19 +109,22 @@ void writer_pause(const char *reason);
 void writer_resume(void);
 void writer_fork_child(void); /* nothing of the parent's goes on here */
 
-/* Events that their threads could not keep, since there was no room when writer_wait returned. Relaxed: a count. */
-extern _Atomic(uint64_t) record_lost;
-
-/* site.c, called by the recorder's thread: sites that were made so far; element i is site i, 0 none. Never moves. */
-struct record_site { uint32_t caller; uint32_t reserved; uint64_t address; };
+/* site.c, called by the recorder's thread: how many sites there are, which are elements 1 to that; element 0 is no site. Nothing
+ * moves or changes. Who asks after taking events out of a ring is told of all sites that they name. */
+struct record_site {
+    uint32_t caller; /* 0: none, or not followed so far */
+    uint32_t reserved;
+    uint64_t address; /* where the caller goes on */
+};
 size_t sites_published(const struct record_site **sites);
 
-/* intercept.c and ring.c, called by writer.c: */
-void rings_fork_child(void); /* nobody else is there: empties all rings, frees those of other threads */
-void ring_take(void); /* makes sure that the calling thread has a ring */
-void ring_refuse(void); /* nothing that the calling thread does is noted, ever */
-void intercept_start(void); /* finds the next library's functions; may be called again */
-const void *intercept_allocator(void); /* where calls of malloc go */
+/* Called by process.c and writer.c: */
+void intercept_start(void); /* intercept.c: finds the next library's functions. Before all else, by one thread */
+const char *intercept_allocator(void); /* path of the library that calls go to */
+bool sample_begin(void); /* sample.c: before `recording` becomes true. False: no memory, so nothing can be recorded */
+void record_ignore_thread(void); /* ring.c: nothing that the calling thread does is ever noted */
+void exits_start(void); /* exits.c: finds the functions that it stands in front of */
+void rings_fork_child(void); /* ring.c: nobody else is there, nor is anything recorded: all rings are empty and nobody's */
 
 /* ---- the recorder's thread's own ------------------------------------------------------------------------------------ */
 
@@ -125,9 +134,14 @@ struct record_file {
     bool open;
     char path[4096 + 32]; /* of this one, or the last */
     uint64_t events, bytes; /* of it */
+    uint64_t lost_before; /* record_lost when it was begun */
     const char *error; /* why it was ended; NULL: by nothing bad */
 };
 extern struct record_file record_file;
+static inline uint64_t file_lost(void)
+{
+    return atomic_load_explicit(&record_lost, memory_order_relaxed) - record_file.lost_before;
+}
 bool file_prepare(void); /* finds the folder, while the process sees it */
 bool file_open(uint64_t first_tick, const char *info, size_t size); /* with its first block */
 void file_block(enum trace_block type, uint32_t thread, const void *raw, size_t size);
@@ -148,11 +162,22 @@ bool facts_thread_name(int32_t tid, char name[16]); /* false: there is no such t
 bool facts_main_has_left(void); /* and no thread but this one is there */
 void facts_memory(uint64_t *resident, uint64_t *anonymous); /* bytes; 0: not known */
 
+char *facts_text(char *name); /* makes it valid UTF-8, where it stands */
+
+/* stream.c */
+void streams_begin(void); /* for a new file: what is in the rings so far does not belong to it */
+uint64_t streams_take(void); /* empties all rings: all events before this tick that were there are taken */
+void streams_flush(void); /* all that was taken goes into the file's blocks */
+bool streams_call(void); /* whether a ring is half full */
+void streams_wake(void); /* all threads that wait for room */
+
+/* writer.c, for request.c: NULL, or what is wrong. */
+const char *recording_begin(void);
+void recording_end(const char *reason);
+
 /* request.c */
 struct json;
 void record_answer(const char *line, size_t length, struct json *json);
-/* writer.c, for requests. */
-void recording_begin(void), recording_end(const char *reason);
 
 /* ---- the format (encode.c, block.c): no state, no platform, shared with the lab ------------------------------------- */
 
