@@ -21,8 +21,8 @@ typedef void exit_function(int status);
 typedef int exec_function(const char *path, char *const arguments[]);
 typedef int exec_environment_function(const char *path, char *const arguments[], char *const variables[]);
 
-/* NULL: not looked for so far, or nobody defines it. */
 static struct {
+    bool found;
     exit_function *_exit, *_Exit;
     exec_function *execv, *execvp;
     exec_environment_function *execve, *execvpe;
@@ -41,12 +41,13 @@ void exits_start(void)
     *(void **)&next.execvpe = dlsym(RTLD_NEXT, "execvpe");
     *(void **)&next.fexecve = dlsym(RTLD_NEXT, "fexecve");
     *(void **)&next.daemon = dlsym(RTLD_NEXT, "daemon");
+    next.found = true;
 }
 
 /* Another library's constructor may call one of these before ours has run. */
-static void find_next(const void *function)
+static void find_next(void)
 {
-    if (UNLIKELY(function == NULL)) exits_start();
+    if (UNLIKELY(!next.found)) exits_start();
 }
 
 /* ---- _exit ----------------------------------------------------------------------------------------------------------- */
@@ -60,14 +61,14 @@ static _Noreturn void leave(exit_function *function, int status)
 EXPORT _Noreturn void _exit(int status)
 {
     writer_finish("_exit");
-    find_next((const void *)next._exit);
+    find_next();
     leave(next._exit, status);
 }
 
 EXPORT _Noreturn void _Exit(int status)
 {
     writer_finish("_Exit");
-    find_next((const void *)next._Exit);
+    find_next();
     leave(next._Exit, status);
 }
 
@@ -82,39 +83,39 @@ static int go_on(int result)
     return result;
 }
 
-static void pause_for(const void *function, const char *why)
+static void pause_for(const char *why)
 {
-    find_next(function);
+    find_next();
     writer_pause(why);
 }
 
 EXPORT int execve(const char *path, char *const arguments[], char *const variables[])
 {
-    pause_for((const void *)next.execve, "exec");
+    pause_for("exec");
     return go_on(next.execve(path, arguments, variables));
 }
 
 EXPORT int execv(const char *path, char *const arguments[])
 {
-    pause_for((const void *)next.execv, "exec");
+    pause_for("exec");
     return go_on(next.execv(path, arguments));
 }
 
 EXPORT int execvp(const char *file, char *const arguments[])
 {
-    pause_for((const void *)next.execvp, "exec");
+    pause_for("exec");
     return go_on(next.execvp(file, arguments));
 }
 
 EXPORT int execvpe(const char *file, char *const arguments[], char *const variables[])
 {
-    pause_for((const void *)next.execvpe, "exec");
+    pause_for("exec");
     return go_on(next.execvpe(file, arguments, variables));
 }
 
 EXPORT int fexecve(int file, char *const arguments[], char *const variables[])
 {
-    pause_for((const void *)next.fexecve, "exec");
+    pause_for("exec");
     return go_on(next.fexecve(file, arguments, variables));
 }
 
@@ -184,6 +185,6 @@ EXPORT int execle(const char *path, const char *first, ...)
 /* In the child, which it returns in, fork's handlers have begun anew. */
 EXPORT int daemon(int stay, int keep)
 {
-    pause_for((const void *)next.daemon, "daemon");
+    pause_for("daemon");
     return go_on(next.daemon(stay, keep));
 }
