@@ -11,10 +11,10 @@
  *     free ─► event in the ring ─► next free       ├────► encode.c ─► block.c (zstd, CRC) ─► file
  *                                     ... rings ───┘
  *
- * Which file does what: intercept.c the malloc family; ring.c a thread's ring; site.c who called; sample.c which allocations
- * are noted when not all are; writer.c the recorder's thread; file.c the file; settings.c what the environment says; encode.c
- * and block.c the format, which the lab's trace tools use too. It needs platform/ and nothing else of the allocator. Nothing
- * here calls malloc.
+ * Which file does what: intercept.c the malloc family; note.h and ring.c a thread's ring; site.c who called; sample.c which
+ * allocations are noted when not all are; writer.c the recorder's thread; file.c the file; settings.c what the environment
+ * says; encode.c and block.c the format, which the lab's trace tools use too. It needs platform/ and nothing else of the
+ * allocator. Nothing here calls malloc.
  */
 #ifndef HEAPFIT_RECORD_H
 #define HEAPFIT_RECORD_H
@@ -55,32 +55,41 @@ _Static_assert(sizeof(struct record_event) == 32, "two events fill a cache line"
 enum { RECORD_RESULT = TRACE_KIND_MASK, RECORD_RING_EVENTS = 4096 };
 
 /* Of one thread, which alone writes events and moves `head`; the recorder's thread reads them and moves `tail`. Rings are made
- * by platform_reserve/commit, stay in the list for good, and serve another thread when theirs has ended and they are empty. */
+ * by platform_reserve/commit, stay in the list for good, and serve another thread when theirs is no more and they are empty:
+ * so all that is between `tail` and `head` is always of one thread. */
 struct record_ring {
-    _Atomic(uint64_t) head; /* events noted so far. Release: what is before it is written */
-    uint64_t tail_seen; /* the thread's own: tail, when it last looked */
-    struct record_ring *next;
-    _Atomic(int32_t) tid; /* 0: nobody's */
-    uint32_t thread; /* index in the file, which each new owner gets anew */
-    char pad[24];
-    _Atomic(uint64_t) tail; /* events taken so far. Release: their places may be written again */
-    struct record_event events[RECORD_RING_EVENTS];
+    _Alignas(CACHE_LINE) _Atomic(uint64_t) head; /* events noted so far. Release: what is before it is written */
+    uint64_t look_at; /* the owner's own: when `head` gets here it looks at `tail` */
+    _Atomic(int32_t) tid; /* the owner's; 0: nobody's */
+    _Atomic(bool) left; /* the owner has begun to end. Until it has, it may still note events */
+    struct record_ring *next; /* stays as it is from when the ring is in the list */
+    _Alignas(CACHE_LINE) _Atomic(uint64_t) tail; /* events taken so far. Release: their places may be written again */
+    _Atomic(uint32_t) thread; /* index in the file, given by the recorder's thread; a new owner sets RECORD_THREAD_NEW */
+    _Alignas(CACHE_LINE) struct record_event events[RECORD_RING_EVENTS];
 };
+#define RECORD_THREAD_NEW UINT32_MAX
 extern _Atomic(struct record_ring *) record_rings; /* the newest first */
+
+/* Events that could not be kept: there was no memory for a ring. */
+extern _Atomic(uint64_t) record_lost;
 
 /* ---- what each side calls of the other ----------------------------------------------------------------------------- */
 
 /* Whether events are noted: relaxed, since some at the edges may or may not be. Written by the recorder's thread. */
 extern _Atomic(bool) recording;
 
-/* The clock of events: the processor's counter (x86-64: TSC; aarch64: CNTVCT). */
+/* The clock of events: the processor's counter (x86-64: TSC; aarch64: CNTVCT). It is read after all that stands before it has been
+ * done: a processor would else read it early, while what told this thread of a block is still on its way from another
+ * core, and so before the other has read it. Nothing must keep it from being read late: no store that stands behind it is
+ * seen by others before it is done. */
 ALWAYS_INLINE uint64_t record_ticks(void)
 {
 #if defined(__x86_64__)
+    __builtin_ia32_lfence();
     return __builtin_ia32_rdtsc();
 #elif defined(__aarch64__)
     uint64_t ticks;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    __asm__ volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(ticks) : : "memory");
     return ticks;
 #endif
 }
@@ -92,13 +101,21 @@ void writer_wait(struct record_ring *ring); /* the ring is full: returns when th
 void writer_finish(const char *reason); /* at exit, _exit, exec: returns when all that was noted is in the file, after 10 s at most */
 void writer_fork_prepare(void), writer_fork_parent(void), writer_fork_child(void);
 
-/* site.c, called by the recorder's thread: sites that were made so far; element i is site i, 0 none. Never moves. */
-struct record_site { uint32_t caller; uint32_t reserved; uint64_t address; };
+/* site.c, called by the recorder's thread: how many sites there are, which are elements 1 to that; element 0 is no site. Nothing
+ * moves or changes. Who asks after taking events out of a ring is told of all sites that they name. */
+struct record_site {
+    uint32_t caller; /* 0: none, or not followed so far */
+    uint32_t reserved;
+    uint64_t address; /* where the caller goes on */
+};
 size_t sites_published(const struct record_site **sites);
 
-/* intercept.c and ring.c, called by writer.c: */
-void rings_fork_child(void); /* nobody else is there: empties all rings, frees those of other threads */
-void intercept_start(void); /* finds the next library's functions */
+/* Called by writer.c: */
+void intercept_start(void); /* intercept.c: finds the next library's functions. Before all else, by one thread */
+const char *intercept_allocator(void); /* path of the library that calls go to */
+bool sample_begin(void); /* sample.c: before `recording` becomes true. False: no memory, so nothing can be recorded */
+void record_ignore_thread(void); /* ring.c: nothing that the calling thread does is ever noted */
+void rings_fork_child(void); /* ring.c: nobody else is there, nor is anything recorded: all rings are empty and nobody's */
 
 /* ---- the format (encode.c, block.c): no state, no platform, shared with the lab ------------------------------------- */
 
