@@ -11,7 +11,7 @@
  *     free ─► event in the ring ─► next free       ├────► encode.c ─► block.c (zstd, CRC) ─► file
  *                                     ... rings ───┘
  *
- * Which file does what: intercept.c the malloc family; ring.c a thread's ring; site.c who called; sample.c which allocations
+ * Which file does what: intercept.c the malloc family; note.h, ring.c a thread's ring; site.c who called; sample.c which allocations
  * are noted when not all are; process.c and exits.c how a process starts, forks and ends; writer.c the recorder's thread;
  * stream.c how events get from rings into blocks; file.c the file; facts.c what the kernel knows of the process; request.c what
  * other processes may ask; settings.c what the environment says; encode.c and block.c the format, which the lab's trace tools use
@@ -84,14 +84,18 @@ extern _Atomic(uint64_t) record_lost;
 /* Whether events are noted: relaxed, since some at the edges may or may not be. Written by the recorder's thread. */
 extern _Atomic(bool) recording;
 
-/* The clock of events: the processor's counter (x86-64: TSC; aarch64: CNTVCT). */
+/* The clock of events: the processor's counter (x86-64: TSC; aarch64: CNTVCT). It is read after all that stands before it has been
+ * done: a processor would else read it early, while what told this thread of a block is still on its way from another
+ * core, and so before the other has read it. Nothing must keep it from being read late: no store that stands behind it is
+ * seen by others before it is done. */
 ALWAYS_INLINE uint64_t record_ticks(void)
 {
 #if defined(__x86_64__)
+    __builtin_ia32_lfence();
     return __builtin_ia32_rdtsc();
 #elif defined(__aarch64__)
     uint64_t ticks;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    __asm__ volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(ticks) : : "memory");
     return ticks;
 #endif
 }
