@@ -304,7 +304,7 @@ size_t facts_info(char *text, uint64_t tick, uint64_t ns)
     put_number(json, "sites", record_settings.sites);
     put_number(json, "started_unix_ns", unix_ns());
     put_number(json, "ticks_per_second_guess", ticks_per_second(tick, ns));
-    put_number(json, "file_number", record_settings.files + 1);
+    put_number(json, "file_number", record_file.number);
     json_close(json, '}');
     return json_end(json) ? info.size : 0;
 }

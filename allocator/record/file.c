@@ -199,21 +199,38 @@ void file_block(enum trace_block type, uint32_t thread, const void *raw, size_t 
 
 /* ---- beginning and end --------------------------------------------------------------------------------------------- */
 
-/* A file that is there already is another recording, and may be one that another process still writes: it loses its name, not its
- * contents. Anything but a file is left alone. */
+enum { FOR_OWNER = 0600, FILES_MAX = 10000 }; /* where a program's blocks are is nobody else's business */
+
 static int make_file(const char *name)
 {
-    enum { FOR_OWNER = 0600 }; /* where a program's blocks are is nobody else's business */
-    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    return openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, FOR_OWNER);
+}
+
+/* What has the name already is a recording of another time, and may be one that a process still writes: it loses its name, not
+ * its contents. Anything but a file is left alone. */
+static int replace_file(const char *name)
+{
     struct stat there;
-    int made = openat(folder, name, flags, FOR_OWNER);
-    if (made >= 0 || errno != EEXIST) return made;
     if (fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(there.st_mode)) {
         errno = EEXIST;
         return -1;
     }
-    if (unlinkat(folder, name, 0) != 0) return -1;
-    return openat(folder, name, flags, FOR_OWNER);
+    return unlinkat(folder, name, 0) == 0 ? make_file(name) : -1;
+}
+
+/* The first file takes its name; all others the next that is free. So does the first of a program that an exec has put in the place
+ * of a recorded one. */
+static int next_file(void)
+{
+    int made;
+    bool replaces = record_settings.first && record_file.number == 0;
+    do {
+        file_path(++record_file.number, record_file.path, sizeof record_file.path);
+        base = strrchr(record_file.path, '/') + 1;
+        made = make_file(base);
+        if (made < 0 && errno == EEXIST && replaces) return replace_file(base);
+    } while (made < 0 && errno == EEXIST && record_file.number < FILES_MAX);
+    return made;
 }
 
 static void put_file_header(void)
@@ -223,24 +240,19 @@ static void put_file_header(void)
     buffered = sizeof header;
 }
 
-bool file_open(uint64_t first_tick, const char *info, size_t size)
+bool file_open(void)
 {
-    record_settings_file();
-    record_file = (struct record_file){.open = true,
-                                       .lost_before = atomic_load_explicit(&record_lost, memory_order_relaxed)};
-    file_path(record_settings.files, record_file.path, sizeof record_file.path);
-    base = strrchr(record_file.path, '/') + 1;
+    uint64_t lost = atomic_load_explicit(&record_lost, memory_order_relaxed);
+    record_file = (struct record_file){.open = true, .number = record_file.number, .lost_before = lost};
     written = ended_at = blocks = 0;
-    file = make_file(base);
+    file = next_file();
     if (file < 0) {
         record_file.error = error_text(errno);
         record_file.open = false;
         return false;
     }
     put_file_header();
-    struct trace_block_header header = {.type = TRACE_INFO, .first_tick = first_tick, .last_tick = first_tick};
-    put_block(&header, info, size);
-    return file_flush();
+    return true;
 }
 
 struct json_buffer {

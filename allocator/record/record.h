@@ -33,14 +33,13 @@ struct record_settings {
     bool later; /* `start:later`: record only when told to */
     bool children; /* `children:on`: forked and exec'ed processes too, each into a file of its own: PATH.PID */
     uint32_t process; /* `process:N`: which one is the main process, whose file has the plain name; by itself the first */
-    uint32_t files; /* how many this process has made so far, programs that it ran before an exec included */
+    bool first; /* nothing was recorded before this, so that a file of this name is of another time */
     unsigned seconds; /* `seconds:N`: stop by itself after so long; 0: never */
     unsigned flush_ms; /* `flush_ms:N`: an event is in the file after about so long; 100 */
 };
 extern struct record_settings record_settings;
 void record_settings_read(void); /* reports unknown names and bad values once on stderr, as HEAPFIT_OPTIONS does */
-bool record_settings_apply(void); /* whether this process, new or forked, is to be recorded, and under which name */
-void record_settings_file(void); /* one file more: programs that this process runs by exec are to know */
+bool record_settings_apply(void); /* whether this process, new or forked, is to be recorded */
 
 /* ---- rings (ring.c) ------------------------------------------------------------------------------------------------ */
 
@@ -136,6 +135,7 @@ void rings_fork_child(void); /* ring.c: nobody else is there, nor is anything re
  * whole blocks and closed. */
 struct record_file {
     bool open;
+    uint32_t number; /* 1, or what was free; 0: none has been opened */
     char path[4096 + 32]; /* of this one, or the last */
     uint64_t events, bytes; /* of it */
     uint64_t lost_before; /* record_lost when it was begun */
@@ -147,7 +147,7 @@ static inline uint64_t file_lost(void)
     return atomic_load_explicit(&record_lost, memory_order_relaxed) - record_file.lost_before;
 }
 bool file_prepare(void); /* finds the folder, while the process sees it */
-bool file_open(uint64_t first_tick, const char *info, size_t size); /* with its first block */
+bool file_open(void); /* the first block has to follow */
 void file_block(enum trace_block type, uint32_t thread, const void *raw, size_t size);
 void file_events(const struct trace_block_header *header, const void *raw, size_t size);
 bool file_flush(void);

@@ -1,8 +1,7 @@
 /* What the environment says to the recorder, and what it tells the programs that the process starts.
  *
  * Those inherit HEAPFIT_RECORD and the rest, so each has to find out what it is: the main process, whose file has the plain
- * name, or a child; and how many files were made before by programs that the same process ran until an exec. The recorder keeps
- * both in one more variable of the process's environment, HEAPFIT_RECORD_PROCESS="main this files".
+ * name, the same after an exec, or a child. Therefore the first adds its number to the environment: HEAPFIT_RECORD_PROCESS.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -162,78 +161,52 @@ static void read_path(void)
 
 #define PROCESS_NAME "HEAPFIT_RECORD_PROCESS"
 
-extern char **environ;
-/* Stands in the environment. A thread that starts another program may read it while the recorder's writes it: each number has its
- * place, so that it is always well formed. */
-static char process_entry[] = PROCESS_NAME "=0000000000 0000000000 0000000000";
-enum { DIGITS = 10, MAIN_AT = sizeof PROCESS_NAME, THIS_AT = MAIN_AT + DIGITS + 1, FILES_AT = THIS_AT + DIGITS + 1 };
-
-static void write_digits(char *place, uint32_t number)
-{
-    for (int i = DIGITS - 1; i >= 0; i--, number /= 10) place[i] = (char)('0' + number % 10);
-}
-
-static void read_process(uint32_t *main_process, uint32_t *this_process, uint32_t *files)
-{
-    char text[sizeof process_entry];
-    uint64_t numbers[3] = {0, 0, 0};
-    const char *at = platform_environment(PROCESS_NAME, text, sizeof text) ? text : NULL;
-    for (int i = 0; i < 3 && at != NULL; i++) {
-        at = read_number(at, &numbers[i]);
-        if (at != NULL && *at == ' ') at++;
-    }
-    *main_process = (uint32_t)numbers[0];
-    *this_process = (uint32_t)numbers[1];
-    *files = (uint32_t)numbers[2];
-}
-
+/* Some programs look for more behind the environment's end, as the kernel's is: they find zeros. */
 enum { BEHIND_END = 2 };
 
-/* With one entry more where there was none; only when nobody else is there. */
+extern char **environ;
+
+/* With one entry more. Only by the constructor: later the environment is the program's, which may free what it finds there. */
 static void environment_add(char *entry)
 {
-    static bool added;
-    size_t count = 0, length = strlen(PROCESS_NAME "=");
-    for (; environ != NULL && environ[count] != NULL; count++) {
-        if (strncmp(environ[count], entry, length) != 0) continue;
-        environ[count] = entry;
-        return;
-    }
-    /* Some programs look for more behind the end, as the kernel's is: they find zeros. */
     size_t page = platform_page_size();
+    size_t count = 0;
+    while (environ != NULL && environ[count] != NULL) count++;
     size_t size = ((count + 2 + BEHIND_END) * sizeof *environ + page - 1) & -page;
-    char **larger = added ? NULL : platform_reserve(size, platform_page_size());
+    char **larger = platform_reserve(size, page);
     if (larger == NULL || !platform_commit(larger, size)) return;
     if (count > 0) memcpy(larger, environ, count * sizeof *environ);
     larger[count] = entry;
-    larger[count + 1] = NULL;
     environ = larger;
-    added = true;
 }
 
-void record_settings_file(void)
+/* The main process is the first that finds nobody named. */
+static void find_process(void)
 {
-    write_digits(process_entry + FILES_AT, ++record_settings.files);
+    static char entry[sizeof PROCESS_NAME "=4294967295"];
+    char text[sizeof entry];
+    uint64_t number;
+    if (platform_environment(PROCESS_NAME, text, sizeof text) && read_number(text, &number) != NULL) {
+        if (record_settings.process == 0) record_settings.process = (uint32_t)number;
+        return;
+    }
+    if (record_settings.process == 0) record_settings.process = (uint32_t)getpid();
+    record_settings.first = record_settings.process == (uint32_t)getpid();
+    platform_format(entry, sizeof entry, PROCESS_NAME "=%zu", (size_t)record_settings.process);
+    environment_add(entry);
 }
 
 bool record_settings_apply(void)
 {
-    uint32_t main_process, this_process, files;
-    uint32_t number = (uint32_t)getpid();
     if (record_settings.path[0] == '\0') return false;
-    read_process(&main_process, &this_process, &files);
-    if (record_settings.process == 0) record_settings.process = main_process != 0 ? main_process : number;
-    record_settings.files = this_process == number ? files : 0;
-    write_digits(process_entry + MAIN_AT, record_settings.process);
-    write_digits(process_entry + THIS_AT, number);
-    write_digits(process_entry + FILES_AT, record_settings.files);
-    environment_add(process_entry);
-    return record_settings.children || record_settings.process == number;
+    return record_settings.children || record_settings.process == (uint32_t)getpid();
 }
 
 void record_settings_read(void)
 {
     record_settings = (struct record_settings){.flush_ms = FLUSH_MS};
     read_path();
-    if (record_settings.path[0] != '\0') read_options();
+    if (record_settings.path[0] == '\0') return;
+    read_options();
+    find_process();
 }

@@ -163,8 +163,9 @@ const char *recording_begin(void)
     if (!sample_begin()) return "there is no memory for it";
     streams_begin();
     uint64_t tick = record_ticks();
+    if (!file_open()) return record_file.error;
     size_t size = facts_info(writer.text, writer.start_tick, writer.start_ns);
-    if (!file_open(tick, writer.text, size)) return record_file.error;
+    file_block(TRACE_INFO, 0, writer.text, size);
     writer.modules_checksum = 0;
     writer.begun_ms = platform_clock_ms();
     writer.flush_ms = writer.begun_ms + record_settings.flush_ms;
@@ -476,5 +477,6 @@ void writer_fork_child(void)
     atomic_store_explicit(&thread_number, 0, memory_order_relaxed);
     atomic_store_explicit(&complaint, NULL, memory_order_relaxed);
     record_file = (struct record_file){0};
+    record_settings.first = false;
     if (record_settings_apply()) writer_start(was_recording);
 }
