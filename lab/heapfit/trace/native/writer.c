@@ -40,13 +40,16 @@ struct trace_writer {
     size_t threads_room;
     uint8_t sites[SITES_RAW];
     size_t sites_used;
+    uint32_t sites_first; /* number of the first that waits, less one */
+    uint32_t sites_made;
     uint8_t *block; /* one finished block */
     void *workspace;
-    uint64_t tick; /* the latest of any event */
+    uint64_t tick; /* the latest of any event or mark */
     uint64_t events;
     uint32_t last_thread; /* of the last event */
     uint32_t sequence;
     uint32_t unmarked; /* events since the last mark */
+    bool in_order; /* events came by trace_write_events, which may have set them later */
     bool failed;
 };
 
@@ -76,9 +79,14 @@ static bool write_plain(struct trace_writer *writer, enum trace_block type, cons
 static bool flush_sites(struct trace_writer *writer)
 {
     if (writer->sites_used == 0) return !writer->failed;
+    struct trace_block_header header = {.type = TRACE_SITES,
+                                        .thread = writer->sites_first + 1,
+                                        .first_tick = writer->tick,
+                                        .last_tick = writer->tick};
     size_t used = writer->sites_used;
     writer->sites_used = 0;
-    return write_plain(writer, TRACE_SITES, writer->sites, used);
+    writer->sites_first = writer->sites_made;
+    return write_block(writer, header, writer->sites, used);
 }
 
 static bool flush_events(struct trace_writer *writer, uint32_t thread)
@@ -185,6 +193,7 @@ TRACE_API bool trace_write_site(struct trace_writer *writer, uint32_t caller, ui
     if (writer->sites_used + SITE_MAX > sizeof writer->sites && !flush_sites(writer)) return false;
     uint8_t *at = put(put(writer->sites + writer->sites_used, caller), address);
     writer->sites_used = (size_t)(at - writer->sites);
+    writer->sites_made++;
     return !writer->failed;
 }
 
@@ -206,7 +215,10 @@ TRACE_API bool trace_write_modules(struct trace_writer *writer, const char *line
 
 TRACE_API bool trace_write_mark(struct trace_writer *writer, const struct trace_mark *mark)
 {
-    return flush_all(writer) && write_plain(writer, TRACE_MARK, mark, sizeof *mark);
+    struct trace_mark made = *mark;
+    if (writer->in_order && made.tick < writer->tick) made.tick = made.monotonic_ns = writer->tick;
+    if (made.tick > writer->tick) writer->tick = made.tick;
+    return flush_all(writer) && write_plain(writer, TRACE_MARK, &made, sizeof made);
 }
 
 /* ---- events -------------------------------------------------------------------------------------------------------- */
@@ -294,6 +306,7 @@ static struct trace_event row_event(const struct trace_events *columns, size_t r
 
 TRACE_API bool trace_write_events(struct trace_writer *writer, const struct trace_events *columns, size_t count)
 {
+    writer->in_order = true;
     for (size_t row = 0; row < count; row++) {
         struct trace_event event = row_event(columns, row);
         uint32_t thread = columns->thread[row];
