@@ -220,8 +220,8 @@ def _table(
 
 
 def _summary(reader: Reader, objects: int) -> Summary:
-    memory, threads = reader.memory(), reader.threads
-    ends = [each.last_ns for each in threads] + [int(ns) for ns in memory["ns"][-1:]]
+    threads = reader.threads
+    ends = [each.last_ns for each in threads] + reader.marks()["tick"][-1:].tolist()
     return Summary(
         file=reader.path.name,
         info=reader.info,
