@@ -339,26 +339,33 @@ static void find_operators(void)
     FIND_OR(delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", lacking_delete_aligned_nothrow);
 }
 
-/* Names that are not found leave a message for dlerror behind, which would be given to the program. It has not asked for any yet:
- * what its libraries' constructors do before ours is all that has happened. */
-static COLD void find(void)
+static COLD void search(void (*find)(void))
 {
     int saved = errno;
     searching = true;
-    find_basic();
-    find_other();
-    find_operators();
-    dlerror();
+    find();
     searching = false;
     errno = saved;
 }
 
+/* Names that are not found leave a message for dlerror behind, which would be given to the program. It has not asked for any yet:
+ * what its libraries' constructors do before ours is all that has happened. */
+static void find_all(void)
+{
+    find_basic();
+    find_other();
+    find_operators();
+    dlerror();
+}
+
 /* ---- calls before that ----------------------------------------------------------------------------------------------------------- */
+
+/* The dynamic linker calls these very early, so that no more is looked for than they need. */
 
 static void *first_malloc(size_t size)
 {
     if (searching) return arena_allocate(size);
-    find();
+    search(find_basic);
     return NEXT(malloc)(size);
 }
 
@@ -366,21 +373,21 @@ static void *first_calloc(size_t count, size_t size)
 {
     size_t bytes;
     if (searching) return arena_allocate(__builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes);
-    find();
+    search(find_basic);
     return NEXT(calloc)(count, size);
 }
 
 static void *first_realloc(void *pointer, size_t size)
 {
     if (searching) return pointer == NULL ? arena_allocate(size) : arena_reallocate(arena_allocate, pointer, size);
-    find();
+    search(find_basic);
     return NEXT(realloc)(pointer, size);
 }
 
 static void first_free(void *pointer)
 {
     if (searching) return; /* it is of the arena */
-    find();
+    search(find_basic);
     NEXT(free)(pointer);
 }
 
@@ -388,13 +395,13 @@ static void first_free(void *pointer)
 #define FIRST(result, name, parameters, arguments)                                                                     \
     static result first_##name parameters                                                                              \
     {                                                                                                                  \
-        find();                                                                                                        \
+        search(find_all);                                                                                                        \
         return NEXT(name) arguments;                                                                                   \
     }
 #define FIRST_FREE(name, parameters, arguments)                                                                        \
     static void first_##name parameters                                                                                \
     {                                                                                                                  \
-        find();                                                                                                        \
+        search(find_all);                                                                                                        \
         NEXT(name) arguments;                                                                                          \
     }
 
@@ -716,10 +723,12 @@ static const void *object_of(void *function, const char **path)
 
 void intercept_start(void)
 {
-    void *(*ours)(size_t) = first_malloc, *(*next)(size_t);
-    if (NEXT(malloc) == first_malloc) find();
+    static bool started;
+    if (started) return;
+    started = true;
+    search(find_all);
     rings_start();
-    next = NEXT(malloc);
+    void *(*ours)(size_t) = first_malloc, *(*next)(size_t) = NEXT(malloc);
     object_of(*(void **)&next, &allocator);
     if (object_of(dlsym(RTLD_DEFAULT, "malloc"), NULL) != object_of(*(void **)&ours, NULL))
         platform_message("nothing can be recorded: another malloc stands before libheapfit-record.so, in the program itself or "
