@@ -284,21 +284,25 @@ static _Noreturn COLD void no_allocator(void)
     abort();
 }
 
-/* What every allocation needs first; each is served by the arena until its line is done. */
+/* What every allocation needs. They are known all at once: until then whatever this thread asks for is of the arena, and what it
+ * gives back. */
 static void find_basic(void)
 {
-    FIND_OR(malloc, "malloc", NULL);
-    FIND_OR(calloc, "calloc", NULL);
-    *(void **)&real_free = dlsym(RTLD_NEXT, "free");
+    __typeof__(NEXT(malloc)) found_malloc;
+    __typeof__(NEXT(calloc)) found_calloc;
+    *(void **)&found_malloc = dlsym(RTLD_NEXT, "malloc");
+    *(void **)&found_calloc = dlsym(RTLD_NEXT, "calloc");
     *(void **)&real_realloc = dlsym(RTLD_NEXT, "realloc");
+    *(void **)&real_free = dlsym(RTLD_NEXT, "free");
     *(void **)&real_malloc_usable_size = dlsym(RTLD_NEXT, "malloc_usable_size");
-    if (NEXT(malloc) == NULL || NEXT(calloc) == NULL || real_free == NULL || real_realloc == NULL) no_allocator();
+    if (found_malloc == NULL || found_calloc == NULL || real_realloc == NULL || real_free == NULL) no_allocator();
     if (real_malloc_usable_size == NULL) real_malloc_usable_size = lacking_malloc_usable_size;
-    /* From here on nothing more comes of the arena. */
     bool guarded = atomic_load_explicit(&arena_used, memory_order_relaxed) != 0;
+    SET_NEXT(malloc, found_malloc);
+    SET_NEXT(calloc, found_calloc);
     SET_NEXT(realloc, guarded ? guarded_realloc : real_realloc);
-    SET_NEXT(malloc_usable_size, guarded ? guarded_malloc_usable_size : real_malloc_usable_size);
     SET_NEXT(free, guarded ? guarded_free : real_free);
+    SET_NEXT(malloc_usable_size, guarded ? guarded_malloc_usable_size : real_malloc_usable_size);
 }
 
 static void find_other(void)
