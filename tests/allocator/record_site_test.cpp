@@ -178,6 +178,18 @@ TEST(RecordSite, ThreadsAgree)
     EXPECT_EQ(before + MANY, subject_sites());
 }
 
+TEST(RecordSite, NothingIsForgottenOfWhatIsThere)
+{
+    subject_start(0, 8);
+    seen first, second;
+    for (seen *result : {&first, &second}) {
+        deep(2, result); // of the process's first site, too: tables begin small
+        subject_forget_sites();
+    }
+    EXPECT_NE(0U, first.site);
+    EXPECT_EQ(first.site, second.site);
+}
+
 TEST(RecordSite, WhatIsUnmappedHasNewSitesAndAllElseItsOwn)
 {
     subject_start(0, 8);
