@@ -148,6 +148,13 @@ TEST(TraceOrder, AMarkWhoseClockGoesBackwardsIsLeftOutAndCounted)
     EXPECT_EQ(trace_nanoseconds(reader.get(), 1500), 1500);
 }
 
+TEST(TraceOrder, MarksAtOneTickTellNothingOfTheClock)
+{
+    TraceFile file;
+    file.info().mark(100, 100).mark(100, 100).events(0, {allocation(150, 0x10, 8)}).end();
+    EXPECT_EQ(all_events(open_file(file).get())[0].ns, 150);
+}
+
 TEST(TraceOrder, AReallocIsOneEventAndTellsHowLongItLasted)
 {
     TraceFile file;

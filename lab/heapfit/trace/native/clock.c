@@ -38,7 +38,7 @@ static size_t marks_until(const struct clock *clock, uint64_t tick)
 static uint64_t rate_of_all(const struct clock *clock)
 {
     size_t last = clock->count - 1;
-    if (clock->count < 2) return clock->guess;
+    if (clock->count == 0 || clock->ticks[last] == clock->ticks[0]) return clock->guess;
     return rate(clock->marks[last].tick - clock->marks[0].tick, clock->ticks[last] - clock->ticks[0]);
 }
 
