@@ -175,7 +175,8 @@ class WorkProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if self._task is not None:  # what never began would end with an empty line
+            self._bar.stop()
 
     def __call__(self, done: float, total: float, what: str) -> None:
         """Show that `done` of `total` is done, and what goes on now."""
