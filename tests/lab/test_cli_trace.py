@@ -51,9 +51,7 @@ def test_info_warns_of_what_is_wrong_with_a_file(
     assert "worker-2" in result.stdout
 
 
-def test_names_from_a_file_cannot_act_on_the_terminal(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
+def test_names_from_a_file_cannot_act_on_the_terminal(run_heapfit: Heapfit, tmp_path: Path) -> None:
     program = Program(info={**INFO, "arguments": ["\x1b[31mred", "a\nb"], "allocator": "\x1b[2J"})
     program.free(program.thread("\x1b[1mbold"), 16)
     result = run_heapfit("trace", "info", program.write(tmp_path / "a.hft"))

@@ -219,7 +219,7 @@ def _numbers(text: str | None) -> tuple[int, int | None]:
     """
     if text is None:
         return 0, None
-    first, colon, last = text.rpartition(":")
+    first, _, last = text.rpartition(":")
     if not all(each.isdecimal() for each in (first, last) if each) or not (first or last):
         raise UsageError(f"--events takes a number, or two with a colon as in 5:10, not {text!r}")
     return int(first or 0), int(last) if last else None
