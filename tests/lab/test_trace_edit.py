@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.trace import edit, merge as merging
+from heapfit.trace import edit
+from heapfit.trace import merge as merging
 from heapfit.trace.anonymise import anonymise
 from heapfit.trace.convert import inspect
 from heapfit.trace.cut import Part, cut
@@ -154,9 +156,7 @@ def test_a_block_is_of_the_thread_that_reallocated_it_last(tmp_path: Path) -> No
     assert not Answers(found).live
 
 
-def test_a_part_without_an_event_is_refused_and_leaves_no_file(
-    trace: Path, tmp_path: Path
-) -> None:
+def test_a_part_without_an_event_is_refused_and_leaves_no_file(trace: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no event"):
         cut(trace, tmp_path / "cut.hft", Part(from_ns=10**12))
     assert list(tmp_path.iterdir()) == []
@@ -337,7 +337,7 @@ def test_ranges_far_from_each_other_do_not_come_together(tmp_path: Path) -> None
             program.malloc(thread, size)
     anonymise(program.write(tmp_path / "a.hft"), tmp_path / "b.hft")
     blocks = sorted((e.address, e.address + e.size) for _, e in calls(tmp_path / "b.hft"))
-    assert all(end <= start for (_, end), (start, _) in zip(blocks, blocks[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in pairwise(blocks))
 
 
 def test_resident_memory_stays_known(anonymous: Path, program: Program) -> None:

@@ -40,15 +40,16 @@ def trace(context: typer.Context) -> None:
 @app.command(epilog="Example:  heapfit trace info server.hft")
 def info(trace: Trace, as_json: AsJson = False) -> None:
     """Say what was recorded, how much, and whether the file is whole."""
-    from heapfit.cli.trace_tables import show
     from heapfit.trace.convert import inspect
 
     with _shown(f"reading {trace.name}") as progress:
         found, threads = inspect(_there(trace), progress)
     if as_json:
         print_json({**found.plain, "by_thread": [vars(thread) for thread in threads]})
-    else:
-        show(found, threads)
+        return
+    from heapfit.cli.trace_tables import show
+
+    show(found, threads)
 
 
 @app.command(epilog="Example:  heapfit trace convert server.hft --out server.tables")
@@ -218,7 +219,7 @@ def _numbers(text: str | None) -> tuple[int, int | None]:
     """
     if text is None:
         return 0, None
-    first, colon, last = text.rpartition(":")
+    first, _, last = text.rpartition(":")
     if not all(each.isdecimal() for each in (first, last) if each) or not (first or last):
         raise UsageError(f"--events takes a number, or two with a colon as in 5:10, not {text!r}")
     return int(first or 0), int(last) if last else None

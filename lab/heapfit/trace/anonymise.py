@@ -114,6 +114,6 @@ class _Places:
         """Fix where a range comes to lie: its first block in the middle of a place of its own."""
         if range_ not in self._moves:
             if len(self._moves) == _RANGES_MAX:
-                raise HeapfitError("its addresses are scattered as no program's are; is it damaged?")
+                raise HeapfitError("addresses are scattered as no program's are; is it damaged?")
             middle = (2 * len(self._moves) + 1) << (_PLACE_BITS - 1)
             self._moves[range_] = (middle - (address >> _KEPT_BITS << _KEPT_BITS)) % (1 << 64)

@@ -79,9 +79,7 @@ class Summary:
         return asdict(self)
 
 
-def inspect(
-    trace: Path, on_progress: Progress | None = None
-) -> tuple[Summary, list[Thread]]:
+def inspect(trace: Path, on_progress: Progress | None = None) -> tuple[Summary, list[Thread]]:
     """Read a trace to its end; return what it is as a whole, and its threads."""
     with Reader(trace) as reader:
         objects = sum(batch.rows for batch in _batches(reader, on_progress, columns={}))

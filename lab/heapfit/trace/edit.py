@@ -160,4 +160,4 @@ def shifted(ns: NDArray[Any], by: int) -> NDArray[np.uint64]:
     >>> shifted(np.array([5, 7], np.uint64), 5).tolist()
     [0, 2]
     """
-    return np.maximum(ns, np.uint64(by)) - np.uint64(by)
+    return np.asarray(np.maximum(ns, np.uint64(by)) - np.uint64(by))

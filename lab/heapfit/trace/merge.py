@@ -49,9 +49,7 @@ class Merged:
     duration_ns: int
 
 
-def merge(
-    sources: Sequence[Path], target: Path, on_progress: Progress | None = None
-) -> Merged:
+def merge(sources: Sequence[Path], target: Path, on_progress: Progress | None = None) -> Merged:
     """Merge `sources` into `target`; they must agree in how they were sampled."""
     check_target(target, list(sources))
     with ExitStack() as opened:
@@ -107,7 +105,7 @@ class _Process:
     number: int
     threads: dict[int, tuple[int, int]] = field(default_factory=dict)  # by tid: file, number
     sites: dict[tuple[int, int], int] = field(default_factory=dict)  # by caller and address
-    resident: Mark = Mark(0)
+    resident: Mark | None = None  # the latest
 
     @property
     def base(self) -> int:
@@ -180,12 +178,14 @@ class _Source:
 
     def _map_sites(self) -> None:
         """Give numbers to the sites that are new; one that another part had has that part's."""
-        new = []
-        for caller, _, address in self.reader.sites(len(self.sites)).tolist():
-            key = int(self.sites[caller]) if caller < len(self.sites) else new[caller - len(self.sites)]
-            new.append(self._merger.site(self.process, key, address + self.process.base))
-        if new:
-            self.sites = np.append(self.sites, np.array(new, np.uint32))
+        new = self.reader.sites(len(self.sites)).tolist()
+        if not new:
+            return
+        numbers: list[int] = self.sites.tolist()
+        for caller, _, address in new:
+            moved = address + self.process.base
+            numbers.append(self._merger.site(self.process, numbers[caller], moved))
+        self.sites = np.array(numbers, np.uint32)
 
 
 class _Merger:
@@ -249,7 +249,7 @@ class _Merger:
         made = []
         for mark, source in sorted(found, key=lambda each: each[0].ns):
             source.process.resident = mark
-            now = [process.resident for process in self._processes]
+            now = [process.resident for process in self._processes if process.resident]
             made.append(
                 Mark(
                     mark.ns,

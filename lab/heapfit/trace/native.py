@@ -10,8 +10,18 @@ import ctypes
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from ctypes import POINTER, Structure, c_bool, c_char, c_char_p, c_int32, c_size_t, c_uint8
-from ctypes import c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    Structure,
+    c_bool,
+    c_char_p,
+    c_int32,
+    c_size_t,
+    c_uint8,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -151,7 +161,7 @@ _THREAD = np.dtype(
     ]
 )
 _SITE = np.dtype([("caller", "<u4"), ("reserved", "<u4"), ("address", "<u8")])
-_MARK = np.dtype([(name, "<u8") for name, _ in _Mark._fields_])
+_MARK = np.dtype([(name, "<u8") for name, *_ in _Mark._fields_])
 _MEMORY = np.dtype(
     [
         (name, "<u8")
