@@ -98,6 +98,12 @@ class Figure:
     def scatter(self, **trace: Any) -> None:
         self._data.append({"type": "scatter", **trace})
 
+    def bars(self, **trace: Any) -> None:
+        self._data.append({"type": "bar", **trace})
+
+    def heat_map(self, **trace: Any) -> None:
+        self._data.append({"type": "heatmap", **trace})
+
     def update(self, **layout: Any) -> None:
         self._layout.update(layout)
 
