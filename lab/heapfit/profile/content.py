@@ -1,14 +1,14 @@
 """What a profile shows, before it is laid out: facts, sections, tables, advice.
 
 The terminal and the page lay the same content out, so that both say the same. A section is one
-question about the program's heap: its answer in a sentence or two, one table, one figure on the
-page (`figures.py` makes it), and one sentence of advice.
+question about the program's heap: its answer in a sentence or two, one table (`tables.py`), one
+sentence of advice (`advice.py`), and on the page a figure (`figures.py`, `figures_of_time.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from heapfit.profile.advice import Advice
@@ -58,13 +58,35 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Section:
-    """A question about the heap and its answer. `course` is drawn as a line in a terminal."""
+    """A question about the heap and its answer. `course` is drawn as a line in a terminal; `note`
+    says how to read the page's figure and the table, which stands `beside` the figure where there is
+    room, or `folds` away below it."""
 
     name: str
     title: str
     sentences: Sequence[str]
     advice: Advice
     table: Table | None = None
-    drawing: Drawing | None = None
-    note: str = ""  # how to read the figure, for the page
-    course: Sequence[float] = field(default=())
+    note: str = ""
+    course: Sequence[float] = ()
+    beside: bool = False
+    folds: bool = False
+
+
+@dataclass(frozen=True)
+class Content:
+    """All of it, in the order in which it is shown."""
+
+    title: str
+    command: str
+    circumstances: Sequence[str]
+    headline: str
+    facts: Sequence[Fact]
+    problems: Sequence[str]
+    sections: Sequence[Section]
+    commands: Sequence[tuple[str, str]]  # what for, and the line to type
+
+    @property
+    def proposals(self) -> list[Section]:
+        """The sections whose advice asks for something to be done."""
+        return [section for section in self.sections if section.advice.act]

@@ -1,17 +1,37 @@
-"""Numbers of a profile as people read them: shares, times, rates.
+"""Numbers of a profile as people read them: bytes, counts, shares, times.
 
-Bytes and counts are written as `heapfit top` writes them (`heapfit.live.figures`).
+Bytes and counts are written as `heapfit top` writes them, but for round ones, which sentences name.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from heapfit.live.figures import count, size
+from heapfit.live import figures
+from heapfit.profile.model import Amount
+from heapfit.report.units import DASH, bytes_text
 
-__all__ = ["TimeScale", "count", "percent", "rate", "size", "span", "time_scale"]
+__all__ = [
+    "TimeScale",
+    "bytes_with_error",
+    "count",
+    "objects_with_error",
+    "percent",
+    "size",
+    "size_range",
+    "size_text",
+    "span",
+    "time_scale",
+]
 
-_NS_PER_S = 1e9
+# A fraction of nothing but zeros.
+_ROUND = re.compile(r"\.0+(?=\D|$)")
+_FINE = 10
+# Above, the last digits of a size tell nothing about a program.
+_EXACT = 100_000
+# The first of the bins of sizes holds all up to the alignment that malloc promises.
+_FIRST_BIN = 16
 # From which number of nanoseconds on a time is written in a unit, the largest first.
 _UNITS = [
     (3600e9, "h"),
@@ -23,6 +43,26 @@ _UNITS = [
 ]
 # A time in minutes or hours is read from 3 of them on; 90 s is clearer than 1.5 min.
 _SMALLEST_SPAN = {"h": 3.0, "min": 3.0}
+
+
+def size(value: float) -> str:
+    """Return a number of bytes, to three digits.
+
+    >>> size(32 << 10), size(1536)
+    ('32 KiB', '1.50 KiB')
+    """
+    return _ROUND.sub("", figures.size(value))
+
+
+def count(value: float) -> str:
+    """Return a number of things, to three digits; a mean below ten to two.
+
+    >>> count(12_345), count(20_000), count(7.21)
+    ('12.3k', '20k', '7.2')
+    """
+    if value < _FINE and value != int(value):
+        return f"{value:.1f}"
+    return _ROUND.sub("", figures.count(value))
 
 
 def percent(part: float, whole: float = 1.0) -> str:
@@ -75,10 +115,36 @@ def time_scale(longest_ns: float) -> TimeScale:
     return TimeScale("ns", 1.0)
 
 
-def rate(number: float, ns: float) -> str:
-    """Return how many a second `number` in `ns` nanoseconds are.
+def size_text(value: int) -> str:
+    """Return the size of one object as a program asks for it: exact up to five digits.
 
-    >>> rate(5_000_000, 10e9)
-    '500k/s'
+    >>> size_text(24), size_text(1536), size_text(2 << 20)
+    ('24 B', '1,536 B', '2 MiB')
     """
-    return f"{count(number / ns * _NS_PER_S)}/s" if ns > 0 else "?"
+    return f"{value:,} B" if value < _EXACT else bytes_text(value)
+
+
+def size_range(largest: int) -> str:
+    """Return the sizes of a bin that holds `largest` and what is more than half of it.
+
+    >>> size_range(16), size_range(64), size_range(1024), size_range(2048)
+    ('1\u201316 B', '33\u201364 B', '0.5\u20131 KiB', '1\u20132 KiB')
+    """
+    if largest <= _FIRST_BIN:
+        return f"1{DASH}{largest} B"
+    if largest < 1024:
+        return f"{largest // 2 + 1}{DASH}{largest} B"
+    number, unit = bytes_text(largest).split()
+    return f"{float(number) / 2:g}{DASH}{number} {unit}"
+
+
+def bytes_with_error(amount: Amount) -> str:
+    """Return an amount's bytes, of an estimate with the standard error."""
+    error = f" \N{PLUS-MINUS SIGN} {size(amount.bytes_error)}" if amount.bytes_error else ""
+    return f"{size(amount.bytes)}{error}"
+
+
+def objects_with_error(amount: Amount) -> str:
+    """Return how many objects an amount is, of an estimate with the standard error."""
+    error = f" \N{PLUS-MINUS SIGN} {count(amount.objects_error)}" if amount.objects_error else ""
+    return f"{count(amount.objects)}{error}"
