@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import profile_data
+import profile_tables
 import pytest
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.profile import analyse
 from heapfit.profile.model import Amount, Profile
 from heapfit.profile.tally import Tally, merged
-from profile_data import CALLOC, REALLOC, Block, SiteRow, Tables, complete, write
+from profile_tables import CALLOC, REALLOC, Block, SiteRow, Tables, complete, write
 
 Made = Callable[..., Profile]
 
@@ -35,7 +35,7 @@ def plain(amount: Amount) -> tuple[int, int]:
     return amount.objects, amount.bytes
 
 
-BLOCKS = profile_data.random_blocks(seed=1, count=3000)
+BLOCKS = profile_tables.random_blocks(seed=1, count=3000)
 NAMES = ("main", "worker", "worker")
 
 
@@ -44,17 +44,17 @@ NAMES = ("main", "worker", "worker")
 
 def test_totals_and_calls_are_those_of_the_objects(made: Made) -> None:
     totals = made(BLOCKS, threads=NAMES).totals
-    assert plain(totals.allocations) == profile_data.each(BLOCKS, lambda block: True)
-    assert plain(totals.frees) == profile_data.each(BLOCKS, lambda block: block.died_ns is not None)
+    assert plain(totals.allocations) == profile_tables.each(BLOCKS, lambda block: True)
+    assert plain(totals.frees) == profile_tables.each(BLOCKS, lambda block: block.died_ns is not None)
     for calls in totals.calls:
-        kind = profile_data.KINDS.index(calls.kind)
-        assert plain(calls.amount) == profile_data.each(BLOCKS, lambda b: b.born_kind == kind)
-    assert plain(totals.calloc) == profile_data.each(BLOCKS, lambda b: b.born_kind == CALLOC)
-    assert plain(totals.calloc_pages) == profile_data.each(
+        kind = profile_tables.KINDS.index(calls.kind)
+        assert plain(calls.amount) == profile_tables.each(BLOCKS, lambda b: b.born_kind == kind)
+    assert plain(totals.calloc) == profile_tables.each(BLOCKS, lambda b: b.born_kind == CALLOC)
+    assert plain(totals.calloc_pages) == profile_tables.each(
         BLOCKS, lambda b: b.born_kind == CALLOC and b.size >= 4096
     )
-    assert plain(totals.large) == profile_data.each(BLOCKS, lambda b: b.size > 32768)
-    assert plain(totals.large_local) == profile_data.each(
+    assert plain(totals.large) == profile_tables.each(BLOCKS, lambda b: b.size > 32768)
+    assert plain(totals.large_local) == profile_tables.each(
         BLOCKS, lambda b: b.size > 32768 and b.died_thread == b.born_thread
     )
 
@@ -97,7 +97,7 @@ def test_sizes_above_64_kib_keep_their_bytes_and_lose_less_than_a_hundredth(made
 def test_each_thread_has_its_own_distribution(made: Made) -> None:
     threads = made(BLOCKS, threads=NAMES).sizes.threads
     expected = {
-        name: profile_data.each(BLOCKS, lambda block, i=i: block.born_thread == i)
+        name: profile_tables.each(BLOCKS, lambda block, i=i: block.born_thread == i)
         for i, name in enumerate(("main", "worker 1", "worker 2"))
     }
     # Of threads with one name the one with more events is the first.
@@ -227,7 +227,7 @@ def test_reallocations_grow_in_place_or_are_copied(made: Made) -> None:
 
 def test_the_peak_is_what_was_live_then(made: Made) -> None:
     profile = made(BLOCKS, threads=NAMES)
-    at, most = profile_data.peak_of(BLOCKS)
+    at, most = profile_tables.peak_of(BLOCKS)
     live = [b for b in BLOCKS if b.born_ns <= at and (b.died_ns is None or b.died_ns > at)]
     assert sum(block.size for block in live) == most
     assert plain(profile.peak.amount) == (len(live), most)
@@ -243,7 +243,7 @@ def test_the_peak_is_what_was_live_then(made: Made) -> None:
 
 
 def test_the_course_adds_up(made: Made) -> None:
-    blocks = profile_data.random_blocks(seed=2, count=5000)
+    blocks = profile_tables.random_blocks(seed=2, count=5000)
     resident = {0: 1 << 20, 250_000: 3 << 20, 499_000: 2 << 20}
     [recording] = made(blocks, threads=NAMES, resident=resident).recordings
     course = recording.course
@@ -282,7 +282,7 @@ def test_what_is_wrong_with_a_file_is_said(made: Made) -> None:
 
 
 def test_call_sites_have_their_chains_and_their_sums(made: Made) -> None:
-    blocks = profile_data.random_blocks(seed=3, count=2000, sites=3)
+    blocks = profile_tables.random_blocks(seed=3, count=2000, sites=3)
     sites = [
         SiteRow(1, "node_new", caller=4, file="/src/list.c", line=7, switches=5),
         SiteRow(2, None, module="/lib/libx.so", offset=0x1F0, switches=600),
@@ -303,7 +303,7 @@ def test_call_sites_have_their_chains_and_their_sums(made: Made) -> None:
     assert first.remote_share == pytest.approx(
         sum(b.died_thread != b.born_thread for b in freed) / len(freed)
     )
-    assert plain(first.end) == profile_data.each(own, lambda block: block.died_ns is None)
+    assert plain(first.end) == profile_tables.each(own, lambda block: block.died_ns is None)
     assert profile.sites.by_interleaving[0].chain == ["libx.so+0x1f0"]
     assert sum(part.amount.objects for part in profile.peak.sites) == profile.peak.amount.objects
     late = [b for b in own if b.died_ns is None and b.born_ns * 2 > 2000 * 100]
@@ -321,7 +321,7 @@ def test_without_call_sites_that_is_said(made: Made) -> None:
 
 
 def test_requests_that_free_all_they_have_are_bursts(made: Made) -> None:
-    blocks = complete(profile_data.requests(number=40, objects=500, kept=0))
+    blocks = complete(profile_tables.requests(number=40, objects=500, kept=0))
     [thread] = (transactions := made(blocks).transactions).threads
     assert thread.bursts == 40
     assert thread.share == transactions.share == 1
@@ -336,14 +336,14 @@ def test_requests_that_free_all_they_have_are_bursts(made: Made) -> None:
 
 
 def test_bursts_may_leave_a_twentieth_behind(made: Made) -> None:
-    blocks = complete(profile_data.requests(number=20, objects=400, kept=20))
+    blocks = complete(profile_tables.requests(number=20, objects=400, kept=20))
     [thread] = made(blocks).transactions.threads
     assert thread.bursts == 20
     assert thread.survivor_share == pytest.approx(0.05)
 
 
 def test_a_program_that_keeps_a_third_has_no_bursts(made: Made) -> None:
-    blocks = complete(profile_data.requests(number=20, objects=450, kept=150))
+    blocks = complete(profile_tables.requests(number=20, objects=450, kept=150))
     assert made(blocks).transactions.threads == []
 
 
@@ -378,8 +378,8 @@ def test_of_bursts_within_bursts_the_outer_ones_are_told(made: Made) -> None:
 
 
 def test_two_threads_have_bursts_of_their_own(made: Made) -> None:
-    one = profile_data.requests(number=20, objects=300, kept=0, thread=0)
-    other = profile_data.requests(number=7, objects=1000, kept=0, thread=1, pause_ns=777)
+    one = profile_tables.requests(number=20, objects=300, kept=0, thread=0)
+    other = profile_tables.requests(number=7, objects=1000, kept=0, thread=1, pause_ns=777)
     threads = made(complete(one + other), threads=("a", "b")).transactions.threads
     assert {each.thread: each.bursts for each in threads} == {"a": 20, "b": 7}
 
@@ -388,12 +388,12 @@ def test_two_threads_have_bursts_of_their_own(made: Made) -> None:
 
 
 def test_estimates_of_a_sample_are_unbiased_and_know_their_error(tmp_path: Path) -> None:
-    every = profile_data.random_blocks(seed=11, count=8000)
-    true = profile_data.each(every, lambda block: True)
+    every = profile_tables.random_blocks(seed=11, count=8000)
+    true = profile_tables.each(every, lambda block: True)
     off: list[tuple[float, float]] = []
     for seed in range(12):
         copies = [Block(**vars(block)) for block in every]
-        noted = complete(profile_data.sampled(copies, mean=8192, seed=seed))
+        noted = complete(profile_tables.sampled(copies, mean=8192, seed=seed))
         tables = Tables(noted, threads=NAMES, info={"sample": 8192})
         profile = analyse.profile(analyse.count(write(tmp_path / str(seed), tables)))
         found = profile.totals.allocations
@@ -411,9 +411,9 @@ def test_estimates_of_a_sample_are_unbiased_and_know_their_error(tmp_path: Path)
 
 
 def test_the_peak_of_a_sample_is_where_the_estimate_is_highest(tmp_path: Path) -> None:
-    every = profile_data.random_blocks(seed=12, count=20_000)
-    _, most = profile_data.peak_of(every)
-    noted = complete(profile_data.sampled(every, mean=8192, seed=1))
+    every = profile_tables.random_blocks(seed=12, count=20_000)
+    _, most = profile_tables.peak_of(every)
+    noted = complete(profile_tables.sampled(every, mean=8192, seed=1))
     tables = Tables(noted, threads=NAMES, info={"sample": 8192})
     peak = analyse.profile(analyse.count(write(tmp_path / "sample", tables))).peak.amount
     assert peak.bytes == pytest.approx(most, rel=0.1)
@@ -425,7 +425,7 @@ def test_the_peak_of_a_sample_is_where_the_estimate_is_highest(tmp_path: Path) -
 def test_tallies_add_up_whatever_their_order(tmp_path: Path) -> None:
     tallies = []
     for seed in range(3):
-        blocks = profile_data.random_blocks(seed, 1000, sites=2)
+        blocks = profile_tables.random_blocks(seed, 1000, sites=2)
         sites = [SiteRow(1, "f"), SiteRow(2, "g", switches=seed)]
         program = {"program": f"/bin/p{seed % 2}", "sites": 1}
         tables = Tables(blocks, threads=NAMES, sites=sites, info=program)
