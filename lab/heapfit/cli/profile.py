@@ -83,7 +83,8 @@ def profile(
             return
         weighed = _installed(allocators)
         found = _profile(_tally(files, keep, on), weighed)
-        written = _show(found, files[0], page or Path(f"{files[0].stem}.html"), as_json=as_json)
+        named = str(files[0]) if traces or keep else "TRACE"  # what is not kept nobody can name
+        written = _show(found, named, page or Path(f"{files[0].stem}.html"), as_json=as_json)
     if open_page:
         webbrowser.open(written.absolute().as_uri())
 
@@ -177,17 +178,17 @@ def _profile(tally: Tally, weighed: Sequence[InstalledAllocator]) -> Profile:
     return profile(tally, weighed)
 
 
-def _show(found: Profile, trace: Path, page: Path, *, as_json: bool) -> Path:
+def _show(found: Profile, trace: str, page: Path, *, as_json: bool) -> Path:
     """Print the profile, write its page and return the page's path."""
     from heapfit.profile.advice import advice
     from heapfit.profile.page import save_page
     from heapfit.profile.terminal import show
 
-    save_page(found, page)
+    save_page(found, page, trace)
     if as_json:
-        print_json({"profile": found, "advice": advice(found, str(trace))})
+        print_json({"profile": found, "advice": advice(found, trace)})
     else:
-        show(found, results)
+        show(found, results, trace)
         results.print()
     where = messages if as_json else results
     where.print(f"The page: {page}", soft_wrap=True, markup=False)

@@ -105,7 +105,11 @@ class Trace:
         self.connection = connect(aside)
         self.step_bits = 0  # of the table `steps`
         self.peak_ns = 0  # when most bytes were live
-        self._open()
+        try:
+            self._open()
+        except duckdb.Error as error:
+            self.connection.close()
+            raise _unreadable(folder, error) from error
 
     def __enter__(self) -> Trace:
         return self
