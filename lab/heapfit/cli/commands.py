@@ -17,6 +17,7 @@ COMMANDS = {
     "compare": "compare",
     "study": "study",
     "report": "report",
+    "replay": "replay",
     "run": "run",
     "lib": "lib",
     "ctl": "ctl",

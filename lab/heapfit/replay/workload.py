@@ -1,0 +1,102 @@
+"""A plan as a workload: a program like any other, which a study runs under each allocator."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from heapfit.records import Workload, WorkloadCheck, WorkloadMetric, WorkloadRun
+from heapfit.replay.plan import Plan
+from heapfit.replay.programs import find_replayer
+from heapfit.trial.system_calls import CALLS, metric_name
+
+
+class Speed(StrEnum):
+    """As fast as it goes, or as it was recorded."""
+
+    MAX = "max"
+    REAL = "real"
+
+
+class Touch(StrEnum):
+    """What of a new block is written to."""
+
+    PAGE = "page"
+    LINE = "line"
+    NONE = "none"
+
+
+TIME, MEMORY = "allocator_s", "peak_heap_bytes"
+
+# By name: label and unit. `native/replay.c` prints them, a line each.
+_METRICS = {
+    TIME: ("Time in the allocator and in touching its memory", "s"),
+    "allocator_ns_per_event": ("The same per event", "ns"),
+    "own_ns_per_event": ("The replayer's own, subtracted, per event", "ns"),
+    "replay_s": ("Wall time of the replay", "s"),
+    "waited_s": ("Time that threads waited for one another", "s"),
+    MEMORY: ("Peak resident heap", "bytes"),
+    "mean_heap_bytes": ("Mean resident heap", "bytes"),
+    "heap_fragmentation": ("Peak resident heap over peak live bytes", "ratio"),
+    "mean_heap_fragmentation": ("Mean resident heap over mean live bytes", "ratio"),
+    "replay_faults": ("Page faults of the replay", "count"),
+}
+_SHOWN = (
+    TIME,
+    "own_ns_per_event",
+    "replay_s",
+    MEMORY,
+    "mean_heap_bytes",
+    "heap_fragmentation",
+    "mean_heap_fragmentation",
+    "replay_faults",
+)
+
+_NS_PER_S = 1e9
+# A replay that takes longer hangs: some microseconds an event, and never less than minutes.
+_TIMEOUT_S = 300.0
+_TIMEOUT_S_PER_EVENT = 5e-6
+
+
+def replay_workload(plan: Plan, *, speed: Speed = Speed.MAX, touch: Touch = Touch.PAGE) -> Workload:
+    """Return the workload that plays `plan`."""
+    facts = plan.facts
+    return Workload(
+        name=f"replay-{plan.trace.stem}-{plan.key[:6]}",
+        title=f"Replay of {plan.trace.name}, {facts.events:,} events of {_threads(facts.threads)}",
+        question="How do the recorded calls fare under each allocator?",
+        run=WorkloadRun(
+            command=[
+                str(find_replayer()),
+                *("--speed", speed, "--touch", touch),
+                str(plan.path),
+            ],
+            timeout_s=_timeout_s(plan, speed),
+        ),
+        check=WorkloadCheck(stdout="ignore", must_match=f"^plan {facts.checksum}$"),
+        metrics=[
+            WorkloadMetric(
+                name=name, label=label, unit=unit, pattern=rf"^{name} (\S+)$", better="lower"
+            )
+            for name, (label, unit) in _METRICS.items()
+        ],
+        primary_metric=TIME,
+        here=plan.path.parent,
+    )
+
+
+def shown_metrics(*, system_calls: bool) -> list[str]:
+    """Return the names of the metrics that a replay's report shows.
+
+    System calls take a further run in each trial.
+    """
+    return [*_SHOWN, *(map(metric_name, CALLS) if system_calls else [])]
+
+
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count:,} threads"
+
+
+def _timeout_s(plan: Plan, speed: Speed) -> float:
+    facts = plan.facts
+    recorded_s = facts.duration_ns / _NS_PER_S if speed is Speed.REAL else 0.0
+    return max(_TIMEOUT_S, 2 * recorded_s + facts.events * _TIMEOUT_S_PER_EVENT)
