@@ -15,7 +15,7 @@ TIME, MEMORY, FRAGMENTATION = GOALS = ("time", "memory", "fragmentation")
 # twice what processes share. Peaks before averages: memory is provided for the peak.
 _METRICS = {
     MEMORY: (
-        "peak_heap_bytes",
+        "replay_peak_bytes",
         "peak_pss_bytes",
         "peak_rss_bytes",
         "mean_pss_bytes",

@@ -25,7 +25,7 @@ class Touch(StrEnum):
     NONE = "none"
 
 
-TIME, MEMORY = "allocator_s", "peak_heap_bytes"
+TIME, MEMORY = "allocator_s", "replay_peak_bytes"
 
 # By name: label and unit. `native/replay.c` prints them, a line each.
 _METRICS = {
@@ -35,7 +35,7 @@ _METRICS = {
     "replay_s": ("Wall time of the replay", "s"),
     "waited_s": ("Time that threads waited for one another", "s"),
     MEMORY: ("Peak resident heap", "bytes"),
-    "mean_heap_bytes": ("Mean resident heap", "bytes"),
+    "replay_mean_bytes": ("Mean resident heap", "bytes"),
     "heap_fragmentation": ("Peak resident heap over peak live bytes", "ratio"),
     "mean_heap_fragmentation": ("Mean resident heap over mean live bytes", "ratio"),
     "replay_faults": ("Page faults of the replay", "count"),
@@ -45,7 +45,7 @@ _SHOWN = (
     "own_ns_per_event",
     "replay_s",
     MEMORY,
-    "mean_heap_bytes",
+    "replay_mean_bytes",
     "heap_fragmentation",
     "mean_heap_fragmentation",
     "replay_faults",

@@ -190,8 +190,8 @@ static void print(const struct plan_header *plan, const struct used *own, const 
     printf("replay_s %.9f\n", (double)used->wall_ns * NS);
     printf("waited_s %.9f\n", (double)used->waited_ns * NS);
     printf("replay_faults %" PRIu64 "\n", used->faults);
-    printf("peak_heap_bytes %" PRIu64 "\n", memory->peak);
-    printf("mean_heap_bytes %.0f\n", memory->mean);
+    printf("replay_peak_bytes %" PRIu64 "\n", memory->peak);
+    printf("replay_mean_bytes %.0f\n", memory->mean);
     printf("peak_live_bytes %" PRIu64 "\n", plan->peak_bytes);
     printf("heap_fragmentation %.6f\n", (double)memory->peak / at_least_one((double)plan->peak_bytes));
     printf("mean_heap_fragmentation %.6f\n", memory->mean / at_least_one(memory->mean_live));

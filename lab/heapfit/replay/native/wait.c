@@ -1,9 +1,9 @@
 /* Waiting, in a replay, for other threads and for the clock.
  *
  * Who is waited for does not know it: to look whether there is somebody to wake would cost each operation a fence, several
- * times of what it costs now. So who waits looks again and again: at first at once, then behind whoever else wants the
- * processor, then after a nap. What that takes, in time and in processor time, is kept apart; so is the time between a
- * replay's events at the recorded speed. Neither uses futex, whose calls are the allocator's alone then. */
+ * times of what it costs now. So who waits looks again and again: at first at once, for as long as it would take to ask
+ * for the time; then behind whoever else wants the processor; then after naps. What those take, in time and in processor
+ * time, is kept apart; so is the time between a replay's events at the recorded speed. Neither uses futex, whose calls are the allocator's alone then. */
 #include "replay.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <time.h>
 
 enum {
-    SPINS = 64, /* some microseconds: as long as a cache line that another core writes may take, several times over */
+    SPINS = 32, /* a microsecond or so: as long as a cache line that another core writes may take, several times over */
     YIELDS = 16,
     NAP_NS = 20 * 1000,
     NS_PER_S = 1000 * 1000 * 1000,
@@ -33,15 +33,10 @@ static void relax(void)
 #endif
 }
 
-static void wait_a_little(const struct replay *replay, unsigned round)
+static void wait_a_little(unsigned round)
 {
-    if (replay->spins && round < SPINS) {
-        relax();
-    } else if (round < SPINS + YIELDS) {
-        sched_yield();
-    } else {
-        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-    }
+    if (round < YIELDS) sched_yield();
+    else nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
 }
 
 /* Begins and ends what is kept apart. */
@@ -58,13 +53,20 @@ static void waiting_end(struct player *me, struct waiting began)
     me->waited_ns += clock_ns(CLOCK_MONOTONIC) - began.ns;
 }
 
+/* Acquire pairs with the release of who had the turn before. */
+static bool has_turn(struct slot *slot, uint32_t turn)
+{
+    return atomic_load_explicit(&slot->turn, memory_order_acquire) == turn;
+}
+
 void await_turn(struct player *me, struct slot *slot, uint32_t turn)
 {
-    struct waiting began = waiting_begin();
-    /* Pairs with the release of who had the turn before. */
-    for (unsigned round = 0; atomic_load_explicit(&slot->turn, memory_order_acquire) != turn; round++) {
-        wait_a_little(me->replay, round);
+    for (unsigned i = 0; me->replay->spins && i < SPINS; i++) {
+        if (has_turn(slot, turn)) return;
+        relax();
     }
+    struct waiting began = waiting_begin();
+    for (unsigned round = 0; !has_turn(slot, turn); round++) wait_a_little(round);
     waiting_end(me, began);
 }
 
@@ -88,7 +90,7 @@ void await_others(struct player *me, uint64_t order)
     if (me->slowest + replay->drift >= order) return;
     struct waiting began = waiting_begin();
     for (unsigned round = 0; me->slowest + replay->drift < order; round++) {
-        wait_a_little(replay, round);
+        wait_a_little(round);
         me->slowest = least_progress(replay);
     }
     waiting_end(me, began);
