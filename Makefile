@@ -17,7 +17,7 @@ HEAPFIT := $(VENV)/bin/heapfit
 comma := ,
 allocator_names := $(subst $(comma), ,$(ALLOCATORS))
 
-BUILD_PACKAGES := gcc libc6-dev libzydis-dev # the last for the library with pools
+BUILD_PACKAGES := gcc libc6-dev libzydis-dev libzstd-dev # for the library with pools; for traces
 CMAKE_PACKAGES := cmake ninja-build
 TEST_PACKAGES := $(CMAKE_PACKAGES) g++ libgtest-dev googletest pkg-config $(FUZZ_PACKAGES)
 FUZZ_PACKAGES := clang-16 libclang-rt-16-dev # the second holds libFuzzer and the sanitizers

@@ -24,6 +24,7 @@ COMMANDS = {
     "top": "top",
     "export": "export",
     "pools": "pools",
+    "trace": "trace",
     "allocators": "allocators",
     "workloads": "workloads",
     "doctor": "doctor",
