@@ -70,6 +70,12 @@ void _ZdlPv(void *block)
     __libc_free(block);
 }
 
+void _ZdlPvSt11align_val_t(void *block, size_t alignment)
+{
+    (void)alignment;
+    _ZdlPv(block);
+}
+
 /* Not of children: the one that plays without calls ends by _exit. */
 __attribute__((destructor)) static void tell(void)
 {

@@ -75,7 +75,9 @@ def random_events(seed: int, *, threads: int, count: int, live: int = 400) -> li
     Half of the threads end on the way and others begin.
     """
     chance = random.Random(seed)
-    heap, blocks, events = Heap(), [], []
+    heap = Heap()
+    blocks: list[tuple[int, int, bool]] = []  # address, size, whether of C++
+    events = []
     ns = 0
     for number in range(count):
         ns += chance.choice((20, 50, 400, 30_000))
@@ -83,21 +85,21 @@ def random_events(seed: int, *, threads: int, count: int, live: int = 400) -> li
         thread = 0 if chance.random() < 0.2 else first + chance.randrange(threads)
         size = int(chance.choice((8, 24, 100, 3000)) * chance.random() * 2)
         if blocks and chance.random() < len(blocks) / (2 * live):
-            address, old_size = blocks.pop(chance.randrange(len(blocks)))
-            if chance.random() < 0.2:
+            address, old_size, is_new = blocks.pop(chance.randrange(len(blocks)))
+            if not is_new and chance.random() < 0.2:
                 moved = heap.take(size)
                 heap.give(address, old_size)
                 events.append(Event(ns, thread, REALLOC, moved, address, size))
-                blocks.append((moved, size))
+                blocks.append((moved, size, False))
             else:
                 heap.give(address, old_size)
-                events.append(Event(ns, thread, chance.choice((FREE, DELETE)), address))
+                events.append(Event(ns, thread, DELETE if is_new else FREE, address))
         else:
             kind = chance.choice((MALLOC, MALLOC, CALLOC, ALIGNED, NEW, NEW_ALIGNED))
             alignment = chance.randrange(4, 9) if kind in (ALIGNED, NEW_ALIGNED) else 0
             address = heap.take(size)
             events.append(Event(ns, thread, kind, address, 0, size, alignment))
-            blocks.append((address, size))
+            blocks.append((address, size, kind in (NEW, NEW_ALIGNED)))
     return events
 
 

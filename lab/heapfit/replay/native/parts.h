@@ -16,6 +16,8 @@ struct block {
     uint64_t address; /* 0: the place is empty */
     uint64_t size;
     uint32_t slot;
+    uint8_t kind; /* enum plan_kind of the operation that made it */
+    uint8_t alignment;
 };
 
 struct blocks {

@@ -216,7 +216,9 @@ static bool dies(struct plan_maker *maker, struct stream *stream, struct block *
 {
     struct block block = *found;
     blocks_take(&maker->blocks, found);
-    if (!act(maker, stream, block.slot, (struct plan_op){.kind = kind, .size = block.size})) return false;
+    struct plan_op op = {.kind = kind, .size = block.size};
+    if (kind == PLAN_DELETE && block.kind == PLAN_NEW_ALIGNED) op.alignment = block.alignment;
+    if (!act(maker, stream, block.slot, op)) return false;
     slot_give(&maker->slots, &stream->slots, block.slot, maker->header.events);
     maker->live -= block.size;
     return true;
@@ -228,7 +230,8 @@ static bool settle(struct plan_maker *maker, struct stream *stream, struct block
     struct block *there = blocks_find(&maker->blocks, block.address);
     if (there != NULL) {
         maker->header.lost_frees++;
-        if (!dies(maker, stream, there, PLAN_FREE)) return false;
+        bool is_new = there->kind == PLAN_NEW || there->kind == PLAN_NEW_ALIGNED;
+        if (!dies(maker, stream, there, is_new ? PLAN_DELETE : PLAN_FREE)) return false;
     }
     return blocks_add(&maker->blocks, block);
 }
@@ -258,7 +261,8 @@ static uint64_t clipped(uint64_t size) { return size < PLAN_SIZE_MAX ? size : PL
 
 static bool add_allocation(struct plan_maker *maker, struct stream *stream, const struct plan_event *event, uint8_t kind)
 {
-    struct block block = {.address = event->address, .size = clipped(event->size)};
+    struct block block = {
+        .address = event->address, .size = clipped(event->size), .kind = kind, .alignment = event->alignment};
     block.slot = slot_take(&maker->slots, &stream->slots, maker->header.events);
     if (block.slot == PLAN_NO_SLOT || !settle(maker, stream, block)) return false;
     struct plan_op op = {.kind = kind, .size = block.size, .alignment = event->alignment};
@@ -277,7 +281,9 @@ static bool add_realloc(struct plan_maker *maker, struct thread *thread, const s
         return add_allocation(maker, stream_of(maker, thread), event, PLAN_MALLOC);
     }
     struct block old = *found;
-    struct block block = {.address = event->address, .size = clipped(event->size), .slot = old.slot};
+    struct block block = old;
+    block.address = event->address;
+    block.size = clipped(event->size);
     blocks_take(&maker->blocks, found);
     struct plan_op op = {.kind = PLAN_REALLOC, .size = block.size};
     if (!act(maker, stream_of(maker, thread), block.slot, op)) return false;

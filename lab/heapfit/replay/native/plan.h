@@ -64,7 +64,7 @@ struct plan_op {
     uint32_t turn; /* that the slot must have; this operation makes it one more */
     uint64_t size : 48; /* of what is allocated; of a free, of the block that dies */
     uint64_t kind : 8; /* enum plan_kind */
-    uint64_t alignment : 8; /* binary logarithm */
+    uint64_t alignment : 8; /* binary logarithm; of a PLAN_DELETE, of the block that dies, where `new` was told one */
 };
 _Static_assert(sizeof(struct plan_op) == 16, "four operations fill a cache line");
 

@@ -20,6 +20,7 @@ enum { PAGE = 4096, STACK = 256 * 1024 };
 static void *(*call_new)(size_t);
 static void *(*call_new_aligned)(size_t, size_t);
 static void (*call_delete)(void *);
+static void (*call_delete_aligned)(void *, size_t);
 
 static void *aligned(size_t size, size_t alignment)
 {
@@ -28,18 +29,30 @@ static void *aligned(size_t size, size_t alignment)
     return posix_memalign(&block, alignment < least ? least : alignment, size) == 0 ? block : NULL;
 }
 
+static void free_aligned_block(void *block, size_t alignment)
+{
+    (void)alignment;
+    free(block);
+}
+
+/* Through memory: ISO C has no conversion from what dlsym returns. */
+static bool find_operator(const char *name, void *function)
+{
+    void *found = dlsym(RTLD_DEFAULT, name);
+    if (found != NULL) memcpy(function, &found, sizeof found);
+    return found != NULL;
+}
+
 static void find_operators(void)
 {
-    void *new = dlsym(RTLD_DEFAULT, "_Znwm"), *delete = dlsym(RTLD_DEFAULT, "_ZdlPv");
-    void *new_aligned = dlsym(RTLD_DEFAULT, "_ZnwmSt11align_val_t");
+    bool all = find_operator("_Znwm", &call_new) && find_operator("_ZdlPv", &call_delete) &&
+               find_operator("_ZnwmSt11align_val_t", &call_new_aligned) &&
+               find_operator("_ZdlPvSt11align_val_t", &call_delete_aligned);
+    if (all) return;
     call_new = malloc;
     call_new_aligned = aligned;
     call_delete = free;
-    if (new == NULL || delete == NULL || new_aligned == NULL) return;
-    /* Through memory: ISO C has no conversion from what dlsym returns. */
-    memcpy(&call_new, &new, sizeof new);
-    memcpy(&call_new_aligned, &new_aligned, sizeof new);
-    memcpy(&call_delete, &delete, sizeof new);
+    call_delete_aligned = free_aligned_block;
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------------------------ */
@@ -181,8 +194,9 @@ ALWAYS_INLINE void play_realloc(struct player *me, struct slot *slot, const stru
 ALWAYS_INLINE void play_free(struct slot *slot, const struct plan_op *op, enum touch touch)
 {
     read_once(slot, touch);
-    if (op->kind == PLAN_DELETE) call_delete(slot->block);
-    else free(slot->block);
+    if (op->kind == PLAN_FREE) free(slot->block);
+    else if (op->alignment == 0) call_delete(slot->block);
+    else call_delete_aligned(slot->block, (size_t)1 << op->alignment);
     pass_turn(slot, op);
 }
 
