@@ -33,6 +33,7 @@ from heapfit.replay import (
     Touch,
     agreements,
     make_plan,
+    measured_by_replay,
     replay_workload,
     shown_metrics,
 )
@@ -115,7 +116,7 @@ def replay(
     options = [f"--speed={speed}", f"--threads={threads}", f"--touch={touch}"]
     options += [] if system_calls else ["--no-system-calls"]
     options += [f"--out={out}"] if out else []
-    study = _with_remarks(study, made, _command_line(study, trace, named, options))
+    study = _with_remarks(measured_by_replay(study), made, _command_line(study, trace, named, options))
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
     progress = StudyProgress(messages)
     with kept_on_interrupt(progress, folder):

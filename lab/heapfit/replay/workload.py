@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from heapfit.records import Workload, WorkloadCheck, WorkloadMetric, WorkloadRun
+from heapfit.records import Study, Workload, WorkloadCheck, WorkloadMetric, WorkloadRun
 from heapfit.replay.plan import Plan
 from heapfit.replay.programs import find_replayer
 from heapfit.trial.system_calls import CALLS, metric_name
@@ -26,19 +26,20 @@ class Touch(StrEnum):
 
 
 TIME, MEMORY = "allocator_s", "replay_peak_bytes"
+_TRIAL_TIME = "wall_s"  # what is left of a study is told by it
 
 # By name: label and unit. `native/replay.c` prints them, a line each.
 _METRICS = {
-    TIME: ("Time in the allocator and in touching its memory", "s"),
-    "allocator_ns_per_event": ("The same per event", "ns"),
-    "own_ns_per_event": ("The replayer's own, subtracted, per event", "ns"),
+    TIME: ("Allocator time", "s"),
+    "allocator_ns_per_event": ("Allocator time per event", "ns"),
+    "own_ns_per_event": ("Replayer's own time per event", "ns"),
     "replay_s": ("Wall time of the replay", "s"),
-    "waited_s": ("Time that threads waited for one another", "s"),
+    "waited_s": ("Waiting of threads for others", "s"),
     MEMORY: ("Peak resident heap", "bytes"),
     "replay_mean_bytes": ("Mean resident heap", "bytes"),
-    "heap_fragmentation": ("Peak resident heap over peak live bytes", "ratio"),
-    "mean_heap_fragmentation": ("Mean resident heap over mean live bytes", "ratio"),
-    "replay_faults": ("Page faults of the replay", "count"),
+    "heap_fragmentation": ("Peak resident / peak live", "ratio"),
+    "mean_heap_fragmentation": ("Mean resident / mean live", "ratio"),
+    "replay_faults": ("Page faults", "count"),
 }
 _SHOWN = (
     TIME,
@@ -81,6 +82,19 @@ def replay_workload(plan: Plan, *, speed: Speed = Speed.MAX, touch: Touch = Touc
         ],
         primary_metric=TIME,
         here=plan.path.parent,
+    )
+
+
+def measured_by_replay(study: Study) -> Study:
+    """Return `study` with what a replay says of itself first, and of the whole process little.
+
+    What is measured of a process from outside has the replayer's tables in it, and its run without
+    calls.
+    """
+    wanted = [*_METRICS, *map(metric_name, CALLS), _TRIAL_TIME]
+    known = {metric.name: metric for metric in study.metrics}
+    return study.model_copy(
+        update={"metrics": [known[name] for name in wanted if name in known]}
     )
 
 
