@@ -105,12 +105,13 @@ def random_events(seed: int, *, threads: int, count: int, live: int = 400) -> li
 
 # ------------------------------------------------------------------------------ plans read back
 
-_HEADER = struct.Struct("<8s4I6Q15Q")
+_HEADER = struct.Struct("<8s4I6Q16Q")
 _FIELDS = (
     *("magic", "version", "streams", "main", "slots"),
     *("ops", "course", "course_points", "streams_at", "file_size", "checksum"),
     *("events", "allocations", "frees", "reallocs", "bytes", "duration_ns"),
-    *("peak_bytes", "peak_blocks", "peak_order", "left_blocks", "left_bytes"),
+    *("peak_bytes", "peak_blocks", "peak_order", "peak_look"),
+    *("left_blocks", "left_bytes"),
     *("unmatched_frees", "unmatched_reallocs", "lost_frees", "failed"),
 )
 _OP = struct.Struct("<IIQ")

@@ -51,7 +51,7 @@ struct plan_maker {
     uint32_t unborn; /* blocks */
     struct blocks blocks;
     struct slots slots;
-    uint64_t live; /* bytes */
+    uint64_t live, looked_at; /* bytes; and how many at the last peak that has a PLAN_PACE */
     uint64_t *course;
     size_t course_room;
     uint64_t first_ns, now_ns;
@@ -120,17 +120,24 @@ static bool append(struct plan_maker *maker, struct stream *stream, struct plan_
     return true;
 }
 
-/* Before whatever takes place now: no operation is further than a step from its thread's last PLAN_PACE, else a thread could
- * wait for one that waits for it. */
-static bool pace(struct plan_maker *maker, struct stream *stream, bool first)
+static bool append_pace(struct plan_maker *maker, struct stream *stream, bool after_peak)
 {
     uint64_t order = maker->header.events, ns = maker->now_ns - maker->first_ns;
-    if (!first && order - stream->paced < PLAN_STEP && ns - stream->paced_ns < PLAN_STEP_NS) return true;
     stream->paced = order;
     stream->paced_ns = ns;
     struct plan_op op = {.kind = PLAN_PACE, .slot = (uint32_t)order, .turn = (uint32_t)(order >> 32)};
     op.size = ns >> 10;
+    op.alignment = after_peak;
     return append(maker, stream, op);
+}
+
+/* Before whatever takes place now: no operation is further than a step from its thread's last PLAN_PACE, else a thread could
+ * wait for one that waits for it. */
+static bool pace(struct plan_maker *maker, struct stream *stream)
+{
+    uint64_t ns = maker->now_ns - maker->first_ns;
+    bool near = maker->header.events - stream->paced < PLAN_STEP && ns - stream->paced_ns < PLAN_STEP_NS;
+    return near || append_pace(maker, stream, false);
 }
 
 static bool stream_begin(struct plan_maker *maker, uint32_t number, uint32_t recorded)
@@ -145,11 +152,11 @@ static bool stream_begin(struct plan_maker *maker, uint32_t number, uint32_t rec
     *stream = (struct stream){.described.recorded = recorded};
     thread_slots_init(&stream->slots);
     stream->described.first = maker->header.ops;
-    if (!chunk_begin(maker, stream) || !pace(maker, stream, true)) return false;
+    if (!chunk_begin(maker, stream) || !append_pace(maker, stream, false)) return false;
     /* The thread of the event before starts this one: in a program it is, as a rule, the one that did. */
     if (number == 0) return true;
     struct stream *starter = &streams[maker->last];
-    return pace(maker, starter, false) && append(maker, starter, (struct plan_op){.kind = PLAN_START, .slot = number});
+    return pace(maker, starter) && append(maker, starter, (struct plan_op){.kind = PLAN_START, .slot = number});
 }
 
 /* A thread of the trace, with a stream, which begins now if the thread is new; NULL: no memory, or too many. */
@@ -194,21 +201,26 @@ static bool act(struct plan_maker *maker, struct stream *stream, uint32_t slot, 
 {
     op.slot = slot;
     op.turn = maker->slots.states[slot].turn++;
-    if (!course_point(maker) || !pace(maker, stream, false) || !append(maker, stream, op)) return false;
+    if (!course_point(maker) || !pace(maker, stream) || !append(maker, stream, op)) return false;
     maker->header.events++;
     stream->described.events++;
     return true;
 }
 
-static void lives(struct plan_maker *maker, uint64_t size)
+/* Counts a block that `stream` has just allocated. The peak is only known at the end, so each may be the one. */
+static bool lives(struct plan_maker *maker, struct stream *stream, uint64_t size)
 {
     struct plan_header *header = &maker->header;
     maker->live += size;
     header->bytes += size;
-    if (maker->live <= header->peak_bytes) return;
+    if (maker->live <= header->peak_bytes) return true;
     header->peak_bytes = maker->live;
     header->peak_blocks = maker->blocks.count + maker->unborn;
     header->peak_order = header->events;
+    if (maker->live - maker->looked_at <= maker->looked_at / PLAN_PEAK_SHARE) return true;
+    maker->looked_at = maker->live;
+    header->peak_look = header->events;
+    return append_pace(maker, stream, true);
 }
 
 /* Frees the block that was found, in `stream`. */
@@ -268,8 +280,7 @@ static bool add_allocation(struct plan_maker *maker, struct stream *stream, cons
     struct plan_op op = {.kind = kind, .size = block.size, .alignment = event->alignment};
     if (!act(maker, stream, block.slot, op)) return false;
     maker->header.allocations++;
-    lives(maker, block.size);
-    return true;
+    return lives(maker, stream, block.size);
 }
 
 static bool add_realloc(struct plan_maker *maker, struct thread *thread, const struct plan_event *event)
@@ -292,8 +303,7 @@ static bool add_realloc(struct plan_maker *maker, struct thread *thread, const s
     thread->awaits = true;
     maker->unborn++;
     maker->live -= old.size;
-    lives(maker, block.size);
-    return true;
+    return lives(maker, stream_of(maker, thread), block.size);
 }
 
 static bool add_free(struct plan_maker *maker, struct thread *thread, const struct plan_event *event)

@@ -39,6 +39,9 @@ enum {
     PLAN_DRIFT_MIN = 2 * PLAN_STEP,
     PLAN_DRIFT_MAX = 15 * PLAN_STEP,
 
+    /* Part by which the bytes live must exceed those at the last look for another look to be worth it. */
+    PLAN_PEAK_SHARE = 128,
+
     /* Operations that the replayer may look ahead, past the end of a chunk, too. */
     PLAN_AHEAD = 16,
 };
@@ -54,7 +57,8 @@ enum plan_kind {
     PLAN_NEW_ALIGNED,
     PLAN_DELETE,
     PLAN_START, /* of the thread `slot` */
-    PLAN_PACE, /* its place and time: plan_order, plan_ns. Before a thread's first event, and within PLAN_STEP of any */
+    PLAN_PACE, /* its place and time: plan_order, plan_ns. Before a thread's first event, and within PLAN_STEP of any; and after
+                * an event that makes a peak */
     PLAN_JUMP, /* to the operation number `size` */
     PLAN_END, /* of the thread */
 };
@@ -64,7 +68,8 @@ struct plan_op {
     uint32_t turn; /* that the slot must have; this operation makes it one more */
     uint64_t size : 48; /* of what is allocated; of a free, of the block that dies */
     uint64_t kind : 8; /* enum plan_kind */
-    uint64_t alignment : 8; /* binary logarithm; of a PLAN_DELETE, of the block that dies, where `new` was told one */
+    uint64_t alignment : 8; /* binary logarithm; of a PLAN_DELETE, of the block that dies, where `new` was told
+                              * one; of a PLAN_PACE, 1: after a peak */
 };
 _Static_assert(sizeof(struct plan_op) == 16, "four operations fill a cache line");
 
@@ -98,6 +103,7 @@ struct plan_header {
     uint64_t bytes; /* asked for */
     uint64_t duration_ns; /* from the first event to the last */
     uint64_t peak_bytes, peak_blocks, peak_order; /* most bytes live, blocks live then, events before */
+    uint64_t peak_look; /* the place of a PLAN_PACE that comes as soon as all but a PLAN_PEAK_SHARE of the peak lives */
     uint64_t left_blocks, left_bytes; /* live at the end, and left there */
     uint64_t unmatched_frees; /* of blocks that were born before: left out */
     uint64_t unmatched_reallocs; /* likewise: played as allocations */

@@ -107,21 +107,14 @@ COLD void start(struct player *me, uint32_t number)
 
 /* ---- one thread's operations ---------------------------------------------------------------------------------------------- */
 
-/* Whoever comes first looks. Relaxed: what it sees is read when all threads have been joined. */
-COLD void see_peak(struct replay *replay)
-{
-    if (atomic_exchange_explicit(&replay->peak_seen, true, memory_order_relaxed)) return;
-    replay->looks->at_peak = look_at_memory(replay);
-}
-
 COLD void pace(struct player *me, const struct plan_op *op)
 {
     struct replay *replay = me->replay;
     uint64_t order = plan_order(op);
     atomic_store_explicit(&me->progress, order, memory_order_relaxed);
-    if (replay->looks != NULL && order >= replay->plan->peak_order &&
-        !atomic_load_explicit(&replay->peak_seen, memory_order_relaxed)) {
-        see_peak(replay);
+    /* Only one thread gets here, since a peak is one thread's. What it sees is read when all have been joined. */
+    if (op->alignment != 0 && order == replay->plan->peak_look && replay->looks != NULL) {
+        replay->looks->at_peak = look_at_memory(replay);
     }
     if (replay->real_speed) sleep_until(me, plan_ns(op));
     if (order > me->slowest + replay->drift) await_others(me, order);

@@ -50,7 +50,7 @@ enum { LOOKS_MAX = 1 << 16 };
 struct looks {
     _Atomic(bool) stop;
     uint32_t count;
-    struct look at_peak; /* by the thread that comes to the recording's peak first */
+    struct look at_peak; /* by the thread that makes the recording's peak */
     struct look looks[LOOKS_MAX];
 };
 
@@ -70,7 +70,6 @@ struct replay {
     struct looks *looks; /* NULL: nobody looks */
     int statm; /* a descriptor of this process's /proc/self/statm */
     pid_t watcher; /* the process that looks */
-    _Atomic(bool) peak_seen;
     _Atomic(uint32_t) started, joined; /* threads. Relaxed: play_and_join says why */
     _Atomic(struct player *) ended; /* those that nobody has joined yet. Release: they are done; acquire by who joins */
     sem_t ends; /* posted after each */
