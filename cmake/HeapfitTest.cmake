@@ -1,4 +1,4 @@
-# heapfit_test(<name> [LINK static|shared|objects|layers|checked|pool_...] [LABEL <label>] [TIMEOUT <seconds>] [ALONE] <source>...)
+# heapfit_test(<name> [LINK static|shared|objects|layers|checked|pool_...|trace] [LABEL <label>] [TIMEOUT <seconds>] [ALONE] <source>...)
 #
 # Makes one GoogleTest program; CTest runs each of its tests in a process of its own, as
 # <name>.<Suite>.<Test>. LINK says what of heapfit the program gets:
@@ -8,6 +8,7 @@
 #   layers   the same without api/: nothing replaces the malloc of the test program itself
 #   checked  all objects, with the checks of builds for debugging
 #   pool_static, pool_shared, pool_objects, pool_layers  the same of the library with pools
+#   trace    the objects of the lab's reader of traces, and nothing of the allocator
 
 # ALONE: no other test runs meanwhile, because it changes settings of the whole machine.
 
@@ -32,6 +33,7 @@ function(heapfit_test name)
   set(libraries_pool_shared heapfit::heapfit-pools)
   set(libraries_pool_objects heapfit-pools_objects)
   set(libraries_pool_layers heapfit_pool_layers)
+  set(libraries_trace heapfit-trace_objects ${HEAPFIT_ZSTD_LIBRARY})
   if(NOT arg_LINK)
     set(arg_LINK static)
   endif()

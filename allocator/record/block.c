@@ -47,6 +47,7 @@ uint32_t trace_crc(uint32_t crc, const void *bytes, size_t size)
         memcpy(&word, at, sizeof word);
         word ^= crc;
         crc = 0;
+#pragma GCC unroll 8
         for (unsigned i = 0; i < SLICES; i++) crc ^= tables[SLICES - 1 - i][word >> 8 * i & 0xFF];
     }
     for (; at < end; at++) crc = tables[0][(crc ^ *at) & 0xFF] ^ crc >> 8;

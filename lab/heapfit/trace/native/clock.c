@@ -38,7 +38,7 @@ static size_t marks_until(const struct clock *clock, uint64_t tick)
 static uint64_t rate_of_all(const struct clock *clock)
 {
     size_t last = clock->count - 1;
-    if (clock->count < 2) return clock->guess;
+    if (clock->count == 0 || clock->ticks[last] == clock->ticks[0]) return clock->guess;
     return rate(clock->marks[last].tick - clock->marks[0].tick, clock->ticks[last] - clock->ticks[0]);
 }
 
@@ -69,7 +69,7 @@ uint64_t clock_in_segment(const struct segment *segment, uint64_t tick)
 {
     uint64_t since = tick < segment->from ? 0 : tick - segment->from;
     if (since > segment->span) since = segment->span;
-    return segment->base + (uint64_t)((uint128)since * segment->rate >> RATE_BITS);
+    return segment->base + ns_of(since, segment->rate);
 }
 
 TRACE_API uint64_t trace_nanoseconds(const struct trace_reader *reader, uint64_t tick)

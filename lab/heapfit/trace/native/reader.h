@@ -112,6 +112,12 @@ bool clock_mark(struct trace_reader *reader, const struct trace_mark *mark);
 struct segment clock_segment(const struct clock *clock, uint64_t tick);
 uint64_t clock_in_segment(const struct segment *segment, uint64_t tick);
 
+/* To the nearest. */
+static inline uint64_t ns_of(uint64_t ticks, uint64_t rate)
+{
+    return (uint64_t)(((uint128)ticks * rate + (UINT64_C(1) << (RATE_BITS - 1))) >> RATE_BITS);
+}
+
 /* For ticks that mostly grow. */
 static inline uint64_t clock_ns(struct clock *clock, uint64_t tick)
 {
@@ -120,7 +126,7 @@ static inline uint64_t clock_ns(struct clock *clock, uint64_t tick)
         return clock_in_segment(&clock->segment, tick);
     }
     const struct segment *segment = &clock->segment;
-    return segment->base + (uint64_t)((uint128)(tick - segment->from) * segment->rate >> RATE_BITS);
+    return segment->base + ns_of(tick - segment->from, segment->rate);
 }
 
 /* ---- items (decode.c) ---------------------------------------------------------------------------------------------- */
