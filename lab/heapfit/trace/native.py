@@ -482,13 +482,14 @@ class Writer:
         trace: TracebackType | None,
     ) -> None:
         whole = self._library.trace_finish(self._writer, json.dumps(self.end).encode())
+        failure = self._failure()
         self._writer = None
         if kind is None and whole:
             self._unfinished.rename(self.path)
             return
         self._unfinished.unlink(missing_ok=True)
         if kind is None:
-            raise self._failure()
+            raise failure
 
     def thread(self, index: int, tid: int = 0, name: str = "") -> None:
         """Say what is known of a thread, before its first event."""
@@ -535,8 +536,9 @@ class Writer:
         if not done:
             raise self._failure()
 
-    def _failure(self) -> HeapfitError:
-        return HeapfitError(f"cannot write {self.path}; is its disk full?")
+    def _failure(self) -> OSError:
+        error = ctypes.get_errno()
+        return OSError(error, os.strerror(error), str(self.path))
 
 
 def _text(raw: bytes) -> str:
