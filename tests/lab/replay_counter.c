@@ -79,5 +79,6 @@ void _ZdlPvSt11align_val_t(void *block, size_t alignment)
 /* Not of children: the one that plays without calls ends by _exit. */
 __attribute__((destructor)) static void tell(void)
 {
-    for (int kind = 0; kind < KINDS; kind++) dprintf(STDERR_FILENO, "%s %zu %zu\n", names[kind], calls[kind], bytes[kind]);
+    for (int kind = 0; kind < KINDS; kind++)
+        dprintf(STDERR_FILENO, "%s %zu %zu\n", names[kind], calls[kind], bytes[kind]);
 }

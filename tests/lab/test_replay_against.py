@@ -68,7 +68,12 @@ def test_the_same_ranking_is_one_and_the_reverse_is_minus_one() -> None:
     time, memory = agreements(replay, real)
     assert (time.what, time.tau) == ("time", pytest.approx(1))
     assert (memory.what, memory.tau) == ("memory", pytest.approx(-1))
-    assert [place.allocator for place in time.places] == ["mimalloc", "jemalloc", "heapfit", "glibc"]
+    assert [place.allocator for place in time.places] == [
+        "mimalloc",
+        "jemalloc",
+        "heapfit",
+        "glibc",
+    ]
     assert [place.real_rank for place in time.places] == [1, 2, 3, 4]
     assert [place.replayed_rank for place in memory.places] == [4, 3, 2, 1]
     assert time.places[-1].real == pytest.approx(1.5)

@@ -1,4 +1,4 @@
-"""A plan has each recorded call once, in its thread, in an order that no thread can get stuck in."""
+"""A plan has each recorded call once, in its thread, and no thread gets stuck in it."""
 
 from __future__ import annotations
 
@@ -270,11 +270,11 @@ def test_paces_are_never_far_apart(plan_of: Planner) -> None:
     """Else the fastest thread could wait for one that waits for it."""
     events = random_events(7, threads=4, count=30_000)
     plan = plan_of(events)
-    place = {}  # of the event that has this turn of this slot, in the order of time
-    order = 0
-    for number, op in sorted_by_time(plan, events):
-        place[number, op.slot, op.turn] = order
-        order += 1
+    # Of the event that has this turn of this slot, its place in the order of time.
+    place = {
+        (number, op.slot, op.turn): order
+        for order, (number, op) in enumerate(sorted_by_time(plan, events))
+    }
     for number, stream in enumerate(plan.streams()):
         assert stream[0].kind == PACE
         for op in stream:

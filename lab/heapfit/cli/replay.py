@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress
 
 from heapfit import catalogue
 from heapfit.cli import answer
 from heapfit.cli.arguments import Allocators, AsJson, Install, Out, Seed, split_numbers
 from heapfit.cli.commands import new_app
 from heapfit.cli.output import messages, results, say, table, warn
-from heapfit.cli.progress import StudyProgress, kept_on_interrupt
+from heapfit.cli.progress import StudyProgress, WorkProgress, kept_on_interrupt
 from heapfit.cli.provide import (
     named_allocators,
     provide_allocators,
@@ -37,7 +34,6 @@ from heapfit.replay import (
     replay_workload,
     shown_metrics,
 )
-from heapfit.replay.plan import OnProgress
 from heapfit.study import DEFAULT_SEED, check_takes, default_cores, execute, is_series, plan
 
 app = new_app()
@@ -115,13 +111,18 @@ def replay(
     )
     options = [f"--speed={speed}", f"--threads={threads}", f"--touch={touch}"]
     options += [] if system_calls else ["--no-system-calls"]
+    options += [f"--against={against}"] if against else []
     options += [f"--out={out}"] if out else []
-    study = _with_remarks(measured_by_replay(study), made, _command_line(study, trace, named, options))
+    reproduce = _command_line(study, trace, named, options)
+    study = _with_remarks(measured_by_replay(study), made, reproduce)
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
     progress = StudyProgress(messages)
     with kept_on_interrupt(progress, folder):
         execute(study, folder, progress, None)
-    answer.show(folder, as_json=as_json) if real is None else _show_both(folder, real, as_json)
+    if real is None:
+        answer.show(folder, as_json=as_json)
+    else:
+        _show_both(folder, real, as_json)
 
 
 def _real_study(folder: Path | None) -> Summary | None:
@@ -139,21 +140,18 @@ def _real_study(folder: Path | None) -> Summary | None:
 
 
 def _plan_of(trace: Path, *, one_thread: bool) -> Plan:
-    with _reading(trace) as on_progress:
-        made = make_plan(trace, one_thread=one_thread, on_progress=on_progress)
+    what = f"reading {trace.name}"
+    with WorkProgress(messages) as progress:
+        made = make_plan(
+            trace,
+            one_thread=one_thread,
+            on_progress=lambda position, size: progress(position, size, what),
+        )
     facts = made.facts
     say(f"{trace.name}: {facts.events:,} events, {facts.peak_bytes:,} bytes live at the peak")
     for remark in facts.remarks():
         warn(f"note: {remark}")
     return made
-
-
-@contextmanager
-def _reading(trace: Path) -> Iterator[OnProgress]:
-    """Show how far a trace has been read, while it is."""
-    with Progress(console=messages, transient=True) as bar:
-        task = bar.add_task(f"reading {trace.name}", total=None)
-        yield lambda position, size: bar.update(task, completed=position, total=size)
 
 
 def _with_remarks(study: Study, made: Plan, reproduce: str) -> Study:

@@ -93,9 +93,7 @@ def measured_by_replay(study: Study) -> Study:
     """
     wanted = [*_METRICS, *map(metric_name, CALLS), _TRIAL_TIME]
     known = {metric.name: metric for metric in study.metrics}
-    return study.model_copy(
-        update={"metrics": [known[name] for name in wanted if name in known]}
-    )
+    return study.model_copy(update={"metrics": [known[name] for name in wanted if name in known]})
 
 
 def shown_metrics(*, system_calls: bool) -> list[str]:

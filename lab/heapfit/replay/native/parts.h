@@ -41,7 +41,8 @@ void blocks_free(struct blocks *blocks);
 enum {
     SLOTS_KEPT = 512, /* of a thread: 8 KiB of the replayer's memory, which stay in its first cache */
     SLOTS_RUN = 16, /* new ones come in runs, so that two threads' new slots are not in one cache line */
-    SLOTS_AGE = PLAN_DRIFT_MAX + PLAN_STEP, /* events after which an emptied slot is anybody's: no thread is so far behind */
+    /* Events after which an emptied slot is anybody's: no thread is so far behind. */
+    SLOTS_AGE = PLAN_DRIFT_MAX + PLAN_STEP,
 };
 
 struct slot_state {

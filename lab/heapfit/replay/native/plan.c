@@ -85,7 +85,10 @@ static bool write_at(int fd, uint64_t offset, const void *bytes, size_t size)
     return true;
 }
 
-static uint64_t offset_of(uint64_t op) { return sizeof(struct plan_header) + op * sizeof(struct plan_op); }
+static uint64_t offset_of(uint64_t op)
+{
+    return sizeof(struct plan_header) + op * sizeof(struct plan_op);
+}
 
 static bool write_chunk(const struct plan_maker *maker, const struct stream *stream)
 {
@@ -269,9 +272,13 @@ static bool find(struct plan_maker *maker, uint64_t address, struct block **foun
     return true;
 }
 
-static uint64_t clipped(uint64_t size) { return size < PLAN_SIZE_MAX ? size : PLAN_SIZE_MAX; }
+static uint64_t clipped(uint64_t size)
+{
+    return size < PLAN_SIZE_MAX ? size : PLAN_SIZE_MAX;
+}
 
-static bool add_allocation(struct plan_maker *maker, struct stream *stream, const struct plan_event *event, uint8_t kind)
+static bool add_allocation(struct plan_maker *maker, struct stream *stream, const struct plan_event *event,
+                           uint8_t kind)
 {
     struct block block = {
         .address = event->address, .size = clipped(event->size), .kind = kind, .alignment = event->alignment};

@@ -76,8 +76,14 @@ _Static_assert(sizeof(struct plan_op) == 16, "four operations fill a cache line"
 #define PLAN_SIZE_MAX ((UINT64_C(1) << 48) - 1)
 
 /* Of PLAN_PACE: how many events come before, and when that was, to a microsecond or so. */
-static inline uint64_t plan_order(const struct plan_op *op) { return (uint64_t)op->turn << 32 | op->slot; }
-static inline uint64_t plan_ns(const struct plan_op *op) { return (uint64_t)op->size << 10; }
+static inline uint64_t plan_order(const struct plan_op *op)
+{
+    return (uint64_t)op->turn << 32 | op->slot;
+}
+static inline uint64_t plan_ns(const struct plan_op *op)
+{
+    return (uint64_t)op->size << 10;
+}
 
 struct plan_stream {
     uint64_t first; /* number of its first operation, counted from the header's end */
@@ -134,7 +140,8 @@ struct plan_event {
 struct plan_maker;
 /* NULL: no memory, or the file cannot be made; errno says why. With `one_thread` all that happens is one thread's. */
 struct plan_maker *plan_create(const char *path, bool one_thread);
-bool plan_add(struct plan_maker *maker, const struct plan_event *event); /* in the order of time; false: errno says why */
+/* In the order of time. False: errno says why. */
+bool plan_add(struct plan_maker *maker, const struct plan_event *event);
 /* Completes and closes the file; `main_thread` is the index of the process's first thread. False: errno says why. */
 bool plan_finish(struct plan_maker *maker, uint32_t main_thread, struct plan_header *header);
 

@@ -163,11 +163,16 @@ ALWAYS_INLINE void read_once(const struct slot *slot, enum touch touch)
 ALWAYS_INLINE void *allocate(const struct plan_op *op)
 {
     switch ((enum plan_kind)op->kind) {
-    case PLAN_CALLOC: return calloc(1, op->size);
-    case PLAN_ALIGNED: return aligned(op->size, (size_t)1 << op->alignment);
-    case PLAN_NEW: return call_new(op->size);
-    case PLAN_NEW_ALIGNED: return call_new_aligned(op->size, (size_t)1 << op->alignment);
-    default: return malloc(op->size);
+    case PLAN_CALLOC:
+        return calloc(1, op->size);
+    case PLAN_ALIGNED:
+        return aligned(op->size, (size_t)1 << op->alignment);
+    case PLAN_NEW:
+        return call_new(op->size);
+    case PLAN_NEW_ALIGNED:
+        return call_new_aligned(op->size, (size_t)1 << op->alignment);
+    default:
+        return malloc(op->size);
     }
 }
 
@@ -225,10 +230,17 @@ ALWAYS_INLINE void play_all(struct player *me, bool null, enum touch touch)
             else fill(me, slot, op, allocate(op), 0, touch);
             break;
         }
-        case PLAN_START: start(me, op->slot); break;
-        case PLAN_PACE: pace(me, op); break;
-        case PLAN_JUMP: op = me->replay->ops + op->size - 1; break;
-        case PLAN_END: return;
+        case PLAN_START:
+            start(me, op->slot);
+            break;
+        case PLAN_PACE:
+            pace(me, op);
+            break;
+        case PLAN_JUMP:
+            op = me->replay->ops + op->size - 1;
+            break;
+        case PLAN_END:
+            return;
         }
     }
 }

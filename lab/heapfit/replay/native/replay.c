@@ -173,10 +173,16 @@ static void write_course(const char *path, const struct looks *looks)
     if (fclose(file) != 0) fail(EXIT_FAILURE, path, strerror(errno));
 }
 
-static double busy(const struct used *used) { return (double)(used->cpu_ns - used->waited_cpu_ns) * NS; }
+static double busy(const struct used *used)
+{
+    return (double)(used->cpu_ns - used->waited_cpu_ns) * NS;
+}
 
 /* A recording may be of nothing but empty blocks. */
-static double at_least_one(double bytes) { return bytes > 1 ? bytes : 1; }
+static double at_least_one(double bytes)
+{
+    return bytes > 1 ? bytes : 1;
+}
 
 static void print(const struct plan_header *plan, const struct used *own, const struct used *used,
                   const struct memory_course *memory)

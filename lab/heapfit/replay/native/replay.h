@@ -25,7 +25,8 @@ enum touch { TOUCH_NONE, TOUCH_PAGE, TOUCH_LINE };
 
 /* One recorded thread. What it alone writes is by itself in its cache lines. */
 struct player {
-    _Alignas(CACHE_LINE) _Atomic(uint64_t) progress; /* all its events before this place are done; PLAYER_AWAY: none to come,
+    _Alignas(
+        CACHE_LINE) _Atomic(uint64_t) progress; /* all its events before this place are done; PLAYER_AWAY: none to come,
                                                       * or not begun. Relaxed: it throttles, and carries nothing over */
     uint64_t slowest; /* the least progress of all when it last looked: no thread's is less now */
     uint64_t waited_ns, waited_cpu_ns;

@@ -5,9 +5,15 @@
 
 enum { FIRST_ROOM = 1024 };
 
-void slots_init(struct slots *slots) { *slots = (struct slots){.oldest = PLAN_NO_SLOT, .newest = PLAN_NO_SLOT}; }
+void slots_init(struct slots *slots)
+{
+    *slots = (struct slots){.oldest = PLAN_NO_SLOT, .newest = PLAN_NO_SLOT};
+}
 
-void thread_slots_init(struct thread_slots *own) { *own = (struct thread_slots){.kept = PLAN_NO_SLOT}; }
+void thread_slots_init(struct thread_slots *own)
+{
+    *own = (struct thread_slots){.kept = PLAN_NO_SLOT};
+}
 
 static uint32_t take_kept(struct slots *slots, struct thread_slots *own)
 {

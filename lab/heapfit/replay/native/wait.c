@@ -40,7 +40,9 @@ static void wait_a_little(unsigned round)
 }
 
 /* Begins and ends what is kept apart. */
-struct waiting { uint64_t ns, cpu_ns; };
+struct waiting {
+    uint64_t ns, cpu_ns;
+};
 
 static struct waiting waiting_begin(void)
 {
