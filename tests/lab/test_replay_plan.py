@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -233,6 +234,18 @@ def test_another_thread_may_free_the_moved_block_first(plan_of: Planner) -> None
 
 
 # ------------------------------------------------------------------------------------ large ones
+
+
+def test_hundreds_of_thousands_of_blocks_may_live_at_once(plan_of: Planner) -> None:
+    count = 150_000
+    addresses = [64 * (i + 1) for i in range(count)]
+    events = [Event(i, 0, MALLOC, address, 0, i) for i, address in enumerate(addresses)]
+    random.Random(1).shuffle(addresses)
+    events += [Event(count + i, 0, FREE, address) for i, address in enumerate(addresses)]
+    plan = plan_of(events)
+    assert plan.header["unmatched_frees"] == plan.header["lost_frees"] == 0
+    assert plan.header["peak_blocks"] == count
+    assert [op.size for op in plan.calls(0)[count:]] == [at // 64 - 1 for at in addresses]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 16])

@@ -3,12 +3,20 @@
 #include "parts.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
-enum { FIRST_PLACES = 1024 };
+enum { FIRST_PLACES_LOG = 10, HUGE_PAGE = 2 << 20 };
 
+/* The product's highest bits, to which all of the address contributes. */
 static size_t home_of(const struct blocks *blocks, uint64_t address)
 {
-    return (size_t)(address * UINT64_C(0x9e3779b97f4a7c15) >> 20) & blocks->mask;
+    return (size_t)(address * UINT64_C(0x9e3779b97f4a7c15) >> blocks->shift);
+}
+
+void blocks_foresee(const struct blocks *blocks, uint64_t address)
+{
+    if (blocks->table != NULL) __builtin_prefetch(&blocks->table[home_of(blocks, address)]);
 }
 
 struct block *blocks_find(const struct blocks *blocks, uint64_t address)
@@ -28,12 +36,24 @@ static void put(struct blocks *blocks, struct block block)
     blocks->table[at] = block;
 }
 
+/* Zeroed. A large table is read all over: on huge pages it needs no walk through page tables for each place. */
+static struct block *make_table(size_t places)
+{
+    size_t size = places * sizeof(struct block);
+    if (size < HUGE_PAGE) return calloc(places, sizeof(struct block));
+    size = (size + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
+    struct block *table = aligned_alloc(HUGE_PAGE, size);
+    if (table == NULL) return NULL;
+    madvise(table, size, MADV_HUGEPAGE);
+    return memset(table, 0, size);
+}
+
 static bool grow(struct blocks *blocks)
 {
-    size_t places = blocks->table == NULL ? FIRST_PLACES : (blocks->mask + 1) * 2;
-    struct block *table = calloc(places, sizeof *table);
-    if (table == NULL) return false;
-    struct blocks larger = {.table = table, .mask = places - 1, .count = blocks->count};
+    unsigned log = blocks->table == NULL ? FIRST_PLACES_LOG : 64 - blocks->shift + 1;
+    size_t places = (size_t)1 << log;
+    struct blocks larger = {.table = make_table(places), .shift = 64 - log, .mask = places - 1, .count = blocks->count};
+    if (larger.table == NULL) return false;
     for (size_t i = 0; blocks->table != NULL && i <= blocks->mask; i++) {
         if (blocks->table[i].address != 0) put(&larger, blocks->table[i]);
     }

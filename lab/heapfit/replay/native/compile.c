@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { BATCH = 16 * 1024, WHY = 256, FAILED = 1, REFUSED = 2 };
+enum { BATCH = 16 * 1024, AHEAD = 16 /* events */, WHY = 256, FAILED = 1, REFUSED = 2 };
 static const double PROGRESS_S = 0.2;
 
 struct batch {
@@ -47,6 +47,7 @@ static double seconds_now(void)
 static bool add_batch(struct plan_maker *maker, const struct batch *batch, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
+        if (i + AHEAD < count) plan_foresee(maker, batch->address[i + AHEAD]);
         struct plan_event event = {
             .ns = batch->ns[i],
             .address = batch->address[i],

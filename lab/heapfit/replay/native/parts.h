@@ -23,12 +23,14 @@ struct block {
 struct blocks {
     struct block *table; /* of `mask` + 1 places, a power of two */
     size_t mask, count;
+    unsigned shift; /* 64 less the binary logarithm of the places */
 };
 
 /* NULL: there is none. Pointers hold until the next call that adds or takes. */
 struct block *blocks_find(const struct blocks *blocks, uint64_t address);
 bool blocks_add(struct blocks *blocks, struct block block); /* its address is new, and not 0; false: no memory */
 void blocks_take(struct blocks *blocks, struct block *found); /* takes it out */
+void blocks_foresee(const struct blocks *blocks, uint64_t address); /* that it will be looked up: has it fetched */
 void blocks_free(struct blocks *blocks);
 
 /* ---- slots ------------------------------------------------------------------------------------------------------------ *

@@ -349,6 +349,11 @@ bool plan_add(struct plan_maker *maker, const struct plan_event *event)
     return add_allocation(maker, stream_of(maker, thread), event, event->kind);
 }
 
+void plan_foresee(const struct plan_maker *maker, uint64_t address)
+{
+    blocks_foresee(&maker->blocks, address);
+}
+
 /* ---- beginning and end ---------------------------------------------------------------------------------------------------- */
 
 struct plan_maker *plan_create(const char *path, bool one_thread)

@@ -142,6 +142,8 @@ struct plan_maker;
 struct plan_maker *plan_create(const char *path, bool one_thread);
 /* In the order of time. False: errno says why. */
 bool plan_add(struct plan_maker *maker, const struct plan_event *event);
+/* That an event of this address will come soon. */
+void plan_foresee(const struct plan_maker *maker, uint64_t address);
 /* Completes and closes the file; `main_thread` is the index of the process's first thread. False: errno says why. */
 bool plan_finish(struct plan_maker *maker, uint32_t main_thread, struct plan_header *header);
 

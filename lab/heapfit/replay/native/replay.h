@@ -25,9 +25,9 @@ enum touch { TOUCH_NONE, TOUCH_PAGE, TOUCH_LINE };
 
 /* One recorded thread. What it alone writes is by itself in its cache lines. */
 struct player {
-    _Alignas(
-        CACHE_LINE) _Atomic(uint64_t) progress; /* all its events before this place are done; PLAYER_AWAY: none to come,
-                                                      * or not begun. Relaxed: it throttles, and carries nothing over */
+    /* All its events before this place are done; PLAYER_AWAY: none are to come, or it has not begun. Relaxed: it throttles,
+     * and carries nothing over. */
+    _Alignas(CACHE_LINE) _Atomic(uint64_t) progress;
     uint64_t slowest; /* the least progress of all when it last looked: no thread's is less now */
     uint64_t waited_ns, waited_cpu_ns;
     uint64_t failures; /* calls that gave no memory */
