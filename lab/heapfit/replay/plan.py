@@ -130,16 +130,24 @@ def _appearing_whole(folder: Path) -> Iterator[Path]:
     """A folder that becomes `folder` if all goes well; another process may do the same."""
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
     try:
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a process of this number that was killed
         unfinished.mkdir(parents=True)
         yield unfinished
         shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(FileExistsError):
-            unfinished.rename(folder)
+        _rename(unfinished, folder)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise HeapfitError(f"cannot write to {folder.parent}: {reason}; make room") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _rename(unfinished: Path, folder: Path) -> None:
+    try:
+        unfinished.rename(folder)
+    except OSError:
+        if not folder.exists():  # else another process was first, with the same
+            raise
 
 
 def _run(command: list[str], size: int, on_progress: OnProgress | None) -> Facts:
