@@ -48,7 +48,10 @@ def replay(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="What heapfit record wrote.")],
     allocators: Allocators = None,
     speed: Annotated[
-        Speed, typer.Option(help="As fast as it goes, or sleeping to the recorded times.")
+        Speed,
+        typer.Option(
+            metavar="max|real", help="As fast as it goes, or sleeping to the recorded times."
+        ),
     ] = Speed.MAX,
     threads: Annotated[
         str,
@@ -57,7 +60,11 @@ def replay(
         ),
     ] = _AS_RECORDED,
     touch: Annotated[
-        Touch, typer.Option(help="Write to every page of a new block, to every cache line, or not.")
+        Touch,
+        typer.Option(
+            metavar="page|line|none",
+            help="Write to every page of a new block, to every cache line, or not.",
+        ),
     ] = Touch.PAGE,
     cores: Annotated[
         str | None, typer.Option(metavar="N,M", help="Numbers of cores. Default: all.")
@@ -67,13 +74,12 @@ def replay(
     baseline: Annotated[
         str, typer.Option(metavar="NAME", help="What the others are compared with.")
     ] = "glibc",
-    system_calls: Annotated[
+    no_system_calls: Annotated[
         bool,
         typer.Option(
-            "--system-calls/--no-system-calls",
-            help="Count system calls, too, in a further run of each trial.",
+            "--no-system-calls", help="Save the further run of each trial that counts them."
         ),
-    ] = True,
+    ] = False,
     against: Annotated[
         Path | None,
         typer.Option(
@@ -107,10 +113,10 @@ def replay(
         replicates=replicates,
         warmups=warmups,
         seed=seed,
-        shown=shown_metrics(system_calls=system_calls),
+        shown=shown_metrics(system_calls=not no_system_calls),
     )
     options = [f"--speed={speed}", f"--threads={threads}", f"--touch={touch}"]
-    options += [] if system_calls else ["--no-system-calls"]
+    options += ["--no-system-calls"] if no_system_calls else []
     options += [f"--against={against}"] if against else []
     options += [f"--out={out}"] if out else []
     reproduce = _command_line(study, trace, named, options)
