@@ -37,6 +37,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiled(PLAYER_SOURCES, folder / "heapfit-replay", "-O2", "-Werror")
     compiled([*PLAN_SOURCES, EVENTS_SOURCE], folder / "replay_events", "-O2")
     compiled([COUNTER_SOURCE], folder / "counter.so", "-shared", "-fPIC")
+    for name, sanitizers in (("thread", "thread"), ("address", "address,undefined")):
+        flags = ("-g", "-O1", f"-fsanitize={sanitizers}")
+        compiled(PLAYER_SOURCES, folder / f"replay-{name}", *flags)
     return folder
 
 
@@ -125,16 +128,14 @@ def test_exactly_the_recorded_calls_happen(
 @pytest.mark.parametrize("cores", [1, 0])
 @pytest.mark.parametrize("touch", ["none", "page", "line"])
 def test_no_two_threads_race(built: Path, tmp_path: Path, touch: str, cores: int) -> None:
-    program = compiled(PLAYER_SOURCES, tmp_path / "replay", "-g", "-O1", "-fsanitize=thread")
+    program = built / "replay-thread"
     plan = make_plan(built, random_events(3, threads=12, count=20_000), tmp_path / "plan")
     done = play(program, plan, "--touch", touch, cores=cores, TSAN_OPTIONS="halt_on_error=1")
     assert done.returncode == 0, done.stderr
 
 
 def test_it_touches_no_memory_that_is_not_its_own(built: Path, tmp_path: Path) -> None:
-    program = compiled(
-        PLAYER_SOURCES, tmp_path / "replay", "-g", "-fsanitize=address,undefined", "-O1"
-    )
+    program = built / "replay-address"
     plan = make_plan(built, random_events(4, threads=6, count=20_000), tmp_path / "plan")
     for touch in ("page", "line"):
         # What the program left, the replay leaves.
