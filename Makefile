@@ -17,7 +17,7 @@ HEAPFIT := $(VENV)/bin/heapfit
 comma := ,
 allocator_names := $(subst $(comma), ,$(ALLOCATORS))
 
-BUILD_PACKAGES := gcc libc6-dev libzydis-dev # the last for the library with pools
+BUILD_PACKAGES := gcc libc6-dev libzydis-dev libzstd-dev # for the library with pools; for traces
 CMAKE_PACKAGES := cmake ninja-build
 TEST_PACKAGES := $(CMAKE_PACKAGES) g++ libgtest-dev googletest pkg-config $(FUZZ_PACKAGES)
 FUZZ_PACKAGES := clang-16 libclang-rt-16-dev # the second holds libFuzzer and the sanitizers
@@ -30,7 +30,7 @@ CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
 TEST_WORKLOADS := $(filter-out php-%,$(notdir $(patsubst %/workload.toml,%,$(shell grep -L '^large = true' \
   workloads/*/workload.toml workloads/range-coding/*/workload.toml))))
 
-wheel_folders := $(wildcard allocator cmake examples include integrations lab studies workloads)
+wheel_folders := $(wildcard allocator cmake examples include integrations lab studies traces workloads)
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
   $(shell find $(wheel_folders) -type f -not -path '*/__pycache__/*')
 

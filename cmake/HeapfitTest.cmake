@@ -1,4 +1,4 @@
-# heapfit_test(<name> [LINK static|shared|objects|layers|checked|pool_...] [LABEL <label>] [TIMEOUT <seconds>] [ALONE] <source>...)
+# heapfit_test(<name> [LINK static|shared|objects|layers|checked|pool_...|trace] [LABEL <label>] [TIMEOUT <seconds>] [ALONE] <source>...)
 #
 # Makes one GoogleTest program; CTest runs each of its tests in a process of its own, as
 # <name>.<Suite>.<Test>. LINK says what of heapfit the program gets:
@@ -8,7 +8,10 @@
 #   layers   the same without api/: nothing replaces the malloc of the test program itself
 #   checked  all objects, with the checks of builds for debugging
 #   pool_static, pool_shared, pool_objects, pool_layers  the same of the library with pools
-
+#   front    the recorder's functions (tests/allocator/record_subject.h) in front of the C library's
+#   front_greedy, front_heapfit  the same where dlsym allocates; in front of libheapfit.so
+#   trace    the objects of the lab's reader of traces, and nothing of the allocator
+#
 # ALONE: no other test runs meanwhile, because it changes settings of the whole machine.
 
 include_guard()
@@ -32,6 +35,10 @@ function(heapfit_test name)
   set(libraries_pool_shared heapfit::heapfit-pools)
   set(libraries_pool_objects heapfit-pools_objects)
   set(libraries_pool_layers heapfit_pool_layers)
+  set(libraries_front heapfit_front)
+  set(libraries_front_greedy heapfit_front_greedy)
+  set(libraries_front_heapfit heapfit_front heapfit::heapfit)
+  set(libraries_trace heapfit-trace_objects ${HEAPFIT_ZSTD_LIBRARY})
   if(NOT arg_LINK)
     set(arg_LINK static)
   endif()

@@ -22,7 +22,7 @@ enum {
     TRACE_FILE_HEADER = 16, /* bytes of struct trace_file_header */
     TRACE_BLOCK_HEADER = 48, /* of struct trace_block_header */
     TRACE_RAW_MAX = 1 << 20, /* no payload is larger before compression; a reader needs no more room */
-    TRACE_EVENT_MAX = 64, /* no encoded event is longer */
+    TRACE_EVENT_MAX = 72, /* no encoded event is longer: a byte, six numbers of 64 bits and one of 32 take 66 */
 };
 
 struct trace_file_header {
@@ -50,11 +50,13 @@ struct trace_block_header {
     uint16_t reserved; /* 0 */
     uint32_t stored; /* bytes of the payload in the file */
     uint32_t raw; /* bytes of it when decoded, at most TRACE_RAW_MAX */
-    uint32_t thread; /* of TRACE_EVENTS: index of the thread, from 0 in order of appearance; else 0 */
+    uint32_t thread; /* of TRACE_EVENTS: index of the thread, from 0 in order of appearance; of TRACE_SITES: number of its first
+                      * site, so that no later site changes its number when this block is lost; else 0 */
     uint32_t events; /* of TRACE_EVENTS: how many; else 0 */
-    uint64_t first_tick; /* of TRACE_EVENTS: the clock from which its first event's distance counts; else when it was written */
+    uint64_t first_tick; /* of TRACE_EVENTS: the clock from which its first event's distance counts; else when it was written. Of
+                          * the first block: the trace's time 0 */
     uint64_t last_tick; /* of TRACE_EVENTS: the clock at its last event; else first_tick */
-    uint32_t sequence; /* counts the file's blocks, from 0 */
+    uint32_t sequence; /* counts the file's blocks, from 0: a gap tells how many are lost, and a lower one is no block of this file */
     uint32_t checksum; /* CRC-32 (IEEE 802.3) of the header with 0 here, and the payload as stored */
 };
 
@@ -71,7 +73,7 @@ struct trace_mark {
  *
  * An event is a byte `kind | flags`, then, each a varint (LEB128: seven bits a byte, the lowest first):
  *
- *     ticks since the thread's event before (of the block's first: since first_tick)
+ *     ticks since the thread's event before (of the block's first: since first_tick), modulo 2^64 should a clock go backwards
  *     TRACE_FREE, _DELETE:   address
  *     TRACE_MALLOC, _CALLOC, _NEW:   size, slack, site?, address
  *     TRACE_ALIGNED, _NEW_ALIGNED:   binary logarithm of the alignment, then as TRACE_MALLOC
@@ -81,11 +83,13 @@ struct trace_mark {
  * block exists from then plus what it lasted. So a block's free never comes before its allocation, and the next
  * allocation at that address never before the free, whichever threads they are of.
  *
- * `slack` is the usable size less the size asked for. `site` stands there with TRACE_SITE_FOLLOWS; without, the site is that of the last
- * allocation in this context, 0 at first. A context is a number that follows from the size (trace_context). With TRACE_FAILED
- * there is neither slack nor address: no memory was to be had, and an old block stays.
+ * `slack` is the usable size less the size asked for. `site` stands there with TRACE_SITE_FOLLOWS; without, the site is that
+ * of the last allocation in this context, failed or not, 0 at first. A context is a number that follows from the size
+ * (trace_context). With TRACE_FAILED there is neither slack nor new address: no memory was to be had, an old block stays, and
+ * so do the predictions of addresses.
  *
- * An address is a distance from one of two predictions, in units of 8 bytes (of 1 with TRACE_UNIT_BYTE), zigzag coded:
+ * An address is a distance, modulo 2^64, from one of two predictions, in units of 8 bytes (of 1 with TRACE_UNIT_BYTE), zigzag
+ * coded:
  *
  *     |            | without TRACE_OTHER                     | with TRACE_OTHER            |
  *     | allocation | the context's last allocated address    | the last freed address      |

@@ -1,8 +1,8 @@
 /* Reading traces (allocator/record/format.h): a C library that Python calls by ctypes, and the replayer links.
  *
- * A file is read in one pass, from its start, in memory that does not grow with it but for the blocks that are live. Layers:
- * reader.c finds and checks blocks; order.c decodes them and puts the threads' events into the order of their time;
- * objects.c makes objects of them. One thread at a time may use one reader. Nothing here trusts the file.
+ * A file is read in one pass, from its start, in memory that does not grow with it but for the blocks that are live, and for
+ * its marks, threads and sites. reader.c finds and checks blocks; decode.c and order.c give the threads' events in the order
+ * of their time; objects.c makes objects of them. One thread at a time may use one reader. Nothing here trusts the file.
  */
 #ifndef HEAPFIT_TRACE_H
 #define HEAPFIT_TRACE_H
@@ -27,14 +27,17 @@ struct trace_problems {
     uint64_t late_events; /* came when what follows them had been given out: given out at once, with the time of that */
     uint64_t backward_clocks; /* events or marks whose clock is before one of the same thread */
     uint64_t lost_events; /* that the recorder says it could not keep */
+    uint64_t missing_blocks; /* by their numbers, whether damaged or not there at all */
     uint8_t cut_short; /* there is no TRACE_END */
+    int32_t error; /* errno that ended the reading before the file's end, which what was given out then counts as. EIO and the like;
+                    * ENOMEM also when more blocks live than half of the machine's memory can note. 0: none */
 };
 
 /* Opens a trace and reads its first block. NULL when it is none, or none that this library can read: `why` (256 bytes) then says so. */
 TRACE_API struct trace_reader *trace_open(const char *path, char *why);
 TRACE_API void trace_close(struct trace_reader *reader);
 
-TRACE_API const char *trace_info(const struct trace_reader *reader); /* JSON of TRACE_INFO */
+TRACE_API const char *trace_info(const struct trace_reader *reader); /* JSON of TRACE_INFO; "{}" if that is damaged */
 TRACE_API const char *trace_end(const struct trace_reader *reader); /* JSON of TRACE_END; "" if none so far */
 TRACE_API struct trace_problems trace_problems(const struct trace_reader *reader);
 TRACE_API uint64_t trace_position(const struct trace_reader *reader); /* bytes of the file read so far, for progress */
@@ -42,12 +45,16 @@ TRACE_API uint64_t trace_position(const struct trace_reader *reader); /* bytes o
 /* Nanoseconds since the trace's first tick; exact at marks, by proportion between them. */
 TRACE_API uint64_t trace_nanoseconds(const struct trace_reader *reader, uint64_t tick);
 
-/* Tables that grow while the file is read, and are complete at its end; pointers hold until the next call that reads. */
+/* Marks read so far. `tick` and `complete_tick` are nanoseconds since the trace's first tick, the rest is as in the file. */
+TRACE_API size_t trace_marks(const struct trace_reader *reader, const struct trace_mark **marks);
+
+/* Tables that grow while the file is read, and are complete at its end; pointers hold until the next call that reads. Whatever
+ * thread or site an event or an object has is in them; a site's caller is a site before it. */
 struct trace_thread { uint32_t index; int32_t tid; char name[16]; uint64_t events, first_ns, last_ns; };
 struct trace_site { uint32_t caller; uint32_t reserved; uint64_t address; }; /* of site i: element i; 0 is none */
 TRACE_API size_t trace_threads(const struct trace_reader *reader, const struct trace_thread **threads);
 TRACE_API size_t trace_sites(const struct trace_reader *reader, const struct trace_site **sites);
-TRACE_API const char *trace_modules(const struct trace_reader *reader); /* the last TRACE_MODULES, all lines ever seen, each once */
+TRACE_API const char *trace_modules(const struct trace_reader *reader); /* all lines of all TRACE_MODULES, each once */
 
 /* ---- events in the order of their time (order.c) ------------------------------------------------------------------ */
 
@@ -58,12 +65,13 @@ struct trace_events {
     uint32_t *thread, *site;
     uint8_t *kind, *alignment; /* kind as enum trace_kind, plus TRACE_FAILED; alignment: binary logarithm */
 };
-/* The next events: how many, 0 at the end. Do not mix with trace_next_objects. */
+/* The next events: how many, 0 at the end. Do not mix with trace_next_objects. Of one thread's events none comes before an
+ * earlier one. Within one tick those of other threads that free come before those that allocate. */
 TRACE_API size_t trace_next_events(struct trace_reader *reader, const struct trace_events *columns);
 
 /* ---- objects (objects.c) ------------------------------------------------------------------------------------------ */
 
-/* An object is a block from birth to death. A realloc that succeeds is the death of one and the birth of another, whose
+/* An object is a block from birth to death. A realloc that succeeds is the death of one and the birth of another, in place too, whose
  * `previous` is its number. Given out at its death; at the trace's end those that live, in order of birth, with died_ns = UINT64_MAX. */
 struct trace_objects {
     size_t capacity;
@@ -71,7 +79,8 @@ struct trace_objects {
     uint64_t *previous; /* 0: none */
     uint64_t *address, *size, *usable;
     uint64_t *born_ns, *died_ns;
-    uint64_t *born_bytes, *died_bytes; /* the same on the clock of bytes: how many had been asked for when it was born, or died */
+    uint64_t *born_bytes, *died_bytes; /* the same on the clock of bytes: how many had been asked for when it was born, its own
+                                        * included, or died; UINT64_MAX: lives at the end */
     uint32_t *born_thread, *died_thread; /* index; died_thread UINT32_MAX: lives at the end */
     uint32_t *site;
     uint8_t *born_kind, *died_kind; /* enum trace_kind; died_kind 255: lives at the end */
@@ -79,17 +88,23 @@ struct trace_objects {
 };
 TRACE_API size_t trace_next_objects(struct trace_reader *reader, const struct trace_objects *columns);
 
-/* The course of memory: one element per mark, and one wherever the time has gone on by `step_ns` (trace_memory_step, 1 ms at first,
- * doubled when there are more than 2^16: every second one is dropped). Complete at the end. */
+/* The course of memory, complete at the end: a point per step of time in which anything happened, and one per mark, of marks in one
+ * step the first. A step is 1 ms at first and doubles, and points are dropped, when there are more than 2^16. Other than at a mark,
+ * where it was not known either, `resident` is 0. The rest is as in trace_totals until then. */
 struct trace_memory { uint64_t ns, live_bytes, live_objects, resident, resident_anonymous, allocated_bytes, allocations, frees; };
 TRACE_API size_t trace_memory(const struct trace_reader *reader, const struct trace_memory **points);
 
-/* By thread and by site, what a pass over all events counts and no object tells. Complete at the end. */
+/* What a pass over all events counts and no object tells. Complete at the end. */
 struct trace_totals {
-    uint64_t events, allocations, frees, reallocs, reallocs_in_place, failed;
-    uint64_t bytes; /* asked for */
-    uint64_t unmatched_frees; /* of blocks that were born before the recording began, or in what is lost */
-    uint64_t replaced; /* allocations at an address where a block lived: its free is lost; the object died then */
+    uint64_t events; /* a realloc is one */
+    uint64_t allocations; /* that succeeded, reallocs among them: as many as there are objects */
+    uint64_t frees; /* reallocs are not among them, unmatched ones are */
+    uint64_t reallocs, reallocs_in_place; /* that succeeded; the second, of those: at the same address */
+    uint64_t failed; /* allocations and reallocs */
+    uint64_t bytes; /* asked for by `allocations` */
+    uint64_t unmatched_frees; /* and reallocs, of blocks that were born before the recording began, or in what is lost */
+    uint64_t replaced; /* allocations at an address where a block lived: its free is lost. That object's death is then, with the
+                        * allocation's thread and kind; trace_flow leaves it out */
     uint64_t peak_bytes, peak_objects, peak_ns; /* most bytes live, and when; objects live then */
     uint64_t end_bytes, end_objects;
 };
@@ -100,9 +115,10 @@ TRACE_API struct trace_totals trace_totals(const struct trace_reader *reader);
 struct trace_site_totals { uint64_t allocations, bytes, switches, live_bytes, live_objects, peak_live_bytes; };
 TRACE_API size_t trace_site_totals(const struct trace_reader *reader, const struct trace_site_totals **totals);
 
-/* Row i, column j of a square of trace_threads(): blocks that thread i allocated and thread j freed, and their bytes. */
-struct trace_flow { uint64_t blocks, bytes; };
-TRACE_API size_t trace_flow(const struct trace_reader *reader, const struct trace_flow **square);
+/* Blocks that one thread allocated and one freed or reallocated, and their bytes: the pairs of threads that have any, ordered. Past 2^22
+ * pairs all others are one, with UINT32_MAX for both. Complete at the end. */
+struct trace_flow { uint32_t born_thread, died_thread; uint64_t blocks, bytes; };
+TRACE_API size_t trace_flow(struct trace_reader *reader, const struct trace_flow **pairs);
 
 /* ---- writing (writer.c): for cut, merge, anonymise and the tests ---------------------------------------------------- */
 
@@ -113,6 +129,9 @@ TRACE_API bool trace_write_thread(struct trace_writer *, uint32_t thread, int32_
 TRACE_API bool trace_write_site(struct trace_writer *, uint32_t caller, uint64_t address);
 TRACE_API bool trace_write_modules(struct trace_writer *, const char *lines);
 TRACE_API bool trace_write_event(struct trace_writer *, uint32_t thread, const struct trace_event *event); /* ticks are ns */
+/* Events as trace_next_events gives them, in that order, which a reader of the new file finds again: one at the same nanosecond as
+ * the one before, but of another thread, is set a nanosecond later. Marks are made meanwhile, so that a reader need not hold back much. */
+TRACE_API bool trace_write_events(struct trace_writer *, const struct trace_events *columns, size_t count);
 TRACE_API bool trace_write_mark(struct trace_writer *, const struct trace_mark *mark);
 TRACE_API bool trace_finish(struct trace_writer *, const char *end); /* closes; false: the file is not whole */
 

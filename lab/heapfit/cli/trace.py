@@ -1,0 +1,225 @@
+"""`heapfit trace`: look at, convert and handle the traces that `heapfit record` writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from heapfit.cli.arguments import AsJson, split_numbers
+from heapfit.cli.commands import Group, new_app
+from heapfit.cli.output import messages, print_json, results, say
+from heapfit.cli.progress import WorkProgress
+from heapfit.errors import UsageError
+
+app = new_app(cls=Group, epilog="Example:  heapfit trace info server.hft")
+
+SUFFIX = ".hft"
+_TABLES_SUFFIX = ".tables"
+_UNITS_NS = {"": 10**9, "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9}
+_TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|)")
+
+Trace = Annotated[Path, typer.Argument(metavar="TRACE", help="A file of heapfit record.")]
+Written = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="FILE", help="The new trace. Default: named after it."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def trace(context: typer.Context) -> None:
+    """Traces of heapfit record: look at them, convert them, cut, merge and anonymise them."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command(epilog="Example:  heapfit trace info server.hft")
+def info(trace: Trace, as_json: AsJson = False) -> None:
+    """Say what was recorded, how much, and whether the file is whole."""
+    from heapfit.trace.convert import inspect
+
+    with _shown(f"reading {trace.name}") as progress:
+        found, threads = inspect(_there(trace), progress)
+    if as_json:
+        print_json({**found.plain, "by_thread": [vars(thread) for thread in threads]})
+        return
+    from heapfit.cli.trace_tables import show
+
+    show(found, threads)
+
+
+@app.command(epilog="Example:  heapfit trace convert server.hft --out server.tables")
+def convert(
+    trace: Trace,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Default: the trace's name and .tables"),
+    ] = None,
+    symbols: Annotated[
+        bool, typer.Option("--symbols/--no-symbols", help="Look up the names of call sites.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Convert a trace into Parquet tables: its objects, memory over time, threads, call sites.
+
+    Whatever reads Parquet can ask them anything. An older conversion in DIR is replaced.
+    """
+    from heapfit.trace.convert import convert as convert_trace
+
+    folder = out or trace.with_name(trace.name.removesuffix(SUFFIX) + _TABLES_SUFFIX)
+    with _shown(f"converting {trace.name}") as progress:
+        made = convert_trace(_there(trace), folder, progress, symbols=symbols)
+    _answer(
+        as_json,
+        {**made.plain, "folder": str(folder)},
+        f"{folder}: {made.objects:,} objects of {made.totals.events:,} events",
+    )
+
+
+@app.command(epilog="Example:  heapfit trace cut server.hft --from 10s --to 12.5s")
+def cut(
+    trace: Trace,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="As in 10s, 250ms or 2m.")
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Where the part ends.")
+    ] = None,
+    events: Annotated[
+        str | None,
+        typer.Option(metavar="[FIRST:]LAST", help="By number: 1000000 is the first million."),
+    ] = None,
+    threads: Annotated[
+        str | None,
+        typer.Option(metavar="N,N", help="What these allocate; heapfit trace info numbers them."),
+    ] = None,
+    live: Annotated[
+        bool,
+        typer.Option("--live/--no-live", help="Begin with the blocks that live at the start."),
+    ] = True,
+    out: Written = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cut a part out of a trace: of its time, of its events, of what some threads allocate.
+
+    The part is a trace whose time begins at 0. Blocks that live at its start are allocated there,
+    at once. Of threads, the frees of their blocks are kept whoever makes them; threads are numbered
+    anew in the order in which they appear.
+    """
+    from heapfit.trace.cut import Part
+    from heapfit.trace.cut import cut as cut_trace
+
+    first, last = _numbers(events)
+    part = Part(
+        from_ns=_ns(start, "--from") or 0,
+        to_ns=_ns(to, "--to"),
+        from_event=first,
+        to_event=last,
+        threads=None if threads is None else frozenset(split_numbers(threads, "--threads")),
+        live=live,
+    )
+    if part == Part(live=live):
+        raise UsageError("cut what? give --from, --to, --events or --threads")
+    target = out or _beside(trace, "cut")
+    with _shown(f"cutting {trace.name}") as progress:
+        made = cut_trace(_there(trace), target, part, progress)
+    _answer(
+        as_json,
+        {**vars(made), "file": str(target)},
+        f"{target}: {made.events:,} events, and {made.live:,} blocks that lived at its start",
+    )
+
+
+@app.command(epilog="Example:  heapfit trace merge server.hft server.hft.2 --out all.hft")
+def merge(
+    traces: Annotated[
+        list[Path], typer.Argument(metavar="TRACE...", help="Of processes, or of parts of one.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The new trace.")],
+    as_json: AsJson = False,
+) -> None:
+    """Merge traces into one, in the order of their time.
+
+    Parts of one process are put together again. Processes stay apart: their threads are numbered
+    one after the other, and the addresses of each are moved by a multiple of 2^57.
+    """
+    from heapfit.trace.merge import merge as merge_traces
+
+    with _shown("merging") as progress:
+        made = merge_traces([_there(each) for each in traces], out, progress)
+    _answer(
+        as_json,
+        {**vars(made), "file": str(out)},
+        f"{out}: {made.events:,} events of {made.processes:,} process"
+        + ("es" if made.processes > 1 else ""),
+    )
+
+
+@app.command(epilog="Example:  heapfit trace anonymise server.hft --out to-send.hft")
+def anonymise(trace: Trace, out: Written = None, as_json: AsJson = False) -> None:
+    """Take out what tells whose a trace is: names, paths, arguments, process numbers, addresses.
+
+    Sizes, times, threads, call sites and how they call each other stay, so that what a profile
+    finds and what a replay does stay the same.
+    """
+    from heapfit.trace.anonymise import anonymise as anonymise_trace
+
+    target = out or _beside(trace, "anonymous")
+    with _shown(f"anonymising {trace.name}") as progress:
+        events = anonymise_trace(_there(trace), target, progress)
+    _answer(as_json, {"events": events, "file": str(target)}, f"{target}: {events:,} events")
+
+
+@contextmanager
+def _shown(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Give a function that shows how far the reading is."""
+    with WorkProgress(messages) as progress:
+        yield lambda done, total: progress(done, total, what)
+
+
+def _answer(as_json: bool, plain: dict[str, Any], line: str) -> None:
+    if as_json:
+        print_json(plain)
+    else:
+        results.print(line, markup=False, soft_wrap=True)
+
+
+def _there(trace: Path) -> Path:
+    if trace.is_dir():
+        raise UsageError(f"{trace} is a folder; name a trace, as heapfit record writes it")
+    if not trace.exists():
+        raise UsageError(f"there is no {trace}; make one with: heapfit record -o {trace} -- CMD")
+    return trace
+
+
+def _beside(trace: Path, what: str) -> Path:
+    made = trace.with_name(f"{trace.name.removesuffix(SUFFIX)}.{what}{SUFFIX}")
+    say(f"writing {made}")
+    return made
+
+
+def _ns(text: str | None, option: str) -> int | None:
+    if text is None:
+        return None
+    written = _TIME.fullmatch(text)
+    if written is None:
+        raise UsageError(f"{option} takes a time such as 10s, 250ms or 2m, not {text!r}")
+    return round(float(written[1]) * _UNITS_NS[written[2]])
+
+
+def _numbers(text: str | None) -> tuple[int, int | None]:
+    """Return the first event of a range, and that behind the last.
+
+    >>> _numbers("1000"), _numbers("5:10"), _numbers("5:")
+    ((0, 1000), (5, 10), (5, None))
+    """
+    if text is None:
+        return 0, None
+    first, _, last = text.rpartition(":")
+    if not all(each.isdecimal() for each in (first, last) if each) or not (first or last):
+        raise UsageError(f"--events takes a number, or two with a colon as in 5:10, not {text!r}")
+    return int(first or 0), int(last) if last else None

@@ -1,0 +1,243 @@
+"""Convert a trace into tables: a folder of Parquet files, as `schema` says, and `summary.json`.
+
+The trace is read once, in memory that does not grow with it. One thread decodes the next objects
+in C while another writes those before; both release Python's lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from heapfit.errors import UsageError
+from heapfit.trace.native import ALIVE_KIND, Batch, Columns, Problems, Reader, Thread, Totals
+from heapfit.trace.schema import FLOW, MEMORY, OBJECTS, THREADS
+from heapfit.trace.sites import sites_table
+
+SUMMARY = "summary.json"
+
+# Bytes of the file that have been read, and that it has.
+Progress = Callable[[int, int], None]
+
+# A row group: large enough to compress well, small enough that two of them are no load.
+_ROWS = 1 << 19
+# How columns are stored was chosen by trying each way on each, for speed first: few values as a
+# dictionary, those that go along with time or place as differences, what is mostly 0 compressed.
+# Beyond that compression takes more time than it saves room.
+_DICTIONARY = (
+    "size",
+    "usable",
+    "born_thread",
+    "died_thread",
+    "site",
+    "born_kind",
+    "died_kind",
+    "alignment",
+    "weight",
+)
+_DIFFERENCES = ("id", "address", "born_ns", "died_ns", "born_bytes", "died_bytes")
+_COMPRESSED = ("previous",)
+_STORAGE: dict[str, Any] = {
+    "use_dictionary": list(_DICTIONARY),
+    "column_encoding": dict.fromkeys(_DIFFERENCES, "DELTA_BINARY_PACKED"),
+    "compression": {name: "zstd" if name in _COMPRESSED else "none" for name in OBJECTS.names},
+    "write_statistics": ["id", "born_ns", "died_ns", "size", "site"],  # for who looks for a range
+}
+_DIED = ("died_ns", "died_bytes", "died_thread", "died_kind")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a trace is, as a whole."""
+
+    file: str
+    info: dict[str, Any]
+    end: dict[str, Any] | None
+    totals: Totals
+    problems: Problems
+    duration_ns: int
+    objects: int
+    threads: int
+    sites: int
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The summary as plain data, for JSON."""
+        return asdict(self)
+
+
+def inspect(trace: Path, on_progress: Progress | None = None) -> tuple[Summary, list[Thread]]:
+    """Read a trace to its end; return what it is as a whole, and its threads."""
+    with Reader(trace) as reader:
+        objects = sum(batch.rows for batch in _batches(reader, on_progress, columns={}))
+        return _summary(reader, objects), reader.threads
+
+
+def convert(
+    trace: Path, folder: Path, on_progress: Progress | None = None, *, symbols: bool = True
+) -> Summary:
+    """Convert `trace` into tables in `folder`, in place of those that an earlier call made.
+
+    Without `symbols` the call sites stay addresses. Raises HeapfitError when the trace cannot be
+    read at all; what is damaged in it is left out, and counted in the summary.
+    """
+    with Reader(trace) as reader, _made(folder) as unfinished:
+        objects = _write_objects(reader, unfinished / "objects.parquet", on_progress)
+        tables = {
+            "memory": _memory(reader),
+            "threads": _threads(reader),
+            "flow": _table(reader.flow(), FLOW),
+            "sites": sites_table(reader, symbols=symbols),
+        }
+        for name, table in tables.items():
+            pq.write_table(table, unfinished / f"{name}.parquet", compression="zstd")
+        summary = _summary(reader, objects)
+        (unfinished / SUMMARY).write_text(json.dumps(summary.plain, indent=1) + "\n")
+    return summary
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[Path]:
+    """A folder to write into, which takes the place of `folder` when all is done."""
+    if folder.exists() and not (folder / SUMMARY).exists():
+        raise UsageError(f"{folder} is there and holds no tables of a trace; name another")
+    unfinished = folder.absolute().with_name(f".{folder.name}.{os.getpid()}")
+    unfinished.mkdir(parents=True)
+    try:
+        yield unfinished
+        if folder.exists():
+            shutil.rmtree(folder)
+        unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+# ---------------------------------------------------------------------------------- objects
+
+
+def _batches(
+    reader: Reader, on_progress: Progress | None, columns: dict[str, Any] | None = None
+) -> Iterator[Batch]:
+    """Yield batches of objects; another thread fills the next one meanwhile."""
+    size = reader.path.stat().st_size
+    current, spare = Batch.of_objects(_ROWS, columns), Batch.of_objects(_ROWS, columns)
+    with ThreadPoolExecutor(max_workers=1) as decoder:
+        ahead = decoder.submit(_fill, reader, spare)
+        while True:
+            position = ahead.result()
+            if on_progress:
+                on_progress(position, size)
+            if not spare.rows:
+                return
+            current, spare = spare, current
+            ahead = decoder.submit(_fill, reader, spare)
+            yield current
+
+
+def _fill(reader: Reader, batch: Batch) -> int:
+    """Read the next objects; return how far the file has been read."""
+    reader.read_objects(batch)
+    return reader.position
+
+
+def _write_objects(reader: Reader, path: Path, on_progress: Progress | None) -> int:
+    sample = mean_sample(reader.info)
+    written = 0
+    with pq.ParquetWriter(path, OBJECTS, **_STORAGE) as writer:
+        for batch in _batches(reader, on_progress):
+            writer.write_batch(_objects(batch.filled, sample), row_group_size=_ROWS)
+            written += batch.rows
+    return written
+
+
+def mean_sample(info: dict[str, Any]) -> float:
+    """Return the mean bytes from one noted allocation to the next; 0: each was noted."""
+    sample = info.get("sample", 0)
+    return float(sample) if isinstance(sample, int | float) and 0 < sample < float("inf") else 0.0
+
+
+def weights(size: NDArray[np.uint64], sample: float) -> NDArray[np.float64]:
+    """Return how many objects of the program each noted one stands for.
+
+    Where each byte begins a sample with probability 1 / `sample`, one of `size` bytes is noted
+    with probability 1 - exp(-size / sample); its reciprocal makes sums unbiased
+    (D. G. Horvitz and D. J. Thompson, 1952).
+    """
+    bytes_drawn: NDArray[np.float64] = np.maximum(size, 1).astype(np.float64)
+    return np.asarray(-1.0 / np.expm1(-bytes_drawn / sample))
+
+
+def _objects(columns: Columns, sample: float) -> pa.RecordBatch:
+    alive = columns["died_kind"] == ALIVE_KIND
+    mask = alive if alive.any() else None
+    arrays = [
+        pa.array(columns[name], mask=mask if name in _DIED else None)
+        for name in OBJECTS.names
+        if name != "weight"
+    ]
+    size = columns["size"]
+    weight = pa.array(weights(size, sample)) if sample else _ones().slice(0, len(size))
+    return pa.record_batch([*arrays, weight], schema=OBJECTS)
+
+
+@cache
+def _ones() -> pa.Array:
+    """The weights of a batch in which each object was noted: always the same, so made once."""
+    return pa.array(np.ones(_ROWS))
+
+
+# -------------------------------------------------------------------------- the other tables
+
+
+def _memory(reader: Reader) -> pa.Table:
+    found = reader.memory()
+    unknown = found["resident"] == 0
+    return _table(found, MEMORY, {"resident": unknown, "resident_anonymous": unknown})
+
+
+def _threads(reader: Reader) -> pa.Table:
+    rows = [{**vars(each), "thread": each.index} for each in reader.threads]
+    return pa.Table.from_pylist(rows, THREADS)
+
+
+def _table(
+    found: NDArray[Any], schema: pa.Schema, unknown: dict[str, NDArray[np.bool_]] | None = None
+) -> pa.Table:
+    """Return a table of the library's as one of ours, with nothing where it is `unknown`."""
+    masks = unknown or {}
+    return pa.Table.from_arrays(
+        [
+            pa.array(np.ascontiguousarray(found[name]), mask=masks.get(name))
+            for name in schema.names
+        ],
+        schema=schema,
+    )
+
+
+def _summary(reader: Reader, objects: int) -> Summary:
+    threads = reader.threads
+    ends = [each.last_ns for each in threads] + reader.marks()["tick"][-1:].tolist()
+    return Summary(
+        file=reader.path.name,
+        info=reader.info,
+        end=reader.end,
+        totals=reader.totals,
+        problems=reader.problems,
+        duration_ns=max(ends, default=0),
+        objects=objects,
+        threads=len(threads),
+        sites=len(reader.sites()),
+    )

@@ -1,0 +1,273 @@
+"""Merge traces into one, in the order of their time.
+
+Traces of one process that follow each other (recording was stopped and started again) are its
+parts: a thread is told by its number in the system, an address is the same block in all of them.
+Traces are taken for such parts when process, parent, program and arguments agree and their file
+numbers differ. All others are of processes of their own: their threads are other threads, and
+their addresses, of blocks as of code, are moved apart, the second process's by 2^57, and so on.
+Where each begins on the clock of all is known from the time of day at which it was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.trace.blocks import in_order, joined, none, rows
+from heapfit.trace.edit import (
+    BATCH_ROWS,
+    END_NS,
+    Marks,
+    Progress,
+    ThreadMap,
+    ThreadNumbers,
+    check_target,
+    write_interleaved,
+)
+from heapfit.trace.native import Batch, Columns, Mark, Reader, Thread, Writer
+from heapfit.trace.sites import Mapping, parse_mappings
+
+# Addresses of programs are below, on processors with five levels of page tables too.
+_SPACE_BITS = 57
+PROCESSES_MAX = 1 << (64 - _SPACE_BITS)
+# Two thirds of a gigabyte at most, however many files are read side by side.
+_ROWS_OF_ALL = 1 << 23
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge made."""
+
+    events: int
+    processes: int
+    duration_ns: int
+
+
+def merge(sources: Sequence[Path], target: Path, on_progress: Progress | None = None) -> Merged:
+    """Merge `sources` into `target`; they must agree in how they were sampled."""
+    check_target(target, list(sources))
+    with ExitStack() as opened:
+        readers = [opened.enter_context(Reader(source)) for source in sources]
+        infos = [reader.info for reader in readers]
+        _check(sources, infos)
+        processes = _processes(infos)
+        info = {**infos[0], "merged": infos, "started_unix_ns": min(map(_started, infos))}
+        with Writer(target, info) as writer:
+            merger = _Merger(readers, processes, writer)
+            return merger.merge(on_progress)
+
+
+def _started(info: dict[str, Any]) -> int:
+    started = info.get("started_unix_ns", 0)
+    return started if isinstance(started, int) and 0 <= started < 1 << 63 else 0
+
+
+def _check(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> None:
+    samples = [info.get("sample", 0) for info in infos]
+    other = next((i for i, sample in enumerate(samples) if sample != samples[0]), None)
+    if other is not None:
+        raise UsageError(
+            f"{sources[other]} was sampled otherwise than {sources[0]} ({samples[other]} and "
+            f"{samples[0]} bytes); what they say does not add up"
+        )
+
+
+def _processes(infos: Sequence[dict[str, Any]]) -> list[int]:
+    """Return which process each trace is of, from 0 in order of appearance."""
+    groups: list[tuple[Any, set[Any]]] = []  # what a process is told by, numbers of its files
+    found = []
+    for info in infos:
+        key = [info.get(name) for name in ("pid", "parent", "program", "arguments")]
+        number = info.get("file_number")
+        match = next((i for i, (k, n) in enumerate(groups) if k == key and number not in n), None)
+        if match is None:
+            match = len(groups)
+            groups.append((key, set()))
+        groups[match][1].add(number)
+        found.append(match)
+    if len(groups) > PROCESSES_MAX:
+        raise UsageError(
+            f"these are {len(groups)} processes; merge {PROCESSES_MAX} at most into one"
+        )
+    return found
+
+
+@dataclass
+class _Process:
+    """What the traces of one process share."""
+
+    number: int
+    threads: dict[int, tuple[int, int]] = field(default_factory=dict)  # by tid: file, number
+    sites: dict[tuple[int, int], int] = field(default_factory=dict)  # by caller and address
+    resident: Mark | None = None  # the latest
+
+    @property
+    def base(self) -> int:
+        """What is added to its addresses."""
+        return self.number << _SPACE_BITS
+
+
+class _Source:
+    """One trace, with the events that were read and not yet taken, as they are to be written."""
+
+    def __init__(self, file: int, reader: Reader, process: _Process, merger: _Merger) -> None:
+        self.file, self.reader, self.process = file, reader, process
+        self.marks = Marks(reader)
+        self.delay = _started(reader.info) - merger.started
+        self.sites = np.zeros(1, np.uint32)  # new numbers by the old ones
+        self._merger = merger
+        self._threads = ThreadMap(reader, self._begin)
+        self._batch = Batch.of_events(min(BATCH_ROWS, _ROWS_OF_ALL // merger.files))
+        self._taken = 0
+        self.ended = False
+
+    @property
+    def last_ns(self) -> int:
+        """The time up to which all is known."""
+        return int(self._batch.filled["ns"][-1]) + self.delay
+
+    def fill(self) -> None:
+        """Read on, unless there is something to take."""
+        if not self.ended and self._taken == self._batch.rows:
+            self._taken = 0
+            self.ended = not self.reader.read_events(self._batch)
+            self._map_sites()
+
+    def take(self, ns: int) -> Columns:
+        """Take the events up to a time."""
+        filled, first = self._batch.filled, self._taken
+        if ns >= self.delay:
+            limit = np.uint64(ns - self.delay)
+            self._taken = int(np.searchsorted(filled["ns"], limit, side="right"))
+        return self._mapped(rows(filled, slice(first, self._taken)))
+
+    def _mapped(self, events: Columns) -> Columns:
+        base = self.process.base
+        made = self._threads.renumbered(events)
+        made = {**made, "ns": events["ns"] + np.uint64(self.delay)}
+        made["site"] = self.sites[events["site"]]
+        if base:
+            made["address"] = self._moved(events["address"], base)
+            made["old"] = self._moved(events["old"], base)
+        return made
+
+    def _moved(self, addresses: Any, base: int) -> Any:
+        if len(addresses) and int(addresses.max()) >> _SPACE_BITS:
+            raise HeapfitError(
+                f"{self.reader.path} has addresses beyond {_SPACE_BITS} bits, "
+                "which cannot be told from those of another process"
+            )
+        return np.where(addresses == 0, addresses, addresses + np.uint64(base))
+
+    def _begin(self, thread: Thread) -> int:
+        """Return the number of a thread that is new in this file."""
+        known = self.process.threads
+        file, number = known.get(thread.tid, (self.file, 0))
+        if file == self.file or not thread.tid:
+            number = self._merger.numbers.begin(thread)
+        else:
+            self._merger.numbers.write(number, thread)
+        known[thread.tid] = self.file, number
+        return number
+
+    def _map_sites(self) -> None:
+        """Give numbers to the sites that are new; one that another part had has that part's."""
+        new = self.reader.sites(len(self.sites)).tolist()
+        if not new:
+            return
+        numbers: list[int] = self.sites.tolist()
+        for caller, _, address in new:
+            moved = address + self.process.base
+            numbers.append(self._merger.site(self.process, numbers[caller], moved))
+        self.sites = np.array(numbers, np.uint32)
+
+
+class _Merger:
+    """Merges traces that are open."""
+
+    def __init__(self, readers: Sequence[Reader], processes: Sequence[int], writer: Writer) -> None:
+        self.writer = writer
+        self.numbers = ThreadNumbers(writer)
+        self.files = len(readers)
+        self.started = min(_started(reader.info) for reader in readers)
+        self._processes = [_Process(number) for number in range(max(processes) + 1)]
+        self._sites = 0
+        self._sources = [
+            _Source(file, reader, self._processes[process], self)
+            for file, (reader, process) in enumerate(zip(readers, processes, strict=True))
+        ]
+
+    def site(self, process: _Process, caller: int, address: int) -> int:
+        """Return the number of a site of a process, which is written when it is new."""
+        key = caller, address
+        if key not in process.sites:
+            self._sites += 1
+            process.sites[key] = self._sites
+            self.writer.site(caller, address)
+        return process.sites[key]
+
+    def merge(self, on_progress: Progress | None) -> Merged:
+        """Write all events, in order of time."""
+        size = sum(source.reader.path.stat().st_size for source in self._sources)
+        events = last_ns = 0
+        for taken, until in self._in_order():
+            write_interleaved(self.writer, taken, self._marks(until))
+            events += len(taken["ns"])
+            last_ns = until
+            if on_progress:
+                on_progress(sum(source.reader.position for source in self._sources), size)
+        write_interleaved(self.writer, none(), self._marks(END_NS))
+        self._write_modules()
+        self.writer.end = {"reason": "merged", "ends": [s.reader.end for s in self._sources]}
+        return Merged(events, len(self._processes), last_ns)
+
+    def _in_order(self) -> Iterator[tuple[Columns, int]]:
+        """Yield events in order of time, each batch with the time up to which it is complete."""
+        while True:
+            for source in self._sources:
+                source.fill()
+            left = [source for source in self._sources if not source.ended]
+            if not left:
+                return
+            until = min(source.last_ns for source in left)
+            yield in_order(joined([source.take(until) for source in left])), until
+
+    def _marks(self, ns: int) -> list[Mark]:
+        """Return the marks of all up to a time: what is resident is the sum over the processes."""
+        found = [
+            (replace(mark, ns=mark.ns + source.delay), source)
+            for source in self._sources
+            if ns >= source.delay
+            for mark in source.marks.until(ns - source.delay)
+        ]
+        made = []
+        for mark, source in sorted(found, key=lambda each: each[0].ns):
+            source.process.resident = mark
+            now = [process.resident for process in self._processes if process.resident]
+            made.append(
+                Mark(
+                    mark.ns,
+                    sum(each.resident for each in now),
+                    sum(each.resident_anonymous for each in now),
+                    sum(each.lost for each in now),
+                )
+            )
+        return made
+
+    def _write_modules(self) -> None:
+        lines: dict[str, None] = {}  # each once, in order
+        for source in self._sources:
+            for mapping in parse_mappings(source.reader.modules):
+                lines[_line(mapping, source.process.base)] = None
+        self.writer.modules(list(lines))
+
+
+def _line(mapping: Mapping, base: int) -> str:
+    start, end = mapping.start + base, mapping.end + base
+    return f"{start:x} {end:x} {mapping.offset:x} {mapping.path}"

@@ -1,0 +1,573 @@
+"""Traces as Python sees them: the C library behind `native/trace.h`, typed.
+
+Columns are NumPy arrays that the caller owns and the library fills. Python's lock is released
+meanwhile, so that a thread can read a trace while another does something with what was read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from ctypes import (
+    POINTER,
+    Structure,
+    c_bool,
+    c_char_p,
+    c_int32,
+    c_size_t,
+    c_uint8,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heapfit.errors import HeapfitError
+from heapfit.trace.library import find_library
+
+Columns = dict[str, NDArray[Any]]
+_Kinds = Mapping[str, type[np.generic]]
+
+FAILED = 64  # a flag of an event's kind: no memory was to be had
+ALIVE = (1 << 64) - 1  # in place of the time when an object died
+ALIVE_KIND = 255  # in place of what it died by
+KIND_MASK = 15
+FREE, MALLOC, CALLOC, REALLOC, ALIGNED, NEW, NEW_ALIGNED, DELETE = range(8)
+FREES = (FREE, DELETE)
+
+_WHY_BYTES = 256
+
+# ---------------------------------------------------------------------- structures of trace.h
+
+
+class _Problems(Structure):
+    _fields_ = [
+        ("damaged_bytes", c_uint64),
+        ("damaged_blocks", c_uint64),
+        ("unknown_blocks", c_uint64),
+        ("late_events", c_uint64),
+        ("backward_clocks", c_uint64),
+        ("lost_events", c_uint64),
+        ("missing_blocks", c_uint64),
+        ("cut_short", c_uint8),
+        ("error", c_int32),
+    ]
+
+
+class _Totals(Structure):
+    _fields_ = [
+        (name, c_uint64)
+        for name in (
+            "events",
+            "allocations",
+            "frees",
+            "reallocs",
+            "reallocs_in_place",
+            "failed",
+            "bytes",
+            "unmatched_frees",
+            "replaced",
+            "peak_bytes",
+            "peak_objects",
+            "peak_ns",
+            "end_bytes",
+            "end_objects",
+        )
+    ]
+
+
+class _Event(Structure):
+    _fields_ = [
+        ("tick", c_uint64),
+        ("address", c_uint64),
+        ("old", c_uint64),
+        ("size", c_uint64),
+        ("usable", c_uint64),
+        ("lasted", c_uint64),
+        ("site", c_uint32),
+        ("kind", c_uint8),
+        ("alignment", c_uint8),
+    ]
+
+
+class _Mark(Structure):
+    _fields_ = [
+        ("tick", c_uint64),
+        ("monotonic_ns", c_uint64),
+        ("complete_tick", c_uint64),
+        ("resident", c_uint64),
+        ("resident_anonymous", c_uint64),
+        ("lost", c_uint64),
+    ]
+
+
+# Columns in the order of the structures; `capacity` stands before them.
+EVENT_COLUMNS: _Kinds = {
+    "ns": np.uint64,
+    "address": np.uint64,
+    "old": np.uint64,
+    "size": np.uint64,
+    "usable": np.uint64,
+    "lasted_ns": np.uint64,
+    "thread": np.uint32,
+    "site": np.uint32,
+    "kind": np.uint8,
+    "alignment": np.uint8,
+}
+OBJECT_COLUMNS: _Kinds = {
+    "id": np.uint64,
+    "previous": np.uint64,
+    "address": np.uint64,
+    "size": np.uint64,
+    "usable": np.uint64,
+    "born_ns": np.uint64,
+    "died_ns": np.uint64,
+    "born_bytes": np.uint64,
+    "died_bytes": np.uint64,
+    "born_thread": np.uint32,
+    "died_thread": np.uint32,
+    "site": np.uint32,
+    "born_kind": np.uint8,
+    "died_kind": np.uint8,
+    "alignment": np.uint8,
+}
+
+
+class _Events(Structure):
+    _fields_ = [("capacity", c_size_t), *((name, c_void_p) for name in EVENT_COLUMNS)]
+
+
+class _Objects(Structure):
+    _fields_ = [("capacity", c_size_t), *((name, c_void_p) for name in OBJECT_COLUMNS)]
+
+
+_THREAD = np.dtype(
+    [
+        ("index", "<u4"),
+        ("tid", "<i4"),
+        ("name", "S16"),
+        ("events", "<u8"),
+        ("first_ns", "<u8"),
+        ("last_ns", "<u8"),
+    ]
+)
+_SITE = np.dtype([("caller", "<u4"), ("reserved", "<u4"), ("address", "<u8")])
+_MARK = np.dtype([(name, "<u8") for name, *_ in _Mark._fields_])
+_MEMORY = np.dtype(
+    [
+        (name, "<u8")
+        for name in (
+            "ns",
+            "live_bytes",
+            "live_objects",
+            "resident",
+            "resident_anonymous",
+            "allocated_bytes",
+            "allocations",
+            "frees",
+        )
+    ]
+)
+_SITE_TOTALS = np.dtype(
+    [
+        (name, "<u8")
+        for name in (
+            "allocations",
+            "bytes",
+            "switches",
+            "live_bytes",
+            "live_objects",
+            "peak_live_bytes",
+        )
+    ]
+)
+_FLOW = np.dtype(
+    [("born_thread", "<u4"), ("died_thread", "<u4"), ("blocks", "<u8"), ("bytes", "<u8")]
+)
+
+# Functions that give a table: how many rows, and where they are.
+_TABLES = {
+    "trace_threads": _THREAD,
+    "trace_sites": _SITE,
+    "trace_memory": _MEMORY,
+    "trace_site_totals": _SITE_TOTALS,
+    "trace_flow": _FLOW,
+    "trace_marks": _MARK,
+}
+_ANSWERS: dict[str, tuple[Any, list[Any]]] = {
+    "trace_open": (c_void_p, [c_char_p, c_char_p]),
+    "trace_close": (None, [c_void_p]),
+    "trace_info": (c_char_p, [c_void_p]),
+    "trace_end": (c_char_p, [c_void_p]),
+    "trace_problems": (_Problems, [c_void_p]),
+    "trace_position": (c_uint64, [c_void_p]),
+    "trace_nanoseconds": (c_uint64, [c_void_p, c_uint64]),
+    "trace_modules": (c_char_p, [c_void_p]),
+    "trace_next_events": (c_size_t, [c_void_p, POINTER(_Events)]),
+    "trace_next_objects": (c_size_t, [c_void_p, POINTER(_Objects)]),
+    "trace_totals": (_Totals, [c_void_p]),
+    "trace_create": (c_void_p, [c_char_p, c_char_p, c_char_p]),
+    "trace_write_thread": (c_bool, [c_void_p, c_uint32, c_int32, c_char_p]),
+    "trace_write_site": (c_bool, [c_void_p, c_uint32, c_uint64]),
+    "trace_write_modules": (c_bool, [c_void_p, c_char_p]),
+    "trace_write_event": (c_bool, [c_void_p, c_uint32, POINTER(_Event)]),
+    "trace_write_events": (c_bool, [c_void_p, POINTER(_Events), c_size_t]),
+    "trace_write_mark": (c_bool, [c_void_p, POINTER(_Mark)]),
+    "trace_finish": (c_bool, [c_void_p, c_char_p]),
+    **{name: (c_size_t, [c_void_p, POINTER(c_void_p)]) for name in _TABLES},
+}
+
+
+@cache
+def _library() -> Any:
+    path = find_library()
+    try:
+        library = ctypes.CDLL(str(path), use_errno=True)
+        for name, (result, arguments) in _ANSWERS.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError) as error:
+        raise HeapfitError(f"{path} does not fit this heapfit: {error}; build it anew") from error
+    return library
+
+
+# ------------------------------------------------------------------------------- what is read
+
+
+@dataclass(frozen=True)
+class Problems:
+    """What is wrong with a file; trace.h explains each."""
+
+    damaged_bytes: int = 0
+    damaged_blocks: int = 0
+    unknown_blocks: int = 0
+    late_events: int = 0
+    backward_clocks: int = 0
+    lost_events: int = 0
+    missing_blocks: int = 0
+    cut_short: bool = False
+    error: int = 0  # errno that ended the reading early
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a pass over all events counts; trace.h explains each."""
+
+    events: int = 0
+    allocations: int = 0
+    frees: int = 0
+    reallocs: int = 0
+    reallocs_in_place: int = 0
+    failed: int = 0
+    bytes: int = 0
+    unmatched_frees: int = 0
+    replaced: int = 0
+    peak_bytes: int = 0
+    peak_objects: int = 0
+    peak_ns: int = 0
+    end_bytes: int = 0
+    end_objects: int = 0
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A thread of the program, by its number in the trace."""
+
+    index: int
+    tid: int
+    name: str
+    events: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event; times in nanoseconds, `kind` one of the constants above."""
+
+    ns: int
+    kind: int
+    address: int = 0  # 0: failed
+    old: int = 0  # of a realloc
+    size: int = 0
+    usable: int = 0
+    lasted_ns: int = 0
+    site: int = 0
+    alignment: int = 0
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What is known of the process at one moment; a resident size of 0 is not known."""
+
+    ns: int
+    resident: int = 0
+    resident_anonymous: int = 0
+    lost: int = 0
+
+
+class Batch:
+    """Columns for so many events or objects, to be filled again and again."""
+
+    def __init__(self, structure: type[Structure], columns: _Kinds, capacity: int) -> None:
+        """Make room for `columns`, of those that `structure` has."""
+        self.arrays: Columns = {name: np.empty(capacity, kind) for name, kind in columns.items()}
+        self.rows = 0
+        self.pointers = structure(capacity)
+        for name, array in self.arrays.items():
+            setattr(self.pointers, name, array.ctypes.data)
+
+    @classmethod
+    def of_events(cls, capacity: int) -> Self:
+        """Return room for events."""
+        return cls(_Events, EVENT_COLUMNS, capacity)
+
+    @classmethod
+    def of_objects(cls, capacity: int, columns: _Kinds | None = None) -> Self:
+        """Return room for objects, with all columns or some."""
+        return cls(_Objects, OBJECT_COLUMNS if columns is None else columns, capacity)
+
+    @property
+    def filled(self) -> Columns:
+        """The columns as far as they are filled: views, which the next fill changes."""
+        return {name: array[: self.rows] for name, array in self.arrays.items()}
+
+
+class Reader:
+    """One pass over a trace. A context manager; of one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a trace; HeapfitError says why it cannot be read."""
+        why = ctypes.create_string_buffer(_WHY_BYTES)
+        self.path = path
+        self._library = _library()
+        self._reader = self._library.trace_open(os.fsencode(path), why)
+        if not self._reader:
+            raise HeapfitError(f"cannot read {path}: {_text(why.value)}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. Harmless when it is closed."""
+        if self._reader:
+            self._library.trace_close(self._reader)
+            self._reader = None
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What was recorded, how and where, as the file says."""
+        return _object(self._library.trace_info(self._reader))
+
+    @property
+    def end(self) -> dict[str, Any] | None:
+        """How the recording ended; None when the end has not been read, or there is none."""
+        text = self._library.trace_end(self._reader)
+        return _object(text) if text else None
+
+    @property
+    def problems(self) -> Problems:
+        """What was wrong with the file so far."""
+        found = _fields(self._library.trace_problems(self._reader))
+        return Problems(**{**found, "cut_short": bool(found["cut_short"])})
+
+    @property
+    def position(self) -> int:
+        """How many bytes of the file have been read."""
+        return int(self._library.trace_position(self._reader))
+
+    @property
+    def threads(self) -> list[Thread]:
+        """The threads so far, by number."""
+        return [
+            Thread(index, tid, _text(name), *counted)
+            for index, tid, name, *counted in self.thread_rows().tolist()
+        ]
+
+    def thread_rows(self) -> NDArray[Any]:
+        """Return the same as a table, which is quicker where there are many."""
+        return self._table("trace_threads")
+
+    @property
+    def modules(self) -> list[str]:
+        """Lines `start end offset path` of the code that was mapped."""
+        return _text(self._library.trace_modules(self._reader) or b"").splitlines()
+
+    def sites(self, first: int = 1) -> NDArray[Any]:
+        """Return the sites so far, from number `first` on: `caller` and `address`."""
+        return self._table("trace_sites", first)
+
+    def marks(self, first: int = 0) -> NDArray[Any]:
+        """Return the marks so far, from the `first` on; `tick` is in nanoseconds."""
+        return self._table("trace_marks", first)
+
+    def memory(self) -> NDArray[Any]:
+        """Return the course of memory; complete when all objects have been read."""
+        return self._table("trace_memory")
+
+    def site_totals(self) -> NDArray[Any]:
+        """Return what each site allocated, from number 0 (none) on; complete at the end."""
+        return self._table("trace_site_totals")
+
+    def flow(self) -> NDArray[Any]:
+        """Return which thread freed how much of whose blocks; complete at the end."""
+        return self._table("trace_flow")
+
+    @property
+    def totals(self) -> Totals:
+        """What was counted; complete when all objects have been read."""
+        return Totals(**_fields(self._library.trace_totals(self._reader)))
+
+    def read_events(self, batch: Batch) -> int:
+        """Fill `batch` with the next events, in order of time; 0 at the end."""
+        pointers = ctypes.byref(batch.pointers)
+        batch.rows = self._library.trace_next_events(self._reader, pointers)
+        return batch.rows
+
+    def read_objects(self, batch: Batch) -> int:
+        """Fill `batch` with the next objects, in order of death; 0 at the end."""
+        pointers = ctypes.byref(batch.pointers)
+        batch.rows = self._library.trace_next_objects(self._reader, pointers)
+        return batch.rows
+
+    def events(self, capacity: int) -> Iterator[Columns]:
+        """Yield all events, in order of time, in columns that the next step changes."""
+        batch = Batch.of_events(capacity)
+        while self.read_events(batch):
+            yield batch.filled
+
+    def _table(self, function: str, first: int = 0) -> NDArray[Any]:
+        """Return a copy of a table of the library's, which may move it when it reads on."""
+        start, kind = c_void_p(), _TABLES[function]
+        number = getattr(self._library, function)(self._reader, ctypes.byref(start))
+        if number <= first or not start.value:
+            return np.empty(0, kind)
+        rows = number - first
+        text = ctypes.string_at(start.value + first * kind.itemsize, rows * kind.itemsize)
+        return np.frombuffer(text, kind)
+
+
+# ---------------------------------------------------------------------------- what is written
+
+
+class Writer:
+    """Writes a trace, its clock in nanoseconds. A context manager, at whose end it is whole."""
+
+    def __init__(self, path: Path, info: Mapping[str, Any]) -> None:
+        """Make the file; it takes its place at `path` when it is finished, not before."""
+        self.path = path
+        self.end: Mapping[str, Any] = {"reason": "written"}
+        self._unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        self._library = _library()
+        why = ctypes.create_string_buffer(_WHY_BYTES)
+        text = json.dumps({**info, "ticks_per_second_guess": 1_000_000_000})
+        self._writer = self._library.trace_create(os.fsencode(self._unfinished), text.encode(), why)
+        if not self._writer:
+            raise HeapfitError(f"cannot write {path}: {_text(why.value).lower()}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        whole = self._library.trace_finish(self._writer, json.dumps(self.end).encode())
+        failure = self._failure()
+        self._writer = None
+        if kind is None and whole:
+            self._unfinished.rename(self.path)
+            return
+        self._unfinished.unlink(missing_ok=True)
+        if kind is None:
+            raise failure
+
+    def thread(self, index: int, tid: int = 0, name: str = "") -> None:
+        """Say what is known of a thread, before its first event."""
+        self._check(self._library.trace_write_thread(self._writer, index, tid, name.encode()))
+
+    def site(self, caller: int, address: int) -> None:
+        """Add a call site; the first is number 1."""
+        self._check(self._library.trace_write_site(self._writer, caller, address))
+
+    def modules(self, lines: Sequence[str]) -> None:
+        """Say what code is mapped: `start end offset path` each."""
+        text = "".join(f"{line}\n" for line in lines)
+        self._check(self._library.trace_write_modules(self._writer, text.encode()))
+
+    def event(self, thread: int, event: Event) -> None:
+        """Add one event of a thread, as it is."""
+        made = _Event(
+            event.ns,
+            event.address,
+            event.old,
+            event.size,
+            event.usable,
+            event.lasted_ns,
+            event.site,
+            event.kind,
+            event.alignment,
+        )
+        self._check(self._library.trace_write_event(self._writer, thread, ctypes.byref(made)))
+
+    def events(self, columns: Columns) -> None:
+        """Add events, in order of time; the columns are those that a reader gives."""
+        kept = {name: np.ascontiguousarray(columns[name], k) for name, k in EVENT_COLUMNS.items()}
+        rows = len(kept["ns"])
+        made = _Events(rows, *(array.ctypes.data for array in kept.values()))
+        self._check(self._library.trace_write_events(self._writer, ctypes.byref(made), rows))
+
+    def mark(self, mark: Mark) -> None:
+        """Say how the process is, after all events before the mark."""
+        at = mark.ns
+        made = _Mark(at, at, at, mark.resident, mark.resident_anonymous, mark.lost)
+        self._check(self._library.trace_write_mark(self._writer, ctypes.byref(made)))
+
+    def _check(self, done: bool) -> None:
+        if not done:
+            raise self._failure()
+
+    def _failure(self) -> OSError:
+        error = ctypes.get_errno()
+        return OSError(error, os.strerror(error), str(self.path))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    """Return a JSON object of the file's; an empty one when it is none, since files may be bad."""
+    try:
+        found = json.loads(_text(raw))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _fields(structure: Any) -> dict[str, Any]:
+    return {name: getattr(structure, name) for name, *_ in structure._fields_}
+
+
+def as_plain(record: Problems | Totals | Thread) -> dict[str, Any]:
+    """Return a record as plain data, for JSON."""
+    return asdict(record)

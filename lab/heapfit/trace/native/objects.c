@@ -1,0 +1,273 @@
+/* Objects: from the items, in the order of their time, to blocks with a birth and a death, and what is counted on the way.
+ */
+#include "reader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LIVES = 255, /* died_kind of an object that lives at the end */
+    SLOTS_AHEAD = 16, /* items between the look at a block and the wish that its slot ... */
+    RECORDS_AHEAD = 8, /* ... and then its record come into the cache: a cache miss takes as long as some items */
+};
+
+static bool objects_start(struct trace_reader *reader)
+{
+    struct objects *objects = &reader->objects;
+    if (objects->started) return true;
+    objects->started = course_start(&objects->course) && flow_start(&objects->flow, objects->live.secret);
+    if (!objects->started) reader_stop(reader, ENOMEM);
+    return objects->started;
+}
+
+void objects_close(struct objects *objects)
+{
+    live_close(&objects->live);
+    flow_close(&objects->flow);
+    free(objects->course.points);
+    free(objects->sites);
+    free(objects->survivors);
+}
+
+/* ---- rows ---------------------------------------------------------------------------------------------------------- */
+
+/* When, by whom and how an object died. */
+struct death {
+    uint64_t ns, bytes;
+    uint32_t thread;
+    uint8_t kind;
+};
+
+static void put_birth(const struct trace_objects *columns, size_t row, const struct record *record)
+{
+    if (columns->id != NULL) columns->id[row] = record->id;
+    if (columns->previous != NULL) columns->previous[row] = record->previous;
+    if (columns->address != NULL) columns->address[row] = record->address;
+    if (columns->size != NULL) columns->size[row] = record->size;
+    if (columns->usable != NULL) columns->usable[row] = record->size + record->slack;
+    if (columns->born_ns != NULL) columns->born_ns[row] = record->born_ns;
+    if (columns->born_bytes != NULL) columns->born_bytes[row] = record->born_bytes;
+    if (columns->born_thread != NULL) columns->born_thread[row] = record->thread;
+    if (columns->site != NULL) columns->site[row] = record->site;
+    if (columns->born_kind != NULL) columns->born_kind[row] = record->kind;
+    if (columns->alignment != NULL) columns->alignment[row] = record->alignment;
+}
+
+static void put_death(const struct trace_objects *columns, size_t row, const struct death *death)
+{
+    if (columns->died_ns != NULL) columns->died_ns[row] = death->ns;
+    if (columns->died_bytes != NULL) columns->died_bytes[row] = death->bytes;
+    if (columns->died_thread != NULL) columns->died_thread[row] = death->thread;
+    if (columns->died_kind != NULL) columns->died_kind[row] = death->kind;
+}
+
+/* ---- sites --------------------------------------------------------------------------------------------------------- */
+
+/* The site's totals; there is room for all that are known (run_begin). */
+static struct trace_site_totals *totals_of(struct trace_reader *reader, uint32_t site)
+{
+    return &reader->objects.sites[site];
+}
+
+static void count_at_site(struct trace_reader *reader, const struct item *item, uint32_t index)
+{
+    struct trace_site_totals *totals = totals_of(reader, item->site);
+    struct thread *thread = &reader->tables.states[index];
+    unsigned context = trace_context(item->size);
+    uint64_t bit = UINT64_C(1) << context;
+    totals->switches += (thread->contexts & bit) != 0 && thread->sites[context] != item->site;
+    thread->contexts |= bit;
+    thread->sites[context] = item->site;
+    totals->allocations++;
+    totals->bytes += item->size;
+    totals->live_objects++;
+    totals->live_bytes += item->size;
+    if (totals->live_bytes > totals->peak_live_bytes) totals->peak_live_bytes = totals->live_bytes;
+}
+
+/* ---- deaths and births --------------------------------------------------------------------------------------------- */
+
+static void die(struct trace_reader *reader, uint32_t number, const struct death *death, const struct trace_objects *columns,
+                size_t row)
+{
+    struct objects *objects = &reader->objects;
+    const struct record *record = &objects->live.records[number];
+    struct trace_site_totals *site = totals_of(reader, record->site);
+    put_birth(columns, row, record);
+    put_death(columns, row, death);
+    site->live_objects--;
+    site->live_bytes -= record->size;
+    objects->totals.end_objects--;
+    objects->totals.end_bytes -= record->size;
+    live_remove(&objects->live, number);
+}
+
+/* The old block of a free or a realloc. How many rows. */
+static size_t end_block(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns, size_t row)
+{
+    struct objects *objects = &reader->objects;
+    uint32_t thread = reader->order.run.thread, number = live_find(&objects->live, item->address);
+    reader->tables.states[thread].reallocated = 0;
+    if (number == LIVE_NONE) {
+        objects->totals.unmatched_frees++;
+        return 0;
+    }
+    const struct record *record = &objects->live.records[number];
+    if (item->kind == TRACE_REALLOC) reader->tables.states[thread].reallocated = record->id;
+    if (!flow_add(&objects->flow, record->thread, thread, record->size)) reader_stop(reader, ENOMEM);
+    struct death death = {.ns = item->time, .bytes = objects->totals.bytes, .thread = thread, .kind = item->kind};
+    die(reader, number, &death, columns, row);
+    return 1;
+}
+
+static void count_birth(struct trace_totals *totals, const struct item *item)
+{
+    totals->allocations++;
+    totals->bytes += item->size;
+    totals->end_objects++;
+    totals->end_bytes += item->size;
+    if (totals->end_bytes <= totals->peak_bytes) return;
+    totals->peak_bytes = totals->end_bytes;
+    totals->peak_objects = totals->end_objects;
+    totals->peak_ns = item->time;
+}
+
+/* A block that lives where another one begins: its free is lost. How many rows. */
+static size_t replace(struct trace_reader *reader, const struct item *item, uint8_t kind, const struct trace_objects *columns,
+                      size_t row)
+{
+    struct objects *objects = &reader->objects;
+    uint32_t number = live_find(&objects->live, item->address);
+    if (number == LIVE_NONE) return 0;
+    objects->totals.replaced++;
+    uint32_t thread = reader->order.run.thread;
+    struct death death = {.ns = item->time, .bytes = objects->totals.bytes, .thread = thread, .kind = kind};
+    die(reader, number, &death, columns, row);
+    return 1;
+}
+
+/* The new block of an allocation or a realloc. How many rows. */
+static size_t begin_block(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns, size_t row)
+{
+    struct objects *objects = &reader->objects;
+    uint8_t kind = item->kind == ITEM_RESULT ? TRACE_REALLOC : item->kind;
+    size_t rows = replace(reader, item, kind, columns, row);
+    uint32_t number = live_add(&objects->live, item->address), thread = reader->order.run.thread;
+    if (number == LIVE_NONE) {
+        reader_stop(reader, ENOMEM);
+        return rows;
+    }
+    count_birth(&objects->totals, item);
+    count_at_site(reader, item, thread);
+    struct record *record = &objects->live.records[number];
+    uint64_t slack = item->usable - item->size;
+    record->id = objects->totals.allocations;
+    record->previous = item->kind == ITEM_RESULT ? reader->tables.states[thread].reallocated : 0;
+    record->size = item->size;
+    record->born_ns = item->time;
+    record->born_bytes = objects->totals.bytes;
+    record->slack = slack < UINT32_MAX ? (uint32_t)slack : UINT32_MAX;
+    record->thread = thread;
+    record->site = item->site;
+    record->kind = kind;
+    record->alignment = item->alignment;
+    return rows;
+}
+
+/* ---- items --------------------------------------------------------------------------------------------------------- */
+
+static size_t take(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns, size_t row)
+{
+    struct trace_totals *totals = &reader->objects.totals;
+    if (item->time >= reader->objects.course.next) course_advance(reader, item->time);
+    if (item->kind == ITEM_RESULT) return begin_block(reader, item, columns, row);
+    totals->events++;
+    switch (item->kind) {
+    case TRACE_FREE:
+    case TRACE_DELETE: totals->frees++; return end_block(reader, item, columns, row);
+    case TRACE_REALLOC:
+        totals->reallocs++;
+        totals->reallocs_in_place += item[1].address == item->address;
+        return end_block(reader, item, columns, row);
+    case TRACE_MALLOC:
+    case TRACE_CALLOC:
+    case TRACE_ALIGNED:
+    case TRACE_NEW:
+    case TRACE_NEW_ALIGNED: return begin_block(reader, item, columns, row);
+    default: totals->failed++; return 0;
+    }
+}
+
+/* What items that are to come will look at. Always inline: a compiler that sees a function with nothing but prefetches in it takes
+ * calls of it for useless (gcc 12 does). */
+static inline __attribute__((always_inline)) void fetch(const struct live *live, const struct run *run)
+{
+    if (run->at + SLOTS_AHEAD < run->ahead) {
+        uint32_t hash = live_hash(live, run->items[run->at + SLOTS_AHEAD].address);
+        __builtin_prefetch(&live->slots[live_home(live, hash)]);
+    }
+    if (run->at + RECORDS_AHEAD < run->ahead) {
+        uint32_t hash = live_hash(live, run->items[run->at + RECORDS_AHEAD].address);
+        __builtin_prefetch(&live->records[live->slots[live_home(live, hash)].record]);
+    }
+}
+
+/* A run with items left; reading it may have brought sites and marks. false: there is none. */
+static bool run_begin(struct trace_reader *reader)
+{
+    struct objects *objects = &reader->objects;
+    if (!objects_start(reader)) return false;
+    bool more = order_next(reader);
+    if (!room_for(&objects->sites, &objects->sites_capacity, reader->tables.site_count, sizeof *objects->sites)) {
+        reader_stop(reader, ENOMEM);
+        return false;
+    }
+    course_look(reader);
+    return more;
+}
+
+/* Those that live at the end. */
+static size_t put_survivors(struct trace_reader *reader, const struct trace_objects *columns, size_t row)
+{
+    static const struct death none = {.ns = UINT64_MAX, .bytes = UINT64_MAX, .thread = UINT32_MAX, .kind = LIVES};
+    struct objects *objects = &reader->objects;
+    if (!objects->started) return row;
+    if (objects->survivors == NULL) {
+        course_finish(reader, reader->order.now_ns);
+        objects->survivors = live_sorted(&objects->live);
+        if (objects->survivors == NULL) reader_stop(reader, ENOMEM);
+    }
+    if (objects->survivors == NULL) return row;
+    for (; row < columns->capacity && objects->survivors_given < objects->live.count; row++) {
+        put_birth(columns, row, &objects->live.records[objects->survivors[objects->survivors_given++]]);
+        put_death(columns, row, &none);
+    }
+    return row;
+}
+
+TRACE_API size_t trace_next_objects(struct trace_reader *reader, const struct trace_objects *columns)
+{
+    size_t row = 0;
+    struct run *run = &reader->order.run;
+    while (row < columns->capacity) {
+        if (!run_begin(reader)) return put_survivors(reader, columns, row);
+        for (; row < columns->capacity && run->at < run->count; run->at++) {
+            fetch(&reader->objects.live, run);
+            row += take(reader, &run->items[run->at], columns, row);
+        }
+    }
+    return row;
+}
+
+TRACE_API struct trace_totals trace_totals(const struct trace_reader *reader)
+{
+    return reader->objects.totals;
+}
+
+TRACE_API size_t trace_site_totals(const struct trace_reader *reader, const struct trace_site_totals **totals)
+{
+    *totals = reader->objects.sites;
+    size_t sites = reader->tables.site_count, room = reader->objects.sites_capacity;
+    return sites < room ? sites : room;
+}

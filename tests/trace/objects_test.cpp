@@ -1,0 +1,199 @@
+// Objects where a trace tells less than all of their lives, and the limits of what is kept of them.
+#include "trace_file.hpp"
+
+namespace {
+
+TEST(TraceObjects, AFreeOfABlockFromBeforeTheRecordingIsCountedAndNoObject)
+{
+    TraceFile file;
+    file.info().events(0, {release(10, 0x500), allocation(20, 0x500, 8), release(30, 0x500)}).mark(100, 90).end();
+    Reader reader = open_file(file);
+    EXPECT_EQ(all_objects(reader.get()).size(), 1);
+    struct trace_totals totals = trace_totals(reader.get());
+    EXPECT_EQ(totals.unmatched_frees, 1);
+    EXPECT_EQ(totals.frees, 2);
+}
+
+TEST(TraceObjects, AReallocOfABlockFromBeforeTheRecordingIsABirth)
+{
+    TraceFile file;
+    file.info().events(0, {reallocation(10, 0x500, 0x600, 40, 5)}).mark(100, 90).end();
+    Reader reader = open_file(file);
+    std::vector<Object> objects = all_objects(reader.get());
+    ASSERT_EQ(objects.size(), 1);
+    EXPECT_EQ(objects[0].previous, 0);
+    EXPECT_EQ(objects[0].born_ns, 15);
+    EXPECT_EQ(objects[0].born_kind, TRACE_REALLOC);
+    EXPECT_EQ(trace_totals(reader.get()).unmatched_frees, 1);
+}
+
+TEST(TraceObjects, ABlockThatBeginsWhereOneLivesEndsThat)
+{
+    TraceFile file;
+    file.info().events(0, {allocation(10, 0x500, 8)}).events(1, {allocation(20, 0x500, 80, 0, TRACE_NEW)}).mark(100, 90).end();
+    Reader reader = open_file(file);
+    std::vector<Object> objects = all_objects(reader.get());
+    ASSERT_EQ(objects.size(), 2);
+    EXPECT_EQ(objects[0].id, 1);
+    EXPECT_EQ(objects[0].died_ns, 20);
+    EXPECT_EQ(objects[0].died_thread, 1);
+    EXPECT_EQ(objects[0].died_kind, TRACE_NEW);
+    EXPECT_EQ(objects[1].died_ns, UINT64_MAX);
+    EXPECT_EQ(trace_totals(reader.get()).replaced, 1);
+    const struct trace_flow *pairs;
+    EXPECT_EQ(trace_flow(reader.get(), &pairs), 0);
+}
+
+TEST(TraceObjects, AReallocsNewBlockExistsOnlyFromItsReturn)
+{
+    // Thread 1 frees 0x600 after thread 0 has called realloc, which gets it.
+    TraceFile file;
+    file.info().events(0, {allocation(5, 0x500, 8), reallocation(10, 0x500, 0x600, 40, 20)});
+    file.events(1, {allocation(6, 0x600, 8), release(15, 0x600)}).mark(100, 90).end();
+    Reader reader = open_file(file);
+    std::vector<Object> objects = all_objects(reader.get());
+    ASSERT_EQ(objects.size(), 3);
+    EXPECT_EQ(objects[1].died_ns, 15);
+    EXPECT_EQ(objects[2].born_ns, 30);
+    EXPECT_EQ(objects[2].previous, 1);
+    EXPECT_EQ(trace_totals(reader.get()).replaced, 0);
+}
+
+TEST(TraceObjects, AFailedReallocLeavesTheOldBlock)
+{
+    TraceFile file;
+    file.info().events(0, {allocation(10, 0x500, 8), reallocation(20, 0x500, 0, 1 << 30, 5), release(40, 0x500)}).mark(90, 80).end();
+    Reader reader = open_file(file);
+    std::vector<Object> objects = all_objects(reader.get());
+    ASSERT_EQ(objects.size(), 1);
+    EXPECT_EQ(objects[0].died_ns, 40);
+    EXPECT_EQ(trace_totals(reader.get()).failed, 1);
+    EXPECT_EQ(trace_totals(reader.get()).reallocs, 0);
+}
+
+TEST(TraceObjects, AddressesOfFiftySevenBitsAndOddOnesAreKept)
+{
+    TraceFile file;
+    uint64_t high = UINT64_C(0x01fffffffffffff0), odd = 0x12345;
+    file.info().events(0, {allocation(1, high, 8), allocation(2, odd, 8), allocation(3, 16, 8), release(4, high)}).end();
+    std::vector<Object> objects = all_objects(open_file(file).get());
+    ASSERT_EQ(objects.size(), 3);
+    EXPECT_EQ(objects[0].address, high);
+    EXPECT_EQ(objects[1].address, odd);
+    EXPECT_EQ(objects[2].address, 16);
+}
+
+TEST(TraceObjects, MoreBlocksThanThereIsMemoryForEndTheReadingWithWhatWasRead)
+{
+    TraceFile file;
+    std::vector<trace_event> events;
+    for (uint64_t i = 1; i <= 5000; i++) events.push_back(allocation(i, i * 16, 8));
+    file.info().events(0, events).end();
+    Reader reader = open_file(file);
+    limit_live(reader.get(), 1000);
+    std::vector<Object> objects = all_objects(reader.get());
+    ASSERT_EQ(objects.size(), 1000);
+    EXPECT_EQ(objects[999].id, 1000);
+    EXPECT_EQ(trace_problems(reader.get()).error, ENOMEM);
+    EXPECT_EQ(trace_totals(reader.get()).allocations, 1000);
+}
+
+TEST(TraceObjects, ColumnsThatNobodyWantsAreLeftOut)
+{
+    TraceFile file;
+    file.info().events(0, {allocation(10, 0x500, 8), release(20, 0x500), allocation(30, 0x600, 9)}).end();
+    uint64_t sizes[4];
+    trace_objects columns = {};
+    columns.capacity = 4;
+    columns.size = sizes;
+    Reader reader = open_file(file);
+    ASSERT_EQ(trace_next_objects(reader.get(), &columns), 2);
+    EXPECT_EQ(sizes[1], 9);
+    EXPECT_EQ(trace_next_objects(reader.get(), &columns), 0);
+}
+
+// ---- the course of memory --------------------------------------------------------------------------------------------
+
+std::vector<struct trace_memory> course(trace_reader *reader)
+{
+    all_objects(reader);
+    const struct trace_memory *points;
+    size_t count = trace_memory(reader, &points);
+    return {points, points + count};
+}
+
+TEST(TraceCourse, ALongRestIsLevel)
+{
+    TraceFile file;
+    file.info().events(0, {allocation(100, 0x10, 1000), allocation(50000100, 0x20, 1)}).end();
+    std::vector<struct trace_memory> points = course(open_file(file).get());
+    ASSERT_EQ(points.size(), 4);
+    EXPECT_EQ(points[0].ns, 0);
+    EXPECT_EQ(points[0].live_bytes, 0);
+    EXPECT_EQ(points[1].ns, 1000000);
+    EXPECT_EQ(points[1].live_bytes, 1000);
+    EXPECT_EQ(points[2].ns, 50000000);
+    EXPECT_EQ(points[2].live_bytes, 1000);
+    EXPECT_EQ(points[3].ns, 50000100);
+    EXPECT_EQ(points[3].live_bytes, 1001);
+}
+
+TEST(TraceCourse, MarksAreInItWithWhatLivedThen)
+{
+    TraceFile file;
+    file.info().events(0, {allocation(100, 0x10, 1000), allocation(2500000, 0x20, 1)}).mark(1200000, 1, 4096).mark(9000000, 9000000, 8192).end();
+    std::vector<struct trace_memory> marks;
+    for (const auto &point : course(open_file(file).get()))
+        if (point.resident != 0) marks.push_back(point);
+    ASSERT_EQ(marks.size(), 2);
+    EXPECT_EQ(marks[0].ns, 1200000);
+    EXPECT_EQ(marks[0].live_bytes, 1000);
+    EXPECT_EQ(marks[0].resident_anonymous, 2048);
+    EXPECT_EQ(marks[1].ns, 9000000);
+    EXPECT_EQ(marks[1].live_bytes, 1001);
+}
+
+TEST(TraceCourse, AnHourHasNoMorePointsThanASecond)
+{
+    TraceFile file;
+    file.info();
+    uint64_t second = 1000000000;
+    std::vector<trace_event> events;
+    for (uint64_t i = 0; i < 100000; i++) events.push_back(allocation(i * second / 25, 0x10 * (i + 1), 1));
+    for (size_t from = 0; from < events.size(); from += 10000)
+        file.events(0, {events.begin() + static_cast<ptrdiff_t>(from), events.begin() + static_cast<ptrdiff_t>(from) + 10000});
+    for (uint64_t i = 0; i < 40000; i++) file.mark(i * second / 10, i * second / 10, 4096 + i);
+    std::vector<struct trace_memory> points = course(open_file(file.end()).get());
+    size_t marks = 0;
+    for (size_t i = 1; i < points.size(); i++) {
+        ASSERT_LE(points[i - 1].ns, points[i].ns);
+        ASSERT_LE(points[i].live_objects, points[i].ns * 25 / second + 1);
+        ASSERT_GE(points[i].live_objects + 1, points[i].ns * 25 / second > 100000 ? 100000 : points[i].ns * 25 / second);
+        marks += points[i].resident != 0;
+    }
+    EXPECT_LE(points.size(), 1 << 16);
+    EXPECT_GT(points.size(), 1 << 14);
+    EXPECT_GT(marks, 1 << 12);
+}
+
+TEST(TraceFlow, TensOfThousandsOfThreadsAreNoSquare)
+{
+    TraceFile file;
+    file.info();
+    constexpr uint32_t threads = 20000;
+    for (uint32_t i = 0; i < threads; i++) file.events(i, {allocation(2 * i + 1, 0x1000 + 16 * i, 8)});
+    std::vector<trace_event> frees;
+    for (uint32_t i = 0; i < threads; i++) frees.push_back(release(2 * threads + i, 0x1000 + 16 * i));
+    file.events(0, frees).end();
+    Reader reader = open_file(file);
+    all_objects(reader.get());
+    const struct trace_flow *pairs;
+    ASSERT_EQ(trace_flow(reader.get(), &pairs), threads);
+    for (uint32_t i = 0; i < threads; i++) {
+        ASSERT_EQ(pairs[i].born_thread, i);
+        ASSERT_EQ(pairs[i].died_thread, 0);
+        ASSERT_EQ(pairs[i].blocks, 1);
+    }
+}
+
+} // namespace
