@@ -52,9 +52,8 @@ class TraceFile {
         header.thread = thread;
         header.first_tick = header.last_tick = first_tick;
         header.sequence = sequence++;
-        std::vector<uint8_t> out(trace_block_bound(payload.size())), workspace(trace_workspace_size() + 8);
-        void *aligned = workspace.data() + (8 - reinterpret_cast<uintptr_t>(workspace.data()) % 8) % 8;
-        size_t size = trace_block_make(&header, payload.data(), payload.size(), compressed ? aligned : nullptr, out.data());
+        std::vector<uint8_t> out(trace_block_bound(payload.size()));
+        size_t size = trace_block_make(&header, payload.data(), payload.size(), compressed ? workspace() : nullptr, out.data());
         append(out.data(), size);
         return *this;
     }
@@ -112,6 +111,12 @@ class TraceFile {
         std::string bytes;
         for (; number >= 0x80; number >>= 7) bytes += static_cast<char>(number | 0x80);
         return bytes + static_cast<char>(number);
+    }
+
+    static void *workspace()
+    {
+        static std::vector<uint64_t> memory(trace_workspace_size() / sizeof(uint64_t) + 1);
+        return memory.data();
     }
 
     void append(const void *data, size_t size)
