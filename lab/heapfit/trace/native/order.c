@@ -221,6 +221,7 @@ static void run_date(struct trace_reader *reader, struct run *run)
 {
     struct order *order = &reader->order;
     struct trace_thread *thread = &reader->tables.threads[run->thread];
+    size_t results = 0;
     for (size_t i = 0; i < run->count; i++) {
         struct item *item = &run->items[i];
         uint64_t tick = item->time >> 1;
@@ -229,8 +230,9 @@ static void run_date(struct trace_reader *reader, struct run *run)
         uint64_t ns = clock_ns(&reader->clock, order->now);
         if (ns > order->now_ns) order->now_ns = ns; /* a later mark may have made ticks that were guessed at shorter */
         item->time = order->now_ns;
-        thread->events += item->kind != ITEM_RESULT;
+        results += item->kind == ITEM_RESULT;
     }
+    thread->events += run->count - results;
 }
 
 static void run_start(struct trace_reader *reader)

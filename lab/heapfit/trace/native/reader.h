@@ -236,11 +236,10 @@ enum { LIVE_NONE = 0 };
 
 bool live_start(struct live *live);
 void live_close(struct live *live);
-/* The record's number; LIVE_NONE: there is no such block. */
-uint32_t live_find(const struct live *live, uint64_t address);
-/* A record with nothing but its address; the block is not there yet. LIVE_NONE: no memory. */
-uint32_t live_add(struct live *live, uint64_t address);
-void live_remove(struct live *live, uint32_t record);
+bool live_make_room(struct live *live); /* for one block more; slots may change their places. false: no memory */
+/* Fills the empty slot in which this block belongs, after live_make_room. Of the record only `address` is set. */
+struct record *live_add(struct live *live, struct slot *slot, uint64_t address);
+void live_remove(struct live *live, struct slot *slot); /* other slots may change their places */
 /* Numbers of all records in order of their ids, to be freed; NULL: no memory. */
 uint32_t *live_sorted(const struct live *live);
 
@@ -252,6 +251,18 @@ static inline uint32_t live_hash(const struct live *live, uint64_t address)
 static inline size_t live_home(const struct live *live, uint32_t hash)
 {
     return hash >> (32 - live->bits);
+}
+
+/* The block's slot, or the empty one in which it belongs. */
+static inline struct slot *live_slot(const struct live *live, uint64_t address)
+{
+    uint32_t hash = live_hash(live, address);
+    size_t mask = ((size_t)1 << live->bits) - 1;
+    for (size_t at = live_home(live, hash);; at = (at + 1) & mask) {
+        struct slot *slot = &live->slots[at];
+        if (slot->record == LIVE_NONE) return slot;
+        if (slot->hash == hash && live->records[slot->record].address == address) return slot;
+    }
 }
 
 /* ---- memory over time (course.c), threads' give and take (flow.c) -------------------------------------------------- */
