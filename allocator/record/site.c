@@ -122,7 +122,7 @@ static void table_put(table_place *place, uint64_t key, uint64_t value)
 {
     struct table *table = atomic_load_explicit(place, memory_order_relaxed); /* only we write */
     if (key == 0) return;
-    if (2 * (table->used + 1) > pairs_in(table)) table = table_grow(place);
+    if (table == &empty || 2 * (table->used + 1) > pairs_in(table)) table = table_grow(place);
     if (table != NULL) table_write(table, key, value);
 }
 
