@@ -30,7 +30,7 @@ CROSS_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user
 TEST_WORKLOADS := $(filter-out php-%,$(notdir $(patsubst %/workload.toml,%,$(shell grep -L '^large = true' \
   workloads/*/workload.toml workloads/range-coding/*/workload.toml))))
 
-wheel_folders := $(wildcard allocator cmake examples include integrations lab studies workloads)
+wheel_folders := $(wildcard allocator cmake examples include integrations lab studies traces workloads)
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
   $(shell find $(wheel_folders) -type f -not -path '*/__pycache__/*')
 

@@ -15,12 +15,16 @@ endif()
 install(TARGETS ${heapfit_installed} EXPORT heapfitTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+if(TARGET heapfit-record) # to be preloaded, not to be linked with
+  install(TARGETS heapfit-record LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 if(NOT HEAPFIT_WHEEL) # where no man would find it
   install(FILES "${PROJECT_SOURCE_DIR}/docs/man/heapfit.3" "${PROJECT_SOURCE_DIR}/docs/man/heapfit-contexts.3"
     DESTINATION "${CMAKE_INSTALL_MANDIR}/man3")
-  install(FILES "${PROJECT_SOURCE_DIR}/docs/man/heapfit-control.7" DESTINATION "${CMAKE_INSTALL_MANDIR}/man7")
+  install(FILES "${PROJECT_SOURCE_DIR}/docs/man/heapfit-control.7" "${PROJECT_SOURCE_DIR}/docs/man/heapfit-record.7"
+    DESTINATION "${CMAKE_INSTALL_MANDIR}/man7")
 endif()
 
 # ------------------------------------------------------------------ CMake package
@@ -57,7 +61,7 @@ endforeach()
 # ------------------------------------------------------------ the lab's data (wheel)
 
 if(HEAPFIT_WHEEL)
-  foreach(folder IN ITEMS workloads studies)
+  foreach(folder IN ITEMS workloads studies traces)
     if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}")
       install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_DATADIR}"
         PATTERN "__pycache__" EXCLUDE)

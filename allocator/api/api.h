@@ -128,13 +128,8 @@ void report_json(struct json *json);
 
 /* ---- control (request.c, control.c) ---------------------------------------------------------------------------- */
 
-/* A line without its end, of any bytes. */
-enum { REQUEST_MAX = 256 };
-
-/* Do what a request says and write the answer, a JSON object without its line's end. */
+/* Do what a request says, a line without its end, of any bytes, and write the answer, a JSON object without its line's end. */
 void request_answer(const char *line, size_t length, struct json *json);
-/* An answer that says no. */
-void request_refuse(struct json *json, const char *why);
 
 /* If the option says so, serve requests from now on; may be called again. */
 void control_start(void);

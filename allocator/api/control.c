@@ -16,126 +16,17 @@
 #define _GNU_SOURCE
 #endif
 #include "api.h"
-#include "json.h"
+#include "../platform/server.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <string.h>
 #include <unistd.h>
 
 enum {
-    CONNECTIONS_MAX = 8, /* for one more, that one is closed which has asked nothing for longest */
-    ANSWER_MS = 2000, /* in which a client has to take its answer, since all others wait */
-    PAUSE_MS = 1000, /* after an error that would come again at once */
+    PATIENCE_MS = 2000, /* with a client that does not take its answer */
     FAREWELL_MS = 1000 /* the main thread waits for this one to end */
 };
-
-/* ---- connections: the thread's own ----------------------------------------------------------------------------- */
-
-struct connection {
-    int socket;
-    size_t length; /* bytes of a request that is not complete */
-    uint64_t turn; /* when it was opened or last heard, in the order of such events */
-    char request[REQUEST_MAX + 1]; /* with the line's end */
-};
-
-static struct connection connections[CONNECTIONS_MAX];
-static size_t connection_count;
-static uint64_t turns;
-
-struct json_socket {
-    struct json json;
-    int socket;
-    uint64_t end; /* clock in ms */
-};
-
-static bool write_to_socket(struct json *json, const char *bytes, size_t size)
-{
-    const struct json_socket *target = (const struct json_socket *)json;
-    uint64_t now = platform_clock_ms();
-    return platform_send(target->socket, bytes, size, now < target->end ? target->end - now : 0);
-}
-
-static struct json_socket json_to(int socket)
-{
-    uint64_t end = platform_clock_ms() + ANSWER_MS;
-    return (struct json_socket){.json = {.write = write_to_socket}, .socket = socket, .end = end};
-}
-
-static bool answer(int socket, const char *line, size_t length)
-{
-    struct json_socket target = json_to(socket);
-    request_answer(line, length, &target.json);
-    return json_end(&target.json);
-}
-
-static void refuse(int socket, const char *why)
-{
-    struct json_socket target = json_to(socket);
-    request_refuse(&target.json, why);
-    json_end(&target.json);
-}
-
-static bool answer_complete_requests(struct connection *connection)
-{
-    const char *end;
-    while ((end = memchr(connection->request, '\n', connection->length)) != NULL) {
-        size_t length = (size_t)(end - connection->request);
-        if (!answer(connection->socket, connection->request, length)) return false;
-        connection->length -= length + 1;
-        memmove(connection->request, end + 1, connection->length);
-        connection->turn = ++turns;
-    }
-    return true;
-}
-
-/* False when the connection is to be closed. */
-static bool receive(struct connection *connection)
-{
-    char *room = connection->request + connection->length;
-    size_t size = sizeof connection->request - connection->length;
-    ptrdiff_t received = platform_receive(connection->socket, room, size);
-    if (received < 0) return false;
-    connection->length += (size_t)received;
-    if (!answer_complete_requests(connection)) return false;
-    if (connection->length < sizeof connection->request) return true;
-    answer(connection->socket, connection->request, connection->length); /* which says that it is too long */
-    return false;
-}
-
-static void connection_close(size_t place)
-{
-    close(connections[place].socket);
-    connections[place] = connections[--connection_count];
-}
-
-static size_t longest_silent(void)
-{
-    size_t place = 0;
-    for (size_t i = 1; i < connection_count; i++)
-        if (connections[i].turn < connections[place].turn) place = i;
-    return place;
-}
-
-static void connection_open(int listener)
-{
-    int socket = platform_accept(listener);
-    if (socket < 0) {
-        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) poll(NULL, 0, PAUSE_MS);
-        return;
-    }
-    if (!platform_peer_is_trusted(socket)) {
-        refuse(socket, "this process belongs to another user");
-        close(socket);
-        return;
-    }
-    if (connection_count == CONNECTIONS_MAX) connection_close(longest_silent());
-    struct connection *connection = &connections[connection_count++];
-    connection->socket = socket;
-    connection->length = 0;
-    connection->turn = ++turns;
-}
 
 /* ---- the thread ------------------------------------------------------------------------------------------------ */
 
@@ -143,21 +34,7 @@ static void connection_open(int listener)
 static _Atomic(bool) stopping;
 /* Relaxed: it is only looked at to know whether that thread still exists. 0: not known yet. */
 static _Atomic(int32_t) thread_number;
-
-static void serve(int listener)
-{
-    struct pollfd polled[1 + CONNECTIONS_MAX] = {{.fd = listener, .events = POLLIN}};
-    for (size_t i = 0; i < connection_count; i++)
-        polled[1 + i] = (struct pollfd){.fd = connections[i].socket, .events = POLLIN};
-    if (poll(polled, 1 + connection_count, -1) < 0) {
-        if (errno != EINTR) poll(NULL, 0, PAUSE_MS); /* fewer descriptors are allowed than we look at */
-        return;
-    }
-    /* From the last to the first: closing one moves the last into its place. */
-    for (size_t i = connection_count; i-- > 0;)
-        if (polled[1 + i].revents != 0 && !receive(&connections[i])) connection_close(i);
-    if (polled[0].revents != 0) connection_open(listener);
-}
+static struct server server; /* the thread's own */
 
 enum { NAME_MAX_BYTES = 32 };
 
@@ -188,9 +65,9 @@ static void control_run(void *argument)
 {
     (void)argument;
     atomic_store_explicit(&thread_number, platform_thread_number(), memory_order_relaxed);
-    connection_count = 0; /* a fork's child has a copy of what the parent had open */
-    int listener = listener_open();
-    while (listener >= 0 && !atomic_load_explicit(&stopping, memory_order_relaxed)) serve(listener);
+    /* A fork's child has a copy of what the parent had open. */
+    server = (struct server){.listener = listener_open(), .answer = request_answer, .patience_ms = PATIENCE_MS};
+    while (server.listener >= 0 && !atomic_load_explicit(&stopping, memory_order_relaxed)) server_serve(&server, -1);
 }
 
 /* ---- the main thread leaves ------------------------------------------------------------------------------------ */

@@ -6,7 +6,7 @@
 #endif
 #include "../pools/group.h"
 #include "api.h"
-#include "json.h"
+#include "../platform/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

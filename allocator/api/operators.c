@@ -7,63 +7,15 @@
  * C++ run-time libraries: a program that is linked with libheapfit.a may define its own.
  *
  * Failure is C++'s affair too: the new-handler and std::bad_alloc live in the C++ run-time library, which is looked for
- * only then.
+ * only then (platform/cxx.c).
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "../platform/cxx.h"
 #include "api.h"
 
-#include <dlfcn.h>
-#include <stdlib.h>
-
 _Static_assert(sizeof(size_t) == sizeof(unsigned long), "std::size_t is mangled as 'm', unsigned long");
-
-/* ---- the C++ run-time library --------------------------------------------------------------------------------------- */
-
-typedef void (*new_handler)(void);
-
-/* Weak: NULL in a program without a C++ run-time library, and in one that got it by dlopen. */
-extern new_handler cxx_get_new_handler(void) __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
-extern void cxx_throw_bad_alloc(void) __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
-
-/* Weak, because a static executable need not have it. It may be used to find dlopen too: where that is named outright, the
- * linker warns whoever links statically of a dependence that is none. */
-#pragma weak dlsym
-
-/* A function of the C++ run-time library if one has been loaded, by whomever; NULL otherwise. It stays loaded from then on:
- * an exception of its kind may be under way. */
-static COLD void *cxx_find(const char *symbol)
-{
-    static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1"};
-    if (dlsym == NULL) return NULL;
-    void *(*open)(const char *, int);
-    *(void **)&open = dlsym(RTLD_DEFAULT, "dlopen");
-    if (open == NULL) return NULL;
-    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
-        void *library = open(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
-        void *function = library == NULL ? NULL : dlsym(library, symbol);
-        if (function != NULL) return function;
-    }
-    return NULL;
-}
-
-static COLD new_handler installed_new_handler(void)
-{
-    new_handler (*get)(void) = cxx_get_new_handler;
-    if (get == NULL) *(void **)&get = cxx_find("_ZSt15get_new_handlerv");
-    return get == NULL ? NULL : get();
-}
-
-static _Noreturn COLD void throw_bad_alloc(size_t size)
-{
-    void (*throw)(void) = cxx_throw_bad_alloc;
-    if (throw == NULL) *(void **)&throw = cxx_find("_ZSt17__throw_bad_allocv");
-    if (throw != NULL) throw();
-    platform_message(
-        "operator new cannot allocate %zu bytes, and there is no C++ run-time library to throw std::bad_alloc", size);
-    abort();
-}
 
 /* ---- failure ---------------------------------------------------------------------------------------------------------- */
 
@@ -72,8 +24,8 @@ static COLD void *new_failed(size_t size, size_t alignment)
 {
     void *object;
     do {
-        new_handler handler = installed_new_handler();
-        if (handler == NULL) throw_bad_alloc(size);
+        cxx_new_handler handler = cxx_installed_new_handler();
+        if (handler == NULL) cxx_throw_bad_alloc(size);
         handler();
         object = heap_malloc_aligned(size, alignment);
     } while (object == NULL);
@@ -107,7 +59,7 @@ OPERATOR(own_new, seen_new, "_Znwm");
 
 static void *own_new_aligned(size_t size, size_t alignment)
 {
-    if (UNLIKELY(!is_power_of_two(alignment))) throw_bad_alloc(size);
+    if (UNLIKELY(!is_power_of_two(alignment))) cxx_throw_bad_alloc(size);
     void *object = object_malloc_aligned(size, alignment);
     return LIKELY(object != NULL) ? object : new_failed(size, alignment);
 }
@@ -157,7 +109,7 @@ static NOINLINE void *new_nothrow_slow(size_t size, struct heap *heap)
 {
     static const char nothrow;
     void *object = object_malloc_slow(size, heap);
-    if (LIKELY(object != NULL) || installed_new_handler() == NULL) return object;
+    if (LIKELY(object != NULL) || cxx_installed_new_handler() == NULL) return object;
     return catching_new("_ZnwmRKSt9nothrow_t", size, (const struct nothrow *)&nothrow, seen_new);
 }
 
@@ -181,7 +133,7 @@ static void *own_new_aligned_nothrow(size_t size, size_t alignment, const struct
     if (REPLACED(new_aligned)) return catching_new_aligned(symbol, size, alignment, nothrow, seen_new_aligned);
     if (UNLIKELY(!is_power_of_two(alignment))) return NULL;
     void *object = object_malloc_aligned(size, alignment);
-    if (LIKELY(object != NULL) || installed_new_handler() == NULL) return object;
+    if (LIKELY(object != NULL) || cxx_installed_new_handler() == NULL) return object;
     return catching_new_aligned(symbol, size, alignment, nothrow, seen_new_aligned);
 }
 OPERATOR(own_new_aligned_nothrow, seen_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t");

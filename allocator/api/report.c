@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #endif
 #include "api.h"
-#include "json.h"
+#include "../platform/json.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  * it.
  */
 #include "api.h"
-#include "json.h"
+#include "../platform/server.h"
 
 #include <string.h>
 
@@ -26,16 +26,6 @@ static void answer_open(struct json *json)
     json_open(json, '{');
     json_name(json, "ok");
     json_bool(json, true);
-}
-
-void request_refuse(struct json *json, const char *why)
-{
-    json_open(json, '{');
-    json_name(json, "ok");
-    json_bool(json, false);
-    json_name(json, "error");
-    json_string(json, why);
-    json_close(json, '}');
 }
 
 static void answer_number(struct json *json, const char *name, size_t number)
@@ -129,7 +119,7 @@ static void run_get(struct json *json, const struct request *request)
     struct option_text value;
     struct option_mistake mistake;
     if (!options_get(request->words[1], &value, &mistake)) {
-        request_refuse(json, mistake.text);
+        server_refuse(json, mistake.text);
         return;
     }
     answer_open(json);
@@ -142,7 +132,7 @@ static void run_set(struct json *json, const struct request *request)
 {
     struct option_mistake mistake;
     if (options_set(request->words[1], request->words[2], &mistake)) run_get(json, request);
-    else request_refuse(json, mistake.text);
+    else server_refuse(json, mistake.text);
 }
 
 static void run_shrink(struct json *json, const struct request *request)
@@ -223,7 +213,7 @@ static COLD void refuse_unknown(struct json *json, const char *name)
     platform_format(why, sizeof why,
                     "there is no command '%s'; there are version, stats, options, get, set, shrink, restore and trim",
                     name);
-    request_refuse(json, why);
+    server_refuse(json, why);
 }
 
 static COLD void refuse_usage(struct json *json, const struct command *command)
@@ -232,18 +222,18 @@ static COLD void refuse_usage(struct json *json, const struct command *command)
     const char *first = command->arguments[0], *second = command->arguments[1];
     platform_format(why, sizeof why, "it is written: %s%s%s%s%s", command->name, first != NULL ? " " : "",
                     first != NULL ? first : "", second != NULL ? " " : "", second != NULL ? second : "");
-    request_refuse(json, why);
+    server_refuse(json, why);
 }
 
 void request_answer(const char *line, size_t length, struct json *json)
 {
     struct request request;
     if (length > REQUEST_MAX) {
-        request_refuse(json, "a request is a line of at most 256 bytes");
+        server_refuse(json, "a request is a line of at most 256 bytes");
         return;
     }
     if (!is_text(line, length)) {
-        request_refuse(json, "a request is a line of printable ASCII");
+        server_refuse(json, "a request is a line of printable ASCII");
         return;
     }
     split(&request, line, length);

@@ -393,7 +393,7 @@ void chain_ask_again(uint32_t group)
 
 /* ---- unmapped code --------------------------------------------------------------------------------------------------------------------- */
 
-#pragma weak _dl_find_object /* as in frame.c: without it, there is nothing to forget */
+#pragma weak _dl_find_object /* as in platform/frame.c: without it, there is nothing to forget */
 
 static bool is_in_an_object(uintptr_t return_address)
 {

@@ -11,10 +11,11 @@
  *     free ─► event in the ring ─► next free       ├────► encode.c ─► block.c (zstd, CRC) ─► file
  *                                     ... rings ───┘
  *
- * Which file does what: intercept.c the malloc family; ring.c a thread's ring; site.c who called; sample.c which allocations
- * are noted when not all are; writer.c the recorder's thread; file.c the file; settings.c what the environment says; encode.c
- * and block.c the format, which the lab's trace tools use too. It needs platform/ and nothing else of the allocator. Nothing
- * here calls malloc.
+ * Which file does what: intercept.c the malloc family; note.h, ring.c a thread's ring; site.c who called; sample.c which allocations
+ * are noted when not all are; process.c and exits.c how a process starts, forks and ends; writer.c the recorder's thread;
+ * stream.c how events get from rings into blocks; file.c the file; facts.c what the kernel knows of the process; request.c what
+ * other processes may ask; settings.c what the environment says; encode.c and block.c the format, which the lab's trace tools use
+ * too. It needs platform/ and nothing else of the allocator. Nothing here calls malloc.
  */
 #ifndef HEAPFIT_RECORD_H
 #define HEAPFIT_RECORD_H
@@ -22,21 +23,26 @@
 #include "platform/platform.h"
 #include "record/format.h"
 
+/* What every call looks at is in this library, and found without a table. */
+#define HERE __attribute__((visibility("hidden")))
+
 /* ---- settings (settings.c) ----------------------------------------------------------------------------------------- */
 
 /* HEAPFIT_RECORD=PATH names the file; %p in it becomes the process's number. HEAPFIT_RECORD_OPTIONS="name:value,..." */
 struct record_settings {
-    char path[4096]; /* empty: no recording */
+    char path[4096]; /* absolute; empty: no recording */
     size_t sample; /* `sample:SIZE`: mean bytes between noted allocations; 0: each is noted */
     unsigned sites; /* `sites:N`: return addresses that are followed, 0 to 64; 0: none */
     bool later; /* `start:later`: record only when told to */
     bool children; /* `children:on`: forked and exec'ed processes too, each into a file of its own: PATH.PID */
-    uint32_t process; /* `process:N`: which one is the main process, whose file has the plain name; 0: the first */
+    uint32_t process; /* `process:N`: which one is the main process, whose file has the plain name; by itself the first */
+    bool first; /* nothing was recorded before this, so that a file of this name is of another time */
     unsigned seconds; /* `seconds:N`: stop by itself after so long; 0: never */
-    size_t lateness_ms; /* `flush_ms:N`: an event is in the file after about so long; 100 */
+    unsigned flush_ms; /* `flush_ms:N`: an event is in the file after about so long; 100 */
 };
-extern struct record_settings record_settings;
+extern struct record_settings record_settings HERE;
 void record_settings_read(void); /* reports unknown names and bad values once on stderr, as HEAPFIT_OPTIONS does */
+bool record_settings_apply(void); /* whether this process, new or forked, is to be recorded */
 
 /* ---- rings (ring.c) ------------------------------------------------------------------------------------------------ */
 
@@ -55,50 +61,131 @@ _Static_assert(sizeof(struct record_event) == 32, "two events fill a cache line"
 enum { RECORD_RESULT = TRACE_KIND_MASK, RECORD_RING_EVENTS = 4096 };
 
 /* Of one thread, which alone writes events and moves `head`; the recorder's thread reads them and moves `tail`. Rings are made
- * by platform_reserve/commit, stay in the list for good, and serve another thread when theirs has ended and they are empty. */
+ * by platform_reserve/commit, stay in the list for good, and serve another thread when theirs is no more and they are empty:
+ * so all that is between `tail` and `head` is always of one thread. */
 struct record_ring {
-    _Atomic(uint64_t) head; /* events noted so far. Release: what is before it is written */
-    uint64_t tail_seen; /* the thread's own: tail, when it last looked */
-    struct record_ring *next;
-    _Atomic(int32_t) tid; /* 0: nobody's */
-    uint32_t thread; /* index in the file, which each new owner gets anew */
-    char pad[24];
-    _Atomic(uint64_t) tail; /* events taken so far. Release: their places may be written again */
-    struct record_event events[RECORD_RING_EVENTS];
+    _Alignas(CACHE_LINE) _Atomic(uint64_t) head; /* events noted so far. Release: what is before it is written */
+    uint64_t look_at; /* the owner's own: when `head` gets here it looks at `tail` */
+    _Atomic(int32_t) tid; /* the owner's; 0: nobody's */
+    _Atomic(bool) left; /* the owner has begun to end. Until it has, it may still note events */
+    struct record_ring *next; /* stays as it is from when the ring is in the list */
+    _Alignas(CACHE_LINE) _Atomic(uint64_t) tail; /* events taken so far. Release: their places may be written again */
+    _Atomic(uint32_t) thread; /* index in the file, given by the recorder's thread; a new owner sets RECORD_THREAD_NEW */
+    _Atomic(uint32_t) waiting; /* 1: the owner waits for room */
+    struct record_stream *stream; /* the recorder's thread's own: what it has encoded of these events */
+    _Alignas(CACHE_LINE) struct record_event events[RECORD_RING_EVENTS];
 };
+#define RECORD_THREAD_NEW UINT32_MAX
 extern _Atomic(struct record_ring *) record_rings; /* the newest first */
+
+/* Events that could not be kept: there was no memory for a ring. */
+extern _Atomic(uint64_t) record_lost;
 
 /* ---- what each side calls of the other ----------------------------------------------------------------------------- */
 
 /* Whether events are noted: relaxed, since some at the edges may or may not be. Written by the recorder's thread. */
-extern _Atomic(bool) recording;
+extern _Atomic(bool) recording HERE;
 
-/* The clock of events: the processor's counter (x86-64: TSC; aarch64: CNTVCT). */
+/* The clock of events: the processor's counter (x86-64: TSC; aarch64: CNTVCT). It is read after all that stands before it has been
+ * done: a processor would else read it early, while what told this thread of a block is still on its way from another
+ * core, and so before the other has read it. Nothing must keep it from being read late: no store that stands behind it is
+ * seen by others before it is done. */
 ALWAYS_INLINE uint64_t record_ticks(void)
 {
 #if defined(__x86_64__)
+    __builtin_ia32_lfence();
     return __builtin_ia32_rdtsc();
 #elif defined(__aarch64__)
     uint64_t ticks;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    __asm__ volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(ticks) : : "memory");
     return ticks;
 #endif
 }
 
-/* writer.c, called by the program's threads: */
-void writer_start(void); /* at the library's start, and in a fork's child: makes the thread, and the file unless `later` */
+/* writer.c, called by the program's threads. They may be anywhere, with any lock held: nothing here takes one. */
+void writer_start(bool record); /* at the library's start, and in a fork's child: makes the thread and, if `record`, the file */
 void writer_wake(void); /* a ring is half full */
-void writer_wait(struct record_ring *ring); /* the ring is full: returns when there is room, or when nothing is recorded any more */
-void writer_finish(const char *reason); /* at exit, _exit, exec: returns when all that was noted is in the file, after 10 s at most */
-void writer_fork_prepare(void), writer_fork_parent(void), writer_fork_child(void);
+void writer_wait(struct record_ring *ring); /* it is full: returns when there is room, or nothing is recorded any more */
+void writer_thread_leaves(void); /* a thread with a ring is about to end */
 
-/* site.c, called by the recorder's thread: sites that were made so far; element i is site i, 0 none. Never moves. */
-struct record_site { uint32_t caller; uint32_t reserved; uint64_t address; };
+/* When all that was noted is in the file, after 10 s at most: for good, or with the file's end, until the resumption. Both may be
+ * called in a signal handler. */
+void writer_finish(const char *reason);
+void writer_pause(const char *reason);
+void writer_resume(void);
+void writer_fork_child(void); /* nothing of the parent's goes on here */
+
+/* site.c, called by the recorder's thread: how many sites there are, which are elements 1 to that; element 0 is no site. Nothing
+ * moves or changes. Who asks after taking events out of a ring is told of all sites that they name. */
+struct record_site {
+    uint32_t caller; /* 0: none, or not followed so far */
+    uint32_t reserved;
+    uint64_t address; /* where the caller goes on */
+};
 size_t sites_published(const struct record_site **sites);
 
-/* intercept.c and ring.c, called by writer.c: */
-void rings_fork_child(void); /* nobody else is there: empties all rings, frees those of other threads */
-void intercept_start(void); /* finds the next library's functions */
+/* Called by process.c and writer.c: */
+void intercept_start(void); /* intercept.c: finds the next library's functions. Before all else, by one thread */
+const char *intercept_allocator(void); /* path of the library that calls go to */
+bool sample_begin(void); /* sample.c: before `recording` becomes true. False: no memory, so nothing can be recorded */
+void record_ignore_thread(void); /* ring.c: nothing that the calling thread does is ever noted */
+void exits_start(void); /* exits.c: finds the functions that it stands in front of */
+void rings_fork_child(void); /* ring.c: nobody else is there, nor is anything recorded: all rings are empty and nobody's */
+
+/* ---- the recorder's thread's own ------------------------------------------------------------------------------------ */
+
+/* file.c: one file after the other. A block is in the file after file_flush. The first error ends a file: then it is cut to its
+ * whole blocks and closed. */
+struct record_file {
+    bool open;
+    uint32_t number; /* 1, or what was free; 0: none has been opened */
+    char path[4096 + 32]; /* of this one, or the last */
+    uint64_t events, bytes; /* of it */
+    uint64_t lost_before; /* record_lost when it was begun */
+    const char *error; /* why it was ended; NULL: by nothing bad */
+};
+extern struct record_file record_file;
+static inline uint64_t file_lost(void)
+{
+    return atomic_load_explicit(&record_lost, memory_order_relaxed) - record_file.lost_before;
+}
+bool file_prepare(void); /* finds the folder, while the process sees it */
+bool file_open(void); /* the first block has to follow */
+void file_block(enum trace_block type, uint32_t thread, const void *raw, size_t size);
+void file_events(const struct trace_block_header *header, const void *raw, size_t size);
+bool file_flush(void);
+void file_end(const char *reason); /* says so, and is whole then */
+void file_reopen(void); /* takes the last end back: blocks may follow */
+void file_close(void);
+
+/* facts.c: read through descriptors that stay open, so that it goes on when the process changes its root or closes all. Texts are
+ * without a terminating zero, into TRACE_RAW_MAX bytes; their size is returned. */
+void facts_prepare(void);
+size_t facts_info(char *json, uint64_t tick, uint64_t ns); /* the clocks some time ago */
+size_t facts_modules(char *text); /* 0: cannot be read */
+bool facts_is_code(uint64_t address); /* in one of the modules, when they were last read */
+size_t facts_thread(char *json, uint32_t thread, int32_t tid, char *name);
+bool facts_thread_name(int32_t tid, char name[16]); /* false: there is no such thread any more */
+size_t facts_threads(void); /* of the process, this one and a main thread that has left included; 0: not known */
+bool facts_main_has_left(void);
+void facts_memory(uint64_t *resident, uint64_t *anonymous); /* bytes; 0: not known */
+
+char *facts_text(char *name); /* makes it valid UTF-8, where it stands */
+
+/* stream.c */
+void streams_begin(void); /* for a new file: what is in the rings so far does not belong to it */
+uint64_t streams_take(void); /* empties all rings: all events before this tick that were there are taken */
+void streams_flush(void); /* all that was taken goes into the file's blocks */
+bool streams_call(void); /* whether a ring is half full */
+void streams_wake(void); /* all threads that wait for room */
+
+/* writer.c, for request.c: NULL, or what is wrong. */
+const char *recording_begin(void);
+void recording_end(const char *reason);
+
+/* request.c */
+struct json;
+void record_answer(const char *line, size_t length, struct json *json);
 
 /* ---- the format (encode.c, block.c): no state, no platform, shared with the lab ------------------------------------- */
 

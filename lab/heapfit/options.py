@@ -47,7 +47,7 @@ class Option:
         written = _VALUE.fullmatch(value)
         if written is None or (written[2] and self.kind != "size"):
             raise UsageError(f"option {self.name}: {value!r} is no {self._wanted()}")
-        if not self.minimum <= int(written[1]) * _SUFFIXES[written[2].lower()] <= self.maximum:
+        if not self.minimum <= size_in_bytes(value) <= self.maximum:
             raise UsageError(
                 f"option {self.name}: {value!r} is not between {self.minimum} and {self.maximum}"
             )
@@ -58,6 +58,18 @@ class Option:
             "size": "size; write one like 64k or 2m",
             "flag": "flag; write 0 or 1",
         }[self.kind]
+
+
+def size_in_bytes(text: str) -> int:
+    """Return the number that a size stands for; ValueError when it is none.
+
+    >>> size_in_bytes("512k")
+    524288
+    """
+    written = _VALUE.fullmatch(text)
+    if written is None:
+        raise ValueError(f"{text!r} is no size")
+    return int(written[1]) * _SUFFIXES[written[2].lower()]
 
 
 _NUMBER_UNLIMITED = (1 << 32) - 1

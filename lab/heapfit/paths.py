@@ -75,6 +75,11 @@ def studies_dir() -> Path:
     return _shared("studies")
 
 
+def traces_dir() -> Path:
+    """Return the folder of the recorded traces that come with heapfit."""
+    return _shared("traces")
+
+
 def integrations_dir() -> Path:
     """Return the folder of the sources that connect heapfit to other runtimes, such as PHP."""
     return _shared("integrations")

@@ -88,6 +88,12 @@ class InstalledAllocator(Record):
         default={}, description="Of the workload, those that a variant sets."
     )
     options: dict[str, str] = Field(default={}, description="Options of heapfit's, likewise.")
+    record: dict[str, str] | None = Field(
+        default=None, description="The recorder's settings, likewise; None: nothing is recorded."
+    )
+    wrapper: list[str] = Field(
+        default=[], description="Words before the program's own, likewise: a tool that starts it."
+    )
 
 
 # ------------------------------------------------------------------- workloads
@@ -477,6 +483,16 @@ class Variant(Record):
     )
     options: dict[str, str | int | float] = Field(
         default={}, description="Options of heapfit's, which must be the allocator then."
+    )
+    record: dict[str, str | int] | None = Field(
+        default=None,
+        description="The program runs under heapfit's recorder with these settings of "
+        "HEAPFIT_RECORD_OPTIONS; an empty table: with its defaults.",
+    )
+    wrapper: list[str] = Field(
+        default=[],
+        description="A tool that starts the program, as words before the program's own. `{study}` "
+        "is the folder of the study's file; the workload's placeholders are known.",
     )
 
 

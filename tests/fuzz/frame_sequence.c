@@ -4,10 +4,11 @@
 #define _GNU_SOURCE
 #endif
 #include "pattern.h"
-#include "pools/pools.h"
+#include "platform/frame.h"
 
 #include <dlfcn.h>
 #include <link.h>
+#include <string.h>
 #include <sys/mman.h>
 
 enum { HEADER, BEFORE_TABLES, TABLES, BEFORE_STACK, STACK, STACK_2, BEYOND, PAGES };

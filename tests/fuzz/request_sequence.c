@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #endif
 #include "api/api.h"
-#include "api/json.h"
+#include "platform/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>

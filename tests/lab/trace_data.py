@@ -452,8 +452,8 @@ class _Service:
         held = [program.malloc(worker, 512, sites["parse"], CALLOC)]
         for i in range(self.random.randint(20, 60)):
             site = "node" if self.random.random() < 0.7 else "text"
-            size = 48 if site == "node" else self.random.randint(1, 300)
-            held.append(program.malloc(worker, size, sites[site], NEW if site == "node" else MALLOC))
+            size, kind = (48, NEW) if site == "node" else (self.random.randint(1, 300), MALLOC)
+            held.append(program.malloc(worker, size, sites[site], kind))
             if i % 8 == 7:
                 buffer = program.realloc(worker, buffer, 64 + 40 * i, sites["buffer"])
             if i % 3 == 0:
@@ -509,7 +509,7 @@ def service(requests: int = 120, seed: int = 1) -> Program:
 
 
 def sampled(program: Program, mean: int, seed: int = 1) -> Program:
-    """Return what a sampling recorder would have noted of `program`: one point each `mean` bytes."""
+    """Return what a recorder would have noted of `program` at one point each `mean` bytes."""
     points = random.Random(seed)
     left: dict[int, float] = defaultdict(lambda: points.expovariate(1 / mean))
     noted: set[int] = set()

@@ -3,12 +3,18 @@
 Runs the middleware once with the counter of `sizes.c` preloaded and the client beside it, and
 prints two tables in Markdown: the most frequent sizes, and how large a share is how small.
 
+With --record it runs under heapfit's recorder instead, LIBRARY being what `heapfit lib --variant
+record` prints, and the recordings of the three processes are left in OUT. The same figures and
+more come from these: docs/results/trading.md.
+
 Usage: sizes.py FOLDER [ORDERS]     FOLDER has the built programs
+       sizes.py FOLDER [ORDERS] --record LIBRARY OUT
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -65,30 +71,63 @@ def client(programs: Path, scratch: Path, port: int, orders: int) -> list[str]:
 
 def read_counts(folder: Path, process: str) -> Counter[int]:
     """The requests of one process by size."""
-    # The kernel cuts a program's name at 15 characters.
-    (file,) = folder.glob(f"trading-{process[:6]}*.txt")
+    (file,) = folder.glob(f"{short(process)}*.txt")
     pairs = [line.split() for line in file.read_text().splitlines()]
     return Counter({BEYOND if size == LARGER else int(size): int(n) for size, n in pairs})
 
 
+def run(programs: Path, scratch: Path, orders: int, environment: dict[str, str]) -> dict[str, int]:
+    """Run the middleware with what `environment` adds to ours, and the client beside it.
+
+    Returns the numbers that its processes had, by name.
+    """
+    port = free_port()
+    with subprocess.Popen(
+        middleware(programs, scratch, port), env={**os.environ, **environment}
+    ) as server:
+        try:
+            wait_for(port)
+            numbers = {process: number_of(process, server.pid) for process in PROCESSES}
+            command = client(programs, scratch, port, orders)
+            subprocess.run(command, check=True, timeout=TIMEOUT_S, stdout=subprocess.DEVNULL)
+            return numbers
+        finally:
+            server.terminate()
+            server.wait(STOP_TIMEOUT_S)
+
+
+def number_of(process: str, parent: int) -> int:
+    """The number of one of the middleware's processes, children of `parent`."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    names = {int(child): Path(f"/proc/{child}/comm").read_text() for child in children}
+    (number,) = [child for child, name in names.items() if name.startswith(short(process))]
+    return number
+
+
+def short(process: str) -> str:
+    """How a process's name begins: the kernel cuts it at 15 characters."""
+    return f"trading-{process[:6]}"
+
+
 def measure(programs: Path, orders: int) -> dict[str, Counter[int]]:
     with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        port = free_port()
-        environment = {
-            **os.environ,
-            "LD_PRELOAD": str(programs / "sizes.so"),
-            "TRADING_SIZES": folder,
+        counter = {"LD_PRELOAD": str(programs / "sizes.so"), "TRADING_SIZES": folder}
+        run(programs, Path(folder), orders, counter)
+        return {process: read_counts(Path(folder), process) for process in PROCESSES}
+
+
+def record(programs: Path, orders: int, library: Path, out: Path) -> None:
+    """Leave a recording of each process in `out`, by its name."""
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        recorder = {
+            "LD_PRELOAD": str(library.resolve()),
+            "HEAPFIT_RECORD": f"{folder}/trace.hft",
+            "HEAPFIT_RECORD_OPTIONS": "children:on",
         }
-        with subprocess.Popen(middleware(programs, scratch, port), env=environment) as server:
-            try:
-                wait_for(port)
-                command = client(programs, scratch, port, orders)
-                subprocess.run(command, check=True, timeout=TIMEOUT_S, stdout=subprocess.DEVNULL)
-            finally:
-                server.terminate()
-                server.wait(STOP_TIMEOUT_S)
-        return {process: read_counts(scratch, process) for process in PROCESSES}
+        numbers = run(programs, Path(folder), orders, recorder)
+        for process, number in numbers.items():
+            shutil.copyfile(f"{folder}/trace.hft.{number}", out / f"{process}.hft")
 
 
 def print_row(*cells: object) -> None:
@@ -115,10 +154,18 @@ def print_cumulative(counts: dict[str, Counter[int]]) -> None:
 
 
 def main() -> None:
-    if len(sys.argv) not in (2, 3):
+    words, recorder = sys.argv[1:], []
+    if "--record" in words:
+        at = words.index("--record")
+        words, recorder = words[:at], words[at + 1 :]
+    if len(words) not in (1, 2) or len(recorder) not in (0, 2):
         sys.exit(__doc__)
-    orders = int(sys.argv[2]) if len(sys.argv) == 3 else 20_000
-    counts = measure(Path(sys.argv[1]).resolve(), orders)
+    programs = Path(words[0]).resolve()
+    orders = int(words[1]) if len(words) == 2 else 20_000
+    if recorder:
+        record(programs, orders, *map(Path, recorder))
+        return
+    counts = measure(programs, orders)
     print_frequent(counts, orders)
     print()
     print_cumulative(counts)

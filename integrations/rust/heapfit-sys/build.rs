@@ -12,14 +12,16 @@ use std::process::Command;
 /// The folders of `allocator/`, each a layer.
 const LAYERS: [&str; 5] = ["platform", "space", "heap", "context", "api"];
 
-/// They define libc's and C++'s names (`malloc`, `operator new`), or are of the library with pools alone.
-const LEFT_OUT: [&str; 6] = [
+/// They define libc's and C++'s names (`malloc`, `operator new`), or are of other variants of the library alone.
+const LEFT_OUT: [&str; 8] = [
     "malloc.c",
     "glibc.c",
     "operators.c",
+    "cxx.c",
     "dlclose.c",
     "explain.c",
     "mixed.c",
+    "frame.c",
 ];
 
 /// As in `cmake/HeapfitVariant.cmake`, where the reasons stand.

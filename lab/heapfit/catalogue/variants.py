@@ -1,8 +1,9 @@
 """The variants of a study: treatments that are more than a library.
 
-A variant is an allocator together with what the program is told: parameters of the workload,
-variables of the environment, options of heapfit's. Its name stands wherever a study names
-allocators, so it must not be one of theirs.
+A variant is an allocator together with what the program is told (parameters of the workload,
+variables of the environment, options of heapfit's) and what watches it (heapfit's recorder, or a
+tool that starts it). Its name stands wherever a study names allocators, so it must not be one of
+theirs.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from pathlib import Path
 from heapfit.catalogue.allocators import find_allocators, load_allocators
 from heapfit.errors import UsageError, unknown
 from heapfit.options import OPTIONS
+from heapfit.record import options as record_options
 from heapfit.records import InstalledAllocator, StudyDefinition, Variant
 from heapfit.trial.preload import takes_options
+
+# In a variant's wrapper: the folder of the study's file.
+_STUDY = "{study}"
 
 
 def check_variants(path: Path, study: StudyDefinition) -> None:
@@ -29,6 +34,7 @@ def check_variants(path: Path, study: StudyDefinition) -> None:
         try:
             find_allocators([library_word(study, variant.allocator)])
             _check_options(variant)
+            record_options.check(_texts(variant.record or {}))
         except UsageError as error:
             raise UsageError(f"{path}: {where}: {error}") from error
 
@@ -77,12 +83,14 @@ def with_variants(
     entries = find_allocators(libraries.values())
     by_name = {each.name: each for each in installed}
     return [
-        _applied(variants[word], by_name[entry.name]) if word in variants else by_name[entry.name]
+        _applied(variants[word], by_name[entry.name], study.here)
+        if word in variants
+        else by_name[entry.name]
         for word, entry in zip(libraries, entries, strict=True)
     ]
 
 
-def _applied(variant: Variant, allocator: InstalledAllocator) -> InstalledAllocator:
+def _applied(variant: Variant, allocator: InstalledAllocator, here: Path) -> InstalledAllocator:
     if variant.options and not takes_options(allocator):
         raise UsageError(
             f"variant {variant.name!r} sets {min(variant.options)}, an option of heapfit's, but is "
@@ -94,10 +102,16 @@ def _applied(variant: Variant, allocator: InstalledAllocator) -> InstalledAlloca
             "title": variant.title,
             "environment": {**allocator.environment, **variant.environment},
             "variant_of": allocator,
-            "parameters": {name: str(value) for name, value in variant.parameters.items()},
-            "options": {name: str(value) for name, value in variant.options.items()},
+            "parameters": _texts(variant.parameters),
+            "options": _texts(variant.options),
+            "record": None if variant.record is None else _texts(variant.record),
+            "wrapper": [word.replace(_STUDY, str(here)) for word in variant.wrapper],
         }
     )
+
+
+def _texts(values: Mapping[str, str | int | float]) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items()}
 
 
 def _is_path(word: str) -> bool:

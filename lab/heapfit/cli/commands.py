@@ -17,6 +17,8 @@ COMMANDS = {
     "compare": "compare",
     "study": "study",
     "report": "report",
+    "record": "record",
+    "profile": "profile",
     "run": "run",
     "lib": "lib",
     "ctl": "ctl",

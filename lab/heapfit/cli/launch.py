@@ -45,7 +45,7 @@ def become(command: list[str], variant: str, settings: Iterable[str]) -> NoRetur
 
 def environment(variant: str, settings: Iterable[str]) -> dict[str, str]:
     """Return the whole environment of a program under heapfit."""
-    return {**_inherited(), **environment_changes(variant, settings)}
+    return {**inherited(), **environment_changes(variant, settings)}
 
 
 def cannot_run(command: list[str], error: Exception) -> HeapfitError:
@@ -58,7 +58,7 @@ def cannot_run(command: list[str], error: Exception) -> HeapfitError:
     return HeapfitError(f"cannot run {name}: {error}")
 
 
-def _inherited() -> dict[str, str]:
+def inherited() -> dict[str, str]:
     """Return the environment as this process was given it.
 
     In the C locale Python sets LC_CTYPE for itself (PEP 538); the program must not see that.

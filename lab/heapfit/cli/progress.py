@@ -1,4 +1,5 @@
-"""How far a study is: what runs now, what remains, and the medians so far.
+"""How far a study is: what runs now, what remains, and the medians so far; and how far another long
+work is.
 
 In a terminal a bar and a table, elsewhere a line now and then. The display changes only when a
 trial begins or ends: one that redraws itself would take processor time from the program that is
@@ -16,7 +17,14 @@ from typing import Self
 import typer
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bar
 
 from heapfit.cli.failures import INTERRUPTED
@@ -150,6 +158,43 @@ def kept_on_interrupt(progress: StudyProgress, folder: Path) -> Iterator[None]:
             markup=False,
         )
         raise typer.Exit(INTERRUPTED) from None
+
+
+class WorkProgress:
+    """Shows how far a work of known length is, on `console`; a context manager around it."""
+
+    def __init__(self, console: Console) -> None:
+        """Show nothing before the first call."""
+        self._console = console
+        self._bar = Bar(
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.description}", markup=False),
+            console=console,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._next_line = time.monotonic() + _LINE_INTERVAL_S
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._bar.stop()
+
+    def __call__(self, done: float, total: float, what: str) -> None:
+        """Show that `done` of `total` is done, and what goes on now."""
+        if self._console.is_terminal:
+            if self._task is None:
+                self._task = self._bar.add_task("")
+                self._bar.start()
+            self._bar.update(self._task, completed=done, total=total, description=what)
+        elif time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + _LINE_INTERVAL_S
+            percent = int(done * 100 / total) if total else 0
+            self._console.print(f"{percent} %: {what}", markup=False, soft_wrap=True)
 
 
 def _left(remaining_s: float | None) -> str:

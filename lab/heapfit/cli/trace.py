@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +12,8 @@ import typer
 
 from heapfit.cli.arguments import AsJson, split_numbers
 from heapfit.cli.commands import Group, new_app
-from heapfit.cli.output import print_json, results, say
-from heapfit.cli.reading import reading
+from heapfit.cli.output import messages, print_json, results, say
+from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
 
 app = new_app(cls=Group, epilog="Example:  heapfit trace info server.hft")
@@ -38,15 +40,16 @@ def trace(context: typer.Context) -> None:
 @app.command(epilog="Example:  heapfit trace info server.hft")
 def info(trace: Trace, as_json: AsJson = False) -> None:
     """Say what was recorded, how much, and whether the file is whole."""
-    from heapfit.cli.trace_tables import show
     from heapfit.trace.convert import inspect
 
-    with reading(f"reading {trace.name}") as progress:
+    with _shown(f"reading {trace.name}") as progress:
         found, threads = inspect(_there(trace), progress)
     if as_json:
         print_json({**found.plain, "by_thread": [vars(thread) for thread in threads]})
-    else:
-        show(found, threads)
+        return
+    from heapfit.cli.trace_tables import show
+
+    show(found, threads)
 
 
 @app.command(epilog="Example:  heapfit trace convert server.hft --out server.tables")
@@ -68,7 +71,7 @@ def convert(
     from heapfit.trace.convert import convert as convert_trace
 
     folder = out or trace.with_name(trace.name.removesuffix(SUFFIX) + _TABLES_SUFFIX)
-    with reading(f"converting {trace.name}") as progress:
+    with _shown(f"converting {trace.name}") as progress:
         made = convert_trace(_there(trace), folder, progress, symbols=symbols)
     _answer(
         as_json,
@@ -122,7 +125,7 @@ def cut(
     if part == Part(live=live):
         raise UsageError("cut what? give --from, --to, --events or --threads")
     target = out or _beside(trace, "cut")
-    with reading(f"cutting {trace.name}") as progress:
+    with _shown(f"cutting {trace.name}") as progress:
         made = cut_trace(_there(trace), target, part, progress)
     _answer(
         as_json,
@@ -146,7 +149,7 @@ def merge(
     """
     from heapfit.trace.merge import merge as merge_traces
 
-    with reading("merging") as progress:
+    with _shown("merging") as progress:
         made = merge_traces([_there(each) for each in traces], out, progress)
     _answer(
         as_json,
@@ -166,9 +169,16 @@ def anonymise(trace: Trace, out: Written = None, as_json: AsJson = False) -> Non
     from heapfit.trace.anonymise import anonymise as anonymise_trace
 
     target = out or _beside(trace, "anonymous")
-    with reading(f"anonymising {trace.name}") as progress:
+    with _shown(f"anonymising {trace.name}") as progress:
         events = anonymise_trace(_there(trace), target, progress)
     _answer(as_json, {"events": events, "file": str(target)}, f"{target}: {events:,} events")
+
+
+@contextmanager
+def _shown(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Give a function that shows how far the reading is."""
+    with WorkProgress(messages) as progress:
+        yield lambda done, total: progress(done, total, what)
 
 
 def _answer(as_json: bool, plain: dict[str, Any], line: str) -> None:
@@ -209,7 +219,7 @@ def _numbers(text: str | None) -> tuple[int, int | None]:
     """
     if text is None:
         return 0, None
-    first, colon, last = text.rpartition(":")
+    first, _, last = text.rpartition(":")
     if not all(each.isdecimal() for each in (first, last) if each) or not (first or last):
         raise UsageError(f"--events takes a number, or two with a colon as in 5:10, not {text!r}")
     return int(first or 0), int(last) if last else None

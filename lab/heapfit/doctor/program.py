@@ -5,8 +5,10 @@ The program is looked at, not run: its file, and the libraries that the dynamic 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +23,7 @@ _LONGEST_FIRST_LINE = 256  # what the kernel reads of a script's first line
 _RESOLVED = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 _C_LIBRARY = "libc.so."
 _MALLOC = b"malloc"
+_CAPABILITIES = "security.capability"  # extended attribute of a file with capabilities
 
 
 def examine(command: Sequence[str]) -> Finding | None:
@@ -28,25 +31,61 @@ def examine(command: Sequence[str]) -> Finding | None:
 
     None when there is no such program, or none that can be read.
     """
-    topic = f"malloc of {Path(command[0]).name}"
-    found = shutil.which(command[0])
-    program = _interpreter(Path(found)) if found else None
+    program = _program(command)
     file = _read(program) if program else None
     if program is None or file is None:
         return None
+    topic = f"malloc of {Path(command[0]).name}"
+    obstacle = _obstacle(program, file)
+    if obstacle is not None:
+        state, advice = obstacle
+        return Finding(topic=topic, state=state, advice=advice)
+    assert file.loader is not None, "it would be linked statically"
+    return _of_libraries(topic, _libraries(file.loader, program))
+
+
+def why_not_preloadable(command: Sequence[str]) -> str | None:
+    """Return why a preloaded malloc would not be used by the program that `command` starts.
+
+    None when it would, or when the program cannot be read.
+    """
+    program = _program(command)
+    file = _read(program) if program else None
+    obstacle = _obstacle(program, file) if program and file else None
+    return None if obstacle is None else obstacle[1]
+
+
+def _obstacle(program: Path, file: elf.Elf) -> tuple[str, str] | None:
+    """Return what its malloc is and what to do, where a preload would not replace it."""
     if file.loader is None:
-        return Finding(
-            topic=topic,
-            state="built in, for it is linked statically",
-            advice="nothing can be preloaded into it: link it dynamically",
+        return (
+            "built in, for it is linked statically",
+            "nothing can be preloaded into it: link it dynamically",
         )
     if _MALLOC in file.exports:
-        return Finding(
-            topic=topic,
-            state="its own",
-            advice="it would not use a preloaded one: build it without its own",
+        return "its own", "it would not use a preloaded one: build it without its own"
+    if _gets_other_rights(program):
+        return (
+            "protected, for it runs with other rights than yours (setuid or capabilities)",
+            "nothing can be preloaded into it: start it as the user whose rights it takes",
         )
-    return _of_libraries(topic, _libraries(file.loader, program))
+    return None
+
+
+def _gets_other_rights(program: Path) -> bool:
+    """Whether the loader ignores LD_PRELOAD for us (AT_SECURE)."""
+    status = program.stat()
+    if os.geteuid() == 0:
+        return bool(status.st_mode & stat.S_ISUID and status.st_uid != 0)
+    is_other = (status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid()) or (
+        status.st_mode & stat.S_ISGID and status.st_gid != os.getegid()
+    )
+    return bool(is_other) or _CAPABILITIES in os.listxattr(program)
+
+
+def _program(command: Sequence[str]) -> Path | None:
+    found = shutil.which(command[0])
+    return _interpreter(Path(found)) if found else None
 
 
 def _of_libraries(topic: str, libraries: Sequence[Path]) -> Finding:

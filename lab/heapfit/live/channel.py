@@ -1,8 +1,8 @@
 r"""The socket between us and a process: found by name, the peer's identity, lines with a deadline.
 
-heapfit listens, with `control:on`, at the abstract Unix socket "\0heapfit/PID". Anybody can bind
-such a name, so who listens is not known before the kernel has been asked (SO_PEERCRED); nothing is
-sent before.
+heapfit listens, with `control:on`, at the abstract Unix socket "\0heapfit/PID", the recorder at
+"\0heapfit-record/PID". Anybody can bind such a name, so who listens is not known before the kernel
+has been asked (SO_PEERCRED); nothing is sent before.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 # The process answers within milliseconds, unless it is stopped.
 TIMEOUT_S = 5.0
+SERVICE = "heapfit"  # the name before the process's number: that of the control channel
 REQUEST_MAX = 256  # bytes, without the newline, as the library reads them
 # Ten thousand heaps in JSON take two megabytes; more than this is no answer of ours.
 _REPLY_MAX = 16 << 20
@@ -67,14 +68,14 @@ class Channel:
 
 
 @contextmanager
-def opened(number: int, timeout_s: float = TIMEOUT_S) -> Iterator[Channel]:
+def opened(number: int, timeout_s: float = TIMEOUT_S, service: str = SERVICE) -> Iterator[Channel]:
     """Connect to the process that calls itself `number`.
 
     ConnectionRefusedError when nobody listens there, TimeoutError when nobody has time for us.
     """
     deadline_s = time.monotonic() + timeout_s
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made:
-        _connect(made, f"\0heapfit/{number}", deadline_s)
+        _connect(made, f"\0{service}/{number}", deadline_s)
         yield Channel(made, deadline_s)
 
 

@@ -7,12 +7,12 @@ to ask just now shall not be among them.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from pydantic import ValidationError
 
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.live.channel import REQUEST_MAX, TIMEOUT_S, Peer, opened
+from heapfit.live.channel import REQUEST_MAX, SERVICE, TIMEOUT_S, Peer, opened
 from heapfit.live.processes import (
     Gone,
     NotListening,
@@ -31,32 +31,36 @@ class Refused(UsageError):
     """The process says no: these are the library's own words."""
 
 
-class _Reply(LiveRecord):
+class Reply(LiveRecord):
+    """What every answer has."""
+
     ok: bool
     error: str = ""
 
 
-class _StatsReply(_Reply):
+class _StatsReply(Reply):
     stats: Stats
 
 
-class _OptionsReply(_Reply):
+class _OptionsReply(Reply):
     options: list[LiveOption]
 
 
-class _ValueReply(_Reply):
+class _ValueReply(Reply):
     value: str
 
 
-class _GivenBackReply(_Reply):
+class _GivenBackReply(Reply):
     given_back: int
 
 
-_AnyReply = TypeVar("_AnyReply", bound=_Reply)
+_AnyReply = TypeVar("_AnyReply", bound=Reply)
 
 
-class Client:
-    """One process that listens. Every method may raise HeapfitError with what to do."""
+class Asker:
+    """One process that listens, and how it is asked: who listens there, and what it answers."""
+
+    service: ClassVar[str] = SERVICE
 
     def __init__(self, pid: int, timeout_s: float = TIMEOUT_S) -> None:
         """Find the process; Gone when there is none, NotListening when it is somebody else's."""
@@ -66,55 +70,31 @@ class Client:
         if error:
             raise error
 
-    def stats(self) -> Stats:
-        """Return what the heap holds."""
-        return self._ask("stats", _StatsReply).stats
-
-    def options(self) -> list[LiveOption]:
-        """Return the options that the library in the process has, and their values."""
-        return self._ask("options", _OptionsReply).options
-
-    def get(self, name: str) -> str:
-        """Return the value of an option; Refused when there is none of this name."""
-        return self._ask(f"get {_word(name)}", _ValueReply).value
-
-    def set(self, name: str, value: str) -> str:
-        """Set an option and return its value as the library understood it."""
-        return self._ask(f"set {_word(name)} {_word(value)}", _ValueReply).value
-
-    def shrink(self) -> int:
-        """Give all free memory back and keep none from now on; return the bytes given back."""
-        return self._ask("shrink", _GivenBackReply).given_back
-
-    def restore(self) -> None:
-        """Put the options in force again, after `shrink`."""
-        self._ask("restore", _Reply)
-
-    def trim(self) -> int:
-        """Give free memory back once; return the bytes given back."""
-        return self._ask("trim", _GivenBackReply).given_back
-
     def _ask(self, request: str, kind: type[_AnyReply]) -> _AnyReply:
         if len(request) > REQUEST_MAX:
             raise UsageError(f"a request has at most {REQUEST_MAX} characters; this one is longer")
         line = self._exchange(request)
         try:
-            reply = _Reply.model_validate_json(line)
+            reply = Reply.model_validate_json(line)
             if reply.ok:
                 return kind.model_validate_json(line)
         except ValidationError as error:
             raise self._nonsense() from error
         raise Refused(plain(reply.error) or f"process {self.process.pid} refuses")
 
+    def _why_not(self) -> HeapfitError:
+        """Return the error for a process that does not listen."""
+        return why_not_listening(self.process.pid)
+
     def _exchange(self, request: str) -> bytes:
         """Return the line that the process answers with, if it is the process that we mean."""
         pid = self.process.pid
         try:
-            with opened(self.process.own_pid, self._timeout_s) as channel:
+            with opened(self.process.own_pid, self._timeout_s, self.service) as channel:
                 self._check(channel.peer)
                 return channel.ask(request)
         except ConnectionRefusedError:
-            raise why_not_listening(pid) from None
+            raise self._why_not() from None
         except TimeoutError:
             raise HeapfitError(
                 f"process {pid} ({self.process.name}) does not answer within "
@@ -122,7 +102,7 @@ class Client:
             ) from None
         except (EOFError, ConnectionError):
             if find(pid) is None:
-                raise why_not_listening(pid) from None
+                raise self._why_not() from None
             raise HeapfitError(
                 f"process {pid} ({self.process.name}) closed the connection; try again"
             ) from None
@@ -151,6 +131,38 @@ class Client:
             f"process {self.process.pid} ({self.process.name}) answers what this heapfit does not "
             "understand; is the library in it of another version?"
         )
+
+
+class Client(Asker):
+    """The heap of one process. Every method may raise HeapfitError with what to do."""
+
+    def stats(self) -> Stats:
+        """Return what the heap holds."""
+        return self._ask("stats", _StatsReply).stats
+
+    def options(self) -> list[LiveOption]:
+        """Return the options that the library in the process has, and their values."""
+        return self._ask("options", _OptionsReply).options
+
+    def get(self, name: str) -> str:
+        """Return the value of an option; Refused when there is none of this name."""
+        return self._ask(f"get {_word(name)}", _ValueReply).value
+
+    def set(self, name: str, value: str) -> str:
+        """Set an option and return its value as the library understood it."""
+        return self._ask(f"set {_word(name)} {_word(value)}", _ValueReply).value
+
+    def shrink(self) -> int:
+        """Give all free memory back and keep none from now on; return the bytes given back."""
+        return self._ask("shrink", _GivenBackReply).given_back
+
+    def restore(self) -> None:
+        """Put the options in force again, after `shrink`."""
+        self._ask("restore", Reply)
+
+    def trim(self) -> int:
+        """Give free memory back once; return the bytes given back."""
+        return self._ask("trim", _GivenBackReply).given_back
 
 
 def all_clients() -> list[Client]:

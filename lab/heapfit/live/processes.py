@@ -17,6 +17,7 @@ _PROC = Path("/proc")
 _LISTENS = 0x10000  # __SO_ACCEPTCON, in the flags of /proc/net/unix
 _NAME = re.compile(r"@heapfit/([1-9][0-9]{0,9})")
 _LIBRARY = re.compile(r"libheapfit(?:-([\w-]+))?\.so[.0-9]*")
+_RECORDER = "libheapfit-record.so"
 # To find out who listens takes no answer of the process.
 _LOOK_TIMEOUT_S = 0.5
 
@@ -129,11 +130,8 @@ def why_not_listening(pid: int) -> HeapfitError:
     if process is None:
         return Gone(f"process {pid} has ended; heapfit top shows which can be watched")
     who = f"process {pid} ({process.name})"
-    if _namespace(pid) not in (None, _namespace(os.getpid())):
-        return NotListening(
-            f"{who} is in another network namespace, where its socket is; go there with: "
-            f"sudo nsenter --target {pid} --net heapfit …"
-        )
+    if elsewhere := _in_another_namespace(pid, who):
+        return elsewhere
     environment = dict(each.partition("=")[::2] for each in _words(_read(pid, "environ")))
     library = _library(pid)
     start = _start_line(process, environment, library)
@@ -144,6 +142,33 @@ def why_not_listening(pid: int) -> HeapfitError:
             f"{who} was started with control:on and does not listen; it says why on its stderr"
         )
     return NotListening(f"{who} runs under heapfit without control:on; start it with: {start}")
+
+
+def why_not_recording(pid: int) -> HeapfitError:
+    """Return the error for a process whose recorder does not listen: what it lacks."""
+    process = find(pid)
+    if process is None:
+        return Gone(f"process {pid} has ended; a recording of it is in the file that it was given")
+    who = f"process {pid} ({process.name})"
+    if elsewhere := _in_another_namespace(pid, who):
+        return elsewhere
+    command = shlex.join(process.command)
+    start = f"heapfit record --later -- {command if command.isprintable() else 'COMMAND'}"
+    if _RECORDER not in _libraries(pid):
+        return NotListening(f"{who} does not run under the recorder; start it with: {start}")
+    return NotListening(
+        f"{who} has the recorder and no file to write to, or is a child of the program that was to "
+        f"be recorded; start it with: {start.replace('--later', '--later --attach-children')}"
+    )
+
+
+def _in_another_namespace(pid: int, who: str) -> NotListening | None:
+    if _namespace(pid) in (None, _namespace(os.getpid())):
+        return None
+    return NotListening(
+        f"{who} is in another network namespace, where its socket is; go there with: "
+        f"sudo nsenter --target {pid} --net heapfit …"
+    )
 
 
 def _start_line(process: Process, environment: dict[str, str], library: str | None) -> str:
@@ -171,11 +196,14 @@ def _settings(given: str) -> list[str]:
 
 def _library(pid: int) -> str | None:
     """Return the file name of heapfit's library in a process; None when there is none to see."""
-    for line in _read(pid, "maps").decode(errors="replace").splitlines():
-        name = line.removesuffix(" (deleted)").rpartition("/")[2]
-        if _LIBRARY.fullmatch(name):
-            return name
-    return None
+    found = [name for name in _libraries(pid) if _LIBRARY.fullmatch(name) and name != _RECORDER]
+    return found[0] if found else None
+
+
+def _libraries(pid: int) -> list[str]:
+    """Return the file names of what is mapped into a process."""
+    lines = _read(pid, "maps").decode(errors="replace").splitlines()
+    return [line.removesuffix(" (deleted)").rpartition("/")[2] for line in lines]
 
 
 # ----------------------------------------------------------------------- /proc

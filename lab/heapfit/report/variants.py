@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from heapfit.records import InstalledAllocator
 from heapfit.report.text import visible
+
+# An interpreter and its script say what a tool is; what follows are its arguments.
+_WORDS_OF_A_TOOL = 2
 
 
 def settings_of_variant(allocator: InstalledAllocator) -> list[str]:
@@ -15,7 +19,15 @@ def settings_of_variant(allocator: InstalledAllocator) -> list[str]:
     plain = allocator.variant_of.environment
     environment = {k: v for k, v in allocator.environment.items() if plain.get(k) != v}
     every = {**allocator.parameters, **allocator.options, **environment}
-    return [f"{visible(name)} = {visible(value)}" for name, value in every.items()]
+    settings = [f"{visible(name)} = {visible(value)}" for name, value in every.items()]
+    return [*settings, *_watchers(allocator)]
+
+
+def _watchers(allocator: InstalledAllocator) -> list[str]:
+    recorded = [f"{visible(k)} = {visible(v)}" for k, v in (allocator.record or {}).items()]
+    recorder = [] if allocator.record is None else [" ".join(["recorded", *recorded])]
+    tool = " ".join(visible(Path(word).name) for word in allocator.wrapper[:_WORDS_OF_A_TOOL])
+    return [*recorder, *([f"under {tool}"] if tool else [])]
 
 
 def explained(allocator: InstalledAllocator) -> str:

@@ -68,7 +68,7 @@ class Cluster:
 
         Raises HeapfitError where Dask is not installed.
         """
-        _require_dask()
+        require_dask()
         self._address = address
         self._say = say
         self._install = install
@@ -79,7 +79,7 @@ class Cluster:
         Raises HeapfitError when there is none, or one that is not fit for them, before anything
         runs.
         """
-        inspections = _run(self._inspect(studies))
+        inspections = run(self._inspect(studies))
         name, first = next(iter(inspections.items()))
         note = f"run on {', '.join(inspections)}; {name} is described here"
         described = first.machine.model_copy(update={"notes": [note, *first.machine.notes]})
@@ -97,14 +97,14 @@ class Cluster:
         Each machine prepares data of its own, so `data` does not matter.
         """
         with Journal(folder, study) as journal:
-            _run(self._execute(journal, on_progress or Progress()))
+            run(self._execute(journal, on_progress or Progress()))
 
     async def _execute(self, journal: Journal, progress: Progress) -> None:
-        async with _connected(self._address) as link:
+        async with connected(self._address) as link:
             await _Execution(link, journal, progress, self._say, self._install).run()
 
     async def _inspect(self, studies: Sequence[Study]) -> dict[str, Inspection]:
-        async with _connected(self._address) as link:
+        async with connected(self._address) as link:
             machines = await link.machines()
             if not machines:
                 raise HeapfitError(
@@ -196,7 +196,8 @@ async def _answer(future: Any) -> Any:
 
 
 @asynccontextmanager
-async def _connected(address: str) -> AsyncIterator[Link]:
+async def connected(address: str) -> AsyncIterator[Link]:
+    """Connect to the scheduler at `address`; HeapfitError where none answers."""
     import distributed
 
     # What it says of lost connections is said here in words of ours.
@@ -221,11 +222,11 @@ def _name(address: str, worker: dict[str, Any]) -> str:
     return str(worker["host"]) if name == address or "://" in name else name
 
 
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
+def run(work: Coroutine[Any, Any, Result]) -> Result:
     return asyncio.run(work)
 
 
-def _require_dask() -> None:
+def require_dask() -> None:
     try:
         import distributed  # noqa: F401
     except ImportError as error:

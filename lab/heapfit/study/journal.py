@@ -218,8 +218,10 @@ def _identity(study: Study) -> dict[str, object]:
 def _allocator_identity(allocator: InstalledAllocator) -> tuple[object, ...]:
     """The library counts by its content, not by where it lies."""
     content = allocator.sha256 or str(allocator.library)
-    sets = (allocator.environment, allocator.parameters, allocator.options)
-    return allocator.name, allocator.version, content, *(sorted(each.items()) for each in sets)
+    sets = (allocator.environment, allocator.parameters, allocator.options, allocator.record or {})
+    watched = (allocator.record is not None, *allocator.wrapper)
+    items = (sorted(each.items()) for each in sets)
+    return allocator.name, allocator.version, content, *items, watched
 
 
 def write_atomically(path: Path, content: bytes) -> None:

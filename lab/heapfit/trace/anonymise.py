@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heapfit.errors import HeapfitError
+from heapfit.trace.blocks import none
 from heapfit.trace.edit import (
+    END_NS,
     Marks,
     Progress,
     SiteCopy,
@@ -65,6 +67,7 @@ def _copy(reader: Reader, writer: Writer, on_progress: Progress | None) -> int:
         made = places.moved(threads.renumbered(events))
         write_interleaved(writer, made, marks.until(int(events["ns"][-1])))
         count += len(events["ns"])
+    write_interleaved(writer, none(), marks.until(END_NS))
     writer.end = {"reason": "anonymised"}
     return count
 
@@ -111,6 +114,6 @@ class _Places:
         """Fix where a range comes to lie: its first block in the middle of a place of its own."""
         if range_ not in self._moves:
             if len(self._moves) == _RANGES_MAX:
-                raise HeapfitError("its addresses are scattered as no program's are; is it damaged?")
+                raise HeapfitError("addresses are scattered as no program's are; is it damaged?")
             middle = (2 * len(self._moves) + 1) << (_PLACE_BITS - 1)
             self._moves[range_] = (middle - (address >> _KEPT_BITS << _KEPT_BITS)) % (1 << 64)

@@ -42,12 +42,12 @@ def frees(columns: Columns) -> NDArray[np.bool_]:
 
 def allocates(columns: Columns) -> NDArray[np.bool_]:
     """Return which events have given the program a block, reallocs among them."""
-    return ~frees(columns) & ((columns["kind"] & FAILED) == 0)
+    return np.asarray(~frees(columns) & ((columns["kind"] & FAILED) == 0))
 
 
 def reallocs(columns: Columns) -> NDArray[np.bool_]:
     """Return which events have replaced a block by another, or by itself."""
-    return columns["kind"] == REALLOC
+    return np.asarray(columns["kind"] == REALLOC)
 
 
 class LiveBlocks:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,10 @@ Progress = Callable[[int, int], None]
 
 # A row group: large enough to compress well, small enough that two of them are no load.
 _ROWS = 1 << 19
-# Columns of few values take a dictionary; looking for one in the others would only take time.
-_DICTIONARY = [
+# How columns are stored was chosen by trying each way on each, for speed first: few values as a
+# dictionary, those that go along with time or place as differences, what is mostly 0 compressed.
+# Beyond that compression takes more time than it saves room.
+_DICTIONARY = (
     "size",
     "usable",
     "born_thread",
@@ -44,9 +47,16 @@ _DICTIONARY = [
     "died_kind",
     "alignment",
     "weight",
-]
+)
+_DIFFERENCES = ("id", "address", "born_ns", "died_ns", "born_bytes", "died_bytes")
+_COMPRESSED = ("previous",)
+_STORAGE: dict[str, Any] = {
+    "use_dictionary": list(_DICTIONARY),
+    "column_encoding": dict.fromkeys(_DIFFERENCES, "DELTA_BINARY_PACKED"),
+    "compression": {name: "zstd" if name in _COMPRESSED else "none" for name in OBJECTS.names},
+    "write_statistics": ["id", "born_ns", "died_ns", "size", "site"],  # for who looks for a range
+}
 _DIED = ("died_ns", "died_bytes", "died_thread", "died_kind")
-_STATISTICS = ["id", "born_ns", "died_ns", "size", "site"]
 
 
 @dataclass(frozen=True)
@@ -69,9 +79,7 @@ class Summary:
         return asdict(self)
 
 
-def inspect(
-    trace: Path, on_progress: Progress | None = None
-) -> tuple[Summary, list[Thread]]:
+def inspect(trace: Path, on_progress: Progress | None = None) -> tuple[Summary, list[Thread]]:
     """Read a trace to its end; return what it is as a whole, and its threads."""
     with Reader(trace) as reader:
         objects = sum(batch.rows for batch in _batches(reader, on_progress, columns={}))
@@ -148,13 +156,7 @@ def _fill(reader: Reader, batch: Batch) -> int:
 def _write_objects(reader: Reader, path: Path, on_progress: Progress | None) -> int:
     sample = mean_sample(reader.info)
     written = 0
-    with pq.ParquetWriter(
-        path,
-        OBJECTS,
-        compression="lz4",
-        use_dictionary=_DICTIONARY,
-        write_statistics=_STATISTICS,
-    ) as writer:
+    with pq.ParquetWriter(path, OBJECTS, **_STORAGE) as writer:
         for batch in _batches(reader, on_progress):
             writer.write_batch(_objects(batch.filled, sample), row_group_size=_ROWS)
             written += batch.rows
@@ -174,8 +176,6 @@ def weights(size: NDArray[np.uint64], sample: float) -> NDArray[np.float64]:
     with probability 1 - exp(-size / sample); its reciprocal makes sums unbiased
     (D. G. Horvitz and D. J. Thompson, 1952).
     """
-    if not sample:
-        return np.ones(len(size))
     bytes_drawn: NDArray[np.float64] = np.maximum(size, 1).astype(np.float64)
     return np.asarray(-1.0 / np.expm1(-bytes_drawn / sample))
 
@@ -188,7 +188,15 @@ def _objects(columns: Columns, sample: float) -> pa.RecordBatch:
         for name in OBJECTS.names
         if name != "weight"
     ]
-    return pa.record_batch([*arrays, pa.array(weights(columns["size"], sample))], schema=OBJECTS)
+    size = columns["size"]
+    weight = pa.array(weights(size, sample)) if sample else _ones().slice(0, len(size))
+    return pa.record_batch([*arrays, weight], schema=OBJECTS)
+
+
+@cache
+def _ones() -> pa.Array:
+    """The weights of a batch in which each object was noted: always the same, so made once."""
+    return pa.array(np.ones(_ROWS))
 
 
 # -------------------------------------------------------------------------- the other tables
@@ -220,8 +228,8 @@ def _table(
 
 
 def _summary(reader: Reader, objects: int) -> Summary:
-    memory, threads = reader.memory(), reader.threads
-    ends = [each.last_ns for each in threads] + [int(ns) for ns in memory["ns"][-1:]]
+    threads = reader.threads
+    ends = [each.last_ns for each in threads] + reader.marks()["tick"][-1:].tolist()
     return Summary(
         file=reader.path.name,
         info=reader.info,

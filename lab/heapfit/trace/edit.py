@@ -22,6 +22,7 @@ from heapfit.trace.native import Columns, Mark, Reader, Thread, Writer
 Progress = Callable[[int, int], None]
 
 BATCH_ROWS = 1 << 18
+END_NS = (1 << 64) - 1  # no time is later
 _UNKNOWN = -1
 
 
@@ -159,4 +160,4 @@ def shifted(ns: NDArray[Any], by: int) -> NDArray[np.uint64]:
     >>> shifted(np.array([5, 7], np.uint64), 5).tolist()
     [0, 2]
     """
-    return np.maximum(ns, np.uint64(by)) - np.uint64(by)
+    return np.asarray(np.maximum(ns, np.uint64(by)) - np.uint64(by))

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.trace.blocks import in_order, joined, rows
+from heapfit.trace.blocks import in_order, joined, none, rows
 from heapfit.trace.edit import (
     BATCH_ROWS,
+    END_NS,
     Marks,
     Progress,
     ThreadMap,
@@ -48,9 +49,7 @@ class Merged:
     duration_ns: int
 
 
-def merge(
-    sources: Sequence[Path], target: Path, on_progress: Progress | None = None
-) -> Merged:
+def merge(sources: Sequence[Path], target: Path, on_progress: Progress | None = None) -> Merged:
     """Merge `sources` into `target`; they must agree in how they were sampled."""
     check_target(target, list(sources))
     with ExitStack() as opened:
@@ -106,7 +105,7 @@ class _Process:
     number: int
     threads: dict[int, tuple[int, int]] = field(default_factory=dict)  # by tid: file, number
     sites: dict[tuple[int, int], int] = field(default_factory=dict)  # by caller and address
-    resident: Mark = Mark(0)
+    resident: Mark | None = None  # the latest
 
     @property
     def base(self) -> int:
@@ -179,12 +178,14 @@ class _Source:
 
     def _map_sites(self) -> None:
         """Give numbers to the sites that are new; one that another part had has that part's."""
-        new = []
-        for caller, _, address in self.reader.sites(len(self.sites)).tolist():
-            key = int(self.sites[caller]) if caller < len(self.sites) else new[caller - len(self.sites)]
-            new.append(self._merger.site(self.process, key, address + self.process.base))
-        if new:
-            self.sites = np.append(self.sites, np.array(new, np.uint32))
+        new = self.reader.sites(len(self.sites)).tolist()
+        if not new:
+            return
+        numbers: list[int] = self.sites.tolist()
+        for caller, _, address in new:
+            moved = address + self.process.base
+            numbers.append(self._merger.site(self.process, numbers[caller], moved))
+        self.sites = np.array(numbers, np.uint32)
 
 
 class _Merger:
@@ -221,6 +222,7 @@ class _Merger:
             last_ns = until
             if on_progress:
                 on_progress(sum(source.reader.position for source in self._sources), size)
+        write_interleaved(self.writer, none(), self._marks(END_NS))
         self._write_modules()
         self.writer.end = {"reason": "merged", "ends": [s.reader.end for s in self._sources]}
         return Merged(events, len(self._processes), last_ns)
@@ -247,7 +249,7 @@ class _Merger:
         made = []
         for mark, source in sorted(found, key=lambda each: each[0].ns):
             source.process.resident = mark
-            now = [process.resident for process in self._processes]
+            now = [process.resident for process in self._processes if process.resident]
             made.append(
                 Mark(
                     mark.ns,

@@ -10,8 +10,18 @@ import ctypes
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from ctypes import POINTER, Structure, c_bool, c_char, c_char_p, c_int32, c_size_t, c_uint8
-from ctypes import c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    Structure,
+    c_bool,
+    c_char_p,
+    c_int32,
+    c_size_t,
+    c_uint8,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -151,7 +161,7 @@ _THREAD = np.dtype(
     ]
 )
 _SITE = np.dtype([("caller", "<u4"), ("reserved", "<u4"), ("address", "<u8")])
-_MARK = np.dtype([(name, "<u8") for name, _ in _Mark._fields_])
+_MARK = np.dtype([(name, "<u8") for name, *_ in _Mark._fields_])
 _MEMORY = np.dtype(
     [
         (name, "<u8")
@@ -482,13 +492,14 @@ class Writer:
         trace: TracebackType | None,
     ) -> None:
         whole = self._library.trace_finish(self._writer, json.dumps(self.end).encode())
+        failure = self._failure()
         self._writer = None
         if kind is None and whole:
             self._unfinished.rename(self.path)
             return
         self._unfinished.unlink(missing_ok=True)
         if kind is None:
-            raise self._failure()
+            raise failure
 
     def thread(self, index: int, tid: int = 0, name: str = "") -> None:
         """Say what is known of a thread, before its first event."""
@@ -535,8 +546,9 @@ class Writer:
         if not done:
             raise self._failure()
 
-    def _failure(self) -> HeapfitError:
-        return HeapfitError(f"cannot write {self.path}; is its disk full?")
+    def _failure(self) -> OSError:
+        error = ctypes.get_errno()
+        return OSError(error, os.strerror(error), str(self.path))
 
 
 def _text(raw: bytes) -> str:

@@ -20,6 +20,7 @@ from heapfit.trial.levels import Levels
 from heapfit.trial.observe import TimedOut, observe
 from heapfit.trial.placeholders import Placeholders
 from heapfit.trial.preload import PreloadWatch
+from heapfit.trial.recordings import RECORDINGS
 from heapfit.trial.source import Source, SourceFailed
 
 STDERR_TAIL_BYTES = 2048
@@ -61,6 +62,7 @@ class Attempt:
         is_watched = not any(source.own_run for source in sources)
         scratch = folder / "scratch"
         scratch.mkdir()
+        (folder / RECORDINGS).mkdir()
         levels = Levels.of(study, planned)
         return cls(
             study=study,
@@ -73,7 +75,7 @@ class Attempt:
             placeholders=Placeholders(
                 study.workload, scratch.resolve(), planned.cores, data, levels.parameters
             ),
-            watch=PreloadWatch(allocator.library if is_watched else None),
+            watch=PreloadWatch(preload.watched_library(allocator) if is_watched else None),
             sources=[source() for source in sources],
             timeout_s=timeout_s,
         )
@@ -145,7 +147,8 @@ class Attempt:
         run = self.workload.run
         expand = self.placeholders.expand
         here = self.workload.here.resolve()
-        words = self.placeholders.expand_all(command)
+        wrapper = allocator.wrapper if allocator else []
+        words = self.placeholders.expand_all([*wrapper, *command])
         # What the allocator is not in (a server's client) is nobody's concern.
         observers = self.sources if allocator else []
         for source in observers:
@@ -156,7 +159,9 @@ class Attempt:
             cpus=cpus,
             directory=here,
             environment=preload.clean_environment(self.levels),
-            changes=preload.environment_changes(allocator, self.environment, self.levels),
+            changes=preload.environment_changes(
+                allocator, self.environment, self.levels, (self.folder / RECORDINGS).resolve()
+            ),
             stdin=here / expand(run.stdin) if run.stdin and name == "program" else None,
             stdout=self.folder / f"{name}.out",
             stderr=self.folder / f"{name}.err",

@@ -17,6 +17,7 @@ from heapfit.trial.hardware import COUNTERS
 from heapfit.trial.memory import Memory
 from heapfit.trial.pools import PoolExplanations
 from heapfit.trial.pss import ProportionalMemory
+from heapfit.trial.recordings import Recordings
 from heapfit.trial.resources import Resources
 from heapfit.trial.simulation import SimulatedCaches, SimulatedTlb
 from heapfit.trial.source import Source
@@ -34,6 +35,7 @@ OPTIONAL_SOURCES: tuple[type[Source], ...] = (
     SimulatedCaches,
     SimulatedTlb,
     PoolExplanations,
+    Recordings,
 )
 _ALL_SOURCES = (*BUILTIN_SOURCES, *OPTIONAL_SOURCES)
 

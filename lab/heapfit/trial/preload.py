@@ -14,12 +14,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from heapfit import options
+from heapfit.record import options as record
 from heapfit.records import InstalledAllocator
 from heapfit.trial.levels import Levels
 from heapfit.trial.source import Source
 from heapfit.trial.tree import ProcessTree
 
 VARIABLE = "LD_PRELOAD"
+
+# What the recorder writes in a trial's folder for it; of a child, with its number behind.
+RECORDING = "trace.hft"
 
 # A program that was looked at this often, with this long between the first and the last look, and
 # that never had the library, ran without it. One look would not do: a wrapper without the library
@@ -45,13 +49,17 @@ def takes_options(allocator: InstalledAllocator) -> bool:
 
 
 def environment_changes(
-    allocator: InstalledAllocator | None, wanted: Mapping[str, str], levels: Levels | None = None
+    allocator: InstalledAllocator | None,
+    wanted: Mapping[str, str],
+    levels: Levels | None = None,
+    recordings: Path | None = None,
 ) -> dict[str, str]:
     """Return the variables that the program gets: the `wanted` ones, the allocator's and `levels`'.
 
     Without an allocator (a server's client) there is none of the allocator's. A level goes before
     all else, since a study that varies a variable must have its way. A preload that the workload or
-    a level asks for stays, behind the allocator.
+    a level asks for stays, behind the allocator. A variant that is recorded has the recorder before
+    all of them, which writes to the folder `recordings`.
     """
     levels = levels or Levels()
     own = allocator.environment if allocator else {}
@@ -64,10 +72,25 @@ def environment_changes(
     if settings and takes_options(allocator):
         present = changes.get(options.VARIABLE, os.environ.get(options.VARIABLE, ""))
         changes[options.VARIABLE] = options.merge(present, settings)
-    if allocator.library is not None:
-        others = changes.get(VARIABLE)
-        changes[VARIABLE] = f"{allocator.library}:{others}" if others else str(allocator.library)
+    if allocator.record is not None and recordings is not None:
+        changes |= record.variables(recordings / RECORDING, allocator.record)
+    libraries = [_recorder(allocator), allocator.library]
+    preloaded = [*(str(each) for each in libraries if each), changes.get(VARIABLE, "")]
+    if any(preloaded):
+        changes[VARIABLE] = ":".join(filter(None, preloaded))
     return changes
+
+
+def _recorder(allocator: InstalledAllocator) -> Path | None:
+    return None if allocator.record is None else record.library()
+
+
+def watched_library(allocator: InstalledAllocator) -> Path | None:
+    """Return the library that must appear in a program under `allocator`; None: there is none.
+
+    It is the first one: where the loader takes that and not the next, it says so.
+    """
+    return _recorder(allocator) or allocator.library
 
 
 def clean_environment(levels: Levels | None = None) -> dict[str, str]:

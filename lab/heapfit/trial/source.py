@@ -41,7 +41,8 @@ class Source:
     def wrap(self, command: list[str], folder: Path) -> list[str]:
         """Return the command that runs `command` under this source's tool.
 
-        The tool may keep files in `folder`. Only for a source with `own_run`.
+        The tool may keep files in `folder`, that of the run. Only a source with `own_run` may
+        return another command than `command`.
         """
         return command
 

@@ -1,8 +1,8 @@
 /* Writing traces: what cut, merge, anonymise and the tests make files with.
  *
  * Each thread's events are encoded into room of its own, which becomes a block when it is full; a mark first makes blocks of
- * all that waits, so that what it says of completeness is true. The first failure stays: after it every call returns false,
- * and so does trace_finish. A writer is of one thread.
+ * all that waits, so that what it says of completeness is true. The first failure stays: after it every call returns false
+ * with its errno, and so does trace_finish. A writer is of one thread.
  */
 #include "record/record.h"
 #include "trace.h"
@@ -50,21 +50,33 @@ struct trace_writer {
     uint32_t sequence;
     uint32_t unmarked; /* events since the last mark */
     bool in_order; /* events came by trace_write_events, which may have set them later */
-    bool failed;
+    int error; /* errno of the first failure; 0: none */
 };
 
 /* ---- blocks -------------------------------------------------------------------------------------------------------- */
 
+static bool fail(struct trace_writer *writer, int error)
+{
+    if (writer->error == 0) writer->error = error;
+    errno = writer->error;
+    return false;
+}
+
+static bool fine(struct trace_writer *writer)
+{
+    return writer->error == 0 || fail(writer, 0);
+}
+
 static bool append(struct trace_writer *writer, const void *bytes, size_t size)
 {
-    if (!writer->failed && fwrite(bytes, 1, size, writer->file) != size) writer->failed = true;
-    return !writer->failed;
+    if (!fine(writer)) return false;
+    return fwrite(bytes, 1, size, writer->file) == size || fail(writer, errno);
 }
 
 static bool write_block(struct trace_writer *writer, struct trace_block_header header, const void *raw, size_t size)
 {
-    if (size > TRACE_RAW_MAX) writer->failed = true;
-    if (writer->failed) return false;
+    if (size > TRACE_RAW_MAX) return fail(writer, EMSGSIZE);
+    if (!fine(writer)) return false;
     header.sequence = writer->sequence++;
     return append(writer, writer->block, trace_block_make(&header, raw, size, writer->workspace, writer->block));
 }
@@ -78,7 +90,7 @@ static bool write_plain(struct trace_writer *writer, enum trace_block type, cons
 
 static bool flush_sites(struct trace_writer *writer)
 {
-    if (writer->sites_used == 0) return !writer->failed;
+    if (writer->sites_used == 0) return fine(writer);
     struct trace_block_header header = {.type = TRACE_SITES,
                                         .thread = writer->sites_first + 1,
                                         .first_tick = writer->tick,
@@ -92,7 +104,7 @@ static bool flush_sites(struct trace_writer *writer)
 static bool flush_events(struct trace_writer *writer, uint32_t thread)
 {
     struct waiting *waiting = &writer->threads[thread];
-    if (waiting->events == 0) return !writer->failed;
+    if (waiting->events == 0) return fine(writer);
     struct trace_block_header header = {.type = TRACE_EVENTS,
                                         .thread = thread,
                                         .events = waiting->events,
@@ -137,9 +149,8 @@ static bool begin(struct trace_writer *writer, const char *path, const char *inf
 TRACE_API struct trace_writer *trace_create(const char *path, const char *info, char *why)
 {
     struct trace_writer *writer = calloc(1, sizeof *writer);
-    errno = 0;
     if (writer != NULL && begin(writer, path, info)) return writer;
-    snprintf(why, WHY, "%s", errno == 0 ? "the text of its first block is too long" : strerror(errno));
+    snprintf(why, WHY, "%s", strerror(errno));
     if (writer != NULL) release(writer);
     return NULL;
 }
@@ -150,10 +161,11 @@ TRACE_API bool trace_finish(struct trace_writer *writer, const char *end)
     struct trace_mark mark = {.tick = writer->tick, .monotonic_ns = writer->tick, .complete_tick = UINT64_MAX};
     write_plain(writer, TRACE_MARK, &mark, sizeof mark);
     write_plain(writer, TRACE_END, end, strlen(end));
-    if (fflush(writer->file) != 0) writer->failed = true;
-    bool whole = !writer->failed;
+    if (fflush(writer->file) != 0) fail(writer, errno);
+    int error = writer->error;
     release(writer);
-    return whole;
+    errno = error;
+    return error == 0;
 }
 
 /* ---- texts, sites and marks ---------------------------------------------------------------------------------------- */
@@ -194,7 +206,7 @@ TRACE_API bool trace_write_site(struct trace_writer *writer, uint32_t caller, ui
     uint8_t *at = put(put(writer->sites + writer->sites_used, caller), address);
     writer->sites_used = (size_t)(at - writer->sites);
     writer->sites_made++;
-    return !writer->failed;
+    return fine(writer);
 }
 
 /* Lines may be more than a block holds: as many whole ones as do, again and again. */
@@ -210,7 +222,7 @@ TRACE_API bool trace_write_modules(struct trace_writer *writer, const char *line
         lines += size;
         left -= size;
     }
-    return !writer->failed;
+    return fine(writer);
 }
 
 TRACE_API bool trace_write_mark(struct trace_writer *writer, const struct trace_mark *mark)
@@ -227,10 +239,7 @@ static bool threads_grow(struct trace_writer *writer, size_t least)
 {
     size_t room = least > 2 * writer->threads_room ? least : 2 * writer->threads_room;
     struct waiting *grown = least > THREADS_MAX ? NULL : realloc(writer->threads, room * sizeof *grown);
-    if (grown == NULL) {
-        writer->failed = true;
-        return false;
-    }
+    if (grown == NULL) return fail(writer, ENOMEM);
     memset(grown + writer->threads_room, 0, (room - writer->threads_room) * sizeof *grown);
     writer->threads = grown;
     writer->threads_room = room;
@@ -244,10 +253,7 @@ static bool make_room(struct trace_writer *writer, uint32_t thread)
     if (waiting->room >= EVENTS_RAW) return flush_events(writer, thread);
     uint32_t room = waiting->room == 0 ? FIRST_RAW : 2 * waiting->room;
     uint8_t *grown = realloc(waiting->raw, room);
-    if (grown == NULL) {
-        writer->failed = true;
-        return false;
-    }
+    if (grown == NULL) return fail(writer, ENOMEM);
     waiting->raw = grown;
     waiting->room = room;
     return true;
@@ -267,7 +273,7 @@ TRACE_API bool trace_write_event(struct trace_writer *writer, uint32_t thread, c
     writer->last_thread = thread;
     writer->events++;
     writer->unmarked++;
-    return !writer->failed;
+    return fine(writer);
 }
 
 /* Marks what has been written as complete; how much memory is resident is not known. */

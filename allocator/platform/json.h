@@ -3,7 +3,7 @@
 #ifndef HEAPFIT_JSON_H
 #define HEAPFIT_JSON_H
 
-#include "../platform/platform.h"
+#include "platform.h"
 
 struct json {
     /* Takes what the buffer holds; false when it cannot, and is then not called any more. */

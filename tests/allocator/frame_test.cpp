@@ -19,7 +19,7 @@
 #include <cstdlib>
 #include <vector>
 
-// Of pools_frame_subject.c, by the options that it was compiled with, and of pools_frame_ending.c.
+// Of frame_subject.c, by the options that it was compiled with, and of frame_ending.c.
 extern "C" {
 void o0_run(void (*probe)(), unsigned seed);
 void o2_run(void (*probe)(), unsigned seed);

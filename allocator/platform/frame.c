@@ -12,7 +12,7 @@
  *
  * The format: DWARF 5, section 6.4; Linux Standard Base Core 5.0, chapter 10.6.
  */
-#include "pools.h"
+#include "frame.h"
 
 #include <dlfcn.h>
 #include <link.h>

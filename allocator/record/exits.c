@@ -1,0 +1,190 @@
+/* Ways out of a program that no destructor is run on: _exit, a program that takes this one's place (exec), and daemon, whose
+ * parent ends. Each is passed on to the next library that defines it, when the file is whole.
+ *
+ * All may be called in a child of vfork, which has the parent's memory, and in signal handlers: the writer's functions bear
+ * that, and nothing here allocates.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "record.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+typedef void exit_function(int status);
+typedef int exec_function(const char *path, char *const arguments[]);
+typedef int exec_environment_function(const char *path, char *const arguments[], char *const variables[]);
+
+static struct {
+    bool found;
+    exit_function *_exit, *_Exit;
+    exec_function *execv, *execvp;
+    exec_environment_function *execve, *execvpe;
+    int (*fexecve)(int file, char *const arguments[], char *const variables[]);
+    int (*daemon)(int stay, int keep);
+} next;
+
+void exits_start(void)
+{
+    /* ISO C knows no way from an object's address to a function's; POSIX says that this is one. */
+    *(void **)&next._exit = dlsym(RTLD_NEXT, "_exit");
+    *(void **)&next._Exit = dlsym(RTLD_NEXT, "_Exit");
+    *(void **)&next.execv = dlsym(RTLD_NEXT, "execv");
+    *(void **)&next.execvp = dlsym(RTLD_NEXT, "execvp");
+    *(void **)&next.execve = dlsym(RTLD_NEXT, "execve");
+    *(void **)&next.execvpe = dlsym(RTLD_NEXT, "execvpe");
+    *(void **)&next.fexecve = dlsym(RTLD_NEXT, "fexecve");
+    *(void **)&next.daemon = dlsym(RTLD_NEXT, "daemon");
+    next.found = true;
+}
+
+/* Another library's constructor may call one of these before ours has run. */
+static void find_next(void)
+{
+    if (UNLIKELY(!next.found)) exits_start();
+}
+
+/* ---- _exit ----------------------------------------------------------------------------------------------------------- */
+
+static _Noreturn void leave(exit_function *function, int status)
+{
+    if (function != NULL) function(status);
+    for (;;) syscall(SYS_exit_group, status);
+}
+
+EXPORT _Noreturn void _exit(int status)
+{
+    writer_finish("_exit");
+    find_next();
+    leave(next._exit, status);
+}
+
+EXPORT _Noreturn void _Exit(int status)
+{
+    writer_finish("_Exit");
+    find_next();
+    leave(next._Exit, status);
+}
+
+/* ---- exec ------------------------------------------------------------------------------------------------------------ */
+
+/* It has failed: the program goes on, and so does the recording. */
+static int go_on(int result)
+{
+    int saved = errno;
+    writer_resume();
+    errno = saved;
+    return result;
+}
+
+static void pause_for(const char *why)
+{
+    find_next();
+    writer_pause(why);
+}
+
+EXPORT int execve(const char *path, char *const arguments[], char *const variables[])
+{
+    pause_for("exec");
+    return go_on(next.execve(path, arguments, variables));
+}
+
+EXPORT int execv(const char *path, char *const arguments[])
+{
+    pause_for("exec");
+    return go_on(next.execv(path, arguments));
+}
+
+EXPORT int execvp(const char *file, char *const arguments[])
+{
+    pause_for("exec");
+    return go_on(next.execvp(file, arguments));
+}
+
+EXPORT int execvpe(const char *file, char *const arguments[], char *const variables[])
+{
+    pause_for("exec");
+    return go_on(next.execvpe(file, arguments, variables));
+}
+
+EXPORT int fexecve(int file, char *const arguments[], char *const variables[])
+{
+    pause_for("exec");
+    return go_on(next.fexecve(file, arguments, variables));
+}
+
+/* The C library has it only since 2.34, and does no more than this. */
+EXPORT int execveat(int folder, const char *path, char *const arguments[], char *const variables[], int flags)
+{
+    writer_pause("exec");
+    return go_on((int)syscall(SYS_execveat, folder, path, arguments, variables, flags));
+}
+
+/* The arguments of a call, up to the NULL that ends them; the caller's stack has room for as many. */
+static size_t count_arguments(va_list arguments)
+{
+    size_t count = 1;
+    while (va_arg(arguments, char *) != NULL) count++;
+    return count;
+}
+
+#define COUNT(count, first)                                                                                            \
+    va_list counted;                                                                                                   \
+    va_start(counted, first);                                                                                          \
+    size_t count = count_arguments(counted);                                                                             \
+    va_end(counted)
+
+static void copy_arguments(char **to, const char *first, size_t count, va_list arguments)
+{
+    to[0] = (char *)first;
+    for (size_t i = 1; i <= count; i++) to[i] = va_arg(arguments, char *); /* with the NULL */
+}
+
+EXPORT int execl(const char *path, const char *first, ...)
+{
+    COUNT(count, first);
+    char *arguments[count + 1];
+    va_list given;
+    va_start(given, first);
+    copy_arguments(arguments, first, count, given);
+    va_end(given);
+    return execv(path, arguments);
+}
+
+EXPORT int execlp(const char *file, const char *first, ...)
+{
+    COUNT(count, first);
+    char *arguments[count + 1];
+    va_list given;
+    va_start(given, first);
+    copy_arguments(arguments, first, count, given);
+    va_end(given);
+    return execvp(file, arguments);
+}
+
+EXPORT int execle(const char *path, const char *first, ...)
+{
+    COUNT(count, first);
+    char *arguments[count + 1];
+    va_list given;
+    va_start(given, first);
+    copy_arguments(arguments, first, count, given);
+    char *const *variables = va_arg(given, char *const *);
+    va_end(given);
+    return execve(path, arguments, variables);
+}
+
+/* ---- daemon ------------------------------------------------------------------------------------------------------------ */
+
+/* In the child, which it returns in, fork's handlers have begun anew. */
+EXPORT int daemon(int stay, int keep)
+{
+    pause_for("daemon");
+    return go_on(next.daemon(stay, keep));
+}

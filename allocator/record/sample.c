@@ -1,0 +1,174 @@
+/* Samples: which allocations are noted when not all are, and the frees of those.
+ *
+ * Points fall on the bytes that a thread allocates, one after the other, as a Poisson process: with so many bytes between two
+ * on average, at distances that are exponentially distributed. An allocation is noted when a point falls into it. The
+ * process has no memory, so that wherever it begins anew, behind each noted allocation, the chance of the next is the same:
+ * an allocation of n bytes is noted with the probability 1 - exp(-n / mean), independently of all others. Hence each
+ * noted one stands for 1 / (1 - exp(-n / mean)) of its size, without bias (Horvitz, Thompson, 1952). One of no bytes is never
+ * noted.
+ *
+ * Addresses of noted objects are in a table, to note their frees too. It is written without locks: an address is its
+ * object's alone from before the allocation returns until the free has looked, so no two threads ever seek the same one. A
+ * filter in front (note.h) ends most searches.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "note.h"
+
+#include <string.h>
+
+/* ---- distances ----------------------------------------------------------------------------------------------------------------- */
+
+/* Fractions are of 32 bits. All by integers: a program may look at what floating-point operations leave behind. */
+enum { FRACTION_BITS = 32 };
+static const uint64_t LN_2 = UINT64_C(2977044472); /* the natural logarithm of 2 */
+
+__extension__ typedef unsigned __int128 wide;
+
+/* SplitMix64 (Steele, Lea, Flood, 2014). */
+static uint64_t draw(void)
+{
+    uint64_t bits = record_thread.random += UINT64_C(0x9E3779B97F4A7C15);
+    bits = (bits ^ bits >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    bits = (bits ^ bits >> 27) * UINT64_C(0x94D049BB133111EB);
+    return bits ^ bits >> 31;
+}
+
+/* The binary logarithm of a number that is not 0: its bits one after the other by squaring (Knuth, 1.2.2, exercise 25). */
+static uint64_t logarithm(uint64_t number)
+{
+    unsigned zeros = (unsigned)__builtin_clzll(number);
+    uint64_t mantissa = number << zeros; /* from 1 to below 2, with 63 bits of fraction */
+    uint64_t result = 63 - zeros;
+    for (int bit = 0; bit < FRACTION_BITS; bit++) {
+        wide square = (wide)mantissa * mantissa; /* below 4, with 126 */
+        bool is_two = square >> 127 != 0;
+        mantissa = (uint64_t)(square >> (is_two ? 64 : 63));
+        result = result << 1 | is_two;
+    }
+    return result;
+}
+
+/* Whole bytes up to the next point. */
+static size_t distance(void)
+{
+    uint64_t bits = draw();
+    uint64_t binary = ((uint64_t)64 << FRACTION_BITS) - logarithm(bits | 1); /* of 1 / u, with u evenly from 0 to 1 */
+    uint64_t natural = (uint64_t)((wide)binary * LN_2 >> FRACTION_BITS);
+    wide bytes = (wide)record_settings.sample * natural >> FRACTION_BITS;
+    return bytes < SIZE_MAX ? (size_t)bytes : SIZE_MAX;
+}
+
+static void begin(void)
+{
+    /* Two threads are never given the same. */
+    record_thread.random = (platform_random() ^ (uintptr_t)&record_thread) | 1;
+    record_thread.until_sample = distance();
+}
+
+bool sample_falls(size_t size)
+{
+    if (record_thread.random == 0) {
+        begin();
+        return sample_takes(size);
+    }
+    record_thread.until_sample = distance();
+    return true;
+}
+
+/* ---- addresses of noted objects ------------------------------------------------------------------------------------------------------ */
+
+_Atomic(uint8_t) sample_filter[1 << SAMPLE_FILTER_LOG];
+
+enum {
+    LINE_WORDS = CACHE_LINE / sizeof(uintptr_t),
+    LINES_TRIED = 4, /* an address lies in one of so many lines in a row */
+    LINES_LEAST_LOG = 9,
+    LINES_MOST_LOG = 26, /* 4 GiB of address space */
+    ROOM = 4, /* words for each noted object that memory is expected to hold */
+};
+
+struct line {
+    _Atomic(uintptr_t) addresses[LINE_WORDS];
+};
+
+/* Written by sample_begin, while nothing is recorded. */
+static struct line *lines;
+static unsigned lines_log;
+
+static struct line *line_of(uintptr_t address, size_t tried)
+{
+    uint64_t scattered = address * UINT64_C(0x9E3779B97F4A7C15); /* Knuth, 6.4 */
+    return &lines[((scattered >> (64 - lines_log)) + tried) & (((size_t)1 << lines_log) - 1)];
+}
+
+/* The word that holds this; NULL: none. Relaxed: see above for addresses, which have the program's own ordering between what
+ * is allocated and what is freed. A word that is seen to be free may be taken by another thread, as the caller finds out. */
+static _Atomic(uintptr_t) *word_find(uintptr_t address, uintptr_t sought)
+{
+    for (size_t tried = 0; tried < LINES_TRIED; tried++) {
+        struct line *line = line_of(address, tried);
+        for (size_t i = 0; i < LINE_WORDS; i++)
+            if (atomic_load_explicit(&line->addresses[i], memory_order_relaxed) == sought) return &line->addresses[i];
+    }
+    return NULL;
+}
+
+/* A counter that has reached its end stays there: then all frees of its pages are searched for. */
+static void count(uintptr_t address, int change)
+{
+    _Atomic(uint8_t) *counter = sample_counter(address);
+    uint8_t before = atomic_load_explicit(counter, memory_order_relaxed), after;
+    do after = before == UINT8_MAX ? before : (uint8_t)(before + change);
+    while (!atomic_compare_exchange_weak_explicit(counter, &before, after, memory_order_relaxed, memory_order_relaxed));
+}
+
+bool sample_remember(uintptr_t address)
+{
+    _Atomic(uintptr_t) *word;
+    uintptr_t nobody = 0;
+    while ((word = word_find(address, 0)) != NULL && !atomic_compare_exchange_strong_explicit(
+                                                         word, &nobody, address, memory_order_relaxed, memory_order_relaxed))
+        nobody = 0;
+    if (word == NULL) return false;
+    count(address, 1);
+    return true;
+}
+
+bool sample_forget_found(uintptr_t address)
+{
+    _Atomic(uintptr_t) *word = word_find(address, address);
+    if (word == NULL) return false;
+    atomic_store_explicit(word, 0, memory_order_relaxed);
+    count(address, -1);
+    return true;
+}
+
+/* ---- start ---------------------------------------------------------------------------------------------------------------------------- */
+
+static size_t lines_size(void)
+{
+    return sizeof(struct line) << lines_log;
+}
+
+/* So many lines that what memory holds fills a quarter of them; if it cannot be had, fewer: then some samples are lost. */
+static bool lines_make(void)
+{
+    size_t words = ROOM * (platform_physical_memory() / record_settings.sample);
+    for (lines_log = LINES_LEAST_LOG; lines_log < LINES_MOST_LOG && words >> lines_log > LINE_WORDS;) lines_log++;
+    for (; lines_log >= LINES_LEAST_LOG; lines_log--) {
+        lines = platform_reserve(lines_size(), platform_page_size());
+        if (lines != NULL && platform_commit(lines, lines_size())) return true;
+    }
+    lines = NULL;
+    return false;
+}
+
+bool sample_begin(void)
+{
+    if (record_settings.sample == 0) return true;
+    if (lines == NULL) return lines_make();
+    memset((void *)sample_filter, 0, sizeof sample_filter);
+    return platform_purge(lines, lines_size());
+}

@@ -1,0 +1,220 @@
+"""`heapfit profile`: what a program does with its heap, from a recording of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heapfit import catalogue
+from heapfit.cli.arguments import AsJson, On, split_list
+from heapfit.cli.commands import new_app
+from heapfit.cli.launch import cannot_run, inherited
+from heapfit.cli.output import messages, print_json, results, say, table
+from heapfit.cli.progress import WorkProgress
+from heapfit.errors import UsageError
+
+if TYPE_CHECKING:
+    from heapfit.profile.model import Profile
+    from heapfit.profile.sql import Answer
+    from heapfit.profile.tally import Tally
+    from heapfit.records import InstalledAllocator
+
+app = new_app()
+
+# Return addresses that are followed when a command is recorded here: past the usual wrappers.
+_SITES = 8
+
+
+@app.command(epilog="Example:  heapfit profile redis.hft --open")
+def profile(
+    context: typer.Context,
+    traces: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="TRACE… | -- CMD", help="Recordings, folders of their tables, or a program."
+        ),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where the page goes. Default: TRACE.html, here."),
+    ] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    sql: Annotated[
+        str | None,
+        typer.Option(
+            metavar="QUERY",
+            help="Answer this instead, over objects, memory, sites, threads and flow.",
+        ),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the answer to --sql as CSV.")] = False,
+    allocators: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B", help="Whose size classes to weigh. Default: of all that are installed."
+        ),
+    ] = None,
+    sites: Annotated[
+        int, typer.Option(metavar="N", help="Of -- CMD: follow N return addresses; 0: none.")
+    ] = _SITES,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep the tables there (and what -- CMD recorded)."),
+    ] = None,
+    on: On = None,
+    as_json: AsJson = False,
+) -> None:
+    """Characterise a program's use of its heap: sizes, rates, lifetimes, threads, sites, waste.
+
+    Several traces make one profile, of all together. A program is recorded first; what it prints
+    goes to standard error. Sizes are as asked for.
+    """
+    _check(traces or [], context.obj, sql=sql, as_csv=as_csv, on=on)
+    with _named(traces or [], context.obj, sites, keep) as files:
+        if sql is not None:
+            _show_answer(_answer(files, sql, keep), as_csv=as_csv, as_json=as_json)
+            return
+        weighed = _installed(allocators)
+        found = _profile(_tally(files, keep, on), weighed)
+        written = _show(found, files[0], page or Path(f"{files[0].stem}.html"), as_json=as_json)
+    if open_page:
+        webbrowser.open(written.absolute().as_uri())
+
+
+def _check(
+    traces: Sequence[Path], command: list[str] | None, *, sql: str | None, as_csv: bool, on: str | None
+) -> None:
+    if bool(traces) == bool(command):
+        raise UsageError("which recording? write: heapfit profile TRACE, or heapfit profile -- CMD")
+    if as_csv and sql is None:
+        raise UsageError("--csv is for the answer to --sql")
+    if on is not None and (command or sql is not None):
+        raise UsageError("--on is for traces: a query and a program run on this machine")
+
+
+# ------------------------------------------------------------------------- files
+
+
+@contextmanager
+def _named(
+    traces: Sequence[Path], command: list[str] | None, sites: int, keep: Path | None
+) -> Iterator[list[Path]]:
+    """Provide the traces, recorded first if there is a command instead."""
+    if not command:
+        yield list(traces)
+    elif keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        yield _recorded(command, keep, sites)
+    else:
+        with tempfile.TemporaryDirectory(prefix="heapfit-record-") as folder:
+            yield _recorded(command, Path(folder), sites)
+
+
+def _recorded(command: list[str], folder: Path, sites: int) -> list[Path]:
+    from heapfit.record import RecordOptions, record
+
+    options = RecordOptions(children=True, sites=sites)
+    path = folder / f"{Path(command[0]).name}.%p.hft"
+    try:
+        return record(command, path, options, inherited(), sys.stderr.fileno())
+    except (OSError, ValueError) as error:
+        raise cannot_run(command, error) from error
+
+
+def _tables(files: Sequence[Path], keep: Path | None) -> list[Path | None]:
+    """Return where the tables of each file go: for one to `keep` itself; None: nowhere."""
+    from heapfit.profile.files import check_names
+
+    if keep is None:
+        return [None for _ in files]
+    if len(files) == 1 and files[0].parent != keep:
+        return [keep]
+    check_names(files)
+    return [keep / file.stem for file in files]
+
+
+# ------------------------------------------------------------------------- counting
+
+
+def _tally(files: Sequence[Path], keep: Path | None, on: str | None) -> Tally:
+    from heapfit.profile.files import count_file
+    from heapfit.profile.tally import Tally
+
+    with WorkProgress(messages) as shown:
+        if on is not None:
+            from heapfit.profile.cluster import count_on
+
+            return count_on(on, files, shown)
+        whole = Tally()
+        for i, (file, tables) in enumerate(zip(files, _tables(files, keep), strict=True)):
+
+            def on_part(done: int, total: int, what: str, i: int = i, file: Path = file) -> None:
+                named = f"{file.name}: {what}" if len(files) > 1 else what
+                shown(i + done / max(total, 1), len(files), named)
+
+            whole.include(count_file(file, tables, on_part))
+        return whole
+
+
+def _installed(named: str | None) -> list[InstalledAllocator]:
+    """Return the allocators to weigh: the named ones, or all that this machine has."""
+    if named is not None:
+        return catalogue.resolve_allocators(split_list(named))
+    found = map(catalogue.find_installed, catalogue.load_allocators().values())
+    return [each for each in found if each is not None]
+
+
+def _profile(tally: Tally, weighed: Sequence[InstalledAllocator]) -> Profile:
+    from heapfit.profile.analyse import profile
+
+    return profile(tally, weighed)
+
+
+def _show(found: Profile, trace: Path, page: Path, *, as_json: bool) -> Path:
+    """Print the profile, write its page and return the page's path."""
+    from heapfit.profile.advice import advice
+    from heapfit.profile.page import save_page
+    from heapfit.profile.terminal import show
+
+    save_page(found, page)
+    if as_json:
+        print_json({"profile": found, "advice": advice(found, str(trace))})
+    else:
+        show(found, results)
+        results.print()
+    where = messages if as_json else results
+    where.print(f"The page: {page}", soft_wrap=True, markup=False)
+    return page
+
+
+# ------------------------------------------------------------------------- --sql
+
+
+def _answer(files: Sequence[Path], query: str, keep: Path | None) -> Answer:
+    from heapfit.profile.files import converted
+    from heapfit.profile.sql import ask
+
+    with ExitStack() as kept, WorkProgress(messages) as shown:
+        pairs = zip(files, _tables(files, keep), strict=True)
+        folders = [kept.enter_context(converted(*pair, shown)) for pair in pairs]
+        return ask(folders, query)
+
+
+def _show_answer(answer: Answer, *, as_csv: bool, as_json: bool) -> None:
+    if as_csv:
+        print(answer.csv(), end="")
+    elif as_json:
+        print(json.dumps(answer.records(), default=str, indent=2, ensure_ascii=False))
+    else:
+        shown = table(*answer.columns)
+        for row in answer.rows:
+            shown.add_row(*("" if value is None else str(value) for value in row))
+        results.print(shown)
+        say(f"{len(answer.rows):,} rows")

@@ -1,0 +1,127 @@
+"""Lifetimes: how long objects live, in time and in bytes that the program asks for meanwhile.
+
+What lives at the end has not been seen to die. It counts as living until then and no further, by
+the product-limit estimate (Kaplan and Meier, 1958): leaving it out would make a program that keeps
+things look like one that does not.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from heapfit.profile.bins import life_bounds, life_power
+from heapfit.profile.model import (
+    YOUNG_BYTES,
+    LifetimeCell,
+    LifetimeRow,
+    Lifetimes,
+    Quantiles,
+)
+from heapfit.profile.tally import ADDENDS, Row, Table, Tally, add_up, amount, grouped, share
+from heapfit.profile.trace import Trace
+
+_CLOCKS = ("ns", "bytes")
+
+
+def count(trace: Trace, tally: Tally) -> None:
+    """Count objects by size and lifetime on both clocks; those that live apart."""
+    ends = {"ns": trace.summary.duration_ns, "bytes": _bytes_at_end(trace)}
+    for clock in _CLOCKS:
+        lived = f"coalesce(died_{clock}, {ends[clock]}) - born_{clock}"
+        if clock == "bytes":
+            lived = f"CAST(({lived}) * {_stretch(trace)} AS BIGINT)" if trace.sampled else lived
+        rows = trace.query(
+            f"SELECT size_power(size), life_bin({lived}), died_ns IS NULL, {trace.amount()} "
+            "FROM object GROUP BY ALL"
+        )
+        for size, lifetime, living, *row in rows:
+            tally.add(f"life_{clock}", (size, lifetime, living), map(int, row))
+
+
+def _bytes_at_end(trace: Trace) -> int:
+    found = trace.query("SELECT max(greatest(born_bytes, coalesce(died_bytes, 0))) FROM object")
+    return found[0][0] or 0
+
+
+def _stretch(trace: Trace) -> float:
+    """Return how many bytes the program asked for, for each that a sample has noted."""
+    [(estimated, noted)] = trace.query(f"SELECT {trace.total('size')} / 65536, sum(size) FROM object")
+    return float(estimated / noted) if noted else 1.0
+
+
+def finish(tally: Tally) -> Lifetimes:
+    """Return lifetimes by size, and of all."""
+    by_time, by_bytes = (tally.sums[f"life_{clock}"] for clock in _CLOCKS)
+    sizes = sorted({size for size, _, _ in by_time})
+    whole = add_up(by_time.values(), ADDENDS)
+    young = [
+        row
+        for (_, lifetime, living), row in by_bytes.items()
+        if not living and life_bounds(lifetime)[1] <= YOUNG_BYTES
+    ]
+    return Lifetimes(
+        rows=[_row(size, _of(by_time, size), _of(by_bytes, size)) for size in sizes],
+        by_time=_cells(by_time),
+        by_bytes=_cells(by_bytes),
+        all=_row(sizes[-1] if sizes else 0, by_time, by_bytes),
+        young_share=share(add_up(young, ADDENDS)[0], whole[0]),
+    )
+
+
+def _of(table: Table, size: int) -> Table:
+    return {key: row for key, row in table.items() if key[0] == size}
+
+
+def _row(size: int, by_time: Table, by_bytes: Table) -> LifetimeRow:
+    living = [row for (_, _, lives), row in by_time.items() if lives]
+    return LifetimeRow(
+        size=size,
+        amount=amount(add_up(by_time.values(), ADDENDS)),
+        ns=_quantiles(by_time),
+        bytes=_quantiles(by_bytes),
+        living=amount(add_up(living, ADDENDS)),
+    )
+
+
+def _cells(table: Table) -> list[LifetimeCell]:
+    cells: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    for (size, lifetime, living), row in table.items():
+        if not living:
+            cells[size, life_power(lifetime)].append(row)
+    return [
+        LifetimeCell(size=size, lifetime=lifetime, amount=amount(add_up(rows, ADDENDS)))
+        for (size, lifetime), rows in sorted(cells.items())
+    ]
+
+
+def _quantiles(table: Table) -> Quantiles:
+    bins = grouped(table, [1, 2], ADDENDS)
+    died = {life_bounds(lifetime): row[0] for (lifetime, living), row in bins.items() if not living}
+    lived = {life_bounds(lifetime): row[0] for (lifetime, living), row in bins.items() if living}
+    values = (survival_quantile(died, lived, each) for each in (0.5, 0.9, 0.99))
+    return Quantiles(**dict(zip(("p50", "p90", "p99"), values, strict=True)))
+
+
+def survival_quantile(
+    died: Mapping[tuple[int, int], int], lived: Mapping[tuple[int, int], int], part: float
+) -> float | None:
+    """Return the lifetime that `part` of the objects do not outlive, or None if it is not known.
+
+    Both arguments are numbers of objects by the bounds of their lifetime: those that died, and
+    those that had lived so long at the end. Within a bin lifetimes count as spread evenly.
+
+    >>> survival_quantile({(0, 10): 50, (10, 20): 50}, {}, 0.75)
+    15.0
+    >>> survival_quantile({(0, 10): 50}, {(10, 20): 50}, 0.75) is None
+    True
+    """
+    at_risk, survive = sum(died.values()) + sum(lived.values()), 1.0
+    for lowest, bound in sorted({*died, *lived}):
+        deaths = died.get((lowest, bound), 0)
+        after = survive * (1 - deaths / at_risk) if at_risk else survive
+        if deaths and after <= 1 - part:
+            return lowest + (bound - lowest) * (survive - (1 - part)) / (survive - after)
+        survive = after
+        at_risk -= deaths + lived.get((lowest, bound), 0)
+    return None

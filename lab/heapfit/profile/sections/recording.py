@@ -1,0 +1,108 @@
+"""The recording itself: what ran, how it went, what is wrong with the file. One for each file."""
+
+from __future__ import annotations
+
+from heapfit.profile.model import Course, Recording
+from heapfit.profile.sections.sizes import END, PEAK, WIDTH
+from heapfit.profile.sections.steps import step_bits
+from heapfit.profile.tally import Counted, Tally, amount, whole
+from heapfit.profile.trace import Problems, Trace
+
+STEPS = 1 << 10  # of a course, at most
+
+
+def count(trace: Trace, tally: Tally) -> None:
+    """Add the recording; what is counted of it so far must be all that `tally` has."""
+    summary, sizes = trace.summary, tally.total("sizes", WIDTH)
+    course = _course(trace)
+    resident = [each for each in course.resident if each is not None]
+    taken = set(Recording.model_fields) & set(type(summary.info).model_fields)
+    recording = Recording(
+        **{name: getattr(summary.info, name) for name in taken},
+        name=summary.file or trace.folder.name,
+        duration_ns=summary.duration_ns,
+        threads=sum(each.threads for each in trace.threads.values()),
+        events=summary.totals.events,
+        allocations=amount(sizes),
+        peak=amount(sizes, PEAK),
+        peak_ns=trace.peak_ns,
+        end=amount(sizes, END),
+        resident_most=max(resident, default=None),
+        problems=problems(summary.problems, summary.totals.unmatched_frees),
+        course=course,
+    )
+    tally.recordings.append(Counted(recording))
+    counts = summary.totals
+    lost = summary.problems.lost_events
+    row = (counts.events, counts.failed, counts.unmatched_frees, lost, summary.duration_ns)
+    tally.add("counts", (), row)
+
+
+def problems(found: Problems, unmatched: int) -> list[str]:
+    """Return what is wrong with a file, a sentence each."""
+    told = (
+        (found.cut_short, "The recording was cut short: what followed its last whole block is lost."),
+        (
+            found.damaged_blocks or found.damaged_bytes,
+            f"{found.damaged_blocks:,} damaged blocks and {found.damaged_bytes:,} bytes between "
+            "blocks were passed over.",
+        ),
+        (found.unknown_blocks, f"{found.unknown_blocks:,} blocks are of kinds unknown here."),
+        (found.lost_events, f"The recorder could not keep {found.lost_events:,} events."),
+        (found.late_events, f"{found.late_events:,} events came late: their time is inexact."),
+        (found.backward_clocks, f"The clock went backwards {found.backward_clocks:,} times."),
+        (
+            unmatched,
+            f"{unmatched:,} freed blocks are older than the recording, or their allocation is lost.",
+        ),
+    )
+    return [sentence for wrong, sentence in told if wrong]
+
+
+def _course(trace: Trace) -> Course:
+    duration = trace.summary.duration_ns
+    bits = max(step_bits(duration, STEPS), trace.step_bits)
+    length = (duration >> bits) + 1
+    rows = trace.query(
+        f"SELECT step >> {bits - trace.step_bits} AS wide, sum(born), sum(born_bytes), sum(died), "
+        "sum(died_bytes) FROM steps GROUP BY wide"
+    )
+    sums = [[0] * length for _ in range(4)]
+    for step, *row in rows:
+        for column, number in zip(sums, row, strict=True):
+            column[min(step, length - 1)] += int(number)
+    born, born_bytes, died, died_bytes = sums
+    resident, anonymous = _resident(trace, bits, length)
+    return Course(
+        step_ns=1 << bits,
+        allocations=list(map(whole, born)),
+        allocated_bytes=list(map(whole, born_bytes)),
+        frees=list(map(whole, died)),
+        live_bytes=_live(born_bytes, died_bytes),
+        live_objects=_live(born, died),
+        resident=resident,
+        resident_anonymous=anonymous,
+    )
+
+
+def _live(born: list[int], died: list[int]) -> list[int]:
+    live, so_far = [], 0
+    for more, less in zip(born, died, strict=True):
+        so_far += more - less
+        live.append(whole(so_far))
+    return live
+
+
+def _resident(trace: Trace, bits: int, length: int) -> tuple[list[int | None], list[int | None]]:
+    columns: tuple[list[int | None], list[int | None]] = ([None] * length, [None] * length)
+    rows = trace.query(
+        f"SELECT CAST(ns AS BIGINT) >> {bits} AS step, max(resident), max(resident_anonymous) "
+        "FROM memory_table WHERE resident IS NOT NULL GROUP BY step ORDER BY step"
+    )
+    for step, *found in rows:
+        for column, most in zip(columns, found, strict=True):
+            place = min(step, length - 1)
+            column[place] = most if column[place] is None else max(column[place] or 0, most or 0)
+    return columns
+
+

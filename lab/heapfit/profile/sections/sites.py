@@ -1,0 +1,179 @@
+"""Call sites: who asks for the memory, and how much between objects of other sites.
+
+Pools put the objects of one site side by side. That pays for sites whose objects an ordinary heap
+mixes with others': where the allocation before, of like size, was mostly another site's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from heapfit.profile.model import SMALL_BYTES, Site, Sites
+from heapfit.profile.sections.lifetimes import survival_quantile
+from heapfit.profile.tally import Key, Row, Tally, amount, share
+from heapfit.profile.trace import Trace
+
+# Sites of one trace that are told apart, those with most bytes, then most allocations.
+APART = 4096
+CHAIN_SHOWN = 8  # calls
+TOLD = 50
+
+# Places in a row of the table `sites`: three amounts, then numbers of objects in UNITS, then the
+# reader's own counts of allocations and of those that came after another site's.
+ALL, END, PEAK, SMALL, FREED, REMOTE, LATE, COUNTED, SWITCHES = 0, 4, 8, 12, 13, 14, 15, 16, 17
+WIDTH = 18
+
+REST: Key = ("", ())  # of what belongs to no site told apart
+
+
+class _Frame(NamedTuple):
+    caller: int
+    label: str
+    module: str
+
+
+def count(trace: Trace, tally: Tally) -> None:
+    """Count objects by site, if sites were recorded."""
+    trace.make(
+        "apart",
+        "SELECT site, allocations, switches FROM sites_table WHERE allocations > 0 "
+        f"ORDER BY bytes DESC, allocations DESC, site LIMIT {APART}",
+    )
+    frames = _frames(trace)
+    if not frames:
+        return
+    keys = {site: _key(site, frames) for (site,) in trace.query("SELECT site FROM apart")}
+    counted = _counted(trace)
+    for site, smallest, largest, *row in _sums(trace):
+        key = keys.get(site, REST)
+        tally.add("sites", key, (*map(int, row), *counted.get(site, (0, 0))))
+        tally.raise_to("sites", key, (-smallest, largest))
+    end = trace.summary.duration_ns
+    rows = trace.query(
+        f"SELECT site, power_above(coalesce(died_ns, {end}) - born_ns), died_ns IS NULL, "
+        f"{trace.objects()} FROM object WHERE site IN (SELECT site FROM apart) GROUP BY ALL"
+    )
+    for site, bound, living, objects in rows:
+        tally.add("site_lives", (keys[site], bound, living), (int(objects),))
+
+
+def _sums(trace: Trace) -> list[tuple[int, ...]]:
+    late = f"died_ns IS NULL AND born_ns * 2 > {trace.summary.duration_ns}"
+    columns = (
+        trace.amount(),
+        trace.amount("died_ns IS NULL"),
+        trace.amount(trace.at_peak()),
+        trace.objects(f"size <= {SMALL_BYTES}"),
+        trace.objects("died_ns IS NOT NULL"),
+        trace.objects("remote"),
+        trace.objects(late),
+    )
+    return trace.query(
+        "SELECT CASE WHEN site IN (SELECT site FROM apart) THEN site ELSE 0 END AS told, "
+        f"min(size), max(size), {', '.join(columns)} FROM object GROUP BY told"
+    )
+
+
+def _counted(trace: Trace) -> dict[int, tuple[int, int]]:
+    return {site: (n, s) for site, n, s in trace.query("SELECT * FROM apart")}
+
+
+def _frames(trace: Trace) -> dict[int, _Frame]:
+    rows = trace.query(
+        "SELECT site, caller, address, module, \"offset\", function, file, line FROM sites_table"
+    )
+    return {site: _Frame(caller, _label(*rest), _basename(rest[1])) for site, caller, *rest in rows}
+
+
+def _label(
+    address: int,
+    module: str | None,
+    offset: int | None,
+    function: str | None,
+    file: str | None,
+    line: int | None,
+) -> str:
+    """Return how a person finds the call: as exact as is known."""
+    if function:
+        return f"{function} ({_basename(file)}:{line})" if file and line else function
+    return f"{_basename(module)}+{offset or 0:#x}" if module else f"{address:#x}"
+
+
+def _basename(path: str | None) -> str:
+    return Path(path).name if path else ""
+
+
+def _key(site: int, frames: dict[int, _Frame]) -> Key:
+    """Return the module and the chain of labels by which a site is the same in all traces."""
+    module = frames[site].module if site in frames else ""
+    chain: list[str] = []
+    while site in frames and len(chain) < CHAIN_SHOWN:
+        chain.append(frames[site].label)
+        site = frames[site].caller
+    return module, tuple(chain)
+
+
+def name(key: Key) -> str:
+    """Return what to call a site where there is no room for its chain."""
+    _, chain = key
+    return " < ".join(chain[:3]) if chain else "elsewhere"
+
+
+def rows(tally: Tally) -> list[tuple[Key, Row]]:
+    """Return the sites' sums; none where no sites were recorded."""
+    return list(tally.sums["sites"].items())
+
+
+def finish(tally: Tally) -> Sites:
+    """Return the sites that matter most."""
+    named = [(key, row) for key, row in rows(tally) if key != REST]
+    all_bytes = sum(row[1] for _, row in rows(tally))
+    lives = _lives(tally)
+    by_bytes = sorted(named, key=lambda item: (-item[1][1], item[0]))[:TOLD]
+    mixed = [item for item in named if item[1][SWITCHES]]
+    by_switches = sorted(mixed, key=lambda item: (-item[1][SWITCHES], item[0]))[:TOLD]
+    switches = sum(row[SWITCHES] for _, row in named)
+    return Sites(
+        recorded=bool(named),
+        distinct=len(named),
+        by_bytes=[_site(key, row, tally, lives, all_bytes) for key, row in by_bytes],
+        by_interleaving=[_site(key, row, tally, lives, all_bytes) for key, row in by_switches],
+        interleaving=share(switches, sum(row[COUNTED] for _, row in named)),
+    )
+
+
+_Lives = dict[Key, list[tuple[int, bool, int]]]
+
+
+def _lives(tally: Tally) -> _Lives:
+    found: _Lives = {}
+    for (key, bound, living), (objects,) in tally.sums["site_lives"].items():
+        found.setdefault(key, []).append((bound, living, objects))
+    return found
+
+
+def _site(key: Key, row: Row, tally: Tally, lives: _Lives, all_bytes: int) -> Site:
+    module, chain = key
+    negative_smallest, largest = tally.most["sites"][key]
+    lived = lives.get(key, [])
+    return Site(
+        chain=list(chain),
+        module=module,
+        amount=amount(row),
+        share=share(row[1], all_bytes) or 0.0,
+        smallest=-negative_smallest,
+        largest=largest,
+        small_share=share(row[SMALL], row[0]) or 0.0,
+        interleaving=share(row[SWITCHES], row[COUNTED]),
+        remote_share=share(row[REMOTE], row[FREED]),
+        median_ns=survival_quantile(
+            {(bound // 2, bound): n for bound, living, n in lived if not living},
+            {(bound // 2, bound): n for bound, living, n in lived if living},
+            0.5,
+        ),
+        peak=amount(row, PEAK),
+        end=amount(row, END),
+    )
+
+

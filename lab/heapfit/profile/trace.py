@@ -1,0 +1,270 @@
+"""One converted trace, opened in DuckDB: its summary, its threads, and how its objects count.
+
+The tables are trace/schema.py's Parquet files. DuckDB reads them piece by piece, in MEMORY_LIMIT
+and with a folder to put aside what does not fit, whatever the trace's length.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.profile.bins import MACROS
+from heapfit.profile.tally import UNITS, Key
+from heapfit.trace.schema import FILES, KINDS
+
+MEMORY_LIMIT = "1GiB"
+
+# Threads that are told apart in one trace; the rest, with the fewest events, are one: OTHERS.
+THREADS_APART = 64
+OTHERS = 0xFFFF_FFFF
+OTHERS_NAME = "others"
+
+REALLOC = KINDS.index("realloc")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Info(_Part):
+    """What the recorder said when it began (TRACE_INFO)."""
+
+    program: str = ""
+    arguments: list[str] = []
+    pid: int = 0
+    allocator: str = ""
+    arch: str = ""
+    cores: int = 0
+    page_size: int = 0
+    sample: int = 0
+    sites: int = 0
+    started_unix_ns: int = 0
+
+
+class Counts(_Part):
+    """struct trace_totals, as far as it is needed here."""
+
+    events: int = 0
+    failed: int = 0
+    unmatched_frees: int = 0
+    replaced: int = 0
+    peak_bytes: int = 0
+    peak_ns: int = 0
+
+
+class Problems(_Part):
+    """struct trace_problems."""
+
+    damaged_bytes: int = 0
+    damaged_blocks: int = 0
+    unknown_blocks: int = 0
+    late_events: int = 0
+    backward_clocks: int = 0
+    lost_events: int = 0
+    cut_short: bool = False
+
+
+class Summary(_Part):
+    """summary.json."""
+
+    file: str = ""
+    info: Info = Info()
+    totals: Counts = Counts()
+    problems: Problems = Problems()
+    duration_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A thread, or all of OTHERS, and the key of its sums: program, name, and which of that name."""
+
+    index: int
+    key: Key
+    threads: int
+
+
+class Trace:
+    """A folder of tables and the connection to them; a context manager."""
+
+    def __init__(self, folder: Path, aside: Path) -> None:
+        """Open the trace in `folder`; `aside` is for what DuckDB puts aside.
+
+        Raises UsageError for a folder that is no converted trace.
+        """
+        self.folder = folder
+        self.summary = read_summary(folder)
+        self.connection = connect(aside)
+        self.step_bits = 0  # of the table `steps`
+        self.peak_ns = 0  # when most bytes were live
+        self._open()
+
+    def __enter__(self) -> Trace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    @property
+    def sampled(self) -> bool:
+        """Whether only a sample of the allocations was noted."""
+        return self.summary.info.sample > 0
+
+    @property
+    def program(self) -> str:
+        """Return the path of the program, which all keys of its sums begin with."""
+        return self.summary.info.program
+
+    def query(self, text: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query; HeapfitError when the tables cannot be read."""
+        try:
+            return self.connection.execute(text).fetchall()
+        except duckdb.Error as error:
+            raise _unreadable(self.folder, error) from error
+
+    def make(self, table: str, text: str) -> None:
+        """Keep a query's rows as a table until the connection closes."""
+        try:
+            self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {text}")
+        except duckdb.Error as error:
+            raise _unreadable(self.folder, error) from error
+
+    def amount(self, where: str = "") -> str:
+        """Return the four columns of an amount (tally.ADDENDS), of the rows for which `where`."""
+        counted = f"{self.objects(where)}, {self.total('size', where)}"
+        if not self.sampled:
+            return f"{counted}, 0, 0"
+        only = f" FILTER (WHERE {where})" if where else ""
+        spreads = (f"coalesce(sum({each}){only}, 0)" for each in ("spread", "bytes_spread"))
+        return ", ".join((counted, *spreads))
+
+    def objects(self, where: str = "") -> str:
+        """Return the first of these columns alone."""
+        only = f" FILTER (WHERE {where})" if where else ""
+        return f"coalesce(sum(units){only}, 0)" if self.sampled else f"count(*){only} * {UNITS}"
+
+    def total(self, column: str, where: str = "") -> str:
+        """Return the sum of a column of bytes, in UNITS."""
+        only = f" FILTER (WHERE {where})" if where else ""
+        if self.sampled:
+            return f"coalesce(sum(units * {column}){only}, 0)"
+        return f"coalesce(sum({column}){only}, 0) * {UNITS}"
+
+    def at_peak(self) -> str:
+        """Return the condition that an object was live when most bytes were."""
+        peak = self.peak_ns
+        return f"born_ns <= {peak} AND (died_ns IS NULL OR died_ns > {peak})"
+
+    # -------------------------------------------------------------- opening
+
+    def _open(self) -> None:
+        self.connection.execute(MACROS)
+        for name in FILES:
+            self.connection.execute(view(f"{name}_table", self.folder / f"{name}.parquet"))
+        self.threads = self._threads()
+        apart = {index for index in self.threads if index != OTHERS}
+        self.connection.execute(_object_view(self, apart))
+        if not self.summary.duration_ns:
+            found = self.query("SELECT max(greatest(born_ns, coalesce(died_ns, 0))) FROM object")
+            self.summary = self.summary.model_copy(update={"duration_ns": found[0][0] or 0})
+
+    def _threads(self) -> dict[int, Thread]:
+        rows = self.query("SELECT thread, coalesce(name, ''), events FROM threads_table")
+        rows.sort(key=lambda row: (-row[2], row[0]))
+        apart = sorted(rows[: THREADS_APART if len(rows) <= THREADS_APART else THREADS_APART - 1])
+        seen: Counter[str] = Counter()
+        threads = {}
+        for index, name, _ in apart:
+            seen[name] += 1
+            threads[index] = Thread(index, (self.program, name, seen[name]), 1)
+        rest = len(rows) - len(apart)
+        threads[OTHERS] = Thread(OTHERS, (self.program, OTHERS_NAME, 0), rest)
+        return threads
+
+    def thread_key(self, index: int) -> Key:
+        """Return the key of the thread's sums; of OTHERS' when the tables do not know it."""
+        return self.threads.get(index, self.threads[OTHERS]).key
+
+
+def connect(aside: Path) -> duckdb.DuckDBPyConnection:
+    """Return a DuckDB of its own that keeps within MEMORY_LIMIT and uses `aside` beyond."""
+    connection = duckdb.connect(":memory:")
+    connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+    connection.execute("SET preserve_insertion_order = false")
+    connection.execute(f"SET temp_directory = {quoted(str(aside))}")
+    return connection
+
+
+def view(name: str, file: Path, columns: str = "*") -> str:
+    """Return the statement that makes a view of a Parquet file."""
+    return f"CREATE VIEW {name} AS SELECT {columns} FROM read_parquet({quoted(str(file))})"
+
+
+def quoted(text: str) -> str:
+    """Return `text` as SQL writes it.
+
+    >>> quoted("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def is_converted(path: Path) -> bool:
+    """Tell whether `path` is a folder of tables."""
+    return (path / "objects.parquet").is_file()
+
+
+def read_summary(folder: Path) -> Summary:
+    """Return what the conversion has written beside the tables."""
+    missing = [name for name in FILES if not (folder / f"{name}.parquet").is_file()]
+    if missing:
+        raise UsageError(
+            f"{folder} is no converted trace: it has no {missing[0]}.parquet; "
+            "write: heapfit trace convert TRACE"
+        )
+    try:
+        text = (folder / "summary.json").read_text()
+        return Summary.model_validate(json.loads(text))
+    except (OSError, ValueError, ValidationError) as error:
+        raise HeapfitError(
+            f"{folder}/summary.json cannot be read ({error}); convert the trace again"
+        ) from error
+
+
+def _object_view(trace: Trace, apart: Sequence[int] | set[int]) -> str:
+    """Return the statement for the view `object`, which all counting reads."""
+    signed = ("size", "usable", "born_ns", "died_ns", "born_bytes", "died_bytes")
+    columns = [f"CAST({name} AS BIGINT) AS {name}" for name in signed]
+    columns += ["id", "previous", "address", "site", "born_kind", "died_kind"]
+    columns += ["born_thread <> died_thread AS remote"]
+    columns += [f"{_apart(name, apart, trace)} AS {name}" for name in ("born_thread", "died_thread")]
+    if trace.sampled:  # The variance of 1/p that is there with probability p is (1 - p) / p^2.
+        columns += [
+            f"CAST(round(weight * {UNITS}) AS HUGEINT) AS units",
+            f"CAST(round(weight * (weight - 1) * {UNITS}) AS HUGEINT) AS spread",
+            "CAST(round(weight * (weight - 1) * size * size) AS HUGEINT) AS bytes_spread",
+        ]
+    return f"CREATE VIEW object AS SELECT {', '.join(columns)} FROM objects_table"
+
+
+def _apart(column: str, apart: Sequence[int] | set[int], trace: Trace) -> str:
+    if trace.threads[OTHERS].threads == 0:
+        return column
+    known = ", ".join(map(str, sorted(apart)))
+    return (
+        f"CASE WHEN {column} IS NULL THEN NULL WHEN {column} IN ({known}) THEN {column} "
+        f"ELSE {OTHERS} END"
+    )
+
+
+def _unreadable(folder: Path, error: duckdb.Error) -> HeapfitError:
+    what = str(error).splitlines()[0]
+    return HeapfitError(f"the tables in {folder} cannot be analysed: {what}")

@@ -1,0 +1,36 @@
+"""Recordings: run a program under the recorder, find what it wrote, steer a recorder that runs.
+
+options   what the recorder is told, and how it is written in the program's environment
+run       run a program to its end under libheapfit-record.so
+written   what is in the files that came of it, as far as their blocks' headers say
+control   start and stop the recorder of a running process
+"""
+
+from heapfit.record.control import Recorder, RecorderState
+from heapfit.record.options import (
+    OPTIONS,
+    OPTIONS_VARIABLE,
+    VARIABLE,
+    VARIANT,
+    RecordOptions,
+    variables,
+)
+from heapfit.record.run import NothingRecorded, Recording, record, run
+from heapfit.record.written import Written, examine
+
+__all__ = [
+    "OPTIONS",
+    "OPTIONS_VARIABLE",
+    "VARIABLE",
+    "VARIANT",
+    "NothingRecorded",
+    "RecordOptions",
+    "Recorder",
+    "RecorderState",
+    "Recording",
+    "Written",
+    "examine",
+    "record",
+    "run",
+    "variables",
+]

@@ -1,0 +1,148 @@
+"""Run a program to its end under the recorder, and find the files that its processes wrote."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from heapfit import paths
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.record.options import PROCESS, PROCESS_VARIABLE, RecordOptions, library, variables
+
+_PRELOAD = "LD_PRELOAD"
+# What is said to us and meant for the program. Ctrl-C and Ctrl-\ reach it from the terminal itself.
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What came of a program: its files, the main process's first, and how it ended."""
+
+    files: list[Path]
+    exit_code: int  # minus the number of the signal that ended it
+
+
+class NothingRecorded(HeapfitError):
+    """The program has run, and wrote no file; `status` is its exit code, as of a `Recording`."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def record(
+    command: Sequence[str],
+    path: Path,
+    options: RecordOptions = RecordOptions(),  # noqa: B008, it cannot be changed
+    environment: Mapping[str, str] | None = None,
+    stdout: int | None = None,
+) -> list[Path]:
+    """Run `command` to its end and return the files that were written: `run` says more."""
+    return run(command, path, options, environment, stdout).files
+
+
+def run(
+    command: Sequence[str],
+    path: Path,
+    options: RecordOptions = RecordOptions(),  # noqa: B008, it cannot be changed
+    environment: Mapping[str, str] | None = None,
+    stdout: int | None = None,
+) -> Recording:
+    """Run `command` with `environment` (None: ours) under the recorder, which writes to `path`.
+
+    `%p` in the path becomes a process's number. `stdout` is where the program's goes, as
+    subprocess has it. Raises UsageError where a file is in the way, NothingRecorded where there is
+    none afterwards, OSError or ValueError where the program cannot be started.
+    """
+    path = path.absolute()
+    _check_path(path)
+    given = dict(os.environ if environment is None else environment)
+    given.pop(PROCESS_VARIABLE, None)  # We may be recorded ourselves; the program is its own.
+    before = _found(path)
+    process, status = _run(command, {**given, **_changes(path, options, given)}, stdout)
+    main = path.name.replace(PROCESS, str(process))
+    files = sorted(set(_found(path)) - set(before), key=lambda each: _rank(each, main))
+    if not files:
+        raise NothingRecorded(f"{command[0]} wrote no recording: {_why_nothing(status)}", status)
+    return Recording(files, status)
+
+
+def _check_path(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent} to write a recording to; make it")
+    if PROCESS not in path.name and path.exists():
+        raise UsageError(f"{path} is there already; move it away, or choose another with -o")
+
+
+def _changes(path: Path, options: RecordOptions, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what a recorded program's environment has beyond `environment`."""
+    libraries = [library()]
+    changes = variables(path, options.settings())
+    if options.allocator is not None:
+        from heapfit.catalogue import resolve_allocators  # Takes a while to load, and few need it.
+
+        [allocator] = resolve_allocators([options.allocator])
+        changes |= allocator.environment
+        libraries += [allocator.library] if allocator.library else []
+    for each in libraries:
+        paths.check_preloadable(each)
+    present = environment.get(_PRELOAD, "")
+    return {**changes, _PRELOAD: ":".join([*map(str, libraries), *filter(None, [present])])}
+
+
+def _run(
+    command: Sequence[str], environment: Mapping[str, str], stdout: int | None
+) -> tuple[int, int]:
+    """Return the program's number and how it ended."""
+    sys.stdout.flush()
+    with (
+        subprocess.Popen(command, env=environment, stdout=stdout) as program,
+        _signals_pass_through(program),
+    ):
+        return program.pid, program.wait()
+
+
+@contextmanager
+def _signals_pass_through(program: subprocess.Popen[bytes]) -> Iterator[None]:
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _OF_THE_TERMINAL}
+    for number in _FORWARDED:
+        before[number] = signal.signal(number, lambda number, _: program.send_signal(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _found(path: Path) -> list[Path]:
+    """Return the files that recorders told to write to `path` have made, as they were numbered.
+
+    Beside the path itself these are PATH.N: of a process N that is another's child, or of the Nth
+    recording of the same process.
+    """
+    digits = re.escape(path.name).replace(re.escape(PROCESS), r"[0-9]+")
+    pattern = re.compile(rf"{digits}(\.[0-9]+)*")
+    return [each for each in path.parent.iterdir() if pattern.fullmatch(each.name)]
+
+
+def _rank(file: Path, main: str) -> tuple[bool, bool, int]:
+    """Where `file` stands among those of a run: the file `main` first, others as they ended."""
+    is_main = file.name == main
+    return not is_main, not file.name.startswith(main), file.stat().st_mtime_ns
+
+
+def _why_nothing(status: int) -> str:
+    if status < 0:
+        return f"signal {-status} ended it before it could ({signal.strsignal(-status)})"
+    return (
+        "its malloc cannot be replaced, or it was told to wait and never to start; "
+        f"heapfit doctor -- CMD says more (exit code {status})"
+    )

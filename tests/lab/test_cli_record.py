@@ -1,0 +1,345 @@
+"""Recording from the command line: the program is left as it is, and what it did is in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import Heapfit, assert_one_line, heapfit_command
+from heapfit.errors import UsageError
+from heapfit.record import OPTIONS, RecordOptions, Written, examine, variables
+from heapfit.record.options import check
+
+pytestmark = pytest.mark.usefixtures("library")
+
+PROGRAM = Path(__file__).with_name("record_program.c")
+SETTINGS = Path(__file__).resolve().parents[2] / "allocator" / "record" / "settings.c"
+WAIT_S = 30.0
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program that allocates what it is told to."""
+    made = tmp_path_factory.mktemp("record") / "allocate"
+    subprocess.run(["cc", "-O1", "-Wall", "-Werror", PROGRAM, "-o", made], check=True)
+    return made
+
+
+def recorded(
+    run_heapfit: Heapfit, folder: Path, *words: str | Path, exit_code: int = 0
+) -> list[dict[str, object]]:
+    """Record to a file in `folder` and return what is said of each file that was written."""
+    result = run_heapfit("record", "--json", "-o", folder / "trace.hft", *words)
+    assert result.returncode == exit_code, result.stderr
+    answer = json.loads(result.stdout)
+    assert answer["exit_code"] == exit_code
+    return list(answer["files"])
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# ------------------------------------------------------------- a program that ends
+
+
+def test_what_a_program_does_is_written_down(
+    run_heapfit: Heapfit, program: Path, tmp_path: Path
+) -> None:
+    (file,) = recorded(run_heapfit, tmp_path, "--", program, "1000")
+    assert file["path"] == str(tmp_path / "trace.hft")
+    assert file["whole"] is True
+    events = file["events"]
+    assert isinstance(events, int)
+    assert 2000 <= events < 2200  # the program's, and the few of its start and its end
+    assert file["bytes"] == (tmp_path / "trace.hft").stat().st_size
+
+
+def test_the_line_at_the_end_says_the_file_its_events_and_how_to_go_on(
+    run_heapfit: Heapfit, program: Path, tmp_path: Path
+) -> None:
+    result = run_heapfit("record", "--", program, "5000", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "done\n"  # nothing of ours
+    (path,) = tmp_path.iterdir()
+    assert re.fullmatch(r"allocate\.[0-9]+\.hft", path.name)
+    said = re.fullmatch(
+        rf"wrote {path.name}: ([0-9,]+) events, ([0-9.]+) bytes each \(.*\); "
+        rf"next: heapfit profile {path.name}\n",
+        result.stderr,
+    )
+    assert said, result.stderr
+    assert int(said[1].replace(",", "")) == examine(path).events
+
+
+def test_what_the_program_prints_stays_apart_from_json(
+    run_heapfit: Heapfit, program: Path, tmp_path: Path
+) -> None:
+    result = run_heapfit("record", "--json", "-o", tmp_path / "t.hft", "--", program, "1")
+    assert "done" in result.stderr
+    assert json.loads(result.stdout)["files"]
+
+
+@pytest.mark.parametrize("code", [1, 77])
+def test_the_exit_code_is_the_programs(
+    run_heapfit: Heapfit, program: Path, tmp_path: Path, code: int
+) -> None:
+    recorded(run_heapfit, tmp_path, "--", program, "10", f"exit={code}", exit_code=code)
+
+
+def test_a_program_that_a_signal_ends_is_seen_to_be_ended_by_it(
+    run_heapfit: Heapfit, program: Path, tmp_path: Path
+) -> None:
+    words = ("record", "-o", tmp_path / "t.hft", "--", program, "20000", "kill=15")
+    result = run_heapfit(*words)
+    assert result.returncode == -signal.SIGTERM
+    assert "t.hft has no end" in result.stderr
+    assert examine(tmp_path / "t.hft") != Written(tmp_path / "t.hft", 0, 0, False)
+
+
+def test_sampling_notes_few_of_many(run_heapfit: Heapfit, program: Path, tmp_path: Path) -> None:
+    (file,) = recorded(run_heapfit, tmp_path, "--sample", "64k", "--", program, "100000")
+    events = file["events"]
+    assert isinstance(events, int)
+    assert 20 < events < 2000  # some 70 allocations of 6.4 MB, and most of their frees
+
+
+def test_children_have_files_of_their_own_when_they_are_wanted(
+    run_heapfit: Heapfit, program: Path, tmp_path: Path
+) -> None:
+    script = f"{shlex.quote(str(program))} 300; {shlex.quote(str(program))} 700; true"
+    (alone,) = recorded(run_heapfit, tmp_path, "--", "sh", "-c", script)
+    assert alone["path"] == str(tmp_path / "trace.hft")
+    (tmp_path / "trace.hft").unlink()
+    files = recorded(run_heapfit, tmp_path, "--attach-children", "--", "sh", "-c", script)
+    assert files[0]["path"] == str(tmp_path / "trace.hft")
+    assert all(re.fullmatch(r".*/trace\.hft\.[0-9]+", str(each["path"])) for each in files[1:])
+    counts = [each["events"] for each in files[1:]]
+    assert any(600 <= int(str(count)) < 800 for count in counts)
+    assert any(1400 <= int(str(count)) < 1600 for count in counts)
+
+
+def test_a_program_runs_under_the_allocator_that_is_named(
+    run_heapfit: Heapfit, program: Path, tmp_path: Path
+) -> None:
+    recorded(run_heapfit, tmp_path, "--allocator", "heapfit", "--", program, "100")
+    result = run_heapfit("trace", "info", "--json", tmp_path / "trace.hft")
+    assert result.returncode == 0, result.stderr
+    assert "libheapfit.so" in result.stdout
+
+
+def test_recording_may_stop_before_the_program_does(
+    run_heapfit: Heapfit, program: Path, tmp_path: Path
+) -> None:
+    (file,) = recorded(run_heapfit, tmp_path, "--for", "1s", "--", program, "1000", "sleep=2500")
+    assert file["whole"] is True
+    events = file["events"]
+    assert isinstance(events, int)
+    assert events < 2000  # the frees come after the sleep
+
+
+# ---------------------------------------------------------------- signals, steering
+
+
+@contextmanager
+def running(
+    environment: dict[str, str], folder: Path, *words: str | Path
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """`heapfit record` in its course, and the number of the program that it has started."""
+    command = heapfit_command("record", *words)
+    with subprocess.Popen(
+        command,
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            until(lambda: bool(_children(process.pid)))
+            yield process, _children(process.pid)[0]
+        finally:
+            process.kill()
+
+
+def _children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def test_sigterm_reaches_the_program_and_its_recording_is_whole(
+    clean_environment: dict[str, str], program: Path, tmp_path: Path
+) -> None:
+    words = ("-o", "t.hft", "--", program, "100", "serve")
+    with running(clean_environment, tmp_path, *words) as (process, _):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        _, said = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 7, said  # what the program says to SIGTERM
+    assert examine(tmp_path / "t.hft").whole
+
+
+def test_the_recorder_of_a_running_program_is_started_and_stopped(
+    run_heapfit: Heapfit, clean_environment: dict[str, str], program: Path, tmp_path: Path
+) -> None:
+    def ctl(pid: int, word: str) -> dict[str, object]:
+        result = run_heapfit("ctl", str(pid), "record", word, "--json")
+        assert result.returncode == 0, result.stderr
+        return dict(json.loads(result.stdout))
+
+    words = ("--later", "-o", "t.hft", "--", program, "100", "serve")
+    with running(clean_environment, tmp_path, *words) as (process, pid):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        assert ctl(pid, "status")["recording"] is False
+        assert not list(tmp_path.glob("t.hft*"))
+        first = ctl(pid, "start")
+        assert first["recording"] is True
+        assert first["file"] == str(tmp_path / "t.hft")
+        os.kill(pid, signal.SIGUSR1)  # it allocates
+        assert process.stdout.readline() == "served\n"
+        stopped = ctl(pid, "stop")
+        assert stopped["recording"] is False
+        assert examine(tmp_path / "t.hft").whole
+        assert examine(tmp_path / "t.hft").events >= 200
+        assert ctl(pid, "start")["file"] == str(tmp_path / "t.hft.2")
+        said = run_heapfit("ctl", str(pid), "record", "status")
+        assert said.stdout.startswith("recording to ")
+        process.terminate()
+        _, said_at_end = process.communicate(timeout=WAIT_S)
+    assert "wrote 2 files" in said_at_end
+    assert examine(tmp_path / "t.hft.2").whole
+
+
+def test_a_process_without_a_recorder_is_told_how_to_start(run_heapfit: Heapfit) -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        result = run_heapfit("ctl", str(process.pid), "record", "status")
+        process.kill()
+    assert_one_line(
+        result, 1, ["does not run under the recorder", "heapfit record --later -- sleep 60"]
+    )
+
+
+@pytest.mark.parametrize("words", [["record"], ["record", "pause"], ["record", "start", "now"]])
+def test_what_the_recorder_cannot_be_told_is_explained(
+    run_heapfit: Heapfit, words: list[str]
+) -> None:
+    result = run_heapfit("ctl", str(os.getpid()), *words)
+    assert_one_line(result, 2, ["record takes start, stop or status"])
+
+
+# ------------------------------------------------------------ what cannot be recorded
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], ["which program", "heapfit record -- CMD"]),
+        (["--for", "soon", "--", "true"], ["--for", "60s", "'soon'"]),
+        (["--for", "0s", "--", "true"], ["--for"]),
+        (["--sample", "many", "--", "true"], ["sample", "'many'"]),
+        (["--sites", "65", "--", "true"], ["sites", "between 0 and 64"]),
+        (["--allocator", "jemaloc", "--", "true"], ["'jemaloc'", "'jemalloc'?"]),
+        (["-o", "no/such/t.hft", "--", "true"], ["no folder", "no/such"]),
+    ],
+)
+def test_a_senseless_request_is_explained(
+    run_heapfit: Heapfit, tmp_path: Path, words: list[str], said: list[str]
+) -> None:
+    assert_one_line(run_heapfit("record", *words, folder=tmp_path), 2, said)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_program_that_is_not_there_is_named(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    result = run_heapfit("record", "--", "./no-such", folder=tmp_path)
+    assert_one_line(result, 1, ["there is no program './no-such'"])
+
+
+def test_a_file_that_is_there_is_not_written_over(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    (tmp_path / "t.hft").write_text("dear")
+    result = run_heapfit("record", "-o", "t.hft", "--", "true", folder=tmp_path)
+    assert_one_line(result, 2, ["t.hft is there already", "-o"])
+    assert (tmp_path / "t.hft").read_text() == "dear"
+
+
+def test_a_static_program_is_run_and_noticed(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    source, static = tmp_path / "static.c", tmp_path / "static"
+    source.write_text('#include <stdio.h>\nint main(void) { puts("ran"); return 0; }\n')
+    subprocess.run(["cc", "-static", source, "-o", static], check=True)
+    result = run_heapfit("record", "--", "./static", folder=tmp_path)
+    assert result.returncode == 1
+    assert result.stdout == "ran\n"
+    note, error = result.stderr.splitlines()
+    assert "nothing can be preloaded into it" in note
+    assert "static wrote no recording" in error
+
+
+def test_what_fails_and_is_not_recorded_has_its_own_exit_code(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    result = run_heapfit("record", "--later", "--", "sh", "-c", "exit 3", folder=tmp_path)
+    assert result.returncode == 3
+    assert "wrote no recording" in result.stderr
+
+
+# ------------------------------------------------------------------------ the parts
+
+
+def test_what_is_not_asked_for_is_left_to_the_recorder() -> None:
+    assert RecordOptions().settings() == {}
+    every = RecordOptions(children=True, later=True, seconds=60, sample=1 << 19, sites=4)
+    check(every.settings())
+    assert variables(Path("/t.hft"), every.settings()) == {
+        "HEAPFIT_RECORD": "/t.hft",
+        "HEAPFIT_RECORD_OPTIONS": "children:on,start:later,seconds:60,sample:524288,sites:4",
+    }
+
+
+def test_the_options_are_those_of_the_recorder() -> None:
+    source = SETTINGS.read_text(encoding="utf-8")
+    missing = [name for name in OPTIONS if f'"{name}"' not in source]
+    assert not missing
+    with pytest.raises(UsageError, match="'site'; did you mean 'sites'"):
+        check({"site": "1"})
+
+
+def block(kind: int, events: int = 0, payload: bytes = b"") -> bytes:
+    header = (0x31424648, kind, 0, 0, len(payload), len(payload), 0, events, 0, 0, 0, 0)
+    return struct.pack("<IBBHIIIIQQII", *header) + payload
+
+
+HEAD = struct.pack("<8sHHI", b"heapfit\x1a", 1, 16, 0)
+WHOLE = HEAD + block(1, payload=b"{}") + block(2, 10, b"x" * 40) + block(2, 5, b"y") + block(7)
+
+
+@pytest.mark.parametrize(
+    ("content", "events", "whole"),
+    [
+        (WHOLE, 15, True),
+        (WHOLE[: -len(block(7))], 15, False),
+        (WHOLE + b"junk", 15, True),
+        (HEAD, 0, False),
+        (HEAD[:9], 0, False),
+        (b"", 0, False),
+        (b"#!/bin/sh\n" * 9, 0, False),
+    ],
+)
+def test_the_headers_of_a_file_say_what_is_in_it(
+    tmp_path: Path, content: bytes, events: int, whole: bool
+) -> None:
+    path = tmp_path / "t.hft"
+    path.write_bytes(content)
+    assert examine(path) == Written(path, len(content), events, whole)

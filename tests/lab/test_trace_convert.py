@@ -1,0 +1,228 @@
+"""Conversion of traces to tables: that they hold what happened, against a plain-Python model."""
+
+from __future__ import annotations
+
+import json
+import resource
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import trace_data
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.trace import convert as converting
+from heapfit.trace.convert import Summary, convert, inspect, mean_sample, weights
+from heapfit.trace.native import MALLOC, Event, Reader, Writer
+from heapfit.trace.schema import FILES
+from trace_data import END, Answers, Program, sampled, service
+
+Rows = list[dict[str, Any]]
+
+
+def rows(folder: Path, name: str) -> Rows:
+    table = pq.read_table(folder / f"{name}.parquet")
+    assert table.schema.equals(FILES[name])
+    found: Rows = table.to_pylist()
+    return found
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return service()
+
+
+@pytest.fixture(scope="module")
+def answers(program: Program) -> Answers:
+    return Answers(program.calls, program.marks)
+
+
+@pytest.fixture(scope="module")
+def expected(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trace_data.write_tables(program, tmp_path_factory.mktemp("expected"))
+
+
+@pytest.fixture(scope="module")
+def trace(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return program.write(tmp_path_factory.mktemp("trace") / "service.hft")
+
+
+@pytest.fixture(scope="module")
+def converted(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Summary]:
+    folder = tmp_path_factory.mktemp("converted") / "service.tables"
+    return folder, convert(trace, folder)
+
+
+@pytest.mark.parametrize("name", ["objects", "threads", "flow", "sites"])
+def test_a_table_holds_what_happened(
+    name: str, converted: tuple[Path, Summary], expected: Path
+) -> None:
+    assert rows(converted[0], name) == rows(expected, name)
+
+
+def test_the_course_of_memory_has_the_marks_and_ends_as_the_totals_do(
+    converted: tuple[Path, Summary], program: Program, answers: Answers
+) -> None:
+    found = rows(converted[0], "memory")
+    resident = {row["resident"] for row in found}
+    assert resident - {None} <= {mark.resident for mark in program.marks}
+    assert program.marks[-1].resident in resident
+    assert found[-1]["live_bytes"] == answers.totals.end_bytes
+    assert found[-1]["allocated_bytes"] == answers.totals.bytes
+    assert [row["ns"] for row in found] == sorted(row["ns"] for row in found)
+
+
+def test_the_summary_says_what_the_trace_is(
+    converted: tuple[Path, Summary], program: Program, answers: Answers
+) -> None:
+    folder, summary = converted
+    assert summary.totals == answers.totals
+    assert summary.info["arguments"] == program.info["arguments"]
+    assert summary.end == END
+    assert summary.duration_ns == program.marks[-1].ns
+    assert json.loads((folder / "summary.json").read_text()) == summary.plain
+
+
+def test_many_small_batches_give_the_same_as_one(
+    trace: Path, expected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(converting, "_ROWS", 7)
+    convert(trace, tmp_path / "tables")
+    assert rows(tmp_path / "tables", "objects") == rows(expected, "objects")
+
+
+def test_inspecting_finds_the_same_without_writing(
+    trace: Path, converted: tuple[Path, Summary]
+) -> None:
+    found, threads = inspect(trace)
+    assert found == converted[1]
+    assert [thread.name for thread in threads] == service().names
+
+
+def test_progress_reaches_the_end_of_the_file(trace: Path, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    convert(trace, tmp_path / "tables", lambda done, total: seen.append((done, total)))
+    size = trace.stat().st_size
+    assert seen[-1] == (size, size)
+
+
+# ------------------------------------------------------------------------------------- sampling
+
+
+def test_the_weights_of_a_sampled_trace_add_up_to_about_the_whole(tmp_path: Path) -> None:
+    program = service(requests=400)
+    truth = Answers(program.calls).totals
+    estimates = []
+    for seed in range(20):
+        trace = sampled(program, 2048, seed).write(tmp_path / "sampled.hft")
+        convert(trace, tmp_path / "tables")
+        objects = pq.read_table(tmp_path / "tables" / "objects.parquet")
+        size = objects["size"].to_numpy().astype(float)
+        estimates.append(float(np.sum(objects["weight"].to_numpy() * size)))
+    error = np.std(estimates) / len(estimates) ** 0.5
+    assert abs(np.mean(estimates) - truth.bytes) < 4 * error
+    assert error < 0.02 * truth.bytes
+
+
+def test_where_all_is_noted_each_object_stands_for_itself(converted: tuple[Path, Summary]) -> None:
+    assert {row["weight"] for row in rows(converted[0], "objects")} == {1.0}
+
+
+def test_weights_are_finite_even_of_nothing_and_of_everything() -> None:
+    found = weights(np.array([0, 1, 1 << 20, 1 << 60], np.uint64), 4096.0)
+    assert found[0] == found[1] == pytest.approx(4096.5, rel=1e-4)
+    assert found[2:].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("said", ["many", None, -5, float("inf"), [1]])
+def test_a_mean_that_is_none_counts_as_no_sampling(said: Any) -> None:
+    assert mean_sample({"sample": said}) == 0.0
+
+
+# --------------------------------------------------------------------------------- bad input
+
+
+def test_a_recording_that_was_cut_short_is_converted_as_far_as_it_goes(
+    trace: Path, answers: Answers, tmp_path: Path
+) -> None:
+    whole = trace.read_bytes()
+    cut = tmp_path / "cut.hft"
+    cut.write_bytes(whole[: len(whole) * 2 // 3])
+    summary = convert(cut, tmp_path / "tables")
+    assert summary.problems.cut_short
+    assert 0 < summary.objects < len(answers.blocks)
+    assert summary.end is None
+
+
+@pytest.mark.parametrize("content", [b"", b"heapfit", b"#!/bin/sh\necho hello\n" * 100])
+def test_what_is_no_trace_is_refused_and_nothing_is_written(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    with pytest.raises(HeapfitError, match=r"cannot read .*file: "):
+        convert(file, tmp_path / "tables")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_folder_of_something_else_is_not_replaced(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("work of years")
+    with pytest.raises(UsageError, match="holds no tables"):
+        convert(trace, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_an_older_conversion_is_replaced(trace: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "tables"
+    convert(trace, folder)
+    (folder / "left-over").write_text("")
+    convert(trace, folder)
+    assert not (folder / "left-over").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["tables"]
+
+
+def test_a_trace_without_an_event_has_empty_tables(tmp_path: Path) -> None:
+    summary = convert(Program().write(tmp_path / "empty.hft"), tmp_path / "tables")
+    assert summary.objects == summary.duration_ns == 0
+    assert all(rows(tmp_path / "tables", name) == [] for name in ("objects", "flow", "sites"))
+
+
+# ------------------------------------------------------------------------------ the native part
+
+
+def test_events_are_read_as_they_were_written(trace: Path, program: Program) -> None:
+    with Reader(trace) as reader:
+        found = [
+            (thread, Event(**event))
+            for batch in reader.events(100)
+            for thread, event in _events({name: list(map(int, c)) for name, c in batch.items()})
+        ]
+    assert found == [
+        (thread, event if event.address else _failed(event)) for thread, event in program.calls
+    ]
+
+
+def _events(columns: dict[str, list[int]]) -> Any:
+    names = [name for name in columns if name != "thread"]
+    for row, thread in enumerate(columns["thread"]):
+        yield thread, {name: columns[name][row] for name in names}
+
+
+def _failed(event: Event) -> Event:
+    return Event(**{**vars(event), "kind": event.kind | 64})
+
+
+def test_a_writer_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(TypeError), Writer(tmp_path / "a.hft", {}) as writer:
+        writer.event(0, Event("no time", MALLOC, address=16, size=8))  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_full_is_told_and_leaves_no_file(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))  # as good as a full disk
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            service().write(tmp_path / "a.hft")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
