@@ -1,11 +1,11 @@
-/* The bytes of a payload as items. Predictions and flags are format.h's; this is record/encode.c the other way round, but for
- * input that no encoder has made.
+/* The bytes of a payload as items. Predictions and flags are format.h's; this is record/encode.c the other way round,
+ * but for input that no encoder has made.
  */
 #include "reader.h"
 
 #include <string.h>
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 enum { VARINT_BITS = 7, VARINT_BYTES = 10 };
 
@@ -21,7 +21,8 @@ static __attribute__((noinline, cold)) uint64_t long_number(const uint8_t **at)
     return number;
 }
 
-/* Up to four bytes at once, as nearly all are: how long a number is nobody could predict, so there is no branch that depends on it. */
+/* Up to four bytes at once, as nearly all are: how long a number is nobody could predict, so there is no branch that
+ * depends on it. */
 static inline uint64_t number(const uint8_t **at)
 {
     uint32_t word;
@@ -40,7 +41,7 @@ static inline uint64_t distance(const uint8_t **at)
     return zigzag >> 1 ^ -(zigzag & 1);
 }
 
-/* ---- events -------------------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
 static inline uint64_t address(const uint8_t **at, uint8_t first, uint64_t usual, uint64_t other)
 {
@@ -136,18 +137,22 @@ static inline size_t take(struct decoder *decoder, const uint8_t **at, uint8_t f
 {
     switch (first & TRACE_KIND_MASK) {
     case TRACE_FREE:
-    case TRACE_DELETE: return take_free(decoder, at, first, item);
-    case TRACE_REALLOC: return take_realloc(decoder, at, first, item);
+    case TRACE_DELETE:
+        return take_free(decoder, at, first, item);
+    case TRACE_REALLOC:
+        return take_realloc(decoder, at, first, item);
     case TRACE_MALLOC:
     case TRACE_CALLOC:
     case TRACE_ALIGNED:
     case TRACE_NEW:
-    case TRACE_NEW_ALIGNED: return take_allocation(decoder, at, first, item);
-    default: return 0;
+    case TRACE_NEW_ALIGNED:
+        return take_allocation(decoder, at, first, item);
+    default:
+        return 0;
     }
 }
 
-/* ---- payloads ------------------------------------------------------------------------------------------------------ */
+/* ---- payloads ---------------------------------------------------------------------------------------------------- */
 
 void decode_start(struct decoder *decoder, const uint8_t *payload, size_t size, uint64_t first_tick)
 {

@@ -1,5 +1,5 @@
-/* Which blocks of the program live: a record each, found by its address. The table of slots is rebuilt twice as large when half
- * full; the records stay where they are, in a mapping that the kernel can enlarge without copying.
+/* Which blocks of the program live: a record each, found by its address. The table of slots is rebuilt twice as large
+ * when half full; the records stay where they are, in a mapping that the kernel can enlarge without copying.
  */
 #include "reader.h"
 
@@ -62,7 +62,7 @@ void live_close(struct live *live)
     if (live->records != NULL) munmap(live->records, (size_t)live->capacity * sizeof *live->records);
 }
 
-/* ---- slots --------------------------------------------------------------------------------------------------------- */
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 static size_t slot_after(const struct live *live, size_t at)
 {
@@ -109,7 +109,7 @@ static void slot_empty(struct live *live, size_t empty)
     live->slots[empty].record = LIVE_NONE;
 }
 
-/* ---- blocks -------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 bool live_make_room(struct live *live)
 {
@@ -145,7 +145,7 @@ void live_remove(struct live *live, struct slot *slot)
     slot_empty(live, (size_t)(slot - live->slots));
 }
 
-/* ---- in order of birth ---------------------------------------------------------------------------------------------- */
+/* ---- in order of birth ------------------------------------------------------------------------------------------- */
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 

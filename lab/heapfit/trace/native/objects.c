@@ -1,4 +1,5 @@
-/* Objects: from the items, in the order of their time, to blocks with a birth and a death, and what is counted on the way.
+/* Objects: from the items, in the order of their time, to blocks with a birth and a death, and what is counted on the
+ * way.
  */
 #include "reader.h"
 
@@ -30,7 +31,7 @@ void objects_close(struct objects *objects)
     free(objects->survivors);
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 /* When, by whom and how an object died. */
 struct death {
@@ -62,7 +63,7 @@ static void put_death(const struct trace_objects *columns, size_t row, const str
     if (columns->died_kind != NULL) columns->died_kind[row] = death->kind;
 }
 
-/* ---- sites --------------------------------------------------------------------------------------------------------- */
+/* ---- sites ------------------------------------------------------------------------------------------------------- */
 
 /* There is room for all sites that are known (run_begin). */
 static void count_at_site(struct trace_reader *reader, const struct item *item)
@@ -81,7 +82,7 @@ static void count_at_site(struct trace_reader *reader, const struct item *item)
     if (totals->live_bytes > totals->peak_live_bytes) totals->peak_live_bytes = totals->live_bytes;
 }
 
-/* ---- deaths and births --------------------------------------------------------------------------------------------- */
+/* ---- deaths and births ------------------------------------------------------------------------------------------- */
 
 static uint8_t born_kind(const struct item *item)
 {
@@ -89,8 +90,8 @@ static uint8_t born_kind(const struct item *item)
 }
 
 /* The block of this slot dies: a row. */
-static void die(struct trace_reader *reader, struct slot *slot, const struct death *death, const struct trace_objects *columns,
-                size_t row)
+static void die(struct trace_reader *reader, struct slot *slot, const struct death *death,
+                const struct trace_objects *columns, size_t row)
 {
     struct objects *objects = &reader->objects;
     const struct record *record = &objects->live.records[slot->record];
@@ -105,13 +106,15 @@ static void die(struct trace_reader *reader, struct slot *slot, const struct dea
 }
 
 /* The old block of a free or a realloc. How many rows. */
-static size_t end_block(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns, size_t row)
+static size_t end_block(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns,
+                        size_t row)
 {
     struct objects *objects = &reader->objects;
     uint32_t thread = reader->order.run.thread;
     struct slot *slot = live_slot(&objects->live, item->address);
     const struct record *record = &objects->live.records[slot->record];
-    if (item->kind == TRACE_REALLOC) reader->tables.states[thread].reallocated = slot->record == LIVE_NONE ? 0 : record->id;
+    if (item->kind == TRACE_REALLOC)
+        reader->tables.states[thread].reallocated = slot->record == LIVE_NONE ? 0 : record->id;
     if (slot->record == LIVE_NONE) {
         objects->totals.unmatched_frees++;
         return 0;
@@ -167,7 +170,8 @@ static void put_record(struct trace_reader *reader, struct record *record, const
 }
 
 /* The new block of an allocation or a realloc. How many rows. */
-static size_t begin_block(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns, size_t row)
+static size_t begin_block(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns,
+                          size_t row)
 {
     struct objects *objects = &reader->objects;
     if (!live_make_room(&objects->live)) {
@@ -186,9 +190,10 @@ static size_t begin_block(struct trace_reader *reader, const struct item *item, 
     return replaces;
 }
 
-/* ---- items --------------------------------------------------------------------------------------------------------- */
+/* ---- items ------------------------------------------------------------------------------------------------------- */
 
-static size_t take(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns, size_t row)
+static size_t take(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns,
+                   size_t row)
 {
     struct trace_totals *totals = &reader->objects.totals;
     if (item->time >= reader->objects.course.next) course_advance(reader, item->time);
@@ -196,7 +201,9 @@ static size_t take(struct trace_reader *reader, const struct item *item, const s
     totals->events++;
     switch (item->kind) {
     case TRACE_FREE:
-    case TRACE_DELETE: totals->frees++; return end_block(reader, item, columns, row);
+    case TRACE_DELETE:
+        totals->frees++;
+        return end_block(reader, item, columns, row);
     case TRACE_REALLOC:
         totals->reallocs++;
         totals->reallocs_in_place += item[1].address == item->address;
@@ -205,13 +212,16 @@ static size_t take(struct trace_reader *reader, const struct item *item, const s
     case TRACE_CALLOC:
     case TRACE_ALIGNED:
     case TRACE_NEW:
-    case TRACE_NEW_ALIGNED: return begin_block(reader, item, columns, row);
-    default: totals->failed++; return 0;
+    case TRACE_NEW_ALIGNED:
+        return begin_block(reader, item, columns, row);
+    default:
+        totals->failed++;
+        return 0;
     }
 }
 
-/* What items that are to come will look at. Always inline: a compiler that sees a function with nothing but prefetches in it takes
- * calls of it for useless (gcc 12 does). */
+/* What items that are to come will look at. Always inline: a compiler that sees a function with nothing but
+ * prefetches in it takes calls of it for useless (gcc 12 does). */
 static inline __attribute__((always_inline)) void fetch(const struct live *live, const struct run *run)
 {
     if (run->at + SLOTS_AHEAD < run->ahead) {

@@ -1,8 +1,8 @@
-/* All threads' events in the order of their time. A recorder writes what its threads noted in passes, and after each a mark that
- * says up to which tick the file tells everything. So each thread's payloads are held back, undecoded, until a mark lets them
- * out; then those of all threads are merged, a run of one thread's items at a time: as many as are before the first of any
- * other thread. A file that marks nothing is given out all the same, when too much would be held: whatever then comes too late
- * is given out at once, and counted.
+/* All threads' events in the order of their time. A recorder writes what its threads noted in passes, and after each
+ * a mark that says up to which tick the file tells everything. So each thread's payloads are held back, undecoded,
+ * until a mark lets them out; then those of all threads are merged, a run of one thread's items at a time: as many as
+ * are before the first of any other thread. A file that marks nothing is given out all the same, when too much would
+ * be held: whatever then comes too late is given out at once, and counted.
  */
 #include "reader.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- a thread's stream --------------------------------------------------------------------------------------------- */
+/* ---- a thread's stream ------------------------------------------------------------------------------------------- */
 
 struct payload *payload_make(size_t size)
 {
@@ -80,7 +80,7 @@ static void stream_close(struct trace_reader *reader, struct stream *stream)
     order->unused = stream;
 }
 
-/* ---- the streams, the earliest first (a binary heap) ---------------------------------------------------------------- */
+/* ---- the streams, the earliest first (a binary heap) ------------------------------------------------------------- */
 
 /* Within one tick, frees come first (their time is smaller), then threads by their index. */
 static bool before(const struct order *order, size_t a, size_t b)
@@ -132,7 +132,7 @@ static void heap_drop_first(struct order *order)
     if (order->active > 0) heap_sink(order);
 }
 
-/* ---- what comes in ------------------------------------------------------------------------------------------------- */
+/* ---- what comes in ----------------------------------------------------------------------------------------------- */
 
 /* The thread had no items: its stream begins with this payload. */
 static void stream_begin(struct trace_reader *reader, uint32_t index, struct payload *payload)
@@ -176,7 +176,7 @@ void order_complete(struct order *order, uint64_t tick)
     if (time > order->horizon) order->horizon = time;
 }
 
-/* ---- what goes out ------------------------------------------------------------------------------------------------- */
+/* ---- what goes out ----------------------------------------------------------------------------------------------- */
 
 /* Everything before this may be given out. */
 static uint64_t horizon(const struct order *order)
@@ -281,7 +281,7 @@ void order_close(struct order *order)
     free(order->heap);
 }
 
-/* ---- as columns ---------------------------------------------------------------------------------------------------- */
+/* ---- as columns -------------------------------------------------------------------------------------------------- */
 
 /* The result of a realloc follows its item; it is dated already when it is of the same run. */
 static uint64_t result_ns(struct trace_reader *reader, const struct item *item)
@@ -292,7 +292,8 @@ static uint64_t result_ns(struct trace_reader *reader, const struct item *item)
     return trace_nanoseconds(reader, result->time >> 1);
 }
 
-static void put_event(struct trace_reader *reader, const struct item *item, const struct trace_events *columns, size_t row)
+static void put_event(struct trace_reader *reader, const struct item *item, const struct trace_events *columns,
+                      size_t row)
 {
     bool failed = (item->kind & TRACE_FAILED) != 0;
     bool realloc = (item->kind & TRACE_KIND_MASK) == TRACE_REALLOC;
