@@ -290,6 +290,10 @@ def anonymous(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def test_a_new_trace_is_for_its_owner_alone(anonymous: Path) -> None:
+    assert anonymous.stat().st_mode & 0o777 == 0o600
+
+
 def test_nothing_of_the_program_is_left(anonymous: Path) -> None:
     with Reader(anonymous) as reader:
         list(reader.events(1 << 12))

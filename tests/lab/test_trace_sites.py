@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from elftools.elf.elffile import ELFFile
+from heapfit.pools.symbols import line_rows
 from heapfit.trace.convert import convert
 from heapfit.trace.native import MALLOC, Event, Writer
 from heapfit.trace.sites import Mapping, Places, parse_mappings
@@ -52,6 +54,21 @@ def test_a_site_has_its_function_file_and_line(flags: str, tmp_path: Path) -> No
     assert frame.file is not None
     assert Path(frame.file).name == "p.c"
     assert frame.line == 4
+
+
+@pytest.mark.parametrize("version", [2, 4, 5])
+def test_rows_of_lines_are_those_of_an_independent_reader(version: int, tmp_path: Path) -> None:
+    (tmp_path / "p.c").write_text(SOURCE)
+    command = ["cc", f"-gdwarf-{version}", "-O2", "-o", tmp_path / "p", tmp_path / "p.c"]
+    subprocess.run(command, check=True)
+    with (tmp_path / "p").open("rb") as file:
+        dwarf = ELFFile(file).get_dwarf_info()
+        for unit in dwarf.iter_CUs():
+            program = dwarf.line_program_for_CU(unit)
+            states = [entry.state for entry in program.get_entries() if entry.state]
+            expected = [(s.address, s.file, s.line, bool(s.end_sequence)) for s in states]
+            assert list(line_rows(program)) == expected
+            assert len(expected) > 10
 
 
 def test_an_address_outside_all_mappings_has_no_name() -> None:

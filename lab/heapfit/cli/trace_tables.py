@@ -29,11 +29,15 @@ def show(found: Summary, threads: Sequence[Thread]) -> None:
 def _program(found: Summary) -> list[str]:
     info = found.info
     command = " ".join(map(str, _list(info.get("arguments")))) or info.get("program") or "?"
-    lines = [f"{command} (process {info.get('pid', '?')}), heapfit {info.get('heapfit', '?')}"]
+    who = f"{command} (process {info.get('pid', '?')})"
+    if info.get("anonymous"):
+        who = "an anonymous program"
+    lines = [f"{who}, recorded by heapfit {info.get('heapfit', '?')}"]
     sample = mean_sample(info)
     noted = f"one allocation in {size(sample)}" if sample else "every call"
     sites = f"{found.sites:,} call sites" if found.sites else "no call sites"
-    lines.append(f"noted: {noted}, {sites}; allocator {info.get('allocator') or '?'}")
+    allocator = f"; allocator {info['allocator']}" if info.get("allocator") else ""
+    lines.append(f"noted: {noted}, {sites}{allocator}")
     if found.end:
         lines.append(f"ended: {found.end.get('reason', '?')}")
     return lines

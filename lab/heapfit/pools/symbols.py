@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from elftools.common.exceptions import DWARFError, ELFError
 from elftools.elf.elffile import ELFFile
@@ -147,6 +147,11 @@ class _File:
         return None
 
     @cached_property
+    def _aranges(self) -> Any:
+        """Which compilation unit is where, if the file has a table of it."""
+        return self._dwarf.get_aranges()
+
+    @cached_property
     def _units(self) -> list[tuple[int, int, Any]]:
         """The ranges of addresses of the compilation units, for files without .debug_aranges."""
         return sorted(
@@ -157,8 +162,7 @@ class _File:
     def _unit(self, address: int) -> Any:
         if self._dwarf is None:
             return None
-        ranges = self._dwarf.get_aranges()
-        offset = ranges.cu_offset_at_addr(address) if ranges else None
+        offset = self._aranges.cu_offset_at_addr(address) if self._aranges else None
         if offset is not None:
             return self._dwarf.get_CU_at(offset)
         return next((unit for low, high, unit in self._units if low <= address < high), None)
@@ -214,14 +218,86 @@ def _ranges(unit: Any) -> Iterator[tuple[int, int]]:
 
 def _lines(dwarf: Any, unit: Any) -> Iterator[_Line]:
     program = dwarf.line_program_for_CU(unit)
+    if not program:
+        return
+    file_name = cache(lambda number: _file_name(program, number))
     before = None
-    for entry in program.get_entries() if program else ():
-        now = entry.state
-        if now is None:
-            continue
+    for now in line_rows(program):
         if before is not None and before.address < now.address:
-            yield before.address, now.address, _file_name(program, before.file), before.line
-        before = None if now.end_sequence else now
+            yield before.address, now.address, file_name(before.file), before.line
+        before = None if now.ends else now
+
+
+class LineRow(NamedTuple):
+    """From an address on, the code is of this line; or before it a sequence of code ends."""
+
+    address: int
+    file: int
+    line: int
+    ends: bool
+
+
+def line_rows(program: Any) -> Iterator[LineRow]:
+    """Yield the rows of a line number program: DWARF 5, section 6.2.5.
+
+    Run here and not by pyelftools, which takes minutes for a program of a million lines.
+    """
+    header = program.header
+    step, base = header["minimum_instruction_length"], header["opcode_base"]
+    first_line, lines = header["line_base"], header["line_range"]
+    program.stream.seek(program.program_start_offset)
+    code = program.stream.read(program.program_end_offset - program.program_start_offset)
+    at, address, file, line = 0, 0, 1, 1
+    while at < len(code):
+        opcode = code[at]
+        at += 1
+        if opcode >= base:  # special: both advance
+            address += (opcode - base) // lines * step
+            line += first_line + (opcode - base) % lines
+            yield LineRow(address, file, line, False)
+        elif opcode == 0:  # extended, with its length
+            size, at = _unsigned(code, at)
+            if code[at] == 1:  # DW_LNE_end_sequence
+                yield LineRow(address, file, line, True)
+                address, file, line = 0, 1, 1
+            elif code[at] == 2:  # DW_LNE_set_address
+                address = int.from_bytes(code[at + 1 : at + size], "little")
+            at += size
+        elif opcode == 1:  # DW_LNS_copy
+            yield LineRow(address, file, line, False)
+        elif opcode == 2:  # DW_LNS_advance_pc
+            by, at = _unsigned(code, at)
+            address += by * step
+        elif opcode == 3:  # DW_LNS_advance_line
+            by, at = _signed(code, at)
+            line += by
+        elif opcode == 4:  # DW_LNS_set_file
+            file, at = _unsigned(code, at)
+        elif opcode == 8:  # DW_LNS_const_add_pc
+            address += (255 - base) // lines * step
+        elif opcode == 9:  # DW_LNS_fixed_advance_pc
+            address += int.from_bytes(code[at : at + 2], "little")
+            at += 2
+        else:  # of a column, a flag, or yet to be invented
+            for _ in range(header["standard_opcode_lengths"][opcode - 1]):
+                _, at = _unsigned(code, at)
+
+
+def _unsigned(code: bytes, at: int) -> tuple[int, int]:
+    """Read a ULEB128: its value, and where the next thing begins."""
+    value = shift = 0
+    while code[at] & 0x80:
+        value |= (code[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+    return value | code[at] << shift, at + 1
+
+
+def _signed(code: bytes, at: int) -> tuple[int, int]:
+    """Read an SLEB128."""
+    value, after = _unsigned(code, at)
+    bits = 7 * (after - at)
+    return value - (1 << bits) if value >> (bits - 1) else value, after
 
 
 def _file_name(program: Any, number: int) -> str:

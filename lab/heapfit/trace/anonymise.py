@@ -46,8 +46,8 @@ def anonymise(source: Path, target: Path, on_progress: Progress | None = None) -
     """Write `source` without what tells whose it is to `target`; return how many events it has."""
     check_target(target, [source])
     with Reader(source) as reader:
-        info = {name: _harmless(reader.info.get(name)) for name in _KEPT}
-        with Writer(target, {**info, "anonymous": True}) as writer:
+        kept = {name: _harmless(value) for name, value in reader.info.items() if name in _KEPT}
+        with Writer(target, {**kept, "anonymous": True}) as writer:
             return _copy(reader, writer, on_progress)
 
 

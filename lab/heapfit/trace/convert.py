@@ -115,7 +115,7 @@ def _made(folder: Path) -> Iterator[Path]:
     if folder.exists() and not (folder / SUMMARY).exists():
         raise UsageError(f"{folder} is there and holds no tables of a trace; name another")
     unfinished = folder.absolute().with_name(f".{folder.name}.{os.getpid()}")
-    unfinished.mkdir(parents=True)
+    unfinished.mkdir(mode=0o700, parents=True)  # as private as the trace
     try:
         yield unfinished
         if folder.exists():

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 enum {
     WHY = 256, /* bytes of a text that says why */
@@ -135,11 +135,18 @@ static void release(struct trace_writer *writer)
     free(writer);
 }
 
+/* For its owner alone, as the recorder's files: a trace says how a program was called. */
+static FILE *open_private(const char *path)
+{
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    return descriptor < 0 ? NULL : fdopen(descriptor, "wb");
+}
+
 static bool begin(struct trace_writer *writer, const char *path, const char *info)
 {
     writer->block = malloc(trace_block_bound(TRACE_RAW_MAX));
     writer->workspace = malloc(trace_workspace_size());
-    writer->file = fopen(path, "wbe");
+    writer->file = open_private(path);
     if (writer->block == NULL || writer->workspace == NULL || writer->file == NULL) return false;
     setvbuf(writer->file, NULL, _IOFBF, ROOM);
     struct trace_file_header header = {.magic = TRACE_MAGIC, .version = TRACE_VERSION, .size = TRACE_FILE_HEADER};
