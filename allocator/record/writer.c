@@ -35,6 +35,8 @@ enum {
     IDLE_MS = 1000 /* between two looks at the rest of the process, and between marks when nothing happens */
 };
 
+#define STUCK "the file took nothing for 10 seconds"
+
 _Atomic(bool) recording;
 
 /* ---- what the threads tell each other ---------------------------------------------------------------------------------- */
@@ -104,7 +106,8 @@ enum { SLACK_US = 10000 };
 static uint64_t slack_ticks(uint64_t tick)
 {
     uint64_t us = (platform_clock_ns() - writer.start_ns) / 1000;
-    return us <= SLACK_US ? tick - writer.start_tick : (uint64_t)((double)(tick - writer.start_tick) / (double)us * SLACK_US);
+    uint64_t ticks = tick > writer.start_tick ? tick - writer.start_tick : 0; /* another core's clock may be behind */
+    return us <= SLACK_US ? ticks : (uint64_t)((double)ticks / (double)us * SLACK_US);
 }
 
 static void mark(uint64_t complete)
@@ -292,7 +295,7 @@ static void record(void)
         look_around();
     }
     if (!record_file.open) closed();
-    else if (atomic_load_explicit(&stuck, memory_order_relaxed)) recording_end("the file took nothing for 10 seconds");
+    else if (atomic_load_explicit(&stuck, memory_order_relaxed)) recording_end(STUCK);
     else if (record_settings.seconds != 0 && now - writer.begun_ms >= record_settings.seconds * UINT64_C(1000))
         recording_end("the time is over");
 }
@@ -373,6 +376,7 @@ static void give_up(void)
 {
     atomic_store_explicit(&recording, false, memory_order_relaxed);
     atomic_store_explicit(&stuck, true, memory_order_relaxed);
+    if (is_our_process()) atomic_store_explicit(&complaint, STUCK, memory_order_relaxed);
 }
 
 /* In a child that was made without fork's handlers, memory is a copy and nobody takes anything; in one of vfork it is the parent's,
@@ -416,6 +420,7 @@ static void make_whole(const char *why)
     atomic_compare_exchange_strong_explicit(&wholeness, &expected, WHOLE_WANTED, memory_order_seq_cst, memory_order_relaxed);
     writer_wake();
     for (unsigned waited = 0; waited < FINISH_MS; waited += LOOK_MS) {
+        if (atomic_load_explicit(&stuck, memory_order_relaxed)) return; /* that was long enough */
         uint32_t now = atomic_load_explicit(&wholeness, memory_order_acquire);
         if (now != WHOLE_WANTED || !atomic_load_explicit(&busy, memory_order_acquire) || !thread_exists()) return;
         platform_wait(&wholeness, now, LOOK_MS * 1000);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -72,7 +73,11 @@ class Recording:
     def running(self, *way: object, options: str = "") -> Iterator[subprocess.Popen[str]]:
         words = [self.subject, *map(str, way)]
         process = subprocess.Popen(
-            words, env=self.environment(options), stdout=subprocess.PIPE, text=True
+            words,
+            env=self.environment(options),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         try:
             yield process
@@ -480,6 +485,55 @@ def test_a_wrong_option_is_reported_once(
     assert result.stderr.count("\n") == 1
     assert complaint in result.stderr
     assert batches(recording.whole()) == {1: BLOCKS}
+
+
+WALL = 0x40000000  # waits for threads too
+
+
+def stop_one_thread(tid: int) -> None:
+    """As a debugger does."""
+    trace = ctypes.CDLL(None, use_errno=True).ptrace
+    seize, interrupt = 0x4206, 0x4207
+    for request in seize, interrupt:
+        if trace(ctypes.c_long(request), ctypes.c_long(tid), None, None) != 0:
+            pytest.skip(f"here nothing may be traced: {os.strerror(ctypes.get_errno())}")
+
+
+def test_a_program_does_not_wait_for_ever_for_a_recorder_that_is_stuck(
+    recording: Recording,
+) -> None:
+    go = recording.folder / "go"
+    with recording.running("churn_after", go, 50_000) as process:
+        await_true(lambda: recording.file.exists())
+        (thread,) = (
+            int(task.name)
+            for task in Path(f"/proc/{process.pid}/task").iterdir()
+            if (task / "comm").read_text() == "heapfit-record\n"
+        )
+        stop_one_thread(thread)
+        go.touch()
+        await_true(lambda: os.waitpid(thread, WALL | os.WNOHANG) != (0, 0))
+        await_true(lambda: process.poll() is not None)
+        assert process.returncode == CODE
+        assert process.stdout is not None
+        assert process.stdout.read() == "worked 1\n"
+        assert process.stderr is not None
+        assert "the recording ended early: the file took nothing" in process.stderr.read()
+    assert recording.trace().end is None
+
+
+def test_a_recording_over_another_allocator(recording: Recording) -> None:
+    allocator = paths.library("default")
+    both = {"LD_PRELOAD": f"{recording.recorder}:{allocator}"}
+    for way in [["exits", "_exit"], ["fork", "5"], ["short_threads", "100"], ["main_leaves"]]:
+        words = [recording.subject, *way]
+        plain = _run(words, dict(os.environ))
+        recorded = _run(words, recording.environment("children:on") | both)
+        assert recorded.stderr == ""
+        assert (recorded.returncode, recorded.stdout) == (plain.returncode, plain.stdout)
+        trace = recording.whole()
+        assert batches(trace)[1] == BLOCKS
+        assert Path(trace.info["allocator"]).name == allocator.name
 
 
 # ---- from outside ---------------------------------------------------------------------------------------

@@ -113,6 +113,13 @@ static void way_churn(char **arguments)
     work(1);
 }
 
+static void way_churn_after(char **arguments)
+{
+    wait_for_file(arguments[0]);
+    churn(atol(arguments[1]));
+    work(1);
+}
+
 /* ---- other programs --------------------------------------------------------------------------------------------------- */
 
 static void way_exec(char **arguments)
@@ -399,6 +406,7 @@ static const struct way {
     {"wait", way_wait},
     {"churn", way_churn},
     {"churn_slowly", way_churn_slowly},
+    {"churn_after", way_churn_after},
     {"exec", way_exec},
     {"exec_fails", way_exec_fails},
     {"vfork", way_vfork},
