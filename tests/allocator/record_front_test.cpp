@@ -385,7 +385,7 @@ TEST(RecordThreads, EveryObjectDiesOnceWhoeverFreesIt)
 TEST(RecordThreads, TimesOfAnAddressAreInItsOrder)
 {
     static std::atomic<void *> slot{nullptr};
-    constexpr unsigned OBJECTS = 200000;
+    constexpr unsigned OBJECTS = 50000;
     auto events = events_of([] {
         std::thread other([] {
             for (unsigned i = 0; i < OBJECTS; i++) {
