@@ -721,14 +721,6 @@ const char *intercept_allocator(void)
     return allocator;
 }
 
-static const void *object_of(void *function, const char **path)
-{
-    Dl_info info;
-    if (dladdr(function, &info) == 0) return NULL;
-    if (path != NULL) *path = info.dli_fname;
-    return info.dli_fbase;
-}
-
 void intercept_start(void)
 {
     static bool started;
@@ -736,9 +728,27 @@ void intercept_start(void)
     started = true;
     search(find_all);
     rings_start();
-    void *(*ours)(size_t) = first_malloc, *(*next)(size_t) = NEXT(malloc);
-    object_of(*(void **)&next, &allocator);
-    if (object_of(dlsym(RTLD_DEFAULT, "malloc"), NULL) != object_of(*(void **)&ours, NULL))
+    void *(*next)(size_t) = NEXT(malloc);
+    Dl_info info;
+    if (dladdr(*(void **)&next, &info) != 0) allocator = info.dli_fname;
+}
+
+/* A program that is not position-independent may have an entry of its own for malloc, to which all take its address, and from
+ * where calls go on to whoever defines it: its symbol is not a definition. */
+static bool is_definition_elsewhere(const void *function)
+{
+    void *(*ours)(size_t) = first_malloc;
+    Dl_info here, there;
+    const ElfW(Sym) *symbol = NULL;
+    if (dladdr(*(void **)&ours, &here) == 0 ||
+        dladdr1(function, &there, (void **)&symbol, RTLD_DL_SYMENT) == 0)
+        return false;
+    return there.dli_fbase != here.dli_fbase && (symbol == NULL || symbol->st_shndx != SHN_UNDEF);
+}
+
+void intercept_check(void)
+{
+    if (is_definition_elsewhere(dlsym(RTLD_DEFAULT, "malloc")))
         platform_message("nothing can be recorded: another malloc stands before libheapfit-record.so, in the program itself or "
                          "earlier in LD_PRELOAD");
 }
