@@ -126,6 +126,7 @@ size_t sites_published(const struct record_site **sites);
 
 /* Called by process.c and writer.c: */
 void intercept_start(void); /* intercept.c: finds the next library's functions. Before all else, by one thread */
+void intercept_check(void); /* says so if calls do not come here */
 const char *intercept_allocator(void); /* path of the library that calls go to */
 bool sample_begin(void); /* sample.c: before `recording` becomes true. False: no memory, so nothing can be recorded */
 void record_ignore_thread(void); /* ring.c: nothing that the calling thread does is ever noted */

@@ -178,6 +178,20 @@ TEST(RecordSite, ThreadsAgree)
     EXPECT_EQ(before + MANY, subject_sites());
 }
 
+TEST(RecordSite, NothingIsForgottenOfWhatIsThere)
+{
+    subject_start(0, 8);
+    seen result;
+    std::set<uint32_t> sites; // of the process's first, too: tables begin small
+    for (volatile int i = 0; i < 5; i = i + 1) { // one call, not five
+        deep(2, &result);
+        sites.insert(result.site);
+        subject_forget_sites();
+    }
+    EXPECT_EQ(1U, sites.size());
+    EXPECT_EQ(0U, sites.count(0));
+}
+
 TEST(RecordSite, WhatIsUnmappedHasNewSitesAndAllElseItsOwn)
 {
     subject_start(0, 8);
