@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from heapfit import paths
-from trace_file import FREE, Trace, read_trace
+from trace_file import FREE, REALLOC, Trace, read_trace
 
 # As in programs/record_subject.c.
 SIZE, BLOCKS, CODE = 1000003, 100, 7
@@ -214,6 +214,19 @@ def test_threads_have_their_names_and_later_ones_too(recording: Recording) -> No
     trace = recording.whole()
     assert [thread["name"] for thread in trace.threads.values()] == ["second"]
     assert trace.threads[0]["tid"] == trace.info["pid"]
+
+
+def test_a_realloc_is_one_event_with_its_site(recording: Recording) -> None:
+    recording.run("reallocs", options="sites:2")
+    trace = recording.whole()
+    (event,) = (event for event in trace.events if event.size == SIZE + 51)
+    (birth,) = (event for event in trace.events if event.size == SIZE + 50)
+    assert (event.kind, event.old) == (REALLOC, birth.address)
+    assert event.usable >= event.size
+    assert trace.sites[event.site] != trace.sites[birth.site] != (0, 0)
+    (failed,) = (event for event in trace.events if event.kind == REALLOC and not event.address)
+    assert failed.old == event.address
+    assert [free.address for free in trace.events if free.kind == FREE].count(event.address) == 1
 
 
 # ---- ends -----------------------------------------------------------------------------------------
@@ -497,6 +510,7 @@ def stop_one_thread(tid: int) -> None:
     for request in seize, interrupt:
         if trace(ctypes.c_long(request), ctypes.c_long(tid), None, None) != 0:
             pytest.skip(f"here nothing may be traced: {os.strerror(ctypes.get_errno())}")
+    os.waitpid(tid, WALL)
 
 
 def test_a_program_does_not_wait_for_ever_for_a_recorder_that_is_stuck(

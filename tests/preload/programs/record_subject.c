@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,15 @@ static void way_exit_in_thread(char **arguments)
     work(1);
     pthread_create(&thread, NULL, exit_there, NULL);
     for (;;) pause();
+}
+
+static void way_reallocs(char **arguments)
+{
+    (void)arguments;
+    void *(*volatile resize)(void *, size_t) = realloc;
+    char *block = resize(allocate(SIZE + 50), SIZE + 51);
+    require(resize(block, SIZE_MAX / 2) == NULL, "too much");
+    free(block);
 }
 
 static void way_wait(char **arguments)
@@ -403,6 +413,7 @@ static const struct way {
     {"return", way_return},
     {"exits", way_exits},
     {"exit_in_thread", way_exit_in_thread},
+    {"reallocs", way_reallocs},
     {"wait", way_wait},
     {"churn", way_churn},
     {"churn_slowly", way_churn_slowly},
