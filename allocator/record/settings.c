@@ -121,8 +121,10 @@ static void apply(char *setting)
     if (colon != NULL) *colon = '\0';
     const struct option *option = option_find(setting);
     if (option == NULL)
-        platform_message("HEAPFIT_RECORD_OPTIONS: there is no option '%s'; there are sample, sites, start, children, process, "
-                         "seconds and flush_ms", setting);
+        platform_message(
+            "HEAPFIT_RECORD_OPTIONS: there is no option '%s'; there are sample, sites, start, children, process, "
+            "seconds and flush_ms",
+            setting);
     else if (colon == NULL || !option_read(option, colon + 1, &value))
         platform_message("HEAPFIT_RECORD_OPTIONS: '%s' takes %s, not '%s'; it stays as it was", setting, option->values,
                          colon == NULL ? "" : colon + 1);
@@ -154,7 +156,8 @@ static void read_path(void)
         platform_message("no recording: the path in HEAPFIT_RECORD is too long");
         return;
     }
-    platform_format(record_settings.path, sizeof record_settings.path, "%s%s%s", folder, folder[0] != '\0' ? "/" : "", given);
+    platform_format(record_settings.path, sizeof record_settings.path, "%s%s%s", folder, folder[0] != '\0' ? "/" : "",
+                    given);
 }
 
 /* ---- HEAPFIT_RECORD_PROCESS ---------------------------------------------------------------------------------------------- */

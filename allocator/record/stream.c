@@ -139,7 +139,8 @@ static unsigned stream_take(const struct record_ring *ring, struct record_stream
             stream_put(stream, &event);
             return 2;
         }
-        event.kind = TRACE_FREE; /* the recording ended while it was called: what is sure is that the old block may be gone */
+        event.kind =
+            TRACE_FREE; /* the recording ended while it was called: what is sure is that the old block may be gone */
     }
     stream_put(stream, &event);
     return 1;

@@ -245,8 +245,8 @@ static void sleep_until_flush(void)
     uint64_t now = platform_clock_ms();
     if (now >= writer.flush_ms) return;
     atomic_store_explicit(&asleep, 1, memory_order_seq_cst);
-    bool called = streams_call() || is_asked_to_leave() ||
-                  atomic_load_explicit(&wholeness, memory_order_seq_cst) != GOING_ON;
+    bool called =
+        streams_call() || is_asked_to_leave() || atomic_load_explicit(&wholeness, memory_order_seq_cst) != GOING_ON;
     if (!called) platform_wait(&asleep, 1, (uint32_t)(writer.flush_ms - now) * 1000);
     atomic_store_explicit(&asleep, 0, memory_order_relaxed);
 }
@@ -320,7 +320,8 @@ static bool prepare(void)
 {
     char name[NAME_MAX_BYTES];
     if (!platform_descriptors_own()) {
-        platform_message("no recording: this kernel does not let a thread have descriptors of its own (Linux 5.9 does)");
+        platform_message(
+            "no recording: this kernel does not let a thread have descriptors of its own (Linux 5.9 does)");
         return false;
     }
     socket_name(name);
@@ -417,7 +418,8 @@ static void make_whole(const char *why)
     /* Release: pairs with the acquire in be_whole. */
     atomic_store_explicit(&reason, why, memory_order_release);
     /* Sequentially consistent: see `asleep`. Another thread may be first; then its reason or ours is written. */
-    atomic_compare_exchange_strong_explicit(&wholeness, &expected, WHOLE_WANTED, memory_order_seq_cst, memory_order_relaxed);
+    atomic_compare_exchange_strong_explicit(&wholeness, &expected, WHOLE_WANTED, memory_order_seq_cst,
+                                            memory_order_relaxed);
     writer_wake();
     for (unsigned waited = 0; waited < FINISH_MS; waited += LOOK_MS) {
         if (atomic_load_explicit(&stuck, memory_order_relaxed)) return; /* that was long enough */
@@ -511,7 +513,8 @@ void writer_start(bool begin)
     }
     watch_main_thread();
     /* Acquire: pairs with say_ready. */
-    for (unsigned waited = 0; waited < START_MS && atomic_load_explicit(&ready, memory_order_acquire) == 0; waited += LOOK_MS)
+    for (unsigned waited = 0; waited < START_MS && atomic_load_explicit(&ready, memory_order_acquire) == 0;
+         waited += LOOK_MS)
         platform_wait(&ready, 0, LOOK_MS * 1000);
 }
 
@@ -523,7 +526,8 @@ void writer_fork_child(void)
     _Atomic(uint32_t) *words[] = {&ready, &asleep, &wholeness, &leave};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) atomic_store_explicit(words[i], 0, memory_order_relaxed);
     _Atomic(bool) *flags[] = {&final, &busy, &stuck, &main_has_left};
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) atomic_store_explicit(flags[i], false, memory_order_relaxed);
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        atomic_store_explicit(flags[i], false, memory_order_relaxed);
     atomic_store_explicit(&process, 0, memory_order_relaxed);
     atomic_store_explicit(&thread_number, 0, memory_order_relaxed);
     atomic_store_explicit(&complaint, NULL, memory_order_relaxed);

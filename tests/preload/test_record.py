@@ -154,7 +154,7 @@ def ask(process: subprocess.Popen[str] | int, request: str) -> dict[str, Any]:
     return answer
 
 
-# ---- the whole of it ------------------------------------------------------------------------------
+# ---- the whole of it -----------------------------------------------------------------------------
 
 
 def test_a_recording_holds_what_the_program_did(recording: Recording) -> None:
@@ -205,7 +205,7 @@ def test_modules_are_the_mappings_of_code(recording: Recording) -> None:
     assert str(recording.subject) in paths_of_code
     assert str(recording.recorder.resolve()) in paths_of_code
     start, end, offset, _ = recording.whole().modules[0].split(" ", 3)
-    assert 0 <= int(offset, 16)
+    assert int(offset, 16) >= 0
     assert int(start, 16) < int(end, 16)
 
 
@@ -229,7 +229,7 @@ def test_a_realloc_is_one_event_with_its_site(recording: Recording) -> None:
     assert [free.address for free in trace.events if free.kind == FREE].count(event.address) == 1
 
 
-# ---- ends -----------------------------------------------------------------------------------------
+# ---- ends ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["_exit", "_Exit", "quick_exit"])
@@ -292,7 +292,7 @@ def test_a_thousand_short_threads(recording: Recording) -> None:
     assert len({thread["tid"] for thread in trace.threads.values()}) >= 1000
 
 
-# ---- other programs and forks -----------------------------------------------------------------------
+# ---- other programs and forks --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["execv", "execl", "execlp", "execle", "execvpe", "fexecve"])
@@ -360,7 +360,7 @@ def test_a_daemon_keeps_nothing_of_its_callers_open(recording: Recording) -> Non
     assert batches(recording.whole(other)) == {2: BLOCKS, 3: BLOCKS}
 
 
-# ---- the world around --------------------------------------------------------------------------------
+# ---- the world around ----------------------------------------------------------------------------
 
 
 def test_a_limit_on_the_size_of_files_ends_the_recording_alone(recording: Recording) -> None:
@@ -550,7 +550,7 @@ def test_a_recording_over_another_allocator(recording: Recording) -> None:
         assert Path(trace.info["allocator"]).name == allocator.name
 
 
-# ---- from outside ---------------------------------------------------------------------------------------
+# ---- from outside --------------------------------------------------------------------------------
 
 
 def test_status_tells_of_the_file(recording: Recording) -> None:
