@@ -1,4 +1,4 @@
-"""The recorder leaves a program alone, and what it writes can be read, whatever the program does."""
+"""The recorder leaves a program alone, and its file can be read, whatever the program does."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Recording:
     def run(
         self, *way: object, options: str = "", prepare: Callable[[], None] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Runs it, and expects it to be as without the recorder, but for what that says on stderr."""
+        """Runs it, and expects it to be as without the recorder, but for messages on stderr."""
         words = [self.subject, *map(str, way)]
         plain = _run(words, dict(os.environ), prepare)
         recorded = _run(words, self.environment(options), prepare)
@@ -71,7 +71,7 @@ class Recording:
 
     @contextmanager
     def running(self, *way: object, options: str = "") -> Iterator[subprocess.Popen[str]]:
-        words = [self.subject, *map(str, way)]
+        words = [str(self.subject), *map(str, way)]
         process = subprocess.Popen(
             words,
             env=self.environment(options),
