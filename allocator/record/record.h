@@ -105,17 +105,15 @@ ALWAYS_INLINE uint64_t record_ticks(void)
 }
 
 /* writer.c, called by the program's threads. They may be anywhere, with any lock held: nothing here takes one. */
-void writer_start(
-    bool record); /* at the library's start, and in a fork's child: makes the thread and, if `record`, the file */
+void writer_start(bool begin); /* at the start, and in a fork's child: makes the thread and, if so, the file */
 void writer_wake(void); /* a ring is half full */
-void writer_wait(
-    struct record_ring *ring); /* it is full: returns when there is room, or nothing is recorded any more */
+void writer_wait(struct record_ring *ring); /* it is full: until there is room, or nothing is recorded any more */
 void writer_thread_leaves(void); /* a thread with a ring is about to end */
 
 /* When all that was noted is in the file, after 10 s at most: for good, or with the file's end, until the resumption. Both may be
  * called in a signal handler. */
-void writer_finish(const char *reason);
-void writer_pause(const char *reason);
+void writer_finish(const char *why);
+void writer_pause(const char *why);
 void writer_resume(void);
 void writer_fork_child(void); /* nothing of the parent's goes on here */
 
@@ -135,8 +133,7 @@ const char *intercept_allocator(void); /* path of the library that calls go to *
 bool sample_begin(void); /* sample.c: before `recording` becomes true. False: no memory, so nothing can be recorded */
 void record_ignore_thread(void); /* ring.c: nothing that the calling thread does is ever noted */
 void exits_start(void); /* exits.c: finds the functions that it stands in front of */
-void rings_fork_child(
-    void); /* ring.c: nobody else is there, nor is anything recorded: all rings are empty and nobody's */
+void rings_fork_child(void); /* ring.c: nobody else is there, nor is anything recorded: rings are empty and nobody's */
 
 /* ---- the recorder's thread's own ------------------------------------------------------------------------------------ */
 
@@ -167,10 +164,10 @@ void file_close(void);
 /* facts.c: read through descriptors that stay open, so that it goes on when the process changes its root or closes all. Texts are
  * without a terminating zero, into TRACE_RAW_MAX bytes; their size is returned. */
 void facts_prepare(void);
-size_t facts_info(char *json, uint64_t tick, uint64_t ns); /* the clocks some time ago */
+size_t facts_info(char *text, uint64_t tick, uint64_t ns); /* the clocks some time ago */
 size_t facts_modules(char *text); /* 0: cannot be read */
 bool facts_is_code(uint64_t address); /* in one of the modules, when they were last read */
-size_t facts_thread(char *json, uint32_t thread, int32_t tid, char *name);
+size_t facts_thread(char *text, uint32_t thread, int32_t tid, char *name);
 bool facts_thread_name(int32_t tid, char name[16]); /* false: there is no such thread any more */
 size_t facts_threads(void); /* of the process, this one and a main thread that has left included; 0: not known */
 bool facts_main_has_left(void);
@@ -187,7 +184,7 @@ void streams_wake(void); /* all threads that wait for room */
 
 /* writer.c, for request.c: NULL, or what is wrong. */
 const char *recording_begin(void);
-void recording_end(const char *reason);
+void recording_end(const char *why);
 
 /* request.c */
 struct json;

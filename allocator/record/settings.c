@@ -86,7 +86,7 @@ static void apply_flush_ms(uint64_t value)
     record_settings.flush_ms = (unsigned)value;
 }
 
-enum { FLUSH_MS = 100, DAY_S = 86400 };
+enum { FLUSH_MS = 100, YEAR_S = 365 * 86400 };
 
 static const struct option options[] = {
     {"sample", "a size up to 1t", {NULL, NULL}, 0, UINT64_C(1) << 40, apply_sample},
@@ -94,7 +94,7 @@ static const struct option options[] = {
     {"start", "now or later", {"now", "later"}, 0, 1, apply_start},
     {"children", "off or on", {"off", "on"}, 0, 1, apply_children},
     {"process", "the number of a process", {NULL, NULL}, 0, UINT32_MAX, apply_process},
-    {"seconds", "0 to 31536000", {NULL, NULL}, 0, 365 * DAY_S, apply_seconds},
+    {"seconds", "0 to 31536000", {NULL, NULL}, 0, YEAR_S, apply_seconds},
     {"flush_ms", "1 to 60000", {NULL, NULL}, 1, 60000, apply_flush_ms},
 };
 
@@ -176,9 +176,9 @@ static void environment_add(char *entry)
     size_t count = 0;
     while (environ != NULL && environ[count] != NULL) count++;
     size_t size = ((count + 2 + BEHIND_END) * sizeof *environ + page - 1) & -page;
-    char **larger = platform_reserve(size, page);
-    if (larger == NULL || !platform_commit(larger, size)) return;
-    if (count > 0) memcpy(larger, environ, count * sizeof *environ);
+    char **larger = (char **)platform_reserve(size, page);
+    if (larger == NULL || !platform_commit((void *)larger, size)) return;
+    if (count > 0) memcpy((void *)larger, (const void *)environ, count * sizeof *environ);
     larger[count] = entry;
     environ = larger;
 }

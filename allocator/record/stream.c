@@ -66,7 +66,8 @@ static void sites_flush(void)
 static void name_flush(struct record_stream *stream)
 {
     char name[NAME_BYTES] = "";
-    if (stream->blocks++ != 0 && !is_power_of_two(stream->blocks)) return;
+    stream->blocks++;
+    if (!is_power_of_two(stream->blocks)) return;
     bool known = facts_thread_name(stream->tid, name);
     if (stream->blocks > 1 && (!known || memcmp(name, stream->name, sizeof name) == 0)) return;
     memcpy(stream->name, name, sizeof name);
