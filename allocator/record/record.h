@@ -179,6 +179,7 @@ char *facts_text(char *name); /* makes it valid UTF-8, where it stands */
 void streams_begin(void); /* for a new file: what is in the rings so far does not belong to it */
 uint64_t streams_take(void); /* empties all rings: all events before this tick that were there are taken */
 void streams_flush(void); /* all that was taken goes into the file's blocks */
+bool streams_strange(void); /* whether calls came from code that is in no module that is known, since last asked */
 bool streams_call(void); /* whether a ring is half full */
 void streams_wake(void); /* all threads that wait for room */
 

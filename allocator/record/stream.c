@@ -29,6 +29,7 @@ struct record_stream {
 
 static uint32_t threads; /* in this file */
 static size_t sites_written; /* to it */
+static bool strange; /* some of these are in no module that is known */
 static uint8_t scratch[TRACE_RAW_MAX]; /* for blocks other than of events */
 
 static struct record_ring *first_ring(void)
@@ -57,6 +58,7 @@ static void sites_flush(void)
         while (sites_written < count && at + SITE_BYTES <= scratch + sizeof scratch) {
             const struct record_site *site = &sites[++sites_written];
             at = put_varint(put_varint(at, site->caller), site->address);
+            strange = strange || !facts_is_code(site->address);
         }
         file_block(TRACE_SITES, first, scratch, (size_t)(at - scratch));
     }
@@ -236,6 +238,13 @@ void streams_flush(void)
 {
     for (struct record_ring *ring = first_ring(); ring != NULL; ring = ring->next)
         if (ring->stream != NULL) stream_flush(ring->stream);
+}
+
+bool streams_strange(void)
+{
+    bool was = strange;
+    strange = false;
+    return was;
 }
 
 bool streams_call(void)

@@ -94,6 +94,7 @@ void writer_wake(void)
 static struct {
     uint64_t start_tick, start_ns; /* the clocks when the thread was asked for */
     uint64_t begun_ms, flush_ms, marked_ms, looked_ms; /* when the file was begun; is to be flushed; was marked; ... */
+    uint64_t modules_ms; /* when they were last read */
     uint64_t marked_events;
     uint32_t modules_checksum;
     char text[TRACE_RAW_MAX];
@@ -123,6 +124,7 @@ static void mark(uint64_t complete)
 static void modules(void)
 {
     size_t size = facts_modules(writer.text);
+    writer.modules_ms = platform_clock_ms();
     uint32_t checksum = trace_crc(0, writer.text, size);
     if (size == 0 || checksum == writer.modules_checksum) return;
     writer.modules_checksum = checksum;
@@ -147,6 +149,7 @@ static void flush(void)
     uint64_t complete = tick - slack_ticks(tick);
     uint64_t until = streams_take();
     streams_flush();
+    if (now - writer.modules_ms >= IDLE_MS && streams_strange()) modules();
     if (record_file.events != writer.marked_events || now - writer.marked_ms >= IDLE_MS)
         mark(until < complete ? until : complete);
     file_flush();
