@@ -52,7 +52,8 @@ struct trace_block_header {
     uint32_t raw; /* bytes of it when decoded, at most TRACE_RAW_MAX */
     uint32_t thread; /* of TRACE_EVENTS: index of the thread, from 0 in order of appearance; else 0 */
     uint32_t events; /* of TRACE_EVENTS: how many; else 0 */
-    uint64_t first_tick; /* of TRACE_EVENTS: the clock from which its first event's distance counts; else when it was written */
+    uint64_t
+        first_tick; /* of TRACE_EVENTS: the clock from which its first event's distance counts; else when it was written */
     uint64_t last_tick; /* of TRACE_EVENTS: the clock at its last event; else first_tick */
     uint32_t sequence; /* counts the file's blocks, from 0 */
     uint32_t checksum; /* CRC-32 (IEEE 802.3) of the header with 0 here, and the payload as stored */

@@ -66,7 +66,8 @@ static void sites_flush(void)
 static void name_flush(struct record_stream *stream)
 {
     char name[NAME_BYTES] = "";
-    if (stream->blocks++ != 0 && !is_power_of_two(stream->blocks)) return;
+    stream->blocks++;
+    if (!is_power_of_two(stream->blocks)) return;
     bool known = facts_thread_name(stream->tid, name);
     if (stream->blocks > 1 && (!known || memcmp(name, stream->name, sizeof name) == 0)) return;
     memcpy(stream->name, name, sizeof name);
@@ -121,6 +122,7 @@ static struct trace_event event_of_realloc(const struct record_event *called, co
     event.tick = called->tick;
     event.old = called->address;
     event.lasted = returned->tick - called->tick;
+    event.site = called->site;
     return event;
 }
 
@@ -138,7 +140,8 @@ static unsigned stream_take(const struct record_ring *ring, struct record_stream
             stream_put(stream, &event);
             return 2;
         }
-        event.kind = TRACE_FREE; /* the recording ended while it was called: what is sure is that the old block may be gone */
+        event.kind =
+            TRACE_FREE; /* the recording ended while it was called: what is sure is that the old block may be gone */
     }
     stream_put(stream, &event);
     return 1;
