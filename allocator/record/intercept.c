@@ -399,13 +399,13 @@ static void first_free(void *pointer)
 #define FIRST(result, name, parameters, arguments)                                                                     \
     static result first_##name parameters                                                                              \
     {                                                                                                                  \
-        search(find_all);                                                                                                        \
+        search(find_all);                                                                                              \
         return NEXT(name) arguments;                                                                                   \
     }
 #define FIRST_FREE(name, parameters, arguments)                                                                        \
     static void first_##name parameters                                                                                \
     {                                                                                                                  \
-        search(find_all);                                                                                                        \
+        search(find_all);                                                                                              \
         NEXT(name) arguments;                                                                                          \
     }
 
@@ -674,8 +674,7 @@ EXPORT void *realloc(void *old, size_t size)
 EXPORT void *reallocarray(void *old, size_t count, size_t size)
 {
     size_t bytes;
-    if (is_not_for_us() || __builtin_mul_overflow(count, size, &bytes))
-        return NEXT(reallocarray)(old, count, size);
+    if (is_not_for_us() || __builtin_mul_overflow(count, size, &bytes)) return NEXT(reallocarray)(old, count, size);
     return noted_realloc(old, bytes);
 }
 
@@ -740,8 +739,7 @@ static bool is_definition_elsewhere(const void *function)
     void *(*ours)(size_t) = first_malloc;
     Dl_info here, there;
     const ElfW(Sym) *symbol = NULL;
-    if (dladdr(*(void **)&ours, &here) == 0 ||
-        dladdr1(function, &there, (void **)&symbol, RTLD_DL_SYMENT) == 0)
+    if (dladdr(*(void **)&ours, &here) == 0 || dladdr1(function, &there, (void **)&symbol, RTLD_DL_SYMENT) == 0)
         return false;
     return there.dli_fbase != here.dli_fbase && (symbol == NULL || symbol->st_shndx != SHN_UNDEF);
 }
@@ -749,6 +747,7 @@ static bool is_definition_elsewhere(const void *function)
 void intercept_check(void)
 {
     if (is_definition_elsewhere(dlsym(RTLD_DEFAULT, "malloc")))
-        platform_message("nothing can be recorded: another malloc stands before libheapfit-record.so, in the program itself or "
-                         "earlier in LD_PRELOAD");
+        platform_message(
+            "nothing can be recorded: another malloc stands before libheapfit-record.so, in the program itself or "
+            "earlier in LD_PRELOAD");
 }

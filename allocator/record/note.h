@@ -63,7 +63,8 @@ struct record_ring *ring_with_room(void);
 enum { SLACK_MAX = (1 << 22) - 1 };
 
 /* One more event of this thread. */
-ALWAYS_INLINE void note(unsigned kind, uint64_t address, uint64_t size, uint64_t slack, unsigned alignment, uint32_t site)
+ALWAYS_INLINE void note(unsigned kind, uint64_t address, uint64_t size, uint64_t slack, unsigned alignment,
+                        uint32_t site)
 {
     struct record_ring *ring = record_thread.ring;
     /* Relaxed: only this thread writes it. */

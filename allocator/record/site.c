@@ -155,7 +155,8 @@ enum {
 static uint64_t rule_value(const struct frame_rule *rule)
 {
     if (rule->known != FRAME_KNOWN) return RULE_NONE;
-    if (rule->from_base || rule->cfa_offset < -rule->base_offset) return rule_packed(rule) << RULE_KIND_BITS | RULE_OTHER;
+    if (rule->from_base || rule->cfa_offset < -rule->base_offset)
+        return rule_packed(rule) << RULE_KIND_BITS | RULE_OTHER;
     int32_t base = rule->base_offset == 0 ? 0 : (rule->cfa_offset + rule->base_offset) / RULE_WORD + 1;
     return RULE_FROM_STACK | (uint64_t)(rule->cfa_offset / RULE_WORD) << CALLER_SHIFT | (uint64_t)base << BASE_SHIFT |
            (uint64_t)((rule->cfa_offset + rule->return_offset) / RULE_WORD) << RETURN_SHIFT;

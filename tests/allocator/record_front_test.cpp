@@ -61,7 +61,11 @@ struct form {
 };
 
 #define FREED [](void *p, size_t) { free(p); }
-#define DELETED(...) [](void *p, size_t size) { (void)size; __VA_ARGS__; }
+#define DELETED(...)                                                                                                   \
+    [](void *p, size_t size) {                                                                                         \
+        (void)size;                                                                                                    \
+        __VA_ARGS__;                                                                                                   \
+    }
 #define OF(...) [](size_t n) -> void * { return __VA_ARGS__; }
 
 const form forms[] = {
