@@ -15,8 +15,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "api.h"
 #include "../platform/server.h"
+#include "api.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -5,8 +5,8 @@
  * wrong"}. What comes in is not trusted to be a request, nor to be text. Nothing is allocated: the figures would show
  * it.
  */
-#include "api.h"
 #include "../platform/server.h"
+#include "api.h"
 
 #include <string.h>
 

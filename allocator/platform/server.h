@@ -23,7 +23,8 @@ struct server {
     int listener; /* of platform_listen */
     /* Does what a request says and writes the answer, a JSON object without its line's end. */
     void (*answer)(const char *line, size_t length, struct json *json);
-    uint64_t patience_ms; /* in which a client has to take its answer, since all others wait; 0: it must have room for it */
+    uint64_t
+        patience_ms; /* in which a client has to take its answer, since all others wait; 0: it must have room for it */
     size_t count;
     uint64_t turns;
     struct connection connections[CONNECTIONS_MAX];

@@ -78,7 +78,8 @@ static size_t compress(const void *raw, size_t size, void *workspace, uint8_t *o
     return ZSTD_isError(stored) ? 0 : stored;
 }
 
-size_t trace_block_make(struct trace_block_header *header, const void *raw, size_t raw_size, void *workspace, uint8_t *out)
+size_t trace_block_make(struct trace_block_header *header, const void *raw, size_t raw_size, void *workspace,
+                        uint8_t *out)
 {
     uint8_t *payload = out + TRACE_BLOCK_HEADER;
     size_t stored = compress(raw, raw_size, workspace, payload);

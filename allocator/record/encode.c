@@ -71,7 +71,8 @@ static inline size_t encode_free(struct trace_coder *coder, const struct trace_e
 }
 
 /* Size, slack and site; sets the flags of these in the event's first byte. */
-static inline uint8_t *put_block(struct trace_coder *coder, const struct trace_event *event, uint8_t *at, uint8_t *first)
+static inline uint8_t *put_block(struct trace_coder *coder, const struct trace_event *event, uint8_t *at,
+                                 uint8_t *first)
 {
     uint32_t *site = &coder->sites[trace_context(event->size)];
     at = put(at, event->size);

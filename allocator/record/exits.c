@@ -137,7 +137,7 @@ static size_t count_arguments(va_list arguments)
 #define COUNT(count, first)                                                                                            \
     va_list counted;                                                                                                   \
     va_start(counted, first);                                                                                          \
-    size_t count = count_arguments(counted);                                                                             \
+    size_t count = count_arguments(counted);                                                                           \
     va_end(counted)
 
 static void copy_arguments(char **to, const char *first, size_t count, va_list arguments)

@@ -145,7 +145,7 @@ static size_t put_mapping(const struct range *range, uint64_t offset, const char
     size_t length = strlen(path);
     if (room < NUMBERS + length + 1) return 0;
     char *at = put_hexadecimal(put_hexadecimal(put_hexadecimal(text, range->start), range->end), offset);
-    memcpy(at, path, length);
+    memcpy(at, path, length + 1);
     at[length] = '\n';
     return (size_t)(at - text) + length + 1;
 }

@@ -38,19 +38,31 @@ static void *workspace; /* NULL, and blocks are not compressed, where there is n
 static const char *error_text(int error)
 {
     switch (error) {
-    case ENOSPC: return "the disk is full";
-    case EDQUOT: return "the user's quota of disk space is used up";
-    case EFBIG: return "the limit on the size of files is reached (ulimit -f)";
+    case ENOSPC:
+        return "the disk is full";
+    case EDQUOT:
+        return "the user's quota of disk space is used up";
+    case EFBIG:
+        return "the limit on the size of files is reached (ulimit -f)";
     case EACCES:
-    case EPERM: return "permission denied";
-    case ENOENT: return "there is no such folder";
-    case ENOTDIR: return "what should be a folder is none";
-    case EROFS: return "the file system is read-only";
-    case EEXIST: return "there is something that is not a file";
-    case EMFILE: return "the process may open no more files (ulimit -n)";
-    case EIO: return "input/output error";
-    case ENAMETOOLONG: return "the name is too long";
-    default: return "the file cannot be written";
+    case EPERM:
+        return "permission denied";
+    case ENOENT:
+        return "there is no such folder";
+    case ENOTDIR:
+        return "what should be a folder is none";
+    case EROFS:
+        return "the file system is read-only";
+    case EEXIST:
+        return "there is something that is not a file";
+    case EMFILE:
+        return "the process may open no more files (ulimit -n)";
+    case EIO:
+        return "input/output error";
+    case ENAMETOOLONG:
+        return "the name is too long";
+    default:
+        return "the file cannot be written";
     }
 }
 
@@ -284,8 +296,7 @@ static void put_end(const char *reason)
     json_close(&end.json, '}');
     json_end(&end.json);
     uint64_t tick = record_ticks();
-    struct trace_block_header header = {
-        .type = TRACE_END, .first_tick = tick, .last_tick = tick, .sequence = blocks++};
+    struct trace_block_header header = {.type = TRACE_END, .first_tick = tick, .last_tick = tick, .sequence = blocks++};
     buffered += trace_block_make(&header, end.bytes, end.size, NULL, buffer + buffered);
 }
 

@@ -1,9 +1,9 @@
 /* The malloc family and C++'s operators, in front of the program's allocator: each call is passed on to the next library that
  * defines its name, and noted when something is recorded. When nothing is, that is a load and a jump.
  *
- * A function comes in three parts. The exported one, NAME, only decides; noted_NAME does what is done while something is
- * recorded. It is jumped to, not called, so that the frame above its own is that of who called NAME. And first_NAME stands
- * where the next library's function will, until that is looked for.
+ * A function comes in parts. The exported one, NAME, only decides; noted_NAME notes the call and passes it on. It is jumped to,
+ * not called, so that the frame above its own is that of who called NAME. passed_NAME is for calls that no sample falls on.
+ * And first_NAME stands where the next library's function will, until that is looked for.
  *
  * The next library's functions are found by dlsym, by whoever calls first: the dynamic linker itself, or the constructor of
  * another library, long before ours runs. dlsym may allocate in turn. What it asks for before the next malloc is known comes
@@ -399,13 +399,13 @@ static void first_free(void *pointer)
 #define FIRST(result, name, parameters, arguments)                                                                     \
     static result first_##name parameters                                                                              \
     {                                                                                                                  \
-        search(find_all);                                                                                                        \
+        search(find_all);                                                                                              \
         return NEXT(name) arguments;                                                                                   \
     }
 #define FIRST_FREE(name, parameters, arguments)                                                                        \
     static void first_##name parameters                                                                                \
     {                                                                                                                  \
-        search(find_all);                                                                                                        \
+        search(find_all);                                                                                              \
         NEXT(name) arguments;                                                                                          \
     }
 
@@ -415,17 +415,10 @@ FIRST(size_t, malloc_usable_size, (void *pointer), (pointer))
 
 /* ---- allocations -------------------------------------------------------------------------------------------------------------------- */
 
-enum call {
-    CALL_NESTED, /* in another one: not for us */
-    CALL_PASSED, /* not noted, since no sample has fallen on it; but what it calls is nested */
-    CALL_NOTED,
-};
-
-ALWAYS_INLINE enum call call_enter(size_t size)
+/* Whether a call is not to be noted: because nothing is, or because another one made it. */
+ALWAYS_INLINE bool is_not_for_us(void)
 {
-    if (UNLIKELY(record_thread.inside)) return CALL_NESTED;
-    thread_enter();
-    return LIKELY(record_settings.sample == 0) || sample_takes(size) ? CALL_NOTED : CALL_PASSED;
+    return LIKELY(!is_recording()) || UNLIKELY(record_thread.inside);
 }
 
 /* The binary logarithm, rounded up; 0 for none. */
@@ -443,7 +436,7 @@ ALWAYS_INLINE void note_allocation(unsigned kind, void *object, size_t size, siz
     }
     if (UNLIKELY(record_settings.sample != 0) && !sample_remember((uintptr_t)object)) return;
     size_t usable = NEXT(malloc_usable_size)(object);
-    note(kind, (uintptr_t)object, size, usable > size ? usable - size : 0, alignment_log(alignment), site);
+    note(kind, (uintptr_t)object, size, usable - size, alignment_log(alignment), site);
 }
 
 /* An exception leaves the function that this is written in by way of a frame whose personality ends the call. Others are
@@ -465,25 +458,39 @@ int record_personality(int version, int actions, uint64_t exception_class, void 
     return UNWIND_CONTINUE;
 }
 
-#define ALLOCATES(kind, name, bytes, alignment, throwing, parameters, arguments)                                       \
+/* Whoever passes a call on without noting it keeps what it calls in turn from being drawn for a second time: but for malloc, which
+ * is itself what the others may call. */
+#define ALLOCATES(kind, name, bytes, alignment, throwing, pass, parameters, arguments)                                 \
+    static NOINLINE __attribute__((unused)) void *passed_##name parameters                                             \
+    {                                                                                                                  \
+        throwing;                                                                                                      \
+        thread_enter();                                                                                                \
+        void *object = NEXT(name) arguments;                                                                           \
+        thread_leave();                                                                                                \
+        return object;                                                                                                 \
+    }                                                                                                                  \
     static NOINLINE void *noted_##name parameters                                                                      \
     {                                                                                                                  \
         throwing;                                                                                                      \
-        enum call call = call_enter(bytes);                                                                            \
-        if (UNLIKELY(call == CALL_NESTED)) return NEXT(name) arguments;                                                \
+        thread_enter();                                                                                                \
+        bool falls = LIKELY(record_settings.sample == 0) || sample_falls(bytes);                                       \
         void *object = NEXT(name) arguments;                                                                           \
-        if (LIKELY(call == CALL_NOTED)) note_allocation(kind, object, bytes, alignment, site_of_caller());             \
+        if (LIKELY(falls)) note_allocation(kind, object, bytes, alignment, site_of_caller());                          \
         thread_leave();                                                                                                \
         return object;                                                                                                 \
     }                                                                                                                  \
     EXPORT void *name parameters                                                                                       \
     {                                                                                                                  \
-        return LIKELY(!is_recording()) ? NEXT(name) arguments : noted_##name arguments;                                \
+        if (is_not_for_us()) return NEXT(name) arguments;                                                              \
+        if (record_settings.sample != 0 && sample_passes(bytes)) return pass(name) arguments;                          \
+        return noted_##name arguments;                                                                                 \
     }
+
+#define PASSED(name) passed_##name
 
 #define MALLOC_FORM(kind, name, bytes, alignment, parameters, arguments)                                               \
     FIRST(void *, name, parameters, arguments)                                                                         \
-    ALLOCATES(kind, name, bytes, alignment, THROWS_NOTHING, parameters, arguments)
+    ALLOCATES(kind, name, bytes, alignment, THROWS_NOTHING, PASSED, parameters, arguments)
 
 static size_t product(size_t count, size_t size)
 {
@@ -491,8 +498,9 @@ static size_t product(size_t count, size_t size)
     return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes;
 }
 
-ALLOCATES(TRACE_MALLOC, malloc, size, 0, THROWS_NOTHING, (size_t size), (size))
-ALLOCATES(TRACE_CALLOC, calloc, product(count, size), 0, THROWS_NOTHING, (size_t count, size_t size), (count, size))
+ALLOCATES(TRACE_MALLOC, malloc, size, 0, THROWS_NOTHING, NEXT, (size_t size), (size))
+ALLOCATES(TRACE_CALLOC, calloc, product(count, size), 0, THROWS_NOTHING, PASSED, (size_t count, size_t size),
+          (count, size))
 MALLOC_FORM(TRACE_ALIGNED, aligned_alloc, size, alignment, (size_t alignment, size_t size), (alignment, size))
 MALLOC_FORM(TRACE_ALIGNED, memalign, size, alignment, (size_t alignment, size_t size), (alignment, size))
 MALLOC_FORM(TRACE_ALIGNED, valloc, size, platform_page_size(), (size_t size), (size))
@@ -500,10 +508,10 @@ MALLOC_FORM(TRACE_ALIGNED, pvalloc, size, platform_page_size(), (size_t size), (
 
 static NOINLINE int noted_posix_memalign(void **result, size_t alignment, size_t size)
 {
-    enum call call = call_enter(size);
-    if (UNLIKELY(call == CALL_NESTED)) return NEXT(posix_memalign)(result, alignment, size);
+    thread_enter();
+    bool noted = LIKELY(record_settings.sample == 0) || sample_takes(size);
     int error = NEXT(posix_memalign)(result, alignment, size);
-    if (LIKELY(call == CALL_NOTED) && error != EINVAL)
+    if (noted && error != EINVAL)
         note_allocation(TRACE_ALIGNED, error == 0 ? *result : NULL, size, alignment, site_of_caller());
     thread_leave();
     return error;
@@ -511,8 +519,8 @@ static NOINLINE int noted_posix_memalign(void **result, size_t alignment, size_t
 
 EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
 {
-    return LIKELY(!is_recording()) ? NEXT(posix_memalign)(result, alignment, size)
-                                   : noted_posix_memalign(result, alignment, size);
+    return is_not_for_us() ? NEXT(posix_memalign)(result, alignment, size)
+                           : noted_posix_memalign(result, alignment, size);
 }
 
 /* ---- C++: each form under its mangled name ------------------------------------------------------------------------------------------ */
@@ -520,7 +528,7 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
 #define NEW_FORM(kind, name, mangled, alignment, throwing, parameters, arguments)                                      \
     EXPORT void *name parameters __asm__(mangled);                                                                     \
     FIRST(void *, name, parameters, arguments)                                                                         \
-    ALLOCATES(kind, name, size, alignment, throwing, parameters, arguments)
+    ALLOCATES(kind, name, size, alignment, throwing, PASSED, parameters, arguments)
 
 #define SIZE (size_t size), (size)
 #define SIZE_ALIGNMENT (size_t size, size_t alignment), (size, alignment)
@@ -541,20 +549,16 @@ NEW_OF(TRACE_NEW_ALIGNED, new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9n
 
 /* ---- frees ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* Whether the object that is about to be freed is one of those that are noted. */
+/* Whether the object that is about to be freed is one of those that are noted; then it is no more. */
 ALWAYS_INLINE bool is_noted(const void *pointer)
 {
-    return pointer != NULL && (LIKELY(record_settings.sample == 0) || sample_forget((uintptr_t)pointer));
+    return LIKELY(record_settings.sample == 0) || sample_forget((uintptr_t)pointer);
 }
 
 /* Without a sample nothing is in the way of a jump: a call that is nested finds its object noted no more. */
 #define FREES(kind, name, parameters, arguments)                                                                       \
     static NOINLINE void noted_##name parameters                                                                       \
     {                                                                                                                  \
-        if (UNLIKELY(record_thread.inside) || !is_noted(pointer)) {                                                    \
-            NEXT(name) arguments;                                                                                      \
-            return;                                                                                                    \
-        }                                                                                                              \
         thread_enter();                                                                                                \
         note(kind, (uintptr_t)pointer, 0, 0, 0, 0);                                                                    \
         NEXT(name) arguments;                                                                                          \
@@ -562,7 +566,7 @@ ALWAYS_INLINE bool is_noted(const void *pointer)
     }                                                                                                                  \
     EXPORT void name parameters                                                                                        \
     {                                                                                                                  \
-        if (LIKELY(!is_recording())) NEXT(name) arguments;                                                             \
+        if (is_not_for_us() || UNLIKELY(pointer == NULL) || !is_noted(pointer)) NEXT(name) arguments;                  \
         else noted_##name arguments;                                                                                   \
     }
 
@@ -633,7 +637,7 @@ ALWAYS_INLINE void note_reallocated(const struct reallocation *call, void *objec
 {
     bool remembered = LIKELY(record_settings.sample == 0) || sample_remember((uintptr_t)object);
     size_t usable = NEXT(malloc_usable_size)(object);
-    note(RECORD_RESULT, (uintptr_t)object, call->size, usable > call->size ? usable - call->size : 0, 0, 0);
+    note(RECORD_RESULT, (uintptr_t)object, call->size, usable - call->size, 0, 0);
     if (UNLIKELY(!remembered)) note(TRACE_FREE, (uintptr_t)object, 0, 0, 0, 0); /* its free would be missed */
 }
 
@@ -647,10 +651,10 @@ ALWAYS_INLINE void note_other_result(const struct reallocation *call, void *obje
 
 static NOINLINE void *noted_realloc(void *old, size_t size)
 {
-    if (UNLIKELY(record_thread.inside)) return NEXT(realloc)(old, size);
+    thread_enter();
     struct reallocation call = {.old = old, .size = size};
-    call.begins = call_enter(size) == CALL_NOTED;
-    call.ends = is_noted(old);
+    call.begins = LIKELY(record_settings.sample == 0) || sample_takes(size);
+    call.ends = old != NULL && is_noted(old);
     uint32_t site = call.begins ? site_of_caller() : 0;
     note_reallocation(&call, site);
     void *object = NEXT(realloc)(old, size);
@@ -663,15 +667,14 @@ static NOINLINE void *noted_realloc(void *old, size_t size)
 
 EXPORT void *realloc(void *old, size_t size)
 {
-    return LIKELY(!is_recording()) ? NEXT(realloc)(old, size) : noted_realloc(old, size);
+    return is_not_for_us() ? NEXT(realloc)(old, size) : noted_realloc(old, size);
 }
 
 /* By definition it is realloc of the product, as which it is noted. One that overflows does nothing. */
 EXPORT void *reallocarray(void *old, size_t count, size_t size)
 {
     size_t bytes;
-    if (LIKELY(!is_recording()) || __builtin_mul_overflow(count, size, &bytes))
-        return NEXT(reallocarray)(old, count, size);
+    if (is_not_for_us() || __builtin_mul_overflow(count, size, &bytes)) return NEXT(reallocarray)(old, count, size);
     return noted_realloc(old, bytes);
 }
 
@@ -717,14 +720,6 @@ const char *intercept_allocator(void)
     return allocator;
 }
 
-static const void *object_of(void *function, const char **path)
-{
-    Dl_info info;
-    if (dladdr(function, &info) == 0) return NULL;
-    if (path != NULL) *path = info.dli_fname;
-    return info.dli_fbase;
-}
-
 void intercept_start(void)
 {
     static bool started;
@@ -732,9 +727,27 @@ void intercept_start(void)
     started = true;
     search(find_all);
     rings_start();
-    void *(*ours)(size_t) = first_malloc, *(*next)(size_t) = NEXT(malloc);
-    object_of(*(void **)&next, &allocator);
-    if (object_of(dlsym(RTLD_DEFAULT, "malloc"), NULL) != object_of(*(void **)&ours, NULL))
-        platform_message("nothing can be recorded: another malloc stands before libheapfit-record.so, in the program itself or "
-                         "earlier in LD_PRELOAD");
+    void *(*next)(size_t) = NEXT(malloc);
+    Dl_info info;
+    if (dladdr(*(void **)&next, &info) != 0) allocator = info.dli_fname;
+}
+
+/* A program that is not position-independent may have an entry of its own for malloc, to which all take its address, and from
+ * where calls go on to whoever defines it: its symbol is not a definition. */
+static bool is_definition_elsewhere(const void *function)
+{
+    void *(*ours)(size_t) = first_malloc;
+    Dl_info here, there;
+    const ElfW(Sym) *symbol = NULL;
+    if (dladdr(*(void **)&ours, &here) == 0 || dladdr1(function, &there, (void **)&symbol, RTLD_DL_SYMENT) == 0)
+        return false;
+    return there.dli_fbase != here.dli_fbase && (symbol == NULL || symbol->st_shndx != SHN_UNDEF);
+}
+
+void intercept_check(void)
+{
+    if (is_definition_elsewhere(dlsym(RTLD_DEFAULT, "malloc")))
+        platform_message(
+            "nothing can be recorded: another malloc stands before libheapfit-record.so, in the program itself or "
+            "earlier in LD_PRELOAD");
 }

@@ -63,7 +63,8 @@ struct record_ring *ring_with_room(void);
 enum { SLACK_MAX = (1 << 22) - 1 };
 
 /* One more event of this thread. */
-ALWAYS_INLINE void note(unsigned kind, uint64_t address, uint64_t size, uint64_t slack, unsigned alignment, uint32_t site)
+ALWAYS_INLINE void note(unsigned kind, uint64_t address, uint64_t size, uint64_t slack, unsigned alignment,
+                        uint32_t site)
 {
     struct record_ring *ring = record_thread.ring;
     /* Relaxed: only this thread writes it. */
@@ -87,15 +88,20 @@ ALWAYS_INLINE void note(unsigned kind, uint64_t address, uint64_t size, uint64_t
 
 /* ---- samples (sample.c) -------------------------------------------------------------------------------------------------------- */
 
-/* Whether a point falls into an allocation for which until_sample is too short, or of a thread's first. */
+/* Whether no point falls into an allocation of this size. */
+ALWAYS_INLINE bool sample_passes(size_t size)
+{
+    if (UNLIKELY(size > record_thread.until_sample)) return false;
+    record_thread.until_sample -= size;
+    return true;
+}
+
+/* Whether one does, where it did not pass: but for a thread's first. */
 bool sample_falls(size_t size);
 
-/* Whether an allocation of this size is to be noted. */
 ALWAYS_INLINE bool sample_takes(size_t size)
 {
-    if (UNLIKELY(size > record_thread.until_sample)) return sample_falls(size);
-    record_thread.until_sample -= size;
-    return false;
+    return !sample_passes(size) && sample_falls(size);
 }
 
 /* The object at this address is noted, so that its free will be; false: there is no room. */

@@ -22,6 +22,7 @@ __attribute__((constructor)) static void process_start(void)
     exits_start();
     record_settings_read();
     if (!record_settings_apply()) return;
+    intercept_check();
     pthread_atfork(NULL, NULL, writer_fork_child);
     at_quick_exit(quick_exit_begins); /* the first that is registered is the last that runs */
     writer_start(!record_settings.later);

@@ -35,7 +35,8 @@ struct record_settings {
     unsigned sites; /* `sites:N`: return addresses that are followed, 0 to 64; 0: none */
     bool later; /* `start:later`: record only when told to */
     bool children; /* `children:on`: forked and exec'ed processes too, each into a file of its own: PATH.PID */
-    uint32_t process; /* `process:N`: which one is the main process, whose file has the plain name; by itself the first */
+    uint32_t
+        process; /* `process:N`: which one is the main process, whose file has the plain name; by itself the first */
     bool first; /* nothing was recorded before this, so that a file of this name is of another time */
     unsigned seconds; /* `seconds:N`: stop by itself after so long; 0: never */
     unsigned flush_ms; /* `flush_ms:N`: an event is in the file after about so long; 100 */
@@ -70,7 +71,8 @@ struct record_ring {
     _Atomic(bool) left; /* the owner has begun to end. Until it has, it may still note events */
     struct record_ring *next; /* stays as it is from when the ring is in the list */
     _Alignas(CACHE_LINE) _Atomic(uint64_t) tail; /* events taken so far. Release: their places may be written again */
-    _Atomic(uint32_t) thread; /* index in the file, given by the recorder's thread; a new owner sets RECORD_THREAD_NEW */
+    _Atomic(uint32_t)
+        thread; /* index in the file, given by the recorder's thread; a new owner sets RECORD_THREAD_NEW */
     _Atomic(uint32_t) waiting; /* 1: the owner waits for room */
     struct record_stream *stream; /* the recorder's thread's own: what it has encoded of these events */
     _Alignas(CACHE_LINE) struct record_event events[RECORD_RING_EVENTS];
@@ -103,15 +105,15 @@ ALWAYS_INLINE uint64_t record_ticks(void)
 }
 
 /* writer.c, called by the program's threads. They may be anywhere, with any lock held: nothing here takes one. */
-void writer_start(bool record); /* at the library's start, and in a fork's child: makes the thread and, if `record`, the file */
+void writer_start(bool begin); /* at the start, and in a fork's child: makes the thread and, if so, the file */
 void writer_wake(void); /* a ring is half full */
-void writer_wait(struct record_ring *ring); /* it is full: returns when there is room, or nothing is recorded any more */
+void writer_wait(struct record_ring *ring); /* it is full: until there is room, or nothing is recorded any more */
 void writer_thread_leaves(void); /* a thread with a ring is about to end */
 
 /* When all that was noted is in the file, after 10 s at most: for good, or with the file's end, until the resumption. Both may be
  * called in a signal handler. */
-void writer_finish(const char *reason);
-void writer_pause(const char *reason);
+void writer_finish(const char *why);
+void writer_pause(const char *why);
 void writer_resume(void);
 void writer_fork_child(void); /* nothing of the parent's goes on here */
 
@@ -126,11 +128,12 @@ size_t sites_published(const struct record_site **sites);
 
 /* Called by process.c and writer.c: */
 void intercept_start(void); /* intercept.c: finds the next library's functions. Before all else, by one thread */
+void intercept_check(void); /* says so if calls do not come here */
 const char *intercept_allocator(void); /* path of the library that calls go to */
 bool sample_begin(void); /* sample.c: before `recording` becomes true. False: no memory, so nothing can be recorded */
 void record_ignore_thread(void); /* ring.c: nothing that the calling thread does is ever noted */
 void exits_start(void); /* exits.c: finds the functions that it stands in front of */
-void rings_fork_child(void); /* ring.c: nobody else is there, nor is anything recorded: all rings are empty and nobody's */
+void rings_fork_child(void); /* ring.c: nobody else is there, nor is anything recorded: rings are empty and nobody's */
 
 /* ---- the recorder's thread's own ------------------------------------------------------------------------------------ */
 
@@ -161,10 +164,10 @@ void file_close(void);
 /* facts.c: read through descriptors that stay open, so that it goes on when the process changes its root or closes all. Texts are
  * without a terminating zero, into TRACE_RAW_MAX bytes; their size is returned. */
 void facts_prepare(void);
-size_t facts_info(char *json, uint64_t tick, uint64_t ns); /* the clocks some time ago */
+size_t facts_info(char *text, uint64_t tick, uint64_t ns); /* the clocks some time ago */
 size_t facts_modules(char *text); /* 0: cannot be read */
 bool facts_is_code(uint64_t address); /* in one of the modules, when they were last read */
-size_t facts_thread(char *json, uint32_t thread, int32_t tid, char *name);
+size_t facts_thread(char *text, uint32_t thread, int32_t tid, char *name);
 bool facts_thread_name(int32_t tid, char name[16]); /* false: there is no such thread any more */
 size_t facts_threads(void); /* of the process, this one and a main thread that has left included; 0: not known */
 bool facts_main_has_left(void);
@@ -176,12 +179,13 @@ char *facts_text(char *name); /* makes it valid UTF-8, where it stands */
 void streams_begin(void); /* for a new file: what is in the rings so far does not belong to it */
 uint64_t streams_take(void); /* empties all rings: all events before this tick that were there are taken */
 void streams_flush(void); /* all that was taken goes into the file's blocks */
+bool streams_strange(void); /* whether calls came from code that is in no module that is known, since last asked */
 bool streams_call(void); /* whether a ring is half full */
 void streams_wake(void); /* all threads that wait for room */
 
 /* writer.c, for request.c: NULL, or what is wrong. */
 const char *recording_begin(void);
-void recording_end(const char *reason);
+void recording_end(const char *why);
 
 /* request.c */
 struct json;
@@ -200,6 +204,7 @@ uint32_t trace_crc(uint32_t crc, const void *bytes, size_t size);
  * and may be used again; nothing is allocated. */
 size_t trace_workspace_size(void);
 size_t trace_block_bound(size_t raw);
-size_t trace_block_make(struct trace_block_header *header, const void *raw, size_t raw_size, void *workspace, uint8_t *out);
+size_t trace_block_make(struct trace_block_header *header, const void *raw, size_t raw_size, void *workspace,
+                        uint8_t *out);
 
 #endif

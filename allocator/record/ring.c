@@ -54,7 +54,8 @@ static struct record_ring *ring_make(void)
     size_t page = platform_page_size();
     size_t size = (sizeof(struct record_ring) + page - 1) & ~(page - 1);
     struct record_ring *ring = platform_reserve(size, page);
-    if (ring == NULL || !platform_commit(ring, size)) return NULL; /* a few addresses are lost, of a program without memory */
+    if (ring == NULL || !platform_commit(ring, size))
+        return NULL; /* a few addresses are lost, of a program without memory */
     ring->next = atomic_load_explicit(&record_rings, memory_order_relaxed); /* only we write */
     rings.count++;
     /* Release: what is in it is written. Pairs with the acquire of the recorder's thread. */
@@ -168,7 +169,8 @@ void rings_fork_child(void)
     sites_fork_child();
     for (struct record_ring *ring = atomic_load_explicit(&record_rings, memory_order_relaxed); ring != NULL;
          ring = ring->next) {
-        atomic_store_explicit(&ring->tail, atomic_load_explicit(&ring->head, memory_order_relaxed), memory_order_relaxed);
+        atomic_store_explicit(&ring->tail, atomic_load_explicit(&ring->head, memory_order_relaxed),
+                              memory_order_relaxed);
         atomic_store_explicit(&ring->tid, 0, memory_order_relaxed);
         atomic_store_explicit(&ring->thread, RECORD_THREAD_NEW, memory_order_relaxed);
     }

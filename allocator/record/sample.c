@@ -128,8 +128,8 @@ bool sample_remember(uintptr_t address)
 {
     _Atomic(uintptr_t) *word;
     uintptr_t nobody = 0;
-    while ((word = word_find(address, 0)) != NULL && !atomic_compare_exchange_strong_explicit(
-                                                         word, &nobody, address, memory_order_relaxed, memory_order_relaxed))
+    while ((word = word_find(address, 0)) != NULL &&
+           !atomic_compare_exchange_strong_explicit(word, &nobody, address, memory_order_relaxed, memory_order_relaxed))
         nobody = 0;
     if (word == NULL) return false;
     count(address, 1);

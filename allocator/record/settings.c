@@ -86,7 +86,7 @@ static void apply_flush_ms(uint64_t value)
     record_settings.flush_ms = (unsigned)value;
 }
 
-enum { FLUSH_MS = 100, DAY_S = 86400 };
+enum { FLUSH_MS = 100, YEAR_S = 365 * 86400 };
 
 static const struct option options[] = {
     {"sample", "a size up to 1t", {NULL, NULL}, 0, UINT64_C(1) << 40, apply_sample},
@@ -94,7 +94,7 @@ static const struct option options[] = {
     {"start", "now or later", {"now", "later"}, 0, 1, apply_start},
     {"children", "off or on", {"off", "on"}, 0, 1, apply_children},
     {"process", "the number of a process", {NULL, NULL}, 0, UINT32_MAX, apply_process},
-    {"seconds", "0 to 31536000", {NULL, NULL}, 0, 365 * DAY_S, apply_seconds},
+    {"seconds", "0 to 31536000", {NULL, NULL}, 0, YEAR_S, apply_seconds},
     {"flush_ms", "1 to 60000", {NULL, NULL}, 1, 60000, apply_flush_ms},
 };
 
@@ -121,8 +121,10 @@ static void apply(char *setting)
     if (colon != NULL) *colon = '\0';
     const struct option *option = option_find(setting);
     if (option == NULL)
-        platform_message("HEAPFIT_RECORD_OPTIONS: there is no option '%s'; there are sample, sites, start, children, process, "
-                         "seconds and flush_ms", setting);
+        platform_message(
+            "HEAPFIT_RECORD_OPTIONS: there is no option '%s'; there are sample, sites, start, children, process, "
+            "seconds and flush_ms",
+            setting);
     else if (colon == NULL || !option_read(option, colon + 1, &value))
         platform_message("HEAPFIT_RECORD_OPTIONS: '%s' takes %s, not '%s'; it stays as it was", setting, option->values,
                          colon == NULL ? "" : colon + 1);
@@ -154,7 +156,8 @@ static void read_path(void)
         platform_message("no recording: the path in HEAPFIT_RECORD is too long");
         return;
     }
-    platform_format(record_settings.path, sizeof record_settings.path, "%s%s%s", folder, folder[0] != '\0' ? "/" : "", given);
+    platform_format(record_settings.path, sizeof record_settings.path, "%s%s%s", folder, folder[0] != '\0' ? "/" : "",
+                    given);
 }
 
 /* ---- HEAPFIT_RECORD_PROCESS ---------------------------------------------------------------------------------------------- */
@@ -173,9 +176,9 @@ static void environment_add(char *entry)
     size_t count = 0;
     while (environ != NULL && environ[count] != NULL) count++;
     size_t size = ((count + 2 + BEHIND_END) * sizeof *environ + page - 1) & -page;
-    char **larger = platform_reserve(size, page);
-    if (larger == NULL || !platform_commit(larger, size)) return;
-    if (count > 0) memcpy(larger, environ, count * sizeof *environ);
+    char **larger = (char **)platform_reserve(size, page);
+    if (larger == NULL || !platform_commit((void *)larger, size)) return;
+    if (count > 0) memcpy((void *)larger, (const void *)environ, count * sizeof *environ);
     larger[count] = entry;
     environ = larger;
 }

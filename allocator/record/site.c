@@ -140,17 +140,54 @@ static void table_forget(const table_place *place, bool (*is_wrong)(uint64_t val
 
 /* ---- rules ---------------------------------------------------------------------------------------------------------------------- */
 
-/* The value of a return address: one kind, and the rule. */
-enum { RULE_NONE = 1, RULE_IS_KNOWN = 2, RULE_KIND_BITS = 2 };
+/* The value of a return address: one kind, and the rule. Most are counted from the stack pointer, and read nothing but what they
+ * leave behind: then all bounds of frame_step hold, and what is wanted are the distances from there. */
+enum { RULE_NONE = 1, RULE_FROM_STACK, RULE_OTHER, RULE_KIND_BITS = 2 };
+
+/* From the stack pointer upwards, in words: the caller's, where the return address lies, where the caller's frame pointer does
+ * (0: it is in its register; else one more). */
+enum {
+    CALLER_SHIFT = RULE_KIND_BITS,
+    BASE_SHIFT = CALLER_SHIFT + RULE_DISTANCE_BITS,
+    RETURN_SHIFT = BASE_SHIFT + RULE_DISTANCE_BITS,
+};
+
+static uint64_t rule_value(const struct frame_rule *rule)
+{
+    if (rule->known != FRAME_KNOWN) return RULE_NONE;
+    if (rule->from_base || rule->cfa_offset < -rule->base_offset)
+        return rule_packed(rule) << RULE_KIND_BITS | RULE_OTHER;
+    int32_t base = rule->base_offset == 0 ? 0 : (rule->cfa_offset + rule->base_offset) / RULE_WORD + 1;
+    return RULE_FROM_STACK | (uint64_t)(rule->cfa_offset / RULE_WORD) << CALLER_SHIFT | (uint64_t)base << BASE_SHIFT |
+           (uint64_t)((rule->cfa_offset + rule->return_offset) / RULE_WORD) << RETURN_SHIFT;
+}
 
 static NOINLINE uint64_t rule_learn(uintptr_t address)
 {
     struct frame_rule rule = frame_rule_find(address, NULL, NULL);
-    uint64_t value = rule.known == FRAME_KNOWN ? rule_packed(&rule) << RULE_KIND_BITS | RULE_IS_KNOWN : RULE_NONE;
+    uint64_t value = rule_value(&rule);
     platform_lock_acquire(&sites.lock);
     table_put(&sites.rules, address, value);
     platform_lock_release(&sites.lock);
     return value;
+}
+
+ALWAYS_INLINE bool leave_from_stack(uint64_t value, struct frame *frame)
+{
+    uintptr_t stack = frame->stack, caller = stack + (uintptr_t)rule_distance(value, CALLER_SHIFT);
+    if (UNLIKELY(!stack_has_been_readable(stack, caller)) && !stack_look(stack, caller)) return false;
+    frame->return_address = stack_word(stack + (uintptr_t)rule_distance(value, RETURN_SHIFT));
+    uintptr_t base = (uintptr_t)rule_distance(value, BASE_SHIFT);
+    if (base != 0) frame->base = stack_word(stack + base - RULE_WORD);
+    frame->stack = caller;
+    return true;
+}
+
+static NOINLINE bool leave_otherwise(uint64_t value, struct frame *frame)
+{
+    if (value == RULE_NONE) return false;
+    struct frame_rule rule = rule_unpacked(value >> RULE_KIND_BITS);
+    return frame_step(&rule, frame);
 }
 
 /* Go on to the caller's frame, if there is one. */
@@ -158,9 +195,9 @@ ALWAYS_INLINE bool leave(struct frame *frame)
 {
     uint64_t value = table_find(&sites.rules, frame->return_address);
     if (UNLIKELY(value == 0)) value = rule_learn(frame->return_address);
-    if (UNLIKELY(value == RULE_NONE)) return false;
-    struct frame_rule rule = rule_unpacked(value >> RULE_KIND_BITS);
-    return frame_step(&rule, frame) && frame->return_address != 0;
+    bool left = (value & ((1U << RULE_KIND_BITS) - 1)) == RULE_FROM_STACK ? leave_from_stack(value, frame)
+                                                                          : leave_otherwise(value, frame);
+    return left && frame->return_address != 0;
 }
 
 /* ---- the tree: under the lock --------------------------------------------------------------------------------------------------------- */

@@ -29,6 +29,7 @@ struct record_stream {
 
 static uint32_t threads; /* in this file */
 static size_t sites_written; /* to it */
+static bool strange; /* some of these are in no module that is known */
 static uint8_t scratch[TRACE_RAW_MAX]; /* for blocks other than of events */
 
 static struct record_ring *first_ring(void)
@@ -57,6 +58,7 @@ static void sites_flush(void)
         while (sites_written < count && at + SITE_BYTES <= scratch + sizeof scratch) {
             const struct record_site *site = &sites[++sites_written];
             at = put_varint(put_varint(at, site->caller), site->address);
+            strange = strange || !facts_is_code(site->address);
         }
         file_block(TRACE_SITES, first, scratch, (size_t)(at - scratch));
     }
@@ -66,7 +68,8 @@ static void sites_flush(void)
 static void name_flush(struct record_stream *stream)
 {
     char name[NAME_BYTES] = "";
-    if (stream->blocks++ != 0 && !is_power_of_two(stream->blocks)) return;
+    stream->blocks++;
+    if (!is_power_of_two(stream->blocks)) return;
     bool known = facts_thread_name(stream->tid, name);
     if (stream->blocks > 1 && (!known || memcmp(name, stream->name, sizeof name) == 0)) return;
     memcpy(stream->name, name, sizeof name);
@@ -122,6 +125,7 @@ static struct trace_event event_of_realloc(const struct record_event *called, co
     event.old = called->address;
     event.site = called->site;
     event.lasted = returned->tick - called->tick;
+    event.site = called->site;
     return event;
 }
 
@@ -139,7 +143,8 @@ static unsigned stream_take(const struct record_ring *ring, struct record_stream
             stream_put(stream, &event);
             return 2;
         }
-        event.kind = TRACE_FREE; /* the recording ended while it was called: what is sure is that the old block may be gone */
+        event.kind =
+            TRACE_FREE; /* the recording ended while it was called: what is sure is that the old block may be gone */
     }
     stream_put(stream, &event);
     return 1;
@@ -234,6 +239,13 @@ void streams_flush(void)
 {
     for (struct record_ring *ring = first_ring(); ring != NULL; ring = ring->next)
         if (ring->stream != NULL) stream_flush(ring->stream);
+}
+
+bool streams_strange(void)
+{
+    bool was = strange;
+    strange = false;
+    return was;
 }
 
 bool streams_call(void)

@@ -35,6 +35,8 @@ enum {
     IDLE_MS = 1000 /* between two looks at the rest of the process, and between marks when nothing happens */
 };
 
+#define STUCK "the file took nothing for 10 seconds"
+
 _Atomic(bool) recording;
 
 /* ---- what the threads tell each other ---------------------------------------------------------------------------------- */
@@ -92,6 +94,7 @@ void writer_wake(void)
 static struct {
     uint64_t start_tick, start_ns; /* the clocks when the thread was asked for */
     uint64_t begun_ms, flush_ms, marked_ms, looked_ms; /* when the file was begun; is to be flushed; was marked; ... */
+    uint64_t modules_ms; /* when they were last read */
     uint64_t marked_events;
     uint32_t modules_checksum;
     char text[TRACE_RAW_MAX];
@@ -104,7 +107,8 @@ enum { SLACK_US = 10000 };
 static uint64_t slack_ticks(uint64_t tick)
 {
     uint64_t us = (platform_clock_ns() - writer.start_ns) / 1000;
-    return us <= SLACK_US ? tick - writer.start_tick : (uint64_t)((double)(tick - writer.start_tick) / (double)us * SLACK_US);
+    uint64_t ticks = tick > writer.start_tick ? tick - writer.start_tick : 0; /* another core's clock may be behind */
+    return us <= SLACK_US ? ticks : (uint64_t)((double)ticks / (double)us * SLACK_US);
 }
 
 static void mark(uint64_t complete)
@@ -120,6 +124,7 @@ static void mark(uint64_t complete)
 static void modules(void)
 {
     size_t size = facts_modules(writer.text);
+    writer.modules_ms = platform_clock_ms();
     uint32_t checksum = trace_crc(0, writer.text, size);
     if (size == 0 || checksum == writer.modules_checksum) return;
     writer.modules_checksum = checksum;
@@ -144,6 +149,7 @@ static void flush(void)
     uint64_t complete = tick - slack_ticks(tick);
     uint64_t until = streams_take();
     streams_flush();
+    if (now - writer.modules_ms >= IDLE_MS && streams_strange()) modules();
     if (record_file.events != writer.marked_events || now - writer.marked_ms >= IDLE_MS)
         mark(until < complete ? until : complete);
     file_flush();
@@ -242,8 +248,8 @@ static void sleep_until_flush(void)
     uint64_t now = platform_clock_ms();
     if (now >= writer.flush_ms) return;
     atomic_store_explicit(&asleep, 1, memory_order_seq_cst);
-    bool called = streams_call() || is_asked_to_leave() ||
-                  atomic_load_explicit(&wholeness, memory_order_seq_cst) != GOING_ON;
+    bool called =
+        streams_call() || is_asked_to_leave() || atomic_load_explicit(&wholeness, memory_order_seq_cst) != GOING_ON;
     if (!called) platform_wait(&asleep, 1, (uint32_t)(writer.flush_ms - now) * 1000);
     atomic_store_explicit(&asleep, 0, memory_order_relaxed);
 }
@@ -292,7 +298,7 @@ static void record(void)
         look_around();
     }
     if (!record_file.open) closed();
-    else if (atomic_load_explicit(&stuck, memory_order_relaxed)) recording_end("the file took nothing for 10 seconds");
+    else if (atomic_load_explicit(&stuck, memory_order_relaxed)) recording_end(STUCK);
     else if (record_settings.seconds != 0 && now - writer.begun_ms >= record_settings.seconds * UINT64_C(1000))
         recording_end("the time is over");
 }
@@ -317,7 +323,8 @@ static bool prepare(void)
 {
     char name[NAME_MAX_BYTES];
     if (!platform_descriptors_own()) {
-        platform_message("no recording: this kernel does not let a thread have descriptors of its own (Linux 5.9 does)");
+        platform_message(
+            "no recording: this kernel does not let a thread have descriptors of its own (Linux 5.9 does)");
         return false;
     }
     socket_name(name);
@@ -373,6 +380,7 @@ static void give_up(void)
 {
     atomic_store_explicit(&recording, false, memory_order_relaxed);
     atomic_store_explicit(&stuck, true, memory_order_relaxed);
+    if (is_our_process()) atomic_store_explicit(&complaint, STUCK, memory_order_relaxed);
 }
 
 /* In a child that was made without fork's handlers, memory is a copy and nobody takes anything; in one of vfork it is the parent's,
@@ -413,9 +421,11 @@ static void make_whole(const char *why)
     /* Release: pairs with the acquire in be_whole. */
     atomic_store_explicit(&reason, why, memory_order_release);
     /* Sequentially consistent: see `asleep`. Another thread may be first; then its reason or ours is written. */
-    atomic_compare_exchange_strong_explicit(&wholeness, &expected, WHOLE_WANTED, memory_order_seq_cst, memory_order_relaxed);
+    atomic_compare_exchange_strong_explicit(&wholeness, &expected, WHOLE_WANTED, memory_order_seq_cst,
+                                            memory_order_relaxed);
     writer_wake();
     for (unsigned waited = 0; waited < FINISH_MS; waited += LOOK_MS) {
+        if (atomic_load_explicit(&stuck, memory_order_relaxed)) return; /* that was long enough */
         uint32_t now = atomic_load_explicit(&wholeness, memory_order_acquire);
         if (now != WHOLE_WANTED || !atomic_load_explicit(&busy, memory_order_acquire) || !thread_exists()) return;
         platform_wait(&wholeness, now, LOOK_MS * 1000);
@@ -506,7 +516,8 @@ void writer_start(bool begin)
     }
     watch_main_thread();
     /* Acquire: pairs with say_ready. */
-    for (unsigned waited = 0; waited < START_MS && atomic_load_explicit(&ready, memory_order_acquire) == 0; waited += LOOK_MS)
+    for (unsigned waited = 0; waited < START_MS && atomic_load_explicit(&ready, memory_order_acquire) == 0;
+         waited += LOOK_MS)
         platform_wait(&ready, 0, LOOK_MS * 1000);
 }
 
@@ -518,7 +529,8 @@ void writer_fork_child(void)
     _Atomic(uint32_t) *words[] = {&ready, &asleep, &wholeness, &leave};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) atomic_store_explicit(words[i], 0, memory_order_relaxed);
     _Atomic(bool) *flags[] = {&final, &busy, &stuck, &main_has_left};
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) atomic_store_explicit(flags[i], false, memory_order_relaxed);
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        atomic_store_explicit(flags[i], false, memory_order_relaxed);
     atomic_store_explicit(&process, 0, memory_order_relaxed);
     atomic_store_explicit(&thread_number, 0, memory_order_relaxed);
     atomic_store_explicit(&complaint, NULL, memory_order_relaxed);

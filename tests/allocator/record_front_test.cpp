@@ -61,7 +61,11 @@ struct form {
 };
 
 #define FREED [](void *p, size_t) { free(p); }
-#define DELETED(...) [](void *p, size_t size) { (void)size; __VA_ARGS__; }
+#define DELETED(...)                                                                                                   \
+    [](void *p, size_t size) {                                                                                         \
+        (void)size;                                                                                                    \
+        __VA_ARGS__;                                                                                                   \
+    }
 #define OF(...) [](size_t n) -> void * { return __VA_ARGS__; }
 
 const form forms[] = {
@@ -385,7 +389,7 @@ TEST(RecordThreads, EveryObjectDiesOnceWhoeverFreesIt)
 TEST(RecordThreads, TimesOfAnAddressAreInItsOrder)
 {
     static std::atomic<void *> slot{nullptr};
-    constexpr unsigned OBJECTS = 200000;
+    constexpr unsigned OBJECTS = 50000;
     auto events = events_of([] {
         std::thread other([] {
             for (unsigned i = 0; i < OBJECTS; i++) {

@@ -62,7 +62,7 @@ TEST_F(RecordSample, EstimatesOfBytesAndObjectsAreUnbiased)
 TEST_F(RecordSample, DistancesAreExponential)
 {
     // Of single bytes the distances between those taken are geometric: count how many pass certain points.
-    constexpr unsigned DISTANCES = 20000;
+    constexpr unsigned DISTANCES = 4000;
     unsigned beyond_half = 0, beyond_twice = 0;
     for (unsigned i = 0; i < DISTANCES; i++) {
         size_t distance = 1;

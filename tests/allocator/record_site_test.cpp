@@ -181,13 +181,15 @@ TEST(RecordSite, ThreadsAgree)
 TEST(RecordSite, NothingIsForgottenOfWhatIsThere)
 {
     subject_start(0, 8);
-    seen first, second;
-    for (seen *result : {&first, &second}) {
-        deep(2, result); // of the process's first site, too: tables begin small
+    seen result;
+    std::set<uint32_t> sites; // of the process's first, too: tables begin small
+    for (volatile int i = 0; i < 5; i = i + 1) { // one call, not five
+        deep(2, &result);
+        sites.insert(result.site);
         subject_forget_sites();
     }
-    EXPECT_NE(0U, first.site);
-    EXPECT_EQ(first.site, second.site);
+    EXPECT_EQ(1U, sites.size());
+    EXPECT_EQ(0U, sites.count(0));
 }
 
 TEST(RecordSite, WhatIsUnmappedHasNewSitesAndAllElseItsOwn)

@@ -85,7 +85,8 @@ size_t subject_take(struct subject_event *events, size_t capacity)
     lock();
     take_all();
     size_t count = kept.count;
-    if (count != 0) memcpy(events, kept.events, (count < capacity ? count : capacity) * sizeof *events);
+    if (count != 0 && capacity != 0)
+        memcpy(events, kept.events, (count < capacity ? count : capacity) * sizeof *events);
     unlock();
     return count;
 }

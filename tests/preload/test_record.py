@@ -1,7 +1,8 @@
-"""The recorder leaves a program alone, and what it writes can be read, whatever the program does."""
+"""The recorder leaves a program alone, and its file can be read, whatever the program does."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 from heapfit import paths
-from trace_file import FREE, Trace, read_trace
+from trace_file import FREE, REALLOC, Trace, read_trace
 
 # As in programs/record_subject.c.
 SIZE, BLOCKS, CODE = 1000003, 100, 7
@@ -61,7 +62,7 @@ class Recording:
     def run(
         self, *way: object, options: str = "", prepare: Callable[[], None] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Runs it, and expects it to be as without the recorder, but for what that says on stderr."""
+        """Runs it, and expects it to be as without the recorder, but for messages on stderr."""
         words = [self.subject, *map(str, way)]
         plain = _run(words, dict(os.environ), prepare)
         recorded = _run(words, self.environment(options), prepare)
@@ -70,9 +71,13 @@ class Recording:
 
     @contextmanager
     def running(self, *way: object, options: str = "") -> Iterator[subprocess.Popen[str]]:
-        words = [self.subject, *map(str, way)]
+        words = [str(self.subject), *map(str, way)]
         process = subprocess.Popen(
-            words, env=self.environment(options), stdout=subprocess.PIPE, text=True
+            words,
+            env=self.environment(options),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         try:
             yield process
@@ -149,7 +154,7 @@ def ask(process: subprocess.Popen[str] | int, request: str) -> dict[str, Any]:
     return answer
 
 
-# ---- the whole of it ------------------------------------------------------------------------------
+# ---- the whole of it -----------------------------------------------------------------------------
 
 
 def test_a_recording_holds_what_the_program_did(recording: Recording) -> None:
@@ -200,7 +205,7 @@ def test_modules_are_the_mappings_of_code(recording: Recording) -> None:
     assert str(recording.subject) in paths_of_code
     assert str(recording.recorder.resolve()) in paths_of_code
     start, end, offset, _ = recording.whole().modules[0].split(" ", 3)
-    assert 0 <= int(offset, 16)
+    assert int(offset, 16) >= 0
     assert int(start, 16) < int(end, 16)
 
 
@@ -211,7 +216,20 @@ def test_threads_have_their_names_and_later_ones_too(recording: Recording) -> No
     assert trace.threads[0]["tid"] == trace.info["pid"]
 
 
-# ---- ends -----------------------------------------------------------------------------------------
+def test_a_realloc_is_one_event_with_its_site(recording: Recording) -> None:
+    recording.run("reallocs", options="sites:2")
+    trace = recording.whole()
+    (event,) = (event for event in trace.events if event.size == SIZE + 51)
+    (birth,) = (event for event in trace.events if event.size == SIZE + 50)
+    assert (event.kind, event.old) == (REALLOC, birth.address)
+    assert event.usable >= event.size
+    assert trace.sites[event.site] != trace.sites[birth.site] != (0, 0)
+    (failed,) = (event for event in trace.events if event.kind == REALLOC and not event.address)
+    assert failed.old == event.address
+    assert [free.address for free in trace.events if free.kind == FREE].count(event.address) == 1
+
+
+# ---- ends ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["_exit", "_Exit", "quick_exit"])
@@ -274,7 +292,7 @@ def test_a_thousand_short_threads(recording: Recording) -> None:
     assert len({thread["tid"] for thread in trace.threads.values()}) >= 1000
 
 
-# ---- other programs and forks -----------------------------------------------------------------------
+# ---- other programs and forks --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["execv", "execl", "execlp", "execle", "execvpe", "fexecve"])
@@ -342,7 +360,7 @@ def test_a_daemon_keeps_nothing_of_its_callers_open(recording: Recording) -> Non
     assert batches(recording.whole(other)) == {2: BLOCKS, 3: BLOCKS}
 
 
-# ---- the world around --------------------------------------------------------------------------------
+# ---- the world around ----------------------------------------------------------------------------
 
 
 def test_a_limit_on_the_size_of_files_ends_the_recording_alone(recording: Recording) -> None:
@@ -482,7 +500,57 @@ def test_a_wrong_option_is_reported_once(
     assert batches(recording.whole()) == {1: BLOCKS}
 
 
-# ---- from outside ---------------------------------------------------------------------------------------
+WALL = 0x40000000  # waits for threads too
+
+
+def stop_one_thread(tid: int) -> None:
+    """As a debugger does."""
+    trace = ctypes.CDLL(None, use_errno=True).ptrace
+    seize, interrupt = 0x4206, 0x4207
+    for request in seize, interrupt:
+        if trace(ctypes.c_long(request), ctypes.c_long(tid), None, None) != 0:
+            pytest.skip(f"here nothing may be traced: {os.strerror(ctypes.get_errno())}")
+    os.waitpid(tid, WALL)
+
+
+def test_a_program_does_not_wait_for_ever_for_a_recorder_that_is_stuck(
+    recording: Recording,
+) -> None:
+    go = recording.folder / "go"
+    with recording.running("churn_after", go, 50_000) as process:
+        await_true(lambda: recording.file.exists())
+        (thread,) = (
+            int(task.name)
+            for task in Path(f"/proc/{process.pid}/task").iterdir()
+            if (task / "comm").read_text() == "heapfit-record\n"
+        )
+        stop_one_thread(thread)
+        go.touch()
+        await_true(lambda: os.waitpid(thread, WALL | os.WNOHANG) != (0, 0))
+        await_true(lambda: process.poll() is not None)
+        assert process.returncode == CODE
+        assert process.stdout is not None
+        assert process.stdout.read() == "worked 1\n"
+        assert process.stderr is not None
+        assert "the recording ended early: the file took nothing" in process.stderr.read()
+    assert recording.trace().end is None
+
+
+def test_a_recording_over_another_allocator(recording: Recording) -> None:
+    allocator = paths.library("default")
+    both = {"LD_PRELOAD": f"{recording.recorder}:{allocator}"}
+    for way in [["exits", "_exit"], ["fork", "5"], ["short_threads", "100"], ["main_leaves"]]:
+        words = [recording.subject, *way]
+        plain = _run(words, dict(os.environ))
+        recorded = _run(words, recording.environment("children:on") | both)
+        assert recorded.stderr == ""
+        assert (recorded.returncode, recorded.stdout) == (plain.returncode, plain.stdout)
+        trace = recording.whole()
+        assert batches(trace)[1] == BLOCKS
+        assert Path(trace.info["allocator"]).name == allocator.name
+
+
+# ---- from outside --------------------------------------------------------------------------------
 
 
 def test_status_tells_of_the_file(recording: Recording) -> None:

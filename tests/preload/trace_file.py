@@ -1,4 +1,4 @@
-"""Reads recordings by their description alone (docs/trace-format.md), a second time beside the lab's reader.
+"""Reads recordings by their description alone, docs/trace-format.md: a second reader of the format.
 
 Slow and strict: what the recorder writes has to be right to the last byte, but for a file that was
 cut short, which may end in the middle of a block.

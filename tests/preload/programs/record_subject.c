@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,15 @@ static void way_exit_in_thread(char **arguments)
     for (;;) pause();
 }
 
+static void way_reallocs(char **arguments)
+{
+    (void)arguments;
+    void *(*volatile resize)(void *, size_t) = realloc;
+    char *block = resize(allocate(SIZE + 50), SIZE + 51);
+    require(resize(block, SIZE_MAX / 2) == NULL, "too much");
+    free(block);
+}
+
 static void way_wait(char **arguments)
 {
     work(1);
@@ -110,6 +120,13 @@ static void way_wait(char **arguments)
 static void way_churn(char **arguments)
 {
     churn(atol(arguments[0]));
+    work(1);
+}
+
+static void way_churn_after(char **arguments)
+{
+    wait_for_file(arguments[0]);
+    churn(atol(arguments[1]));
     work(1);
 }
 
@@ -396,9 +413,11 @@ static const struct way {
     {"return", way_return},
     {"exits", way_exits},
     {"exit_in_thread", way_exit_in_thread},
+    {"reallocs", way_reallocs},
     {"wait", way_wait},
     {"churn", way_churn},
     {"churn_slowly", way_churn_slowly},
+    {"churn_after", way_churn_after},
     {"exec", way_exec},
     {"exec_fails", way_exec_fails},
     {"vfork", way_vfork},
