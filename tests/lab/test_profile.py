@@ -45,10 +45,11 @@ NAMES = ("main", "worker", "worker")
 def test_totals_and_calls_are_those_of_the_objects(made: Made) -> None:
     totals = made(BLOCKS, threads=NAMES).totals
     assert plain(totals.allocations) == profile_tables.each(BLOCKS, lambda block: True)
-    assert plain(totals.frees) == profile_tables.each(BLOCKS, lambda block: block.died_ns is not None)
+    assert plain(totals.frees) == profile_tables.each(BLOCKS, lambda b: b.died_ns is not None)
     for calls in totals.calls:
-        kind = profile_tables.KINDS.index(calls.kind)
-        assert plain(calls.amount) == profile_tables.each(BLOCKS, lambda b: b.born_kind == kind)
+        assert plain(calls.amount) == profile_tables.each(
+            BLOCKS, lambda block, kind=calls.kind: profile_tables.KINDS[block.born_kind] == kind
+        )
     assert plain(totals.calloc) == profile_tables.each(BLOCKS, lambda b: b.born_kind == CALLOC)
     assert plain(totals.calloc_pages) == profile_tables.each(
         BLOCKS, lambda b: b.born_kind == CALLOC and b.size >= 4096
@@ -363,7 +364,7 @@ def test_a_program_without_rhythm_has_no_bursts(made: Made) -> None:
 
 
 def test_of_bursts_within_bursts_the_outer_ones_are_told(made: Made) -> None:
-    """Each of ten large rounds holds small ones of 100 objects and keeps one tenth until its end."""
+    """Each of ten large rounds holds ten small ones, and keeps a fifth of them until its end."""
     blocks = []
     for outer in range(10):
         begin = outer * 2_000_000
@@ -490,5 +491,3 @@ def test_a_summary_that_is_none_is_refused(tmp_path: Path) -> None:
     (folder / "summary.json").write_text("[]")
     with pytest.raises(HeapfitError, match="convert the trace again"):
         analyse.count(folder)
-
-

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import profile_tables
@@ -133,10 +132,10 @@ def test_a_folder_of_something_else_is_refused(run_heapfit: Heapfit, tmp_path: P
 
 
 @pytest.fixture
-def two_workers(fleet: Fleet) -> Iterator[Fleet]:
+def two_workers(fleet: Fleet) -> Fleet:
     fleet.add("one")
     fleet.add("two")
-    yield fleet
+    return fleet
 
 
 def test_on_two_workers_the_profile_is_the_same_to_the_last_digit(
@@ -174,9 +173,7 @@ def test_a_file_that_a_worker_does_not_see_is_named(
         cluster.count_on(two_workers.address, [*folders, tmp_path / "nowhere.hft"])
 
 
-def test_a_cluster_without_workers_says_how_to_start_one(
-    fleet: Fleet, folders: list[Path]
-) -> None:
+def test_a_cluster_without_workers_says_how_to_start_one(fleet: Fleet, folders: list[Path]) -> None:
     with pytest.raises(HeapfitError, match="dask worker"):
         cluster.count_on(fleet.address, folders)
 

@@ -31,7 +31,8 @@ void free(void *block) { (void)block; }
 void *calloc(size_t n, size_t size) { return malloc(n * size); }
 void *realloc(void *old, size_t size) {
     char *block = malloc(size);
-    if (old && block) for (size_t i = 0; i < size && i < ((size_t *)old)[-2]; i++) block[i] = ((char *)old)[i];
+    for (size_t i = 0; old && block && i < size && i < ((size_t *)old)[-2]; i++)
+        block[i] = ((char *)old)[i];
     return block;
 }
 """

@@ -54,7 +54,7 @@ def profile(
             help="Answer this instead, over objects, memory, sites, threads and flow.",
         ),
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print the answer to --sql as CSV.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="The answer to --sql as CSV.")] = False,
     allocators: Annotated[
         str | None,
         typer.Option(
@@ -90,7 +90,12 @@ def profile(
 
 
 def _check(
-    traces: Sequence[Path], command: list[str] | None, *, sql: str | None, as_csv: bool, on: str | None
+    traces: Sequence[Path],
+    command: list[str] | None,
+    *,
+    sql: str | None,
+    as_csv: bool,
+    on: str | None,
 ) -> None:
     if bool(traces) == bool(command):
         raise UsageError("which recording? write: heapfit profile TRACE, or heapfit profile -- CMD")

@@ -69,9 +69,7 @@ def usable_sizes(allocator: InstalledAllocator, sizes: Iterable[int]) -> dict[in
     return {size: max(size, usable) for size, usable in answers.items()}
 
 
-def waste(
-    tally: Tally, allocators: Sequence[InstalledAllocator], ask: Ask = usable_sizes
-) -> Waste:
+def waste(tally: Tally, allocators: Sequence[InstalledAllocator], ask: Ask = usable_sizes) -> Waste:
     """Return what the size classes of `allocators` add to the objects of a tally."""
     rows = [
         (_size(size, row), row) for (size,), row in grouped(tally.sums["sizes"], [1], WIDTH).items()
