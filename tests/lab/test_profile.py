@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import doctest
 import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 
+import duckdb
 import profile_tables
 import pytest
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.profile import analyse
+from heapfit.profile import analyse, bins, tally, trace
 from heapfit.profile.model import Amount, Profile
+from heapfit.profile.sections import bursts, lifetimes, sizes, steps
 from heapfit.profile.tally import Tally, merged
 from profile_tables import CALLOC, REALLOC, Block, SiteRow, Tables, complete, write
 
@@ -468,6 +472,34 @@ def test_a_trace_without_an_allocation_makes_an_empty_profile(made: Made, tmp_pa
     profile = analyse.profile(analyse.count(tmp_path / "none"))
     assert profile.totals.allocations == Amount()
     assert profile.recordings[0].course.live_bytes == [0]
+
+
+# ----------------------------------------------------------------------- examples
+
+
+@pytest.mark.parametrize("module", [bins, tally, trace, bursts, lifetimes, sizes, steps])
+def test_examples_in_the_documentation_are_true(module: ModuleType) -> None:
+    outcome = doctest.testmod(module)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
+
+
+def test_bins_are_the_same_in_sql() -> None:
+    connection = duckdb.connect()
+    connection.execute(bins.MACROS)
+    numbers = [*range(300), *(2**e + d for e in range(9, 44) for d in (-1, 0, 1, 12345))]
+    for number in numbers:
+        life, power, above = (
+            connection.execute(
+                "SELECT life_bin(n), size_power(n), power_above(n) FROM (SELECT ?::BIGINT AS n)",
+                [number],
+            ).fetchone()
+            or (None,) * 3
+        )
+        assert (life, power) == (bins.life_bin(number), bins.size_power(number))
+        lowest, bound = bins.life_bounds(bins.life_bin(number))
+        assert lowest <= number < bound <= max(lowest * 9 / 8, lowest + 1)
+        assert above == bins.life_power(bins.life_bin(number))
 
 
 # ----------------------------------------------------------------------- bad input
