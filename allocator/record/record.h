@@ -163,7 +163,8 @@ size_t facts_modules(char *text); /* 0: cannot be read */
 bool facts_is_code(uint64_t address); /* in one of the modules, when they were last read */
 size_t facts_thread(char *json, uint32_t thread, int32_t tid, char *name);
 bool facts_thread_name(int32_t tid, char name[16]); /* false: there is no such thread any more */
-bool facts_main_has_left(void); /* and no thread but this one is there */
+size_t facts_threads(void); /* of the process, this one and a main thread that has left included; 0: not known */
+bool facts_main_has_left(void);
 void facts_memory(uint64_t *resident, uint64_t *anonymous); /* bytes; 0: not known */
 
 char *facts_text(char *name); /* makes it valid UTF-8, where it stands */
