@@ -122,7 +122,12 @@ def distribution(name: str, median: int, objects: int, spread: float = 2.0) -> D
     shares = [0.31, 0.14, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02]
     sizes = [24, 48, 64, 17, 32, 128, 1024, 16384]
     frequent = [
-        FrequentSize(size=each, amount=amount(objects * share, each), share=share, cumulative=sum(shares[: i + 1]))
+        FrequentSize(
+            size=each,
+            amount=amount(objects * share, each),
+            share=share,
+            cumulative=sum(shares[: i + 1]),
+        )
         for i, (each, share) in enumerate(zip(sizes, shares, strict=True))
     ]
     return Distribution(
@@ -236,7 +241,11 @@ def calm() -> Profile:
             interleaving=0.1,
         ),
         waste=Waste(
-            allocators=[rounding("jemalloc", 0.04), rounding("heapfit", 0.05), rounding("glibc", 0.06, True)],
+            allocators=[
+                rounding("jemalloc", 0.04),
+                rounding("heapfit", 0.05),
+                rounding("glibc", 0.06, True),
+            ],
             unknown=[],
         ),
         leaks=Leaks(
@@ -325,7 +334,9 @@ def lived(rows: Sequence[LifetimeRow]) -> list[LifetimeCell]:
         ]
         dead = row.amount.objects - row.living.objects
         cells += [
-            LifetimeCell(size=row.size, lifetime=1 << k, amount=amount(dead * w / sum(weights), row.size))
+            LifetimeCell(
+                size=row.size, lifetime=1 << k, amount=amount(dead * w / sum(weights), row.size)
+            )
             for k, w in zip(columns, weights, strict=True)
             if dead * w / sum(weights) >= 1
         ]
@@ -340,7 +351,7 @@ _PEAK = 640 * MIB
 
 def server() -> Profile:
     """A server under load: workers with bursts, an I/O thread whose blocks others free, a leak."""
-    sizes = [16 << k for k in range(0, 17)]
+    sizes = [16 << k for k in range(17)]
     rows = [lifetime_row(each, int(9e6 / (1 + k) ** 1.6)) for k, each in enumerate(sizes)]
     mixed = Quantiles(p50=900.0, p90=64.0 * MIB, p99=None)
     rows[2] = changed(rows[2], bytes=mixed, amount=amount(4e6, 60), living=amount(1.1e6, 60))
@@ -360,7 +371,9 @@ def server() -> Profile:
             per_second=1_270_000.0,
             per_second_most=3_100_000.0,
             calls=[
-                Calls(kind=kind, amount=amount(12.7e6 * v, 100 + 9_700 * (kind == "calloc")), share=v)
+                Calls(
+                    kind=kind, amount=amount(12.7e6 * v, 100 + 9_700 * (kind == "calloc")), share=v
+                )
                 for kind, v in calls.items()
             ],
             calloc=amount(890_000, 10_800),
@@ -527,13 +540,37 @@ def busy_transactions() -> Transactions:
 def busy_sites() -> Sites:
     lasting = {"median_ns": None, "end": amount(900_000), "peak": amount(1_000_000)}
     found = [
-        site("index_build (index.c:77)", 0.31, ["reload (server.c:310)", "main (server.c:900)"], interleaving=0.02),
-        site("session_new (session.c:118)", 0.21, ["accept_client (net.c:61)"], interleaving=0.57,
-             amount=amount(1_200_000), **lasting),
-        site("std::vector<Row>::_M_realloc_insert (vector.tcc:459)", 0.16, smallest=64, largest=2 * MIB,
-             small_share=0.2, remote_share=0.4),
-        site("dict_expand (dict.c:240)", 0.11, ["dict_add (dict.c:291)"], interleaving=0.4,
-             smallest=1024, largest=16 * MIB, small_share=0.0),
+        site(
+            "index_build (index.c:77)",
+            0.31,
+            ["reload (server.c:310)", "main (server.c:900)"],
+            interleaving=0.02,
+        ),
+        site(
+            "session_new (session.c:118)",
+            0.21,
+            ["accept_client (net.c:61)"],
+            interleaving=0.57,
+            amount=amount(1_200_000),
+            **lasting,
+        ),
+        site(
+            "std::vector<Row>::_M_realloc_insert (vector.tcc:459)",
+            0.16,
+            smallest=64,
+            largest=2 * MIB,
+            small_share=0.2,
+            remote_share=0.4,
+        ),
+        site(
+            "dict_expand (dict.c:240)",
+            0.11,
+            ["dict_add (dict.c:291)"],
+            interleaving=0.4,
+            smallest=1024,
+            largest=16 * MIB,
+            small_share=0.0,
+        ),
         site("reply_append (reply.c:33)", 0.08, interleaving=0.71, remote_share=0.9),
         site("libcrypto.so.3+0x1a2b40", 0.01),
     ]
@@ -553,5 +590,8 @@ def several() -> Profile:
         busy_recording(pid=4712 + i, name=f"server.hft.{4712 + i}", program=f"/usr/sbin/{name}")
         for i, name in enumerate(["gateway", "data"])
     ]
-    programs = [distribution(name, 24 * (i + 1), 4_000_000) for i, name in enumerate(["server", "gateway", "data"])]
+    programs = [
+        distribution(name, 24 * (i + 1), 4_000_000)
+        for i, name in enumerate(["server", "gateway", "data"])
+    ]
     return changed(one, recordings=[one.recordings[0], *others], sizes__programs=programs)

@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 from heapfit.profile.advice import Advice, advice
-from heapfit.profile.model import Amount, Flow, Growth, Part, Profile, Quantiles, Sites, SizePart
+from heapfit.profile.model import Amount, Flow, Growth, Quantiles, Sites, SizePart
 from profile_data import (
-    GIB,
     KIB,
     MIB,
-    MS,
-    S,
     amount,
     bursts,
     calm,
@@ -433,9 +430,7 @@ def test_batches_of_large_blocks_are_small_and_can_be_made_larger() -> None:
 
 def shared_out(size: int, frees: int) -> Advice:
     flow = [Flow(born=0, died=n, amount=amount(3_000, size)) for n in range(1, 1 + frees)]
-    return remote(
-        0.9, size=size, sharing__flow=flow, sharing__threads=["main", "a", "b", "c"]
-    )
+    return remote(0.9, size=size, sharing__flow=flow, sharing__threads=["main", "a", "b", "c"])
 
 
 def test_small_blocks_of_one_thread_for_several_may_share_lines() -> None:
@@ -474,6 +469,10 @@ def test_very_large_blocks_move_without_a_copy() -> None:
     found = moved(200, huge=0.6)
     assert found.feature == "realloc by mremap"
     assert "60 % of the 200 MiB/s" in found.sentence
+    under = recording(allocator="/opt/lib/libheapfit.so")
+    assert moved(200, huge=0.6, recordings=[under]).act is False
+    elsewhere = recording(arch="aarch64")
+    assert moved(200, huge=0.6, recordings=[elsewhere]).feature != "realloc by mremap"
 
 
 def test_growth_in_small_steps_is_the_programs_to_mend() -> None:
@@ -497,7 +496,9 @@ def test_few_copies_are_no_reason() -> None:
 
 
 def cleared(mib_per_s: float) -> Advice:
-    return given("calloc", totals__calloc_pages=Amount(objects=1000, bytes=int(mib_per_s * MIB * 10)))
+    return given(
+        "calloc", totals__calloc_pages=Amount(objects=1000, bytes=int(mib_per_s * MIB * 10))
+    )
 
 
 def test_much_cleared_memory_can_be_cleared_ahead() -> None:

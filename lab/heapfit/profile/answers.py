@@ -137,7 +137,9 @@ def _facts(profile: Profile) -> list[Fact]:
             bytes_with_error(profile.leaks.amount),
             f"{count(profile.leaks.amount.objects)} blocks",
         ),
-        Fact("Freed by another thread", _share(profile.sharing.remote_share), "of the freed blocks"),
+        Fact(
+            "Freed by another thread", _share(profile.sharing.remote_share), "of the freed blocks"
+        ),
         Fact(
             "Die young",
             _share(profile.lifetimes.young_share),
@@ -183,8 +185,8 @@ def _memory(profile: Profile) -> list[str]:
     course = main.course
     sentences = [
         f"{_of(main, profile)}at most {size(main.peak.bytes)} were live, in "
-        f"{count(main.peak.objects)} blocks, after {span(main.peak_ns)} of {span(main.duration_ns)}; "
-        f"{size(main.end.bytes)} at the end."
+        f"{count(main.peak.objects)} blocks, after {span(main.peak_ns)} of "
+        f"{span(main.duration_ns)}; {size(main.end.bytes)} at the end."
     ]
     if main.resident_most is None:
         return [capitalised(sentences[0]), "How much was resident was not looked at."]
@@ -205,15 +207,19 @@ def _peak(profile: Profile) -> list[str]:
         return ["Nothing was live."]
     mean = peak.amount.bytes / peak.amount.objects
     sentences = [
-        f"At the peak {count(peak.amount.objects)} blocks of {size(mean)} on average were live; for "
-        f"the {size(peak.amount.bytes)} asked for, the allocator gave {size(peak.usable_bytes)}."
+        f"At the peak {count(peak.amount.objects)} blocks of {size(mean)} on average were live; "
+        f"for the {size(peak.amount.bytes)} asked for, the allocator gave "
+        f"{size(peak.usable_bytes)}."
     ]
     if peak.sizes:
         most = max(peak.sizes, key=lambda each: each.amount.bytes)
-        sentences.append(f"Its largest part, {percent(most.share)}, is in blocks of {size_range(most.size)}.")
+        sentences.append(
+            f"Its largest part, {percent(most.share)}, is in blocks of {size_range(most.size)}."
+        )
     if peak.ages:
         sentences.append(
-            f"{percent(peak.ages[0].share)} of it were allocated in the last tenth of the time before."
+            f"{percent(peak.ages[0].share)} of it were allocated in the last tenth of the time "
+            "before."
         )
     return sentences
 
@@ -260,8 +266,10 @@ def _lifetimes(profile: Profile) -> list[str]:
     every, young = profile.lifetimes.all, profile.lifetimes.young_share
     if not every.amount.objects:
         return ["No block was recorded."]
-    half = "Most blocks outlive the recording" if every.ns.p50 is None else (
-        f"Half of the blocks live no longer than {span(every.ns.p50)}"
+    half = (
+        "Most blocks outlive the recording"
+        if every.ns.p50 is None
+        else (f"Half of the blocks live no longer than {span(every.ns.p50)}")
     )
     most = "" if every.ns.p90 is None else f", 9 of 10 no longer than {span(every.ns.p90)}"
     return [
@@ -279,11 +287,11 @@ def _bursts(profile: Profile) -> list[str]:
         ]
     first = max(found.threads, key=lambda each: each.bursts * each.allocations)
     return [
-        f"{_share(found.share)} of all allocations are within bursts: periods at whose end at least "
-        "nine tenths of what the thread allocated in them is free again.",
+        f"{_share(found.share)} of all allocations are within bursts: periods at whose end at "
+        "least nine tenths of what the thread allocated in them is free again.",
         f"{first.thread} has {counted(first.bursts, 'burst')} of {count(first.allocations)} "
-        f"allocations and {size(first.bytes)} on average, of which {size(first.most_live_bytes)} are "
-        f"live at a time; {_share(first.survivor_share)} of the blocks live on.",
+        f"allocations and {size(first.bytes)} on average, of which {size(first.most_live_bytes)} "
+        f"are live at a time; {_share(first.survivor_share)} of the blocks live on.",
     ]
 
 
@@ -294,8 +302,9 @@ def _threads(profile: Profile) -> list[str]:
     if len(sharing.threads) < 2:
         return ["One thread allocates and frees."]
     return [
-        f"{_share(sharing.remote_share)} of the freed blocks, and {_share(sharing.remote_bytes_share)} "
-        "of their bytes, are freed by another thread than allocated them."
+        f"{_share(sharing.remote_share)} of the freed blocks, and "
+        f"{_share(sharing.remote_bytes_share)} of their bytes, are freed by another thread than "
+        "allocated them."
     ]
 
 
@@ -303,7 +312,11 @@ def _realloc(profile: Profile) -> list[str]:
     reallocs = profile.reallocs
     if not reallocs.calls.objects:
         return ["The program reallocates nothing."]
-    each = "" if reallocs.per_block is None else f", {reallocs.per_block:.1f} for each block that is reallocated"
+    each = (
+        ""
+        if reallocs.per_block is None
+        else f", {reallocs.per_block:.1f} for each block that is reallocated"
+    )
     return [
         f"{count(reallocs.calls.objects)} reallocations, {_share(reallocs.share)} of all "
         f"allocations{each}: {count(reallocs.grown)} make a block larger, {count(reallocs.shrunk)} "
@@ -319,8 +332,8 @@ def _calloc(profile: Profile) -> list[str]:
         return ["The program asks for no cleared memory."]
     return [
         f"{_share(totals.calloc_share)} of the allocations are callocs, of "
-        f"{size(totals.calloc.bytes)} in all; {count(totals.calloc_pages.objects)} of them are of 4 "
-        f"KiB and more, of {size(totals.calloc_pages.bytes)}."
+        f"{size(totals.calloc.bytes)} in all; {count(totals.calloc_pages.objects)} of them are of "
+        f"4 KiB and more, of {size(totals.calloc_pages.bytes)}."
     ]
 
 

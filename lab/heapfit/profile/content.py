@@ -45,7 +45,7 @@ class Table:
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
-    brief: int = 5
+    brief: int = 3
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,11 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Section:
-    """A question about the heap and its answer. `course` is drawn as a line in a terminal; `note`
-    says how to read the page's figure and the table, which stands `beside` the figure where there is
-    room, or `folds` away below it."""
+    """A question about the heap and its answer.
+
+    `course` is drawn as a line in a terminal. `note` says how to read the page's figure and the
+    table, which stands `beside` the figure where there is room, or `folds` away below it.
+    """
 
     name: str
     title: str

@@ -67,8 +67,8 @@ def sizes(profile: Profile) -> Drawing | None:
     )
     return Drawing(
         figure.plain(),
-        f"Cumulative distribution of sizes: half of the allocations of {programs[0].name} are of at "
-        f"most {size(programs[0].median)}.",
+        f"Cumulative distribution of sizes: half of the allocations of {programs[0].name} are of "
+        f"at most {size(programs[0].median)}.",
     )
 
 
@@ -105,7 +105,8 @@ def _add_bytes(figure: Figure, of: Distribution) -> None:
         mode="lines",
         line={"color": BLUE, "width": 2, "dash": "dot", "shape": "hv"},
         hovertext=[
-            f"{percent(each.bytes)} of the bytes<br>in blocks up to {escaped(bytes_text(each.size))}"
+            f"{percent(each.bytes)} of the bytes<br>in blocks up to "
+            f"{escaped(bytes_text(each.size))}"
             for each in of.points
         ],
         hoverinfo="text",
@@ -192,7 +193,8 @@ def lifetimes(profile: Profile) -> Drawing | None:
         margin={"l": _LEFT_OF_SIZES, "r": 8, "t": 16, "b": 56},
     )
     return Drawing(
-        figure.plain(), "Lifetimes by size: each row's blocks by how long they lived, as a heat map."
+        figure.plain(),
+        "Lifetimes by size: each row's blocks by how long they lived, as a heat map.",
     )
 
 
@@ -251,10 +253,12 @@ def threads(profile: Profile) -> Drawing | None:
             continue
         # Its square root is drawn: beside what threads free themselves, the rest would not show.
         shares[flow.born][flow.died] = drawn(math.sqrt(part))
-        texts[flow.born][flow.died] = percent(part).removesuffix(" %") if number <= _MOST_NUMBERED else ""
+        texts[flow.born][flow.died] = (
+            percent(part).removesuffix(" %") if number <= _MOST_NUMBERED else ""
+        )
         hovers[flow.born][flow.died] = (
-            f"{names[flow.born]} \N{RIGHTWARDS ARROW} {names[flow.died]}: {percent(part)} of all frees"
-            f"<br>{count(flow.amount.objects)} blocks, {size(flow.amount.bytes)}"
+            f"{names[flow.born]} \N{RIGHTWARDS ARROW} {names[flow.died]}: {percent(part)} of all "
+            f"frees<br>{count(flow.amount.objects)} blocks, {size(flow.amount.bytes)}"
         )
     figure = Figure(_FRAME + 40 + max(_ROW_HEIGHT * number, 120))
     figure.heat_map(
@@ -274,8 +278,14 @@ def threads(profile: Profile) -> Drawing | None:
         ygap=1,
         showscale=False,
     )
-    axis = {"tickvals": list(range(number)), "ticktext": names, "fixedrange": True,
-            "showgrid": False, "zeroline": False, "automargin": True}
+    axis = {
+        "tickvals": list(range(number)),
+        "ticktext": names,
+        "fixedrange": True,
+        "showgrid": False,
+        "zeroline": False,
+        "automargin": True,
+    }
     figure.update(
         xaxis=axis | {"title": titled("freed by"), "tickangle": -35},
         yaxis=axis | {"title": titled("allocated by"), "range": [number - 0.5, -0.5]},
@@ -308,8 +318,8 @@ def _by_size(parts: Sequence[SizePart], of_what: str) -> Drawing | None:
         y=[drawn(scale.scaled(each.amount.bytes)) for each in parts],
         marker={"color": BLUE},
         hovertext=[
-            f"{size_range(each.size)}: {size(each.amount.bytes)}, {percent(each.share)} {of_what}<br>"
-            f"{count(each.amount.objects)} blocks"
+            f"{size_range(each.size)}: {size(each.amount.bytes)}, {percent(each.share)} "
+            f"{of_what}<br>{count(each.amount.objects)} blocks"
             for each in parts
         ],
         hoverinfo="text",
@@ -352,8 +362,12 @@ def rounding(profile: Profile) -> Drawing | None:
         hoverinfo="text",
     )
     figure.update(
-        xaxis={"title": titled("% that rounding adds to the peak"), "fixedrange": True,
-               "rangemode": "tozero", "zeroline": False},
+        xaxis={
+            "title": titled("% that rounding adds to the peak"),
+            "fixedrange": True,
+            "rangemode": "tozero",
+            "zeroline": False,
+        },
         yaxis={
             "tickvals": list(range(len(rows))),
             "ticktext": [label(each.allocator) for each in rows],
@@ -379,7 +393,8 @@ def end(profile: Profile) -> Drawing | None:
         y=[drawn(scale.scaled(each.bytes)) for each in born],
         marker={"color": BLUE},
         hovertext=[
-            f"born from {start} % of the time on: {size(each.bytes)}<br>{count(each.objects)} blocks"
+            f"born from {start} % of the time on: {size(each.bytes)}<br>{count(each.objects)} "
+            "blocks"
             for start, each in zip(tenths, born, strict=True)
         ],
         hoverinfo="text",
@@ -391,9 +406,14 @@ def end(profile: Profile) -> Drawing | None:
             "ticktext": ["0", "50", "100"],
             "fixedrange": True,
         },
-        yaxis={"title": titled(f"live at the end ({scale.unit})"), "fixedrange": True,
-               "zeroline": False},
+        yaxis={
+            "title": titled(f"live at the end ({scale.unit})"),
+            "fixedrange": True,
+            "zeroline": False,
+        },
         bargap=0.15,
         margin={"l": 64, "r": 16, "t": 16, "b": 48},
     )
-    return Drawing(figure.plain(), "When what lives at the end was allocated, by tenths of the time.")
+    return Drawing(
+        figure.plain(), "When what lives at the end was allocated, by tenths of the time."
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from heapfit.profile.content import Drawing
@@ -51,8 +52,12 @@ def memory(profile: Profile, number: int) -> Drawing:
         )
     figure.update(
         xaxis=axis.layout(),
-        yaxis={"title": titled(scale.unit), "rangemode": "tozero", "fixedrange": True,
-               "zeroline": False},
+        yaxis={
+            "title": titled(scale.unit),
+            "rangemode": "tozero",
+            "fixedrange": True,
+            "zeroline": False,
+        },
         showlegend=True,
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         margin=_MARGIN,
@@ -195,7 +200,7 @@ class _TimeAxis:
     def seconds(self) -> list[float]:
         """How long the time is that each point stands for."""
         ends = [0, *self._ends()]
-        return [(b - a) * self._step_ns / 1e9 for a, b in zip(ends, ends[1:], strict=False)]
+        return [(b - a) * self._step_ns / 1e9 for a, b in pairwise(ends)]
 
     def hovers(self, texts: Sequence[str]) -> list[str]:
         """What each point tells when it is pointed at."""
@@ -214,6 +219,4 @@ class _TimeAxis:
 
     def _ends(self) -> list[int]:
         """The step after the last of each point's."""
-        return [
-            min(at + self._group, self._steps) for at in range(0, self._steps, self._group)
-        ]
+        return [min(at + self._group, self._steps) for at in range(0, self._steps, self._group)]

@@ -33,6 +33,7 @@ from heapfit.report.units import DASH
 # A page shows so many rows of what may be thousands; the largest come first.
 _MOST_ROWS = 40
 _MOST_FREQUENT = 12
+_BRIEF_SIZES = 5
 # So many programs' most frequent sizes stand side by side.
 _MOST_PROGRAMS = 6
 _CALLED_BY = "\N{LEFTWARDS ARROW} "
@@ -44,7 +45,15 @@ def recordings(profile: Profile) -> Table | None:
     if len(profile.recordings) < 2:
         return None
     return Table(
-        ["Process", "Most live", "Most resident", "Live at the end", "Allocations", "Threads", "Time"],
+        [
+            "Process",
+            "Most live",
+            "Most resident",
+            "Live at the end",
+            "Allocations",
+            "Threads",
+            "Time",
+        ],
         [_recording(each) for each in _most_first(profile.recordings)],
     )
 
@@ -103,7 +112,7 @@ def sizes(profile: Profile) -> Table | None:
         return None
     if len(programs) == 1:
         columns = ["Size", "Of the allocations", "This and above", "Allocations", "Bytes"]
-        return Table(columns, _frequent(programs[0]))
+        return Table(columns, _frequent(programs[0]), brief=_BRIEF_SIZES)
     ranks = range(min(_MOST_FREQUENT, max(len(each.frequent) for each in programs)))
     return Table(
         ["Rank", *(each.name for each in programs)],
@@ -111,6 +120,7 @@ def sizes(profile: Profile) -> Table | None:
             [Cell(f"{rank + 1}.", rank), *(_ranked(each, rank) for each in programs)]
             for rank in ranks
         ],
+        brief=_BRIEF_SIZES,
     )
 
 
@@ -158,7 +168,14 @@ def lifetimes(profile: Profile) -> Table | None:
     rows = [row for row in profile.lifetimes.rows if row.amount.objects]
     if not rows:
         return None
-    columns = ["Size", "Blocks", "Half die within", "9 of 10 within", "Half, allocated meanwhile", "Live at the end"]
+    columns = [
+        "Size",
+        "Blocks",
+        "Half die within",
+        "9 of 10 within",
+        "Half, allocated meanwhile",
+        "Live at the end",
+    ]
     return Table(columns, [_lifetime(row, size_range(row.size)) for row in rows])
 
 
@@ -183,8 +200,17 @@ def bursts(profile: Profile) -> Table | None:
     threads = profile.transactions.threads
     if not threads:
         return None
-    columns = ["Thread", "Bursts", "Allocations each", "Bytes each", "Most live", "Live on",
-               "Of its allocations", "Median time", "Longest"]
+    columns = [
+        "Thread",
+        "Bursts",
+        "Allocations each",
+        "Bytes each",
+        "Most live",
+        "Live on",
+        "Of its allocations",
+        "Median time",
+        "Longest",
+    ]
     return Table(columns, [_burst(each) for each in threads[:_MOST_ROWS]])
 
 
@@ -280,8 +306,18 @@ def sites(profile: Profile) -> Table | None:
     if not found:
         return None
     ordered = sorted(found.values(), key=lambda each: -each.amount.bytes)[:_MOST_ROWS]
-    columns = ["Allocated by", "Bytes", "Of all", "Interleaved", "At the peak", "Half die within",
-               "Allocations", "Size", "At the end", "Freed elsewhere"]
+    columns = [
+        "Allocated by",
+        "Bytes",
+        "Of all",
+        "Interleaved",
+        "At the peak",
+        "Half die within",
+        "Allocations",
+        "Size",
+        "At the end",
+        "Freed elsewhere",
+    ]
     return Table(columns, [_site(each) for each in ordered])
 
 

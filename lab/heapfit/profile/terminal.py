@@ -130,7 +130,9 @@ def _print_table(table: Table, console: Console) -> None:
 
 def _fitting(table: Table, rows: Sequence[Sequence[Cell]], console: Console) -> int:
     """How many columns fit beside the labels; always two."""
-    labels = max(cell_len(visible(each)) for each in [table.columns[0], *(row[0].text for row in rows)])
+    labels = max(
+        cell_len(visible(each)) for each in [table.columns[0], *(row[0].text for row in rows)]
+    )
     room = console.width - min(labels, int(console.width * _LABEL_PART))
     for at in range(1, len(table.columns)):
         texts = [table.columns[at], *(row[at].text for row in rows)]
