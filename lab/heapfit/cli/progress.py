@@ -181,7 +181,7 @@ class WorkProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._task is not None:
+        if self._task is not None:  # what never began would end with an empty line
             self._bar.stop()
 
     def __call__(self, done: float, total: float, what: str) -> None:
