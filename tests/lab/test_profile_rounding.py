@@ -74,6 +74,12 @@ def test_a_library_that_does_not_tell_is_not_asked_through_another(tmp_path: Pat
         rounding.usable_sizes(built(tmp_path, DOUBLING), [24])
 
 
+def test_an_allocator_that_repeats_the_size_has_told_nothing(tmp_path: Path) -> None:
+    repeats = DOUBLING.replace("*block = whole", "*block = size") + TELLS
+    with pytest.raises(HeapfitError, match="asked for"):
+        rounding.usable_sizes(built(tmp_path, repeats), [24])
+
+
 def test_a_size_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Sequence[int]] = []
     real = rounding._asked

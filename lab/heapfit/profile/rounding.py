@@ -45,6 +45,8 @@ if usable is None or home(usable) != home(malloc):
     sys.exit("it has no malloc_usable_size")
 malloc.restype = usable.restype = ctypes.c_size_t
 malloc.argtypes = usable.argtypes = free.argtypes = [ctypes.c_size_t]
+if usable(malloc(17)) == 17:
+    sys.exit("it tells the size that was asked for, not the block's")
 answers = []
 for size in json.load(sys.stdin):
     block = malloc(size)
