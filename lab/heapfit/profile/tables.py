@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -36,6 +37,8 @@ _MOST_FREQUENT = 12
 _BRIEF_SIZES = 5
 # So many programs' most frequent sizes stand side by side.
 _MOST_PROGRAMS = 6
+# Between a call and the one that led to it, in a name that holds several.
+_WITHIN = " < "
 _CALLED_BY = "\N{LEFTWARDS ARROW} "
 _CALLERS = 4
 
@@ -97,7 +100,7 @@ def peak(profile: Profile) -> Table | None:
 
 def _part(part: Part) -> list[Cell]:
     return [
-        Cell(part.name),
+        _place(part.name),
         _bytes(part.amount),
         _share(part.share),
         _objects(part.amount),
@@ -185,7 +188,7 @@ def _lifetime(row: LifetimeRow, label: str) -> list[Cell]:
         _objects(row.amount),
         _outlived(row.ns.p50, span),
         _outlived(row.ns.p90, span),
-        _outlived(row.bytes.p50, size),
+        _outlived(row.bytes.p50, _whole_bytes),
         _share(row.living.objects / row.amount.objects),
     ]
 
@@ -193,6 +196,10 @@ def _lifetime(row: LifetimeRow, label: str) -> list[Cell]:
 def _outlived(value: float | None, shown: Callable[[float], str]) -> Cell:
     """A lifetime, or that most outlive the recording; these sort last."""
     return Cell("longer", "") if value is None else Cell(shown(value), value)
+
+
+def _whole_bytes(value: float) -> str:
+    return size(math.ceil(value))
 
 
 def bursts(profile: Profile) -> Table | None:
@@ -269,6 +276,9 @@ def realloc(profile: Profile) -> Table | None:
         return None
     rows, before = [], 0.0
     for each in reallocs.growth:
+        if not each.calls:
+            before = each.ratio or before
+            continue
         label = _growth_label(before, each.ratio)
         rows.append(
             [Cell(label, before), _count(each.calls), _share(each.calls / max(reallocs.known, 1))]
@@ -362,7 +372,7 @@ def end(profile: Profile) -> Table | None:
 
 def _leak(each: LeakSite) -> list[Cell]:
     return [
-        Cell(each.name),
+        _place(each.name),
         _bytes(each.amount),
         _share(each.share),
         _objects(each.amount),
@@ -380,6 +390,12 @@ def _left(each: SizePart) -> list[Cell]:
 
 
 # -------------------------------------------------------------------------- cells
+
+
+def _place(name: str) -> Cell:
+    """Who allocated, with the calls that led there in a line of their own."""
+    first, *callers = name.split(_WITHIN)
+    return Cell(first, name, " ".join(f"{_CALLED_BY}{each}" for each in callers))
 
 
 def _bytes(amount: Amount) -> Cell:
