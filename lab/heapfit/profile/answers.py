@@ -415,7 +415,12 @@ _SHAPES = {
         "have, and fragmentation come on top. Orange is what the program ran under.",
         beside=True,
     ),
-    "rate": _Shape("Allocations over time", _rate, course=_rate_course),
+    "rate": _Shape(
+        "Allocations over time",
+        _rate,
+        note="Orange marks above the curve are the bursts of each thread, where there are any.",
+        course=_rate_course,
+    ),
     "lifetimes": _Shape(
         "Lifetimes",
         _lifetimes,
