@@ -15,6 +15,9 @@ endif()
 install(TARGETS ${heapfit_installed} EXPORT heapfitTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+if(TARGET heapfit-record) # to be preloaded, not to be linked with
+  install(TARGETS heapfit-record LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 if(NOT HEAPFIT_WHEEL) # where no man would find it

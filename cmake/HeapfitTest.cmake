@@ -8,7 +8,9 @@
 #   layers   the same without api/: nothing replaces the malloc of the test program itself
 #   checked  all objects, with the checks of builds for debugging
 #   pool_static, pool_shared, pool_objects, pool_layers  the same of the library with pools
-
+#   front    the recorder's functions (tests/allocator/record_subject.h) in front of the C library's
+#   front_greedy, front_heapfit  the same where dlsym allocates; in front of libheapfit.so
+#
 # ALONE: no other test runs meanwhile, because it changes settings of the whole machine.
 
 include_guard()
@@ -32,6 +34,9 @@ function(heapfit_test name)
   set(libraries_pool_shared heapfit::heapfit-pools)
   set(libraries_pool_objects heapfit-pools_objects)
   set(libraries_pool_layers heapfit_pool_layers)
+  set(libraries_front heapfit_front)
+  set(libraries_front_greedy heapfit_front_greedy)
+  set(libraries_front_heapfit heapfit_front heapfit::heapfit)
   if(NOT arg_LINK)
     set(arg_LINK static)
   endif()

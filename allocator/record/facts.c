@@ -80,12 +80,16 @@ bool facts_thread_name(int32_t tid, char name[16])
     return true;
 }
 
+/* The folder of threads has a link for each, beside two that any folder has. */
+size_t facts_threads(void)
+{
+    struct stat folder;
+    return fstat(threads, &folder) == 0 && folder.st_nlink > 2 ? folder.st_nlink - 2 : 0;
+}
+
 bool facts_main_has_left(void)
 {
-    enum { WITHOUT_THREADS = 2, THREADS = 2 }; /* the folder's links; the main thread's remains, and this one */
-    struct stat folder;
     char text[512];
-    if (fstat(threads, &folder) != 0 || folder.st_nlink > WITHOUT_THREADS + THREADS) return false;
     read_start(main_thread, text, sizeof text);
     const char *name_end = strrchr(text, ')');
     return name_end != NULL && strncmp(name_end, ") Z", 3) == 0;

@@ -284,21 +284,25 @@ static _Noreturn COLD void no_allocator(void)
     abort();
 }
 
-/* What every allocation needs first; each is served by the arena until its line is done. */
+/* What every allocation needs. They are known all at once: until then whatever this thread asks for is of the arena, and what it
+ * gives back. */
 static void find_basic(void)
 {
-    FIND_OR(malloc, "malloc", NULL);
-    FIND_OR(calloc, "calloc", NULL);
-    *(void **)&real_free = dlsym(RTLD_NEXT, "free");
+    __typeof__(NEXT(malloc)) found_malloc;
+    __typeof__(NEXT(calloc)) found_calloc;
+    *(void **)&found_malloc = dlsym(RTLD_NEXT, "malloc");
+    *(void **)&found_calloc = dlsym(RTLD_NEXT, "calloc");
     *(void **)&real_realloc = dlsym(RTLD_NEXT, "realloc");
+    *(void **)&real_free = dlsym(RTLD_NEXT, "free");
     *(void **)&real_malloc_usable_size = dlsym(RTLD_NEXT, "malloc_usable_size");
-    if (NEXT(malloc) == NULL || NEXT(calloc) == NULL || real_free == NULL || real_realloc == NULL) no_allocator();
+    if (found_malloc == NULL || found_calloc == NULL || real_realloc == NULL || real_free == NULL) no_allocator();
     if (real_malloc_usable_size == NULL) real_malloc_usable_size = lacking_malloc_usable_size;
-    /* From here on nothing more comes of the arena. */
     bool guarded = atomic_load_explicit(&arena_used, memory_order_relaxed) != 0;
+    SET_NEXT(malloc, found_malloc);
+    SET_NEXT(calloc, found_calloc);
     SET_NEXT(realloc, guarded ? guarded_realloc : real_realloc);
-    SET_NEXT(malloc_usable_size, guarded ? guarded_malloc_usable_size : real_malloc_usable_size);
     SET_NEXT(free, guarded ? guarded_free : real_free);
+    SET_NEXT(malloc_usable_size, guarded ? guarded_malloc_usable_size : real_malloc_usable_size);
 }
 
 static void find_other(void)
@@ -339,26 +343,33 @@ static void find_operators(void)
     FIND_OR(delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", lacking_delete_aligned_nothrow);
 }
 
-/* Names that are not found leave a message for dlerror behind, which would be given to the program. It has not asked for any yet:
- * what its libraries' constructors do before ours is all that has happened. */
-static COLD void find(void)
+static COLD void search(void (*find)(void))
 {
     int saved = errno;
     searching = true;
-    find_basic();
-    find_other();
-    find_operators();
-    dlerror();
+    find();
     searching = false;
     errno = saved;
 }
 
+/* Names that are not found leave a message for dlerror behind, which would be given to the program. It has not asked for any yet:
+ * what its libraries' constructors do before ours is all that has happened. */
+static void find_all(void)
+{
+    find_basic();
+    find_other();
+    find_operators();
+    dlerror();
+}
+
 /* ---- calls before that ----------------------------------------------------------------------------------------------------------- */
+
+/* The dynamic linker calls these very early, so that no more is looked for than they need. */
 
 static void *first_malloc(size_t size)
 {
     if (searching) return arena_allocate(size);
-    find();
+    search(find_basic);
     return NEXT(malloc)(size);
 }
 
@@ -366,21 +377,21 @@ static void *first_calloc(size_t count, size_t size)
 {
     size_t bytes;
     if (searching) return arena_allocate(__builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes);
-    find();
+    search(find_basic);
     return NEXT(calloc)(count, size);
 }
 
 static void *first_realloc(void *pointer, size_t size)
 {
     if (searching) return pointer == NULL ? arena_allocate(size) : arena_reallocate(arena_allocate, pointer, size);
-    find();
+    search(find_basic);
     return NEXT(realloc)(pointer, size);
 }
 
 static void first_free(void *pointer)
 {
     if (searching) return; /* it is of the arena */
-    find();
+    search(find_basic);
     NEXT(free)(pointer);
 }
 
@@ -388,13 +399,13 @@ static void first_free(void *pointer)
 #define FIRST(result, name, parameters, arguments)                                                                     \
     static result first_##name parameters                                                                              \
     {                                                                                                                  \
-        find();                                                                                                        \
+        search(find_all);                                                                                                        \
         return NEXT(name) arguments;                                                                                   \
     }
 #define FIRST_FREE(name, parameters, arguments)                                                                        \
     static void first_##name parameters                                                                                \
     {                                                                                                                  \
-        find();                                                                                                        \
+        search(find_all);                                                                                                        \
         NEXT(name) arguments;                                                                                          \
     }
 
@@ -716,10 +727,12 @@ static const void *object_of(void *function, const char **path)
 
 void intercept_start(void)
 {
-    void *(*ours)(size_t) = first_malloc, *(*next)(size_t);
-    if (NEXT(malloc) == first_malloc) find();
+    static bool started;
+    if (started) return;
+    started = true;
+    search(find_all);
     rings_start();
-    next = NEXT(malloc);
+    void *(*ours)(size_t) = first_malloc, *(*next)(size_t) = NEXT(malloc);
     object_of(*(void **)&next, &allocator);
     if (object_of(dlsym(RTLD_DEFAULT, "malloc"), NULL) != object_of(*(void **)&ours, NULL))
         platform_message("nothing can be recorded: another malloc stands before libheapfit-record.so, in the program itself or "

@@ -31,7 +31,7 @@ struct record_thread {
      * signal's handler that interrupts us: it may allocate if the real allocator bears it, and finds no half-written event. */
     bool inside;
 };
-extern __thread struct record_thread record_thread __attribute__((tls_model("initial-exec")));
+extern __thread struct record_thread record_thread __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 ALWAYS_INLINE bool is_recording(void)
 {
@@ -105,7 +105,7 @@ bool sample_forget_found(uintptr_t address);
 
 /* How many noted objects there are in each of some sets of pages: most often none, which ends the search for most frees. */
 enum { SAMPLE_FILTER_LOG = 16 };
-extern _Atomic(uint8_t) sample_filter[1 << SAMPLE_FILTER_LOG];
+extern _Atomic(uint8_t) sample_filter[1 << SAMPLE_FILTER_LOG] HERE;
 
 /* Neighbouring pages have neighbouring counters: a small program touches few lines of them. */
 ALWAYS_INLINE _Atomic(uint8_t) *sample_counter(uintptr_t address)

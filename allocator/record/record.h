@@ -23,6 +23,9 @@
 #include "platform/platform.h"
 #include "record/format.h"
 
+/* What every call looks at is in this library, and found without a table. */
+#define HERE __attribute__((visibility("hidden")))
+
 /* ---- settings (settings.c) ----------------------------------------------------------------------------------------- */
 
 /* HEAPFIT_RECORD=PATH names the file; %p in it becomes the process's number. HEAPFIT_RECORD_OPTIONS="name:value,..." */
@@ -37,7 +40,7 @@ struct record_settings {
     unsigned seconds; /* `seconds:N`: stop by itself after so long; 0: never */
     unsigned flush_ms; /* `flush_ms:N`: an event is in the file after about so long; 100 */
 };
-extern struct record_settings record_settings;
+extern struct record_settings record_settings HERE;
 void record_settings_read(void); /* reports unknown names and bad values once on stderr, as HEAPFIT_OPTIONS does */
 bool record_settings_apply(void); /* whether this process, new or forked, is to be recorded */
 
@@ -81,7 +84,7 @@ extern _Atomic(uint64_t) record_lost;
 /* ---- what each side calls of the other ----------------------------------------------------------------------------- */
 
 /* Whether events are noted: relaxed, since some at the edges may or may not be. Written by the recorder's thread. */
-extern _Atomic(bool) recording;
+extern _Atomic(bool) recording HERE;
 
 /* The clock of events: the processor's counter (x86-64: TSC; aarch64: CNTVCT). It is read after all that stands before it has been
  * done: a processor would else read it early, while what told this thread of a block is still on its way from another
@@ -163,7 +166,8 @@ size_t facts_modules(char *text); /* 0: cannot be read */
 bool facts_is_code(uint64_t address); /* in one of the modules, when they were last read */
 size_t facts_thread(char *json, uint32_t thread, int32_t tid, char *name);
 bool facts_thread_name(int32_t tid, char name[16]); /* false: there is no such thread any more */
-bool facts_main_has_left(void); /* and no thread but this one is there */
+size_t facts_threads(void); /* of the process, this one and a main thread that has left included; 0: not known */
+bool facts_main_has_left(void);
 void facts_memory(uint64_t *resident, uint64_t *anonymous); /* bytes; 0: not known */
 
 char *facts_text(char *name); /* makes it valid UTF-8, where it stands */

@@ -16,6 +16,11 @@ __thread struct record_thread record_thread __attribute__((tls_model("initial-ex
 _Atomic(struct record_ring *) record_rings;
 _Atomic(uint64_t) record_lost;
 
+static COLD void lose(void)
+{
+    atomic_fetch_add_explicit(&record_lost, 1, memory_order_relaxed); /* a number */
+}
+
 static struct {
     platform_lock lock; /* of whoever looks for a ring */
     size_t count; /* under it: rings in the list */
@@ -91,7 +96,7 @@ static COLD struct record_ring *ring_begin(void)
     struct record_ring *ring = record_thread.ringless % RINGLESS == 0 ? ring_take() : NULL;
     if (ring == NULL) {
         record_thread.ringless++;
-        atomic_fetch_add_explicit(&record_lost, 1, memory_order_relaxed); /* a number */
+        lose();
         return NULL;
     }
     record_thread.ring = ring;
@@ -102,7 +107,9 @@ static COLD struct record_ring *ring_begin(void)
 static void ring_left(void *argument)
 {
     struct record_ring *ring = argument;
-    atomic_store_explicit(&ring->left, true, memory_order_relaxed); /* see ring_is_free */
+    /* Sequentially consistent: of two threads that leave at the same time, one at least sees that both do (writer.c). */
+    atomic_store_explicit(&ring->left, true, memory_order_seq_cst);
+    writer_thread_leaves();
 }
 
 void rings_start(void)
@@ -142,7 +149,10 @@ struct record_ring *ring_with_room(void)
     struct record_ring *ring = record_thread.ring != NULL ? record_thread.ring : ring_begin();
     if (ring != NULL && !ring_look(ring)) {
         writer_wait(ring);
-        if (!ring_look(ring)) ring = NULL; /* nothing is recorded any more */
+        if (!ring_look(ring)) { /* nothing is recorded any more */
+            lose();
+            ring = NULL;
+        }
     }
     errno = saved;
     return ring;
@@ -165,5 +175,4 @@ void rings_fork_child(void)
     record_thread.ring = NULL;
     record_thread.random = 0; /* not the parent's draws again */
     record_thread.until_sample = 0;
-    atomic_store_explicit(&record_lost, 0, memory_order_relaxed);
 }

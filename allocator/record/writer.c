@@ -59,7 +59,11 @@ static _Atomic(bool) final; /* nobody goes on after it */
 /* There is a file that is not whole. Release when it becomes false: it is. */
 static _Atomic(bool) busy;
 static _Atomic(bool) stuck; /* a thread has waited too long */
-static _Atomic(bool) leaving, main_has_left;
+static _Atomic(bool) main_has_left;
+
+/* A program's thread asks this one to leave, which does or refuses. Sequentially consistent: see `asleep`. */
+enum { STAYS, LEAVE_WANTED, LEAVES };
+static _Atomic(uint32_t) leave;
 
 /* For the program's threads to say. NULL: nothing bad has happened, or it has been said. */
 static _Atomic(const char *) complaint;
@@ -191,9 +195,45 @@ void recording_end(const char *why)
 
 static struct server server;
 
+static bool is_asked_to_leave(void)
+{
+    return atomic_load_explicit(&leave, memory_order_seq_cst) == LEAVE_WANTED;
+}
+
+static void do_leave(void)
+{
+    atomic_store_explicit(&leave, LEAVES, memory_order_relaxed);
+}
+
+/* Of the process, as far as they are known: this one, the main thread's remains, and those that are about to end. */
+static size_t threads_that_end(void)
+{
+    size_t count = 2;
+    struct record_ring *ring = atomic_load_explicit(&record_rings, memory_order_acquire);
+    for (; ring != NULL; ring = ring->next) {
+        int32_t tid = atomic_load_explicit(&ring->tid, memory_order_relaxed);
+        count += tid != 0 && tid != getpid() && platform_thread_exists(tid);
+    }
+    return count;
+}
+
+/* Not while there are threads that have not allocated so far. They are counted last: one that ends meanwhile does not look like
+ * one of them. */
+static void answer_leave(void)
+{
+    if (!is_asked_to_leave()) return;
+    size_t known = threads_that_end();
+    if (facts_threads() <= known) {
+        do_leave();
+        return;
+    }
+    atomic_store_explicit(&leave, STAYS, memory_order_relaxed);
+    platform_wake(&leave);
+}
+
 static bool is_leaving(void)
 {
-    return atomic_load_explicit(&leaving, memory_order_seq_cst);
+    return atomic_load_explicit(&leave, memory_order_relaxed) == LEAVES;
 }
 
 /* Until it is time to flush, or a ring is half full, or the file is wanted whole. */
@@ -202,7 +242,7 @@ static void sleep_until_flush(void)
     uint64_t now = platform_clock_ms();
     if (now >= writer.flush_ms) return;
     atomic_store_explicit(&asleep, 1, memory_order_seq_cst);
-    bool called = streams_call() || is_leaving() ||
+    bool called = streams_call() || is_asked_to_leave() ||
                   atomic_load_explicit(&wholeness, memory_order_seq_cst) != GOING_ON;
     if (!called) platform_wait(&asleep, 1, (uint32_t)(writer.flush_ms - now) * 1000);
     atomic_store_explicit(&asleep, 0, memory_order_relaxed);
@@ -220,8 +260,10 @@ static void be_whole(void)
     /* Release: the file is whole. */
     atomic_store_explicit(&wholeness, WHOLE, memory_order_release);
     platform_wake(&wholeness);
-    while (atomic_load_explicit(&wholeness, memory_order_acquire) == WHOLE && !is_leaving())
+    while (atomic_load_explicit(&wholeness, memory_order_acquire) == WHOLE && !is_leaving()) {
         platform_wait(&wholeness, WHOLE, IDLE_MS * 1000);
+        answer_leave();
+    }
     file_reopen();
 }
 
@@ -231,12 +273,13 @@ static void look_around(void)
     uint64_t now = platform_clock_ms();
     if (now - writer.looked_ms < IDLE_MS) return;
     writer.looked_ms = now;
-    if (facts_main_has_left()) atomic_store_explicit(&leaving, true, memory_order_relaxed);
+    if (facts_threads() <= 2 && facts_main_has_left()) do_leave();
 }
 
 static void record(void)
 {
     sleep_until_flush();
+    answer_leave();
     if (atomic_load_explicit(&wholeness, memory_order_seq_cst) == WHOLE_WANTED) {
         be_whole();
         return;
@@ -256,6 +299,7 @@ static void record(void)
 
 static void rest(void)
 {
+    answer_leave();
     if (server.listener >= 0) server_serve(&server, IDLE_MS);
     else poll(NULL, 0, IDLE_MS);
     look_around();
@@ -417,12 +461,14 @@ void writer_thread_leaves(void)
 {
     char name[NAME_MAX_BYTES];
     if (!is_our_process() || !is_last() || !thread_exists()) return;
-    atomic_store_explicit(&leaving, true, memory_order_seq_cst);
+    atomic_store_explicit(&leave, LEAVE_WANTED, memory_order_seq_cst);
     socket_name(name);
-    int wake = platform_connect(name);
+    int wake = platform_connect(name); /* for when it waits for requests alone */
     writer_wake();
-    platform_wake(&wholeness);
-    for (unsigned waited = 0; waited < FINISH_MS && thread_exists(); waited++) poll(NULL, 0, 1);
+    for (unsigned waited = 0; waited < FINISH_MS && thread_exists(); waited++) {
+        if (atomic_load_explicit(&leave, memory_order_relaxed) == STAYS) break;
+        platform_wait(&leave, LEAVE_WANTED, 1000); /* nothing tells of the thread's end: it is looked for */
+    }
     if (wake >= 0) close(wake);
 }
 
@@ -469,9 +515,9 @@ void writer_fork_child(void)
 {
     bool was_recording = atomic_exchange_explicit(&recording, false, memory_order_relaxed);
     rings_fork_child();
-    _Atomic(uint32_t) *words[] = {&ready, &asleep, &wholeness};
+    _Atomic(uint32_t) *words[] = {&ready, &asleep, &wholeness, &leave};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) atomic_store_explicit(words[i], 0, memory_order_relaxed);
-    _Atomic(bool) *flags[] = {&final, &busy, &stuck, &leaving, &main_has_left};
+    _Atomic(bool) *flags[] = {&final, &busy, &stuck, &main_has_left};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) atomic_store_explicit(flags[i], false, memory_order_relaxed);
     atomic_store_explicit(&process, 0, memory_order_relaxed);
     atomic_store_explicit(&thread_number, 0, memory_order_relaxed);

@@ -88,8 +88,10 @@ def complete(blocks: Iterable[Block]) -> list[Block]:
     for block in known:
         if block.died_ns is not None:
             block.died_bytes = bytes_at(clock, block.died_ns)
-            block.died_thread = block.born_thread if block.died_thread is None else block.died_thread
-            block.died_kind = FREE if block.died_kind is None else block.died_kind
+            if block.died_thread is None:
+                block.died_thread = block.born_thread
+            if block.died_kind is None:
+                block.died_kind = FREE
     return known
 
 
@@ -147,7 +149,7 @@ def _write(folder: Path, name: str, schema: pa.Schema, rows: list[dict[str, Any]
 
 
 def _memory(tables: Tables) -> list[dict[str, Any]]:
-    zeros = {name: 0 for name in MEMORY.names}
+    zeros = dict.fromkeys(MEMORY.names, 0)
     return [{**zeros, "ns": ns, "resident": most} for ns, most in tables.resident.items()]
 
 

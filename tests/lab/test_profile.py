@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import doctest
 import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 
+import duckdb
 import profile_tables
 import pytest
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.profile import analyse
+from heapfit.profile import analyse, bins, tally, trace
 from heapfit.profile.model import Amount, Profile
+from heapfit.profile.sections import bursts, lifetimes, sizes, steps
 from heapfit.profile.tally import Tally, merged
 from profile_tables import CALLOC, REALLOC, Block, SiteRow, Tables, complete, write
 
@@ -45,10 +49,11 @@ NAMES = ("main", "worker", "worker")
 def test_totals_and_calls_are_those_of_the_objects(made: Made) -> None:
     totals = made(BLOCKS, threads=NAMES).totals
     assert plain(totals.allocations) == profile_tables.each(BLOCKS, lambda block: True)
-    assert plain(totals.frees) == profile_tables.each(BLOCKS, lambda block: block.died_ns is not None)
+    assert plain(totals.frees) == profile_tables.each(BLOCKS, lambda b: b.died_ns is not None)
     for calls in totals.calls:
-        kind = profile_tables.KINDS.index(calls.kind)
-        assert plain(calls.amount) == profile_tables.each(BLOCKS, lambda b: b.born_kind == kind)
+        assert plain(calls.amount) == profile_tables.each(
+            BLOCKS, lambda block, kind=calls.kind: profile_tables.KINDS[block.born_kind] == kind
+        )
     assert plain(totals.calloc) == profile_tables.each(BLOCKS, lambda b: b.born_kind == CALLOC)
     assert plain(totals.calloc_pages) == profile_tables.each(
         BLOCKS, lambda b: b.born_kind == CALLOC and b.size >= 4096
@@ -363,7 +368,7 @@ def test_a_program_without_rhythm_has_no_bursts(made: Made) -> None:
 
 
 def test_of_bursts_within_bursts_the_outer_ones_are_told(made: Made) -> None:
-    """Each of ten large rounds holds small ones of 100 objects and keeps one tenth until its end."""
+    """Each of ten large rounds holds ten small ones, and keeps a fifth of them until its end."""
     blocks = []
     for outer in range(10):
         begin = outer * 2_000_000
@@ -469,6 +474,34 @@ def test_a_trace_without_an_allocation_makes_an_empty_profile(made: Made, tmp_pa
     assert profile.recordings[0].course.live_bytes == [0]
 
 
+# ----------------------------------------------------------------------- examples
+
+
+@pytest.mark.parametrize("module", [bins, tally, trace, bursts, lifetimes, sizes, steps])
+def test_examples_in_the_documentation_are_true(module: ModuleType) -> None:
+    outcome = doctest.testmod(module)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
+
+
+def test_bins_are_the_same_in_sql() -> None:
+    connection = duckdb.connect()
+    connection.execute(bins.MACROS)
+    numbers = [*range(300), *(2**e + d for e in range(9, 44) for d in (-1, 0, 1, 12345))]
+    for number in numbers:
+        life, power, above = (
+            connection.execute(
+                "SELECT life_bin(n), size_power(n), power_above(n) FROM (SELECT ?::BIGINT AS n)",
+                [number],
+            ).fetchone()
+            or (None,) * 3
+        )
+        assert (life, power) == (bins.life_bin(number), bins.size_power(number))
+        lowest, bound = bins.life_bounds(bins.life_bin(number))
+        assert lowest <= number < bound <= max(lowest * 9 / 8, lowest + 1)
+        assert above == bins.life_power(bins.life_bin(number))
+
+
 # ----------------------------------------------------------------------- bad input
 
 
@@ -490,5 +523,3 @@ def test_a_summary_that_is_none_is_refused(tmp_path: Path) -> None:
     (folder / "summary.json").write_text("[]")
     with pytest.raises(HeapfitError, match="convert the trace again"):
         analyse.count(folder)
-
-

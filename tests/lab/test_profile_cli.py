@@ -5,17 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+import subprocess
 from pathlib import Path
 
 import profile_tables
 import pytest
-from conftest import Heapfit
+from conftest import Heapfit, assert_one_line
 from heapfit.errors import HeapfitError
 from heapfit.profile import cluster, files
 from heapfit.profile.tally import merged
 from profile_tables import Block, SiteRow, Tables, complete, write
 from test_cluster import Fleet, fleet
+from trace_data import Answers, service
 
 __all__ = ["fleet"]
 
@@ -58,6 +59,52 @@ def test_several_traces_are_one_profile(
     profile = json.loads(done.stdout)["profile"]
     assert profile["totals"]["allocations"]["objects"] == 2500
     assert len(profile["recordings"]) == 5
+
+
+# ----------------------------------------------------------------------- recordings
+
+
+@pytest.mark.usefixtures("library")
+def test_a_recording_is_converted_first(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    program = service(requests=20)
+    path = program.write(tmp_path / "service.hft")
+    totals = Answers(program.calls, program.marks).totals
+    words = ("--json", "--keep", tmp_path / "tables", "--allocators", "glibc")
+    done = run_heapfit("profile", path, *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    profile = json.loads(done.stdout)["profile"]
+    assert profile["totals"]["allocations"]["objects"] == totals.allocations
+    assert profile["peak"]["amount"]["bytes"] == totals.peak_bytes
+    assert profile["leaks"]["amount"]["bytes"] == totals.end_bytes
+    again = run_heapfit("profile", tmp_path / "tables", *words[:1], "--allocators", "glibc")
+    assert json.loads(again.stdout)["profile"] == profile
+
+
+@pytest.mark.usefixtures("library")
+def test_a_program_is_recorded_first(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    source = (
+        "#include <stdlib.h>\n#include <stdio.h>\n"
+        'int main(void) { for (int i = 0; i < 1000; i++) free(malloc(777)); puts("done"); }'
+    )
+    command = ["cc", "-O0", "-xc", "-", "-o", program]
+    subprocess.run(command, input=source, text=True, check=True)
+    words = ("--json", "--keep", tmp_path / "kept", "--page", tmp_path / "page.html")
+    done = run_heapfit("profile", *words, "--allocators", "glibc", "--", program)
+    assert done.returncode == 0, done.stderr
+    assert "done" in done.stderr
+    [distribution] = json.loads(done.stdout)["profile"]["sizes"]["programs"]
+    counts = {each["size"]: each["amount"]["objects"] for each in distribution["frequent"]}
+    assert (distribution["name"], counts[777]) == ("program", 1000)
+    [recording] = (tmp_path / "kept").glob("*.hft")
+    assert (tmp_path / "kept" / recording.stem / "objects.parquet").is_file()
+
+
+@pytest.mark.usefixtures("library")
+def test_a_file_that_is_no_recording_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    (tmp_path / "x.hft").write_text("hello")
+    done = run_heapfit("profile", tmp_path / "x.hft")
+    assert_one_line(done, 1, ["x.hft"])
 
 
 # ----------------------------------------------------------------------- --sql
@@ -133,18 +180,19 @@ def test_a_folder_of_something_else_is_refused(run_heapfit: Heapfit, tmp_path: P
 
 
 @pytest.fixture
-def two_workers(fleet: Fleet) -> Iterator[Fleet]:
+def two_workers(fleet: Fleet) -> Fleet:
     fleet.add("one")
     fleet.add("two")
-    yield fleet
+    return fleet
 
 
 def test_on_two_workers_the_profile_is_the_same_to_the_last_digit(
     run_heapfit: Heapfit, two_workers: Fleet, tmp_path: Path, folders: list[Path]
 ) -> None:
     words = ["--json", "--page", tmp_path / "page.html", "--allocators", "glibc"]
-    here = run_heapfit("profile", *folders, *words)
-    there = run_heapfit("profile", *folders, *words, "--on", two_workers.address)
+    recording = service(requests=20).write(tmp_path / "service.hft")
+    here = run_heapfit("profile", *folders, recording, *words)
+    there = run_heapfit("profile", *folders, recording, *words, "--on", two_workers.address)
     assert there.returncode == 0, there.stderr
     assert there.stdout == here.stdout
 
@@ -174,9 +222,7 @@ def test_a_file_that_a_worker_does_not_see_is_named(
         cluster.count_on(two_workers.address, [*folders, tmp_path / "nowhere.hft"])
 
 
-def test_a_cluster_without_workers_says_how_to_start_one(
-    fleet: Fleet, folders: list[Path]
-) -> None:
+def test_a_cluster_without_workers_says_how_to_start_one(fleet: Fleet, folders: list[Path]) -> None:
     with pytest.raises(HeapfitError, match="dask worker"):
         cluster.count_on(fleet.address, folders)
 

@@ -31,7 +31,8 @@ void free(void *block) { (void)block; }
 void *calloc(size_t n, size_t size) { return malloc(n * size); }
 void *realloc(void *old, size_t size) {
     char *block = malloc(size);
-    if (old && block) for (size_t i = 0; i < size && i < ((size_t *)old)[-2]; i++) block[i] = ((char *)old)[i];
+    for (size_t i = 0; old && block && i < size && i < ((size_t *)old)[-2]; i++)
+        block[i] = ((char *)old)[i];
     return block;
 }
 """
@@ -71,6 +72,12 @@ def test_the_preloaded_library_is_asked_and_no_other(tmp_path: Path) -> None:
 def test_a_library_that_does_not_tell_is_not_asked_through_another(tmp_path: Path) -> None:
     with pytest.raises(HeapfitError, match="no malloc_usable_size"):
         rounding.usable_sizes(built(tmp_path, DOUBLING), [24])
+
+
+def test_an_allocator_that_repeats_the_size_has_told_nothing(tmp_path: Path) -> None:
+    repeats = DOUBLING.replace("*block = whole", "*block = size") + TELLS
+    with pytest.raises(HeapfitError, match="asked for"):
+        rounding.usable_sizes(built(tmp_path, repeats), [24])
 
 
 def test_a_size_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,15 @@ from typing import Self
 import typer
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TaskProgressColumn, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bar
-from rich.progress import TimeRemainingColumn
 
 from heapfit.cli.failures import INTERRUPTED
 from heapfit.cli.medians import RunningMedians, describe
@@ -175,7 +181,8 @@ class WorkProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if self._task is not None:  # what never began would end with an empty line
+            self._bar.stop()
 
     def __call__(self, done: float, total: float, what: str) -> None:
         """Show that `done` of `total` is done, and what goes on now."""

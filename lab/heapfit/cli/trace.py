@@ -40,15 +40,16 @@ def trace(context: typer.Context) -> None:
 @app.command(epilog="Example:  heapfit trace info server.hft")
 def info(trace: Trace, as_json: AsJson = False) -> None:
     """Say what was recorded, how much, and whether the file is whole."""
-    from heapfit.cli.trace_tables import show
     from heapfit.trace.convert import inspect
 
     with _shown(f"reading {trace.name}") as progress:
         found, threads = inspect(_there(trace), progress)
     if as_json:
         print_json({**found.plain, "by_thread": [vars(thread) for thread in threads]})
-    else:
-        show(found, threads)
+        return
+    from heapfit.cli.trace_tables import show
+
+    show(found, threads)
 
 
 @app.command(epilog="Example:  heapfit trace convert server.hft --out server.tables")

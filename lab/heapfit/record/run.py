@@ -92,8 +92,8 @@ def _changes(path: Path, options: RecordOptions, environment: Mapping[str, str])
         [allocator] = resolve_allocators([options.allocator])
         changes |= allocator.environment
         libraries += [allocator.library] if allocator.library else []
-    for library in libraries:
-        paths.check_preloadable(library)
+    for each in libraries:
+        paths.check_preloadable(each)
     present = environment.get(_PRELOAD, "")
     return {**changes, _PRELOAD: ":".join([*map(str, libraries), *filter(None, [present])])}
 

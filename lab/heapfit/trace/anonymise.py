@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heapfit.errors import HeapfitError
+from heapfit.trace.blocks import none
 from heapfit.trace.edit import (
+    END_NS,
     Marks,
     Progress,
     SiteCopy,
@@ -65,6 +67,7 @@ def _copy(reader: Reader, writer: Writer, on_progress: Progress | None) -> int:
         made = places.moved(threads.renumbered(events))
         write_interleaved(writer, made, marks.until(int(events["ns"][-1])))
         count += len(events["ns"])
+    write_interleaved(writer, none(), marks.until(END_NS))
     writer.end = {"reason": "anonymised"}
     return count
 

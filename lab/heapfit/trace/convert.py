@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -177,8 +178,6 @@ def weights(size: NDArray[np.uint64], sample: float) -> NDArray[np.float64]:
     with probability 1 - exp(-size / sample); its reciprocal makes sums unbiased
     (D. G. Horvitz and D. J. Thompson, 1952).
     """
-    if not sample:
-        return np.ones(len(size))
     bytes_drawn: NDArray[np.float64] = np.maximum(size, 1).astype(np.float64)
     return np.asarray(-1.0 / np.expm1(-bytes_drawn / sample))
 
@@ -191,7 +190,15 @@ def _objects(columns: Columns, sample: float) -> pa.RecordBatch:
         for name in OBJECTS.names
         if name != "weight"
     ]
-    return pa.record_batch([*arrays, pa.array(weights(columns["size"], sample))], schema=OBJECTS)
+    size = columns["size"]
+    weight = pa.array(weights(size, sample)) if sample else _ones().slice(0, len(size))
+    return pa.record_batch([*arrays, weight], schema=OBJECTS)
+
+
+@cache
+def _ones() -> pa.Array:
+    """The weights of a batch in which each object was noted: always the same, so made once."""
+    return pa.array(np.ones(_ROWS))
 
 
 # -------------------------------------------------------------------------- the other tables

@@ -28,6 +28,7 @@ from heapfit.trace.blocks import (
     rows,
 )
 from heapfit.trace.edit import (
+    END_NS,
     Marks,
     Progress,
     SiteCopy,
@@ -100,6 +101,8 @@ class _Cutter:
                 f"that part of {self._reader.path} holds no event; "
                 "heapfit trace info says how much there is"
             )
+        if self._part.to_event is None:
+            self._write(none(), self._marks.until(self._part.to_ns or END_NS))
         self._writer.modules(self._reader.modules)
         self._writer.end = {"reason": "cut", "live_at_start": self._live}
         return Cut(self._events, self._live, self._last_ns - self._origin)

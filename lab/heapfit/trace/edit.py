@@ -22,6 +22,7 @@ from heapfit.trace.native import Columns, Mark, Reader, Thread, Writer
 Progress = Callable[[int, int], None]
 
 BATCH_ROWS = 1 << 18
+END_NS = (1 << 64) - 1  # no time is later
 _UNKNOWN = -1
 
 

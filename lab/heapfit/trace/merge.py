@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.trace.blocks import in_order, joined, rows
+from heapfit.trace.blocks import in_order, joined, none, rows
 from heapfit.trace.edit import (
     BATCH_ROWS,
+    END_NS,
     Marks,
     Progress,
     ThreadMap,
@@ -221,6 +222,7 @@ class _Merger:
             last_ns = until
             if on_progress:
                 on_progress(sum(source.reader.position for source in self._sources), size)
+        write_interleaved(self.writer, none(), self._marks(END_NS))
         self._write_modules()
         self.writer.end = {"reason": "merged", "ends": [s.reader.end for s in self._sources]}
         return Merged(events, len(self._processes), last_ns)

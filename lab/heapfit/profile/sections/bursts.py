@@ -190,9 +190,7 @@ def _ask_objects(trace: Trace, threads: dict[int, Steps], candidates: list[Scale
     _make_numbers(trace, threads, candidates)
     width = max(sum(c.thread == s.thread for c in candidates) for s in candidates)
     inside = [f"b.s{i} > 0 AND b.s{i} = d.s{i}" for i in range(width)]
-    columns = ", ".join(
-        f"count(*) FILTER (WHERE {each}), {trace.objects(each)}" for each in inside
-    )
+    columns = ", ".join(f"count(*) FILTER (WHERE {each}), {trace.objects(each)}" for each in inside)
     bits = trace.step_bits
     rows = trace.query(
         f"SELECT born_thread, {columns} FROM object "
@@ -272,7 +270,9 @@ def _add(trace: Trace, tally: Tally, steps: Steps, scale: Scale) -> None:
         tally.raise_to("bursts", key, (duration,))
     if tally.recordings:
         known = tally.recordings[-1].examples
-        known += [Example(key, int(a), int(b)) for a, b in zip(starts, ends, strict=True)][:EXAMPLES]
+        known += [Example(key, int(a), int(b)) for a, b in zip(starts, ends, strict=True)][
+            :EXAMPLES
+        ]
 
 
 def _times(trace: Trace, steps: Steps, scale: Scale) -> tuple[Ints, Ints]:
@@ -293,7 +293,9 @@ def finish(tally: Tally) -> Transactions:
     return Transactions(
         threads=[_bursts(tally, names[key], key, allocated[key][0]) for key in leading],
         examples=[
-            Burst(thread=places[each.thread], recording=i, start_ns=each.start_ns, end_ns=each.end_ns)
+            Burst(
+                thread=places[each.thread], recording=i, start_ns=each.start_ns, end_ns=each.end_ns
+            )
             for i, counted in enumerate(tally.recordings)
             for each in counted.examples
         ][:EXAMPLES],

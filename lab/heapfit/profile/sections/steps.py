@@ -7,8 +7,8 @@ from __future__ import annotations
 from heapfit.profile.tally import Tally
 from heapfit.profile.trace import REALLOC, Trace
 
-# Of a recording, at most; the finest in which a burst can be seen. Where there are more threads than
-# THREADS_FINE they are fewer, so that all threads' steps together fit into memory.
+# Of a recording, at most; the finest in which a burst can be seen. Where there are more threads
+# than THREADS_FINE they are fewer, so that all threads' steps together fit into memory.
 STEPS = 1 << 18
 THREADS_FINE = 8
 
@@ -48,7 +48,7 @@ def _coarser(threads: int) -> int:
 
 
 def _peak_ns(trace: Trace) -> int:
-    """Return when most bytes were live: as the reader saw it or, of a sample, as it is estimated."""
+    """Return when most bytes were live: as the reader saw it; of a sample, as it is estimated."""
     totals = trace.summary.totals
     if totals.peak_bytes and not trace.sampled:
         return totals.peak_ns

@@ -1,0 +1,201 @@
+// Sites: the return addresses that they are made of are those of the unwinder of the C++ run-time library, each chain has one number
+// in all threads, and code that is unmapped is not taken for what comes after it.
+#include "record_subject.h"
+
+#include <gtest/gtest.h>
+
+#include <dlfcn.h>
+#include <unwind.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace
+{
+
+std::atomic<uintptr_t> unmapped_from{UINTPTR_MAX}; // up to UNMAPPED_SIZE further nothing is mapped
+constexpr uintptr_t UNMAPPED_SIZE = 4096;
+
+} // namespace
+
+extern "C" {
+int __real__dl_find_object(void *address, struct dl_find_object *result);
+int __wrap__dl_find_object(void *address, struct dl_find_object *result)
+{
+    if (reinterpret_cast<uintptr_t>(address) - unmapped_from < UNMAPPED_SIZE) return -1;
+    return __real__dl_find_object(address, result);
+}
+}
+
+namespace
+{
+
+#define SITE_OF_CALLER()                                                                                               \
+    subject_site(reinterpret_cast<uintptr_t>(__builtin_return_address(0)),                                             \
+                 reinterpret_cast<uintptr_t>(__builtin_dwarf_cfa()),                                                   \
+                 *static_cast<uintptr_t *>(__builtin_frame_address(0)))
+
+std::vector<uintptr_t> addresses_of(uint32_t site)
+{
+    std::vector<uintptr_t> addresses;
+    for (; site != 0; site = subject_caller(site)) addresses.push_back(subject_address(site));
+    return addresses;
+}
+
+// From the caller of whoever calls this outwards.
+__attribute__((noinline)) std::vector<uintptr_t> unwound()
+{
+    std::vector<uintptr_t> addresses;
+    _Unwind_Backtrace(
+        [](_Unwind_Context *context, void *into) {
+            static_cast<std::vector<uintptr_t> *>(into)->push_back(_Unwind_GetIP(context));
+            return _URC_NO_REASON;
+        },
+        &addresses);
+    addresses.erase(addresses.begin(), addresses.begin() + 2);
+    while (addresses.back() == 0) addresses.pop_back(); // who called the first, so to speak
+    return addresses;
+}
+
+struct seen {
+    uint32_t site;
+    std::vector<uintptr_t> expected;
+};
+
+__attribute__((noinline)) void allocate(seen *result)
+{
+    result->site = SITE_OF_CALLER();
+    result->expected = unwound();
+}
+
+__attribute__((noinline)) unsigned deep(unsigned levels, seen *result)
+{
+    volatile char frame[64] = {};
+    if (levels == 0) allocate(result);
+    else frame[levels % 64] = static_cast<char>(deep(levels - 1, result));
+    return static_cast<unsigned char>(frame[1]) + levels;
+}
+
+__attribute__((noinline)) unsigned wide(unsigned levels, seen *result)
+{
+    volatile char frame[4000] = {};
+    if (levels == 0) allocate(result);
+    else frame[levels] = static_cast<char>(levels % 2 == 0 ? wide(levels - 1, result) : deep(3, result));
+    return static_cast<unsigned char>(frame[1]) + levels;
+}
+
+void expect_agrees(const seen &result, size_t most)
+{
+    auto addresses = addresses_of(result.site);
+    ASSERT_GE(addresses.size(), 1U);
+    ASSERT_LE(addresses.size(), most);
+    ASSERT_LE(addresses.size(), result.expected.size());
+    for (size_t i = 0; i < addresses.size(); i++) EXPECT_EQ(result.expected[i], addresses[i]) << i;
+}
+
+TEST(RecordSite, IsTheCallersFromTheInnermostOutwards)
+{
+    for (unsigned sites : {1U, 2U, 8U, 64U}) {
+        subject_start(0, sites);
+        seen result;
+        for (unsigned levels : {0U, 1U, 5U, 100U}) {
+            deep(levels, &result);
+            expect_agrees(result, sites);
+            EXPECT_EQ(std::min<size_t>(sites, result.expected.size()), addresses_of(result.site).size()) << levels;
+        }
+        wide(6, &result);
+        expect_agrees(result, sites);
+    }
+}
+
+TEST(RecordSite, AChainHasOneNumber)
+{
+    subject_start(0, 8);
+    std::set<uint32_t> sites;
+    seen result;
+    for (int i = 0; i < 100; i++) {
+        deep(4, &result); // the call is the same one
+        sites.insert(result.site);
+    }
+    EXPECT_EQ(1U, sites.size());
+    size_t before = subject_sites();
+    deep(4, &result); // another: the innermost calls are the same, but their callers are not
+    EXPECT_EQ(0U, sites.count(result.site));
+    EXPECT_GT(subject_sites(), before);
+}
+
+// Made-up stacks, whose addresses are in no code: no rule leads on from them, so each is one return address alone.
+uint32_t made_up(uintptr_t address)
+{
+    std::array<uintptr_t, 4> stack = {};
+    return subject_site(address, reinterpret_cast<uintptr_t>(stack.data()), 0);
+}
+
+constexpr uintptr_t NOWHERE = uintptr_t{1} << 46;
+
+TEST(RecordSite, WhereNoRuleIsKnownTheWalkEnds)
+{
+    subject_start(0, 8);
+    uint32_t site = made_up(NOWHERE);
+    ASSERT_NE(0U, site);
+    EXPECT_EQ(0U, subject_caller(site));
+    EXPECT_EQ(NOWHERE, subject_address(site));
+    EXPECT_EQ(site, made_up(NOWHERE));
+}
+
+TEST(RecordSite, ThereMayBeManyAndAllStayAsTheyAre)
+{
+    subject_start(0, 2);
+    constexpr uint32_t MANY = 100000;
+    size_t before = subject_sites();
+    std::vector<uint32_t> sites;
+    for (uint32_t i = 0; i < MANY; i++) sites.push_back(made_up(NOWHERE + 1 + i * 5));
+    EXPECT_EQ(before + MANY, subject_sites());
+    for (uint32_t i = 0; i < MANY; i++) {
+        ASSERT_EQ(NOWHERE + 1 + i * 5, subject_address(sites[i]));
+        ASSERT_EQ(sites[i], made_up(NOWHERE + 1 + i * 5));
+    }
+    EXPECT_EQ(before + MANY, subject_sites());
+}
+
+TEST(RecordSite, ThreadsAgree)
+{
+    subject_start(0, 2);
+    constexpr unsigned THREADS = 8, MANY = 20000;
+    size_t before = subject_sites();
+    std::vector<std::vector<uint32_t>> found(THREADS, std::vector<uint32_t>(MANY));
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < THREADS; t++)
+        threads.emplace_back([t, &found] {
+            for (unsigned i = 0; i < MANY; i++) found[t][i] = made_up(2 * NOWHERE + i * UINT64_C(16));
+        });
+    for (auto &thread : threads) thread.join();
+    for (unsigned t = 1; t < THREADS; t++) EXPECT_EQ(found[0], found[t]);
+    EXPECT_EQ(before + MANY, subject_sites());
+}
+
+TEST(RecordSite, WhatIsUnmappedHasNewSitesAndAllElseItsOwn)
+{
+    subject_start(0, 8);
+    seen before, after;
+    std::array<uint32_t, 2> gone{}, there{};
+    for (int round = 0; round < 2; round++) {
+        deep(2, round == 0 ? &before : &after);
+        there[round] = before.site;
+        gone[round] = made_up(reinterpret_cast<uintptr_t>(&abort)); // an address in an object
+        unmapped_from = reinterpret_cast<uintptr_t>(&abort) - 1;
+        subject_forget_sites();
+        unmapped_from = UINTPTR_MAX;
+    }
+    EXPECT_NE(gone[0], gone[1]);
+    EXPECT_EQ(subject_address(gone[0]), subject_address(gone[1]));
+    EXPECT_EQ(there[0], there[1]);
+    expect_agrees(after, 8);
+    EXPECT_EQ(before.site, after.site);
+}
+
+} // namespace

@@ -1,0 +1,167 @@
+"""`heapfit trace` as a person or a script uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from conftest import Heapfit, assert_one_line
+from trace_data import INFO, Answers, Program, service
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return service().write(tmp_path_factory.mktemp("trace") / "service.hft")
+
+
+def test_info_says_what_was_recorded(run_heapfit: Heapfit, trace: Path) -> None:
+    result = run_heapfit("trace", "info", trace)
+    assert result.returncode == 0, result.stderr
+    totals = Answers(service().calls).totals
+    for words in (
+        "service --config /etc/secret.conf (process 4711)",
+        "every call, 9 call sites; allocator /usr/lib/libc.so.6",
+        f"{totals.events:,} events",
+        "of 5 threads",
+        f"{totals.reallocs:,} of them reallocs",
+        "worker-2",
+        "ended: exit",
+    ):
+        assert words in result.stdout
+    assert result.stderr == ""
+
+
+def test_info_as_json_has_all_of_it(run_heapfit: Heapfit, trace: Path) -> None:
+    found = json.loads(run_heapfit("trace", "info", trace, "--json").stdout)
+    assert found["info"] == INFO
+    assert found["totals"]["events"] == len(service().calls)
+    assert [thread["name"] for thread in found["by_thread"]] == service().names
+
+
+def test_info_warns_of_what_is_wrong_with_a_file(
+    run_heapfit: Heapfit, trace: Path, tmp_path: Path
+) -> None:
+    cut = tmp_path / "cut.hft"
+    cut.write_bytes(trace.read_bytes()[:-100])
+    result = run_heapfit("trace", "info", cut)
+    assert result.returncode == 0
+    assert "the recording was cut short" in result.stderr
+    assert "worker-2" in result.stdout
+
+
+def test_names_from_a_file_cannot_act_on_the_terminal(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    program = Program(info={**INFO, "arguments": ["\x1b[31mred", "a\nb"], "allocator": "\x1b[2J"})
+    program.free(program.thread("\x1b[1mbold"), 16)
+    result = run_heapfit("trace", "info", program.write(tmp_path / "a.hft"))
+    assert result.returncode == 0, result.stderr
+    assert "\x1b" not in result.stdout
+    assert "\\x1b[31mred a\\nb" in result.stdout
+
+
+@pytest.mark.parametrize("info", [{}, {"arguments": 5, "pid": None, "sample": "x", "program": [1]}])
+def test_info_of_a_first_block_that_says_nothing_sensible(
+    run_heapfit: Heapfit, tmp_path: Path, info: dict[str, object]
+) -> None:
+    program = Program(info={**info, "pid": 0})
+    program.free(program.thread("x"), 16)
+    result = run_heapfit("trace", "info", program.write(tmp_path / "a.hft"))
+    assert result.returncode == 0, result.stderr
+
+
+def test_convert_makes_a_folder_named_after_the_trace(
+    run_heapfit: Heapfit, trace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.hft").write_bytes(trace.read_bytes())
+    result = run_heapfit("trace", "convert", "mine.hft", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    totals = Answers(service().calls).totals
+    assert result.stdout.split(":")[0] == "mine.tables"
+    assert pq.read_metadata(tmp_path / "mine.tables/objects.parquet").num_rows == totals.allocations
+
+
+def test_convert_as_json_says_where_the_tables_are(
+    run_heapfit: Heapfit, trace: Path, tmp_path: Path
+) -> None:
+    result = run_heapfit("trace", "convert", trace, "--out", tmp_path / "t", "--json")
+    assert json.loads(result.stdout)["folder"] == str(tmp_path / "t")
+
+
+def test_cut_by_time(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "part.hft"
+    words = ("trace", "cut", trace, "--from", "2ms", "--to", "0.003s", "-o", out, "--json")
+    result = run_heapfit(*words)
+    assert result.returncode == 0, result.stderr
+    made = json.loads(result.stdout)
+    inside = [e for _, e in service().calls if 2_000_000 <= e.ns < 3_000_000]
+    assert made["events"] == len(inside)
+    assert made["live"] > 0
+    assert Path(made["file"]) == out
+    assert out.exists()
+
+
+def test_cut_is_named_after_the_trace(run_heapfit: Heapfit, trace: Path) -> None:
+    result = run_heapfit("trace", "cut", trace, "--events", "100:200", "--no-live")
+    assert result.returncode == 0, result.stderr
+    assert "100 events" in result.stdout
+    trace.with_name("service.cut.hft").unlink()
+
+
+def test_merge_of_processes(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
+    other = service(requests=30, seed=5)
+    other.info["pid"] = 5000
+    parts = trace, other.write(tmp_path / "other.hft")
+    result = run_heapfit("trace", "merge", *parts, "-o", tmp_path / "all.hft")
+    assert result.returncode == 0, result.stderr
+    assert "2 processes" in result.stdout
+
+
+def test_anonymise(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "to-send.hft"
+    assert run_heapfit("trace", "anonymise", trace, "--out", out).returncode == 0
+    info = run_heapfit("trace", "info", out)
+    assert info.returncode == 0, info.stderr
+    assert "worker" not in info.stdout
+    assert "secret" not in info.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("cut", "TRACE"), "give --from, --to, --events or --threads"),
+        (("cut", "TRACE", "--from", "soon"), "takes a time such as 10s"),
+        (("cut", "TRACE", "--events", "1:2:3"), "takes a number, or two with a colon"),
+        (("cut", "TRACE", "--threads", "main"), "takes whole numbers"),
+        (("cut", "TRACE", "--from", "9m"), "holds no event"),
+        (("info", "missing.hft"), "make one with: heapfit record -o missing.hft -- CMD"),
+        (("info", "."), "is a folder"),
+        (("convert", "TRACE", "--out", "."), "holds no tables"),
+        (("splice", "TRACE"), "unknown command"),
+    ],
+)
+def test_a_mistake_is_told_in_a_line(
+    run_heapfit: Heapfit, trace: Path, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    given = [str(trace) if word == "TRACE" else word for word in words]
+    out = ["--out", str(tmp_path / "x.hft")] if words[0] == "cut" else []
+    result = run_heapfit("trace", *given, *out, folder=tmp_path)
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("writing ")]
+    result.stderr = "\n".join(lines)
+    assert_one_line(result, 2, [said])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_trace_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("buy milk")
+    result = run_heapfit("trace", "info", tmp_path / "notes.txt")
+    assert_one_line(result, 1, ["cannot read", "notes.txt"])
+
+
+def test_a_place_that_cannot_be_written_to_is_told(
+    run_heapfit: Heapfit, trace: Path, tmp_path: Path
+) -> None:
+    result = run_heapfit("trace", "anonymise", trace, "--out", tmp_path / "no" / "such.hft")
+    assert_one_line(result, 1, ["cannot write", "such.hft", "no such file"])

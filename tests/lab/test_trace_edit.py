@@ -1,0 +1,355 @@
+"""Cutting, merging and anonymising traces: what must be in the new trace, and what must not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.trace import edit, merge as merging
+from heapfit.trace.anonymise import anonymise
+from heapfit.trace.convert import inspect
+from heapfit.trace.cut import Part, cut
+from heapfit.trace.merge import PROCESSES_MAX, merge
+from heapfit.trace.native import FREE, FREES, MALLOC, REALLOC, Event, Reader
+from trace_data import HEAP, INFO, MODULES, Answers, Program, service
+
+Calls = list[tuple[int, Event]]
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return service()
+
+
+@pytest.fixture(scope="module")
+def trace(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return program.write(tmp_path_factory.mktemp("trace") / "service.hft")
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is handled by batches must not depend on where one ends."""
+    monkeypatch.setattr(edit, "BATCH_ROWS", 1000)
+    monkeypatch.setattr(merging, "BATCH_ROWS", 300)
+
+
+def calls(trace: Path) -> Calls:
+    """The events of a trace, those that failed as they were written."""
+    with Reader(trace) as reader:
+        found = []
+        for batch in reader.events(1 << 12):
+            columns = {name: column.tolist() for name, column in batch.items()}
+            for row, thread in enumerate(columns.pop("thread")):
+                event = Event(**{name: column[row] for name, column in columns.items()})
+                found.append((thread, replace(event, kind=event.kind & 15)))
+        return found
+
+
+def without_time(events: Sequence[tuple[int, Event]]) -> Calls:
+    return [(thread, replace(event, ns=0)) for thread, event in events]
+
+
+def names(trace: Path) -> list[str]:
+    return [thread.name for thread in inspect(trace)[1]]
+
+
+# ------------------------------------------------------------------------------------------ cut
+
+
+def test_the_first_events_are_those_of_the_trace(
+    trace: Path, program: Program, tmp_path: Path
+) -> None:
+    made = cut(trace, tmp_path / "cut.hft", Part(to_event=3000))
+    assert made.events == 3000
+    assert made.live == 0
+    assert calls(tmp_path / "cut.hft") == program.calls[:3000]
+
+
+def test_a_part_in_the_middle_begins_with_the_blocks_that_live_there(
+    trace: Path, program: Program, tmp_path: Path
+) -> None:
+    made = cut(trace, tmp_path / "cut.hft", Part(from_event=5000, to_event=9000))
+    before = Answers(program.calls[:5000])
+    found = calls(tmp_path / "cut.hft")
+    carried, rest = found[: made.live], found[made.live :]
+    expected = {(a, b.size, b.usable, b.site) for a, b in before.live.items()}
+    assert {(e.address, e.size, e.usable, e.site) for _, e in carried} == expected
+    assert all(event.ns < 100 for _, event in carried)
+    assert [e for _, e in without_time(rest)] == [
+        e for _, e in without_time(program.calls[5000:9000])
+    ]
+    whole = Answers(program.calls[:9000])
+    found_totals = inspect(tmp_path / "cut.hft")[0].totals
+    assert found_totals.end_bytes == whole.totals.end_bytes
+    assert found_totals.unmatched_frees == 0
+
+
+def test_without_live_blocks_their_frees_match_nothing(trace: Path, tmp_path: Path) -> None:
+    made = cut(trace, tmp_path / "cut.hft", Part(from_event=5000, to_event=9000, live=False))
+    assert made.live == 0
+    totals = inspect(tmp_path / "cut.hft")[0].totals
+    assert totals.events == 4000
+    assert totals.unmatched_frees > 0
+
+
+def test_time_begins_at_the_start_of_a_part_of_time(
+    trace: Path, program: Program, tmp_path: Path
+) -> None:
+    start, end = 2_000_000, 3_000_000
+    cut(trace, tmp_path / "cut.hft", Part(from_ns=start, to_ns=end, live=False))
+    inside = [event for _, event in program.calls if start <= event.ns < end]
+    found = [event for _, event in calls(tmp_path / "cut.hft")]
+    assert found == [replace(event, ns=event.ns - start) for event in inside]
+
+
+def test_resident_memory_goes_along_and_is_known_at_the_start(
+    trace: Path, program: Program, tmp_path: Path
+) -> None:
+    start, end = program.marks[2].ns + 10, program.marks[5].ns + 10
+    cut(trace, tmp_path / "cut.hft", Part(from_ns=start, to_ns=end))
+    with Reader(tmp_path / "cut.hft") as reader:
+        list(reader.events(1 << 12))
+        found = [mark for mark in reader.marks().tolist() if mark[3]]
+    assert [mark[3] for mark in found] == [mark.resident for mark in program.marks[2:6]]
+    assert found[0][0] < 1000
+    assert found[1][0] == program.marks[3].ns - start
+
+
+def test_of_threads_all_is_kept_that_becomes_of_their_blocks(
+    trace: Path, program: Program, tmp_path: Path
+) -> None:
+    chosen = frozenset({1, 2})
+    made = cut(trace, tmp_path / "cut.hft", Part(threads=chosen))
+    expected = [b for b in Answers(program.calls).blocks if b.born_thread in chosen]
+    found = Answers(calls(tmp_path / "cut.hft"))
+    assert made.events == sum(2 if b.died_ns else 1 for b in expected) - found.totals.reallocs
+    assert found.totals.unmatched_frees == 0
+    assert [(b.address, b.size, b.born_ns, b.died_ns) for b in found.blocks] == [
+        (b.address, b.size, b.born_ns, b.died_ns) for b in expected
+    ]
+    # The logger and worker-3 free blocks of theirs; the main thread does not.
+    assert sorted(names(tmp_path / "cut.hft")) == ["logger", "worker-1", "worker-2", "worker-3"]
+
+
+def test_a_block_is_of_the_thread_that_reallocated_it_last(tmp_path: Path) -> None:
+    program = Program()
+    first, second = program.thread("first"), program.thread("second")
+    block = program.realloc(second, program.malloc(first, 10), 100)
+    back = program.realloc(first, block, 1000)
+    program.free(second, back)
+    program.write(tmp_path / "all.hft")
+    cut(tmp_path / "all.hft", tmp_path / "of-first.hft", Part(threads=frozenset({first})))
+    found = calls(tmp_path / "of-first.hft")
+    assert [(event.kind, event.size) for _, event in found] == [
+        (MALLOC, 10),
+        (FREE, 0),
+        (MALLOC, 1000),
+        (FREE, 0),
+    ]
+    assert Answers(found).totals.unmatched_frees == 0
+    assert not Answers(found).live
+
+
+def test_a_part_without_an_event_is_refused_and_leaves_no_file(
+    trace: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="holds no event"):
+        cut(trace, tmp_path / "cut.hft", Part(from_ns=10**12))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_is_not_cut_into_itself(trace: Path) -> None:
+    before = trace.read_bytes()
+    with pytest.raises(UsageError, match="is the trace itself"):
+        cut(trace, trace, Part(to_event=10))
+    assert trace.read_bytes() == before
+
+
+def test_a_cut_says_what_it_was_cut_from(trace: Path, tmp_path: Path) -> None:
+    cut(trace, tmp_path / "cut.hft", Part(to_event=10))
+    with Reader(tmp_path / "cut.hft") as reader:
+        assert reader.info["cut"]["to_event"] == 10
+        assert reader.info["program"] == INFO["program"]
+
+
+# ---------------------------------------------------------------------------------------- merge
+
+
+def test_parts_of_a_process_become_what_they_were(
+    trace: Path, program: Program, tmp_path: Path
+) -> None:
+    half = program.calls[6000][1].ns
+    parts = [tmp_path / "1.hft", tmp_path / "2.hft"]
+    for number, part in enumerate(parts, start=1):
+        later = half * (number - 1)
+        chosen = [
+            (thread, replace(event, ns=event.ns - later))
+            for thread, event in program.calls
+            if (event.ns >= half) == (number == 2)
+        ]
+        started = INFO["started_unix_ns"] + later
+        info = {**INFO, "file_number": number, "started_unix_ns": started}
+        replace(program, info=info, calls=chosen, marks=[]).write(part)
+    made = merge(parts, tmp_path / "all.hft")
+    assert made.processes == 1
+    assert calls(tmp_path / "all.hft") == program.calls
+    assert names(tmp_path / "all.hft") == program.names
+    with Reader(tmp_path / "all.hft") as reader:
+        list(reader.events(1 << 12))
+        assert [tuple(row)[::2] for row in reader.sites().tolist()] == program.sites
+        assert reader.modules == MODULES
+
+
+def test_processes_stay_apart(program: Program, tmp_path: Path) -> None:
+    other = service(requests=40, seed=7)
+    other.info |= {"pid": 99, "started_unix_ns": INFO["started_unix_ns"] + 1_000_000}
+    parts = [program.write(tmp_path / "1.hft"), other.write(tmp_path / "2.hft")]
+    made = merge(parts, tmp_path / "all.hft")
+    assert made.processes == 2
+    summary, threads = inspect(tmp_path / "all.hft")
+    both = [Answers(each.calls).totals for each in (program, other)]
+    for name in ("events", "allocations", "frees", "bytes", "end_bytes", "unmatched_frees"):
+        assert getattr(summary.totals, name) == sum(getattr(each, name) for each in both)
+    assert summary.totals.replaced == 0
+    assert len(threads) == len(program.names) + len(other.names)
+    assert summary.info["merged"] == [program.info, other.info]
+    found = calls(tmp_path / "all.hft")
+    assert [event.ns for _, event in found] == sorted(event.ns for _, event in found)
+    spaces = {event.address >> 57 for _, event in found if event.address}
+    assert spaces == {0, 1}
+
+
+def test_resident_memory_of_processes_is_their_sum(tmp_path: Path) -> None:
+    parts = []
+    for number in (1, 2):
+        program = Program(info={**INFO, "pid": number})
+        thread = program.thread("main")
+        program.ns = number * 1000
+        for _ in range(2):
+            program.malloc(thread, 100)
+            program.mark(resident=number * (1 << 20))
+            program.wait(5000)
+        program.malloc(thread, 100)
+        parts.append(program.write(tmp_path / f"{number}.hft"))
+    merge(parts, tmp_path / "all.hft")
+    with Reader(tmp_path / "all.hft") as reader:
+        list(reader.events(1 << 12))
+        found = [mark[3] >> 20 for mark in reader.marks().tolist() if mark[3]]
+    assert found == [1, 3, 3, 3]
+
+
+def test_the_same_process_number_in_two_containers_is_two_processes(tmp_path: Path) -> None:
+    parts = [service(5, seed).write(tmp_path / f"{seed}.hft") for seed in (1, 2)]
+    assert merge(parts, tmp_path / "all.hft").processes == 2
+
+
+def test_threads_of_one_file_stay_apart_though_their_number_was_used_again(tmp_path: Path) -> None:
+    program = Program()
+    threads = [program.thread("a"), program.thread("b")]
+    for thread in threads:
+        program.free(thread, program.malloc(thread, 10))
+    program.info["pid"] = 0
+    program.write(tmp_path / "1.hft")
+    merge([tmp_path / "1.hft"], tmp_path / "all.hft")
+    assert names(tmp_path / "all.hft") == ["a", "b"]
+
+
+def test_traces_that_were_sampled_otherwise_do_not_add_up(trace: Path, tmp_path: Path) -> None:
+    other = Program(info={**INFO, "sample": 4096}).write(tmp_path / "sampled.hft")
+    with pytest.raises(UsageError, match="sampled otherwise"):
+        merge([trace, other], tmp_path / "all.hft")
+
+
+def test_addresses_too_high_to_be_moved_are_refused(tmp_path: Path) -> None:
+    parts = []
+    for number in (1, 2):
+        program = Program(info={**INFO, "pid": number})
+        program._next = 0xB4 << 56 | HEAP  # as where memory is tagged
+        program.malloc(program.thread("main"), 10)
+        parts.append(program.write(tmp_path / f"{number}.hft"))
+    with pytest.raises(HeapfitError, match="beyond 57 bits"):
+        merge(parts, tmp_path / "all.hft")
+
+
+def test_more_processes_than_fit_are_refused(trace: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"merge {PROCESSES_MAX} at most"):
+        merge([trace] * (PROCESSES_MAX + 1), tmp_path / "all.hft")
+
+
+# ------------------------------------------------------------------------------------ anonymise
+
+
+@pytest.fixture(scope="module")
+def anonymous(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("anonymous") / "anonymous.hft"
+    anonymise(trace, made)
+    return made
+
+
+def test_nothing_of_the_program_is_left(anonymous: Path) -> None:
+    with Reader(anonymous) as reader:
+        list(reader.events(1 << 12))
+        told: Any = (reader.info, reader.end, reader.modules, reader.threads)
+    for secret in ("service", "secret", "worker", "logger", "libc", "4711", "17000000", "exit"):
+        assert secret not in repr(told)
+    assert b"secret" not in anonymous.read_bytes()
+
+
+def test_the_use_of_the_heap_is_the_same(anonymous: Path, program: Program) -> None:
+    def kept(events: Calls) -> list[Any]:
+        return [
+            (thread, e.ns, e.kind, e.size, e.usable, e.site, e.alignment, e.lasted_ns)
+            for thread, e in events
+        ]
+
+    found = calls(anonymous)
+    assert kept(found) == kept(program.calls)
+    assert Answers(found).totals == Answers(program.calls).totals
+    with Reader(anonymous) as reader:
+        list(reader.events(1 << 12))
+        assert [caller for caller, _, _ in reader.sites().tolist()] == [
+            caller for caller, _ in program.sites
+        ]
+
+
+def test_addresses_are_moved_all_by_the_same(anonymous: Path, program: Program) -> None:
+    pairs = [
+        (was, now)
+        for (_, before), (_, after) in zip(program.calls, calls(anonymous), strict=True)
+        for was, now in ((before.address, after.address), (before.old, after.old))
+    ]
+    moves = {now - was for was, now in pairs if was}
+    assert len(moves) == 1
+    assert moves.pop() % (1 << 21) == 0
+    assert all(now == 0 for was, now in pairs if was == 0)
+
+
+def test_ranges_far_from_each_other_do_not_come_together(tmp_path: Path) -> None:
+    program = Program()
+    thread = program.thread("main")
+    for base in (0x5555_0000_0000, 0x7FFF_0000_0000, 0x1000):
+        program._next = base
+        for size in (16, 1 << 30, 64):
+            program.malloc(thread, size)
+    anonymise(program.write(tmp_path / "a.hft"), tmp_path / "b.hft")
+    blocks = sorted((e.address, e.address + e.size) for _, e in calls(tmp_path / "b.hft"))
+    assert all(end <= start for (_, end), (start, _) in zip(blocks, blocks[1:], strict=False))
+
+
+def test_resident_memory_stays_known(anonymous: Path, program: Program) -> None:
+    with Reader(anonymous) as reader:
+        list(reader.events(1 << 12))
+        found = [mark[3] for mark in reader.marks().tolist() if mark[3]]
+    assert found == [mark.resident for mark in program.marks]
+
+
+def test_reallocs_stay_reallocs(anonymous: Path, program: Program) -> None:
+    moved = [event for _, event in calls(anonymous) if event.kind == REALLOC]
+    assert len(moved) == sum(event.kind == REALLOC for _, event in program.calls)
+    assert all(event.old for event in moved)
+    assert all(event.kind in range(8) for _, event in calls(anonymous))
+    assert {e.kind for _, e in calls(anonymous)} & set(FREES)

@@ -1,0 +1,430 @@
+/* A program that is recorded while it does what may go wrong: `record_subject WAY [ARGUMENT...]`. What it allocates has sizes
+ * that nobody else's has, so that a test finds it in the recording, and what it prints tells whether it was disturbed.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SIZE = 1000003, BLOCKS = 100, CODE = 7 };
+
+static char *program;
+
+static void require(int condition, const char *what)
+{
+    if (condition) return;
+    fprintf(stderr, "record_subject: %s: %s\n", what, strerror(errno));
+    exit(99);
+}
+
+/* Not to be optimised away. */
+static void *(*volatile allocate)(size_t) = malloc;
+
+/* BLOCKS blocks of SIZE + batch bytes, freed again. */
+static void work(int batch)
+{
+    void *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) blocks[i] = allocate(SIZE + (size_t)batch);
+    for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
+    printf("worked %d\n", batch);
+}
+
+/* Fills and empties rings, as fast as it can. */
+static void churn(long events)
+{
+    for (long i = 0; i < events; i++) free(allocate((size_t)(i * 7919 % 1777)));
+}
+
+static void wait_for_file(const char *path)
+{
+    while (access(path, F_OK) != 0) usleep(1000);
+}
+
+static int wait_for(pid_t child)
+{
+    int status;
+    require(waitpid(child, &status, 0) == child, "waitpid");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+/* ---- ends ------------------------------------------------------------------------------------------------------------ */
+
+static void way_return(char **arguments)
+{
+    (void)arguments;
+    work(1);
+}
+
+static void way_exits(char **arguments)
+{
+    work(1);
+    fflush(stdout);
+    if (strcmp(arguments[0], "_exit") == 0) _exit(CODE);
+    if (strcmp(arguments[0], "_Exit") == 0) _Exit(CODE);
+    quick_exit(CODE);
+}
+
+static void *exit_there(void *unused)
+{
+    (void)unused;
+    exit(CODE);
+}
+
+static void way_exit_in_thread(char **arguments)
+{
+    pthread_t thread;
+    (void)arguments;
+    work(1);
+    pthread_create(&thread, NULL, exit_there, NULL);
+    for (;;) pause();
+}
+
+static void way_wait(char **arguments)
+{
+    work(1);
+    fflush(stdout);
+    if (arguments[0] != NULL) wait_for_file(arguments[0]);
+    else
+        for (;;) pause();
+    work(2);
+}
+
+static void way_churn(char **arguments)
+{
+    churn(atol(arguments[0]));
+    work(1);
+}
+
+/* ---- other programs --------------------------------------------------------------------------------------------------- */
+
+static void way_exec(char **arguments)
+{
+    char *words[] = {program, "return", NULL};
+    work(1);
+    fflush(stdout);
+    const char *way = arguments[0];
+    if (strcmp(way, "execv") == 0) execv(program, words);
+    if (strcmp(way, "execl") == 0) execl(program, program, "return", (char *)NULL);
+    if (strcmp(way, "execlp") == 0) execlp(program, program, "return", (char *)NULL);
+    if (strcmp(way, "execle") == 0) execle(program, program, "return", (char *)NULL, environ);
+    if (strcmp(way, "execvpe") == 0) execvpe(program, words, environ);
+    if (strcmp(way, "fexecve") == 0) fexecve(open(program, O_RDONLY), words, environ);
+    require(0, "exec");
+}
+
+static void way_exec_fails(char **arguments)
+{
+    (void)arguments;
+    work(1);
+    require(execl("/nowhere/at/all", "all", (char *)NULL) == -1 && errno == ENOENT, "execl");
+    work(2);
+    require(execlp("no-such-program", "no", "such", "program", (char *)NULL) == -1 && errno == ENOENT, "execlp");
+    work(3);
+}
+
+static void way_vfork(char **arguments)
+{
+    (void)arguments;
+    work(1);
+    fflush(stdout);
+    pid_t child = vfork();
+    if (child == 0) {
+        free(allocate(5));
+        execl(program, program, "return", (char *)NULL);
+        _exit(1);
+    }
+    printf("vfork: %d\n", wait_for(child));
+    fflush(stdout);
+    char *words[] = {program, "return", NULL};
+    require(posix_spawn(&child, program, NULL, NULL, words, environ) == 0, "posix_spawn");
+    printf("posix_spawn: %d\n", wait_for(child));
+    child = vfork();
+    if (child == 0) _exit(3);
+    printf("vfork: %d\n", wait_for(child));
+    work(2);
+}
+
+/* ---- forks ------------------------------------------------------------------------------------------------------------- */
+
+static _Atomic(int) stop;
+
+static void *churn_until_stop(void *unused)
+{
+    (void)unused;
+    while (!stop) {
+        churn(100);
+        usleep(1000); /* the test reads all that */
+    }
+    return NULL;
+}
+
+static void way_churn_slowly(char **arguments)
+{
+    (void)arguments;
+    churn_until_stop(NULL);
+}
+
+enum { CHURNERS = 3 };
+
+static void way_fork(char **arguments)
+{
+    pthread_t threads[CHURNERS];
+    for (int i = 0; i < CHURNERS; i++) pthread_create(&threads[i], NULL, churn_until_stop, NULL);
+    for (int i = 0; i < atoi(arguments[0]); i++) {
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            work(100 + i);
+            fflush(stdout);
+            if (i % 2 == 0) exit(i);
+            _exit(i);
+        }
+        require(wait_for(child) == i, "child");
+    }
+    stop = 1;
+    for (int i = 0; i < CHURNERS; i++) pthread_join(threads[i], NULL);
+    work(1);
+}
+
+/* Without fork's handlers: more events than there is room for. */
+static void way_raw_fork(char **arguments)
+{
+    (void)arguments;
+    work(1);
+    fflush(stdout);
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        churn(100000);
+        _exit(5);
+    }
+    printf("child: %d\n", wait_for(child));
+    work(2);
+}
+
+static void way_daemon(char **arguments)
+{
+    work(1);
+    fflush(stdout);
+    require(daemon(1, 0) == 0, "daemon");
+    work(2);
+    wait_for_file(arguments[0]);
+    work(3);
+}
+
+/* ---- threads ------------------------------------------------------------------------------------------------------------- */
+
+static void *outlive_main(void *unused)
+{
+    (void)unused;
+    usleep(300000); /* most likely main has left; it is no matter if not */
+    work(2);
+    return NULL; /* the output's buffer is written by the exit handlers */
+}
+
+static void way_main_leaves(char **arguments)
+{
+    pthread_t thread;
+    (void)arguments;
+    work(1);
+    for (int i = 0; i < 3; i++) pthread_create(&thread, NULL, outlive_main, NULL);
+    pthread_exit(NULL);
+}
+
+static void *leave_at_once(void *unused)
+{
+    (void)unused;
+    usleep(100000);
+    syscall(SYS_exit, 0); /* no destructor is run */
+    return NULL;
+}
+
+static void way_threads_vanish(char **arguments)
+{
+    pthread_t thread;
+    (void)arguments;
+    work(1);
+    fflush(stdout);
+    pthread_create(&thread, NULL, leave_at_once, NULL);
+    pthread_exit(NULL);
+}
+
+static void *short_thread(void *number)
+{
+    free(allocate(SIZE + (size_t)number));
+    return NULL;
+}
+
+static void way_short_threads(char **arguments)
+{
+    int count = atoi(arguments[0]);
+    for (int i = 0; i < count; i += 4) {
+        pthread_t threads[4];
+        for (int j = 0; j < 4; j++)
+            require(pthread_create(&threads[j], NULL, short_thread, (void *)(size_t)(1000 + i + j)) == 0, "thread");
+        for (int j = 0; j < 4; j++) pthread_join(threads[j], NULL);
+    }
+    work(1);
+}
+
+static void way_named_thread(char **arguments)
+{
+    (void)arguments;
+    prctl(PR_SET_NAME, "first \"name\"");
+    work(1);
+    usleep(300000);
+    prctl(PR_SET_NAME, "second");
+    for (int i = 0; i < 8; i++) {
+        work(2);
+        usleep(150000);
+    }
+}
+
+/* ---- the world around ------------------------------------------------------------------------------------------------------ */
+
+static void way_close_all(char **arguments)
+{
+    int out = dup2(1, 3);
+    (void)arguments;
+    work(1);
+    fflush(stdout);
+    require(syscall(SYS_close_range, 4u, ~0u, 0u) == 0, "close_range");
+    close(0);
+    close(1);
+    close(2);
+    for (int file = 0; file < 3; file++) require(open("/dev/null", O_RDWR) == file, "open");
+    churn(50000);
+    work(2);
+    fflush(stdout);
+    dprintf(out, "all closed\n");
+}
+
+static void way_chroot(char **arguments)
+{
+    work(1);
+    require(chroot(arguments[0]) == 0 && chdir("/") == 0, "chroot");
+    churn(50000);
+    work(2);
+}
+
+static _Atomic(int) handled_elsewhere, handled;
+
+static void handle(int number)
+{
+    (void)number;
+    handled++;
+    if (syscall(SYS_gettid) != getpid()) handled_elsewhere++;
+}
+
+static void way_signals(char **arguments)
+{
+    sigset_t set, pending;
+    (void)arguments;
+    signal(SIGUSR1, handle);
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    for (int i = 0; i < 100; i++) {
+        /* Blocked here, it goes to any thread that does not block it. */
+        sigprocmask(SIG_BLOCK, &set, NULL);
+        kill(getpid(), SIGUSR1);
+        work(1);
+        sigpending(&pending);
+        require(sigismember(&pending, SIGUSR1), "another thread has taken the signal");
+        sigprocmask(SIG_UNBLOCK, &set, NULL);
+    }
+    printf("handled %d, elsewhere %d\n", handled, handled_elsewhere);
+}
+
+/* Runs the rest of the arguments where no thread can be made. */
+static void way_no_threads(char **arguments)
+{
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 435, 0, 1), /* clone3, whose flags cannot be seen */
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {.len = sizeof rules / sizeof *rules, .filter = rules};
+    require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no_new_privs");
+    require(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0, "seccomp");
+    setenv("LD_PRELOAD", arguments[0], 1);
+    execv(arguments[1], arguments + 1);
+    require(0, "execv");
+}
+
+static void way_secure(char **arguments)
+{
+    (void)arguments;
+    printf("secure %d\n", getauxval(AT_SECURE) != 0);
+    work(1);
+}
+
+/* Prints its environment but for what the test itself sets. */
+static void way_environment(char **arguments)
+{
+    (void)arguments;
+    for (char **at = environ; *at != NULL; at++)
+        if (strncmp(*at, "HEAPFIT", 7) != 0 && strncmp(*at, "LD_PRELOAD", 10) != 0) puts(*at);
+    require(setenv("HEAPFIT_NEW", "1", 1) == 0 && clearenv() == 0 && setenv("HEAPFIT_NEW", "2", 1) == 0, "environment");
+}
+
+static const struct way {
+    const char *name;
+    void (*go)(char **arguments);
+} ways[] = {
+    {"return", way_return},
+    {"exits", way_exits},
+    {"exit_in_thread", way_exit_in_thread},
+    {"wait", way_wait},
+    {"churn", way_churn},
+    {"churn_slowly", way_churn_slowly},
+    {"exec", way_exec},
+    {"exec_fails", way_exec_fails},
+    {"vfork", way_vfork},
+    {"fork", way_fork},
+    {"raw_fork", way_raw_fork},
+    {"daemon", way_daemon},
+    {"main_leaves", way_main_leaves},
+    {"threads_vanish", way_threads_vanish},
+    {"short_threads", way_short_threads},
+    {"named_thread", way_named_thread},
+    {"close_all", way_close_all},
+    {"chroot", way_chroot},
+    {"signals", way_signals},
+    {"no_threads", way_no_threads},
+    {"secure", way_secure},
+    {"environment", way_environment},
+};
+
+int main(int count, char **arguments)
+{
+    program = arguments[0];
+    for (size_t i = 0; count > 1 && i < sizeof ways / sizeof *ways; i++) {
+        if (strcmp(arguments[1], ways[i].name) != 0) continue;
+        ways[i].go(arguments + 2);
+        return CODE;
+    }
+    require(0, "there is no such way");
+    return 1;
+}

@@ -1,0 +1,554 @@
+"""The recorder leaves a program alone, and what it writes can be read, whatever the program does."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from heapfit import paths
+from trace_file import FREE, Trace, read_trace
+
+# As in programs/record_subject.c.
+SIZE, BLOCKS, CODE = 1000003, 100, 7
+
+SUBJECT = Path(__file__).parent / "programs/record_subject.c"
+IS_ROOT = os.geteuid() == 0
+PATIENCE_S = 60
+
+
+@pytest.fixture(scope="session")
+def recorder() -> Path:
+    named = os.environ.get("HEAPFIT_RECORD_LIBRARY")
+    return Path(named).absolute() if named else paths.library("record")
+
+
+@pytest.fixture(scope="session")
+def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("record") / "subject"
+    subprocess.run(["gcc", "-O1", "-pthread", SUBJECT, "-o", program], check=True)
+    return program
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Runs the subject, with and without the recorder."""
+
+    recorder: Path
+    subject: Path
+    folder: Path
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "trace.hft"
+
+    def environment(self, options: str) -> dict[str, str]:
+        mine = {"LD_PRELOAD": str(self.recorder), "HEAPFIT_RECORD": str(self.file)}
+        return os.environ | mine | {"HEAPFIT_RECORD_OPTIONS": options}
+
+    def run(
+        self, *way: object, options: str = "", prepare: Callable[[], None] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs it, and expects it to be as without the recorder, but for what that says on stderr."""
+        words = [self.subject, *map(str, way)]
+        plain = _run(words, dict(os.environ), prepare)
+        recorded = _run(words, self.environment(options), prepare)
+        assert (recorded.returncode, recorded.stdout) == (plain.returncode, plain.stdout)
+        return recorded
+
+    @contextmanager
+    def running(self, *way: object, options: str = "") -> Iterator[subprocess.Popen[str]]:
+        words = [self.subject, *map(str, way)]
+        process = subprocess.Popen(
+            words, env=self.environment(options), stdout=subprocess.PIPE, text=True
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.folder.glob("trace*"))
+
+    def trace(self, suffix: str = "") -> Trace:
+        return read_trace(Path(f"{self.file}{suffix}"))
+
+    def whole(self, suffix: str = "") -> Trace:
+        trace = self.trace(suffix)
+        assert trace.rest == 0
+        assert trace.end is not None
+        assert trace.end["events"] == len(trace.events)
+        assert trace.end["lost"] == 0
+        return trace
+
+
+def _run(
+    words: list[Any], environment: dict[str, str], prepare: Callable[[], None] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+        preexec_fn=prepare,
+    )
+
+
+@pytest.fixture
+def recording(recorder: Path, subject: Path, tmp_path: Path) -> Recording:
+    return Recording(recorder, subject, tmp_path)
+
+
+def batches(trace: Trace) -> dict[int, int]:
+    """How often the subject's own sizes were allocated, by batch."""
+    return dict(Counter(size - SIZE for size in trace.sizes() if SIZE <= size < SIZE + 100000))
+
+
+def freed_after_birth(trace: Trace) -> bool:
+    """Whether each of the subject's blocks is freed once, by its thread, after it was allocated."""
+    live: set[int] = set()
+    for event in trace.events:
+        if SIZE <= event.size < SIZE + 100000:
+            assert event.address not in live
+            live.add(event.address)
+        elif event.kind == FREE:
+            live.discard(event.address)
+    return not live
+
+
+def await_true(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, "nothing happened for long"
+        time.sleep(0.01)
+
+
+def ask(process: subprocess.Popen[str] | int, request: str) -> dict[str, Any]:
+    number = process if isinstance(process, int) else process.pid
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(PATIENCE_S)
+        connection.connect(f"\0heapfit-record/{number}")
+        connection.sendall(f"{request}\n".encode())
+        with connection.makefile() as answers:
+            answer: dict[str, Any] = json.loads(answers.readline())
+    return answer
+
+
+# ---- the whole of it ------------------------------------------------------------------------------
+
+
+def test_a_recording_holds_what_the_program_did(recording: Recording) -> None:
+    result = recording.run("return")
+    assert result.stderr == ""
+    trace = recording.whole()
+    assert recording.files() == ["trace.hft"]
+    assert batches(trace) == {1: BLOCKS}
+    assert freed_after_birth(trace)
+    assert trace.end is not None
+    assert trace.end["reason"] == "exit"
+    assert recording.file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_first_block_describes_the_process(recording: Recording) -> None:
+    recording.run("return")
+    info = recording.whole().info
+    assert info["program"] == str(recording.subject)
+    assert info["arguments"] == [str(recording.subject), "return"]
+    assert Path(info["allocator"]).name.startswith("libc.so")
+    assert info["parent"] == os.getpid()
+    assert info["page_size"] == resource.getpagesize()
+    assert (info["format"], info["sample"], info["sites"], info["file_number"]) == (1, 0, 0, 1)
+    assert abs(info["started_unix_ns"] - time.time_ns()) < 600 * 10**9
+    assert info["ticks_per_second_guess"] > 0
+
+
+def test_arguments_need_not_be_text(recording: Recording) -> None:
+    words = [os.fsencode(recording.subject), b"return", b"\xff\xfe \xc3\xa9 \xed\xa0\x80"]
+    subprocess.run(words, env=recording.environment(""), check=False, capture_output=True)
+    assert recording.whole().info["arguments"][2] == "?? é ???"
+
+
+def test_marks_tell_time_memory_and_how_far_the_file_is_complete(recording: Recording) -> None:
+    recording.run("churn", 100_000, options="flush_ms:20")
+    trace = recording.whole()
+    assert len(trace.marks) >= 2
+    assert all(0 < mark.anonymous <= mark.resident < 1 << 30 for mark in trace.marks)
+    ticks = [mark.tick for mark in trace.marks]
+    assert ticks == sorted(ticks)
+    assert all(mark.complete_tick <= mark.tick for mark in trace.marks)
+    assert trace.marks[-1].complete_tick >= max(event.tick for event in trace.events)
+
+
+def test_modules_are_the_mappings_of_code(recording: Recording) -> None:
+    recording.run("return")
+    paths_of_code = {line.split(" ", 3)[3] for line in recording.whole().modules}
+    assert str(recording.subject) in paths_of_code
+    assert str(recording.recorder.resolve()) in paths_of_code
+    start, end, offset, _ = recording.whole().modules[0].split(" ", 3)
+    assert 0 <= int(offset, 16)
+    assert int(start, 16) < int(end, 16)
+
+
+def test_threads_have_their_names_and_later_ones_too(recording: Recording) -> None:
+    recording.run("named_thread", options="flush_ms:20")
+    trace = recording.whole()
+    assert [thread["name"] for thread in trace.threads.values()] == ["second"]
+    assert trace.threads[0]["tid"] == trace.info["pid"]
+
+
+# ---- ends -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["_exit", "_Exit", "quick_exit"])
+def test_a_program_that_ends_without_destructors_leaves_a_whole_file(
+    recording: Recording, way: str
+) -> None:
+    recording.run("exits", way)
+    trace = recording.whole()
+    assert batches(trace) == {1: BLOCKS}
+    assert trace.end is not None
+    assert trace.end["reason"] == way
+
+
+def test_exit_in_another_thread(recording: Recording) -> None:
+    recording.run("exit_in_thread")
+    assert batches(recording.whole()) == {1: BLOCKS}
+
+
+def test_a_killed_program_leaves_all_that_it_did_until_shortly_before(
+    recording: Recording,
+) -> None:
+    with recording.running("wait") as process:
+        await_true(lambda: recording.file.exists() and recording.file.stat().st_size >= 16)
+        await_true(lambda: batches(recording.trace()) == {1: BLOCKS})
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    trace = recording.trace()
+    assert batches(trace) == {1: BLOCKS}
+    assert trace.end is None
+
+
+def test_a_program_killed_while_it_is_busy_leaves_whole_blocks(recording: Recording) -> None:
+    with recording.running("churn", 10**9) as process:
+        await_true(lambda: recording.file.exists() and recording.file.stat().st_size > 1 << 20)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    trace = recording.trace()
+    assert len(trace.events) > 100_000
+    assert trace.end is None
+
+
+def test_the_main_thread_may_leave_before_others(recording: Recording) -> None:
+    recording.run("main_leaves")
+    trace = recording.whole()
+    assert batches(trace) == {1: BLOCKS, 2: 3 * BLOCKS}
+    assert trace.end is not None
+    assert trace.end["reason"] == "exit"
+
+
+def test_a_process_ends_though_no_thread_has_said_goodbye(recording: Recording) -> None:
+    recording.run("threads_vanish")
+    assert batches(recording.whole()) == {1: BLOCKS}
+
+
+def test_a_thousand_short_threads(recording: Recording) -> None:
+    recording.run("short_threads", 1000)
+    trace = recording.whole()
+    assert batches(trace) == {1: BLOCKS} | {1000 + i: 1 for i in range(1000)}
+    assert freed_after_birth(trace)
+    assert len({thread["tid"] for thread in trace.threads.values()}) >= 1000
+
+
+# ---- other programs and forks -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["execv", "execl", "execlp", "execle", "execvpe", "fexecve"])
+def test_a_program_that_takes_the_place_gets_a_file_of_its_own(
+    recording: Recording, way: str
+) -> None:
+    recording.run("exec", way)
+    assert recording.files() == ["trace.hft", "trace.hft.2"]
+    first, second = recording.whole(), recording.whole(".2")
+    assert first.end is not None
+    assert first.end["reason"] == "exec"
+    assert first.info["pid"] == second.info["pid"]
+    assert (batches(first), batches(second)) == ({1: BLOCKS}, {1: BLOCKS})
+    assert (first.info["file_number"], second.info["file_number"]) == (1, 2)
+
+
+def test_a_recording_goes_on_when_an_exec_fails(recording: Recording) -> None:
+    recording.run("exec_fails")
+    trace = recording.whole()
+    assert batches(trace) == {1: BLOCKS, 2: BLOCKS, 3: BLOCKS}
+    assert trace.end is not None
+    assert trace.end["reason"] == "exit"
+
+
+@pytest.mark.parametrize("children", ["off", "on"])
+def test_programs_started_by_vfork_and_posix_spawn(recording: Recording, children: str) -> None:
+    recording.run("vfork", options=f"children:{children}")
+    assert batches(recording.whole()) == {1: BLOCKS, 2: BLOCKS}
+    others = [name.removeprefix("trace.hft") for name in recording.files() if name != "trace.hft"]
+    assert len(others) == (2 if children == "on" else 0)
+    assert all(batches(recording.whole(other)) == {1: BLOCKS} for other in others)
+
+
+@pytest.mark.parametrize("children", ["off", "on"])
+def test_forks_in_the_midst_of_it(recording: Recording, children: str) -> None:
+    recording.run("fork", 20, options=f"children:{children},flush_ms:1")
+    assert batches(recording.whole()) == {1: BLOCKS}
+    others = [name.removeprefix("trace.hft") for name in recording.files() if name != "trace.hft"]
+    assert len(others) == (20 if children == "on" else 0)
+    traces = [recording.whole(other) for other in others]
+    expected = [{100 + i: BLOCKS} for i in range(len(others))]
+    assert sorted((batches(trace) for trace in traces), key=min) == expected
+
+
+def test_a_child_made_without_forks_handlers_is_not_held_up(recording: Recording) -> None:
+    recording.run("raw_fork")
+    assert batches(recording.whole()) == {1: BLOCKS, 2: BLOCKS}
+
+
+def test_a_daemon_keeps_nothing_of_its_callers_open(recording: Recording) -> None:
+    go = recording.folder / "go"
+    words = [recording.subject, "daemon", go]
+    # Returns when nobody has the pipes open any more.
+    result = _run(words, recording.environment("children:on"))
+    assert (result.returncode, result.stdout, result.stderr) == (0, "worked 1\n", "")
+    main = recording.whole()
+    assert main.end is not None
+    assert main.end["reason"] == "daemon"
+    assert batches(main) == {1: BLOCKS}
+    await_true(lambda: len(recording.files()) == 2)
+    other = recording.files()[1].removeprefix("trace.hft")
+    await_true(lambda: 2 in batches(recording.trace(other)))
+    go.touch()
+    await_true(lambda: recording.trace(other).end is not None)
+    assert batches(recording.whole(other)) == {2: BLOCKS, 3: BLOCKS}
+
+
+# ---- the world around --------------------------------------------------------------------------------
+
+
+def test_a_limit_on_the_size_of_files_ends_the_recording_alone(recording: Recording) -> None:
+    limit = 200_000
+    result = recording.run(
+        "churn", 500_000, prepare=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    )
+    assert result.stderr.count("\n") == 1
+    assert "the recording ended early: the limit on the size of files" in result.stderr
+    assert recording.file.stat().st_size <= limit
+    trace = recording.trace()
+    assert trace.rest == 0
+    assert trace.end is not None
+    assert "limit on the size of files" in trace.end["reason"]
+    assert len(trace.events) > 10_000
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = IS_ROOT and shutil.which("mount") is not None
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    if not mounted or subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("only root may mount a small disk, and not everywhere")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_ends_the_recording_alone(recording: Recording, small_disk: Path) -> None:
+    full = Recording(recording.recorder, recording.subject, small_disk)
+    result = full.run("churn", 500_000)
+    assert "the recording ended early: the disk is full" in result.stderr
+    trace = full.trace()
+    assert trace.rest == 0
+    assert trace.end is not None
+    assert trace.end["reason"] == "the disk is full"
+    assert len(trace.events) > 10_000
+
+
+@pytest.mark.parametrize("where", ["nowhere/trace.hft", "folder", "fifo", ""])
+def test_a_file_that_cannot_be_made_is_said_once(
+    recording: Recording, tmp_path: Path, where: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    environment = recording.environment("") | {"HEAPFIT_RECORD": f"{tmp_path}/{where}"}
+    result = _run([recording.subject, "return"], environment)
+    assert (result.returncode, result.stdout) == (CODE, "worked 1\n")
+    assert result.stderr.startswith("heapfit: no recording: ")
+    assert result.stderr.count("\n") == 1
+    assert (tmp_path / "fifo").is_fifo()
+
+
+def test_a_recording_of_another_time_is_replaced(recording: Recording) -> None:
+    recording.file.write_text("another")
+    recording.run("return")
+    assert recording.files() == ["trace.hft"]
+    assert batches(recording.whole()) == {1: BLOCKS}
+
+
+def test_the_path_may_name_the_process(recording: Recording) -> None:
+    environment = recording.environment("") | {"HEAPFIT_RECORD": "trace.%p"}
+    subprocess.run(
+        [recording.subject, "return"], env=environment, check=False, cwd=recording.folder
+    )
+    (name,) = recording.files()
+    assert read_trace(recording.folder / name).info["pid"] == int(name.removeprefix("trace."))
+
+
+def test_a_program_may_close_all_descriptors(recording: Recording) -> None:
+    result = recording.run("close_all")
+    assert "all closed" in result.stdout
+    assert batches(recording.whole()) == {1: BLOCKS, 2: BLOCKS}
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root may change a process's root")
+def test_a_program_may_change_its_root(recording: Recording, tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    recording.run("chroot", tmp_path / "root")
+    assert batches(recording.whole()) == {1: BLOCKS, 2: BLOCKS}
+
+
+def test_the_recorders_thread_takes_no_signal(recording: Recording) -> None:
+    assert "handled 100, elsewhere 0" in recording.run("signals").stdout
+    assert batches(recording.whole()) == {1: 100 * BLOCKS}
+
+
+def test_where_no_thread_can_be_made_nothing_is_recorded(recording: Recording) -> None:
+    words = [recording.subject, "no_threads", recording.recorder, recording.subject, "return"]
+    environment = recording.environment("")
+    del environment["LD_PRELOAD"]
+    result = _run(words, environment)
+    assert (result.returncode, result.stdout) == (CODE, "worked 1\n")
+    assert result.stderr == "heapfit: no recording: the thread for it cannot be started\n"
+    assert recording.files() == []
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root may give a program other rights")
+def test_a_program_with_other_rights_is_not_recorded(recording: Recording, tmp_path: Path) -> None:
+    program = tmp_path / "privileged"
+    link = [f"-Wl,-rpath,{recording.recorder.parent}", str(recording.recorder)]
+    subprocess.run(["gcc", "-pthread", SUBJECT, *link, "-o", program], check=True)
+    environment = recording.environment("")
+    del environment["LD_PRELOAD"]
+    assert _run([program, "secure"], environment).stdout == "secure 0\nworked 1\n"
+    assert recording.files() == ["trace.hft"]
+    recording.file.unlink()
+    shutil.chown(program, "nobody")
+    program.chmod(0o4755)
+    result = _run([program, "secure"], environment)
+    if "secure 0" in result.stdout:
+        pytest.skip("here such programs get no other rights")
+    assert (result.returncode, result.stderr) == (CODE, "")
+    assert recording.files() == []
+
+
+def test_the_environment_stays_the_programs(recording: Recording) -> None:
+    assert recording.run("environment").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ("sights:3", "there is no option 'sights'"),
+        ("sites:65", "'sites' takes 0 to 64, not '65'"),
+        ("sample:1x", "'sample' takes a size up to 1t, not '1x'"),
+        ("start", "'start' takes now or later, not ''"),
+    ],
+)
+def test_a_wrong_option_is_reported_once(
+    recording: Recording, options: str, complaint: str
+) -> None:
+    result = recording.run("return", options=options)
+    assert result.stderr.count("\n") == 1
+    assert complaint in result.stderr
+    assert batches(recording.whole()) == {1: BLOCKS}
+
+
+# ---- from outside ---------------------------------------------------------------------------------------
+
+
+def test_status_tells_of_the_file(recording: Recording) -> None:
+    with recording.running("wait") as process:
+        await_true(lambda: recording.file.exists() and recording.file.stat().st_size >= 16)
+        await_true(lambda: batches(recording.trace()) == {1: BLOCKS})
+        answer = ask(process, "status")
+        assert answer["ok"]
+        assert answer["recording"]
+        assert answer["file"] == str(recording.file)
+        assert answer["events"] >= 2 * BLOCKS
+        assert answer["lost"] == 0
+        assert 0 < answer["bytes"] <= recording.file.stat().st_size
+
+
+def test_recordings_one_after_the_other(recording: Recording) -> None:
+    go = recording.folder / "go"
+    with recording.running("wait", go, options="start:later,sites:2") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "worked 1\n"
+        assert not ask(process, "status")["recording"]
+        assert recording.files() == []
+        for suffix in ["", ".2", ".3"]:
+            answer = ask(process, "start")
+            assert (answer["ok"], answer["recording"]) == (True, True)
+            assert answer["file"] == f"{recording.file}{suffix}"
+            assert ask(process, "start")["file"] == answer["file"]
+            answer = ask(process, "stop")
+            assert (answer["ok"], answer["recording"]) == (True, False)
+            trace = recording.whole(suffix)
+            assert trace.end is not None
+            assert trace.end["reason"] == "stop"
+        assert ask(process, "stop")["ok"]
+        ask(process, "start")
+        go.touch()
+        assert process.wait(PATIENCE_S) == CODE
+    assert batches(recording.whole(".4")) == {2: BLOCKS}
+    assert len(recording.whole(".4").sites) > 1
+
+
+@pytest.mark.parametrize("request_line", ["", "begin", "start now", "\x00\xff", "x" * 400])
+def test_a_wrong_request_is_answered(recording: Recording, request_line: str) -> None:
+    with recording.running("wait") as process:
+        await_true(lambda: recording.file.exists())
+        answer = ask(process, request_line)
+        assert not answer["ok"]
+        assert answer["error"]
+        assert ask(process, "status")["ok"]
+
+
+def test_requests_while_the_program_is_busy(recording: Recording) -> None:
+    with recording.running("churn_slowly") as process:
+        await_true(lambda: recording.file.exists())
+        for suffix in ["", ".2"]:
+            ask(process, "start")
+            await_true(lambda: ask(process, "status")["events"] > 10_000)
+            ask(process, "stop")
+            assert len(recording.whole(suffix).events) > 10_000
+
+
+def test_a_recording_may_end_by_itself(recording: Recording) -> None:
+    with recording.running("wait", options="seconds:1") as process:
+        await_true(lambda: recording.file.exists() and recording.file.stat().st_size >= 16)
+        await_true(lambda: recording.trace().end is not None)
+        assert not ask(process, "status")["recording"]
+    trace = recording.whole()
+    assert batches(trace) == {1: BLOCKS}
+    assert trace.end is not None
+    assert trace.end["reason"] == "the time is over"
