@@ -409,15 +409,16 @@ def _places(chains: Sequence[Sequence[str]]) -> list[Cell]:
         leads = Counter(chain[0] for chain in told if chain)
         told = [chain[1:] if len(chain) > 1 and leads[chain[0]] > 1 else chain for chain in told]
     return [
-        Cell(
-            short[0] if short else DASH,
-            _WITHIN.join(chain),
-            _CALLED_BY.join(["", *chain[:_CALLERS]]).removeprefix(_CALLED_BY)
-            if len(chain) > 1
-            else "",
-        )
+        Cell(short[0] if short else DASH, _WITHIN.join(chain), _chain(short, chain))
         for short, chain in zip(told, chains, strict=True)
     ]
+
+
+def _chain(short: Sequence[str], chain: Sequence[str]) -> str:
+    """The calls of a chain, innermost first; those behind the label where that is the innermost."""
+    if len(short) < len(chain):
+        return _CALLED_BY.join(chain[:_CALLERS])
+    return "".join(f"{_CALLED_BY}{call}" for call in chain[1:_CALLERS]).strip()
 
 
 def _bytes(amount: Amount) -> Cell:
