@@ -576,6 +576,7 @@ def test_what_was_set_up_early_or_is_small_is_no_leak() -> None:
     assert not left(0.3).act
     assert not left(0.5, share=0.05).act
     assert not left(0.5, whole=100 * KIB).act
+    assert not left(0.8).act  # what turns over is young at any time
 
 
 def test_without_sites_steady_growth_shows_in_when_things_were_born() -> None:

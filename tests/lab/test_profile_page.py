@@ -14,7 +14,7 @@ import plotly.graph_objects
 import pytest
 from browser import Browser, Page
 from heapfit.errors import HeapfitError
-from heapfit.profile import figures, figures_of_time
+from heapfit.profile import figures, figures_of_time, tables
 from heapfit.profile.advice import advice
 from heapfit.profile.model import Profile
 from heapfit.profile.page import MOST_RECORDINGS, page, save_page
@@ -64,7 +64,7 @@ def text_of(profile: Profile) -> str:
 
 def test_the_page_begins_with_the_facts() -> None:
     text = text_of(server())
-    head = text.partition("Worth a try")[0]
+    head = text.partition("What to do")[0]
     for fact in ("640 MiB", "4.10M blocks", "742 MiB resident", "12.7M", "1.27M/s", "18 %", "71 %"):
         assert fact in head
     assert "/usr/sbin/server --port 7000 --workers 4" in head
@@ -97,6 +97,20 @@ def test_numbers_are_there_without_scripts() -> None:
         "57 %",
     ):
         assert shown in text
+
+
+def test_wrappers_of_malloc_do_not_stand_for_who_allocates() -> None:
+    chains = [
+        ["xmalloc", "node_new"],
+        ["xmalloc", "dup", "key_new"],
+        ["xmalloc", "dup", "text_new"],
+    ]
+    first = calm()
+    sites = [changed(first.sites.by_bytes[0], chain=chain) for chain in chains]
+    found = tables.sites(changed(first, sites__by_bytes=sites))
+    assert found is not None
+    assert [row[0].text for row in found.rows] == ["node_new", "key_new", "text_new"]
+    assert found.rows[1][0].detail == "xmalloc ← dup ← key_new"
 
 
 def test_problems_of_a_recording_are_told() -> None:
@@ -177,7 +191,7 @@ def test_each_row_of_lifetimes_is_all_of_its_blocks() -> None:
 def test_bursts_are_drawn_above_the_rate_a_row_for_each_thread() -> None:
     figure = figures_of_time.rate(server(), 0).figure
     assert [line.get("yaxis") for line in figure["data"]] == [None, "y2", "y2", "y2", "y2"]
-    assert figure["layout"]["yaxis2"]["ticktext"][0] == "bursts of worker 1"
+    assert figure["layout"]["yaxis2"]["ticktext"][0] == "worker 1"
     assert all(len(line["x"]) == 3 * 120 for line in figure["data"][1:])
 
 

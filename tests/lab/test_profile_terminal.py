@@ -43,6 +43,17 @@ def test_each_section_has_its_advice_at_every_width(width: int) -> None:
         assert f"→ {each.sentence}" in text
 
 
+def test_what_only_the_program_can_mend_is_no_feature_to_try() -> None:
+    lines = shown(server(), 200).splitlines()
+    tried = next(line for line in lines if line.startswith("Worth a try:"))
+    assert "the program" not in tried
+    assert "Worth a look, in the program: what is left at the end." in lines
+
+
+def test_a_recording_without_a_date_shows_none() -> None:
+    assert "1970" not in shown(changed(calm(), recordings=[recording(started_unix_ns=0)]))
+
+
 def test_it_takes_no_longer_than_an_engineers_patience() -> None:
     assert len(shown(calm(), 100).splitlines()) < 130
     assert len(shown(server(), 100).splitlines()) < 170

@@ -27,6 +27,8 @@ from heapfit.report.text import capitalised, counted, join_words
 NOTHING_TO_DO = "Nothing in this profile asks for an option, a pool or another allocator."
 # So many programs' sizes are put into words; the table has more.
 _MOST_PROGRAMS = 4
+# A longer command line, such as one with a script in it, tells no more.
+_LONGEST_COMMAND = 300
 _QUERY = (
     '"select size, count(*) as blocks from objects group by size order by blocks desc limit 10"'
 )
@@ -75,14 +77,14 @@ def _programs(profile: Profile) -> list[str]:
 
 def _command(profile: Profile) -> str:
     first = profile.recordings[0]
-    return shlex.join(first.arguments) if len(profile.recordings) == 1 else ""
+    command = shlex.join(first.arguments) if len(profile.recordings) == 1 else ""
+    return command if len(command) <= _LONGEST_COMMAND else f"{command[: _LONGEST_COMMAND - 1]}…"
 
 
 def _circumstances(profile: Profile) -> list[str]:
     first = profile.recordings[0]
-    started = datetime.fromtimestamp(first.started_unix_ns / 1e9, UTC)
     known = [
-        f"{started:%-d %B %Y, %H:%M UTC}",
+        _started(first),
         f"{len(profile.recordings)} processes" if len(profile.recordings) > 1 else "",
         f"recorded over {Path(first.allocator).name}" if first.allocator else "",
         f"{first.arch}, {counted(first.cores, 'core')}",
@@ -92,6 +94,13 @@ def _circumstances(profile: Profile) -> list[str]:
         else "",
     ]
     return [each for each in known if each]
+
+
+def _started(recording: Recording) -> str:
+    """When the recording began; an anonymised one does not tell."""
+    if not recording.started_unix_ns:
+        return ""
+    return f"{datetime.fromtimestamp(recording.started_unix_ns / 1e9, UTC):%-d %B %Y, %H:%M UTC}"
 
 
 def _headline(profile: Profile) -> str:
@@ -312,16 +321,14 @@ def _realloc(profile: Profile) -> list[str]:
     reallocs = profile.reallocs
     if not reallocs.calls.objects:
         return ["The program reallocates nothing."]
-    each = (
-        ""
-        if reallocs.per_block is None
-        else f", {reallocs.per_block:.1f} for each block that is reallocated"
-    )
+    each = ""
+    if reallocs.per_block is not None:
+        each = f", {reallocs.per_block:.1f} for each block that is reallocated"
     return [
-        f"{count(reallocs.calls.objects)} reallocations, {_share(reallocs.share)} of all "
-        f"allocations{each}: {count(reallocs.grown)} make a block larger, {count(reallocs.shrunk)} "
-        f"smaller; the largest is then of {size(reallocs.largest)}.",
-        f"{_share(reallocs.in_place_share)} stay in place, the others copy "
+        f"Of the allocations {_share(reallocs.share)} are reallocations{each}: of "
+        f"{count(reallocs.calls.objects)} in all, {count(reallocs.grown)} made a block larger and "
+        f"{count(reallocs.shrunk)} smaller, the largest then of {size(reallocs.largest)}.",
+        f"{_share(reallocs.in_place_share)} stayed in place, and moving the others copied "
         f"{size(reallocs.copied_bytes)}.",
     ]
 
@@ -408,7 +415,12 @@ _SHAPES = {
         "have, and fragmentation come on top. Orange is what the program ran under.",
         beside=True,
     ),
-    "rate": _Shape("Allocations over time", _rate, course=_rate_course),
+    "rate": _Shape(
+        "Allocations over time",
+        _rate,
+        note="Orange marks above the curve are the bursts of each thread, where there are any.",
+        course=_rate_course,
+    ),
     "lifetimes": _Shape(
         "Lifetimes",
         _lifetimes,

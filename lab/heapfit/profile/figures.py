@@ -19,6 +19,7 @@ MOST_THREADS = 8
 _MOST_PROGRAMS = 4
 # The same blue as the lines', from hardly any to what is still told from a label beside it.
 _TINTS = [[0.0, "rgba(15,124,192,0.05)"], [1.0, "rgba(15,124,192,0.9)"]]
+_ALL = "all threads"
 _DASHES = ["solid", "dash", "dot", "dashdot"]
 
 _SIZES_HEIGHT, _BARS_HEIGHT = 380, 260
@@ -43,7 +44,8 @@ def sizes(profile: Profile) -> Drawing | None:
         return None
     figure = Figure(_SIZES_HEIGHT)
     for number, each in enumerate(programs):
-        _add_distribution(figure, each, _colour(number), "solid", width=3)
+        name = _ALL if len(programs) == 1 else None
+        _add_distribution(figure, each, _colour(number), "solid", width=3, name=name)
     if len(programs) == 1:
         _add_bytes(figure, programs[0])
     threads = profile.sizes.threads[:MOST_THREADS] if len(profile.sizes.threads) > 1 else []
@@ -101,7 +103,7 @@ def _add_bytes(figure: Figure, of: Distribution) -> None:
     figure.scatter(
         x=[each.size for each in of.points],
         y=[drawn(100 * each.bytes) for each in of.points],
-        name="of its bytes",
+        name="by bytes",
         mode="lines",
         line={"color": BLUE, "width": 2, "dash": "dot", "shape": "hv"},
         hovertext=[

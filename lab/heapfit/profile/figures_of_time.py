@@ -164,12 +164,13 @@ def _add_bursts(
 
 
 def _burst_axis(bursts: dict[int, list[Burst]], profile: Profile, floor: float) -> dict[str, Any]:
-    names = [label(f"bursts of {profile.transactions.threads[each].thread}") for each in bursts]
+    names = [label(profile.transactions.threads[each].thread) for each in bursts]
     return {
         "domain": [drawn(floor), 1],
         "range": [-0.6, len(names) - 0.4],
         "tickvals": list(range(len(names))),
         "ticktext": names,
+        "automargin": True,
         "showgrid": False,
         "zeroline": False,
         "fixedrange": True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -32,12 +34,19 @@ from heapfit.report.units import DASH
 
 # A page shows so many rows of what may be thousands; the largest come first.
 _MOST_ROWS = 40
+_MOST_SITES = 20
+# Beside a figure a longer table would leave the figure alone.
+_MOST_BESIDE = 10
 _MOST_FREQUENT = 12
 _BRIEF_SIZES = 5
 # So many programs' most frequent sizes stand side by side.
 _MOST_PROGRAMS = 6
-_CALLED_BY = "\N{LEFTWARDS ARROW} "
-_CALLERS = 4
+# Between a call and the one that led to it, in a name that holds several.
+_WITHIN = " < "
+_CALLED_BY = " \N{LEFTWARDS ARROW} "
+_CALLERS = 5
+# So many wrappers around malloc are looked behind.
+_WRAPPERS = 3
 
 
 def recordings(profile: Profile) -> Table | None:
@@ -75,8 +84,10 @@ def _recording(each: Recording) -> list[Cell]:
 
 
 def program(recording: Recording) -> str:
-    """Return the name by which a recorded process is known."""
-    return Path(recording.program).name or recording.name
+    """Return the name by which a recorded process is known: as it was called, since one file may
+    be several programs."""
+    called = recording.arguments[0] if recording.arguments else ""
+    return Path(called).name or Path(recording.program).name or recording.name
 
 
 def process(recording: Recording) -> str:
@@ -92,12 +103,14 @@ def peak(profile: Profile) -> Table | None:
     if not parts:
         return None
     columns = [column, "Bytes", "Of the peak", "Blocks", "Mean size"]
-    return Table(columns, [_part(each) for each in parts[:_MOST_ROWS]])
+    shown = parts[:_MOST_BESIDE]
+    places = _places([each.name.split(_WITHIN) for each in shown])
+    return Table(columns, [_part(*each) for each in zip(shown, places, strict=True)])
 
 
-def _part(part: Part) -> list[Cell]:
+def _part(part: Part, place: Cell) -> list[Cell]:
     return [
-        Cell(part.name),
+        place,
         _bytes(part.amount),
         _share(part.share),
         _objects(part.amount),
@@ -185,7 +198,7 @@ def _lifetime(row: LifetimeRow, label: str) -> list[Cell]:
         _objects(row.amount),
         _outlived(row.ns.p50, span),
         _outlived(row.ns.p90, span),
-        _outlived(row.bytes.p50, size),
+        _outlived(row.bytes.p50, _whole_bytes),
         _share(row.living.objects / row.amount.objects),
     ]
 
@@ -193,6 +206,10 @@ def _lifetime(row: LifetimeRow, label: str) -> list[Cell]:
 def _outlived(value: float | None, shown: Callable[[float], str]) -> Cell:
     """A lifetime, or that most outlive the recording; these sort last."""
     return Cell("longer", "") if value is None else Cell(shown(value), value)
+
+
+def _whole_bytes(value: float) -> str:
+    return size(math.ceil(value))
 
 
 def bursts(profile: Profile) -> Table | None:
@@ -269,6 +286,9 @@ def realloc(profile: Profile) -> Table | None:
         return None
     rows, before = [], 0.0
     for each in reallocs.growth:
+        if not each.calls:
+            before = each.ratio or before
+            continue
         label = _growth_label(before, each.ratio)
         rows.append(
             [Cell(label, before), _count(each.calls), _share(each.calls / max(reallocs.known, 1))]
@@ -305,7 +325,7 @@ def sites(profile: Profile) -> Table | None:
     found |= {tuple(each.chain): each for each in profile.sites.by_interleaving}
     if not found:
         return None
-    ordered = sorted(found.values(), key=lambda each: -each.amount.bytes)[:_MOST_ROWS]
+    ordered = sorted(found.values(), key=lambda each: -each.amount.bytes)[:_MOST_SITES]
     columns = [
         "Allocated by",
         "Bytes",
@@ -318,12 +338,13 @@ def sites(profile: Profile) -> Table | None:
         "At the end",
         "Freed elsewhere",
     ]
-    return Table(columns, [_site(each) for each in ordered])
+    places = _places([each.chain for each in ordered])
+    return Table(columns, [_site(*each) for each in zip(ordered, places, strict=True)])
 
 
-def _site(each: Site) -> list[Cell]:
+def _site(each: Site, place: Cell) -> list[Cell]:
     return [
-        Cell(each.chain[0], detail=_callers(each)),
+        place,
         _bytes(each.amount),
         _share(each.share),
         _share(each.interleaving) if each.interleaving is not None else Cell(DASH, ""),
@@ -334,12 +355,6 @@ def _site(each: Site) -> list[Cell]:
         _bytes(each.end),
         _share(each.remote_share) if each.remote_share is not None else Cell(DASH, ""),
     ]
-
-
-def _callers(site: Site) -> str:
-    """The calls that led to a site, as far as a reader needs them to tell it from others."""
-    callers = site.chain[1 : 1 + _CALLERS]
-    return " ".join(f"{_CALLED_BY}{name}" for name in callers)
 
 
 def _sizes_of(site: Site) -> str:
@@ -353,16 +368,18 @@ def end(profile: Profile) -> Table | None:
     leaks = profile.leaks
     if leaks.sites:
         columns = ["Allocated by", "Bytes", "Of what is left", "Blocks", "Born in the second half"]
-        return Table(columns, [_leak(each) for each in leaks.sites[:_MOST_ROWS]])
+        shown = leaks.sites[:_MOST_BESIDE]
+        places = _places([each.name.split(_WITHIN) for each in shown])
+        return Table(columns, [_leak(*each) for each in zip(shown, places, strict=True)])
     if not leaks.sizes:
         return None
     rows = sorted(leaks.sizes, key=lambda each: -each.amount.bytes)
     return Table(["Size", "Bytes", "Of what is left", "Blocks"], [_left(each) for each in rows])
 
 
-def _leak(each: LeakSite) -> list[Cell]:
+def _leak(each: LeakSite, place: Cell) -> list[Cell]:
     return [
-        Cell(each.name),
+        place,
         _bytes(each.amount),
         _share(each.share),
         _objects(each.amount),
@@ -380,6 +397,28 @@ def _left(each: SizePart) -> list[Cell]:
 
 
 # -------------------------------------------------------------------------- cells
+
+
+def _places(chains: Sequence[Sequence[str]]) -> list[Cell]:
+    """Who allocated: the innermost call that tells the rows apart, and below it the whole chain.
+
+    A call that leads several of the rows is a wrapper of malloc, as far as they are concerned.
+    """
+    told = [list(chain) for chain in chains]
+    for _ in range(_WRAPPERS):
+        leads = Counter(chain[0] for chain in told if chain)
+        told = [chain[1:] if len(chain) > 1 and leads[chain[0]] > 1 else chain for chain in told]
+    return [
+        Cell(short[0] if short else DASH, _WITHIN.join(chain), _chain(short, chain))
+        for short, chain in zip(told, chains, strict=True)
+    ]
+
+
+def _chain(short: Sequence[str], chain: Sequence[str]) -> str:
+    """The calls of a chain, innermost first; those behind the label where that is the innermost."""
+    if len(short) < len(chain):
+        return _CALLED_BY.join(chain[:_CALLERS])
+    return "".join(f"{_CALLED_BY}{call}" for call in chain[1:_CALLERS]).strip()
 
 
 def _bytes(amount: Amount) -> Cell:

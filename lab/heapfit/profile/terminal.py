@@ -66,10 +66,16 @@ def _print_facts(facts: Sequence[Fact], console: Console) -> None:
 
 def _print_proposals(shown: Content, console: Console) -> None:
     """Name what is to be done; the sections below say why."""
+    features = dict.fromkeys(each.advice.feature for each in shown.proposals)
+    named = [feature for feature in features if feature]
+    own = [each.title.lower() for each in shown.proposals if not each.advice.feature]
     console.print()
-    features = dict.fromkeys(each.advice.label for each in shown.proposals)
-    line = f"Worth a try: {', '.join(features)}." if features else NOTHING_TO_DO
-    print_line(console, visible(line), style="bold")
+    if named:
+        print_line(console, f"Worth a try: {', '.join(named)}.", style="bold")
+    if own:
+        print_line(console, f"Worth a look, in the program: {', '.join(own)}.", style="bold")
+    if not shown.proposals:
+        print_line(console, NOTHING_TO_DO, style="bold")
 
 
 def _print_list(title: str, lines: Sequence[str], console: Console) -> None:

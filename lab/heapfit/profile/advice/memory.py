@@ -219,7 +219,8 @@ def _preferred(allocators: Sequence[Rounding], peak: int) -> Rounding:
 # ------------------------------------------------------------------------ end
 
 # A leak grows all the time; what is set up once is born early, what is in use was born just now.
-_GROWS = 0.4
+# More born late than this is what turns over: the young are always many among it.
+_GROWS, _TURNS_OVER = 0.4, 0.6
 _LEAK_SHARE = 0.1
 _LEAK_OBJECTS = 100
 _LEAK_BYTES = 64 * KIB
@@ -231,7 +232,7 @@ def end(profile: Profile, trace: str) -> Advice:
         each
         for each in leaks.sites
         if each.share >= _LEAK_SHARE
-        and each.late_share >= _GROWS
+        and _GROWS <= each.late_share <= _TURNS_OVER
         and each.amount.objects >= _LEAK_OBJECTS
         and each.amount.bytes >= _LEAK_BYTES
     ]
@@ -255,4 +256,4 @@ def _grows(profile: Profile) -> bool:
     born = [each.bytes for each in profile.leaks.born][:-1]
     total = sum(born)
     late = sum(born[len(profile.leaks.born) // 2 :])
-    return total >= _LEAK_BYTES and late >= _GROWS * total
+    return total >= _LEAK_BYTES and _GROWS * total <= late <= _TURNS_OVER * total

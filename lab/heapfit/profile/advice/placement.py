@@ -214,6 +214,8 @@ _INTERLEAVED = 1 / 3
 # ... those with fewer objects (pool_min_objects), and those of which most are free again.
 _POOL_OBJECTS = 100
 _STAYS = 0.5
+# Wrappers of malloc come first in a chain; the third call is seldom one.
+_NAMED_CALLS = 3
 
 
 def sites(profile: Profile, trace: str) -> Advice:
@@ -252,5 +254,5 @@ def _fits_pool(site: Site) -> bool:
 
 
 def _calls(number: int, first: Site) -> str:
-    name = first.chain[0]
+    name = " < ".join(first.chain[:_NAMED_CALLS])
     return f"{name} holds" if number == 1 else f"{number} calls, first {name}, hold"
