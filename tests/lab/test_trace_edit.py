@@ -16,7 +16,7 @@ from heapfit.trace.anonymise import anonymise
 from heapfit.trace.convert import inspect
 from heapfit.trace.cut import Part, cut
 from heapfit.trace.merge import PROCESSES_MAX, merge
-from heapfit.trace.native import FREE, FREES, MALLOC, REALLOC, Event, Reader
+from heapfit.trace.native import FREE, FREES, MALLOC, REALLOC, Event, Mark, Reader, Writer
 from trace_data import HEAP, INFO, MODULES, Answers, Program, service
 
 Calls = list[tuple[int, Event]]
@@ -154,6 +154,19 @@ def test_a_block_is_of_the_thread_that_reallocated_it_last(tmp_path: Path) -> No
     ]
     assert Answers(found).totals.unmatched_frees == 0
     assert not Answers(found).live
+
+
+def test_a_name_that_a_thread_takes_later_is_its_name(tmp_path: Path) -> None:
+    with Writer(tmp_path / "a.hft", INFO) as writer:
+        for number in range(5000):
+            if number in (0, 4999):
+                writer.thread(0, 7, "program" if number == 0 else "worker")
+            writer.event(0, Event(10 * number + 10, MALLOC, address=64 * number + 64, size=8))
+            if number % 1000 == 999:
+                writer.mark(Mark(10 * number + 15))
+    cut(tmp_path / "a.hft", tmp_path / "b.hft", Part(from_ns=1))
+    merge([tmp_path / "a.hft"], tmp_path / "c.hft")
+    assert names(tmp_path / "b.hft") == names(tmp_path / "c.hft") == ["worker"]
 
 
 def test_a_part_without_an_event_is_refused_and_leaves_no_file(trace: Path, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def _harmless(value: Any) -> Any:
 
 
 def _copy(reader: Reader, writer: Writer, on_progress: Progress | None) -> int:
-    threads = ThreadMap(reader, ThreadNumbers(writer, _nameless).begin)
+    threads = ThreadMap(reader, ThreadNumbers(writer, _nameless))
     sites, places, marks = _Sites(reader, writer), _Places(), Marks(reader)
     count = 0
     for events in batches(reader, on_progress):

@@ -82,7 +82,7 @@ class _Cutter:
 
     def __init__(self, reader: Reader, writer: Writer, part: Part) -> None:
         self._reader, self._writer, self._part = reader, writer, part
-        self._threads = ThreadMap(reader, ThreadNumbers(writer).begin)
+        self._threads = ThreadMap(reader, ThreadNumbers(writer))
         self._sites = SiteCopy(reader, writer)
         self._marks = Marks(reader)
         self._blocks = LiveBlocks()
@@ -103,6 +103,7 @@ class _Cutter:
             )
         if self._part.to_event is None:
             self._write(none(), self._marks.until(self._part.to_ns or END_NS))
+        self._threads.finish()
         self._writer.modules(self._reader.modules)
         self._writer.end = {"reason": "cut", "live_at_start": self._live}
         return Cut(self._events, self._live, self._last_ns - self._origin)

@@ -50,11 +50,18 @@ class ThreadNumbers:
 class ThreadMap:
     """From the numbers of one trace's threads to those in the file that is written."""
 
-    def __init__(self, reader: Reader, begin: Callable[[Thread], int]) -> None:
-        """`begin` writes a thread and returns its new number."""
+    def __init__(
+        self,
+        reader: Reader,
+        numbers: ThreadNumbers,
+        begin: Callable[[Thread], int] | None = None,
+    ) -> None:
+        """`begin` writes a thread and returns its new number, where that need not be the next."""
         self._reader = reader
-        self._begin = begin
+        self._new = numbers
+        self._begin = begin or numbers.begin
         self._numbers = np.empty(0, np.int64)
+        self._names: dict[int, bytes] = {}  # as they were written
 
     def renumbered(self, events: Columns) -> Columns:
         """Return events with the new numbers; threads that are new are written first."""
@@ -70,15 +77,21 @@ class ThreadMap:
         new = new[self._numbers[new] == _UNKNOWN]
         if len(new):
             known = {row["index"]: row for row in self._reader.thread_rows()}
-            for number in new:
-                self._numbers[number] = self._begin(_thread(int(number), known.get(number)))
+            for number in new.tolist():
+                self._numbers[number] = self._begin(_thread(known[number]))
+                self._names[number] = known[number]["name"]
         return {**events, "thread": self._numbers[old].astype(np.uint32)}
 
+    def finish(self) -> None:
+        """Write the names that have changed: many a thread takes its own later."""
+        for row in self._reader.thread_rows():
+            number = int(row["index"])
+            if self._names.get(number, row["name"]) != row["name"]:
+                self._new.write(int(self._numbers[number]), _thread(row))
 
-def _thread(number: int, row: Any) -> Thread:
-    if row is None:
-        return Thread(number, 0, "")
-    return Thread(number, int(row["tid"]), row["name"].decode(errors="replace"))
+
+def _thread(row: Any) -> Thread:
+    return Thread(int(row["index"]), int(row["tid"]), row["name"].decode(errors="replace"))
 
 
 class SiteCopy:

@@ -122,7 +122,7 @@ class _Source:
         self.delay = _started(reader.info) - merger.started
         self.sites = np.zeros(1, np.uint32)  # new numbers by the old ones
         self._merger = merger
-        self._threads = ThreadMap(reader, self._begin)
+        self.threads = ThreadMap(reader, merger.numbers, self._begin)
         self._batch = Batch.of_events(min(BATCH_ROWS, _ROWS_OF_ALL // merger.files))
         self._taken = 0
         self.ended = False
@@ -149,7 +149,7 @@ class _Source:
 
     def _mapped(self, events: Columns) -> Columns:
         base = self.process.base
-        made = self._threads.renumbered(events)
+        made = self.threads.renumbered(events)
         made = {**made, "ns": events["ns"] + np.uint64(self.delay)}
         made["site"] = self.sites[events["site"]]
         if base:
@@ -223,6 +223,8 @@ class _Merger:
             if on_progress:
                 on_progress(sum(source.reader.position for source in self._sources), size)
         write_interleaved(self.writer, none(), self._marks(END_NS))
+        for source in self._sources:
+            source.threads.finish()
         self._write_modules()
         self.writer.end = {"reason": "merged", "ends": [s.reader.end for s in self._sources]}
         return Merged(events, len(self._processes), last_ns)

@@ -91,10 +91,8 @@ static bool write_plain(struct trace_writer *writer, enum trace_block type, cons
 static bool flush_sites(struct trace_writer *writer)
 {
     if (writer->sites_used == 0) return fine(writer);
-    struct trace_block_header header = {.type = TRACE_SITES,
-                                        .thread = writer->sites_first + 1,
-                                        .first_tick = writer->tick,
-                                        .last_tick = writer->tick};
+    struct trace_block_header header = {
+        .type = TRACE_SITES, .thread = writer->sites_first + 1, .first_tick = writer->tick, .last_tick = writer->tick};
     size_t used = writer->sites_used;
     writer->sites_used = 0;
     writer->sites_first = writer->sites_made;
