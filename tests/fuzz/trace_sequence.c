@@ -1,6 +1,7 @@
-/* Fuzz target: the input is a trace. Its first byte says how it is given to the reader: as the bytes of a file, or as a list of
- * blocks that get their magic number, length and checksum here, so that what is behind the checksum is reached; as events or as
- * objects. Whatever comes, the reader ends, stays within its limits, and gives out nothing that contradicts its own tables.
+/* Fuzz target: the input is a trace. Its first byte says how it is given to the reader: as the bytes of a file, or as
+ * a list of blocks that get their magic number, length and checksum here, so that what is behind the checksum is
+ * reached; as events or as objects. Whatever comes, the reader ends, stays within its limits, and gives out nothing
+ * that contradicts its own tables.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -29,7 +30,8 @@ static uint64_t take(const uint8_t **data, size_t *size, size_t bytes)
     return number;
 }
 
-/* A byte for the type and the codec, one for the thread, two for the clock, two for the payload's length, the payload. */
+/* A byte for the type and the codec, one for the thread, two for the clock, two for the payload's length, the
+ * payload. */
 static void append_block(int file, const uint8_t **data, size_t *size, uint32_t sequence)
 {
     struct trace_block_header header = {.magic = TRACE_BLOCK_MAGIC, .sequence = sequence};
@@ -63,7 +65,8 @@ static void read_objects(struct trace_reader *reader, size_t capacity)
 {
     static uint64_t ids[ROWS], born[ROWS], died[ROWS];
     static uint32_t threads[ROWS], sites[ROWS];
-    const struct trace_objects columns = {.capacity = capacity, .id = ids, .born_ns = born, .died_ns = died, .born_thread = threads, .site = sites};
+    const struct trace_objects columns = {
+        .capacity = capacity, .id = ids, .born_ns = born, .died_ns = died, .born_thread = threads, .site = sites};
     const struct trace_thread *known_threads;
     const struct trace_site *known_sites;
     uint64_t rows = 0;
@@ -107,7 +110,8 @@ static void read_tables(struct trace_reader *reader)
     for (size_t i = 1; i < count; i++) require(marks[i - 1].tick <= marks[i].tick, "a mark goes back in time");
     trace_flow(reader, &pairs);
     trace_nanoseconds(reader, UINT64_MAX);
-    require(strlen(trace_info(reader)) + strlen(trace_end(reader)) + strlen(trace_modules(reader)) < UINT32_MAX, "no texts");
+    require(strlen(trace_info(reader)) + strlen(trace_end(reader)) + strlen(trace_modules(reader)) < UINT32_MAX,
+            "no texts");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

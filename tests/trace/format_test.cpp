@@ -4,7 +4,8 @@
 #include <fstream>
 #include <sstream>
 
-namespace {
+namespace
+{
 
 // The bytes of the page's block in hexadecimal; what follows a # is for people.
 std::vector<uint8_t> example()

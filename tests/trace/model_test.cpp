@@ -1,5 +1,5 @@
-// Random programs of several threads, whose objects are known from the order in which everything happened: whatever way the
-// events are cut into blocks and passes, the reader finds the same objects.
+// Random programs of several threads, whose objects are known from the order in which everything happened: whatever way
+// the events are cut into blocks and passes, the reader finds the same objects.
 #include "trace_file.hpp"
 
 #include <algorithm>
@@ -7,7 +7,8 @@
 #include <random>
 #include <set>
 
-namespace {
+namespace
+{
 
 struct Totals {
     uint64_t events = 0, allocations = 0, frees = 0, reallocs = 0, in_place = 0, failed = 0, bytes = 0, unmatched = 0;
@@ -15,7 +16,8 @@ struct Totals {
 };
 
 // Everything happens on one clock, an event at a time; a realloc ends some events of other threads after it began.
-class Program {
+class Program
+{
   public:
     std::vector<std::vector<trace_event>> threads;
     std::vector<Event> events; // in order
@@ -48,7 +50,10 @@ class Program {
     std::vector<std::map<unsigned, uint32_t>> last_site_;
     std::set<uint64_t> freed_;
 
-    uint64_t draw(uint64_t below) { return random_() % below; }
+    uint64_t draw(uint64_t below)
+    {
+        return random_() % below;
+    }
 
     uint64_t tick()
     {
@@ -74,7 +79,10 @@ class Program {
         return order;
     }
 
-    uint64_t draw_size() { return draw(4) == 0 ? draw(100000) : draw(500); }
+    uint64_t draw_size()
+    {
+        return draw(4) == 0 ? draw(100000) : draw(500);
+    }
 
     void step()
     {
@@ -91,8 +99,8 @@ class Program {
     {
         threads[thread].push_back(event);
         bool failed = event.address == 0 && event.kind != TRACE_FREE;
-        events.push_back({event.tick, event.address, event.old, event.size, event.usable, event.lasted, thread, event.site,
-                          static_cast<uint8_t>(event.kind | (failed ? TRACE_FAILED : 0)), event.alignment});
+        events.push_back({event.tick, event.address, event.old, event.size, event.usable, event.lasted, thread,
+                          event.site, static_cast<uint8_t>(event.kind | (failed ? TRACE_FAILED : 0)), event.alignment});
         totals.events++;
     }
 
@@ -100,9 +108,9 @@ class Program {
     {
         totals.bytes += event.size;
         totals.live_bytes += event.size;
-        live_[event.address] = {++totals.allocations, previous,     event.address, event.size,   event.usable,
-                                tick,                 UINT64_MAX,   totals.bytes,  UINT64_MAX,   thread,
-                                UINT32_MAX,           event.site,   event.kind,    255,          event.alignment};
+        live_[event.address] = {
+            ++totals.allocations, previous, event.address, event.size, event.usable, tick, UINT64_MAX,     totals.bytes,
+            UINT64_MAX,           thread,   UINT32_MAX,    event.site, event.kind,   255,  event.alignment};
         if (totals.live_bytes > totals.peak_bytes) {
             totals.peak_bytes = totals.live_bytes;
             totals.peak_objects = live_.size();
@@ -147,7 +155,8 @@ class Program {
         static const uint8_t kinds[] = {TRACE_MALLOC, TRACE_CALLOC, TRACE_NEW, TRACE_ALIGNED, TRACE_NEW_ALIGNED};
         trace_event event = allocation(tick(), new_address(), draw_size(), static_cast<uint32_t>(draw(site_count)),
                                        kinds[draw(std::size(kinds))]);
-        if (event.kind == TRACE_ALIGNED || event.kind == TRACE_NEW_ALIGNED) event.alignment = static_cast<uint8_t>(draw(22));
+        if (event.kind == TRACE_ALIGNED || event.kind == TRACE_NEW_ALIGNED)
+            event.alignment = static_cast<uint8_t>(draw(22));
         note(thread, event);
         birth(thread, event, event.tick, 0);
     }
@@ -225,7 +234,8 @@ TraceFile write_in_passes(const Program &program, unsigned seed, bool compressed
     for (uint64_t now = 0; now < last; now += 1 + random() % 2000000) {
         for (uint32_t thread = 0; thread < program.threads.size(); thread++) {
             const auto &events = program.threads[thread];
-            while (written[thread] < events.size() && events[written[thread]].tick + events[written[thread]].lasted < now) {
+            while (written[thread] < events.size() &&
+                   events[written[thread]].tick + events[written[thread]].lasted < now) {
                 std::vector<trace_event> block;
                 size_t most = 1 + random() % 300;
                 while (block.size() < most && written[thread] < events.size() &&
@@ -241,11 +251,13 @@ TraceFile write_in_passes(const Program &program, unsigned seed, bool compressed
         file.mark(now, complete);
     }
     for (uint32_t thread = 0; thread < program.threads.size(); thread++)
-        file.events(thread, {program.threads[thread].begin() + static_cast<ptrdiff_t>(written[thread]), program.threads[thread].end()});
+        file.events(thread, {program.threads[thread].begin() + static_cast<ptrdiff_t>(written[thread]),
+                             program.threads[thread].end()});
     return file.end();
 }
 
-class TraceModel : public testing::TestWithParam<unsigned> {
+class TraceModel : public testing::TestWithParam<unsigned>
+{
   protected:
     Program program{GetParam(), 1 + GetParam() % 7, 20000};
     TraceFile file = write_in_passes(program, GetParam(), GetParam() % 2 == 0);
@@ -254,7 +266,8 @@ class TraceModel : public testing::TestWithParam<unsigned> {
     void nothing_is_wrong()
     {
         struct trace_problems problems = trace_problems(reader.get());
-        EXPECT_EQ(problems.damaged_bytes + problems.damaged_blocks + problems.unknown_blocks + problems.missing_blocks, 0);
+        EXPECT_EQ(problems.damaged_bytes + problems.damaged_blocks + problems.unknown_blocks + problems.missing_blocks,
+                  0);
         EXPECT_EQ(problems.late_events, 0);
         EXPECT_EQ(problems.backward_clocks, 0);
         EXPECT_FALSE(problems.cut_short);

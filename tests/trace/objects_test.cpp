@@ -1,7 +1,8 @@
 // Objects where a trace tells less than all of their lives, and the limits of what is kept of them.
 #include "trace_file.hpp"
 
-namespace {
+namespace
+{
 
 TEST(TraceObjects, AFreeOfABlockFromBeforeTheRecordingIsCountedAndNoObject)
 {
@@ -30,7 +31,11 @@ TEST(TraceObjects, AReallocOfABlockFromBeforeTheRecordingIsABirth)
 TEST(TraceObjects, ABlockThatBeginsWhereOneLivesEndsThat)
 {
     TraceFile file;
-    file.info().events(0, {allocation(10, 0x500, 8)}).events(1, {allocation(20, 0x500, 80, 0, TRACE_NEW)}).mark(100, 90).end();
+    file.info()
+        .events(0, {allocation(10, 0x500, 8)})
+        .events(1, {allocation(20, 0x500, 80, 0, TRACE_NEW)})
+        .mark(100, 90)
+        .end();
     Reader reader = open_file(file);
     std::vector<Object> objects = all_objects(reader.get());
     ASSERT_EQ(objects.size(), 2);
@@ -62,7 +67,10 @@ TEST(TraceObjects, AReallocsNewBlockExistsOnlyFromItsReturn)
 TEST(TraceObjects, AFailedReallocLeavesTheOldBlock)
 {
     TraceFile file;
-    file.info().events(0, {allocation(10, 0x500, 8), reallocation(20, 0x500, 0, 1 << 30, 5), release(40, 0x500)}).mark(90, 80).end();
+    file.info()
+        .events(0, {allocation(10, 0x500, 8), reallocation(20, 0x500, 0, 1 << 30, 5), release(40, 0x500)})
+        .mark(90, 80)
+        .end();
     Reader reader = open_file(file);
     std::vector<Object> objects = all_objects(reader.get());
     ASSERT_EQ(objects.size(), 1);
@@ -75,7 +83,9 @@ TEST(TraceObjects, AddressesOfFiftySevenBitsAndOddOnesAreKept)
 {
     TraceFile file;
     uint64_t high = UINT64_C(0x01fffffffffffff0), odd = 0x12345;
-    file.info().events(0, {allocation(1, high, 8), allocation(2, odd, 8), allocation(3, 16, 8), release(4, high)}).end();
+    file.info()
+        .events(0, {allocation(1, high, 8), allocation(2, odd, 8), allocation(3, 16, 8), release(4, high)})
+        .end();
     std::vector<Object> objects = all_objects(open_file(file).get());
     ASSERT_EQ(objects.size(), 3);
     EXPECT_EQ(objects[0].address, high);
@@ -112,7 +122,7 @@ TEST(TraceObjects, ColumnsThatNobodyWantsAreLeftOut)
     EXPECT_EQ(trace_next_objects(reader.get(), &columns), 0);
 }
 
-// ---- the course of memory --------------------------------------------------------------------------------------------
+// ---- the course of memory -------------------------------------------------------------------------------------------
 
 std::vector<struct trace_memory> course(trace_reader *reader)
 {
@@ -141,7 +151,11 @@ TEST(TraceCourse, ALongRestIsLevel)
 TEST(TraceCourse, MarksAreInItWithWhatLivedThen)
 {
     TraceFile file;
-    file.info().events(0, {allocation(100, 0x10, 1000), allocation(2500000, 0x20, 1)}).mark(1200000, 1, 4096).mark(9000000, 9000000, 8192).end();
+    file.info()
+        .events(0, {allocation(100, 0x10, 1000), allocation(2500000, 0x20, 1)})
+        .mark(1200000, 1, 4096)
+        .mark(9000000, 9000000, 8192)
+        .end();
     std::vector<struct trace_memory> marks;
     for (const auto &point : course(open_file(file).get()))
         if (point.resident != 0) marks.push_back(point);
@@ -161,14 +175,16 @@ TEST(TraceCourse, AnHourHasNoMorePointsThanASecond)
     std::vector<trace_event> events;
     for (uint64_t i = 0; i < 100000; i++) events.push_back(allocation(i * second / 25, 0x10 * (i + 1), 1));
     for (size_t from = 0; from < events.size(); from += 10000)
-        file.events(0, {events.begin() + static_cast<ptrdiff_t>(from), events.begin() + static_cast<ptrdiff_t>(from) + 10000});
+        file.events(
+            0, {events.begin() + static_cast<ptrdiff_t>(from), events.begin() + static_cast<ptrdiff_t>(from) + 10000});
     for (uint64_t i = 0; i < 40000; i++) file.mark(i * second / 10, i * second / 10, 4096 + i);
     std::vector<struct trace_memory> points = course(open_file(file.end()).get());
     size_t marks = 0;
     for (size_t i = 1; i < points.size(); i++) {
         ASSERT_LE(points[i - 1].ns, points[i].ns);
         ASSERT_LE(points[i].live_objects, points[i].ns * 25 / second + 1);
-        ASSERT_GE(points[i].live_objects + 1, points[i].ns * 25 / second > 100000 ? 100000 : points[i].ns * 25 / second);
+        ASSERT_GE(points[i].live_objects + 1,
+                  points[i].ns * 25 / second > 100000 ? 100000 : points[i].ns * 25 / second);
         marks += points[i].resident != 0;
     }
     EXPECT_LE(points.size(), 1 << 16);

@@ -1,7 +1,8 @@
 // The order in which events are given out, and what becomes of those that a clock or a recorder has put out of order.
 #include "trace_file.hpp"
 
-namespace {
+namespace
+{
 
 std::vector<uint64_t> addresses(const std::vector<Event> &events)
 {
@@ -57,7 +58,12 @@ TEST(TraceOrder, AThreadsClockThatGoesBackwardsIsLiftedAndCounted)
 TEST(TraceOrder, AThreadsClockIsRememberedFromBlockToBlock)
 {
     TraceFile file;
-    file.info().events(0, {allocation(50, 0x50, 8)}).mark(70, 60).events(0, {allocation(20, 0x20, 8)}).mark(100, 90).end();
+    file.info()
+        .events(0, {allocation(50, 0x50, 8)})
+        .mark(70, 60)
+        .events(0, {allocation(20, 0x20, 8)})
+        .mark(100, 90)
+        .end();
     Reader reader = open_file(file);
     EXPECT_EQ(all_events(reader.get())[1].ns, 50);
     EXPECT_EQ(trace_problems(reader.get()).backward_clocks, 1);

@@ -3,7 +3,8 @@
 
 #include <random>
 
-namespace {
+namespace
+{
 
 // Two passes of two threads, sites, names, modules, an end.
 TraceFile whole_file(bool compressed = false)
@@ -16,7 +17,9 @@ TraceFile whole_file(bool compressed = false)
         uint64_t tick = 1000 * pass;
         for (uint32_t thread = 0; thread < 2; thread++) {
             std::vector<trace_event> events;
-            for (uint64_t i = 1; i <= 50; i++) events.push_back(allocation(tick + 10 * i, 0x1000 * (thread + 1) + 16 * (100 * pass + i), 8, 1 + thread));
+            for (uint64_t i = 1; i <= 50; i++)
+                events.push_back(
+                    allocation(tick + 10 * i, 0x1000 * (thread + 1) + 16 * (100 * pass + i), 8, 1 + thread));
             file.events(thread, events);
         }
         file.mark(tick + 900, tick + 800);
@@ -43,7 +46,7 @@ std::vector<uint8_t> bytes_of(const std::string &text)
     return {text.begin(), text.end()};
 }
 
-// ---- files that are refused -------------------------------------------------------------------------------------------
+// ---- files that are refused -----------------------------------------------------------------------------------------
 
 TEST(TraceReader, WhatIsNoTraceIsRefusedWithAReason)
 {
@@ -65,7 +68,7 @@ TEST(TraceReader, WhatCannotBeReadIsRefusedWithAReason)
     EXPECT_STREQ(why, "it cannot be read: Is a directory");
 }
 
-// ---- files that are read as far as they go ----------------------------------------------------------------------------
+// ---- files that are read as far as they go --------------------------------------------------------------------------
 
 TEST(TraceReader, AWholeFileHasNothingWrongWithIt)
 {
@@ -74,7 +77,8 @@ TEST(TraceReader, AWholeFileHasNothingWrongWithIt)
         Reader reader = open_file(file);
         EXPECT_EQ(count_objects(reader.get()), whole_events);
         struct trace_problems problems = trace_problems(reader.get());
-        EXPECT_EQ(problems.damaged_bytes + problems.damaged_blocks + problems.missing_blocks + problems.unknown_blocks, 0);
+        EXPECT_EQ(problems.damaged_bytes + problems.damaged_blocks + problems.missing_blocks + problems.unknown_blocks,
+                  0);
         EXPECT_EQ(problems.late_events + problems.backward_clocks + problems.lost_events, 0);
         EXPECT_FALSE(problems.cut_short);
         EXPECT_EQ(problems.error, 0);
@@ -173,7 +177,9 @@ TEST(TraceReader, ALostBlockOfSitesChangesNoOthersNumber)
     TraceFile file;
     file.info().sites(1, {{0, 0xA0}}).sites(2, {{1, 0xB0}});
     size_t damaged = file.bytes.size() - 1;
-    file.sites(3, {{2, 0xC0}}).events(0, {allocation(1, 0x10, 8, 2), allocation(2, 0x20, 8, 3), allocation(3, 0x30, 8, 4)}).end();
+    file.sites(3, {{2, 0xC0}})
+        .events(0, {allocation(1, 0x10, 8, 2), allocation(2, 0x20, 8, 3), allocation(3, 0x30, 8, 4)})
+        .end();
     file.bytes[damaged] ^= 1;
     Reader reader = open_file(file);
     std::vector<Object> objects = all_objects(reader.get());
@@ -233,7 +239,11 @@ TEST(TraceReader, UnknownBlocksArePassedOverAndCounted)
 TEST(TraceReader, AThreadsIndexCannotBeBeyondWhatAFileHolds)
 {
     TraceFile file;
-    file.info().events(5000, {allocation(1, 0x10, 8)}).thread(4000000000, 1, "x").events(4000, {allocation(1, 0x20, 8)}).end();
+    file.info()
+        .events(5000, {allocation(1, 0x10, 8)})
+        .thread(4000000000, 1, "x")
+        .events(4000, {allocation(1, 0x20, 8)})
+        .end();
     Reader reader = open_file(file);
     EXPECT_EQ(count_objects(reader.get()), 1);
     EXPECT_EQ(trace_problems(reader.get()).damaged_blocks, 2);
@@ -269,7 +279,8 @@ TEST(TraceReader, APayloadThatIsNoFrameIsDamaged)
     ASSERT_EQ(header.codec, 1);
     file.bytes[start + sizeof header] ^= 0x55; // of the frame's magic number
     header.checksum = 0;
-    header.checksum = trace_crc(trace_crc(0, &header, sizeof header), file.bytes.data() + start + sizeof header, header.stored);
+    header.checksum =
+        trace_crc(trace_crc(0, &header, sizeof header), file.bytes.data() + start + sizeof header, header.stored);
     std::memcpy(file.bytes.data() + start, &header, sizeof header);
     Reader reader = open_file(file.end());
     EXPECT_EQ(count_objects(reader.get()), 0);
@@ -289,7 +300,11 @@ TEST(TraceReader, LostEventsAreThoseOfTheLastMark)
 TEST(TraceReader, NamesOfThreadsMayHoldAnything)
 {
     TraceFile file;
-    file.info().thread(0, 1, R"(a\"b\\c\u00e9\n)").thread(1, 2, "longer than fifteen bytes").thread(2, 3, R"(\ud83d\u)").end();
+    file.info()
+        .thread(0, 1, R"(a\"b\\c\u00e9\n)")
+        .thread(1, 2, "longer than fifteen bytes")
+        .thread(2, 3, R"(\ud83d\u)")
+        .end();
     Reader reader = open_file(file);
     count_objects(reader.get());
     const struct trace_thread *threads;
@@ -312,7 +327,7 @@ TEST(TraceReader, EachLineOfModulesIsThereOnce)
     EXPECT_EQ(trace_modules(reader.get()), lines);
 }
 
-// ---- files made to do harm --------------------------------------------------------------------------------------------
+// ---- files made to do harm ------------------------------------------------------------------------------------------
 
 TEST(TraceReader, HeadersThatOverlapAreNotAllBelieved)
 {
@@ -339,7 +354,8 @@ TEST(TraceReader, RandomBytesDoNoHarm)
         for (int block = 0; block < 10; block++) {
             std::string payload(random() % 400, ' ');
             for (char &byte : payload) byte = static_cast<char>(random() >> random() % 64);
-            file.block(static_cast<uint8_t>(random() % 9), payload, static_cast<uint32_t>(random() % 3), random() >> random() % 64);
+            file.block(static_cast<uint8_t>(random() % 9), payload, static_cast<uint32_t>(random() % 3),
+                       random() >> random() % 64);
         }
         count_objects(open_file(file).get());
         all_events(open_file(file).get());

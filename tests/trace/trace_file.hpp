@@ -10,7 +10,8 @@ size_t trace_encode(struct trace_coder *coder, const struct trace_event *event, 
 uint32_t trace_crc(uint32_t crc, const void *bytes, size_t size);
 size_t trace_workspace_size(void);
 size_t trace_block_bound(size_t raw);
-size_t trace_block_make(struct trace_block_header *header, const void *raw, size_t raw_size, void *workspace, uint8_t *out);
+size_t trace_block_make(struct trace_block_header *header, const void *raw, size_t raw_size, void *workspace,
+                        uint8_t *out);
 
 // limits.c
 void limit_held(struct trace_reader *reader, size_t bytes);
@@ -30,7 +31,8 @@ void limit_live(struct trace_reader *reader, uint32_t blocks);
 // Ticks of these files are nanoseconds.
 inline const char *const nanosecond_info = R"({"pid": 7, "ticks_per_second_guess": 1000000000})";
 
-class TraceFile {
+class TraceFile
+{
   public:
     std::vector<uint8_t> bytes;
     uint32_t sequence = 0;
@@ -52,9 +54,9 @@ class TraceFile {
         header.thread = thread;
         header.first_tick = header.last_tick = first_tick;
         header.sequence = sequence++;
-        std::vector<uint8_t> out(trace_block_bound(payload.size())), workspace(trace_workspace_size() + 8);
-        void *aligned = workspace.data() + (8 - reinterpret_cast<uintptr_t>(workspace.data()) % 8) % 8;
-        size_t size = trace_block_make(&header, payload.data(), payload.size(), compressed ? aligned : nullptr, out.data());
+        std::vector<uint8_t> out(trace_block_bound(payload.size()));
+        size_t size =
+            trace_block_make(&header, payload.data(), payload.size(), compressed ? workspace() : nullptr, out.data());
         append(out.data(), size);
         return *this;
     }
@@ -81,7 +83,10 @@ class TraceFile {
         return block(TRACE_MARK, std::string(reinterpret_cast<const char *>(&mark), sizeof mark));
     }
 
-    TraceFile &modules(const std::string &lines) { return block(TRACE_MODULES, lines); }
+    TraceFile &modules(const std::string &lines)
+    {
+        return block(TRACE_MODULES, lines);
+    }
 
     TraceFile &sites(uint32_t first, const std::vector<std::pair<uint64_t, uint64_t>> &callers_and_addresses)
     {
@@ -114,6 +119,12 @@ class TraceFile {
         return bytes + static_cast<char>(number);
     }
 
+    static void *workspace()
+    {
+        static std::vector<uint64_t> memory(trace_workspace_size() / sizeof(uint64_t) + 1);
+        return memory.data();
+    }
+
     void append(const void *data, size_t size)
     {
         const auto *from = static_cast<const uint8_t *>(data);
@@ -122,7 +133,10 @@ class TraceFile {
 };
 
 struct ReaderClose {
-    void operator()(trace_reader *reader) const { trace_close(reader); }
+    void operator()(trace_reader *reader) const
+    {
+        trace_close(reader);
+    }
 };
 using Reader = std::unique_ptr<trace_reader, ReaderClose>;
 
@@ -164,11 +178,12 @@ struct Object {
 
 inline std::ostream &operator<<(std::ostream &out, const Object &object)
 {
-    return out << "object " << object.id << " (previous " << object.previous << ") at " << std::hex << object.address << std::dec
-               << ", " << object.size << "/" << object.usable << " bytes, born " << object.born_ns << " ns "
-               << object.born_bytes << " bytes thread " << object.born_thread << " kind " << int(object.born_kind) << ", died "
-               << object.died_ns << " ns " << object.died_bytes << " bytes thread " << object.died_thread << " kind "
-               << int(object.died_kind) << ", site " << object.site << ", alignment " << int(object.alignment);
+    return out << "object " << object.id << " (previous " << object.previous << ") at " << std::hex << object.address
+               << std::dec << ", " << object.size << "/" << object.usable << " bytes, born " << object.born_ns << " ns "
+               << object.born_bytes << " bytes thread " << object.born_thread << " kind " << int(object.born_kind)
+               << ", died " << object.died_ns << " ns " << object.died_bytes << " bytes thread " << object.died_thread
+               << " kind " << int(object.died_kind) << ", site " << object.site << ", alignment "
+               << int(object.alignment);
 }
 
 inline std::vector<Object> all_objects(trace_reader *reader, size_t capacity = 64)
@@ -228,9 +243,10 @@ inline std::vector<Event> all_events(trace_reader *reader, size_t capacity = 64)
     return events;
 }
 
-// ---- events -----------------------------------------------------------------------------------------------------------
+// ---- events ---------------------------------------------------------------------------------------------------------
 
-inline trace_event allocation(uint64_t tick, uint64_t address, uint64_t size, uint32_t site = 0, uint8_t kind = TRACE_MALLOC)
+inline trace_event allocation(uint64_t tick, uint64_t address, uint64_t size, uint32_t site = 0,
+                              uint8_t kind = TRACE_MALLOC)
 {
     trace_event event = {};
     event.tick = tick;
@@ -251,7 +267,8 @@ inline trace_event release(uint64_t tick, uint64_t address, uint8_t kind = TRACE
     return event;
 }
 
-inline trace_event reallocation(uint64_t tick, uint64_t old, uint64_t address, uint64_t size, uint64_t lasted, uint32_t site = 0)
+inline trace_event reallocation(uint64_t tick, uint64_t old, uint64_t address, uint64_t size, uint64_t lasted,
+                                uint32_t site = 0)
 {
     trace_event event = allocation(tick, address, size, site, TRACE_REALLOC);
     event.old = old;

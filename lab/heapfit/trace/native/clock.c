@@ -1,5 +1,5 @@
-/* From ticks to nanoseconds, by the marks: between two of them in proportion. The time before the first mark goes by what INFO says
- * of the clock, the time after the last one by all marks together.
+/* From ticks to nanoseconds, by the marks: between two of them in proportion. The time before the first mark goes by
+ * what INFO says of the clock, the time after the last one by all marks together.
  */
 #include "reader.h"
 
@@ -21,7 +21,7 @@ void clock_start(struct clock *clock, uint64_t origin, const char *info)
     clock->guess = rate(NS_PER_SECOND, per_second > 0 ? (uint64_t)per_second : NS_PER_SECOND);
 }
 
-/* ---- segments ------------------------------------------------------------------------------------------------------ */
+/* ---- segments ---------------------------------------------------------------------------------------------------- */
 
 /* How many marks are not after this tick. */
 static size_t marks_until(const struct clock *clock, uint64_t tick)
@@ -78,7 +78,7 @@ TRACE_API uint64_t trace_nanoseconds(const struct trace_reader *reader, uint64_t
     return clock_in_segment(&segment, tick);
 }
 
-/* ---- marks --------------------------------------------------------------------------------------------------------- */
+/* ---- marks ------------------------------------------------------------------------------------------------------- */
 
 /* Whether the clock has gone on since the last mark, or since the trace's start. */
 static bool is_later(const struct clock *clock, const struct trace_mark *mark)

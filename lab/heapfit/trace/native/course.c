@@ -1,5 +1,5 @@
-/* The course of memory: points at whole steps of time and at marks. Where nothing happens for long there are two, at the first step
- * and at the last, so that a line through them is level.
+/* The course of memory: points at whole steps of time and at marks. Where nothing happens for long there are two, at
+ * the first step and at the last, so that a line through them is level.
  */
 #include "reader.h"
 
@@ -13,7 +13,7 @@ bool course_start(struct course *course)
     return course->points != NULL;
 }
 
-/* ---- points -------------------------------------------------------------------------------------------------------- */
+/* ---- points ------------------------------------------------------------------------------------------------------ */
 
 static bool is_mark(const struct trace_memory *point)
 {
@@ -54,7 +54,7 @@ static void add_point(struct trace_reader *reader, uint64_t ns, const struct tra
     };
 }
 
-/* ---- time ---------------------------------------------------------------------------------------------------------- */
+/* ---- time -------------------------------------------------------------------------------------------------------- */
 
 static uint64_t next_mark(const struct trace_reader *reader)
 {

@@ -1,15 +1,15 @@
-/* The bytes of a payload as items. Predictions and flags are format.h's; this is record/encode.c the other way round, but for
- * input that no encoder has made.
+/* The bytes of a payload as items. Predictions and flags are format.h's; this is record/encode.c the other way round,
+ * but for input that no encoder has made.
  */
 #include "reader.h"
 
 #include <string.h>
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 enum { VARINT_BITS = 7, VARINT_BYTES = 10 };
 
-/* Nine or ten bytes; those beyond 64 bits are dropped. */
+/* Five to ten bytes; bits beyond 64 are dropped. */
 static __attribute__((noinline, cold)) uint64_t long_number(const uint8_t **at)
 {
     uint64_t number = 0;
@@ -21,18 +21,18 @@ static __attribute__((noinline, cold)) uint64_t long_number(const uint8_t **at)
     return number;
 }
 
-/* Up to eight bytes at once: how long a number is nobody could predict, so there is no branch that depends on it. */
+/* Up to four bytes at once, as nearly all are: how long a number is nobody could predict, so there is no branch that
+ * depends on it. */
 static inline uint64_t number(const uint8_t **at)
 {
-    uint64_t word;
+    uint32_t word;
     memcpy(&word, *at, sizeof word);
-    uint64_t ends = ~word & UINT64_C(0x8080808080808080);
+    uint32_t ends = ~word & UINT32_C(0x80808080);
     if (__builtin_expect(ends == 0, 0)) return long_number(at);
-    *at += (unsigned)__builtin_ctzll(ends) / 8 + 1;
+    *at += (unsigned)__builtin_ctz(ends) / 8 + 1;
     word &= ends ^ (ends - 1); /* the bytes up to the first that ends a number */
-    word = (word & UINT64_C(0x7F007F007F007F00)) >> 1 | (word & UINT64_C(0x007F007F007F007F));
-    word = (word & UINT64_C(0x3FFF00003FFF0000)) >> 2 | (word & UINT64_C(0x00003FFF00003FFF));
-    return (word & UINT64_C(0x0FFFFFFF00000000)) >> 4 | (word & UINT64_C(0x000000000FFFFFFF));
+    word = (word & UINT32_C(0x7F007F00)) >> 1 | (word & UINT32_C(0x007F007F)); /* two of 14 bits */
+    return (word >> 2 & UINT32_C(0x0FFFC000)) | (word & UINT32_C(0x3FFF));
 }
 
 static inline uint64_t distance(const uint8_t **at)
@@ -41,7 +41,7 @@ static inline uint64_t distance(const uint8_t **at)
     return zigzag >> 1 ^ -(zigzag & 1);
 }
 
-/* ---- events -------------------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
 static inline uint64_t address(const uint8_t **at, uint8_t first, uint64_t usual, uint64_t other)
 {
@@ -137,18 +137,22 @@ static inline size_t take(struct decoder *decoder, const uint8_t **at, uint8_t f
 {
     switch (first & TRACE_KIND_MASK) {
     case TRACE_FREE:
-    case TRACE_DELETE: return take_free(decoder, at, first, item);
-    case TRACE_REALLOC: return take_realloc(decoder, at, first, item);
+    case TRACE_DELETE:
+        return take_free(decoder, at, first, item);
+    case TRACE_REALLOC:
+        return take_realloc(decoder, at, first, item);
     case TRACE_MALLOC:
     case TRACE_CALLOC:
     case TRACE_ALIGNED:
     case TRACE_NEW:
-    case TRACE_NEW_ALIGNED: return take_allocation(decoder, at, first, item);
-    default: return 0;
+    case TRACE_NEW_ALIGNED:
+        return take_allocation(decoder, at, first, item);
+    default:
+        return 0;
     }
 }
 
-/* ---- payloads ------------------------------------------------------------------------------------------------------ */
+/* ---- payloads ---------------------------------------------------------------------------------------------------- */
 
 void decode_start(struct decoder *decoder, const uint8_t *payload, size_t size, uint64_t first_tick)
 {

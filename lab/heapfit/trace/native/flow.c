@@ -1,4 +1,5 @@
-/* Which thread freed what which other one allocated: a table of those pairs of threads that there are, open addressing. */
+/* Which thread freed what which other one allocated: a table of those pairs of threads that there are, open
+ * addressing. */
 #include "reader.h"
 
 #include <stdlib.h>
@@ -67,7 +68,7 @@ void flow_close(struct flow *flow)
     free(flow->listed);
 }
 
-/* ---- as a list ----------------------------------------------------------------------------------------------------- */
+/* ---- as a list --------------------------------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
 {

@@ -1,5 +1,5 @@
-/* Which blocks of the program live: a record each, found by its address. The table of slots is rebuilt twice as large when half
- * full; the records stay where they are, in a mapping that the kernel can enlarge without copying.
+/* Which blocks of the program live: a record each, found by its address. The table of slots is rebuilt twice as large
+ * when half full; the records stay where they are, in a mapping that the kernel can enlarge without copying.
  */
 #include "reader.h"
 
@@ -62,7 +62,7 @@ void live_close(struct live *live)
     if (live->records != NULL) munmap(live->records, (size_t)live->capacity * sizeof *live->records);
 }
 
-/* ---- slots --------------------------------------------------------------------------------------------------------- */
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 static size_t slot_after(const struct live *live, size_t at)
 {
@@ -109,52 +109,43 @@ static void slot_empty(struct live *live, size_t empty)
     live->slots[empty].record = LIVE_NONE;
 }
 
-/* ---- blocks -------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-uint32_t live_find(const struct live *live, uint64_t address)
+bool live_make_room(struct live *live)
 {
-    uint32_t hash = live_hash(live, address);
-    for (size_t at = live_home(live, hash);; at = slot_after(live, at)) {
-        struct slot slot = live->slots[at];
-        if (slot.record == LIVE_NONE || (slot.hash == hash && live->records[slot.record].address == address))
-            return slot.record;
-    }
+    if (live->count >= live->max) return false;
+    if (2 * ((size_t)live->count + 1) > (size_t)1 << live->bits && !slots_grow(live)) return false;
+    return live->unused != LIVE_NONE || live->used < live->capacity || records_grow(live);
 }
 
 static uint32_t record_take(struct live *live)
 {
     uint32_t record = live->unused;
-    if (record != LIVE_NONE) {
-        live->unused = live->records[record].thread;
-        return record;
-    }
-    if (live->used == live->capacity && !records_grow(live)) return LIVE_NONE;
-    return live->used++;
-}
-
-uint32_t live_add(struct live *live, uint64_t address)
-{
-    if (live->count >= live->max) return LIVE_NONE;
-    if (2 * (size_t)(live->count + 1) > (size_t)1 << live->bits && !slots_grow(live)) return LIVE_NONE;
-    uint32_t record = record_take(live);
-    if (record == LIVE_NONE) return LIVE_NONE;
-    live->count++;
-    live->records[record] = (struct record){.address = address};
-    slot_fill(live, (struct slot){.hash = live_hash(live, address), .record = record});
+    if (record == LIVE_NONE) return live->used++;
+    live->unused = live->records[record].thread;
     return record;
 }
 
-void live_remove(struct live *live, uint32_t record)
+struct record *live_add(struct live *live, struct slot *slot, uint64_t address)
 {
-    size_t at = live_home(live, live_hash(live, live->records[record].address));
-    while (live->slots[at].record != record) at = slot_after(live, at);
-    slot_empty(live, at);
-    live->records[record] = (struct record){.thread = live->unused};
-    live->unused = record;
-    live->count--;
+    *slot = (struct slot){.hash = live_hash(live, address), .record = record_take(live)};
+    live->count++;
+    struct record *record = &live->records[slot->record];
+    record->address = address;
+    return record;
 }
 
-/* ---- in order of birth ---------------------------------------------------------------------------------------------- */
+void live_remove(struct live *live, struct slot *slot)
+{
+    struct record *record = &live->records[slot->record];
+    record->address = 0; /* see live_sorted */
+    record->thread = live->unused;
+    live->unused = slot->record;
+    live->count--;
+    slot_empty(live, (size_t)(slot - live->slots));
+}
+
+/* ---- in order of birth ------------------------------------------------------------------------------------------- */
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 

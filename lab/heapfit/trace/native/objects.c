@@ -1,4 +1,5 @@
-/* Objects: from the items, in the order of their time, to blocks with a birth and a death, and what is counted on the way.
+/* Objects: from the items, in the order of their time, to blocks with a birth and a death, and what is counted on the
+ * way.
  */
 #include "reader.h"
 
@@ -30,7 +31,7 @@ void objects_close(struct objects *objects)
     free(objects->survivors);
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 /* When, by whom and how an object died. */
 struct death {
@@ -62,18 +63,13 @@ static void put_death(const struct trace_objects *columns, size_t row, const str
     if (columns->died_kind != NULL) columns->died_kind[row] = death->kind;
 }
 
-/* ---- sites --------------------------------------------------------------------------------------------------------- */
+/* ---- sites ------------------------------------------------------------------------------------------------------- */
 
-/* The site's totals; there is room for all that are known (run_begin). */
-static struct trace_site_totals *totals_of(struct trace_reader *reader, uint32_t site)
+/* There is room for all sites that are known (run_begin). */
+static void count_at_site(struct trace_reader *reader, const struct item *item)
 {
-    return &reader->objects.sites[site];
-}
-
-static void count_at_site(struct trace_reader *reader, const struct item *item, uint32_t index)
-{
-    struct trace_site_totals *totals = totals_of(reader, item->site);
-    struct thread *thread = &reader->tables.states[index];
+    struct trace_site_totals *totals = &reader->objects.sites[item->site];
+    struct thread *thread = &reader->tables.states[reader->order.run.thread];
     unsigned context = trace_context(item->size);
     uint64_t bit = UINT64_C(1) << context;
     totals->switches += (thread->contexts & bit) != 0 && thread->sites[context] != item->site;
@@ -86,38 +82,46 @@ static void count_at_site(struct trace_reader *reader, const struct item *item, 
     if (totals->live_bytes > totals->peak_live_bytes) totals->peak_live_bytes = totals->live_bytes;
 }
 
-/* ---- deaths and births --------------------------------------------------------------------------------------------- */
+/* ---- deaths and births ------------------------------------------------------------------------------------------- */
 
-static void die(struct trace_reader *reader, uint32_t number, const struct death *death, const struct trace_objects *columns,
-                size_t row)
+static uint8_t born_kind(const struct item *item)
+{
+    return item->kind == ITEM_RESULT ? TRACE_REALLOC : item->kind;
+}
+
+/* The block of this slot dies: a row. */
+static void die(struct trace_reader *reader, struct slot *slot, const struct death *death,
+                const struct trace_objects *columns, size_t row)
 {
     struct objects *objects = &reader->objects;
-    const struct record *record = &objects->live.records[number];
-    struct trace_site_totals *site = totals_of(reader, record->site);
+    const struct record *record = &objects->live.records[slot->record];
+    struct trace_site_totals *site = &objects->sites[record->site];
     put_birth(columns, row, record);
     put_death(columns, row, death);
     site->live_objects--;
     site->live_bytes -= record->size;
     objects->totals.end_objects--;
     objects->totals.end_bytes -= record->size;
-    live_remove(&objects->live, number);
+    live_remove(&objects->live, slot);
 }
 
 /* The old block of a free or a realloc. How many rows. */
-static size_t end_block(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns, size_t row)
+static size_t end_block(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns,
+                        size_t row)
 {
     struct objects *objects = &reader->objects;
-    uint32_t thread = reader->order.run.thread, number = live_find(&objects->live, item->address);
-    reader->tables.states[thread].reallocated = 0;
-    if (number == LIVE_NONE) {
+    uint32_t thread = reader->order.run.thread;
+    struct slot *slot = live_slot(&objects->live, item->address);
+    const struct record *record = &objects->live.records[slot->record];
+    if (item->kind == TRACE_REALLOC)
+        reader->tables.states[thread].reallocated = slot->record == LIVE_NONE ? 0 : record->id;
+    if (slot->record == LIVE_NONE) {
         objects->totals.unmatched_frees++;
         return 0;
     }
-    const struct record *record = &objects->live.records[number];
-    if (item->kind == TRACE_REALLOC) reader->tables.states[thread].reallocated = record->id;
     if (!flow_add(&objects->flow, record->thread, thread, record->size)) reader_stop(reader, ENOMEM);
     struct death death = {.ns = item->time, .bytes = objects->totals.bytes, .thread = thread, .kind = item->kind};
-    die(reader, number, &death, columns, row);
+    die(reader, slot, &death, columns, row);
     return 1;
 }
 
@@ -133,51 +137,63 @@ static void count_birth(struct trace_totals *totals, const struct item *item)
     totals->peak_ns = item->time;
 }
 
-/* A block that lives where another one begins: its free is lost. How many rows. */
-static size_t replace(struct trace_reader *reader, const struct item *item, uint8_t kind, const struct trace_objects *columns,
-                      size_t row)
+/* A block lives where another one begins: its free is lost. */
+static __attribute__((cold)) void replace(struct trace_reader *reader, const struct item *item, struct slot *slot,
+                                          const struct trace_objects *columns, size_t row)
 {
     struct objects *objects = &reader->objects;
-    uint32_t number = live_find(&objects->live, item->address);
-    if (number == LIVE_NONE) return 0;
     objects->totals.replaced++;
-    uint32_t thread = reader->order.run.thread;
-    struct death death = {.ns = item->time, .bytes = objects->totals.bytes, .thread = thread, .kind = kind};
-    die(reader, number, &death, columns, row);
-    return 1;
+    struct death death = {
+        .ns = item->time,
+        .bytes = objects->totals.bytes,
+        .thread = reader->order.run.thread,
+        .kind = born_kind(item),
+    };
+    die(reader, slot, &death, columns, row);
 }
 
-/* The new block of an allocation or a realloc. How many rows. */
-static size_t begin_block(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns, size_t row)
+static void put_record(struct trace_reader *reader, struct record *record, const struct item *item)
 {
-    struct objects *objects = &reader->objects;
-    uint8_t kind = item->kind == ITEM_RESULT ? TRACE_REALLOC : item->kind;
-    size_t rows = replace(reader, item, kind, columns, row);
-    uint32_t number = live_add(&objects->live, item->address), thread = reader->order.run.thread;
-    if (number == LIVE_NONE) {
-        reader_stop(reader, ENOMEM);
-        return rows;
-    }
-    count_birth(&objects->totals, item);
-    count_at_site(reader, item, thread);
-    struct record *record = &objects->live.records[number];
+    const struct trace_totals *totals = &reader->objects.totals;
+    uint32_t thread = reader->order.run.thread;
     uint64_t slack = item->usable - item->size;
-    record->id = objects->totals.allocations;
+    record->id = totals->allocations;
     record->previous = item->kind == ITEM_RESULT ? reader->tables.states[thread].reallocated : 0;
     record->size = item->size;
     record->born_ns = item->time;
-    record->born_bytes = objects->totals.bytes;
+    record->born_bytes = totals->bytes;
     record->slack = slack < UINT32_MAX ? (uint32_t)slack : UINT32_MAX;
     record->thread = thread;
     record->site = item->site;
-    record->kind = kind;
+    record->kind = born_kind(item);
     record->alignment = item->alignment;
-    return rows;
 }
 
-/* ---- items --------------------------------------------------------------------------------------------------------- */
+/* The new block of an allocation or a realloc. How many rows. */
+static size_t begin_block(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns,
+                          size_t row)
+{
+    struct objects *objects = &reader->objects;
+    if (!live_make_room(&objects->live)) {
+        reader_stop(reader, ENOMEM);
+        return 0;
+    }
+    struct slot *slot = live_slot(&objects->live, item->address);
+    bool replaces = slot->record != LIVE_NONE;
+    if (replaces) {
+        replace(reader, item, slot, columns, row);
+        slot = live_slot(&objects->live, item->address);
+    }
+    count_birth(&objects->totals, item);
+    count_at_site(reader, item);
+    put_record(reader, live_add(&objects->live, slot, item->address), item);
+    return replaces;
+}
 
-static size_t take(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns, size_t row)
+/* ---- items ------------------------------------------------------------------------------------------------------- */
+
+static size_t take(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns,
+                   size_t row)
 {
     struct trace_totals *totals = &reader->objects.totals;
     if (item->time >= reader->objects.course.next) course_advance(reader, item->time);
@@ -185,7 +201,9 @@ static size_t take(struct trace_reader *reader, const struct item *item, const s
     totals->events++;
     switch (item->kind) {
     case TRACE_FREE:
-    case TRACE_DELETE: totals->frees++; return end_block(reader, item, columns, row);
+    case TRACE_DELETE:
+        totals->frees++;
+        return end_block(reader, item, columns, row);
     case TRACE_REALLOC:
         totals->reallocs++;
         totals->reallocs_in_place += item[1].address == item->address;
@@ -194,13 +212,16 @@ static size_t take(struct trace_reader *reader, const struct item *item, const s
     case TRACE_CALLOC:
     case TRACE_ALIGNED:
     case TRACE_NEW:
-    case TRACE_NEW_ALIGNED: return begin_block(reader, item, columns, row);
-    default: totals->failed++; return 0;
+    case TRACE_NEW_ALIGNED:
+        return begin_block(reader, item, columns, row);
+    default:
+        totals->failed++;
+        return 0;
     }
 }
 
-/* What items that are to come will look at. Always inline: a compiler that sees a function with nothing but prefetches in it takes
- * calls of it for useless (gcc 12 does). */
+/* What items that are to come will look at. Always inline: a compiler that sees a function with nothing but
+ * prefetches in it takes calls of it for useless (gcc 12 does). */
 static inline __attribute__((always_inline)) void fetch(const struct live *live, const struct run *run)
 {
     if (run->at + SLOTS_AHEAD < run->ahead) {

@@ -1,8 +1,8 @@
-/* All threads' events in the order of their time. A recorder writes what its threads noted in passes, and after each a mark that
- * says up to which tick the file tells everything. So each thread's payloads are held back, undecoded, until a mark lets them
- * out; then those of all threads are merged, a run of one thread's items at a time: as many as are before the first of any
- * other thread. A file that marks nothing is given out all the same, when too much would be held: whatever then comes too late
- * is given out at once, and counted.
+/* All threads' events in the order of their time. A recorder writes what its threads noted in passes, and after each
+ * a mark that says up to which tick the file tells everything. So each thread's payloads are held back, undecoded,
+ * until a mark lets them out; then those of all threads are merged, a run of one thread's items at a time: as many as
+ * are before the first of any other thread. A file that marks nothing is given out all the same, when too much would
+ * be held: whatever then comes too late is given out at once, and counted.
  */
 #include "reader.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- a thread's stream --------------------------------------------------------------------------------------------- */
+/* ---- a thread's stream ------------------------------------------------------------------------------------------- */
 
 struct payload *payload_make(size_t size)
 {
@@ -80,7 +80,7 @@ static void stream_close(struct trace_reader *reader, struct stream *stream)
     order->unused = stream;
 }
 
-/* ---- the streams, the earliest first (a binary heap) ---------------------------------------------------------------- */
+/* ---- the streams, the earliest first (a binary heap) ------------------------------------------------------------- */
 
 /* Within one tick, frees come first (their time is smaller), then threads by their index. */
 static bool before(const struct order *order, size_t a, size_t b)
@@ -132,7 +132,7 @@ static void heap_drop_first(struct order *order)
     if (order->active > 0) heap_sink(order);
 }
 
-/* ---- what comes in ------------------------------------------------------------------------------------------------- */
+/* ---- what comes in ----------------------------------------------------------------------------------------------- */
 
 /* The thread had no items: its stream begins with this payload. */
 static void stream_begin(struct trace_reader *reader, uint32_t index, struct payload *payload)
@@ -176,7 +176,7 @@ void order_complete(struct order *order, uint64_t tick)
     if (time > order->horizon) order->horizon = time;
 }
 
-/* ---- what goes out ------------------------------------------------------------------------------------------------- */
+/* ---- what goes out ----------------------------------------------------------------------------------------------- */
 
 /* Everything before this may be given out. */
 static uint64_t horizon(const struct order *order)
@@ -221,6 +221,7 @@ static void run_date(struct trace_reader *reader, struct run *run)
 {
     struct order *order = &reader->order;
     struct trace_thread *thread = &reader->tables.threads[run->thread];
+    size_t results = 0;
     for (size_t i = 0; i < run->count; i++) {
         struct item *item = &run->items[i];
         uint64_t tick = item->time >> 1;
@@ -229,8 +230,9 @@ static void run_date(struct trace_reader *reader, struct run *run)
         uint64_t ns = clock_ns(&reader->clock, order->now);
         if (ns > order->now_ns) order->now_ns = ns; /* a later mark may have made ticks that were guessed at shorter */
         item->time = order->now_ns;
-        thread->events += item->kind != ITEM_RESULT;
+        results += item->kind == ITEM_RESULT;
     }
+    thread->events += run->count - results;
 }
 
 static void run_start(struct trace_reader *reader)
@@ -279,7 +281,7 @@ void order_close(struct order *order)
     free(order->heap);
 }
 
-/* ---- as columns ---------------------------------------------------------------------------------------------------- */
+/* ---- as columns -------------------------------------------------------------------------------------------------- */
 
 /* The result of a realloc follows its item; it is dated already when it is of the same run. */
 static uint64_t result_ns(struct trace_reader *reader, const struct item *item)
@@ -290,7 +292,8 @@ static uint64_t result_ns(struct trace_reader *reader, const struct item *item)
     return trace_nanoseconds(reader, result->time >> 1);
 }
 
-static void put_event(struct trace_reader *reader, const struct item *item, const struct trace_events *columns, size_t row)
+static void put_event(struct trace_reader *reader, const struct item *item, const struct trace_events *columns,
+                      size_t row)
 {
     bool failed = (item->kind & TRACE_FAILED) != 0;
     bool realloc = (item->kind & TRACE_KIND_MASK) == TRACE_REALLOC;

@@ -1,6 +1,6 @@
-/* Finds the blocks of a file, checks them, and hands each to the part that it concerns. What is no whole block is passed over to
- * the next magic number. The file is read with read() into a buffer of two blocks: a mapping would be the end of a reader whose
- * file gets shorter.
+/* Finds the blocks of a file, checks them, and hands each to the part that it concerns. What is no whole block is
+ * passed over to the next magic number. The file is read with read() into a buffer of two blocks: a mapping would be
+ * the end of a reader whose file gets shorter.
  */
 #include "reader.h"
 #include "record/record.h"
@@ -26,7 +26,7 @@ void reader_stop(struct trace_reader *reader, int error)
     reader->ended = true;
 }
 
-/* ---- bytes --------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
 static size_t buffered(const struct source *source)
 {
@@ -71,7 +71,7 @@ static bool have(struct trace_reader *reader, size_t size)
     return source->end >= size;
 }
 
-/* ---- blocks -------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static bool is_likely(const struct trace_block_header *header)
 {
@@ -134,7 +134,7 @@ static bool unpack(struct source *source, const struct trace_block_header *heade
     return true;
 }
 
-/* ---- what the blocks say ------------------------------------------------------------------------------------------- */
+/* ---- what the blocks say ----------------------------------------------------------------------------------------- */
 
 static bool take_events(struct trace_reader *reader, const struct trace_block_header *header)
 {
@@ -173,13 +173,21 @@ static bool take_block(struct trace_reader *reader, const struct trace_block_hea
     source->payload[header->raw] = '\0';
     const char *text = (const char *)source->payload;
     switch (header->type) {
-    case TRACE_INFO: return tables_info(reader, text);
-    case TRACE_THREAD: return tables_name(reader, text, source->position);
-    case TRACE_MARK: return take_mark(reader, source->payload, header->raw);
-    case TRACE_MODULES: return tables_modules(reader, text);
-    case TRACE_SITES: return tables_sites(reader, header->thread, source->payload, header->raw);
-    case TRACE_END: return tables_end(reader, text);
-    default: reader->problems.unknown_blocks++; return true;
+    case TRACE_INFO:
+        return tables_info(reader, text);
+    case TRACE_THREAD:
+        return tables_name(reader, text, source->position);
+    case TRACE_MARK:
+        return take_mark(reader, source->payload, header->raw);
+    case TRACE_MODULES:
+        return tables_modules(reader, text);
+    case TRACE_SITES:
+        return tables_sites(reader, header->thread, source->payload, header->raw);
+    case TRACE_END:
+        return tables_end(reader, text);
+    default:
+        reader->problems.unknown_blocks++;
+        return true;
     }
 }
 
@@ -215,7 +223,7 @@ bool reader_block(struct trace_reader *reader)
     return true;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static bool check_file_header(struct trace_reader *reader, char *why)
 {
@@ -224,13 +232,15 @@ static bool check_file_header(struct trace_reader *reader, char *why)
     bool whole = have(reader, sizeof header);
     size_t compared = buffered(source) < sizeof header.magic ? buffered(source) : sizeof header.magic;
     if (reader->problems.error != 0) snprintf(why, WHY_SIZE, "it cannot be read: %s", strerror(reader->problems.error));
-    else if (buffered(source) == 0) snprintf(why, WHY_SIZE, "it is empty: nothing has been recorded, or not yet written");
+    else if (buffered(source) == 0)
+        snprintf(why, WHY_SIZE, "it is empty: nothing has been recorded, or not yet written");
     else if (memcmp(here(source), TRACE_MAGIC, compared) != 0) snprintf(why, WHY_SIZE, "it is not a trace of heapfit");
     else if (!whole) snprintf(why, WHY_SIZE, "it is cut short: not even a trace's header is there");
     else {
         memcpy(&header, here(source), sizeof header);
         if (header.version > TRACE_VERSION)
-            snprintf(why, WHY_SIZE, "it is of the trace format's version %u, and this heapfit reads up to %d: use a newer one",
+            snprintf(why, WHY_SIZE,
+                     "it is of the trace format's version %u, and this heapfit reads up to %d: use a newer one",
                      header.version, TRACE_VERSION);
         else if (header.version == 0 || header.size < sizeof header) snprintf(why, WHY_SIZE, "its header is damaged");
         else return true;
@@ -245,8 +255,8 @@ static bool open_parts(struct trace_reader *reader)
     source->payload = malloc(TRACE_RAW_MAX + 1);
     source->zstd = ZSTD_createDCtx();
     reader->order.held_max = HELD_MAX;
-    return source->buffer != NULL && source->payload != NULL && source->zstd != NULL && live_start(&reader->objects.live) &&
-           tables_sites(reader, 1, source->payload, 0); /* the first is none */
+    return source->buffer != NULL && source->payload != NULL && source->zstd != NULL &&
+           live_start(&reader->objects.live) && tables_sites(reader, 1, source->payload, 0); /* the first is none */
 }
 
 /* The file's header and its first block, whose tick is the trace's time 0. */
@@ -259,7 +269,8 @@ static bool read_start(struct trace_reader *reader, char *why)
     memcpy(&header, here(source), sizeof header);
     if (have(reader, header.size)) use(source, header.size);
     if (!find_block(reader, &first)) {
-        snprintf(why, WHY_SIZE, "no whole block is in it: recording ended before anything was written, or all is damaged");
+        snprintf(why, WHY_SIZE,
+                 "no whole block is in it: recording ended before anything was written, or all is damaged");
         return false;
     }
     clock_start(&reader->clock, first.first_tick, "");

@@ -5,23 +5,25 @@
  *                                       └─► order.c   a stream of payloads per thread
  *     decode.c   payload ─► items
  *     order.c    the streams' items ─► runs of items, in the order of their time
- *     objects.c  items ─► objects, by live.c (which blocks live), course.c (memory over time) and flow.c (from thread to thread)
+ *     objects.c  items ─► objects, by live.c (which blocks live), course.c (memory over time), flow.c (thread to thread)
  *
- * Each part is a struct in struct trace_reader, which all functions may read; only the part's own file writes it. Sizes, counts
- * and ticks come from the file and may be anything: sums of them wrap, what indexes or allocates is checked against a limit.
+ * Each part is a struct in struct trace_reader, which all functions may read; only the part's own file writes it. Sizes,
+ * counts and ticks come from the file and may be anything: sums of them wrap, what indexes or allocates is checked
+ * against a limit.
  */
 #ifndef HEAPFIT_TRACE_READER_H
 #define HEAPFIT_TRACE_READER_H
 
 #include "trace.h"
 
-/* Makes room for `needed` elements of `size` bytes, all zero that were not there before. false: no memory, and nothing has changed. */
+/* Makes room for `needed` elements of `size` bytes, all zero that were not there before. false: no memory, and
+ * nothing has changed. */
 bool room_for(void *array, size_t *capacity, size_t needed, size_t size);
 
 /* Ends the reading as at the file's end; `error` is an errno. */
 void reader_stop(struct trace_reader *reader, int error);
 
-/* ---- blocks (reader.c) --------------------------------------------------------------------------------------------- */
+/* ---- blocks (reader.c) ------------------------------------------------------------------------------------------- */
 
 struct source {
     int descriptor;
@@ -38,7 +40,7 @@ struct source {
 /* Reads one block and hands it on. false: there is none any more. */
 bool reader_block(struct trace_reader *reader);
 
-/* ---- tables (tables.c) --------------------------------------------------------------------------------------------- */
+/* ---- tables (tables.c) ------------------------------------------------------------------------------------------- */
 
 enum {
     THREADS_SPARE = 4096, /* see tables_thread */
@@ -69,8 +71,8 @@ struct tables {
     size_t line_count, lines_capacity;
 };
 
-/* The thread of this index, which is new perhaps. NULL: `offset` in the file is too early for so many (each takes a block), or
- * there is no memory. */
+/* The thread of this index, which is new perhaps. NULL: `offset` in the file is too early for so many (each takes a
+ * block), or there is no memory. */
 struct thread *tables_thread(struct trace_reader *reader, uint32_t index, uint64_t offset);
 
 /* Of the block's payload, `text` with a 0 behind it. false: it does not decode. */
@@ -85,7 +87,7 @@ int64_t json_number(const char *text, const char *member, int64_t otherwise);
 /* Its text, as UTF-8, as much of it as fits; false when there is none. */
 bool json_text(const char *text, const char *member, char *out, size_t size);
 
-/* ---- the clock (clock.c) ------------------------------------------------------------------------------------------- */
+/* ---- the clock (clock.c) ----------------------------------------------------------------------------------------- */
 
 enum { RATE_BITS = 48 };
 #define NS_MAX (UINT64_C(1) << 62) /* no clock is later, so that sums of two do not wrap */
@@ -93,8 +95,11 @@ enum { RATE_BITS = 48 };
 
 __extension__ typedef unsigned __int128 uint128;
 
-/* Of ticks from `from` on, `span` of them: nanoseconds are `base`, and the ticks since then times `rate` / 2^RATE_BITS. */
-struct segment { uint64_t from, span, base, rate; };
+/* Of ticks from `from` on, `span` of them: nanoseconds are `base`, and the ticks since then times `rate` /
+ * 2^RATE_BITS. */
+struct segment {
+    uint64_t from, span, base, rate;
+};
 
 struct clock {
     uint64_t origin; /* tick of the trace's time 0 */
@@ -129,17 +134,19 @@ static inline uint64_t clock_ns(struct clock *clock, uint64_t tick)
     return segment->base + ns_of(tick - segment->from, segment->rate);
 }
 
-/* ---- items (decode.c) ---------------------------------------------------------------------------------------------- */
+/* ---- items (decode.c) -------------------------------------------------------------------------------------------- */
 
 enum {
     ITEM_RESULT = TRACE_KIND_MASK,
-    PAYLOAD_PADDING = 80, /* zeros behind a payload, more than any event takes: where it ends is looked at once an event */
+    PAYLOAD_PADDING =
+        80, /* zeros behind a payload, more than any event takes: where it ends is looked at once an event */
 };
 
-/* What happens to a block. Most events are one item. A realloc that succeeds is two that follow each other directly: the old
- * block's end, with the event's kind, and the new block's beginning, ITEM_RESULT. */
+/* What happens to a block. Most events are one item. A realloc that succeeds is two that follow each other directly:
+ * the old block's end, with the event's kind, and the new block's beginning, ITEM_RESULT. */
 struct item {
-    uint64_t time; /* twice the tick, and one more when a block begins (order.c); of an item that was given out, nanoseconds */
+    /* Twice the tick, and one more when a block begins (order.c); of an item that was given out, nanoseconds. */
+    uint64_t time;
     uint64_t address;
     uint64_t size, usable;
     uint32_t site;
@@ -160,7 +167,7 @@ void decode_start(struct decoder *decoder, const uint8_t *payload, size_t size, 
 /* How many items, 0 at the payload's end. `capacity` is at least 2. */
 size_t decode(struct decoder *decoder, struct item *items, size_t capacity);
 
-/* ---- the order of time (order.c) ----------------------------------------------------------------------------------- */
+/* ---- the order of time (order.c) --------------------------------------------------------------------------------- */
 
 enum {
     STREAM_ITEMS = 128, /* decoded at a time: few enough for the processor's first cache with several threads */
@@ -193,7 +200,10 @@ struct run {
 };
 
 struct order {
-    struct { uint64_t time; struct stream *stream; } *heap; /* streams that have items, the earliest first */
+    struct {
+        uint64_t time;
+        struct stream *stream;
+    } *heap; /* streams that have items, the earliest first */
     size_t active, capacity;
     struct stream *unused;
     size_t held, held_max; /* bytes of payloads and streams */
@@ -210,7 +220,7 @@ void order_complete(struct order *order, uint64_t tick);
 bool order_next(struct trace_reader *reader);
 void order_close(struct order *order);
 
-/* ---- blocks of the program that live (live.c) ---------------------------------------------------------------------- */
+/* ---- blocks of the program that live (live.c) -------------------------------------------------------------------- */
 
 /* A cache line. */
 struct record {
@@ -223,7 +233,9 @@ _Static_assert(sizeof(struct record) == 64, "a look at a block is one cache miss
 
 /* Open addressing with linear probing. A slot tells its place by itself, so only records that match are looked at. */
 struct live {
-    struct slot { uint32_t hash, record; } *slots; /* record 0: empty */
+    struct slot {
+        uint32_t hash, record;
+    } *slots; /* record 0: empty */
     unsigned bits; /* binary logarithm of the number of slots */
     uint64_t secret; /* odd: what a file would have to know to let all its blocks meet in one place */
     struct record *records; /* the first is none */
@@ -236,11 +248,10 @@ enum { LIVE_NONE = 0 };
 
 bool live_start(struct live *live);
 void live_close(struct live *live);
-/* The record's number; LIVE_NONE: there is no such block. */
-uint32_t live_find(const struct live *live, uint64_t address);
-/* A record with nothing but its address; the block is not there yet. LIVE_NONE: no memory. */
-uint32_t live_add(struct live *live, uint64_t address);
-void live_remove(struct live *live, uint32_t record);
+bool live_make_room(struct live *live); /* for one block more; slots may change their places. false: no memory */
+/* Fills the empty slot in which this block belongs, after live_make_room. Of the record only `address` is set. */
+struct record *live_add(struct live *live, struct slot *slot, uint64_t address);
+void live_remove(struct live *live, struct slot *slot); /* other slots may change their places */
 /* Numbers of all records in order of their ids, to be freed; NULL: no memory. */
 uint32_t *live_sorted(const struct live *live);
 
@@ -254,7 +265,19 @@ static inline size_t live_home(const struct live *live, uint32_t hash)
     return hash >> (32 - live->bits);
 }
 
-/* ---- memory over time (course.c), threads' give and take (flow.c) -------------------------------------------------- */
+/* The block's slot, or the empty one in which it belongs. */
+static inline struct slot *live_slot(const struct live *live, uint64_t address)
+{
+    uint32_t hash = live_hash(live, address);
+    size_t mask = ((size_t)1 << live->bits) - 1;
+    for (size_t at = live_home(live, hash);; at = (at + 1) & mask) {
+        struct slot *slot = &live->slots[at];
+        if (slot->record == LIVE_NONE) return slot;
+        if (slot->hash == hash && live->records[slot->record].address == address) return slot;
+    }
+}
+
+/* ---- memory over time (course.c), threads' give and take (flow.c) ------------------------------------------------ */
 
 enum { COURSE_POINTS = 1 << 16 };
 
@@ -288,7 +311,7 @@ bool flow_start(struct flow *flow, uint64_t secret);
 bool flow_add(struct flow *flow, uint32_t born, uint32_t died, uint64_t bytes); /* false: no memory */
 void flow_close(struct flow *flow);
 
-/* ---- objects (objects.c) ------------------------------------------------------------------------------------------- */
+/* ---- objects (objects.c) ----------------------------------------------------------------------------------------- */
 
 struct objects {
     bool started;
@@ -304,7 +327,7 @@ struct objects {
 
 void objects_close(struct objects *objects);
 
-/* ---- all of it ----------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 struct trace_reader {
     struct source source;

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The new elements are of fresh memory, most of which nobody may ever touch: a thread or a site may be far ahead of the others. */
+/* The new elements are of fresh memory, most of which nobody may ever touch: a thread or a site may be far ahead of
+ * the others. */
 bool room_for(void *array, size_t *capacity, size_t needed, size_t size)
 {
     enum { LEAST = 16 };
@@ -24,10 +25,10 @@ bool room_for(void *array, size_t *capacity, size_t needed, size_t size)
     return true;
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------------------------- *
+/* ---- JSON --------------------------------------------------------------------------------------------------------- *
  *
- * Of the recorder's objects only a few members are wanted, and a quotation mark within a text has a backslash before it, so that
- * `"member"` with a colon behind it is a member's name wherever it stands.
+ * Of the recorder's objects only a few members are wanted, and a quotation mark within a text has a backslash before it,
+ * so that `"member"` with a colon behind it is a member's name wherever it stands.
  */
 
 static const char *skip_spaces(const char *text)
@@ -95,7 +96,8 @@ static size_t unescape(const char **text, char bytes[3])
         bytes[1] = (char)(0x80 | (point & 0x3F));
         return 2;
     }
-    if (point >= 0xD800 && point < 0xE000) point = 0xFFFD; /* half of a pair: a recorder writes such characters as they are */
+    if (point >= 0xD800 && point < 0xE000)
+        point = 0xFFFD; /* half of a pair: a recorder writes such characters as they are */
     bytes[0] = (char)(0xE0 | point >> 12);
     bytes[1] = (char)(0x80 | (point >> 6 & 0x3F));
     bytes[2] = (char)(0x80 | (point & 0x3F));
@@ -119,7 +121,7 @@ bool json_text(const char *text, const char *member, char *out, size_t size)
     return true;
 }
 
-/* ---- what the recorder says of itself ------------------------------------------------------------------------------- */
+/* ---- what the recorder says of itself ---------------------------------------------------------------------------- */
 
 static bool keep(struct trace_reader *reader, char **kept, const char *text)
 {
@@ -149,10 +151,10 @@ TRACE_API const char *trace_end(const struct trace_reader *reader)
     return reader->tables.end == NULL ? "" : reader->tables.end;
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 
-/* Threads are numbered in order of appearance, and each comes with a block: a file cannot let the tables grow much more than it
- * does itself. The spare ones are for a file that has lost a piece. */
+/* Threads are numbered in order of appearance, and each comes with a block: a file cannot let the tables grow much
+ * more than it does itself. The spare ones are for a file that has lost a piece. */
 static bool may_be(uint32_t index, uint64_t offset)
 {
     return index < THREADS_MAX && index <= THREADS_SPARE + offset / TRACE_BLOCK_HEADER;
@@ -188,7 +190,7 @@ TRACE_API size_t trace_threads(const struct trace_reader *reader, const struct t
     return reader->tables.thread_count;
 }
 
-/* ---- sites --------------------------------------------------------------------------------------------------------- */
+/* ---- sites ------------------------------------------------------------------------------------------------------- */
 
 /* Like decode.c's, but for few and with a look at the end. false: it does not end, or is longer than 64 bits. */
 static bool number(const uint8_t **at, const uint8_t *end, uint64_t *out)
@@ -236,7 +238,7 @@ TRACE_API size_t trace_sites(const struct trace_reader *reader, const struct tra
     return reader->tables.site_count;
 }
 
-/* ---- modules ------------------------------------------------------------------------------------------------------- */
+/* ---- modules ----------------------------------------------------------------------------------------------------- */
 
 static uint64_t line_hash(const struct trace_reader *reader, const char *line, size_t length)
 {
@@ -252,7 +254,9 @@ static uint64_t line_hash(const struct trace_reader *reader, const char *line, s
 static uint64_t *line_place(const struct tables *tables, uint64_t hash)
 {
     size_t at = hash >> 1;
-    while (tables->lines[at & (tables->lines_capacity - 1)] != 0 && tables->lines[at & (tables->lines_capacity - 1)] != hash) at++;
+    while (tables->lines[at & (tables->lines_capacity - 1)] != 0 &&
+           tables->lines[at & (tables->lines_capacity - 1)] != hash)
+        at++;
     return &tables->lines[at & (tables->lines_capacity - 1)];
 }
 
@@ -260,7 +264,8 @@ static uint64_t *line_place(const struct tables *tables, uint64_t hash)
 static bool lines_grow(struct tables *tables)
 {
     struct tables larger = {0};
-    if (!room_for(&larger.lines, &larger.lines_capacity, 2 * tables->lines_capacity + 1, sizeof *larger.lines)) return false;
+    if (!room_for(&larger.lines, &larger.lines_capacity, 2 * tables->lines_capacity + 1, sizeof *larger.lines))
+        return false;
     for (size_t i = 0; i < tables->lines_capacity; i++)
         if (tables->lines[i] != 0) *line_place(&larger, tables->lines[i]) = tables->lines[i];
     free(tables->lines);
