@@ -121,6 +121,7 @@ static struct trace_event event_of_realloc(const struct record_event *called, co
     event.tick = called->tick;
     event.old = called->address;
     event.lasted = returned->tick - called->tick;
+    event.site = called->site;
     return event;
 }
 

@@ -6,7 +6,7 @@ import json
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -54,7 +54,7 @@ def profile(
             help="Answer this instead, over objects, memory, sites, threads and flow.",
         ),
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print the answer to --sql as CSV.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="The answer to --sql as CSV.")] = False,
     allocators: Annotated[
         str | None,
         typer.Option(
@@ -64,6 +64,10 @@ def profile(
     sites: Annotated[
         int, typer.Option(metavar="N", help="Of -- CMD: follow N return addresses; 0: none.")
     ] = _SITES,
+    children: Annotated[
+        bool,
+        typer.Option("--attach-children", help="Of -- CMD: record what it starts, too."),
+    ] = False,
     keep: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Keep the tables there (and what -- CMD recorded)."),
@@ -77,19 +81,28 @@ def profile(
     goes to standard error. Sizes are as asked for.
     """
     _check(traces or [], context.obj, sql=sql, as_csv=as_csv, on=on)
-    with _named(traces or [], context.obj, sites, keep) as files:
+    from heapfit.profile.files import short_name
+
+    options = {"children": children, "sites": sites}
+    with _named(traces or [], context.obj, options, keep) as files:
         if sql is not None:
             _show_answer(_answer(files, sql, keep), as_csv=as_csv, as_json=as_json)
             return
         weighed = _installed(allocators)
         found = _profile(_tally(files, keep, on), weighed)
-        written = _show(found, files[0], page or Path(f"{files[0].stem}.html"), as_json=as_json)
+        named = str(files[0]) if traces or keep else "TRACE"  # what is not kept nobody can name
+        written = _show(found, named, page or Path(f"{short_name(files[0])}.html"), as_json=as_json)
     if open_page:
         webbrowser.open(written.absolute().as_uri())
 
 
 def _check(
-    traces: Sequence[Path], command: list[str] | None, *, sql: str | None, as_csv: bool, on: str | None
+    traces: Sequence[Path],
+    command: list[str] | None,
+    *,
+    sql: str | None,
+    as_csv: bool,
+    on: str | None,
 ) -> None:
     if bool(traces) == bool(command):
         raise UsageError("which recording? write: heapfit profile TRACE, or heapfit profile -- CMD")
@@ -104,40 +117,44 @@ def _check(
 
 @contextmanager
 def _named(
-    traces: Sequence[Path], command: list[str] | None, sites: int, keep: Path | None
+    traces: Sequence[Path],
+    command: list[str] | None,
+    options: Mapping[str, int],
+    keep: Path | None,
 ) -> Iterator[list[Path]]:
     """Provide the traces, recorded first if there is a command instead."""
     if not command:
         yield list(traces)
     elif keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
-        yield _recorded(command, keep, sites)
+        yield _recorded(command, keep, options)
     else:
         with tempfile.TemporaryDirectory(prefix="heapfit-record-") as folder:
-            yield _recorded(command, Path(folder), sites)
+            yield _recorded(command, Path(folder), options)
 
 
-def _recorded(command: list[str], folder: Path, sites: int) -> list[Path]:
-    from heapfit.record import RecordOptions, record
+def _recorded(command: list[str], folder: Path, options: Mapping[str, int]) -> list[Path]:
+    from heapfit.record import OPTIONS, RecordOptions, record
 
-    options = RecordOptions(children=True, sites=sites)
+    OPTIONS["sites"].check(str(options["sites"]))
+    chosen = RecordOptions(children=bool(options["children"]), sites=options["sites"])
     path = folder / f"{Path(command[0]).name}.%p.hft"
     try:
-        return record(command, path, options, inherited(), sys.stderr.fileno())
+        return record(command, path, chosen, inherited(), sys.stderr.fileno())
     except (OSError, ValueError) as error:
         raise cannot_run(command, error) from error
 
 
 def _tables(files: Sequence[Path], keep: Path | None) -> list[Path | None]:
     """Return where the tables of each file go: for one to `keep` itself; None: nowhere."""
-    from heapfit.profile.files import check_names
+    from heapfit.profile.files import check_names, short_name
 
     if keep is None:
         return [None for _ in files]
-    if len(files) == 1 and files[0].parent != keep:
+    if len(files) == 1 and files[0].absolute().parent != keep.absolute():
         return [keep]
     check_names(files)
-    return [keep / file.stem for file in files]
+    return [keep / short_name(file) for file in files]
 
 
 # ------------------------------------------------------------------------- counting
@@ -177,17 +194,17 @@ def _profile(tally: Tally, weighed: Sequence[InstalledAllocator]) -> Profile:
     return profile(tally, weighed)
 
 
-def _show(found: Profile, trace: Path, page: Path, *, as_json: bool) -> Path:
+def _show(found: Profile, trace: str, page: Path, *, as_json: bool) -> Path:
     """Print the profile, write its page and return the page's path."""
     from heapfit.profile.advice import advice
     from heapfit.profile.page import save_page
     from heapfit.profile.terminal import show
 
-    save_page(found, page)
+    save_page(found, page, trace)
     if as_json:
-        print_json({"profile": found, "advice": advice(found, str(trace))})
+        print_json({"profile": found, "advice": advice(found, trace)})
     else:
-        show(found, results)
+        show(found, results, trace)
         results.print()
     where = messages if as_json else results
     where.print(f"The page: {page}", soft_wrap=True, markup=False)

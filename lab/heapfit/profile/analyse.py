@@ -51,12 +51,12 @@ def count(folder: Path, on_part: OnPart | None = None) -> Tally:
     Raises UsageError when it is none, HeapfitError when it cannot be read.
     """
     tally = Tally()
-    with tempfile.TemporaryDirectory(prefix="heapfit-profile-") as aside:
-        with Trace(folder, Path(aside)) as trace:
-            for done, (name, part) in enumerate(_COUNTS.items()):
-                if on_part:
-                    on_part(done, len(_COUNTS), name)
-                part(trace, tally)
+    aside = tempfile.TemporaryDirectory(prefix="heapfit-profile-")
+    with aside, Trace(folder, Path(aside.name)) as trace:
+        for done, (name, part) in enumerate(_COUNTS.items()):
+            if on_part:
+                on_part(done, len(_COUNTS), name)
+            part(trace, tally)
     return tally
 
 

@@ -42,8 +42,8 @@ def converted(
         yield tables
     else:
         with tempfile.TemporaryDirectory(prefix="heapfit-tables-") as folder:
-            _convert(path, Path(folder) / path.stem, on_part)
-            yield Path(folder) / path.stem
+            _convert(path, Path(folder) / short_name(path), on_part)
+            yield Path(folder) / short_name(path)
 
 
 def _convert(path: Path, tables: Path, on_part: OnPart | None) -> None:
@@ -69,9 +69,18 @@ def _later(on_part: OnPart | None) -> OnPart | None:
     return shown
 
 
+def short_name(path: Path) -> str:
+    """Return what a trace's page and tables are called after.
+
+    >>> short_name(Path("a/redis.hft")), short_name(Path("redis.hft.2")), short_name(Path("tables"))
+    ('redis', 'redis.hft.2', 'tables')
+    """
+    return path.absolute().name.removesuffix(".hft")
+
+
 def check_names(paths: Sequence[Path]) -> None:
     """Raise UsageError when tables of several traces would go to folders of one name."""
-    names = [path.stem for path in paths]
+    names = [short_name(path) for path in paths]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UsageError(f"two traces are called {twice}; --keep cannot keep both under that name")

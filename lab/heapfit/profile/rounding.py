@@ -45,6 +45,8 @@ if usable is None or home(usable) != home(malloc):
     sys.exit("it has no malloc_usable_size")
 malloc.restype = usable.restype = ctypes.c_size_t
 malloc.argtypes = usable.argtypes = free.argtypes = [ctypes.c_size_t]
+if usable(malloc(17)) == 17:
+    sys.exit("it tells the size that was asked for, not the block's")
 answers = []
 for size in json.load(sys.stdin):
     block = malloc(size)
@@ -69,9 +71,7 @@ def usable_sizes(allocator: InstalledAllocator, sizes: Iterable[int]) -> dict[in
     return {size: max(size, usable) for size, usable in answers.items()}
 
 
-def waste(
-    tally: Tally, allocators: Sequence[InstalledAllocator], ask: Ask = usable_sizes
-) -> Waste:
+def waste(tally: Tally, allocators: Sequence[InstalledAllocator], ask: Ask = usable_sizes) -> Waste:
     """Return what the size classes of `allocators` add to the objects of a tally."""
     rows = [
         (_size(size, row), row) for (size,), row in grouped(tally.sums["sizes"], [1], WIDTH).items()

@@ -1,8 +1,8 @@
 """A tally: what is counted of traces, in whole numbers that add up.
 
 Each file is counted alone, on whichever machine; the sum of tallies does not depend on their order
-or on who counted. So a profile made by a cluster is the one made here, to the last digit. A table of
-the tally has rows of sums by a key; most of a row are amounts, ADDENDS numbers each.
+or on who counted. So a profile made by a cluster is the one made here, to the last digit. A table
+of the tally has rows of sums by a key; most of a row are amounts, ADDENDS numbers each.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Summary(_Part):
 
 @dataclass(frozen=True)
 class Thread:
-    """A thread, or all of OTHERS, and the key of its sums: program, name, and which of that name."""
+    """A thread, or all of OTHERS; the key of its sums: program, name, and which of that name."""
 
     index: int
     key: Key
@@ -105,7 +105,11 @@ class Trace:
         self.connection = connect(aside)
         self.step_bits = 0  # of the table `steps`
         self.peak_ns = 0  # when most bytes were live
-        self._open()
+        try:
+            self._open()
+        except duckdb.Error as error:
+            self.connection.close()
+            raise _unreadable(folder, error) from error
 
     def __enter__(self) -> Trace:
         return self
@@ -245,7 +249,8 @@ def _object_view(trace: Trace, apart: Sequence[int] | set[int]) -> str:
     columns = [f"CAST({name} AS BIGINT) AS {name}" for name in signed]
     columns += ["id", "previous", "address", "site", "born_kind", "died_kind"]
     columns += ["born_thread <> died_thread AS remote"]
-    columns += [f"{_apart(name, apart, trace)} AS {name}" for name in ("born_thread", "died_thread")]
+    threads = ("born_thread", "died_thread")
+    columns += [f"{_apart(name, apart, trace)} AS {name}" for name in threads]
     if trace.sampled:  # The variance of 1/p that is there with probability p is (1 - p) / p^2.
         columns += [
             f"CAST(round(weight * {UNITS}) AS HUGEINT) AS units",

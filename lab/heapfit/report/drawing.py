@@ -24,7 +24,7 @@ from heapfit.statistics.observations import Floats, Integers
 
 # Mid-tones with a contrast of at least 3:1 to both the light and the dark page, ordered so that
 # neighbours differ in lightness too.
-_COLOURS = [
+COLOURS = [
     "#6b7684",
     "#0f7cc0",
     "#c2571a",
@@ -98,6 +98,12 @@ class Figure:
     def scatter(self, **trace: Any) -> None:
         self._data.append({"type": "scatter", **trace})
 
+    def bars(self, **trace: Any) -> None:
+        self._data.append({"type": "bar", **trace})
+
+    def heat_map(self, **trace: Any) -> None:
+        self._data.append({"type": "heatmap", **trace})
+
     def update(self, **layout: Any) -> None:
         self._layout.update(layout)
 
@@ -109,7 +115,7 @@ def looks_of(names: Sequence[str]) -> dict[str, Look]:
     """Give each name a colour, a symbol and a dash; colour and symbol repeat only after sixty."""
     return {
         name: Look(
-            _COLOURS[i % len(_COLOURS)], *_SYMBOLS[i % len(_SYMBOLS)], _DASHES[i % len(_DASHES)]
+            COLOURS[i % len(COLOURS)], *_SYMBOLS[i % len(_SYMBOLS)], _DASHES[i % len(_DASHES)]
         )
         for i, name in enumerate(names)
     }

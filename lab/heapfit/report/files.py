@@ -12,8 +12,9 @@ MARKDOWN_FILE = "report.md"
 JSON_FILE = "report.json"
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path`. Raises `HeapfitError` with what to do where it cannot be written."""
+def write_text(path: Path, text: str, remedy: str | None = None) -> None:
+    """Write `text` to `path`. Raises `HeapfitError` where it cannot be written, with the `remedy`:
+    that of a study's reports, unless given."""
     unfinished = path.with_name(f"{path.name}.tmp")
     try:
         unfinished.write_text(text, encoding="utf-8")
@@ -21,7 +22,8 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         unfinished.unlink(missing_ok=True)
         reason = (error.strerror or str(error)).lower()
-        raise HeapfitError(
-            f"cannot write {path}: {reason}; the trials are safe, so make room or mend the folder "
+        remedy = remedy or (
+            "the trials are safe, so make room or mend the folder "
             f"and run: heapfit report {path.parent}"
-        ) from error
+        )
+        raise HeapfitError(f"cannot write {path}: {reason}; {remedy}") from error

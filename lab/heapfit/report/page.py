@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from heapfit.report.text import visible
@@ -90,13 +90,29 @@ def _policy(*scripts: str) -> str:
 
 def _environment() -> Environment:
     """Jinja such that no text in a template is shown unescaped or with control characters."""
-    return Environment(
+    environment = Environment(
         finalize=_shown,
         loader=PackageLoader("heapfit.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+    )
+    environment.filters["marked"] = marked
+    return environment
+
+
+def marked(sentence: str) -> Markup:
+    """Return a sentence with what stands between backticks as code.
+
+    >>> marked("set `decay_ms:100` & <wait>")
+    Markup('set <code>decay_ms:100</code> &amp; &lt;wait&gt;')
+    """
+    parts = [escape(visible(part)) for part in sentence.split("`")]
+    if len(parts) % 2 == 0:  # a backtick without its partner: a name from outside
+        return escape(visible(sentence))
+    return Markup("").join(
+        Markup(f"<code>{part}</code>") if number % 2 else part for number, part in enumerate(parts)
     )
 
 

@@ -169,8 +169,17 @@ static _Atomic(int) stop;
 static void *churn_until_stop(void *unused)
 {
     (void)unused;
-    while (!stop) churn(1000);
+    while (!stop) {
+        churn(100);
+        usleep(1000); /* the test reads all that */
+    }
     return NULL;
+}
+
+static void way_churn_slowly(char **arguments)
+{
+    (void)arguments;
+    churn_until_stop(NULL);
 }
 
 enum { CHURNERS = 3 };
@@ -389,6 +398,7 @@ static const struct way {
     {"exit_in_thread", way_exit_in_thread},
     {"wait", way_wait},
     {"churn", way_churn},
+    {"churn_slowly", way_churn_slowly},
     {"exec", way_exec},
     {"exec_fails", way_exec_fails},
     {"vfork", way_vfork},

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from heapfit.profile.bins import life_bin, life_bounds
 from heapfit.profile.model import EXAMPLES, Burst, Bursts, Transactions
 from heapfit.profile.sections.sizes import WIDTH, labels
+from heapfit.profile.sections.steps import STEPS
 from heapfit.profile.tally import UNITS, Example, Key, Row, Tally, grouped, share
 from heapfit.profile.trace import OTHERS, Trace
 
@@ -30,6 +31,7 @@ LEAST_BURSTS = 3  # what happens twice is no rhythm yet
 LEAST_SHARE = 0.1  # of a thread's allocations; less is not worth a word
 NEARLY_BEST = 0.9  # of the best scale's share: as good
 SCALES = 6  # that the objects are asked about
+PLACES = 2 * STEPS  # more than the steps of a thread
 
 # Places in a row of the table `bursts`; all but the first in UNITS, times in ns.
 _N, _BORN, _BYTES, _DIED, _REMOTE, _REBORN, _RISE_BYTES, _DURATION, _DIED_WITHIN = range(9)
@@ -190,20 +192,25 @@ def _ask_objects(trace: Trace, threads: dict[int, Steps], candidates: list[Scale
     _make_numbers(trace, threads, candidates)
     width = max(sum(c.thread == s.thread for c in candidates) for s in candidates)
     inside = [f"b.s{i} > 0 AND b.s{i} = d.s{i}" for i in range(width)]
-    columns = ", ".join(
-        f"count(*) FILTER (WHERE {each}), {trace.objects(each)}" for each in inside
-    )
+    columns = ", ".join(f"count(*) FILTER (WHERE {each}), {trace.objects(each)}" for each in inside)
     bits = trace.step_bits
     rows = trace.query(
         f"SELECT born_thread, {columns} FROM object "
-        f"JOIN numbers b ON b.thread = born_thread AND b.step = born_ns >> {bits} "
-        f"JOIN numbers d ON d.thread = born_thread AND d.step = died_ns >> {bits} GROUP BY ALL"
+        f"JOIN numbers b ON b.place = {_place('born_thread', f'(born_ns >> {bits})')} "
+        f"JOIN numbers d ON d.place = {_place('born_thread', f'(died_ns >> {bits})')} "
+        "GROUP BY ALL"
     )
     for thread, *counts in rows:
         own = [scale for scale in candidates if scale.thread == thread]
         for i, scale in enumerate(own):
             scale.died_within = int(counts[2 * i])
             scale.table = [(int(counts[2 * i + 1]),)]
+
+
+def _place(thread: str, step: str) -> str:
+    """Return thread and step as one number: two columns to join by would have DuckDB join the steps
+    of a thread with each other first, since they have the thread in common."""
+    return f"(CAST({thread} AS BIGINT) * {PLACES} + {step})"
 
 
 def _make_numbers(trace: Trace, threads: dict[int, Steps], candidates: list[Scale]) -> None:
@@ -222,8 +229,7 @@ def _make_numbers(trace: Trace, threads: dict[int, Steps], candidates: list[Scal
         parts.append(
             pa.table(
                 {
-                    "thread": np.full(int(inside.sum()), thread, np.int64),
-                    "step": steps.step[inside],
+                    "place": thread * PLACES + steps.step[inside],
                     **{f"s{i}": column[inside] for i, column in enumerate(columns)},
                 }
             )
@@ -272,7 +278,9 @@ def _add(trace: Trace, tally: Tally, steps: Steps, scale: Scale) -> None:
         tally.raise_to("bursts", key, (duration,))
     if tally.recordings:
         known = tally.recordings[-1].examples
-        known += [Example(key, int(a), int(b)) for a, b in zip(starts, ends, strict=True)][:EXAMPLES]
+        known += [Example(key, int(a), int(b)) for a, b in zip(starts, ends, strict=True)][
+            :EXAMPLES
+        ]
 
 
 def _times(trace: Trace, steps: Steps, scale: Scale) -> tuple[Ints, Ints]:
@@ -293,7 +301,9 @@ def finish(tally: Tally) -> Transactions:
     return Transactions(
         threads=[_bursts(tally, names[key], key, allocated[key][0]) for key in leading],
         examples=[
-            Burst(thread=places[each.thread], recording=i, start_ns=each.start_ns, end_ns=each.end_ns)
+            Burst(
+                thread=places[each.thread], recording=i, start_ns=each.start_ns, end_ns=each.end_ns
+            )
             for i, counted in enumerate(tally.recordings)
             for each in counted.examples
         ][:EXAMPLES],

@@ -46,7 +46,9 @@ def _bytes_at_end(trace: Trace) -> int:
 
 def _stretch(trace: Trace) -> float:
     """Return how many bytes the program asked for, for each that a sample has noted."""
-    [(estimated, noted)] = trace.query(f"SELECT {trace.total('size')} / 65536, sum(size) FROM object")
+    [(estimated, noted)] = trace.query(
+        f"SELECT {trace.total('size')} / 65536, sum(size) FROM object"
+    )
     return float(estimated / noted) if noted else 1.0
 
 

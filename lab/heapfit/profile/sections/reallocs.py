@@ -25,8 +25,8 @@ def count(trace: Trace, tally: Tally) -> None:
         f"count(*) FILTER (WHERE stays), {copied.format('NOT stays')}, "
         f"{copied.format(f'NOT stays AND least(old, new) >= {HUGE_BYTES}')}, "
         "count(*) FILTER (WHERE new > old), count(*) FILTER (WHERE new < old) "
-        "FROM (SELECT after.size AS new, before.size AS old, after.address = before.address AS stays"
-        " FROM object AS after JOIN object AS before ON after.previous = before.id "
+        "FROM (SELECT after.size AS new, before.size AS old, after.address = before.address "
+        "AS stays FROM object AS after JOIN object AS before ON after.previous = before.id "
         f"WHERE after.previous > 0 AND before.died_kind = {REALLOC}) GROUP BY ALL"
     )
     for ratio, *row in rows:

@@ -41,7 +41,7 @@ def count(trace: Trace, tally: Tally) -> None:
 def problems(found: Problems, unmatched: int) -> list[str]:
     """Return what is wrong with a file, a sentence each."""
     told = (
-        (found.cut_short, "The recording was cut short: what followed its last whole block is lost."),
+        (found.cut_short, "The recording was cut short: what followed its last block is lost."),
         (
             found.damaged_blocks or found.damaged_bytes,
             f"{found.damaged_blocks:,} damaged blocks and {found.damaged_bytes:,} bytes between "
@@ -53,7 +53,7 @@ def problems(found: Problems, unmatched: int) -> list[str]:
         (found.backward_clocks, f"The clock went backwards {found.backward_clocks:,} times."),
         (
             unmatched,
-            f"{unmatched:,} freed blocks are older than the recording, or their allocation is lost.",
+            f"{unmatched:,} freed blocks are older than the recording, or their birth is lost.",
         ),
     )
     return [sentence for wrong, sentence in told if wrong]
@@ -104,5 +104,3 @@ def _resident(trace: Trace, bits: int, length: int) -> tuple[list[int | None], l
             place = min(step, length - 1)
             column[place] = most if column[place] is None else max(column[place] or 0, most or 0)
     return columns
-
-

@@ -81,7 +81,7 @@ def _counted(trace: Trace) -> dict[int, tuple[int, int]]:
 
 def _frames(trace: Trace) -> dict[int, _Frame]:
     rows = trace.query(
-        "SELECT site, caller, address, module, \"offset\", function, file, line FROM sites_table"
+        'SELECT site, caller, address, module, "offset", function, file, line FROM sites_table'
     )
     return {site: _Frame(caller, _label(*rest), _basename(rest[1])) for site, caller, *rest in rows}
 
@@ -175,5 +175,3 @@ def _site(key: Key, row: Row, tally: Tally, lives: _Lives, all_bytes: int) -> Si
         peak=amount(row, PEAK),
         end=amount(row, END),
     )
-
-

@@ -176,5 +176,3 @@ def _frequent(sizes: Mapping[int, Row]) -> list[FrequentSize]:
         shares = {"share": row[0] / all_objects, "cumulative": so_far / all_objects}
         told.append(FrequentSize(size=size, amount=amount(row), **shares))
     return told
-
-

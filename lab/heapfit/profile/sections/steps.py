@@ -7,8 +7,10 @@ from __future__ import annotations
 from heapfit.profile.tally import Tally
 from heapfit.profile.trace import REALLOC, Trace
 
-# Of a recording, at most; the finest in which a burst can be seen.
+# Of a recording, at most; the finest in which a burst can be seen. Where there are more threads
+# than THREADS_FINE they are fewer, so that all threads' steps together fit into memory.
 STEPS = 1 << 18
+THREADS_FINE = 8
 
 _SUMS = ("noted_born", "born", "born_bytes", "reborn", "noted_died", "died", "died_bytes", "remote")
 
@@ -24,7 +26,7 @@ def step_bits(duration_ns: int, steps: int) -> int:
 
 def count(trace: Trace, tally: Tally) -> None:
     """Make the table `steps`, and find the time of the peak if nobody has noted it."""
-    bits = step_bits(trace.summary.duration_ns, STEPS)
+    bits = step_bits(trace.summary.duration_ns, STEPS) + _coarser(len(trace.threads))
     reborn = trace.objects(f"born_kind = {REALLOC}")
     born = ("count(*)", trace.objects(), trace.total("size"), reborn, *["0"] * 4)
     died = (*["0"] * 4, "count(*)", trace.objects(), trace.total("size"), trace.objects("remote"))
@@ -40,8 +42,13 @@ def count(trace: Trace, tally: Tally) -> None:
     trace.peak_ns = _peak_ns(trace)
 
 
+def _coarser(threads: int) -> int:
+    """Return how often steps are doubled for so many threads."""
+    return max(0, (threads - 1).bit_length() - (THREADS_FINE - 1).bit_length())
+
+
 def _peak_ns(trace: Trace) -> int:
-    """Return when most bytes were live: as the reader saw it or, of a sample, as it is estimated."""
+    """Return when most bytes were live: as the reader saw it; of a sample, as it is estimated."""
     totals = trace.summary.totals
     if totals.peak_bytes and not trace.sampled:
         return totals.peak_ns

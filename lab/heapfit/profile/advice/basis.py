@@ -1,0 +1,83 @@
+"""What all rules of advice share: the advice itself, and figures per second."""
+
+from __future__ import annotations
+
+from heapfit.profile.model import Profile, Recording
+from heapfit.records import Record
+
+S = 1e9
+KIB, MIB = 1 << 10, 1 << 20
+
+# What an allocation and its free take together in a slow allocator, without cache misses.
+PAIR_NS = 50
+# Of a core's time: below the first nobody sees it, from the second on it is worth a test.
+NEGLIGIBLE, WORTH_A_TEST = 0.01, 0.05
+# One name for half of a whole is where to look first.
+DOMINANT = 0.5
+MOSTLY = 0.9
+# What fits into a processor's caches does not get faster or smaller by standing elsewhere.
+WORTH_PLACING = 1 * MIB
+
+_PROGRAM = "the program"
+
+
+class Advice(Record):
+    """What a section's figures ask for. `feature` is as the documentation calls it, None where
+    none is needed or none helps; `act` says whether somebody has to do something."""
+
+    feature: str | None
+    act: bool
+    sentence: str
+
+    @property
+    def label(self) -> str:
+        """What the advice is about, in a word or two; empty where nothing is to be done."""
+        return self.feature or (_PROGRAM if self.act else "")
+
+
+def do(feature: str, sentence: str) -> Advice:
+    return Advice(feature=feature, act=True, sentence=sentence)
+
+
+def given(feature: str, sentence: str) -> Advice:
+    """A feature that serves the program as it is: nothing is to be set."""
+    return Advice(feature=feature, act=False, sentence=sentence)
+
+
+def mend(sentence: str) -> Advice:
+    """No feature helps: it is the program's to change."""
+    return Advice(feature=None, act=True, sentence=sentence)
+
+
+def none(sentence: str) -> Advice:
+    return Advice(feature=None, act=False, sentence=sentence)
+
+
+def under_heapfit(recording: Recording) -> bool:
+    """Whether heapfit served the program that was recorded."""
+    return "libheapfit" in recording.allocator
+
+
+def per_second(number: float, profile: Profile) -> float:
+    """So many of the whole recording, a second."""
+    seconds = profile.totals.duration_ns / S
+    return number / seconds if seconds else 0.0
+
+
+def power_of_two(number: int, least: int) -> int:
+    """The least power of two from `least` on that is no smaller than `number`."""
+    while least < number:
+        least *= 2
+    return least
+
+
+def option(number: int) -> str:
+    """A size as options of the library are written.
+
+    >>> option(64 << 20)
+    '64m'
+    """
+    for suffix, unit in (("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)):
+        if number % unit == 0:
+            return f"{number // unit}{suffix}"
+    return str(number)

@@ -1,0 +1,170 @@
+"""What calls cost: sizes, rate, realloc, calloc."""
+
+from __future__ import annotations
+
+from heapfit.profile.advice.basis import (
+    KIB,
+    MIB,
+    NEGLIGIBLE,
+    PAIR_NS,
+    WORTH_A_TEST,
+    Advice,
+    S,
+    do,
+    given,
+    mend,
+    none,
+    option,
+    per_second,
+    power_of_two,
+    under_heapfit,
+)
+from heapfit.profile.model import (
+    LARGE_BYTES,
+    Profile,
+)
+from heapfit.profile.words import count, percent, size
+
+# ---------------------------------------------------------------------- sizes
+
+# Fewer cannot cost a part of a core that anybody sees, at a microsecond each.
+_LARGE_PER_S = 10_000
+# Four such blocks fill what a thread keeps of free spans by default (256 KiB).
+_LARGE_TO_KEEP = 64 * KIB
+# More for each thread is a peak kept, and no cache.
+_MOST_KEPT = 64 * MIB
+# What tuning.md suggests; smaller steps are not worth a test.
+_LEAST_KEPT = 1 * MIB
+
+
+def sizes(profile: Profile, trace: str) -> Advice:
+    totals = profile.totals
+    large, local = totals.large, totals.large_local
+    often = per_second(large.objects, profile)
+    mean = large.bytes / large.objects if large.objects else 0
+    wanted = power_of_two(int(4 * mean), _LEAST_KEPT)
+    if (
+        often >= _LARGE_PER_S
+        and mean >= _LARGE_TO_KEEP
+        and local.objects >= large.objects / 2
+        and wanted <= _MOST_KEPT
+    ):
+        return do(
+            "thread_span_threshold",
+            f"{count(often)}/s allocations are above {size(LARGE_BYTES)}, {size(mean)} on "
+            f"average, and most die on their thread: `thread_span_threshold:{option(wanted)}` "
+            "keeps them there without a lock, for up to that much memory in each thread.",
+        )
+    small = _share_up_to(profile, LARGE_BYTES)
+    return none(
+        f"None needed: {percent(small)} of the allocations are of at most {size(LARGE_BYTES)}, for "
+        "which heapfit has size classes and each thread a heap without locks."
+    )
+
+
+def _share_up_to(profile: Profile, limit: int) -> float:
+    objects = profile.totals.allocations.objects
+    return 1 - profile.totals.large.objects / objects if objects else 0.0
+
+
+# ----------------------------------------------------------------------- rate
+
+
+def rate(profile: Profile, trace: str) -> Advice:
+    per_second = profile.totals.per_second or 0.0
+    part = per_second * PAIR_NS / S
+    cost = f"{count(per_second)} allocations a second take, at {PAIR_NS} ns for each with its free,"
+    if part < NEGLIGIBLE:
+        return none(
+            f"None needed: {cost} less than 1 % of a core, so choose the allocator by its memory."
+        )
+    if part < WORTH_A_TEST:
+        return none(
+            f"None needed: {cost} {percent(part)} of a core, of which an allocator can save a part."
+        )
+    return do(
+        "another allocator",
+        f"{cost} {percent(part)} of a core: `heapfit replay {trace}` tells how much of that each "
+        "allocator really takes.",
+    )
+
+
+# -------------------------------------------------------------------- realloc
+
+# Copying or clearing so much takes about 1 % of a core, at 10 GB/s.
+_NOTICED_BYTES_PER_S = 100e6
+# Steps by less than a tenth reallocate again and again; by powers of such a ratio they pay anew.
+_SMALL_STEP = 1.1
+
+
+def realloc(profile: Profile, trace: str) -> Advice:
+    calls = profile.reallocs
+    if not calls.calls.objects:
+        return none("None: the program reallocates nothing.")
+    copied = per_second(calls.copied_bytes, profile)
+    if copied < _NOTICED_BYTES_PER_S:
+        return none(
+            f"None needed: moving blocks copies {size(copied)}/s, less than 1 % of a core's time."
+        )
+    if calls.copied_huge_bytes >= calls.copied_bytes / 2 and _moves_by_tables(profile):
+        return _by_tables(profile, copied)
+    small = sum(each.calls for each in calls.growth if (each.ratio or 9.0) <= _SMALL_STEP)
+    if small >= calls.known / 2:
+        return mend(
+            f"{size(copied)}/s are copied, mostly for blocks that grow by less than a tenth at a "
+            "time: have the program grow them by a factor."
+        )
+    return do(
+        "another allocator",
+        f"Moving blocks copies {size(copied)}/s, and {percent(calls.in_place_share or 0.0)} of "
+        f"the reallocations stay in place: `heapfit replay {trace}` tells what that costs under "
+        "others.",
+    )
+
+
+def _moves_by_tables(profile: Profile) -> bool:
+    """Whether heapfit moves very large blocks without a copy there: mremap does so on x86-64."""
+    return all(each.arch == "x86_64" for each in profile.recordings)
+
+
+def _by_tables(profile: Profile, copied: float) -> Advice:
+    huge = percent(profile.reallocs.copied_huge_bytes, profile.reallocs.copied_bytes)
+    feature = "realloc by mremap"
+    what = f"{huge} of the {size(copied)}/s that moving blocks copies are in blocks from 4 MiB on"
+    if all(map(under_heapfit, profile.recordings)):
+        return given(
+            feature, f"Nothing to set: {what}, and heapfit has moved these without a copy."
+        )
+    return do(
+        feature, f"{what}, which heapfit moves by page tables without a copy: run it under heapfit."
+    )
+
+
+# --------------------------------------------------------------------- calloc
+
+# A tenth of all bytes is what a reader would ask about.
+_NOTICED_SHARE = 0.1
+# A reserve for a tenth of a second's need: a burst, and not a second heap.
+_RESERVE_S = 0.1
+_LEAST_RESERVE, _MOST_RESERVE = 16 * MIB, 1 << 30
+
+
+def calloc(profile: Profile, trace: str) -> Advice:
+    pages = profile.totals.calloc_pages
+    cleared = per_second(pages.bytes, profile)
+    if cleared >= _NOTICED_BYTES_PER_S:
+        reserve = min(power_of_two(int(cleared * _RESERVE_S), _LEAST_RESERVE), _MOST_RESERVE)
+        return do(
+            "zeroed_reserve",
+            f"`calloc` of 4 KiB and more asks for {size(cleared)}/s: if a core is idle, "
+            f"`zeroed_reserve:{option(reserve)}` has another thread clear them, for up to that "
+            "much memory.",
+        )
+    if pages.bytes >= _NOTICED_SHARE * profile.totals.allocations.bytes > 0:
+        return given(
+            "known zero pages",
+            f"Nothing to set: {percent(pages.bytes, profile.totals.allocations.bytes)} of the "
+            "bytes are callocs of 4 KiB and more, and heapfit does not clear again what comes "
+            "zero from the kernel.",
+        )
+    return none(f"None needed: `calloc` of whole pages asks for {size(cleared)}/s.")

@@ -1,0 +1,258 @@
+"""How much memory there is, and what it is: memory, peak, rounding, end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heapfit.profile.advice.basis import (
+    DOMINANT,
+    KIB,
+    MIB,
+    Advice,
+    S,
+    do,
+    given,
+    mend,
+    none,
+    under_heapfit,
+)
+from heapfit.profile.model import (
+    LARGE_BYTES,
+    Profile,
+    Recording,
+    Rounding,
+)
+from heapfit.profile.words import percent, size
+
+# --------------------------------------------------------------------- memory
+
+# Below, the difference may be stacks, libraries' data and the recorder's own buffers.
+_NOTICEABLE_EXCESS = 16 * MIB
+# Up to half as much again as is live is what rounding and caches of good allocators take.
+_EXCESSIVE_RATIO = 1.5
+# The heap has shrunk when less than this part of the peak is live, ...
+_SHRUNK = 0.5
+# ... and has stayed so for four times heapfit's decay_ms: no allocator gives back at once.
+_SETTLED_NS = 2 * S
+# Huge pages are used from 8 MiB on (huge_pages:auto); they save time where the TLB's 4 KiB entries,
+# some 1,500 on today's processors, reach no further than a part of the heap.
+_HUGE_PAGES_PAY = 64 * MIB
+
+
+def memory(profile: Profile, trace: str) -> Advice:
+    watched = [each for each in profile.recordings if _resident(each)]
+    if not watched:
+        return none(
+            "None can be given: how much memory was resident is not in this recording, and a "
+            "program's heap alone does not tell it."
+        )
+    most = max(watched, key=lambda each: each.resident_most or 0)
+    return _kept_after_peak(most) or _excess_at_peak(most, trace) or _huge_pages(most)
+
+
+def _resident(recording: Recording) -> list[int]:
+    """The anonymous resident memory in each step, as far as it was looked at; else all resident."""
+    course = recording.course
+    both = zip(course.resident_anonymous, course.resident, strict=True)
+    seen = [resident if anonymous is None else anonymous for anonymous, resident in both]
+    return [each for each in seen if each is not None]
+
+
+def _kept_after_peak(recording: Recording) -> Advice | None:
+    last_resident = _resident(recording)[-1]
+    held = recording.end.bytes
+    kept = last_resident - held
+    if not _has_shrunk(recording) or kept < _NOTICEABLE_EXCESS or kept < last_resident / 2:
+        return None
+    fact = f"At the end {size(last_resident)} were resident for {size(held)} live"
+    if under_heapfit(recording):
+        return do(
+            "decay_ms",
+            f"{fact}, under heapfit: see by `heapfit ctl PID trim` whether that is free memory; "
+            "then `decay_ms:100` gives it back sooner, else few live blocks hold many pages.",
+        )
+    return do(
+        "decay_ms",
+        f"{fact}: heapfit gives back what has been free for `decay_ms` (500 by default) as the "
+        "program makes further calls, so record it once under `heapfit run` and compare.",
+    )
+
+
+def _has_shrunk(recording: Recording) -> bool:
+    """Whether the recording ends with a stretch in which much less is live than at the peak."""
+    low = recording.peak.bytes * _SHRUNK
+    steps = 0
+    for live in reversed(recording.course.live_bytes):
+        if live > low:
+            break
+        steps += 1
+    return steps * recording.course.step_ns >= _SETTLED_NS
+
+
+def _excess_at_peak(recording: Recording, trace: str) -> Advice | None:
+    resident, live = max(_resident(recording)), recording.peak.bytes
+    excess = resident - live
+    if excess < _NOTICEABLE_EXCESS or resident < live * _EXCESSIVE_RATIO:
+        return None
+    return do(
+        "another allocator",
+        f"At most {size(resident)} were resident, {size(excess)} beyond the most that was live: "
+        f"`heapfit replay {trace}` tells how much of that each allocator would need, and what is "
+        "left is the program's own.",
+    )
+
+
+def _huge_pages(recording: Recording) -> Advice:
+    live = recording.peak.bytes
+    if live >= _HUGE_PAGES_PAY:
+        return given(
+            "huge_pages",
+            f"Nothing to set: heapfit has a heap of {size(live)} on huge pages where it is dense, "
+            "by `huge_pages:auto`, as long as the kernel's transparent_hugepage is madvise or "
+            "always.",
+        )
+    return none(
+        f"None needed: resident memory exceeds the {size(live)} live by less than half, or by less "
+        f"than {size(_NOTICEABLE_EXCESS)}, and so small a heap gains nothing by huge pages."
+    )
+
+
+# ----------------------------------------------------------------------- peak
+
+# A peak is a surge when most of it is of the last tenth of the time before ...
+_SURGE = 0.5
+# ... and worth a switch when that is more than caches of free memory usually hold.
+_WORTH_SHRINKING = 64 * MIB
+
+
+def peak(profile: Profile, trace: str) -> Advice:
+    peak = profile.peak
+    if not peak.amount.bytes:
+        return none("None: nothing was live.")
+    return (
+        _surge(profile)
+        or _dominant_site(profile)
+        or _large_blocks(profile)
+        or none(
+            "None needed: the peak is made of many things, of which no allocator can drop one; "
+            "what it adds to them stands under rounding."
+        )
+    )
+
+
+def _surge(profile: Profile) -> Advice | None:
+    peak = profile.peak
+    youngest = peak.ages[0] if peak.ages else None
+    left = sum(each.end.bytes for each in profile.recordings)
+    if youngest is None or youngest.share < _SURGE or left > peak.amount.bytes * _SHRUNK:
+        return None
+    if youngest.amount.bytes < _WORTH_SHRINKING:
+        return None
+    return do(
+        "hf_footprint_shrink",
+        f"{size(youngest.amount.bytes)} of the peak were allocated in the last tenth of the time "
+        "before it and did not stay: call `hf_footprint_shrink()` before such a phase and "
+        "`hf_footprint_restore()` after it, so that free memory kept for speed does not add to it.",
+    )
+
+
+def _dominant_site(profile: Profile) -> Advice | None:
+    first = profile.peak.sites[0] if profile.peak.sites else None
+    if first is None or first.share < DOMINANT:
+        return None
+    return none(
+        f"None: {percent(first.share)} of the peak belong to {first.name}, and no allocator makes "
+        "that smaller; look there first."
+    )
+
+
+def _large_blocks(profile: Profile) -> Advice | None:
+    share = sum(part.share for part in profile.peak.sizes if part.size > LARGE_BYTES)
+    if share < DOMINANT:
+        return None
+    return none(
+        f"None: {percent(share)} of the peak are in blocks above {size(LARGE_BYTES)}, which every "
+        "allocator serves by whole pages; only the program can hold less."
+    )
+
+
+# ------------------------------------------------------------------- rounding
+
+# A saving that is worth changing an allocator for, as part of the peak, ...
+_WORTH_CHANGING = 0.05
+# ... and in bytes: below, libraries that come and go weigh more.
+_WORTH_CHANGING_BYTES = 1 * MIB
+# Allocators within this part of the peak are as good: then heapfit is named.
+_AS_GOOD = 0.01
+# These have a header for each block, which the usable size does not tell.
+_WITH_HEADERS = frozenset({"glibc", "dlmalloc", "ptmalloc3", "scudo", "tlsf"})
+
+
+def rounding(profile: Profile, trace: str) -> Advice:
+    known = profile.waste.allocators
+    recorded = next((each for each in known if each.recorded), None)
+    better = [each for each in known if each.allocator not in _WITH_HEADERS]
+    if recorded is None or not better or not profile.peak.amount.bytes:
+        return none("None: what the program's own allocator adds is not known here.")
+    best = _preferred(better, profile.peak.amount.bytes)
+    saved = recorded.peak_bytes - best.peak_bytes
+    if saved < max(_WORTH_CHANGING * profile.peak.amount.bytes, _WORTH_CHANGING_BYTES):
+        return none(
+            f"None needed: {recorded.title} adds {size(recorded.peak_bytes)} to the peak by "
+            "rounding, and no allocator of known classes much less."
+        )
+    return do(
+        "another allocator",
+        f"{best.title} would add {size(best.peak_bytes)} to the peak by rounding where "
+        f"{recorded.title} adds {size(recorded.peak_bytes)}; `heapfit replay {trace}` tells what "
+        "is left of that with fragmentation.",
+    )
+
+
+def _preferred(allocators: Sequence[Rounding], peak: int) -> Rounding:
+    """The one that rounds least; heapfit where it is as good."""
+    best = min(allocators, key=lambda each: each.peak_bytes)
+    heapfit = next((each for each in allocators if each.allocator == "heapfit"), best)
+    return heapfit if heapfit.peak_bytes - best.peak_bytes <= _AS_GOOD * peak else best
+
+
+# ------------------------------------------------------------------------ end
+
+# A leak grows all the time; what is set up once is born early, what is in use was born just now.
+_GROWS = 0.4
+_LEAK_SHARE = 0.1
+_LEAK_OBJECTS = 100
+_LEAK_BYTES = 64 * KIB
+
+
+def end(profile: Profile, trace: str) -> Advice:
+    leaks = profile.leaks
+    growing = [
+        each
+        for each in leaks.sites
+        if each.share >= _LEAK_SHARE
+        and each.late_share >= _GROWS
+        and each.amount.objects >= _LEAK_OBJECTS
+        and each.amount.bytes >= _LEAK_BYTES
+    ]
+    if growing:
+        first = max(growing, key=lambda each: each.amount.bytes)
+        return mend(
+            f"{first.name} still holds {size(first.amount.bytes)} at the end, and "
+            f"{percent(first.late_share)} of it came in the second half: if that is a leak, no "
+            "allocator mends it."
+        )
+    if not leaks.sites and _grows(profile):
+        return mend(
+            "What lives at the end has come in evenly all along, as a leak does, which no "
+            "allocator mends: `heapfit record --sites 8` tells from where."
+        )
+    return none("None needed: nothing that lives at the end has kept growing.")
+
+
+def _grows(profile: Profile) -> bool:
+    """Whether as much of it was born late as early; the last tenth may just be in use."""
+    born = [each.bytes for each in profile.leaks.born][:-1]
+    total = sum(born)
+    late = sum(born[len(profile.leaks.born) // 2 :])
+    return total >= _LEAK_BYTES and late >= _GROWS * total

@@ -1,0 +1,437 @@
+"""Puts a profile into words: the facts that it begins with, and each section's answer."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from heapfit.profile import tables
+from heapfit.profile.advice import advice
+from heapfit.profile.content import Content, Fact, Section, Table
+from heapfit.profile.model import YOUNG_BYTES, Distribution, Profile, Recording
+from heapfit.profile.words import (
+    bytes_with_error,
+    count,
+    objects_with_error,
+    percent,
+    size,
+    size_range,
+    size_text,
+    span,
+)
+from heapfit.report.text import capitalised, counted, join_words
+
+NOTHING_TO_DO = "Nothing in this profile asks for an option, a pool or another allocator."
+# So many programs' sizes are put into words; the table has more.
+_MOST_PROGRAMS = 4
+_QUERY = (
+    '"select size, count(*) as blocks from objects group by size order by blocks desc limit 10"'
+)
+
+
+def content(profile: Profile, trace: str = "TRACE") -> Content:
+    """Return what the profile shows. `trace` is the file that its commands name."""
+    advised = advice(profile, trace)
+    return Content(
+        title=join_words(_programs(profile)),
+        command=_command(profile),
+        circumstances=_circumstances(profile),
+        headline=_headline(profile),
+        facts=_facts(profile),
+        problems=_problems(profile),
+        sections=[
+            Section(
+                name=name,
+                title=shape.title,
+                sentences=shape.sentences(profile),
+                advice=advised[name],
+                table=shape.table(profile),
+                note=shape.note,
+                course=shape.course(profile),
+                beside=shape.beside,
+                folds=shape.folds,
+            )
+            for name, shape in _SHAPES.items()
+        ],
+        commands=_commands(trace),
+    )
+
+
+def largest(profile: Profile) -> Recording:
+    """The recording with the highest peak."""
+    return max(profile.recordings, key=lambda each: each.peak.bytes)
+
+
+# ----------------------------------------------------------------------- the head
+
+
+def _programs(profile: Profile) -> list[str]:
+    """The recorded programs' names, each once, in the order of the files."""
+    return list(dict.fromkeys(tables.program(each) for each in profile.recordings))
+
+
+def _command(profile: Profile) -> str:
+    first = profile.recordings[0]
+    return shlex.join(first.arguments) if len(profile.recordings) == 1 else ""
+
+
+def _circumstances(profile: Profile) -> list[str]:
+    first = profile.recordings[0]
+    started = datetime.fromtimestamp(first.started_unix_ns / 1e9, UTC)
+    known = [
+        f"{started:%-d %B %Y, %H:%M UTC}",
+        f"{len(profile.recordings)} processes" if len(profile.recordings) > 1 else "",
+        f"recorded over {Path(first.allocator).name}" if first.allocator else "",
+        f"{first.arch}, {counted(first.cores, 'core')}",
+        f"call sites {first.sites} deep" if first.sites else "",
+        f"a sample: one allocation for each {size(first.sample)}, with standard errors behind ±"
+        if first.sample
+        else "",
+    ]
+    return [each for each in known if each]
+
+
+def _headline(profile: Profile) -> str:
+    peak = profile.peak.amount
+    names = join_words(_programs(profile))
+    held = f"{names} held at most {size(peak.bytes)} in {count(peak.objects)} blocks"
+    if len(profile.recordings) > 1:
+        return f"{held}, each process at its own peak."
+    most = profile.recordings[0].resident_most
+    return f"{held}, with {size(most)} resident." if most else f"{held}."
+
+
+def _facts(profile: Profile) -> list[Fact]:
+    totals, main = profile.totals, largest(profile)
+    threads = sum(each.threads for each in profile.recordings)
+    several = len(profile.recordings) > 1
+    return [
+        Fact(
+            "Recorded",
+            span(totals.duration_ns),
+            f"{counted(threads, 'thread')}, {count(totals.events)} events",
+        ),
+        Fact(
+            "Allocations",
+            objects_with_error(totals.allocations),
+            f"{count(totals.per_second or 0.0)}/s, "
+            f"{count(totals.per_second_most or 0.0)}/s at the busiest",
+        ),
+        Fact(
+            "Asked for",
+            bytes_with_error(totals.allocations),
+            f"{size(totals.mean_size or 0.0)} on average",
+        ),
+        Fact(
+            "Most live",
+            bytes_with_error(profile.peak.amount),
+            f"{count(profile.peak.amount.objects)} blocks, "
+            + ("each at its own peak" if several else f"after {span(main.peak_ns)}"),
+        ),
+        Fact("Most resident", *_resident(profile)),
+        Fact(
+            "Live at the end",
+            bytes_with_error(profile.leaks.amount),
+            f"{count(profile.leaks.amount.objects)} blocks",
+        ),
+        Fact(
+            "Freed by another thread", _share(profile.sharing.remote_share), "of the freed blocks"
+        ),
+        Fact(
+            "Die young",
+            _share(profile.lifetimes.young_share),
+            f"within {size(YOUNG_BYTES)} of further allocation",
+        ),
+    ]
+
+
+def _resident(profile: Profile) -> tuple[str, str]:
+    known = [each.resident_most for each in profile.recordings if each.resident_most]
+    if not known:
+        return "not known", "it was not looked at"
+    return size(sum(known)), "code, libraries and stacks included"
+
+
+def _share(value: float | None) -> str:
+    return "none" if value is None else percent(value)
+
+
+def _problems(profile: Profile) -> list[str]:
+    several = len(profile.recordings) > 1
+    return [
+        f"{each.name}: {problem}" if several else problem
+        for each in profile.recordings
+        for problem in each.problems
+    ]
+
+
+def _commands(trace: str) -> list[tuple[str, str]]:
+    name = shlex.quote(trace)
+    return [
+        ("Play it back under other allocators", f"heapfit replay {name}"),
+        ("Ask for more than is shown here", f"heapfit profile {name} --sql {_QUERY}"),
+        ("Run the program under heapfit", "heapfit run -- CMD"),
+    ]
+
+
+# --------------------------------------------------------------------- the answers
+
+
+def _memory(profile: Profile) -> list[str]:
+    main = largest(profile)
+    course = main.course
+    sentences = [
+        f"{_of(main, profile)}at most {size(main.peak.bytes)} were live, in "
+        f"{count(main.peak.objects)} blocks, after {span(main.peak_ns)} of "
+        f"{span(main.duration_ns)}; {size(main.end.bytes)} at the end."
+    ]
+    if main.resident_most is None:
+        return [capitalised(sentences[0]), "How much was resident was not looked at."]
+    anonymous = max((each for each in course.resident_anonymous if each is not None), default=None)
+    part = "" if anonymous is None else f", {size(anonymous)} of it no file's"
+    sentences.append(f"At most {size(main.resident_most)} were resident{part}.")
+    return [capitalised(each) for each in sentences]
+
+
+def _of(recording: Recording, profile: Profile) -> str:
+    several = len(profile.recordings) > 1
+    return f"of {tables.process(recording)}, " if several else ""
+
+
+def _peak(profile: Profile) -> list[str]:
+    peak = profile.peak
+    if not peak.amount.objects:
+        return ["Nothing was live."]
+    mean = peak.amount.bytes / peak.amount.objects
+    sentences = [
+        f"At the peak {count(peak.amount.objects)} blocks of {size(mean)} on average were live; "
+        f"for the {size(peak.amount.bytes)} asked for, the allocator gave "
+        f"{size(peak.usable_bytes)}."
+    ]
+    if peak.sizes:
+        most = max(peak.sizes, key=lambda each: each.amount.bytes)
+        sentences.append(
+            f"Its largest part, {percent(most.share)}, is in blocks of {size_range(most.size)}."
+        )
+    if peak.ages:
+        sentences.append(
+            f"{percent(peak.ages[0].share)} of it were allocated in the last tenth of the time "
+            "before."
+        )
+    return sentences
+
+
+def _sizes(profile: Profile) -> list[str]:
+    programs = profile.sizes.programs
+    return [_distribution(each, len(programs) > 1) for each in programs[:_MOST_PROGRAMS]]
+
+
+def _distribution(each: Distribution, named: bool) -> str:
+    return (
+        f"{f'{each.name}: half' if named else 'Half'} of the allocations are of at most "
+        f"{size_text(each.median)}, 9 of 10 of at most {size_text(each.p90)}, 99 of 100 of at most "
+        f"{size_text(each.p99)}; {counted(each.distinct, 'different size')}, the largest "
+        f"{size_text(each.largest)}."
+    )
+
+
+def _rounding(profile: Profile) -> list[str]:
+    waste = profile.waste
+    sentences = [
+        "Size classes give a block more than was asked for: "
+        f"{each.title} {size(each.peak_bytes)} more at the peak, {percent(each.peak_waste or 0.0)}."
+        for each in waste.allocators
+        if each.recorded
+    ]
+    if not sentences:
+        sentences = ["Of the allocator that the program ran under this is not known."]
+    if waste.unknown:
+        sentences.append(f"Without a figure: {'; '.join(waste.unknown)}.")
+    return sentences
+
+
+def _rate(profile: Profile) -> list[str]:
+    totals = profile.totals
+    if totals.per_second is None:
+        return ["The recording has no length."]
+    most = totals.per_second_most
+    peak = "" if most is None else f", {count(most)} in the busiest step of the figure"
+    return [f"{count(totals.per_second)} allocations a second on average{peak}."]
+
+
+def _lifetimes(profile: Profile) -> list[str]:
+    every, young = profile.lifetimes.all, profile.lifetimes.young_share
+    if not every.amount.objects:
+        return ["No block was recorded."]
+    half = (
+        "Most blocks outlive the recording"
+        if every.ns.p50 is None
+        else (f"Half of the blocks live no longer than {span(every.ns.p50)}")
+    )
+    most = "" if every.ns.p90 is None else f", 9 of 10 no longer than {span(every.ns.p90)}"
+    return [
+        f"{half}{most}; {percent(every.living.objects, every.amount.objects)} live at the end.",
+        f"{_share(young)} die before the program has asked for {size(YOUNG_BYTES)} more.",
+    ]
+
+
+def _bursts(profile: Profile) -> list[str]:
+    found = profile.transactions
+    if not found.threads:
+        return [
+            "No thread works in periods at whose end nine tenths of what it allocated in them is "
+            "free again."
+        ]
+    first = max(found.threads, key=lambda each: each.bursts * each.allocations)
+    return [
+        f"{_share(found.share)} of all allocations are within bursts: periods at whose end at "
+        "least nine tenths of what the thread allocated in them is free again.",
+        f"{first.thread} has {counted(first.bursts, 'burst')} of {count(first.allocations)} "
+        f"allocations and {size(first.bytes)} on average, of which {size(first.most_live_bytes)} "
+        f"are live at a time; {_share(first.survivor_share)} of the blocks live on.",
+    ]
+
+
+def _threads(profile: Profile) -> list[str]:
+    sharing = profile.sharing
+    if not sharing.freed.objects:
+        return ["Nothing was freed."]
+    if len(sharing.threads) < 2:
+        return ["One thread allocates and frees."]
+    return [
+        f"{_share(sharing.remote_share)} of the freed blocks, and "
+        f"{_share(sharing.remote_bytes_share)} of their bytes, are freed by another thread than "
+        "allocated them."
+    ]
+
+
+def _realloc(profile: Profile) -> list[str]:
+    reallocs = profile.reallocs
+    if not reallocs.calls.objects:
+        return ["The program reallocates nothing."]
+    each = (
+        ""
+        if reallocs.per_block is None
+        else f", {reallocs.per_block:.1f} for each block that is reallocated"
+    )
+    return [
+        f"{count(reallocs.calls.objects)} reallocations, {_share(reallocs.share)} of all "
+        f"allocations{each}: {count(reallocs.grown)} make a block larger, {count(reallocs.shrunk)} "
+        f"smaller; the largest is then of {size(reallocs.largest)}.",
+        f"{_share(reallocs.in_place_share)} stay in place, the others copy "
+        f"{size(reallocs.copied_bytes)}.",
+    ]
+
+
+def _calloc(profile: Profile) -> list[str]:
+    totals = profile.totals
+    if not totals.calloc.objects:
+        return ["The program asks for no cleared memory."]
+    return [
+        f"{_share(totals.calloc_share)} of the allocations are callocs, of "
+        f"{size(totals.calloc.bytes)} in all; {count(totals.calloc_pages.objects)} of them are of "
+        f"4 KiB and more, of {size(totals.calloc_pages.bytes)}."
+    ]
+
+
+def _sites(profile: Profile) -> list[str]:
+    sites = profile.sites
+    if not sites.recorded:
+        return ["Call sites were not recorded."]
+    return [
+        f"{counted(sites.distinct, 'call site')}; {_share(sites.interleaving)} of the allocations "
+        "come after one of another site, of the same thread and like size."
+    ]
+
+
+def _end(profile: Profile) -> list[str]:
+    leaks = profile.leaks
+    if not leaks.amount.objects:
+        return ["Everything was freed."]
+    return [
+        f"{bytes_with_error(leaks.amount)} in {count(leaks.amount.objects)} blocks were not freed, "
+        f"{_share(leaks.share)} of all that was asked for."
+    ]
+
+
+# ---------------------------------------------------------------------- the shapes
+
+
+def _no_table(profile: Profile) -> Table | None:
+    return None
+
+
+def _no_course(profile: Profile) -> Sequence[float]:
+    return ()
+
+
+def _live_course(profile: Profile) -> Sequence[float]:
+    return largest(profile).course.live_bytes
+
+
+def _rate_course(profile: Profile) -> Sequence[float]:
+    return largest(profile).course.allocations
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What a section is made of."""
+
+    title: str
+    sentences: Callable[[Profile], list[str]]
+    table: Callable[[Profile], Table | None] = _no_table
+    note: str = ""
+    course: Callable[[Profile], Sequence[float]] = _no_course
+    beside: bool = False
+    folds: bool = False
+
+
+_SHAPES = {
+    "memory": _Shape("Memory over time", _memory, tables.recordings, course=_live_course),
+    "peak": _Shape("What the peak is made of", _peak, tables.peak, beside=True),
+    "sizes": _Shape(
+        "Sizes",
+        _sizes,
+        tables.sizes,
+        "A line's height at a size is the share of allocations that are no larger. Thin lines are "
+        "threads.",
+        beside=True,
+    ),
+    "rounding": _Shape(
+        "Rounding by allocators",
+        _rounding,
+        tables.rounding,
+        "As malloc_usable_size tells it; headers of blocks, which glibc, dlmalloc, Scudo and TLSF "
+        "have, and fragmentation come on top. Orange is what the program ran under.",
+        beside=True,
+    ),
+    "rate": _Shape("Allocations over time", _rate, course=_rate_course),
+    "lifetimes": _Shape(
+        "Lifetimes",
+        _lifetimes,
+        tables.lifetimes,
+        "Each row is a size, and is 100 % in all: how much of it lives how long.",
+        folds=True,
+    ),
+    "bursts": _Shape("Bursts", _bursts, tables.bursts),
+    "threads": _Shape(
+        "Who frees whose blocks",
+        _threads,
+        tables.threads,
+        "Numbers are per cent of all frees; what threads free of their own stands on the diagonal.",
+        beside=True,
+    ),
+    "realloc": _Shape("Reallocation", _realloc, tables.realloc),
+    "calloc": _Shape("Calls, and cleared memory", _calloc, tables.calls),
+    "sites": _Shape(
+        "Call sites",
+        _sites,
+        tables.sites,
+        "Interleaved: how many of a site's allocations came after one of another site, of the same "
+        "thread and like size, so that blocks of the two stand side by side.",
+    ),
+    "end": _Shape("What is left at the end", _end, tables.end, beside=True),
+}

@@ -1,0 +1,103 @@
+"""A profile as one HTML page that needs nothing else, in the form of the lab's reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from heapfit.profile import figures, figures_of_time
+from heapfit.profile.answers import NOTHING_TO_DO, content
+from heapfit.profile.content import Drawing, Section
+from heapfit.profile.model import Profile
+from heapfit.profile.tables import process
+from heapfit.report.files import write_text
+from heapfit.report.page import FigureStore, render
+
+# The figures over time are drawn of so many recordings, those of the highest peaks.
+MOST_RECORDINGS = 4
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A figure's place in the page."""
+
+    element: str
+    alternative: str
+    caption: str = ""
+
+
+def save_page(profile: Profile, path: Path, trace: str = "TRACE") -> None:
+    """Write the page to `path`. Raises `HeapfitError` where it cannot be written.
+
+    `trace` is the file that the page's commands name.
+    """
+    write_text(path, page(profile, trace), "make room or mend the folder, and run it again")
+
+
+def page(profile: Profile, trace: str = "TRACE") -> str:
+    """Return the page's HTML."""
+    store = FigureStore()
+    shown = content(profile, trace)
+    return render(
+        "profile.html.j2",
+        store,
+        title=shown.title,
+        generator=f"heapfit {profile.heapfit}",
+        command=shown.command,
+        circumstances=shown.circumstances,
+        headline=shown.headline,
+        facts=shown.facts,
+        problems=shown.problems,
+        proposals=shown.proposals,
+        nothing_proposed=NOTHING_TO_DO,
+        sections=[(section, _places(section, profile, store)) for section in shown.sections],
+        commands=shown.commands,
+    )
+
+
+def _places(section: Section, profile: Profile, store: FigureStore) -> list[_Place]:
+    return [
+        _Place(store.add(drawing.figure), drawing.alternative, caption)
+        for caption, drawing in _drawings(section.name, profile)
+    ]
+
+
+def _drawings(name: str, profile: Profile) -> list[tuple[str, Drawing]]:
+    return _over_time(name, profile) + _once(name, profile)
+
+
+def _once(name: str, profile: Profile) -> list[tuple[str, Drawing]]:
+    made = _FIGURES[name](profile) if name in _FIGURES else None
+    return [("", made)] if made else []
+
+
+def _over_time(name: str, profile: Profile) -> list[tuple[str, Drawing]]:
+    """A figure for each recording, under its name where there are several."""
+    if name not in _FIGURES_OF_TIME:
+        return []
+    several = len(profile.recordings) > 1
+    order = sorted(range(len(profile.recordings)), key=lambda at: -_peak_of(profile, at))
+    return [
+        (process(profile.recordings[at]) if several else "", _FIGURES_OF_TIME[name](profile, at))
+        for at in order[:MOST_RECORDINGS]
+        if profile.recordings[at].course.allocations
+    ]
+
+
+def _peak_of(profile: Profile, at: int) -> int:
+    return profile.recordings[at].peak.bytes
+
+
+_FIGURES_OF_TIME: dict[str, Callable[[Profile, int], Drawing]] = {
+    "memory": figures_of_time.memory,
+    "rate": figures_of_time.rate,
+}
+_FIGURES: dict[str, Callable[[Profile], Drawing | None]] = {
+    "peak": figures.peak,
+    "sizes": figures.sizes,
+    "rounding": figures.rounding,
+    "lifetimes": figures.lifetimes,
+    "threads": figures.threads,
+    "end": figures.end,
+}

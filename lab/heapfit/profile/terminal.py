@@ -1,0 +1,156 @@
+"""A profile in a terminal: the facts first, then each section in a few lines, with its advice.
+
+A table shows its most important rows and, of its columns, those that fit; the page has all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from heapfit.live.figures import spark
+from heapfit.profile.answers import NOTHING_TO_DO, content
+from heapfit.profile.content import Cell, Content, Fact, Section, Table
+from heapfit.profile.model import Profile
+from heapfit.report.terminal_text import (
+    COLUMN_GAP,
+    INDENT,
+    TABLE_BOX,
+    ascii_only,
+    encodable,
+    print_line,
+)
+from heapfit.report.text import visible
+
+# A course as wide as this shows its peaks, and leaves room for what it is of.
+_SPARK_WIDTH = 60
+# A label may take so much of the width before it is broken into lines.
+_LABEL_PART = 0.45
+
+
+def show(profile: Profile, console: Console, trace: str = "TRACE") -> None:
+    """Print the profile as wide as `console` is. `trace` is the file that its commands name."""
+    shown = content(profile, trace)
+    _print_head(shown, console)
+    _print_facts(shown.facts, console)
+    _print_list("What this recording lacks", shown.problems, console)
+    _print_proposals(shown, console)
+    for section in shown.sections:
+        _print_section(section, console)
+    console.print()
+    for purpose, line in shown.commands:
+        print_line(console, visible(f"{purpose}: {line}"), style="dim")
+
+
+def _print_head(shown: Content, console: Console) -> None:
+    print_line(console, visible(shown.headline), style="bold")
+    if shown.command:
+        print_line(console, visible(shown.command))
+    print_line(console, visible("; ".join(shown.circumstances)), style="dim")
+
+
+def _print_facts(facts: Sequence[Fact], console: Console) -> None:
+    console.print()
+    made = RichTable(box=None, show_header=False, padding=(0, COLUMN_GAP, 0, 0), pad_edge=False)
+    made.add_column(style="dim", no_wrap=True)
+    made.add_column(justify="right", style="bold", no_wrap=True)
+    made.add_column()
+    for fact in facts:
+        made.add_row(*(_text(each, console) for each in (fact.label, fact.value, fact.note)))
+    console.print(made)
+
+
+def _print_proposals(shown: Content, console: Console) -> None:
+    """Name what is to be done; the sections below say why."""
+    console.print()
+    features = dict.fromkeys(each.advice.label for each in shown.proposals)
+    line = f"Worth a try: {', '.join(features)}." if features else NOTHING_TO_DO
+    print_line(console, visible(line), style="bold")
+
+
+def _print_list(title: str, lines: Sequence[str], console: Console) -> None:
+    if not lines:
+        return
+    console.print()
+    print_line(console, title, style="bold")
+    made = RichTable(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
+    made.add_column(width=1)
+    made.add_column()
+    for line in lines:
+        made.add_row("-", _text(line, console))
+    console.print(made)
+
+
+def _print_section(section: Section, console: Console) -> None:
+    console.print()
+    print_line(console, section.title, style="bold underline")
+    if section.course and not ascii_only(console):
+        print_line(console, spark(_narrowed(section.course, _width(console)), _width(console)))
+    for sentence in section.sentences:
+        print_line(console, visible(sentence))
+    if section.table is not None:
+        _print_table(section.table, console)
+    style = "bold" if section.advice.act else "dim"
+    print_line(console, visible(f"{_arrow(console)} {section.advice.sentence}"), style=style)
+
+
+def _arrow(console: Console) -> str:
+    return "->" if ascii_only(console) else "\N{RIGHTWARDS ARROW}"
+
+
+def _width(console: Console) -> int:
+    return min(_SPARK_WIDTH, console.width)
+
+
+def _narrowed(course: Sequence[float], width: int) -> list[float]:
+    """The course in at most `width` points, each the most of what it stands for."""
+    group = -(-len(course) // width)
+    return [max(course[at : at + group]) for at in range(0, len(course), group)]
+
+
+# ------------------------------------------------------------------------- tables
+
+
+def _print_table(table: Table, console: Console) -> None:
+    rows = table.rows[: table.brief]
+    columns = _fitting(table, rows, console)
+    made = RichTable(box=TABLE_BOX, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    made.add_column(_text(table.columns[0], console), overflow="fold")
+    for name in table.columns[1:columns]:
+        made.add_column(_text(name, console), justify="right", no_wrap=True)
+    for row in rows:
+        made.add_row(*(_text(cell.text, console) for cell in row[:columns]))
+    console.print(made)
+    _print_rest(table, columns, console)
+
+
+def _fitting(table: Table, rows: Sequence[Sequence[Cell]], console: Console) -> int:
+    """How many columns fit beside the labels; always two."""
+    labels = max(
+        cell_len(visible(each)) for each in [table.columns[0], *(row[0].text for row in rows)]
+    )
+    room = console.width - min(labels, int(console.width * _LABEL_PART))
+    for at in range(1, len(table.columns)):
+        texts = [table.columns[at], *(row[at].text for row in rows)]
+        room -= max(cell_len(visible(each)) for each in texts) + COLUMN_GAP
+        if room < 0:
+            return max(at, 2)
+    return len(table.columns)
+
+
+def _print_rest(table: Table, columns: int, console: Console) -> None:
+    """Say what the page has beyond what is shown here."""
+    more = len(table.rows) - table.brief
+    left_out = table.columns[columns:]
+    told = [f"{more} more"] if more > 0 else []
+    told += [", ".join(each.lower() for each in left_out)] if left_out else []
+    if told:
+        print_line(console, f"{INDENT}… on the page: {'; '.join(told)}", style="dim")
+
+
+def _text(text: str, console: Console) -> Text:
+    return Text(encodable(visible(text), console))

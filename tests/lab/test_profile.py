@@ -1,0 +1,525 @@
+"""A profile says of known objects what going through them one by one says."""
+
+from __future__ import annotations
+
+import doctest
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+
+import duckdb
+import profile_tables
+import pytest
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.profile import analyse, bins, tally, trace
+from heapfit.profile.model import Amount, Profile
+from heapfit.profile.sections import bursts, lifetimes, sizes, steps
+from heapfit.profile.tally import Tally, merged
+from profile_tables import CALLOC, REALLOC, Block, SiteRow, Tables, complete, write
+
+Made = Callable[..., Profile]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """Writes a trace's tables and returns their profile."""
+
+    def profile_of(blocks: Sequence[Block], **more: object) -> Profile:
+        folder = tmp_path / f"trace-{len(list(tmp_path.iterdir()))}"
+        return analyse.profile(analyse.count(write(folder, Tables(list(blocks), **more))))
+
+    return profile_of
+
+
+def plain(amount: Amount) -> tuple[int, int]:
+    assert amount.objects_error == amount.bytes_error == 0
+    return amount.objects, amount.bytes
+
+
+BLOCKS = profile_tables.random_blocks(seed=1, count=3000)
+NAMES = ("main", "worker", "worker")
+
+
+# ----------------------------------------------------------------------- sizes, calls
+
+
+def test_totals_and_calls_are_those_of_the_objects(made: Made) -> None:
+    totals = made(BLOCKS, threads=NAMES).totals
+    assert plain(totals.allocations) == profile_tables.each(BLOCKS, lambda block: True)
+    assert plain(totals.frees) == profile_tables.each(BLOCKS, lambda b: b.died_ns is not None)
+    for calls in totals.calls:
+        assert plain(calls.amount) == profile_tables.each(
+            BLOCKS, lambda block, kind=calls.kind: profile_tables.KINDS[block.born_kind] == kind
+        )
+    assert plain(totals.calloc) == profile_tables.each(BLOCKS, lambda b: b.born_kind == CALLOC)
+    assert plain(totals.calloc_pages) == profile_tables.each(
+        BLOCKS, lambda b: b.born_kind == CALLOC and b.size >= 4096
+    )
+    assert plain(totals.large) == profile_tables.each(BLOCKS, lambda b: b.size > 32768)
+    assert plain(totals.large_local) == profile_tables.each(
+        BLOCKS, lambda b: b.size > 32768 and b.died_thread == b.born_thread
+    )
+
+
+def test_points_of_the_distribution_count_what_is_no_larger(made: Made) -> None:
+    [program] = made(BLOCKS, threads=NAMES).sizes.programs
+    sizes = [block.size for block in BLOCKS]
+    assert program.largest == max(sizes)
+    assert [point.size for point in program.points][:9] == [8, 10, 12, 14, 16, 20, 24, 28, 32]
+    for point in program.points[:40]:
+        below = [size for size in sizes if size <= point.size]
+        assert point.objects == pytest.approx(len(below) / len(sizes))
+        assert point.bytes == pytest.approx(sum(below) / sum(sizes))
+    assert program.points[-1].objects == program.points[-1].bytes == 1
+    assert program.median == sorted(sizes)[len(sizes) // 2 - 1]
+
+
+def test_most_frequent_sizes_lead(made: Made) -> None:
+    [program] = made(BLOCKS, threads=NAMES).sizes.programs
+    counts = Counter(block.size for block in BLOCKS)
+    expected = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    exact = [item for item in expected if item[0] <= 65536]
+    found = [(each.size, each.amount.objects) for each in program.frequent if each.size <= 65536]
+    assert found == exact[: len(found)]
+    first = program.frequent[0]
+    assert first.share == first.cumulative == first.amount.objects / len(BLOCKS)
+
+
+def test_sizes_above_64_kib_keep_their_bytes_and_lose_less_than_a_hundredth(made: Made) -> None:
+    blocks = complete(Block(65536 + 977 * i, born_ns=i) for i in range(300))
+    [program] = made(blocks).sizes.programs
+    assert program.amount.bytes == sum(block.size for block in blocks)
+    assert program.distinct < len(blocks)
+    for point in program.points:
+        below = sum(block.size <= point.size for block in blocks) / len(blocks)
+        assert point.objects == pytest.approx(below)
+    assert program.p90 == pytest.approx(sorted(b.size for b in blocks)[269], rel=0.01)
+
+
+def test_each_thread_has_its_own_distribution(made: Made) -> None:
+    threads = made(BLOCKS, threads=NAMES).sizes.threads
+    expected = {
+        name: profile_tables.each(BLOCKS, lambda block, i=i: block.born_thread == i)
+        for i, name in enumerate(("main", "worker 1", "worker 2"))
+    }
+    # Of threads with one name the one with more events is the first.
+    found = {each.name: plain(each.amount) for each in threads}
+    assert found["main"] == expected["main"]
+    workers = sorted([expected["worker 1"], expected["worker 2"]], reverse=True)
+    assert [found["worker 1"], found["worker 2"]] == workers
+
+
+def test_of_many_threads_the_busiest_are_told_apart(made: Made) -> None:
+    blocks = complete(
+        Block(16, born_ns=100 * t + i, died_ns=10**6 + t, born_thread=t, died_thread=(t + 1) % 100)
+        for t in range(100)
+        for i in range(100 - t)
+    )
+    profile = made(blocks, threads=[f"t{i}" for i in range(100)])
+    assert profile.recordings[0].threads == 100
+    assert profile.sharing.remote_share == 1  # also between those that are not told apart
+    assert sum(each.amount.objects for each in profile.sharing.flow) == len(blocks)
+    assert profile.sharing.threads[-1] == "others"
+    assert len(profile.sizes.threads) == 16
+
+
+# ----------------------------------------------------------------------- lifetimes
+
+
+def test_lifetimes_fall_into_powers_of_two(made: Made) -> None:
+    lifetimes = made(BLOCKS, threads=NAMES).lifetimes
+    for clock, cells in (("ns", lifetimes.by_time), ("bytes", lifetimes.by_bytes)):
+        expected: Counter[tuple[int, int]] = Counter()
+        for block in BLOCKS:
+            if block.died_ns is None:
+                continue
+            lived = getattr(block, f"died_{clock}") - getattr(block, f"born_{clock}")
+            size = 16
+            while size < block.size:
+                size *= 2
+            bound = 1
+            while bound <= lived:
+                bound *= 2
+            expected[size, bound] += 1
+        assert {(cell.size, cell.lifetime): cell.amount.objects for cell in cells} == expected
+
+
+def test_quantiles_of_lifetimes_count_what_lives_as_living_until_the_end(made: Made) -> None:
+    lifetimes = made(BLOCKS, threads=NAMES).lifetimes
+    end = max(max(b.born_ns, b.died_ns or 0) for b in BLOCKS)
+    lived = [((b.died_ns or end) - b.born_ns, b.died_ns is None) for b in BLOCKS]
+    for part in (0.5, 0.9, 0.99):
+        expected = product_limit(lived, part)
+        found = getattr(lifetimes.all.ns, f"p{part * 100:.0f}")
+        assert found == (expected and pytest.approx(expected, rel=0.13))
+
+
+def product_limit(lived: Sequence[tuple[int, bool]], part: float) -> float | None:
+    """The time that `part` do not outlive, one object after the other."""
+    survive, at_risk = 1.0, len(lived)
+    for time, censored in sorted(lived):
+        if not censored:
+            survive *= 1 - 1 / at_risk
+            if survive <= 1 - part:
+                return time
+        at_risk -= 1
+    return None
+
+
+def test_a_program_that_keeps_everything_has_no_lifetimes(made: Made) -> None:
+    lifetimes = made(complete(Block(32, born_ns=i) for i in range(100))).lifetimes
+    assert lifetimes.all.ns.p50 is None
+    assert lifetimes.all.living.objects == 100
+    assert lifetimes.young_share == 0
+
+
+def test_young_objects_die_within_64_kib(made: Made) -> None:
+    young = [Block(1024, born_ns=1000 * i, died_ns=1000 * i + 1500) for i in range(100)]
+    old = [Block(1024, born_ns=1000 * i + 1, died_ns=1000 * i + 40_000) for i in range(100)]
+    last = Block(100_000, born_ns=101_000)
+    assert made(complete([*young, *old, last])).lifetimes.young_share == 100 / 201
+
+
+# ----------------------------------------------------------------------- threads, realloc
+
+
+def test_the_flow_says_who_frees_whose(made: Made) -> None:
+    sharing = made(BLOCKS, threads=("a", "b", "c")).sharing
+    expected = Counter(
+        ("abc"[b.born_thread], "abc"[b.died_thread]) for b in BLOCKS if b.died_thread is not None
+    )
+    names = sharing.threads
+    assert {(names[f.born], names[f.died]): f.amount.objects for f in sharing.flow} == expected
+    remote = sum(n for (born, died), n in expected.items() if born != died)
+    assert sharing.remote.objects == remote
+    assert sharing.remote_share == pytest.approx(remote / sum(expected.values()))
+
+
+def test_reallocations_grow_in_place_or_are_copied(made: Made) -> None:
+    blocks = [
+        Block(100, 0, 10, died_kind=REALLOC, id=1, address=4096),
+        Block(200, 10, 20, born_kind=REALLOC, died_kind=REALLOC, id=2, previous=1, address=4096),
+        Block(300, 20, 30, born_kind=REALLOC, died_kind=REALLOC, id=3, previous=2, address=8192),
+        Block(50, 30, 40, born_kind=REALLOC, id=4, previous=3, address=12288),
+        Block(8 << 20, 31, 40, died_kind=REALLOC, id=5, address=1 << 30),
+        Block(9 << 20, 40, 50, born_kind=REALLOC, id=6, previous=5, address=2 << 30),
+        Block(70, 50, 60, born_kind=REALLOC, id=7),  # of a block from before the recording
+        Block(80, 50, 60, id=8),
+    ]
+    reallocs = made(complete(blocks)).reallocs
+    assert reallocs.calls.objects == 5
+    assert reallocs.share == 5 / 8
+    assert (reallocs.known, reallocs.in_place, reallocs.grown, reallocs.shrunk) == (4, 1, 3, 1)
+    assert reallocs.copied_bytes == 200 + 50 + (8 << 20)
+    assert reallocs.copied_huge_bytes == 8 << 20
+    assert (reallocs.blocks, reallocs.per_block) == (2, 2.0)
+    assert reallocs.largest == 9 << 20
+    assert [(each.ratio, each.calls) for each in reallocs.growth] == [
+        (1.0, 1),
+        (1.125, 1),
+        (1.25, 0),
+        (1.5, 1),
+        (2.0, 1),
+        (None, 0),
+    ]
+
+
+# ----------------------------------------------------------------------- peak, course, end
+
+
+def test_the_peak_is_what_was_live_then(made: Made) -> None:
+    profile = made(BLOCKS, threads=NAMES)
+    at, most = profile_tables.peak_of(BLOCKS)
+    live = [b for b in BLOCKS if b.born_ns <= at and (b.died_ns is None or b.died_ns > at)]
+    assert sum(block.size for block in live) == most
+    assert plain(profile.peak.amount) == (len(live), most)
+    assert profile.recordings[0].peak_ns == at
+    assert profile.peak.usable_bytes == sum(block.usable for block in live)
+    for part in profile.peak.sizes:
+        least = part.size // 2 if part.size > 16 else -1
+        own = [block.size for block in live if least < block.size <= part.size]
+        assert plain(part.amount) == (len(own), sum(own))
+    young = [block for block in live if at - block.born_ns < at / 10]
+    assert profile.peak.ages[0].amount.objects == len(young)
+    assert sum(part.amount.objects for part in profile.peak.threads) == len(live)
+
+
+def test_the_course_adds_up(made: Made) -> None:
+    blocks = profile_tables.random_blocks(seed=2, count=5000)
+    resident = {0: 1 << 20, 250_000: 3 << 20, 499_000: 2 << 20}
+    [recording] = made(blocks, threads=NAMES, resident=resident).recordings
+    course = recording.course
+    assert len(course.allocations) <= 1024 + 1
+    assert sum(course.allocations) == len(blocks)
+    for place in (0, 10, 100, len(course.live_bytes) - 1):
+        end = (place + 1) * course.step_ns
+        live = [
+            block.size
+            for block in blocks
+            if block.born_ns < end and (block.died_ns is None or block.died_ns >= end)
+        ]
+        assert (course.live_objects[place], course.live_bytes[place]) == (len(live), sum(live))
+    assert [each for each in course.resident if each is not None] == list(resident.values())
+    assert course.resident[250_000 // course.step_ns] == 3 << 20
+    assert recording.resident_most == 3 << 20
+
+
+def test_what_lives_at_the_end_is_told_by_when_it_was_born(made: Made) -> None:
+    leaks = made(BLOCKS, threads=NAMES).leaks
+    end = max(max(b.born_ns, b.died_ns or 0) for b in BLOCKS)
+    living = [block for block in BLOCKS if block.died_ns is None]
+    assert plain(leaks.amount) == (len(living), sum(block.size for block in living))
+    tenths = Counter(min(9, block.born_ns * 10 // end) for block in living)
+    assert [each.objects for each in leaks.born] == [tenths[i] for i in range(10)]
+
+
+def test_what_is_wrong_with_a_file_is_said(made: Made) -> None:
+    broken = {"cut_short": 1, "damaged_blocks": 2, "damaged_bytes": 100, "lost_events": 5}
+    [recording] = made(BLOCKS[:5], threads=NAMES, problems=broken).recordings
+    assert len(recording.problems) == 3
+    assert "5 events" in "".join(recording.problems)
+
+
+# ----------------------------------------------------------------------- call sites
+
+
+def test_call_sites_have_their_chains_and_their_sums(made: Made) -> None:
+    blocks = profile_tables.random_blocks(seed=3, count=2000, sites=3)
+    sites = [
+        SiteRow(1, "node_new", caller=4, file="/src/list.c", line=7, switches=5),
+        SiteRow(2, None, module="/lib/libx.so", offset=0x1F0, switches=600),
+        SiteRow(3, None, module=None, offset=None, address=0xABC),
+        SiteRow(4, "main", caller=0),
+    ]
+    profile = made(blocks, threads=NAMES, sites=sites, info={"sites": 2})
+    found = {each.chain[0]: each for each in profile.sites.by_bytes}
+    assert set(found) == {"node_new (list.c:7)", "libx.so+0x1f0", "0xabc"}
+    first = found["node_new (list.c:7)"]
+    own = [block for block in blocks if block.site == 1]
+    freed = [block for block in own if block.died_ns is not None]
+    assert first.chain == ["node_new (list.c:7)", "main"]
+    assert plain(first.amount) == (len(own), sum(block.size for block in own))
+    assert (first.smallest, first.largest) == (min(b.size for b in own), max(b.size for b in own))
+    assert first.small_share == pytest.approx(sum(b.size <= 128 for b in own) / len(own))
+    assert first.interleaving == pytest.approx(5 / len(own))
+    assert first.remote_share == pytest.approx(
+        sum(b.died_thread != b.born_thread for b in freed) / len(freed)
+    )
+    assert plain(first.end) == profile_tables.each(own, lambda block: block.died_ns is None)
+    assert profile.sites.by_interleaving[0].chain == ["libx.so+0x1f0"]
+    assert sum(part.amount.objects for part in profile.peak.sites) == profile.peak.amount.objects
+    late = [b for b in own if b.died_ns is None and b.born_ns * 2 > 2000 * 100]
+    told = {each.name: each for each in profile.leaks.sites}["node_new (list.c:7) < main"]
+    assert told.late_share == pytest.approx(len(late) / plain(first.end)[0], abs=0.02)
+
+
+def test_without_call_sites_that_is_said(made: Made) -> None:
+    profile = made(BLOCKS, threads=NAMES)
+    assert not profile.sites.recorded
+    assert profile.peak.sites == profile.leaks.sites == []
+
+
+# ----------------------------------------------------------------------- bursts
+
+
+def test_requests_that_free_all_they_have_are_bursts(made: Made) -> None:
+    blocks = complete(profile_tables.requests(number=40, objects=500, kept=0))
+    [thread] = (transactions := made(blocks).transactions).threads
+    assert thread.bursts == 40
+    assert thread.share == transactions.share == 1
+    assert (thread.allocations, thread.bytes) == (500, 500 * 64)
+    assert (thread.survivors, thread.frees) == (0, 500)
+    assert thread.duration_ns == pytest.approx(500_000, rel=0.05)
+    assert thread.duration_median_ns == pytest.approx(500_000, rel=0.13)
+    assert len(transactions.examples) == 40
+    second = transactions.examples[1]
+    assert second.start_ns == pytest.approx(600_000, abs=5000)
+    assert second.end_ns == pytest.approx(1_100_000, abs=5000)
+
+
+def test_bursts_may_leave_a_twentieth_behind(made: Made) -> None:
+    blocks = complete(profile_tables.requests(number=20, objects=400, kept=20))
+    [thread] = made(blocks).transactions.threads
+    assert thread.bursts == 20
+    assert thread.survivor_share == pytest.approx(0.05)
+
+
+def test_a_program_that_keeps_a_third_has_no_bursts(made: Made) -> None:
+    blocks = complete(profile_tables.requests(number=20, objects=450, kept=150))
+    assert made(blocks).transactions.threads == []
+
+
+def test_a_program_without_rhythm_has_no_bursts(made: Made) -> None:
+    """Live objects go up and down by hundreds, but what dies is not what was born just before."""
+    draw, live, blocks = random.Random(5), [], []
+    for i in range(30_000):
+        wanted = 1000 + 300 * math.sin(i / 700)
+        if live and len(live) > wanted + draw.uniform(-50, 50):
+            live.pop(draw.randrange(len(live))).died_ns = i * 1000
+        block = Block(64, i * 1000)
+        live.append(block)
+        blocks.append(block)
+        if len(live) > wanted:
+            live.pop(draw.randrange(len(live))).died_ns = i * 1000 + 500
+    assert made(complete(blocks)).transactions.threads == []
+
+
+def test_of_bursts_within_bursts_the_outer_ones_are_told(made: Made) -> None:
+    """Each of ten large rounds holds ten small ones, and keeps a fifth of them until its end."""
+    blocks = []
+    for outer in range(10):
+        begin = outer * 2_000_000
+        for inner in range(10):
+            now = begin + inner * 150_000
+            for i in range(200):
+                stays = i < 40
+                died = begin + 10 * 150_000 if stays else now + 110_000
+                blocks.append(Block(64, now + i * 500, died))
+    [thread] = made(complete(blocks)).transactions.threads
+    assert thread.bursts == 10
+
+
+def test_two_threads_have_bursts_of_their_own(made: Made) -> None:
+    one = profile_tables.requests(number=20, objects=300, kept=0, thread=0)
+    other = profile_tables.requests(number=7, objects=1000, kept=0, thread=1, pause_ns=777)
+    threads = made(complete(one + other), threads=("a", "b")).transactions.threads
+    assert {each.thread: each.bursts for each in threads} == {"a": 20, "b": 7}
+
+
+# ----------------------------------------------------------------------- samples
+
+
+def test_estimates_of_a_sample_are_unbiased_and_know_their_error(tmp_path: Path) -> None:
+    every = profile_tables.random_blocks(seed=11, count=8000)
+    true = profile_tables.each(every, lambda block: True)
+    off: list[tuple[float, float]] = []
+    for seed in range(12):
+        copies = [Block(**vars(block)) for block in every]
+        noted = complete(profile_tables.sampled(copies, mean=8192, seed=seed))
+        tables = Tables(noted, threads=NAMES, info={"sample": 8192})
+        profile = analyse.profile(analyse.count(write(tmp_path / str(seed), tables)))
+        found = profile.totals.allocations
+        off.append(
+            (
+                (found.objects - true[0]) / found.objects_error,
+                (found.bytes - true[1]) / found.bytes_error,
+            )
+        )
+        assert len(noted) < len(every) / 2
+    for errors in zip(*off, strict=True):
+        assert max(map(abs, errors)) < 4
+        assert abs(sum(errors) / len(errors)) < 4 / math.sqrt(len(errors))
+        assert 0.3 < math.sqrt(sum(e * e for e in errors) / len(errors)) < 2
+
+
+def test_the_peak_of_a_sample_is_where_the_estimate_is_highest(tmp_path: Path) -> None:
+    every = profile_tables.random_blocks(seed=12, count=20_000)
+    _, most = profile_tables.peak_of(every)
+    noted = complete(profile_tables.sampled(every, mean=8192, seed=1))
+    tables = Tables(noted, threads=NAMES, info={"sample": 8192})
+    peak = analyse.profile(analyse.count(write(tmp_path / "sample", tables))).peak.amount
+    assert peak.bytes == pytest.approx(most, rel=0.1)
+
+
+# ----------------------------------------------------------------------- merging
+
+
+def test_tallies_add_up_whatever_their_order(tmp_path: Path) -> None:
+    tallies = []
+    for seed in range(3):
+        blocks = profile_tables.random_blocks(seed, 1000, sites=2)
+        sites = [SiteRow(1, "f"), SiteRow(2, "g", switches=seed)]
+        program = {"program": f"/bin/p{seed % 2}", "sites": 1}
+        tables = Tables(blocks, threads=NAMES, sites=sites, info=program)
+        tallies.append(analyse.count(write(tmp_path / str(seed), tables)))
+    forwards, backwards = merged(tallies), merged(reversed(tallies))
+    assert forwards.sums == backwards.sums
+    assert forwards.most == backwards.most
+    profile = analyse.profile(forwards)
+    assert profile.totals.allocations.objects == 3000
+    assert [each.name for each in profile.recordings] == ["0.hft", "1.hft", "2.hft"]
+    assert {each.name: each.amount.objects for each in profile.sizes.programs} == {
+        "p0": 2000,
+        "p1": 1000,
+    }
+    assert profile.sizes.threads[0].name.startswith("p0: ")
+    parts = [analyse.profile(each) for each in tallies]
+    assert profile.peak.amount.bytes == sum(part.peak.amount.bytes for part in parts)
+
+
+def test_nothing_makes_an_empty_profile() -> None:
+    profile = analyse.profile(Tally())
+    assert profile.totals.allocations == Amount()
+    assert profile.sizes.programs == []
+    assert profile.lifetimes.all.ns.p50 is None
+
+
+def test_a_trace_without_an_allocation_makes_an_empty_profile(made: Made, tmp_path: Path) -> None:
+    folder = write(tmp_path / "one", Tables([Block(1, 0)], threads=("main",)))
+    (tmp_path / "none").mkdir()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from heapfit.trace.schema import FILES
+
+    for name, schema in FILES.items():
+        pq.write_table(schema.empty_table(), tmp_path / "none" / f"{name}.parquet")
+    text = (folder / "summary.json").read_text().replace('"peak_bytes": 1', '"peak_bytes": 0')
+    (tmp_path / "none" / "summary.json").write_text(text)
+    assert pa
+    profile = analyse.profile(analyse.count(tmp_path / "none"))
+    assert profile.totals.allocations == Amount()
+    assert profile.recordings[0].course.live_bytes == [0]
+
+
+# ----------------------------------------------------------------------- examples
+
+
+@pytest.mark.parametrize("module", [bins, tally, trace, bursts, lifetimes, sizes, steps])
+def test_examples_in_the_documentation_are_true(module: ModuleType) -> None:
+    outcome = doctest.testmod(module)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
+
+
+def test_bins_are_the_same_in_sql() -> None:
+    connection = duckdb.connect()
+    connection.execute(bins.MACROS)
+    numbers = [*range(300), *(2**e + d for e in range(9, 44) for d in (-1, 0, 1, 12345))]
+    for number in numbers:
+        life, power, above = (
+            connection.execute(
+                "SELECT life_bin(n), size_power(n), power_above(n) FROM (SELECT ?::BIGINT AS n)",
+                [number],
+            ).fetchone()
+            or (None,) * 3
+        )
+        assert (life, power) == (bins.life_bin(number), bins.size_power(number))
+        lowest, bound = bins.life_bounds(bins.life_bin(number))
+        assert lowest <= number < bound <= max(lowest * 9 / 8, lowest + 1)
+        assert above == bins.life_power(bins.life_bin(number))
+
+
+# ----------------------------------------------------------------------- bad input
+
+
+def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="heapfit trace convert"):
+        analyse.count(tmp_path)
+
+
+def test_a_damaged_table_is_named(tmp_path: Path) -> None:
+    folder = write(tmp_path / "trace", Tables(BLOCKS, threads=NAMES))
+    file = folder / "objects.parquet"
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(HeapfitError, match="trace"):
+        analyse.count(folder)
+
+
+def test_a_summary_that_is_none_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "trace", Tables(BLOCKS, threads=NAMES))
+    (folder / "summary.json").write_text("[]")
+    with pytest.raises(HeapfitError, match="convert the trace again"):
+        analyse.count(folder)

@@ -1,0 +1,587 @@
+"""The advice, rule by rule: when it is given, when it is not, and that a calm program gets none.
+
+Each case changes only the figures that its rule looks at.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from heapfit.profile.advice import Advice, advice
+from heapfit.profile.model import Amount, Flow, Growth, Quantiles, Sites, SizePart
+from profile_data import (
+    KIB,
+    MIB,
+    amount,
+    bursts,
+    calm,
+    changed,
+    course,
+    leak,
+    part,
+    recording,
+    rounding,
+    server,
+    several,
+    site,
+)
+
+SECTIONS = [
+    "memory",
+    "peak",
+    "sizes",
+    "rounding",
+    "rate",
+    "lifetimes",
+    "bursts",
+    "threads",
+    "realloc",
+    "calloc",
+    "sites",
+    "end",
+]
+
+
+def given(section: str, **figures: Any) -> Advice:
+    """The advice in a section for the calm program with other figures; all else stays calm."""
+    return advice(changed(calm(), **figures), "x.hft")[section]
+
+
+def for_recording(section: str, **figures: Any) -> Advice:
+    return given(section, recordings=[recording(**figures)])
+
+
+# ------------------------------------------------------------------------ in general
+
+
+def test_a_calm_program_needs_nothing() -> None:
+    found = advice(calm())
+    assert list(found) == SECTIONS
+    assert [name for name, each in found.items() if each.act or each.feature] == []
+
+
+def test_a_busy_one_gets_advice_of_one_sentence_everywhere() -> None:
+    for profile in (calm(), server(), several()):
+        for each in advice(profile).values():
+            assert each.sentence.endswith(".")
+            assert ". " not in each.sentence
+            assert each.sentence.count("`") % 2 == 0
+
+
+def test_a_rule_changes_its_own_section_only() -> None:
+    quick = changed(calm(), totals__per_second=9e6)
+    before, after = advice(calm()), advice(quick)
+    assert [name for name in SECTIONS if before[name] != after[name]] == ["rate"]
+
+
+def test_an_empty_recording_is_no_reason_to_fail() -> None:
+    nothing = Amount()
+    empty = changed(
+        calm(),
+        recordings=[
+            recording(
+                peak=nothing,
+                end=nothing,
+                allocations=nothing,
+                duration_ns=0,
+                threads=0,
+                resident_most=None,
+                course=course([], []),
+            )
+        ],
+        totals__allocations=nothing,
+        totals__duration_ns=0,
+        totals__per_second=None,
+        totals__large=nothing,
+        sizes__programs=[],
+        lifetimes__rows=[],
+        lifetimes__by_time=[],
+        lifetimes__young_share=None,
+        sharing__threads=[],
+        sharing__flow=[],
+        sharing__freed=nothing,
+        sharing__remote_share=None,
+        reallocs__calls=nothing,
+        peak__amount=nothing,
+        peak__sizes=[],
+        peak__sites=[],
+        peak__threads=[],
+        peak__ages=[],
+        waste__allocators=[],
+        sites__by_bytes=[],
+        leaks__amount=nothing,
+        leaks__sites=[],
+        leaks__born=[],
+    )
+    assert [name for name, each in advice(empty).items() if each.act] == []
+
+
+# --------------------------------------------------------------------------- memory
+
+
+def kept(allocator: str = "/lib/libc.so.6", low_steps: int = 30) -> Advice:
+    """A program that has let go of its peak so many tenths of a second ago, and stays large."""
+    live = [200 * MIB] * (100 - low_steps) + [20 * MIB] * low_steps
+    return for_recording(
+        "memory",
+        allocator=allocator,
+        peak=Amount(objects=1000, bytes=200 * MIB),
+        end=Amount(objects=100, bytes=20 * MIB),
+        resident_most=214 * MIB,
+        course=course(live, [210 * MIB] * 100),
+    )
+
+
+def test_memory_that_stays_after_the_peak_is_a_matter_of_decay() -> None:
+    found = kept()
+    assert found.feature == "decay_ms"
+    assert "At the end 210 MiB were resident for 20 MiB live" in found.sentence
+    assert "`decay_ms` (500 by default)" in found.sentence
+
+
+def test_under_heapfit_already_a_shorter_decay_is_named() -> None:
+    found = kept("/opt/heapfit/libheapfit.so")
+    assert "`decay_ms:100`" in found.sentence
+    assert "heapfit ctl PID trim" in found.sentence
+
+
+def test_memory_must_have_been_free_for_a_while_before_it_is_missed() -> None:
+    assert kept(low_steps=19).feature != "decay_ms"
+    assert kept(low_steps=20).feature == "decay_ms"
+
+
+def test_much_more_resident_than_live_at_the_peak_asks_for_a_replay() -> None:
+    steady = {"peak": Amount(objects=1000, bytes=100 * MIB), "end": Amount(bytes=100 * MIB)}
+    live = [100 * MIB] * 100
+    found = for_recording("memory", course=course(live, [151 * MIB] * 100), **steady)
+    assert found.feature == "another allocator"
+    assert "151 MiB were resident, 51 MiB beyond" in found.sentence
+    assert "heapfit replay x.hft" in found.sentence
+    assert for_recording("memory", course=course(live, [149 * MIB] * 100), **steady).act is False
+
+
+def test_a_large_dense_heap_has_huge_pages_by_itself() -> None:
+    def of(mib: int) -> Advice:
+        live = [mib * MIB] * 100
+        whole = Amount(objects=1000, bytes=mib * MIB)
+        return for_recording("memory", peak=whole, end=whole, course=course(live, live))
+
+    assert (of(64).feature, of(64).act) == ("huge_pages", False)
+    assert of(63).feature is None
+
+
+def test_where_resident_memory_was_not_looked_at_nothing_is_said_of_it() -> None:
+    found = for_recording(
+        "memory", resident_most=None, course=course([200 * MIB] * 10, [None] * 10)
+    )
+    assert not found.act
+    assert "not in this recording" in found.sentence
+
+
+def test_of_several_processes_the_largest_is_looked_at() -> None:
+    live = [4 * MIB] * 100
+    bloated = recording(resident_most=90 * MIB, course=course(live, [80 * MIB] * 100))
+    assert given("memory", recordings=[recording(), bloated]).feature == "another allocator"
+
+
+# ----------------------------------------------------------------------------- peak
+
+
+def surge(share: float, end: int, peak: int = 200 * MIB) -> Advice:
+    return given(
+        "peak",
+        recordings=[recording(end=Amount(objects=1, bytes=end))],
+        peak__amount=Amount(objects=1000, bytes=peak),
+        peak__ages=[part("10 %", share, peak), part("100 %", 1 - share, peak)],
+    )
+
+
+def test_a_surge_that_does_not_stay_is_what_the_footprint_switch_is_for() -> None:
+    found = surge(0.5, end=50 * MIB)
+    assert found.feature == "hf_footprint_shrink"
+    assert "100 MiB of the peak" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("share", "end", "peak"),
+    [
+        (0.4, 50 * MIB, 200 * MIB),  # most of it is old
+        (0.6, 150 * MIB, 200 * MIB),  # it stays
+        (0.6, 5 * MIB, 20 * MIB),  # it is small
+    ],
+)
+def test_no_surge_without_size_and_end(share: float, end: int, peak: int) -> None:
+    assert surge(share, end, peak).feature is None
+
+
+def test_one_site_that_holds_half_of_the_peak_is_named() -> None:
+    whole = 4 * MIB
+    found = given("peak", peak__sites=[part("cache_fill (cache.c:3)", 0.5, whole)])
+    assert "cache_fill (cache.c:3)" in found.sentence
+    assert not found.act
+    assert "cache_fill" not in given("peak", peak__sites=[part("cache_fill", 0.4, whole)]).sentence
+
+
+def test_a_peak_of_large_blocks_is_beyond_any_allocator() -> None:
+    large = SizePart(size=1 << 20, amount=amount(10, 1 << 19), share=0.6)
+    assert "by whole pages" in given("peak", peak__sizes=[large]).sentence
+    small = changed(large, size=32 * KIB)
+    assert "by whole pages" not in given("peak", peak__sizes=[small]).sentence
+
+
+# ---------------------------------------------------------------------------- sizes
+
+
+def large(per_second: int, mean: int, local: float = 1.0) -> Advice:
+    return given(
+        "sizes",
+        totals__large=amount(per_second * 10, mean),
+        totals__large_local=amount(per_second * 10 * local, mean),
+    )
+
+
+def test_frequent_large_blocks_ask_for_a_larger_thread_cache() -> None:
+    found = large(10_000, 100 * KIB)
+    assert found.feature == "thread_span_threshold"
+    assert "`thread_span_threshold:1m`" in found.sentence
+    assert "`thread_span_threshold:8m`" in large(10_000, 1500 * KIB).sentence
+
+
+@pytest.mark.parametrize(
+    ("per_second", "mean", "local"),
+    [
+        (9_999, 100 * KIB, 1.0),  # too few to matter
+        (10_000, 40 * KIB, 1.0),  # what a thread keeps anyway
+        (10_000, 100 * KIB, 0.4),  # they die elsewhere
+        (10_000, 32 * MIB, 1.0),  # a cache of them would be a second heap
+    ],
+)
+def test_large_blocks_that_a_thread_cache_does_not_help(
+    per_second: int, mean: int, local: float
+) -> None:
+    assert large(per_second, mean, local).feature is None
+
+
+# ------------------------------------------------------------------------- rounding
+
+
+def rounded(*shares: tuple[str, float], recorded: str = "glibc") -> Advice:
+    known = [rounding(name, share, name == recorded, peak=100 * MIB) for name, share in shares]
+    return given(
+        "rounding", waste__allocators=known, peak__amount=Amount(objects=10**6, bytes=100 * MIB)
+    )
+
+
+def test_an_allocator_of_less_rounding_is_named_with_what_it_saves() -> None:
+    found = rounded(("jemalloc", 0.04), ("glibc", 0.12))
+    assert found.feature == "another allocator"
+    assert "jemalloc would add 4 MiB" in found.sentence
+    assert "glibc adds 12 MiB" in found.sentence
+
+
+def test_a_small_saving_is_no_reason_to_change() -> None:
+    assert rounded(("jemalloc", 0.05), ("glibc", 0.099)).feature is None
+
+
+def test_heapfit_is_named_where_it_is_as_good_as_the_best() -> None:
+    assert "heapfit would add" in rounded(("a", 0.03), ("heapfit", 0.04), ("glibc", 0.2)).sentence
+    assert "a would add" in rounded(("a", 0.03), ("heapfit", 0.06), ("glibc", 0.2)).sentence
+
+
+def test_allocators_whose_headers_do_not_show_are_not_recommended() -> None:
+    found = rounded(("dlmalloc", 0.0), ("tlsf", 0.0), ("jemalloc", 0.1), recorded="jemalloc")
+    assert found.feature is None
+
+
+def test_of_an_unknown_allocator_nothing_is_said() -> None:
+    assert "not known" in rounded(("jemalloc", 0.1), recorded="mine").sentence
+
+
+# ----------------------------------------------------------------------------- rate
+
+
+@pytest.mark.parametrize(
+    ("per_second", "feature", "says"),
+    [
+        (199_000, None, "less than 1 %"),
+        (500_000, None, "2.5 % of a core"),
+        (1_000_000, "another allocator", "5.0 % of a core"),
+        (30_000_000, "another allocator", "150 % of a core"),
+    ],
+)
+def test_the_rate_tells_what_an_allocator_can_save(
+    per_second: float, feature: str | None, says: str
+) -> None:
+    found = given("rate", totals__per_second=per_second)
+    assert found.feature == feature
+    assert says in found.sentence
+
+
+# ------------------------------------------------------------------------ lifetimes
+
+
+def mixed(size: int = 64, held: int = 2 * MIB, **quantiles: Any) -> Advice:
+    """Blocks of one size of which half die at once and a tenth lives on."""
+    lived = Quantiles(p50=1_000.0, p90=64.0 * MIB, p99=None)
+    rows = [
+        changed(row, bytes=changed(lived, **quantiles)) if row.size == size else row
+        for row in calm().lifetimes.rows
+    ]
+    sizes = [SizePart(size=size, amount=Amount(objects=1, bytes=held), share=1.0)]
+    return given("lifetimes", lifetimes__rows=rows, peak__sizes=sizes)
+
+
+def test_one_size_of_short_and_long_lives_is_what_pools_part() -> None:
+    found = mixed()
+    assert found.feature == "pools"
+    assert "blocks of at most 64 B" in found.sentence
+    assert "heapfit pools explain -- CMD" in found.sentence
+    assert mixed(p90=None).feature == "pools"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"size": 256},  # larger than what pools take
+        {"held": MIB // 2},  # all of it fits into a cache
+        {"p50": 200_000.0},  # they do not die at once
+        {"p90": 1.0 * MIB},  # nor does the rest last
+    ],
+)
+def test_lives_that_are_not_mixed(case: dict[str, Any]) -> None:
+    assert mixed(**case).feature is None
+
+
+def test_that_nearly_all_die_young_is_said() -> None:
+    assert "95 % of the blocks die" in given("lifetimes").sentence
+    assert "95 %" not in given("lifetimes", lifetimes__young_share=0.4).sentence
+
+
+# --------------------------------------------------------------------------- bursts
+
+
+def in_bursts(per_second: float = 1e6, **figures: Any) -> Advice:
+    found = changed(calm().transactions, threads=[bursts("worker", **figures)], share=0.8)
+    return given("bursts", transactions=found, totals__per_second=per_second)
+
+
+def test_bursts_whose_objects_die_together_fit_a_context() -> None:
+    found = in_bursts()
+    assert found.feature == "contexts"
+    assert "Give worker a context (a defrag-dodging one)" in found.sentence
+    assert "412 allocations" in found.sentence
+    assert "all but 7.2" in found.sentence
+
+
+def test_where_hardly_anything_is_freed_before_the_end_a_region_fits() -> None:
+    assert "a region" in in_bursts(bytes=60_000.0, most_live_bytes=55_000.0).sentence
+
+
+@pytest.mark.parametrize(
+    ("figures", "why"),
+    [
+        ({"bursts": 2}, "2 bursts"),
+        ({"allocations": 40.0}, "40 allocations each"),
+        ({"share": 0.3}, "only 30 % of its allocations"),
+        ({"remote_share": 0.2}, "20 % of their blocks are freed by other threads"),
+    ],
+)
+def test_bursts_that_no_context_fits_are_told_why(figures: dict[str, Any], why: str) -> None:
+    found = in_bursts(**figures)
+    assert not found.act
+    assert why in found.sentence
+
+
+def test_a_context_saves_nothing_where_allocation_takes_no_time() -> None:
+    found = in_bursts(per_second=10_000.0)
+    assert not found.act
+    assert "less than 1 % of a core" in found.sentence
+
+
+# -------------------------------------------------------------------------- threads
+
+
+def remote(share: float, size: int = 100, per_second: int = 1_000, **figures: Any) -> Advice:
+    moved = amount(per_second * 10, size)
+    return given(
+        "threads",
+        sharing__remote=moved,
+        sharing__remote_share=share,
+        sharing__freed=amount(moved.objects / max(share, 0.01), size),
+        **figures,
+    )
+
+
+def test_blocks_that_other_threads_free_go_back_in_batches_by_themselves() -> None:
+    found = remote(0.05)
+    assert (found.feature, found.act) == ("remote-free queues", False)
+    assert "about 256 blocks" in found.sentence
+    assert remote(0.04).feature is None
+
+
+def test_batches_of_large_blocks_are_small_and_can_be_made_larger() -> None:
+    found = remote(0.3, size=8 * KIB, per_second=8_000)
+    assert found.feature == "remote_free_bytes"
+    assert "a batch holds 8" in found.sentence
+    assert remote(0.3, size=8 * KIB, per_second=7_000).act is False  # too seldom
+    assert remote(0.3, size=1 * KIB, per_second=80_000).act is False  # large enough
+
+
+def shared_out(size: int, frees: int) -> Advice:
+    flow = [Flow(born=0, died=n, amount=amount(3_000, size)) for n in range(1, 1 + frees)]
+    return remote(0.9, size=size, sharing__flow=flow, sharing__threads=["main", "a", "b", "c"])
+
+
+def test_small_blocks_of_one_thread_for_several_may_share_lines() -> None:
+    found = shared_out(16, frees=3)
+    assert found.feature == "cache_line_align"
+    assert "main allocates small blocks that 3 other threads free" in found.sentence
+    assert "perf c2c" in found.sentence
+    assert shared_out(16, frees=1).feature == "remote-free queues"
+    assert shared_out(64, frees=3).feature == "remote-free queues"
+
+
+def test_hundreds_of_idle_threads_can_share_heaps() -> None:
+    few = recording(threads=300, allocations=amount(200_000))
+    found = given("threads", recordings=[few])
+    assert found.feature == "lockless_threads"
+    assert "300 threads make 667 allocations each" in found.sentence
+    busy = changed(few, allocations=amount(400_000))
+    assert given("threads", recordings=[busy]).feature is None
+    assert given("threads", recordings=[changed(few, threads=200)]).feature is None
+
+
+# -------------------------------------------------------------------------- realloc
+
+
+def moved(mib_per_s: float, huge: float = 0.0, **figures: Any) -> Advice:
+    copied = int(mib_per_s * MIB * 10)
+    return given(
+        "realloc",
+        reallocs__copied_bytes=copied,
+        reallocs__copied_huge_bytes=int(copied * huge),
+        **figures,
+    )
+
+
+def test_very_large_blocks_move_without_a_copy() -> None:
+    found = moved(200, huge=0.6)
+    assert found.feature == "realloc by mremap"
+    assert "60 % of the 200 MiB/s" in found.sentence
+    under = recording(allocator="/opt/lib/libheapfit.so")
+    assert moved(200, huge=0.6, recordings=[under]).act is False
+    elsewhere = recording(arch="aarch64")
+    assert moved(200, huge=0.6, recordings=[elsewhere]).feature != "realloc by mremap"
+
+
+def test_growth_in_small_steps_is_the_programs_to_mend() -> None:
+    steps = [Growth(ratio=1.1, calls=400), Growth(ratio=None, calls=100)]
+    found = moved(200, reallocs__growth=steps)
+    assert (found.feature, found.act, found.label) == (None, True, "the program")
+    assert "by a factor" in found.sentence
+
+
+def test_other_copies_are_a_question_to_other_allocators() -> None:
+    assert moved(200).feature == "another allocator"
+    assert "80 % of the reallocations stay in place" in moved(200).sentence
+
+
+def test_few_copies_are_no_reason() -> None:
+    assert moved(90, huge=1.0).act is False
+    assert given("realloc", reallocs__calls=Amount()).act is False
+
+
+# --------------------------------------------------------------------------- calloc
+
+
+def cleared(mib_per_s: float) -> Advice:
+    return given(
+        "calloc", totals__calloc_pages=Amount(objects=1000, bytes=int(mib_per_s * MIB * 10))
+    )
+
+
+def test_much_cleared_memory_can_be_cleared_ahead() -> None:
+    assert "`zeroed_reserve:16m`" in cleared(100).sentence
+    assert "`zeroed_reserve:128m`" in cleared(1000).sentence
+    assert "`zeroed_reserve:1g`" in cleared(1_000_000).sentence
+    assert cleared(100).feature == "zeroed_reserve"
+
+
+def test_little_of_it_is_served_by_pages_that_are_zero_anyway() -> None:
+    found = given(
+        "calloc",
+        totals__allocations=Amount(objects=100, bytes=100 * MIB),
+        totals__calloc_pages=Amount(objects=10, bytes=10 * MIB),
+    )
+    assert (found.feature, found.act) == ("known zero pages", False)
+    assert given("calloc").feature is None
+
+
+# ---------------------------------------------------------------------------- sites
+
+
+def lasting(**changes: Any) -> Sites:
+    held = {"amount": amount(30_000), "peak": amount(20_000), "interleaving": 0.5} | changes
+    return changed(calm().sites, by_interleaving=[site("node_new (tree.c:5)", 0.1, **held)])
+
+
+def test_small_lasting_blocks_among_others_fit_pools() -> None:
+    found = given("sites", sites=lasting())
+    assert found.feature == "pools"
+    assert "node_new (tree.c:5) holds 1.22 MiB" in found.sentence
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"interleaving": 0.3},  # nearly alone already
+        {"interleaving": None},
+        {"small_share": 0.5},  # large blocks
+        {"peak": amount(14_000), "amount": amount(30_000)},  # they die
+        {"peak": amount(10_000), "amount": amount(10_000)},  # too little memory
+        {"peak": Amount(objects=90, bytes=4 * MIB), "amount": amount(90)},  # too few
+    ],
+)
+def test_sites_that_pools_do_not_fit(change: dict[str, Any]) -> None:
+    assert given("sites", sites=lasting(**change)).feature is None
+
+
+def test_a_site_in_both_lists_counts_once() -> None:
+    twice = lasting()
+    twice = changed(twice, by_bytes=twice.by_interleaving)
+    assert given("sites", sites=twice) == given("sites", sites=lasting())
+
+
+def test_without_call_sites_one_is_told_how_to_record_them() -> None:
+    found = given("sites", sites__recorded=False)
+    assert not found.act
+    assert "heapfit record --sites 8" in found.sentence
+
+
+# ------------------------------------------------------------------------------ end
+
+
+def left(late: float, share: float = 0.5, whole: int = 10 * MIB) -> Advice:
+    return given("end", leaks__sites=[leak("open_file (io.c:2)", share, whole, late)])
+
+
+def test_what_keeps_growing_is_named_as_a_leak_may_be() -> None:
+    found = left(0.5)
+    assert (found.act, found.label) == (True, "the program")
+    assert "open_file (io.c:2) still holds 5 MiB" in found.sentence
+
+
+def test_what_was_set_up_early_or_is_small_is_no_leak() -> None:
+    assert not left(0.3).act
+    assert not left(0.5, share=0.05).act
+    assert not left(0.5, whole=100 * KIB).act
+
+
+def test_without_sites_steady_growth_shows_in_when_things_were_born() -> None:
+    steady = [amount(3_000)] * 10
+    found = given("end", leaks__sites=[], leaks__born=steady)
+    assert found.act
+    assert "heapfit record --sites 8" in found.sentence
+    early = [amount(30_000), *[amount(100)] * 8, amount(40_000)]
+    assert not given("end", leaks__sites=[], leaks__born=early).act

@@ -1,0 +1,242 @@
+"""`heapfit profile`: files here or on a cluster, queries, and what goes wrong."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+from pathlib import Path
+
+import profile_tables
+import pytest
+from conftest import Heapfit, assert_one_line
+from heapfit.errors import HeapfitError
+from heapfit.profile import cluster, files
+from heapfit.profile.tally import merged
+from profile_tables import Block, SiteRow, Tables, complete, write
+from test_cluster import Fleet, fleet
+from trace_data import Answers, service
+
+__all__ = ["fleet"]
+
+
+def trace(folder: Path, seed: int = 1) -> Path:
+    blocks = profile_tables.random_blocks(seed, 500, threads=2, sites=1)
+    sites = [SiteRow(1, "make", switches=9)]
+    return write(folder, Tables(blocks, threads=("main", "io"), sites=sites, info={"sites": 1}))
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    return [trace(tmp_path / f"trace{seed}", seed) for seed in range(5)]
+
+
+def test_a_profile_is_printed_and_its_page_written(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    folder = trace(tmp_path / "service")
+    done = run_heapfit("profile", folder, "--allocators", "glibc", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "500" in done.stdout
+    assert "service.html" in done.stdout
+    assert (tmp_path / "service.html").read_text().startswith("<!")
+
+
+def test_as_json_it_has_the_profile_and_the_advice(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    folder = trace(tmp_path / "service")
+    page = tmp_path / "page.html"
+    done = run_heapfit("profile", folder, "--json", "--page", page, "--allocators", "glibc")
+    answer = json.loads(done.stdout)
+    assert answer["profile"]["totals"]["allocations"]["objects"] == 500
+    assert all(each["sentence"] for each in answer["advice"].values())
+    assert page.is_file()
+
+
+def test_several_traces_are_one_profile(
+    run_heapfit: Heapfit, tmp_path: Path, folders: list[Path]
+) -> None:
+    page = tmp_path / "page.html"
+    done = run_heapfit("profile", *folders, "--json", "--page", page, "--allocators", "glibc")
+    profile = json.loads(done.stdout)["profile"]
+    assert profile["totals"]["allocations"]["objects"] == 2500
+    assert len(profile["recordings"]) == 5
+
+
+# ----------------------------------------------------------------------- recordings
+
+
+@pytest.mark.usefixtures("library")
+def test_a_recording_is_converted_first(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    program = service(requests=20)
+    path = program.write(tmp_path / "service.hft")
+    totals = Answers(program.calls, program.marks).totals
+    words = ("--json", "--keep", tmp_path / "tables", "--allocators", "glibc")
+    done = run_heapfit("profile", path, *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    profile = json.loads(done.stdout)["profile"]
+    assert profile["totals"]["allocations"]["objects"] == totals.allocations
+    assert profile["peak"]["amount"]["bytes"] == totals.peak_bytes
+    assert profile["leaks"]["amount"]["bytes"] == totals.end_bytes
+    again = run_heapfit("profile", tmp_path / "tables", *words[:1], "--allocators", "glibc")
+    assert json.loads(again.stdout)["profile"] == profile
+
+
+@pytest.mark.usefixtures("library")
+def test_a_program_is_recorded_first(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    source = (
+        "#include <stdlib.h>\n#include <stdio.h>\n"
+        'int main(void) { for (int i = 0; i < 1000; i++) free(malloc(777)); puts("done"); }'
+    )
+    command = ["cc", "-O0", "-xc", "-", "-o", program]
+    subprocess.run(command, input=source, text=True, check=True)
+    words = ("--json", "--keep", tmp_path / "kept", "--page", tmp_path / "page.html")
+    done = run_heapfit("profile", *words, "--allocators", "glibc", "--", program)
+    assert done.returncode == 0, done.stderr
+    assert "done" in done.stderr
+    [distribution] = json.loads(done.stdout)["profile"]["sizes"]["programs"]
+    counts = {each["size"]: each["amount"]["objects"] for each in distribution["frequent"]}
+    assert (distribution["name"], counts[777]) == ("program", 1000)
+    [recording] = (tmp_path / "kept").glob("*.hft")
+    assert (tmp_path / "kept" / recording.stem / "objects.parquet").is_file()
+
+
+@pytest.mark.usefixtures("library")
+def test_a_file_that_is_no_recording_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    (tmp_path / "x.hft").write_text("hello")
+    done = run_heapfit("profile", tmp_path / "x.hft")
+    assert_one_line(done, 1, ["x.hft"])
+
+
+# ----------------------------------------------------------------------- --sql
+
+
+def test_a_query_is_answered_over_all_views(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    folder = trace(tmp_path / "service")
+    query = (
+        "SELECT (SELECT count(*) FROM objects) AS objects, (SELECT count(*) FROM memory) AS memory,"
+        " (SELECT count(*) FROM sites) AS sites, (SELECT count(*) FROM threads) AS threads,"
+        " (SELECT count(*) FROM flow) AS flow"
+    )
+    answers = json.loads(run_heapfit("profile", folder, "--sql", query, "--json").stdout)
+    assert answers == [{"objects": 500, "memory": 0, "sites": 1, "threads": 2, "flow": 0}]
+
+
+def test_a_query_sees_which_recording_a_row_is_of(
+    run_heapfit: Heapfit, folders: list[Path]
+) -> None:
+    query = "SELECT recording, count(*) AS n, min(size) FROM objects GROUP BY 1 ORDER BY 1"
+    done = run_heapfit("profile", *folders, "--sql", query, "--csv")
+    rows = list(csv.reader(io.StringIO(done.stdout)))
+    assert rows[0] == ["recording", "n", "min(size)"]
+    assert [row[:2] for row in rows[1:]] == [[str(i), "500"] for i in range(5)]
+
+
+def test_an_answer_is_a_table_for_people(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    folder = trace(tmp_path / "service")
+    done = run_heapfit("profile", folder, "--sql", "SELECT name, NULL AS nothing FROM threads")
+    assert done.returncode == 0
+    assert "main" in done.stdout
+    assert "2 rows" in done.stderr
+
+
+def test_a_wrong_query_is_a_usage_error(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    folder = trace(tmp_path / "service")
+    done = run_heapfit("profile", folder, "--sql", "SELECT siz FROM objects")
+    assert done.returncode == 2
+    assert "size" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# ----------------------------------------------------------------------- what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "which recording"),
+        (["x.hft", "--", "true"], 2, "which recording"),
+        (["x.hft", "--csv"], 2, "--csv"),
+        (["--on", "tcp://127.0.0.1:1", "--", "true"], 2, "--on"),
+        (["no-such.hft"], 1, "no-such.hft"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(
+    run_heapfit: Heapfit, tmp_path: Path, arguments: list[str], code: int, words: str
+) -> None:
+    done = run_heapfit("profile", *arguments, folder=tmp_path)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 2
+
+
+def test_a_folder_of_something_else_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    done = run_heapfit("profile", tmp_path)
+    assert done.returncode == 2
+    assert str(tmp_path.name) in done.stderr
+
+
+# ----------------------------------------------------------------------- --on
+
+
+@pytest.fixture
+def two_workers(fleet: Fleet) -> Fleet:
+    fleet.add("one")
+    fleet.add("two")
+    return fleet
+
+
+def test_on_two_workers_the_profile_is_the_same_to_the_last_digit(
+    run_heapfit: Heapfit, two_workers: Fleet, tmp_path: Path, folders: list[Path]
+) -> None:
+    words = ["--json", "--page", tmp_path / "page.html", "--allocators", "glibc"]
+    recording = service(requests=20).write(tmp_path / "service.hft")
+    here = run_heapfit("profile", *folders, recording, *words)
+    there = run_heapfit("profile", *folders, recording, *words, "--on", two_workers.address)
+    assert there.returncode == 0, there.stderr
+    assert there.stdout == here.stdout
+
+
+def test_a_lost_worker_loses_nothing(
+    two_workers: Fleet, folders: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[str] = []
+
+    def lose_one(done: int, total: int, name: str) -> None:
+        if not lost:
+            lost.append(name)
+            two_workers.kill("one")
+
+    there = cluster.count_on(two_workers.address, folders * 3, lose_one)
+    here = merged(files.count_file(folder) for folder in folders * 3)
+    assert lost
+    assert there.sums == here.sums
+    assert there.most == here.most
+    assert there.recordings == here.recordings
+
+
+def test_a_file_that_a_worker_does_not_see_is_named(
+    two_workers: Fleet, folders: list[Path], tmp_path: Path
+) -> None:
+    with pytest.raises(HeapfitError, match=r"(one|two): there is no .*nowhere\.hft"):
+        cluster.count_on(two_workers.address, [*folders, tmp_path / "nowhere.hft"])
+
+
+def test_a_cluster_without_workers_says_how_to_start_one(fleet: Fleet, folders: list[Path]) -> None:
+    with pytest.raises(HeapfitError, match="dask worker"):
+        cluster.count_on(fleet.address, folders)
+
+
+def test_without_a_scheduler_it_says_so(run_heapfit: Heapfit, folders: list[Path]) -> None:
+    done = run_heapfit("profile", *folders, "--on", "tcp://127.0.0.1:9")
+    assert done.returncode == 1
+    assert "dask scheduler" in done.stderr
+
+
+def test_tables_are_kept_by_name(tmp_path: Path) -> None:
+    with pytest.raises(HeapfitError, match="--keep"):
+        files.check_names([Path("a/x.hft"), Path("b/x.hft")])
+    blocks = complete([Block(1, 0)])
+    folder = write(tmp_path / "t", Tables(blocks))
+    with files.converted(folder, tmp_path / "unused") as found:
+        assert found == folder

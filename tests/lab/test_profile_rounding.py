@@ -1,0 +1,145 @@
+"""What size classes add is asked of the allocators themselves, once."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import profile_tables
+import pytest
+from heapfit import catalogue
+from heapfit.errors import HeapfitError
+from heapfit.profile import analyse, rounding
+from heapfit.records import InstalledAllocator
+from profile_tables import Block, Tables, complete, write
+
+DOUBLING = """
+#include <stddef.h>
+static char room[1 << 24];
+static size_t used;
+void *malloc(size_t size) {
+    size_t whole = 16;
+    while (whole < size) whole *= 2;
+    if (used + whole + 16 > sizeof room) return NULL;
+    size_t *block = (size_t *)(room + used);
+    used += whole + 16;
+    *block = whole;
+    return block + 2;
+}
+void free(void *block) { (void)block; }
+void *calloc(size_t n, size_t size) { return malloc(n * size); }
+void *realloc(void *old, size_t size) {
+    char *block = malloc(size);
+    for (size_t i = 0; old && block && i < size && i < ((size_t *)old)[-2]; i++)
+        block[i] = ((char *)old)[i];
+    return block;
+}
+"""
+TELLS = "size_t malloc_usable_size(void *block) { return block ? ((size_t *)block)[-2] : 0; }\n"
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEAPFIT_HOME", str(tmp_path / "home"))
+
+
+def glibc() -> InstalledAllocator:
+    [system] = catalogue.resolve_allocators(["glibc"])
+    return system
+
+
+def built(folder: Path, source: str) -> InstalledAllocator:
+    """A library of this source, as an allocator."""
+    file, library = folder / "doubling.c", folder / "libdoubling.so"
+    file.write_text(source)
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-O1", "-fno-builtin", "-o", library, file], check=True
+    )
+    return InstalledAllocator(name="doubling", title="Doubling", version="1", library=library)
+
+
+def test_glibc_keeps_eight_bytes_of_each_sixteen_for_itself() -> None:
+    found = rounding.usable_sizes(glibc(), [1, 24, 25, 40, 41, 1000])
+    assert found == {1: 24, 24: 24, 25: 40, 40: 40, 41: 56, 1000: 1000}
+
+
+def test_the_preloaded_library_is_asked_and_no_other(tmp_path: Path) -> None:
+    found = rounding.usable_sizes(built(tmp_path, DOUBLING + TELLS), [1, 17, 33, 1000])
+    assert found == {1: 16, 17: 32, 33: 64, 1000: 1024}
+
+
+def test_a_library_that_does_not_tell_is_not_asked_through_another(tmp_path: Path) -> None:
+    with pytest.raises(HeapfitError, match="no malloc_usable_size"):
+        rounding.usable_sizes(built(tmp_path, DOUBLING), [24])
+
+
+def test_an_allocator_that_repeats_the_size_has_told_nothing(tmp_path: Path) -> None:
+    repeats = DOUBLING.replace("*block = whole", "*block = size") + TELLS
+    with pytest.raises(HeapfitError, match="asked for"):
+        rounding.usable_sizes(built(tmp_path, repeats), [24])
+
+
+def test_a_size_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Sequence[int]] = []
+    real = rounding._asked
+
+    def counted(allocator: InstalledAllocator, sizes: Sequence[int]) -> list[int]:
+        asked.append(sizes)
+        return real(allocator, sizes)
+
+    monkeypatch.setattr(rounding, "_asked", counted)
+    rounding.usable_sizes(glibc(), [24, 48])
+    rounding.usable_sizes(glibc(), [24, 48, 100])
+    rounding.usable_sizes(glibc(), [100])
+    assert asked == [[24, 48], [100]]
+
+
+def test_what_is_kept_and_no_table_is_asked_again() -> None:
+    rounding.usable_sizes(glibc(), [24])
+    [kept] = rounding._kept(glibc()).parent.iterdir()
+    for nonsense in ("", "{", "[1]", '{"a": 1}'):
+        kept.write_text(nonsense)
+        assert rounding.usable_sizes(glibc(), [24]) == {24: 24}
+
+
+def test_blocks_too_large_to_try_count_as_whole_pages() -> None:
+    assert rounding.usable_sizes(glibc(), [(1 << 40) + 1]) == {(1 << 40) + 1: (1 << 40) + 4096}
+
+
+def test_waste_is_of_all_allocations_and_of_the_peak(tmp_path: Path) -> None:
+    blocks = profile_tables.random_blocks(seed=4, count=500)
+    info = {"allocator": "/usr/lib/libdoubling.so"}
+    tally = analyse.count(write(tmp_path / "t", Tables(blocks, threads="abc", info=info)))
+
+    def doubled(size: int) -> int:
+        whole = 16
+        while whole < size:
+            whole *= 2
+        return whole
+
+    def ask(allocator: InstalledAllocator, sizes: Sequence[int]) -> dict[int, int]:
+        return {size: doubled(size) for size in sizes}
+
+    allocator = glibc().model_copy(
+        update={"name": "doubling", "library": Path("/opt/libdoubling.so")}
+    )
+    [found] = rounding.waste(tally, [allocator], ask).allocators
+    at, _ = profile_tables.peak_of(blocks)
+    live = [b for b in blocks if b.born_ns <= at and (b.died_ns is None or b.died_ns > at)]
+    assert found.recorded
+    assert found.waste == pytest.approx(
+        sum(doubled(b.size) - b.size for b in blocks) / sum(b.size for b in blocks), rel=1e-3
+    )
+    assert found.peak_bytes == pytest.approx(sum(doubled(b.size) - b.size for b in live), rel=1e-3)
+    assert found.peak_waste == pytest.approx(found.peak_bytes / sum(b.size for b in live), rel=1e-3)
+
+
+def test_an_allocator_that_cannot_be_asked_is_named(tmp_path: Path) -> None:
+    tally = analyse.count(write(tmp_path / "t", Tables(complete([Block(24, 0)]))))
+    (tmp_path / "libnone.so").write_text("")
+    none = glibc().model_copy(update={"name": "none", "library": tmp_path / "libnone.so"})
+    found = rounding.waste(tally, [glibc(), none])
+    assert [each.allocator for each in found.allocators] == ["glibc"]
+    assert len(found.unknown) == 1
+    assert found.unknown[0].startswith("none: ")
