@@ -8,9 +8,9 @@
 #   layers   the same without api/: nothing replaces the malloc of the test program itself
 #   checked  all objects, with the checks of builds for debugging
 #   pool_static, pool_shared, pool_objects, pool_layers  the same of the library with pools
-#   trace    the objects of the lab's reader of traces, and nothing of the allocator
 #   front    the recorder's functions (tests/allocator/record_subject.h) in front of the C library's
 #   front_greedy, front_heapfit  the same where dlsym allocates; in front of libheapfit.so
+#   trace    the objects of the lab's reader of traces, and nothing of the allocator
 #
 # ALONE: no other test runs meanwhile, because it changes settings of the whole machine.
 
@@ -35,10 +35,10 @@ function(heapfit_test name)
   set(libraries_pool_shared heapfit::heapfit-pools)
   set(libraries_pool_objects heapfit-pools_objects)
   set(libraries_pool_layers heapfit_pool_layers)
-  set(libraries_trace heapfit-trace_objects ${HEAPFIT_ZSTD_LIBRARY})
   set(libraries_front heapfit_front)
   set(libraries_front_greedy heapfit_front_greedy)
   set(libraries_front_heapfit heapfit_front heapfit::heapfit)
+  set(libraries_trace heapfit-trace_objects ${HEAPFIT_ZSTD_LIBRARY})
   if(NOT arg_LINK)
     set(arg_LINK static)
   endif()

@@ -127,7 +127,10 @@ def record(programs: Path, orders: int, library: Path, out: Path) -> None:
         }
         numbers = run(programs, Path(folder), orders, recorder)
         for process, number in numbers.items():
-            shutil.copyfile(f"{folder}/trace.hft.{number}", out / f"{process}.hft")
+            # The supervisor's copy that became the process by exec has a small file of its own.
+            files = Path(folder).glob(f"trace.hft.{number}*")
+            largest = max(files, key=lambda path: path.stat().st_size)
+            shutil.copyfile(largest, out / f"{process}.hft")
 
 
 def print_row(*cells: object) -> None:

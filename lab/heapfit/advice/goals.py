@@ -11,10 +11,16 @@ from heapfit.statistics.observations import Readings, figures_of
 
 TIME, MEMORY, FRAGMENTATION = GOALS = ("time", "memory", "fragmentation")
 
-# In the order of preference. Proportional set size where a study asked for it: it does not count
+# In the order of preference. In a replay the heap alone: the rest is the replayer's. Proportional set size where a study asked for it: it does not count
 # twice what processes share. Peaks before averages: memory is provided for the peak.
 _METRICS = {
-    MEMORY: ("peak_pss_bytes", "peak_rss_bytes", "mean_pss_bytes", "mean_rss_bytes"),
+    MEMORY: (
+        "replay_peak_bytes",
+        "peak_pss_bytes",
+        "peak_rss_bytes",
+        "mean_pss_bytes",
+        "mean_rss_bytes",
+    ),
     FRAGMENTATION: ("fragmentation_events", "heap_fragmentation"),
 }
 _WALL = "wall_s"

@@ -19,6 +19,7 @@ COMMANDS = {
     "report": "report",
     "record": "record",
     "profile": "profile",
+    "replay": "replay",
     "run": "run",
     "lib": "lib",
     "ctl": "ctl",

@@ -14,7 +14,7 @@ from heapfit.findings import Advice, Analysis
 from heapfit.records import Study
 from heapfit.statistics import Readings, analyse_all
 
-_OTHER_SIDES = ("peak_rss_bytes", "fragmentation_events", "heap_fragmentation")
+_OTHER_SIDES = ("replay_peak_bytes", "peak_rss_bytes", "fragmentation_events", "heap_fragmentation")
 
 
 @dataclass(frozen=True)

@@ -30,13 +30,13 @@ MERE_RANGES = (
 NOTHING = "No trial succeeded, so there is nothing to compare."
 
 # Memory is the other side of every trade that an allocator makes.
-_SECOND_METRIC = "peak_rss_bytes"
+_MEMORY_METRICS = ("replay_peak_bytes", "peak_rss_bytes")
 
 
 def headline_metrics(results: Results) -> list[Metric]:
     """The metrics that a conclusion is drawn for: the primary one and peak memory."""
     primary = results.study.primary_metric
-    return [m for m in results.metrics if m.name in (primary, _SECOND_METRIC)]
+    return [m for m in results.metrics if m.name in (primary, *_MEMORY_METRICS)]
 
 
 def conclude(

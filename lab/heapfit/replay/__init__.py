@@ -1,0 +1,28 @@
+"""Play a trace back under any allocator: what the recorded program asked of its heap, and no more.
+
+`plan.py` has a plan made of a trace (`native/plan.h`), once; `workload.py` makes a workload of it,
+which `heapfit-replay` plays under one allocator after the other like any program; `against.py` sets
+what came out beside a study of the real program. `programs.py` finds the two programs.
+"""
+
+from heapfit.replay.against import Agreement, agreements
+from heapfit.replay.plan import Plan, make_plan
+from heapfit.replay.workload import (
+    Speed,
+    Touch,
+    measured_by_replay,
+    replay_workload,
+    shown_metrics,
+)
+
+__all__ = [
+    "Agreement",
+    "Plan",
+    "Speed",
+    "Touch",
+    "agreements",
+    "make_plan",
+    "measured_by_replay",
+    "replay_workload",
+    "shown_metrics",
+]

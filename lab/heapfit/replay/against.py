@@ -1,0 +1,140 @@
+"""Does a replay rank the allocators as the real program does?
+
+Both are studies. Kendall's tau counts, over all pairs of allocators that both have, how many stand
+in the same order, less those in the opposite one, and divides by all: 1 is the same ranking, -1 the
+reverse, 0 none (tau-b, which allows for ties). M. G. Kendall, "A new measure of rank correlation",
+Biometrika 30 (1938), 81-93.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import geometric_mean
+
+from scipy.stats import kendalltau
+
+from heapfit.errors import UsageError
+from heapfit.records import Metric, Record, Summary
+from heapfit.replay.workload import MEMORY, TIME
+
+# Of the real program, what stands for memory: the first that its study has.
+_REAL_MEMORY = ("peak_pss_bytes", "peak_rss_bytes")
+_REAL_TIME = "wall_s"
+
+# Of two allocators any ranking agrees or it does not; that says nothing.
+_FEWEST = 3
+
+
+class Place(Record):
+    """Where an allocator stands; costs are ratios to the best, ranks count from 1."""
+
+    allocator: str
+    real: float
+    real_rank: int
+    replayed: float
+    replayed_rank: int
+
+
+class Agreement(Record):
+    """Two rankings by one of time and memory, in the order of the real program's."""
+
+    what: str
+    real_metric: str
+    replayed_metric: str
+    tau: float
+    p: float  # of a tau at least so far from 0, if the rankings had nothing to do with each other
+    places: list[Place]
+
+
+def agreements(replayed: Summary, real: Summary) -> list[Agreement]:
+    """Return how the rankings by time and by memory agree, as far as the real study has both.
+
+    Raises UsageError where too few allocators are in both.
+    """
+    found = [
+        _agreement(what, replayed, ours, real, theirs)
+        for what, ours, theirs in (
+            ("time", TIME, _real_time(real)),
+            ("memory", MEMORY, _first_of(real, _REAL_MEMORY)),
+        )
+        if theirs is not None
+    ]
+    return [each for each in found if each is not None]
+
+
+def _real_time(real: Summary) -> str | None:
+    """What its study is decided by, unless that is memory."""
+    primary = real.study.primary_metric
+    return _first_of(real, (_REAL_TIME if primary.endswith("_bytes") else primary,))
+
+
+def _first_of(summary: Summary, names: Sequence[str]) -> str | None:
+    measured = {estimate.metric for estimate in summary.estimates}
+    return next((name for name in names if name in measured), None)
+
+
+def _agreement(
+    what: str, replayed: Summary, ours: str, real: Summary, theirs: str
+) -> Agreement | None:
+    replayed_costs, real_costs = _costs(replayed, ours), _costs(real, theirs)
+    common = sorted(real_costs.keys() & replayed_costs.keys(), key=lambda name: real_costs[name])
+    if len(common) < _FEWEST:
+        raise UsageError(
+            f"the replay and {real.study.name} have {len(common)} allocators in common; "
+            f"a ranking takes {_FEWEST}"
+        )
+    real_side = [real_costs[name] for name in common]
+    replayed_side = [replayed_costs[name] for name in common]
+    outcome = kendalltau(real_side, replayed_side)
+    ranks = zip(common, _ranked(real_side), _ranked(replayed_side), strict=True)
+    return Agreement(
+        what=what,
+        real_metric=theirs,
+        replayed_metric=ours,
+        tau=float(outcome.statistic),
+        p=float(outcome.pvalue),
+        places=[
+            Place(
+                allocator=name,
+                real=real_ratio,
+                real_rank=real_rank,
+                replayed=ratio,
+                replayed_rank=rank,
+            )
+            for name, (real_ratio, real_rank), (ratio, rank) in ranks
+        ],
+    )
+
+
+def _costs(summary: Summary, name: str) -> dict[str, float]:
+    """Return what each allocator costs: the geometric mean of its medians over all settings.
+
+    Only of those that have a figure in every setting; of a rate, its inverse.
+    """
+    metric = _metric(summary, name)
+    medians: dict[str, list[float]] = {}
+    for estimate in summary.estimates:
+        if estimate.metric == name and estimate.median > 0:
+            medians.setdefault(estimate.allocator, []).append(estimate.median)
+    settings = len(summary.study.settings())
+    means = {
+        allocator: geometric_mean(figures)
+        for allocator, figures in medians.items()
+        if len(figures) == settings
+    }
+    is_rate = metric.better == "higher"
+    return {name: 1 / mean if is_rate else mean for name, mean in means.items()}
+
+
+def _metric(summary: Summary, name: str) -> Metric:
+    return next(metric for metric in summary.study.metrics if metric.name == name)
+
+
+def _ranked(costs: Sequence[float]) -> list[tuple[float, int]]:
+    """Return each cost as a ratio to the best, with its rank; equal costs have the same.
+
+    >>> _ranked([2.0, 1.0, 2.0, 3.0])
+    [(2.0, 2), (1.0, 1), (2.0, 2), (3.0, 4)]
+    """
+    best = min(costs)
+    return [(cost / best, 1 + sum(other < cost for other in costs)) for cost in costs]

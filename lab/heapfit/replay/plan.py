@@ -1,0 +1,179 @@
+"""Have a plan made of a trace, and know what it holds.
+
+A plan depends on the trace's content, on the program that makes it and on how many threads it is
+for; it is kept in heapfit's data folder by these, so that the same replay finds the same plan
+again. It may be larger than its trace: 16 bytes an event.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+from pydantic import ValidationError
+
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.paths import data_dir
+from heapfit.records import Record
+from heapfit.replay.programs import find_planner
+
+_REFUSED = 2  # exit code: the trace is none that can be replayed
+_KEY_LETTERS = 12
+
+# Called with the bytes of the trace read so far and in all.
+OnProgress = Callable[[int, int], None]
+
+
+class Facts(Record):
+    """What `heapfit-plan` says of a plan; native/plan.h explains each."""
+
+    checksum: str
+    threads: int
+    events: int
+    allocations: int
+    frees: int
+    reallocs: int
+    bytes: int
+    duration_ns: int
+    peak_bytes: int
+    peak_blocks: int
+    left_blocks: int
+    left_bytes: int
+    unmatched_frees: int
+    unmatched_reallocs: int
+    lost_frees: int
+    failed: int
+    lost_events: int
+    damaged_bytes: int
+    cut_short: bool
+
+    def remarks(self) -> list[str]:
+        """Say in a clause each where the replay is not all that the recording is."""
+        counted = [
+            (self.unmatched_frees, "frees of blocks born before the recording are left out"),
+            (self.unmatched_reallocs, "reallocs of such blocks are played as allocations"),
+            (self.lost_frees, "frees that the trace lacks are made up: the address came again"),
+            (self.failed, "failed allocations are left out"),
+            (self.lost_events, "events were lost while it was recorded"),
+            (self.damaged_bytes, "bytes of the trace are damaged"),
+            (self.left_blocks, f"blocks ({self.left_bytes:,} bytes) live at the end and are left"),
+        ]
+        said = [f"{count:,} {what}" for count, what in counted if count]
+        return [*said, *(["the recording was cut short"] if self.cut_short else [])]
+
+
+class Plan(Record):
+    """A plan on disk."""
+
+    trace: Path
+    key: str  # of what it depends on
+    path: Path
+    facts: Facts
+
+
+def make_plan(
+    trace: Path, *, one_thread: bool = False, on_progress: OnProgress | None = None
+) -> Plan:
+    """Return the plan of `trace`, made now unless it is there.
+
+    Raises UsageError for a trace that cannot be replayed, HeapfitError where it or the plan's
+    folder fails.
+    """
+    planner = find_planner()
+    key = _key(trace, planner, one_thread)
+    folder = data_dir() / "replay" / key
+    known = _read_facts(folder)
+    if known is None:
+        known = _made(planner, trace, one_thread, folder, on_progress)
+    return Plan(trace=trace, key=key, path=folder / "plan", facts=known)
+
+
+def _key(trace: Path, planner: Path, one_thread: bool) -> str:
+    content = hashlib.sha256(b"one" if one_thread else b"all")
+    try:
+        for path in (planner, trace):
+            with path.open("rb") as file:
+                content.update(hashlib.file_digest(file, "sha256").digest())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
+    return content.hexdigest()[:_KEY_LETTERS]
+
+
+def _read_facts(folder: Path) -> Facts | None:
+    """Of a plan that is whole; None where there is none."""
+    try:
+        return Facts.model_validate_json((folder / "facts.json").read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _made(
+    planner: Path, trace: Path, one_thread: bool, folder: Path, on_progress: OnProgress | None
+) -> Facts:
+    with _appearing_whole(folder) as unfinished:
+        words = [str(planner), *(["--one-thread"] if one_thread else [])]
+        command = [*words, str(trace), str(unfinished / "plan")]
+        facts = _run(command, trace.stat().st_size, on_progress)
+        (unfinished / "facts.json").write_text(facts.model_dump_json(), encoding="utf-8")
+    return facts
+
+
+@contextlib.contextmanager
+def _appearing_whole(folder: Path) -> Iterator[Path]:
+    """A folder that becomes `folder` if all goes well; another process may do the same."""
+    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a process of this number that was killed
+        unfinished.mkdir(parents=True)
+        yield unfinished
+        shutil.rmtree(folder, ignore_errors=True)
+        _rename(unfinished, folder)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise HeapfitError(f"cannot write to {folder.parent}: {reason}; make room") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _rename(unfinished: Path, folder: Path) -> None:
+    try:
+        unfinished.rename(folder)
+    except OSError:
+        if not folder.exists():  # else another process was first, with the same
+            raise
+
+
+def _run(command: list[str], size: int, on_progress: OnProgress | None) -> Facts:
+    """Run the planner, which tells on its standard output how far it is, and last the facts."""
+    last = ""
+    with (
+        TemporaryFile() as said,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as planner,
+    ):
+        assert planner.stdout is not None
+        try:
+            for last in planner.stdout:
+                word, _, position = last.partition(" ")
+                if word == "read" and on_progress is not None:
+                    on_progress(int(position), size)
+        except BaseException:
+            planner.kill()
+            raise
+        planner.wait()
+        if planner.returncode != 0:
+            raise _failure(planner.returncode, said)
+    return Facts.model_validate_json(last)
+
+
+def _failure(code: int, said: IO[bytes]) -> HeapfitError:
+    said.seek(0)
+    lines = said.read().decode(errors="replace").strip().splitlines()
+    reason = lines[-1] if lines else f"heapfit-plan ended with code {code}"
+    return UsageError(reason) if code == _REFUSED else HeapfitError(reason)

@@ -1,0 +1,114 @@
+"""A plan as a workload: a program like any other, which a study runs under each allocator."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from heapfit.records import Study, Workload, WorkloadCheck, WorkloadMetric, WorkloadRun
+from heapfit.replay.plan import Plan
+from heapfit.replay.programs import find_replayer
+from heapfit.trial.system_calls import CALLS, metric_name
+
+
+class Speed(StrEnum):
+    """As fast as it goes, or as it was recorded."""
+
+    MAX = "max"
+    REAL = "real"
+
+
+class Touch(StrEnum):
+    """What of a new block is written to."""
+
+    PAGE = "page"
+    LINE = "line"
+    NONE = "none"
+
+
+TIME, MEMORY = "allocator_s", "replay_peak_bytes"
+_TRIAL_TIME = "wall_s"  # what is left of a study is told by it
+
+# By name: label and unit. `native/replay.c` prints them, a line each.
+_METRICS = {
+    TIME: ("Allocator time", "s"),
+    "allocator_ns_per_event": ("Allocator time per event", "ns"),
+    "own_ns_per_event": ("Replayer's own time per event", "ns"),
+    "replay_s": ("Wall time of the replay", "s"),
+    "waited_s": ("Waiting of threads for others", "s"),
+    MEMORY: ("Peak resident heap", "bytes"),
+    "replay_mean_bytes": ("Mean resident heap", "bytes"),
+    "heap_fragmentation": ("Peak resident / peak live", "ratio"),
+    "mean_heap_fragmentation": ("Mean resident / mean live", "ratio"),
+    "replay_faults": ("Page faults", "count"),
+}
+_SHOWN = (
+    TIME,
+    "own_ns_per_event",
+    "replay_s",
+    MEMORY,
+    "replay_mean_bytes",
+    "heap_fragmentation",
+    "mean_heap_fragmentation",
+    "replay_faults",
+)
+
+_NS_PER_S = 1e9
+# A replay that takes longer hangs: some microseconds an event, and never less than minutes.
+_TIMEOUT_S = 300.0
+_TIMEOUT_S_PER_EVENT = 5e-6
+
+
+def replay_workload(plan: Plan, *, speed: Speed = Speed.MAX, touch: Touch = Touch.PAGE) -> Workload:
+    """Return the workload that plays `plan`."""
+    facts = plan.facts
+    return Workload(
+        name=f"replay-{plan.trace.stem}-{plan.key[:6]}",
+        title=f"Replay of {plan.trace.name}, {facts.events:,} events of {_threads(facts.threads)}",
+        question="How do the recorded calls fare under each allocator?",
+        run=WorkloadRun(
+            command=[
+                str(find_replayer()),
+                *("--speed", speed, "--touch", touch),
+                str(plan.path),
+            ],
+            timeout_s=_timeout_s(plan, speed),
+        ),
+        check=WorkloadCheck(stdout="ignore", must_match=f"^plan {facts.checksum}$"),
+        metrics=[
+            WorkloadMetric(
+                name=name, label=label, unit=unit, pattern=rf"^{name} (\S+)$", better="lower"
+            )
+            for name, (label, unit) in _METRICS.items()
+        ],
+        primary_metric=TIME,
+        here=plan.path.parent,
+    )
+
+
+def measured_by_replay(study: Study) -> Study:
+    """Return `study` with what a replay says of itself first, and of the whole process little.
+
+    What is measured of a process from outside has the replayer's tables in it, and its run without
+    calls.
+    """
+    wanted = [*_METRICS, *map(metric_name, CALLS), _TRIAL_TIME]
+    known = {metric.name: metric for metric in study.metrics}
+    return study.model_copy(update={"metrics": [known[name] for name in wanted if name in known]})
+
+
+def shown_metrics(*, system_calls: bool) -> list[str]:
+    """Return the names of the metrics that a replay's report shows.
+
+    System calls take a further run in each trial.
+    """
+    return [*_SHOWN, *(map(metric_name, CALLS) if system_calls else [])]
+
+
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count:,} threads"
+
+
+def _timeout_s(plan: Plan, speed: Speed) -> float:
+    facts = plan.facts
+    recorded_s = facts.duration_ns / _NS_PER_S if speed is Speed.REAL else 0.0
+    return max(_TIMEOUT_S, 2 * recorded_s + facts.events * _TIMEOUT_S_PER_EVENT)

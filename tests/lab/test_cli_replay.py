@@ -1,0 +1,149 @@
+"""`heapfit replay`: a trace becomes a study of allocators."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Heapfit, assert_one_line
+from study_files import trials_in
+from trace_data import Program, sampled, service
+
+pytestmark = pytest.mark.usefixtures("library")
+
+QUICK = ["--allocators", "glibc,heapfit", "--replicates", "2", "--cores", "1"]
+FAST = [*QUICK, "--no-system-calls"]
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return service(requests=60).write(tmp_path_factory.mktemp("trace") / "service.hft")
+
+
+def replayed(run_heapfit: Heapfit, trace: Path, *options: str | Path) -> dict[str, Any]:
+    done = run_heapfit("replay", trace, "--json", *options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_trace_is_replayed_under_each_allocator_and_the_page_written(
+    run_heapfit: Heapfit, trace: Path, tmp_path: Path
+) -> None:
+    done = run_heapfit("replay", trace, *QUICK, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Replay of service.hft" in done.stdout
+    assert "frees of blocks born before the recording are left out" in done.stderr
+    [folder] = (tmp_path / "heapfit-results").iterdir()
+    page = done.stdout.splitlines()[-1].removeprefix("The page: ")
+    text = (tmp_path / page).read_text()
+    assert "Replayer&#39;s own time per event" in text or "Replayer's own time per event" in text
+    trials = trials_in(folder)
+    assert [trial["status"] for trial in trials] == ["ok"] * 6
+    counted = [trial["metrics"] for trial in trials if not trial["planned"]["warmup"]]
+    for figures in counted:
+        assert figures["own_ns_per_event"] > 0
+        assert figures["replay_peak_bytes"] > 0
+        assert "peak_rss_bytes" not in figures  # the replayer's tables are in it
+
+
+def test_the_same_command_goes_on_and_other_options_are_another_study(
+    run_heapfit: Heapfit, trace: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    first = replayed(run_heapfit, trace, *FAST, "--out", out)
+    again = run_heapfit("replay", trace, *FAST, "--out", out)
+    assert "all 6 trials are there already" in again.stderr
+    other = run_heapfit("replay", trace, *FAST, "--out", out, "--touch", "line")
+    assert other.returncode == 2
+    assert "holds another study" in other.stderr
+    assert first["study"]["reproduce"].startswith(f"heapfit replay {trace} ")
+    assert "--no-system-calls" in first["study"]["reproduce"]
+
+
+def test_all_calls_on_one_thread(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
+    plans = set()
+    for threads, said in (("as-recorded", "of 5 threads"), ("1", "of 1 thread")):
+        report = replayed(
+            run_heapfit, trace, *FAST, "--threads", threads, "--out", tmp_path / threads
+        )
+        assert report["study"]["title"].endswith(said)
+        [note] = [n for n in report["study"]["machine"]["notes"] if n.startswith("plan: ")]
+        plans.add(note)
+    assert len(plans) == 2
+
+
+def test_the_ranking_is_set_beside_that_of_the_program(
+    run_heapfit: Heapfit, library: Path, trace: Path, tmp_path: Path
+) -> None:
+    allocators = ["--allocators", f"glibc,heapfit,copy={library}", "--cores", "1"]
+    real = run_heapfit(
+        "compare", *allocators, "--replicates", "2", "--out", tmp_path / "real", "--", "true"
+    )
+    assert real.returncode == 0, real.stderr
+    options = [*allocators, "--replicates", "2", "--no-system-calls", "--out", tmp_path / "out"]
+    report = replayed(run_heapfit, trace, *options, "--against", tmp_path / "real")
+    assert [each["what"] for each in report["against"]] == ["time", "memory"]
+    for each in report["against"]:
+        assert -1 <= each["tau"] <= 1
+        assert len(each["places"]) == 3
+    kept = json.loads((tmp_path / "out" / "against.json").read_text())
+    assert kept == report["against"]
+    said = run_heapfit("replay", trace, *options, "--against", tmp_path / "real").stdout
+    assert "By time: Kendall's tau" in said
+    assert "By memory: Kendall's tau" in said
+
+
+# ------------------------------------------------------------------------------------ bad input
+
+
+def test_a_sample_cannot_be_replayed(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    trace = sampled(service(requests=60), 4096).write(tmp_path / "sample.hft")
+    done = run_heapfit("replay", trace, *FAST, folder=tmp_path)
+    assert_one_line(done, 2, ["sample.hft", "a sample of the allocations cannot be replayed"])
+
+
+def test_what_is_no_trace_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("not a trace\n" * 100)
+    done = run_heapfit("replay", text, *FAST, folder=tmp_path)
+    assert_one_line(done, 2, ["notes.txt"])
+    done = run_heapfit("replay", tmp_path / "missing.hft", *FAST, folder=tmp_path)
+    assert_one_line(done, 2, ["missing.hft", "no such file"])
+
+
+def test_a_trace_of_nothing_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    program = Program()
+    program.thread("main")
+    done = run_heapfit("replay", program.write(tmp_path / "empty.hft"), *FAST, folder=tmp_path)
+    assert_one_line(done, 2, ["empty.hft", "nothing can be replayed"])
+
+
+def test_a_trace_that_was_cut_short_is_played_as_far_as_it_goes(
+    run_heapfit: Heapfit, trace: Path, tmp_path: Path
+) -> None:
+    content = trace.read_bytes()
+    short = tmp_path / "short.hft"
+    short.write_bytes(content[: len(content) * 2 // 3])
+    done = run_heapfit("replay", short, *FAST, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the recording was cut short" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--threads", "2"], "unknown value of --threads: '2'"),
+        (["--speed", "double"], "double"),
+        (["--touch", "all"], "all"),
+        (["--against", "."], "holds no study"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    run_heapfit: Heapfit, trace: Path, tmp_path: Path, options: list[str], said: str
+) -> None:
+    done = run_heapfit("replay", trace, *FAST, *options, folder=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (tmp_path / "heapfit-results").exists()

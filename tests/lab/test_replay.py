@@ -1,0 +1,276 @@
+"""The replayer makes the calls that were recorded, says what they took, and races with nobody."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from engine_helpers import allowed_cores, run_once, system_allocator, workload
+from replay_data import (
+    COUNTER_SOURCE,
+    EVENTS_SOURCE,
+    FREE,
+    MALLOC,
+    PLAN_SOURCES,
+    PLAYER_SOURCES,
+    Event,
+    PlanFile,
+    compiled,
+    random_events,
+)
+
+MIB = 1 << 20
+# In the order of the kinds in a trace.
+NAMES = ("free", "malloc", "calloc", "realloc", "aligned", "new", "new_aligned", "delete")
+
+Counts = dict[str, tuple[int, int]]  # calls and bytes, by name
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the replayer, what makes plans of events, and the malloc that counts."""
+    folder = tmp_path_factory.mktemp("replay")
+    compiled(PLAYER_SOURCES, folder / "heapfit-replay", "-O2", "-Werror")
+    compiled([*PLAN_SOURCES, EVENTS_SOURCE], folder / "replay_events", "-O2")
+    compiled([COUNTER_SOURCE], folder / "counter.so", "-shared", "-fPIC")
+    for name, sanitizers in (("thread", "thread"), ("address", "address,undefined")):
+        flags = ("-g", "-O1", f"-fsanitize={sanitizers}")
+        compiled(PLAYER_SOURCES, folder / f"replay-{name}", *flags)
+    return folder
+
+
+def make_plan(built: Path, events: Iterable[Event], path: Path, *options: str) -> Path:
+    text = "\n".join(map(str, events))
+    subprocess.run([built / "replay_events", *options, path], input=text, text=True, check=True)
+    return path
+
+
+def play(
+    program: Path, plan: Path, *options: str, cores: int = 0, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Play a plan, on the first `cores` processors or on all."""
+    cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[: cores or None]))
+    return subprocess.run(
+        ["taskset", "--cpu-list", cpus, program, *options, plan],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+def figures(done: subprocess.CompletedProcess[str]) -> dict[str, float]:
+    assert done.returncode == 0, done.stderr
+    lines = (line.split() for line in done.stdout.splitlines())
+    return {name: float(value) for name, value in lines if name != "plan"}
+
+
+def counted(text: str) -> Counts:
+    lines = (line.split() for line in text.splitlines())
+    return {name: (int(calls), int(size)) for name, calls, size in lines}
+
+
+def less(counts: Counts, others: Counts) -> Counts:
+    return {
+        name: (calls - others[name][0], size - others[name][1])
+        for name, (calls, size) in counts.items()
+    }
+
+
+def recorded(events: Iterable[Event]) -> Counts:
+    calls: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for event in events:
+        name = NAMES[event.kind]
+        calls[name] += 1
+        sizes[name] += max(event.size, event.kind == NAMES.index("realloc"))
+    return {name: (calls[name], sizes[name]) for name in NAMES}
+
+
+# ------------------------------------------------------------------------------------ the calls
+
+
+@pytest.mark.parametrize(("threads", "options"), [(1, ()), (4, ("--one-thread",)), (16, ())])
+def test_exactly_the_recorded_calls_happen(
+    built: Path, tmp_path: Path, threads: int, options: tuple[str, ...]
+) -> None:
+    """Under the lab's launcher, too. For a thread itself libc may take a calloc and a free."""
+    events = random_events(threads, threads=threads, count=20_000)
+    plan = make_plan(built, events, tmp_path / "plan", *options)
+    nothing = make_plan(built, [Event(1, 0, MALLOC, 16, 0, 0)], tmp_path / "nothing")
+    started = PlanFile(plan.read_bytes()).header["streams"] - 1
+    counts = []
+    for each in (plan, nothing):
+        trial = run_once(
+            workload(str(built / "heapfit-replay"), str(each), check={"stdout": "ignore"}),
+            tmp_path / "trials",
+            allocator=system_allocator("counter", built / "counter.so"),
+            cores=allowed_cores(),
+        )
+        assert trial.status == "ok", trial.reason
+        counts.append(counted(trial.stderr_tail))
+    found = less(*counts)
+    wanted = recorded(events)
+    # That one is the plan's that has nothing else.
+    wanted["malloc"] = (wanted["malloc"][0] - 1, wanted["malloc"][1])
+    extra = {name: found[name][0] - wanted[name][0] for name in NAMES}
+    assert 0 <= extra["calloc"] <= started
+    assert 0 <= extra["free"] <= started
+    assert not any(extra[name] for name in NAMES if name not in ("calloc", "free"))
+    sizes = [name for name in NAMES if name not in ("calloc", "free", "delete")]
+    assert {name: found[name][1] for name in sizes} == {name: wanted[name][1] for name in sizes}
+
+
+@pytest.mark.parametrize("cores", [1, 0])
+@pytest.mark.parametrize("touch", ["none", "page", "line"])
+def test_no_two_threads_race(built: Path, tmp_path: Path, touch: str, cores: int) -> None:
+    program = built / "replay-thread"
+    plan = make_plan(built, random_events(3, threads=12, count=20_000), tmp_path / "plan")
+    done = play(program, plan, "--touch", touch, cores=cores, TSAN_OPTIONS="halt_on_error=1")
+    assert done.returncode == 0, done.stderr
+
+
+def test_it_touches_no_memory_that_is_not_its_own(built: Path, tmp_path: Path) -> None:
+    program = built / "replay-address"
+    plan = make_plan(built, random_events(4, threads=6, count=20_000), tmp_path / "plan")
+    for touch in ("page", "line"):
+        # What the program left, the replay leaves.
+        done = play(program, plan, "--touch", touch, ASAN_OPTIONS="detect_leaks=0")
+        assert done.returncode == 0, done.stderr
+        assert "runtime error" not in done.stderr
+
+
+def test_hundreds_of_threads_come_and_go(built: Path, tmp_path: Path) -> None:
+    events = []
+    for thread in range(500):
+        at = thread * 1000
+        events += [
+            Event(at, thread, MALLOC, 0x1000 + thread * 64, 0, 40),
+            Event(at + 10, thread + 1, FREE, 0x1000 + thread * 64),
+        ]
+    done = play(built / "heapfit-replay", make_plan(built, events, tmp_path / "plan"))
+    assert figures(done)["threads"] == 501
+
+
+# ---------------------------------------------------------------------------------- the figures
+
+
+def blocks_of(size: int, count: int) -> list[Event]:
+    born = [Event(i, 0, MALLOC, (i + 1) * size * 2, 0, size) for i in range(count)]
+    return [*born, *(Event(count + i, 0, FREE, each.address) for i, each in enumerate(born))]
+
+
+def test_memory_counts_where_it_is_touched(built: Path, tmp_path: Path) -> None:
+    plan = make_plan(built, blocks_of(MIB, 64), tmp_path / "plan")
+    told = {
+        touch: figures(play(built / "heapfit-replay", plan, "--touch", touch))
+        for touch in ("none", "page", "line")
+    }
+    for touch in ("page", "line"):
+        assert 64 * MIB <= told[touch]["replay_peak_bytes"] < 70 * MIB
+        assert told[touch]["peak_live_bytes"] == 64 * MIB
+        assert 1 <= told[touch]["heap_fragmentation"] < 1.1
+        assert told[touch]["replay_faults"] > 64 * MIB / 4096
+    assert told["none"]["replay_peak_bytes"] < 8 * MIB
+
+
+def test_a_block_that_grows_is_touched_where_it_is_new(built: Path, tmp_path: Path) -> None:
+    grows = [Event(1, 0, MALLOC, 64, 0, MIB)]
+    grows += [Event(i, 0, 3, 64 * i, 64 * (i - 1), i * MIB) for i in range(2, 33)]
+    plan = make_plan(built, grows, tmp_path / "plan")
+    assert figures(play(built / "heapfit-replay", plan))["replay_peak_bytes"] >= 32 * MIB
+
+
+def test_the_plan_and_the_slots_are_not_in_the_memory(built: Path, tmp_path: Path) -> None:
+    """A plan of 19 MiB, and 9 MiB of slots, for blocks of nothing."""
+    born = [Event(i, 0, MALLOC, 16 * (i + 1), 0, 0) for i in range(600_000)]
+    plan = make_plan(built, born, tmp_path / "plan")
+    # What libc itself takes for each is 32 bytes.
+    told = figures(play(built / "heapfit-replay", plan))
+    assert told["replay_peak_bytes"] < 600_000 * 32 + 2 * MIB
+
+
+def test_what_calls_cost_and_what_the_replayer_takes_are_told_apart(
+    built: Path, tmp_path: Path
+) -> None:
+    plan = make_plan(built, random_events(1, threads=1, count=200_000), tmp_path / "plan")
+    told = figures(play(built / "heapfit-replay", plan))
+    assert told["events"] == 200_000
+    assert told["allocator_s"] > 0
+    assert told["own_s"] > 0
+    assert told["allocator_ns_per_event"] == pytest.approx(
+        told["allocator_s"] / 200_000 * 1e9, rel=0.01
+    )
+    assert told["own_ns_per_event"] == pytest.approx(told["own_s"] / 200_000 * 1e9, rel=0.01)
+    assert told["waited_s"] == 0  # for whom?
+
+
+def test_at_the_real_speed_it_takes_as_long_as_the_recording(built: Path, tmp_path: Path) -> None:
+    events = [
+        Event(0, 0, MALLOC, 64, 0, 8),
+        Event(200_000_000, 1, FREE, 64),
+        Event(400_000_000, 0, MALLOC, 64, 0, 8),
+    ]
+    plan = make_plan(built, events, tmp_path / "plan")
+    told = figures(play(built / "heapfit-replay", plan, "--speed", "real"))
+    # A time is kept to a microsecond, and to sleep is not to work.
+    assert told["replay_s"] >= 0.3999
+    assert told["allocator_s"] < told["replay_s"] / 2
+
+
+def test_the_course_of_memory_is_kept(built: Path, tmp_path: Path) -> None:
+    slow = [Event(50_000_000 * i, 0, MALLOC, 64 * (i + 1), 0, MIB) for i in range(4)]
+    plan = make_plan(built, slow, tmp_path / "plan")
+    course = tmp_path / "course"
+    play(built / "heapfit-replay", plan, "--speed", "real", "--course", str(course))
+    looks = [list(map(int, line.split())) for line in course.read_text().splitlines()]
+    assert len(looks) > 20
+    assert [look[0] for look in looks] == sorted(look[0] for look in looks)
+    assert looks[0][1] < MIB
+    assert looks[-1][1] >= 4 * MIB
+    assert looks[-1][2] == 4 * MIB
+
+
+# ------------------------------------------------------------------------------------ bad input
+
+
+def test_what_is_no_plan_is_refused(built: Path, tmp_path: Path) -> None:
+    whole = make_plan(built, blocks_of(64, 10), tmp_path / "plan").read_bytes()
+    damaged = bytearray(whole)
+    damaged[-40] ^= 1
+    bad = tmp_path / "bad"
+    for content in (b"", b"hfplan", whole[:-8], whole[:300], bytes(damaged), b"\0" * 4096):
+        bad.write_bytes(content)
+        done = play(built / "heapfit-replay", bad)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "no plan that this version can play" in done.stderr
+    done = play(built / "heapfit-replay", tmp_path / "missing")
+    assert done.returncode == 2
+    assert "No such file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options", [["--touch", "all"], ["--speed", "2"], ["--slow", "1"], ["--touch"]]
+)
+def test_unknown_options_are_refused(built: Path, tmp_path: Path, options: list[str]) -> None:
+    plan = make_plan(built, blocks_of(64, 10), tmp_path / "plan")
+    done = play(built / "heapfit-replay", plan, *options)
+    assert done.returncode == 2
+    assert "usage" in done.stderr
+
+
+def test_allocations_that_fail_now_make_the_replay_fail(built: Path, tmp_path: Path) -> None:
+    events = [
+        Event(1, 0, MALLOC, 64, 0, 1 << 47),
+        Event(2, 0, MALLOC, 128, 0, 8),
+        Event(3, 0, 3, 192, 128, 1 << 47),
+        Event(4, 0, FREE, 64),
+        Event(5, 0, FREE, 192),
+    ]
+    done = play(built / "heapfit-replay", make_plan(built, events, tmp_path / "plan"))
+    assert done.returncode == 1
+    assert "2 allocations failed that succeeded when they were recorded" in done.stderr

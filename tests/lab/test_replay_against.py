@@ -1,0 +1,119 @@
+"""The ranking of a replay beside that of the real program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import pytest
+from engine_helpers import study_of, system_allocator, workload
+from heapfit.errors import UsageError
+from heapfit.records import Summary, Trial, TrialStatus, WorkloadMetric
+from heapfit.replay import agreements
+from heapfit.statistics import read, summarise
+
+Figures = Mapping[str, float]  # by allocator
+
+NAMES = ("glibc", "heapfit", "jemalloc", "mimalloc")
+
+
+def metric(name: str, better: str = "lower") -> WorkloadMetric:
+    return WorkloadMetric.model_validate(
+        {"name": name, "label": name, "unit": "s", "pattern": "(.)", "better": better}
+    )
+
+
+def summary(figures: Mapping[str, Figures], primary: str, better: str = "lower") -> Summary:
+    """A study's summary with the `figures` of each metric, the same in three replicates."""
+    names = sorted({allocator for each in figures.values() for allocator in each})
+    own = [metric(name, better if name == primary else "lower") for name in figures]
+    builtin = ("wall_s", "peak_rss_bytes")
+    study = study_of(
+        workload("true", metrics=[each for each in own if each.name not in builtin]),
+        [system_allocator(name) for name in names],
+        replicates=3,
+        warmups=0,
+        primary_metric=primary,
+    )
+    trials = [
+        Trial(
+            planned=planned,
+            status=TrialStatus.OK,
+            started=datetime.now(UTC),
+            metrics={
+                name: each[planned.allocator]
+                for name, each in figures.items()
+                if planned.allocator in each
+            },
+        )
+        for planned in study.plan
+        if not planned.warmup
+    ]
+    return summarise(read(study, trials))
+
+
+def ranked(*costs: float) -> Figures:
+    return dict(zip(NAMES, costs, strict=False))
+
+
+def replayed(time: Figures, memory: Figures) -> Summary:
+    return summary({"allocator_s": time, "replay_peak_bytes": memory}, "allocator_s")
+
+
+def test_the_same_ranking_is_one_and_the_reverse_is_minus_one() -> None:
+    replay = replayed(ranked(4, 3, 2, 1), ranked(10, 20, 30, 40))
+    real = summary(
+        {"wall_s": ranked(9, 8, 7, 6), "peak_rss_bytes": ranked(400, 300, 200, 100)}, "wall_s"
+    )
+    time, memory = agreements(replay, real)
+    assert (time.what, time.tau) == ("time", pytest.approx(1))
+    assert (memory.what, memory.tau) == ("memory", pytest.approx(-1))
+    assert [place.allocator for place in time.places] == [
+        "mimalloc",
+        "jemalloc",
+        "heapfit",
+        "glibc",
+    ]
+    assert [place.real_rank for place in time.places] == [1, 2, 3, 4]
+    assert [place.replayed_rank for place in memory.places] == [4, 3, 2, 1]
+    assert time.places[-1].real == pytest.approx(1.5)
+    assert time.places[-1].replayed == pytest.approx(4)
+
+
+def test_one_pair_of_six_in_another_order_is_two_thirds() -> None:
+    replay = replayed(ranked(1, 2, 4, 3), ranked(1, 2, 3, 4))
+    real = summary({"wall_s": ranked(1, 2, 3, 4)}, "wall_s")
+    assert agreements(replay, real)[0].tau == pytest.approx(4 / 6)
+
+
+def test_of_a_rate_more_is_better() -> None:
+    replay = replayed(ranked(1, 2, 3, 4), ranked(1, 2, 3, 4))
+    real = summary({"requests_per_s": ranked(40, 30, 20, 10)}, "requests_per_s", "higher")
+    [time] = agreements(replay, real)
+    assert time.tau == pytest.approx(1)
+    assert time.real_metric == "requests_per_s"
+    assert time.places[-1].real == pytest.approx(4)
+
+
+def test_a_study_that_memory_decides_has_its_wall_time() -> None:
+    replay = replayed(ranked(1, 2, 3, 4), ranked(4, 3, 2, 1))
+    figures = {"wall_s": ranked(1, 2, 3, 4), "peak_rss_bytes": ranked(4, 3, 2, 1)}
+    found = agreements(replay, summary(figures, "peak_rss_bytes"))
+    assert [(each.real_metric, each.tau) for each in found] == [
+        ("wall_s", pytest.approx(1)),
+        ("peak_rss_bytes", pytest.approx(1)),
+    ]
+
+
+def test_only_allocators_in_both_are_ranked() -> None:
+    replay = replayed(ranked(1, 2, 3), ranked(1, 2, 3))
+    real = summary({"wall_s": {**ranked(1, 2, 3, 4), "tcmalloc": 0.5}}, "wall_s")
+    [time] = agreements(replay, real)
+    assert [place.allocator for place in time.places] == ["glibc", "heapfit", "jemalloc"]
+    assert time.places[0].real == 1
+
+
+def test_two_allocators_are_no_ranking() -> None:
+    replay = replayed(ranked(1, 2), ranked(1, 2))
+    with pytest.raises(UsageError, match="2 allocators in common; a ranking takes 3"):
+        agreements(replay, summary({"wall_s": ranked(1, 2, 3)}, "wall_s"))
