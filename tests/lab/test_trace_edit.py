@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -13,7 +14,7 @@ from heapfit.errors import HeapfitError, UsageError
 from heapfit.trace import edit
 from heapfit.trace import merge as merging
 from heapfit.trace.anonymise import anonymise
-from heapfit.trace.convert import inspect
+from heapfit.trace.convert import convert, inspect
 from heapfit.trace.cut import Part, cut
 from heapfit.trace.merge import PROCESSES_MAX, merge
 from heapfit.trace.native import FREE, FREES, MALLOC, REALLOC, Event, Mark, Reader, Writer
@@ -370,3 +371,28 @@ def test_reallocs_stay_reallocs(anonymous: Path, program: Program) -> None:
     assert all(event.old for event in moved)
     assert all(event.kind in range(8) for _, event in calls(anonymous))
     assert {e.kind for _, e in calls(anonymous)} & set(FREES)
+
+
+# ----------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_damaged_trace_is_handled_as_far_as_it_can_be_read(
+    seed: int, trace: Path, tmp_path: Path
+) -> None:
+    content = bytearray(trace.read_bytes())
+    chance = random.Random(seed)
+    for _ in range(chance.choice((1, 5, 50))):
+        content[chance.randrange(16, len(content))] ^= 1 << chance.randrange(8)
+    damaged = tmp_path / "damaged.hft"
+    damaged.write_bytes(content)
+    whole = inspect(damaged)[0].totals.events
+    assert anonymise(damaged, tmp_path / "a.hft") == whole
+    assert (
+        merge([damaged, trace], tmp_path / "m.hft").events
+        == whole + inspect(trace)[0].totals.events
+    )
+    if whole:
+        cut(damaged, tmp_path / "c.hft", Part(to_event=whole))
+        assert inspect(tmp_path / "c.hft")[0].totals.events == whole
+    assert convert(damaged, tmp_path / "tables").totals.events == whole
