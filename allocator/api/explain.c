@@ -4,9 +4,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "../platform/json.h"
 #include "../pools/group.h"
 #include "api.h"
-#include "../platform/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

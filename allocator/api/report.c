@@ -2,8 +2,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "api.h"
 #include "../platform/json.h"
+#include "api.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -50,13 +50,16 @@ struct trace_block_header {
     uint16_t reserved; /* 0 */
     uint32_t stored; /* bytes of the payload in the file */
     uint32_t raw; /* bytes of it when decoded, at most TRACE_RAW_MAX */
-    uint32_t thread; /* of TRACE_EVENTS: index of the thread, from 0 in order of appearance; of TRACE_SITES: number of its first
+    uint32_t
+        thread; /* of TRACE_EVENTS: index of the thread, from 0 in order of appearance; of TRACE_SITES: number of its first
                       * site, so that no later site changes its number when this block is lost; else 0 */
     uint32_t events; /* of TRACE_EVENTS: how many; else 0 */
-    uint64_t first_tick; /* of TRACE_EVENTS: the clock from which its first event's distance counts; else when it was written. Of
+    uint64_t
+        first_tick; /* of TRACE_EVENTS: the clock from which its first event's distance counts; else when it was written. Of
                           * the first block: the trace's time 0 */
     uint64_t last_tick; /* of TRACE_EVENTS: the clock at its last event; else first_tick */
-    uint32_t sequence; /* counts the file's blocks, from 0: a gap tells how many are lost, and a lower one is no block of this file */
+    uint32_t
+        sequence; /* counts the file's blocks, from 0: a gap tells how many are lost, and a lower one is no block of this file */
     uint32_t checksum; /* CRC-32 (IEEE 802.3) of the header with 0 here, and the payload as stored */
 };
 

@@ -124,7 +124,7 @@ struct record_site {
     uint32_t reserved;
     uint64_t address; /* where the caller goes on */
 };
-size_t sites_published(const struct record_site **sites);
+size_t sites_published(const struct record_site **all);
 
 /* Called by process.c and writer.c: */
 void intercept_start(void); /* intercept.c: finds the next library's functions. Before all else, by one thread */

@@ -11,8 +11,9 @@ from heapfit.statistics.observations import Readings, figures_of
 
 TIME, MEMORY, FRAGMENTATION = GOALS = ("time", "memory", "fragmentation")
 
-# In the order of preference. In a replay the heap alone: the rest is the replayer's. Proportional set size where a study asked for it: it does not count
-# twice what processes share. Peaks before averages: memory is provided for the peak.
+# In the order of preference. In a replay the heap alone: the rest is the replayer's. Proportional
+# set size where a study asked for it: it does not count twice what processes share. Peaks before
+# averages: memory is provided for the peak.
 _METRICS = {
     MEMORY: (
         "replay_peak_bytes",
