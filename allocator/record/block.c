@@ -86,7 +86,7 @@ size_t trace_block_make(struct trace_block_header *header, const void *raw, size
     header->magic = TRACE_BLOCK_MAGIC;
     header->codec = stored != 0;
     header->reserved = 0;
-    if (stored == 0) memcpy(payload, raw, stored = raw_size);
+    if (stored == 0 && raw_size != 0) memcpy(payload, raw, stored = raw_size);
     header->stored = (uint32_t)stored;
     header->raw = (uint32_t)raw_size;
     header->checksum = 0;

@@ -78,6 +78,13 @@ def test_zeros_are_analysed_as_measured() -> None:
     assert "zero" in analysis.transform.reason
 
 
+@pytest.mark.filterwarnings("error")
+def test_figures_that_never_differ_within_a_treatment_need_no_scale() -> None:
+    counts = [1e6 + i // 12 for i in range(len(INSECT_SPRAYS))]
+    analysis = analyse(read(*grid({"spray": SPRAYS}, 12, counts)), "wall_s")
+    assert analysis is None or analysis.transform.box_cox is None
+
+
 @pytest.mark.parametrize("exponent", [1.0, 0.5, 0.0, -0.5, -1.0])
 def test_back_takes_figures_back(exponent: float) -> None:
     figures = np.array([0.01, 1.0, 250.0])

@@ -31,6 +31,7 @@ from heapfit.statistics.observations import Floats
 NAMES = {1.0: "x", 0.5: "sqrt x", 0.0: "log x", -0.5: "1/sqrt x", -1.0: "1/x"}
 _BOUND = 5.0  # no exponent beyond is looked for
 _TOLERANCE = 1e-3
+_EXACT = 1e-9  # a ratio to the fitted figure that is rounding, and no scatter
 # Of the way to the bound, where the curvature of the likelihood is taken.
 _PROBE = 0.02
 
@@ -53,6 +54,8 @@ def choose(model: FactorialModel, figures: Floats) -> Transform:
     """Return the scale on which `figures` are to be analysed by `model`."""
     if figures.min() <= 0:
         return as_measured("Some figures are zero or less, which have no logarithm or reciprocal.")
+    if model.residual_sum_sq(np.log(figures)) <= _EXACT**2 * model.n:
+        return as_measured("Figures of a treatment do not differ, so that no scale suits them best.")
     found = box_cox(model, figures)
     exponent, reason = _snapped(found)
     return Transform(
