@@ -208,9 +208,12 @@ def test_a_process_that_is_stopped() -> None:
         assert stopped.stdout is not None
         assert stopped.stdout.readline() == b"ready\n"
         stopped.send_signal(signal.SIGSTOP)
-        with pytest.raises(HeapfitError, match="is it stopped"):
-            Client(stopped.pid, timeout_s=0.2).stats()
-        stopped.kill()
+        os.waitpid(stopped.pid, os.WUNTRACED)  # each of its threads stops when it next runs
+        try:
+            with pytest.raises(HeapfitError, match="is it stopped"):
+                Client(stopped.pid, timeout_s=0.2).stats()
+        finally:
+            stopped.kill()
 
 
 @pytest.mark.parametrize(
