@@ -194,7 +194,7 @@ TEST(RecordSite, NothingIsForgottenOfWhatIsThere)
 
 TEST(RecordSite, WhatIsUnmappedHasNewSitesAndAllElseItsOwn)
 {
-    subject_start(0, 8);
+    subject_start(0, 3); // so few that none is of the C library, which is "unmapped"
     seen before, after;
     std::array<uint32_t, 2> gone{}, there{};
     for (int round = 0; round < 2; round++) {
@@ -208,7 +208,7 @@ TEST(RecordSite, WhatIsUnmappedHasNewSitesAndAllElseItsOwn)
     EXPECT_NE(gone[0], gone[1]);
     EXPECT_EQ(subject_address(gone[0]), subject_address(gone[1]));
     EXPECT_EQ(there[0], there[1]);
-    expect_agrees(after, 8);
+    expect_agrees(after, 3);
     EXPECT_EQ(before.site, after.site);
 }
 
