@@ -55,7 +55,7 @@ def choose(model: FactorialModel, figures: Floats) -> Transform:
     if figures.min() <= 0:
         return as_measured("Some figures are zero or less, which have no logarithm or reciprocal.")
     if model.residual_sum_sq(np.log(figures)) <= _EXACT**2 * model.n:
-        return as_measured("Figures of a treatment do not differ, so that no scale suits them best.")
+        return as_measured("Figures of a treatment do not differ, so no scale suits them best.")
     found = box_cox(model, figures)
     exponent, reason = _snapped(found)
     return Transform(
