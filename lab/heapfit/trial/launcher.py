@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import signal
 import subprocess
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from heapfit.compiling import compile_native
 from heapfit.errors import HeapfitError
 
 PROGRAM_NAME = "heapfit-launch"
@@ -67,21 +67,8 @@ def find_launcher(workspace: Path) -> Path:
             workspace.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise HeapfitError(f"cannot make {workspace}: {error.strerror}; make room") from error
-        _compile(built)
+        compile_native(built, [*COMPILER_FLAGS, str(SOURCE)], PROGRAM_NAME)
     return built
-
-
-def _compile(target: Path) -> None:
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        raise HeapfitError(f"{PROGRAM_NAME} is not built and there is no C compiler; install gcc")
-    # The rename makes a half-written program impossible to run, even after a power cut.
-    unfinished = target.with_suffix(".tmp")
-    command = [*compiler.split(), *COMPILER_FLAGS, str(SOURCE), "-o", str(unfinished)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise HeapfitError(f"cannot compile {PROGRAM_NAME}: {done.stderr.strip() or done.args}")
-    unfinished.rename(target)
 
 
 class Running:

@@ -1,0 +1,57 @@
+"""Compile the lab's native parts where they are missing: in a source checkout.
+
+The wheel carries them compiled. What is compiled here appears whole or not at all, whoever else
+compiles the same meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from heapfit.errors import HeapfitError
+from heapfit.paths import data_dir
+
+_DIGEST_LETTERS = 12
+
+
+def compile_native(target: Path, arguments: Sequence[str], name: str, needs: str = "") -> None:
+    """Compile `target` from `arguments`: flags, sources and libraries, in the compiler's order.
+
+    `name` is what messages call it, `needs` the package that a failure may be for want of. Raises
+    HeapfitError, which says what to do.
+    """
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise HeapfitError(f"{name} is not built and there is no C compiler; install gcc")
+    # The rename makes a half-written file impossible to use, even after a power cut.
+    unfinished = target.with_suffix(f".{os.getpid()}")
+    command = [*compiler.split(), *arguments, "-o", str(unfinished)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        wanted = f" (it needs {needs})" if needs else ""
+        raise HeapfitError(f"cannot compile {name}{wanted}: {done.stderr.strip() or done.args}")
+    unfinished.rename(target)
+
+
+def compiled_once(
+    name: str, arguments: Sequence[str], inputs: Sequence[Path], needs: str = ""
+) -> Path:
+    """Return `name` as `compile_native` makes it, kept in heapfit's data folder.
+
+    It is compiled anew whenever one of `inputs`, the sources and headers, or an argument changes.
+    """
+    content = hashlib.sha256("\0".join(arguments).encode())
+    for path in inputs:
+        content.update(path.read_bytes())
+    file = Path(name)
+    digest = content.hexdigest()[:_DIGEST_LETTERS]
+    built = data_dir() / "native" / f"{file.stem}-{digest}{file.suffix}"
+    if not built.exists():
+        built.parent.mkdir(parents=True, exist_ok=True)
+        compile_native(built, arguments, name, needs)
+    return built
