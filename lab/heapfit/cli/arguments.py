@@ -21,6 +21,10 @@ Allocators = Annotated[
         help="Names, or mine=./lib.so, or `installed`. Default: the study's, or all installed.",
     ),
 ]
+Cores = Annotated[str | None, typer.Option(metavar="N,M", help="Numbers of cores. Default: all.")]
+Replicates = Annotated[int, typer.Option(metavar="N", help="Trials of each that count.")]
+Warmups = Annotated[int, typer.Option(metavar="N", help="Trials of each before those.")]
+Baseline = Annotated[str, typer.Option(metavar="NAME", help="What the others are compared with.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Of the random order.")]
 Out = Annotated[
     Path | None,

@@ -13,10 +13,14 @@ from heapfit.cli import answer
 from heapfit.cli.arguments import (
     Allocators,
     AsJson,
+    Baseline,
+    Cores,
     Install,
     On,
     Out,
+    Replicates,
     Seed,
+    Warmups,
     split_numbers,
 )
 from heapfit.cli.commands import new_app
@@ -56,9 +60,7 @@ def compare(
         typer.Argument(metavar="WORKLOAD | -- CMD", help="A workload, a TOML file, or a command."),
     ] = None,
     allocators: Allocators = None,
-    cores: Annotated[
-        str | None, typer.Option(metavar="N,M", help="Numbers of cores. Default: all.")
-    ] = None,
+    cores: Cores = None,
     factor: Annotated[
         list[str] | None,
         typer.Option(
@@ -66,11 +68,9 @@ def compare(
             help="Vary more: {NAME} of the command, env.NAME, option.NAME (heapfit's); repeats.",
         ),
     ] = None,
-    replicates: Annotated[int, typer.Option(metavar="N", help="Trials of each that count.")] = 10,
-    warmups: Annotated[int, typer.Option(metavar="N", help="Trials of each before those.")] = 1,
-    baseline: Annotated[
-        str, typer.Option(metavar="NAME", help="What the others are compared with.")
-    ] = "glibc",
+    replicates: Replicates = 10,
+    warmups: Warmups = 1,
+    baseline: Baseline = "glibc",
     metric: Annotated[
         str | None, typer.Option(metavar="NAME", help="The metric that decides.")
     ] = None,

@@ -11,7 +11,18 @@ import typer
 
 from heapfit import catalogue
 from heapfit.cli import answer
-from heapfit.cli.arguments import Allocators, AsJson, Install, Out, Seed, split_numbers
+from heapfit.cli.arguments import (
+    Allocators,
+    AsJson,
+    Baseline,
+    Cores,
+    Install,
+    Out,
+    Replicates,
+    Seed,
+    Warmups,
+    split_numbers,
+)
 from heapfit.cli.commands import new_app
 from heapfit.cli.output import messages, results, say, table, warn
 from heapfit.cli.progress import StudyProgress, WorkProgress, kept_on_interrupt
@@ -66,14 +77,10 @@ def replay(
             help="Write to every page of a new block, to every cache line, or not.",
         ),
     ] = Touch.PAGE,
-    cores: Annotated[
-        str | None, typer.Option(metavar="N,M", help="Numbers of cores. Default: all.")
-    ] = None,
-    replicates: Annotated[int, typer.Option(metavar="N", help="Trials of each that count.")] = 10,
-    warmups: Annotated[int, typer.Option(metavar="N", help="Trials of each before those.")] = 1,
-    baseline: Annotated[
-        str, typer.Option(metavar="NAME", help="What the others are compared with.")
-    ] = "glibc",
+    cores: Cores = None,
+    replicates: Replicates = 10,
+    warmups: Warmups = 1,
+    baseline: Baseline = "glibc",
     no_system_calls: Annotated[
         bool,
         typer.Option(
