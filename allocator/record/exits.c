@@ -134,47 +134,39 @@ static size_t count_arguments(va_list arguments)
     return count;
 }
 
-#define COUNT(count, first)                                                                                            \
-    va_list counted;                                                                                                   \
-    va_start(counted, first);                                                                                          \
-    size_t count = count_arguments(counted);                                                                           \
-    va_end(counted)
-
 static void copy_arguments(char **to, const char *first, size_t count, va_list arguments)
 {
     to[0] = (char *)first;
     for (size_t i = 1; i <= count; i++) to[i] = va_arg(arguments, char *); /* with the NULL */
 }
 
+/* Makes an array of what stands behind `first`, on the stack, and leaves `given` at what stands behind that. */
+#define TAKE_ARGUMENTS(arguments, first, given)                                                                        \
+    va_list given;                                                                                                     \
+    va_start(given, first);                                                                                            \
+    size_t count = count_arguments(given);                                                                             \
+    va_end(given);                                                                                                     \
+    char *arguments[count + 1];                                                                                        \
+    va_start(given, first);                                                                                            \
+    copy_arguments(arguments, first, count, given)
+
 EXPORT int execl(const char *path, const char *first, ...)
 {
-    COUNT(count, first);
-    char *arguments[count + 1];
-    va_list given;
-    va_start(given, first);
-    copy_arguments(arguments, first, count, given);
+    TAKE_ARGUMENTS(arguments, first, given);
     va_end(given);
     return execv(path, arguments);
 }
 
 EXPORT int execlp(const char *file, const char *first, ...)
 {
-    COUNT(count, first);
-    char *arguments[count + 1];
-    va_list given;
-    va_start(given, first);
-    copy_arguments(arguments, first, count, given);
+    TAKE_ARGUMENTS(arguments, first, given);
     va_end(given);
     return execvp(file, arguments);
 }
 
 EXPORT int execle(const char *path, const char *first, ...)
 {
-    COUNT(count, first);
-    char *arguments[count + 1];
-    va_list given;
-    va_start(given, first);
-    copy_arguments(arguments, first, count, given);
+    TAKE_ARGUMENTS(arguments, first, given);
     char *const *variables = va_arg(given, char *const *);
     va_end(given);
     return execve(path, arguments, variables);
