@@ -56,9 +56,9 @@ static const struct {
     [REASON_TOGETHER_ALONE] = {"shares its size class with its partners only", NULL},
     [REASON_NO_POOL] = {"there are as many pools as there can be", "pools"},
     [REASON_ALL] = {"every group has a pool", NULL},
-    [REASON_DISTURBED] = {"interleaved with objects that it is not linked to", NULL},
+    [REASON_DISTURBED] = {"interleaved with objects of other kinds", NULL},
     [REASON_LONG_LIVED] = {"long-lived among short-lived objects", NULL},
-    [REASON_TOGETHER_DISTURBED] = {"interleaved, with its partners, with objects that they are not linked to", NULL},
+    [REASON_TOGETHER_DISTURBED] = {"interleaved, with its partners, with objects of other kinds", NULL},
     [REASON_TOGETHER] = {"allocated and linked one to one with a group of another size", NULL},
     [REASON_MERGED] = {"belongs to a group that has a pool", NULL},
 };
