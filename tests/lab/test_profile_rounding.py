@@ -60,13 +60,21 @@ def built(folder: Path, source: str) -> InstalledAllocator:
 
 
 def test_glibc_keeps_eight_bytes_of_each_sixteen_for_itself() -> None:
-    found = rounding.usable_sizes(glibc(), [1, 24, 25, 40, 41, 1000])
-    assert found == {1: 24, 24: 24, 25: 40, 40: 40, 41: 56, 1000: 1000}
+    found = rounding.usable_sizes(glibc(), [0, 1, 24, 25, 40, 41, 1000])
+    assert found == {0: 24, 1: 24, 24: 24, 25: 40, 40: 40, 41: 56, 1000: 1000}
 
 
 def test_the_preloaded_library_is_asked_and_no_other(tmp_path: Path) -> None:
     found = rounding.usable_sizes(built(tmp_path, DOUBLING + TELLS), [1, 17, 33, 1000])
     assert found == {1: 16, 17: 32, 33: 64, 1000: 1024}
+
+
+def test_blocks_that_are_given_whole_now_and_then_do_not_count(tmp_path: Path) -> None:
+    """As glibc does with a free block that is 16 bytes too large."""
+    generous = DOUBLING.replace("whole = 16;", "whole = ++calls % 8 ? 16 : 32;")
+    generous = generous.replace("static size_t used;", "static size_t used, calls;")
+    found = rounding.usable_sizes(built(tmp_path, generous + TELLS), [1, 1 << 19])
+    assert found == {1: 16, 1 << 19: 1 << 19}
 
 
 def test_a_library_that_does_not_tell_is_not_asked_through_another(tmp_path: Path) -> None:

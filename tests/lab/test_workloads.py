@@ -132,6 +132,8 @@ def test_accepts_good_output_and_refuses_bad(workload: Workload) -> None:
     assert not pattern.search("")
 
 
+# deal.II's headers take a compiler minutes where others compile too.
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "workload",
     [workload for workload in WORKLOADS.values() if workload.prepare],

@@ -29,9 +29,10 @@ ASKED_MOST = 256 << 20
 _PAGE = 4 << 10
 _TIMEOUT_S = 60.0
 
-# Reads sizes, prints what each block of them can hold. malloc_usable_size must come from the file
-# that malloc comes from: another allocator's would read what is not there. Dl_info begins with the
-# file's name.
+# Reads sizes, prints what a block of each can hold: the least of several, since some allocators
+# give a free block whole when what they would cut off is too small to be one. malloc_usable_size
+# must come from the file that malloc comes from: another allocator's would read what is not there.
+# Dl_info begins with the file's name.
 _ASK = """
 import ctypes, json, sys
 def home(function):
@@ -49,9 +50,11 @@ if usable(malloc(17)) == 17:
     sys.exit("it tells the size that was asked for, not the block's")
 answers = []
 for size in json.load(sys.stdin):
-    block = malloc(size)
-    answers.append(usable(block) if block else 0)
-    free(block)
+    several = max(1, min(256, (256 << 10) // max(1, size)))
+    blocks = list(filter(None, [malloc(size) for _ in range(several)]))
+    answers.append(min(map(usable, blocks), default=0))
+    for block in blocks:
+        free(block)
 json.dump(answers, sys.stdout)
 """
 
