@@ -80,7 +80,7 @@ def test_the_levels_are_those_of_the_options(study: StudyDefinition) -> None:
 def test_each_of_the_papers_programs_has_a_relative(study: StudyDefinition) -> None:
     relatives = {each.workload for each in family(study, "relatives")}
     assert len(relatives) == PAPERS_PROGRAMS
-    for name in ("strategies", "merging", "misses", "overhead", "breakdown"):
+    for name in ("rules", "misses"):
         assert {each.workload for each in family(study, name)} == relatives
     opening = STUDY.read_text().partition("\nname =")[0]
     assert all(f" {name} " in opening for name in relatives)
