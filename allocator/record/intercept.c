@@ -1,417 +1,21 @@
 /* The malloc family and C++'s operators, in front of the program's allocator: each call is passed on to the next library that
- * defines its name, and noted when something is recorded. When nothing is, that is a load and a jump.
+ * defines its name (next.h), and noted when something is recorded. When nothing is, that is a load and a jump.
  *
  * A function comes in parts. The exported one, NAME, only decides; noted_NAME notes the call and passes it on. It is jumped to,
  * not called, so that the frame above its own is that of who called NAME. passed_NAME is for calls that no sample falls on.
- * And first_NAME stands where the next library's function will, until that is looked for.
- *
- * The next library's functions are found by dlsym, by whoever calls first: the dynamic linker itself, or the constructor of
- * another library, long before ours runs. dlsym may allocate in turn. What it asks for before the next malloc is known comes
- * from a little arena, and stays there.
- *
- * A name that the next libraries lack is made of what they have: C23's free_sized, and the operators in a program without a
- * C++ run-time library.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "next.h"
 #include "note.h"
-#include "platform/cxx.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
 #include <stdlib.h>
-#include <string.h>
-
-_Static_assert(sizeof(size_t) == sizeof(unsigned long), "std::size_t is mangled as 'm', unsigned long");
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): parameters and arguments come with theirs */
-
-/* ---- the next library's functions ------------------------------------------------------------------------------------------- */
-
-/* Relaxed: all that look for them find the same. */
-#define NEXT(name) atomic_load_explicit(&next_##name, memory_order_relaxed)
-#define SET_NEXT(name, function) atomic_store_explicit(&next_##name, (function), memory_order_relaxed)
-
-#define HAS_NEXT(result, name, parameters)                                                                             \
-    static result first_##name parameters;                                                                             \
-    static _Atomic(result(*) parameters) next_##name = first_##name
-
-struct nothrow; /* std::nothrow_t; nobody looks into one */
-
-HAS_NEXT(void *, malloc, (size_t));
-HAS_NEXT(void *, calloc, (size_t, size_t));
-HAS_NEXT(void *, realloc, (void *, size_t));
-HAS_NEXT(void *, reallocarray, (void *, size_t, size_t));
-HAS_NEXT(int, posix_memalign, (void **, size_t, size_t));
-HAS_NEXT(void *, aligned_alloc, (size_t, size_t));
-HAS_NEXT(void *, memalign, (size_t, size_t));
-HAS_NEXT(void *, valloc, (size_t));
-HAS_NEXT(void *, pvalloc, (size_t));
-HAS_NEXT(size_t, malloc_usable_size, (void *));
-HAS_NEXT(void, free, (void *));
-HAS_NEXT(void, cfree, (void *));
-HAS_NEXT(void, free_sized, (void *, size_t));
-HAS_NEXT(void, free_aligned_sized, (void *, size_t, size_t));
-
-HAS_NEXT(void *, new, (size_t));
-HAS_NEXT(void *, new_array, (size_t));
-HAS_NEXT(void *, new_aligned, (size_t, size_t));
-HAS_NEXT(void *, new_array_aligned, (size_t, size_t));
-HAS_NEXT(void *, new_nothrow, (size_t, const struct nothrow *));
-HAS_NEXT(void *, new_array_nothrow, (size_t, const struct nothrow *));
-HAS_NEXT(void *, new_aligned_nothrow, (size_t, size_t, const struct nothrow *));
-HAS_NEXT(void *, new_array_aligned_nothrow, (size_t, size_t, const struct nothrow *));
-
-HAS_NEXT(void, delete, (void *));
-HAS_NEXT(void, delete_array, (void *));
-HAS_NEXT(void, delete_sized, (void *, size_t));
-HAS_NEXT(void, delete_array_sized, (void *, size_t));
-HAS_NEXT(void, delete_aligned, (void *, size_t));
-HAS_NEXT(void, delete_array_aligned, (void *, size_t));
-HAS_NEXT(void, delete_sized_aligned, (void *, size_t, size_t));
-HAS_NEXT(void, delete_array_sized_aligned, (void *, size_t, size_t));
-HAS_NEXT(void, delete_nothrow, (void *, const struct nothrow *));
-HAS_NEXT(void, delete_array_nothrow, (void *, const struct nothrow *));
-HAS_NEXT(void, delete_aligned_nothrow, (void *, size_t, const struct nothrow *));
-HAS_NEXT(void, delete_array_aligned_nothrow, (void *, size_t, const struct nothrow *));
-
-/* ---- before they are known: an arena ---------------------------------------------------------------------------------------- */
-
-/* Of the thread that is looking for them. */
-static __thread bool searching __attribute__((tls_model("initial-exec")));
-
-/* dlsym wants some hundred bytes, if any. */
-enum { ARENA_SIZE = 16 << 10, ARENA_ALIGNMENT = 16 };
-static _Alignas(ARENA_ALIGNMENT) char arena[ARENA_SIZE];
-static _Atomic(size_t) arena_used; /* Relaxed: each thread has what it got of it by itself */
-
-static bool is_in_arena(const void *pointer)
-{
-    return (uintptr_t)pointer - (uintptr_t)arena < ARENA_SIZE;
-}
-
-/* A block's size stands in front of it. Zeros: nothing is ever used twice. */
-static void *arena_allocate(size_t size)
-{
-    size_t block = ARENA_ALIGNMENT + ((size + ARENA_ALIGNMENT - 1) & ~(size_t)(ARENA_ALIGNMENT - 1));
-    if (size <= ARENA_SIZE) {
-        size_t start = atomic_fetch_add_explicit(&arena_used, block, memory_order_relaxed);
-        if (start <= ARENA_SIZE - block) {
-            memcpy(arena + start, &size, sizeof size);
-            return arena + start + ARENA_ALIGNMENT;
-        }
-    }
-    errno = ENOMEM;
-    return NULL;
-}
-
-static size_t arena_usable_size(const void *pointer)
-{
-    size_t size;
-    memcpy(&size, (const char *)pointer - ARENA_ALIGNMENT, sizeof size);
-    return size;
-}
-
-/* Moves a block of the arena to memory that `allocate` gives. */
-static void *arena_reallocate(void *(*allocate)(size_t), void *pointer, size_t size)
-{
-    void *object = allocate(size);
-    size_t before = arena_usable_size(pointer);
-    if (object != NULL) memcpy(object, pointer, before < size ? before : size);
-    return object;
-}
-
-/* The next library's, where a block may be of the arena: in place of its own if there are any. */
-static void (*real_free)(void *);
-static void *(*real_realloc)(void *, size_t);
-static size_t (*real_malloc_usable_size)(void *);
-
-static void guarded_free(void *pointer)
-{
-    if (!is_in_arena(pointer)) real_free(pointer);
-}
-
-static void *guarded_realloc(void *pointer, size_t size)
-{
-    return is_in_arena(pointer) ? arena_reallocate(NEXT(malloc), pointer, size) : real_realloc(pointer, size);
-}
-
-static size_t guarded_malloc_usable_size(void *pointer)
-{
-    return is_in_arena(pointer) ? arena_usable_size(pointer) : real_malloc_usable_size(pointer);
-}
-
-/* ---- what the next libraries may lack ------------------------------------------------------------------------------------------ */
-
-static void lacking_cfree(void *pointer)
-{
-    NEXT(free)(pointer);
-}
-
-static void lacking_free_sized(void *pointer, size_t size)
-{
-    (void)size;
-    NEXT(free)(pointer);
-}
-
-static void lacking_free_aligned_sized(void *pointer, size_t alignment, size_t size)
-{
-    (void)alignment, (void)size;
-    NEXT(free)(pointer);
-}
-
-/* No libc that has these lacks them; without them nobody can have been linked to them. */
-static void *lacking_aligned(size_t alignment, size_t size)
-{
-    (void)alignment, (void)size;
-    errno = ENOMEM;
-    return NULL;
-}
-
-static void *lacking_page(size_t size)
-{
-    return lacking_aligned(0, size);
-}
-
-static void *lacking_reallocarray(void *pointer, size_t count, size_t size)
-{
-    size_t bytes;
-    return __builtin_mul_overflow(count, size, &bytes) ? lacking_page(size) : NEXT(realloc)(pointer, bytes);
-}
-
-static size_t lacking_malloc_usable_size(void *pointer)
-{
-    (void)pointer;
-    return 0;
-}
-
-/* ---- operators in a program whose libraries have none ------------------------------------------------------------------------- */
-
-/* A C++ run-time library may come later by dlopen, out of our reach but for its handler and its exception. */
-
-static void *allocate_aligned(size_t size, size_t alignment)
-{
-    void *object;
-    if (alignment < sizeof(void *)) alignment = sizeof(void *);
-    return NEXT(posix_memalign)(&object, alignment, size) == 0 ? object : NULL;
-}
-
-/* The loop that the standard demands: the new-handler makes room, throws or ends the program. */
-static void *lacking_new(size_t size)
-{
-    void *object;
-    while ((object = NEXT(malloc)(size)) == NULL) {
-        cxx_new_handler handler = cxx_installed_new_handler();
-        if (handler == NULL) cxx_throw_bad_alloc(size);
-        handler();
-    }
-    return object;
-}
-
-static void *lacking_new_aligned(size_t size, size_t alignment)
-{
-    void *object;
-    while ((object = allocate_aligned(size, alignment)) == NULL) {
-        cxx_new_handler handler = cxx_installed_new_handler();
-        if (handler == NULL || !is_power_of_two(alignment)) cxx_throw_bad_alloc(size);
-        handler();
-    }
-    return object;
-}
-
-/* A new-handler may throw, which C cannot catch: where there is one, there is a library that can. */
-static void *lacking_new_nothrow(size_t size, const struct nothrow *nothrow)
-{
-    void *object = NEXT(malloc)(size);
-    if (LIKELY(object != NULL) || cxx_installed_new_handler() == NULL) return object;
-    void *(*catching)(size_t, const struct nothrow *);
-    *(void **)&catching = cxx_find("_ZnwmRKSt9nothrow_t");
-    return catching == NULL ? NULL : catching(size, nothrow);
-}
-
-static void *lacking_new_aligned_nothrow(size_t size, size_t alignment, const struct nothrow *nothrow)
-{
-    void *object = allocate_aligned(size, alignment);
-    if (LIKELY(object != NULL) || cxx_installed_new_handler() == NULL) return object;
-    void *(*catching)(size_t, size_t, const struct nothrow *);
-    *(void **)&catching = cxx_find("_ZnwmSt11align_val_tRKSt9nothrow_t");
-    return catching == NULL ? NULL : catching(size, alignment, nothrow);
-}
-
-static void lacking_delete(void *pointer)
-{
-    NEXT(free)(pointer);
-}
-
-static void lacking_delete_with(void *pointer, size_t size_or_alignment)
-{
-    (void)size_or_alignment;
-    NEXT(free)(pointer);
-}
-
-static void lacking_delete_with_both(void *pointer, size_t size, size_t alignment)
-{
-    (void)size, (void)alignment;
-    NEXT(free)(pointer);
-}
-
-static void lacking_delete_nothrow(void *pointer, const struct nothrow *nothrow)
-{
-    (void)nothrow;
-    NEXT(free)(pointer);
-}
-
-static void lacking_delete_aligned_nothrow(void *pointer, size_t alignment, const struct nothrow *nothrow)
-{
-    (void)alignment, (void)nothrow;
-    NEXT(free)(pointer);
-}
-
-/* ---- looking for them ---------------------------------------------------------------------------------------------------------- */
-
-#define FIND_OR(name, symbol, otherwise)                                                                               \
-    do {                                                                                                               \
-        __typeof__(NEXT(name)) found;                                                                                  \
-        *(void **)&found = dlsym(RTLD_NEXT, symbol);                                                                   \
-        SET_NEXT(name, found != NULL ? found : (otherwise));                                                           \
-    } while (0)
-
-static _Noreturn COLD void no_allocator(void)
-{
-    platform_message("libheapfit-record.so found no malloc behind it");
-    abort();
-}
-
-/* What every allocation needs. They are known all at once: until then whatever this thread asks for is of the arena, and what it
- * gives back. */
-static void find_basic(void)
-{
-    __typeof__(NEXT(malloc)) found_malloc;
-    __typeof__(NEXT(calloc)) found_calloc;
-    *(void **)&found_malloc = dlsym(RTLD_NEXT, "malloc");
-    *(void **)&found_calloc = dlsym(RTLD_NEXT, "calloc");
-    *(void **)&real_realloc = dlsym(RTLD_NEXT, "realloc");
-    *(void **)&real_free = dlsym(RTLD_NEXT, "free");
-    *(void **)&real_malloc_usable_size = dlsym(RTLD_NEXT, "malloc_usable_size");
-    if (found_malloc == NULL || found_calloc == NULL || real_realloc == NULL || real_free == NULL) no_allocator();
-    if (real_malloc_usable_size == NULL) real_malloc_usable_size = lacking_malloc_usable_size;
-    bool guarded = atomic_load_explicit(&arena_used, memory_order_relaxed) != 0;
-    SET_NEXT(malloc, found_malloc);
-    SET_NEXT(calloc, found_calloc);
-    SET_NEXT(realloc, guarded ? guarded_realloc : real_realloc);
-    SET_NEXT(free, guarded ? guarded_free : real_free);
-    SET_NEXT(malloc_usable_size, guarded ? guarded_malloc_usable_size : real_malloc_usable_size);
-}
-
-static void find_other(void)
-{
-    FIND_OR(reallocarray, "reallocarray", lacking_reallocarray);
-    FIND_OR(posix_memalign, "posix_memalign", NULL);
-    FIND_OR(aligned_alloc, "aligned_alloc", lacking_aligned);
-    FIND_OR(memalign, "memalign", lacking_aligned);
-    FIND_OR(valloc, "valloc", lacking_page);
-    FIND_OR(pvalloc, "pvalloc", lacking_page);
-    FIND_OR(cfree, "cfree", lacking_cfree);
-    FIND_OR(free_sized, "free_sized", lacking_free_sized);
-    FIND_OR(free_aligned_sized, "free_aligned_sized", lacking_free_aligned_sized);
-    if (NEXT(posix_memalign) == NULL) no_allocator();
-}
-
-static void find_operators(void)
-{
-    FIND_OR(new, "_Znwm", lacking_new);
-    FIND_OR(new_array, "_Znam", lacking_new);
-    FIND_OR(new_aligned, "_ZnwmSt11align_val_t", lacking_new_aligned);
-    FIND_OR(new_array_aligned, "_ZnamSt11align_val_t", lacking_new_aligned);
-    FIND_OR(new_nothrow, "_ZnwmRKSt9nothrow_t", lacking_new_nothrow);
-    FIND_OR(new_array_nothrow, "_ZnamRKSt9nothrow_t", lacking_new_nothrow);
-    FIND_OR(new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", lacking_new_aligned_nothrow);
-    FIND_OR(new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t", lacking_new_aligned_nothrow);
-    FIND_OR(delete, "_ZdlPv", lacking_delete);
-    FIND_OR(delete_array, "_ZdaPv", lacking_delete);
-    FIND_OR(delete_sized, "_ZdlPvm", lacking_delete_with);
-    FIND_OR(delete_array_sized, "_ZdaPvm", lacking_delete_with);
-    FIND_OR(delete_aligned, "_ZdlPvSt11align_val_t", lacking_delete_with);
-    FIND_OR(delete_array_aligned, "_ZdaPvSt11align_val_t", lacking_delete_with);
-    FIND_OR(delete_sized_aligned, "_ZdlPvmSt11align_val_t", lacking_delete_with_both);
-    FIND_OR(delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", lacking_delete_with_both);
-    FIND_OR(delete_nothrow, "_ZdlPvRKSt9nothrow_t", lacking_delete_nothrow);
-    FIND_OR(delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", lacking_delete_nothrow);
-    FIND_OR(delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", lacking_delete_aligned_nothrow);
-    FIND_OR(delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", lacking_delete_aligned_nothrow);
-}
-
-static COLD void search(void (*find)(void))
-{
-    int saved = errno;
-    searching = true;
-    find();
-    searching = false;
-    errno = saved;
-}
-
-/* Names that are not found leave a message for dlerror behind, which would be given to the program. It has not asked for any yet:
- * what its libraries' constructors do before ours is all that has happened. */
-static void find_all(void)
-{
-    find_basic();
-    find_other();
-    find_operators();
-    dlerror();
-}
-
-/* ---- calls before that ----------------------------------------------------------------------------------------------------------- */
-
-/* The dynamic linker calls these very early, so that no more is looked for than they need. */
-
-static void *first_malloc(size_t size)
-{
-    if (searching) return arena_allocate(size);
-    search(find_basic);
-    return NEXT(malloc)(size);
-}
-
-static void *first_calloc(size_t count, size_t size)
-{
-    size_t bytes;
-    if (searching) return arena_allocate(__builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes);
-    search(find_basic);
-    return NEXT(calloc)(count, size);
-}
-
-static void *first_realloc(void *pointer, size_t size)
-{
-    if (searching) return pointer == NULL ? arena_allocate(size) : arena_reallocate(arena_allocate, pointer, size);
-    search(find_basic);
-    return NEXT(realloc)(pointer, size);
-}
-
-static void first_free(void *pointer)
-{
-    if (searching) return; /* it is of the arena */
-    search(find_basic);
-    NEXT(free)(pointer);
-}
-
-/* dlsym needs none of the others. */
-#define FIRST(result, name, parameters, arguments)                                                                     \
-    static result first_##name parameters                                                                              \
-    {                                                                                                                  \
-        search(find_all);                                                                                              \
-        return NEXT(name) arguments;                                                                                   \
-    }
-#define FIRST_FREE(name, parameters, arguments)                                                                        \
-    static void first_##name parameters                                                                                \
-    {                                                                                                                  \
-        search(find_all);                                                                                              \
-        NEXT(name) arguments;                                                                                          \
-    }
-
-FIRST(void *, reallocarray, (void *pointer, size_t count, size_t size), (pointer, count, size))
-FIRST(int, posix_memalign, (void **result, size_t alignment, size_t size), (result, alignment, size))
-FIRST(size_t, malloc_usable_size, (void *pointer), (pointer))
 
 /* ---- allocations -------------------------------------------------------------------------------------------------------------------- */
 
@@ -488,10 +92,6 @@ int record_personality(int version, int actions, uint64_t exception_class, void 
 
 #define PASSED(name) passed_##name
 
-#define MALLOC_FORM(kind, name, bytes, alignment, parameters, arguments)                                               \
-    FIRST(void *, name, parameters, arguments)                                                                         \
-    ALLOCATES(kind, name, bytes, alignment, THROWS_NOTHING, PASSED, parameters, arguments)
-
 static size_t product(size_t count, size_t size)
 {
     size_t bytes;
@@ -501,10 +101,12 @@ static size_t product(size_t count, size_t size)
 ALLOCATES(TRACE_MALLOC, malloc, size, 0, THROWS_NOTHING, NEXT, (size_t size), (size))
 ALLOCATES(TRACE_CALLOC, calloc, product(count, size), 0, THROWS_NOTHING, PASSED, (size_t count, size_t size),
           (count, size))
-MALLOC_FORM(TRACE_ALIGNED, aligned_alloc, size, alignment, (size_t alignment, size_t size), (alignment, size))
-MALLOC_FORM(TRACE_ALIGNED, memalign, size, alignment, (size_t alignment, size_t size), (alignment, size))
-MALLOC_FORM(TRACE_ALIGNED, valloc, size, platform_page_size(), (size_t size), (size))
-MALLOC_FORM(TRACE_ALIGNED, pvalloc, size, platform_page_size(), (size_t size), (size))
+ALLOCATES(TRACE_ALIGNED, aligned_alloc, size, alignment, THROWS_NOTHING, PASSED, (size_t alignment, size_t size),
+          (alignment, size))
+ALLOCATES(TRACE_ALIGNED, memalign, size, alignment, THROWS_NOTHING, PASSED, (size_t alignment, size_t size),
+          (alignment, size))
+ALLOCATES(TRACE_ALIGNED, valloc, size, platform_page_size(), THROWS_NOTHING, PASSED, (size_t size), (size))
+ALLOCATES(TRACE_ALIGNED, pvalloc, size, platform_page_size(), THROWS_NOTHING, PASSED, (size_t size), (size))
 
 static NOINLINE int noted_posix_memalign(void **result, size_t alignment, size_t size)
 {
@@ -527,13 +129,8 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
 
 #define NEW_FORM(kind, name, mangled, alignment, throwing, parameters, arguments)                                      \
     EXPORT void *name parameters __asm__(mangled);                                                                     \
-    FIRST(void *, name, parameters, arguments)                                                                         \
     ALLOCATES(kind, name, size, alignment, throwing, PASSED, parameters, arguments)
 
-#define SIZE (size_t size), (size)
-#define SIZE_ALIGNMENT (size_t size, size_t alignment), (size, alignment)
-#define SIZE_NOTHROW (size_t size, const struct nothrow *nothrow), (size, nothrow)
-#define ALL_THREE (size_t size, size_t alignment, const struct nothrow *nothrow), (size, alignment, nothrow)
 #define NEW_OF(...) NEW_FORM(__VA_ARGS__)
 
 NEW_OF(TRACE_NEW, new, "_Znwm", 0, MAY_THROW, SIZE)
@@ -570,29 +167,19 @@ ALWAYS_INLINE bool is_noted(const void *pointer)
         else noted_##name arguments;                                                                                   \
     }
 
-#define FREE_FORM(kind, name, parameters, arguments)                                                                   \
-    FIRST_FREE(name, parameters, arguments)                                                                            \
-    FREES(kind, name, parameters, arguments)
-
 void cfree(void *pointer);
 void free_sized(void *pointer, size_t size);
 void free_aligned_sized(void *pointer, size_t alignment, size_t size);
 
 FREES(TRACE_FREE, free, (void *pointer), (pointer))
-FREE_FORM(TRACE_FREE, cfree, (void *pointer), (pointer))
-FREE_FORM(TRACE_FREE, free_sized, (void *pointer, size_t size), (pointer, size))
-FREE_FORM(TRACE_FREE, free_aligned_sized, (void *pointer, size_t alignment, size_t size), (pointer, alignment, size))
+FREES(TRACE_FREE, cfree, (void *pointer), (pointer))
+FREES(TRACE_FREE, free_sized, (void *pointer, size_t size), (pointer, size))
+FREES(TRACE_FREE, free_aligned_sized, (void *pointer, size_t alignment, size_t size), (pointer, alignment, size))
 
 #define DELETE_FORM(name, mangled, parameters, arguments)                                                              \
     EXPORT void name parameters __asm__(mangled);                                                                      \
-    FREE_FORM(TRACE_DELETE, name, parameters, arguments)
+    FREES(TRACE_DELETE, name, parameters, arguments)
 
-#define POINTER (void *pointer), (pointer)
-#define POINTER_WITH (void *pointer, size_t number), (pointer, number)
-#define POINTER_WITH_BOTH (void *pointer, size_t size, size_t alignment), (pointer, size, alignment)
-#define POINTER_NOTHROW (void *pointer, const struct nothrow *nothrow), (pointer, nothrow)
-#define POINTER_ALIGNMENT_NOTHROW                                                                                      \
-    (void *pointer, size_t alignment, const struct nothrow *nothrow), (pointer, alignment, nothrow)
 #define DELETE_OF(...) DELETE_FORM(__VA_ARGS__)
 
 DELETE_OF(delete, "_ZdlPv", POINTER)
@@ -725,7 +312,7 @@ void intercept_start(void)
     static bool started;
     if (started) return;
     started = true;
-    search(find_all);
+    next_find_all();
     rings_start();
     void *(*next)(size_t) = NEXT(malloc);
     Dl_info info;
@@ -736,7 +323,7 @@ void intercept_start(void)
  * where calls go on to whoever defines it: its symbol is not a definition. */
 static bool is_definition_elsewhere(const void *function)
 {
-    void *(*ours)(size_t) = first_malloc;
+    void *(*ours)(size_t) = noted_malloc;
     Dl_info here, there;
     const ElfW(Sym) *symbol = NULL;
     if (dladdr(*(void **)&ours, &here) == 0 || dladdr1(function, &there, (void **)&symbol, RTLD_DL_SYMENT) == 0)

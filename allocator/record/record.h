@@ -11,11 +11,12 @@
  *     free ─► event in the ring ─► next free       ├────► encode.c ─► block.c (zstd, CRC) ─► file
  *                                     ... rings ───┘
  *
- * Which file does what: intercept.c the malloc family; note.h, ring.c a thread's ring; site.c who called; sample.c which allocations
- * are noted when not all are; process.c and exits.c how a process starts, forks and ends; writer.c the recorder's thread;
- * stream.c how events get from rings into blocks; file.c the file; facts.c what the kernel knows of the process; request.c what
- * other processes may ask; settings.c what the environment says; encode.c and block.c the format, which the lab's trace tools use
- * too. It needs platform/ and nothing else of the allocator. Nothing here calls malloc.
+ * Which file does what: intercept.c the malloc family; next.c the functions that its calls are passed on to; note.h,
+ * ring.c a thread's ring; site.c who called; sample.c which allocations are noted when not all are; process.c and
+ * exits.c how a process starts, forks and ends; writer.c the recorder's thread; stream.c how events get from rings into
+ * blocks; file.c the file; facts.c what the kernel knows of the process; request.c what other processes may ask;
+ * settings.c what the environment says; encode.c and block.c the format, which the lab's trace tools use too. It needs
+ * platform/ and nothing else of the allocator. Nothing here calls malloc.
  */
 #ifndef HEAPFIT_RECORD_H
 #define HEAPFIT_RECORD_H
