@@ -1,11 +1,12 @@
 /* api/: what programs call: heapfit.h, the malloc family, C++ new and delete, options, statistics.
  *
  * Which file does what: malloc.c the malloc family; glibc.c the C library's extensions that report and tune;
- * operators.c C++ new and delete; heapfit.c the names with the hf_ prefix; options.c the table of options and its
- * readers; statistics.c figures; report.c figures as text and as JSON (json.c); process.c what happens when a process
- * starts, forks and ends; control.c the socket by which other processes steer this one, request.c what they may ask;
- * version.c; and in the library with pools explain.c, what was decided about groups of objects, and dlclose.c. malloc.c, glibc.c,
- * operators.c and dlclose.c define names that are not heapfit's own, and the library works without them.
+ * operators.c C++ new and delete; heapfit.c the names with the hf_ prefix; options_table.c the table of options and
+ * options.c its readers; statistics.c figures; report.c figures as text and as JSON (json.c); process.c what happens
+ * when a process starts, forks and ends; control.c the socket by which other processes steer this one, request.c what
+ * they may ask; version.c; and in the library with pools explain.c, what was decided about groups of objects, and
+ * dlclose.c. malloc.c, glibc.c, operators.c and dlclose.c define names that are not heapfit's own, and the library
+ * works without them.
  */
 #ifndef HEAPFIT_API_H
 #define HEAPFIT_API_H

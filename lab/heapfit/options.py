@@ -1,8 +1,8 @@
 """The options of the heapfit library: their names, kinds of value, and how they are written.
 
 This table is what the command line checks `--set` against; it says the same as the table in
-`allocator/api/options.c`, which reads `HEAPFIT_OPTIONS="name:value,name:value"`, each variant of
-the library those that it has. Standard library only, see `paths`.
+`allocator/api/options_table.c`, by which `HEAPFIT_OPTIONS="name:value,name:value"` is read, by each
+variant of the library those that it has. Standard library only, see `paths`.
 """
 
 from __future__ import annotations

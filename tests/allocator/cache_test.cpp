@@ -71,7 +71,7 @@ namespace
 {
 
 constexpr size_t MIB = model::MIB;
-constexpr uint32_t UNLIMITED = 1u << 30; // spans, as api/options.c has it
+constexpr uint32_t UNLIMITED = 1u << 30; // spans, as api/options_table.c has it
 
 void set_threshold(uint32_t spans)
 {

@@ -146,7 +146,7 @@ inline void trim_everywhere()
 namespace subject
 {
 
-// The defaults, as api/options.c has them.
+// The defaults, as api/options_table.c has them.
 inline void reset_options()
 {
     set_decay_ms(500);
