@@ -24,67 +24,20 @@
  * before the call. Then the code from its start to the call is followed in the same way, to learn which registers
  * and slots hold parameters, and where the frame is. */
 #include "code.h"
+#include "follow_state.h"
 
-#include <Zydis/Zydis.h>
 #include <string.h>
 
 /* Bounds of the work, in instructions. A function that has shown no use after so many is unknown. Most need a few
  * dozen; one that takes all these is analysed once, as all are. */
 enum { INSTRUCTIONS_MAX = 400, BEGINNING_MAX = 128 };
-/* Ways not yet followed, states met at targets of jumps, slots of the stack with something known: what wrappers
- * need, twice. */
-enum { WAYS_MAX = 24, MET_MAX = 64, SLOTS_MAX = 24 };
-/* Bytes at an object's start that may be a header: what malloc's own may take at most, and a cache line. */
-enum { HEADER_MAX = 64 };
+/* Ways not yet followed, states met at targets of jumps: what wrappers need, twice. */
+enum { WAYS_MAX = 24, MET_MAX = 64 };
 
-/* ---- what is known at one point ---------------------------------------------------------------------------------- */
-
-enum kind {
-    OTHER, /* nothing that matters */
-    UNSEEN, /* what was before the call in register `number`, or in memory (REGISTERS), plus `offset` */
-    STACK, /* an address in the frame: `offset` from the stack pointer at the first instruction followed */
-    PARAMETER, /* parameter `number`, plus `offset` */
-    OBJECT, /* the new object's address, plus `offset` */
-    SHIFTED, /* the same, plus `offset` and something that is not known: it has been aligned, or is another element */
-};
-
-struct value {
-    uint16_t kind;
-    uint16_t number;
-    int32_t offset;
-};
-
-static const struct value nothing = {OTHER, 0, 0};
-
-struct slot {
-    int32_t offset;
-    struct value value;
-};
-
-enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, REGISTERS = 16, NO_REGISTER = REGISTERS };
-enum { ARGUMENTS = 6, NOT_PASSED = ARGUMENTS };
-static const struct value unseen = {UNSEEN, REGISTERS, 0};
-static const uint8_t argument_registers[ARGUMENTS] = {RDI, RSI, RDX, RCX, R8, R9};
-
-/* One way through the function. Compared and hashed by its bytes: there is no padding. */
-struct way {
-    uintptr_t next; /* the instruction to go on with */
-    struct value registers[REGISTERS];
-    struct slot slots[SLOTS_MAX];
-    struct value passed; /* what has been stored where parameter `passing` points */
-    int16_t passing; /* a parameter's number, or NOT_PASSED */
-    int16_t written; /* the object has been written to up to here */
-    int16_t shifted_written; /* the same of its shifted address, which may be negative; INT16_MIN: nowhere */
-    uint8_t slot_count;
-    uint8_t tests_null; /* the zero flag is set exactly if there is no object */
-};
-
-/* All that following needs, apart from the stack: there may be little of it. */
+/* All that following needs besides follow_state, apart from the stack: there may be little of it. */
 static struct {
     ZydisDecoder decoder;
-    ZydisDecodedInstruction instruction;
     ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-    struct way way;
     struct way waiting[WAYS_MAX];
     struct {
         uintptr_t address;
@@ -97,300 +50,10 @@ static struct {
     struct value arguments[ARGUMENTS]; /* of the last call before the goal */
     unsigned waiting_count, met_count, decoded, decoded_max;
     int passing; /* how the object is passed on, if it is */
-    bool began_known; /* what is not noted does not matter; else it may be UNSEEN */
     bool called; /* the last instruction of this way was a call */
-    bool used, passed_on, unknown, began_matters;
+    bool passed_on;
     bool left; /* to code that has been moved away as unlikely */
 } work;
-
-static bool is_object(struct value value)
-{
-    return value.kind == OBJECT || value.kind == SHIFTED;
-}
-
-static struct value shift(struct value value, int64_t by)
-{
-    struct value shifted = {value.kind, value.number, (int32_t)(value.offset + by)};
-    return value.kind == OTHER || by != (int32_t)by ? nothing : shifted;
-}
-
-static struct value shift_by_unknown(struct value value)
-{
-    return (struct value){is_object(value) ? SHIFTED : OTHER, 0, 0};
-}
-
-static void end_way(void)
-{
-    work.way.next = 0;
-}
-
-static void give_up_way(void)
-{
-    work.unknown = true;
-    end_way();
-}
-
-/* ---- slots of the stack ------------------------------------------------------------------------------------------ */
-
-static struct value slot_load(int32_t offset)
-{
-    for (unsigned i = 0; i < work.way.slot_count; i++) {
-        if (work.way.slots[i].offset == offset) return work.way.slots[i].value;
-    }
-    return work.began_known ? nothing : unseen;
-}
-
-static void slots_forget(int32_t offset, int32_t size)
-{
-    struct way *way = &work.way;
-    for (unsigned i = 0; i < way->slot_count;) {
-        bool overlaps = way->slots[i].offset < offset + size && offset < way->slots[i].offset + 8;
-        if (overlaps) {
-            way->slots[i] = way->slots[--way->slot_count];
-            way->slots[way->slot_count] = (struct slot){0};
-        } else i++;
-    }
-}
-
-static void slot_store(int32_t offset, struct value value)
-{
-    struct way *way = &work.way;
-    slots_forget(offset, 8);
-    if (value.kind <= UNSEEN) return;
-    if (way->slot_count < SLOTS_MAX) way->slots[way->slot_count++] = (struct slot){offset, value};
-    else if (is_object(value)) give_up_way();
-}
-
-/* ---- reading and writing memory ---------------------------------------------------------------------------------- */
-
-static unsigned register_number(ZydisRegister reg)
-{
-    ZydisRegister whole = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
-    return whole >= ZYDIS_REGISTER_RAX && whole <= ZYDIS_REGISTER_R15 ? (unsigned)(whole - ZYDIS_REGISTER_RAX)
-                                                                      : (unsigned)NO_REGISTER;
-}
-
-static struct value register_value(ZydisRegister reg)
-{
-    unsigned number = register_number(reg);
-    return number != NO_REGISTER ? work.way.registers[number] : nothing;
-}
-
-/* The address that a memory operand stands for. */
-static struct value address_of(const ZydisDecodedOperand *operand)
-{
-    struct value base = register_value(operand->mem.base);
-    struct value index = register_value(operand->mem.index);
-    if (operand->mem.segment == ZYDIS_REGISTER_FS || operand->mem.segment == ZYDIS_REGISTER_GS) base.kind = OTHER;
-    if (operand->mem.index == ZYDIS_REGISTER_NONE) return shift(base, operand->mem.disp.value);
-    return shift(shift_by_unknown(is_object(base) ? base : index), operand->mem.disp.value);
-}
-
-/* Offset 0 of a parameter is what it points at; what this function has stored there is the object, too. */
-static bool is_passed_at(struct value address)
-{
-    return address.kind == PARAMETER && address.offset == 0 && address.number == work.way.passing;
-}
-
-static struct value load(struct value address, unsigned bits)
-{
-    if (is_object(address)) work.used = true;
-    if (bits != 64) return nothing;
-    if (address.kind == STACK) return slot_load(address.offset);
-    if (is_passed_at(address)) return work.way.passed;
-    return address.kind == UNSEEN ? unseen : nothing;
-}
-
-/* The object is written to: perhaps a header, if something behind it is passed on. */
-static void object_write(struct value address, unsigned bits)
-{
-    int32_t end = address.offset + (int32_t)(bits / 8);
-    int16_t *written = address.kind == OBJECT ? &work.way.written : &work.way.shifted_written;
-    if (end > HEADER_MAX || address.offset < -HEADER_MAX || (address.kind == OBJECT && address.offset < 0)) {
-        work.used = true;
-    } else if (end > *written) *written = (int16_t)end;
-}
-
-/* The object's address is stored outside of the frame. Copies of it in registers for arguments have done their
- * service: where nothing is optimised, they stay there, and the next call is not meant to get them. */
-static void object_store(struct value address, struct value value)
-{
-    /* A parameter, or a slot of the frame? */
-    if (address.kind == UNSEEN && (address.offset == 0 || address.number == RBP)) work.began_matters = true;
-    else if (address.kind != PARAMETER || address.offset != 0) work.used = true;
-    if (address.kind != PARAMETER) return;
-    work.way.passing = (int16_t)address.number;
-    work.way.passed = value;
-    for (unsigned i = 0; i < ARGUMENTS; i++) {
-        struct value *argument = &work.way.registers[argument_registers[i]];
-        if (is_object(*argument)) *argument = nothing;
-    }
-}
-
-static void store(struct value address, unsigned bits, struct value value)
-{
-    if (is_object(address)) object_write(address, bits);
-    else if (address.kind == STACK && bits == 64) slot_store(address.offset, value);
-    else if (address.kind == STACK) slots_forget(address.offset, (int32_t)(bits / 8));
-    else if (is_object(value)) object_store(address, value);
-    else if (is_passed_at(address)) work.way.passing = NOT_PASSED;
-}
-
-/* ---- operands ---------------------------------------------------------------------------------------------------- */
-
-static struct value read_operand(const ZydisDecodedOperand *operand)
-{
-    if (operand->type == ZYDIS_OPERAND_TYPE_MEMORY) return load(address_of(operand), operand->size);
-    if (operand->type != ZYDIS_OPERAND_TYPE_REGISTER || operand->size != 64) return nothing;
-    return register_value(operand->reg.value);
-}
-
-/* Pointers go to vector registers only to be stored beside others, as fields of something. */
-static void write_operand(const ZydisDecodedOperand *operand, struct value value)
-{
-    if (operand->type == ZYDIS_OPERAND_TYPE_MEMORY) {
-        store(address_of(operand), operand->size, value);
-        return;
-    }
-    unsigned number = register_number(operand->reg.value);
-    if (number != NO_REGISTER) work.way.registers[number] = value;
-    else if (is_object(value)) work.used = true;
-}
-
-static bool is_zero(const ZydisDecodedOperand *operand)
-{
-    return operand->type == ZYDIS_OPERAND_TYPE_IMMEDIATE && operand->imm.value.s == 0;
-}
-
-static bool is_same_register(const ZydisDecodedOperand *a, const ZydisDecodedOperand *b)
-{
-    return a->type == ZYDIS_OPERAND_TYPE_REGISTER && b->type == ZYDIS_OPERAND_TYPE_REGISTER &&
-           a->reg.value == b->reg.value;
-}
-
-/* ---- instructions that move and compute -------------------------------------------------------------------------- */
-
-static void do_move(ZydisDecodedOperand *operands)
-{
-    struct value value = read_operand(&operands[1]);
-    write_operand(&operands[0], operands[0].size == 64 ? value : nothing);
-}
-
-static void do_exchange(ZydisDecodedOperand *operands)
-{
-    struct value first = read_operand(&operands[0]), second = read_operand(&operands[1]);
-    write_operand(&operands[0], second);
-    write_operand(&operands[1], first);
-}
-
-/* There is an object where this matters: a test for NULL has one result. */
-static void do_conditional_move(ZydisDecodedOperand *operands)
-{
-    struct value old = read_operand(&operands[0]), new = read_operand(&operands[1]);
-    ZydisMnemonic mnemonic = work.instruction.mnemonic;
-    bool stays = work.way.tests_null && mnemonic == ZYDIS_MNEMONIC_CMOVZ;
-    bool moves = work.way.tests_null && mnemonic == ZYDIS_MNEMONIC_CMOVNZ;
-    write_operand(&operands[0], stays || (!moves && is_object(old)) ? old : new);
-}
-
-static void do_push(ZydisDecodedOperand *operands)
-{
-    struct value value = read_operand(&operands[0]);
-    work.way.registers[RSP] = shift(work.way.registers[RSP], -8);
-    store(work.way.registers[RSP], 64, value);
-}
-
-static struct value pop(void)
-{
-    struct value value = load(work.way.registers[RSP], 64);
-    work.way.registers[RSP] = shift(work.way.registers[RSP], 8);
-    return value;
-}
-
-/* The address plus or minus something. */
-static void do_add(ZydisDecodedOperand *operands, int sign)
-{
-    struct value sum = read_operand(&operands[0]), other = read_operand(&operands[1]);
-    if (operands[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE) sum = shift(sum, sign * operands[1].imm.value.s);
-    else if (is_object(other) && sign > 0) sum = shift_by_unknown(other);
-    else sum = is_object(other) ? nothing : shift_by_unknown(sum);
-    write_operand(&operands[0], sum);
-}
-
-/* Aligns an address; the stack pointer's remainder is not known, but the same everywhere. */
-static void do_and(ZydisDecodedOperand *operands)
-{
-    struct value value = read_operand(&operands[0]), mask = read_operand(&operands[1]);
-    bool is_number = operands[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
-    if (is_same_register(&operands[0], &operands[1])) return;
-    if (is_number && value.kind == STACK) value.offset &= (int32_t)operands[1].imm.value.s;
-    else if (is_number && operands[1].imm.value.s >= 0) value = nothing; /* its low bits, to look at */
-    else value = shift_by_unknown(is_object(value) ? value : mask);
-    write_operand(&operands[0], value);
-}
-
-/* stos and movs fill what rdi points at; other string instructions read. */
-static void do_string(void)
-{
-    struct value *registers = work.way.registers;
-    ZydisMnemonic mnemonic = work.instruction.mnemonic;
-    bool stores = mnemonic >= ZYDIS_MNEMONIC_STOSB && mnemonic <= ZYDIS_MNEMONIC_STOSW;
-    bool copies = mnemonic >= ZYDIS_MNEMONIC_MOVSB && mnemonic <= ZYDIS_MNEMONIC_MOVSW;
-    if (is_object(registers[RSI]) && !stores) work.used = true;
-    if (is_object(registers[RDI]) && !stores && !copies) work.used = true;
-    if (stores && is_object(registers[RAX])) work.used = true;
-    static const uint8_t changed[] = {RDI, RSI, RCX};
-    for (unsigned i = 0; i < sizeof changed; i++) registers[changed[i]] = nothing;
-    if (!stores && !copies) registers[RAX] = nothing;
-}
-
-/* Any other instruction: whatever it writes is of no interest, unless it writes the object's address. */
-static void do_other(ZydisDecodedOperand *operands)
-{
-    bool has_object = false;
-    for (unsigned i = 0; i < work.instruction.operand_count; i++) {
-        bool is_memory = operands[i].type == ZYDIS_OPERAND_TYPE_MEMORY;
-        if (is_memory && operands[i].mem.type == ZYDIS_MEMOP_TYPE_AGEN) continue;
-        if ((operands[i].actions & ZYDIS_OPERAND_ACTION_MASK_READ) == 0) continue;
-        if (is_object(read_operand(&operands[i])) && !is_memory) has_object = true;
-    }
-    for (unsigned i = 0; i < work.instruction.operand_count; i++) {
-        if ((operands[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) == 0) continue;
-        bool is_general =
-            operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER && register_number(operands[i].reg.value) != NO_REGISTER;
-        bool is_flags = operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER &&
-                        ZydisRegisterGetClass(operands[i].reg.value) == ZYDIS_REGCLASS_FLAGS;
-        if (is_flags) continue;
-        if (has_object && !is_general) work.used = true;
-        write_operand(&operands[i], nothing);
-    }
-}
-
-/* ---- tests ------------------------------------------------------------------------------------------------------- */
-
-/* test a,a and the like; cmp a,0. */
-static bool tests_null(ZydisDecodedOperand *operands)
-{
-    switch (work.instruction.mnemonic) {
-    case ZYDIS_MNEMONIC_TEST:
-    case ZYDIS_MNEMONIC_AND:
-    case ZYDIS_MNEMONIC_OR:
-        return is_same_register(&operands[0], &operands[1]) && is_object(read_operand(&operands[0]));
-    case ZYDIS_MNEMONIC_CMP:
-        return is_zero(&operands[1]) && is_object(read_operand(&operands[0]));
-    default:
-        return false;
-    }
-}
-
-static void note_test(ZydisDecodedOperand *operands)
-{
-    const ZydisAccessedFlags *flags = work.instruction.cpu_flags;
-    if (tests_null(operands)) work.way.tests_null = true;
-    else if (flags != NULL && ((flags->modified | flags->set_0 | flags->set_1 | flags->undefined) & ZYDIS_CPUFLAG_ZF)) {
-        work.way.tests_null = false;
-    }
-}
 
 /* ---- the ends of ways -------------------------------------------------------------------------------------------- */
 
@@ -398,9 +61,9 @@ static void note_test(ZydisDecodedOperand *operands)
  * the caller on one way and returned on another, the former is meant. */
 static void pass_on(struct value value, int passing)
 {
-    const struct way *way = &work.way;
+    const struct way *way = &follow_state.way;
     bool is_whole = value.kind == OBJECT && way->written <= value.offset && way->shifted_written == INT16_MIN;
-    if (!is_whole && !(value.kind == SHIFTED && way->shifted_written <= value.offset)) work.used = true;
+    if (!is_whole && !(value.kind == SHIFTED && way->shifted_written <= value.offset)) follow_state.used = true;
     if (work.passed_on && work.passing >= passing) return;
     work.passed_on = true;
     work.passing = passing;
@@ -410,11 +73,11 @@ static void pass_on(struct value value, int passing)
  * rdx. */
 static void do_return(void)
 {
-    const struct way *way = &work.way;
+    const struct way *way = &follow_state.way;
     if (way->passing != NOT_PASSED) pass_on(way->passed, way->passing);
     else if (is_object(way->registers[RAX])) pass_on(way->registers[RAX], PASSED_BY_RETURN);
     else if (is_object(way->registers[RDX])) pass_on(way->registers[RDX], PASSED_BY_RETURN);
-    else if (way->written != 0 || way->shifted_written != INT16_MIN) work.used = true;
+    else if (way->written != 0 || way->shifted_written != INT16_MIN) follow_state.used = true;
     end_way();
 }
 
@@ -423,9 +86,9 @@ static void do_return(void)
 /* The address that a call or jump goes to, through a linkage table's entry too; 0: only known when it happens. */
 static uintptr_t target_of(const ZydisDecodedOperand *operand)
 {
-    if (operand->type == ZYDIS_OPERAND_TYPE_IMMEDIATE) return work.way.next + operand->imm.value.u;
+    if (operand->type == ZYDIS_OPERAND_TYPE_IMMEDIATE) return follow_state.way.next + operand->imm.value.u;
     if (operand->type != ZYDIS_OPERAND_TYPE_MEMORY || operand->mem.base != ZYDIS_REGISTER_RIP) return 0;
-    return code_slot(work.way.next + (uintptr_t)operand->mem.disp.value);
+    return code_slot(follow_state.way.next + (uintptr_t)operand->mem.disp.value);
 }
 
 /* An argument is the object, or points at a variable in the frame that holds it. */
@@ -442,14 +105,14 @@ static struct value call_with_object(const ZydisDecodedOperand *target)
     enum code_function function = code_function(target_of(target));
     if (function == FUNCTION_FILLS && is_object(arguments[0]) && !is_object(arguments[1])) return arguments[0];
     if (function == FUNCTION_ENDS) end_way();
-    else work.used = true;
+    else follow_state.used = true;
     return nothing;
 }
 
 static void do_call(ZydisDecodedOperand *operands)
 {
     static const uint8_t lost[] = {RAX, RCX, RDX, RSI, RDI, R8, R9, R10, R11};
-    struct value *registers = work.way.registers;
+    struct value *registers = follow_state.way.registers;
     bool has_object = false;
     read_operand(&operands[0]);
     for (unsigned i = 0; i < ARGUMENTS; i++) {
@@ -465,15 +128,15 @@ static void do_call(ZydisDecodedOperand *operands)
 /* A call that is the last instruction of all never returns: it is for errors. */
 static void do_call_within(ZydisDecodedOperand *operands)
 {
-    if (work.way.next >= work.end) end_way();
+    if (follow_state.way.next >= work.end) end_way();
     else do_call(operands);
 }
 
 static void do_system_call(void)
 {
-    struct value *registers = work.way.registers;
+    struct value *registers = follow_state.way.registers;
     for (unsigned i = 0; i < ARGUMENTS; i++) {
-        if (is_object(registers[argument_registers[i]])) work.used = true;
+        if (is_object(registers[argument_registers[i]])) follow_state.used = true;
     }
     registers[RAX] = registers[RCX] = registers[R11] = nothing;
 }
@@ -484,9 +147,9 @@ static void do_system_call(void)
 static uint64_t state_hash(void)
 {
     uint64_t hash = 0xcbf29ce484222325, word;
-    const char *bytes = (const char *)&work.way;
-    _Static_assert(sizeof work.way % sizeof word == 0, "hashed by words");
-    for (size_t at = sizeof work.way.next; at < sizeof work.way; at += sizeof word) {
+    const char *bytes = (const char *)&follow_state.way;
+    _Static_assert(sizeof follow_state.way % sizeof word == 0, "hashed by words");
+    for (size_t at = sizeof follow_state.way.next; at < sizeof follow_state.way; at += sizeof word) {
         memcpy(&word, bytes + at, sizeof word);
         hash = (hash ^ word) * 0x100000001b3;
         hash ^= hash >> 29;
@@ -502,7 +165,7 @@ static bool was_met(uintptr_t address)
         if (work.met[i].address == address && work.met[i].state == state) return true;
     }
     if (work.met_count == MET_MAX) {
-        work.unknown = true;
+        follow_state.unknown = true;
         return true;
     }
     work.met[work.met_count].address = address;
@@ -519,7 +182,7 @@ static bool is_inside(uintptr_t address)
  * least 8 bytes of frame when it calls another, since the stack is aligned to 16 then. */
 static bool has_left_frame(void)
 {
-    return work.way.registers[RSP].kind != STACK || work.way.registers[RSP].offset > work.stack;
+    return follow_state.way.registers[RSP].kind != STACK || follow_state.way.registers[RSP].offset > work.stack;
 }
 
 /* A call in the function's last place. */
@@ -544,7 +207,7 @@ static void do_jump(ZydisDecodedOperand *operands)
     uintptr_t target = is_direct ? target_of(&operands[0]) : 0;
     if (is_inside(target)) {
         if (was_met(target)) end_way();
-        else work.way.next = target;
+        else follow_state.way.next = target;
     } else if (has_left_frame() && !is_indexed) do_last_call(operands);
     else if (is_direct) leave_out();
     else give_up_way(); /* a table of targets */
@@ -554,10 +217,10 @@ static void wait_at(uintptr_t target)
 {
     if (was_met(target)) return;
     if (work.waiting_count == WAYS_MAX) {
-        work.unknown = true;
+        follow_state.unknown = true;
         return;
     }
-    work.waiting[work.waiting_count] = work.way;
+    work.waiting[work.waiting_count] = follow_state.way;
     work.waiting[work.waiting_count++].next = target;
 }
 
@@ -565,9 +228,9 @@ static void wait_at(uintptr_t target)
 static void do_branch(ZydisDecodedOperand *operands)
 {
     uintptr_t target = target_of(&operands[0]);
-    ZydisMnemonic mnemonic = work.instruction.mnemonic;
-    bool only_ahead = work.way.tests_null && mnemonic == ZYDIS_MNEMONIC_JZ;
-    bool only_target = work.way.tests_null && mnemonic == ZYDIS_MNEMONIC_JNZ;
+    ZydisMnemonic mnemonic = follow_state.instruction.mnemonic;
+    bool only_ahead = follow_state.way.tests_null && mnemonic == ZYDIS_MNEMONIC_JZ;
+    bool only_target = follow_state.way.tests_null && mnemonic == ZYDIS_MNEMONIC_JNZ;
     if (only_ahead) return;
     if (is_inside(target)) wait_at(target);
     else work.left = true;
@@ -576,37 +239,17 @@ static void do_branch(ZydisDecodedOperand *operands)
 
 /* ---- one instruction after the other ----------------------------------------------------------------------------- */
 
-static void do_leave(void)
-{
-    work.way.registers[RSP] = work.way.registers[RBP];
-    work.way.registers[RBP] = pop();
-}
-
-static void do_address(ZydisDecodedOperand *operands)
-{
-    write_operand(&operands[0], operands[0].size == 64 ? address_of(&operands[1]) : nothing);
-}
-
 static void do_by_category(ZydisDecodedOperand *operands)
 {
-    switch (work.instruction.meta.category) {
-    case ZYDIS_CATEGORY_NOP:
-    case ZYDIS_CATEGORY_WIDENOP:
-        return;
+    switch (follow_state.instruction.meta.category) {
     case ZYDIS_CATEGORY_COND_BR:
         do_branch(operands);
-        return;
-    case ZYDIS_CATEGORY_CMOV:
-        do_conditional_move(operands);
-        return;
-    case ZYDIS_CATEGORY_STRINGOP:
-        do_string();
         return;
     case ZYDIS_CATEGORY_SYSCALL:
         do_system_call();
         return;
     default:
-        do_other(operands);
+        do_data(operands);
         return;
     }
 }
@@ -614,34 +257,7 @@ static void do_by_category(ZydisDecodedOperand *operands)
 static void do_instruction(ZydisDecodedOperand *operands)
 {
     note_test(operands);
-    switch (work.instruction.mnemonic) {
-    case ZYDIS_MNEMONIC_MOV:
-        do_move(operands);
-        return;
-    case ZYDIS_MNEMONIC_XCHG:
-        do_exchange(operands);
-        return;
-    case ZYDIS_MNEMONIC_LEA:
-        do_address(operands);
-        return;
-    case ZYDIS_MNEMONIC_ADD:
-        do_add(operands, 1);
-        return;
-    case ZYDIS_MNEMONIC_SUB:
-        do_add(operands, -1);
-        return;
-    case ZYDIS_MNEMONIC_AND:
-        do_and(operands);
-        return;
-    case ZYDIS_MNEMONIC_PUSH:
-        do_push(operands);
-        return;
-    case ZYDIS_MNEMONIC_POP:
-        write_operand(&operands[0], pop());
-        return;
-    case ZYDIS_MNEMONIC_LEAVE:
-        do_leave();
-        return;
+    switch (follow_state.instruction.mnemonic) {
     case ZYDIS_MNEMONIC_CALL:
         do_call_within(operands);
         return;
@@ -666,16 +282,16 @@ static void do_instruction(ZydisDecodedOperand *operands)
 
 static void do_next(void)
 {
-    uintptr_t at = work.way.next;
+    uintptr_t at = follow_state.way.next;
     work.called = false;
     if (!is_inside(at) || work.decoded == work.decoded_max ||
-        !ZYAN_SUCCESS(
-            ZydisDecoderDecodeFull(&work.decoder, (const void *)at, work.end - at, &work.instruction, work.operands))) {
+        !ZYAN_SUCCESS(ZydisDecoderDecodeFull(&work.decoder, (const void *)at, work.end - at, &follow_state.instruction,
+                                             work.operands))) {
         give_up_way();
         return;
     }
     work.decoded++;
-    work.way.next += work.instruction.length;
+    follow_state.way.next += follow_state.instruction.length;
     do_instruction(work.operands);
 }
 
@@ -683,13 +299,13 @@ static void do_next(void)
 static bool follow_ways(void)
 {
     for (;;) {
-        while (work.way.next != 0 && !work.used && !work.began_matters) {
-            if (work.way.next == work.goal && work.called) return true;
+        while (follow_state.way.next != 0 && !follow_state.used && !follow_state.began_matters) {
+            if (follow_state.way.next == work.goal && work.called) return true;
             do_next();
-            if (work.way.registers[RBP].kind == STACK) work.frame = work.way.registers[RBP];
+            if (follow_state.way.registers[RBP].kind == STACK) work.frame = follow_state.way.registers[RBP];
         }
-        if (work.used || work.began_matters || work.waiting_count == 0) return false;
-        work.way = work.waiting[--work.waiting_count];
+        if (follow_state.used || follow_state.began_matters || work.waiting_count == 0) return false;
+        follow_state.way = work.waiting[--work.waiting_count];
         work.called = false;
     }
 }
@@ -698,11 +314,11 @@ static bool follow_ways(void)
 
 static void way_begin(uintptr_t address, enum kind others)
 {
-    work.way = (struct way){.next = address, .passing = NOT_PASSED, .shifted_written = INT16_MIN};
+    follow_state.way = (struct way){.next = address, .passing = NOT_PASSED, .shifted_written = INT16_MIN};
     for (unsigned i = 0; others == UNSEEN && i < REGISTERS; i++) {
-        work.way.registers[i] = (struct value){UNSEEN, (uint16_t)i, 0};
+        follow_state.way.registers[i] = (struct value){UNSEEN, (uint16_t)i, 0};
     }
-    work.way.registers[RSP] = (struct value){STACK, 0, 0};
+    follow_state.way.registers[RSP] = (struct value){STACK, 0, 0};
     work.stack = 0;
 }
 
@@ -711,7 +327,8 @@ static void work_begin(uintptr_t goal, unsigned instructions_max)
     work.goal = goal;
     work.decoded_max = work.decoded + instructions_max;
     work.waiting_count = work.met_count = 0;
-    work.called = work.used = work.passed_on = work.unknown = work.began_matters = work.left = false;
+    work.called = work.passed_on = work.left = false;
+    follow_state.used = follow_state.unknown = follow_state.began_matters = false;
 }
 
 /* Learn from the function's start on what is known where the call returns. False: the call has not been found; then
@@ -720,18 +337,18 @@ static bool begin_at_start(uintptr_t return_address)
 {
     way_begin(work.start, OTHER);
     for (unsigned i = 0; i < ARGUMENTS; i++) {
-        work.way.registers[argument_registers[i]] = (struct value){PARAMETER, (uint16_t)i, 0};
+        follow_state.way.registers[argument_registers[i]] = (struct value){PARAMETER, (uint16_t)i, 0};
     }
     work_begin(return_address, BEGINNING_MAX);
-    work.began_known = true;
+    follow_state.began_known = true;
     work.frame = nothing;
     bool found = follow_ways();
     if (!found) {
         way_begin(return_address, OTHER);
-        work.way.registers[RBP] = work.frame;
-        work.way.registers[RSP].offset = INT32_MIN / 2; /* anywhere, if only it is not near the frame pointer */
+        follow_state.way.registers[RBP] = work.frame;
+        follow_state.way.registers[RSP].offset = INT32_MIN / 2; /* anywhere, if only it is not near the frame pointer */
     }
-    work.stack = work.way.registers[RSP].offset;
+    work.stack = follow_state.way.registers[RSP].offset;
     return found;
 }
 
@@ -739,7 +356,7 @@ static bool begin_at_start(uintptr_t return_address)
  * parameter. */
 static bool take_from_argument(struct value argument)
 {
-    work.way.registers[RAX] = argument; /* returned besides, where a structure is returned */
+    follow_state.way.registers[RAX] = argument; /* returned besides, where a structure is returned */
     if (argument.kind == STACK) slot_store(argument.offset, (struct value){OBJECT, 0, 0});
     else if (argument.kind == PARAMETER && argument.offset == 0) object_store(argument, (struct value){OBJECT, 0, 0});
     else return false;
@@ -748,8 +365,8 @@ static bool take_from_argument(struct value argument)
 
 static enum follow conclude(int *passing)
 {
-    if (work.used) return FOLLOW_USED;
-    if (work.unknown) return FOLLOW_UNKNOWN;
+    if (follow_state.used) return FOLLOW_USED;
+    if (follow_state.unknown) return FOLLOW_UNKNOWN;
     if (work.passed_on) {
         *passing = work.passing;
         return FOLLOW_PASSED_ON;
@@ -760,14 +377,14 @@ static enum follow conclude(int *passing)
 
 static enum follow follow_returned(uintptr_t return_address, int *passing)
 {
-    work.began_known = false;
+    follow_state.began_known = false;
     way_begin(return_address, UNSEEN);
-    work.way.registers[RAX] = (struct value){OBJECT, 0, 0};
+    follow_state.way.registers[RAX] = (struct value){OBJECT, 0, 0};
     work_begin(0, INSTRUCTIONS_MAX);
     follow_ways();
-    if (!work.began_matters) return conclude(passing);
+    if (!follow_state.began_matters) return conclude(passing);
     begin_at_start(return_address);
-    work.way.registers[RAX] = (struct value){OBJECT, 0, 0};
+    follow_state.way.registers[RAX] = (struct value){OBJECT, 0, 0};
     work_begin(0, INSTRUCTIONS_MAX);
     follow_ways();
     return conclude(passing);

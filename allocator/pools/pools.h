@@ -18,9 +18,10 @@
  * So do the objects of threads that have no heap of their own, or whose allocations a context serves.
  *
  * Which file does what: pools.h the path that most calls take; platform/frame.c how a frame is left, out of .eh_frame;
- * chain.c the compound table of chains; follow.c what a function does with a new object, out of its machine code; group.c groups and their
- * verdicts; log.c what is seen of their first objects; shape.c the storage shape graph, and what belongs together in it;
- * judge.c whether a group gets a pool; place.c pools, and the way to them. api/explain.c writes what was decided, and why.
+ * chain.c the compound table of chains; follow.c what a function does with a new object, out of its machine code, of
+ * which follow_state.c knows what each instruction does; group.c groups and their verdicts; log.c what is seen of their
+ * first objects; shape.c the storage shape graph, and what belongs together in it; judge.c whether a group gets a pool;
+ * place.c pools, and the way to them. api/explain.c writes what was decided, and why.
  *
  * After Wang, Wu, Yew: On Improving Heap Memory Layout by Dynamic Pool Allocation (CGO 2010). Section numbers are theirs.
  */
