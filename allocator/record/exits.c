@@ -141,6 +141,7 @@ static void copy_arguments(char **to, const char *first, size_t count, va_list a
 }
 
 /* Makes an array of what stands behind `first`, on the stack, and leaves `given` at what stands behind that. */
+/* NOLINTBEGIN(bugprone-macro-parentheses): `arguments` names what is declared */
 #define TAKE_ARGUMENTS(arguments, first, given)                                                                        \
     va_list given;                                                                                                     \
     va_start(given, first);                                                                                            \
@@ -149,6 +150,7 @@ static void copy_arguments(char **to, const char *first, size_t count, va_list a
     char *arguments[count + 1];                                                                                        \
     va_start(given, first);                                                                                            \
     copy_arguments(arguments, first, count, given)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 EXPORT int execl(const char *path, const char *first, ...)
 {
