@@ -76,7 +76,7 @@ def test_a_recording_is_converted_first(run_heapfit: Heapfit, tmp_path: Path) ->
     assert profile["totals"]["allocations"]["objects"] == totals.allocations
     assert profile["peak"]["amount"]["bytes"] == totals.peak_bytes
     assert profile["leaks"]["amount"]["bytes"] == totals.end_bytes
-    again = run_heapfit("profile", tmp_path / "tables", *words[:1], "--allocators", "glibc")
+    again = run_heapfit("profile", "tables", "--json", "--allocators", "glibc", folder=tmp_path)
     assert json.loads(again.stdout)["profile"] == profile
 
 

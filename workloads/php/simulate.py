@@ -1,9 +1,11 @@
 """Simulates the processor under PHP: instructions and cache misses for a request.
 
 The paper's Figure 8 has these figures from hardware counters, which virtual machines seldom show.
-Here Valgrind's cachegrind executes php-cgi, some fifty times slower, with caches modelled after
-this machine's: exact counts of a model that knows no prefetching, no other core and no page tables.
-They say which memory manager makes more instructions and more misses, not what that costs.
+Here Valgrind's cachegrind executes php-cgi, some fifty times slower, with a first level modelled
+after this machine's: exact counts of a model that knows no prefetching, no other core and no page
+tables. Of the last level it guesses, on some processors that of a whole server: there only the
+first touch of each line misses. The counts say which memory manager makes more instructions and
+more misses, not what that costs.
 
 php-cgi serves one request after the other by FastCGI behind nginx, as php-fpm's workers do. Each
 mode is run with few requests and with more; the difference has neither start nor warm-up in it.

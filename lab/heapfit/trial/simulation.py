@@ -5,9 +5,11 @@ thread at a time, some fifty times slower, and counts exactly what its model of 
 the figures repeat almost to the digit, but threads never meet in a cache, prefetching is unknown,
 and addresses stand for memory as they are. So each is a run of its own, and labelled.
 
-The caches are modelled after this machine's. The TLB is the same model with pages for lines: a
-first level for instructions and one for data, and a second level that both share. It knows only
-pages of 4 KiB; what huge pages save, it does not see.
+The caches are modelled after this machine's first and last level as the kernel tells of them;
+Valgrind's own guess takes what processors of a whole server have together for one cache, or knows
+nothing of its ways. The TLB is the same model with pages for lines: a first level for instructions
+and one for data, and a second level that both share. It knows only pages of 4 KiB; what huge pages
+save, it does not see.
 
 A process that forks without executing another program takes its counts so far along, and they
 count again in the child.
@@ -42,13 +44,14 @@ _TLB = (
 
 _OUTPUT = "cachegrind.*"
 
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
 
 class _Cachegrind(Source):
     own_run = True
     # Usually 20 to 50 times; a program with many threads is serialised on top.
     slowdown = 100.0
 
-    geometry: ClassVar[Sequence[str]] = ()
     events: ClassVar[Mapping[str, Sequence[str]]] = {}  # what each metric adds up
 
     def __init__(self) -> None:
@@ -58,13 +61,17 @@ class _Cachegrind(Source):
     def unavailable(cls) -> str | None:
         return None if shutil.which("valgrind") else "valgrind is not installed (apt: valgrind)"
 
+    def geometry(self) -> Sequence[str]:
+        """Return Valgrind's options that say what its caches are like."""
+        raise NotImplementedError
+
     def wrap(self, command: list[str], folder: Path) -> list[str]:
         self._folder = folder
         return [
             "valgrind",
             "--tool=cachegrind",
             "--cache-sim=yes",
-            *self.geometry,
+            *self.geometry(),
             "--trace-children=yes",
             f"--log-file={folder}/valgrind.%p.log",
             f"--cachegrind-out-file={folder}/{_OUTPUT.replace('*', '%p')}",
@@ -100,6 +107,9 @@ class SimulatedCaches(_Cachegrind):
         "llc_misses": LAST_LEVEL,
     }
 
+    def geometry(self) -> Sequence[str]:
+        return cache_options(CACHES)
+
 
 class SimulatedTlb(_Cachegrind):
     metrics = (
@@ -112,8 +122,43 @@ class SimulatedTlb(_Cachegrind):
             "levels of a TLB of 64 and 1536 entries, if all pages had 4 KiB",
         ),
     )
-    geometry = _TLB
     events: ClassVar[Mapping[str, Sequence[str]]] = {"dtlb_misses": LAST_LEVEL_DATA}
+
+    def geometry(self) -> Sequence[str]:
+        return _TLB
+
+
+def cache_options(folder: Path) -> list[str]:
+    """Return cachegrind's options for the caches that `folder` describes, as the kernel does.
+
+    None for what is not described: then Valgrind guesses.
+    """
+    caches = [cache for each in sorted(folder.glob("index*")) if (cache := _read_cache(each))]
+    last = max((level for level, _, _ in caches), default=0)
+    return [
+        f"--{name}={geometry}"
+        for name, kind, at in (("I1", "Instruction", 1), ("D1", "Data", 1), ("LL", "Unified", last))
+        for level, its_kind, geometry in caches
+        if (level, its_kind) == (at, kind)
+    ]
+
+
+def _read_cache(folder: Path) -> tuple[int, str, str] | None:
+    """Return a cache's level, its kind, and `size,ways,line size` in bytes; None: not told."""
+    try:
+        level, ways, line = (
+            int((folder / name).read_text())
+            for name in ("level", "ways_of_associativity", "coherency_line_size")
+        )
+        size = int((folder / "size").read_text().strip().removesuffix("K")) << 10
+        kind = (folder / "type").read_text().strip()
+    except (OSError, ValueError):
+        return None
+    if min(ways, line, size) <= 0 or size % line:
+        return None
+    # Cachegrind has powers of two of sets only. Where a cache has not, more ways make up for it.
+    sets = 1 << ((size // line // ways).bit_length() - 1)
+    return level, kind, f"{size // line // sets * line * sets},{size // line // sets},{line}"
 
 
 def read_totals(path: Path) -> dict[str, int]:
