@@ -30,20 +30,13 @@ CTEST_SKIPPED_WITHOUT_REASON = (
 )
 
 
-def results(cases: tuple[str, ...]) -> str:
-    return f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>"
-
-
 @pytest.fixture
 def write(tmp_path: Path):
     """Return a function that leaves a suite's results in the folder, as a test runner would."""
 
-    def write_suite(
-        name: str, *cases: str, alone: tuple[str, ...] = (), exit_code: int = 0
-    ) -> None:
-        (tmp_path / f"{name}.xml").write_text(results(cases))
-        if alone:
-            (tmp_path / f"{name}.alone.xml").write_text(results(alone))
+    def write_suite(name: str, *cases: str, exit_code: int = 0) -> None:
+        xml = f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>"
+        (tmp_path / f"{name}.xml").write_text(xml)
         (tmp_path / f"{name}.exit").write_text(f"{exit_code}\n")
 
     return write_suite
@@ -144,24 +137,3 @@ def test_only_the_end_of_a_long_output_is_shown(write, whole_summary):
     lines, _ = whole_summary("one")
     assert lines[-2] == "    line 99"
     assert len(lines) < 20
-
-
-def test_what_failed_among_others_and_passed_alone_passes_and_is_named(write, whole_summary):
-    write("one", PYTEST_PASSED, PYTEST_FAILED, exit_code=1, alone=('<testcase name="c"/>',))
-    lines, exit_code = whole_summary("one")
-    assert "unsteady, passed alone: one: c" in lines
-    assert (lines[-1], exit_code) == ("2 passed, 0 failed", 0)
-
-
-@pytest.mark.parametrize(
-    "alone",
-    [PYTEST_FAILED, '<testcase name="another"/>', '<testcase name="c"><skipped/></testcase>'],
-)
-def test_what_did_not_pass_alone_has_failed(write, summary, alone):
-    write("one", PYTEST_PASSED, PYTEST_FAILED, exit_code=1, alone=(alone,))
-    assert summary("one") == ("1 passed, 1 failed", 1)
-
-
-def test_a_bad_exit_code_counts_whatever_passed_alone(write, summary):
-    write("one", PYTEST_FAILED, exit_code=3, alone=('<testcase name="c"/>',))
-    assert summary("one") == ("1 passed, 1 failed", 1)
