@@ -28,13 +28,16 @@ function(heapfit_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "ALONE" "LINK;LABEL;TIMEOUT" "")
   set(libraries_static heapfit::heapfit_static)
   set(libraries_shared heapfit::heapfit)
-  set(libraries_objects heapfit_objects)
-  set(libraries_layers heapfit_layers)
-  set(libraries_checked heapfit_checked)
+  set(libraries_objects heapfit_platform heapfit_core heapfit_objects)
+  set(libraries_layers heapfit_platform heapfit_core heapfit_unconfigured)
+  set(libraries_checked heapfit_checked_core heapfit_checked_api)
+  if(TARGET heapfit_checked_override)
+    list(APPEND libraries_checked heapfit_checked_override)
+  endif()
   set(libraries_pool_static heapfit::heapfit-pools_static)
   set(libraries_pool_shared heapfit::heapfit-pools)
-  set(libraries_pool_objects heapfit-pools_objects)
-  set(libraries_pool_layers heapfit_pool_layers)
+  set(libraries_pool_objects heapfit_platform heapfit_frame heapfit-pools_core heapfit-pools_objects)
+  set(libraries_pool_layers heapfit_platform heapfit_frame heapfit-pools_core heapfit_unconfigured)
   set(libraries_front heapfit_front)
   set(libraries_front_greedy heapfit_front_greedy)
   set(libraries_front_heapfit heapfit_front heapfit::heapfit)
@@ -60,6 +63,8 @@ function(heapfit_test name)
   target_compile_options("test_${name}" PRIVATE ${HEAPFIT_WARNINGS} ${HEAPFIT_INSTRUMENTATION}
     # A test that allocates and drops the result must really do so.
     -fno-builtin
+    # Compiling the tests takes longer than running them: -O1 halves that, and the library itself is what users get.
+    $<$<CONFIG:Release>:-O1>
     # Clang before 19 has C++14's sized operator delete only when asked.
     $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fsized-deallocation>)
   target_compile_definitions("test_${name}" PRIVATE

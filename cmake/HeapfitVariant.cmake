@@ -1,7 +1,7 @@
-# heapfit_add_variant(<target> SOURCES <file>... [DEFINITIONS <definition>...])
+# heapfit_add_variant(<target> OBJECTS <object library>... SOURCES <file>... [DEFINITIONS <definition>...])
 #
 # Makes the three targets of one variant of the library:
-#   <target>_objects  the compiled sources, for tests that look inside
+#   <target>_objects  the compiled sources, which with those of OBJECTS are the whole library, for tests that look inside
 #   <target>          lib<target>.so
 #   <target>_static   lib<target>.a, of a single object that exports what the shared library does
 #
@@ -37,14 +37,14 @@ if(HEAPFIT_COVERAGE)
 endif()
 
 function(heapfit_add_variant target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEFINITIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "OBJECTS;SOURCES;DEFINITIONS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
-    message(FATAL_ERROR "heapfit_add_variant(${target}): expected SOURCES and DEFINITIONS only")
+    message(FATAL_ERROR "heapfit_add_variant(${target}): expected OBJECTS, SOURCES and DEFINITIONS only")
   endif()
 
   heapfit_add_objects("${target}_objects" "${arg_SOURCES}" "${arg_DEFINITIONS}")
-  heapfit_add_shared("${target}" "${target}_objects")
-  heapfit_add_static("${target}" "${target}_objects")
+  heapfit_add_shared("${target}" ${arg_OBJECTS} "${target}_objects")
+  heapfit_add_static("${target}" ${arg_OBJECTS} "${target}_objects")
 
   add_library("heapfit::${target}" ALIAS "${target}")
   add_library("heapfit::${target}_static" ALIAS "${target}_static")
@@ -72,8 +72,16 @@ function(heapfit_add_objects objects sources definitions)
   target_link_libraries("${objects}" PUBLIC Threads::Threads)
 endfunction()
 
-function(heapfit_add_shared target objects)
-  add_library("${target}" SHARED "$<TARGET_OBJECTS:${objects}>")
+# heapfit_object_files(<variable> <object library>...): what they consist of.
+function(heapfit_object_files variable)
+  list(TRANSFORM ARGN REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
+  set("${variable}" "${ARGN}" PARENT_SCOPE)
+endfunction()
+
+# heapfit_add_shared(<target> <object library>...)
+function(heapfit_add_shared target)
+  heapfit_object_files(files ${ARGN})
+  add_library("${target}" SHARED ${files})
   set_target_properties("${target}" PROPERTIES
     LINKER_LANGUAGE C
     LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
@@ -89,16 +97,18 @@ endfunction()
 # An archive of many members would let the linker take some of them and leave others to libc, and
 # would show every internal name to the program. So the objects are joined into one and the hidden
 # names made local.
-function(heapfit_add_static target objects)
+# heapfit_add_static(<target> <object library>...)
+function(heapfit_add_static target)
+  heapfit_object_files(files ${ARGN})
   set(joined "${PROJECT_BINARY_DIR}/objects/${target}-joined.o")
   set(single "${PROJECT_BINARY_DIR}/objects/${target}.o")
   file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/objects")
   add_custom_command(
     OUTPUT "${single}"
     BYPRODUCTS "${joined}"
-    COMMAND "${CMAKE_LINKER}" -r -o "${joined}" "$<TARGET_OBJECTS:${objects}>"
+    COMMAND "${CMAKE_LINKER}" -r -o "${joined}" ${files}
     COMMAND "${CMAKE_OBJCOPY}" --localize-hidden "${joined}" "${single}"
-    DEPENDS "$<TARGET_OBJECTS:${objects}>"
+    DEPENDS ${files}
     COMMENT "Joining the objects of lib${target}.a"
     COMMAND_EXPAND_LISTS
     VERBATIM)
