@@ -12,7 +12,10 @@
 #   front_greedy, front_heapfit  the same where dlsym allocates; in front of libheapfit.so
 #   trace    the objects of the lab's reader of traces, and nothing of the allocator
 #
-# ALONE: no other test runs meanwhile, because it changes settings of the whole machine.
+# A test has one label. Two of them say when it runs: `full`, in the full run alone, and `core`, in the builds for sanitizers
+# and other processors too when little of these is run; the target core_tests builds what has it. The others say what it is of.
+#
+# ALONE: no other test runs meanwhile, because it changes settings of the whole machine; its label is `alone`.
 
 include_guard()
 include(GoogleTest)
@@ -23,6 +26,8 @@ set(HEAPFIT_TEST_TIMEOUT 120)
 if(CMAKE_CROSSCOMPILING OR HEAPFIT_SANITIZE OR HEAPFIT_COVERAGE)
   math(EXPR HEAPFIT_TEST_TIMEOUT "${HEAPFIT_TEST_TIMEOUT} * 5")
 endif()
+
+add_custom_target(core_tests)
 
 function(heapfit_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "ALONE" "LINK;LABEL;TIMEOUT" "")
@@ -48,7 +53,9 @@ function(heapfit_test name)
   if(NOT DEFINED libraries_${arg_LINK})
     message(FATAL_ERROR "heapfit_test(${name}): LINK is none of those above: '${arg_LINK}'")
   endif()
-  if(NOT arg_LABEL)
+  if(arg_ALONE)
+    set(arg_LABEL alone)
+  elseif(NOT arg_LABEL)
     set(arg_LABEL allocator)
   endif()
   if(NOT arg_TIMEOUT)
@@ -72,6 +79,9 @@ function(heapfit_test name)
     "HEAPFIT_TEST_EMULATED=$<BOOL:${CMAKE_CROSSCOMPILING}>")
   target_link_libraries("test_${name}" PRIVATE
     ${libraries_${arg_LINK}} GTest::gtest GTest::gtest_main Threads::Threads)
+  if(arg_LABEL STREQUAL "core")
+    add_dependencies(core_tests "test_${name}")
+  endif()
   gtest_discover_tests("test_${name}"
     TEST_PREFIX "${name}."
     DISCOVERY_TIMEOUT "${HEAPFIT_TEST_TIMEOUT}"
