@@ -15,6 +15,7 @@ from heapfit.catalogue import debian
 from heapfit.catalogue.allocators import find_allocators
 from heapfit.catalogue.sources import unpacked
 from heapfit.errors import HeapfitError, UsageError
+from sampling import sampled
 
 NOBODY = 65534
 # TCMalloc is two hundred C++ files, compiled while other tests run.
@@ -77,7 +78,7 @@ def test_glibc_preloads_nothing() -> None:
 
 
 @pytest.mark.timeout(LONGEST_BUILD_S)
-@pytest.mark.parametrize("name", INSTALLABLE)
+@pytest.mark.parametrize("name", sampled(INSTALLABLE, "dlmalloc", "jemalloc", "mimalloc"))
 def test_every_allocator_installs_and_survives_real_programs(name: str) -> None:
     installed = catalogue.install_allocator(catalogue.load_allocators()[name], say_nothing)
     assert installed.library is not None
@@ -96,7 +97,7 @@ def malloc_family_check(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-@pytest.mark.parametrize("name", ["glibc", "dlmalloc", "tlsf"])
+@pytest.mark.parametrize("name", sampled(["glibc", "dlmalloc", "tlsf"], "glibc", "dlmalloc"))
 def test_what_we_put_around_an_allocator_is_a_whole_malloc_family(
     name: str, malloc_family_check: Path
 ) -> None:

@@ -67,6 +67,7 @@ def counted(data: Path, scratch: Path, mode: str, port: int) -> dict[str, float]
     return {name: float(value) for name, value in map(str.split, lines[:-1])}
 
 
+@pytest.mark.full
 def test_calls_are_counted_alike_whichever_heap_serves_them(data: Path, tmp_path: Path) -> None:
     dodging = counted(data, tmp_path / "dodging", "defrag-dodging", free_port())
     region = counted(data, tmp_path / "region", "region", free_port())
@@ -77,6 +78,7 @@ def test_calls_are_counted_alike_whichever_heap_serves_them(data: Path, tmp_path
     assert dodging["peak_used_bytes"] <= dodging["peak_heap_bytes"]
 
 
+@pytest.mark.full
 def test_a_simulated_request_has_more_instructions_than_misses(data: Path) -> None:
     printed = run("simulate.py", "--data", data, "--requests", "8", "--modes", "zend,region")
     rows = [line.strip("| ").split(" | ") for line in printed.splitlines()]

@@ -186,6 +186,7 @@ def two_workers(fleet: Fleet) -> Fleet:
     return fleet
 
 
+@pytest.mark.full
 def test_on_two_workers_the_profile_is_the_same_to_the_last_digit(
     run_heapfit: Heapfit, two_workers: Fleet, tmp_path: Path, folders: list[Path]
 ) -> None:
@@ -197,6 +198,7 @@ def test_on_two_workers_the_profile_is_the_same_to_the_last_digit(
     assert there.stdout == here.stdout
 
 
+@pytest.mark.full
 def test_a_lost_worker_loses_nothing(
     two_workers: Fleet, folders: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +217,7 @@ def test_a_lost_worker_loses_nothing(
     assert there.recordings == here.recordings
 
 
+@pytest.mark.full
 def test_a_file_that_a_worker_does_not_see_is_named(
     two_workers: Fleet, folders: list[Path], tmp_path: Path
 ) -> None:

@@ -20,6 +20,9 @@ from heapfit.catalogue import load_workloads, prepare_workload
 from heapfit.records import TrialStatus, WorkloadCheck, WorkloadRun
 from loopback import accepts, free_port
 
+# Rails takes seconds to load, and each test loads it anew.
+pytestmark = pytest.mark.full
+
 FOLDER = Path(__file__).parents[2] / "workloads" / "rails"
 WORKLOAD = load_workloads([FOLDER])["rails"]
 PEOPLE = 100

@@ -14,6 +14,7 @@ from heapfit.catalogue import load_workloads, missing_for, prepare_workload
 from heapfit.records import InstalledAllocator, TrialStatus, Workload
 from heapfit.study import plan
 from heapfit.trial import run_trial
+from sampling import sampled
 
 FOLDER = Path(__file__).parents[2] / "workloads"
 # Only the folders at the top: the small programs of our own below micro/ have their own tests. So
@@ -136,8 +137,7 @@ def test_accepts_good_output_and_refuses_bad(workload: Workload) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "workload",
-    [workload for workload in WORKLOADS.values() if workload.prepare],
-    ids=[name for name, workload in WORKLOADS.items() if workload.prepare],
+    sampled({name: workload for name, workload in WORKLOADS.items() if workload.prepare}, "ledger"),
 )
 def test_prepares_the_same_data_every_time(
     workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -150,7 +150,7 @@ def test_prepares_the_same_data_every_time(
     assert made[0] == made[1] != {}
 
 
-@every_workload
+@pytest.mark.parametrize("workload", sampled(WORKLOADS, "lua", "redis", "sqlite", "xml-transform"))
 def test_runs_under_the_library_as_under_glibc(workload: Workload, tmp_path: Path) -> None:
     check_installed(workload)
     data = prepare_workload(workload, print)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 HERE = Path(__file__).resolve().parent
 BUILD_TIMEOUT_S = 300
@@ -79,6 +80,11 @@ def build(target: Path, *options: str) -> Path:
     """Build the extension as an administrator does."""
     subprocess.run([HERE.parent / "build", target, *options], check=True, timeout=BUILD_TIMEOUT_S)
     return target / "heapfit.so"
+
+
+def full(value: object, name: str | None = None) -> ParameterSet:
+    """Return a parameter of which only the full run makes a test."""
+    return pytest.param(value, id=name, marks=pytest.mark.full)
 
 
 @pytest.fixture(scope="session")
