@@ -12,11 +12,12 @@ import olden_models
 import pytest
 from conftest import Heapfit
 from heapfit import paths
-from heapfit.catalogue import prepare_workload, resolve_workload
+from heapfit.catalogue import resolve_workload
 from heapfit.records import InstalledAllocator, TrialStatus, Workload
 from heapfit.study import plan
 from heapfit.trial import run_trial
 from sampling import sampled
+from shared_home import workload_data
 from study_files import trials_in
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -272,10 +273,7 @@ def test_every_program_is_a_workload() -> None:
 
 
 @pytest.mark.parametrize("name", sampled(WORKLOADS, "olden-treeadd"))
-def test_a_workload_runs_with_small_sizes(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HEAPFIT_HOME", str(tmp_path / "home"))
+def test_a_workload_runs_with_small_sizes(name: str, tmp_path: Path) -> None:
     workload = resolve_workload(name)
     words = [word.removeprefix("--") for word in SMALL[name.removeprefix("olden-")]]
     small = dict(zip(words[::2], words[1::2], strict=True))
@@ -289,11 +287,12 @@ def test_a_workload_runs_with_small_sizes(
         warmups=0,
         parameters=small,
     )
-    trial = run_trial(study, study.plan[0], tmp_path, None, prepare_workload(workload, print))
+    trial = run_trial(study, study.plan[0], tmp_path, None, workload_data(workload))
     assert trial.status is TrialStatus.OK, f"{trial.reason}\n{trial.stderr_tail}"
 
 
 def test_a_workload_is_compared_by_its_name(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    workload_data(resolve_workload("olden-health"))
     words = ["--allocators", "glibc,heapfit", "--replicates", "1", "--warmups", "0", "--cores", "1"]
     result = run_heapfit(
         "compare", "olden-health", *words, "--factor", "levels=2,3", "--out", tmp_path / "out"

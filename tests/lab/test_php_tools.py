@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,11 +23,9 @@ TIMEOUT_S = 200
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(prepared: Callable[[str], Path]) -> Path:
     """The shop's data."""
-    folder = tmp_path_factory.mktemp("shop")
-    subprocess.run([SYSTEM_PYTHON, SHOP / "prepare.py", folder], check=True)
-    return folder
+    return prepared(SHOP.name)
 
 
 @pytest.fixture(scope="module")

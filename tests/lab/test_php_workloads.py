@@ -17,7 +17,15 @@ from heapfit.catalogue import load_workloads
 from heapfit.records import InstalledAllocator, TrialStatus
 from heapfit.study import plan
 from heapfit.trial import run_trial
-from php_stack import FOLDER, MACHINERY, PYTHON, STOP_TIMEOUT_S, figures, serving
+from php_stack import (
+    FOLDER,
+    MACHINERY,
+    PYTHON,
+    STOP_TIMEOUT_S,
+    beside_the_extension,
+    figures,
+    serving,
+)
 from sampling import sampled
 
 APPLICATIONS = sorted(path.parent.name for path in FOLDER.glob("php-*/application.toml"))
@@ -66,7 +74,7 @@ def write_pages(folder: Path, pages: list[dict[str, object]]) -> Path:
     data = folder / "data"
     data.mkdir()
     (data / "pages.json").write_text(json.dumps(pages))
-    return data
+    return beside_the_extension(data)
 
 
 LONG_SUM = {"path": "/?n=200000", "contains": "the sum is 20000100000"}

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 from heapfit import paths
-from heapfit.catalogue import load_workloads, prepare_workload
+from heapfit.catalogue import load_workloads
 from heapfit.records import InstalledAllocator, TrialStatus, Workload
 from heapfit.study import plan
 from heapfit.trial import run_trial
 from sampling import sampled
+from shared_home import workload_data
 
-FOLDER = Path(__file__).resolve().parents[2] / "workloads"
+FOLDER = paths.workloads_dir()
 GROUPS = [FOLDER / name for name in ("ptrdist", "spec-relatives", "layout")]
 WORKLOADS = load_workloads(GROUPS)
 
@@ -257,17 +258,9 @@ def test_what_a_server_keeps_is_what_lives_and_what_the_allocator_holds(built: P
 # -------------------------------------------------------------------- workloads
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The data of each workload; not in the person's own folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEAPFIT_HOME", str(tmp_path_factory.mktemp("relatives-home")))
-        return {name: prepare_workload(workload, print) for name, workload in WORKLOADS.items()}
-
-
 @pytest.mark.parametrize("workload", sampled(WORKLOADS, "ft"))
 def test_a_workload_runs_under_the_library_as_under_glibc(
-    workload: Workload, prepared: dict[str, Path], tmp_path: Path
+    workload: Workload, tmp_path: Path
 ) -> None:
     allocators = [
         InstalledAllocator(name="glibc", title="glibc", version="", library=None),
@@ -283,7 +276,7 @@ def test_a_workload_runs_under_the_library_as_under_glibc(
         parameters=LITTLE[workload.name],
     )
     by_name = {each.allocator: each for each in planned.plan}
-    data = prepared[workload.name]
+    data = workload_data(workload)
     reference = run_trial(planned, by_name["glibc"], tmp_path, None, data)
     assert reference.status is TrialStatus.OK, f"{reference.reason}\n{reference.stderr_tail}"
     trial = run_trial(planned, by_name["heapfit"], tmp_path, reference, data)
@@ -300,8 +293,8 @@ def test_a_workload_is_called_like_its_folder_and_stands_in_the_readme(name: str
 
 
 @pytest.mark.full
-def test_the_document_is_a_large_manual(prepared: dict[str, Path]) -> None:
-    text = (prepared["dom-walker"] / "manual.xhtml").read_text(encoding="utf-8")
+def test_the_document_is_a_large_manual() -> None:
+    text = (workload_data(WORKLOADS["dom-walker"]) / "manual.xhtml").read_text(encoding="utf-8")
     assert len(text) > 5_000_000
     assert text.count("<section ") > 100
     assert text.count("<p>") > 10_000
