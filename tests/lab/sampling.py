@@ -5,7 +5,7 @@ The others carry the mark `full`, so that each is in exactly one of the two runs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -23,3 +23,15 @@ def sampled(values: Mapping[str, Any] | Iterable[Any], *everyday: str) -> list[A
         pytest.param(value, id=name, marks=() if name in everyday else pytest.mark.full)
         for name, value in named.items()
     ]
+
+
+def first(everyday: int, values: Sequence[Any]) -> list[Any]:
+    """Parameters for `parametrize`: those after the first `everyday` are marked `full`."""
+    return [
+        *values[:everyday],
+        *(pytest.param(*_arguments(value), marks=pytest.mark.full) for value in values[everyday:]),
+    ]
+
+
+def _arguments(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
