@@ -14,9 +14,13 @@ from typing import Protocol
 import heapfit
 import php_stack
 import pytest
+import shared_home
 from heapfit import paths
 
 _TIMEOUT_S = 240
+
+# What the lab prepares, it finds there again; nothing goes to the person's own folder.
+os.environ["HEAPFIT_HOME"] = str(shared_home.HOME)
 
 
 class Heapfit(Protocol):
@@ -31,25 +35,21 @@ class Heapfit(Protocol):
     ) -> subprocess.CompletedProcess[str]: ...
 
 
-@pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of what heapfit downloads and prepares, one for all tests."""
-    return tmp_path_factory.mktemp("heapfit-home")
+@pytest.fixture
+def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder of the test's own, in which nothing is prepared yet."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("HEAPFIT_HOME", str(home))
+    return home
 
 
 @pytest.fixture(scope="session")
-def workloads_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which tests of workloads have data prepared, so that each is prepared once."""
-    return tmp_path_factory.getbasetemp() / "workloads-home"
-
-
-@pytest.fixture(scope="session")
-def clean_environment(home: Path) -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """The environment of this test run without anything that steers heapfit or its output."""
     steering = ("HEAPFIT_", "LD_PRELOAD", "COLUMNS", "FORCE_COLOR")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(steering)}
     source = str(Path(heapfit.__file__).parent.parent)
-    return {**inherited, "HEAPFIT_HOME": str(home), "PYTHONPATH": source}
+    return {**inherited, "HEAPFIT_HOME": str(shared_home.HOME), "PYTHONPATH": source}
 
 
 @pytest.fixture(scope="session")
@@ -111,7 +111,6 @@ def library() -> Path:
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Makes the small data of a PHP application, once, and returns its folder."""
-    home = tmp_path_factory.mktemp("php-applications")
-    return lambda name: php_stack.prepare(name, home)
+def prepared() -> Callable[[str], Path]:
+    """Returns the folder of a PHP application's small data."""
+    return php_stack.prepare

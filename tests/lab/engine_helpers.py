@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from heapfit.records import InstalledAllocator, PlannedTrial, Study, Trial, Workload, WorkloadRun
 from heapfit.study import plan
 from heapfit.trial import run_trial
+from heapfit.trial.source import Source
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 
@@ -87,3 +89,35 @@ def read_pids(path: Path, count: int, timeout_s: float = 10.0) -> list[int]:
 
 def allowed_cores() -> int:
     return len(os.sched_getaffinity(0))
+
+
+class Looks:
+    """The looks that a sampled metric source takes, for a program that waits to be seen.
+
+    How soon the lab comes to look is the machine's affair; therefore a program stays in the state
+    that a test is about until it has been looked at, with `PATIENCE`.
+    """
+
+    # Python for a program under test: at the end of two looks one has begun after the call.
+    PATIENCE = """
+import os, time
+def wait_to_be_seen(looks, count=2):
+    before = os.path.getsize(looks)
+    while os.path.getsize(looks) < before + count:
+        time.sleep(0.005)
+"""
+
+    def __init__(self, source: type[Source], file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.file = file
+        self.taken: list[tuple[float, float]] = []  # when, and what it cost; in seconds
+        file.touch()
+        sample = source.sample
+
+        def counted(looking: Source, now_s: float) -> None:
+            before_s = time.thread_time()
+            sample(looking, now_s)
+            self.taken.append((now_s, time.thread_time() - before_s))
+            with file.open("a") as looks:
+                looks.write(".")
+
+        monkeypatch.setattr(source, "sample", counted)

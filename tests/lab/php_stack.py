@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import shared_home
+from heapfit import paths
 from loopback import accepts, free_port
 
-FOLDER = Path(__file__).parents[2] / "workloads"
+FOLDER = paths.workloads_dir()
 MACHINERY = FOLDER / "php"
 PYTHON = "/usr/bin/python3"  # what the workloads run on
 
@@ -23,20 +25,33 @@ SMALL = {
     "php-dokuwiki": ["--articles", "12"],
     "php-wordpress": ["--posts", "12"],
 }
+APPLICATIONS = shared_home.PHP
 PREPARE_TIMEOUT_S = 200
 START_TIMEOUT_S = 120  # the first start may compile
 STOP_TIMEOUT_S = 30
 DRIVE_TIMEOUT_S = 120
 
 
-def prepare(name: str, home: Path) -> Path:
-    """Make the small data of an application in a folder of `home`, once; return that folder."""
-    data = home / name
-    if not data.exists():
-        data.mkdir()
-        command = [PYTHON, FOLDER / name / "prepare.py", data, *SMALL.get(name, [])]
+def prepare(name: str) -> Path:
+    """Return the folder of the small data of an application, with PHP's extension beside it."""
+    few = SMALL.get(name, [])
+    data = APPLICATIONS / name
+
+    def make() -> None:
+        data.mkdir(parents=True)
+        command = [PYTHON, FOLDER / name / "prepare.py", data, *few]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PREPARE_TIMEOUT_S)
         assert done.returncode == 0, done.stderr
+
+    shared_home.php_extension()
+    recipe = shared_home.recipe_of([FOLDER / name, MACHINERY], *few)
+    return shared_home.once(name, data, recipe, make)
+
+
+def beside_the_extension(data: Path) -> Path:
+    """Let data that a test wrote itself lie beside PHP's extension, as all applications' do."""
+    built = shared_home.php_extension().parents[1]
+    (data.parent / built.name).symlink_to(built)
     return data
 
 

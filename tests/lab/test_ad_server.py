@@ -21,10 +21,12 @@ from pathlib import Path
 import psutil
 import pytest
 from engine_helpers import run_once, system_allocator
-from heapfit.catalogue import load_workloads, prepare_workload
+from heapfit import paths
+from heapfit.catalogue import load_workloads
 from heapfit.records import TrialStatus
+from shared_home import workload_data
 
-FOLDER = Path(__file__).parents[2] / "workloads" / "ad-server"
+FOLDER = paths.workloads_dir() / "ad-server"
 WORKLOAD = load_workloads([FOLDER])["ad-server"]
 MEBIBYTES, SWING, WORKERS = 8, 8, 3
 # Tiny, for a whole trial.
@@ -36,11 +38,9 @@ DRIVER_TIMEOUT_S = 120.0
 
 
 @pytest.fixture(scope="module")
-def program(workloads_home: Path) -> Iterator[Path]:
-    """The built server, shared with the other tests of workloads."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEAPFIT_HOME", str(workloads_home))
-        yield prepare_workload(WORKLOAD, print) / "ad-server"
+def program() -> Path:
+    """The built server."""
+    return workload_data(WORKLOAD) / "ad-server"
 
 
 @dataclass

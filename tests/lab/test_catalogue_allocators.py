@@ -10,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import shared_home
 from heapfit import catalogue
 from heapfit.catalogue import debian
 from heapfit.catalogue.allocators import find_allocators
 from heapfit.catalogue.sources import unpacked
 from heapfit.errors import HeapfitError, UsageError
+from sampling import sampled
 
 NOBODY = 65534
 # TCMalloc is two hundred C++ files, compiled while other tests run.
@@ -45,15 +47,9 @@ def say_nothing(line: str) -> None:
 @pytest.fixture(scope="session")
 def jemalloc() -> Path:
     """A real allocator's library."""
-    entry = catalogue.load_allocators()["jemalloc"]
-    library = catalogue.install_allocator(entry, say_nothing).library
+    library = shared_home.allocator("jemalloc").library
     assert library is not None
     return library
-
-
-@pytest.fixture(autouse=True)
-def _own_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEAPFIT_HOME", str(home))
 
 
 def test_the_catalogue_begins_with_the_baseline_and_ourselves() -> None:
@@ -77,13 +73,26 @@ def test_glibc_preloads_nothing() -> None:
 
 
 @pytest.mark.timeout(LONGEST_BUILD_S)
-@pytest.mark.parametrize("name", INSTALLABLE)
+@pytest.mark.parametrize("name", sampled(INSTALLABLE, "dlmalloc", "jemalloc", "mimalloc"))
 def test_every_allocator_installs_and_survives_real_programs(name: str) -> None:
-    installed = catalogue.install_allocator(catalogue.load_allocators()[name], say_nothing)
+    installed = shared_home.allocator(name)
     assert installed.library is not None
     assert installed.library.is_file()
     assert installed.sha256 is not None
     assert catalogue.resolve_allocators([name]) == [installed]
+
+
+def test_an_allocator_is_downloaded_compiled_and_kept(empty_home: Path) -> None:
+    """From nothing; what the tests above use may be there since an earlier run."""
+    said: list[str] = []
+    entry = catalogue.load_allocators()["dlmalloc"]
+    installed = catalogue.install_allocator(entry, said.append)
+    assert installed.library is not None
+    assert installed.library.is_relative_to(empty_home)
+    assert said[-1] == "compiling dlmalloc"
+    said.clear()
+    assert catalogue.install_allocator(entry, said.append) == installed
+    assert said == []
 
 
 @pytest.fixture(scope="session")
@@ -96,13 +105,13 @@ def malloc_family_check(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-@pytest.mark.parametrize("name", ["glibc", "dlmalloc", "tlsf"])
+@pytest.mark.parametrize("name", sampled(["glibc", "dlmalloc", "tlsf"], "glibc", "dlmalloc"))
 def test_what_we_put_around_an_allocator_is_a_whole_malloc_family(
     name: str, malloc_family_check: Path
 ) -> None:
     # glibc shows that the check itself asks for nothing but what programs rely on.
-    installed = catalogue.install_allocator(catalogue.load_allocators()[name], say_nothing)
-    preload = {"LD_PRELOAD": str(installed.library)} if installed.library else {}
+    library = shared_home.allocator(name).library if name != "glibc" else None
+    preload = {"LD_PRELOAD": str(library)} if library else {}
     result = subprocess.run(
         [malloc_family_check], env={**os.environ, **preload}, capture_output=True, text=True
     )
@@ -218,6 +227,7 @@ def test_a_folder_that_may_not_be_written_is_explained(
         catalogue.install_allocator(catalogue.load_allocators()["mimalloc"], say_nothing)
 
 
+@pytest.mark.usefixtures("empty_home")
 def test_a_library_is_compiled_by_its_recipe_and_again_when_that_changes(tmp_path: Path) -> None:
     described = tmp_path / "own.toml"
     recipe = """name = "own"
@@ -242,6 +252,7 @@ commands = [["cp", "{source}/Cargo.toml", "copied"], ["cp", "copied", "{library}
     assert catalogue.find_installed(changed) is None
 
 
+@pytest.mark.usefixtures("empty_home")
 def test_a_library_is_compiled_again_when_a_source_beside_the_recipe_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,6 +304,7 @@ def test_without_a_network_an_installation_says_so_and_leaves_nothing(
     assert not list(tmp_path.glob("home/allocators/*"))
 
 
+@pytest.mark.usefixtures("empty_home")
 def test_a_recipe_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     described = tmp_path / "broken.toml"
     described.write_text(
@@ -306,6 +318,7 @@ def test_a_recipe_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None
     assert catalogue.find_installed(entry) is None
 
 
+@pytest.mark.usefixtures("empty_home")
 def test_a_crate_version_that_does_not_exist_is_explained(tmp_path: Path) -> None:
     described = tmp_path / "old.toml"
     described.write_text(

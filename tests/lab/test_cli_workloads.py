@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line
@@ -16,11 +17,13 @@ def test_the_list_names_every_workload(run_heapfit: Heapfit) -> None:
             assert name in result.stdout
 
 
-def test_installing_makes_a_workload_ready(run_heapfit: Heapfit) -> None:
-    result = run_heapfit("workloads", "install", "xml-transform")
+def test_installing_makes_a_workload_ready(run_heapfit: Heapfit, empty_home: Path) -> None:
+    install = ("workloads", "install", "xml-transform")
+    empty = {"HEAPFIT_HOME": str(empty_home)}
+    result = run_heapfit(*install, environment=empty)
     assert result.returncode == 0, result.stderr
     assert result.stdout == "xml-transform: ready\n"
-    [described] = json.loads(run_heapfit("workloads", "install", "xml-transform", "--json").stdout)
+    [described] = json.loads(run_heapfit(*install, "--json", environment=empty).stdout)
     assert described["missing"] == []
     assert described["prepared"] is True
 

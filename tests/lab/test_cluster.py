@@ -155,6 +155,7 @@ def test_two_machines_share_a_study_by_whole_blocks(fleet: Fleet, tmp_path: Path
     assert any("one, two are one machine" in line for line in said)
 
 
+@pytest.mark.full
 def test_a_machine_runs_one_trial_at_a_time(fleet: Fleet, tmp_path: Path) -> None:
     log = tmp_path / "log"
     program = (
@@ -167,6 +168,7 @@ def test_a_machine_runs_one_trial_at_a_time(fleet: Fleet, tmp_path: Path) -> Non
     assert not any("profile" in line for line in said)
 
 
+@pytest.mark.full
 def test_a_machine_that_dies_loses_only_what_it_was_running(fleet: Fleet, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     program = (
@@ -204,6 +206,7 @@ def test_a_machine_that_dies_loses_only_what_it_was_running(fleet: Fleet, tmp_pa
     assert wait_until_gone([int(pid) for pid in pids.read_text().split()]) == []
 
 
+@pytest.mark.full
 def test_a_machine_that_comes_back_ends_its_block(fleet: Fleet, tmp_path: Path) -> None:
     fleet.add("one")
     study = study_of_two(*PYTHON, "import time; time.sleep(0.3)", replicates=2)
@@ -251,6 +254,7 @@ def test_ctrl_c_ends_what_runs_and_keeps_what_is_done(
 
 
 @pytest.mark.usefixtures("library")
+@pytest.mark.full
 def test_a_study_of_many_workloads_runs_on_the_cluster(
     fleet: Fleet, tmp_path: Path, run_heapfit: Heapfit
 ) -> None:
@@ -268,6 +272,7 @@ def test_a_study_of_many_workloads_runs_on_the_cluster(
 
 
 @pytest.mark.usefixtures("library")
+@pytest.mark.full
 def test_a_variant_runs_under_the_machines_own_library(fleet: Fleet, tmp_path: Path) -> None:
     fleet.add("one")
     [own] = catalogue.resolve_allocators(["heapfit"])
@@ -291,6 +296,7 @@ def test_a_variant_runs_under_the_machines_own_library(fleet: Fleet, tmp_path: P
     assert said == {"glibc": "none", "told": "sethello"}
 
 
+@pytest.mark.full
 def test_a_study_goes_on_where_it_stopped(fleet: Fleet, tmp_path: Path) -> None:
     fleet.add("one")
     study = study_of_two(replicates=2)
@@ -311,6 +317,7 @@ def test_data_is_made_on_the_machine(fleet: Fleet, tmp_path: Path) -> None:
     assert (tmp_path / "home-of-one" / "workloads" / "test-v1" / "it").read_text() == "made\n"
 
 
+@pytest.mark.full
 def test_a_program_that_kills_its_worker_is_given_up(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,6 +357,7 @@ def refused(fleet: Fleet, study: Study, folder: Path) -> str:
     return str(caught.value)
 
 
+@pytest.mark.full
 def test_another_processor_is_refused_before_anything_runs(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -378,6 +386,7 @@ def test_what_a_machine_lacks_is_told_with_its_name(fleet: Fleet, tmp_path: Path
     assert "absent is not installed (no /no/such/lib.so)" in said
 
 
+@pytest.mark.full
 def test_another_build_of_an_allocator_is_refused(
     fleet: Fleet, tmp_path: Path, library: Path
 ) -> None:
@@ -392,6 +401,7 @@ def test_a_cluster_without_a_machine_says_how_to_add_one(fleet: Fleet, tmp_path:
     assert "--resources heapfit=1" in refused(fleet, study_of_two(), tmp_path / "study")
 
 
+@pytest.mark.full
 def test_two_workers_on_a_machine_are_refused(fleet: Fleet, tmp_path: Path) -> None:
     fleet.add("tcp://one")
     fleet.add("tcp://two")  # Names that are addresses are no names: both count as their host's.

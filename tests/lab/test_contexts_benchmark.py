@@ -43,6 +43,7 @@ def test_a_context_needs_heapfit(benchmark: ModuleType, tmp_path: Path) -> None:
     assert "needs heapfit preloaded" in done.stderr
 
 
+@pytest.mark.full
 def test_it_compares_pairs_of_real_runs() -> None:
     library = str(paths.library())
     words = ["--pairs", "6", "--scale", "2", "--heapfit", library, "--peer", library, "--json"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from heapfit.records import Workload
+from sampling import sampled
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MICRO = REPOSITORY / "workloads" / "micro"
@@ -30,6 +31,8 @@ SHORT = {
 PRINT_MEASUREMENTS = {"calloc-burst", "numa-columns", "page-reads", "scaling", "sleeper", "sparse"}
 # Of other studies than the core one.
 ELSEWHERE = {"calloc-burst", "numa-columns", "page-reads"}
+# What the everyday run builds and runs: those that other tests here are about, too.
+EVERYDAY = ["churn", "larson", "page-reads", "pareto", "producer-consumer", "zeroed"]
 # These say that they need two cores where there is one.
 NEED_TWO_CORES = {"false-sharing-distance"}
 
@@ -59,7 +62,7 @@ def digest(output: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", sampled(PROGRAMS, *EVERYDAY))
 def test_a_program_passes_its_own_check(built: Path, name: str) -> None:
     done = run(built / name)
     assert done.returncode == 0, done.stderr
@@ -68,7 +71,9 @@ def test_a_program_passes_its_own_check(built: Path, name: str) -> None:
     assert re.search(r"(?m)^ops_per_s: \d+$", done.stderr)
 
 
-@pytest.mark.parametrize("name", sorted(set(PROGRAMS) - PRINT_MEASUREMENTS))
+@pytest.mark.parametrize(
+    "name", sampled(sorted(set(PROGRAMS) - PRINT_MEASUREMENTS), "churn", "larson")
+)
 def test_a_program_prints_the_same_under_an_allocator_that_behaves_differently(
     built: Path, name: str
 ) -> None:
@@ -82,12 +87,12 @@ def test_a_program_prints_the_same_under_an_allocator_that_behaves_differently(
     assert other.stdout == plain.stdout
 
 
-@pytest.mark.parametrize("name", sorted(set(PROGRAMS) - {"sleeper"}))
+@pytest.mark.parametrize("name", sampled(sorted(set(PROGRAMS) - {"sleeper"}), "churn", "larson"))
 def test_another_seed_is_other_work(built: Path, name: str) -> None:
     assert digest(run(built / name).stdout) != digest(run(built / name, "--seed", "2").stdout)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", sampled(PROGRAMS, *EVERYDAY))
 def test_a_program_explains_itself(built: Path, name: str) -> None:
     done = run(built / name, "--help")
     assert done.returncode == 0

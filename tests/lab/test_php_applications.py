@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import pytest
 from php_stack import FOLDER, Served, figures, serving
 
 TELEPHONE = "php-twig"
@@ -43,6 +44,7 @@ def ask(
         return answer.status, answer.read().decode()
 
 
+@pytest.mark.full
 def test_what_is_not_stored_is_noticed(prepared: Any, tmp_path: Path) -> None:
     data = tmp_path / "data"
     shutil.copytree(prepared(TELEPHONE), data)
@@ -57,6 +59,7 @@ def test_what_is_not_stored_is_noticed(prepared: Any, tmp_path: Path) -> None:
 # ------------------------------------------------------------------ telephone directory
 
 
+@pytest.mark.full
 def test_every_update_of_the_directory_is_stored(prepared: Any, tmp_path: Path) -> None:
     data = prepared(TELEPHONE)
     with serving(FOLDER / TELEPHONE, data, tmp_path / "scratch") as served:
@@ -75,6 +78,7 @@ def test_every_update_of_the_directory_is_stored(prepared: Any, tmp_path: Path) 
     assert sum(new[4] for new in after) >= figures(done.stdout)["edits"]
 
 
+@pytest.mark.full
 def test_the_directory_refuses_what_makes_no_sense(prepared: Any, tmp_path: Path) -> None:
     data = prepared(TELEPHONE)
     with serving(FOLDER / TELEPHONE, data, tmp_path / "scratch") as served:
@@ -93,6 +97,7 @@ def test_the_directory_refuses_what_makes_no_sense(prepared: Any, tmp_path: Path
 # ---------------------------------------------------------------------------------- shop
 
 
+@pytest.mark.full
 def test_every_order_of_the_shop_adds_up(prepared: Any, tmp_path: Path) -> None:
     data = prepared(SHOP)
     with serving(FOLDER / SHOP, data, tmp_path / "scratch", workers=4) as served:
@@ -146,6 +151,7 @@ def posts(data: Path) -> list[str]:
     return [page["path"] for page in pages if page["contains"].endswith("</h1>")]
 
 
+@pytest.mark.full
 def test_the_blog_is_the_same_in_every_trial(prepared: Any, tmp_path: Path) -> None:
     data = prepared(BLOG)
     pages = {page["path"] for page in json.loads((data / "pages.json").read_text())}

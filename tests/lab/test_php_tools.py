@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,11 +23,9 @@ TIMEOUT_S = 200
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(prepared: Callable[[str], Path]) -> Path:
     """The shop's data."""
-    folder = tmp_path_factory.mktemp("shop")
-    subprocess.run([SYSTEM_PYTHON, SHOP / "prepare.py", folder], check=True)
-    return folder
+    return prepared(SHOP.name)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +66,7 @@ def counted(data: Path, scratch: Path, mode: str, port: int) -> dict[str, float]
     return {name: float(value) for name, value in map(str.split, lines[:-1])}
 
 
+@pytest.mark.full
 def test_calls_are_counted_alike_whichever_heap_serves_them(data: Path, tmp_path: Path) -> None:
     dodging = counted(data, tmp_path / "dodging", "defrag-dodging", free_port())
     region = counted(data, tmp_path / "region", "region", free_port())
@@ -77,6 +77,7 @@ def test_calls_are_counted_alike_whichever_heap_serves_them(data: Path, tmp_path
     assert dodging["peak_used_bytes"] <= dodging["peak_heap_bytes"]
 
 
+@pytest.mark.full
 def test_a_simulated_request_has_more_instructions_than_misses(data: Path) -> None:
     printed = run("simulate.py", "--data", data, "--requests", "8", "--modes", "zend,region")
     rows = [line.strip("| ").split(" | ") for line in printed.splitlines()]

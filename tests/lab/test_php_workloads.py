@@ -17,7 +17,16 @@ from heapfit.catalogue import load_workloads
 from heapfit.records import InstalledAllocator, TrialStatus
 from heapfit.study import plan
 from heapfit.trial import run_trial
-from php_stack import FOLDER, MACHINERY, PYTHON, STOP_TIMEOUT_S, figures, serving
+from php_stack import (
+    FOLDER,
+    MACHINERY,
+    PYTHON,
+    STOP_TIMEOUT_S,
+    beside_the_extension,
+    figures,
+    serving,
+)
+from sampling import sampled
 
 APPLICATIONS = sorted(path.parent.name for path in FOLDER.glob("php-*/application.toml"))
 MODES = ["zend", "defrag-dodging", "region", "malloc"]
@@ -65,7 +74,7 @@ def write_pages(folder: Path, pages: list[dict[str, object]]) -> Path:
     data = folder / "data"
     data.mkdir()
     (data / "pages.json").write_text(json.dumps(pages))
-    return data
+    return beside_the_extension(data)
 
 
 LONG_SUM = {"path": "/?n=200000", "contains": "the sum is 20000100000"}
@@ -121,6 +130,7 @@ def test_a_form_is_sent_back_with_more_and_found_again(tiny: Path, tmp_path: Pat
     assert figures(done.stdout)["edits"] >= 25
 
 
+@pytest.mark.full
 def test_a_form_whose_text_is_lost_is_noticed(tiny: Path, tmp_path: Path) -> None:
     data = write_pages(tmp_path, [SUM, {**NOTE, "stored_at": "/?n=1"}])
     with serving(tiny, data, tmp_path / "scratch") as served:
@@ -144,6 +154,7 @@ def test_the_preloaded_allocator_is_in_php_and_nowhere_else(tiny: Path, tmp_path
     assert holders == {"php-fpm8.2"}
 
 
+@pytest.mark.full
 def test_listens_on_loopback_only(tiny: Path, tmp_path: Path) -> None:
     data = write_pages(tmp_path, [SUM])
     with serving(tiny, data, tmp_path / "scratch") as served:
@@ -170,6 +181,7 @@ def test_a_server_that_dies_ends_the_others_and_is_named(
     assert f"{victim.removesuffix('8.2')} ended with -9" in said
 
 
+@pytest.mark.full
 def test_a_worker_that_dies_spoils_the_measurement(tiny: Path, tmp_path: Path) -> None:
     (tiny / "www" / "index.php").write_text("<?php posix_kill(getmypid(), 9);")
     settings = tiny / "application.toml"
@@ -209,7 +221,7 @@ def test_is_called_like_its_folder_and_stands_in_the_readme(name: str) -> None:
     assert f"| `{name}` |" in (FOLDER / "README.md").read_text()
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", sampled(APPLICATIONS, "php-shop"))
 def test_is_right_in_every_mode_and_leaves_its_data_alone(
     name: str, prepared: Any, tmp_path: Path
 ) -> None:
@@ -225,7 +237,7 @@ def test_is_right_in_every_mode_and_leaves_its_data_alone(
     assert digest(data) == before
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", sampled(APPLICATIONS))
 def test_is_a_trial_under_the_library_as_under_glibc(
     name: str, prepared: Any, tmp_path: Path
 ) -> None:
@@ -269,6 +281,7 @@ for writer in articles.WikiText(chosen), articles.DokuWiki(chosen), articles.Htm
 """
 
 
+@pytest.mark.full
 def test_the_articles_are_the_same_every_time() -> None:
     made = [
         subprocess.run(

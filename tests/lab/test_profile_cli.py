@@ -15,6 +15,7 @@ from heapfit.errors import HeapfitError
 from heapfit.profile import cluster, files
 from heapfit.profile.tally import merged
 from profile_tables import Block, SiteRow, Tables, complete, write
+from sampling import first
 from test_cluster import Fleet, fleet
 from trace_data import Answers, service
 
@@ -152,13 +153,16 @@ def test_a_wrong_query_is_a_usage_error(run_heapfit: Heapfit, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
-    [
-        ([], 2, "which recording"),
-        (["x.hft", "--", "true"], 2, "which recording"),
-        (["x.hft", "--csv"], 2, "--csv"),
-        (["--on", "tcp://127.0.0.1:1", "--", "true"], 2, "--on"),
-        (["no-such.hft"], 1, "no-such.hft"),
-    ],
+    first(
+        3,
+        [
+            ([], 2, "which recording"),
+            (["x.hft", "--", "true"], 2, "which recording"),
+            (["x.hft", "--csv"], 2, "--csv"),
+            (["--on", "tcp://127.0.0.1:1", "--", "true"], 2, "--on"),
+            (["no-such.hft"], 1, "no-such.hft"),
+        ],
+    ),
 )
 def test_mistakes_are_told_in_a_line(
     run_heapfit: Heapfit, tmp_path: Path, arguments: list[str], code: int, words: str
@@ -186,6 +190,7 @@ def two_workers(fleet: Fleet) -> Fleet:
     return fleet
 
 
+@pytest.mark.full
 def test_on_two_workers_the_profile_is_the_same_to_the_last_digit(
     run_heapfit: Heapfit, two_workers: Fleet, tmp_path: Path, folders: list[Path]
 ) -> None:
@@ -197,6 +202,7 @@ def test_on_two_workers_the_profile_is_the_same_to_the_last_digit(
     assert there.stdout == here.stdout
 
 
+@pytest.mark.full
 def test_a_lost_worker_loses_nothing(
     two_workers: Fleet, folders: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +221,7 @@ def test_a_lost_worker_loses_nothing(
     assert there.recordings == here.recordings
 
 
+@pytest.mark.full
 def test_a_file_that_a_worker_does_not_see_is_named(
     two_workers: Fleet, folders: list[Path], tmp_path: Path
 ) -> None:

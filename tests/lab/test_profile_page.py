@@ -199,6 +199,7 @@ def test_bursts_are_drawn_above_the_rate_a_row_for_each_thread() -> None:
 
 
 @pytest.mark.parametrize("make", [calm, server, several])
+@pytest.mark.full
 def test_every_figure_is_drawn(browser: Browser, tmp_path: Path, make: Any) -> None:
     shown = drawn(browser, tmp_path, make())
     empty = "[...document.querySelectorAll('.plot')].filter(p => !p.querySelector('.main-svg'))"
@@ -207,6 +208,7 @@ def test_every_figure_is_drawn(browser: Browser, tmp_path: Path, make: Any) -> N
 
 
 @pytest.mark.parametrize("width", [PHONE, TABLET, DESKTOP])
+@pytest.mark.full
 def test_nothing_is_wider_than_the_window(browser: Browser, tmp_path: Path, width: int) -> None:
     shown = drawn(browser, tmp_path, server(), width)
     assert shown.evaluate("document.documentElement.scrollWidth") == width
@@ -217,6 +219,7 @@ def test_nothing_is_wider_than_the_window(browser: Browser, tmp_path: Path, widt
     assert shown.evaluate(spilled) == 0
 
 
+@pytest.mark.full
 def test_texts_in_figures_follow_the_colour_scheme(browser: Browser, tmp_path: Path) -> None:
     shown = drawn(browser, tmp_path, server())
     texts = (
@@ -230,6 +233,7 @@ def test_texts_in_figures_follow_the_colour_scheme(browser: Browser, tmp_path: P
     assert light != dark
 
 
+@pytest.mark.full
 def test_hostile_names_are_shown_and_never_run(browser: Browser, tmp_path: Path) -> None:
     first = server()
     site = changed(first.sites.by_bytes[1], chain=HOSTILE)
@@ -252,6 +256,7 @@ def test_hostile_names_are_shown_and_never_run(browser: Browser, tmp_path: Path)
     assert all(name in text for name in HOSTILE[:3])
 
 
+@pytest.mark.full
 def test_the_highest_peaks_of_many_processes_are_drawn(browser: Browser, tmp_path: Path) -> None:
     many = [busy_recording(pid=i, peak__bytes=(i + 1) << 20) for i in range(9)]
     shown = drawn(browser, tmp_path, changed(several(), recordings=many))
@@ -262,6 +267,7 @@ def test_the_highest_peaks_of_many_processes_are_drawn(browser: Browser, tmp_pat
     assert len(captions) == 2 * MOST_RECORDINGS
 
 
+@pytest.mark.full
 def test_paper_has_the_table_that_is_folded_on_the_screen(browser: Browser, tmp_path: Path) -> None:
     shown = drawn(browser, tmp_path, server())
     shown.evaluate(

@@ -16,11 +16,16 @@ from pathlib import Path
 import psutil
 import pytest
 from engine_helpers import run_once, system_allocator
-from heapfit.catalogue import load_workloads, prepare_workload
+from heapfit import paths
+from heapfit.catalogue import load_workloads
 from heapfit.records import TrialStatus, WorkloadCheck, WorkloadRun
 from loopback import accepts, free_port
+from shared_home import workload_data
 
-FOLDER = Path(__file__).parents[2] / "workloads" / "rails"
+# Rails takes seconds to load, and each test loads it anew.
+pytestmark = pytest.mark.full
+
+FOLDER = paths.workloads_dir() / "rails"
 WORKLOAD = load_workloads([FOLDER])["rails"]
 PEOPLE = 100
 REQUESTS = 120
@@ -52,11 +57,9 @@ sys.exit(driver.wait())
 
 
 @pytest.fixture(scope="module")
-def data(workloads_home: Path) -> Iterator[Path]:
-    """The folder with the prepared database, shared with the other tests of workloads."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEAPFIT_HOME", str(workloads_home))
-        yield prepare_workload(WORKLOAD, print)
+def data() -> Path:
+    """The folder with the prepared database."""
+    return workload_data(WORKLOAD)
 
 
 @dataclass

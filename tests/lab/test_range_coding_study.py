@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 from heapfit import paths
-from heapfit.catalogue import load_workloads, prepare_workload
+from heapfit.catalogue import load_workloads
 from heapfit.catalogue.studies import load_studies, workloads_of
 from heapfit.records import Experiment, InstalledAllocator, StudyDefinition, TrialStatus, Workload
 from heapfit.study import plan
 from heapfit.study.experiments import shaped
 from heapfit.trial import run_trial
+from shared_home import workload_data
 
-RANGE_CODING = Path(__file__).resolve().parents[2] / "workloads" / "range-coding"
+RANGE_CODING = paths.workloads_dir() / "range-coding"
 WORKLOADS = load_workloads([RANGE_CODING])
 LITTLE = {"chunk-search": "64", "range-encoder": "2", "range-decoder": "2"}
 
@@ -32,11 +33,9 @@ def study() -> StudyDefinition:
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The data of each workload; not in the person's own folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEAPFIT_HOME", str(tmp_path_factory.mktemp("range-home")))
-        return {name: prepare_workload(workload, print) for name, workload in WORKLOADS.items()}
+def prepared() -> dict[str, Path]:
+    """The data of each workload."""
+    return {name: workload_data(workload) for name, workload in WORKLOADS.items()}
 
 
 @pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS.keys())

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 from heapfit import paths
-from heapfit.catalogue import load_workloads, prepare_workload
+from heapfit.catalogue import load_workloads
 from heapfit.records import InstalledAllocator, TrialStatus, Workload
 from heapfit.study import plan
 from heapfit.trial import run_trial
+from sampling import sampled
+from shared_home import workload_data
 
-FOLDER = Path(__file__).resolve().parents[2] / "workloads"
+FOLDER = paths.workloads_dir()
 GROUPS = [FOLDER / name for name in ("ptrdist", "spec-relatives", "layout")]
 WORKLOADS = load_workloads(GROUPS)
 
@@ -55,6 +57,7 @@ DOCUMENT = """<?xml version="1.0"?>
 """.replace("<ul>", "<p>text to be found</p>" * 200 + "<ul>")
 
 every_program = pytest.mark.parametrize("name", sorted(WORKLOADS))
+some_programs = pytest.mark.parametrize("name", sampled(sorted(WORKLOADS), "dom-walker", "ft"))
 
 
 def source(name: str) -> Path:
@@ -125,7 +128,7 @@ def digest(output: str) -> str:
 # --------------------------------------------------------------------- programs
 
 
-@every_program
+@some_programs
 def test_a_program_passes_its_own_check_and_frees_all_it_took(sanitized: Path, name: str) -> None:
     done = run(sanitized / name, *little(name))
     assert done.returncode == 0, done.stderr
@@ -134,7 +137,7 @@ def test_a_program_passes_its_own_check_and_frees_all_it_took(sanitized: Path, n
     assert re.search(r"(?m)^ops_per_s: \d+$", done.stderr)
 
 
-@every_program
+@some_programs
 def test_a_program_prints_the_same_under_an_allocator_that_behaves_differently(
     built: Path, name: str
 ) -> None:
@@ -153,13 +156,13 @@ def test_a_program_prints_the_same_under_an_allocator_that_behaves_differently(
 
 
 # The numbers of bc are the same for everybody.
-@pytest.mark.parametrize("name", sorted(set(WORKLOADS) - {"bc"}))
+@pytest.mark.parametrize("name", sampled(sorted(set(WORKLOADS) - {"bc"}), "dom-walker", "ft"))
 def test_another_seed_is_other_work(built: Path, name: str) -> None:
     one, other = (run(built / name, *little(name), "--seed", seed).stdout for seed in ("1", "2"))
     assert digest(one) != digest(other)
 
 
-@every_program
+@some_programs
 def test_a_program_explains_itself(built: Path, name: str) -> None:
     done = run(built / name, "--help")
     assert done.returncode == 0
@@ -168,7 +171,7 @@ def test_a_program_explains_itself(built: Path, name: str) -> None:
         assert f"--{parameter} " in done.stdout
 
 
-@every_program
+@some_programs
 @pytest.mark.parametrize("words", [["--nonsense", "1"], ["--scale"], ["--scale", "many"]])
 def test_wrong_arguments_are_a_usage_error(built: Path, name: str, words: list[str]) -> None:
     done = run(built / name, *words)
@@ -176,7 +179,7 @@ def test_wrong_arguments_are_a_usage_error(built: Path, name: str, words: list[s
     assert "--help" in done.stderr
 
 
-@every_program
+@some_programs
 def test_a_program_that_gets_no_memory_says_so(built: Path, name: str) -> None:
     done = run(built / name, limited=True)
     assert done.returncode == 1, done.stdout
@@ -194,7 +197,9 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("fault", ["overlapping-blocks", "same-block-twice"])
-@pytest.mark.parametrize("name", ["ammp", "art", "dom-walker", "order-book", "two-lifetimes"])
+@pytest.mark.parametrize(
+    "name", sampled(["ammp", "art", "dom-walker", "order-book", "two-lifetimes"], "dom-walker")
+)
 def test_a_wrong_allocator_is_noticed(built: Path, faulty: Path, name: str, fault: str) -> None:
     """By a failed check, another result or a crash."""
     right = run(built / name, *little(name))
@@ -253,17 +258,9 @@ def test_what_a_server_keeps_is_what_lives_and_what_the_allocator_holds(built: P
 # -------------------------------------------------------------------- workloads
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The data of each workload; not in the person's own folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEAPFIT_HOME", str(tmp_path_factory.mktemp("relatives-home")))
-        return {name: prepare_workload(workload, print) for name, workload in WORKLOADS.items()}
-
-
-@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS.keys())
+@pytest.mark.parametrize("workload", sampled(WORKLOADS, "ft"))
 def test_a_workload_runs_under_the_library_as_under_glibc(
-    workload: Workload, prepared: dict[str, Path], tmp_path: Path
+    workload: Workload, tmp_path: Path
 ) -> None:
     allocators = [
         InstalledAllocator(name="glibc", title="glibc", version="", library=None),
@@ -279,7 +276,7 @@ def test_a_workload_runs_under_the_library_as_under_glibc(
         parameters=LITTLE[workload.name],
     )
     by_name = {each.allocator: each for each in planned.plan}
-    data = prepared[workload.name]
+    data = workload_data(workload)
     reference = run_trial(planned, by_name["glibc"], tmp_path, None, data)
     assert reference.status is TrialStatus.OK, f"{reference.reason}\n{reference.stderr_tail}"
     trial = run_trial(planned, by_name["heapfit"], tmp_path, reference, data)
@@ -295,8 +292,9 @@ def test_a_workload_is_called_like_its_folder_and_stands_in_the_readme(name: str
     assert set(LITTLE[name]) <= set(workload.parameters)
 
 
-def test_the_document_is_a_large_manual(prepared: dict[str, Path]) -> None:
-    text = (prepared["dom-walker"] / "manual.xhtml").read_text(encoding="utf-8")
+@pytest.mark.full
+def test_the_document_is_a_large_manual() -> None:
+    text = (workload_data(WORKLOADS["dom-walker"]) / "manual.xhtml").read_text(encoding="utf-8")
     assert len(text) > 5_000_000
     assert text.count("<section ") > 100
     assert text.count("<p>") > 10_000

@@ -109,6 +109,7 @@ def test_the_page_names_no_other_place(tmp_path: Path) -> None:
     assert all(link.startswith("#") or link == "data:," for link in parser.found)
 
 
+@pytest.mark.full
 def test_hostile_names_are_shown_and_never_run(browser: Browser, tmp_path: Path) -> None:
     study = make_study(
         allocators=HOSTILE, replicates=3, title=HOSTILE[0], command=["sh", "-c", *HOSTILE]
@@ -128,6 +129,7 @@ def test_hostile_names_are_shown_and_never_run(browser: Browser, tmp_path: Path)
     assert all(name in shown for name in HOSTILE)
 
 
+@pytest.mark.full
 def test_figures_hide_control_characters_and_cut_long_names(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -138,6 +140,7 @@ def test_figures_hide_control_characters_and_cut_long_names(
 
 
 @pytest.mark.parametrize("width", [PHONE, 768, DESKTOP])
+@pytest.mark.full
 def test_nothing_is_wider_than_the_window(browser: Browser, tmp_path: Path, width: int) -> None:
     study = make_study(replicates=6)
     page = drawn(browser, written(tmp_path, study, make_trials(study)), width)
@@ -149,6 +152,7 @@ def test_nothing_is_wider_than_the_window(browser: Browser, tmp_path: Path, widt
     assert page.evaluate(spilled) == 0
 
 
+@pytest.mark.full
 def test_figures_follow_the_colour_scheme(browser: Browser, tmp_path: Path) -> None:
     study = make_study(cores=[1], replicates=2)
     page = drawn(browser, written(tmp_path, study, make_trials(study)))
@@ -161,6 +165,7 @@ def test_figures_follow_the_colour_scheme(browser: Browser, tmp_path: Path) -> N
     assert light[1] != dark[1]
 
 
+@pytest.mark.full
 def test_printing_fits_the_figures_to_the_paper_and_back(browser: Browser, tmp_path: Path) -> None:
     study = make_study(cores=[1], replicates=2)
     page = drawn(browser, written(tmp_path, study, make_trials(study)))
@@ -177,6 +182,7 @@ def test_printing_fits_the_figures_to_the_paper_and_back(browser: Browser, tmp_p
     assert page.errors == []
 
 
+@pytest.mark.full
 def test_tables_are_sorted_from_the_keyboard(browser: Browser, tmp_path: Path) -> None:
     study = make_study(cores=[1], replicates=7)
     page = drawn(browser, written(tmp_path, study, make_trials(study)))
@@ -191,6 +197,7 @@ def test_tables_are_sorted_from_the_keyboard(browser: Browser, tmp_path: Path) -
     assert page.evaluate("document.activeElement.innerText").startswith("Mean")
 
 
+@pytest.mark.full
 def test_a_browser_that_cannot_draw_says_so_in_the_page(browser: Browser, tmp_path: Path) -> None:
     study = make_study(cores=[1], replicates=2)
     path = written(tmp_path, study, make_trials(study))
@@ -223,6 +230,7 @@ def test_a_machine_without_the_browser_is_told_what_to_install(
         Browser()
 
 
+@pytest.mark.full
 def test_one_allocator_one_replicate_and_another_primary_metric(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -234,6 +242,7 @@ def test_one_allocator_one_replicate_and_another_primary_metric(
     assert "Only glibc has a figure" in page.evaluate("document.body.innerText")
 
 
+@pytest.mark.full
 def test_failures_only_give_a_page_with_the_reasons(browser: Browser, tmp_path: Path) -> None:
     study = make_study(cores=[1])
     failed = {a.name: (-9, TrialStatus.FAILED, "cannot start xalan") for a in study.allocators}
@@ -244,6 +253,7 @@ def test_failures_only_give_a_page_with_the_reasons(browser: Browser, tmp_path: 
     assert "glibc, 1 core: 15 of 15 trials failed: cannot start xalan" in shown
 
 
+@pytest.mark.full
 def test_a_metric_missing_on_some_trials_has_fewer_marks(browser: Browser, tmp_path: Path) -> None:
     study = make_study(allocators=["glibc", "heapfit"], cores=[1], replicates=10, warmups=0)
     trials = make_trials(study, Faults(without={"heapfit": (7, "wall_s")}))
@@ -252,11 +262,13 @@ def test_a_metric_missing_on_some_trials_has_fewer_marks(browser: Browser, tmp_p
     assert "Wall time is missing from 3 of 10" in page.evaluate("document.body.innerText")
 
 
+@pytest.mark.full
 def test_a_study_without_a_trial_yet_has_a_page(browser: Browser, tmp_path: Path) -> None:
     page = drawn(browser, written(tmp_path, make_study(), []))
     assert "0 of 160 trials are done" in page.evaluate("document.body.innerText")
 
 
+@pytest.mark.full
 def test_many_trials_are_thinned_in_figures_and_the_page_says_so(
     browser: Browser, tmp_path: Path
 ) -> None:

@@ -220,6 +220,7 @@ def test_the_anova_type_statistic_agrees_with_r_on_two_sprays() -> None:
     assert row.df_error == pytest.approx(21.99675, abs=1e-5)
 
 
+@pytest.mark.full
 def test_the_anova_type_statistic_keeps_its_level_where_variances_and_sizes_differ() -> None:
     """400 samples without any effect: at most 8 % are rejected at 5 % (chance exceeds that in one
     of 200 cases)."""

@@ -61,6 +61,7 @@ def found(seed: int, slower: Mapping[str, float], replicates: int, sizes: str = 
 
 
 @pytest.mark.parametrize(("seed", "sizes"), [(1, "1"), (1, "12")])
+@pytest.mark.full
 def test_one_allocator_under_two_names_does_not_differ_from_itself(seed: int, sizes: str) -> None:
     """At least 95 % of 200 studies find no difference. The test's level is 5 % exactly, so that
     other seeds find some more or fewer than ten; `test_the_level_is_five_per_cent` bounds both."""
@@ -81,6 +82,7 @@ def note_of(seed: int, replicates: int) -> PowerNote:
     return analysis.power
 
 
+@pytest.mark.full
 def test_a_difference_of_three_per_cent_is_found_with_the_power_that_the_note_promises() -> None:
     """A long study says how many replicates show 3 % with probability 0.8. Of 200 studies of that
     size, 80 % find it but for chance: three standard errors of 200 draws are 8.5 %."""
@@ -91,6 +93,7 @@ def test_a_difference_of_three_per_cent_is_found_with_the_power_that_the_note_pr
     assert rate == pytest.approx(note.power, abs=0.085)
 
 
+@pytest.mark.full
 def test_a_study_finds_what_it_says_that_it_can() -> None:
     """The other way round: five replicates, the effect that the note calls detectable."""
     generator = np.random.default_rng(20)

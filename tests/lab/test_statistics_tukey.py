@@ -161,6 +161,7 @@ def test_a_ratio_to_what_may_be_zero_has_no_upper_bound() -> None:
     assert np.isinf(high).all()
 
 
+@pytest.mark.full
 def test_simultaneous_intervals_cover_all_true_ratios_together() -> None:
     """Of 300 studies of five allocators, 95 % have all ten true ratios in their intervals: between
     270 and 298, which chance leaves with probability below one in a thousand."""

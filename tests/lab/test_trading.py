@@ -15,12 +15,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from heapfit.catalogue import load_workloads, prepare_workload
+from heapfit import paths
+from heapfit.catalogue import load_workloads
 from heapfit.catalogue.studies import load_study
 from loopback import accepts, free_port
+from shared_home import workload_data
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "workloads" / "trading"
+FOLDER = paths.workloads_dir() / "trading"
 DICTIONARY = FOLDER / "dictionary.xml"
 STUDY = ROOT / "studies" / "trading.toml"
 PROCESSES = ("trading-gateway", "trading-sessions", "trading-data")
@@ -34,11 +36,9 @@ STOP_TIMEOUT_S = 20
 
 
 @pytest.fixture(scope="module")
-def programs(workloads_home: Path) -> Iterator[Path]:
-    """The folder with the built programs, shared with the other tests of workloads."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEAPFIT_HOME", str(workloads_home))
-        yield prepare_workload(load_workloads([FOLDER])["trading"], print)
+def programs() -> Path:
+    """The folder with the built programs."""
+    return workload_data(load_workloads([FOLDER])["trading"])
 
 
 @dataclass

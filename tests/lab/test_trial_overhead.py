@@ -20,6 +20,7 @@ def benchmark() -> ModuleType:
     return load_benchmark(BENCHMARK)
 
 
+@pytest.mark.full
 def test_it_compares_pairs_of_real_runs() -> None:
     done = subprocess.run(
         [sys.executable, str(BENCHMARK), "--pairs", "7", "--seconds", "0.05", "--json"],

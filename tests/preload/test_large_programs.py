@@ -29,6 +29,9 @@ def large_server(
     )
 
 
+# The one that the everyday run starts, too; each of the others takes many times as long.
+EVERYDAY = "nginx"
+
 PROGRAMS = [
     Program(
         name="clang",
@@ -81,7 +84,13 @@ def open_place() -> Iterator[Path]:
         yield place
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(each, id=each.name, marks=() if each.name == EVERYDAY else pytest.mark.full)
+        for each in PROGRAMS
+    ],
+)
 def test_behaves_the_same_under_the_library(
     program: Program, library: Path, open_place: Path
 ) -> None:

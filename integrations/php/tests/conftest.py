@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import shared_home
+from _pytest.mark import ParameterSet
 
 HERE = Path(__file__).resolve().parent
 BUILD_TIMEOUT_S = 300
@@ -81,8 +83,23 @@ def build(target: Path, *options: str) -> Path:
     return target / "heapfit.so"
 
 
+def full(value: object, name: str | None = None) -> ParameterSet:
+    """Return a parameter of which only the full run makes a test."""
+    return pytest.param(value, id=name, marks=pytest.mark.full)
+
+
+def built(name: str, *options: str) -> Path:
+    """Return the extension as `build` makes it, from the tests' home."""
+    root, here = HERE.parents[2], HERE.parent
+    sources = [root / "allocator", root / "include", root / "lab" / "heapfit" / "__init__.py"]
+    sources += sorted(path for path in here.iterdir() if path.is_file())
+    folder = shared_home.HOME / "php-extension" / name
+    recipe = shared_home.recipe_of(sources, *options)
+    shared_home.once(f"php-{name}", folder, recipe, lambda: build(folder, *options))
+    return folder / "heapfit.so"
+
+
 @pytest.fixture(scope="session")
-def extension(tmp_path_factory: pytest.TempPathFactory) -> Extension:
-    """Build both variants once."""
-    folder = tmp_path_factory.mktemp("extension")
-    return Extension(build(folder / "release"), build(folder / "debug", "--enable-heapfit-debug"))
+def extension() -> Extension:
+    """Both variants."""
+    return Extension(built("release"), built("debug", "--enable-heapfit-debug"))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import FPM, HERE, Extension, define, environment, modules, run
+from conftest import FPM, HERE, Extension, define, environment, full, modules, run
 
 START_TIMEOUT_S = 30
 START_POLL_S = 0.05
@@ -144,8 +144,10 @@ OPCACHE = define({"zend_extension": "opcache", "opcache.enable": "1"})
 JIT = OPCACHE + define({"opcache.jit_buffer_size": "32M", "opcache.jit": "tracing"})
 
 
-@pytest.mark.parametrize("more", [[], OPCACHE, JIT], ids=["plain", "opcache", "jit"])
-@pytest.mark.parametrize("mode", ["defrag-dodging", "region"])
+@pytest.mark.parametrize(
+    "more", [full([], "plain"), full(OPCACHE, "opcache"), pytest.param(JIT, id="jit")]
+)
+@pytest.mark.parametrize("mode", ["defrag-dodging", full("region")])
 def test_same_pages(extension: Extension, mode: str, more: list[str], tmp_path: Path) -> None:
     """Fatal errors, exits and memory limits, one after the other and again: as without heapfit."""
     scripts = tmp_path / "scripts"
@@ -162,7 +164,7 @@ def test_same_pages(extension: Extension, mode: str, more: list[str], tmp_path: 
     assert state[3] == mode
 
 
-@pytest.mark.parametrize("mode", ["defrag-dodging", "region"])
+@pytest.mark.parametrize("mode", [full("defrag-dodging"), "region"])
 def test_worker_does_not_grow(extension: Extension, mode: str, tmp_path: Path) -> None:
     """What requests leave behind is given back, whichever way they end."""
     with serving(tmp_path / "fpm", [*modules(), *extension.settings(mode)]) as server:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import CGI, CLI, HERE, Extension, define, modules, run
+from conftest import CGI, CLI, HERE, Extension, define, full, modules, run
 
 PROGRAMS = HERE / "programs"
 OPCACHE = define({"zend_extension": "opcache", "opcache.enable_cli": "1"})
@@ -14,9 +14,9 @@ JIT = define({"opcache.jit_buffer_size": "32M", "opcache.jit": "tracing"})
 VALGRIND_FOUND = 99
 
 
-@pytest.mark.parametrize("program", ["twig.php", "parser.php"])
-@pytest.mark.parametrize("mode", ["defrag-dodging", "region", "off"])
-@pytest.mark.parametrize("more", [[], OPCACHE + JIT], ids=["plain", "jit"])
+@pytest.mark.parametrize("program", ["twig.php", full("parser.php")])
+@pytest.mark.parametrize("mode", ["defrag-dodging", "region", full("off")])
+@pytest.mark.parametrize("more", [pytest.param([], id="plain"), full(OPCACHE + JIT, "jit")])
 def test_same_output(extension: Extension, program: str, mode: str, more: list[str]) -> None:
     """What PHP prints without heapfit, it prints with it."""
     base = [CLI, "-n", *modules(), *define({"memory_limit": "1G"})]
@@ -27,7 +27,7 @@ def test_same_output(extension: Extension, program: str, mode: str, more: list[s
     assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, "")
 
 
-@pytest.mark.parametrize("mode", ["defrag-dodging", "region"])
+@pytest.mark.parametrize("mode", ["defrag-dodging", full("region")])
 def test_phpunit(extension: Extension, mode: str, tmp_path: Path) -> None:
     """PHPUnit runs a test suite to the same end."""
     options = [*modules(), *define({"memory_limit": "512M"}), *extension.settings(mode)]
@@ -45,6 +45,7 @@ def test_phpunit(extension: Extension, mode: str, tmp_path: Path) -> None:
     assert "OK (303 tests, 1103 assertions)" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.full
 def test_valgrind(extension: Extension) -> None:
     """Nothing is read that was never written, and nothing is lost when PHP ends."""
     valgrind = ["valgrind", "--quiet", "--leak-check=full", f"--error-exitcode={VALGRIND_FOUND}"]
