@@ -2,6 +2,8 @@
  * choices of the last execution are kept; the next one repeats them up to the last step that had another choice left. */
 #include "interleave.h"
 
+#include "memory.h"
+
 #include <stddef.h>
 #include <stdlib.h>
 #include <ucontext.h>
@@ -28,8 +30,9 @@ static struct {
     struct step steps[INTERLEAVE_STEPS_MAX];
     int taken; /* steps of this execution so far */
     int kept; /* steps that it repeats */
-    int preemptions_left;
+    int deviations_left;
     int running;
+    bool runs; /* a thread does, not the stage's hands */
     const char *error;
 } explorer;
 
@@ -47,7 +50,7 @@ static int candidates(int list[INTERLEAVE_THREADS_MAX])
     int count = 0;
     bool goes_on = can_run(explorer.running);
     if (goes_on) list[count++] = explorer.running;
-    if (goes_on && explorer.preemptions_left == 0) return count;
+    if (goes_on && explorer.deviations_left == 0) return count;
     for (int i = 0; i < explorer.program->threads; i++)
         if (i != explorer.running && can_run(i)) list[count++] = i;
     return count;
@@ -84,13 +87,22 @@ static void schedule(void)
     }
     if (explorer.taken == INTERLEAVE_STEPS_MAX) interleave_fail("no end in sight");
     int next = list[count == 1 ? 0 : choose(count)];
-    if (next != explorer.running && threads[explorer.running].status == READY) explorer.preemptions_left--;
+    if (next != explorer.running && threads[explorer.running].status == READY) explorer.deviations_left--;
     switch_to(next);
 }
 
 void interleave(void)
 {
-    if (explorer.program != NULL) schedule();
+    if (explorer.runs) schedule();
+}
+
+int interleave_deviate(int others)
+{
+    if (others == 0 || explorer.deviations_left == 0) return 0;
+    if (explorer.taken == INTERLEAVE_STEPS_MAX) interleave_fail("no end in sight");
+    int way = choose(1 + others);
+    if (way != 0) explorer.deviations_left--;
+    return way;
 }
 
 void interleave_wait(bool (*can_go_on)(const void *argument), const void *argument)
@@ -107,6 +119,11 @@ int interleave_self(void)
     return explorer.running;
 }
 
+bool interleave_runs(void)
+{
+    return explorer.runs;
+}
+
 void interleave_fail(const char *error)
 {
     explorer.error = error;
@@ -118,6 +135,7 @@ void interleave_kill_others(void)
 {
     for (int i = 0; i < explorer.program->threads; i++)
         if (i != explorer.running) threads[i].status = ENDED;
+    memory_see_all();
 }
 
 static void run_thread(int number)
@@ -139,22 +157,23 @@ static void prepare(int number)
     makecontext(&threads[number].context, (void (*)(void))run_thread, 1, number);
 }
 
-static void execute(int preemptions)
+static void execute(int deviations)
 {
     const struct interleave_program *program = explorer.program;
     explorer.taken = 0;
-    explorer.preemptions_left = preemptions;
+    explorer.deviations_left = deviations;
     explorer.running = 0;
-    explorer.program = NULL; /* nobody else runs while the stage is set */
     program->set_up();
-    explorer.program = program;
+    memory_execute(program->threads);
     for (int i = 0; i < program->threads; i++) prepare(i);
     volatile bool ended = false;
     getcontext(&explorer.main);
     if (!ended) {
         ended = true;
+        explorer.runs = true;
         setcontext(&threads[0].context);
     }
+    explorer.runs = false;
 }
 
 /* Whether there is another execution; sets up its choices. */
@@ -170,18 +189,25 @@ static bool next_choices(void)
     return false;
 }
 
-struct interleave_result interleave_explore(const struct interleave_program *program, int preemptions)
+struct interleave_result interleave_explore(const struct interleave_program *program, int deviations)
 {
     struct interleave_result result = {0};
+    bool more;
     explorer.program = program;
     explorer.kept = 0;
     explorer.error = NULL;
+    memory_explore();
     do {
-        execute(preemptions);
+        execute(deviations);
         result.executions++;
         if (explorer.error == NULL && !program->is_right()) explorer.error = "the end is not right";
-    } while (explorer.error == NULL && next_choices());
+        more = next_choices();
+        if (memory_learned()) { /* there are more steps than were thought: from the start, whatever came of this */
+            explorer.kept = 0;
+            explorer.error = NULL;
+            more = true;
+        }
+    } while (explorer.error == NULL && more);
     result.error = explorer.error;
-    explorer.program = NULL;
     return result;
 }

@@ -9,6 +9,7 @@
  * The sources come by macro, so that the build can make mutants of them, which this program must reject.
  */
 #include "interleave.h"
+#include "memory.h"
 
 #include "heap/heap.h"
 
@@ -16,23 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the sources, with every atomic access a place to change threads ---------------------------------------------------- */
+/* What stands for the machine rather than for the allocator: memory.c is not told of its accesses. */
+#define UNTOLD __attribute__((no_sanitize("thread"), noinline))
 
-#undef atomic_load_explicit
-#undef atomic_store_explicit
-#undef atomic_exchange_explicit
-#undef atomic_compare_exchange_weak_explicit
-#undef atomic_compare_exchange_strong_explicit
-#define atomic_load_explicit(object, order) (interleave(), __atomic_load_n((object), __ATOMIC_SEQ_CST))
-#define atomic_store_explicit(object, value, order)                                                                    \
-    (interleave(), __atomic_store_n((object), (value), __ATOMIC_SEQ_CST))
-#define atomic_exchange_explicit(object, value, order)                                                                 \
-    (interleave(), __atomic_exchange_n((object), (value), __ATOMIC_SEQ_CST))
-#define atomic_compare_exchange_weak_explicit(object, expected, value, success, failure)                               \
-    (interleave(),                                                                                                     \
-     __atomic_compare_exchange_n((object), (expected), (value), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-
-#define atomic_compare_exchange_strong_explicit atomic_compare_exchange_weak_explicit
+/* ---- the sources, compiled so that every atomic access is a place to change threads (memory.h) ------------------------------ */
 
 /* Their thread-local variables are those of the one thread of the system, exchanged when threads are (switched). */
 #include REMOTE_SOURCE
@@ -43,40 +31,42 @@
 
 enum { NOBODY = 0 };
 
-static bool lock_is_free(const void *lock)
+static UNTOLD bool lock_is_free(const void *lock)
 {
     return ((const platform_lock *)lock)->word == NOBODY;
 }
 
 /* As platform/thread.c: one's own fork passes through. */
-static bool held_by_own_fork(const platform_lock *lock)
+static UNTOLD bool held_by_own_fork(const platform_lock *lock)
 {
     return lock->held_by_fork && lock->word == (uint32_t)interleave_self() + 1;
 }
 
-void platform_lock_acquire(platform_lock *lock)
+UNTOLD void platform_lock_acquire(platform_lock *lock)
 {
-    interleave();
+    memory_lock_wanted(lock);
     if (held_by_own_fork(lock)) return;
     if (lock->word == (uint32_t)interleave_self() + 1) interleave_fail("a lock is taken twice");
     while (!lock_is_free(lock)) interleave_wait(lock_is_free, lock);
     lock->word = (uint32_t)interleave_self() + 1;
+    memory_lock_taken(lock);
 }
 
-void platform_lock_release(platform_lock *lock)
+UNTOLD void platform_lock_release(platform_lock *lock)
 {
     if (held_by_own_fork(lock)) return;
     if (lock->word != (uint32_t)interleave_self() + 1) interleave_fail("a lock is released that is not held");
     lock->word = NOBODY;
+    memory_lock_released(lock);
 }
 
-void platform_lock_fork_begin(platform_lock *lock)
+UNTOLD void platform_lock_fork_begin(platform_lock *lock)
 {
     platform_lock_acquire(lock);
     lock->held_by_fork = true;
 }
 
-void platform_lock_fork_end(platform_lock *lock)
+UNTOLD void platform_lock_fork_end(platform_lock *lock)
 {
     lock->held_by_fork = false;
     platform_lock_release(lock);
@@ -129,7 +119,7 @@ bool space_start(void)
     return true;
 }
 
-void *space_metadata(size_t size)
+UNTOLD void *space_metadata(size_t size)
 {
     if (size == sizeof(struct outbox)) {
         if (outboxes_made == HEAPS) interleave_fail("too many outboxes");
@@ -187,10 +177,14 @@ void heap_take_spans(struct heap *heap, struct heap *from)
     while (from->owned.spans != 0) heap_take_span(heap, from, span_at(from->owned.first));
 }
 
+static UNTOLD struct heap *latest_owner(const struct span *span)
+{
+    return span->owner;
+}
+
 void block_free_local(struct heap *heap, struct span *span, uintptr_t block)
 {
-    if (__atomic_load_n(&span->owner, __ATOMIC_SEQ_CST) != heap)
-        interleave_fail("a block was taken by a heap that does not own it");
+    if (latest_owner(span) != heap) interleave_fail("a block was taken by a heap that does not own it");
     enum block_state *state = &blocks[span_index(span)][(block & (SPAN_SIZE - 1)) / BLOCK_BYTES];
     if (*state == FREED) interleave_fail("a block was taken twice");
     *state = FREED;
@@ -252,7 +246,7 @@ size_t cache_bytes(const struct heap *heap)
 
 void heap_give_back(struct heap *heap)
 {
-    (void)heap;
+    if (heap->size != space.size) interleave_fail("a heap is used that is not set up");
 }
 
 void check_link_failed(const void *block)
@@ -377,7 +371,7 @@ static void exit_thread(void)
 static int blocks_freed; /* by the threads of the scenario, of each span that they free wholly */
 static bool forked;
 
-static bool inboxes_are_empty(void)
+static UNTOLD bool inboxes_are_empty(void)
 {
     for (int i = 0; i < heaps_made; i++)
         if (heaps[i].inbox != 0 || heaps[i].suspect != 0) return false;
@@ -452,6 +446,7 @@ static void frees_second_half_of_0(void)
 static void frees_twice(void)
 {
     may_accuse = true;
+    memory_races_expected();
     struct span *span = span_at(0);
     uintptr_t block = block_at(0, 0);
     if (block_looks_free(block) && atomic_load_explicit(&span->owner, memory_order_relaxed) != NULL)
@@ -508,6 +503,12 @@ static void starts_and_exits(void)
     exit_thread();
 }
 
+static void trims_the_shared_heaps(void)
+{
+    shared_trim();
+    exit_thread();
+}
+
 static void frees_first_half_of_1(void)
 {
     free_block(1, 0);
@@ -546,7 +547,7 @@ static void forks_as_parent(void)
 
 struct scenario {
     const char *name;
-    int preemptions;
+    int deviations;
     int freed; /* blocks, at the end; -1: the child of a fork, where this is not known */
     int threads;
     void (*thread[INTERLEAVE_THREADS_MAX])(void);
@@ -590,35 +591,44 @@ static const struct scenario scenarios[] = {
 /* All but the first thread that asks for a heap share one. */
 static const struct scenario sharing_scenarios[] = {
     {"the last thread that shares exits while a thread frees its blocks",
-     3,
+     4,
      2,
      2,
      {frees_first_half_of_1, owner_exits}},
     {"the last thread that shares frees and exits, and the span becomes empty",
-     3,
+     4,
      4,
      2,
      {frees_second_half_of_1, frees_first_half_of_1}},
     {"two threads that share free the same span",
-     2,
+     3,
      4,
      3,
      {owner_exits, frees_first_half_of_1, frees_second_half_of_1}},
     {"one thread begins to share while another ceases to, and blocks arrive",
-     2,
+     3,
      2,
      3,
      {frees_first_half_of_1, owner_exits, adopts_then_exits}},
-    {"a thread that shares frees the blocks of one that exits", 3, 2, 2, {owner_exits, frees_first_half_of_0}},
-    {"an orphan is adopted while a thread that shares frees its blocks", 3, 2, 2, {adopts_then_exits, frees_orphans}},
-    {"threads that share adopt while another frees", 2, 2, 3, {frees_orphans, adopts_then_exits, adopts_then_exits}},
+    {"a thread that shares frees the blocks of one that exits", 4, 2, 2, {owner_exits, frees_first_half_of_0}},
+    {"an orphan is adopted while a thread that shares frees its blocks", 4, 2, 2, {adopts_then_exits, frees_orphans}},
+    {"threads that share adopt while another frees", 3, 2, 3, {frees_orphans, adopts_then_exits, adopts_then_exits}},
     {"a thread that shares forks while others exit and free: the child",
-     2,
+     3,
      -1,
      3,
      {frees_first_half_of_1, forks, adopts_then_exits}},
-    {"a thread forks while others share: the child", 2, -1, 3, {forks, frees_first_half_of_1, adopts_then_exits}},
-    {"a thread forks while others share: the parent", 2, 4, 3, {forks_as_parent, frees_first_half_of_1, owner_exits}},
+    {"a thread forks while others share: the child", 3, -1, 3, {forks, frees_first_half_of_1, adopts_then_exits}},
+    {"a thread forks while others share: the parent", 3, 4, 3, {forks_as_parent, frees_first_half_of_1, owner_exits}},
+};
+
+/* The first two threads have heaps of their own, the third makes the first one to share. */
+static const struct scenario making_scenarios[] = {
+    {"a thread trims the heap to share that another makes",
+     3,
+     0,
+     3,
+     {trims_the_shared_heaps, owner_exits, starts_and_exits}},
 };
 
 static bool is_right(void)
@@ -626,7 +636,15 @@ static bool is_right(void)
     return forked ? child_is_sound() : nothing_is_lost();
 }
 
-static const char *explore(const struct scenario *scenario, uint32_t limit)
+/* Deviations beyond those of the scenarios: for a longer run. */
+static int deeper(void)
+{
+    const char *text = getenv("HEAPFIT_TEST_DEPTH");
+    return text == NULL ? 0 : atoi(text);
+}
+
+/* Whether an error was found. */
+static bool explore(const struct scenario *scenario, uint32_t limit, int deviations)
 {
     struct interleave_program program = {
         .threads = scenario->threads,
@@ -638,28 +656,68 @@ static const char *explore(const struct scenario *scenario, uint32_t limit)
     lockless = limit;
     forked = scenario->freed < 0;
     blocks_freed = scenario->freed;
-    struct interleave_result result = interleave_explore(&program, scenario->preemptions);
-    printf("%s: %lu executions with up to %d preemptions: %s\n", scenario->name, result.executions,
-           scenario->preemptions, result.error == NULL ? "right" : result.error);
+    struct interleave_result result = interleave_explore(&program, deviations);
+    printf("%s: %lu executions with up to %d deviations: %s\n", scenario->name, result.executions, deviations,
+           result.error == NULL ? "right" : result.error);
     fflush(stdout);
-    return result.error;
+    return result.error != NULL;
 }
 
-/* Whether an error was found; of a mutant, one is enough. */
-static bool explore_all(const struct scenario *some, size_t count, uint32_t limit, bool mutant)
+static const struct {
+    const struct scenario *scenarios;
+    size_t count;
+    uint32_t lockless;
+} all[] = {
+    {scenarios, sizeof scenarios / sizeof *scenarios, UINT32_MAX},
+    {sharing_scenarios, sizeof sharing_scenarios / sizeof *sharing_scenarios, 1},
+    {making_scenarios, sizeof making_scenarios / sizeof *making_scenarios, 2},
+};
+
+/* Every scenario with as many deviations as it says. */
+static bool explore_all(void)
 {
     bool found = false;
-    for (size_t i = 0; i < count && !(mutant && found); i++)
-        if (explore(&some[i], limit) != NULL) found = true;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (size_t k = 0; k < all[i].count; k++)
+            found |= explore(&all[i].scenarios[k], all[i].lockless, all[i].scenarios[k].deviations + deeper());
     return found;
+}
+
+/* Whether there is an error. Few deviations first, which most errors take. */
+static bool find_any(int deviations)
+{
+    bool deepest = true;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        for (size_t k = 0; k < all[i].count; k++) {
+            if (all[i].scenarios[k].deviations < deviations) continue;
+            deepest = false;
+            if (explore(&all[i].scenarios[k], all[i].lockless, deviations)) return true;
+        }
+    }
+    return !deepest && find_any(deviations + 1);
+}
+
+static void watch_all(void)
+{
+    memory_watch("the spans' descriptors", memory[1] - SPANS * sizeof(struct span), SPANS * sizeof(struct span));
+    memory_watch("the blocks", memory[1], SPANS * SPAN_SIZE);
+    memory_watch("what became of blocks", blocks, sizeof blocks);
+    memory_watch("the heaps", heaps, sizeof heaps);
+    memory_watch("the outboxes", outboxes, sizeof outboxes);
+    memory_watch("the orphans' heap", &heap_orphans, sizeof heap_orphans);
+    memory_watch("the registry", &registry, sizeof registry);
+    memory_watch("the shared heaps", &shared, sizeof shared);
 }
 
 /* With --mutant the sources have an error, and finding one is what is right. */
 int main(int count, char **arguments)
 {
     bool mutant = count > 1 && strcmp(arguments[1], "--mutant") == 0;
-    bool found = explore_all(scenarios, sizeof scenarios / sizeof *scenarios, UINT32_MAX, mutant);
-    if (!(mutant && found))
-        found |= explore_all(sharing_scenarios, sizeof sharing_scenarios / sizeof *sharing_scenarios, 1, mutant);
-    return found == mutant ? EXIT_SUCCESS : EXIT_FAILURE;
+#ifdef MUTANT_IS_STALE
+    puts(MUTANT_IS_STALE);
+    return EXIT_FAILURE;
+#endif
+    watch_all();
+    bool right = mutant ? find_any(0) : !explore_all();
+    return right ? EXIT_SUCCESS : EXIT_FAILURE;
 }
