@@ -48,6 +48,9 @@ void explain_print(int file);
 #define pools_fork_end() ((void)0)
 #endif
 
+/* malloc as this library defines it, whichever is in force; weak, since malloc.c may be left out. */
+extern void *own_malloc(size_t size) __attribute__((weak, visibility("hidden")));
+
 /* ---- options (options.c) --------------------------------------------------------------------------------------- */
 
 /* What is wanted when the process ends; the numbers are those of the option's words. */

@@ -19,6 +19,9 @@ EXPORT void *malloc(size_t size)
     return object_malloc(size);
 }
 
+/* The same under a name that is this library's alone: api.h. */
+extern __typeof__(malloc) own_malloc __attribute__((alias("malloc"), visibility("hidden"), malloc, nothrow, leaf));
+
 static bool multiply_overflows(size_t count, size_t size, size_t *product)
 {
     if (LIKELY(!__builtin_mul_overflow(count, size, product))) return false;

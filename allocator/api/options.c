@@ -10,6 +10,7 @@
 #include "options.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- texts -------------------------------------------------------------------------------------------------------------- */
@@ -307,12 +308,26 @@ static COLD void report_options(void)
     }
 }
 
+/* The run-time library of ThreadSanitizer replaces functions that we call, and calls malloc before its own work. It has a
+ * malloc of its own; where ours is in force instead, the library is not the first in the program's order, as it has to be,
+ * and the program would crash in a moment, for no reason that could be seen. AddressSanitizer's says so itself. */
+extern void __tsan_init(void) __attribute__((weak));
+
+static void check_order(void)
+{
+    if (&__tsan_init == NULL || &own_malloc == NULL || &malloc != &own_malloc) return;
+    platform_message("the program has ThreadSanitizer, whose library must come first: run it without heapfit, "
+                     "or with LD_PRELOAD=libtsan.so:libheapfit.so");
+    platform_end(EXIT_FAILURE);
+}
+
 void heap_configure(void)
 {
     /* Acquire: pairs with the release below. */
     if (atomic_load_explicit(&configured, memory_order_acquire)) return;
     platform_lock_acquire(&lock);
     if (!atomic_load_explicit(&configured, memory_order_relaxed)) {
+        check_order();
         for (size_t i = 0; i < OPTION_COUNT; i++) option_apply(&options_table[i], options_table[i].public.initial);
         read_environment();
         read_explain();

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* ---- messages -------------------------------------------------------------------------------------- */
@@ -92,9 +93,16 @@ void platform_message(const char *format, ...)
     va_end(arguments);
     text[line.length++] = '\n';
     int saved = errno;
-    ssize_t written = write(STDERR_FILENO, text, line.length);
-    (void)written; /* nobody is left to tell */
+    /* A bare system call: write is a point at which a thread can be cancelled, and libraries replace it by functions that
+     * may not be ready for us yet. When it fails, nobody is left to tell. */
+    syscall(SYS_write, STDERR_FILENO, text, line.length);
     errno = saved;
+}
+
+_Noreturn void platform_end(int code)
+{
+    syscall(SYS_exit_group, code);
+    __builtin_unreachable();
 }
 
 /* ---- environment ----------------------------------------------------------------------------------- */

@@ -175,6 +175,9 @@ uint64_t platform_random(void);
  * %p (pointer), %zu (size_t) and nothing else; truncates at 500 bytes. */
 void platform_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* End the process at once, whatever state the C library is in. */
+_Noreturn void platform_end(int code);
+
 /* The same text, without "heapfit: " and the line's end, into `buffer`: cut to `capacity` with a terminating zero. */
 void platform_format(char *buffer, size_t capacity, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

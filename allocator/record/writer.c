@@ -322,11 +322,6 @@ static void socket_name(char *name)
 static bool prepare(void)
 {
     char name[NAME_MAX_BYTES];
-    if (!platform_descriptors_own()) {
-        platform_message(
-            "no recording: this kernel does not let a thread have descriptors of its own (Linux 5.9 does)");
-        return false;
-    }
     socket_name(name);
     facts_prepare();
     server = (struct server){.listener = platform_listen(name), .answer = record_answer};
@@ -359,9 +354,13 @@ static void run(void *begin)
 {
     record_ignore_thread();
     atomic_store_explicit(&thread_number, platform_thread_number(), memory_order_relaxed);
-    bool prepared = prepare();
+    bool apart = platform_descriptors_own();
+    if (!apart)
+        platform_message(
+            "no recording: this kernel does not let a thread have descriptors of its own (Linux 5.9 does)");
+    bool prepared = apart && prepare();
     if (prepared && begin != NULL) record_at_once();
-    leave_stderr();
+    if (apart) leave_stderr(); /* else it would be the program's */
     say_ready();
     while (prepared && !is_leaving()) (record_file.open ? record : rest)();
     recording_end("exit");

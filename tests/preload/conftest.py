@@ -44,5 +44,10 @@ def library(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="session")
+def default_library() -> Path:
+    return variant_library("default")
+
+
+@pytest.fixture(scope="session")
 def pools_library() -> Path:
     return variant_library("pools")

@@ -8,11 +8,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from checking import check_same_with_and_without
-from comparison import Program
+from comparison import Program, run_plain
 
 
 def large_server(
@@ -84,6 +85,15 @@ def open_place() -> Iterator[Path]:
         yield place
 
 
+@pytest.fixture
+def reachable(library: Path, open_place: Path) -> Path:
+    """The library where every user can load it."""
+    copy = open_place / library.name
+    shutil.copyfile(library, copy)
+    copy.chmod(0o755)
+    return copy
+
+
 @pytest.mark.parametrize(
     "program",
     [
@@ -92,9 +102,17 @@ def open_place() -> Iterator[Path]:
     ],
 )
 def test_behaves_the_same_under_the_library(
-    program: Program, library: Path, open_place: Path
+    program: Program, reachable: Path, open_place: Path
 ) -> None:
-    reachable = open_place / library.name
-    shutil.copyfile(library, reachable)
-    reachable.chmod(0o755)
     check_same_with_and_without(program, reachable, open_place)
+
+
+@pytest.mark.full
+def test_chromium_behaves_the_same_in_its_sandbox(reachable: Path, open_place: Path) -> None:
+    chromium = next(program for program in PROGRAMS if program.name == "chromium")
+    sandboxed = replace(chromium, command=[*chromium.command, "sandboxed"])
+    plain = run_plain(sandboxed, open_place)
+    if plain.exit_code != 0 and "No usable sandbox" in plain.stderr:
+        pytest.skip("here the browser has no sandbox even without the library")
+    assert "confined: True" in plain.stdout
+    check_same_with_and_without(sandboxed, reachable, open_place)

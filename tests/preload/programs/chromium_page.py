@@ -2,19 +2,22 @@
 
 Page and answer go over loopback. What the browser says about buses and displays that are not there
 is kept out of the comparison; a process of it that dies leaves the page without an answer.
+With the argument `sandboxed` its processes are confined as they are on a desktop.
 """
 
 from __future__ import annotations
 
 import http.server
 import shutil
+import sys
 import threading
 from pathlib import Path
 
-from serving import check_preloaded, serving
+from serving import check_preloaded, family, serving
 
 PAGE = Path(__file__).with_name("browser_page.html").read_bytes()
 PROFILE = "profile"
+SANDBOXED = sys.argv[1:] == ["sandboxed"]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -40,9 +43,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 def browser(address: str) -> list[str]:
     quiet = "no-first-run disable-background-networking disable-component-update disable-sync"
-    small = "headless no-sandbox disable-gpu disable-breakpad disable-dev-shm-usage"
+    small = "headless disable-gpu disable-breakpad disable-dev-shm-usage"
+    if not SANDBOXED:
+        small += " no-sandbox"
     options = [f"--{name}" for name in f"{quiet} {small}".split()]
     return ["chromium", *options, f"--user-data-dir={Path(PROFILE).absolute()}", address]
+
+
+def has_filter(process: int) -> bool:
+    """Whether the kernel filters the system calls of a process."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return "Seccomp:\t2" in status
 
 
 Path.cwd().chmod(0o777)  # the browser may run as another user
@@ -51,6 +62,8 @@ with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as site:
     command = browser(f"http://127.0.0.1:{site.server_address[1]}/")
     with serving(command, lambda: Handler.answer is not None) as process:
         check_preloaded(process)
+        if SANDBOXED:
+            print("confined:", any(has_filter(each) for each in family(process)))
         print((Handler.answer or b"").decode())
     site.shutdown()
 for folder in (PROFILE, ".config", ".cache"):

@@ -1,0 +1,117 @@
+"""Programs at their limit of memory: a control group's, and the kernel's own of a process.
+
+What was freed must be there for other sizes and other threads before the limit is met: a control
+group that is over its limit loses a process, and nobody is told that memory was kept.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from checking import check_same_with_and_without
+from comparison import PROGRAMS_FOLDER, Program
+from test_programs import PROGRAMS
+
+MIB = 1 << 20
+LIVE_MIB = 40
+# The smallest objects take a third more than is asked for, and a pointer to each; the program
+# itself comes on top, with its libraries and threads.
+LIMIT_MIB = 96
+# Version 2 of control groups, and version 1.
+HIERARCHIES = [
+    (Path("/sys/fs/cgroup"), "memory.max"),
+    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
+]
+
+
+class Group:
+    """A control group of this test's own. What it limits may use the disk no more than memory."""
+
+    def __init__(self, folder: Path, limit: str) -> None:
+        self._folder, self._limit = folder, limit
+
+    def command(self, mebibytes: int, command: list[str]) -> list[str]:
+        """Return a command that is run within the limit."""
+        (self._folder / self._limit).write_text(str(mebibytes * MIB))
+        for swap in ["memory.swap.max", "memory.memsw.limit_in_bytes"]:
+            with suppress(OSError):
+                value = 0 if swap == "memory.swap.max" else mebibytes * MIB
+                (self._folder / swap).write_text(str(value))
+        script = 'echo $$ >"$0"/cgroup.procs && exec "$@"'
+        return ["sh", "-c", script, str(self._folder), *command]
+
+
+@pytest.fixture
+def group() -> Iterator[Group]:
+    why = "no hierarchy of control groups has a limit of memory"
+    for root, limit in HIERARCHIES:
+        folder = root / f"heapfit-test-{os.getpid()}"
+        try:
+            folder.mkdir()
+        except OSError as error:
+            why = f"no control group can be made: {error.strerror}"
+            continue
+        try:
+            if (folder / limit).exists():
+                yield Group(folder, limit)
+                return
+        finally:
+            folder.rmdir()
+    pytest.skip(why)
+
+
+@pytest.fixture(scope="session")
+def phases(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    program = tmp_path_factory.mktemp("phases") / "phases"
+    source = PROGRAMS_FOLDER / "phases.c"
+    subprocess.run(["/usr/bin/gcc", "-O1", "-pthread", source, "-o", program], check=True)
+    return Program("phases", [str(program), str(LIVE_MIB)], {"phases"}, ["gcc", "libc6-dev"])
+
+
+@pytest.mark.parametrize("settings", ["", "huge_pages:always", "zeroed_reserve:4m"])
+def test_what_was_freed_is_there_for_other_sizes_in_a_control_group(
+    settings: str, phases: Program, group: Group, library: Path, tmp_path: Path
+) -> None:
+    limited = replace(
+        phases,
+        command=group.command(LIMIT_MIB, phases.command),
+        environment={"HEAPFIT_OPTIONS": settings},
+    )
+    check_same_with_and_without(limited, library, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["data", "as"])
+def test_what_was_freed_is_there_for_other_sizes_under_a_processs_limit(
+    kind: str, phases: Program, library: Path, tmp_path: Path
+) -> None:
+    # What has been made accessible counts as data, in use or not; and of address space
+    # the library takes half.
+    mebibytes = {"data": 2 * LIMIT_MIB, "as": 8 * LIMIT_MIB}[kind]
+    words = ["prlimit", f"--{kind}={mebibytes * MIB}", *phases.command]
+    limited = replace(phases, command=words, packages=[*phases.packages, "util-linux"])
+    check_same_with_and_without(limited, library, tmp_path)
+
+
+# What each needs without the library, and a quarter to a half more.
+@pytest.mark.parametrize(
+    ("name", "mebibytes"),
+    [
+        ("sqlite3", 36),
+        ("perl", 26),
+        ("python3-documents", 56),
+        pytest.param("node", 170, marks=pytest.mark.full),
+        pytest.param("git", 16, marks=pytest.mark.full),
+    ],
+)
+def test_a_real_program_stays_within_its_control_group(
+    name: str, mebibytes: int, group: Group, library: Path, tmp_path: Path
+) -> None:
+    program = next(program for program in PROGRAMS if program.name == name)
+    limited = replace(program, command=group.command(mebibytes, program.command))
+    check_same_with_and_without(limited, library, tmp_path)
