@@ -41,6 +41,9 @@ enum trace_block {
     TRACE_SITES, /* for each call site that is new: varint of the caller's site (0: none), varint of the return address.
                   * The first block's first site is number 1, and so on. A site stands before the events that name it. */
     TRACE_END, /* JSON {"reason": text, ...}; without one the recording was cut short */
+    TRACE_LIMIT =
+        9, /* JSON {"sites": "innermost" or "none"}: which sites chains of calls have from about here on that have none yet,
+                  * because there were too many: one of their innermost address alone, or none */
 };
 
 struct trace_block_header {

@@ -119,13 +119,17 @@ void writer_resume(void);
 void writer_fork_child(void); /* nothing of the parent's goes on here */
 
 /* site.c, called by the recorder's thread: how many sites there are, which are elements 1 to that; element 0 is no site. Nothing
- * moves or changes. Who asks after taking events out of a ring is told of all sites that they name. */
+ * moves, and caller and address do not change. Who asks after taking events out of a ring is told of all sites that they name. */
 struct record_site {
     uint32_t caller; /* 0: none, or not followed so far */
-    uint32_t reserved;
+    uint32_t forgotten; /* site.c's own: its code is unmapped, so that it is not found any more */
     uint64_t address; /* where the caller goes on */
 };
 size_t sites_published(const struct record_site **all);
+
+/* Which sites new chains get: all that they are made of; their innermost address alone; or none. */
+enum sites_limit { SITES_ALL, SITES_ALONE, SITES_NO_MORE };
+enum sites_limit sites_limit(void);
 
 /* Called by process.c and writer.c: */
 void intercept_start(void); /* intercept.c: finds the next library's functions. Before all else, by one thread */
@@ -168,6 +172,7 @@ void facts_prepare(void);
 size_t facts_info(char *text, uint64_t tick, uint64_t ns); /* the clocks some time ago */
 size_t facts_modules(char *text); /* 0: cannot be read */
 bool facts_is_code(uint64_t address); /* in one of the modules, when they were last read */
+size_t facts_sites_limit(char *text, enum sites_limit limit);
 size_t facts_thread(char *text, uint32_t thread, int32_t tid, char *name);
 bool facts_thread_name(int32_t tid, char name[16]); /* false: there is no such thread any more */
 size_t facts_threads(void); /* of the process, this one and a main thread that has left included; 0: not known */

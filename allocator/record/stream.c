@@ -29,6 +29,7 @@ struct record_stream {
 
 static uint32_t threads; /* in this file */
 static size_t sites_written; /* to it */
+static enum sites_limit limit_written; /* to it */
 static bool strange; /* some of these are in no module that is known */
 static uint8_t scratch[TRACE_RAW_MAX]; /* for blocks other than of events */
 
@@ -47,9 +48,20 @@ static uint8_t *put_varint(uint8_t *at, uint64_t number)
     return at;
 }
 
+/* That new chains are not told apart any more, from about here on. */
+static void limit_flush(void)
+{
+    enum sites_limit limit = sites_limit();
+    if (limit == limit_written) return;
+    limit_written = limit;
+    size_t size = facts_sites_limit((char *)scratch, limit);
+    file_block(TRACE_LIMIT, 0, scratch, size);
+}
+
 static void sites_flush(void)
 {
     enum { SITE_BYTES = 5 + 10 };
+    limit_flush();
     const struct record_site *sites;
     size_t count = sites_published(&sites);
     while (sites_written < count) {
@@ -218,6 +230,7 @@ void streams_begin(void)
 {
     threads = 0;
     sites_written = 0;
+    limit_written = SITES_ALL;
     for (struct record_ring *ring = first_ring(); ring != NULL; ring = ring->next) {
         if (ring->stream != NULL) ring->stream->events = 0;
         ring_release(ring, atomic_load_explicit(&ring->head, memory_order_acquire));

@@ -218,6 +218,11 @@ uintptr_t subject_address(uint32_t site)
     return (uintptr_t)all[site].address;
 }
 
+int subject_sites_limit(void)
+{
+    return (int)sites_limit();
+}
+
 #ifdef HEAPFIT_TEST_IN_FRONT /* with intercept.c, as a library in front of the allocator */
 
 const char *subject_allocator(void)

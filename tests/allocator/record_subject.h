@@ -66,6 +66,8 @@ void subject_forget_sites(void);
 size_t subject_sites(void);
 uint32_t subject_caller(uint32_t site);
 uintptr_t subject_address(uint32_t site);
+/* enum sites_limit */
+int subject_sites_limit(void);
 
 #ifdef __cplusplus
 }

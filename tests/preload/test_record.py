@@ -229,6 +229,17 @@ def test_a_realloc_is_one_event_with_its_site(recording: Recording) -> None:
     assert [free.address for free in trace.events if free.kind == FREE].count(event.address) == 1
 
 
+def test_sites_have_a_limit_which_the_file_tells(recording: Recording) -> None:
+    recording.run("winding", 25000, options="sites:64")
+    trace = recording.whole()
+    assert trace.limits == [{"sites": "innermost"}]
+    assert len(trace.sites) <= 1 << 20
+    ours = [trace.sites[event.site] for event in trace.events if event.size == SIZE]
+    assert len(ours) == 25000
+    assert ours[0][0] != 0, "it has callers"
+    assert ours[-1] == (0, ours[0][1]), "the same call, without them"
+
+
 # ---- ends ----------------------------------------------------------------------------------------
 
 

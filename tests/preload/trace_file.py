@@ -20,6 +20,7 @@ BLOCK_HEADER = struct.Struct("<IBBHIIIIQQII")
 MARK = struct.Struct("<6Q")
 MAGIC, BLOCK_MAGIC = b"heapfit\x1a", 0x31424648
 INFO, EVENTS, THREAD, MARKS, MODULES, SITES, END = range(1, 8)
+LIMIT = 9
 FREE, MALLOC, CALLOC, REALLOC, ALIGNED, NEW, NEW_ALIGNED, DELETE = range(8)
 OTHER, UNIT_BYTE, FAILED, SITE_FOLLOWS = 16, 32, 64, 128
 RAW_MAX = 1 << 20
@@ -57,6 +58,7 @@ class Trace:
     marks: list[Mark] = field(default_factory=list)
     modules: list[str] = field(default_factory=list)
     sites: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    limits: list[dict[str, Any]] = field(default_factory=list)
     rest: int = 0  # bytes behind the last whole block
 
     def sizes(self) -> list[int]:
@@ -210,6 +212,8 @@ def _take_other(trace: Trace, kind: int, payload: bytes) -> None:
         trace.marks.append(Mark(*MARK.unpack(payload)))
     elif kind == MODULES:
         trace.modules = payload.decode().splitlines()
+    elif kind == LIMIT:
+        trace.limits.append(json.loads(payload))
     else:
         assert kind == END
         trace.end = json.loads(payload)

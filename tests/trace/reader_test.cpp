@@ -297,6 +297,25 @@ TEST(TraceReader, LostEventsAreThoseOfTheLastMark)
     EXPECT_EQ(trace_problems(reader.get()).lost_events, 12);
 }
 
+TEST(TraceReader, ThatTheRecorderHadTooManySitesIsToldOf)
+{
+    const std::pair<const char *, uint8_t> said[] = {
+        {R"({"sites": "innermost"})", TRACE_SITES_INNERMOST},
+        {R"({"sites": "none"})", TRACE_SITES_NONE},
+        {R"({"sites": "innermost"})", TRACE_SITES_NONE}, // the worst counts
+        {R"({"other": 1})", TRACE_SITES_NONE}};
+    TraceFile file;
+    file.info();
+    EXPECT_EQ(trace_problems(open_file(file).get()).sites_limit, TRACE_SITES_ALL);
+    for (auto [text, limit] : said) {
+        file.block(TRACE_LIMIT, text);
+        Reader reader = open_file(file);
+        count_objects(reader.get());
+        EXPECT_EQ(trace_problems(reader.get()).sites_limit, limit);
+        EXPECT_EQ(trace_problems(reader.get()).unknown_blocks, 0);
+    }
+}
+
 TEST(TraceReader, NamesOfThreadsMayHoldAnything)
 {
     TraceFile file;

@@ -107,6 +107,30 @@ static void way_reallocs(char **arguments)
     free(block);
 }
 
+/* Each bit of the number decides from which of two places the next call is made. */
+static __attribute__((noinline)) unsigned wind(uint64_t number, int calls)
+{
+    unsigned (*volatile next)(uint64_t, int) = wind;
+    unsigned made = 1;
+    if (calls == 0) {
+        free(allocate(SIZE));
+    } else if (number & 1) {
+        made += next(number >> 1, calls - 1);
+        __asm__ volatile("# one" : "+r"(made));
+    } else {
+        made += next(number >> 1, calls - 1);
+        __asm__ volatile("# the other" : "+r"(made));
+    }
+    return made;
+}
+
+/* Allocates, each time at the end of another chain of 64 calls. */
+static void way_winding(char **arguments)
+{
+    for (uint64_t i = 1, count = strtoull(arguments[0], NULL, 10); i <= count; i++)
+        require(wind(i * UINT64_C(0x9E3779B97F4A7C15), 64) == 65, "calls");
+}
+
 static void way_wait(char **arguments)
 {
     work(1);
@@ -414,6 +438,7 @@ static const struct way {
     {"exits", way_exits},
     {"exit_in_thread", way_exit_in_thread},
     {"reallocs", way_reallocs},
+    {"winding", way_winding},
     {"wait", way_wait},
     {"churn", way_churn},
     {"churn_slowly", way_churn_slowly},

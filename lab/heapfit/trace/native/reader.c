@@ -185,6 +185,8 @@ static bool take_block(struct trace_reader *reader, const struct trace_block_hea
         return tables_sites(reader, header->thread, source->payload, header->raw);
     case TRACE_END:
         return tables_end(reader, text);
+    case TRACE_LIMIT:
+        return tables_limit(reader, text);
     default:
         reader->problems.unknown_blocks++;
         return true;

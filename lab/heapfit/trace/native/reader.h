@@ -78,6 +78,7 @@ struct thread *tables_thread(struct trace_reader *reader, uint32_t index, uint64
 /* Of the block's payload, `text` with a 0 behind it. false: it does not decode. */
 bool tables_info(struct trace_reader *reader, const char *text);
 bool tables_end(struct trace_reader *reader, const char *text);
+bool tables_limit(struct trace_reader *reader, const char *text);
 bool tables_name(struct trace_reader *reader, const char *text, uint64_t offset);
 bool tables_modules(struct trace_reader *reader, const char *text);
 bool tables_sites(struct trace_reader *reader, uint32_t first, const uint8_t *payload, size_t size);

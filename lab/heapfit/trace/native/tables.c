@@ -141,6 +141,17 @@ bool tables_end(struct trace_reader *reader, const char *text)
     return keep(reader, &reader->tables.end, text);
 }
 
+bool tables_limit(struct trace_reader *reader, const char *text)
+{
+    char sites[16];
+    uint8_t limit = TRACE_SITES_ALL;
+    if (!json_text(text, "sites", sites, sizeof sites)) return true;
+    if (strcmp(sites, "innermost") == 0) limit = TRACE_SITES_INNERMOST;
+    else if (strcmp(sites, "none") == 0) limit = TRACE_SITES_NONE;
+    if (limit > reader->problems.sites_limit) reader->problems.sites_limit = limit;
+    return true;
+}
+
 TRACE_API const char *trace_info(const struct trace_reader *reader)
 {
     return reader->tables.info == NULL ? "{}" : reader->tables.info;
