@@ -49,7 +49,8 @@ bool record_settings_apply(void); /* whether this process, new or forked, is to 
 /* ---- rings (ring.c) ------------------------------------------------------------------------------------------------ */
 
 /* One event as its thread notes it. A realloc takes two in a row: REALLOC with the old address when it is called, then
- * RECORD_RESULT with the new one when it has returned (address 0: failed, the old block stays). */
+ * RECORD_RESULT with the new one when it has returned (address 0: failed, the old block stays), or RECORD_ENDED when the new
+ * one is not of the sample that the old one is of: together a free. */
 struct record_event {
     uint64_t tick;
     uint64_t address; /* 0: the allocation failed */
@@ -60,7 +61,7 @@ struct record_event {
     unsigned slack : 22; /* usable size less size; its largest value when more */
 };
 _Static_assert(sizeof(struct record_event) == 32, "two events fill a cache line");
-enum { RECORD_RESULT = TRACE_KIND_MASK, RECORD_RING_EVENTS = 4096 };
+enum { RECORD_RESULT = TRACE_KIND_MASK, RECORD_ENDED = RECORD_RESULT - 1, RECORD_RING_EVENTS = 4096 };
 
 /* Of one thread, which alone writes events and moves `head`; the recorder's thread reads them and moves `tail`. Rings are made
  * by platform_reserve/commit, stay in the list for good, and serve another thread when theirs is no more and they are empty:

@@ -147,7 +147,8 @@ static unsigned stream_take(const struct record_ring *ring, struct record_stream
     const struct record_event *noted = &ring->events[tail % RECORD_RING_EVENTS];
     const struct record_event *next = &ring->events[(tail + 1) % RECORD_RING_EVENTS];
     struct trace_event event = event_of(noted);
-    if (noted->kind == RECORD_RESULT) return 1; /* the recording began while it was called */
+    if (noted->kind == RECORD_RESULT || noted->kind == RECORD_ENDED)
+        return 1; /* the recording began while it was called */
     if (noted->kind == TRACE_REALLOC) {
         if (tail + 1 == head) return 0;
         if (next->kind == RECORD_RESULT) {
@@ -155,8 +156,10 @@ static unsigned stream_take(const struct record_ring *ring, struct record_stream
             stream_put(stream, &event);
             return 2;
         }
-        event.kind =
-            TRACE_FREE; /* the recording ended while it was called: what is sure is that the old block may be gone */
+        /* Or the recording ended while it was called: what is sure is that the old block may be gone. */
+        event.kind = TRACE_FREE;
+        stream_put(stream, &event);
+        return next->kind == RECORD_ENDED ? 2 : 1;
     }
     stream_put(stream, &event);
     return 1;

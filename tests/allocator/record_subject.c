@@ -172,6 +172,11 @@ void subject_note(unsigned kind, uint64_t address, uint64_t size, uint64_t slack
     thread_leave();
 }
 
+void subject_until_sample(size_t size)
+{
+    record_thread.until_sample = size;
+}
+
 bool subject_takes(size_t size)
 {
     return sample_takes(size);
