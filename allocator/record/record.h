@@ -203,6 +203,10 @@ void record_answer(const char *line, size_t length, struct json *json);
 /* Appends `event` at `out`, which has TRACE_EVENT_MAX bytes of room: how many it took. `coder` is as format.h says. */
 size_t trace_encode(struct trace_coder *coder, const struct trace_event *event, uint8_t *out);
 
+/* A section of a TRACE_SHARED block at `out`, which has TRACE_SECTION_MAX bytes more room than `size`: how many it took. `ticks` are
+ * from the block's first tick to that of the events in `raw`. */
+size_t trace_section(uint32_t thread, uint64_t ticks, const void *raw, size_t size, uint8_t *out);
+
 /* CRC-32 (IEEE 802.3), to be continued from `crc`, at first 0. */
 uint32_t trace_crc(uint32_t crc, const void *bytes, size_t size);
 

@@ -325,6 +325,27 @@ static void way_short_threads(char **arguments)
     work(1);
 }
 
+static void *slow_thread(void *calls)
+{
+    for (size_t i = 0; i < (size_t)calls; i++) {
+        free(allocate(SIZE + i));
+        usleep(50000);
+    }
+    return NULL;
+}
+
+/* So many threads at once, each of which allocates so many times, twenty times a second. */
+static void way_slow_threads(char **arguments)
+{
+    enum { THREADS = 1000 };
+    static pthread_t threads[THREADS];
+    int count = atoi(arguments[0]);
+    void *calls = (void *)strtoul(arguments[1], NULL, 10);
+    require(count <= THREADS, "threads");
+    for (int i = 0; i < count; i++) require(pthread_create(&threads[i], NULL, slow_thread, calls) == 0, "thread");
+    for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
+}
+
 static void way_named_thread(char **arguments)
 {
     (void)arguments;
@@ -452,6 +473,7 @@ static const struct way {
     {"main_leaves", way_main_leaves},
     {"threads_vanish", way_threads_vanish},
     {"short_threads", way_short_threads},
+    {"slow_threads", way_slow_threads},
     {"named_thread", way_named_thread},
     {"close_all", way_close_all},
     {"chroot", way_chroot},
