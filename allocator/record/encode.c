@@ -3,6 +3,8 @@
  */
 #include "record/record.h"
 
+#include <string.h>
+
 /* ---- numbers ------------------------------------------------------------------------------------------------------- */
 
 enum { VARINT_BITS = 7, VARINT_MORE = 1 << VARINT_BITS };
@@ -134,4 +136,11 @@ size_t trace_encode(struct trace_coder *coder, const struct trace_event *event, 
     else size = encode_allocation(coder, event, out);
     coder->tick = event->tick;
     return size;
+}
+
+size_t trace_section(uint32_t thread, uint64_t ticks, const void *raw, size_t size, uint8_t *out)
+{
+    uint8_t *at = put(put(put(out, thread), zigzag((int64_t)ticks)), size);
+    memcpy(at, raw, size);
+    return (size_t)(at - out) + size;
 }

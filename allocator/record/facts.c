@@ -313,6 +313,15 @@ size_t facts_info(char *text, uint64_t tick, uint64_t ns)
     return json_end(json) ? info.size : 0;
 }
 
+size_t facts_sites_limit(char *text, enum sites_limit limit)
+{
+    struct json_text facts = {.json.write = write_to_text, .text = text};
+    json_open(&facts.json, '{');
+    put_text(&facts.json, "sites", limit == SITES_ALONE ? "innermost" : "none");
+    json_close(&facts.json, '}');
+    return json_end(&facts.json) ? facts.size : 0;
+}
+
 size_t facts_thread(char *text, uint32_t thread, int32_t tid, char *name)
 {
     struct json_text facts = {.json.write = write_to_text, .text = text};

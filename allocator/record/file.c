@@ -197,7 +197,6 @@ static void put_block(struct trace_block_header *header, const void *raw, size_t
 void file_events(const struct trace_block_header *header, const void *raw, size_t size)
 {
     struct trace_block_header copy = *header;
-    copy.type = TRACE_EVENTS;
     put_block(&copy, raw, size);
     record_file.events += header->events;
 }

@@ -1,4 +1,4 @@
-/* The trace format, version 1: what a file of the recorder holds, for whoever writes or reads one.
+/* The trace format, version 2: what a file of the recorder holds, for whoever writes or reads one.
  *
  *     file  = file header, block, block, ...
  *     block = block header, payload of `stored` bytes
@@ -18,11 +18,12 @@
 #define TRACE_BLOCK_MAGIC UINT32_C(0x31424648) /* "HFB1" */
 
 enum {
-    TRACE_VERSION = 1,
+    TRACE_VERSION = 2, /* 1 had no TRACE_SHARED; all else is the same */
     TRACE_FILE_HEADER = 16, /* bytes of struct trace_file_header */
     TRACE_BLOCK_HEADER = 48, /* of struct trace_block_header */
     TRACE_RAW_MAX = 1 << 20, /* no payload is larger before compression; a reader needs no more room */
     TRACE_EVENT_MAX = 72, /* no encoded event is longer: a byte, six numbers of 64 bits and one of 32 take 66 */
+    TRACE_SECTION_MAX = 20, /* nor what stands before the events of a section of TRACE_SHARED: 5 bytes, 10 and 3 */
 };
 
 struct trace_file_header {
@@ -41,6 +42,11 @@ enum trace_block {
     TRACE_SITES, /* for each call site that is new: varint of the caller's site (0: none), varint of the return address.
                   * The first block's first site is number 1, and so on. A site stands before the events that name it. */
     TRACE_END, /* JSON {"reason": text, ...}; without one the recording was cut short */
+    TRACE_SHARED, /* events of several threads, who each did little: sections, which are varint of the thread's index, varint of the
+                   * ticks from first_tick to the section's own (zigzag), varint of the bytes that follow, and these: what a
+                   * TRACE_EVENTS of that thread and that first tick holds. One thread may have several, in its own order */
+    TRACE_LIMIT, /* JSON {"sites": "innermost" or "none"}: which sites chains of calls have from about here on that have
+                      * none yet, because there were too many: one of their innermost address alone, or none */
 };
 
 struct trace_block_header {
@@ -53,11 +59,11 @@ struct trace_block_header {
     uint32_t
         thread; /* of TRACE_EVENTS: index of the thread, from 0 in order of appearance; of TRACE_SITES: number of its first
                       * site, so that no later site changes its number when this block is lost; else 0 */
-    uint32_t events; /* of TRACE_EVENTS: how many; else 0 */
+    uint32_t events; /* of TRACE_EVENTS and TRACE_SHARED: how many; else 0 */
     uint64_t
-        first_tick; /* of TRACE_EVENTS: the clock from which its first event's distance counts; else when it was written. Of
-                          * the first block: the trace's time 0 */
-    uint64_t last_tick; /* of TRACE_EVENTS: the clock at its last event; else first_tick */
+        first_tick; /* of TRACE_EVENTS: the clock from which its first event's distance counts; of TRACE_SHARED: from which those
+                          * of its sections do; else when it was written. Of the first block: the trace's time 0 */
+    uint64_t last_tick; /* of TRACE_EVENTS and TRACE_SHARED: the clock at its last event; else first_tick */
     uint32_t
         sequence; /* counts the file's blocks, from 0: a gap tells how many are lost, and a lower one is no block of this file */
     uint32_t checksum; /* CRC-32 (IEEE 802.3) of the header with 0 here, and the payload as stored */

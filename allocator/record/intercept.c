@@ -209,7 +209,7 @@ struct reallocation {
 ALWAYS_INLINE void note_reallocation(const struct reallocation *call, uint32_t site)
 {
     if (call->old == NULL || !(call->ends || call->begins)) return;
-    if (call->begins && call->size != 0) note(TRACE_REALLOC, (uintptr_t)call->old, call->size, 0, 0, site);
+    if (call->size != 0) note(TRACE_REALLOC, (uintptr_t)call->old, call->size, 0, 0, site);
     else note(TRACE_FREE, (uintptr_t)call->old, 0, 0, 0, 0);
 }
 
@@ -217,7 +217,7 @@ ALWAYS_INLINE void note_reallocation(const struct reallocation *call, uint32_t s
 static COLD void note_reallocation_failed(const struct reallocation *call)
 {
     if (call->ends && record_settings.sample != 0) sample_remember((uintptr_t)call->old);
-    if (call->begins) note(RECORD_RESULT, 0, call->size, 0, 0, 0);
+    if (call->ends || call->begins) note(RECORD_RESULT, 0, call->size, 0, 0, 0);
 }
 
 ALWAYS_INLINE void note_reallocated(const struct reallocation *call, void *object)
@@ -226,6 +226,12 @@ ALWAYS_INLINE void note_reallocated(const struct reallocation *call, void *objec
     size_t usable = NEXT(malloc_usable_size)(object);
     note(RECORD_RESULT, (uintptr_t)object, call->size, usable - call->size, 0, 0);
     if (UNLIKELY(!remembered)) note(TRACE_FREE, (uintptr_t)object, 0, 0, 0, 0); /* its free would be missed */
+}
+
+/* The new block is not one of the sample. */
+static COLD void note_reallocation_ended(void)
+{
+    note(RECORD_ENDED, 0, 0, 0, 0, 0);
 }
 
 /* After a call that does what malloc and free do: of no block, or to a size of nothing. Some allocators then free the old block and
@@ -248,6 +254,7 @@ static NOINLINE void *noted_realloc(void *old, size_t size)
     if (old == NULL || size == 0) note_other_result(&call, object, site);
     else if (UNLIKELY(object == NULL)) note_reallocation_failed(&call);
     else if (call.begins) note_reallocated(&call, object);
+    else if (call.ends) note_reallocation_ended();
     thread_leave();
     return object;
 }

@@ -49,7 +49,8 @@ bool record_settings_apply(void); /* whether this process, new or forked, is to 
 /* ---- rings (ring.c) ------------------------------------------------------------------------------------------------ */
 
 /* One event as its thread notes it. A realloc takes two in a row: REALLOC with the old address when it is called, then
- * RECORD_RESULT with the new one when it has returned (address 0: failed, the old block stays). */
+ * RECORD_RESULT with the new one when it has returned (address 0: failed, the old block stays), or RECORD_ENDED when the new
+ * one is not of the sample that the old one is of: together a free. */
 struct record_event {
     uint64_t tick;
     uint64_t address; /* 0: the allocation failed */
@@ -60,7 +61,7 @@ struct record_event {
     unsigned slack : 22; /* usable size less size; its largest value when more */
 };
 _Static_assert(sizeof(struct record_event) == 32, "two events fill a cache line");
-enum { RECORD_RESULT = TRACE_KIND_MASK, RECORD_RING_EVENTS = 4096 };
+enum { RECORD_RESULT = TRACE_KIND_MASK, RECORD_ENDED = RECORD_RESULT - 1, RECORD_RING_EVENTS = 4096 };
 
 /* Of one thread, which alone writes events and moves `head`; the recorder's thread reads them and moves `tail`. Rings are made
  * by platform_reserve/commit, stay in the list for good, and serve another thread when theirs is no more and they are empty:
@@ -119,13 +120,17 @@ void writer_resume(void);
 void writer_fork_child(void); /* nothing of the parent's goes on here */
 
 /* site.c, called by the recorder's thread: how many sites there are, which are elements 1 to that; element 0 is no site. Nothing
- * moves or changes. Who asks after taking events out of a ring is told of all sites that they name. */
+ * moves, and caller and address do not change. Who asks after taking events out of a ring is told of all sites that they name. */
 struct record_site {
     uint32_t caller; /* 0: none, or not followed so far */
-    uint32_t reserved;
+    uint32_t forgotten; /* site.c's own: its code is unmapped, so that it is not found any more */
     uint64_t address; /* where the caller goes on */
 };
 size_t sites_published(const struct record_site **all);
+
+/* Which sites new chains get: all that they are made of; their innermost address alone; or none. */
+enum sites_limit { SITES_ALL, SITES_ALONE, SITES_NO_MORE };
+enum sites_limit sites_limit(void);
 
 /* Called by process.c and writer.c: */
 void intercept_start(void); /* intercept.c: finds the next library's functions. Before all else, by one thread */
@@ -168,6 +173,7 @@ void facts_prepare(void);
 size_t facts_info(char *text, uint64_t tick, uint64_t ns); /* the clocks some time ago */
 size_t facts_modules(char *text); /* 0: cannot be read */
 bool facts_is_code(uint64_t address); /* in one of the modules, when they were last read */
+size_t facts_sites_limit(char *text, enum sites_limit limit);
 size_t facts_thread(char *text, uint32_t thread, int32_t tid, char *name);
 bool facts_thread_name(int32_t tid, char name[16]); /* false: there is no such thread any more */
 size_t facts_threads(void); /* of the process, this one and a main thread that has left included; 0: not known */
@@ -196,6 +202,10 @@ void record_answer(const char *line, size_t length, struct json *json);
 
 /* Appends `event` at `out`, which has TRACE_EVENT_MAX bytes of room: how many it took. `coder` is as format.h says. */
 size_t trace_encode(struct trace_coder *coder, const struct trace_event *event, uint8_t *out);
+
+/* A section of a TRACE_SHARED block at `out`, which has TRACE_SECTION_MAX bytes more room than `size`: how many it took. `ticks` are
+ * from the block's first tick to that of the events in `raw`. */
+size_t trace_section(uint32_t thread, uint64_t ticks, const void *raw, size_t size, uint8_t *out);
 
 /* CRC-32 (IEEE 802.3), to be continued from `crc`, at first 0. */
 uint32_t trace_crc(uint32_t crc, const void *bytes, size_t size);

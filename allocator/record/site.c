@@ -8,13 +8,18 @@
  *     chains: all addresses of a walk ─► site
  *     tree:  caller's site, address   ─► site
  *
- * They are read without locks. A key stays where it is and its value is replaced whole; a table that is half full is copied to
- * a larger one, and stays for those who still read it. Whoever writes holds one lock; who waits for it is in no handler
- * of a signal, since those are not noted. Keys of chains and of the tree are hashes of 64 bits, of which two may be equal: then
- * an event has another's site.
+ * Rules and chains are read without locks. A key stays where it is and its value is replaced whole; a table that is half full is
+ * copied to a larger one. The old one's pages are given back at once: who still reads it finds nothing there, and so comes to the
+ * lock, under which all is written and the tree is read too. Who waits for it is in no handler of a signal, since those are not
+ * noted. Keys of chains are hashes of 64 bits, of which two may be equal: then an event has another's site.
  *
  * Where a frame cannot be left by a rule (signal handlers, hand-written assembly, code without unwind information), and where
  * the wanted number of addresses is reached, the walk ends.
+ *
+ * Chains have no end: where a recursion goes deeper than is followed, most allocations have one of their own, of as many new
+ * sites as addresses. So there is a limit, of about 60 MiB for all tables together. Past it a new chain's site is its innermost
+ * address alone, of which a program has few, and for which a part of the room is kept; and past that, none. Neither takes the
+ * lock. The file says from where on that is so (sites_limit).
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -39,20 +44,44 @@ struct table {
     struct pair *pairs;
 };
 
-typedef _Atomic(struct table *) table_place;
+/* Under the lock alone. A site is told by itself, so its number is all that is kept. */
+struct tree {
+    size_t capacity; /* a power of two, at least twice as many as there are sites */
+    uint32_t numbers[]; /* of sites, by a hash of caller and address; 0: free */
+};
+
+struct table_place {
+    _Atomic(struct table *) now;
+    unsigned most_log; /* binary logarithm of the pairs that it may have */
+};
 
 /* At first all are this one, which nobody writes. The first of their own is 16 KiB. */
 enum { PAIRS_FIRST_LOG = 10 };
 static struct pair no_pairs[2];
 static struct table empty = {.shift = 63, .pairs = no_pairs};
 
+/* 16 MiB of sites, of which those are touched that there are; as many chains, 32 MiB; of rules, for return addresses of which
+ * nobody has so many unless code is made at run time, 4 MiB; and 8 MiB for the tree. A sixteenth is for innermost addresses. */
+enum {
+    SITES_MAX_LOG = 20,
+    SITES_MAX = 1 << SITES_MAX_LOG,
+    SITES_LEAST = 1 << 12,
+    SITES_ALONE_SHARE = 16,
+    RULE_PAIRS_MAX_LOG = 18
+};
+
 static struct {
     platform_lock lock; /* of whoever writes anything below */
-    table_place rules, chains, tree;
+    struct table_place rules, chains;
     struct record_site *all; /* reserved; the first `committed` can be written */
     size_t reserved, committed;
     _Atomic(size_t) count; /* sites; the first is element 1. Release: they are written */
-} sites = {.rules = &empty, .chains = &empty, .tree = &empty};
+    _Atomic(enum sites_limit) limit; /* only grows. Relaxed: who reads it late takes the lock once more */
+    _Atomic(struct tree *) tree; /* release: a fork's child finds it as it was, or whole. NULL: none yet */
+} sites = {
+    .rules = {&empty, RULE_PAIRS_MAX_LOG},
+    .chains = {&empty, SITES_MAX_LOG + 1},
+};
 
 static size_t pairs_in(const struct table *table)
 {
@@ -70,10 +99,10 @@ ALWAYS_INLINE struct pair *pair_find(struct table *table, uint64_t key)
     }
 }
 
-ALWAYS_INLINE uint64_t table_find(const table_place *place, uint64_t key)
+ALWAYS_INLINE uint64_t table_find(const struct table_place *place, uint64_t key)
 {
     /* Acquire: pairs with the release in table_grow, so that what it points to is there. */
-    const struct pair *pair = pair_find(atomic_load_explicit(place, memory_order_acquire), key);
+    const struct pair *pair = pair_find(atomic_load_explicit(&place->now, memory_order_acquire), key);
     /* Acquire: pairs with the release in table_write, so that a site that it names is there. */
     return atomic_load_explicit(&pair->value, memory_order_acquire);
 }
@@ -88,24 +117,48 @@ static void table_write(struct table *table, uint64_t key, uint64_t value)
     atomic_store_explicit(&pair->key, key, memory_order_release); /* see pair_find */
 }
 
-static struct table *table_make(unsigned shift)
+/* Whole pages that read as zeros; NULL: there is no memory. */
+static void *pages_make(size_t size)
 {
     size_t page = platform_page_size();
-    size_t size = sizeof(struct table) + ((size_t)1 << (64 - shift)) * sizeof(struct pair);
     size = (size + page - 1) & ~(page - 1);
-    struct table *table = platform_reserve(size, page);
-    if (table == NULL || !platform_commit(table, size)) return NULL;
+    void *pages = platform_reserve(size, page);
+    return pages != NULL && platform_commit(pages, size) ? pages : NULL;
+}
+
+/* The memory of what lies there is given back, but for the first page; the addresses stay taken. */
+static void pages_give_back(void *start, size_t size)
+{
+    size_t page = platform_page_size();
+    if (size > page) platform_purge((char *)start + page, ((size + page - 1) & ~(page - 1)) - page);
+}
+
+static size_t table_size(unsigned shift)
+{
+    return sizeof(struct table) + ((size_t)1 << (64 - shift)) * sizeof(struct pair);
+}
+
+static struct table *table_make(unsigned shift)
+{
+    struct table *table = pages_make(table_size(shift));
+    if (table == NULL) return NULL;
     table->shift = shift;
     table->pairs = (struct pair *)(table + 1);
     return table;
 }
 
-/* The old table is never given back, since others may be reading it. All old ones together are no larger than the new one.
- * NULL: there is no memory. */
-static struct table *table_grow(table_place *place)
+static bool is_half_full(const struct table *table)
 {
-    struct table *old = atomic_load_explicit(place, memory_order_relaxed); /* only we write */
-    struct table *new = table_make(old == &empty ? 64 - PAIRS_FIRST_LOG : old->shift - 1);
+    return 2 * (table->used + 1) > pairs_in(table);
+}
+
+/* The old table's first page stays: it says where the pairs are, to those who still read it (see above). NULL: there is no
+ * memory, or it may not be larger and is full of what is known. */
+static struct table *table_grow(struct table_place *place)
+{
+    struct table *old = atomic_load_explicit(&place->now, memory_order_relaxed); /* only we write */
+    unsigned least = 64 - place->most_log;
+    struct table *new = table_make(old == &empty ? 64 - PAIRS_FIRST_LOG : old->shift > least ? old->shift - 1 : least);
     if (new == NULL) return NULL;
     for (size_t i = 0; i < pairs_in(old); i++) {
         /* Relaxed, both: only we write. */
@@ -113,29 +166,29 @@ static struct table *table_grow(table_place *place)
         uint64_t key = atomic_load_explicit(&old->pairs[i].key, memory_order_relaxed);
         if (value != 0) table_write(new, key, value);
     }
-    atomic_store_explicit(place, new, memory_order_release); /* see table_find */
-    return new;
+    atomic_store_explicit(&place->now, new, memory_order_release); /* see table_find */
+    if (old != &empty) pages_give_back(old, table_size(old->shift));
+    return is_half_full(new) ? NULL : new;
 }
 
-/* Under the lock. Where there is no memory it is found out again the next time. */
-static void table_put(table_place *place, uint64_t key, uint64_t value)
+/* Under the lock. false: there is no room, and it has to be found out again the next time. */
+static bool table_put(struct table_place *place, uint64_t key, uint64_t value)
 {
-    struct table *table = atomic_load_explicit(place, memory_order_relaxed); /* only we write */
-    if (key == 0) return;
-    if (table == &empty || 2 * (table->used + 1) > pairs_in(table)) table = table_grow(place);
-    if (table != NULL) table_write(table, key, value);
+    struct table *table = atomic_load_explicit(&place->now, memory_order_relaxed); /* only we write */
+    if (key == 0) return true; /* one in 2 to the 64 is never known */
+    if (table == &empty || is_half_full(table)) table = table_grow(place);
+    if (table == NULL) return false;
+    table_write(table, key, value);
+    return true;
 }
 
-/* Under the lock. Keys keep their places, since searches for others go past them; the next larger table is without them. */
-static void table_forget(const table_place *place, bool (*is_wrong)(uint64_t value))
+/* Under the lock. Keys keep their places, since searches for others go past them; the next table is without them. Relaxed: who
+ * still reads a former value does what it did before. */
+static void table_forget(const struct table_place *place)
 {
-    struct table *table = atomic_load_explicit(place, memory_order_relaxed); /* only we write */
-    for (size_t i = 0; i < pairs_in(table); i++) {
-        _Atomic(uint64_t) *value = &table->pairs[i].value;
-        /* Relaxed, both: who still reads the former value does what it did before. */
-        uint64_t known = atomic_load_explicit(value, memory_order_relaxed);
-        if (known != 0 && is_wrong(known)) atomic_store_explicit(value, 0, memory_order_relaxed);
-    }
+    struct table *table = atomic_load_explicit(&place->now, memory_order_relaxed); /* only we write */
+    if (table == &empty) return;
+    for (size_t i = 0; i < pairs_in(table); i++) atomic_store_explicit(&table->pairs[i].value, 0, memory_order_relaxed);
 }
 
 /* ---- rules ---------------------------------------------------------------------------------------------------------------------- */
@@ -162,12 +215,16 @@ static uint64_t rule_value(const struct frame_rule *rule)
            (uint64_t)((rule->cfa_offset + rule->return_offset) / RULE_WORD) << RETURN_SHIFT;
 }
 
+/* Once there is no room for another, which is so where code is made at run time without end, each new one is found out anew, at no
+ * other's cost. */
 static NOINLINE uint64_t rule_learn(uintptr_t address)
 {
+    static _Atomic(bool) full;
     struct frame_rule rule = frame_rule_find(address, NULL, NULL);
     uint64_t value = rule_value(&rule);
+    if (atomic_load_explicit(&full, memory_order_relaxed)) return value;
     platform_lock_acquire(&sites.lock);
-    table_put(&sites.rules, address, value);
+    if (!table_put(&sites.rules, address, value)) atomic_store_explicit(&full, true, memory_order_relaxed);
     platform_lock_release(&sites.lock);
     return value;
 }
@@ -202,8 +259,49 @@ ALWAYS_INLINE bool leave(struct frame *frame)
 
 /* ---- the tree: under the lock --------------------------------------------------------------------------------------------------------- */
 
-/* 64 MiB of them, of which those are touched that there are. Numbers are of 32 bits. */
-enum { SITES_MAX = 1 << 22, SITES_LEAST = 1 << 12, COMMITTED_TOGETHER = 1 << 12 };
+enum { COMMITTED_TOGETHER = 1 << 12, TREE_LEAST = 1 << 12 };
+
+static struct tree *tree_now(void)
+{
+    return atomic_load_explicit(&sites.tree, memory_order_relaxed); /* only we write */
+}
+
+static bool is_site(uint32_t number, uint32_t caller, uintptr_t address)
+{
+    const struct record_site *site = &sites.all[number];
+    return site->address == address && site->caller == caller && !site->forgotten;
+}
+
+/* Where the number of this site stands, or belongs. One that is forgotten keeps its place, and is no more found. */
+static uint32_t *tree_place(struct tree *tree, uint32_t caller, uintptr_t address)
+{
+    for (size_t at = (((caller * SCATTER) ^ address) * SCATTER) >> 32;; at++) {
+        uint32_t *place = &tree->numbers[at & (tree->capacity - 1)];
+        if (*place == 0 || is_site(*place, caller, address)) return place;
+    }
+}
+
+static size_t tree_size(size_t capacity)
+{
+    return sizeof(struct tree) + capacity * sizeof(uint32_t);
+}
+
+static bool tree_grow(void)
+{
+    struct tree *old = tree_now();
+    size_t capacity = old == NULL ? TREE_LEAST : 2 * old->capacity;
+    struct tree *new = pages_make(tree_size(capacity));
+    if (new == NULL) return false;
+    new->capacity = capacity;
+    size_t count = atomic_load_explicit(&sites.count, memory_order_relaxed); /* only we write */
+    for (size_t number = 1; number <= count; number++) {
+        const struct record_site *site = &sites.all[number];
+        if (!site->forgotten) *tree_place(new, site->caller, site->address) = (uint32_t)number;
+    }
+    atomic_store_explicit(&sites.tree, new, memory_order_release); /* see there */
+    if (old != NULL) pages_give_back(old, tree_size(old->capacity));
+    return true;
+}
 
 /* Fewer where address space is limited. */
 static bool sites_reserve(void)
@@ -215,8 +313,10 @@ static bool sites_reserve(void)
     return sites.all != NULL;
 }
 
+/* For a site of this number, and in the tree. */
 static bool site_has_room(size_t number)
 {
+    if ((tree_now() == NULL || 2 * number > tree_now()->capacity) && !tree_grow()) return false;
     if (LIKELY(number < sites.committed)) return true;
     if (sites.all == NULL && !sites_reserve()) return false;
     if (sites.committed + COMMITTED_TOGETHER > sites.reserved ||
@@ -226,17 +326,16 @@ static bool site_has_room(size_t number)
     return true;
 }
 
-/* The site of this return address under this caller; 0: there is no room. */
-static uint32_t site_of(uint32_t caller, uintptr_t address)
+/* The site of this return address under this caller; 0: there is no room for it among the first `most`. */
+static uint32_t site_of(uint32_t caller, uintptr_t address, size_t most)
 {
-    uint64_t key = (caller * SCATTER ^ address) * SCATTER;
-    uint64_t known = table_find(&sites.tree, key);
-    if (known != 0) return (uint32_t)known;
+    uint32_t known = tree_now() == NULL ? 0 : *tree_place(tree_now(), caller, address);
+    if (known != 0) return known;
     size_t number = atomic_load_explicit(&sites.count, memory_order_relaxed) + 1; /* only we write */
-    if (!site_has_room(number)) return 0;
+    if (number >= most || !site_has_room(number)) return 0;
     sites.all[number] = (struct record_site){.caller = caller, .address = address};
     atomic_store_explicit(&sites.count, number, memory_order_release); /* see sites_published */
-    table_put(&sites.tree, key, number);
+    *tree_place(tree_now(), caller, address) = (uint32_t)number;
     return (uint32_t)number;
 }
 
@@ -246,6 +345,11 @@ size_t sites_published(const struct record_site **all)
     size_t count = atomic_load_explicit(&sites.count, memory_order_acquire);
     *all = sites.all;
     return count;
+}
+
+enum sites_limit sites_limit(void)
+{
+    return atomic_load_explicit(&sites.limit, memory_order_relaxed); /* see there */
 }
 
 /* ---- walking outwards -------------------------------------------------------------------------------------------------------------- */
@@ -258,6 +362,11 @@ struct chain {
     uintptr_t addresses[SITES_DEEPEST]; /* the innermost first */
 };
 
+ALWAYS_INLINE uint64_t chain_key(uint64_t key, uintptr_t address)
+{
+    return ((key << 32 | key >> 32) ^ address) * SCATTER;
+}
+
 ALWAYS_INLINE void walk(struct frame at, struct chain *chain)
 {
     unsigned most = record_settings.sites < SITES_DEEPEST ? record_settings.sites : SITES_DEEPEST;
@@ -265,23 +374,49 @@ ALWAYS_INLINE void walk(struct frame at, struct chain *chain)
     unsigned length = 0;
     do {
         chain->addresses[length++] = at.return_address;
-        key = ((key << 32 | key >> 32) ^ at.return_address) * SCATTER;
+        key = chain_key(key, at.return_address);
     } while (length < most && leave(&at));
     chain->key = key;
     chain->length = length;
 }
 
+/* Under the lock. */
+static uint32_t chain_put(const struct chain *chain)
+{
+    size_t most = sites.all == NULL ? SITES_MAX : sites.reserved;
+    if (chain->length > 1) most -= most / SITES_ALONE_SHARE;
+    uint32_t site = 0;
+    for (unsigned i = chain->length; i-- > 0;) {
+        site = site_of(site, chain->addresses[i], most);
+        if (site == 0) return 0;
+    }
+    return table_put(&sites.chains, chain->key, site) ? site : 0;
+}
+
+/* 0: there is no room, nor will there be for another of its kind. */
 static COLD uint32_t chain_learn(const struct chain *chain)
 {
-    uint32_t site = 0;
+    enum sites_limit reached = chain->length > 1 ? SITES_ALONE : SITES_NO_MORE;
     platform_lock_acquire(&sites.lock);
-    for (unsigned i = chain->length; i-- > 0;) {
-        site = site_of(site, chain->addresses[i]);
-        if (site == 0) break;
-    }
-    if (site != 0) table_put(&sites.chains, chain->key, site);
+    uint32_t site = chain_put(chain);
+    if (site == 0 && sites_limit() < reached) atomic_store_explicit(&sites.limit, reached, memory_order_relaxed);
     platform_lock_release(&sites.lock);
     return site;
+}
+
+/* The site of a chain's innermost address alone. */
+static COLD uint32_t site_alone(uintptr_t address)
+{
+    struct chain alone = {.key = chain_key(0, address), .length = 1, .addresses = {address}};
+    uint64_t site = table_find(&sites.chains, alone.key);
+    if (site != 0 || sites_limit() == SITES_NO_MORE) return (uint32_t)site;
+    return chain_learn(&alone);
+}
+
+static COLD uint32_t site_learn(const struct chain *chain)
+{
+    uint32_t site = sites_limit() == SITES_ALL ? chain_learn(chain) : 0;
+    return site != 0 ? site : site_alone(chain->addresses[0]);
 }
 
 uint32_t site_find(const struct frame *frame)
@@ -289,23 +424,17 @@ uint32_t site_find(const struct frame *frame)
     struct chain chain;
     walk(*frame, &chain);
     uint64_t site = table_find(&sites.chains, chain.key);
-    return LIKELY(site != 0) ? (uint32_t)site : chain_learn(&chain);
+    return LIKELY(site != 0) ? (uint32_t)site : site_learn(&chain);
 }
 
 /* ---- unmapped code -------------------------------------------------------------------------------------------------------------------- */
 
 #pragma weak _dl_find_object /* as in platform/frame.c: without it no rule is known either */
 
-static bool is_any(uint64_t value)
-{
-    (void)value;
-    return true;
-}
-
-static bool is_of_unmapped_code(uint64_t site)
+static bool is_of_unmapped_code(const struct record_site *site)
 {
     struct dl_find_object object;
-    return _dl_find_object != NULL && _dl_find_object((void *)(sites.all[site].address - 1), &object) != 0;
+    return _dl_find_object != NULL && _dl_find_object((void *)(site->address - 1), &object) != 0;
 }
 
 /* Other code may be mapped at the same addresses. It must not be walked by the rules of what was there, which would lead
@@ -314,9 +443,13 @@ static bool is_of_unmapped_code(uint64_t site)
 void sites_forget(void)
 {
     platform_lock_acquire(&sites.lock);
-    table_forget(&sites.tree, is_of_unmapped_code);
-    table_forget(&sites.chains, is_any);
-    table_forget(&sites.rules, is_any);
+    size_t count = atomic_load_explicit(&sites.count, memory_order_relaxed); /* only we write */
+    for (size_t number = 1; number <= count; number++) {
+        struct record_site *site = &sites.all[number];
+        site->forgotten = site->forgotten || is_of_unmapped_code(site);
+    }
+    table_forget(&sites.chains);
+    table_forget(&sites.rules);
     platform_lock_release(&sites.lock);
 }
 

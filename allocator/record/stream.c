@@ -27,8 +27,21 @@ struct record_stream {
     uint8_t raw[STREAM_BYTES];
 };
 
+/* Sections of several streams that had little, to be one block: a block of its own takes 48 bytes more, and compresses worse. Between
+ * two passes there are none but of threads that have ended. */
+enum { SHARED_BYTES = 128 << 10, SHARE_MOST = STREAM_BYTES / 4 };
+static struct {
+    uint32_t sections, events;
+    uint32_t thread; /* the first section's ... */
+    size_t first; /* ... and where its events begin, should it stay the only one */
+    uint64_t first_tick, last_tick;
+    size_t used;
+    uint8_t raw[SHARED_BYTES];
+} shared;
+
 static uint32_t threads; /* in this file */
 static size_t sites_written; /* to it */
+static enum sites_limit limit_written; /* to it */
 static bool strange; /* some of these are in no module that is known */
 static uint8_t scratch[TRACE_RAW_MAX]; /* for blocks other than of events */
 
@@ -47,9 +60,20 @@ static uint8_t *put_varint(uint8_t *at, uint64_t number)
     return at;
 }
 
+/* That new chains are not told apart any more, from about here on. */
+static void limit_flush(void)
+{
+    enum sites_limit limit = sites_limit();
+    if (limit == limit_written) return;
+    limit_written = limit;
+    size_t size = facts_sites_limit((char *)scratch, limit);
+    file_block(TRACE_LIMIT, 0, scratch, size);
+}
+
 static void sites_flush(void)
 {
     enum { SITE_BYTES = 5 + 10 };
+    limit_flush();
     const struct record_site *sites;
     size_t count = sites_published(&sites);
     while (sites_written < count) {
@@ -77,16 +101,48 @@ static void name_flush(struct record_stream *stream)
     file_block(TRACE_THREAD, 0, scratch, size);
 }
 
+static void shared_flush(void)
+{
+    struct trace_block_header header = {
+        .type = TRACE_SHARED, .events = shared.events, .first_tick = shared.first_tick, .last_tick = shared.last_tick};
+    if (shared.sections > 1) {
+        file_events(&header, shared.raw, shared.used);
+    } else if (shared.sections == 1) {
+        header.type = TRACE_EVENTS;
+        header.thread = shared.thread;
+        file_events(&header, shared.raw + shared.first, shared.used - shared.first);
+    }
+    shared.sections = shared.events = 0;
+    shared.used = 0;
+}
+
+static void stream_share(const struct record_stream *stream)
+{
+    if (shared.used + TRACE_SECTION_MAX + stream->used > sizeof shared.raw) shared_flush();
+    if (shared.sections == 0) {
+        shared.thread = stream->thread;
+        shared.first_tick = shared.last_tick = stream->first_tick;
+    }
+    uint64_t ticks = stream->first_tick - shared.first_tick;
+    shared.used += trace_section(stream->thread, ticks, stream->raw, stream->used, shared.raw + shared.used);
+    if (shared.sections == 0) shared.first = shared.used - stream->used;
+    if (stream->coder.tick > shared.last_tick) shared.last_tick = stream->coder.tick;
+    shared.events += stream->events;
+    shared.sections++;
+}
+
 static void stream_flush(struct record_stream *stream)
 {
     if (stream->events == 0) return;
     sites_flush();
     name_flush(stream);
-    struct trace_block_header header = {.thread = stream->thread,
+    struct trace_block_header header = {.type = TRACE_EVENTS,
+                                        .thread = stream->thread,
                                         .events = stream->events,
                                         .first_tick = stream->first_tick,
                                         .last_tick = stream->coder.tick};
-    file_events(&header, stream->raw, stream->used);
+    if (stream->used <= SHARE_MOST) stream_share(stream);
+    else file_events(&header, stream->raw, stream->used);
     stream->events = 0;
 }
 
@@ -135,7 +191,8 @@ static unsigned stream_take(const struct record_ring *ring, struct record_stream
     const struct record_event *noted = &ring->events[tail % RECORD_RING_EVENTS];
     const struct record_event *next = &ring->events[(tail + 1) % RECORD_RING_EVENTS];
     struct trace_event event = event_of(noted);
-    if (noted->kind == RECORD_RESULT) return 1; /* the recording began while it was called */
+    if (noted->kind == RECORD_RESULT || noted->kind == RECORD_ENDED)
+        return 1; /* the recording began while it was called */
     if (noted->kind == TRACE_REALLOC) {
         if (tail + 1 == head) return 0;
         if (next->kind == RECORD_RESULT) {
@@ -143,8 +200,10 @@ static unsigned stream_take(const struct record_ring *ring, struct record_stream
             stream_put(stream, &event);
             return 2;
         }
-        event.kind =
-            TRACE_FREE; /* the recording ended while it was called: what is sure is that the old block may be gone */
+        /* Or the recording ended while it was called: what is sure is that the old block may be gone. */
+        event.kind = TRACE_FREE;
+        stream_put(stream, &event);
+        return next->kind == RECORD_ENDED ? 2 : 1;
     }
     stream_put(stream, &event);
     return 1;
@@ -218,6 +277,9 @@ void streams_begin(void)
 {
     threads = 0;
     sites_written = 0;
+    limit_written = SITES_ALL;
+    shared.sections = shared.events = 0;
+    shared.used = 0;
     for (struct record_ring *ring = first_ring(); ring != NULL; ring = ring->next) {
         if (ring->stream != NULL) ring->stream->events = 0;
         ring_release(ring, atomic_load_explicit(&ring->head, memory_order_acquire));
@@ -239,6 +301,7 @@ void streams_flush(void)
 {
     for (struct record_ring *ring = first_ring(); ring != NULL; ring = ring->next)
         if (ring->stream != NULL) stream_flush(ring->stream);
+    shared_flush();
 }
 
 bool streams_strange(void)

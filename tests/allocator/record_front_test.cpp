@@ -461,10 +461,41 @@ TEST(RecordSamples, AllocationAndFreeOfAnObjectAreBothNotedOrNeither)
     for (size_t i = 0; i < count; i++) {
         const auto &event = taken[i];
         if (event.kind == SUBJECT_REALLOC) alive[event.address] = 0; // of one that was noted, or of another
+        else if (event.kind == SUBJECT_ENDED) continue;
         else if (event.kind == SUBJECT_FREE) ASSERT_EQ(0, --alive[event.address]);
         else ASSERT_EQ(1, ++alive[event.address]);
     }
     for (const auto &[address, left] : alive) EXPECT_EQ(0, left) << address;
+}
+
+// A block of the sample, and what a realloc of it notes on which no sample falls; then its free.
+std::vector<unsigned> kinds_of_realloc(size_t size)
+{
+    subject_start(1000, 0);
+    subject_takes(0); // the thread begins to draw
+    subject_until_sample(0);
+    void *volatile object = malloc(100);
+    subject_until_sample(SIZE_MAX);
+    void *volatile moved = realloc(object, size);
+    free(moved != nullptr ? moved : object);
+    subject_stop();
+    subject_until_sample(0);
+    size_t count = subject_take(taken.data(), taken.size());
+    std::vector<unsigned> kinds;
+    for (size_t i = 0; i < count; i++) kinds.push_back(taken[i].kind);
+    EXPECT_EQ(number(object), count > 1 ? taken[1].address : 0);
+    return kinds;
+}
+
+TEST(RecordSamples, AReallocOutOfTheSampleEndsTheBlockOnceItHasSucceeded)
+{
+    EXPECT_EQ((std::vector<unsigned>{SUBJECT_MALLOC, SUBJECT_REALLOC, SUBJECT_ENDED}), kinds_of_realloc(5000));
+}
+
+TEST(RecordSamples, AReallocThatFailsEndsNothing)
+{
+    EXPECT_EQ((std::vector<unsigned>{SUBJECT_MALLOC, SUBJECT_REALLOC, SUBJECT_RESULT, SUBJECT_FREE}),
+              kinds_of_realloc(too_much));
 }
 
 TEST(RecordSamples, ACppObjectIsTakenOnceNotOncePerCall)

@@ -5,11 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>
+#include <sched.h>
+#include <unistd.h>
 #include <unwind.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <set>
 #include <thread>
 #include <vector>
@@ -18,6 +22,8 @@ namespace
 {
 
 std::atomic<uintptr_t> unmapped_from{UINTPTR_MAX}; // up to UNMAPPED_SIZE further nothing is mapped
+enum { LOCK_FREE, LOCK_WANTED, LOCK_HELD };
+std::atomic<int> lock_is_held{LOCK_FREE}; // when wanted, the next to ask about an address waits until it is free again
 constexpr uintptr_t UNMAPPED_SIZE = 4096;
 
 } // namespace
@@ -27,6 +33,9 @@ int __real__dl_find_object(void *address, struct dl_find_object *result);
 int __wrap__dl_find_object(void *address, struct dl_find_object *result)
 {
     if (reinterpret_cast<uintptr_t>(address) - unmapped_from < UNMAPPED_SIZE) return -1;
+    int wanted = LOCK_WANTED;
+    if (lock_is_held.compare_exchange_strong(wanted, LOCK_HELD))
+        while (lock_is_held == LOCK_HELD) sched_yield();
     return __real__dl_find_object(address, result);
 }
 }
@@ -210,6 +219,101 @@ TEST(RecordSite, WhatIsUnmappedHasNewSitesAndAllElseItsOwn)
     EXPECT_EQ(there[0], there[1]);
     expect_agrees(after, 3);
     EXPECT_EQ(before.site, after.site);
+}
+
+// ---- more chains than there is room for: what follows leaves the tables full ---------------------------------------------
+
+// A chain of calls for each number: each bit decides from which of two places the next call is made.
+__attribute__((noinline)) unsigned winding(uint64_t number, unsigned levels, seen *result)
+{
+    if (levels == 0) {
+        result->site = SITE_OF_CALLER();
+        return 0;
+    }
+    unsigned (*volatile next)(uint64_t, unsigned, seen *) =
+        winding; // or the compiler makes a loop of it, or one call of both
+    unsigned calls = 1;
+    if (number & 1) {
+        calls += next(number >> 1, levels - 1, result);
+        __asm__ volatile("# one" : "+r"(calls));
+    } else {
+        calls += next(number >> 1, levels - 1, result);
+        __asm__ volatile("# the other" : "+r"(calls));
+    }
+    return calls;
+}
+
+uint64_t mixed(uint64_t number)
+{
+    return (number + 1) * UINT64_C(0x9E3779B97F4A7C15);
+}
+
+uint32_t site_of_chain(uint64_t number)
+{
+    seen result{};
+    winding(mixed(number), 70, &result);
+    return result.site;
+}
+
+size_t resident()
+{
+    size_t pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    EXPECT_EQ(2, fscanf(file, "%zu %zu", &pages, &resident));
+    fclose(file);
+    return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+enum { ALL, ALONE, NO_MORE };
+
+TEST(RecordSiteLimit, TablesHaveAnEndAndPastItAChainIsItsInnermostAddress)
+{
+    constexpr size_t MIB = 1 << 20;
+    subject_start(0, 64);
+    size_t before = resident();
+    uint32_t first = site_of_chain(0);
+    EXPECT_EQ(ALL, subject_sites_limit());
+    for (uint64_t number = 1; number < 100000; number++) site_of_chain(number);
+    EXPECT_EQ(ALONE, subject_sites_limit());
+    EXPECT_LT(resident() - before, 64 * MIB);
+    EXPECT_EQ(first, site_of_chain(0)) << "what is known stays";
+    EXPECT_EQ(64U, addresses_of(first).size());
+    uint32_t late = site_of_chain(100000);
+    EXPECT_EQ(late, site_of_chain(100001));
+    EXPECT_EQ(std::vector<uintptr_t>{subject_address(first)}, addresses_of(late));
+}
+
+// Forgetting sites looks at their code under the lock.
+TEST(RecordSiteLimit, AChainThatFindsNoRoomTakesNoLock)
+{
+    subject_start(0, 64);
+    for (uint64_t number = 0; subject_sites_limit() == ALL; number++) site_of_chain(number);
+    uint32_t known = site_of_chain(200000);
+    ASSERT_NE(0U, known);
+    lock_is_held = LOCK_WANTED;
+    std::thread other(subject_forget_sites);
+    while (lock_is_held != LOCK_HELD) std::this_thread::yield();
+    std::atomic<uint32_t> found{0};
+    std::thread late([&found] { found = site_of_chain(200001); });
+    for (int waited_ms = 0; found == 0 && waited_ms < 20000; waited_ms++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(known, found);
+    lock_is_held = LOCK_FREE;
+    other.join();
+    late.join();
+}
+
+TEST(RecordSiteLimit, WhenNotEvenAnAddressFitsThereIsNoSite)
+{
+    subject_start(0, 64);
+    for (uint64_t number = 0; subject_sites_limit() == ALL; number++) site_of_chain(number);
+    uint32_t last = 0;
+    for (uintptr_t address = 3 * NOWHERE; subject_sites_limit() != NO_MORE; address += 16) {
+        uint32_t site = made_up(address);
+        if (site != 0) last = site;
+    }
+    EXPECT_EQ(0U, made_up(4 * NOWHERE));
+    EXPECT_EQ(last, made_up(subject_address(last)));
 }
 
 } // namespace

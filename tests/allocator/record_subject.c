@@ -172,6 +172,11 @@ void subject_note(unsigned kind, uint64_t address, uint64_t size, uint64_t slack
     thread_leave();
 }
 
+void subject_until_sample(size_t size)
+{
+    record_thread.until_sample = size;
+}
+
 bool subject_takes(size_t size)
 {
     return sample_takes(size);
@@ -216,6 +221,11 @@ uintptr_t subject_address(uint32_t site)
     const struct record_site *all;
     sites_published(&all);
     return (uintptr_t)all[site].address;
+}
+
+int subject_sites_limit(void)
+{
+    return (int)sites_limit();
 }
 
 #ifdef HEAPFIT_TEST_IN_FRONT /* with intercept.c, as a library in front of the allocator */

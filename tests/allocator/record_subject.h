@@ -21,6 +21,7 @@ enum {
     SUBJECT_NEW,
     SUBJECT_NEW_ALIGNED,
     SUBJECT_DELETE,
+    SUBJECT_ENDED = 14,
     SUBJECT_RESULT = 15,
     SUBJECT_RING_EVENTS = 4096,
 };
@@ -58,6 +59,7 @@ const char *subject_allocator(void);
 /* What intercept.c does with its parts. */
 void subject_note(unsigned kind, uint64_t address, uint64_t size, uint64_t slack, unsigned alignment, uint32_t site);
 bool subject_takes(size_t size);
+void subject_until_sample(size_t size); /* the calling thread's next sample falls behind so many bytes */
 bool subject_remember(uint64_t address);
 bool subject_forget(uint64_t address);
 uint32_t subject_site(uintptr_t return_address, uintptr_t stack, uintptr_t base);
@@ -66,6 +68,8 @@ void subject_forget_sites(void);
 size_t subject_sites(void);
 uint32_t subject_caller(uint32_t site);
 uintptr_t subject_address(uint32_t site);
+/* enum sites_limit */
+int subject_sites_limit(void);
 
 #ifdef __cplusplus
 }

@@ -283,6 +283,16 @@ def test_what_is_wrong_with_a_file_is_said(made: Made) -> None:
     assert "5 events" in "".join(recording.problems)
 
 
+@pytest.mark.parametrize(
+    ("limit", "said"), [(1, "only the innermost address is known"), (2, "have no site")]
+)
+def test_chains_of_calls_that_were_too_many_are_told_of(made: Made, limit: int, said: str) -> None:
+    [recording] = made(BLOCKS[:5], threads=NAMES, problems={"sites_limit": limit}).recordings
+    [problem] = recording.problems
+    assert said in problem
+    assert "--sites" in problem
+
+
 # ----------------------------------------------------------------------- call sites
 
 

@@ -177,7 +177,7 @@ def test_the_first_block_describes_the_process(recording: Recording) -> None:
     assert Path(info["allocator"]).name.startswith("libc.so")
     assert info["parent"] == os.getpid()
     assert info["page_size"] == resource.getpagesize()
-    assert (info["format"], info["sample"], info["sites"], info["file_number"]) == (1, 0, 0, 1)
+    assert (info["format"], info["sample"], info["sites"], info["file_number"]) == (2, 0, 0, 1)
     assert abs(info["started_unix_ns"] - time.time_ns()) < 600 * 10**9
     assert info["ticks_per_second_guess"] > 0
 
@@ -227,6 +227,17 @@ def test_a_realloc_is_one_event_with_its_site(recording: Recording) -> None:
     (failed,) = (event for event in trace.events if event.kind == REALLOC and not event.address)
     assert failed.old == event.address
     assert [free.address for free in trace.events if free.kind == FREE].count(event.address) == 1
+
+
+def test_sites_have_a_limit_which_the_file_tells(recording: Recording) -> None:
+    recording.run("winding", 25000, options="sites:64")
+    trace = recording.whole()
+    assert trace.limits == [{"sites": "innermost"}]
+    assert len(trace.sites) <= 1 << 20
+    ours = [trace.sites[event.site] for event in trace.events if event.size == SIZE]
+    assert len(ours) == 25000
+    assert ours[0][0] != 0, "it has callers"
+    assert ours[-1] == (0, ours[0][1]), "the same call, without them"
 
 
 # ---- ends ----------------------------------------------------------------------------------------
@@ -290,6 +301,15 @@ def test_a_thousand_short_threads(recording: Recording) -> None:
     assert batches(trace) == {1: BLOCKS} | {1000 + i: 1 for i in range(1000)}
     assert freed_after_birth(trace)
     assert len({thread["tid"] for thread in trace.threads.values()}) >= 1000
+
+
+def test_threads_that_do_little_share_blocks(recording: Recording) -> None:
+    threads, calls = 200, 40
+    recording.run("slow_threads", threads, calls)
+    trace = recording.whole()
+    assert batches(trace) == dict.fromkeys(range(calls), threads)
+    # A block for each thread and pass takes 20 bytes an event and more.
+    assert recording.file.stat().st_size < 12 * len(trace.events)
 
 
 # ---- other programs and forks --------------------------------------------------------------------

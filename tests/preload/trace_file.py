@@ -20,6 +20,7 @@ BLOCK_HEADER = struct.Struct("<IBBHIIIIQQII")
 MARK = struct.Struct("<6Q")
 MAGIC, BLOCK_MAGIC = b"heapfit\x1a", 0x31424648
 INFO, EVENTS, THREAD, MARKS, MODULES, SITES, END = range(1, 8)
+SHARED, LIMIT = 8, 9
 FREE, MALLOC, CALLOC, REALLOC, ALIGNED, NEW, NEW_ALIGNED, DELETE = range(8)
 OTHER, UNIT_BYTE, FAILED, SITE_FOLLOWS = 16, 32, 64, 128
 RAW_MAX = 1 << 20
@@ -57,6 +58,7 @@ class Trace:
     marks: list[Mark] = field(default_factory=list)
     modules: list[str] = field(default_factory=list)
     sites: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    limits: list[dict[str, Any]] = field(default_factory=list)
     rest: int = 0  # bytes behind the last whole block
 
     def sizes(self) -> list[int]:
@@ -156,7 +158,7 @@ class Decoder:
 def read_trace(path: Path) -> Trace:
     content = path.read_bytes()
     magic, version, at, reserved = FILE_HEADER.unpack_from(content)
-    assert (magic, version, at, reserved) == (MAGIC, 1, FILE_HEADER.size, 0)
+    assert (magic, version, at, reserved) == (MAGIC, 2, FILE_HEADER.size, 0)
     trace = Trace()
     number = 0
     while at + BLOCK_HEADER.size <= len(content):
@@ -189,6 +191,10 @@ def _take(trace: Trace, header: tuple[int, ...], block: bytes, number: int) -> N
         assert (len(decoded), decoded[-1].tick, thread in trace.threads) == (events, last, True)
         assert all(event.site < len(trace.sites) for event in decoded)
         trace.events += decoded
+    elif kind == SHARED:
+        decoded = _sections(trace, first, payload)
+        assert (len(decoded), max(event.tick for event in decoded)) == (events, last)
+        trace.events += decoded
     elif kind == SITES:
         assert thread == len(trace.sites)
         source = Bytes(payload)
@@ -198,6 +204,22 @@ def _take(trace: Trace, header: tuple[int, ...], block: bytes, number: int) -> N
             trace.sites.append((caller, source.varint()))
     else:
         _take_other(trace, kind, payload)
+
+
+def _sections(trace: Trace, first: int, payload: bytes) -> list[Event]:
+    """The events of a block that several threads share."""
+    source, found, sections = Bytes(payload), [], 0
+    while not source.ended():
+        thread, tick, size = source.varint(), source.distance(first, 1), source.varint()
+        part = payload[source.at : source.at + size]
+        source.at += size
+        assert (thread in trace.threads, len(part)) == (True, size)
+        decoded = Decoder(thread, tick, part).events()
+        assert all(event.site < len(trace.sites) for event in decoded)
+        found += decoded
+        sections += 1
+    assert sections > 1, "a block of its own would do"
+    return found
 
 
 def _take_other(trace: Trace, kind: int, payload: bytes) -> None:
@@ -210,6 +232,8 @@ def _take_other(trace: Trace, kind: int, payload: bytes) -> None:
         trace.marks.append(Mark(*MARK.unpack(payload)))
     elif kind == MODULES:
         trace.modules = payload.decode().splitlines()
+    elif kind == LIMIT:
+        trace.limits.append(json.loads(payload))
     else:
         assert kind == END
         trace.end = json.loads(payload)

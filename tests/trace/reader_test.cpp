@@ -251,6 +251,46 @@ TEST(TraceReader, AThreadsIndexCannotBeBeyondWhatAFileHolds)
     EXPECT_EQ(trace_threads(reader.get(), &threads), 4001);
 }
 
+TEST(TraceReader, ThreadsMayShareABlock)
+{
+    TraceFile file;
+    file.info()
+        .shared(500, {{2, {allocation(700, 0x10, 8), release(710, 0x10)}},
+                      {0, {allocation(400, 0x20, 8)}}, // before the block's first tick
+                      {2, {allocation(720, 0x10, 24)}}})
+        .end();
+    Reader reader = open_file(file);
+    std::vector<Event> events = all_events(reader.get());
+    ASSERT_EQ(events.size(), 4);
+    EXPECT_EQ(events[0].thread, 0);
+    EXPECT_EQ(events[0].ns, 400);
+    EXPECT_EQ(events[2].ns, 710);
+    EXPECT_EQ(events[3].thread, 2);
+    EXPECT_EQ(events[3].size, 24);
+    EXPECT_EQ(trace_problems(reader.get()).damaged_blocks, 0);
+}
+
+TEST(TraceReader, ASharedBlockIsTakenUpToTheSectionThatIsNone)
+{
+    const std::string huge("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10);
+    for (const std::string &bad :
+         {std::string("\x01"), std::string("\x01\x00\x09\x01", 4), std::string("\xff"),
+          huge + std::string("\x00\x00", 2), std::string("\x01\x00", 2) + huge, std::string(11, '\xff')}) {
+        TraceFile file;
+        file.info().shared(1, {{0, {allocation(1, 0x10, 8)}}}, bad).events(1, {allocation(9, 0x20, 8)}).end();
+        Reader reader = open_file(file);
+        EXPECT_EQ(count_objects(reader.get()), 2);
+        EXPECT_EQ(trace_problems(reader.get()).damaged_blocks, 1);
+    }
+}
+
+TEST(TraceReader, FilesOfTheFirstVersionAreRead)
+{
+    TraceFile file(1);
+    Reader reader = open_file(file.info().events(0, {allocation(1, 0x10, 8)}).end());
+    EXPECT_EQ(count_objects(reader.get()), 1);
+}
+
 TEST(TraceReader, EventsAreTakenUpToTheOneThatIsNone)
 {
     std::string good = TraceFile::encoded({allocation(1, 0x10, 8), release(2, 0x10)});
@@ -295,6 +335,25 @@ TEST(TraceReader, LostEventsAreThoseOfTheLastMark)
     Reader reader = open_file(file);
     count_objects(reader.get());
     EXPECT_EQ(trace_problems(reader.get()).lost_events, 12);
+}
+
+TEST(TraceReader, ThatTheRecorderHadTooManySitesIsToldOf)
+{
+    const std::pair<const char *, uint8_t> said[] = {
+        {R"({"sites": "innermost"})", TRACE_SITES_INNERMOST},
+        {R"({"sites": "none"})", TRACE_SITES_NONE},
+        {R"({"sites": "innermost"})", TRACE_SITES_NONE}, // the worst counts
+        {R"({"other": 1})", TRACE_SITES_NONE}};
+    TraceFile file;
+    file.info();
+    EXPECT_EQ(trace_problems(open_file(file).get()).sites_limit, TRACE_SITES_ALL);
+    for (auto [text, limit] : said) {
+        file.block(TRACE_LIMIT, text);
+        Reader reader = open_file(file);
+        count_objects(reader.get());
+        EXPECT_EQ(trace_problems(reader.get()).sites_limit, limit);
+        EXPECT_EQ(trace_problems(reader.get()).unknown_blocks, 0);
+    }
 }
 
 TEST(TraceReader, NamesOfThreadsMayHoldAnything)

@@ -7,6 +7,7 @@ extern "C" {
 
 // record/record.h is for C alone.
 size_t trace_encode(struct trace_coder *coder, const struct trace_event *event, uint8_t *out);
+size_t trace_section(uint32_t thread, uint64_t ticks, const void *raw, size_t size, uint8_t *out);
 uint32_t trace_crc(uint32_t crc, const void *bytes, size_t size);
 size_t trace_workspace_size(void);
 size_t trace_block_bound(size_t raw);
@@ -98,6 +99,20 @@ class TraceFile
     TraceFile &events(uint32_t thread, const std::vector<trace_event> &events)
     {
         return block(TRACE_EVENTS, encoded(events), thread, events.empty() ? 0 : events.front().tick);
+    }
+
+    // A section for each thread, and perhaps bytes behind them that are none.
+    TraceFile &shared(uint64_t first_tick, const std::vector<std::pair<uint32_t, std::vector<trace_event>>> &sections,
+                      const std::string &rest = "")
+    {
+        std::string payload;
+        for (const auto &[thread, events] : sections) {
+            std::string raw = encoded(events);
+            std::vector<uint8_t> out(raw.size() + TRACE_SECTION_MAX);
+            size_t size = trace_section(thread, events.front().tick - first_tick, raw.data(), raw.size(), out.data());
+            payload.append(reinterpret_cast<const char *>(out.data()), size);
+        }
+        return block(TRACE_SHARED, payload + rest, 0, first_tick);
     }
 
     static std::string encoded(const std::vector<trace_event> &events)

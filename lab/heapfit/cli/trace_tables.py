@@ -10,7 +10,7 @@ from heapfit.cli.output import results, table, warn
 from heapfit.live.figures import count, size
 from heapfit.report.text import counted, visible
 from heapfit.trace.convert import Summary, mean_sample
-from heapfit.trace.native import Problems, Thread
+from heapfit.trace.native import NO_SITES, Problems, Thread
 
 # As many as a screen shows; --json has the others.
 _MOST_THREADS = 24
@@ -96,6 +96,13 @@ def problems(found: Problems) -> list[str]:
         and counted(found.lost_events, "event"),
     }
     said = [sentence.format(what) for sentence, what in numbers.items() if what]
+    if found.sites_limit:
+        said.append(
+            "there were too many chains of calls: those that came later have no site"
+            if found.sites_limit == NO_SITES
+            else "there were too many chains of calls: of those that came later only the innermost "
+            "address is known; record with fewer --sites"
+        )
     if found.cut_short:
         said.append("the recording was cut short: it has no end")
     if found.error:

@@ -71,6 +71,7 @@ class Problems(_Part):
     backward_clocks: int = 0
     lost_events: int = 0
     cut_short: bool = False
+    sites_limit: int = 0
 
 
 class Summary(_Part):

@@ -43,6 +43,7 @@ ALIVE_KIND = 255  # in place of what it died by
 KIND_MASK = 15
 FREE, MALLOC, CALLOC, REALLOC, ALIGNED, NEW, NEW_ALIGNED, DELETE = range(8)
 FREES = (FREE, DELETE)
+INNERMOST, NO_SITES = 1, 2  # Problems.sites_limit
 
 _WHY_BYTES = 256
 
@@ -59,6 +60,7 @@ class _Problems(Structure):
         ("lost_events", c_uint64),
         ("missing_blocks", c_uint64),
         ("cut_short", c_uint8),
+        ("sites_limit", c_uint8),
         ("error", c_int32),
     ]
 
@@ -255,6 +257,7 @@ class Problems:
     lost_events: int = 0
     missing_blocks: int = 0
     cut_short: bool = False
+    sites_limit: int = 0  # INNERMOST or NO_SITES: what later chains of calls have for a site
     error: int = 0  # errno that ended the reading early
 
 

@@ -107,6 +107,30 @@ static void way_reallocs(char **arguments)
     free(block);
 }
 
+/* Each bit of the number decides from which of two places the next call is made. */
+static __attribute__((noinline)) unsigned wind(uint64_t number, int calls)
+{
+    unsigned (*volatile next)(uint64_t, int) = wind;
+    unsigned made = 1;
+    if (calls == 0) {
+        free(allocate(SIZE));
+    } else if (number & 1) {
+        made += next(number >> 1, calls - 1);
+        __asm__ volatile("# one" : "+r"(made));
+    } else {
+        made += next(number >> 1, calls - 1);
+        __asm__ volatile("# the other" : "+r"(made));
+    }
+    return made;
+}
+
+/* Allocates, each time at the end of another chain of 64 calls. */
+static void way_winding(char **arguments)
+{
+    for (uint64_t i = 1, count = strtoull(arguments[0], NULL, 10); i <= count; i++)
+        require(wind(i * UINT64_C(0x9E3779B97F4A7C15), 64) == 65, "calls");
+}
+
 static void way_wait(char **arguments)
 {
     work(1);
@@ -301,6 +325,27 @@ static void way_short_threads(char **arguments)
     work(1);
 }
 
+static void *slow_thread(void *calls)
+{
+    for (size_t i = 0; i < (size_t)calls; i++) {
+        free(allocate(SIZE + i));
+        usleep(50000);
+    }
+    return NULL;
+}
+
+/* So many threads at once, each of which allocates so many times, twenty times a second. */
+static void way_slow_threads(char **arguments)
+{
+    enum { THREADS = 1000 };
+    static pthread_t threads[THREADS];
+    int count = atoi(arguments[0]);
+    void *calls = (void *)strtoul(arguments[1], NULL, 10);
+    require(count <= THREADS, "threads");
+    for (int i = 0; i < count; i++) require(pthread_create(&threads[i], NULL, slow_thread, calls) == 0, "thread");
+    for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
+}
+
 static void way_named_thread(char **arguments)
 {
     (void)arguments;
@@ -414,6 +459,7 @@ static const struct way {
     {"exits", way_exits},
     {"exit_in_thread", way_exit_in_thread},
     {"reallocs", way_reallocs},
+    {"winding", way_winding},
     {"wait", way_wait},
     {"churn", way_churn},
     {"churn_slowly", way_churn_slowly},
@@ -427,6 +473,7 @@ static const struct way {
     {"main_leaves", way_main_leaves},
     {"threads_vanish", way_threads_vanish},
     {"short_threads", way_short_threads},
+    {"slow_threads", way_slow_threads},
     {"named_thread", way_named_thread},
     {"close_all", way_close_all},
     {"chroot", way_chroot},

@@ -7,6 +7,7 @@ from heapfit.profile.sections.sizes import END, PEAK, WIDTH
 from heapfit.profile.sections.steps import step_bits
 from heapfit.profile.tally import Counted, Tally, amount, whole
 from heapfit.profile.trace import Problems, Trace
+from heapfit.trace.native import NO_SITES
 
 STEPS = 1 << 10  # of a course, at most
 
@@ -48,6 +49,16 @@ def problems(found: Problems, unmatched: int) -> list[str]:
             "blocks were passed over.",
         ),
         (found.unknown_blocks, f"{found.unknown_blocks:,} blocks are of kinds unknown here."),
+        (
+            found.sites_limit,
+            "There were more chains of calls than the recorder keeps: "
+            + (
+                "later ones have no site"
+                if found.sites_limit == NO_SITES
+                else "of later ones only the innermost address is known"
+            )
+            + ". Record with fewer --sites to have all.",
+        ),
         (found.lost_events, f"The recorder could not keep {found.lost_events:,} events."),
         (found.late_events, f"{found.late_events:,} events came late: their time is inexact."),
         (found.backward_clocks, f"The clock went backwards {found.backward_clocks:,} times."),

@@ -136,6 +136,18 @@ static bool unpack(struct source *source, const struct trace_block_header *heade
 
 /* ---- what the blocks say ----------------------------------------------------------------------------------------- */
 
+/* Hands a payload on, or drops it. false: there cannot be such a thread. */
+static bool add_payload(struct trace_reader *reader, uint32_t thread, uint64_t first_tick, struct payload *payload)
+{
+    payload->first_tick = first_tick;
+    if (tables_thread(reader, thread, reader->source.position) == NULL) {
+        free(payload);
+        return false;
+    }
+    order_add(reader, thread, payload);
+    return true;
+}
+
 static bool take_events(struct trace_reader *reader, const struct trace_block_header *header)
 {
     struct payload *payload = payload_make(header->raw);
@@ -143,13 +155,32 @@ static bool take_events(struct trace_reader *reader, const struct trace_block_he
         reader_stop(reader, ENOMEM);
         return true;
     }
-    payload->first_tick = header->first_tick;
-    if (!unpack(&reader->source, header, payload->bytes) ||
-        tables_thread(reader, header->thread, reader->source.position) == NULL) {
+    if (!unpack(&reader->source, header, payload->bytes)) {
         free(payload);
         return false;
     }
-    order_add(reader, header->thread, payload);
+    return add_payload(reader, header->thread, header->first_tick, payload);
+}
+
+/* Of several threads. Up to a section that cannot be. */
+static bool take_shared(struct trace_reader *reader, const struct trace_block_header *header)
+{
+    const uint8_t *at = reader->source.payload, *end = at + header->raw;
+    while (at < end && !reader->ended) {
+        uint64_t thread, ticks, size;
+        if (!number_take(&at, end, &thread) || !number_take(&at, end, &ticks) || !number_take(&at, end, &size) ||
+            thread > UINT32_MAX || size > (uint64_t)(end - at))
+            return false;
+        struct payload *payload = payload_make(size);
+        if (payload == NULL) {
+            reader_stop(reader, ENOMEM);
+            return true;
+        }
+        memcpy(payload->bytes, at, size);
+        at += size;
+        uint64_t first_tick = header->first_tick + (ticks >> 1 ^ -(ticks & 1));
+        if (!add_payload(reader, (uint32_t)thread, first_tick, payload)) return false;
+    }
     return true;
 }
 
@@ -185,6 +216,10 @@ static bool take_block(struct trace_reader *reader, const struct trace_block_hea
         return tables_sites(reader, header->thread, source->payload, header->raw);
     case TRACE_END:
         return tables_end(reader, text);
+    case TRACE_SHARED:
+        return take_shared(reader, header);
+    case TRACE_LIMIT:
+        return tables_limit(reader, text);
     default:
         reader->problems.unknown_blocks++;
         return true;

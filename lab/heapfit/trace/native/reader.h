@@ -78,8 +78,11 @@ struct thread *tables_thread(struct trace_reader *reader, uint32_t index, uint64
 /* Of the block's payload, `text` with a 0 behind it. false: it does not decode. */
 bool tables_info(struct trace_reader *reader, const char *text);
 bool tables_end(struct trace_reader *reader, const char *text);
+bool tables_limit(struct trace_reader *reader, const char *text);
 bool tables_name(struct trace_reader *reader, const char *text, uint64_t offset);
 bool tables_modules(struct trace_reader *reader, const char *text);
+/* A varint that ends before `end`, which `at` goes behind. false: there is none of 64 bits. */
+bool number_take(const uint8_t **at, const uint8_t *end, uint64_t *out);
 bool tables_sites(struct trace_reader *reader, uint32_t first, const uint8_t *payload, size_t size);
 
 /* The number that a member of a JSON object has; `otherwise` when there is none. */

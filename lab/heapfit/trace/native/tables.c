@@ -141,6 +141,17 @@ bool tables_end(struct trace_reader *reader, const char *text)
     return keep(reader, &reader->tables.end, text);
 }
 
+bool tables_limit(struct trace_reader *reader, const char *text)
+{
+    char sites[16];
+    uint8_t limit = TRACE_SITES_ALL;
+    if (!json_text(text, "sites", sites, sizeof sites)) return true;
+    if (strcmp(sites, "innermost") == 0) limit = TRACE_SITES_INNERMOST;
+    else if (strcmp(sites, "none") == 0) limit = TRACE_SITES_NONE;
+    if (limit > reader->problems.sites_limit) reader->problems.sites_limit = limit;
+    return true;
+}
+
 TRACE_API const char *trace_info(const struct trace_reader *reader)
 {
     return reader->tables.info == NULL ? "{}" : reader->tables.info;
@@ -192,8 +203,8 @@ TRACE_API size_t trace_threads(const struct trace_reader *reader, const struct t
 
 /* ---- sites ------------------------------------------------------------------------------------------------------- */
 
-/* Like decode.c's, but for few and with a look at the end. false: it does not end, or is longer than 64 bits. */
-static bool number(const uint8_t **at, const uint8_t *end, uint64_t *out)
+/* Like decode.c's, but for few and with a look at the end. */
+bool number_take(const uint8_t **at, const uint8_t *end, uint64_t *out)
 {
     *out = 0;
     for (unsigned shift = 0; *at < end && shift < 64; shift += 7) {
@@ -226,7 +237,7 @@ bool tables_sites(struct trace_reader *reader, uint32_t first, const uint8_t *pa
         if (!add_site(reader, 0, 0)) return false;
     while (at < end) {
         uint64_t caller, address;
-        if (!number(&at, end, &caller) || !number(&at, end, &address)) return false;
+        if (!number_take(&at, end, &caller) || !number_take(&at, end, &address)) return false;
         if (!add_site(reader, caller, address)) return false;
     }
     return true;

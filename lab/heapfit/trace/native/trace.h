@@ -20,6 +20,9 @@
 
 struct trace_reader;
 
+/* Past the recorder's limit, the sites of chains that had none yet are their innermost address alone; or there are none. */
+enum trace_sites_limit { TRACE_SITES_ALL, TRACE_SITES_INNERMOST, TRACE_SITES_NONE };
+
 /* What is wrong with a file, or was. Texts are for a person, one clause without a full stop, and live as long as the
  * reader. */
 struct trace_problems {
@@ -31,6 +34,7 @@ struct trace_problems {
     uint64_t lost_events; /* that the recorder says it could not keep */
     uint64_t missing_blocks; /* by their numbers, whether damaged or not there at all */
     uint8_t cut_short; /* there is no TRACE_END */
+    uint8_t sites_limit; /* enum trace_sites_limit: what became of chains of calls, which were too many */
     /* errno that ended the reading before the file's end, which what was given out then counts as: EIO and the like, or ENOMEM, also
      * when more blocks live than half of the machine's memory can note. 0: none */
     int32_t error;

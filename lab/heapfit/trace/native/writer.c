@@ -1,7 +1,7 @@
 /* Writing traces: what cut, merge, anonymise and the tests make files with.
  *
  * Each thread's events are encoded into room of its own, which becomes a block when it is full; a mark first makes blocks of
- * all that waits, so that what it says of completeness is true. The first failure stays: after it every call returns false
+ * all that waits, so that what it says of completeness is true. Of threads that have little waiting, several share one. The first failure stays: after it every call returns false
  * with its errno, and so does trace_finish. A writer is of one thread.
  */
 #include "record/record.h"
@@ -22,7 +22,8 @@ enum {
     SITE_MAX = 20, /* no encoded site is longer */
     VARINT_BITS = 7,
     MARK_EVENTS = 1 << 18, /* between two marks: a reader holds back no more than this */
-    THREADS_MAX = 1 << 20, /* an index beyond is a mistake, which should not cost its memory */
+    SHARE_MOST = 16 * 1024, /* of a thread's events, to share a block */
+    THREADS_MAX = 1 << 24, /* as the reader's: an index beyond is a mistake, which should not cost its memory */
     ROOM = 1 << 20, /* of the file, between two writes */
 };
 
@@ -30,14 +31,18 @@ enum {
 struct waiting {
     struct trace_coder coder;
     uint64_t first_tick;
-    uint32_t events, used, room; /* bytes; of `raw` */
-    uint8_t *raw; /* NULL: nothing yet */
+    uint32_t thread, events, used, room; /* the last two in bytes */
+    uint8_t raw[];
 };
 
 struct trace_writer {
     FILE *file;
-    struct waiting *threads; /* by index */
-    size_t threads_room;
+    struct waiting **threads; /* by index; NULL: nothing of it waits */
+    uint32_t *busy; /* indices of those that have something */
+    size_t threads_room, busy_count, busy_room;
+    uint8_t *shared; /* sections that wait to be a block: EVENTS_RAW bytes */
+    uint32_t shared_used, shared_events;
+    uint64_t shared_first, shared_last; /* ticks */
     uint8_t sites[SITES_RAW];
     size_t sites_used;
     uint32_t sites_first; /* number of the first that waits, less one */
@@ -99,26 +104,57 @@ static bool flush_sites(struct trace_writer *writer)
     return write_block(writer, header, writer->sites, used);
 }
 
-static bool flush_events(struct trace_writer *writer, uint32_t thread)
+static bool flush_shared(struct trace_writer *writer)
 {
-    struct waiting *waiting = &writer->threads[thread];
+    struct trace_block_header header = {.type = TRACE_SHARED,
+                                        .events = writer->shared_events,
+                                        .first_tick = writer->shared_first,
+                                        .last_tick = writer->shared_last};
+    uint32_t used = writer->shared_used;
+    writer->shared_used = writer->shared_events = 0;
+    return used == 0 ? fine(writer) : write_block(writer, header, writer->shared, used);
+}
+
+/* Sites stand before the events that name them. */
+static bool flush_events(struct trace_writer *writer, struct waiting *waiting)
+{
     if (waiting->events == 0) return fine(writer);
     struct trace_block_header header = {.type = TRACE_EVENTS,
-                                        .thread = thread,
+                                        .thread = waiting->thread,
                                         .events = waiting->events,
                                         .first_tick = waiting->first_tick,
                                         .last_tick = waiting->coder.tick};
-    size_t used = waiting->used;
+    uint32_t used = waiting->used;
     waiting->events = waiting->used = 0;
-    /* Sites stand before the events that name them. */
     return flush_sites(writer) && write_block(writer, header, waiting->raw, used);
 }
 
+static bool share_events(struct trace_writer *writer, const struct waiting *waiting)
+{
+    if (writer->shared_used + TRACE_SECTION_MAX + waiting->used > EVENTS_RAW && !flush_shared(writer)) return false;
+    if (!flush_sites(writer)) return false;
+    if (writer->shared_used == 0) writer->shared_first = writer->shared_last = waiting->first_tick;
+    uint64_t ticks = waiting->first_tick - writer->shared_first;
+    uint8_t *out = writer->shared + writer->shared_used;
+    writer->shared_used += (uint32_t)trace_section(waiting->thread, ticks, waiting->raw, waiting->used, out);
+    writer->shared_events += waiting->events;
+    if (waiting->coder.tick > writer->shared_last) writer->shared_last = waiting->coder.tick;
+    return true;
+}
+
+/* What each thread's room held is in the file then, and the room is given back: many threads come once. */
 static bool flush_all(struct trace_writer *writer)
 {
-    for (size_t i = 0; i < writer->threads_room; i++) flush_events(writer, (uint32_t)i);
+    for (size_t i = 0; i < writer->busy_count; i++) {
+        struct waiting *waiting = writer->threads[writer->busy[i]];
+        if (waiting->used > SHARE_MOST || writer->busy_count == 1) flush_events(writer, waiting);
+        else if (waiting->used > 0) share_events(writer, waiting);
+        writer->threads[writer->busy[i]] = NULL;
+        free(waiting);
+    }
+    writer->busy_count = 0;
     writer->unmarked = 0;
-    return flush_sites(writer);
+    return flush_shared(writer) && flush_sites(writer);
 }
 
 /* ---- the file ------------------------------------------------------------------------------------------------------ */
@@ -126,8 +162,10 @@ static bool flush_all(struct trace_writer *writer)
 static void release(struct trace_writer *writer)
 {
     if (writer->file != NULL) fclose(writer->file);
-    for (size_t i = 0; i < writer->threads_room; i++) free(writer->threads[i].raw);
+    for (size_t i = 0; i < writer->busy_count; i++) free(writer->threads[writer->busy[i]]);
     free(writer->threads);
+    free(writer->busy);
+    free(writer->shared);
     free(writer->block);
     free(writer->workspace);
     free(writer);
@@ -144,8 +182,10 @@ static bool begin(struct trace_writer *writer, const char *path, const char *inf
 {
     writer->block = malloc(trace_block_bound(TRACE_RAW_MAX));
     writer->workspace = malloc(trace_workspace_size());
+    writer->shared = malloc(EVENTS_RAW);
     writer->file = open_private(path);
-    if (writer->block == NULL || writer->workspace == NULL || writer->file == NULL) return false;
+    if (writer->block == NULL || writer->workspace == NULL || writer->shared == NULL || writer->file == NULL)
+        return false;
     setvbuf(writer->file, NULL, _IOFBF, ROOM);
     struct trace_file_header header = {.magic = TRACE_MAGIC, .version = TRACE_VERSION, .size = TRACE_FILE_HEADER};
     return append(writer, &header, sizeof header) && write_plain(writer, TRACE_INFO, info, strlen(info));
@@ -240,35 +280,61 @@ TRACE_API bool trace_write_mark(struct trace_writer *writer, const struct trace_
 
 /* ---- events -------------------------------------------------------------------------------------------------------- */
 
-static bool threads_grow(struct trace_writer *writer, size_t least)
+static bool grow(void *array, size_t *room, size_t least, size_t size)
 {
-    size_t room = least > 2 * writer->threads_room ? least : 2 * writer->threads_room;
-    struct waiting *grown = least > THREADS_MAX ? NULL : realloc(writer->threads, room * sizeof *grown);
-    if (grown == NULL) return fail(writer, ENOMEM);
-    memset(grown + writer->threads_room, 0, (room - writer->threads_room) * sizeof *grown);
-    writer->threads = grown;
-    writer->threads_room = room;
+    void *old;
+    memcpy(&old, array, sizeof old);
+    size_t larger = least > 2 * *room ? least : 2 * *room;
+    char *grown = realloc(old, larger * size);
+    if (grown == NULL) return false;
+    memset(grown + *room * size, 0, (larger - *room) * size);
+    memcpy(array, &grown, sizeof grown);
+    *room = larger;
     return true;
 }
 
-/* Makes room for one more event, by growing or by finishing a block. */
-static bool make_room(struct trace_writer *writer, uint32_t thread)
+/* Room of `room` bytes for the thread's events, with those that it has. NULL: no memory. */
+static struct waiting *resize(struct trace_writer *writer, uint32_t thread, uint32_t room)
 {
-    struct waiting *waiting = &writer->threads[thread];
-    if (waiting->room >= EVENTS_RAW) return flush_events(writer, thread);
-    uint32_t room = waiting->room == 0 ? FIRST_RAW : 2 * waiting->room;
-    uint8_t *grown = realloc(waiting->raw, room);
-    if (grown == NULL) return fail(writer, ENOMEM);
-    waiting->raw = grown;
+    struct waiting *waiting = realloc(writer->threads[thread], sizeof *waiting + room);
+    if (waiting == NULL) return NULL;
     waiting->room = room;
-    return true;
+    return writer->threads[thread] = waiting;
+}
+
+/* The thread has nothing that waits. */
+static struct waiting *begin_waiting(struct trace_writer *writer, uint32_t thread)
+{
+    if (thread >= THREADS_MAX ||
+        (thread >= writer->threads_room &&
+         !grow(&writer->threads, &writer->threads_room, (size_t)thread + 1, sizeof *writer->threads)) ||
+        (writer->busy_count == writer->busy_room &&
+         !grow(&writer->busy, &writer->busy_room, writer->busy_count + 1, sizeof *writer->busy)))
+        return NULL;
+    struct waiting *waiting = resize(writer, thread, FIRST_RAW);
+    if (waiting == NULL) return NULL;
+    waiting->thread = thread;
+    waiting->events = waiting->used = 0;
+    writer->busy[writer->busy_count++] = thread;
+    return waiting;
+}
+
+/* With room for one more event, by growing or by finishing a block. NULL: it failed. */
+static struct waiting *with_room(struct trace_writer *writer, uint32_t thread)
+{
+    struct waiting *waiting = thread < writer->threads_room ? writer->threads[thread] : NULL;
+    if (waiting == NULL) waiting = begin_waiting(writer, thread);
+    else if (waiting->used + TRACE_EVENT_MAX <= waiting->room) return waiting;
+    else if (waiting->room >= EVENTS_RAW) return flush_events(writer, waiting) ? waiting : NULL;
+    else waiting = resize(writer, thread, 2 * waiting->room);
+    if (waiting == NULL) fail(writer, ENOMEM);
+    return waiting;
 }
 
 TRACE_API bool trace_write_event(struct trace_writer *writer, uint32_t thread, const struct trace_event *event)
 {
-    if (thread >= writer->threads_room && !threads_grow(writer, (size_t)thread + 1)) return false;
-    struct waiting *waiting = &writer->threads[thread];
-    if (waiting->used + TRACE_EVENT_MAX > waiting->room && !make_room(writer, thread)) return false;
+    struct waiting *waiting = with_room(writer, thread);
+    if (waiting == NULL) return false;
     if (waiting->events++ == 0) {
         waiting->first_tick = event->tick;
         waiting->coder = (struct trace_coder){.tick = event->tick};
