@@ -6,6 +6,7 @@
 #                              nor whoever reads a trace gets another libzstd than its own.
 
 include_guard()
+include(HeapfitMissing)
 
 set(HEAPFIT_ZSTD OFF)
 find_library(HEAPFIT_ZSTD_LIBRARY NAMES libzstd.a)
@@ -16,7 +17,7 @@ if(CMAKE_CROSSCOMPILING)
 elseif(HEAPFIT_ZSTD_LIBRARY AND HEAPFIT_ZSTD_HEADERS)
   set(HEAPFIT_ZSTD ON)
 else()
-  message(STATUS "No libheapfit-record, no libheapfit-trace: they need libzstd (Debian: apt-get install libzstd-dev)")
+  heapfit_missing("No libheapfit-record, no libheapfit-trace: they need libzstd (Debian: apt-get install libzstd-dev)")
 endif()
 
 function(heapfit_link_zstd target)

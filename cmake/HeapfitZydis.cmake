@@ -6,6 +6,7 @@
 #                                 lies beside ours and is found there: a machine that it is put on need not have it.
 
 include_guard()
+include(HeapfitMissing)
 
 set(HEAPFIT_POOLS ON)
 set(HEAPFIT_FOLLOW_SOURCES pools/follow_none.c)
@@ -15,7 +16,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     set(HEAPFIT_FOLLOW_SOURCES pools/code.c pools/follow.c pools/follow_state.c)
   else()
     set(HEAPFIT_POOLS OFF)
-    message(STATUS "No libheapfit-pools: it needs Zydis 4 (Debian: apt-get install libzydis-dev)")
+    heapfit_missing("No libheapfit-pools: it needs Zydis 4 (Debian: apt-get install libzydis-dev)")
   endif()
 endif()
 

@@ -76,7 +76,13 @@ void be_busy(uint64_t seed)
 // Threads that come and go keep the registry busy.
 void be_short_lived(uint64_t seed)
 {
-    for (uint64_t i = 0; !stop; i++) std::thread([=] { model::Blocks(seed + i, model::MIB).allocate(); }).join();
+    for (uint64_t i = 0; !stop; i++) {
+        std::thread([=] {
+            model::Blocks blocks(seed + i, model::MIB);
+            blocks.allocate();
+            blocks.release_all();
+        }).join();
+    }
 }
 
 void free_inherited()
@@ -131,6 +137,7 @@ void expect_child_lives(uint64_t seed, int generations)
 TEST(Fork, ChildrenOfABusyProcessLive)
 {
     SCOPED_TRACE(stress::how_to_repeat());
+    model::NothingIsLost nothing_is_lost;
     stress::Deadline deadline(8);
     stop = false;
     std::vector<std::thread> threads;
@@ -148,6 +155,7 @@ TEST(Fork, ChildrenOfABusyProcessLive)
 TEST(Fork, TwoThreadsMayForkAtOnce)
 {
     SCOPED_TRACE(stress::how_to_repeat());
+    model::NothingIsLost nothing_is_lost;
     stress::Deadline deadline(4);
     stop = false;
     std::thread busy(be_busy, stress::seed());
@@ -167,6 +175,7 @@ TEST(Fork, TwoThreadsMayForkAtOnce)
 TEST(Fork, HandlersOfOtherLibrariesMayAllocate)
 {
     SCOPED_TRACE(stress::how_to_repeat());
+    model::NothingIsLost nothing_is_lost;
     stop = false;
     handlers_allocate = true;
     std::thread busy(be_busy, stress::seed());

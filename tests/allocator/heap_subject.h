@@ -5,6 +5,7 @@
 
 #ifdef HEAPFIT_TEST_LAYERS
 
+#include "figures.h"
 #include "heap_internals.h"
 
 #ifdef HEAPFIT_TEST_POOLS
@@ -66,6 +67,13 @@ inline void set_free_page_threshold(unsigned bytes)
 inline void trim_everywhere()
 {
     heap_trim_everywhere();
+}
+// A measure of what lives: bytes of the spans that anything lives in.
+constexpr size_t LIVING_TOLERATED = 0;
+inline size_t living()
+{
+    heap_trim();
+    return figures::in_use();
 }
 
 } // namespace subject
@@ -137,6 +145,15 @@ inline void trim_everywhere()
 {
     hf_footprint_shrink();
     hf_footprint_restore();
+}
+// A measure of what lives: objects. The C library keeps some of each thread whose stack it keeps.
+constexpr size_t LIVING_TOLERATED = 64;
+inline size_t living()
+{
+    malloc_trim(0);
+    hf_stats stats;
+    if (hf_stats_get(&stats, sizeof stats) != 0) std::abort();
+    return stats.live_objects;
 }
 
 } // namespace subject

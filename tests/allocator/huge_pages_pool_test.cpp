@@ -1,4 +1,5 @@
 // huge_pages:hugetlb with a pool of the kernel's. Only root can set one aside; the tests put it back as it was.
+#include "guardian.h"
 #include "heap_isolated.h"
 #include "model.h"
 #include "space_walker.h"
@@ -6,6 +7,7 @@
 #include <sys/mman.h>
 
 #include <fstream>
+#include <memory>
 #include <string>
 
 namespace
@@ -35,10 +37,7 @@ class KernelsPool : public testing::Test
         before_ = pool_figure("nr_hugepages");
         if (before_ < 0) GTEST_SKIP() << "this kernel has no pool of 2 MiB pages";
         if (before_ > 0) GTEST_SKIP() << "others use the pool";
-    }
-    void TearDown() override
-    {
-        if (before_ == 0) set_pool(0);
+        guardian_ = std::make_unique<Guardian>([] { set_pool(0); });
     }
 
     // In a process of its own, with this many pages; all come back when it ends.
@@ -60,6 +59,7 @@ class KernelsPool : public testing::Test
 
   private:
     long before_ = -1;
+    std::unique_ptr<Guardian> guardian_;
 };
 
 model::Block block_of(size_t size)

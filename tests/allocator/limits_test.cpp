@@ -1,9 +1,11 @@
 // The kernel's own limits: each ends in NULL and ENOMEM, spoils nothing, and is forgotten once memory has been freed.
 // Needs a process that has not allocated yet under the limit, hence a child for each, and no sanitizer, which would
 // need the address space for itself.
+#include "guardian.h"
 #include "heap_isolated.h"
 #include "heapfit/heapfit.h"
 #include "model.h"
+#include "patience.h"
 #include "space_walker.h"
 
 #include <sys/mman.h>
@@ -250,38 +252,36 @@ TEST(Limits, LockedMemoryOfAnOrdinaryUser)
 
 // ---- strict overcommit -------------------------------------------------------------------------------------------------
 
-// One of the kernel's settings, put back when this goes out of scope. The kernel sets overcommit_ratio to 0 when
-// overcommit_kbytes is set, and the other way round: so each is put back unless it was 0 and the other rules.
-class KernelSetting
+std::string setting_path(const char *name)
 {
-  public:
-    explicit KernelSetting(const char *name) : path_(std::string("/proc/sys/vm/") + name)
-    {
-        std::ifstream(path_) >> before_;
-    }
-    ~KernelSetting()
-    {
-        if (put_back_) std::ofstream(path_) << before_;
-    }
-    KernelSetting(const KernelSetting &) = delete;
-    KernelSetting &operator=(const KernelSetting &) = delete;
+    return std::string("/proc/sys/vm/") + name;
+}
 
-    bool set(const std::string &value)
-    {
-        std::ofstream file(path_);
-        file << value << std::flush;
-        if (file.good()) put_back_ = true;
-        return file.good();
-    }
-    void put_back_unless_zero()
-    {
-        put_back_ = before_ != "0";
-    }
+std::string setting(const char *name)
+{
+    std::string value;
+    std::ifstream(setting_path(name)) >> value;
+    return value;
+}
 
-  private:
-    std::string path_, before_;
-    bool put_back_ = false;
-};
+bool set(const char *name, const std::string &value)
+{
+    std::ofstream file(setting_path(name));
+    file << value << std::flush;
+    return file.good();
+}
+
+// The three as they are now. The kernel sets overcommit_ratio to 0 when overcommit_kbytes is set, and the other way round: so of
+// the two the one that rules is put back.
+auto overcommit_as_it_is()
+{
+    return [mode = setting("overcommit_memory"), kbytes = setting("overcommit_kbytes"),
+            ratio = setting("overcommit_ratio")] {
+        set("overcommit_memory", mode);
+        if (kbytes != "0") set("overcommit_kbytes", kbytes);
+        else set("overcommit_ratio", ratio);
+    };
+}
 
 size_t memory_info(const std::string &field)
 {
@@ -300,12 +300,10 @@ size_t memory_info(const std::string &field)
 TEST(Limits, StrictOvercommit)
 {
     constexpr size_t PLENTY = 8 * GIB;
-    KernelSetting kbytes("overcommit_kbytes"), ratio("overcommit_ratio"), mode("overcommit_memory");
+    Guardian guardian(overcommit_as_it_is());
     size_t limit = memory_info("Committed_AS") + PLENTY;
-    if (!kbytes.set(std::to_string(limit / 1024)) || !mode.set("2"))
+    if (!set("overcommit_kbytes", std::to_string(limit / 1024)) || !set("overcommit_memory", "2"))
         GTEST_SKIP() << "only root outside of a container may set vm.overcommit_memory";
-    kbytes.put_back_unless_zero();
-    ratio.put_back_unless_zero();
     isolated::expect_passes([] {
         errno = 0;
         EXPECT_EQ(nullptr, heap_malloc(2 * PLENTY)) << "the kernel would not have the memory to back it";
@@ -318,16 +316,27 @@ TEST(Limits, StrictOvercommit)
 
 // ---- control groups ----------------------------------------------------------------------------------------------------
 
-// A memory control group for one child, removed at the end; version 1 or 2, where one can be made.
+constexpr std::pair<const char *, const char *> CONTROL_GROUPS[] = {{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+                                                                    {"/sys/fs/cgroup", "memory.max"}};
+
+// They go when nobody is in them any more.
+void remove_control_groups(const std::string &name)
+{
+    patience::comes_true([&] {
+        bool gone = true;
+        for (auto [root, file] : CONTROL_GROUPS) gone &= rmdir((root + name).c_str()) == 0 || errno != EBUSY;
+        return gone;
+    });
+}
+
+// A memory control group for one child; version 1 or 2, where one can be made.
 class ControlGroup
 {
   public:
     explicit ControlGroup(size_t limit)
     {
-        const std::string name = "/heapfit-test-" + std::to_string(getpid());
-        for (auto [root, file] :
-             {std::pair{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, std::pair{"/sys/fs/cgroup", "memory.max"}}) {
-            path_ = root + name;
+        for (auto [root, file] : CONTROL_GROUPS) {
+            path_ = root + name_;
             if (mkdir(path_.c_str(), 0755) != 0) continue;
             std::ofstream setting(path_ + "/" + file);
             setting << limit << std::flush;
@@ -336,12 +345,6 @@ class ControlGroup
         }
         path_.clear();
     }
-    ~ControlGroup()
-    {
-        if (!path_.empty()) rmdir(path_.c_str());
-    }
-    ControlGroup(const ControlGroup &) = delete;
-    ControlGroup &operator=(const ControlGroup &) = delete;
 
     bool exists() const
     {
@@ -356,7 +359,8 @@ class ControlGroup
     }
 
   private:
-    std::string path_;
+    std::string name_ = "/heapfit-test-" + std::to_string(getpid()), path_;
+    Guardian guardian_{[name = name_] { remove_control_groups(name); }};
 };
 
 // Beyond its limit the kernel kills; so what matters is that memory that was freed counts no more than it must.

@@ -131,6 +131,23 @@ inline size_t random_alignment(stress::Random &random)
     return size_t{1} << random.between(4, highest);
 }
 
+// ---- what is left -----------------------------------------------------------------------------------------------------------
+
+// Made before anything is allocated; at the end, when all has been freed and its threads have ended, that nothing lives on: so
+// every block that another thread freed has arrived.
+class NothingIsLost
+{
+  public:
+    ~NothingIsLost()
+    {
+        if (stress::failed()) return;
+        EXPECT_LE(subject::living(), before_ + subject::LIVING_TOLERATED);
+    }
+
+  private:
+    size_t before_ = subject::living();
+};
+
 // ---- a set of live blocks, owned by one thread -------------------------------------------------------------------------
 
 class Blocks

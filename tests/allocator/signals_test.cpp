@@ -13,6 +13,7 @@ namespace
 {
 
 constexpr int THREADS = 4;
+constexpr unsigned SIGNALS_MIN = 100;
 constexpr size_t HANDLER_STACK = 8 * 1024;
 
 std::atomic<unsigned> signals_taken;
@@ -62,11 +63,10 @@ TEST(Signals, MayInterruptTheAllocatorAnywhere)
             pthread_kill(threads[random.below(THREADS)].native_handle(), SIGUSR1);
             std::this_thread::sleep_for(std::chrono::microseconds(random.below(50)));
         }
-    } while (!deadline.passed() && !stress::failed());
+    } while ((!deadline.passed() || signals_taken < SIGNALS_MIN) && !stress::failed()); // those that wait are merged
     stop = true;
     for (auto &thread : threads) thread.join();
     subject::reset_options();
-    EXPECT_GT(signals_taken, 100u) << "the test sends too few";
 }
 
 } // namespace

@@ -19,15 +19,17 @@ constexpr size_t THREAD_BUDGET = 16 * model::MIB;
 
 struct Letter {
     model::Block block;
+    std::thread::id writer;
 };
 
 std::array<std::atomic<Letter *>, MAILBOXES> mailboxes;
+std::atomic<size_t> letters_of_others; // that threads have read
 
 // The letter itself is a block of the allocator, too.
 Letter *write_letter(const model::Block &block)
 {
     auto *letter = static_cast<Letter *>(subject::allocate(sizeof(Letter)));
-    if (letter != nullptr) letter->block = block;
+    if (letter != nullptr) *letter = {block, std::this_thread::get_id()};
     return letter;
 }
 
@@ -37,6 +39,7 @@ void read_letter(Letter *letter, model::Blocks &blocks)
     if (letter == nullptr) return;
     model::expect_intact(letter->block);
     blocks.adopt(letter->block);
+    letters_of_others += letter->writer != std::this_thread::get_id();
     subject::release(letter);
 }
 
@@ -74,37 +77,53 @@ void run_thread(uint64_t seed, int steps)
     blocks.release_all();
 }
 
-void finish()
+// Around what threads do with each other's blocks: that they had any, and that every block which one freed for another arrived.
+class Exchange
 {
-    model::Blocks rest(stress::seed(), THREAD_BUDGET);
-    empty_mailboxes(rest);
-    rest.release_all();
-}
+  public:
+    Exchange()
+    {
+        letters_of_others = 0;
+    }
+    ~Exchange()
+    {
+        EXPECT_GE(letters_of_others, MAILBOXES)
+            << "the threads had nothing to do with each other: this test tests nothing";
+        model::Blocks rest(stress::seed(), THREAD_BUDGET);
+        empty_mailboxes(rest);
+        rest.release_all();
+    }
+
+  private:
+    model::NothingIsLost nothing_is_lost_; // dies last
+};
 
 // ---- the tests -------------------------------------------------------------------------------------------------------------
 
 TEST(Stress, ThreadsThatExchangeBlocks)
 {
     SCOPED_TRACE(stress::how_to_repeat());
+    Exchange checked;
     stress::Deadline deadline(6);
     std::vector<std::thread> threads;
     for (uint64_t i = 0; i < THREADS; i++) {
         threads.emplace_back([i, &deadline] {
-            for (uint64_t round = 0; !deadline.passed() && !stress::failed(); round++)
-                run_thread(stress::seed() + i * 1000003 + round, 2000);
+            uint64_t round = 0;
+            do run_thread(stress::seed() + i * 1000003 + round++, 2000);
+            while (!deadline.passed() && !stress::failed());
         });
     }
     for (auto &thread : threads) thread.join();
-    finish();
 }
 
 TEST(Stress, ThreadsThatAreBornAndDieAllTheTime)
 {
     SCOPED_TRACE(stress::how_to_repeat());
+    Exchange checked;
     stress::Deadline deadline(6);
     stress::Random random(stress::seed());
     std::vector<std::thread> threads(THREADS);
-    while (!deadline.passed() && !stress::failed()) {
+    for (int born = 0; (born < 4 * THREADS || !deadline.passed()) && !stress::failed(); born++) {
         std::thread &thread = threads[random.below(THREADS)];
         if (thread.joinable()) thread.join();
         int steps = static_cast<int>(random.chance(80) ? random.below(200) : random.below(4000));
@@ -112,20 +131,21 @@ TEST(Stress, ThreadsThatAreBornAndDieAllTheTime)
     }
     for (auto &thread : threads)
         if (thread.joinable()) thread.join();
-    finish();
 }
 
 // Every option that may change while threads run does so all the time.
 TEST(Stress, OptionsThatChangeMeanwhile)
 {
     SCOPED_TRACE(stress::how_to_repeat());
+    Exchange checked;
     stress::Deadline deadline(6);
     stress::Random random(stress::seed());
     std::vector<std::thread> threads;
     for (uint64_t i = 0; i < THREADS; i++) {
         threads.emplace_back([i, &deadline] {
-            for (uint64_t round = 0; !deadline.passed() && !stress::failed(); round++)
-                run_thread(stress::seed() + i * 1000003 + round, 1000);
+            uint64_t round = 0;
+            do run_thread(stress::seed() + i * 1000003 + round++, 1000);
+            while (!deadline.passed() && !stress::failed());
         });
     }
     while (!deadline.passed() && !stress::failed()) {
@@ -138,7 +158,6 @@ TEST(Stress, OptionsThatChangeMeanwhile)
     }
     for (auto &thread : threads) thread.join();
     subject::reset_options();
-    finish();
 }
 
 // ---- thread-specific data --------------------------------------------------------------------------------------------------
@@ -188,6 +207,7 @@ void destroy(void *argument)
 TEST(Stress, DestructorsOfThreadDataMayFreeAndAllocate)
 {
     SCOPED_TRACE(stress::how_to_repeat());
+    model::NothingIsLost nothing_is_lost;
     for (auto &key : keys) ASSERT_EQ(0, pthread_key_create(&key, destroy));
     stress::Deadline deadline(3);
     int threads = 0;
