@@ -25,6 +25,8 @@ from heapfit.catalogue.studies import load_study, workloads_of
 from heapfit.cli.arguments import split_program
 from heapfit.cli.commands import _root
 from heapfit.records import StudyDefinition, Workload
+from heapfit.study import load
+from heapfit.study.journal import Journal
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -305,13 +307,63 @@ def test_every_workload_and_study_shown_is_valid(page: Path) -> None:
             kind.model_validate(content)
 
 
-# ------------------------------------------------------- what the demo writes
+# ----------------------------------------------------------- figures from results
 
 
-def test_the_readme_shows_a_table_and_a_picture_of_a_real_report() -> None:
+def test_the_readmes_table_is_made_from_the_results_that_are_kept(
+    update_docs: ModuleType,
+) -> None:
     text = README.read_text(encoding="utf-8")
-    table = text.partition("<!-- demo table -->")[2].partition("<!-- /demo table -->")[0]
-    for name in ("glibc", "heapfit", "jemalloc", "mimalloc", "tcmalloc"):
-        assert re.search(rf"^{name} ", table, re.MULTILINE)
+    made = update_docs.replaced(text, "demo table", update_docs.demo_table())
+    assert text == made, "run: .venv/bin/python scripts/update-docs demo"
+
+
+def test_other_results_make_another_table(update_docs: ModuleType, tmp_path: Path) -> None:
+    """What is kept of a run is its trials as they are, and nothing of where it ran."""
+    with update_docs.unpacked(update_docs.DEMO) as folder:
+        study, trials = load(folder)
+    metrics = {**trials[-1].metrics, "wall_s": 1000.0}
+    changed = [*trials[:-1], trials[-1].model_copy(update={"metrics": metrics})]
+    ran = tmp_path / "ran"
+    elsewhere = study.model_copy(update={"reproduce": f"{study.reproduce} --out {ran}"})
+    with Journal(ran, elsewhere) as journal:
+        for trial in changed:
+            journal.append(trial)
+    update_docs.keep(ran, tmp_path / "kept")
+    assert str(tmp_path) not in (tmp_path / "kept" / "study.json").read_text()
+    with update_docs.unpacked(tmp_path / "kept") as folder:
+        assert load(folder) == (study, changed)
+    assert update_docs.demo_table(tmp_path / "kept") != update_docs.demo_table()
+
+
+def test_a_study_that_is_not_finished_is_not_kept(update_docs: ModuleType, tmp_path: Path) -> None:
+    with update_docs.unpacked(update_docs.DEMO) as folder:
+        lines = (folder / "trials.jsonl").read_text().splitlines(keepends=True)
+        (folder / "trials.jsonl").write_text("".join(lines[:-1]))
+        with pytest.raises(SystemExit, match="1 trials are missing"):
+            update_docs.keep(folder, tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
+
+
+def test_the_picture_of_a_report_is_one() -> None:
     picture = ROOT / "docs" / "images" / "report.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_readmes_means_are_those_of_the_page_on_performance() -> None:
+    text = README.read_text(encoding="utf-8").partition("\n## How fast, how small\n")[2]
+    rows = re.findall(r"^\|(.*)\|$", text.partition("\n## ")[0], re.MULTILINE)
+    names, _, *means = [[cell.strip(" *") for cell in row.split("|")] for row in rows]
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    lines = re.findall(
+        r"^\| (?:geometric mean of time|the same for peak resident memory).*", page, re.M
+    )
+    assert [row[0] for row in means] == ["time", "peak memory"]
+    for row, line in zip(means, lines, strict=True):
+        own, others = line.split("|")[3].strip(" *").replace("*", "").split(" (")
+        measured = dict(
+            each.rsplit(" ", 1) for each in re.split(r"[,;] ", others.split(" with")[0])
+        )
+        measured["heapfit"] = own
+        for name, mean in zip(names[1:], row[1:], strict=True):
+            assert float(mean) == pytest.approx(float(measured[name]), abs=0.005), name

@@ -8,7 +8,7 @@ from comparison import Program, missing_packages, run_plain, run_preloaded
 
 
 def check_same_with_and_without(program: Program, library: Path, place: Path) -> None:
-    """Fails unless `program` works, works the same under `library`, and really ran under it."""
+    """Fails unless `program` works, works the same under `library`, and really used it."""
     missing = missing_packages(program)
     assert not missing, f"{program.name} needs: apt-get install {' '.join(missing)}"
 
@@ -23,3 +23,9 @@ def check_same_with_and_without(program: Program, library: Path, place: Path) ->
     without = {start.program for start in starts if str(library) not in start.libraries}
     assert program.loaded_in <= with_library, "the loader did not start these with the library"
     assert not without, "these programs lost the library on their way"
+    elsewhere = {
+        start.program: sorted(start.allocators)
+        for start in starts
+        if start.allocators != {str(library)} and start.program not in program.own_malloc
+    }
+    assert not elsewhere, "these programs called another malloc"

@@ -128,6 +128,11 @@ def never_preloaded(hard: HardProgram) -> HardProgram:
     return replace(hard, program=replace(hard.program, loaded_in=set()))
 
 
+def with_own_malloc(hard: HardProgram) -> HardProgram:
+    name = hard.program.name
+    return replace(hard, program=replace(hard.program, own_malloc=frozenset({name})))
+
+
 # No table at all: neither for the debugger nor for exceptions.
 WITHOUT_FRAMES = [
     "-O2",
@@ -159,7 +164,7 @@ PROGRAMS = [
     c_program("deep_unoptimised", "deep.c", ["-O0"]),
     c_program("crowd", "crowd.c", ["-O2"]),
     c_program("strange", "strange.c", ["-O2"], more_sources=("caller.S",), falls_back=True),
-    c_program("own_malloc", "own_malloc.c", ["-O1", "-fno-builtin"]),
+    with_own_malloc(c_program("own_malloc", "own_malloc.c", ["-O1", "-fno-builtin"])),
     built_program(
         "plugins",
         [

@@ -52,6 +52,14 @@ def test_notices_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
         check_same_with_and_without(shell("echo same"), broken, tmp_path)
 
 
+def test_notices_a_library_that_is_loaded_and_not_used(tmp_path: Path) -> None:
+    source, unused = tmp_path / "unused.c", tmp_path / "libunused.so"
+    source.write_text("int nothing;\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", unused, source], check=True)
+    with pytest.raises(AssertionError, match="called another malloc"):
+        check_same_with_and_without(shell("echo same"), unused, tmp_path)
+
+
 def test_names_the_package_of_a_missing_program(library: Path, tmp_path: Path) -> None:
     absent = shell("echo same", package="heapfit-no-such-package")
     with pytest.raises(AssertionError, match="apt-get install heapfit-no-such-package"):
