@@ -26,7 +26,8 @@ static const ElfW(Phdr) * headers_find(const struct dl_find_object *object, size
     const ElfW(Ehdr) *file = object->dlfo_map_start;
     if ((uintptr_t)object->dlfo_map_end - (uintptr_t)file < HEADERS_MAX) return NULL;
     if (memcmp(file->e_ident, ELFMAG, SELFMAG) != 0 || file->e_phentsize != sizeof(ElfW(Phdr))) return NULL;
-    if (file->e_phoff > HEADERS_MAX - file->e_phnum * sizeof(ElfW(Phdr))) return NULL;
+    size_t size = file->e_phnum * sizeof(ElfW(Phdr));
+    if (size > HEADERS_MAX || file->e_phoff > HEADERS_MAX - size) return NULL;
     *count = file->e_phnum;
     return (const ElfW(Phdr) *)((const char *)file + file->e_phoff);
 }

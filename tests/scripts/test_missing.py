@@ -14,8 +14,6 @@ ADVICE = "configure with -D HEAPFIT_ALLOW_MISSING=ON"
 MISSING = {
     "-DCMAKE_DISABLE_FIND_PACKAGE_zydis=ON": "No libheapfit-pools: it needs Zydis 4",
     "-DHEAPFIT_ZSTD_LIBRARY=": "No libheapfit-record, no libheapfit-trace: they need libzstd",
-    "-DHEAPFIT_CLANGXX=": "no clang",
-    "-DHEAPFIT_FUZZ_COMPILER=": "No fuzzing: it needs clang",
 }
 
 
