@@ -6,6 +6,10 @@
 
 #include <cstring>
 
+#ifdef __clang__
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wkeyword-macro"
+#endif
 #define _Atomic(type) std::atomic<type>
 #define class class_of_objects // a keyword here
 extern "C" {
@@ -13,5 +17,8 @@ extern "C" {
 }
 #undef class
 #undef _Atomic
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
 
 #endif

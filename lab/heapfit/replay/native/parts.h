@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PLAN_NO_SLOT = UINT32_MAX };
+#define PLAN_NO_SLOT UINT32_MAX
 
 /* ---- live blocks by their address: a hash table with open addressing ------------------------------------------------ */
 
