@@ -425,6 +425,8 @@ size_t remote_sent_alone(void);
  * with heap_thread_leave. Starts the whole allocator when need be. NULL when out of memory. */
 struct heap *heap_thread_enter(void);
 void heap_thread_leave(struct heap *heap);
+/* Whether the calling thread would not be told of its end any more: then it borrows a heap for each call. */
+bool heap_thread_is_late(void);
 /* Blocks were put into the inbox of a heap that is no one thread's: do its work. */
 void heap_settle(struct heap *heap);
 /* A new heap; the registry's lock is held. NULL when out of memory. */

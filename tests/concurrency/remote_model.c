@@ -227,6 +227,17 @@ int32_t platform_thread_number(void)
     return 1;
 }
 
+int32_t platform_process_number(void)
+{
+    return 1;
+}
+
+bool platform_thread_exists(int32_t number)
+{
+    (void)number;
+    return true;
+}
+
 /* No heap keeps free spans here. */
 void cache_start(struct span_cache *cache)
 {
