@@ -331,7 +331,9 @@ static void own_heap_give_back(void)
 {
     struct heap *heap = thread_heap_own();
     if (heap->size != 0) heap_give_back(heap); /* not heap_none or heap_sharing */
+    if (!heap_is_started()) return;
     shared_trim();
+    heap_orphans_give_back();
 }
 
 void heap_trim(void)

@@ -244,6 +244,7 @@ void heap_orphan_spans(struct heap *heap)
     if (heap_spans(heap) == 0) return;
     platform_lock_acquire(&heap_orphans.lock);
     heap_take_spans(&heap_orphans, heap);
+    if (heap_orphans.sparse.spans != 0 && !heap_orphans.chores) heap_chores_expect(&heap_orphans);
     platform_lock_release(&heap_orphans.lock);
 }
 
@@ -361,6 +362,7 @@ static struct span *fullest_orphan(unsigned bin)
 
 bool heap_adopt_span(struct heap *heap, unsigned bin)
 {
+    heap_orphans_pass();
     /* Racy on purpose: a hint, the lock decides. */
     if (LIKELY(__atomic_load_n(&heap_orphans.bins[bin].listed, __ATOMIC_RELAXED) == SPAN_NONE)) return false;
     platform_lock_acquire(&heap_orphans.lock);
