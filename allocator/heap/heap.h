@@ -161,11 +161,13 @@ struct heap {
     size_t sparse_bytes; /* in blocks that exist in those: at most half of it is in use */
     struct span_cache cache; /* free spans kept for the next need */
     uint32_t trims_done; /* chores: heap_trims_asked when all was last given back */
-    uint32_t chores_due; /* chores: when to look next, clock in ms */
-    uint32_t chores_looked; /* chores: when last looked */
+    uint64_t chores_due; /* chores: when to look next, clock in ms */
+    uint64_t chores_looked; /* chores: when last looked */
     uint32_t spans_given_back; /* chores: since the bins last returned their blocks for that reason */
-    bool chores; /* chores: memory has become free that may have to be given back */
+    bool
+        chores; /* chores: memory has become free that may have to be given back. heap_orphans': relaxed, see heap_orphans_pass */
     bool busy; /* chores: the last two looks were close together */
+    bool tidying; /* chores: more sparse spans were due than are looked through at a time */
     size_t zeroed_hits, zeroed_misses; /* see heap_figures; read by other threads */
     struct outbox *outbox; /* remote.c: blocks of other heaps that this thread has freed; NULL until there is one */
     size_t remote_batches, remote_blocks; /* remote.c: handed over to other heaps; relaxed, for statistics */
@@ -270,6 +272,8 @@ ALWAYS_INLINE unsigned heap_size_class(const struct heap *heap, size_t size)
 
 /* Fill an empty bin; false when memory has run out. */
 bool bin_refill(struct heap *heap, unsigned bin);
+/* What a heap does now and then on its slow paths: it has no other time of its own. */
+void heap_pause(struct heap *heap);
 /* A span of the bin that has blocks to give; NULL: out of memory. */
 struct span *bin_find_span(struct heap *heap, unsigned bin);
 /* The same with blocks that read as zeros, as far as memory can be had for it without waste; false: it cannot. */
@@ -285,7 +289,7 @@ void span_free_list(struct heap *heap, struct span *span, uintptr_t first, uintp
 /* Put the blocks that the bins hold back into their spans, and give back empty spans. */
 void heap_flush(struct heap *heap);
 /* From now on the span has been sparse since then (clock in ms); 0: it is not sparse. */
-void span_set_sparse(struct heap *heap, struct span *span, uint32_t since);
+void span_set_sparse(struct heap *heap, struct span *span, uint64_t since);
 /* Have the countdown and the place in the lists of a span follow from its live blocks. */
 void span_arrange(struct heap *heap, struct span *span, uint32_t live);
 /* The same when some have been freed, perhaps all: then the span may be given back. */
@@ -352,8 +356,9 @@ void cache_put(struct heap *heap, struct span *run);
 struct span *cache_take_run(struct heap *heap, uint32_t spans);
 /* A kept span, for a bin: if its `bin` says so it is cut into blocks already, as `carved`, `uncarved` and `free` tell. */
 struct span *cache_take_span(struct heap *heap, unsigned bin);
-/* Give back what has been kept for so long, and what is above the threshold; whether anything is left. */
-bool cache_release_old(struct heap *heap, uint32_t now, uint32_t age_ms);
+/* Give back some of what has been kept for so long, and what is above the threshold; whether anything is left. */
+enum cache_left { CACHE_LEFT_NONE = 0, CACHE_LEFT_YOUNG, CACHE_LEFT_OLD };
+enum cache_left cache_release_old(struct heap *heap, uint64_t now, uint32_t age_ms);
 /* Any thread: take all out, put it before a chain of such runs (SPAN_NONE: none yet), and return that; to be released
  * without locks. */
 uint32_t cache_detach(struct heap *heap, uint32_t chain);
@@ -375,6 +380,9 @@ void heap_chores_look(struct heap *heap);
 void heap_chores_sparse(struct heap *heap);
 /* Give back all that the heap holds without need, now. */
 void heap_give_back(struct heap *heap);
+/* What is due for the orphans, if nobody else is about to do it; and all that they hold without need. */
+void heap_orphans_look(void);
+void heap_orphans_give_back(void);
 
 /* How often all heaps have been asked to do so. */
 extern _Atomic(uint32_t) heap_trims_asked;
@@ -386,6 +394,13 @@ ALWAYS_INLINE void heap_chores_pass(struct heap *heap)
     if (UNLIKELY(heap->trims_done != atomic_load_explicit(&heap_trims_asked, memory_order_relaxed)))
         heap_give_back(heap);
     if (UNLIKELY(heap->chores)) heap_chores_look(heap);
+}
+
+/* Who asks the orphans for a span comes by here. */
+ALWAYS_INLINE void heap_orphans_pass(void)
+{
+    /* Racy on purpose: a hint. */
+    if (UNLIKELY(__atomic_load_n(&heap_orphans.chores, __ATOMIC_RELAXED))) heap_orphans_look();
 }
 
 /* ---- remote frees (remote.c) ---------------------------------------------------------------------------------------------- */
@@ -425,6 +440,8 @@ size_t remote_sent_alone(void);
  * with heap_thread_leave. Starts the whole allocator when need be. NULL when out of memory. */
 struct heap *heap_thread_enter(void);
 void heap_thread_leave(struct heap *heap);
+/* Whether the calling thread would not be told of its end any more: then it borrows a heap for each call. */
+bool heap_thread_is_late(void);
 /* Blocks were put into the inbox of a heap that is no one thread's: do its work. */
 void heap_settle(struct heap *heap);
 /* A new heap; the registry's lock is held. NULL when out of memory. */

@@ -197,10 +197,10 @@ static NOINLINE void remote_free_alone(struct span *span, uintptr_t block)
     remote_free(&heap_none, span, block);
 }
 
-/* The same for a thread that may get one, with which each block costs less. */
+/* The same for a thread that may get one, with which each block costs less: not for a single one. */
 static COLD void remote_free_entering(struct span *span, uintptr_t block)
 {
-    struct heap *heap = heap_thread_enter();
+    struct heap *heap = heap_thread_is_late() ? NULL : heap_thread_enter();
     bool own = heap != NULL && !heap_is_shared(heap);
     if (own) remote_free(heap, span, block);
     if (heap != NULL) heap_thread_leave(heap);
@@ -331,7 +331,9 @@ static void own_heap_give_back(void)
 {
     struct heap *heap = thread_heap_own();
     if (heap->size != 0) heap_give_back(heap); /* not heap_none or heap_sharing */
+    if (!heap_is_started()) return;
     shared_trim();
+    heap_orphans_give_back();
 }
 
 void heap_trim(void)

@@ -151,8 +151,10 @@ unsigned platform_nodes_in_list(const char *list);
 /* The node on which the calling thread runs, at this moment. */
 unsigned platform_node(void);
 
-/* The kernel's number of the calling thread, and whether a thread of this process has a number. System calls. */
+/* The kernel's number of the calling thread, that of its process, and whether a thread of this process has a number. System
+ * calls. */
 int32_t platform_thread_number(void);
+int32_t platform_process_number(void);
 bool platform_thread_exists(int32_t number);
 
 /* ---- time and chance (clock.c) ------------------------------------------------------------------ */

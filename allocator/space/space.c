@@ -207,7 +207,7 @@ static struct place place_find_or_make(uint32_t spans, uint32_t alignment, unsig
     if (place.index == SPAN_NONE && zeroed_release()) place = place_find(spans, alignment, own);
     if (place.index == SPAN_NONE && spans_dirty() != 0) {
         /* Dirty and clean neighbours merge once both are clean: they may be long enough together. */
-        purge_older_than(0);
+        purge_all();
         place = place_find(spans, alignment, own);
     }
     return place;
@@ -255,16 +255,16 @@ uint32_t run_take_clean(uint32_t spans)
 }
 
 /* [index, index+spans) are free again. */
-static void take_back(uint32_t index, uint32_t spans, unsigned pool, uint32_t now)
+static void take_back(uint32_t index, uint32_t spans, unsigned pool, uint64_t now)
 {
     run_free(index, spans, pool, now);
     zeroed_tend(); /* has the first choice */
-    purge_after_release(pool);
+    purge_after_release(pool, spans, now);
 }
 
 void space_release(struct span *first)
 {
-    uint32_t now = (uint32_t)platform_clock_ms();
+    uint64_t now = platform_clock_ms();
     platform_lock_acquire(&space_state.lock);
     if (first->kind == SPAN_LARGE) space_dense_spans_add(-(int32_t)first->run_spans);
     take_back(span_index(first), first->run_spans, first->pool, now);
@@ -360,7 +360,7 @@ bool space_resize(struct span *first, uint32_t spans)
         }
         first->run_spans = spans;
         if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
-        if (spans < old) take_back(index + spans, old - spans, first->pool, (uint32_t)platform_clock_ms());
+        if (spans < old) take_back(index + spans, old - spans, first->pool, platform_clock_ms());
     }
     platform_lock_release(&space_state.lock);
     huge_pages_say();

@@ -216,9 +216,27 @@ void heap_chores_look(struct heap *heap)
     (void)heap;
 }
 
+void heap_chores_expect(struct heap *heap)
+{
+    (void)heap;
+}
+
+void heap_orphans_look(void) {}
+
 int32_t platform_thread_number(void)
 {
     return 1;
+}
+
+int32_t platform_process_number(void)
+{
+    return 1;
+}
+
+bool platform_thread_exists(int32_t number)
+{
+    (void)number;
+    return true;
 }
 
 /* No heap keeps free spans here. */
