@@ -491,6 +491,8 @@ void shared_fork_end(void);
 void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroed);
 /* The same out of the stock of cleared memory; NULL: there is none that fits. */
 void *large_malloc_zeroed(size_t size);
+/* Whether such an object, which has just been refused, might be had if all that is free were given back. */
+bool large_room_can_be_made(size_t size, size_t alignment);
 void large_free(struct heap *heap, struct span *span);
 void *large_realloc(struct heap *heap, struct span *span, size_t size);
 

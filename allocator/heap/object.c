@@ -58,7 +58,8 @@ static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, boo
     void *object = *zeroed ? large_malloc_zeroed(size) : NULL;
     if (object != NULL) return object;
     object = large_malloc(heap, size, alignment, zeroed);
-    if (LIKELY(object != NULL)) return object;
+    /* A length that no memory could ever hold, read from a network perhaps, must not cost the process what it keeps. */
+    if (LIKELY(object != NULL) || !large_room_can_be_made(size, alignment)) return object;
     make_room(heap);
     return large_malloc(heap, size, alignment, zeroed);
 }
