@@ -91,7 +91,8 @@ ALWAYS_INLINE uint32_t bin_block_size(unsigned bin)
  * the span's start with LIST_END set. A free block's first word is its *link*: the next head, exclusive-or the
  * block's own address, exclusive-or space.link_key. Next and block lie in one span, so that a decoded link is below
  * SPAN_SIZE unless the program has overwritten it; and a live block's first word decodes to such a small number only
- * by a chance of 2^-48. That is how overwritten links and double frees are noticed. */
+ * by a chance of 2^-48, or because the program has copied a link (block_looks_free). That is how overwritten links and
+ * double frees are noticed. */
 enum { LIST_END = 1, LINK_MAX = 0xFFFF };
 
 ALWAYS_INLINE bool list_is_empty(uintptr_t head)
