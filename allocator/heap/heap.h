@@ -91,7 +91,8 @@ ALWAYS_INLINE uint32_t bin_block_size(unsigned bin)
  * the span's start with LIST_END set. A free block's first word is its *link*: the next head, exclusive-or the
  * block's own address, exclusive-or space.link_key. Next and block lie in one span, so that a decoded link is below
  * SPAN_SIZE unless the program has overwritten it; and a live block's first word decodes to such a small number only
- * by a chance of 2^-48. That is how overwritten links and double frees are noticed. */
+ * by a chance of 2^-48, or because the program has copied a link (block_looks_free). That is how overwritten links and
+ * double frees are noticed. */
 enum { LIST_END = 1, LINK_MAX = 0xFFFF };
 
 ALWAYS_INLINE bool list_is_empty(uintptr_t head)
@@ -142,7 +143,7 @@ enum heap_state {
 
 enum { THREADS_MANY = -1 };
 
-/* A thread heap. Owned by one thread at a time; other threads touch only `inbox`, `suspect` and `state`, and `cache` under its
+/* A thread heap. Owned by one thread at a time; other threads touch only `inbox`, `suspects` and `state`, and `cache` under its
  * lock. Never freed, only reused, so that a pointer to one stays good for ever. */
 struct heap {
     uintptr_t free[HEAP_BINS]; /* per bin the blocks that malloc takes next, all of one span */
@@ -185,7 +186,7 @@ struct heap {
 
     /* Written by other threads: a line of their own. */
     _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */
-    _Atomic(uintptr_t) suspect; /* a block that looked free when another thread freed it; 0: none */
+    _Atomic(uintptr_t) suspects; /* blocks that looked free when they were freed; 0: none */
     _Atomic(uint32_t) state; /* enum heap_state */
     platform_lock lock; /* HEAP_SHARED: whoever holds it is the owner */
 };
@@ -339,6 +340,8 @@ void mixed_start(struct span *span);
 void mixed_let_go(struct heap *heap, unsigned bin);
 /* Take in what has been freed; returns a mask of the units in which no object lies, to be purged. */
 uint32_t mixed_units_free(struct heap *heap, struct span *span);
+/* Whether an object starts at this address of a span of the asking thread's own. */
+bool mixed_starts_object(const struct span *span, uintptr_t object);
 /* What is in a span, for statistics: exact if its owner asks. */
 struct mixed_figures {
     uint32_t objects, bytes; /* live, or freed but not taken in yet */
@@ -410,15 +413,23 @@ void remote_free(struct heap *heap, struct span *span, uintptr_t block);
 /* Take in what others have freed; of a shared heap nothing, since whoever filled its inbox is about to. */
 void remote_inbox_take(struct heap *heap);
 /* Take it in for a shared heap, whose lock the caller holds: returns what has found another owner meanwhile, to be sent on
- * without the lock; 0: nothing. */
-uintptr_t remote_inbox_take_shared(struct heap *heap);
-void remote_send_on(uintptr_t messages);
+ * without the lock. */
+struct remote_elsewhere {
+    uintptr_t messages, suspects; /* 0: none */
+};
+struct remote_elsewhere remote_inbox_take_shared(struct heap *heap);
+void remote_send_on(struct remote_elsewhere elsewhere);
+
+/* Free a block of the heap's own that looks free: end the program if it is, and free it if it only looks so. */
+COLD void remote_free_own_suspect(struct heap *heap, uintptr_t block);
+/* The same for a block of a heap that is not the calling thread's own, without its lock. */
+COLD void remote_accuse(struct heap *owner, uintptr_t block);
 
 ALWAYS_INLINE bool remote_inbox_is_filled(const struct heap *heap)
 {
     /* Relaxed: hints; taking synchronises. */
     return (atomic_load_explicit(&heap->inbox, memory_order_relaxed) |
-            atomic_load_explicit(&heap->suspect, memory_order_relaxed)) != 0;
+            atomic_load_explicit(&heap->suspects, memory_order_relaxed)) != 0;
 }
 
 /* Hand over all that this heap has collected for others. */
@@ -454,6 +465,9 @@ bool heap_adopt_span(struct heap *heap, unsigned bin);
 bool heap_is_started(void);
 /* Empty the caches of all heaps, of sleeping threads too. */
 void heap_caches_empty(void);
+/* The heap that was made last, the first of a chain by made_before; heap_orphans is not among them. Without a lock: for looks at
+ * what does not hang on the registry. */
+const struct heap *heap_youngest(void);
 /* For pthread_atfork handlers: no other thread is inside the registry or the space layer between these two. */
 void heap_fork_begin(void);
 void heap_fork_end(void);
@@ -488,8 +502,7 @@ ALWAYS_INLINE bool heap_is_shared(const struct heap *heap)
 
 /* A heap for one more thread to share; the registry's lock is held. NULL when out of memory. */
 struct heap *shared_choose(void);
-/* Free a block of a heap that was shared a moment ago; false, with nothing done, when the block has found another owner. One
- * that looks free is only checked. */
+/* Free a block of a heap that was shared a moment ago; false, with nothing done, when the block has found another owner. */
 bool shared_free(struct heap *heap, struct span *span, uintptr_t block);
 /* A block looks free: end the program when it is, and of this heap. */
 void shared_check(struct heap *heap, const struct span *span, uintptr_t block);
@@ -508,6 +521,8 @@ void shared_fork_end(void);
 void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroed);
 /* The same out of the stock of cleared memory; NULL: there is none that fits. */
 void *large_malloc_zeroed(size_t size);
+/* Whether such an object, which has just been refused, might be had if all that is free were given back. */
+bool large_room_can_be_made(size_t size, size_t alignment);
 void large_free(struct heap *heap, struct span *span);
 void *large_realloc(struct heap *heap, struct span *span, size_t size);
 
@@ -520,7 +535,8 @@ ALWAYS_INLINE size_t large_usable_size(const struct span *span)
 
 _Noreturn COLD void check_link_failed(const void *block);
 
-/* Whether a block looks free. A live one does by a chance of 2^-48. */
+/* Whether a block looks free. A live one does by a chance of 2^-48, and where the program has copied a link: a link says how far
+ * apart two blocks are and is one at any address. So who finds that a block looks free must look whether it is. */
 ALWAYS_INLINE bool block_looks_free(uintptr_t block)
 {
     return (*block_words(block) ^ space.link_key) <= LINK_MAX;
@@ -538,7 +554,8 @@ _Noreturn COLD void check_bin_failed(const struct heap *heap, unsigned bin); /* 
 _Noreturn COLD void check_pointer_failed(const char *function, const void *pointer);
 _Noreturn COLD void check_double_free(const void *pointer);
 _Noreturn COLD void check_size_failed(const void *pointer, size_t given, size_t usable);
-/* The first word of `block`, of the heap's own, looks like a free block's link: abort if it is one. */
+/* The first word of `block`, of the heap's own, looks like a free block's link: end the program if it is one, as far as the
+ * heap's own lists tell. */
 COLD void check_suspicious_free(const struct heap *heap, const struct span *span, uintptr_t block);
 /* Whether `block` stands in the list. */
 COLD bool check_list_contains(uintptr_t list, uintptr_t block);

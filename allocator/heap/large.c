@@ -24,10 +24,25 @@ static struct span *take_kept(struct heap *heap, uint32_t spans)
     return run;
 }
 
+static uint32_t spans_of_object(size_t size)
+{
+    return size == 0 ? 1 : spans_for(size);
+}
+
+static uint32_t spans_of_alignment(size_t alignment)
+{
+    return alignment <= SPAN_SIZE ? 1 : spans_for(alignment);
+}
+
+bool large_room_can_be_made(size_t size, size_t alignment)
+{
+    return space_room_can_be_made(spans_of_object(size), spans_of_alignment(alignment));
+}
+
 void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
 {
-    uint32_t spans = size == 0 ? 1 : spans_for(size);
-    uint32_t alignment_spans = alignment <= SPAN_SIZE ? 1 : spans_for(alignment);
+    uint32_t spans = spans_of_object(size);
+    uint32_t alignment_spans = spans_of_alignment(alignment);
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap); /* as below */
     struct span *span = alignment_spans == 1 ? take_kept(heap, spans) : NULL;
     if (span != NULL) {

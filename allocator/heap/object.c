@@ -58,7 +58,8 @@ static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, boo
     void *object = *zeroed ? large_malloc_zeroed(size) : NULL;
     if (object != NULL) return object;
     object = large_malloc(heap, size, alignment, zeroed);
-    if (LIKELY(object != NULL)) return object;
+    /* A length that no memory could ever hold, read from a network perhaps, must not cost the process what it keeps. */
+    if (LIKELY(object != NULL) || !large_room_can_be_made(size, alignment)) return object;
     make_room(heap);
     return large_malloc(heap, size, alignment, zeroed);
 }
@@ -179,8 +180,7 @@ size_t heap_good_size(size_t size)
 
 /* ---- freeing ------------------------------------------------------------------------------------------------------------------ */
 
-/* A block of this heap's own looks free: abort if it is. Otherwise it is in another thread's outbox, or live and looks so by
- * chance, and is to be left alone. */
+/* A block of this heap's own that is resized looks free: end the program if it is, as far as this heap can tell. */
 static COLD void check_own_suspect(struct heap *heap, const struct span *span, const void *pointer)
 {
     check_suspicious_free(heap, span, (uintptr_t)pointer);
@@ -220,7 +220,7 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
         else if (LIKELY(heap != &heap_none)) remote_free(heap, span, (uintptr_t)pointer);
         else remote_free_entering(span, (uintptr_t)pointer);
     } else if (UNLIKELY(block_looks_free((uintptr_t)pointer))) {
-        check_own_suspect(heap, span, pointer);
+        remote_free_own_suspect(heap, (uintptr_t)pointer);
     } else {
         block_free_local(heap, span, (uintptr_t)pointer);
     }

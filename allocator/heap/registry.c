@@ -120,7 +120,7 @@ static void idle_add(struct heap *heap)
     registry.idle = heap;
     registry.idle_count++;
     atomic_store_explicit(&heap->thread, 0, memory_order_relaxed);
-    /* Sequentially consistent: see hand_over in remote.c. */
+    /* Sequentially consistent: see inbox_put in remote.c. */
     atomic_store_explicit(&heap->state, HEAP_IDLE, memory_order_seq_cst);
 }
 
@@ -145,9 +145,14 @@ struct heap *heap_make(enum heap_state state)
     atomic_store_explicit(&heap->thread, state == HEAP_SHARED ? THREADS_MANY : 0, memory_order_relaxed);
     heap->forks = registry.forks;
     heap->made_before = registry.youngest;
-    registry.youngest = heap;
+    __atomic_store_n(&registry.youngest, heap, __ATOMIC_RELEASE); /* pairs with heap_youngest */
     heap->number = ++registry.numbers; /* 0 is heap_orphans */
     return heap;
+}
+
+const struct heap *heap_youngest(void)
+{
+    return __atomic_load_n(&registry.youngest, __ATOMIC_ACQUIRE);
 }
 
 /* A thread may end without the hook: it got its heap when its destructors had run, and the C library freed what it had of
@@ -260,8 +265,8 @@ static void heap_retire(struct heap *heap, size_t places)
         heap_orphan_spans(heap);
         platform_lock_acquire(&registry.lock);
         idle_add(heap);
-        late = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0 || /* see hand_over */
-               atomic_load_explicit(&heap->suspect, memory_order_seq_cst) != 0;
+        late = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0 || /* see inbox_put */
+               atomic_load_explicit(&heap->suspects, memory_order_seq_cst) != 0;
         if (late) idle_remove(heap);
         else registry.lockless -= places;
         platform_lock_release(&registry.lock);

@@ -131,7 +131,8 @@ static bool frontier_raise(uint32_t spans)
 {
     if (spans > space_state.capacity - space_state.frontier) return false;
     uint32_t raised = space_state.frontier + spans;
-    if (!space_commit_descriptors(raised) || !commit_spans(raised)) return false;
+    /* The spans first: what the kernel refuses is refused there, before descriptors for it have been made. */
+    if (!commit_spans(raised) || !space_commit_descriptors(raised)) return false;
     space_state.frontier = raised;
     return true;
 }
@@ -201,10 +202,17 @@ static struct place place_find(uint32_t spans, uint32_t alignment, unsigned own)
     return (struct place){.index = index, .is_foreign = index != SPAN_NONE};
 }
 
+/* What is given back lies before the frontier: more spans than were ever handed out it never makes room for. */
+static bool room_can_be_made(uint32_t spans, uint32_t alignment)
+{
+    return (uint64_t)spans + alignment - 1 <= space_state.frontier;
+}
+
 static struct place place_find_or_make(uint32_t spans, uint32_t alignment, unsigned own)
 {
     struct place place = place_find(spans, alignment, own);
-    if (place.index == SPAN_NONE && zeroed_release()) place = place_find(spans, alignment, own);
+    if (LIKELY(place.index != SPAN_NONE) || !room_can_be_made(spans, alignment)) return place;
+    if (zeroed_release()) place = place_find(spans, alignment, own);
     if (place.index == SPAN_NONE && spans_dirty() != 0) {
         /* Dirty and clean neighbours merge once both are clean: they may be long enough together. */
         purge_all();
@@ -246,6 +254,14 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
     if (UNLIKELY(place.is_foreign)) place.zeroed = purge_spans(place.index, spans);
     if (zeroed != NULL) *zeroed = place.zeroed;
     return first;
+}
+
+bool space_room_can_be_made(uint32_t spans, uint32_t alignment)
+{
+    platform_lock_acquire(&space_state.lock);
+    bool can = room_can_be_made(spans, alignment);
+    platform_lock_release(&space_state.lock);
+    return can;
 }
 
 uint32_t run_take_clean(uint32_t spans)

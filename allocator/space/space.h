@@ -193,6 +193,10 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
 /* The same out of the stock of cleared memory; NULL: there is none of that length. */
 struct span *space_acquire_zeroed(uint32_t spans, enum span_kind kind);
 
+/* Whether such a run, which has just been refused, might be had if all that is free, here and in the layer above, were given
+ * back. */
+bool space_room_can_be_made(uint32_t spans, uint32_t alignment);
+
 /* Hand out a run to a layer above the heaps, which knows what is in it: every span of it gets the kind SPAN_GUEST, so that
  * any address in it can be told, and `guest` as its `free`. With `huge_pages`, the whole huge pages in it are asked for.
  * space_take_back ends it, space_resize must not be used on it. */
