@@ -98,11 +98,11 @@ static void chain_remove(struct heap *heap, struct span *span)
     if (span->since != 0) heap->sparse_bytes -= (size_t)span->carved * span->block_size;
 }
 
-void span_set_sparse(struct heap *heap, struct span *span, uint32_t since)
+void span_set_sparse(struct heap *heap, struct span *span, uint64_t since)
 {
     if (since == 0 && span->since == 0) return; /* most often */
     chain_remove(heap, span);
-    span->since = since;
+    span_since_set(span, since);
     chain_add(heap, span);
 }
 
@@ -352,8 +352,7 @@ static void span_give(struct heap *heap, struct span *span)
     else span_give_freed(heap, span);
 }
 
-/* What a heap does now and then: it has no other time of its own. */
-static void heap_pause(struct heap *heap)
+void heap_pause(struct heap *heap)
 {
     heap_chores_pass(heap);
     remote_outbox_flush_at_refill(heap);
@@ -456,7 +455,7 @@ void span_look(struct heap *heap, struct span *span, uint32_t live)
         /* It has just become so. A listed one is looked at for no other reason; one that was not may have lost many blocks
          * at once. */
         bool sparse = span->listed || (span->since == 0 && live < span_sparse_limit(span));
-        if (sparse) span_set_sparse(heap, span, (uint32_t)platform_clock_ms() | 1); /* not 0 */
+        if (sparse) span_set_sparse(heap, span, platform_clock_ms() | 1); /* not 0, nor its low bits */
         span_arrange(heap, span, live);
         /* Last: these may uncarve this very span, and return blocks of it. */
         if (UNLIKELY(sparse)) heap_chores_sparse(heap);

@@ -118,7 +118,7 @@ void cache_put(struct heap *heap, struct span *run)
         release(run);
         return;
     }
-    run->since = (uint32_t)platform_clock_ms();
+    span_since_set(run, platform_clock_ms());
     platform_lock_acquire(&cache->lock);
     uint32_t most = threshold();
     bool kept = run->run_spans <= most;
@@ -193,16 +193,23 @@ struct span *cache_take_span(struct heap *heap, unsigned bin)
 
 /* ---- giving back -------------------------------------------------------------------------------------------------- */
 
-bool cache_release_old(struct heap *heap, uint32_t now, uint32_t age_ms)
+/* So many at a time, since each takes the lock of the space. */
+enum { RELEASED_MAX = 32 };
+
+enum cache_left cache_release_old(struct heap *heap, uint64_t now, uint32_t age_ms)
 {
     struct span_cache *cache = &heap->cache;
-    if (cache_spans(cache) == 0) return false;
+    if (cache_spans(cache) == 0) return CACHE_LEFT_NONE;
     uint32_t chain = SPAN_NONE;
     platform_lock_acquire(&cache->lock);
-    cache_detach_beyond(cache, threshold(), &chain);
-    while (cache->oldest != SPAN_NONE && (int32_t)(now - span_at(cache->oldest)->since) >= (int32_t)age_ms)
+    uint32_t most = threshold();
+    bool is_due = true;
+    for (unsigned i = 0; cache->oldest != SPAN_NONE; i++) {
+        is_due = cache_spans(cache) > most || span_age(span_at(cache->oldest), now) >= age_ms;
+        if (!is_due || i == RELEASED_MAX) break;
         cache_detach_oldest(cache, &chain);
-    bool left = cache->oldest != SPAN_NONE;
+    }
+    enum cache_left left = cache->oldest == SPAN_NONE ? CACHE_LEFT_NONE : is_due ? CACHE_LEFT_OLD : CACHE_LEFT_YOUNG;
     platform_lock_release(&cache->lock);
     cache_release(chain);
     return left;

@@ -62,15 +62,29 @@ void check_pointer_failed(const char *function, const void *pointer)
     abort();
 }
 
+/* More than a span has blocks: a list that goes in circles has been spoilt. */
+enum { LIST_BLOCKS_MAX = SPAN_SIZE / MALLOC_ALIGNMENT };
+
 bool check_list_contains(uintptr_t list, uintptr_t block)
 {
-    for (; !list_is_empty(list); list = list_next(list))
+    for (uint32_t blocks = 0; !list_is_empty(list); list = list_next(list)) {
         if (list == block) return true;
+        if (UNLIKELY(++blocks > LIST_BLOCKS_MAX)) check_link_failed((const void *)list);
+    }
     return false;
+}
+
+/* Whether the block has been made at all: its page may have gone back since it was freed. */
+static bool block_exists(const struct span *span, uintptr_t block)
+{
+    if (POOLS_EXIST && bin_is_mixed(span->bin)) return mixed_starts_object(span, block);
+    uint32_t unit = (uint32_t)(block & (SPAN_SIZE - 1)) >> CARVE_UNIT_LOG2;
+    return (span->uncarved >> unit & 1) == 0;
 }
 
 void check_suspicious_free(const struct heap *heap, const struct span *span, uintptr_t block)
 {
-    if (check_list_contains(span->free, block) || check_list_contains(heap->free[span->bin], block))
+    if (!block_exists(span, block) || check_list_contains(span->free, block) ||
+        check_list_contains(heap->free[span->bin], block))
         check_double_free((const void *)block);
 }

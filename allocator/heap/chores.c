@@ -13,6 +13,12 @@ static uint32_t decay_ms(void)
     return atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
 }
 
+/* Relaxed: heap_orphans' is read without its lock, as a hint. */
+static void heap_set_chores(struct heap *heap, bool expected)
+{
+    __atomic_store_n(&heap->chores, expected, __ATOMIC_RELAXED);
+}
+
 /* A heap that refills at least so often, in ms, will come by the clock whatever its bins hold. */
 enum { BUSY_MS = 50 };
 
@@ -21,7 +27,7 @@ enum { BUSY_MS = 50 };
 static void heap_rest(struct heap *heap)
 {
     heap->busy = false;
-    heap->chores_looked = (uint32_t)platform_clock_ms() - BUSY_MS - 1;
+    heap->chores_looked = platform_clock_ms() - BUSY_MS - 1;
     if (heap != &heap_orphans) heap_return_blocks(heap);
 }
 
@@ -29,8 +35,8 @@ void heap_chores_expect(struct heap *heap)
 {
     uint32_t decay = decay_ms();
     if (decay == DECAY_NEVER) return; /* there will be none */
-    heap->chores = true;
-    heap->chores_due = (uint32_t)platform_clock_ms() + decay;
+    heap_set_chores(heap, true);
+    heap->chores_due = platform_clock_ms() + decay;
     heap_rest(heap);
 }
 
@@ -211,43 +217,66 @@ static void span_purge_sparse(struct heap *heap, struct span *span)
 
 /* ---- a round --------------------------------------------------------------------------------------------------------------------- */
 
-/* So many sparse spans are worth system calls, a MiB at most: a program in a steady state always has a few. */
-enum { SPARSE_SPANS_WORTH = 16 };
+/* So many sparse spans are worth system calls, a MiB at most: a program in a steady state always has a few. And so many are
+ * looked through at a time, which takes some hundred microseconds: the calls of a program do what is due step by step. */
+enum { SPARSE_SPANS_WORTH = 16, SPARSE_SPANS_STEP = 32 };
 
-static uint32_t spans_due(const struct heap *heap, uint32_t now, uint32_t decay)
+/* Whether so many spans have been sparse for the decay time. */
+static bool are_due(const struct heap *heap, uint32_t spans, uint64_t now, uint32_t decay)
 {
-    uint32_t due = 0;
-    for (uint32_t index = heap->sparse.first; index != SPAN_NONE; index = span_at(index)->owned_next) {
-        if ((int32_t)(now - span_at(index)->since) < (int32_t)decay) break;
-        due++;
+    for (uint32_t index = heap->sparse.first; index != SPAN_NONE && spans != 0; index = span_at(index)->owned_next) {
+        if (span_age(span_at(index), now) < decay) break;
+        spans--;
     }
-    return due;
+    return spans == 0;
 }
 
-/* Give back the pages of spans that have been sparse for the decay time; returns whether there are younger ones to wait
- * for. */
-static bool spans_tidy(struct heap *heap, uint32_t now, uint32_t decay)
+/* What is left to do after a look, the later the more urgent. */
+enum chores_left { CHORES_NONE = 0, CHORES_LATER, CHORES_NOW };
+
+/* Give back pages of spans that have been sparse for the decay time. */
+static enum chores_left spans_tidy(struct heap *heap, uint64_t now, uint32_t decay)
 {
-    uint32_t due = spans_due(heap, now, decay);
-    if (due >= SPARSE_SPANS_WORTH)
-        for (; due > 0; due--) span_purge_sparse(heap, span_at(heap->sparse.first));
-    return heap->sparse.spans >= SPARSE_SPANS_WORTH;
+    /* What is left of more than a step is little compared to what is behind it. */
+    uint32_t step = heap->tidying ? 1 : SPARSE_SPANS_WORTH;
+    heap->tidying = false;
+    if (!are_due(heap, step, now, decay)) return heap->sparse.spans >= SPARSE_SPANS_WORTH ? CHORES_LATER : CHORES_NONE;
+    for (uint32_t i = 0; i < SPARSE_SPANS_STEP && are_due(heap, 1, now, decay); i++)
+        span_purge_sparse(heap, span_at(heap->sparse.first));
+    heap->tidying = are_due(heap, 1, now, decay);
+    if (heap->tidying) return CHORES_NOW;
+    return heap->sparse.spans >= SPARSE_SPANS_WORTH ? CHORES_LATER : CHORES_NONE;
 }
+
+static enum chores_left more_urgent(enum chores_left a, enum chores_left b)
+{
+    return a > b ? a : b;
+}
+
+/* The two layers below say it in the same order. */
+_Static_assert((int)CACHE_LEFT_OLD == (int)CHORES_NOW && (int)SPACE_LEFT_OLD == (int)CHORES_NOW, "see more_urgent");
 
 void heap_chores_look(struct heap *heap)
 {
-    uint32_t now = (uint32_t)platform_clock_ms();
+    uint64_t now = platform_clock_ms();
     heap->busy = now - heap->chores_looked <= BUSY_MS;
     heap->chores_looked = now;
     uint32_t decay = decay_ms();
-    if (decay == DECAY_NEVER) heap->chores = false; /* it was set to that meanwhile */
-    if (decay == DECAY_NEVER || (int32_t)(now - heap->chores_due) < 0) return;
+    if (decay == DECAY_NEVER) heap_set_chores(heap, false); /* it was set to that meanwhile */
+    if (decay == DECAY_NEVER || now < heap->chores_due) return;
     heap_return_blocks(heap);
-    bool waiting = spans_tidy(heap, now, decay);
-    if (cache_release_old(heap, now, decay)) waiting = true;
-    if (space_purge_old()) waiting = true;
-    heap->chores = waiting;
-    heap->chores_due = now + decay / 2;
+    enum chores_left left = spans_tidy(heap, now, decay);
+    left = more_urgent(left, (enum chores_left)cache_release_old(heap, now, decay));
+    left = more_urgent(left, (enum chores_left)space_purge_old());
+    heap_set_chores(heap, left != CHORES_NONE);
+    heap->chores_due = left == CHORES_NOW ? now + 1 : now + decay / 2;
+}
+
+void heap_orphans_look(void)
+{
+    if (!platform_lock_try(&heap_orphans.lock)) return;
+    if (heap_orphans.chores) heap_chores_look(&heap_orphans);
+    platform_lock_release(&heap_orphans.lock);
 }
 
 /* ---- at once --------------------------------------------------------------------------------------------------------------------- */
@@ -255,15 +284,39 @@ void heap_chores_look(struct heap *heap)
 void heap_chores_sparse(struct heap *heap)
 {
     size_t most = atomic_load_explicit(&heap_settings.free_page_threshold, memory_order_relaxed);
-    while (UNLIKELY(heap->sparse_bytes > most)) span_purge_sparse(heap, span_at(heap->sparse.first));
+    /* One has come; more are too many when the threshold has been lowered. */
+    for (uint32_t i = 0; i < SPARSE_SPANS_STEP && UNLIKELY(heap->sparse_bytes > most); i++)
+        span_purge_sparse(heap, span_at(heap->sparse.first));
 }
 
-/* Pages that hold no live block, of all spans. */
-static void heap_purge_pages(struct heap *heap)
+/* Pages that hold no live block, of at most so many spans: of the sparse ones first, then of the others, each of which comes
+ * last then in their chain. */
+static void heap_purge_pages(struct heap *heap, uint32_t spans)
 {
-    for (uint32_t index = heap->owned.first; index != SPAN_NONE; index = span_at(index)->owned_next)
-        if (span_at(index)->carved > span_live(span_at(index))) span_purge_sparse(heap, span_at(index));
-    while (heap->sparse.spans != 0) span_purge_sparse(heap, span_at(heap->sparse.first));
+    for (; spans > 0 && heap_spans(heap) != 0; spans--) {
+        bool sparse = heap->sparse.spans != 0;
+        struct span *span = span_at(sparse ? heap->sparse.first : heap->owned.first);
+        if (!sparse) span_set_sparse(heap, span, 1); /* until it is purged */
+        if (span->carved > span_live(span)) span_purge_sparse(heap, span);
+        else span_set_sparse(heap, span, 0);
+    }
+}
+
+/* In steps, for others wait for the lock. */
+void heap_orphans_give_back(void)
+{
+    platform_lock_acquire(&heap_orphans.lock);
+    heap_flush(&heap_orphans);
+    uint32_t left = heap_spans(&heap_orphans);
+    for (;;) {
+        uint32_t step = left < SPARSE_SPANS_STEP ? left : SPARSE_SPANS_STEP;
+        heap_purge_pages(&heap_orphans, step);
+        left -= step;
+        if (left == 0) break;
+        platform_lock_release(&heap_orphans.lock);
+        platform_lock_acquire(&heap_orphans.lock);
+    }
+    platform_lock_release(&heap_orphans.lock);
 }
 
 _Atomic(uint32_t) heap_trims_asked;
@@ -274,5 +327,5 @@ void heap_give_back(struct heap *heap)
     remote_inbox_take(heap);
     remote_outbox_flush(heap);
     heap_flush(heap);
-    heap_purge_pages(heap);
+    heap_purge_pages(heap, heap_spans(heap));
 }

@@ -91,7 +91,8 @@ ALWAYS_INLINE uint32_t bin_block_size(unsigned bin)
  * the span's start with LIST_END set. A free block's first word is its *link*: the next head, exclusive-or the
  * block's own address, exclusive-or space.link_key. Next and block lie in one span, so that a decoded link is below
  * SPAN_SIZE unless the program has overwritten it; and a live block's first word decodes to such a small number only
- * by a chance of 2^-48. That is how overwritten links and double frees are noticed. */
+ * by a chance of 2^-48, or because the program has copied a link (block_looks_free). That is how overwritten links and
+ * double frees are noticed. */
 enum { LIST_END = 1, LINK_MAX = 0xFFFF };
 
 ALWAYS_INLINE bool list_is_empty(uintptr_t head)
@@ -142,7 +143,7 @@ enum heap_state {
 
 enum { THREADS_MANY = -1 };
 
-/* A thread heap. Owned by one thread at a time; other threads touch only `inbox`, `suspect` and `state`, and `cache` under its
+/* A thread heap. Owned by one thread at a time; other threads touch only `inbox`, `suspects` and `state`, and `cache` under its
  * lock. Never freed, only reused, so that a pointer to one stays good for ever. */
 struct heap {
     uintptr_t free[HEAP_BINS]; /* per bin the blocks that malloc takes next, all of one span */
@@ -161,11 +162,13 @@ struct heap {
     size_t sparse_bytes; /* in blocks that exist in those: at most half of it is in use */
     struct span_cache cache; /* free spans kept for the next need */
     uint32_t trims_done; /* chores: heap_trims_asked when all was last given back */
-    uint32_t chores_due; /* chores: when to look next, clock in ms */
-    uint32_t chores_looked; /* chores: when last looked */
+    uint64_t chores_due; /* chores: when to look next, clock in ms */
+    uint64_t chores_looked; /* chores: when last looked */
     uint32_t spans_given_back; /* chores: since the bins last returned their blocks for that reason */
-    bool chores; /* chores: memory has become free that may have to be given back */
+    bool
+        chores; /* chores: memory has become free that may have to be given back. heap_orphans': relaxed, see heap_orphans_pass */
     bool busy; /* chores: the last two looks were close together */
+    bool tidying; /* chores: more sparse spans were due than are looked through at a time */
     size_t zeroed_hits, zeroed_misses; /* see heap_figures; read by other threads */
     struct outbox *outbox; /* remote.c: blocks of other heaps that this thread has freed; NULL until there is one */
     size_t remote_batches, remote_blocks; /* remote.c: handed over to other heaps; relaxed, for statistics */
@@ -183,7 +186,7 @@ struct heap {
 
     /* Written by other threads: a line of their own. */
     _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */
-    _Atomic(uintptr_t) suspect; /* a block that looked free when another thread freed it; 0: none */
+    _Atomic(uintptr_t) suspects; /* blocks that looked free when they were freed; 0: none */
     _Atomic(uint32_t) state; /* enum heap_state */
     platform_lock lock; /* HEAP_SHARED: whoever holds it is the owner */
 };
@@ -270,6 +273,8 @@ ALWAYS_INLINE unsigned heap_size_class(const struct heap *heap, size_t size)
 
 /* Fill an empty bin; false when memory has run out. */
 bool bin_refill(struct heap *heap, unsigned bin);
+/* What a heap does now and then on its slow paths: it has no other time of its own. */
+void heap_pause(struct heap *heap);
 /* A span of the bin that has blocks to give; NULL: out of memory. */
 struct span *bin_find_span(struct heap *heap, unsigned bin);
 /* The same with blocks that read as zeros, as far as memory can be had for it without waste; false: it cannot. */
@@ -285,7 +290,7 @@ void span_free_list(struct heap *heap, struct span *span, uintptr_t first, uintp
 /* Put the blocks that the bins hold back into their spans, and give back empty spans. */
 void heap_flush(struct heap *heap);
 /* From now on the span has been sparse since then (clock in ms); 0: it is not sparse. */
-void span_set_sparse(struct heap *heap, struct span *span, uint32_t since);
+void span_set_sparse(struct heap *heap, struct span *span, uint64_t since);
 /* Have the countdown and the place in the lists of a span follow from its live blocks. */
 void span_arrange(struct heap *heap, struct span *span, uint32_t live);
 /* The same when some have been freed, perhaps all: then the span may be given back. */
@@ -335,6 +340,8 @@ void mixed_start(struct span *span);
 void mixed_let_go(struct heap *heap, unsigned bin);
 /* Take in what has been freed; returns a mask of the units in which no object lies, to be purged. */
 uint32_t mixed_units_free(struct heap *heap, struct span *span);
+/* Whether an object starts at this address of a span of the asking thread's own. */
+bool mixed_starts_object(const struct span *span, uintptr_t object);
 /* What is in a span, for statistics: exact if its owner asks. */
 struct mixed_figures {
     uint32_t objects, bytes; /* live, or freed but not taken in yet */
@@ -352,8 +359,9 @@ void cache_put(struct heap *heap, struct span *run);
 struct span *cache_take_run(struct heap *heap, uint32_t spans);
 /* A kept span, for a bin: if its `bin` says so it is cut into blocks already, as `carved`, `uncarved` and `free` tell. */
 struct span *cache_take_span(struct heap *heap, unsigned bin);
-/* Give back what has been kept for so long, and what is above the threshold; whether anything is left. */
-bool cache_release_old(struct heap *heap, uint32_t now, uint32_t age_ms);
+/* Give back some of what has been kept for so long, and what is above the threshold; whether anything is left. */
+enum cache_left { CACHE_LEFT_NONE = 0, CACHE_LEFT_YOUNG, CACHE_LEFT_OLD };
+enum cache_left cache_release_old(struct heap *heap, uint64_t now, uint32_t age_ms);
 /* Any thread: take all out, put it before a chain of such runs (SPAN_NONE: none yet), and return that; to be released
  * without locks. */
 uint32_t cache_detach(struct heap *heap, uint32_t chain);
@@ -375,6 +383,9 @@ void heap_chores_look(struct heap *heap);
 void heap_chores_sparse(struct heap *heap);
 /* Give back all that the heap holds without need, now. */
 void heap_give_back(struct heap *heap);
+/* What is due for the orphans, if nobody else is about to do it; and all that they hold without need. */
+void heap_orphans_look(void);
+void heap_orphans_give_back(void);
 
 /* How often all heaps have been asked to do so. */
 extern _Atomic(uint32_t) heap_trims_asked;
@@ -388,6 +399,13 @@ ALWAYS_INLINE void heap_chores_pass(struct heap *heap)
     if (UNLIKELY(heap->chores)) heap_chores_look(heap);
 }
 
+/* Who asks the orphans for a span comes by here. */
+ALWAYS_INLINE void heap_orphans_pass(void)
+{
+    /* Racy on purpose: a hint. */
+    if (UNLIKELY(__atomic_load_n(&heap_orphans.chores, __ATOMIC_RELAXED))) heap_orphans_look();
+}
+
 /* ---- remote frees (remote.c) ---------------------------------------------------------------------------------------------- */
 
 /* Free a block of another heap. */
@@ -395,15 +413,23 @@ void remote_free(struct heap *heap, struct span *span, uintptr_t block);
 /* Take in what others have freed; of a shared heap nothing, since whoever filled its inbox is about to. */
 void remote_inbox_take(struct heap *heap);
 /* Take it in for a shared heap, whose lock the caller holds: returns what has found another owner meanwhile, to be sent on
- * without the lock; 0: nothing. */
-uintptr_t remote_inbox_take_shared(struct heap *heap);
-void remote_send_on(uintptr_t messages);
+ * without the lock. */
+struct remote_elsewhere {
+    uintptr_t messages, suspects; /* 0: none */
+};
+struct remote_elsewhere remote_inbox_take_shared(struct heap *heap);
+void remote_send_on(struct remote_elsewhere elsewhere);
+
+/* Free a block of the heap's own that looks free: end the program if it is, and free it if it only looks so. */
+COLD void remote_free_own_suspect(struct heap *heap, uintptr_t block);
+/* The same for a block of a heap that is not the calling thread's own, without its lock. */
+COLD void remote_accuse(struct heap *owner, uintptr_t block);
 
 ALWAYS_INLINE bool remote_inbox_is_filled(const struct heap *heap)
 {
     /* Relaxed: hints; taking synchronises. */
     return (atomic_load_explicit(&heap->inbox, memory_order_relaxed) |
-            atomic_load_explicit(&heap->suspect, memory_order_relaxed)) != 0;
+            atomic_load_explicit(&heap->suspects, memory_order_relaxed)) != 0;
 }
 
 /* Hand over all that this heap has collected for others. */
@@ -425,6 +451,8 @@ size_t remote_sent_alone(void);
  * with heap_thread_leave. Starts the whole allocator when need be. NULL when out of memory. */
 struct heap *heap_thread_enter(void);
 void heap_thread_leave(struct heap *heap);
+/* Whether the calling thread would not be told of its end any more: then it borrows a heap for each call. */
+bool heap_thread_is_late(void);
 /* Blocks were put into the inbox of a heap that is no one thread's: do its work. */
 void heap_settle(struct heap *heap);
 /* A new heap; the registry's lock is held. NULL when out of memory. */
@@ -437,6 +465,9 @@ bool heap_adopt_span(struct heap *heap, unsigned bin);
 bool heap_is_started(void);
 /* Empty the caches of all heaps, of sleeping threads too. */
 void heap_caches_empty(void);
+/* The heap that was made last, the first of a chain by made_before; heap_orphans is not among them. Without a lock: for looks at
+ * what does not hang on the registry. */
+const struct heap *heap_youngest(void);
 /* For pthread_atfork handlers: no other thread is inside the registry or the space layer between these two. */
 void heap_fork_begin(void);
 void heap_fork_end(void);
@@ -471,8 +502,7 @@ ALWAYS_INLINE bool heap_is_shared(const struct heap *heap)
 
 /* A heap for one more thread to share; the registry's lock is held. NULL when out of memory. */
 struct heap *shared_choose(void);
-/* Free a block of a heap that was shared a moment ago; false, with nothing done, when the block has found another owner. One
- * that looks free is only checked. */
+/* Free a block of a heap that was shared a moment ago; false, with nothing done, when the block has found another owner. */
 bool shared_free(struct heap *heap, struct span *span, uintptr_t block);
 /* A block looks free: end the program when it is, and of this heap. */
 void shared_check(struct heap *heap, const struct span *span, uintptr_t block);
@@ -491,6 +521,8 @@ void shared_fork_end(void);
 void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroed);
 /* The same out of the stock of cleared memory; NULL: there is none that fits. */
 void *large_malloc_zeroed(size_t size);
+/* Whether such an object, which has just been refused, might be had if all that is free were given back. */
+bool large_room_can_be_made(size_t size, size_t alignment);
 void large_free(struct heap *heap, struct span *span);
 void *large_realloc(struct heap *heap, struct span *span, size_t size);
 
@@ -503,7 +535,8 @@ ALWAYS_INLINE size_t large_usable_size(const struct span *span)
 
 _Noreturn COLD void check_link_failed(const void *block);
 
-/* Whether a block looks free. A live one does by a chance of 2^-48. */
+/* Whether a block looks free. A live one does by a chance of 2^-48, and where the program has copied a link: a link says how far
+ * apart two blocks are and is one at any address. So who finds that a block looks free must look whether it is. */
 ALWAYS_INLINE bool block_looks_free(uintptr_t block)
 {
     return (*block_words(block) ^ space.link_key) <= LINK_MAX;
@@ -521,7 +554,8 @@ _Noreturn COLD void check_bin_failed(const struct heap *heap, unsigned bin); /* 
 _Noreturn COLD void check_pointer_failed(const char *function, const void *pointer);
 _Noreturn COLD void check_double_free(const void *pointer);
 _Noreturn COLD void check_size_failed(const void *pointer, size_t given, size_t usable);
-/* The first word of `block`, of the heap's own, looks like a free block's link: abort if it is one. */
+/* The first word of `block`, of the heap's own, looks like a free block's link: end the program if it is one, as far as the
+ * heap's own lists tell. */
 COLD void check_suspicious_free(const struct heap *heap, const struct span *span, uintptr_t block);
 /* Whether `block` stands in the list. */
 COLD bool check_list_contains(uintptr_t list, uintptr_t block);

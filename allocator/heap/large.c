@@ -24,10 +24,26 @@ static struct span *take_kept(struct heap *heap, uint32_t spans)
     return run;
 }
 
+static uint32_t spans_of_object(size_t size)
+{
+    return size == 0 ? 1 : spans_for(size);
+}
+
+static uint32_t spans_of_alignment(size_t alignment)
+{
+    return alignment <= SPAN_SIZE ? 1 : spans_for(alignment);
+}
+
+bool large_room_can_be_made(size_t size, size_t alignment)
+{
+    return space_room_can_be_made(spans_of_object(size), spans_of_alignment(alignment));
+}
+
 void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
 {
-    uint32_t spans = size == 0 ? 1 : spans_for(size);
-    uint32_t alignment_spans = alignment <= SPAN_SIZE ? 1 : spans_for(alignment);
+    uint32_t spans = spans_of_object(size);
+    uint32_t alignment_spans = spans_of_alignment(alignment);
+    if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap); /* as below */
     struct span *span = alignment_spans == 1 ? take_kept(heap, spans) : NULL;
     if (span != NULL) {
         if (zeroed != NULL) *zeroed = false;
@@ -55,7 +71,7 @@ void large_free(struct heap *heap, struct span *span)
     span_kind_write(span, SPAN_METADATA);
     cache_put(heap, span);
     if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
-    heap_chores_pass(heap); /* a thread of large objects alone comes nowhere else */
+    heap_pause(heap); /* a thread of large objects alone comes nowhere else */
 }
 
 /* The contents of one run to another; false when the target has become unusable. */

@@ -258,6 +258,14 @@ size_t mixed_usable_size(const char *function, const struct span *span, const vo
     return (size_t)(end + 1 - granule) * MALLOC_ALIGNMENT;
 }
 
+bool mixed_starts_object(const struct span *span, uintptr_t object)
+{
+    const struct mixed *mixed = mixed_of(span);
+    uint32_t granule = (uint32_t)(object & (SPAN_SIZE - 1)) / MALLOC_ALIGNMENT;
+    bool in_current_hole = granule >= mixed->next && granule < mixed->end;
+    return !in_current_hole && starts_object(mixed, granule) && end_of(mixed, granule) != GRANULES;
+}
+
 READS_RACILY struct mixed_figures mixed_figures(const struct span *span)
 {
     const struct mixed *mixed = mixed_of(span);

@@ -58,7 +58,8 @@ static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, boo
     void *object = *zeroed ? large_malloc_zeroed(size) : NULL;
     if (object != NULL) return object;
     object = large_malloc(heap, size, alignment, zeroed);
-    if (LIKELY(object != NULL)) return object;
+    /* A length that no memory could ever hold, read from a network perhaps, must not cost the process what it keeps. */
+    if (LIKELY(object != NULL) || !large_room_can_be_made(size, alignment)) return object;
     make_room(heap);
     return large_malloc(heap, size, alignment, zeroed);
 }
@@ -179,8 +180,7 @@ size_t heap_good_size(size_t size)
 
 /* ---- freeing ------------------------------------------------------------------------------------------------------------------ */
 
-/* A block of this heap's own looks free: abort if it is. Otherwise it is in another thread's outbox, or live and looks so by
- * chance, and is to be left alone. */
+/* A block of this heap's own that is resized looks free: end the program if it is, as far as this heap can tell. */
 static COLD void check_own_suspect(struct heap *heap, const struct span *span, const void *pointer)
 {
     check_suspicious_free(heap, span, (uintptr_t)pointer);
@@ -197,10 +197,10 @@ static NOINLINE void remote_free_alone(struct span *span, uintptr_t block)
     remote_free(&heap_none, span, block);
 }
 
-/* The same for a thread that may get one, with which each block costs less. */
+/* The same for a thread that may get one, with which each block costs less: not for a single one. */
 static COLD void remote_free_entering(struct span *span, uintptr_t block)
 {
-    struct heap *heap = heap_thread_enter();
+    struct heap *heap = heap_thread_is_late() ? NULL : heap_thread_enter();
     bool own = heap != NULL && !heap_is_shared(heap);
     if (own) remote_free(heap, span, block);
     if (heap != NULL) heap_thread_leave(heap);
@@ -220,7 +220,7 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
         else if (LIKELY(heap != &heap_none)) remote_free(heap, span, (uintptr_t)pointer);
         else remote_free_entering(span, (uintptr_t)pointer);
     } else if (UNLIKELY(block_looks_free((uintptr_t)pointer))) {
-        check_own_suspect(heap, span, pointer);
+        remote_free_own_suspect(heap, (uintptr_t)pointer);
     } else {
         block_free_local(heap, span, (uintptr_t)pointer);
     }
@@ -331,7 +331,9 @@ static void own_heap_give_back(void)
 {
     struct heap *heap = thread_heap_own();
     if (heap->size != 0) heap_give_back(heap); /* not heap_none or heap_sharing */
+    if (!heap_is_started()) return;
     shared_trim();
+    heap_orphans_give_back();
 }
 
 void heap_trim(void)

@@ -20,9 +20,10 @@ __thread struct heap *thread_heap __attribute__((tls_model("initial-exec"))) = &
 /* How often this thread's exit hook has run. */
 static __thread unsigned thread_exits __attribute__((tls_model("initial-exec")));
 
-/* POSIX promises that destructors run at least four times over (PTHREAD_DESTRUCTOR_ITERATIONS): a thread that allocates
- * after its heap is gone gets a new one so often, then borrows one for each call. */
-enum { THREAD_EXITS_MAX = 3 };
+/* POSIX promises that destructors run at least four times over (PTHREAD_DESTRUCTOR_ITERATIONS). The hook asks for each of these
+ * rounds. So a thread that allocates after its heap is gone may have another, of whose end the hook will be told. In the last
+ * round and after it, when the C library frees what it has of the thread, it borrows one for each call. */
+enum { THREAD_EXITS_MAX = 4 };
 
 #define FOUR(x) x, x, x, x
 #define TWENTY_FOUR(x) FOUR(x), FOUR(x), FOUR(x), FOUR(x), FOUR(x), FOUR(x)
@@ -55,6 +56,9 @@ static struct {
     size_t made; /* for one thread at a time each */
     size_t idle_count;
     size_t lockless; /* threads that have one */
+    struct heap *looked_at; /* the heap that was last asked whether its thread is gone */
+    int32_t process; /* in which the heaps' threads are, since so many forks */
+    uint32_t process_forks;
     size_t sharing; /* threads that have none */
 } registry;
 
@@ -116,7 +120,7 @@ static void idle_add(struct heap *heap)
     registry.idle = heap;
     registry.idle_count++;
     atomic_store_explicit(&heap->thread, 0, memory_order_relaxed);
-    /* Sequentially consistent: see hand_over in remote.c. */
+    /* Sequentially consistent: see inbox_put in remote.c. */
     atomic_store_explicit(&heap->state, HEAP_IDLE, memory_order_seq_cst);
 }
 
@@ -141,9 +145,53 @@ struct heap *heap_make(enum heap_state state)
     atomic_store_explicit(&heap->thread, state == HEAP_SHARED ? THREADS_MANY : 0, memory_order_relaxed);
     heap->forks = registry.forks;
     heap->made_before = registry.youngest;
-    registry.youngest = heap;
+    __atomic_store_n(&registry.youngest, heap, __ATOMIC_RELEASE); /* pairs with heap_youngest */
     heap->number = ++registry.numbers; /* 0 is heap_orphans */
     return heap;
+}
+
+const struct heap *heap_youngest(void)
+{
+    return __atomic_load_n(&registry.youngest, __ATOMIC_ACQUIRE);
+}
+
+/* A thread may end without the hook: it got its heap when its destructors had run, and the C library freed what it had of
+ * another thread; or it ended by a system call of its own; or there is no hook, for want of a key. What it had is taken over as
+ * it stands by the next thread that would have a heap made. So many heaps are looked at each time, with a system call for each. */
+enum { LOOKED_AT = 4 };
+
+/* A child that shares our memory without being of our process (vfork, clone) does not see the threads of the others. */
+static bool is_process_of_heaps(void)
+{
+    int32_t process = platform_process_number();
+    if (registry.process == 0 || registry.process_forks != registry.forks) {
+        registry.process = process;
+        registry.process_forks = registry.forks;
+    }
+    return registry.process == process;
+}
+
+static bool is_abandoned(const struct heap *heap)
+{
+    /* Relaxed: both are written under the lock. */
+    int32_t thread = atomic_load_explicit(&heap->thread, memory_order_relaxed);
+    return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_OWNED && thread != 0 &&
+           heap->forks == registry.forks && !platform_thread_exists(thread);
+}
+
+static struct heap *take_abandoned(void)
+{
+    if (!is_process_of_heaps()) return NULL;
+    for (int i = 0; i < LOOKED_AT; i++) {
+        struct heap *heap = registry.looked_at != NULL ? registry.looked_at->made_before : NULL;
+        if (heap == NULL) heap = registry.youngest;
+        if (heap == NULL) return NULL;
+        registry.looked_at = heap;
+        if (!is_abandoned(heap)) continue;
+        atomic_store_explicit(&heap->thread, platform_thread_number(), memory_order_relaxed);
+        return heap;
+    }
+    return NULL;
 }
 
 static struct heap *take_own(void)
@@ -164,7 +212,12 @@ static struct heap *take_own(void)
 /* For the thread's life. So late in it that it would not be told of its end, for one call. */
 static bool thread_takes_for_life(void)
 {
-    return thread_exits <= THREAD_EXITS_MAX;
+    return thread_exits < THREAD_EXITS_MAX;
+}
+
+bool heap_thread_is_late(void)
+{
+    return !thread_takes_for_life();
 }
 
 static struct heap *take_shared(void)
@@ -181,7 +234,9 @@ static struct heap *heap_take(void)
     struct heap *heap = NULL;
     if (start()) {
         uint32_t most = atomic_load_explicit(&heap_settings.lockless_threads, memory_order_relaxed);
-        heap = registry.lockless < most ? take_own() : take_shared();
+        bool free_place = registry.lockless < most;
+        if (most != 0 && (!free_place || registry.idle == NULL)) heap = take_abandoned();
+        if (heap == NULL) heap = free_place ? take_own() : take_shared();
     }
     platform_lock_release(&registry.lock);
     return heap;
@@ -194,6 +249,7 @@ void heap_orphan_spans(struct heap *heap)
     if (heap_spans(heap) == 0) return;
     platform_lock_acquire(&heap_orphans.lock);
     heap_take_spans(&heap_orphans, heap);
+    if (heap_orphans.sparse.spans != 0 && !heap_orphans.chores) heap_chores_expect(&heap_orphans);
     platform_lock_release(&heap_orphans.lock);
 }
 
@@ -209,8 +265,8 @@ static void heap_retire(struct heap *heap, size_t places)
         heap_orphan_spans(heap);
         platform_lock_acquire(&registry.lock);
         idle_add(heap);
-        late = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0 || /* see hand_over */
-               atomic_load_explicit(&heap->suspect, memory_order_seq_cst) != 0;
+        late = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0 || /* see inbox_put */
+               atomic_load_explicit(&heap->suspects, memory_order_seq_cst) != 0;
         if (late) idle_remove(heap);
         else registry.lockless -= places;
         platform_lock_release(&registry.lock);
@@ -227,13 +283,15 @@ static void share_no_more(void)
 
 /* ---- threads ------------------------------------------------------------------------------------------------------------------ */
 
-static void thread_exit_hook(void *argument)
+static void thread_exit_hook(void *unused)
 {
-    struct heap *heap = argument;
+    (void)unused;
+    struct heap *heap = thread_heap_own();
     thread_exits++;
     thread_heap = &heap_none; /* what retiring frees on the way goes straight to its owners */
+    if (thread_takes_for_life()) platform_thread_exit_arm(&heap_none); /* the next round is ours too */
     if (heap == &heap_sharing) share_no_more();
-    else heap_retire(heap, 1);
+    else if (heap != &heap_none) heap_retire(heap, 1);
 }
 
 /* A heap for a thread that has none. */
@@ -309,6 +367,7 @@ static struct span *fullest_orphan(unsigned bin)
 
 bool heap_adopt_span(struct heap *heap, unsigned bin)
 {
+    heap_orphans_pass();
     /* Racy on purpose: a hint, the lock decides. */
     if (LIKELY(__atomic_load_n(&heap_orphans.bins[bin].listed, __ATOMIC_RELAXED) == SPAN_NONE)) return false;
     platform_lock_acquire(&heap_orphans.lock);

@@ -12,10 +12,11 @@
  * lies in an inbox that nobody will open. A span may change owner while a message is on its way: whoever finds one that is not its own sends it on.
  * Blocks on their way count as live, so their span stays what it is.
  *
- * A block that looks free when it is freed is nearly always freed twice, and never freed again. If this thread has it in its
- * outbox, that is proven. Else it is put before its owner (`suspect`), which looks into its lists.
+ * A block that looks free when it is freed is nearly always freed twice. But a live one may look so too, because the program
+ * has copied what an earlier use of the memory left there. If this thread has it in its outbox, it is free. Else it is put
+ * before its owner (`suspects`), which looks wherever free blocks are: it then ends the program, or frees the block.
  */
-#include "heap.h"
+#include "fast.h"
 
 struct heap_settings heap_settings = {
     .remote_free_batch = 256,
@@ -46,6 +47,9 @@ struct message {
     uintptr_t next; /* first block of the next message, or 0 */
 };
 
+/* Of a block that is accused of being free: it is no message, and the next is the next of these. */
+enum { BLOCKS_ACCUSED = 0 };
+
 static void message_write(const struct message *message)
 {
     uintptr_t next = message->next == 0 ? 0 : (message->next - space.base) / MALLOC_ALIGNMENT + 1;
@@ -55,7 +59,7 @@ static void message_write(const struct message *message)
 }
 
 /* Ends the program when the word was overwritten, as far as that shows. */
-static struct message message_read(uintptr_t first)
+static struct message message_or_accused(uintptr_t first)
 {
     uintptr_t word = block_words(first)[1] ^ space.link_key;
     uintptr_t next = word >> NEXT_SHIFT;
@@ -66,6 +70,14 @@ static struct message message_read(uintptr_t first)
         .blocks = (uint32_t)(word >> LAST_BITS) & MESSAGE_BLOCKS_MAX,
         .next = next == 0 ? 0 : space.base + (next - 1) * MALLOC_ALIGNMENT,
     };
+}
+
+static struct message message_read(uintptr_t first)
+{
+    struct message message = message_or_accused(first);
+    /* Freed again while on its way, and accused of it: see judge. */
+    if (UNLIKELY(message.blocks == BLOCKS_ACCUSED)) check_double_free((const void *)first);
+    return message;
 }
 
 static void message_chain(uintptr_t message, uintptr_t next)
@@ -87,22 +99,28 @@ static struct heap *owner_of(const struct span *span, uintptr_t block)
 
 static void settle_if_idle(struct heap *target)
 {
-    /* Sequentially consistent: see hand_over. */
+    /* Sequentially consistent: see inbox_put. */
     if (UNLIKELY(atomic_load_explicit(&target->state, memory_order_seq_cst) != HEAP_OWNED)) heap_settle(target);
 }
 
-/* Hand over a chain of messages. */
-static void hand_over(struct heap *target, uintptr_t first, uintptr_t last)
+/* Put a chain of messages into an inbox. */
+static void inbox_put(struct heap *target, uintptr_t first, uintptr_t last)
 {
     uintptr_t head = atomic_load_explicit(&target->inbox, memory_order_relaxed);
     do {
         message_chain(last, head);
         /* Release (part of seq_cst): the links are seen by the owner's acquire exchange. There is no ABA: the owner
          * takes all or nothing, and `head` is only written into our own message.
-         * Sequentially consistent with the load of `state` in settle_if_idle and the store and load in heap_retire: either we
+         * Sequentially consistent with the load of `state` in settle_if_idle, which follows, and the store and load in heap_retire: either we
          * see that the heap has no thread any more, or its last look sees our blocks. */
     } while (!atomic_compare_exchange_weak_explicit(&target->inbox, &head, first, memory_order_seq_cst,
                                                     memory_order_relaxed));
+}
+
+/* Hand over a chain of messages. */
+static void hand_over(struct heap *target, uintptr_t first, uintptr_t last)
+{
+    inbox_put(target, first, last);
     settle_if_idle(target);
 }
 
@@ -110,7 +128,7 @@ static void hand_over(struct heap *target, uintptr_t first, uintptr_t last)
 
 enum { OUTBOX_LISTS = 64, OUTBOX_TARGETS = 8 };
 
-/* The blocks of one span. */
+/* The blocks of one span. `first`, here and below, is 0 once they stand in the next place where is_on_its_way looks. */
 struct outbox_list {
     struct span *span; /* NULL when the list is empty */
     uintptr_t first, last;
@@ -145,12 +163,27 @@ static void count_batch(struct heap *heap, uint32_t blocks)
     __atomic_store_n(&heap->remote_blocks, heap->remote_blocks + blocks, __ATOMIC_RELAXED);
 }
 
+/* Another thread may be looking for a block (word_at). Release: who sees this one first sees what it is linked to, and in the next
+ * place what stood here before. */
+ALWAYS_INLINE void put_first(uintptr_t *first, uintptr_t block)
+{
+    __atomic_store_n(first, block, __ATOMIC_RELEASE);
+}
+
+/* Release, again: who sees this sees the blocks in the next place. */
+static void has_gone_on(uintptr_t *first)
+{
+    __atomic_store_n(first, 0, __ATOMIC_RELEASE);
+}
+
 static void target_hand_over(struct heap *heap, struct outbox_target *target)
 {
     struct heap *owner = target->heap;
     target->heap = NULL; /* first: settling it may come back here */
     count_batch(heap, target->blocks);
-    hand_over(owner, target->first, target->last);
+    inbox_put(owner, target->first, target->last);
+    has_gone_on(&target->first);
+    settle_if_idle(owner);
 }
 
 static void target_add(struct heap *heap, struct heap *owner, struct message *message)
@@ -158,11 +191,13 @@ static void target_add(struct heap *heap, struct heap *owner, struct message *me
     struct outbox_target *target = target_slot(heap->outbox, owner);
     if (target->heap != owner) {
         if (target->heap != NULL) target_hand_over(heap, target);
-        *target = (struct outbox_target){.heap = owner, .last = message->first};
+        target->heap = owner; /* `first` is 0, and not stored again without release */
+        target->last = message->first;
+        target->blocks = 0;
     }
     message->next = target->first;
     message_write(message);
-    target->first = message->first;
+    put_first(&target->first, message->first);
     target->blocks += message->blocks;
 }
 
@@ -174,6 +209,7 @@ static void list_close(struct heap *heap, struct outbox_list *list)
     list->span = NULL;
     list->blocks = 0;
     target_add(heap, owner, &message);
+    if (LIKELY(list->span == NULL)) has_gone_on(&list->first); /* nor used again by what target_add has settled */
 }
 
 void remote_outbox_flush(struct heap *heap)
@@ -198,7 +234,7 @@ ALWAYS_INLINE void outbox_add(struct heap *heap, struct outbox_list *list, const
 {
     struct outbox *outbox = heap->outbox;
     *block_words(block) = list->first ^ block ^ heap->link_key;
-    list->first = block;
+    put_first(&list->first, block);
     list->blocks++;
     outbox->bytes += span->block_size;
     /* By their bytes, too: large blocks are worth more to their owner. */
@@ -245,12 +281,20 @@ static bool outbox_contains(const struct outbox *outbox, uintptr_t block)
     return false;
 }
 
-/* Put a block before its owner. If another is there already this one is forgotten: it is not freed, for it looks free. */
+static void accused_write(uintptr_t block, uintptr_t next)
+{
+    struct message accused = {.first = block, .last = block, .blocks = BLOCKS_ACCUSED, .next = next};
+    message_write(&accused);
+}
+
+/* Put a block before its owner. The chain goes through the second words: the freeing thread's own in a live block, of no
+ * meaning in a free one, unless it leads a message, which then ends the program when it is read. */
 static void accuse(struct heap *owner, uintptr_t block)
 {
-    uintptr_t none = 0;
-    /* As in hand_over; only the address is handed over. */
-    atomic_compare_exchange_strong_explicit(&owner->suspect, &none, block, memory_order_seq_cst, memory_order_relaxed);
+    uintptr_t head = atomic_load_explicit(&owner->suspects, memory_order_relaxed);
+    do accused_write(block, head); /* as in inbox_put */
+    while (!atomic_compare_exchange_weak_explicit(&owner->suspects, &head, block, memory_order_seq_cst,
+                                                  memory_order_relaxed));
     settle_if_idle(owner);
 }
 
@@ -260,15 +304,134 @@ static COLD void remote_free_suspect(const struct heap *heap, struct span *span,
     accuse(owner_of(span, block), block);
 }
 
-/* Look for a suspect in the lists of its owner. When it is not there, it is on its way from a third thread, or a live block
- * that looked free by chance: then 2^-48 is how often one leaks. */
-static void judge_suspect(struct heap *heap)
+void remote_accuse(struct heap *owner, uintptr_t block)
 {
-    if (LIKELY(atomic_load_explicit(&heap->suspect, memory_order_relaxed) == 0)) return;
-    uintptr_t block = atomic_exchange_explicit(&heap->suspect, 0, memory_order_relaxed);
-    struct span *span = span_of_offset(block - space.base);
-    if (block != 0 && atomic_load_explicit(&span->owner, memory_order_relaxed) == heap)
+    accuse(owner, block);
+}
+
+void remote_free_own_suspect(struct heap *heap, uintptr_t block)
+{
+    accuse(heap, block);
+    remote_inbox_take(heap);
+}
+
+/* ---- blocks on their way from other threads -------------------------------------------------------------------------------------- */
+
+/* What other threads have in hand is looked at while they go on. Blocks of a span that its owner does not take in meanwhile go
+ * one way only, from lists to targets to inboxes, stay linked as they are, and leave each place after they have come to the
+ * next: looked for in this order, a block that was there before is found. It is missed while a heap forwards what has come
+ * for a former owner; only a program that frees it twice at that very moment suffers. A live block is in no list: only a torn
+ * look could find it there, and would lose it. */
+
+/* More messages than an inbox ever has. */
+enum { MESSAGES_MAX = 1 << 20 };
+
+/* Acquire: pairs with put_first and has_gone_on. */
+READS_RACILY static uintptr_t word_at(const uintptr_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static bool list_seems_to_have(const struct span *span, uintptr_t list, uintptr_t block)
+{
+    for (uint32_t blocks = 0; blocks < MESSAGE_BLOCKS_MAX; blocks++) {
+        if (list == block) return true;
+        if (list - span_start(span) >= SPAN_SIZE || list_is_empty(list)) return false;
+        uintptr_t link = word_at(block_words(list)) ^ space.link_key;
+        if (link > LINK_MAX) return false;
+        list ^= link;
+    }
+    return false;
+}
+
+static bool messages_seem_to_have(const struct span *span, uintptr_t first, uintptr_t block)
+{
+    for (uint32_t messages = 0; messages < MESSAGES_MAX && first - space.base < space.size; messages++) {
+        if (list_seems_to_have(span, first, block)) return true;
+        uintptr_t next = (word_at(block_words(first) + 1) ^ space.link_key) >> NEXT_SHIFT;
+        if (next == 0 || next > space.size / MALLOC_ALIGNMENT) return false;
+        first = space.base + (next - 1) * MALLOC_ALIGNMENT;
+    }
+    return false;
+}
+
+READS_RACILY static const struct outbox *outbox_of(const struct heap *heap)
+{
+    return __atomic_load_n(&heap->outbox, __ATOMIC_ACQUIRE); /* it was made of memory that reads as zeros */
+}
+
+static bool lists_seem_to_have(const struct heap *heap, const struct span *span, uintptr_t block)
+{
+    const struct outbox *outbox = outbox_of(heap);
+    return outbox != NULL &&
+           list_seems_to_have(span, word_at(&outbox->lists[span_index(span) % OUTBOX_LISTS].first), block);
+}
+
+static bool targets_seem_to_have(const struct heap *heap, const struct span *span, uintptr_t block)
+{
+    const struct outbox *outbox = outbox_of(heap);
+    for (unsigned i = 0; outbox != NULL && i < OUTBOX_TARGETS; i++)
+        if (messages_seem_to_have(span, word_at(&outbox->targets[i].first), block)) return true;
+    return false;
+}
+
+static bool inbox_seems_to_have(const struct heap *heap, const struct span *span, uintptr_t block)
+{
+    return messages_seem_to_have(span, atomic_load_explicit(&heap->inbox, memory_order_acquire), block);
+}
+
+static bool is_on_its_way(const struct span *span, uintptr_t block)
+{
+    static bool (*const places[])(const struct heap *heap, const struct span *span,
+                                  uintptr_t block) = {lists_seem_to_have, targets_seem_to_have, inbox_seems_to_have};
+    for (size_t place = 0; place < sizeof places / sizeof *places; place++)
+        for (const struct heap *heap = heap_youngest(); heap != NULL; heap = heap->made_before)
+            if (places[place](heap, span, block)) return true;
+    return inbox_seems_to_have(&heap_orphans, span, block);
+}
+
+/* ---- judging ------------------------------------------------------------------------------------------------------------------------ */
+
+/* What every free block has: a link to another, or to the end of its list. */
+static bool has_link(const struct span *span, uintptr_t block)
+{
+    uintptr_t next = (*block_words(block) ^ space.link_key) ^ block;
+    return next == span_list_end(span) || (next % MALLOC_ALIGNMENT == 0 && block_is_at_start(span, next));
+}
+
+/* A block of the heap's own that looked free when it was freed: one that is ends the program, but for one that another thread
+ * has in hand, which stays freed once. One that is found nowhere lives, and is freed now. If it looks so no more, it was
+ * free and has been handed out since. */
+static void judge(struct heap *heap, struct span *span, uintptr_t block)
+{
+    if (span->kind != SPAN_BLOCKS || !block_is_at_start(span, block) || !block_looks_free(block))
+        check_double_free((const void *)block);
+    if (has_link(span, block)) {
+        if (is_on_its_way(span, block)) return;
         check_suspicious_free(heap, span, block);
+    }
+    block_free_local(heap, span, block);
+}
+
+/* Judge those of the heap's own; returns the others, chained. */
+static uintptr_t judge_suspects(struct heap *heap, uintptr_t suspects)
+{
+    uintptr_t elsewhere = 0;
+    while (suspects != 0) {
+        uintptr_t block = suspects;
+        suspects = message_or_accused(block).next;
+        accused_write(block, 0); /* should it stand in the chain twice, this is where that ends */
+        struct span *span = span_of_offset(block - space.base);
+        const struct heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
+        if (UNLIKELY(owner == NULL)) check_double_free((const void *)block);
+        if (LIKELY(owner == heap)) {
+            judge(heap, span, block);
+        } else {
+            accused_write(block, elsewhere);
+            elsewhere = block;
+        }
+    }
+    return elsewhere;
 }
 
 /* The first block of its list, or an error of the program. */
@@ -281,7 +444,10 @@ static __attribute__((noinline)) void remote_free_first(struct heap *heap, struc
     } else {
         struct outbox_list *list = list_of(heap, span);
         if (list->blocks != 0) list_close(heap, list);
-        *list = (struct outbox_list){.span = span, .first = span_list_end(span), .last = block, .blocks = 0};
+        list->span = span;
+        list->last = block;
+        list->blocks = 0;
+        put_first(&list->first, span_list_end(span));
         outbox_add(heap, list, span, block);
     }
 }
@@ -310,25 +476,29 @@ static bool arrive(struct heap *heap, const struct message *message)
     return true;
 }
 
-/* Acquire: pairs with the release in hand_over. */
+/* Acquire: pairs with the release in inbox_put. */
 static uintptr_t inbox_empty(struct heap *heap)
 {
     return atomic_exchange_explicit(&heap->inbox, 0, memory_order_acquire);
 }
 
-/* Take in all that is the heap's own; returns the messages that are not, chained. */
-static uintptr_t take_in(struct heap *heap)
+/* Take in all that is the heap's own; returns what is not. The suspects of before, last: what they are accused of being in has
+ * then been taken in. */
+static struct remote_elsewhere take_in(struct heap *heap)
 {
-    uintptr_t elsewhere = 0;
+    uintptr_t suspects = 0;
+    if (UNLIKELY(atomic_load_explicit(&heap->suspects, memory_order_relaxed) != 0))
+        suspects = atomic_exchange_explicit(&heap->suspects, 0, memory_order_acquire); /* as inbox_empty */
+    struct remote_elsewhere elsewhere = {0, 0};
     for (uintptr_t first = inbox_empty(heap); first != 0;) {
         struct message message = message_read(first);
         first = message.next;
         if (LIKELY(arrive(heap, &message))) continue;
-        message.next = elsewhere;
+        message.next = elsewhere.messages;
         message_write(&message);
-        elsewhere = message.first;
+        elsewhere.messages = message.first;
     }
-    judge_suspect(heap);
+    elsewhere.suspects = judge_suspects(heap, suspects);
     return elsewhere;
 }
 
@@ -336,21 +506,26 @@ void remote_inbox_take(struct heap *heap)
 {
     if (!remote_inbox_is_filled(heap)) return; /* most often; the exchange would take the line from the others */
     if (UNLIKELY(heap_is_shared(heap))) return;
-    uintptr_t elsewhere = take_in(heap);
-    if (UNLIKELY(elsewhere != 0)) remote_send_on(elsewhere);
+    struct remote_elsewhere elsewhere = take_in(heap);
+    if (UNLIKELY((elsewhere.messages | elsewhere.suspects) != 0)) remote_send_on(elsewhere);
 }
 
-uintptr_t remote_inbox_take_shared(struct heap *heap)
+struct remote_elsewhere remote_inbox_take_shared(struct heap *heap)
 {
     return take_in(heap);
 }
 
-void remote_send_on(uintptr_t messages)
+void remote_send_on(struct remote_elsewhere elsewhere)
 {
-    while (messages != 0) {
-        struct message message = message_read(messages);
-        messages = message.next;
+    while (elsewhere.messages != 0) {
+        struct message message = message_read(elsewhere.messages);
+        elsewhere.messages = message.next;
         struct heap *owner = owner_of(span_of_offset(message.first - space.base), message.first);
         hand_over(owner, message.first, message.first);
+    }
+    while (elsewhere.suspects != 0) {
+        uintptr_t block = elsewhere.suspects;
+        elsewhere.suspects = message_or_accused(block).next;
+        accuse(owner_of(span_of_offset(block - space.base), block), block);
     }
 }

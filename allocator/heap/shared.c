@@ -63,10 +63,11 @@ bool shared_free(struct heap *heap, struct span *span, uintptr_t block)
 {
     platform_lock_acquire(&heap->lock);
     bool ours = owns(heap, span);
-    if (ours && UNLIKELY(block_looks_free(block))) check_suspicious_free(heap, span, block);
-    else if (ours) block_free_local(heap, span, block);
+    bool suspect = ours && UNLIKELY(block_looks_free(block));
+    if (ours && !suspect) block_free_local(heap, span, block);
     if (heap->chores) heap_chores_look(heap); /* the orphans' nobody else does */
     platform_lock_release(&heap->lock);
+    if (UNLIKELY(suspect)) remote_accuse(heap, block); /* whose inbox is settled at once */
     return ours;
 }
 
@@ -80,7 +81,7 @@ void shared_check(struct heap *heap, const struct span *span, uintptr_t block)
 void shared_settle(struct heap *heap)
 {
     platform_lock_acquire(&heap->lock);
-    uintptr_t elsewhere = remote_inbox_take_shared(heap);
+    struct remote_elsewhere elsewhere = remote_inbox_take_shared(heap);
     if (heap->chores) heap_chores_look(heap);
     platform_lock_release(&heap->lock);
     remote_send_on(elsewhere); /* without the lock: it may lead back here */

@@ -53,6 +53,13 @@ size_t platform_address_space_limit(void)
     return limited ? (size_t)limit.rlim_cur : SIZE_MAX;
 }
 
+/* gdb writes whatever is mapped and not excluded into a core file, inaccessible pages as zeros. What is accessible follows what
+ * is not at one place as before, so that there are no more mappings than there were. */
+static void exclude_from_dumps(void *start, size_t size, bool excluded)
+{
+    madvise(start, size, excluded ? MADV_DONTDUMP : MADV_DODUMP); /* advice: what fails costs a larger file */
+}
+
 void *platform_reserve(size_t size, size_t alignment)
 {
     int saved = errno;
@@ -70,6 +77,7 @@ void *platform_reserve(size_t size, size_t alignment)
     size_t after = alignment - before;
     if (before != 0) munmap(start, before);
     if (after != 0) munmap(start + before + size, after);
+    exclude_from_dumps(start + before, size, true);
     errno = saved;
     return start + before;
 }
@@ -89,7 +97,11 @@ bool platform_make_readable(void *start, size_t size)
 
 bool platform_commit(void *start, size_t size)
 {
-    return protect(start, size, PROT_READ | PROT_WRITE);
+    int saved = errno;
+    bool done = protect(start, size, PROT_READ | PROT_WRITE);
+    if (done) exclude_from_dumps(start, size, false);
+    errno = saved;
+    return done;
 }
 
 void platform_advise_huge_pages(void *start, size_t size, bool wanted)

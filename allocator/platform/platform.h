@@ -44,7 +44,7 @@ size_t platform_physical_memory(void);
 size_t platform_address_space_limit(void);
 
 /* Reserve `size` bytes of address space aligned to `alignment` (a power of two, at least a page). The
- * range is inaccessible and costs no memory. NULL when the kernel refuses. */
+ * range is inaccessible, costs no memory and is in no core dump until it is committed. NULL when the kernel refuses. */
 void *platform_reserve(size_t size, size_t alignment);
 
 /* Make a reserved range readable: it reads as zeros, and still costs nothing. False when the kernel refuses. */
@@ -151,8 +151,10 @@ unsigned platform_nodes_in_list(const char *list);
 /* The node on which the calling thread runs, at this moment. */
 unsigned platform_node(void);
 
-/* The kernel's number of the calling thread, and whether a thread of this process has a number. System calls. */
+/* The kernel's number of the calling thread, that of its process, and whether a thread of this process has a number. System
+ * calls. */
 int32_t platform_thread_number(void);
+int32_t platform_process_number(void);
 bool platform_thread_exists(int32_t number);
 
 /* ---- time and chance (clock.c) ------------------------------------------------------------------ */

@@ -234,6 +234,11 @@ int32_t platform_thread_number(void)
     return (int32_t)syscall(SYS_gettid); /* the C library has a function for it only since 2.30 */
 }
 
+int32_t platform_process_number(void)
+{
+    return (int32_t)getpid();
+}
+
 bool platform_thread_exists(int32_t number)
 {
     int saved = errno;

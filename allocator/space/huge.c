@@ -178,7 +178,7 @@ enum { MESSAGE_NONE, MESSAGE_DUE, MESSAGE_SAID };
 static void hugetlb_is_dry(void)
 {
     space_state.hugetlb_dry = true;
-    space_state.hugetlb_asked_at = (uint32_t)platform_clock_ms();
+    space_state.hugetlb_asked_at = platform_clock_ms();
     uint8_t none = MESSAGE_NONE; /* relaxed: nothing but the message depends on it */
     atomic_compare_exchange_strong_explicit(&space_state.message, &none, MESSAGE_DUE, memory_order_relaxed,
                                             memory_order_relaxed);
@@ -199,8 +199,7 @@ void huge_pages_say(void)
 /* Take as many of the whole units [from, to) as there are, from the first on, in few mappings. */
 static void hugetlb_take(uint32_t from, uint32_t to)
 {
-    bool rests =
-        space_state.hugetlb_dry && (uint32_t)platform_clock_ms() - space_state.hugetlb_asked_at < HUGETLB_RETRY_MS;
+    bool rests = space_state.hugetlb_dry && platform_clock_ms() - space_state.hugetlb_asked_at < HUGETLB_RETRY_MS;
     space_state.hugetlb_dry = rests;
     uint32_t step = rests ? 0 : to - from;
     while (from < to && step != 0) {

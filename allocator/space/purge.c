@@ -1,4 +1,9 @@
-/* Purging: giving the pages of dirty runs back to the kernel, oldest first. */
+/* Purging: giving the pages of dirty runs back to the kernel, oldest first.
+ *
+ * However much is due, one call of the program does little of it: the next one goes on. Because of their age it purges
+ * PURGE_STEP bytes, and a release does so once in a tick of the clock; because of shared_dirty_max as much as it
+ * released itself and PURGE_STEP. Only who asks for it, and an allocation that would fail, purges all at once.
+ */
 #include "state.h"
 
 #include <string.h>
@@ -37,52 +42,136 @@ bool purge_spans(uint32_t index, uint32_t spans)
     return purged;
 }
 
-/* Purge one dirty run. Called with the lock, which is let go during the system call: the run is marked as in use
- * meanwhile. */
-static void run_purge(struct span *first)
+/* Put a stretch back into the pools. */
+static void piece_free(uint32_t index, uint32_t spans, unsigned pool, uint64_t now, bool clean)
 {
-    uint32_t index = span_index(first);
-    uint32_t spans = first->run_spans;
-    unsigned pool = first->pool;
-    run_remove(first);
-    first->kind = SPAN_METADATA;
-    (first - (spans - 1))->kind = SPAN_METADATA;
+    const struct span *run = run_free(index, spans, clean ? CLEAN : pool, now);
+    if (clean) huge_pages_mend(span_index(run), span_index(run) + run->run_spans, index, index + spans);
+}
+
+enum { PIECE_SPANS = PURGE_STEP / SPAN_SIZE };
+
+/* Spans of a piece, a bit each, that the kernel has refused to take. */
+typedef uint64_t refused_spans;
+_Static_assert(PIECE_SPANS <= 64, "refused_spans has a bit for each span");
+
+/* The kernel refuses a piece when one page of it is locked in memory. Which? When both ends are refused, most likely all. */
+static refused_spans purge_span_by_span(uint32_t index, uint32_t spans)
+{
+    refused_spans all = UINT64_MAX >> (64 - spans), refused = 0;
+    uint32_t last = spans - 1;
+    bool first_refused = !purge_spans(index, 1);
+    bool last_refused = spans == 1 ? first_refused : !purge_spans(index + last, 1);
+    if (first_refused && last_refused) return all;
+    refused = (refused_spans)first_refused | (refused_spans)last_refused << last;
+    for (uint32_t i = 1; i < last; i++)
+        if (!purge_spans(index + i, 1)) refused |= UINT64_C(1) << i;
+    return refused;
+}
+
+/* Put the spans of a piece back, alike ones together. */
+static void piece_free_by_parts(uint32_t index, uint32_t spans, unsigned pool, uint64_t now, refused_spans refused)
+{
+    for (uint32_t start = 0, end; start < spans; start = end) {
+        bool is = (refused >> start & 1) != 0;
+        for (end = start + 1; end < spans && (refused >> end & 1) == is; end++) {
+        }
+        if (end < spans) span_at(index + end)->kind = SPAN_METADATA; /* not to merge with yet */
+        piece_free(index + start, end - start, pool, now, !is);
+    }
+}
+
+/* At which end of a run a piece of so many spans at most is cut off, so that huge pages stay whole. */
+static uint32_t piece_start(const struct span *run, uint32_t most, uint32_t *spans)
+{
+    uint32_t start = span_index(run), end = start + run->run_spans;
+    *spans = run->run_spans;
+    if (*spans <= most) return start;
+    if (space_state.purge_from_end) {
+        uint32_t from = unit_round_up(end - most) < end ? unit_round_up(end - most) : end - most;
+        *spans = end - from;
+        return from;
+    }
+    uint32_t to = unit_round_down(start + most) > start ? unit_round_down(start + most) : start + most;
+    *spans = to - start;
+    return start;
+}
+
+/* Purge what the kernel takes of a piece that it has refused as a whole. A run of which it takes nothing counts as young
+ * again, and will be begun at its other end, so that it is not in the way of others. */
+static void piece_purge_refused(uint32_t index, uint32_t spans, unsigned pool)
+{
+    platform_lock_release(&space_state.lock);
+    refused_spans refused = purge_span_by_span(index, spans);
+    platform_lock_acquire(&space_state.lock);
+    uint64_t now = platform_clock_ms();
+    if (refused != UINT64_MAX >> (64 - spans)) {
+        space_state.purge_refusals = 0;
+        piece_free_by_parts(index, spans, pool, now, refused);
+        return;
+    }
+    space_state.purge_refusals++;
+    space_state.purge_from_end = !space_state.purge_from_end;
+    space_state.refused_at = now;
+    run_renew(run_free(index, spans, pool, now), now);
+}
+
+/* Purge at most so many spans of a dirty run; returns how many were tried. Called with the lock, which is let go during the
+ * system calls: the spans are marked as in use meanwhile. */
+static uint32_t run_purge(struct span *run, uint32_t most)
+{
+    uint32_t spans;
+    uint32_t index = piece_start(run, most, &spans);
+    unsigned pool = run->pool;
+    run_cut(run, index, spans);
     purge_prepare(index, spans);
     platform_lock_release(&space_state.lock);
 
     bool purged = purge_spans(index, spans);
 
     platform_lock_acquire(&space_state.lock);
-    space_state.purge_refused = !purged;
-    space_state.refused_at = (uint32_t)platform_clock_ms();
-    const struct span *run = run_free(index, spans, purged ? CLEAN : pool, space_state.refused_at);
-    if (purged) huge_pages_mend(span_index(run), span_index(run) + run->run_spans, index, index + spans);
+    if (purged) {
+        space_state.purge_refusals = 0;
+        piece_free(index, spans, pool, 0, true);
+        return spans;
+    }
+    for (uint32_t done = 0, piece; done < spans; done += piece) {
+        piece = spans - done < PIECE_SPANS ? spans - done : PIECE_SPANS;
+        if (done + piece < spans) span_at(index + done + piece)->kind = SPAN_METADATA; /* not to merge with yet */
+        piece_purge_refused(index + done, piece, pool);
+    }
+    return spans;
 }
 
 /* ---- which runs ----------------------------------------------------------------------------------------- */
 
-/* After the kernel has refused, how long until it is asked again. */
-enum { REFUSED_RETRY_MS = 10000 };
+/* When the kernel has refused so many runs, one after the other, the process has locked all its memory (mlockall); how long
+ * until it is asked again. */
+enum { REFUSALS_MAX = 4, REFUSED_RETRY_MS = 10000 };
 
 static bool purge_is_refused(void)
 {
-    return space_state.purge_refused && (uint32_t)platform_clock_ms() - space_state.refused_at < REFUSED_RETRY_MS;
+    return space_state.purge_refusals >= REFUSALS_MAX &&
+           platform_clock_ms() - space_state.refused_at < REFUSED_RETRY_MS;
 }
 
-static void pool_purge_older_than(const struct pool *pool, uint32_t age_ms)
+/* Purge the runs of this age or older, at most so many spans; returns how many are left of `most`. */
+static uint32_t pool_purge_older_than(const struct pool *pool, uint32_t age_ms, uint32_t most)
 {
-    uint32_t now = (uint32_t)platform_clock_ms();
-    while (pool->oldest != SPAN_NONE && !purge_is_refused()) {
+    uint64_t now = platform_clock_ms();
+    while (most != 0 && pool->oldest != SPAN_NONE && !purge_is_refused()) {
         struct span *oldest = span_at(pool->oldest);
-        if ((int32_t)(now - oldest->since) < (int32_t)age_ms) break;
-        run_purge(oldest);
+        if (span_age(oldest, now) < age_ms) break;
+        most -= run_purge(oldest, most);
     }
+    return most;
 }
 
-void purge_older_than(uint32_t age_ms)
+/* A run that the kernel refuses comes back: so no more than there were at first. */
+void purge_all(void)
 {
-    if (age_ms == DECAY_NEVER) return;
-    for (unsigned pool = DIRTY; pool < pools_end(); pool++) pool_purge_older_than(&space_state.pools[pool], age_ms);
+    for (unsigned pool = DIRTY; pool < pools_end(); pool++)
+        pool_purge_older_than(&space_state.pools[pool], 0, space_state.pools[pool].spans);
 }
 
 /* Less dirty memory than this, or than this share of what is handed out, is not worth system calls because of its
@@ -96,36 +185,45 @@ static bool is_worth_purging(void)
     return spans_dirty() >= (worth > PURGE_WORTH_SPANS ? worth : PURGE_WORTH_SPANS);
 }
 
-/* True when younger runs are left that will be purged in time. */
-static bool purge_old(void)
+static enum space_left purge_old(void)
 {
     /* Relaxed, here and below: a setting stands for itself. One that changes meanwhile is seen at the next release. */
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
-    if (decay == DECAY_NEVER || !is_worth_purging()) return false;
-    purge_older_than(decay);
-    return spans_dirty() != 0;
+    if (decay == DECAY_NEVER || !is_worth_purging()) return SPACE_LEFT_NONE;
+    uint32_t most = PIECE_SPANS;
+    for (unsigned pool = DIRTY; pool < pools_end() && most != 0; pool++)
+        most = pool_purge_older_than(&space_state.pools[pool], decay, most);
+    if (spans_dirty() == 0) return SPACE_LEFT_NONE;
+    return most == 0 ? SPACE_LEFT_OLD : SPACE_LEFT_YOUNG;
 }
 
-/* Whatever its age and however little it is: who sets a threshold means it. */
-static void pool_purge_excess(const struct pool *pool)
+/* Whatever its age and however little it is: who sets a threshold means it. But one that has been lowered is reached step by
+ * step: at most so many spans. */
+static void pool_purge_excess(const struct pool *pool, uint32_t most)
 {
-    size_t most = atomic_load_explicit(&space_settings.shared_dirty_max, memory_order_relaxed) / SPAN_SIZE;
-    while (pool->spans > most && !purge_is_refused()) run_purge(span_at(pool->oldest));
+    size_t kept = atomic_load_explicit(&space_settings.shared_dirty_max, memory_order_relaxed) / SPAN_SIZE;
+    while (most != 0 && pool->spans > kept && !purge_is_refused()) {
+        uint32_t refusals = space_state.purge_refusals;
+        most -= run_purge(span_at(pool->oldest), most);
+        if (space_state.purge_refusals > refusals) break;
+    }
 }
 
-void purge_after_release(unsigned pool)
+void purge_after_release(unsigned pool, uint32_t spans, uint64_t now)
 {
-    pool_purge_excess(&space_state.pools[pool]);
+    pool_purge_excess(&space_state.pools[pool], spans + PIECE_SPANS);
+    if (space_state.aged_at == now) return; /* a call that releases many runs */
+    space_state.aged_at = now;
     purge_old();
 }
 
 /* ---- for the layers above --------------------------------------------------------------------------------- */
 
-bool space_purge_old(void)
+enum space_left space_purge_old(void)
 {
     platform_lock_acquire(&space_state.lock);
-    for (unsigned pool = DIRTY; pool < pools_end(); pool++) pool_purge_excess(&space_state.pools[pool]);
-    bool left = purge_old();
+    for (unsigned pool = DIRTY; pool < pools_end(); pool++) pool_purge_excess(&space_state.pools[pool], PIECE_SPANS);
+    enum space_left left = purge_old();
     platform_lock_release(&space_state.lock);
     return left;
 }
@@ -133,7 +231,7 @@ bool space_purge_old(void)
 void space_purge_all(void)
 {
     platform_lock_acquire(&space_state.lock);
-    purge_older_than(0);
+    purge_all();
     platform_lock_release(&space_state.lock);
 }
 

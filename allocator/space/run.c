@@ -54,7 +54,7 @@ static void age_list_add(struct span *run)
     struct pool *pool = pool_of(run);
     uint32_t after = SPAN_NONE; /* the next younger run */
     uint32_t place = pool->youngest;
-    while (place != SPAN_NONE && (int32_t)(span_at(place)->since - run->since) > 0) {
+    while (place != SPAN_NONE && age_at(span_since(span_at(place)), span_since(run)) > 0) {
         after = place;
         place = span_at(place)->owned_next;
     }
@@ -78,12 +78,12 @@ static void age_list_remove(struct span *run)
 /* ---- free runs -------------------------------------------------------------------------------------- */
 
 /* Only the ends of a free run are ever looked at. */
-static void run_tag(struct span *first, uint32_t spans, unsigned pool, uint32_t freed_at)
+static void run_tag(struct span *first, uint32_t spans, unsigned pool, uint64_t freed_at)
 {
     struct span *last = first - (spans - 1); /* the table grows downwards */
     last->run_spans = first->run_spans = spans;
     last->pool = first->pool = (uint8_t)pool;
-    first->since = freed_at;
+    span_since_set(first, freed_at);
 }
 
 static void run_insert(struct span *first)
@@ -107,7 +107,7 @@ static bool is_free_end(uint32_t index, unsigned pool)
     return span_kind_read(span) == SPAN_FREE && span->pool == pool;
 }
 
-struct span *run_free(uint32_t index, uint32_t spans, unsigned pool, uint32_t freed_at)
+struct span *run_free(uint32_t index, uint32_t spans, unsigned pool, uint64_t freed_at)
 {
     /* Its ends may come to lie inside the merged run: a second free of the object must not find it there. */
     span_at(index)->kind = SPAN_FREE;
@@ -119,7 +119,7 @@ struct span *run_free(uint32_t index, uint32_t spans, unsigned pool, uint32_t fr
         run_remove(after);
         if (after->run_spans > largest) {
             largest = after->run_spans;
-            freed_at = after->since;
+            freed_at = span_since(after);
         }
         spans += after->run_spans;
     }
@@ -127,7 +127,7 @@ struct span *run_free(uint32_t index, uint32_t spans, unsigned pool, uint32_t fr
         uint32_t length = span_at(index - 1)->run_spans;
         struct span *before = span_at(index - length);
         run_remove(before);
-        if (length > largest) freed_at = before->since;
+        if (length > largest) freed_at = span_since(before);
         index -= length;
         spans += length;
     }
@@ -135,6 +135,13 @@ struct span *run_free(uint32_t index, uint32_t spans, unsigned pool, uint32_t fr
     run_tag(first, spans, pool, freed_at);
     run_insert(first);
     return first;
+}
+
+void run_renew(struct span *first, uint64_t now)
+{
+    age_list_remove(first);
+    span_since_set(first, now);
+    age_list_add(first);
 }
 
 struct span *run_find(uint32_t spans, unsigned pool)
@@ -162,7 +169,7 @@ void run_cut(struct span *run, uint32_t index, uint32_t wanted)
     uint32_t start = span_index(run);
     uint32_t spans = run->run_spans;
     unsigned pool = run->pool;
-    uint32_t freed_at = run->since;
+    uint64_t freed_at = span_since(run);
     run_remove(run);
     /* Take the middle out of the free world first, so that the parts do not merge with it again. */
     span_at(index)->kind = SPAN_METADATA;

@@ -131,7 +131,8 @@ static bool frontier_raise(uint32_t spans)
 {
     if (spans > space_state.capacity - space_state.frontier) return false;
     uint32_t raised = space_state.frontier + spans;
-    if (!space_commit_descriptors(raised) || !commit_spans(raised)) return false;
+    /* The spans first: what the kernel refuses is refused there, before descriptors for it have been made. */
+    if (!commit_spans(raised) || !space_commit_descriptors(raised)) return false;
     space_state.frontier = raised;
     return true;
 }
@@ -201,13 +202,20 @@ static struct place place_find(uint32_t spans, uint32_t alignment, unsigned own)
     return (struct place){.index = index, .is_foreign = index != SPAN_NONE};
 }
 
+/* What is given back lies before the frontier: more spans than were ever handed out it never makes room for. */
+static bool room_can_be_made(uint32_t spans, uint32_t alignment)
+{
+    return (uint64_t)spans + alignment - 1 <= space_state.frontier;
+}
+
 static struct place place_find_or_make(uint32_t spans, uint32_t alignment, unsigned own)
 {
     struct place place = place_find(spans, alignment, own);
-    if (place.index == SPAN_NONE && zeroed_release()) place = place_find(spans, alignment, own);
+    if (LIKELY(place.index != SPAN_NONE) || !room_can_be_made(spans, alignment)) return place;
+    if (zeroed_release()) place = place_find(spans, alignment, own);
     if (place.index == SPAN_NONE && spans_dirty() != 0) {
         /* Dirty and clean neighbours merge once both are clean: they may be long enough together. */
-        purge_older_than(0);
+        purge_all();
         place = place_find(spans, alignment, own);
     }
     return place;
@@ -248,6 +256,14 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
     return first;
 }
 
+bool space_room_can_be_made(uint32_t spans, uint32_t alignment)
+{
+    platform_lock_acquire(&space_state.lock);
+    bool can = room_can_be_made(spans, alignment);
+    platform_lock_release(&space_state.lock);
+    return can;
+}
+
 uint32_t run_take_clean(uint32_t spans)
 {
     uint32_t index = acquire_from_pool(spans, 1, CLEAN);
@@ -255,16 +271,16 @@ uint32_t run_take_clean(uint32_t spans)
 }
 
 /* [index, index+spans) are free again. */
-static void take_back(uint32_t index, uint32_t spans, unsigned pool, uint32_t now)
+static void take_back(uint32_t index, uint32_t spans, unsigned pool, uint64_t now)
 {
     run_free(index, spans, pool, now);
     zeroed_tend(); /* has the first choice */
-    purge_after_release(pool);
+    purge_after_release(pool, spans, now);
 }
 
 void space_release(struct span *first)
 {
-    uint32_t now = (uint32_t)platform_clock_ms();
+    uint64_t now = platform_clock_ms();
     platform_lock_acquire(&space_state.lock);
     if (first->kind == SPAN_LARGE) space_dense_spans_add(-(int32_t)first->run_spans);
     take_back(span_index(first), first->run_spans, first->pool, now);
@@ -360,7 +376,7 @@ bool space_resize(struct span *first, uint32_t spans)
         }
         first->run_spans = spans;
         if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
-        if (spans < old) take_back(index + spans, old - spans, first->pool, (uint32_t)platform_clock_ms());
+        if (spans < old) take_back(index + spans, old - spans, first->pool, platform_clock_ms());
     }
     platform_lock_release(&space_state.lock);
     huge_pages_say();

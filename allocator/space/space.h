@@ -54,6 +54,7 @@ struct span {
     uint8_t bin; /* blocks: size class */
     bool listed : 1; /* blocks: in the bin's list of spans with blocks to give */
     bool zeros : 1; /* blocks: what is not carved yet reads as zeros */
+    unsigned since_high : 6; /* see span_since */
     uint8_t kind; /* enum span_kind; see span_kind_read */
     uint8_t pool; /* free: the pool that the run lies in. in use: the one that it goes back to. See state.h */
     uint8_t wake; /* blocks: freed ones that make the span worth listing */
@@ -61,9 +62,7 @@ struct span {
     uint32_t next, prev; /* blocks: the bin's list. free: the list of runs of this length */
     uint32_t owned_next, owned_prev; /* blocks: all spans of the heap. free and dirty: the pool by age */
     uint32_t run_spans; /* large: spans of the run. free: the same, at the first and last span */
-    /* Clock in ms, wraps after 49 days (compared by difference). Free and dirty: when it was freed. Blocks: when it became
-     * sparse, 0 when it is not. */
-    uint32_t since;
+    uint32_t since; /* see span_since. blocks: 0 when it is not sparse */
 };
 
 _Static_assert(sizeof(struct span) == CACHE_LINE, "a descriptor is one cache line");
@@ -98,7 +97,7 @@ struct space_settings {
 
 extern struct space_settings space_settings;
 
-#define DECAY_NEVER ((uint32_t)INT32_MAX) /* ages are compared as signed differences of 32 bits */
+#define DECAY_NEVER ((uint32_t)INT32_MAX) /* longer than anybody waits for: 24 days */
 
 /* ---- span and address ------------------------------------------------------------------------------------ */
 
@@ -148,6 +147,34 @@ ALWAYS_INLINE struct span *span_of_offset(size_t offset)
     return (struct span *)space.base - 1 - (offset >> SPAN_SHIFT);
 }
 
+/* Since when a span is what it is, clock in ms. Free and dirty: when it was freed. Blocks: when it became sparse. Kept by a heap:
+ * when it was put there. 38 bits of it, so that no process lives long enough for a run that has been left alone to look young. */
+enum { SINCE_LOW_BITS = 32, SINCE_BITS = SINCE_LOW_BITS + 6 };
+#define SINCE_MASK ((UINT64_C(1) << SINCE_BITS) - 1)
+
+ALWAYS_INLINE uint64_t span_since(const struct span *span)
+{
+    return (uint64_t)span->since_high << SINCE_LOW_BITS | span->since;
+}
+
+ALWAYS_INLINE void span_since_set(struct span *span, uint64_t clock_ms)
+{
+    span->since = (uint32_t)clock_ms;
+    span->since_high = (unsigned)(clock_ms >> SINCE_LOW_BITS) & ((1u << (SINCE_BITS - SINCE_LOW_BITS)) - 1);
+}
+
+/* How long before `now` that was, up to four years; 0 when it was after it: another thread has looked at the clock later. */
+ALWAYS_INLINE uint64_t age_at(uint64_t now, uint64_t since)
+{
+    uint64_t age = (now - since) & SINCE_MASK;
+    return age <= SINCE_MASK / 2 ? age : 0;
+}
+
+ALWAYS_INLINE uint64_t span_age(const struct span *span, uint64_t now)
+{
+    return age_at(now, span_since(span));
+}
+
 /* The layer above says how many of its spans are in use to the last page (large runs count by themselves): huge pages are
  * only worth having while nearly all are. */
 void space_dense_spans_add(int32_t spans);
@@ -165,6 +192,10 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
 
 /* The same out of the stock of cleared memory; NULL: there is none of that length. */
 struct span *space_acquire_zeroed(uint32_t spans, enum span_kind kind);
+
+/* Whether such a run, which has just been refused, might be had if all that is free, here and in the layer above, were given
+ * back. */
+bool space_room_can_be_made(uint32_t spans, uint32_t alignment);
 
 /* Hand out a run to a layer above the heaps, which knows what is in it: every span of it gets the kind SPAN_GUEST, so that
  * any address in it can be told, and `guest` as its `free`. With `huge_pages`, the whole huge pages in it are asked for.
@@ -194,9 +225,17 @@ bool space_resize(struct span *first, uint32_t spans);
 /* Memory for the allocator itself: zeroed, aligned to a cache line, never given back. NULL when out of memory. */
 void *space_metadata(size_t size);
 
+/* Dirty runs that are still to be purged, by age. */
+enum space_left {
+    SPACE_LEFT_NONE = 0, /* or too little to be worth it */
+    SPACE_LEFT_YOUNG, /* that will be old in time */
+    SPACE_LEFT_OLD, /* more than one call does */
+};
+
 /* Purge dirty runs beyond shared_dirty_max, and those older than the decay time when there is enough dirty memory to be
- * worth it; true when younger ones are left that will be. */
-bool space_purge_old(void);
+ * worth it; of either PURGE_STEP at most. */
+#define PURGE_STEP ((size_t)4 << 20)
+enum space_left space_purge_old(void);
 /* Purge all. */
 void space_purge_all(void);
 /* Purge whole pages within a span of the layer above, which then read as zeros if the kernel agrees. */

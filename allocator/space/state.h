@@ -47,8 +47,10 @@ struct pool {
 struct space_state {
     platform_lock lock; /* all that follows, but for the last line */
     uint32_t nodes; /* that are kept apart; written once, before any other thread is here */
-    bool purge_refused; /* the kernel would not take pages back: they are locked in memory */
-    uint32_t refused_at;
+    uint32_t purge_refusals; /* runs of which the kernel took nothing, one after the other: they are locked in memory */
+    bool purge_from_end; /* of a run that is purged in pieces, the last comes first */
+    uint64_t refused_at;
+    uint64_t aged_at; /* when a release last looked for old runs */
     uint32_t capacity; /* spans in the reservation that can be had */
     uint32_t frontier; /* spans ever handed out */
     uint32_t committed; /* spans accessible */
@@ -59,7 +61,7 @@ struct space_state {
     uint32_t huge_pages_from; /* heaps of fewer spans ask for no huge pages */
     uint64_t small_pages_cost_us; /* as last measured, 0 before */
     bool hugetlb_dry; /* the kernel's pool of huge pages gave none when it was last asked */
-    uint32_t hugetlb_asked_at;
+    uint64_t hugetlb_asked_at;
     size_t advice_calls;
     uint32_t spans_zeroing; /* in runs between the pools, to be cleared: they count as handed out */
     char *metadata_next, *metadata_end;
@@ -145,7 +147,10 @@ struct span *run_hand_out(uint32_t index, uint32_t spans, enum span_kind kind, u
 void pools_start(void);
 
 /* Put a run into a pool, merged with its free neighbours of the same pool, and return the whole. */
-struct span *run_free(uint32_t index, uint32_t spans, unsigned pool, uint32_t freed_at);
+struct span *run_free(uint32_t index, uint32_t spans, unsigned pool, uint64_t freed_at);
+
+/* A dirty run counts as freed at this moment. */
+void run_renew(struct span *first, uint64_t now);
 
 /* Take a free run out of its pool. Its ends still look free. */
 void run_remove(struct span *first);
@@ -200,11 +205,11 @@ void huge_pages_say(void);
 
 /* ---- purging (purge.c) ------------------------------------------------------------------------------ */
 
-/* Purge the dirty runs of at least this age. The lock is let go during each system call, here and below. */
-void purge_older_than(uint32_t age_ms);
+/* Purge all dirty runs. The lock is let go during each system call, here and below. */
+void purge_all(void);
 
-/* A run has come into this pool: purge what is now beyond shared_dirty_max, and what is too old. */
-void purge_after_release(unsigned pool);
+/* So many spans have come into this pool: purge what is now beyond shared_dirty_max, and some of what is too old. */
+void purge_after_release(unsigned pool, uint32_t spans, uint64_t now);
 
 /* Purge spans that have been handed out, in two steps: the first with the lock held, the second without. False when the
  * kernel refuses. */

@@ -204,7 +204,7 @@ static void collect(void)
 /* Give back the shortest runs of the stock until `keep` spans are left. As dirty ones: they are resident. */
 static void stock_cut_down(uint32_t keep)
 {
-    uint32_t now = (uint32_t)platform_clock_ms();
+    uint64_t now = platform_clock_ms();
     for (unsigned pool = pools_end(); pool < pools_zeroed_end(); pool++) {
         struct span *run;
         while (spans_zeroed() > keep && (run = run_find(1, pool)) != NULL) {
@@ -222,7 +222,7 @@ static void job_undo(uint32_t job)
 {
     const struct span *run = span_at(job_index(job));
     space_state.spans_zeroing -= run->run_spans;
-    run_free(job_index(job), run->run_spans, job_is_fresh(job) ? CLEAN : run->pool, (uint32_t)platform_clock_ms());
+    run_free(job_index(job), run->run_spans, job_is_fresh(job) ? CLEAN : run->pool, platform_clock_ms());
 }
 
 /* Take the jobs back that the housekeeper has not begun. */
@@ -413,7 +413,7 @@ void space_fork_child(void)
     take_jobs_back();
     if (space_state.spans_zeroing != 0) {
         uint32_t index = job_index(atomic_load_explicit(&housekeeper.clearing, memory_order_relaxed));
-        run_free(index, space_state.spans_zeroing, span_at(index)->pool, (uint32_t)platform_clock_ms());
+        run_free(index, space_state.spans_zeroing, span_at(index)->pool, platform_clock_ms());
         space_state.spans_zeroing = 0;
     }
     uint32_t status = atomic_load_explicit(&housekeeper.status, memory_order_relaxed);

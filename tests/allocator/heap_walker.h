@@ -93,7 +93,7 @@ inline size_t check_cache(const struct heap *heap)
         EXPECT_EQ(nullptr, run->owner.load());
         EXPECT_EQ(younger, run->owned_prev);
         if (younger != SPAN_NONE) {
-            EXPECT_GE(static_cast<int32_t>(span_at(younger)->since - run->since), 0) << "not in the order of age";
+            EXPECT_GE(span_since(span_at(younger)), span_since(run)) << "not in the order of age";
         }
         spans += run->run_spans;
         if (run->uncarved == 0) dense += run->run_spans;

@@ -164,10 +164,10 @@ TEST(SharedSpanThreshold, IsNotInsistedOnWhenTheKernelRefuses)
     in_new_space([] {
         set_threshold(0);
         purging_is_refused = true;
-        auto runs = fenced_runs({2, 2, 2});
+        auto runs = fenced_runs(std::vector<uint32_t>(50, 2));
         for (auto *run : runs) space_release(run);
-        EXPECT_EQ(1u, purges) << "asked again too soon";
-        EXPECT_EQ(6 * SPAN_SIZE, figures_now().dirty);
+        EXPECT_LE(purges, 20u) << "asked again too soon";
+        EXPECT_EQ(100 * SPAN_SIZE, figures_now().dirty);
     });
 }
 

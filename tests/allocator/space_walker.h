@@ -47,7 +47,7 @@ inline void check_age(uint32_t index, const struct span *run, Tally &tally)
     const struct span *older = span_at(run->owned_next);
     EXPECT_EQ(index, older->owned_prev) << "list by age, run " << index;
     EXPECT_EQ(run->pool, older->pool);
-    EXPECT_GE(static_cast<int32_t>(run->since - older->since), 0) << "not in the order of age";
+    EXPECT_GE(span_since(run), span_since(older)) << "not in the order of age";
 }
 
 inline void check_free_run(uint32_t index, const struct span *run, Tally &tally)

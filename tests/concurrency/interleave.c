@@ -33,6 +33,7 @@ static struct {
     int deviations_left;
     int running;
     bool runs; /* a thread does, not the stage's hands */
+    bool ended; /* by the program itself */
     const char *error;
 } explorer;
 
@@ -131,6 +132,13 @@ void interleave_fail(const char *error)
     abort(); /* not reached */
 }
 
+void interleave_end(void)
+{
+    explorer.ended = true;
+    setcontext(&explorer.main);
+    abort(); /* not reached */
+}
+
 void interleave_kill_others(void)
 {
     for (int i = 0; i < explorer.program->threads; i++)
@@ -163,6 +171,7 @@ static void execute(int deviations)
     explorer.taken = 0;
     explorer.deviations_left = deviations;
     explorer.running = 0;
+    explorer.ended = false;
     program->set_up();
     memory_execute(program->threads);
     for (int i = 0; i < program->threads; i++) prepare(i);
@@ -200,7 +209,7 @@ struct interleave_result interleave_explore(const struct interleave_program *pro
     do {
         execute(deviations);
         result.executions++;
-        if (explorer.error == NULL && !program->is_right()) explorer.error = "the end is not right";
+        if (explorer.error == NULL && !explorer.ended && !program->is_right()) explorer.error = "the end is not right";
         more = next_choices();
         if (memory_learned()) { /* there are more steps than were thought: from the start, whatever came of this */
             explorer.kept = 0;

@@ -48,6 +48,9 @@ bool interleave_runs(void);
 /* Something is wrong: this execution ends here, and with it the exploration. */
 _Noreturn void interleave_fail(const char *error);
 
+/* The program ends here, and rightly: so does this execution, of which the end is not looked at. */
+_Noreturn void interleave_end(void);
+
 /* All other threads are gone from now on, wherever they are: what fork() does to the child. */
 void interleave_kill_others(void);
 

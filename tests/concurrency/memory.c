@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    RANGES_MAX = 8,
+    RANGES_MAX = 16,
     SLOTS_MAX = 64,    /* atomic locations that threads share */
     STORES_MAX = 64,   /* to one of them, in an execution */
     TABLE_SIZE = 4096, /* of addresses; a power of two, and much more than there are */
@@ -85,6 +85,7 @@ struct store {
 struct history {
     int count; /* stores so far, the value at the start among them; 0: not accessed in this execution */
     int last_consistent; /* the last sequentially consistent access was to this one */
+    bool unknown; /* the value of the last one, which is being written plainly: it is what memory has afterwards */
     struct store stores[STORES_MAX];
 };
 
@@ -94,7 +95,9 @@ static int slots;
 /* An address, in all executions of an exploration. */
 static struct location {
     uintptr_t address; /* 0: a free entry */
-    unsigned readers, writers; /* masks of threads that were ever seen to be so */
+    unsigned readers, writers; /* masks of threads that were ever seen to be so, atomically */
+    unsigned plain_writers; /* and that wrote it plainly */
+    size_t size; /* as it is accessed atomically; 0: never */
     int slot; /* -1: as far as is known, no other thread can tell when it is accessed */
 } locations[TABLE_SIZE];
 static bool learned;
@@ -114,14 +117,16 @@ static struct location *location_of(uintptr_t address)
 
 static bool is_shared(const struct location *location)
 {
-    unsigned all = location->readers | location->writers;
-    return location->writers != 0 && (all & (all - 1)) != 0;
+    unsigned writers = location->writers | location->plain_writers;
+    unsigned all = location->readers | writers;
+    return location->size != 0 && writers != 0 && (all & (all - 1)) != 0;
 }
 
 /* Other threads may come first, if they can tell. */
-static struct location *visit(uintptr_t address, bool writes)
+static struct location *visit(uintptr_t address, size_t size, bool writes)
 {
     struct location *location = location_of(address);
+    location->size = size;
     *(writes ? &location->writers : &location->readers) |= 1u << interleave_self();
     if (location->slot >= 0) interleave();
     else if (is_shared(location)) learned = true;
@@ -138,6 +143,45 @@ static void slots_assign(void)
         }
         locations[i].slot = slots++;
     }
+}
+
+/* ---- stores ------------------------------------------------------------------------------------------------------------------ */
+
+static uint64_t fetch(const volatile void *address, size_t size)
+{
+    uint64_t value = 0;
+    memcpy(&value, (const void *)address, size);
+    return value;
+}
+
+static struct store *store_add(struct history *history, uint64_t value)
+{
+    if (history->count == STORES_MAX) interleave_fail("too many stores to one location");
+    struct store *store = &history->stores[history->count++];
+    store->value = value;
+    store->carries = false;
+    return store;
+}
+
+static uint8_t *oldest_of(const struct history *history)
+{
+    return &own_view()->oldest[history - histories];
+}
+
+/* The stores of a location that threads share, until now. */
+static struct history *history_of(const struct location *location)
+{
+    struct history *history = &histories[location->slot];
+    uint64_t value = fetch((const void *)location->address, location->size);
+    if (history->count == 0) {
+        history->last_consistent = 0;
+        store_add(history, value);
+    }
+    struct store *last = &history->stores[history->count - 1];
+    if (history->unknown) last->value = value;
+    else if (last->value != value) store_add(history, value); /* by what memory.c is not told of */
+    history->unknown = false;
+    return history;
 }
 
 /* ---- plain accesses: FastTrack, reduced (Flanagan, Freund, PLDI 2009) -------------------------------------------------------- */
@@ -192,10 +236,30 @@ static void plain_piece(uintptr_t address, bool writes)
     cell->written = view->clock[self];
 }
 
+/* What atomic loads may find: a plain access finds the latest store, and a plain store carries nothing. It is no place to change
+ * threads: who loads an older store has come before it. */
+static void plain_of_atomic(uintptr_t address, bool writes)
+{
+    struct location *location = location_of(address);
+    if (writes) location->plain_writers |= 1u << interleave_self();
+    if (location->slot < 0) {
+        if (is_shared(location)) learned = true;
+        return;
+    }
+    struct history *history = history_of(location);
+    if (writes) store_add(history, 0);
+    history->unknown = writes;
+    *oldest_of(history) = (uint8_t)(history->count - 1);
+}
+
 static void plain(const void *start, size_t size, bool writes)
 {
-    if (races_expected || !is_watched((uintptr_t)start)) return;
-    for (size_t offset = 0; offset < size; offset += sizeof(uint64_t)) plain_piece((uintptr_t)start + offset, writes);
+    if (!is_watched((uintptr_t)start)) return;
+    for (size_t offset = 0; offset < size; offset += sizeof(uint64_t)) {
+        uintptr_t address = (uintptr_t)start + offset;
+        if (!races_expected) plain_piece(address, writes);
+        plain_of_atomic(address, writes);
+    }
 }
 
 /* ---- atomic accesses ------------------------------------------------------------------------------------------------------- */
@@ -210,47 +274,18 @@ static bool releases(int order)
     return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST;
 }
 
-static uint64_t fetch(const volatile void *address, size_t size)
-{
-    uint64_t value = 0;
-    memcpy(&value, (const void *)address, size);
-    return value;
-}
-
 static void put(volatile void *address, size_t size, uint64_t value)
 {
     memcpy((void *)address, &value, size);
-}
-
-static struct store *store_add(struct history *history, uint64_t value)
-{
-    if (history->count == STORES_MAX) interleave_fail("too many stores to one location");
-    struct store *store = &history->stores[history->count++];
-    store->value = value;
-    store->carries = false;
-    return store;
 }
 
 /* The stores of a location, after the others had their chance to run; NULL: it is nothing to them. */
 static struct history *history_at(const volatile void *address, size_t size, bool writes)
 {
     if (!is_watched((uintptr_t)address)) return NULL;
-    const struct location *location = visit((uintptr_t)address, writes);
+    const struct location *location = visit((uintptr_t)address, size, writes);
     if (location->slot < 0) return NULL;
-    struct history *history = &histories[location->slot];
-    uint64_t value = fetch(address, size);
-    if (history->count == 0) {
-        history->last_consistent = 0;
-        store_add(history, value);
-    } else if (history->stores[history->count - 1].value != value) {
-        store_add(history, value); /* written plainly */
-    }
-    return history;
-}
-
-static uint8_t *oldest_of(const struct history *history)
-{
-    return &own_view()->oldest[history - histories];
+    return history_of(location);
 }
 
 static int oldest_readable(const struct history *history, int order)
@@ -375,7 +410,7 @@ static struct view *view_of_lock(const void *lock)
 
 void memory_lock_wanted(const void *lock)
 {
-    if (interleave_runs()) visit((uintptr_t)lock, true);
+    if (interleave_runs()) visit((uintptr_t)lock, sizeof(uint32_t), true);
 }
 
 void memory_lock_taken(const void *lock)
@@ -403,7 +438,10 @@ void memory_execute(int threads)
 {
     execution++;
     races_expected = false;
-    for (int i = 0; i < slots; i++) histories[i].count = 0;
+    for (int i = 0; i < slots; i++) {
+        histories[i].count = 0;
+        histories[i].unknown = false;
+    }
     memset(views, 0, sizeof views);
     for (int i = 0; i < threads; i++) views[i].clock[i] = 1;
 }

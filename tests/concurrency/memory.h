@@ -13,9 +13,11 @@
  * accesses of a location never read what is older than the last such store to it. Each deviation from what a processor would do
  * most often, an older store read or a failure for no reason, counts as much as a preemption.
  *
+ * The same bytes may be accessed atomically and plainly, which hints are on purpose, and is no race here: a plain store is one
+ * without release, and a plain load finds the latest.
+ *
  * What it cannot see: a store that comes, in the order of its location, before one that was run earlier; a load that reads a
- * store of the future (of relaxed accesses alone); and fences, which nobody here uses: one ends the exploration. A mix of
- * atomic and plain accesses to the same bytes is no race here: hints are read so on purpose.
+ * store of the future (of relaxed accesses alone); and fences, which nobody here uses: one ends the exploration.
  */
 #ifndef HEAPFIT_TESTS_MEMORY_H
 #define HEAPFIT_TESTS_MEMORY_H

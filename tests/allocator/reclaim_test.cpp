@@ -1,0 +1,133 @@
+// What nobody uses goes back although nobody who could see to it comes by: what dead threads left, and what others freed of a
+// thread that only has large objects. The program is linked with --wrap for the clock, which it shifts.
+#include "figures.h"
+#include "heap_internals.h"
+#include "heap_isolated.h"
+#include "space_walker.h"
+
+#include <thread>
+#include <vector>
+
+namespace
+{
+
+uint64_t clock_shift_ms; // what has passed that nobody waited for
+
+} // namespace
+
+extern "C" {
+uint64_t __real_platform_clock_ms(void);
+uint64_t __wrap_platform_clock_ms(void)
+{
+    return __real_platform_clock_ms() + clock_shift_ms;
+}
+}
+
+namespace
+{
+
+constexpr size_t MIB = size_t{1} << 20;
+constexpr uint32_t DECAY = 1000;
+
+size_t purged()
+{
+    struct space_figures now;
+    space_figures(&now);
+    return now.purged;
+}
+
+template <typename Body> void in_new_heap(Body body)
+{
+    isolated::expect_passes([&] {
+        space_settings.decay_ms = DECAY;
+        heap_free(heap_malloc(1));
+        heap_trim();
+        body();
+        space_walker::check();
+    });
+}
+
+// ---- orphans --------------------------------------------------------------------------------------------------------
+
+constexpr size_t SPANS = 300, BYTES = 512, IN_A_SPAN = SPAN_SIZE / BYTES;
+
+// A thread that leaves one live block in each of its spans.
+std::vector<void *> blocks_of_a_dead_thread()
+{
+    std::vector<void *> live;
+    std::thread([&live] {
+        std::vector<void *> blocks(SPANS * IN_A_SPAN);
+        for (auto &block : blocks) block = heap_malloc(BYTES);
+        for (size_t i = 0; i < blocks.size(); i++) {
+            if (i % IN_A_SPAN == 0) live.push_back(blocks[i]);
+            else heap_free(blocks[i]);
+        }
+    }).join();
+    return live;
+}
+
+void expect_live(const std::vector<void *> &blocks)
+{
+    EXPECT_EQ(SPANS, blocks.size());
+    for (void *block : blocks) {
+        EXPECT_GE(heap_usable_size(block), BYTES);
+        heap_free(block);
+    }
+}
+
+constexpr size_t MOST = SPANS * SPAN_SIZE * 3 / 4;
+
+TEST(Orphans, AreTrimmed)
+{
+    in_new_heap([] {
+        auto live = blocks_of_a_dead_thread();
+        size_t before = purged();
+        heap_trim();
+        EXPECT_GE(purged() - before, MOST);
+        expect_live(live);
+    });
+}
+
+TEST(Orphans, AreTrimmedWithAllHeaps)
+{
+    in_new_heap([] {
+        auto live = blocks_of_a_dead_thread();
+        size_t before = purged();
+        heap_trim_everywhere();
+        EXPECT_GE(purged() - before, MOST);
+        expect_live(live);
+    });
+}
+
+TEST(Orphans, DecayWhileThreadsTakeSpans)
+{
+    in_new_heap([] {
+        auto live = blocks_of_a_dead_thread();
+        size_t before = purged();
+        for (size_t bin = 0; bin < BIN_COUNT; bin++) { // each takes a span, but for the size that the dead thread had
+            clock_shift_ms += DECAY;
+            if (size_class_bytes(static_cast<unsigned>(bin)) > 2 * BYTES)
+                heap_malloc(size_class_bytes(static_cast<unsigned>(bin)));
+        }
+        EXPECT_GE(purged() - before, MOST);
+        expect_live(live);
+    });
+}
+
+// ---- inboxes --------------------------------------------------------------------------------------------------------
+
+TEST(AThreadOfLargeObjectsAlone, TakesInWhatOthersFree)
+{
+    in_new_heap([] {
+        std::vector<void *> blocks(16 * MIB / BYTES);
+        for (auto &block : blocks) block = heap_malloc(BYTES);
+        std::thread([&blocks] {
+            for (void *block : blocks) heap_free(block);
+        }).join();
+        EXPECT_GE(figures::in_use(), 16 * MIB);
+        heap_free(heap_malloc(MIB));
+        EXPECT_LE(figures::in_use(), 2 * MIB);
+    });
+}
+
+} // namespace

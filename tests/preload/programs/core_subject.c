@@ -1,0 +1,34 @@
+/* Holds objects of all sizes, says where each is and what it holds, and waits to be looked at. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void hold(size_t size, const char *text)
+{
+    char *object = malloc(size);
+    if (object == NULL) exit(1);
+    memset(object, 'x', size);
+    snprintf(object + size - 64, 64, "%s", text); /* at its end, which became accessible last */
+    printf("%p %s\n", (void *)(object + size - 64), text);
+}
+
+static void *hold_in_thread(void *argument)
+{
+    hold(300, "an object of another thread");
+    return argument;
+}
+
+int main(void)
+{
+    pthread_t thread;
+    hold(100, "a small object");
+    hold(30000, "an object of some pages");
+    hold(1 << 20, "a large object");
+    if (pthread_create(&thread, NULL, hold_in_thread, NULL) != 0) return 1;
+    pthread_join(thread, NULL);
+    for (int i = 0; i < 12; i++) hold(3 << 20, "one of those for which the heap has grown");
+    fflush(stdout);
+    getchar();
+    return 0;
+}
