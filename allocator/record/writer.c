@@ -11,6 +11,35 @@
  *
  * The program must not notice: the thread takes no signal, and has a table of descriptors of its own. It must not be the last
  * of a process, which runs the exit handlers, so it ends before the last one that ever allocated.
+ *
+ * The two sides share six small machines, each a word or two. An arrow is taken by one side alone: P, any thread of the program
+ * (of several that want the same, one is first, and the others find it done), or R, the recorder's thread.
+ *
+ *     the file: recording, busy                           (`recording` is all that malloc looks at)
+ *
+ *         idle ──R: recording_begin──► on ──R: recording_end, or the last be_whole──► ending ──R: closed──► idle
+ *         0, 0                        1, 1                                             0, 1
+ *                                      │  ──R: an error of the file: closed──────────────────────────────► idle
+ *                                      └──P: give_up, sets `stuck`, on which R calls recording_end──► ending
+ *
+ *     how whole it is: wholeness                          (exec, abort, exit: what was noted is to be in the file)
+ *
+ *         GOING_ON ──P: make_whole, with `reason`, `final`──► WHOLE_WANTED ──R: be_whole──► WHOLE
+ *             ▲                                                    │                          │  R waits
+ *             └────────────────P: writer_resume, also of one who waited in vain───────────────┘
+ *
+ *     whether R sleeps: asleep                            0 ──R: sleep_until_flush──► 1 ──P: writer_wake, R: time──► 0
+ *     whether P waits for room: ring->waiting             0 ──P: writer_wait──► 1 ──R: ring_release, P: time──► 0
+ *     whether R has begun: ready                          0 ──R: say_ready──► 1
+ *
+ *     whether R may live: leave                           (nobody else but the main thread's remains is left)
+ *
+ *         STAYS ──P: writer_thread_leaves──► LEAVE_WANTED ──R: answer_leave──► LEAVES, and R ends
+ *           ▲ │                                   │
+ *           │ └──R: look_around──► LEAVES         │
+ *           └────────R: answer_leave refuses──────┘
+ *
+ * In a fork's child all are as at the start (writer_fork_child), and R is another.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

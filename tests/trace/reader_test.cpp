@@ -404,6 +404,74 @@ TEST(TraceReader, HeadersThatOverlapAreNotAllBelieved)
     EXPECT_LT(trace_problems(reader.get()).damaged_blocks, 1000);
 }
 
+constexpr uint64_t MIB = 1 << 20;
+
+// Bytes of a varint each: a free at the address 0, or a site without caller and address.
+TraceFile zeros(uint8_t type, int blocks)
+{
+    TraceFile file;
+    file.compressed = true;
+    file.info();
+    for (int i = 0; i < blocks; i++) file.block(type, std::string(3 << 18, '\0'));
+    return file.end();
+}
+
+TEST(TraceReader, SitesCannotBeFarBeyondWhatAFileHolds)
+{
+    TraceFile file;
+    file.info().sites((1 << 22) - 2, {{0, 0xA0}}).sites(2, {{0, 0xB0}}).events(0, {allocation(1, 0x10, 8, 2)}).end();
+    Reader reader = open_file(file);
+    EXPECT_EQ(all_objects(reader.get()).at(0).site, 2);
+    EXPECT_EQ(trace_problems(reader.get()).damaged_blocks, 1);
+    EXPECT_LT(memory_used(reader.get()), MIB);
+}
+
+TEST(TraceReader, AFileOfKilobytesHasNoMillionsOfSites)
+{
+    Reader reader = open_file(zeros(TRACE_SITES, 9));
+    count_objects(reader.get());
+    const struct trace_site *sites;
+    EXPECT_LT(trace_sites(reader.get(), &sites), 200000);
+    EXPECT_GT(trace_problems(reader.get()).damaged_blocks, 0);
+}
+
+TEST(TraceReader, WhatUnpacksToFarMoreThanItsSizeIsStoppedAndSaysWhatToDo)
+{
+    char why[256] = "";
+    TraceFile file = zeros(TRACE_EVENTS, 40);
+    ASSERT_LT(file.bytes.size(), 10000);
+    Reader reader = open_file(file);
+    size_t events = all_events(reader.get(), 1 << 16).size();
+    EXPECT_LT(events, 9 * MIB / 3);
+    ASSERT_TRUE(trace_stopped(reader.get(), why));
+    EXPECT_STREQ(why, "it unpacks to more than 100 times its size, as no recording does; if you trust it, set "
+                      "HEAPFIT_TRACE_EXPANSION higher");
+    EXPECT_EQ(trace_problems(reader.get()).damaged_blocks, 0);
+    setenv("HEAPFIT_TRACE_EXPANSION", "100k", 1);
+    reader = open_file(file);
+    unsetenv("HEAPFIT_TRACE_EXPANSION");
+    EXPECT_EQ(all_events(reader.get(), 1 << 16).size(), 40 * (1 << 18));
+    EXPECT_FALSE(trace_stopped(reader.get(), why));
+}
+
+TEST(TraceReader, MoreMemoryThanIsAllowedStopsTheReadingAndSaysWhatToDo)
+{
+    char why[256] = "";
+    TraceFile file;
+    file.info();
+    std::vector<trace_event> events;
+    for (uint64_t i = 1; i <= 100000; i++) events.push_back(allocation(i, 16 * i, 8));
+    file.events(0, events).end();
+    setenv("HEAPFIT_TRACE_MEMORY", "2m", 1);
+    Reader reader = open_file(file);
+    unsetenv("HEAPFIT_TRACE_MEMORY");
+    EXPECT_LT(count_objects(reader.get()), 2 * MIB / 64);
+    EXPECT_LE(memory_used(reader.get()), 2 * MIB);
+    ASSERT_TRUE(trace_stopped(reader.get(), why));
+    EXPECT_STREQ(why, "reading it takes more than 2 MiB of memory; read a part of it (heapfit trace cut), or set "
+                      "HEAPFIT_TRACE_MEMORY higher");
+}
+
 TEST(TraceReader, RandomBytesDoNoHarm)
 {
     std::mt19937_64 random(1);

@@ -17,6 +17,8 @@ size_t trace_block_make(struct trace_block_header *header, const void *raw, size
 // limits.c
 void limit_held(struct trace_reader *reader, size_t bytes);
 void limit_live(struct trace_reader *reader, uint32_t blocks);
+void limit_memory(struct trace_reader *reader, uint64_t bytes);
+uint64_t memory_used(const struct trace_reader *reader);
 }
 
 #include <cstdio>

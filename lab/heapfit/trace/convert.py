@@ -209,8 +209,14 @@ def _memory(reader: Reader) -> pa.Table:
 
 
 def _threads(reader: Reader) -> pa.Table:
-    rows = [{**vars(each), "thread": each.index} for each in reader.threads]
-    return pa.Table.from_pylist(rows, THREADS)
+    rows = reader.thread_rows()
+    names = [name.decode(errors="replace") for name in rows["name"].tolist()]
+    columns = {**{name: rows[name] for name in rows.dtype.names or ()}, "thread": rows["index"]}
+    arrays = [
+        pa.array(names if name == "name" else np.ascontiguousarray(columns[name]))
+        for name in THREADS.names
+    ]
+    return pa.Table.from_arrays(arrays, schema=THREADS)
 
 
 def _table(
@@ -228,15 +234,15 @@ def _table(
 
 
 def _summary(reader: Reader, objects: int) -> Summary:
-    threads = reader.threads
-    ends = [each.last_ns for each in threads] + reader.marks()["tick"][-1:].tolist()
+    threads = reader.thread_rows()
+    ends = [*threads["last_ns"].max(initial=0, keepdims=True), *reader.marks()["tick"][-1:]]
     return Summary(
         file=reader.path.name,
         info=reader.info,
         end=reader.end,
         totals=reader.totals,
         problems=reader.problems,
-        duration_ns=max(ends, default=0),
+        duration_ns=int(max(ends)),
         objects=objects,
         threads=len(threads),
         sites=len(reader.sites()),

@@ -76,10 +76,11 @@ class ThreadMap:
         new = found[np.argsort(first)]
         new = new[self._numbers[new] == _UNKNOWN]
         if len(new):
-            known = {row["index"]: row for row in self._reader.thread_rows()}
-            for number in new.tolist():
-                self._numbers[number] = self._begin(_thread(known[number]))
-                self._names[number] = known[number]["name"]
+            known = self._reader.thread_rows()  # in the order of their numbers
+            for row in known[new]:
+                number = int(row["index"])
+                self._numbers[number] = self._begin(_thread(row))
+                self._names[number] = row["name"]
         return {**events, "thread": self._numbers[old].astype(np.uint32)}
 
     def finish(self) -> None:

@@ -212,6 +212,7 @@ _ANSWERS: dict[str, tuple[Any, list[Any]]] = {
     "trace_end": (c_char_p, [c_void_p]),
     "trace_problems": (_Problems, [c_void_p]),
     "trace_position": (c_uint64, [c_void_p]),
+    "trace_stopped": (c_bool, [c_void_p, c_char_p]),
     "trace_nanoseconds": (c_uint64, [c_void_p, c_uint64]),
     "trace_modules": (c_char_p, [c_void_p]),
     "trace_next_events": (c_size_t, [c_void_p, POINTER(_Events)]),
@@ -434,15 +435,23 @@ class Reader:
         return Totals(**_fields(self._library.trace_totals(self._reader)))
 
     def read_events(self, batch: Batch) -> int:
-        """Fill `batch` with the next events, in order of time; 0 at the end."""
+        """Fill `batch` with the next events, in order of time; 0 at the end.
+
+        HeapfitError when the file would cost more than is allowed, and what to do then.
+        """
         pointers = ctypes.byref(batch.pointers)
         batch.rows = self._library.trace_next_events(self._reader, pointers)
+        self._check_limits()
         return batch.rows
 
     def read_objects(self, batch: Batch) -> int:
-        """Fill `batch` with the next objects, in order of death; 0 at the end."""
+        """Fill `batch` with the next objects, in order of death; 0 at the end.
+
+        HeapfitError when the file would cost more than is allowed, and what to do then.
+        """
         pointers = ctypes.byref(batch.pointers)
         batch.rows = self._library.trace_next_objects(self._reader, pointers)
+        self._check_limits()
         return batch.rows
 
     def events(self, capacity: int) -> Iterator[Columns]:
@@ -450,6 +459,11 @@ class Reader:
         batch = Batch.of_events(capacity)
         while self.read_events(batch):
             yield batch.filled
+
+    def _check_limits(self) -> None:
+        why = ctypes.create_string_buffer(_WHY_BYTES)
+        if self._library.trace_stopped(self._reader, why):
+            raise HeapfitError(f"cannot read {self.path}: {_text(why.value)}")
 
     def _table(self, function: str, first: int = 0) -> NDArray[Any]:
         """Return a copy of a table of the library's, which may move it when it reads on."""

@@ -84,20 +84,29 @@ def sites_table(reader: Reader, *, symbols: bool = True) -> pa.Table:
     """Return the table of a trace's call sites; `reader` has read it to its end."""
     sites = reader.sites()
     places = Places(parse_mappings(reader.modules), symbols=symbols)
-    addresses = [int(address) for address in sites["address"]]
-    frames = [places.frame(address) for address in addresses]
+    # Many sites have one address: each is looked up once, and is one object here.
+    addresses, which = np.unique(sites["address"], return_inverse=True)
+    found = [int(address) for address in addresses]
+    frames = [places.frame(address) for address in found]
+    of_addresses: dict[str, list[Any]] = {
+        "module": [frame.module for frame in frames],
+        "offset": [_offset(places.mapping(address), address) for address in found],
+        "function": [frame.function for frame in frames],
+        "file": [frame.file for frame in frames],
+        "line": [frame.line for frame in frames],
+    }
     columns: dict[str, Any] = {
         "site": np.arange(1, len(sites) + 1, dtype=np.uint32),
         "caller": sites["caller"],
         "address": sites["address"],
-        "module": [frame.module for frame in frames],
-        "offset": [_offset(places.mapping(address), address) for address in addresses],
-        "function": [frame.function for frame in frames],
-        "file": [frame.file for frame in frames],
-        "line": [frame.line for frame in frames],
         **_counted(reader.site_totals(), len(sites)),
     }
-    arrays = [pa.array(columns[field.name], field.type) for field in SITES]
+    arrays = [
+        pa.array(of_addresses[field.name], field.type).take(pa.array(which))
+        if field.name in of_addresses
+        else pa.array(columns[field.name], field.type)
+        for field in SITES
+    ]
     return pa.Table.from_arrays(arrays, schema=SITES)
 
 

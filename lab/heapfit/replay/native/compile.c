@@ -143,6 +143,8 @@ static int make_plan(struct trace_reader *reader, const char *trace, const char 
     bool good = batch != NULL && maker != NULL && add_all(maker, reader, batch) &&
                 plan_finish(maker, main_thread(reader), &header);
     free(batch);
+    char why[WHY];
+    if (trace_stopped(reader, why)) return refuse(trace, why);
     if (!good) {
         fprintf(stderr, "cannot make a plan in %s: %s\n", path, strerror(errno));
         return FAILED;

@@ -27,8 +27,7 @@ enum {
  * on, or until somebody frees it. */
 struct thread {
     uint32_t stream; /* + 1; 0: the thread is new */
-    bool awaits;
-    struct block unborn;
+    uint64_t awaits; /* the address of its block in `unborn`, unless that has been looked for and is born; 0: none */
 };
 
 struct stream {
@@ -48,8 +47,7 @@ struct plan_maker {
     uint32_t streams_room, last; /* the stream of the event before */
     struct thread *threads; /* by their index in the trace */
     size_t threads_count;
-    uint32_t unborn; /* blocks */
-    struct blocks blocks;
+    struct blocks blocks, unborn; /* the second: of reallocs that have not returned */
     struct slots slots;
     uint64_t live, looked_at; /* bytes; and how many at the last peak that has a PLAN_PACE */
     uint64_t *course;
@@ -218,7 +216,7 @@ static bool lives(struct plan_maker *maker, struct stream *stream, uint64_t size
     header->bytes += size;
     if (maker->live <= header->peak_bytes) return true;
     header->peak_bytes = maker->live;
-    header->peak_blocks = maker->blocks.count + maker->unborn;
+    header->peak_blocks = maker->blocks.count + maker->unborn.count;
     header->peak_order = header->events;
     if (maker->live - maker->looked_at <= maker->looked_at / PLAN_PEAK_SHARE) return true;
     maker->looked_at = maker->live;
@@ -251,24 +249,31 @@ static bool settle(struct plan_maker *maker, struct stream *stream, struct block
     return blocks_add(&maker->blocks, block);
 }
 
-static bool bear(struct plan_maker *maker, struct thread *thread)
+/* The block at this address is born, if a realloc is about to give it. One that lived there dies in `stream`. */
+static bool bear(struct plan_maker *maker, struct stream *stream, uint64_t address)
 {
-    if (!thread->awaits) return true;
-    thread->awaits = false;
-    maker->unborn--;
-    return settle(maker, stream_of(maker, thread), thread->unborn);
+    struct block *found = blocks_find(&maker->unborn, address);
+    if (found == NULL) return true;
+    struct block block = *found;
+    blocks_take(&maker->unborn, found);
+    return settle(maker, stream, block);
+}
+
+/* The thread's next event comes after its realloc's return. */
+static bool bear_awaited(struct plan_maker *maker, struct thread *thread)
+{
+    uint64_t address = thread->awaits;
+    thread->awaits = 0;
+    return bear(maker, stream_of(maker, thread), address);
 }
 
 /* The live block at an address, in `found`, or NULL there: none that is known. */
-static bool find(struct plan_maker *maker, uint64_t address, struct block **found)
+static bool find(struct plan_maker *maker, struct stream *stream, uint64_t address, struct block **found)
 {
     *found = blocks_find(&maker->blocks, address);
-    for (size_t i = 0; *found == NULL && maker->unborn > 0 && i < maker->threads_count; i++) {
-        struct thread *thread = &maker->threads[i];
-        if (!thread->awaits || thread->unborn.address != address) continue;
-        if (!bear(maker, thread)) return false;
-        *found = blocks_find(&maker->blocks, address);
-    }
+    if (*found != NULL) return true;
+    if (!bear(maker, stream, address)) return false;
+    *found = blocks_find(&maker->blocks, address);
     return true;
 }
 
@@ -293,7 +298,7 @@ static bool add_allocation(struct plan_maker *maker, struct stream *stream, cons
 static bool add_realloc(struct plan_maker *maker, struct thread *thread, const struct plan_event *event)
 {
     struct block *found;
-    if (!find(maker, event->old, &found)) return false;
+    if (!find(maker, stream_of(maker, thread), event->old, &found)) return false;
     if (found == NULL) {
         maker->header.unmatched_reallocs++;
         return add_allocation(maker, stream_of(maker, thread), event, PLAN_MALLOC);
@@ -306,9 +311,8 @@ static bool add_realloc(struct plan_maker *maker, struct thread *thread, const s
     struct plan_op op = {.kind = PLAN_REALLOC, .size = block.size};
     if (!act(maker, stream_of(maker, thread), block.slot, op)) return false;
     maker->header.reallocs++;
-    thread->unborn = block;
-    thread->awaits = true;
-    maker->unborn++;
+    thread->awaits = block.address;
+    if (!bear(maker, stream_of(maker, thread), block.address) || !blocks_add(&maker->unborn, block)) return false;
     maker->live -= old.size;
     return lives(maker, stream_of(maker, thread), block.size);
 }
@@ -316,7 +320,7 @@ static bool add_realloc(struct plan_maker *maker, struct thread *thread, const s
 static bool add_free(struct plan_maker *maker, struct thread *thread, const struct plan_event *event)
 {
     struct block *found;
-    if (!find(maker, event->address, &found)) return false;
+    if (!find(maker, stream_of(maker, thread), event->address, &found)) return false;
     if (found == NULL) {
         maker->header.unmatched_frees++;
         return true;
@@ -343,7 +347,7 @@ bool plan_add(struct plan_maker *maker, const struct plan_event *event)
     if (event->ns > maker->now_ns) maker->now_ns = event->ns; /* what comes late counts as now */
     if (!counts(maker, event)) return true;
     struct thread *thread = thread_of(maker, event->thread);
-    if (thread == NULL || !bear(maker, thread)) return false;
+    if (thread == NULL || !bear_awaited(maker, thread)) return false;
     if (event->kind == TRACE_REALLOC) return add_realloc(maker, thread, event);
     if (event->kind == TRACE_FREE || event->kind == TRACE_DELETE) return add_free(maker, thread, event);
     return add_allocation(maker, stream_of(maker, thread), event, event->kind);
@@ -377,7 +381,7 @@ static void describe(struct plan_maker *maker, uint32_t main_thread)
     header->main = main_acts ? maker->threads[main_thread].stream - 1 : 0;
     header->slots = maker->slots.count;
     header->duration_ns = maker->began ? maker->now_ns - maker->first_ns : 0;
-    header->left_blocks = maker->blocks.count + maker->unborn;
+    header->left_blocks = maker->blocks.count + maker->unborn.count;
     header->left_bytes = maker->live;
     header->ops += PLAN_AHEAD; /* so that looking ahead stays in the file */
     header->course = offset_of(header->ops);
@@ -417,6 +421,7 @@ static void release(struct plan_maker *maker)
     free(maker->course);
     free(maker->slots.states);
     blocks_free(&maker->blocks);
+    blocks_free(&maker->unborn);
     free(maker);
 }
 

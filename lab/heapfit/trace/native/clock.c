@@ -3,8 +3,6 @@
  */
 #include "reader.h"
 
-#include <errno.h>
-
 enum { NS_PER_SECOND = 1000000000 };
 
 /* Nanoseconds per tick; the largest there is when it is more. */
@@ -97,11 +95,9 @@ bool clock_mark(struct trace_reader *reader, const struct trace_mark *mark)
         reader->problems.backward_clocks++;
         return false;
     }
-    if (!room_for(&clock->marks, &clock->marks_capacity, clock->count + 1, sizeof *clock->marks) ||
-        !room_for(&clock->ticks, &clock->ticks_capacity, clock->count + 1, sizeof *clock->ticks)) {
-        reader_stop(reader, ENOMEM);
+    if (!room_for(reader, &clock->marks, &clock->marks_capacity, clock->count + 1, sizeof *clock->marks) ||
+        !room_for(reader, &clock->ticks, &clock->ticks_capacity, clock->count + 1, sizeof *clock->ticks))
         return false;
-    }
     struct trace_mark *kept = &clock->marks[clock->count];
     *kept = *mark;
     if (clock->count == 0) {

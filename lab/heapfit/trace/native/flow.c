@@ -16,8 +16,10 @@ static struct trace_flow *place(struct flow *flow, uint32_t born, uint32_t died)
     }
 }
 
-static bool resize(struct flow *flow, size_t capacity)
+static bool resize(struct trace_reader *reader, size_t capacity)
 {
+    struct flow *flow = &reader->objects.flow;
+    if (!memory_take(reader, (capacity - flow->capacity) * sizeof *flow->pairs)) return false;
     struct trace_flow *old = flow->pairs, *pairs = calloc(capacity, sizeof *pairs);
     size_t count = flow->capacity;
     if (pairs == NULL) return false;
@@ -29,20 +31,22 @@ static bool resize(struct flow *flow, size_t capacity)
     return true;
 }
 
-bool flow_start(struct flow *flow, uint64_t secret)
+bool flow_start(struct trace_reader *reader, uint64_t secret)
 {
+    struct flow *flow = &reader->objects.flow;
     *flow = (struct flow){.secret = secret, .last = &flow->others};
     flow->others = (struct trace_flow){.born_thread = UINT32_MAX, .died_thread = UINT32_MAX};
-    return resize(flow, CAPACITY_LEAST);
+    return resize(reader, CAPACITY_LEAST);
 }
 
-static struct trace_flow *pair_of(struct flow *flow, uint32_t born, uint32_t died)
+static struct trace_flow *pair_of(struct trace_reader *reader, uint32_t born, uint32_t died)
 {
+    struct flow *flow = &reader->objects.flow;
     struct trace_flow *pair = place(flow, born, died);
     if (pair->blocks != 0) return pair;
     if (flow->count >= FLOW_PAIRS) return &flow->others;
     if (2 * (flow->count + 1) > flow->capacity) {
-        if (!resize(flow, 2 * flow->capacity)) return NULL;
+        if (!resize(reader, 2 * flow->capacity)) return NULL;
         pair = place(flow, born, died);
     }
     flow->count++;
@@ -51,10 +55,11 @@ static struct trace_flow *pair_of(struct flow *flow, uint32_t born, uint32_t die
     return pair;
 }
 
-bool flow_add(struct flow *flow, uint32_t born, uint32_t died, uint64_t bytes)
+bool flow_add(struct trace_reader *reader, uint32_t born, uint32_t died, uint64_t bytes)
 {
+    struct flow *flow = &reader->objects.flow;
     struct trace_flow *pair = flow->last;
-    if (pair->born_thread != born || pair->died_thread != died) pair = pair_of(flow, born, died);
+    if (pair->born_thread != born || pair->died_thread != died) pair = pair_of(reader, born, died);
     if (pair == NULL) return false;
     flow->last = pair;
     pair->blocks++;

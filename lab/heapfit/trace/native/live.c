@@ -12,15 +12,6 @@
 
 enum { BITS_LEAST = 10, BITS_MOST = 31, RECORDS_LEAST = 1 << 9 };
 
-/* Half of the machine's memory: a file that lets blocks live without end must not take the machine down. */
-static uint32_t records_max(void)
-{
-    enum { SLOTS_PER_RECORD = 4 }; /* at most, after the table has grown */
-    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t records = memory / 2 / (sizeof(struct record) + SLOTS_PER_RECORD * sizeof(struct slot));
-    return records < UINT32_C(1) << (BITS_MOST - 1) ? (uint32_t)records : UINT32_C(1) << (BITS_MOST - 1);
-}
-
 static uint64_t random_number(void)
 {
     uint64_t number;
@@ -29,9 +20,11 @@ static uint64_t random_number(void)
     return number;
 }
 
-static bool records_grow(struct live *live)
+static bool records_grow(struct trace_reader *reader)
 {
+    struct live *live = &reader->objects.live;
     size_t size = (size_t)live->capacity * sizeof *live->records;
+    if (!memory_take(reader, size)) return false;
     struct record *records = mremap(live->records, size, 2 * size, MREMAP_MAYMOVE);
     if (records == MAP_FAILED) return false;
     live->records = records;
@@ -51,7 +44,7 @@ bool live_start(struct live *live)
         .records = records,
         .used = 1,
         .capacity = RECORDS_LEAST,
-        .max = records_max(),
+        .max = UINT32_C(1) << (BITS_MOST - 1),
     };
     return live->slots != NULL;
 }
@@ -76,10 +69,12 @@ static void slot_fill(struct live *live, struct slot slot)
     live->slots[at] = slot;
 }
 
-static bool slots_grow(struct live *live)
+static bool slots_grow(struct trace_reader *reader)
 {
+    struct live *live = &reader->objects.live;
     struct slot *old = live->slots;
     size_t count = (size_t)1 << live->bits;
+    if (!memory_take(reader, count * sizeof *old)) return false;
     struct slot *larger = calloc(2 * count, sizeof *larger);
     if (larger == NULL) return false;
     live->slots = larger;
@@ -111,11 +106,12 @@ static void slot_empty(struct live *live, size_t empty)
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-bool live_make_room(struct live *live)
+bool live_make_room(struct trace_reader *reader)
 {
+    struct live *live = &reader->objects.live;
     if (live->count >= live->max) return false;
-    if (2 * ((size_t)live->count + 1) > (size_t)1 << live->bits && !slots_grow(live)) return false;
-    return live->unused != LIVE_NONE || live->used < live->capacity || records_grow(live);
+    if (2 * ((size_t)live->count + 1) > (size_t)1 << live->bits && !slots_grow(reader)) return false;
+    return live->unused != LIVE_NONE || live->used < live->capacity || records_grow(reader);
 }
 
 static uint32_t record_take(struct live *live)

@@ -17,7 +17,7 @@ static bool objects_start(struct trace_reader *reader)
 {
     struct objects *objects = &reader->objects;
     if (objects->started) return true;
-    objects->started = course_start(&objects->course) && flow_start(&objects->flow, objects->live.secret);
+    objects->started = course_start(&objects->course) && flow_start(reader, objects->live.secret);
     if (!objects->started) reader_stop(reader, ENOMEM);
     return objects->started;
 }
@@ -119,7 +119,7 @@ static size_t end_block(struct trace_reader *reader, const struct item *item, co
         objects->totals.unmatched_frees++;
         return 0;
     }
-    if (!flow_add(&objects->flow, record->thread, thread, record->size)) reader_stop(reader, ENOMEM);
+    if (!flow_add(reader, record->thread, thread, record->size)) reader_stop(reader, ENOMEM);
     struct death death = {.ns = item->time, .bytes = objects->totals.bytes, .thread = thread, .kind = item->kind};
     die(reader, slot, &death, columns, row);
     return 1;
@@ -174,7 +174,7 @@ static size_t begin_block(struct trace_reader *reader, const struct item *item, 
                           size_t row)
 {
     struct objects *objects = &reader->objects;
-    if (!live_make_room(&objects->live)) {
+    if (!live_make_room(reader)) {
         reader_stop(reader, ENOMEM);
         return 0;
     }
@@ -240,10 +240,8 @@ static bool run_begin(struct trace_reader *reader)
     struct objects *objects = &reader->objects;
     if (!objects_start(reader)) return false;
     bool more = order_next(reader);
-    if (!room_for(&objects->sites, &objects->sites_capacity, reader->tables.site_count, sizeof *objects->sites)) {
-        reader_stop(reader, ENOMEM);
+    if (!room_for(reader, &objects->sites, &objects->sites_capacity, reader->tables.site_count, sizeof *objects->sites))
         return false;
-    }
     course_look(reader);
     return more;
 }

@@ -26,6 +26,11 @@ static size_t payload_bytes(const struct payload *payload)
     return sizeof *payload + payload->size + PAYLOAD_PADDING;
 }
 
+static size_t stream_bytes(const struct stream *stream)
+{
+    return sizeof *stream + stream->room * sizeof *stream->items;
+}
+
 static void payload_drop(struct order *order, struct stream *stream)
 {
     struct payload *payload = stream->first;
@@ -34,8 +39,19 @@ static void payload_drop(struct order *order, struct stream *stream)
     free(payload);
 }
 
-static void payload_start(struct stream *stream)
+/* An event takes three bytes or more, and one that is two items more than six. Of a thread that does little few are decoded at a
+ * time. Where there is no memory for more items, the room that there is will do. */
+static void payload_start(struct order *order, struct stream *stream)
 {
+    enum { EVENT_LEAST = 3 };
+    size_t items = stream->first->size / EVENT_LEAST + 2;
+    uint32_t room = items < STREAM_ITEMS ? (uint32_t)items : STREAM_ITEMS;
+    struct item *larger = room <= stream->room ? NULL : realloc(stream->items, room * sizeof *larger);
+    if (larger != NULL) {
+        order->held += (room - stream->room) * sizeof *larger;
+        stream->items = larger;
+        stream->room = room;
+    }
     decode_start(&stream->decoder, stream->first->bytes, stream->first->size, stream->first->first_tick);
 }
 
@@ -45,11 +61,11 @@ static bool stream_fill(struct trace_reader *reader, struct stream *stream)
     stream->at = stream->count = 0;
     stream->decoder.sites = (uint32_t)reader->tables.site_count;
     while (stream->first != NULL) {
-        stream->count = (uint32_t)decode(&stream->decoder, stream->items, STREAM_ITEMS);
+        stream->count = (uint32_t)decode(&stream->decoder, stream->items, stream->room);
         if (stream->count > 0) return true;
         reader->problems.damaged_blocks += stream->decoder.damaged;
         payload_drop(&reader->order, stream);
-        if (stream->first != NULL) payload_start(stream);
+        if (stream->first != NULL) payload_start(&reader->order, stream);
     }
     return false;
 }
@@ -58,12 +74,12 @@ static struct stream *stream_open(struct order *order, uint32_t thread, uint64_t
 {
     struct stream *stream = order->unused;
     if (stream != NULL) order->unused = stream->next;
-    else if ((stream = malloc(sizeof *stream)) == NULL) return NULL;
+    else if ((stream = calloc(1, sizeof *stream)) == NULL) return NULL;
     stream->thread = thread;
     stream->first = NULL;
     stream->decoder.now = now;
     stream->decoder.backward = 0;
-    order->held += sizeof *stream;
+    order->held += stream_bytes(stream);
     return stream;
 }
 
@@ -75,7 +91,7 @@ static void stream_close(struct trace_reader *reader, struct stream *stream)
     thread->stream = NULL;
     thread->now = stream->decoder.now;
     reader->problems.backward_clocks += stream->decoder.backward;
-    order->held -= sizeof *stream;
+    order->held -= stream_bytes(stream);
     stream->next = order->unused;
     order->unused = stream;
 }
@@ -116,9 +132,10 @@ static void heap_sink(struct order *order)
     }
 }
 
-static bool heap_add(struct order *order, struct stream *stream)
+static bool heap_add(struct trace_reader *reader, struct stream *stream)
 {
-    if (!room_for(&order->heap, &order->capacity, order->active + 1, sizeof *order->heap)) return false;
+    struct order *order = &reader->order;
+    if (!room_for(reader, &order->heap, &order->capacity, order->active + 1, sizeof *order->heap)) return false;
     size_t at = order->active++;
     order->heap[at].time = stream->items[0].time;
     order->heap[at].stream = stream;
@@ -148,8 +165,9 @@ static void stream_begin(struct trace_reader *reader, uint32_t index, struct pay
     order->held += payload_bytes(payload);
     stream->first = stream->last = payload;
     thread->stream = stream;
-    payload_start(stream);
-    if (stream_fill(reader, stream) && heap_add(order, stream)) return;
+    payload_start(order, stream);
+    if (stream->items == NULL) reader_stop(reader, ENOMEM);
+    else if (stream_fill(reader, stream) && heap_add(reader, stream)) return;
     if (stream->first != NULL) {
         payload_drop(order, stream);
         reader_stop(reader, ENOMEM);
@@ -272,10 +290,12 @@ void order_close(struct order *order)
     for (size_t i = 0; i < order->active; i++) {
         struct stream *stream = order->heap[i].stream;
         while (stream->first != NULL) payload_drop(order, stream);
+        free(stream->items);
         free(stream);
     }
     for (struct stream *stream = order->unused, *next; stream != NULL; stream = next) {
         next = stream->next;
+        free(stream->items);
         free(stream);
     }
     free(order->heap);

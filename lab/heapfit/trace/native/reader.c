@@ -124,12 +124,20 @@ static bool find_block(struct trace_reader *reader, struct trace_block_header *h
     }
 }
 
-/* The block's payload into `out`, which has room for it. */
-static bool unpack(struct source *source, const struct trace_block_header *header, uint8_t *out)
+/* Where in the file the block ends, which is here. */
+static uint64_t block_end(const struct trace_reader *reader, const struct trace_block_header *header)
 {
+    return reader->source.position + sizeof *header + header->stored;
+}
+
+/* The block's payload into `out`, which has room for it. */
+static bool unpack(struct trace_reader *reader, const struct trace_block_header *header, uint8_t *out)
+{
+    struct source *source = &reader->source;
     const uint8_t *stored = here(source) + sizeof *header;
     if (header->codec != 0)
-        return ZSTD_decompressDCtx(source->zstd, out, header->raw, stored, header->stored) == header->raw;
+        return unpack_take(reader, header->raw, block_end(reader, header)) &&
+               ZSTD_decompressDCtx(source->zstd, out, header->raw, stored, header->stored) == header->raw;
     memcpy(out, stored, header->raw);
     return true;
 }
@@ -155,7 +163,7 @@ static bool take_events(struct trace_reader *reader, const struct trace_block_he
         reader_stop(reader, ENOMEM);
         return true;
     }
-    if (!unpack(&reader->source, header, payload->bytes)) {
+    if (!unpack(reader, header, payload->bytes)) {
         free(payload);
         return false;
     }
@@ -200,7 +208,7 @@ static bool take_block(struct trace_reader *reader, const struct trace_block_hea
 {
     struct source *source = &reader->source;
     if (header->type == TRACE_EVENTS) return take_events(reader, header);
-    if (!unpack(source, header, source->payload)) return false;
+    if (!unpack(reader, header, source->payload)) return false;
     source->payload[header->raw] = '\0';
     const char *text = (const char *)source->payload;
     switch (header->type) {
@@ -213,7 +221,7 @@ static bool take_block(struct trace_reader *reader, const struct trace_block_hea
     case TRACE_MODULES:
         return tables_modules(reader, text);
     case TRACE_SITES:
-        return tables_sites(reader, header->thread, source->payload, header->raw);
+        return tables_sites(reader, header->thread, source->payload, header->raw, block_end(reader, header));
     case TRACE_END:
         return tables_end(reader, text);
     case TRACE_SHARED:
@@ -252,7 +260,7 @@ bool reader_block(struct trace_reader *reader)
     }
     reader->problems.missing_blocks += header.sequence - source->sequence;
     source->sequence = header.sequence == UINT32_MAX ? UINT32_MAX : header.sequence + 1;
-    if (!take_block(reader, &header)) reader->problems.damaged_blocks++;
+    if (!take_block(reader, &header) && !reader->ended) reader->problems.damaged_blocks++;
     use(source, size);
     if (reader->tables.end != NULL) pass_over_rest(reader);
     return true;
@@ -286,12 +294,13 @@ static bool check_file_header(struct trace_reader *reader, char *why)
 static bool open_parts(struct trace_reader *reader)
 {
     struct source *source = &reader->source;
+    limits_start(&reader->limits);
     source->buffer = malloc(BUFFER_SIZE);
     source->payload = malloc(TRACE_RAW_MAX + 1);
     source->zstd = ZSTD_createDCtx();
     reader->order.held_max = HELD_MAX;
     return source->buffer != NULL && source->payload != NULL && source->zstd != NULL &&
-           live_start(&reader->objects.live) && tables_sites(reader, 1, source->payload, 0); /* the first is none */
+           live_start(&reader->objects.live) && tables_sites(reader, 1, source->payload, 0, 0); /* the first is none */
 }
 
 /* The file's header and its first block, whose tick is the trace's time 0. */

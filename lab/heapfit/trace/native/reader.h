@@ -5,6 +5,7 @@
  *                                       └─► order.c   a stream of payloads per thread
  *     decode.c   payload ─► items
  *     order.c    the streams' items ─► runs of items, in the order of their time
+ *     limits.c   what all of this may cost
  *     objects.c  items ─► objects, by live.c (which blocks live), course.c (memory over time), flow.c (thread to thread)
  *
  * Each part is a struct in struct trace_reader, which all functions may read; only the part's own file writes it. Sizes,
@@ -16,12 +17,37 @@
 
 #include "trace.h"
 
-/* Makes room for `needed` elements of `size` bytes, all zero that were not there before. false: no memory, and
- * nothing has changed. */
-bool room_for(void *array, size_t *capacity, size_t needed, size_t size);
-
 /* Ends the reading as at the file's end; `error` is an errno. */
 void reader_stop(struct trace_reader *reader, int error);
+
+/* ---- limits (limits.c) ------------------------------------------------------------------------------------------- *
+ *
+ * What a file may cost is bounded by what it holds, and by what the user allows, in the environment:
+ *
+ * - HEAPFIT_TRACE_MEMORY, bytes for all tables that grow with the file, and for the blocks that live; half of the
+ *   machine's memory. What order.c holds back has a limit of its own.
+ * - HEAPFIT_TRACE_EXPANSION, how many times the bytes of the file so far may have been unpacked, beyond EXPANSION_FREE.
+ *   Recordings are below 10; what is made to be small, and to keep a reader busy, may be 10,000.
+ *
+ * Where one is met the reading stops, and trace_stopped says what to do.
+ */
+enum { EXPANSION = 100, EXPANSION_FREE = 8 << 20 /* bytes */ };
+
+struct limits {
+    uint64_t memory, memory_max; /* bytes */
+    uint64_t unpacked, expansion; /* bytes; times */
+};
+
+void limits_start(struct limits *limits);
+/* false: so many bytes more are too many, and the reading is stopped. */
+bool memory_take(struct trace_reader *reader, uint64_t bytes);
+void memory_give(struct trace_reader *reader, uint64_t bytes);
+/* A block of `raw` bytes is to be unpacked, which ends at `position` in the file. */
+bool unpack_take(struct trace_reader *reader, uint32_t raw, uint64_t position);
+
+/* Makes room for `needed` elements of `size` bytes, all zero that were not there before. false: no memory, or not so much; the
+ * reading is stopped, and nothing has changed. */
+bool room_for(struct trace_reader *reader, void *array, size_t *capacity, size_t needed, size_t size);
 
 /* ---- blocks (reader.c) ------------------------------------------------------------------------------------------- */
 
@@ -45,7 +71,9 @@ bool reader_block(struct trace_reader *reader);
 enum {
     THREADS_SPARE = 4096, /* see tables_thread */
     THREADS_MAX = 1 << 24,
-    SITES_MAX = 1 << 22, /* recorders have a limit far below */
+    SITES_SPARE = 1 << 16, /* see may_be_site */
+    SITES_A_BYTE = 8, /* of the file up to there, at most */
+    SITES_MAX = 1 << 22, /* recorders' limit is below */
     MODULES_MAX = 16 << 20, /* bytes */
 };
 
@@ -83,7 +111,8 @@ bool tables_name(struct trace_reader *reader, const char *text, uint64_t offset)
 bool tables_modules(struct trace_reader *reader, const char *text);
 /* A varint that ends before `end`, which `at` goes behind. false: there is none of 64 bits. */
 bool number_take(const uint8_t **at, const uint8_t *end, uint64_t *out);
-bool tables_sites(struct trace_reader *reader, uint32_t first, const uint8_t *payload, size_t size);
+/* `offset` is where the block ends in the file. */
+bool tables_sites(struct trace_reader *reader, uint32_t first, const uint8_t *payload, size_t size, uint64_t offset);
 
 /* The number that a member of a JSON object has; `otherwise` when there is none. */
 int64_t json_number(const char *text, const char *member, int64_t otherwise);
@@ -188,10 +217,10 @@ struct payload {
 struct stream {
     struct stream *next; /* of those that are not used */
     uint32_t thread;
-    uint32_t at, count; /* of the items */
+    uint32_t at, count, room; /* of the items */
     struct payload *first, *last; /* the first is being decoded */
     struct decoder decoder;
-    struct item items[STREAM_ITEMS];
+    struct item *items; /* no more than the payloads so far had, and STREAM_ITEMS at most */
 };
 
 /* Items of one thread that follow each other in the order of all. */
@@ -244,14 +273,15 @@ struct live {
     struct record *records; /* the first is none */
     uint32_t count, used, capacity; /* records that live, were ever used, have room */
     uint32_t unused; /* the first of a list; 0: none */
-    uint32_t max; /* of `count` */
+    uint32_t max; /* of `count`: what numbers can tell apart */
 };
 
 enum { LIVE_NONE = 0 };
 
 bool live_start(struct live *live);
 void live_close(struct live *live);
-bool live_make_room(struct live *live); /* for one block more; slots may change their places. false: no memory */
+/* For one block more; slots may change their places. false: no memory. */
+bool live_make_room(struct trace_reader *reader);
 /* Fills the empty slot in which this block belongs, after live_make_room. Of the record only `address` is set. */
 struct record *live_add(struct live *live, struct slot *slot, uint64_t address);
 void live_remove(struct live *live, struct slot *slot); /* other slots may change their places */
@@ -310,8 +340,8 @@ struct flow {
     uint64_t secret;
 };
 
-bool flow_start(struct flow *flow, uint64_t secret);
-bool flow_add(struct flow *flow, uint32_t born, uint32_t died, uint64_t bytes); /* false: no memory */
+bool flow_start(struct trace_reader *reader, uint64_t secret);
+bool flow_add(struct trace_reader *reader, uint32_t born, uint32_t died, uint64_t bytes); /* false: no memory */
 void flow_close(struct flow *flow);
 
 /* ---- objects (objects.c) ----------------------------------------------------------------------------------------- */
@@ -333,6 +363,7 @@ void objects_close(struct objects *objects);
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 struct trace_reader {
+    struct limits limits;
     struct source source;
     struct tables tables;
     struct clock clock;

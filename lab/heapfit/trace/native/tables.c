@@ -7,24 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The new elements are of fresh memory, most of which nobody may ever touch: a thread or a site may be far ahead of
- * the others. */
-bool room_for(void *array, size_t *capacity, size_t needed, size_t size)
-{
-    enum { LEAST = 16 };
-    if (needed <= *capacity) return true;
-    size_t larger = *capacity < LEAST ? LEAST : *capacity;
-    while (larger < needed) larger *= 2;
-    void *old, *new = calloc(larger, size);
-    if (new == NULL) return false;
-    memcpy(&old, array, sizeof old);
-    if (old != NULL) memcpy(new, old, *capacity * size);
-    memcpy(array, &new, sizeof new);
-    free(old);
-    *capacity = larger;
-    return true;
-}
-
 /* ---- JSON --------------------------------------------------------------------------------------------------------- *
  *
  * Of the recorder's objects only a few members are wanted, and a quotation mark within a text has a backslash before it,
@@ -175,11 +157,9 @@ struct thread *tables_thread(struct trace_reader *reader, uint32_t index, uint64
 {
     struct tables *tables = &reader->tables;
     if (!may_be(index, offset)) return NULL;
-    if (!room_for(&tables->threads, &tables->threads_capacity, index + 1, sizeof *tables->threads) ||
-        !room_for(&tables->states, &tables->states_capacity, index + 1, sizeof *tables->states)) {
-        reader_stop(reader, ENOMEM);
+    if (!room_for(reader, &tables->threads, &tables->threads_capacity, index + 1, sizeof *tables->threads) ||
+        !room_for(reader, &tables->states, &tables->states_capacity, index + 1, sizeof *tables->states))
         return NULL;
-    }
     for (; tables->thread_count <= index; tables->thread_count++)
         tables->threads[tables->thread_count].index = (uint32_t)tables->thread_count;
     return &tables->states[index];
@@ -218,27 +198,30 @@ bool number_take(const uint8_t **at, const uint8_t *end, uint64_t *out)
 static bool add_site(struct trace_reader *reader, uint64_t caller, uint64_t address)
 {
     struct tables *tables = &reader->tables;
-    if (tables->site_count >= SITES_MAX) return false;
-    if (!room_for(&tables->sites, &tables->sites_capacity, tables->site_count + 1, sizeof *tables->sites)) {
-        reader_stop(reader, ENOMEM);
+    if (!room_for(reader, &tables->sites, &tables->sites_capacity, tables->site_count + 1, sizeof *tables->sites))
         return false;
-    }
     if (caller >= tables->site_count) caller = 0; /* one that is lost; chains of callers end, whatever the file says */
     tables->sites[tables->site_count++] = (struct trace_site){.caller = (uint32_t)caller, .address = address};
     return true;
 }
 
+/* Sites take room in the file: of a recorder's two bytes or more each. The spare ones are for a file that has lost a piece. */
+static bool may_be_site(uint64_t number, uint64_t offset)
+{
+    return number < SITES_MAX && number <= SITES_SPARE + SITES_A_BYTE * offset;
+}
+
 /* Sites of lost blocks have no address, and none for a caller. `first` 0: the block goes on where the last one ended. */
-bool tables_sites(struct trace_reader *reader, uint32_t first, const uint8_t *payload, size_t size)
+bool tables_sites(struct trace_reader *reader, uint32_t first, const uint8_t *payload, size_t size, uint64_t offset)
 {
     const uint8_t *at = payload, *end = payload + size;
-    if (first != 0 && (first < reader->tables.site_count || first >= SITES_MAX)) return false;
+    if (first != 0 && (first < reader->tables.site_count || !may_be_site(first, offset))) return false;
     while (reader->tables.site_count < first)
         if (!add_site(reader, 0, 0)) return false;
     while (at < end) {
         uint64_t caller, address;
         if (!number_take(&at, end, &caller) || !number_take(&at, end, &address)) return false;
-        if (!add_site(reader, caller, address)) return false;
+        if (!may_be_site(reader->tables.site_count, offset) || !add_site(reader, caller, address)) return false;
     }
     return true;
 }
@@ -272,13 +255,14 @@ static uint64_t *line_place(const struct tables *tables, uint64_t hash)
 }
 
 /* Twice as many places. */
-static bool lines_grow(struct tables *tables)
+static bool lines_grow(struct trace_reader *reader)
 {
-    struct tables larger = {0};
-    if (!room_for(&larger.lines, &larger.lines_capacity, 2 * tables->lines_capacity + 1, sizeof *larger.lines))
+    struct tables *tables = &reader->tables, larger = {0};
+    if (!room_for(reader, &larger.lines, &larger.lines_capacity, 2 * tables->lines_capacity + 1, sizeof *larger.lines))
         return false;
     for (size_t i = 0; i < tables->lines_capacity; i++)
         if (tables->lines[i] != 0) *line_place(&larger, tables->lines[i]) = tables->lines[i];
+    memory_give(reader, tables->lines_capacity * sizeof *tables->lines);
     free(tables->lines);
     tables->lines = larger.lines;
     tables->lines_capacity = larger.lines_capacity;
@@ -289,10 +273,11 @@ static bool lines_grow(struct tables *tables)
 static bool add_line(struct trace_reader *reader, const char *line, size_t length)
 {
     struct tables *tables = &reader->tables;
-    if (2 * tables->line_count >= tables->lines_capacity && !lines_grow(tables)) return false;
+    if (2 * tables->line_count >= tables->lines_capacity && !lines_grow(reader)) return false;
     uint64_t hash = line_hash(reader, line, length), *place = line_place(tables, hash);
     if (*place != 0 || length == 0 || tables->modules_size + length + 2 > MODULES_MAX) return true;
-    if (!room_for(&tables->modules, &tables->modules_capacity, tables->modules_size + length + 2, 1)) return false;
+    if (!room_for(reader, &tables->modules, &tables->modules_capacity, tables->modules_size + length + 2, 1))
+        return false;
     *place = hash;
     tables->line_count++;
     memcpy(tables->modules + tables->modules_size, line, length);
@@ -306,7 +291,7 @@ bool tables_modules(struct trace_reader *reader, const char *text)
 {
     while (*text != '\0') {
         size_t length = strcspn(text, "\n");
-        if (!add_line(reader, text, length)) reader_stop(reader, ENOMEM);
+        if (!add_line(reader, text, length)) return true;
         text += length + (text[length] == '\n');
     }
     return true;

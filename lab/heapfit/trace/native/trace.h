@@ -35,8 +35,8 @@ struct trace_problems {
     uint64_t missing_blocks; /* by their numbers, whether damaged or not there at all */
     uint8_t cut_short; /* there is no TRACE_END */
     uint8_t sites_limit; /* enum trace_sites_limit: what became of chains of calls, which were too many */
-    /* errno that ended the reading before the file's end, which what was given out then counts as: EIO and the like, or ENOMEM, also
-     * when more blocks live than half of the machine's memory can note. 0: none */
+    /* errno that ended the reading before the file's end, which what was given out then counts as: EIO and the like, or ENOMEM or
+     * EFBIG (trace_stopped). 0: none */
     int32_t error;
 };
 
@@ -48,6 +48,9 @@ TRACE_API void trace_close(struct trace_reader *reader);
 TRACE_API const char *trace_info(const struct trace_reader *reader); /* JSON of TRACE_INFO; "{}" if that is damaged */
 TRACE_API const char *trace_end(const struct trace_reader *reader); /* JSON of TRACE_END; "" if none so far */
 TRACE_API struct trace_problems trace_problems(const struct trace_reader *reader);
+/* Whether the reading has been stopped because the file would cost more than is allowed (reader.h, limits): `why` (256 bytes) then says
+ * what to do, as in trace_open. What was given out is not all. */
+TRACE_API bool trace_stopped(const struct trace_reader *reader, char *why);
 TRACE_API uint64_t trace_position(const struct trace_reader *reader); /* bytes of the file read so far, for progress */
 
 /* Nanoseconds since the trace's first tick; exact at marks, by proportion between them. */

@@ -17,7 +17,8 @@
 enum {
     WHY = 256, /* bytes of a text that says why */
     EVENTS_RAW = 128 * 1024, /* of a block of events before compression: as much as zstd's first level looks back on */
-    FIRST_RAW = 4 * 1024, /* room that a thread begins with, since many threads do little */
+    FIRST_RAW = 1024, /* room that a thread begins with, since many threads do little */
+    BUSY_MAX = 1 << 14, /* threads of which something waits: 32 MiB when each has little */
     SITES_RAW = 64 * 1024,
     SITE_MAX = 20, /* no encoded site is longer */
     VARINT_BITS = 7,
@@ -153,7 +154,6 @@ static bool flush_all(struct trace_writer *writer)
         free(waiting);
     }
     writer->busy_count = 0;
-    writer->unmarked = 0;
     return flush_shared(writer) && flush_sites(writer);
 }
 
@@ -275,6 +275,7 @@ TRACE_API bool trace_write_mark(struct trace_writer *writer, const struct trace_
     struct trace_mark made = *mark;
     if (writer->in_order && made.tick < writer->tick) made.tick = made.monotonic_ns = writer->tick;
     if (made.tick > writer->tick) writer->tick = made.tick;
+    writer->unmarked = 0;
     return flush_all(writer) && write_plain(writer, TRACE_MARK, &made, sizeof made);
 }
 
@@ -305,6 +306,7 @@ static struct waiting *resize(struct trace_writer *writer, uint32_t thread, uint
 /* The thread has nothing that waits. */
 static struct waiting *begin_waiting(struct trace_writer *writer, uint32_t thread)
 {
+    if (writer->busy_count == BUSY_MAX && !flush_all(writer)) return NULL;
     if (thread >= THREADS_MAX ||
         (thread >= writer->threads_room &&
          !grow(&writer->threads, &writer->threads_room, (size_t)thread + 1, sizeof *writer->threads)) ||
