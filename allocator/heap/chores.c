@@ -38,6 +38,7 @@ void heap_chores_expect(struct heap *heap)
     heap_set_chores(heap, true);
     heap->chores_due = platform_clock_ms() + decay;
     heap_rest(heap);
+    heap_background_expect();
 }
 
 /* A thread that refills often has full bins, whatever chores there are. When it frees so much it may be about to rest. */
@@ -48,6 +49,7 @@ void heap_chores_more(struct heap *heap)
     if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
     if (LIKELY(++heap->spans_given_back < RESTS_AFTER_SPANS)) return;
     heap->spans_given_back = 0; /* first: what follows may give back more */
+    heap_background_expect();
     if (heap->chores) heap_rest(heap);
 }
 
@@ -231,9 +233,6 @@ static bool are_due(const struct heap *heap, uint32_t spans, uint64_t now, uint3
     return spans == 0;
 }
 
-/* What is left to do after a look, the later the more urgent. */
-enum chores_left { CHORES_NONE = 0, CHORES_LATER, CHORES_NOW };
-
 /* Give back pages of spans that have been sparse for the decay time. */
 static enum chores_left spans_tidy(struct heap *heap, uint64_t now, uint32_t decay)
 {
@@ -248,14 +247,6 @@ static enum chores_left spans_tidy(struct heap *heap, uint64_t now, uint32_t dec
     return heap->sparse.spans >= SPARSE_SPANS_WORTH ? CHORES_LATER : CHORES_NONE;
 }
 
-static enum chores_left more_urgent(enum chores_left a, enum chores_left b)
-{
-    return a > b ? a : b;
-}
-
-/* The two layers below say it in the same order. */
-_Static_assert((int)CACHE_LEFT_OLD == (int)CHORES_NOW && (int)SPACE_LEFT_OLD == (int)CHORES_NOW, "see more_urgent");
-
 void heap_chores_look(struct heap *heap)
 {
     uint64_t now = platform_clock_ms();
@@ -266,8 +257,8 @@ void heap_chores_look(struct heap *heap)
     if (decay == DECAY_NEVER || now < heap->chores_due) return;
     heap_return_blocks(heap);
     enum chores_left left = spans_tidy(heap, now, decay);
-    left = more_urgent(left, (enum chores_left)cache_release_old(heap, now, decay));
-    left = more_urgent(left, (enum chores_left)space_purge_old());
+    left = chores_more_urgent(left, cache_release_old(heap, now, decay));
+    left = chores_more_urgent(left, (enum chores_left)space_purge_old());
     heap_set_chores(heap, left != CHORES_NONE);
     heap->chores_due = left == CHORES_NOW ? now + 1 : now + decay / 2;
 }
@@ -277,6 +268,18 @@ void heap_orphans_look(void)
     if (!platform_lock_try(&heap_orphans.lock)) return;
     if (heap_orphans.chores) heap_chores_look(&heap_orphans);
     platform_lock_release(&heap_orphans.lock);
+}
+
+enum chores_left heap_orphans_step(void)
+{
+    enum chores_left left = CHORES_NONE;
+    platform_lock_acquire(&heap_orphans.lock);
+    if (heap_orphans.chores) {
+        heap_chores_look(&heap_orphans);
+        if (heap_orphans.chores) left = heap_orphans.tidying ? CHORES_NOW : CHORES_LATER;
+    }
+    platform_lock_release(&heap_orphans.lock);
+    return left;
 }
 
 /* ---- at once --------------------------------------------------------------------------------------------------------------------- */

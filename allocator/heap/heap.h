@@ -13,7 +13,7 @@
  * blocks have come together to be worth handing out again, or because the span is empty and can be given back.
  *
  * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; cache.c free spans that
- * a heap keeps; chores.c giving memory back in time; remote.c blocks that another thread freed; registry.c heaps and
+ * a heap keeps; chores.c giving memory back in time; background.c the same while the program sleeps; remote.c blocks that another thread freed; registry.c heaps and
  * threads: birth, death, adoption, fork; shared.c heaps of several threads; large.c objects with spans of their own;
  * mixed.c, in the library with pools alone, bins of objects of many sizes;
  * object.c what the malloc family asks for, of any size; check.c errors of the program.
@@ -34,6 +34,7 @@ struct heap_settings {
     _Atomic(uint32_t) thread_spans_cached; /* free spans that a heap keeps for itself */
     _Atomic(size_t) free_page_threshold; /* bytes of free memory in sparse spans that a heap keeps for the decay time */
     _Atomic(uint32_t) lockless_threads; /* threads that get a heap of their own */
+    _Atomic(uint32_t) background; /* whether there may be a thread that gives memory back */
     bool cache_line_align; /* blocks fill whole cache lines; set before the first heap is made */
     uint32_t pool_carve_units; /* units that a pool's bin carves at a time, at least; set before, too */
 };
@@ -356,15 +357,29 @@ void cache_put(struct heap *heap, struct span *run);
 struct span *cache_take_run(struct heap *heap, uint32_t spans);
 /* A kept span, for a bin: if its `bin` says so it is cut into blocks already, as `carved`, `uncarved` and `free` tell. */
 struct span *cache_take_span(struct heap *heap, unsigned bin);
-/* Give back some of what has been kept for so long, and what is above the threshold; whether anything is left. */
-enum cache_left { CACHE_LEFT_NONE = 0, CACHE_LEFT_YOUNG, CACHE_LEFT_OLD };
-enum cache_left cache_release_old(struct heap *heap, uint64_t now, uint32_t age_ms);
+/* What is left to do after a look, the later the more urgent. space_purge_old says it with the same numbers. */
+enum chores_left { CHORES_NONE = 0, CHORES_LATER, CHORES_NOW };
+_Static_assert((int)SPACE_LEFT_YOUNG == (int)CHORES_LATER && (int)SPACE_LEFT_OLD == (int)CHORES_NOW,
+               "the same numbers");
+
+ALWAYS_INLINE enum chores_left chores_more_urgent(enum chores_left a, enum chores_left b)
+{
+    return a > b ? a : b;
+}
+
+/* Give back some of what has been kept for so long, and what is above the threshold. */
+enum chores_left cache_release_old(struct heap *heap, uint64_t now, uint32_t age_ms);
+/* Any thread: put it before a chain instead, as cache_detach. */
+enum chores_left cache_detach_old(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain);
 /* Any thread: take all out, put it before a chain of such runs (SPAN_NONE: none yet), and return that; to be released
  * without locks. */
 uint32_t cache_detach(struct heap *heap, uint32_t chain);
 void cache_release(uint32_t chain);
 /* Any thread: what is kept. */
 size_t cache_bytes(const struct heap *heap);
+
+/* Any thread: the same for all heaps, some of them at a time. */
+enum chores_left heap_caches_release_old(uint64_t now, uint32_t age_ms);
 
 /* ---- chores (chores.c) --------------------------------------------------------------------------------------------------- */
 
@@ -382,6 +397,7 @@ void heap_chores_sparse(struct heap *heap);
 void heap_give_back(struct heap *heap);
 /* What is due for the orphans, if nobody else is about to do it; and all that they hold without need. */
 void heap_orphans_look(void);
+enum chores_left heap_orphans_step(void);
 void heap_orphans_give_back(void);
 
 /* How often all heaps have been asked to do so. */
@@ -401,6 +417,34 @@ ALWAYS_INLINE void heap_orphans_pass(void)
 {
     /* Racy on purpose: a hint. */
     if (UNLIKELY(__atomic_load_n(&heap_orphans.chores, __ATOMIC_RELAXED))) heap_orphans_look();
+}
+
+/* ---- a thread that gives memory back (background.c) ------------------------------------------------------------------------- */
+
+extern _Atomic(uint32_t) heap_background_status;
+
+/* From now on this process may start threads. */
+void heap_background_allow(void);
+/* Memory may be waiting to go back: see whether that is worth a thread. */
+void heap_background_consider(void);
+/* Start it for a function of malloc's family that `caller` has called. Allocates: with no lock held, and the heap in order. */
+void heap_background_start(const void *caller);
+void heap_background_fork_child(void);
+
+ALWAYS_INLINE void heap_background_expect(void)
+{
+    enum { ABSENT = 1 }; /* see background.c */
+    /* Relaxed: a hint. */
+    if (UNLIKELY(atomic_load_explicit(&heap_background_status, memory_order_relaxed) == ABSENT))
+        heap_background_consider();
+}
+
+ALWAYS_INLINE void heap_background_pass(const void *caller)
+{
+    enum { WANTED = 2 };
+    /* Relaxed: as above. */
+    if (UNLIKELY(atomic_load_explicit(&heap_background_status, memory_order_relaxed) == WANTED))
+        heap_background_start(caller);
 }
 
 /* ---- remote frees (remote.c) ---------------------------------------------------------------------------------------------- */
@@ -450,6 +494,8 @@ struct heap *heap_make(enum heap_state state);
 void heap_orphan_spans(struct heap *heap);
 /* Take over a span of a dead thread that has blocks of this bin to give. False when there is none. */
 bool heap_adopt_span(struct heap *heap, unsigned bin);
+/* Whether more than one thread has had a heap; a hint. */
+bool heap_threads_are_many(void);
 /* Whether anybody has allocated yet; what the start wrote is then seen by the caller too. */
 bool heap_is_started(void);
 /* Empty the caches of all heaps, of sleeping threads too. */

@@ -103,6 +103,7 @@ void *heap_malloc_slow(size_t size, struct heap *heap)
         }
         void *object = small_malloc(heap, bin);
         if (UNLIKELY(object == NULL)) errno = ENOMEM;
+        heap_background_pass(__builtin_return_address(0)); /* malloc has left by a jump */
         return object;
     }
     return any_malloc(heap, size, MALLOC_ALIGNMENT, &zeroed);
@@ -249,6 +250,7 @@ void heap_free_slow(void *pointer, struct heap *heap)
         }
     }
     free_any(pointer, thread_heap_own());
+    heap_background_pass(__builtin_return_address(0)); /* free has left by a jump */
 }
 
 void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)

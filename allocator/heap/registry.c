@@ -110,6 +110,11 @@ bool heap_is_started(void)
     return started;
 }
 
+READS_RACILY bool heap_threads_are_many(void)
+{
+    return __atomic_load_n(&registry.made, __ATOMIC_RELAXED) + __atomic_load_n(&registry.sharing, __ATOMIC_RELAXED) > 1;
+}
+
 /* ---- idle heaps: under the registry's lock ------------------------------------------------------------------------------------- */
 
 static void idle_add(struct heap *heap)
@@ -391,6 +396,26 @@ void heap_caches_empty(void)
         if (may_keep_spans(heap)) chain = cache_detach(heap, chain);
     platform_lock_release(&registry.lock);
     cache_release(chain);
+}
+
+/* Heaps whose caches are looked into while the registry's lock is held. */
+enum { CACHES_STEP = 16 };
+
+enum chores_left heap_caches_release_old(uint64_t now, uint32_t age_ms)
+{
+    enum chores_left left = CHORES_NONE;
+    platform_lock_acquire(&registry.lock);
+    struct heap *heap = registry.youngest; /* none is ever taken out of the list */
+    while (heap != NULL) {
+        uint32_t chain = SPAN_NONE;
+        for (int i = 0; i < CACHES_STEP && heap != NULL; i++, heap = heap->made_before)
+            if (may_keep_spans(heap)) left = chores_more_urgent(left, cache_detach_old(heap, now, age_ms, &chain));
+        platform_lock_release(&registry.lock);
+        cache_release(chain);
+        platform_lock_acquire(&registry.lock);
+    }
+    platform_lock_release(&registry.lock);
+    return left;
 }
 
 void heap_fork_begin(void)

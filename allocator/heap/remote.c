@@ -23,6 +23,7 @@ struct heap_settings heap_settings = {
     .thread_spans_cached = 4,
     .free_page_threshold = SIZE_MAX,
     .lockless_threads = UINT32_MAX,
+    .background = 0, /* the option says when */
     .pool_carve_units = 1,
 };
 
@@ -150,6 +151,7 @@ static void target_hand_over(struct heap *heap, struct outbox_target *target)
     struct heap *owner = target->heap;
     target->heap = NULL; /* first: settling it may come back here */
     count_batch(heap, target->blocks);
+    heap_background_expect();
     hand_over(owner, target->first, target->last);
 }
 
