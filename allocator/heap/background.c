@@ -64,11 +64,11 @@ void heap_background_consider(void)
 /* ---- what it does ------------------------------------------------------------------------------------------------- */
 
 /* One step of all that is due. */
-static enum chores_left step(void)
+static enum chores_left step(bool idle)
 {
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
     if (decay == DECAY_NEVER || !is_on()) return CHORES_NONE;
-    enum chores_left left = heap_caches_release_old(platform_clock_ms(), decay);
+    enum chores_left left = heap_all_release_old(platform_clock_ms(), decay, idle);
     left = chores_more_urgent(left, heap_orphans_step());
     return chores_more_urgent(left, (enum chores_left)space_purge_old());
 }
@@ -85,18 +85,19 @@ static uint32_t sleep_ms(void)
 
 /* False when something has come at the last moment. Sequentially consistent: who brings it changes what step looks at and then
  * looks at the status; so either it finds us gone, or we find it. */
-static bool may_leave(void)
+static bool may_leave(bool idle)
 {
     status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
-    return step() == CHORES_NONE || !status_change(BACKGROUND_ABSENT, BACKGROUND_PRESENT);
+    return step(idle) == CHORES_NONE || !status_change(BACKGROUND_ABSENT, BACKGROUND_PRESENT);
 }
 
 static void background_run(void *unused)
 {
     (void)unused;
+    bool idle = platform_barrier_prepare(); /* where the kernel has none, heaps are left to their owners */
     uint64_t busy_at = platform_clock_ms();
     for (;;) {
-        enum chores_left left = step();
+        enum chores_left left = step(idle);
         uint64_t now = platform_clock_ms();
         if (left != CHORES_NONE) busy_at = now;
         if (left == CHORES_NOW) continue;
@@ -104,7 +105,7 @@ static void background_run(void *unused)
             status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
             return;
         }
-        if (now - busy_at >= IDLE_MS && may_leave()) return;
+        if (now - busy_at >= IDLE_MS && may_leave(idle)) return;
         platform_wait(&heap_background_status, BACKGROUND_PRESENT, sleep_ms() * 1000);
     }
 }

@@ -199,6 +199,15 @@ static void span_purge_units(const struct span *span, uint32_t units)
     }
 }
 
+/* Its list has none of the blocks in the units that are free any more. */
+static void span_purge_findings(struct span *span, const struct findings *found)
+{
+    span_uncarve(span, found->units_free, found->blocks_in_units_free);
+    /* Also the units in which no block starts. Those carved before and purged before are purged again: they lie between. */
+    uint32_t kept = span_units_with_blocks(span) & ~(uint32_t)span->uncarved;
+    span_purge_units(span, ((1u << CARVE_UNITS) - 1) & ~(kept | found->units_used));
+}
+
 static void span_purge_sparse(struct heap *heap, struct span *span)
 {
     span_set_sparse(heap, span, 0); /* whatever else is free in it is not worth another look */
@@ -210,11 +219,35 @@ static void span_purge_sparse(struct heap *heap, struct span *span)
     find_free(span, &free);
     struct findings found = examine(span, &free);
     if (found.units_free == 0) return;
+    span->free = list_without(span, &free, found.units_free);
+    span_purge_findings(span, &found);
+}
+
+/* The blocks that stand behind `head` in its list. False when something there does not look like a link. */
+READS_RACILY static bool find_behind(const struct span *span, uintptr_t head, struct free_blocks *free)
+{
+    uintptr_t block = head;
+    for (;;) {
+        uintptr_t link = *block_words(block) ^ space.link_key;
+        if (link > LINK_MAX) return false;
+        block ^= link;
+        if (list_is_empty(block)) return true;
+        uint32_t number = (uint32_t)(block & (SPAN_SIZE - 1)) / span->block_size;
+        if (block == head || !block_is_at_start(span, block) || free_blocks_have(free, number)) return false;
+        free_blocks_add(free, number);
+    }
+}
+
+void span_purge_resting(struct heap *heap, struct span *span, uintptr_t head)
+{
+    span_set_sparse(heap, span, 0);
+    struct free_blocks free = {.count = 0};
+    if (list_is_empty(head) || !find_behind(span, head, &free)) return;
+    struct findings found = examine(span, &free);
+    if (found.units_free == 0) return;
     uintptr_t list = list_without(span, &free, found.units_free);
-    span_uncarve(span, found.units_free, found.blocks_in_units_free, list);
-    /* Also the units in which no block starts. Those carved before and purged before are purged again: they lie between. */
-    uint32_t kept = span_units_with_blocks(span) & ~(uint32_t)span->uncarved;
-    span_purge_units(span, ((1u << CARVE_UNITS) - 1) & ~(kept | found.units_used));
+    *block_words(head) = list ^ head ^ space.link_key;
+    span_purge_findings(span, &found);
 }
 
 /* ---- a round --------------------------------------------------------------------------------------------------------------------- */
@@ -326,9 +359,11 @@ _Atomic(uint32_t) heap_trims_asked;
 
 void heap_give_back(struct heap *heap)
 {
+    heap_enter(heap);
     heap->trims_done = atomic_load_explicit(&heap_trims_asked, memory_order_relaxed);
     remote_inbox_take(heap);
     remote_outbox_flush(heap);
     heap_flush(heap);
     heap_purge_pages(heap, heap_spans(heap));
+    heap_leave(heap);
 }

@@ -184,10 +184,12 @@ size_t heap_good_size(size_t size)
  * chance, and is to be left alone. */
 static COLD void check_own_suspect(struct heap *heap, const struct span *span, const void *pointer)
 {
+    heap_enter(heap);
     check_suspicious_free(heap, span, (uintptr_t)pointer);
     remote_inbox_take(heap); /* perhaps another thread freed it */
     if (span->kind != SPAN_BLOCKS) check_double_free(pointer);
     check_suspicious_free(heap, span, (uintptr_t)pointer);
+    heap_leave(heap);
 }
 
 /* Free a block from a thread that has no heap to collect it in. */

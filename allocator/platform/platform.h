@@ -135,6 +135,11 @@ void platform_thread_exit_arm(void *argument);
  * left by pthread_exit, the process goes on. */
 bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
 
+/* Have every thread of the process pass a full memory barrier, wherever it is, before it returns: then what each wrote before is
+ * seen here, and what it reads from now on was written before. False when the kernel cannot. To be prepared once in each process. */
+bool platform_barrier_prepare(void);
+bool platform_barrier_everywhere(void);
+
 /* Whether no other thread of the process is alive: main has left by pthread_exit, and the others have ended. */
 bool platform_thread_is_last(void);
 

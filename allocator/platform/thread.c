@@ -233,6 +233,27 @@ void platform_wake(_Atomic(uint32_t) *word)
     errno = saved;
 }
 
+/* Numbers of Linux 4.14, in linux/membarrier.h. */
+enum { BARRIER_PRIVATE_EXPEDITED = 1 << 3, BARRIER_REGISTER = 1 << 4 };
+
+static bool membarrier(int command)
+{
+    int saved = errno;
+    bool done = syscall(SYS_membarrier, command, 0) == 0;
+    errno = saved;
+    return done;
+}
+
+bool platform_barrier_prepare(void)
+{
+    return membarrier(BARRIER_REGISTER);
+}
+
+bool platform_barrier_everywhere(void)
+{
+    return membarrier(BARRIER_PRIVATE_EXPEDITED);
+}
+
 /* The state of the first thread: the letter behind the name, which stands in parentheses and may contain some. */
 static char first_thread_state(void)
 {

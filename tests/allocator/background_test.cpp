@@ -227,6 +227,40 @@ TEST(Background, EmptiesTheCachesOfThreadsThatSleep)
     });
 }
 
+// A thread of a pool that has had its burst: many sizes, all freed but for a few.
+struct Burst {
+    static constexpr size_t BLOCKS = 4000;
+    void *kept[BLOCKS / 400];
+
+    void run()
+    {
+        void *blocks[BLOCKS];
+        for (size_t i = 0; i < BLOCKS; i++) {
+            size_t size = 16 + i * 7919 % 1000;
+            blocks[i] = std::malloc(size);
+            std::memset(blocks[i], 1, size);
+        }
+        for (size_t i = 0; i < BLOCKS; i++) {
+            if (i % 400 == 0) kept[i / 400] = blocks[i];
+            else std::free(blocks[i]);
+        }
+    }
+};
+
+TEST(Background, TakesFromThreadsThatSleepWhatTheirBurstsHaveLeft)
+{
+    isolated::expect_passes([] {
+        constexpr size_t THREADS = 100;
+        size_t before = 0;
+        Sleepers sleepers(THREADS, [] {
+            static thread_local Burst burst;
+            burst.run();
+        });
+        before = resident();
+        EXPECT_TRUE(comes_true([before] { return before - resident() >= THREADS * MIB; })) << before - resident();
+    });
+}
+
 // While it does that it holds the lock without which no thread can be started.
 TEST(Background, IsNotStartedForTheDynamicLinker)
 {
