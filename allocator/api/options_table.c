@@ -49,6 +49,11 @@ static void apply_zeroed_reserve(uint64_t value)
     atomic_store_explicit(&space_settings.zeroed_reserve, (size_t)value, memory_order_relaxed);
 }
 
+static void apply_background(uint64_t value)
+{
+    atomic_store_explicit(&heap_settings.background, (uint32_t)value, memory_order_relaxed);
+}
+
 static void apply_cache_line_align(uint64_t value)
 {
     heap_settings.cache_line_align = value != 0;
@@ -73,6 +78,7 @@ static const char *const huge_pages_choices[] = {
 static const char *const hand_over_choices[] = {[REMOTE_HAND_OVER_FULL] = "full", [REMOTE_HAND_OVER_REFILL] = "refill"};
 enum { NUMA_AUTO, NUMA_OFF };
 static const char *const numa_choices[] = {[NUMA_AUTO] = "auto", [NUMA_OFF] = "off"};
+static const char *const background_choices[] = {"off", "on"};
 static const char *const control_choices[] = {[CONTROL_OFF] = "off", [CONTROL_ON] = "on"};
 /* The first two are what a flag takes. */
 static const char *const stats_choices[] = {[STATS_OFF] = "0", [STATS_TEXT] = "1", [STATS_JSON] = "json"};
@@ -282,6 +288,20 @@ struct option options_table[OPTION_COUNT] = {
                     .choices = huge_pages_choices,
                 },
             .apply = apply_huge_pages,
+        },
+    [BACKGROUND] =
+        {
+            .public =
+                {
+                    .name = "background",
+                    .description = "have a thread give memory back while the program sleeps: on (from 16m on), off",
+                    .kind = HF_OPTION_CHOICE,
+                    .live = 1,
+                    .initial = 1,
+                    .maximum = 1,
+                    .choices = background_choices,
+                },
+            .apply = apply_background,
         },
     [ZEROED_RESERVE] =
         {

@@ -65,6 +65,7 @@ static void fork_end_in_child(void)
     chunk_fork_end();
     options_fork_end();
     space_fork_child();
+    heap_background_fork_child();
     control_fork_child(); /* last: it allocates */
 }
 
@@ -78,6 +79,7 @@ __attribute__((constructor)) static void process_start(void)
     pthread_atfork(fork_begin, fork_end_in_parent, fork_end_in_child);
     if (UNLIKELY(options_stats_at_exit() != STATS_OFF)) stderr_keep();
     space_zeroed_allow();
+    heap_background_allow();
     control_start();
 }
 

@@ -167,13 +167,12 @@ static uint32_t lowest_bits(uint32_t bits, uint32_t count)
     return bits & ~rest;
 }
 
-void span_uncarve(struct span *span, uint32_t units, uint32_t blocks, uintptr_t list)
+void span_uncarve(struct span *span, uint32_t units, uint32_t blocks)
 {
     if (span->uncarved == 0) space_dense_spans_add(-1);
     span->uncarved |= (uint16_t)units;
     span->zeros = false; /* their pages may stay, for the sake of a neighbour or because the kernel refuses */
     span->carved = (uint16_t)(span->carved - blocks);
-    span->free = list;
 }
 
 /* How many units to carve at a time. */
@@ -208,6 +207,17 @@ void span_give_back(struct heap *heap, struct span *span)
     span_kind_write(span, SPAN_METADATA);
     cache_put(heap, span);
     heap_chores_more(heap);
+}
+
+void span_give_away(struct heap *heap, struct span *span, uint32_t *chain)
+{
+    if (span->listed) span_unlist(heap, span);
+    span_set_sparse(heap, span, 0);
+    span_disown(heap, span);
+    atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
+    span_kind_write(span, SPAN_METADATA);
+    span->next = *chain;
+    *chain = span_index(span);
 }
 
 /* Cut a span into blocks of this bin; `zeros`: it reads as zeros. */
@@ -354,9 +364,11 @@ static void span_give(struct heap *heap, struct span *span)
 
 void heap_pause(struct heap *heap)
 {
+    heap_enter(heap);
     heap_chores_pass(heap);
     remote_outbox_flush_at_refill(heap);
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
+    heap_leave(heap);
 }
 
 struct span *bin_find_span(struct heap *heap, unsigned bin)
@@ -371,10 +383,11 @@ struct span *bin_find_span(struct heap *heap, unsigned bin)
 
 bool bin_refill(struct heap *heap, unsigned bin)
 {
+    heap_enter(heap);
     struct span *span = bin_find_span(heap, bin);
-    if (span == NULL) return false;
-    span_give(heap, span);
-    return true;
+    if (span != NULL) span_give(heap, span);
+    heap_leave(heap);
+    return span != NULL;
 }
 
 /* ---- refilling for calloc ------------------------------------------------------------------------- */
@@ -395,9 +408,8 @@ static struct span *listed_zeros(const struct bin *bin)
     return NULL;
 }
 
-bool bin_refill_zeroed(struct heap *heap, unsigned bin)
+static bool refill_zeroed(struct heap *heap, unsigned bin)
 {
-    if (!space_zeroed_is_on() || size_class_bytes(bin) < ZEROED_BLOCK_MIN) return false;
     heap_pause(heap);
     struct bin *its = &heap->bins[bin];
     if (its->spans_listed > 1 + its->spans / ZEROED_LISTED_SHARE) return false;
@@ -410,6 +422,15 @@ bool bin_refill_zeroed(struct heap *heap, unsigned bin)
     }
     span_give_carved(heap, span, CARVE_UNITS); /* it is resident: there is no page to be spared */
     return true;
+}
+
+bool bin_refill_zeroed(struct heap *heap, unsigned bin)
+{
+    if (!space_zeroed_is_on() || size_class_bytes(bin) < ZEROED_BLOCK_MIN) return false;
+    heap_enter(heap);
+    bool filled = refill_zeroed(heap, bin);
+    heap_leave(heap);
+    return filled;
 }
 
 /* ---- borrowing ---------------------------------------------------------------------------------------------------------------------- */
@@ -470,16 +491,27 @@ void span_look(struct heap *heap, struct span *span, uint32_t live)
     }
 }
 
+static void countdown_ended(struct span *span, struct heap *heap)
+{
+    heap_enter(heap);
+    /* Relaxed: it was ours, and is no more if it was found empty and given away before we came in. */
+    if (LIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) == heap))
+        span_look(heap, span, span->held_back);
+    heap_leave(heap);
+}
+
 void span_countdown_ended(struct span *span, struct heap *heap)
 {
-    span_look(heap, span, span->held_back);
+    countdown_ended(span, heap);
+    heap_background_pass(__builtin_return_address(0)); /* the fast path has left by a jump */
 }
 
 void block_free_local(struct heap *heap, struct span *span, uintptr_t block)
 {
     *block_words(block) = span->free ^ block ^ space.link_key;
     span->free = block;
-    if (--span->countdown == 0) span_countdown_ended(span, heap);
+    atomic_signal_fence(memory_order_release); /* the count is last: see idle.c */
+    if (--span->countdown == 0) countdown_ended(span, heap);
 }
 
 void span_free_list(struct heap *heap, struct span *span, uintptr_t first, uintptr_t last, uint32_t blocks)
@@ -527,12 +559,14 @@ static void bin_give_back_empty(struct heap *heap, unsigned bin)
 
 void heap_flush(struct heap *heap)
 {
+    heap_enter(heap);
     heap->chores = true; /* no need to be told */
     heap_return_blocks(heap);
     for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
         bin_give_back_empty(heap, bin);
         heap->bins[bin].given = 0;
     }
+    heap_leave(heap);
     cache_release(cache_detach(heap, SPAN_NONE));
 }
 

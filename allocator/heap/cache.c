@@ -196,21 +196,27 @@ struct span *cache_take_span(struct heap *heap, unsigned bin)
 /* So many at a time, since each takes the lock of the space. */
 enum { RELEASED_MAX = 32 };
 
-enum cache_left cache_release_old(struct heap *heap, uint64_t now, uint32_t age_ms)
+enum chores_left cache_detach_old(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain)
 {
     struct span_cache *cache = &heap->cache;
-    if (cache_spans(cache) == 0) return CACHE_LEFT_NONE;
-    uint32_t chain = SPAN_NONE;
+    if (cache_spans(cache) == 0) return CHORES_NONE;
     platform_lock_acquire(&cache->lock);
     uint32_t most = threshold();
     bool is_due = true;
     for (unsigned i = 0; cache->oldest != SPAN_NONE; i++) {
         is_due = cache_spans(cache) > most || span_age(span_at(cache->oldest), now) >= age_ms;
         if (!is_due || i == RELEASED_MAX) break;
-        cache_detach_oldest(cache, &chain);
+        cache_detach_oldest(cache, chain);
     }
-    enum cache_left left = cache->oldest == SPAN_NONE ? CACHE_LEFT_NONE : is_due ? CACHE_LEFT_OLD : CACHE_LEFT_YOUNG;
+    enum chores_left left = cache->oldest == SPAN_NONE ? CHORES_NONE : is_due ? CHORES_NOW : CHORES_LATER;
     platform_lock_release(&cache->lock);
+    return left;
+}
+
+enum chores_left cache_release_old(struct heap *heap, uint64_t now, uint32_t age_ms)
+{
+    uint32_t chain = SPAN_NONE;
+    enum chores_left left = cache_detach_old(heap, now, age_ms, &chain);
     cache_release(chain);
     return left;
 }

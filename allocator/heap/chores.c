@@ -38,6 +38,7 @@ void heap_chores_expect(struct heap *heap)
     heap_set_chores(heap, true);
     heap->chores_due = platform_clock_ms() + decay;
     heap_rest(heap);
+    heap_background_expect();
 }
 
 /* A thread that refills often has full bins, whatever chores there are. When it frees so much it may be about to rest. */
@@ -48,6 +49,7 @@ void heap_chores_more(struct heap *heap)
     if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
     if (LIKELY(++heap->spans_given_back < RESTS_AFTER_SPANS)) return;
     heap->spans_given_back = 0; /* first: what follows may give back more */
+    heap_background_expect();
     if (heap->chores) heap_rest(heap);
 }
 
@@ -197,6 +199,15 @@ static void span_purge_units(const struct span *span, uint32_t units)
     }
 }
 
+/* Its list has none of the blocks in the units that are free any more. */
+static void span_purge_findings(struct span *span, const struct findings *found)
+{
+    span_uncarve(span, found->units_free, found->blocks_in_units_free);
+    /* Also the units in which no block starts. Those carved before and purged before are purged again: they lie between. */
+    uint32_t kept = span_units_with_blocks(span) & ~(uint32_t)span->uncarved;
+    span_purge_units(span, ((1u << CARVE_UNITS) - 1) & ~(kept | found->units_used));
+}
+
 static void span_purge_sparse(struct heap *heap, struct span *span)
 {
     span_set_sparse(heap, span, 0); /* whatever else is free in it is not worth another look */
@@ -208,11 +219,35 @@ static void span_purge_sparse(struct heap *heap, struct span *span)
     find_free(span, &free);
     struct findings found = examine(span, &free);
     if (found.units_free == 0) return;
+    span->free = list_without(span, &free, found.units_free);
+    span_purge_findings(span, &found);
+}
+
+/* The blocks that stand behind `head` in its list. False when something there does not look like a link. */
+READS_RACILY static bool find_behind(const struct span *span, uintptr_t head, struct free_blocks *free)
+{
+    uintptr_t block = head;
+    for (;;) {
+        uintptr_t link = *block_words(block) ^ space.link_key;
+        if (link > LINK_MAX) return false;
+        block ^= link;
+        if (list_is_empty(block)) return true;
+        uint32_t number = (uint32_t)(block & (SPAN_SIZE - 1)) / span->block_size;
+        if (block == head || !block_is_at_start(span, block) || free_blocks_have(free, number)) return false;
+        free_blocks_add(free, number);
+    }
+}
+
+void span_purge_resting(struct heap *heap, struct span *span, uintptr_t head)
+{
+    span_set_sparse(heap, span, 0);
+    struct free_blocks free = {.count = 0};
+    if (list_is_empty(head) || !find_behind(span, head, &free)) return;
+    struct findings found = examine(span, &free);
+    if (found.units_free == 0) return;
     uintptr_t list = list_without(span, &free, found.units_free);
-    span_uncarve(span, found.units_free, found.blocks_in_units_free, list);
-    /* Also the units in which no block starts. Those carved before and purged before are purged again: they lie between. */
-    uint32_t kept = span_units_with_blocks(span) & ~(uint32_t)span->uncarved;
-    span_purge_units(span, ((1u << CARVE_UNITS) - 1) & ~(kept | found.units_used));
+    *block_words(head) = list ^ head ^ space.link_key;
+    span_purge_findings(span, &found);
 }
 
 /* ---- a round --------------------------------------------------------------------------------------------------------------------- */
@@ -231,9 +266,6 @@ static bool are_due(const struct heap *heap, uint32_t spans, uint64_t now, uint3
     return spans == 0;
 }
 
-/* What is left to do after a look, the later the more urgent. */
-enum chores_left { CHORES_NONE = 0, CHORES_LATER, CHORES_NOW };
-
 /* Give back pages of spans that have been sparse for the decay time. */
 static enum chores_left spans_tidy(struct heap *heap, uint64_t now, uint32_t decay)
 {
@@ -248,14 +280,6 @@ static enum chores_left spans_tidy(struct heap *heap, uint64_t now, uint32_t dec
     return heap->sparse.spans >= SPARSE_SPANS_WORTH ? CHORES_LATER : CHORES_NONE;
 }
 
-static enum chores_left more_urgent(enum chores_left a, enum chores_left b)
-{
-    return a > b ? a : b;
-}
-
-/* The two layers below say it in the same order. */
-_Static_assert((int)CACHE_LEFT_OLD == (int)CHORES_NOW && (int)SPACE_LEFT_OLD == (int)CHORES_NOW, "see more_urgent");
-
 void heap_chores_look(struct heap *heap)
 {
     uint64_t now = platform_clock_ms();
@@ -266,8 +290,8 @@ void heap_chores_look(struct heap *heap)
     if (decay == DECAY_NEVER || now < heap->chores_due) return;
     heap_return_blocks(heap);
     enum chores_left left = spans_tidy(heap, now, decay);
-    left = more_urgent(left, (enum chores_left)cache_release_old(heap, now, decay));
-    left = more_urgent(left, (enum chores_left)space_purge_old());
+    left = chores_more_urgent(left, cache_release_old(heap, now, decay));
+    left = chores_more_urgent(left, (enum chores_left)space_purge_old());
     heap_set_chores(heap, left != CHORES_NONE);
     heap->chores_due = left == CHORES_NOW ? now + 1 : now + decay / 2;
 }
@@ -277,6 +301,18 @@ void heap_orphans_look(void)
     if (!platform_lock_try(&heap_orphans.lock)) return;
     if (heap_orphans.chores) heap_chores_look(&heap_orphans);
     platform_lock_release(&heap_orphans.lock);
+}
+
+enum chores_left heap_orphans_step(void)
+{
+    enum chores_left left = CHORES_NONE;
+    platform_lock_acquire(&heap_orphans.lock);
+    if (heap_orphans.chores) {
+        heap_chores_look(&heap_orphans);
+        if (heap_orphans.chores) left = heap_orphans.tidying ? CHORES_NOW : CHORES_LATER;
+    }
+    platform_lock_release(&heap_orphans.lock);
+    return left;
 }
 
 /* ---- at once --------------------------------------------------------------------------------------------------------------------- */
@@ -323,9 +359,11 @@ _Atomic(uint32_t) heap_trims_asked;
 
 void heap_give_back(struct heap *heap)
 {
+    heap_enter(heap);
     heap->trims_done = atomic_load_explicit(&heap_trims_asked, memory_order_relaxed);
     remote_inbox_take(heap);
     remote_outbox_flush(heap);
     heap_flush(heap);
     heap_purge_pages(heap, heap_spans(heap));
+    heap_leave(heap);
 }

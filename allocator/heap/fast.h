@@ -61,6 +61,7 @@ ALWAYS_INLINE bool block_push(struct heap *heap, uintptr_t block, size_t size)
     if (UNLIKELY(size > span->block_size)) return false;
     *block_words(block) = span->free ^ block ^ heap->link_key;
     span->free = block;
+    atomic_signal_fence(memory_order_release); /* the count is last: see idle.c */
     if (UNLIKELY(--span->countdown == 0)) span_countdown_ended(span, heap);
     return true;
 }

@@ -13,7 +13,8 @@
  * blocks have come together to be worth handing out again, or because the span is empty and can be given back.
  *
  * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; cache.c free spans that
- * a heap keeps; chores.c giving memory back in time; remote.c blocks that another thread freed; registry.c heaps and
+ * a heap keeps; chores.c giving memory back in time; background.c the same while the program sleeps; idle.c what a
+ * resting thread's heap holds; remote.c blocks that another thread freed; registry.c heaps and
  * threads: birth, death, adoption, fork; shared.c heaps of several threads; large.c objects with spans of their own;
  * mixed.c, in the library with pools alone, bins of objects of many sizes;
  * object.c what the malloc family asks for, of any size; check.c errors of the program.
@@ -34,6 +35,7 @@ struct heap_settings {
     _Atomic(uint32_t) thread_spans_cached; /* free spans that a heap keeps for itself */
     _Atomic(size_t) free_page_threshold; /* bytes of free memory in sparse spans that a heap keeps for the decay time */
     _Atomic(uint32_t) lockless_threads; /* threads that get a heap of their own */
+    _Atomic(uint32_t) background; /* whether there may be a thread that gives memory back */
     bool cache_line_align; /* blocks fill whole cache lines; set before the first heap is made */
     uint32_t pool_carve_units; /* units that a pool's bin carves at a time, at least; set before, too */
 };
@@ -169,6 +171,13 @@ struct heap {
         chores; /* chores: memory has become free that may have to be given back. heap_orphans': relaxed, see heap_orphans_pass */
     bool busy; /* chores: the last two looks were close together */
     bool tidying; /* chores: more sparse spans were due than are looked through at a time */
+    _Atomic(uint32_t)
+        inside; /* idle.c: HEAP_INSIDE: slow paths of the owner under way; above: how often there were. Its alone */
+    _Atomic(uint32_t) claimed; /* idle.c: not 0: slow paths have to wait */
+    uint32_t
+        rest_entries; /* idle.c: `inside` when last looked at; and since when it has been so; under the registry's lock */
+    uint64_t rest_begun;
+    bool rest_done; /* idle.c: what was left when it began has been seen to */
     size_t zeroed_hits, zeroed_misses; /* see heap_figures; read by other threads */
     struct outbox *outbox; /* remote.c: blocks of other heaps that this thread has freed; NULL until there is one */
     size_t remote_batches, remote_blocks; /* remote.c: handed over to other heaps; relaxed, for statistics */
@@ -216,6 +225,45 @@ void heap_divert(bool diverted);
 
 /* The owner of the spans of threads that are gone. Nobody's thread heap: shared by all. */
 extern struct heap heap_orphans;
+
+/* What is left to do after a look, the later the more urgent. space_purge_old says it with the same numbers. */
+enum chores_left { CHORES_NONE = 0, CHORES_LATER, CHORES_NOW };
+_Static_assert((int)SPACE_LEFT_YOUNG == (int)CHORES_LATER && (int)SPACE_LEFT_OLD == (int)CHORES_NOW,
+               "the same numbers");
+
+ALWAYS_INLINE enum chores_left chores_more_urgent(enum chores_left a, enum chores_left b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- slow paths, and who keeps them out (idle.c) ----------------------------------------------------------------------- */
+
+enum { HEAP_INSIDE = 0xFF, HEAP_INSIDE_NEXT = HEAP_INSIDE + 1 };
+
+void heap_wait_for_claim(struct heap *heap);
+
+/* What only slow paths touch is changed between these two, by the owner: the bins, the chains, what is carved in spans, the
+ * insides of lists. They may be nested. */
+ALWAYS_INLINE void heap_enter(struct heap *heap)
+{
+    uint32_t inside = atomic_load_explicit(&heap->inside, memory_order_relaxed);
+    atomic_store_explicit(&heap->inside, inside + 1, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst); /* for the processor, the claimer's system call is one: see idle.c */
+    /* Acquire: pairs with the release at the end of a claim. */
+    if (UNLIKELY(atomic_load_explicit(&heap->claimed, memory_order_acquire) != 0 && (inside & HEAP_INSIDE) == 0))
+        heap_wait_for_claim(heap);
+}
+
+ALWAYS_INLINE void heap_leave(struct heap *heap)
+{
+    uint32_t inside = atomic_load_explicit(&heap->inside, memory_order_relaxed);
+    /* Release: who claims the heap and finds nobody inside sees what was done. */
+    atomic_store_explicit(&heap->inside, inside - 1 + HEAP_INSIDE_NEXT, memory_order_release);
+}
+
+/* Take what a heap holds whose thread has rested for so long: a part of it, for less than a millisecond. The registry's lock is
+ * held. Spans come before the chain, as cache_detach. */
+enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain);
 
 /* ---- objects (object.c) -------------------------------------------------------------------------------------------- */
 
@@ -306,10 +354,12 @@ void heap_take_spans(struct heap *heap, struct heap *from);
 
 /* Return the blocks that the bins hold to their spans. */
 void heap_return_blocks(struct heap *heap);
+/* Unlink an empty span and put it before a chain, as cache_detach does. */
+void span_give_away(struct heap *heap, struct span *span, uint32_t *chain);
 /* Give an empty span back. */
 void span_give_back(struct heap *heap, struct span *span);
-/* Make blocks that have just been found free, and lie in the units of the mask, uncarved again; `list` holds the others. */
-void span_uncarve(struct span *span, uint32_t units, uint32_t blocks, uintptr_t list);
+/* Make blocks that have just been found free, and lie in the units of the mask, uncarved again: no list has them any more. */
+void span_uncarve(struct span *span, uint32_t units, uint32_t blocks);
 /* Mask of the units in which a block starts. */
 uint16_t span_units_with_blocks(const struct span *span);
 /* The blocks that start in a carve unit: [*first, returned end). */
@@ -359,15 +409,19 @@ void cache_put(struct heap *heap, struct span *run);
 struct span *cache_take_run(struct heap *heap, uint32_t spans);
 /* A kept span, for a bin: if its `bin` says so it is cut into blocks already, as `carved`, `uncarved` and `free` tell. */
 struct span *cache_take_span(struct heap *heap, unsigned bin);
-/* Give back some of what has been kept for so long, and what is above the threshold; whether anything is left. */
-enum cache_left { CACHE_LEFT_NONE = 0, CACHE_LEFT_YOUNG, CACHE_LEFT_OLD };
-enum cache_left cache_release_old(struct heap *heap, uint64_t now, uint32_t age_ms);
+/* Give back some of what has been kept for so long, and what is above the threshold. */
+enum chores_left cache_release_old(struct heap *heap, uint64_t now, uint32_t age_ms);
+/* Any thread: put it before a chain instead, as cache_detach. */
+enum chores_left cache_detach_old(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain);
 /* Any thread: take all out, put it before a chain of such runs (SPAN_NONE: none yet), and return that; to be released
  * without locks. */
 uint32_t cache_detach(struct heap *heap, uint32_t chain);
 void cache_release(uint32_t chain);
 /* Any thread: what is kept. */
 size_t cache_bytes(const struct heap *heap);
+
+/* Any thread: the same for all heaps, some of them at a time; with `idle` also what else those hold whose threads rest. */
+enum chores_left heap_all_release_old(uint64_t now, uint32_t age_ms, bool idle);
 
 /* ---- chores (chores.c) --------------------------------------------------------------------------------------------------- */
 
@@ -381,10 +435,14 @@ void heap_chores_expect_own(void);
 void heap_chores_look(struct heap *heap);
 /* A span has become sparse: see to free_page_threshold. */
 void heap_chores_sparse(struct heap *heap);
+/* Give back pages of a sparse span while its owner may be freeing blocks of it: but not of what stands before `head` in its
+ * list, and not that one. See idle.c. */
+void span_purge_resting(struct heap *heap, struct span *span, uintptr_t head);
 /* Give back all that the heap holds without need, now. */
 void heap_give_back(struct heap *heap);
 /* What is due for the orphans, if nobody else is about to do it; and all that they hold without need. */
 void heap_orphans_look(void);
+enum chores_left heap_orphans_step(void);
 void heap_orphans_give_back(void);
 
 /* How often all heaps have been asked to do so. */
@@ -404,6 +462,34 @@ ALWAYS_INLINE void heap_orphans_pass(void)
 {
     /* Racy on purpose: a hint. */
     if (UNLIKELY(__atomic_load_n(&heap_orphans.chores, __ATOMIC_RELAXED))) heap_orphans_look();
+}
+
+/* ---- a thread that gives memory back (background.c) ------------------------------------------------------------------------- */
+
+extern _Atomic(uint32_t) heap_background_status;
+
+/* From now on this process may start threads. */
+void heap_background_allow(void);
+/* Memory may be waiting to go back: see whether that is worth a thread. */
+void heap_background_consider(void);
+/* Start it for a function of malloc's family that `caller` has called. Allocates: with no lock held, and the heap in order. */
+void heap_background_start(const void *caller);
+void heap_background_fork_child(void);
+
+ALWAYS_INLINE void heap_background_expect(void)
+{
+    enum { ABSENT = 1 }; /* see background.c */
+    /* Relaxed: a hint. */
+    if (UNLIKELY(atomic_load_explicit(&heap_background_status, memory_order_relaxed) == ABSENT))
+        heap_background_consider();
+}
+
+ALWAYS_INLINE void heap_background_pass(const void *caller)
+{
+    enum { WANTED = 2 };
+    /* Relaxed: as above. */
+    if (UNLIKELY(atomic_load_explicit(&heap_background_status, memory_order_relaxed) == WANTED))
+        heap_background_start(caller);
 }
 
 /* ---- remote frees (remote.c) ---------------------------------------------------------------------------------------------- */
@@ -461,6 +547,8 @@ struct heap *heap_make(enum heap_state state);
 void heap_orphan_spans(struct heap *heap);
 /* Take over a span of a dead thread that has blocks of this bin to give. False when there is none. */
 bool heap_adopt_span(struct heap *heap, unsigned bin);
+/* Whether more than one thread has had a heap; a hint. */
+bool heap_threads_are_many(void);
 /* Whether anybody has allocated yet; what the start wrote is then seen by the caller too. */
 bool heap_is_started(void);
 /* Empty the caches of all heaps, of sleeping threads too. */

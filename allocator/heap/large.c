@@ -71,6 +71,7 @@ void large_free(struct heap *heap, struct span *span)
     span_kind_write(span, SPAN_METADATA);
     cache_put(heap, span);
     if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
+    heap_background_expect();
     heap_pause(heap); /* a thread of large objects alone comes nowhere else */
 }
 

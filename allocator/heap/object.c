@@ -104,6 +104,7 @@ void *heap_malloc_slow(size_t size, struct heap *heap)
         }
         void *object = small_malloc(heap, bin);
         if (UNLIKELY(object == NULL)) errno = ENOMEM;
+        heap_background_pass(__builtin_return_address(0)); /* malloc has left by a jump */
         return object;
     }
     return any_malloc(heap, size, MALLOC_ALIGNMENT, &zeroed);
@@ -183,10 +184,12 @@ size_t heap_good_size(size_t size)
 /* A block of this heap's own that is resized looks free: end the program if it is, as far as this heap can tell. */
 static COLD void check_own_suspect(struct heap *heap, const struct span *span, const void *pointer)
 {
+    heap_enter(heap);
     check_suspicious_free(heap, span, (uintptr_t)pointer);
     remote_inbox_take(heap); /* perhaps another thread freed it */
     if (span->kind != SPAN_BLOCKS) check_double_free(pointer);
     check_suspicious_free(heap, span, (uintptr_t)pointer);
+    heap_leave(heap);
 }
 
 /* Free a block from a thread that has no heap to collect it in. */
@@ -249,6 +252,7 @@ void heap_free_slow(void *pointer, struct heap *heap)
         }
     }
     free_any(pointer, thread_heap_own());
+    heap_background_pass(__builtin_return_address(0)); /* free has left by a jump */
 }
 
 void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)

@@ -110,6 +110,11 @@ bool heap_is_started(void)
     return started;
 }
 
+READS_RACILY bool heap_threads_are_many(void)
+{
+    return __atomic_load_n(&registry.made, __ATOMIC_RELAXED) + __atomic_load_n(&registry.sharing, __ATOMIC_RELAXED) > 1;
+}
+
 /* ---- idle heaps: under the registry's lock ------------------------------------------------------------------------------------- */
 
 static void idle_add(struct heap *heap)
@@ -188,6 +193,7 @@ static struct heap *take_abandoned(void)
         if (heap == NULL) return NULL;
         registry.looked_at = heap;
         if (!is_abandoned(heap)) continue;
+        atomic_store_explicit(&heap->inside, 0, memory_order_relaxed); /* wherever its thread was when it ended */
         atomic_store_explicit(&heap->thread, platform_thread_number(), memory_order_relaxed);
         return heap;
     }
@@ -259,10 +265,12 @@ static void heap_retire(struct heap *heap, size_t places)
 {
     bool late;
     do {
+        heap_enter(heap);
         remote_inbox_take(heap);
         remote_outbox_flush(heap);
         heap_flush(heap);
         heap_orphan_spans(heap);
+        heap_leave(heap); /* first: a claim has the registry's lock */
         platform_lock_acquire(&registry.lock);
         idle_add(heap);
         late = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0 || /* see inbox_put */
@@ -396,6 +404,35 @@ void heap_caches_empty(void)
         if (may_keep_spans(heap)) chain = cache_detach(heap, chain);
     platform_lock_release(&registry.lock);
     cache_release(chain);
+}
+
+/* Heaps whose caches are looked into while the registry's lock is held. */
+enum { CACHES_STEP = 16 };
+
+static bool has_thread(const struct heap *heap)
+{
+    /* Relaxed: written under the lock. */
+    return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_OWNED &&
+           atomic_load_explicit(&heap->thread, memory_order_relaxed) != 0 && heap->forks == registry.forks;
+}
+
+enum chores_left heap_all_release_old(uint64_t now, uint32_t age_ms, bool idle)
+{
+    enum chores_left left = CHORES_NONE;
+    platform_lock_acquire(&registry.lock);
+    struct heap *heap = registry.youngest; /* none is ever taken out of the list */
+    while (heap != NULL) {
+        uint32_t chain = SPAN_NONE;
+        for (int i = 0; i < CACHES_STEP && heap != NULL; i++, heap = heap->made_before) {
+            if (may_keep_spans(heap)) left = chores_more_urgent(left, cache_detach_old(heap, now, age_ms, &chain));
+            if (idle && has_thread(heap)) left = chores_more_urgent(left, idle_tend(heap, now, age_ms, &chain));
+        }
+        platform_lock_release(&registry.lock);
+        cache_release(chain);
+        platform_lock_acquire(&registry.lock);
+    }
+    platform_lock_release(&registry.lock);
+    return left;
 }
 
 void heap_fork_begin(void)

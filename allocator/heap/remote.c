@@ -24,6 +24,7 @@ struct heap_settings heap_settings = {
     .thread_spans_cached = 4,
     .free_page_threshold = SIZE_MAX,
     .lockless_threads = UINT32_MAX,
+    .background = 0, /* the option says when */
     .pool_carve_units = 1,
 };
 
@@ -181,6 +182,7 @@ static void target_hand_over(struct heap *heap, struct outbox_target *target)
     struct heap *owner = target->heap;
     target->heap = NULL; /* first: settling it may come back here */
     count_batch(heap, target->blocks);
+    heap_background_expect();
     inbox_put(owner, target->first, target->last);
     has_gone_on(&target->first);
     settle_if_idle(owner);
@@ -506,7 +508,9 @@ void remote_inbox_take(struct heap *heap)
 {
     if (!remote_inbox_is_filled(heap)) return; /* most often; the exchange would take the line from the others */
     if (UNLIKELY(heap_is_shared(heap))) return;
+    heap_enter(heap);
     struct remote_elsewhere elsewhere = take_in(heap);
+    heap_leave(heap);
     if (UNLIKELY((elsewhere.messages | elsewhere.suspects) != 0)) remote_send_on(elsewhere);
 }
 

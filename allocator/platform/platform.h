@@ -135,6 +135,17 @@ void platform_thread_exit_arm(void *argument);
  * left by pthread_exit, the process goes on. */
 bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
 
+/* Have every thread of the process pass a full memory barrier, wherever it is, before it returns: then what each wrote before is
+ * seen here, and what it reads from now on was written before. False when the kernel cannot. To be prepared once in each process. */
+bool platform_barrier_prepare(void);
+bool platform_barrier_everywhere(void);
+
+/* Whether no other thread of the process is alive: main has left by pthread_exit, and the others have ended. */
+bool platform_thread_is_last(void);
+
+/* Whether code at this address is the dynamic linker's, as far as can be told; if not, yes. */
+bool platform_is_in_linker(const void *address);
+
 /* Sleep while *word is `expected`, at most so long; may return for no reason. And wake one who does, in this process. */
 void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_us);
 void platform_wake(_Atomic(uint32_t) *word);

@@ -3,12 +3,16 @@
 #include "platform.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <link.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -227,6 +231,61 @@ void platform_wake(_Atomic(uint32_t) *word)
     int saved = errno;
     futex_wake_one(word);
     errno = saved;
+}
+
+/* Numbers of Linux 4.14, in linux/membarrier.h. */
+enum { BARRIER_PRIVATE_EXPEDITED = 1 << 3, BARRIER_REGISTER = 1 << 4 };
+
+static bool membarrier(int command)
+{
+    int saved = errno;
+    bool done = syscall(SYS_membarrier, command, 0) == 0;
+    errno = saved;
+    return done;
+}
+
+bool platform_barrier_prepare(void)
+{
+    return membarrier(BARRIER_REGISTER);
+}
+
+bool platform_barrier_everywhere(void)
+{
+    return membarrier(BARRIER_PRIVATE_EXPEDITED);
+}
+
+/* The state of the first thread: the letter behind the name, which stands in parentheses and may contain some. */
+static char first_thread_state(void)
+{
+    char text[256];
+    int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 ? -1 : read(file, text, sizeof text - 1);
+    if (file >= 0) close(file);
+    while (size > 0 && text[size - 1] != ')') size--;
+    return size > 0 && (size_t)size + 1 < sizeof text ? text[size + 1] : '?';
+}
+
+bool platform_thread_is_last(void)
+{
+    /* Links of the folder: itself, the one above, and one for each thread, the dead first one too. */
+    enum { LINKS = 2, FIRST_AND_OWN = 2 };
+    struct stat tasks;
+    int saved = errno;
+    bool two = stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink <= LINKS + FIRST_AND_OWN;
+    bool last = two && first_thread_state() == 'Z';
+    errno = saved;
+    return last;
+}
+
+bool platform_is_in_linker(const void *address)
+{
+    uintptr_t base = getauxval(AT_BASE); /* 0: there is none, or it was told to start the program */
+    if (base == 0) return true;
+    const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)base;
+    const ElfW(Phdr) *part = (const ElfW(Phdr) *)(base + header->e_phoff);
+    for (unsigned i = 0; i < header->e_phnum; i++)
+        if (part[i].p_type == PT_LOAD && (uintptr_t)address - base - part[i].p_vaddr < part[i].p_memsz) return true;
+    return false;
 }
 
 int32_t platform_thread_number(void)

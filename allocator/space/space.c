@@ -424,6 +424,17 @@ void space_fork_end(void)
     platform_lock_fork_end(&space_state.lock);
 }
 
+READS_RACILY struct space_load space_load(void)
+{
+    uint32_t clean = __atomic_load_n(&space_state.pools[CLEAN].spans, __ATOMIC_RELAXED);
+    uint32_t kept = __atomic_load_n(&space_state.frontier, __ATOMIC_RELAXED);
+    uint32_t dirty = 0;
+    for (unsigned pool = DIRTY; pool < pools_end(); pool++)
+        dirty += __atomic_load_n(&space_state.pools[pool].spans, __ATOMIC_RELAXED);
+    return (struct space_load){.kept = kept > clean ? (size_t)(kept - clean) * SPAN_SIZE : 0,
+                               .dirty = (size_t)dirty * SPAN_SIZE};
+}
+
 void space_figures(struct space_figures *figures)
 {
     platform_lock_acquire(&space_state.lock);

@@ -232,6 +232,12 @@ enum space_left {
     SPACE_LEFT_OLD, /* more than one call does */
 };
 
+/* How much there is, as a hint: in runs that may be resident, and of that in dirty ones. */
+struct space_load {
+    size_t kept, dirty;
+};
+struct space_load space_load(void);
+
 /* Purge dirty runs beyond shared_dirty_max, and those older than the decay time when there is enough dirty memory to be
  * worth it; of either PURGE_STEP at most. */
 #define PURGE_STEP ((size_t)4 << 20)

@@ -9,8 +9,11 @@
 #include <cstdint>
 
 using std::atomic_load_explicit;
+using std::atomic_signal_fence;
+using std::atomic_store_explicit;
 using std::memory_order_acquire;
 using std::memory_order_relaxed;
+using std::memory_order_release;
 using std::memory_order_seq_cst;
 
 // Clang's and libstdc++'s <stdatomic.h> would define macros of the names above.

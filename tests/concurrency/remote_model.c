@@ -229,6 +229,33 @@ void heap_chores_expect(struct heap *heap)
 
 void heap_orphans_look(void) {}
 
+enum chores_left cache_detach_old(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain)
+{
+    (void)heap;
+    (void)now;
+    (void)age_ms;
+    (void)chain;
+    return CHORES_NONE;
+}
+
+enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain)
+{
+    (void)heap;
+    (void)now;
+    (void)age_ms;
+    (void)chain;
+    return CHORES_NONE;
+}
+
+void heap_wait_for_claim(struct heap *heap)
+{
+    (void)heap;
+}
+
+_Atomic(uint32_t) heap_background_status;
+
+void heap_background_consider(void) {}
+
 int32_t platform_thread_number(void)
 {
     return 1;

@@ -1,0 +1,130 @@
+/* Memory goes back although nobody calls: a thread of our own sees to what has become free when the program sleeps.
+ *
+ * All that it does is also done by the program's threads, step by step, when they come by (chores.c). So it is worth having only
+ * for those who do not, and it does what is due no sooner: after the decay time.
+ *
+ *     started    by the call that frees, when the heap has grown large and memory is waiting to go back (is_wanted)
+ *     works      over kept runs of all heaps, orphans, dirty runs; over heaps whose threads rest: see idle.c
+ *     sleeps     while what is waiting is younger than the decay time
+ *     ends       when there has been nothing to wait for during IDLE_MS; the next call that finds something starts it again
+ *
+ * It has no low priority, although it could wait: it takes locks, for as long as it takes to unlink a few runs, and who had to
+ * wait for the holder of a lock who has to wait for a core that is never idle would wait for ever. Nor is it the thread that
+ * clears memory ahead (space/zeroed.c), which works for seconds on end, so must run at idle priority, and so takes no lock.
+ *
+ * A process that has a thread is not what it was: unshare and setns refuse some of their services, the C library's locks in
+ * stdio are taken, and when main leaves by pthread_exit a thread more must end. So a process of one thread must have a lot to give
+ * back before it gets one, and none that is small ever does; and the thread leaves when it is the last one.
+ */
+#include "heap.h"
+
+enum background_status {
+    BACKGROUND_FORBIDDEN = 0, /* too early in the life of the process to start threads, or off */
+    BACKGROUND_ABSENT,
+    BACKGROUND_WANTED, /* the next call from which a thread can be started does so */
+    BACKGROUND_PRESENT,
+    BACKGROUND_REFUSED, /* no thread could be had: for good, since a sandbox or a limit says so */
+};
+
+_Atomic(uint32_t) heap_background_status;
+
+static bool status_change(uint32_t from, enum background_status to)
+{
+    /* Sequentially consistent: see may_leave. */
+    return atomic_compare_exchange_strong_explicit(&heap_background_status, &from, to, memory_order_seq_cst,
+                                                   memory_order_relaxed);
+}
+
+static bool is_on(void)
+{
+    return atomic_load_explicit(&heap_settings.background, memory_order_relaxed) != 0;
+}
+
+/* ---- when it is wanted -------------------------------------------------------------------------------------------- */
+
+/* Below this all that could go back is not worth a thread, whose stack and start cost some 50 KiB and as many microseconds; most
+ * programs stay below, and those that drop rights or enter namespaces at their start, which takes one thread, do so then. */
+#define GROWN_LARGE ((size_t)16 << 20)
+/* In a process of one thread so much must be waiting at once: the end of a phase, not the coming and going within one. */
+#define WAITING_ALONE ((size_t)16 << 20)
+
+static bool is_wanted(void)
+{
+    struct space_load load = space_load();
+    if (load.kept < GROWN_LARGE) return false;
+    return heap_threads_are_many() || load.dirty >= WAITING_ALONE;
+}
+
+void heap_background_consider(void)
+{
+    if (!is_on() || atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) == DECAY_NEVER) return;
+    if (is_wanted()) status_change(BACKGROUND_ABSENT, BACKGROUND_WANTED);
+}
+
+/* ---- what it does ------------------------------------------------------------------------------------------------- */
+
+/* One step of all that is due. */
+static enum chores_left step(bool idle)
+{
+    uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
+    if (decay == DECAY_NEVER || !is_on()) return CHORES_NONE;
+    enum chores_left left = heap_all_release_old(platform_clock_ms(), decay, idle);
+    left = chores_more_urgent(left, heap_orphans_step());
+    return chores_more_urgent(left, (enum chores_left)space_purge_old());
+}
+
+/* ---- its life ----------------------------------------------------------------------------------------------------- */
+
+enum { IDLE_MS = 1000, SLEEP_MIN_MS = 20, SLEEP_MAX_MS = 1000 };
+
+static uint32_t sleep_ms(void)
+{
+    uint32_t half = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) / 2;
+    return half < SLEEP_MIN_MS ? SLEEP_MIN_MS : half > SLEEP_MAX_MS ? SLEEP_MAX_MS : half;
+}
+
+/* False when something has come at the last moment. Sequentially consistent: who brings it changes what step looks at and then
+ * looks at the status; so either it finds us gone, or we find it. */
+static bool may_leave(bool idle)
+{
+    status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
+    return step(idle) == CHORES_NONE || !status_change(BACKGROUND_ABSENT, BACKGROUND_PRESENT);
+}
+
+static void background_run(void *unused)
+{
+    (void)unused;
+    bool idle = platform_barrier_prepare(); /* where the kernel has none, heaps are left to their owners */
+    uint64_t busy_at = platform_clock_ms();
+    for (;;) {
+        enum chores_left left = step(idle);
+        uint64_t now = platform_clock_ms();
+        if (left != CHORES_NONE) busy_at = now;
+        if (left == CHORES_NOW) continue;
+        if (platform_thread_is_last()) {
+            status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
+            return;
+        }
+        if (now - busy_at >= IDLE_MS && may_leave(idle)) return;
+        platform_wait(&heap_background_status, BACKGROUND_PRESENT, sleep_ms() * 1000);
+    }
+}
+
+void heap_background_allow(void)
+{
+    status_change(BACKGROUND_FORBIDDEN, BACKGROUND_ABSENT);
+}
+
+/* The C library frees the memory of dead threads' thread-local variables while it holds the lock without which no thread can be
+ * started. That is done by the dynamic linker's functions, which is where such a call of free comes from. */
+void heap_background_start(const void *caller)
+{
+    if (platform_is_in_linker(caller) || !status_change(BACKGROUND_WANTED, BACKGROUND_PRESENT)) return;
+    if (platform_thread_start("heapfit-reclaim", background_run, NULL, false)) return;
+    atomic_store_explicit(&heap_background_status, BACKGROUND_REFUSED, memory_order_relaxed);
+}
+
+void heap_background_fork_child(void)
+{
+    if (!status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT)) status_change(BACKGROUND_WANTED, BACKGROUND_ABSENT);
+}

@@ -1,0 +1,149 @@
+/* Heaps whose threads rest: taking from a heap what its owner does not need, without the owner's help.
+ *
+ * A heap belongs to one thread, whose fast paths change it without locks or atomics, and may be interrupted for seconds at any
+ * instruction. So which part of it can another thread have? That which only the owner's slow paths touch: the chains of its
+ * spans, what is carved in them, and its lists but for their first block. The slow paths say so when they are under way, and the
+ * background thread keeps them out while it works (a *claim*):
+ *
+ *     owner, slow path:   inside = 1; is it claimed? then wait ... inside = 0
+ *     background thread:  claimed = 1; barrier in all threads (membarrier); is the owner inside? then give up
+ *
+ * The owner has no fence between its store and its load. The system call is one for it, wherever it is: if its load came
+ * before, its store is seen and the claim is given up; if after, it sees the claim. So the paths that everybody takes pay two
+ * plain stores and a load per refill, and the rare one pays the system call.
+ *
+ * What the fast paths may do meanwhile: free takes a block that the program has, writes a link to it that leads to the first
+ * block of its span's list, makes it the first, and counts down, in that order. malloc takes blocks of the span that its bin's
+ * list is of. So under a claim
+ *
+ * - a span none of whose blocks lives is nobody's: no block of it can be freed, and its bin's list is not of it, for the blocks
+ *   there count as live. It is given away. What its owner last wrote there comes before its count, so after one more barrier
+ *   all of it is written. The owner may have counted down to 0 and be about to say so: it finds that the span is not its own.
+ * - of a sparse span's list the first block, as it was before one more barrier, may become the second while we look, but what
+ *   stands behind it nobody touches. So it stays where it is, the others are linked anew, and pages on which nothing else lies
+ *   go back. A link that is not yet written does not look like one; then the span is left alone.
+ *
+ * What cannot be had: the blocks of the bins' own lists, which malloc may take at any time, at most 64 in each bin of a heap that
+ * has freed spans; and pages of spans that are not sparse. Objects of mixed sizes are freed and made elsewhere: their bins are
+ * left alone. Heaps of a lock are not idle.
+ *
+ * The registry's lock is held during a claim, so that a fork finds none, and no owner retires meanwhile.
+ */
+#include "heap.h"
+
+/* Spans of a heap that are looked at in a claim: so its owner waits for some hundred microseconds at most. */
+enum { CLAIMED_SPANS = 16 };
+
+struct found {
+    struct span *span;
+    uintptr_t head; /* of its list, if it is sparse; 0: no block of it lives */
+};
+
+struct finds {
+    struct found spans[CLAIMED_SPANS];
+    unsigned count;
+};
+
+/* ---- the owner ---------------------------------------------------------------------------------------------------- */
+
+enum { CLAIM_NONE = 0, CLAIMED, CLAIMED_OWNER_WAITS };
+enum { WAIT_US = 1000000 };
+
+COLD void heap_wait_for_claim(struct heap *heap)
+{
+    for (;;) {
+        uint32_t claimed = CLAIMED;
+        /* Acquire: pairs with the release in claim_end. */
+        if (!atomic_compare_exchange_strong_explicit(&heap->claimed, &claimed, CLAIMED_OWNER_WAITS,
+                                                     memory_order_acquire, memory_order_acquire) &&
+            claimed == CLAIM_NONE)
+            return;
+        platform_wait(&heap->claimed, CLAIMED_OWNER_WAITS, WAIT_US);
+    }
+}
+
+/* ---- claims ------------------------------------------------------------------------------------------------------- */
+
+static void claim_end(struct heap *heap)
+{
+    /* Release: what was done is seen by the owner when it finds no claim. */
+    if (atomic_exchange_explicit(&heap->claimed, CLAIM_NONE, memory_order_release) == CLAIMED_OWNER_WAITS)
+        platform_wake(&heap->claimed);
+}
+
+/* False when the owner has been on a slow path since its `entries` were looked at. */
+static bool claim_begin(struct heap *heap, uint32_t entries)
+{
+    atomic_store_explicit(&heap->claimed, CLAIMED, memory_order_seq_cst);
+    /* Acquire: pairs with the release in heap_leave. */
+    if (platform_barrier_everywhere() && atomic_load_explicit(&heap->inside, memory_order_acquire) == entries)
+        return true;
+    claim_end(heap);
+    return false;
+}
+
+/* ---- what there is ------------------------------------------------------------------------------------------------ */
+
+static void find(struct finds *finds, struct span *span, uintptr_t head)
+{
+    finds->spans[finds->count++] = (struct found){.span = span, .head = head};
+}
+
+/* Racily, as the owner's fast paths go on: a count that they have not finished is too high. */
+READS_RACILY static void find_empty(const struct heap *heap, struct finds *finds)
+{
+    for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
+        for (uint32_t index = heap->bins[bin].listed; index != SPAN_NONE; index = span_at(index)->next) {
+            if (finds->count == CLAIMED_SPANS) return;
+            if (__atomic_load_n(&span_at(index)->countdown, __ATOMIC_RELAXED) + span_at(index)->held_back == 0)
+                find(finds, span_at(index), 0);
+        }
+    }
+}
+
+READS_RACILY static void find_sparse(const struct heap *heap, struct finds *finds, uint64_t now, uint32_t age_ms)
+{
+    for (uint32_t index = heap->sparse.first; index != SPAN_NONE; index = span_at(index)->owned_next) {
+        struct span *span = span_at(index);
+        if (finds->count == CLAIMED_SPANS || span_age(span, now) < age_ms) return;
+        bool is_empty = __atomic_load_n(&span->countdown, __ATOMIC_RELAXED) + span->held_back == 0;
+        if (!bin_is_pool(span->bin) && !is_empty) find(finds, span, __atomic_load_n(&span->free, __ATOMIC_RELAXED));
+    }
+}
+
+/* ---- a heap ------------------------------------------------------------------------------------------------------- */
+
+/* Whether the owner has kept away from its slow paths for so long, and what these have left was not seen to yet. */
+static enum chores_left look_at_rest(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *entries)
+{
+    /* Relaxed: a hint, claim_begin looks again. */
+    *entries = atomic_load_explicit(&heap->inside, memory_order_relaxed);
+    if (*entries != heap->rest_entries || (*entries & HEAP_INSIDE) != 0) {
+        heap->rest_entries = *entries;
+        heap->rest_begun = now;
+        heap->rest_done = false;
+    }
+    if (heap->rest_done) return CHORES_NONE;
+    return now - heap->rest_begun < age_ms ? CHORES_LATER : CHORES_NOW;
+}
+
+enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain)
+{
+    uint32_t entries;
+    enum chores_left left = look_at_rest(heap, now, age_ms, &entries);
+    if (left != CHORES_NOW) return left;
+    if (!claim_begin(heap, entries)) return CHORES_LATER;
+    struct finds finds = {.count = 0};
+    find_empty(heap, &finds);
+    find_sparse(heap, &finds, now, age_ms);
+    if (finds.count != 0 && platform_barrier_everywhere()) {
+        for (unsigned i = 0; i < finds.count; i++) {
+            struct span *span = finds.spans[i].span;
+            if (finds.spans[i].head == 0) span_give_away(heap, span, chain);
+            else span_purge_resting(heap, span, finds.spans[i].head);
+        }
+    }
+    heap->rest_done = finds.count < CLAIMED_SPANS;
+    claim_end(heap);
+    return heap->rest_done ? CHORES_NONE : CHORES_NOW;
+}

@@ -1,0 +1,272 @@
+// Memory goes back while the program sleeps, by a thread that comes when there is much to do and leaves when there is none.
+// Programs as they are: each runs in a process of its own, and calls nothing of malloc's while it waits.
+#include "heap_isolated.h"
+#include "heapfit/heapfit.h"
+#include "sleepers.h"
+
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+extern "C" bool platform_is_in_linker(const void *address);
+
+namespace
+{
+
+constexpr size_t MIB = size_t{1} << 20;
+constexpr int PATIENCE_MS = 60'000, TICK_MS = 20;
+
+// Without malloc.
+size_t resident()
+{
+    char text[128] = {};
+    int file = open("/proc/self/statm", O_RDONLY);
+    ssize_t size = read(file, text, sizeof text - 1);
+    close(file);
+    if (size <= 0) return 0;
+    const char *second = std::strchr(text, ' ');
+    return std::strtoul(second, nullptr, 10) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+size_t threads_now()
+{
+    struct stat tasks = {};
+    stat("/proc/self/task", &tasks);
+    return tasks.st_nlink - 2;
+}
+
+// Until it is so, or for so long that it never will be.
+template <typename Condition> bool comes_true(Condition condition, int patience_ms = PATIENCE_MS)
+{
+    for (int waited = 0; waited < patience_ms; waited += TICK_MS) {
+        if (condition()) return true;
+        usleep(TICK_MS * 1000);
+    }
+    return false;
+}
+
+// The list of blocks is in themselves, so that nothing else is allocated.
+void *allocate(size_t bytes, size_t block)
+{
+    void **list = nullptr;
+    for (size_t done = 0; done < bytes; done += block) {
+        auto **next = static_cast<void **>(std::malloc(block));
+        std::memset(next, 1, block);
+        *next = list;
+        list = next;
+    }
+    return list;
+}
+
+void release(void *list)
+{
+    while (list != nullptr) {
+        void *next = *static_cast<void **>(list);
+        std::free(list);
+        list = next;
+    }
+}
+
+void expect_goes_back(size_t before)
+{
+    EXPECT_TRUE(comes_true([before] { return resident() <= before + 16 * MIB; })) << resident() - before;
+}
+
+TEST(Background, GivesBackAPeakOfSmallBlocksWhileTheProgramSleeps)
+{
+    isolated::expect_passes([] {
+        size_t before = resident();
+        release(allocate(200 * MIB, 200));
+        expect_goes_back(before);
+    });
+}
+
+TEST(Background, GivesBackAPeakOfLargeBlocksWhileTheProgramSleeps)
+{
+    isolated::expect_passes([] {
+        size_t before = resident();
+        release(allocate(400 * MIB, MIB));
+        expect_goes_back(before);
+    });
+}
+
+TEST(Background, EndsWhenThereIsNothingMoreToDoAndComesAgain)
+{
+    isolated::expect_passes([] {
+        size_t before = resident();
+        for (int i = 0; i < 2; i++) {
+            release(allocate(100 * MIB, 1000));
+            EXPECT_TRUE(comes_true([] { return threads_now() == 2; })) << "its coming";
+            EXPECT_TRUE(comes_true([] { return threads_now() == 1; })) << "its end";
+            expect_goes_back(before);
+        }
+    });
+}
+
+TEST(Background, DoesNotComeToAProgramThatHasLittleOrOnlyGrows)
+{
+    isolated::expect_passes([] {
+        release(allocate(8 * MIB, 300));
+        EXPECT_FALSE(comes_true([] { return threads_now() != 1; }, 500));
+        allocate(100 * MIB, 300);
+        EXPECT_FALSE(comes_true([] { return threads_now() != 1; }, 500));
+        release(allocate(4 * MIB, 300)); // the coming and going of a program of one thread
+        EXPECT_FALSE(comes_true([] { return threads_now() != 1; }, 500));
+    });
+}
+
+TEST(Background, DoesNotComeWhenItIsOff)
+{
+    isolated::expect_passes([] {
+        hf_option_set("background", "off");
+        release(allocate(100 * MIB, MIB));
+        EXPECT_FALSE(comes_true([] { return threads_now() != 1; }, 500));
+    });
+}
+
+TEST(Background, LeavesWhenItIsSwitchedOff)
+{
+    isolated::expect_passes([] {
+        hf_option_set("decay_ms", "100000");
+        release(allocate(100 * MIB, MIB));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
+        hf_option_set("background", "off");
+        EXPECT_TRUE(comes_true([] { return threads_now() == 1; }));
+    });
+}
+
+TEST(Background, ComesToTheChildOfAForkWhenThatNeedsIt)
+{
+    isolated::expect_passes([] {
+        release(allocate(100 * MIB, MIB));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
+        isolated::expect_passes([] {
+            EXPECT_EQ(1u, threads_now());
+            size_t before = resident();
+            release(allocate(200 * MIB, MIB));
+            expect_goes_back(before);
+        });
+    });
+}
+
+void *end_after_main(void *)
+{
+    while (threads_now() > 3) usleep(1000); // main, which is dead, this one, and ours
+    usleep(50'000);
+    return nullptr;
+}
+
+TEST(Background, DoesNotKeepAProcessWhoseThreadsHaveEnded)
+{
+    int status = isolated::run_child([] {
+        hf_option_set("decay_ms", "1000000000"); // it waits for that
+        release(allocate(100 * MIB, MIB));
+        comes_true([] { return threads_now() == 2; });
+        pthread_t other;
+        pthread_create(&other, nullptr, end_after_main, nullptr);
+        syscall(SYS_exit, 0); // as pthread_exit does at last, but that would unwind the test's stack
+    });
+    EXPECT_TRUE(WIFEXITED(status)) << "it hung";
+}
+
+// Whoever makes a thread is told that there can be none.
+void forbid_threads()
+{
+#if defined(__x86_64__)
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 11 /* EAGAIN */),
+    };
+    struct sock_fprog program = {5, code};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+#endif
+}
+
+TEST(Background, IsDoneWithoutWhereThereCanBeNoThread)
+{
+    isolated::expect_passes([] {
+        forbid_threads();
+        size_t before = resident();
+        for (int i = 0; i < 3; i++) release(allocate(100 * MIB, MIB));
+        EXPECT_EQ(1u, threads_now());
+        EXPECT_TRUE(comes_true([before] {
+            std::free(std::malloc(MIB)); // by the program's own calls, as ever
+            return resident() <= before + 16 * MIB;
+        }));
+    });
+}
+
+TEST(Background, EmptiesTheCachesOfThreadsThatSleep)
+{
+    isolated::expect_passes([] {
+        constexpr size_t THREADS = 200, LARGE = 200 * 1024;
+        size_t before = 0;
+        Sleepers sleepers(THREADS, [] {
+            void *block = std::malloc(LARGE);
+            std::memset(block, 1, LARGE);
+            std::free(block);
+        });
+        before = resident();
+        EXPECT_TRUE(comes_true([before] { return before - resident() >= THREADS * LARGE / 2; }));
+    });
+}
+
+// A thread of a pool that has had its burst: many sizes, all freed but for a few.
+struct Burst {
+    static constexpr size_t BLOCKS = 4000;
+    void *kept[BLOCKS / 400];
+
+    void run()
+    {
+        void *blocks[BLOCKS];
+        for (size_t i = 0; i < BLOCKS; i++) {
+            size_t size = 16 + i * 7919 % 1000;
+            blocks[i] = std::malloc(size);
+            std::memset(blocks[i], 1, size);
+        }
+        for (size_t i = 0; i < BLOCKS; i++) {
+            if (i % 400 == 0) kept[i / 400] = blocks[i];
+            else std::free(blocks[i]);
+        }
+    }
+};
+
+TEST(Background, TakesFromThreadsThatSleepWhatTheirBurstsHaveLeft)
+{
+    isolated::expect_passes([] {
+        constexpr size_t THREADS = 100;
+        size_t before = 0;
+        Sleepers sleepers(THREADS, [] {
+            static thread_local Burst burst;
+            burst.run();
+        });
+        before = resident();
+        EXPECT_TRUE(comes_true([before] { return before - resident() >= THREADS * MIB; })) << before - resident();
+    });
+}
+
+// While it does that it holds the lock without which no thread can be started.
+TEST(Background, IsNotStartedForTheDynamicLinker)
+{
+    EXPECT_TRUE(platform_is_in_linker(dlsym(RTLD_DEFAULT, "__tls_get_addr")));
+    EXPECT_FALSE(platform_is_in_linker(dlsym(RTLD_DEFAULT, "qsort")));
+    EXPECT_FALSE(platform_is_in_linker(reinterpret_cast<const void *>(&release)));
+}
+
+} // namespace

@@ -1,0 +1,222 @@
+// What resting threads hold is taken from them, also when they rest for microseconds only: another thread claims their heaps as
+// often as it can while they go on. Under ThreadSanitizer this says little, since what orders the two is a system call.
+#include "figures.h"
+#include "heap_internals.h"
+#include "heap_isolated.h"
+#include "heap_walker.h"
+#include "stress_seed.h"
+
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace
+{
+
+constexpr size_t MIB = size_t{1} << 20;
+constexpr uint32_t NO_AGE = 0;
+
+size_t purged()
+{
+    struct space_figures now;
+    space_figures(&now);
+    return now.purged;
+}
+
+// Looks twice: first whether they rest.
+void take_from_resting_heaps()
+{
+    heap_all_release_old(platform_clock_ms(), NO_AGE, true);
+    while (heap_all_release_old(platform_clock_ms(), NO_AGE, true) == CHORES_NOW) {
+    }
+}
+
+// `body` runs where the kernel has the barrier; emulators have not.
+template <typename Body> void with_claims(Body body)
+{
+    if (!platform_barrier_prepare()) GTEST_SKIP() << "membarrier(2) is missing";
+    isolated::expect_passes([&] {
+        ASSERT_TRUE(platform_barrier_prepare());
+        space_settings.decay_ms = DECAY_NEVER; // nothing goes back by itself
+        heap_free(heap_malloc(1));
+        body();
+    });
+}
+
+TEST(ARestingHeap, GivesAwayTheSpansThatItsBinsKeepForTheNextNeed)
+{
+    with_claims([] {
+        for (size_t size = 16; size <= SMALL_MAX; size *= 2) {
+            std::vector<void *> blocks(2 * SPAN_SIZE / size);
+            for (auto &block : blocks) block = heap_malloc(size);
+            for (void *block : blocks) heap_free(block);
+        }
+        heap_return_blocks(thread_heap);
+        EXPECT_GE(figures::in_use(), 10 * SPAN_SIZE);
+        take_from_resting_heaps();
+        EXPECT_EQ(0u, figures::in_use());
+        heap_free(heap_malloc(100));
+        heap_walker::check(thread_heap);
+    });
+}
+
+TEST(ARestingHeap, GivesPagesOfSparseSpansBackAndKeepsItsBlocks)
+{
+    with_claims([] {
+        constexpr size_t BYTES = 512, SPANS = 100, IN_A_SPAN = SPAN_SIZE / BYTES;
+        std::vector<void *> blocks(SPANS * IN_A_SPAN);
+        for (auto &block : blocks) {
+            block = heap_malloc(BYTES);
+            std::memset(block, 0x5A, BYTES);
+        }
+        std::vector<void *> live;
+        for (size_t i = 0; i < blocks.size(); i++) {
+            if (i % (IN_A_SPAN / 2) == 7) live.push_back(blocks[i]);
+            else heap_free(blocks[i]);
+        }
+        size_t before = purged();
+        take_from_resting_heaps();
+        EXPECT_GE(purged() - before, SPANS * SPAN_SIZE / 2);
+        heap_walker::check(thread_heap);
+        for (void *block : live)
+            for (size_t i = 0; i < BYTES; i++) ASSERT_EQ(0x5A, static_cast<char *>(block)[i]);
+        for (auto &block : blocks) block = heap_malloc(BYTES); // what was taken can be had again
+        for (void *block : blocks) heap_free(block);
+        for (void *block : live) heap_free(block);
+        heap_trim();
+        EXPECT_EQ(0u, figures::in_use());
+    });
+}
+
+TEST(ARestingHeap, IsLookedAtOnceUntilItsThreadGoesOn)
+{
+    with_claims([] {
+        take_from_resting_heaps();
+        EXPECT_EQ(CHORES_NONE, heap_all_release_old(platform_clock_ms(), NO_AGE, true));
+        for (int i = 0; i < 1000; i++) heap_malloc(1000);
+        EXPECT_EQ(CHORES_LATER, heap_all_release_old(platform_clock_ms(), 1000, true));
+    });
+}
+
+// Objects that say what they are, so that nobody else's write goes unnoticed.
+struct Object {
+    char *start = nullptr;
+    size_t size = 0;
+    char mark = 0;
+};
+
+class Worker
+{
+  public:
+    Worker(uint64_t seed, std::mutex &mutex, std::vector<Object> &common)
+        : random_(seed), mutex_(mutex), common_(common)
+    {
+    }
+
+    void step()
+    {
+        if (random_.chance(2)) burst_ = !burst_;
+        if (random_.chance(burst_ ? 70 : 30)) allocate();
+        else if (!objects_.empty()) release();
+        if (random_.below(2000) == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_.below(300)));
+    }
+
+    void end()
+    {
+        while (!objects_.empty()) release();
+    }
+
+  private:
+    void allocate()
+    {
+        if (objects_.size() > 3000) return;
+        Object object;
+        object.size = random_.chance(1) ? random_.between(1, 100'000) : random_.between(1, 700);
+        object.mark = static_cast<char>(random_.below(256));
+        object.start = static_cast<char *>(heap_malloc(object.size));
+        std::memset(object.start, object.mark, object.size);
+        objects_.push_back(object);
+    }
+
+    void check_and_free(const Object &object)
+    {
+        for (size_t i = 0; i < object.size; i++) ASSERT_EQ(object.mark, object.start[i]) << "at " << i;
+        heap_free(object.start);
+    }
+
+    void release()
+    {
+        std::swap(objects_[random_.below(objects_.size())], objects_.back());
+        Object object = objects_.back();
+        objects_.pop_back();
+        if (random_.chance(20)) { // to another thread, and one of another's instead
+            std::lock_guard<std::mutex> lock(mutex_);
+            common_.push_back(object);
+            if (common_.size() < 100) return;
+            std::swap(common_[random_.below(common_.size())], common_.back());
+            object = common_.back();
+            common_.pop_back();
+        }
+        check_and_free(object);
+    }
+
+    stress::Random random_;
+    std::mutex &mutex_;
+    std::vector<Object> &common_;
+    std::vector<Object> objects_;
+    bool burst_ = true;
+};
+
+TEST(RestingHeaps, MayGoOnAtAnyMoment)
+{
+    with_claims([] {
+        space_settings.decay_ms = 1;
+        std::atomic<bool> done{false};
+        std::mutex mutex;
+        std::vector<Object> common;
+        std::thread background([&done] {
+            while (!done) heap_all_release_old(platform_clock_ms(), NO_AGE, true);
+        });
+        std::vector<std::thread> threads;
+        for (unsigned i = 0; i < 3; i++) {
+            threads.emplace_back([&, i] {
+                stress::Deadline deadline(3);
+                for (unsigned life = 0; !deadline.passed(); life++) {
+                    Worker worker(stress::seed() + 100 * i + life, mutex, common);
+                    for (int step = 0; step < 100'000 && !deadline.passed(); step++) worker.step();
+                    worker.end();
+                }
+            });
+        }
+        for (auto &thread : threads) thread.join();
+        done = true;
+        background.join();
+        for (const Object &object : common) heap_free(object.start);
+        heap_trim();
+        EXPECT_EQ(0u, figures::in_use());
+    });
+}
+
+TEST(RestingHeaps, AreNotTakenFromThemselvesByAFork)
+{
+    with_claims([] {
+        std::atomic<bool> done{false};
+        std::thread background([&done] {
+            while (!done) heap_all_release_old(platform_clock_ms(), NO_AGE, true);
+        });
+        for (int i = 0; i < 200; i++) {
+            void *blocks[200];
+            for (auto &block : blocks) block = heap_malloc(700);
+            for (void *block : blocks) heap_free(block);
+            heap_fork_begin();
+            EXPECT_EQ(0u, thread_heap->claimed.load()) << "a child would wait for ever";
+            heap_fork_end();
+        }
+        done = true;
+        background.join();
+    });
+}
+
+} // namespace
