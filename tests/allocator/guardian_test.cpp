@@ -86,11 +86,11 @@ TEST_F(Setting, IsPutBackThoughAChildOfTheTestLivesOn)
     int ends[2];
     ASSERT_EQ(0, pipe(ends));
     int status = isolated::run_child([&] {
+        close(ends[1]);
         Guardian guardian(put_back());
         write("changed");
         if (fork() == 0) { // a test's isolated process
             char byte;
-            close(ends[1]);
             _exit(static_cast<int>(::read(ends[0], &byte, 1)));
         }
         raise(SIGKILL);
