@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,12 @@ from comparison import Program
 
 
 def large_server(
-    name: str, loaded_in: set[str], packages: list[str], *, volatile: set[str]
+    name: str,
+    loaded_in: set[str],
+    packages: list[str],
+    *,
+    volatile: set[str],
+    own_malloc: Collection[str] = (),
 ) -> Program:
     """A program that a script of ours starts, asks and ends."""
     return Program(
@@ -26,6 +31,7 @@ def large_server(
         packages=[*packages, "python3"],
         environment={"PYTHONDONTWRITEBYTECODE": "1"},
         volatile=frozenset(volatile),
+        own_malloc=frozenset(own_malloc),
     )
 
 
@@ -68,6 +74,8 @@ PROGRAMS = [
         {"chromium"},
         ["chromium"],
         volatile={"server.log"},
+        # Its own goes before ours; it is here as a program that must not mind the library.
+        own_malloc={"chromium", "chrome_crashpad_handler", "exe"},
     ),
 ]
 
