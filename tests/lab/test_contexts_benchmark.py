@@ -81,9 +81,9 @@ def test_the_peer_is_the_library_that_is_named() -> None:
         return float(answer["ratios"][0])
 
     own = ratio("heapfit", paths.library())
-    assert ratio("peer", paths.library()) == pytest.approx(own, rel=0.01)
+    assert ratio("peer", paths.library()) == pytest.approx(own, rel=0.05)
     jemalloc = shared_home.allocator("jemalloc").library
-    assert ratio("peer", jemalloc) != pytest.approx(own, rel=0.05)
+    assert ratio("peer", jemalloc) != pytest.approx(own, rel=0.1)
 
 
 def test_what_the_loop_itself_takes_is_subtracted(benchmark: ModuleType) -> None:
