@@ -47,7 +47,8 @@ demo: $(VENV)/.wheel ## Compare allocators on a real program and write the repor
 test: $(VENV)/.test ## Run every test; closes with 'N passed, N failed' (an hour or more)
 	@packages=$$($(VENV)/bin/python scripts/test-packages) && \
 	  scripts/apt-install $(BUILD_PACKAGES) $(TEST_PACKAGES) $(PHP_PACKAGES) $(RUST_PACKAGES) $$packages
-	@test "$$(uname -m)" = aarch64 || scripts/apt-install $(CROSS_PACKAGES)
+	@test "$$(uname -m)" = aarch64 || { scripts/apt-install $(CROSS_PACKAGES) && \
+	  scripts/cross-packages arm64 build/sysroot-aarch64 libzstd-dev; }
 	@HEAPFIT_HOME=build/test-home $(HEAPFIT) workloads install $(TEST_WORKLOADS)
 	@scripts/run-tests
 

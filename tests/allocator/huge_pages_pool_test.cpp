@@ -12,7 +12,6 @@ namespace
 {
 
 constexpr size_t MIB = model::MIB;
-constexpr size_t UNIT = PLATFORM_HUGE_PAGE;
 
 long pool_figure(const std::string &name)
 {

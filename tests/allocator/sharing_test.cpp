@@ -237,7 +237,6 @@ void pass_blocks(uint32_t limit, bool main_produces)
 {
     with_limit(limit, [=] {
         constexpr size_t BLOCKS = 1'000'000 / LESS;
-        std::atomic<size_t> peak{0};
         std::thread other([&] { main_produces ? consume(BLOCKS) : produce(BLOCKS); });
         if (main_produces) produce(BLOCKS);
         else consume(BLOCKS);
