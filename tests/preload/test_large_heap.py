@@ -22,7 +22,7 @@ def available() -> int:
 @pytest.mark.full
 def test_objects_of_more_than_8_gib_live_at_once(library: Path, tmp_path: Path) -> None:
     if available() < LIVE_GIB * GIB:
-        pytest.skip(f"less than {LIVE_GIB} GiB of memory are free")
+        pytest.skip(f"too little memory is free for a heap of {LIVE_GIB} GiB")
     program = tmp_path / "large_heap"
     source = PROGRAMS_FOLDER / "large_heap.c"
     subprocess.run(["/usr/bin/gcc", "-O1", "-pthread", source, "-o", program], check=True)
