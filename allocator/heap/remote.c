@@ -338,9 +338,9 @@ void remote_inbox_take(struct heap *heap)
 {
     if (!remote_inbox_is_filled(heap)) return; /* most often; the exchange would take the line from the others */
     if (UNLIKELY(heap_is_shared(heap))) return;
-    heap_enter(heap);
+    uint32_t entered = heap_enter(heap);
     uintptr_t elsewhere = take_in(heap);
-    heap_leave(heap);
+    heap_leave(heap, entered);
     if (UNLIKELY(elsewhere != 0)) remote_send_on(elsewhere);
 }
 
