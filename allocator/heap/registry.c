@@ -265,12 +265,12 @@ static void heap_retire(struct heap *heap, size_t places)
 {
     bool late;
     do {
-        heap_enter(heap);
+        uint32_t entered = heap_enter(heap);
         remote_inbox_take(heap);
         remote_outbox_flush(heap);
         heap_flush(heap);
         heap_orphan_spans(heap);
-        heap_leave(heap); /* first: a claim has the registry's lock */
+        heap_leave(heap, entered); /* first: a claim has the registry's lock */
         platform_lock_acquire(&registry.lock);
         idle_add(heap);
         late = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0 || /* see inbox_put */
