@@ -338,7 +338,7 @@ static bool list_seems_to_have(const struct span *span, uintptr_t list, uintptr_
 {
     for (uint32_t blocks = 0; blocks < MESSAGE_BLOCKS_MAX; blocks++) {
         if (list == block) return true;
-        if (list - span_start(span) >= SPAN_SIZE || list_is_empty(list)) return false;
+        if (list - span_start(span) >= SPAN_SIZE || list % MALLOC_ALIGNMENT != 0) return false;
         uintptr_t link = word_at(block_words(list)) ^ space.link_key;
         if (link > LINK_MAX) return false;
         list ^= link;
@@ -346,9 +346,18 @@ static bool list_seems_to_have(const struct span *span, uintptr_t list, uintptr_
     return false;
 }
 
+/* Whether blocks are at an address, so that it can be read. What leads there may be a program's own words by now, if the block
+ * that it was read from has been handed out meanwhile. */
+static bool may_be_read(uintptr_t address)
+{
+    size_t offset = address - space.base;
+    return offset < space.size &&
+           atomic_load_explicit(&span_of_offset(offset)->owner, memory_order_relaxed) != NULL; /* a hint will do */
+}
+
 static bool messages_seem_to_have(const struct span *span, uintptr_t first, uintptr_t block)
 {
-    for (uint32_t messages = 0; messages < MESSAGES_MAX && first - space.base < space.size; messages++) {
+    for (uint32_t messages = 0; messages < MESSAGES_MAX && may_be_read(first); messages++) {
         if (list_seems_to_have(span, first, block)) return true;
         uintptr_t next = (word_at(block_words(first) + 1) ^ space.link_key) >> NEXT_SHIFT;
         if (next == 0 || next > space.size / MALLOC_ALIGNMENT) return false;
