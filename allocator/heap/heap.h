@@ -171,7 +171,7 @@ struct heap {
     size_t remote_batches, remote_blocks; /* remote.c: handed over to other heaps; relaxed, for statistics */
 
     /* registry: under its lock */
-    struct heap *next, *prev; /* in the list of idle heaps */
+    struct heap *next, *prev; /* in the list of idle heaps; `next` also in that of those that are leaving */
     struct heap *made_before; /* in the list of all heaps */
     uint32_t number; /* 1 for the first that was made; 0: heap_orphans */
     uint32_t forks; /* whose thread lives in the process that came of so many forks */
@@ -429,15 +429,16 @@ void heap_thread_leave(struct heap *heap);
 void heap_settle(struct heap *heap);
 /* A new heap; the registry's lock is held. NULL when out of memory. */
 struct heap *heap_make(enum heap_state state);
-/* All spans of a heap, whose bins and caches are flushed, become orphans. */
-void heap_orphan_spans(struct heap *heap);
+/* All spans of a heap, whose bins and caches are flushed, become orphans; false, with nothing done: a fork has the orphans. */
+bool heap_orphan_spans(struct heap *heap);
 /* Take over a span of a dead thread that has blocks of this bin to give. False when there is none. */
 bool heap_adopt_span(struct heap *heap, unsigned bin);
 /* Whether anybody has allocated yet; what the start wrote is then seen by the caller too. */
 bool heap_is_started(void);
 /* Empty the caches of all heaps, of sleeping threads too. */
 void heap_caches_empty(void);
-/* For pthread_atfork handlers: no other thread is inside the registry or the space layer between these two. */
+/* For pthread_atfork handlers: between these two no other thread is in the middle of changing what any thread may use, in so far
+ * as the fork could wait for that. */
 void heap_fork_begin(void);
 void heap_fork_end(void);
 void heap_fork_end_in_child(void);
@@ -482,8 +483,11 @@ void shared_settle(struct heap *heap);
 void shared_trim(void);
 /* No thread shares any more: leave nothing that only another one could use. */
 void shared_hand_down(void);
+/* For heap_fork_begin and its kin; the last takes in what others have freed meanwhile. */
 void shared_fork_begin(void);
 void shared_fork_end(void);
+void shared_fork_end_in_child(void);
+void shared_fork_settle(void);
 
 /* ---- large objects (large.c) -------------------------------------------------------------------------------------------------- */
 

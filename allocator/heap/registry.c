@@ -10,6 +10,15 @@
  *
  * After fork() the child has the forking thread only. The heaps of the others may have been in the middle of anything, so
  * the child never takes them over: their blocks stay usable, and freeing them is safe, but their memory is not reused.
+ *
+ * A fork holds the locks of what any thread may use, the shared heaps, the orphans and the space, so that they are whole in the
+ * child. Since the forking thread may wait for any other meanwhile (space/fork.c), none waits for it:
+ *
+ *     a thread that shares       borrows a heap for each call
+ *     blocks of such heaps       wait in their inboxes, until the fork ends
+ *     a thread that exits        leaves its heap as it is if blocks live in it, for whoever comes by when the fork has ended
+ *
+ * The registry's lock no fork holds, nor do those of caches: what they protect the child can put in order.
  */
 #include "heap.h"
 
@@ -49,6 +58,7 @@ static struct {
     platform_lock lock;
     bool started;
     struct heap *idle; /* doubly linked */
+    struct heap *leaving; /* whose threads are gone, but which are not idle yet; linked by `next` */
     struct heap *youngest; /* of all heaps ever made, chained by made_before */
     uint32_t numbers; /* given to heaps */
     uint32_t forks; /* from the first process to this one */
@@ -141,7 +151,7 @@ struct heap *heap_make(enum heap_state state)
     atomic_store_explicit(&heap->thread, state == HEAP_SHARED ? THREADS_MANY : 0, memory_order_relaxed);
     heap->forks = registry.forks;
     heap->made_before = registry.youngest;
-    registry.youngest = heap;
+    __atomic_store_n(&registry.youngest, heap, __ATOMIC_RELEASE); /* for a fork's child: see registry_mend */
     heap->number = ++registry.numbers; /* 0 is heap_orphans */
     return heap;
 }
@@ -189,12 +199,32 @@ static struct heap *heap_take(void)
 
 /* ---- giving up --------------------------------------------------------------------------------------------------------------------- */
 
-void heap_orphan_spans(struct heap *heap)
+bool heap_orphan_spans(struct heap *heap)
 {
-    if (heap_spans(heap) == 0) return;
-    platform_lock_acquire(&heap_orphans.lock);
+    if (heap_spans(heap) == 0) return true;
+    if (!platform_lock_enter(&heap_orphans.lock)) return false;
     heap_take_spans(&heap_orphans, heap);
     platform_lock_release(&heap_orphans.lock);
+    return true;
+}
+
+static void places_become_free(size_t places)
+{
+    registry.lockless -= places < registry.lockless ? places : registry.lockless; /* see heap_fork_end_in_child */
+}
+
+static void leaving_retire(void);
+
+/* A fork has the orphans. When it has ended, whoever ended it sees the heap, or we see that it has. */
+static void heap_leave(struct heap *heap, size_t places)
+{
+    platform_lock_acquire(&registry.lock);
+    heap->next = registry.leaving;
+    __atomic_store_n(&registry.leaving, heap, __ATOMIC_RELEASE);
+    atomic_store_explicit(&heap->thread, 0, memory_order_relaxed);
+    places_become_free(places);
+    platform_lock_release(&registry.lock);
+    leaving_retire();
 }
 
 /* Leave nothing in a heap that the calling thread owns, and make it idle. `places` of threads with a heap of their own become
@@ -206,21 +236,40 @@ static void heap_retire(struct heap *heap, size_t places)
         remote_inbox_take(heap);
         remote_outbox_flush(heap);
         heap_flush(heap);
-        heap_orphan_spans(heap);
+        if (!heap_orphan_spans(heap)) {
+            heap_leave(heap, places);
+            return;
+        }
         platform_lock_acquire(&registry.lock);
         idle_add(heap);
         late = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0 || /* see hand_over */
                atomic_load_explicit(&heap->suspect, memory_order_seq_cst) != 0;
         if (late) idle_remove(heap);
-        else registry.lockless -= places;
+        else places_become_free(places);
         platform_lock_release(&registry.lock);
     } while (late);
+}
+
+static struct heap *leaving_take(void)
+{
+    platform_lock_acquire(&registry.lock);
+    struct heap *heap = registry.leaving;
+    if (heap != NULL) registry.leaving = heap->next;
+    platform_lock_release(&registry.lock);
+    return heap;
+}
+
+static void leaving_retire(void)
+{
+    struct heap *heap;
+    while (!platform_lock_is_held_by_fork(&heap_orphans.lock) && (heap = leaving_take()) != NULL) heap_retire(heap, 0);
 }
 
 static void share_no_more(void)
 {
     platform_lock_acquire(&registry.lock);
-    bool last = --registry.sharing == 0;
+    bool last = registry.sharing <= 1;
+    registry.sharing -= registry.sharing != 0; /* see heap_fork_end_in_child */
     platform_lock_release(&registry.lock);
     if (last) shared_hand_down(); /* should another thread begin to share meanwhile, it finds its heap empty */
 }
@@ -250,11 +299,27 @@ static struct heap *thread_join(void)
     return heap;
 }
 
+/* A heap for one call, though as many threads as may have one: rather one that cannot become idle yet, and has room, than
+ * another. */
+static struct heap *heap_borrow(void)
+{
+    platform_lock_acquire(&registry.lock);
+    struct heap *heap = registry.leaving;
+    if (heap != NULL) {
+        registry.leaving = heap->next;
+        registry.lockless++;
+    } else {
+        heap = take_own();
+    }
+    platform_lock_release(&registry.lock);
+    return heap;
+}
+
 struct heap *heap_thread_enter(void)
 {
     struct heap *heap = thread_heap_own() == &heap_sharing ? thread_shared : thread_join();
-    if (heap != NULL && heap_is_shared(heap)) platform_lock_acquire(&heap->lock);
-    return heap;
+    if (heap == NULL || !heap_is_shared(heap) || platform_lock_enter(&heap->lock)) return heap;
+    return heap_borrow();
 }
 
 void heap_thread_leave(struct heap *heap)
@@ -311,7 +376,7 @@ bool heap_adopt_span(struct heap *heap, unsigned bin)
 {
     /* Racy on purpose: a hint, the lock decides. */
     if (LIKELY(__atomic_load_n(&heap_orphans.bins[bin].listed, __ATOMIC_RELAXED) == SPAN_NONE)) return false;
-    platform_lock_acquire(&heap_orphans.lock);
+    if (!platform_lock_enter(&heap_orphans.lock)) return false;
     struct span *span = fullest_orphan(bin);
     if (span != NULL) heap_take_span(heap, &heap_orphans, span);
     platform_lock_release(&heap_orphans.lock);
@@ -327,8 +392,6 @@ static bool may_keep_spans(const struct heap *heap)
     return atomic_load_explicit(&heap->state, memory_order_relaxed) != HEAP_IDLE && heap->forks == registry.forks;
 }
 
-/* The registry's lock is held all the time, so that a child never finds the lock of a cache held by a thread that was here.
- * Nobody takes it while holding one of a cache. */
 void heap_caches_empty(void)
 {
     uint32_t chain = SPAN_NONE;
@@ -339,20 +402,45 @@ void heap_caches_empty(void)
     cache_release(chain);
 }
 
+/* Forks of this thread that are under way: more than one when a signal's handler forks in another's fork. The first holds the
+ * locks, unless the thread was interrupted with one of them: then it cannot have all, see platform_lock_fork_end_in_child. */
+static __thread unsigned thread_forks __attribute__((tls_model("initial-exec")));
+static __thread bool thread_fork_holds __attribute__((tls_model("initial-exec")));
+
 void heap_fork_begin(void)
 {
-    platform_lock_fork_begin(&registry.lock);
+    if (thread_forks++ != 0) return;
+    thread_fork_holds = !platform_lock_is_any_own();
+    if (!thread_fork_holds) return;
     shared_fork_begin();
     platform_lock_fork_begin(&heap_orphans.lock);
     space_fork_begin();
 }
 
+static bool any_thread_shares(void)
+{
+    platform_lock_acquire(&registry.lock);
+    bool any = registry.sharing != 0;
+    platform_lock_release(&registry.lock);
+    return any;
+}
+
+/* What others have left for after the fork. */
+static void fork_settle(void)
+{
+    if (remote_inbox_is_filled(&heap_orphans)) shared_settle(&heap_orphans);
+    shared_fork_settle();
+    if (!any_thread_shares()) shared_hand_down();
+    leaving_retire();
+}
+
 void heap_fork_end(void)
 {
+    if (--thread_forks != 0 || !thread_fork_holds) return;
     space_fork_end();
     platform_lock_fork_end(&heap_orphans.lock);
     shared_fork_end();
-    platform_lock_fork_end(&registry.lock);
+    fork_settle();
 }
 
 /* The threads that the child does not have, have no heaps; and the one that it has, has another number. */
@@ -365,23 +453,42 @@ static void thread_numbers_correct(void)
     }
 }
 
-/* The heaps that go on in the child: its thread's, and those that any thread may use, none of which is in the middle of
- * anything, since the fork has held their locks. */
+/* The heaps that go on in the child: its thread's, and those that any thread may use. A thread that emptied all caches may
+ * have been in the middle of one: then what is in it is lost. */
 static void heaps_go_on(const struct heap *own)
 {
-    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
-        if (heap == own || heap_is_shared(heap)) heap->forks = registry.forks;
+    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before) {
+        if (heap != own && !heap_is_shared(heap)) continue;
+        heap->forks = registry.forks;
+        if (platform_lock_mend(&heap->cache.lock)) cache_start(&heap->cache);
+    }
 }
 
+/* Another thread was in the middle of something, which went no further. All heaps can be found, since they are put before the
+ * first when they are complete; those that are idle say so. */
+static void registry_mend(void)
+{
+    registry.leaving = registry.idle = NULL;
+    registry.idle_count = 0;
+    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
+        if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_IDLE) idle_add(heap);
+}
+
+/* Where the thread was interrupted with the registry's lock, it goes on to change these numbers, by one at most. */
 void heap_fork_end_in_child(void)
 {
     const struct heap *own = thread_heap_own();
+    thread_forks -= thread_forks != 0;
+    space_fork_child();
+    platform_lock_fork_end_in_child(&heap_orphans.lock);
+    shared_fork_end_in_child();
+    if (platform_lock_mend(&registry.lock)) registry_mend();
     registry.sharing = own == &heap_sharing;
     registry.lockless = own->size != 0; /* not heap_none or heap_sharing */
     registry.forks++;
     heaps_go_on(own);
     thread_numbers_correct();
-    heap_fork_end();
+    if (thread_fork_holds) fork_settle();
 }
 
 void heap_visit_all(void (*visit)(const struct heap *heap, void *argument), void *argument)
@@ -412,7 +519,7 @@ void heap_figures(struct heap_figures *figures)
     figures->idle = registry.idle_count;
     figures->sharing = registry.sharing;
     platform_lock_release(&registry.lock);
-    platform_lock_acquire(&heap_orphans.lock);
+    bool entered = platform_lock_enter(&heap_orphans.lock); /* or a fork has them: then nobody changes their number */
     figures->orphans = heap_spans(&heap_orphans);
-    platform_lock_release(&heap_orphans.lock);
+    if (entered) platform_lock_release(&heap_orphans.lock);
 }

@@ -15,8 +15,8 @@
  * their spans become orphans: else nobody could use the room in them.
  *
  * Locks are taken in this order: the registry's, a shared heap's, the orphans', the space's; a thread never waits for one
- * shared heap while it holds another, but in a fork, which takes all. Spans change hands under the locks of the shared heaps
- * that lose and get them.
+ * shared heap while it holds another. Spans change hands under the locks of the shared heaps that lose and get them. A fork holds
+ * the locks of all of them, for which nobody waits: see registry.c.
  */
 #include "heap.h"
 
@@ -61,7 +61,7 @@ static bool owns(const struct heap *heap, const struct span *span)
 
 bool shared_free(struct heap *heap, struct span *span, uintptr_t block)
 {
-    platform_lock_acquire(&heap->lock);
+    if (!platform_lock_enter(&heap->lock)) return false;
     bool ours = owns(heap, span);
     if (ours && UNLIKELY(block_looks_free(block))) check_suspicious_free(heap, span, block);
     else if (ours) block_free_local(heap, span, block);
@@ -72,20 +72,23 @@ bool shared_free(struct heap *heap, struct span *span, uintptr_t block)
 
 void shared_check(struct heap *heap, const struct span *span, uintptr_t block)
 {
-    platform_lock_acquire(&heap->lock);
+    if (!platform_lock_enter(&heap->lock)) return;
     if (owns(heap, span)) check_suspicious_free(heap, span, block);
     platform_lock_release(&heap->lock);
 }
 
+/* When a fork has the heap, what is in its inbox was put there before we looked at the lock, both sequentially consistent; so
+ * that whoever ends the fork, and then looks at the inbox, sees it. */
 void shared_settle(struct heap *heap)
 {
-    platform_lock_acquire(&heap->lock);
+    if (!platform_lock_enter(&heap->lock)) return;
     uintptr_t elsewhere = remote_inbox_take_shared(heap);
     if (heap->chores) heap_chores_look(heap);
     platform_lock_release(&heap->lock);
     remote_send_on(elsewhere); /* without the lock: it may lead back here */
 }
 
+/* While a fork has the orphans they keep their spans, until the next time. */
 static void hand_down(struct heap *heap)
 {
     heap_flush(heap);
@@ -96,8 +99,7 @@ static void for_each_locked(void (*work)(struct heap *heap))
 {
     for (unsigned i = 0; i < SHARED_MAX; i++) {
         struct heap *heap = shared_at(i);
-        if (heap == NULL) continue;
-        platform_lock_acquire(&heap->lock);
+        if (heap == NULL || !platform_lock_enter(&heap->lock)) continue;
         work(heap);
         platform_lock_release(&heap->lock);
     }
@@ -113,16 +115,36 @@ void shared_hand_down(void)
     for_each_locked(hand_down);
 }
 
-/* The registry's lock is held. So none is made meanwhile but by the forking thread itself, in a handler of another library's:
- * the lock of that one was never taken. */
+/* ---- forks ------------------------------------------------------------------------------------------------------------------- */
+
+/* A bit for each heap that this thread's fork holds; not for those that are made meanwhile. */
+static __thread uint64_t held __attribute__((tls_model("initial-exec")));
+_Static_assert(SHARED_MAX <= 64, "a bit for each");
+
 void shared_fork_begin(void)
 {
-    for (unsigned i = 0; i < SHARED_MAX; i++)
-        if (shared_at(i) != NULL) platform_lock_fork_begin(&shared_at(i)->lock);
+    held = 0;
+    for (unsigned i = 0; i < SHARED_MAX; i++) {
+        if (shared_at(i) == NULL) continue;
+        platform_lock_fork_begin(&shared_at(i)->lock);
+        held |= UINT64_C(1) << i;
+    }
 }
 
 void shared_fork_end(void)
 {
     for (unsigned i = 0; i < SHARED_MAX; i++)
-        if (shared_at(i) != NULL && shared_at(i)->lock.held_by_fork) platform_lock_fork_end(&shared_at(i)->lock);
+        if ((held >> i & 1) != 0) platform_lock_fork_end(&shared_at(i)->lock);
+}
+
+void shared_fork_end_in_child(void)
+{
+    for (unsigned i = 0; i < SHARED_MAX; i++)
+        if (shared_at(i) != NULL) platform_lock_fork_end_in_child(&shared_at(i)->lock);
+}
+
+void shared_fork_settle(void)
+{
+    for (unsigned i = 0; i < SHARED_MAX; i++)
+        if (shared_at(i) != NULL && remote_inbox_is_filled(shared_at(i))) shared_settle(shared_at(i));
 }

@@ -38,7 +38,7 @@ bool purge_spans(uint32_t index, uint32_t spans)
 }
 
 /* Purge one dirty run. Called with the lock, which is let go during the system call: the run is marked as in use
- * meanwhile. */
+ * meanwhile. When a fork has taken the lock since, it is lost, and the run comes back later. */
 static void run_purge(struct span *first)
 {
     uint32_t index = span_index(first);
@@ -52,7 +52,10 @@ static void run_purge(struct span *first)
 
     bool purged = purge_spans(index, spans);
 
-    platform_lock_acquire(&space_state.lock);
+    if (UNLIKELY(!platform_lock_enter(&space_state.lock))) {
+        run_defer(first);
+        return;
+    }
     space_state.purge_refused = !purged;
     space_state.refused_at = (uint32_t)platform_clock_ms();
     const struct span *run = run_free(index, spans, purged ? CLEAN : pool, space_state.refused_at);
@@ -66,6 +69,7 @@ enum { REFUSED_RETRY_MS = 10000 };
 
 static bool purge_is_refused(void)
 {
+    if (UNLIKELY(!space_is_whole(SPACE_WHOLE))) return true; /* the lock is lost */
     return space_state.purge_refused && (uint32_t)platform_clock_ms() - space_state.refused_at < REFUSED_RETRY_MS;
 }
 
@@ -123,18 +127,21 @@ void purge_after_release(unsigned pool)
 
 bool space_purge_old(void)
 {
-    platform_lock_acquire(&space_state.lock);
-    for (unsigned pool = DIRTY; pool < pools_end(); pool++) pool_purge_excess(&space_state.pools[pool]);
-    bool left = purge_old();
-    platform_lock_release(&space_state.lock);
+    enum space_access access = space_enter();
+    bool left = access != SPACE_WHOLE; /* who knows */
+    if (access == SPACE_WHOLE) {
+        for (unsigned pool = DIRTY; pool < pools_end(); pool++) pool_purge_excess(&space_state.pools[pool]);
+        left = purge_old();
+    }
+    space_leave(access);
     return left;
 }
 
 void space_purge_all(void)
 {
-    platform_lock_acquire(&space_state.lock);
-    purge_older_than(0);
-    platform_lock_release(&space_state.lock);
+    enum space_access access = space_enter();
+    if (access == SPACE_WHOLE) purge_older_than(0);
+    space_leave(access);
 }
 
 void space_purge_pages(void *start, size_t size)
@@ -143,8 +150,8 @@ void space_purge_pages(void *start, size_t size)
     uint32_t index = (uint32_t)(space_offset(start) / SPAN_SIZE);
     huge_pages_alike(index, 1, &taken);
     if (taken) return;
-    platform_lock_acquire(&space_state.lock);
-    huge_pages_break(index);
-    platform_lock_release(&space_state.lock);
-    purge_counted(start, size);
+    enum space_access access = space_enter();
+    if (access == SPACE_WHOLE) huge_pages_break(index);
+    space_leave(access);
+    if (access == SPACE_WHOLE) purge_counted(start, size); /* or the pages stay, for once */
 }
