@@ -47,7 +47,11 @@ static void fork_end_in_child(void)
     pools_fork_child();
     chunk_fork_child();
     options_fork_child();
-    control_fork_child(); /* last: it allocates */
+    /* Last: it allocates, which a signal's handler may have interrupted. */
+    if (platform_lock_is_any_own()) return;
+    struct heap *heap = heap_set_aside();
+    control_fork_child();
+    heap_take_up(heap);
 }
 
 __attribute__((constructor)) static void process_start(void)

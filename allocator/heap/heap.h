@@ -425,6 +425,10 @@ size_t remote_sent_alone(void);
  * with heap_thread_leave. Starts the whole allocator when need be. NULL when out of memory. */
 struct heap *heap_thread_enter(void);
 void heap_thread_leave(struct heap *heap);
+/* Until it is taken up again, the calling thread does not touch its heap, which it may have been interrupted in. It allocates
+ * all the same, if it has none of our locks. */
+struct heap *heap_set_aside(void);
+void heap_take_up(struct heap *heap);
 /* Blocks were put into the inbox of a heap that is no one thread's: do its work. */
 void heap_settle(struct heap *heap);
 /* A new heap; the registry's lock is held. NULL when out of memory. */

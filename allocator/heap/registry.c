@@ -339,6 +339,21 @@ void heap_divert(bool diverted)
     }
 }
 
+/* As a thread near its end: it borrows one for each call. */
+struct heap *heap_set_aside(void)
+{
+    struct heap *heap = thread_heap;
+    thread_heap = &heap_none;
+    thread_exits += THREAD_EXITS_MAX + 1;
+    return heap;
+}
+
+void heap_take_up(struct heap *heap)
+{
+    thread_exits -= THREAD_EXITS_MAX + 1;
+    thread_heap = heap;
+}
+
 /* ---- heaps without a thread ---------------------------------------------------------------------------------------------------- */
 
 static void settle_idle(struct heap *heap)
