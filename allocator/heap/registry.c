@@ -519,6 +519,8 @@ enum chores_left heap_all_release_old(uint64_t now, uint32_t age_ms, bool idle)
  * locks, unless the thread was interrupted with one of them: then it cannot have all, see platform_lock_fork_end_in_child. */
 static __thread unsigned thread_forks __attribute__((tls_model("initial-exec")));
 static __thread bool thread_fork_holds __attribute__((tls_model("initial-exec")));
+static __thread bool thread_child_mended
+    __attribute__((tls_model("initial-exec"))); /* by child_mend, before our handler ran */
 /* The heap that it keeps claims out of; NULL: none. */
 static __thread struct heap *thread_fork_inside __attribute__((tls_model("initial-exec")));
 
@@ -541,8 +543,11 @@ static void claims_let_in(void)
     if (heap != NULL) heap_leave(heap);
 }
 
+static void child_mend(void);
+
 void heap_fork_begin(void)
 {
+    platform_fork_watch(child_mend);
     if (thread_forks++ != 0) return;
     thread_fork_holds = !platform_lock_is_any_own();
     if (!thread_fork_holds) return;
@@ -570,6 +575,7 @@ static void fork_settle(void)
 
 void heap_fork_end(void)
 {
+    platform_fork_watch(NULL);
     if (--thread_forks != 0 || !thread_fork_holds) return;
     claims_let_in();
     space_fork_end();
@@ -623,12 +629,12 @@ static const struct heap *heap_of_child(void)
     return &heap_none;
 }
 
-/* Where the thread was interrupted with the registry's lock, it goes on to change these numbers, by one at most. */
-void heap_fork_end_in_child(void)
+/* What other threads had in hand. Where the thread was interrupted with the registry's lock, or comes from the midst of an
+ * allocation (platform_fork_watch), it goes on to change these numbers, by one at most. */
+static void child_mend(void)
 {
     const struct heap *own = heap_of_child();
-    thread_forks -= thread_forks != 0;
-    if (thread_forks == 0) claims_let_in();
+    thread_child_mended = true;
     space_fork_child();
     platform_lock_fork_end_in_child(&heap_orphans.lock);
     shared_fork_end_in_child();
@@ -638,6 +644,15 @@ void heap_fork_end_in_child(void)
     registry.forks++;
     heaps_go_on(own);
     thread_numbers_correct();
+}
+
+void heap_fork_end_in_child(void)
+{
+    platform_fork_watch(NULL);
+    if (LIKELY(!thread_child_mended)) child_mend();
+    thread_child_mended = false;
+    thread_forks -= thread_forks != 0;
+    if (thread_forks == 0) claims_let_in();
     if (thread_fork_holds) fork_settle();
 }
 

@@ -132,6 +132,10 @@ _Noreturn COLD void platform_abort(void);
 void platform_lock_fork_begin(platform_lock *lock);
 void platform_lock_fork_end(platform_lock *lock);
 
+/* The calling thread forks. Handlers of other libraries may come before ours in the child, and need a lock that a thread has
+ * which the child does not have: then `mend` is called there, once, before the thread would wait for ever. NULL: no more. */
+void platform_fork_watch(void (*mend)(void));
+
 /* In the child, of a lock that forks hold. If none did, since the fork could not wait, and another thread had it, then it is
  * as after platform_abort: what it protects is in the middle of something, for ever. */
 void platform_lock_fork_end_in_child(platform_lock *lock);

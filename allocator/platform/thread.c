@@ -159,6 +159,28 @@ static bool is_refused(uint64_t word)
     return (word & FORKS) != 0 || owner_in(word) == self();
 }
 
+/* Of the fork that this thread has under way. */
+static __thread struct {
+    void (*mend)(void); /* NULL: none */
+    int32_t process; /* that forks */
+} fork_watched __attribute__((tls_model("initial-exec")));
+
+void platform_fork_watch(void (*mend)(void))
+{
+    fork_watched.mend = mend;
+    if (mend != NULL) fork_watched.process = platform_process_number();
+}
+
+/* Whether this is the child, in which locks have been mended now. */
+static bool mended_in_child(void)
+{
+    void (*mend)(void) = fork_watched.mend;
+    if (LIKELY(mend == NULL) || platform_process_number() == fork_watched.process) return false;
+    fork_watched.mend = NULL;
+    mend();
+    return true;
+}
+
 /* False: held by a fork, or by this very thread, and the caller can do without. */
 static COLD bool lock_wait(platform_lock *lock, bool may_do_without)
 {
@@ -172,8 +194,11 @@ static COLD bool lock_wait(platform_lock *lock, bool may_do_without)
         if (may_do_without && is_refused(word)) return false;
         /* From here on we have it as one that is waited for, so that our release wakes the next one (Drepper, "Futexes are
          * tricky", mutex 2). */
-        if (owner_in(word) != 0) wait_for_owner(lock, word);
-        else if (word_change(lock, word, self() | WAITED)) return true;
+        if (owner_in(word) == 0) {
+            if (word_change(lock, word, self() | WAITED)) return true;
+        } else if (!mended_in_child()) {
+            wait_for_owner(lock, word);
+        }
     }
 }
 

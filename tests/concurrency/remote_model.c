@@ -126,6 +126,11 @@ UNTOLD bool platform_lock_mend(platform_lock *lock)
     return lost;
 }
 
+void platform_fork_watch(void (*mend)(void))
+{
+    (void)mend; /* our handler is the child's first */
+}
+
 static void (*exit_hook)(void *);
 
 void platform_thread_exit_hook(void (*hook)(void *))
