@@ -12,7 +12,10 @@ math(EXPR emulated_address_space "16 * 1024 * 1024 * 1024")
 set(CMAKE_CROSSCOMPILING_EMULATOR
   prlimit "--as=${emulated_address_space}" qemu-aarch64 -L /usr/aarch64-linux-gnu)
 
-set(CMAKE_FIND_ROOT_PATH /usr/aarch64-linux-gnu)
+# Libraries that Debian's cross compiler does not bring along: scripts/cross-packages unpacks them there.
+set(HEAPFIT_CROSS_ROOT "${CMAKE_CURRENT_LIST_DIR}/../build/sysroot-aarch64" CACHE PATH "Unpacked packages for 64-bit ARM")
+set(CMAKE_FIND_ROOT_PATH /usr/aarch64-linux-gnu "${HEAPFIT_CROSS_ROOT}")
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)

@@ -8,7 +8,9 @@
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* ---- figures ------------------------------------------------------------------------------------------------------- */
@@ -68,9 +70,32 @@ EXPORT struct mallinfo mallinfo(void)
     };
 }
 
+/* To the stream, which the program may have led elsewhere, and which may hold what was to come before. */
+static void copy_to_stream(int file, FILE *stream)
+{
+    char piece[4096];
+    for (off_t at = 0;; at += (off_t)sizeof piece) {
+        ssize_t bytes = pread(file, piece, sizeof piece, at);
+        if (bytes <= 0) return;
+        fwrite(piece, 1, (size_t)bytes, stream);
+    }
+}
+
+/* As in glibc no point where a thread is cancelled: half a text is of no use. */
 EXPORT void malloc_stats(void)
 {
-    hf_stats_print(STDERR_FILENO);
+    int cancellation, saved = errno;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
+    int file = memfd_create("malloc_stats", MFD_CLOEXEC);
+    if (file >= 0) {
+        hf_stats_print(file);
+        copy_to_stream(file, stderr);
+        close(file);
+    } else { /* an older kernel, or no descriptor left */
+        hf_stats_print(STDERR_FILENO);
+    }
+    errno = saved;
+    pthread_setcancelstate(cancellation, NULL);
 }
 
 /* ---- malloc_info ----------------------------------------------------------------------------------------------------- */

@@ -56,10 +56,8 @@ EXPORT void *reallocarray(void *pointer, size_t count, size_t size)
 EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
 {
     if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
-    int saved = errno; /* POSIX: the error is returned, errno stays */
     void *object = object_malloc_aligned(size, alignment);
-    errno = saved;
-    if (object == NULL) return ENOMEM;
+    if (object == NULL) return ENOMEM; /* as glibc, errno says so too: POSIX leaves that open, and programs read it */
     *result = object;
     return 0;
 }

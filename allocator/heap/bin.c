@@ -362,18 +362,23 @@ static void span_give(struct heap *heap, struct span *span)
     else span_give_freed(heap, span);
 }
 
-void heap_pause(struct heap *heap)
+static void pause_inside(struct heap *heap)
 {
-    heap_enter(heap);
     heap_chores_pass(heap);
     remote_outbox_flush_at_refill(heap);
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
-    heap_leave(heap);
+}
+
+void heap_pause(struct heap *heap)
+{
+    uint32_t entered = heap_enter(heap);
+    pause_inside(heap);
+    heap_leave(heap, entered);
 }
 
 struct span *bin_find_span(struct heap *heap, unsigned bin)
 {
-    heap_pause(heap);
+    pause_inside(heap);
     while (heap->bins[bin].listed == SPAN_NONE) {
         if (heap_adopt_span(heap, bin)) break;
         if (!bin_grow(heap, bin)) return NULL;
@@ -383,10 +388,10 @@ struct span *bin_find_span(struct heap *heap, unsigned bin)
 
 bool bin_refill(struct heap *heap, unsigned bin)
 {
-    heap_enter(heap);
+    uint32_t entered = heap_enter(heap);
     struct span *span = bin_find_span(heap, bin);
     if (span != NULL) span_give(heap, span);
-    heap_leave(heap);
+    heap_leave(heap, entered);
     return span != NULL;
 }
 
@@ -410,7 +415,7 @@ static struct span *listed_zeros(const struct bin *bin)
 
 static bool refill_zeroed(struct heap *heap, unsigned bin)
 {
-    heap_pause(heap);
+    pause_inside(heap);
     struct bin *its = &heap->bins[bin];
     if (its->spans_listed > 1 + its->spans / ZEROED_LISTED_SHARE) return false;
     struct span *span = listed_zeros(its);
@@ -427,9 +432,9 @@ static bool refill_zeroed(struct heap *heap, unsigned bin)
 bool bin_refill_zeroed(struct heap *heap, unsigned bin)
 {
     if (!space_zeroed_is_on() || size_class_bytes(bin) < ZEROED_BLOCK_MIN) return false;
-    heap_enter(heap);
+    uint32_t entered = heap_enter(heap);
     bool filled = refill_zeroed(heap, bin);
-    heap_leave(heap);
+    heap_leave(heap, entered);
     return filled;
 }
 
@@ -491,13 +496,13 @@ void span_look(struct heap *heap, struct span *span, uint32_t live)
     }
 }
 
-static void countdown_ended(struct span *span, struct heap *heap)
+ALWAYS_INLINE void countdown_ended(struct span *span, struct heap *heap)
 {
-    heap_enter(heap);
+    uint32_t entered = heap_enter(heap);
     /* Relaxed: it was ours, and is no more if it was found empty and given away before we came in. */
     if (LIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) == heap))
         span_look(heap, span, span->held_back);
-    heap_leave(heap);
+    heap_leave(heap, entered);
 }
 
 void span_countdown_ended(struct span *span, struct heap *heap)
@@ -559,14 +564,14 @@ static void bin_give_back_empty(struct heap *heap, unsigned bin)
 
 void heap_flush(struct heap *heap)
 {
-    heap_enter(heap);
+    uint32_t entered = heap_enter(heap);
     heap->chores = true; /* no need to be told */
     heap_return_blocks(heap);
     for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
         bin_give_back_empty(heap, bin);
         heap->bins[bin].given = 0;
     }
-    heap_leave(heap);
+    heap_leave(heap, entered);
     cache_release(cache_detach(heap, SPAN_NONE));
 }
 

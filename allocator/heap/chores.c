@@ -359,11 +359,11 @@ _Atomic(uint32_t) heap_trims_asked;
 
 void heap_give_back(struct heap *heap)
 {
-    heap_enter(heap);
+    uint32_t entered = heap_enter(heap);
     heap->trims_done = atomic_load_explicit(&heap_trims_asked, memory_order_relaxed);
     remote_inbox_take(heap);
     remote_outbox_flush(heap);
     heap_flush(heap);
     heap_purge_pages(heap, heap_spans(heap));
-    heap_leave(heap);
+    heap_leave(heap, entered);
 }

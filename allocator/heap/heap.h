@@ -244,21 +244,22 @@ void heap_wait_for_claim(struct heap *heap);
 
 /* What only slow paths touch is changed between these two, by the owner: the bins, the chains, what is carved in spans, the
  * insides of lists. They may be nested. */
-ALWAYS_INLINE void heap_enter(struct heap *heap)
+ALWAYS_INLINE uint32_t heap_enter(struct heap *heap)
 {
     uint32_t inside = atomic_load_explicit(&heap->inside, memory_order_relaxed);
     atomic_store_explicit(&heap->inside, inside + 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst); /* for the processor, the claimer's system call is one: see idle.c */
     /* Acquire: pairs with the release at the end of a claim. */
-    if (UNLIKELY(atomic_load_explicit(&heap->claimed, memory_order_acquire) != 0 && (inside & HEAP_INSIDE) == 0))
+    if (UNLIKELY(atomic_load_explicit(&heap->claimed, memory_order_acquire) != 0) && (inside & HEAP_INSIDE) == 0)
         heap_wait_for_claim(heap);
+    return inside;
 }
 
-ALWAYS_INLINE void heap_leave(struct heap *heap)
+/* `entered` is what heap_enter has returned. */
+ALWAYS_INLINE void heap_leave(struct heap *heap, uint32_t entered)
 {
-    uint32_t inside = atomic_load_explicit(&heap->inside, memory_order_relaxed);
     /* Release: who claims the heap and finds nobody inside sees what was done. */
-    atomic_store_explicit(&heap->inside, inside - 1 + HEAP_INSIDE_NEXT, memory_order_release);
+    atomic_store_explicit(&heap->inside, entered + HEAP_INSIDE_NEXT, memory_order_release);
 }
 
 /* Take what a heap holds whose thread has rested for so long: a part of it, for less than a millisecond. The registry's lock is
@@ -323,7 +324,7 @@ ALWAYS_INLINE unsigned heap_size_class(const struct heap *heap, size_t size)
 bool bin_refill(struct heap *heap, unsigned bin);
 /* What a heap does now and then on its slow paths: it has no other time of its own. */
 void heap_pause(struct heap *heap);
-/* A span of the bin that has blocks to give; NULL: out of memory. */
+/* A span of the bin that has blocks to give; NULL: out of memory. To be called inside. */
 struct span *bin_find_span(struct heap *heap, unsigned bin);
 /* The same with blocks that read as zeros, as far as memory can be had for it without waste; false: it cannot. */
 bool bin_refill_zeroed(struct heap *heap, unsigned bin);

@@ -124,6 +124,7 @@ static enum chores_left look_at_rest(struct heap *heap, uint64_t now, uint32_t a
         heap->rest_begun = now;
         heap->rest_done = false;
     }
+    if ((*entries & HEAP_INSIDE) != 0) return CHORES_LATER;
     if (heap->rest_done) return CHORES_NONE;
     return now - heap->rest_begun < age_ms ? CHORES_LATER : CHORES_NOW;
 }

@@ -168,7 +168,7 @@ void mixed_let_go(struct heap *heap, unsigned bin)
 {
     struct mixed *mixed = current_of(heap, bin);
     if (mixed == NULL) return;
-    heap_enter(heap);
+    uint32_t entered = heap_enter(heap);
     heap->free[bin] = LIST_END;
     holes_flip(mixed, mixed->next, mixed->end);
     mixed->next = mixed->end = GRANULES;
@@ -178,7 +178,7 @@ void mixed_let_go(struct heap *heap, unsigned bin)
     span->carved = (uint16_t)(span->carved - HELD);
     if (live == 0) span_look(heap, span, 0);
     else span_arrange(heap, span, live);
-    heap_leave(heap);
+    heap_leave(heap, entered);
 }
 
 static struct mixed *make_current(struct heap *heap, struct span *span)
@@ -219,12 +219,12 @@ static NOINLINE struct mixed *refill(struct heap *heap, unsigned bin, uint32_t g
     struct mixed *mixed = current_of(heap, bin);
     while (mixed == NULL || !next_hole(mixed, granules)) {
         mixed_let_go(heap, bin);
-        heap_enter(heap);
+        uint32_t entered = heap_enter(heap);
         struct span *span = bin_find_span(heap, bin);
         /* What has been freed in it may not make a hole that is large enough. Then it is listed no more, and each round ends
          * with one span less, at last with a new one. */
         mixed = span == NULL ? NULL : make_current(heap, span);
-        heap_leave(heap);
+        heap_leave(heap, entered);
         if (mixed == NULL) return NULL;
     }
     /* Relaxed: a figure, which only the owner writes. */

@@ -297,12 +297,12 @@ static void heap_retire(struct heap *heap, size_t places)
 {
     bool late;
     do {
-        heap_enter(heap);
+        uint32_t entered = heap_enter(heap);
         remote_inbox_take(heap);
         remote_outbox_flush(heap);
         heap_flush(heap);
         bool orphaned = heap_orphan_spans(heap);
-        heap_leave(heap); /* first: a claim has the registry's lock */
+        heap_leave(heap, entered); /* first: a claim has the registry's lock */
         if (!orphaned) {
             heap_park(heap, places);
             return;
@@ -523,6 +523,7 @@ static __thread bool thread_child_mended
     __attribute__((tls_model("initial-exec"))); /* by child_mend, before our handler ran */
 /* The heap that it keeps claims out of; NULL: none. */
 static __thread struct heap *thread_fork_inside __attribute__((tls_model("initial-exec")));
+static __thread uint32_t thread_fork_entered __attribute__((tls_model("initial-exec"))); /* as heap_leave wants it */
 
 /* Whoever has claimed the thread's heap (idle.c) ends first, so that the child finds it whole. He waits for no lock that a fork
  * holds, and this thread has none. */
@@ -531,7 +532,7 @@ static void claims_keep_out(void)
     struct heap *own = thread_heap_own();
     if (own->size == 0) return; /* heap_none or heap_sharing */
     thread_fork_inside = own;
-    heap_enter(own);
+    thread_fork_entered = heap_enter(own);
     /* Again: a signal may have interrupted heap_enter before it looked. */
     if (atomic_load_explicit(&own->claimed, memory_order_acquire) != 0) heap_wait_for_claim(own);
 }
@@ -540,7 +541,7 @@ static void claims_let_in(void)
 {
     struct heap *heap = thread_fork_inside;
     thread_fork_inside = NULL;
-    if (heap != NULL) heap_leave(heap);
+    if (heap != NULL) heap_leave(heap, thread_fork_entered);
 }
 
 static void child_mend(void);

@@ -508,9 +508,9 @@ void remote_inbox_take(struct heap *heap)
 {
     if (!remote_inbox_is_filled(heap)) return; /* most often; the exchange would take the line from the others */
     if (UNLIKELY(heap_is_shared(heap))) return;
-    heap_enter(heap);
+    uint32_t entered = heap_enter(heap);
     struct remote_elsewhere elsewhere = take_in(heap);
-    heap_leave(heap);
+    heap_leave(heap, entered);
     if (UNLIKELY((elsewhere.messages | elsewhere.suspects) != 0)) remote_send_on(elsewhere);
 }
 

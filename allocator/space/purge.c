@@ -2,7 +2,7 @@
  *
  * However much is due, one call of the program does little of it: the next one goes on. Because of their age it purges
  * PURGE_STEP bytes, and a release does so once in a tick of the clock; because of shared_dirty_max as much as it
- * released itself and PURGE_STEP. Only who asks for it, and an allocation that would fail, purges all at once.
+ * released itself and PURGE_STEP, and so when nothing is to grow old. Only who asks for it, and an allocation that would fail, purges all at once.
  */
 #include "state.h"
 
@@ -206,13 +206,13 @@ static bool is_worth_purging(void)
     return spans_dirty() >= (worth > PURGE_WORTH_SPANS ? worth : PURGE_WORTH_SPANS);
 }
 
-static enum space_left purge_old(void)
+/* Purge at most so many spans because of their age. */
+static enum space_left purge_old(uint32_t most)
 {
     /* Relaxed, here and below: a setting stands for itself. One that changes meanwhile is seen at the next release. */
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
     if (UNLIKELY(!space_is_whole(SPACE_WHOLE))) return SPACE_LEFT_YOUNG; /* who knows: the lock is lost */
     if (decay == DECAY_NEVER || !is_worth_purging()) return SPACE_LEFT_NONE;
-    uint32_t most = PIECE_SPANS;
     for (unsigned pool = DIRTY; pool < pools_end() && most != 0; pool++)
         most = pool_purge_older_than(&space_state.pools[pool], decay, most);
     if (UNLIKELY(!space_is_whole(SPACE_WHOLE))) return SPACE_LEFT_YOUNG;
@@ -236,9 +236,13 @@ void purge_after_release(unsigned pool, uint32_t spans, uint64_t now)
 {
     pool_purge_excess(&space_state.pools[pool], spans + PIECE_SPANS);
     if (UNLIKELY(!space_is_whole(SPACE_WHOLE))) return; /* the lock is lost */
+    if (atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) == 0) { /* nothing is to be kept */
+        purge_old(spans + PIECE_SPANS);
+        return;
+    }
     if (space_state.aged_at == now) return; /* a call that releases many runs */
     space_state.aged_at = now;
-    purge_old();
+    purge_old(PIECE_SPANS);
 }
 
 /* ---- for the layers above --------------------------------------------------------------------------------- */
@@ -250,7 +254,7 @@ enum space_left space_purge_old(void)
     if (access == SPACE_WHOLE) {
         for (unsigned pool = DIRTY; pool < pools_end(); pool++)
             pool_purge_excess(&space_state.pools[pool], PIECE_SPANS);
-        left = purge_old();
+        left = purge_old(PIECE_SPANS);
     }
     space_leave(access);
     return left;

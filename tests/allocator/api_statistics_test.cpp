@@ -623,6 +623,21 @@ TEST(MallocStats, WritesToStderr)
     free(object);
 }
 
+TEST(MallocStats, WritesToTheStreamThatStderrIs)
+{
+    char *text = nullptr;
+    size_t length = 0;
+    FILE *before = stderr;
+    stderr = open_memstream(&text, &length);
+    std::fputs("first ", stderr);
+    malloc_stats();
+    std::fclose(stderr);
+    stderr = before;
+    EXPECT_TRUE(std::regex_search(text, std::regex("^first heapfit [0-9.]+, process [0-9]+\n"))) << text;
+    EXPECT_NE(std::string(text).find("block size"), std::string::npos);
+    free(text);
+}
+
 TEST(Mallopt, AcceptsWhatIsOnlyAHint)
 {
     EXPECT_EQ(mallopt(M_TRIM_THRESHOLD, 1 << 20), 1);

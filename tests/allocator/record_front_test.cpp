@@ -472,7 +472,7 @@ TEST(RecordSamples, AllocationAndFreeOfAnObjectAreBothNotedOrNeither)
 std::vector<unsigned> kinds_of_realloc(size_t size)
 {
     subject_start(1000, 0);
-    subject_takes(0); // the thread begins to draw
+    subject_takes(1); // the thread begins to draw
     subject_until_sample(0);
     void *volatile object = malloc(100);
     subject_until_sample(SIZE_MAX);

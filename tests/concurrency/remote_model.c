@@ -397,6 +397,7 @@ struct thread_locals {
     struct heap *heap, *shared, *fork_inside;
     unsigned exits, forks;
     bool fork_holds;
+    uint32_t fork_entered;
     uint64_t held;
 };
 
@@ -404,14 +405,15 @@ static struct thread_locals locals[INTERLEAVE_THREADS_MAX];
 
 static void switched(int from, int to)
 {
-    locals[from] = (struct thread_locals){
-        thread_heap, thread_shared, thread_fork_inside, thread_exits, thread_forks, thread_fork_holds, held};
+    locals[from] = (struct thread_locals){thread_heap,  thread_shared,     thread_fork_inside,  thread_exits,
+                                          thread_forks, thread_fork_holds, thread_fork_entered, held};
     thread_heap = locals[to].heap;
     thread_shared = locals[to].shared;
     thread_fork_inside = locals[to].fork_inside;
     thread_exits = locals[to].exits;
     thread_forks = locals[to].forks;
     thread_fork_holds = locals[to].fork_holds;
+    thread_fork_entered = locals[to].fork_entered;
     held = locals[to].held;
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,9 @@ _TIMEOUT_S = 240
 
 # What the lab prepares, it finds there again; nothing goes to the person's own folder.
 os.environ["HEAPFIT_HOME"] = str(shared_home.HOME)
+
+# A run in the background may begin with Ctrl-C ignored, and what tests start and interrupt with it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Heapfit(Protocol):

@@ -56,6 +56,7 @@ def test_an_unknown_allocator_is_told_the_nearest(run_heapfit: Heapfit, command:
     assert_one_line(result, 2, ["unknown allocator 'jemaloc'", "did you mean 'jemalloc'?"])
 
 
+@pytest.mark.full
 def test_without_names_everything_that_a_registry_has_is_wanted(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:

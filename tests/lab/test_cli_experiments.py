@@ -142,6 +142,7 @@ def test_each_cell_of_the_design_is_measured_as_often_as_asked(finished: Path) -
     assert len(options) == 2 * (1 + 2)  # the study's warm-up and replicates
 
 
+@pytest.mark.full
 def test_the_same_command_adds_nothing_and_more_replicates_add_to_it(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:

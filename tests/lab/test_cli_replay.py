@@ -48,6 +48,7 @@ def test_a_trace_is_replayed_under_each_allocator_and_the_page_written(
         assert "peak_rss_bytes" not in figures  # the replayer's tables are in it
 
 
+@pytest.mark.full
 def test_the_same_command_goes_on_and_other_options_are_another_study(
     run_heapfit: Heapfit, trace: Path, tmp_path: Path
 ) -> None:
@@ -62,6 +63,7 @@ def test_the_same_command_goes_on_and_other_options_are_another_study(
     assert "--no-system-calls" in first["study"]["reproduce"]
 
 
+@pytest.mark.full
 def test_all_calls_on_one_thread(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
     plans = set()
     for threads, said in (("as-recorded", "of 5 threads"), ("1", "of 1 thread")):

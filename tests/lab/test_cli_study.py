@@ -97,6 +97,7 @@ def test_workloads_can_be_added_one_by_one(run_heapfit: Heapfit, tmp_path: Path)
         assert list(json.loads(result.stdout)["workloads"]) == measured
 
 
+@pytest.mark.full
 def test_quick_leaves_out_probes_unless_they_are_asked_for(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -108,6 +109,7 @@ def test_quick_leaves_out_probes_unless_they_are_asked_for(
     assert (tmp_path / "out" / "small-sleeper").exists()
 
 
+@pytest.mark.full
 def test_a_part_that_was_interrupted_before_it_began_is_begun(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -191,6 +193,7 @@ def test_a_part_that_another_run_has_in_hand_is_no_lasting_problem(
     assert len(trials_in(out / "small-churn")) == 5
 
 
+@pytest.mark.full
 def test_a_workload_that_fails_is_told_and_does_not_stop_the_others(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:

@@ -1,10 +1,9 @@
 """The study range-coding: its workloads run under the library as under glibc, its factors are the
-paper's, and the quick form is as short as it promises.
+paper's.
 """
 
 from __future__ import annotations
 
-from math import prod
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,12 @@ from heapfit.catalogue import load_workloads
 from heapfit.catalogue.studies import load_studies, workloads_of
 from heapfit.records import Experiment, InstalledAllocator, StudyDefinition, TrialStatus, Workload
 from heapfit.study import plan
-from heapfit.study.experiments import shaped
 from heapfit.trial import run_trial
 from shared_home import workload_data
 
 RANGE_CODING = paths.workloads_dir() / "range-coding"
 WORKLOADS = load_workloads([RANGE_CODING])
 LITTLE = {"chunk-search": "64", "range-encoder": "2", "range-decoder": "2"}
-
-# What a quick trial may take, all included (its processor time, the lab's with it, was measured as
-# 0.45 s), and what all of them may.
-QUICK_TRIAL_S = 0.7
-QUICK_STUDY_S = 15 * 60
 
 
 @pytest.fixture(scope="module")
@@ -102,13 +95,3 @@ def test_each_experiment_varies_parameters_that_its_workload_has(study: StudyDef
         assert varied - {"cores"} <= workload.parameters.keys()
         assert set(each.quick.factors) <= set(each.factors)
         assert each.published
-
-
-def test_the_quick_study_ends_in_time_with_every_allocator(study: StudyDefinition) -> None:
-    trials = 0
-    for each in study.experiments:
-        quick = shaped(each, study, quick=True, replicates=None)
-        settings = prod(len(levels) for levels in quick.factors.values())
-        blocks = (quick.replicates or 0) + (quick.warmups or 0)
-        trials += settings * blocks * len(study.allocators)
-    assert 0 < trials * QUICK_TRIAL_S < QUICK_STUDY_S

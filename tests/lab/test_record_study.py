@@ -11,7 +11,7 @@ from conftest import Heapfit, assert_one_line
 from heapfit.catalogue import allocators_of, libraries_of, workloads_of
 from heapfit.catalogue.studies import load_studies
 from heapfit.catalogue.variants import check_variants
-from heapfit.records import ALLOCATOR, StudyDefinition
+from heapfit.records import StudyDefinition
 from heapfit.trial.metrics import METRIC_NAMES
 from study_files import trials_in
 
@@ -21,9 +21,6 @@ ROOT = Path(__file__).resolve().parents[2]
 STUDY = ROOT / "studies" / "record.toml"
 PROGRAMS = {"redis", "sqlite", "xml-transform", "python-tree", "cc1plus"}
 GOALS = {"record": 1.3, "record-site": 1.6, "sampled": 1.01}
-# A quick trial with all that is around it, and the slowest treatment's part in them.
-QUICK_TRIAL_S = 8.0
-QUICK_STUDY_S = 15 * 60
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +52,6 @@ def test_each_goal_is_set_against_the_program_that_is_not_recorded(study: StudyD
     for figure in study.figures:
         assert figure.peers == ["none"]
         assert {each.workload for each in study.experiments_of(figure)} == PROGRAMS
-
-
-def test_its_quick_form_is_short(study: StudyDefinition) -> None:
-    trials = len(study.experiments) * len(study.allocators) * study.quick_replicates
-    assert not any(ALLOCATOR in each.quick.factors for each in study.experiments)
-    assert trials * QUICK_TRIAL_S < QUICK_STUDY_S
 
 
 # ------------------------------------------------------- a study of recorded programs

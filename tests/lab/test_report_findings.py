@@ -235,6 +235,7 @@ def test_too_few_trials_give_a_page_without_an_analysis(browser: Browser, tmp_pa
     assert "Too few trials" in page.evaluate("document.body.innerText")
 
 
+@pytest.mark.full
 def test_a_hundred_thousand_trials_make_a_page_that_is_complete_and_of_bounded_size() -> None:
     names = ["glibc", "heapfit", "jemalloc", "mimalloc", "tcmalloc", *"abcde"]
     levels = [f"{level}" for level in range(1, 26)]

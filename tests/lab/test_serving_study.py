@@ -1,9 +1,8 @@
-"""The study serving: rows that are the paper's, settings that there are, and short when quick."""
+"""The study serving: rows that are the paper's, and settings that there are."""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from math import prod
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,10 @@ from heapfit.catalogue.variants import check_variants
 from heapfit.catalogue.workloads import resolve_workload
 from heapfit.options import OPTIONS
 from heapfit.records import ALLOCATOR, CORES, Experiment, StudyDefinition, Variant
-from heapfit.study.experiments import shaped
 from heapfit.trial.metrics import METRIC_NAMES
 
 STUDY = Path(__file__).resolve().parents[2] / "studies" / "serving.toml"
 ROWS = ["T0", "T1", "T2", "T3", "T4"]
-# What a quick trial of the ad server takes beside its load: the index, the questions, a reload.
-AD_SERVER_OTHER_S = 4.0
-AD_SERVER_LOADS = 1.0 + 0.2 + 0.25  # what counts, warm-up, counting of system calls
-QUICK_MICRO_TRIAL_S = 4.0
-QUICK_STUDY_S = 15 * 60
 
 
 @pytest.fixture(scope="module")
@@ -116,17 +109,3 @@ def test_reloads_are_measured_with_and_without_asking_for_memory(study: StudyDef
     usual = {**resolve_workload("ad-server").parameters, **reload.parameters}
     for parameters in (usual, {**usual, **reload.quick.parameters}):
         assert float(parameters["seconds"]) >= 2 * float(parameters["reload_s"])  # two of them
-
-
-def test_the_quick_study_ends_in_time(study: StudyDefinition) -> None:
-    took_s = 0.0
-    for each in study.experiments:
-        quick = shaped(each, study, quick=True, replicates=None)
-        allocators = len(quick.factors[ALLOCATOR])
-        settings = prod(len(v) for name, v in quick.factors.items() if name != ALLOCATOR)
-        trials = settings * (1 + (quick.replicates or 0) * allocators)  # one for the reference
-        trial_s = QUICK_MICRO_TRIAL_S
-        if each in served(study):
-            trial_s = AD_SERVER_LOADS * float(quick.parameters["seconds"]) + AD_SERVER_OTHER_S
-        took_s += trials * trial_s
-    assert 0 < took_s < QUICK_STUDY_S

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -55,7 +54,6 @@ def test_what_is_not_described_is_left_to_valgrind(tmp_path: Path, number: int, 
     assert cache_options(tmp_path / "nothing") == []
 
 
-@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 def test_valgrind_takes_them(tmp_path: Path) -> None:
     output = tmp_path / "out"
     command = ["valgrind", "--tool=cachegrind", "--cache-sim=yes", *cache_options(CACHES)]

@@ -60,18 +60,13 @@ def found(seed: int, slower: Mapping[str, float], replicates: int, sizes: str = 
     return differ
 
 
-@pytest.mark.parametrize(("seed", "sizes"), [(1, "1"), (1, "12")])
-@pytest.mark.full
-def test_one_allocator_under_two_names_does_not_differ_from_itself(seed: int, sizes: str) -> None:
-    """At least 95 % of 200 studies find no difference. The test's level is 5 % exactly, so that
-    other seeds find some more or fewer than ten; `test_the_level_is_five_per_cent` bounds both."""
-    assert found(seed, {"a": 1.0, "b": 1.0}, 8, sizes) <= REPETITIONS * 0.05
-
-
-def test_the_level_is_five_per_cent() -> None:
+@pytest.mark.parametrize("sizes", ["1", pytest.param("12", marks=pytest.mark.full)])
+def test_one_allocator_under_two_names_differs_from_itself_at_the_level_of_five_per_cent(
+    sizes: str,
+) -> None:
     """Of 400 studies, 8 to 34 find a difference (5 % is 20; chance leaves that range in one case
-    of 500)."""
-    total = sum(found(seed, {"a": 1.0, "b": 1.0}, 6) for seed in (10, 11))
+    of 500), whichever the seeds: these are the first ones."""
+    total = sum(found(seed, {"a": 1.0, "b": 1.0}, 6, sizes) for seed in (0, 1))
     assert 8 <= total <= 34
 
 

@@ -156,6 +156,7 @@ def test_quick_keeps_the_workloads_that_are_quick(run_heapfit: Heapfit, tmp_path
     assert series["experiments"] == ["all.first", "alone"]
 
 
+@pytest.mark.full
 def test_an_experiment_is_chosen_as_a_whole_or_by_part(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:

@@ -250,6 +250,7 @@ def test_what_no_part_compares_need_not_be_installed(run_heapfit: Heapfit, tmp_p
     assert planned == {"plain", "tuned"}
 
 
+@pytest.mark.full
 def test_parts_that_compare_different_allocators_share_a_folder(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """A core dump of a program under heapfit holds what is in use, and not the address space reserved.
 
-gdb's gcore writes all that is mapped and not excluded, zeros too: a whole reservation would fill the
-disk.
+gdb's gcore writes all that is mapped and not excluded, zeros too: a whole reservation would fill
+the disk.
 """
 
 from __future__ import annotations

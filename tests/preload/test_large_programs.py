@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,12 @@ from comparison import Program, run_plain
 
 
 def large_server(
-    name: str, loaded_in: set[str], packages: list[str], *, volatile: set[str]
+    name: str,
+    loaded_in: set[str],
+    packages: list[str],
+    *,
+    volatile: set[str],
+    own_malloc: Collection[str] = (),
 ) -> Program:
     """A program that a script of ours starts, asks and ends."""
     return Program(
@@ -27,6 +32,7 @@ def large_server(
         packages=[*packages, "python3"],
         environment={"PYTHONDONTWRITEBYTECODE": "1"},
         volatile=frozenset(volatile),
+        own_malloc=frozenset(own_malloc),
     )
 
 
@@ -69,6 +75,8 @@ PROGRAMS = [
         {"chromium"},
         ["chromium"],
         volatile={"server.log"},
+        # Its own goes before ours; it is here as a program that must not mind the library.
+        own_malloc={"chromium", "chrome_crashpad_handler", "exe"},
     ),
 ]
 

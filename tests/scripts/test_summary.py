@@ -13,17 +13,26 @@ PROGRAM = Path(__file__).resolve().parents[2] / "scripts" / "test-summary"
 PYTEST_PASSED = '<testcase name="a" classname="b" time="0.1"/>'
 PYTEST_FAILED = '<testcase name="c"><failure message="assert 1 == 2">...</failure></testcase>'
 PYTEST_ERROR = '<testcase name="d"><error message="fixture failed">...</error></testcase>'
-PYTEST_SKIPPED = '<testcase name="e"><skipped type="pytest.skip" message="why"/></testcase>'
+# Of these two tests/expected-skips.toml knows the names and the reasons.
+PYTEST_SKIPPED = (
+    '<testcase name="test_server_and_client_run_apart">'
+    '<skipped type="pytest.skip" message="needs a core for each side"/></testcase>'
+)
 CTEST_PASSED = '<testcase name="f" status="run"><system-out>fine</system-out></testcase>'
 CTEST_FAILED = '<testcase name="g" status="fail"><failure message="Failed"/></testcase>'
 CTEST_NO_PROGRAM = (
     '<testcase name="h" status="notrun"><skipped message="Unable to find executable"/></testcase>'
 )
 CTEST_SKIPPED = (
-    '<testcase name="i" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>'
-    "<system-out>[ RUN      ] X.Y\n/a/b.cpp:1: Skipped\nno such kernel\n\n[  SKIPPED ]</system-out>"
-    "</testcase>"
+    '<testcase name="limits.Limits.MemoryLockedLater" status="notrun">'
+    '<skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>'
+    "<system-out>[ RUN      ] X.Y\n/a/b.cpp:1: Skipped\n"
+    "only root may lock memory without limit\n\n[  SKIPPED ]</system-out></testcase>"
 )
+PYTEST_SKIPPED_UNEXPECTEDLY = (
+    '<testcase name="e"><skipped type="pytest.skip" message="why"/></testcase>'
+)
+PYTEST_SKIPPED_FOR_ANOTHER_REASON = PYTEST_SKIPPED.replace("needs a core", "does not like")
 CTEST_SKIPPED_WITHOUT_REASON = (
     '<testcase name="j" status="notrun">'
     '<skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/></testcase>'
@@ -77,7 +86,20 @@ def test_a_failed_case_fails_the_run(write, summary, case):
     assert summary("one") == ("1 passed, 1 failed", 1)
 
 
-@pytest.mark.parametrize("case", [PYTEST_SKIPPED, CTEST_SKIPPED, CTEST_SKIPPED_WITHOUT_REASON])
+@pytest.mark.parametrize(
+    "case",
+    [
+        PYTEST_SKIPPED_UNEXPECTEDLY,
+        PYTEST_SKIPPED_FOR_ANOTHER_REASON,
+        CTEST_SKIPPED_WITHOUT_REASON,
+    ],
+)
+def test_a_case_that_is_skipped_unexpectedly_fails_the_run(write, summary, case):
+    write("one", PYTEST_PASSED, case)
+    assert summary("one") == ("1 passed, 1 failed", 1)
+
+
+@pytest.mark.parametrize("case", [PYTEST_SKIPPED, CTEST_SKIPPED])
 def test_a_skipped_case_is_told(write, summary, case):
     write("one", PYTEST_PASSED, case)
     assert summary("one") == ("1 passed, 0 failed, 1 skipped", 0)
@@ -86,9 +108,14 @@ def test_a_skipped_case_is_told(write, summary, case):
 @pytest.mark.parametrize(
     ("case", "line"),
     [
-        (PYTEST_SKIPPED, "skipped: e: why"),
-        (CTEST_SKIPPED, "skipped: i: no such kernel"),
-        (CTEST_SKIPPED_WITHOUT_REASON, "skipped: j: gives no reason"),
+        (
+            PYTEST_SKIPPED,
+            "skipped: test_server_and_client_run_apart: needs a core for each side",
+        ),
+        (
+            CTEST_SKIPPED,
+            "skipped: limits.Limits.MemoryLockedLater: only root may lock memory without limit",
+        ),
     ],
 )
 def test_a_skipped_case_is_named_with_its_reason(write, whole_summary, case, line):

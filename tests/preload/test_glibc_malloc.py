@@ -1,0 +1,102 @@
+"""glibc's own tests of malloc run with heapfit preloaded.
+
+Only in the full suite: the source is fetched once and compiled (glibc_tests.py).
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from glibc_tests import Unavailable, compile_all, fetch
+
+# None comes near; one that hangs ends itself after 20 s, most of them.
+TIMEOUT_S = 60
+
+TESTS = [
+    "mallocbug",
+    "tst-malloc",
+    "tst-valloc",
+    "tst-calloc",
+    "tst-obstack",
+    "tst-malloc-check",
+    "tst-mallocfork",
+    "tst-trim1",
+    "tst-realloc",
+    "tst-reallocarray",
+    "tst-posix_memalign",
+    "tst-pvalloc",
+    "tst-pvalloc-fortify",
+    "tst-memalign",
+    "tst-malloc-thread-exit",
+    "tst-malloc-thread-fail",
+    "tst-free-errno",
+    "tst-malloc-tcache-leak",
+    "tst-malloc_info",
+    "tst-mallinfo2",
+    "tst-malloc-too-large",
+    "tst-tcfree1",
+    "tst-tcfree2",
+    "tst-tcfree3",
+    "tst-mxfast",
+]
+
+# The others of malloc/Makefile in glibc 2.36, and why they are not here.
+LEFT_OUT = {
+    "tst-malloc-usable": "sets MALLOC_CHECK_, which heapfit does not have",
+    "tst-malloc-usable-tunables": "sets GLIBC_TUNABLES, which heapfit does not have",
+    "tst-mallopt": "wants M_PERTURB, which heapfit refuses (docs/library.md)",
+    "tst-malloc-backtrace": "writes over glibc's own data before a block and expects an abort",
+    "tst-safe-linking": "writes into freed memory as glibc links it",
+    "tst-malloc-stats-cancellation": "looks for words of glibc's text, 'max mmap bytes'",
+    "tst-malloc-fork-deadlock": "forks while other threads hold the locks of streams and allocate",
+    "tst-mallocfork2": "forks in a signal handler that interrupts malloc",
+    "tst-mallocfork3": "does not end in a minute under glibc either",
+    "tst-mtrace": "needs files that glibc's build prepares",
+    "tst-interpose-nothread": "is an allocator itself",
+    "tst-interpose-thread": "is an allocator itself",
+    "tst-interpose-static-nothread": "is an allocator itself",
+    "tst-interpose-static-thread": "is an allocator itself",
+    "tst-mallocstate": "saves and restores glibc's heap",
+    "tst-compathooks-off": "uses hooks that glibc itself has given up",
+    "tst-compathooks-on": "uses hooks that glibc itself has given up",
+    "tst-alloc_buffer": "is about glibc's internals, not malloc",
+    "tst-scratch_buffer": "is about glibc's internals, not malloc",
+    "tst-dynarray": "is about glibc's internals, not malloc",
+    "tst-dynarray-fail": "is about glibc's internals, not malloc",
+    "tst-dynarray-at-fail": "is about glibc's internals, not malloc",
+    "tst-mallocalign1": "needs glibc's internal headers",
+}
+
+
+@pytest.fixture(scope="session")
+def programs() -> Path:
+    folder = Path(__file__).parents[2] / "build/glibc-tests"
+    try:
+        compile_all(fetch(folder), folder, TESTS)
+    except Unavailable as error:
+        pytest.skip(f"glibc's source cannot be had: {error}")
+    return folder
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_passes(name: str, programs: Path, library: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [programs / name],
+        env={"LD_PRELOAD": str(library), "PATH": "/usr/bin:/bin"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_all_tests_of_the_source_are_here_or_left_out_for_a_reason(programs: Path) -> None:
+    sources = programs.glob("glibc-*/malloc/tst-*.c")
+    parts = {"tst-interpose-aux", "tst-interpose-aux-nothread", "tst-interpose-aux-thread"}
+    named = {*TESTS, *LEFT_OUT, *parts, "tst-interpose-skeleton"}
+    assert {file.stem for file in sources} <= named
+    assert not set(TESTS) & set(LEFT_OUT)
