@@ -44,8 +44,7 @@ void explain_print(int file);
 #define explain_at_exit() ((void)0)
 #define explain_statistics(json) ((void)0)
 #define explain_print(file) ((void)0)
-#define pools_fork_begin() ((void)0)
-#define pools_fork_end() ((void)0)
+#define pools_fork_child() ((void)0)
 #endif
 
 /* malloc as this library defines it, whichever is in force; weak, since malloc.c may be left out. */
@@ -63,9 +62,8 @@ bool options_control(void);
 void options_shrink(bool now);
 bool options_shrunk(void);
 
-/* For pthread_atfork handlers. */
-void options_fork_begin(void);
-void options_fork_end(void);
+/* In a fork's child. */
+void options_fork_child(void);
 
 /* The value of an option as a person writes it. */
 enum { OPTION_TEXT_MAX = 40 };

@@ -400,14 +400,9 @@ void options_shrink(bool now)
     follow();
 }
 
-void options_fork_begin(void)
+void options_fork_child(void)
 {
-    platform_lock_fork_begin(&lock);
-}
-
-void options_fork_end(void)
-{
-    platform_lock_fork_end(&lock);
+    platform_lock_mend(&lock); /* every setting stands for itself */
 }
 
 /* ---- for programs ---------------------------------------------------------------------------------------------------------------- */

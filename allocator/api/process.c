@@ -41,32 +41,18 @@ static int stderr_kept(void)
 
 /* ---- start and end ----------------------------------------------------------------------------------------------------- */
 
-/* What holds a lock while it calls another layer comes first: options, contexts, pools, then heaps, then the space below. */
-static void fork_begin(void)
-{
-    options_fork_begin();
-    chunk_fork_begin();
-    pools_fork_begin();
-    heap_fork_begin();
-}
-
-static void fork_end_in_parent(void)
-{
-    heap_fork_end();
-    pools_fork_end();
-    chunk_fork_end();
-    options_fork_end();
-}
-
 static void fork_end_in_child(void)
 {
     heap_fork_end_in_child();
-    pools_fork_end();
-    chunk_fork_end();
-    options_fork_end();
-    space_fork_child();
+    pools_fork_child();
+    chunk_fork_child();
+    options_fork_child();
     heap_background_fork_child();
-    control_fork_child(); /* last: it allocates */
+    /* Last: it allocates, which a signal's handler may have interrupted. */
+    if (platform_lock_is_any_own()) return;
+    struct heap *heap = heap_set_aside();
+    control_fork_child();
+    heap_take_up(heap);
 }
 
 __attribute__((constructor)) static void process_start(void)
@@ -74,9 +60,8 @@ __attribute__((constructor)) static void process_start(void)
     /* In case that nothing has been allocated yet. Before any handler can run: from now on no heap that starts waits for the
      * options' lock. */
     heap_configure();
-    /* Handlers that other libraries register after this one run around ours: theirs may allocate while we hold the locks,
-     * which platform_lock_fork_begin allows. */
-    pthread_atfork(fork_begin, fork_end_in_parent, fork_end_in_child);
+    /* Those of other libraries run before and after ours, and may allocate and wait for other threads: see registry.c. */
+    pthread_atfork(heap_fork_begin, heap_fork_end, fork_end_in_child);
     if (UNLIKELY(options_stats_at_exit() != STATS_OFF)) stderr_keep();
     space_zeroed_allow();
     heap_background_allow();

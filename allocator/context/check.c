@@ -5,7 +5,6 @@
 
 #if CONTEXT_CHECKS
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { PATTERN = 0xDD, PATTERN_NEW = 0xAA };
@@ -33,7 +32,7 @@ static uint8_t *starts(void)
 static _Noreturn COLD void failed(const char *what, const void *object)
 {
     platform_message("%s: %p", what, object);
-    abort();
+    platform_abort();
 }
 
 static size_t grain_of(const void *object)

@@ -53,14 +53,10 @@ void chunk_map_set(uintptr_t start, size_t size, uint8_t class)
     memset(map_biased() + (start >> MAP_UNIT_SHIFT), class, size >> MAP_UNIT_SHIFT);
 }
 
-void chunk_fork_begin(void)
+/* Each step is complete before it is noted, so that one of which the child knows nothing may be done again. */
+void chunk_fork_child(void)
 {
-    platform_lock_fork_begin(&map.lock);
-}
-
-void chunk_fork_end(void)
-{
-    platform_lock_fork_end(&map.lock);
+    platform_lock_mend(&map.lock);
 }
 
 /* ---- chunks ----------------------------------------------------------------------------------------------------------------- */

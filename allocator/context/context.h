@@ -291,8 +291,7 @@ ALWAYS_INLINE void context_use(struct hf_context *context, size_t bytes)
     if (context->used > context->used_peak) context->used_peak = context->used;
 }
 
-/* For pthread_atfork handlers (see platform_lock_fork_begin). */
-void chunk_fork_begin(void);
-void chunk_fork_end(void);
+/* In a fork's child. */
+void chunk_fork_child(void);
 
 #endif

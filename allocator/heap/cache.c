@@ -9,7 +9,7 @@
  *
  * The lock. The heap's owner alone comes here, but for a thread that empties the caches of all (heap_caches_empty), so it
  * costs two atomic instructions on a line that the owner has anyway, where a span's worth of blocks or a large object
- * begins or ends. Nothing is locked under it: the space's lock may be held for a fork by a thread that waits for this one.
+ * begins or ends. Nothing is locked under it. In a fork's child it may be found held by a thread that emptied it (registry.c).
  */
 #include "heap.h"
 
@@ -22,17 +22,6 @@ enum { COMPARED_MAX = 32 };
 
 /* ---- lists: under the lock ---------------------------------------------------------------------------------------- */
 
-void cache_start(struct span_cache *cache)
-{
-    cache->youngest = cache->oldest = SPAN_NONE;
-    for (unsigned list = 0; list < CACHE_LISTS; list++) cache->lists[list] = SPAN_NONE;
-}
-
-static uint32_t *list_of_length(struct span_cache *cache, uint32_t spans)
-{
-    return &cache->lists[spans <= CACHE_EXACT ? spans - 1 : CACHE_EXACT];
-}
-
 /* Relaxed: written under the lock. Without it, the owner may rely on 0, since nobody else puts runs in. */
 static uint32_t cache_spans(const struct span_cache *cache)
 {
@@ -42,6 +31,18 @@ static uint32_t cache_spans(const struct span_cache *cache)
 static void cache_count(struct span_cache *cache, uint32_t spans)
 {
     atomic_store_explicit(&cache->spans, spans, memory_order_relaxed);
+}
+
+void cache_start(struct span_cache *cache)
+{
+    cache_count(cache, 0);
+    cache->youngest = cache->oldest = SPAN_NONE;
+    for (unsigned list = 0; list < CACHE_LISTS; list++) cache->lists[list] = SPAN_NONE;
+}
+
+static uint32_t *list_of_length(struct span_cache *cache, uint32_t spans)
+{
+    return &cache->lists[spans <= CACHE_EXACT ? spans - 1 : CACHE_EXACT];
 }
 
 static void cache_add(struct span_cache *cache, struct span *run)

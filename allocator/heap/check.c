@@ -1,12 +1,10 @@
 /* Errors of the program: one line that names the error and the address, then abort. */
 #include "heap.h"
 
-#include <stdlib.h>
-
 void check_link_failed(const void *block)
 {
     platform_message("corrupted free list: the free block at %p was written to after it was freed", block);
-    abort();
+    platform_abort();
 }
 
 void check_bin_failed(const struct heap *heap, unsigned bin)
@@ -17,13 +15,13 @@ void check_bin_failed(const struct heap *heap, unsigned bin)
 void check_double_free(const void *pointer)
 {
     platform_message("double free of %p", pointer);
-    abort();
+    platform_abort();
 }
 
 void check_size_failed(const void *pointer, size_t given, size_t usable)
 {
     platform_message("free of %p with size %zu, but only %zu bytes were allocated", pointer, given, usable);
-    abort();
+    platform_abort();
 }
 
 /* The start of the large object that contains `offset`, or NULL. Walks back over the inner spans of a run. */
@@ -41,7 +39,7 @@ void check_pointer_failed(const char *function, const void *pointer)
     size_t offset = space_offset(pointer);
     if (space_offset_is_foreign(offset)) {
         platform_message("%s of a foreign pointer: %p was not allocated by heapfit", function, pointer);
-        abort();
+        platform_abort();
     }
     const struct span *span = span_of_offset(offset);
     if (span->kind == SPAN_BLOCKS && span->block_size != 0 && !bin_is_mixed(span->bin)) {
@@ -49,17 +47,17 @@ void check_pointer_failed(const char *function, const void *pointer)
         platform_message("%s of an interior pointer: %p points %zu bytes into the block at %p of %zu bytes", function,
                          pointer, (size_t)within, (const void *)((uintptr_t)pointer - within),
                          (size_t)span->block_size);
-        abort();
+        platform_abort();
     }
     const struct span *large = large_around(offset);
     if (large != NULL) {
         platform_message("%s of an interior pointer: %p points %zu bytes into the object at %p of %zu bytes", function,
                          pointer, (size_t)((uintptr_t)pointer - span_start(large)), (const void *)span_start(large),
                          large_usable_size(large));
-        abort();
+        platform_abort();
     }
     platform_message("%s of %p, which is not allocated (freed before?)", function, pointer);
-    abort();
+    platform_abort();
 }
 
 /* More than a span has blocks: a list that goes in circles has been spoilt. */

@@ -306,7 +306,7 @@ void heap_orphans_look(void)
 enum chores_left heap_orphans_step(void)
 {
     enum chores_left left = CHORES_NONE;
-    platform_lock_acquire(&heap_orphans.lock);
+    if (!platform_lock_enter(&heap_orphans.lock)) return CHORES_LATER; /* a fork has them */
     if (heap_orphans.chores) {
         heap_chores_look(&heap_orphans);
         if (heap_orphans.chores) left = heap_orphans.tidying ? CHORES_NOW : CHORES_LATER;
@@ -338,10 +338,10 @@ static void heap_purge_pages(struct heap *heap, uint32_t spans)
     }
 }
 
-/* In steps, for others wait for the lock. */
+/* In steps, for others wait for the lock. While a fork has it, they keep what they have. */
 void heap_orphans_give_back(void)
 {
-    platform_lock_acquire(&heap_orphans.lock);
+    if (!platform_lock_enter(&heap_orphans.lock)) return;
     heap_flush(&heap_orphans);
     uint32_t left = heap_spans(&heap_orphans);
     for (;;) {
@@ -350,7 +350,7 @@ void heap_orphans_give_back(void)
         left -= step;
         if (left == 0) break;
         platform_lock_release(&heap_orphans.lock);
-        platform_lock_acquire(&heap_orphans.lock);
+        if (!platform_lock_enter(&heap_orphans.lock)) return;
     }
     platform_lock_release(&heap_orphans.lock);
 }

@@ -183,7 +183,7 @@ struct heap {
     size_t remote_batches, remote_blocks; /* remote.c: handed over to other heaps; relaxed, for statistics */
 
     /* registry: under its lock */
-    struct heap *next, *prev; /* in the list of idle heaps */
+    struct heap *next, *prev; /* in the list of idle heaps; `next` also in that of those that are leaving */
     struct heap *made_before; /* in the list of all heaps */
     uint32_t number; /* 1 for the first that was made; 0: heap_orphans */
     uint32_t forks; /* whose thread lives in the process that came of so many forks */
@@ -540,12 +540,16 @@ struct heap *heap_thread_enter(void);
 void heap_thread_leave(struct heap *heap);
 /* Whether the calling thread would not be told of its end any more: then it borrows a heap for each call. */
 bool heap_thread_is_late(void);
+/* Until it is taken up again, the calling thread does not touch its heap, which it may have been interrupted in. It allocates
+ * all the same, if it has none of our locks. */
+struct heap *heap_set_aside(void);
+void heap_take_up(struct heap *heap);
 /* Blocks were put into the inbox of a heap that is no one thread's: do its work. */
 void heap_settle(struct heap *heap);
 /* A new heap; the registry's lock is held. NULL when out of memory. */
 struct heap *heap_make(enum heap_state state);
-/* All spans of a heap, whose bins and caches are flushed, become orphans. */
-void heap_orphan_spans(struct heap *heap);
+/* All spans of a heap, whose bins and caches are flushed, become orphans; false, with nothing done: a fork has the orphans. */
+bool heap_orphan_spans(struct heap *heap);
 /* Take over a span of a dead thread that has blocks of this bin to give. False when there is none. */
 bool heap_adopt_span(struct heap *heap, unsigned bin);
 /* Whether more than one thread has had a heap; a hint. */
@@ -557,7 +561,8 @@ void heap_caches_empty(void);
 /* The heap that was made last, the first of a chain by made_before; heap_orphans is not among them. Without a lock: for looks at
  * what does not hang on the registry. */
 const struct heap *heap_youngest(void);
-/* For pthread_atfork handlers: no other thread is inside the registry or the space layer between these two. */
+/* For pthread_atfork handlers: between these two no other thread is in the middle of changing what any thread may use, in so far
+ * as the fork could wait for that. */
 void heap_fork_begin(void);
 void heap_fork_end(void);
 void heap_fork_end_in_child(void);
@@ -601,8 +606,11 @@ void shared_settle(struct heap *heap);
 void shared_trim(void);
 /* No thread shares any more: leave nothing that only another one could use. */
 void shared_hand_down(void);
+/* For heap_fork_begin and its kin; the last takes in what others have freed meanwhile. */
 void shared_fork_begin(void);
 void shared_fork_end(void);
+void shared_fork_end_in_child(void);
+void shared_fork_settle(void);
 
 /* ---- large objects (large.c) -------------------------------------------------------------------------------------------------- */
 

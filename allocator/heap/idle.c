@@ -27,7 +27,8 @@
  * has freed spans; and pages of spans that are not sparse. Objects of mixed sizes are freed and made elsewhere: their bins are
  * left alone. Heaps of a lock are not idle.
  *
- * The registry's lock is held during a claim, so that a fork finds none, and no owner retires meanwhile.
+ * The registry's lock is held during a claim, so that no owner retires meanwhile. A thread that forks is inside its heap until
+ * the fork ends, so that the child finds no claim of it. What the claimer calls waits for no lock that a fork holds.
  */
 #include "heap.h"
 

@@ -10,6 +10,16 @@
  *
  * After fork() the child has the forking thread only. The heaps of the others may have been in the middle of anything, so
  * the child never takes them over: their blocks stay usable, and freeing them is safe, but their memory is not reused.
+ *
+ * A fork holds the locks of what any thread may use, the shared heaps, the orphans and the space, so that they are whole in the
+ * child. Since the forking thread may wait for any other meanwhile (space/fork.c), none waits for it:
+ *
+ *     a thread that shares       borrows a heap for each call
+ *     blocks of such heaps       wait in their inboxes, until the fork ends
+ *     a thread that exits        leaves its heap as it is if blocks live in it, for whoever comes by when the fork has ended
+ *
+ * The registry's lock no fork holds, nor do those of caches: what they protect the child can put in order. In its own heap the
+ * forking thread is inside all the time, so that none claims it meanwhile; the claims of others are lost with their heaps.
  */
 #include "heap.h"
 
@@ -50,6 +60,7 @@ static struct {
     platform_lock lock;
     bool started;
     struct heap *idle; /* doubly linked */
+    struct heap *leaving; /* whose threads are gone, but which are not idle yet; linked by `next` */
     struct heap *youngest; /* of all heaps ever made, chained by made_before */
     uint32_t numbers; /* given to heaps */
     uint32_t forks; /* from the first process to this one */
@@ -64,7 +75,7 @@ static struct {
 
 /* ---- start ---------------------------------------------------------------------------------------------------------------- */
 
-static void thread_exit_hook(void *argument);
+static void thread_exit_hook(void *unused);
 
 static void classes_set_up(struct heap *heap)
 {
@@ -150,7 +161,8 @@ struct heap *heap_make(enum heap_state state)
     atomic_store_explicit(&heap->thread, state == HEAP_SHARED ? THREADS_MANY : 0, memory_order_relaxed);
     heap->forks = registry.forks;
     heap->made_before = registry.youngest;
-    __atomic_store_n(&registry.youngest, heap, __ATOMIC_RELEASE); /* pairs with heap_youngest */
+    /* Pairs with heap_youngest; and for a fork's child: see registry_mend. */
+    __atomic_store_n(&registry.youngest, heap, __ATOMIC_RELEASE);
     heap->number = ++registry.numbers; /* 0 is heap_orphans */
     return heap;
 }
@@ -250,13 +262,33 @@ static struct heap *heap_take(void)
 
 /* ---- giving up --------------------------------------------------------------------------------------------------------------------- */
 
-void heap_orphan_spans(struct heap *heap)
+bool heap_orphan_spans(struct heap *heap)
 {
-    if (heap_spans(heap) == 0) return;
-    platform_lock_acquire(&heap_orphans.lock);
+    if (heap_spans(heap) == 0) return true;
+    if (!platform_lock_enter(&heap_orphans.lock)) return false;
     heap_take_spans(&heap_orphans, heap);
     if (heap_orphans.sparse.spans != 0 && !heap_orphans.chores) heap_chores_expect(&heap_orphans);
     platform_lock_release(&heap_orphans.lock);
+    return true;
+}
+
+static void places_become_free(size_t places)
+{
+    registry.lockless -= places < registry.lockless ? places : registry.lockless; /* see heap_fork_end_in_child */
+}
+
+static void leaving_retire(void);
+
+/* A fork has the orphans. When it has ended, whoever ended it sees the heap, or we see that it has. */
+static void heap_park(struct heap *heap, size_t places)
+{
+    platform_lock_acquire(&registry.lock);
+    heap->next = registry.leaving;
+    __atomic_store_n(&registry.leaving, heap, __ATOMIC_RELEASE);
+    atomic_store_explicit(&heap->thread, 0, memory_order_relaxed);
+    places_become_free(places);
+    platform_lock_release(&registry.lock);
+    leaving_retire();
 }
 
 /* Leave nothing in a heap that the calling thread owns, and make it idle. `places` of threads with a heap of their own become
@@ -269,22 +301,42 @@ static void heap_retire(struct heap *heap, size_t places)
         remote_inbox_take(heap);
         remote_outbox_flush(heap);
         heap_flush(heap);
-        heap_orphan_spans(heap);
+        bool orphaned = heap_orphan_spans(heap);
         heap_leave(heap, entered); /* first: a claim has the registry's lock */
+        if (!orphaned) {
+            heap_park(heap, places);
+            return;
+        }
         platform_lock_acquire(&registry.lock);
         idle_add(heap);
         late = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0 || /* see inbox_put */
                atomic_load_explicit(&heap->suspects, memory_order_seq_cst) != 0;
         if (late) idle_remove(heap);
-        else registry.lockless -= places;
+        else places_become_free(places);
         platform_lock_release(&registry.lock);
     } while (late);
+}
+
+static struct heap *leaving_take(void)
+{
+    platform_lock_acquire(&registry.lock);
+    struct heap *heap = registry.leaving;
+    if (heap != NULL) registry.leaving = heap->next;
+    platform_lock_release(&registry.lock);
+    return heap;
+}
+
+static void leaving_retire(void)
+{
+    struct heap *heap;
+    while (!platform_lock_is_held_by_fork(&heap_orphans.lock) && (heap = leaving_take()) != NULL) heap_retire(heap, 0);
 }
 
 static void share_no_more(void)
 {
     platform_lock_acquire(&registry.lock);
-    bool last = --registry.sharing == 0;
+    bool last = registry.sharing <= 1;
+    registry.sharing -= registry.sharing != 0; /* see heap_fork_end_in_child */
     platform_lock_release(&registry.lock);
     if (last) shared_hand_down(); /* should another thread begin to share meanwhile, it finds its heap empty */
 }
@@ -316,11 +368,27 @@ static struct heap *thread_join(void)
     return heap;
 }
 
+/* A heap for one call, though as many threads as may have one: rather one that cannot become idle yet, and has room, than
+ * another. */
+static struct heap *heap_borrow(void)
+{
+    platform_lock_acquire(&registry.lock);
+    struct heap *heap = registry.leaving;
+    if (heap != NULL) {
+        registry.leaving = heap->next;
+        registry.lockless++;
+    } else {
+        heap = take_own();
+    }
+    platform_lock_release(&registry.lock);
+    return heap;
+}
+
 struct heap *heap_thread_enter(void)
 {
     struct heap *heap = thread_heap_own() == &heap_sharing ? thread_shared : thread_join();
-    if (heap != NULL && heap_is_shared(heap)) platform_lock_acquire(&heap->lock);
-    return heap;
+    if (heap == NULL || !heap_is_shared(heap) || platform_lock_enter(&heap->lock)) return heap;
+    return heap_borrow();
 }
 
 void heap_thread_leave(struct heap *heap)
@@ -338,6 +406,21 @@ void heap_divert(bool diverted)
     } else {
         thread_heap = thread_heap_kept;
     }
+}
+
+/* As a thread near its end: it borrows one for each call. */
+struct heap *heap_set_aside(void)
+{
+    struct heap *heap = thread_heap;
+    thread_heap = &heap_none;
+    thread_exits += THREAD_EXITS_MAX + 1;
+    return heap;
+}
+
+void heap_take_up(struct heap *heap)
+{
+    thread_exits -= THREAD_EXITS_MAX + 1;
+    thread_heap = heap;
 }
 
 /* ---- heaps without a thread ---------------------------------------------------------------------------------------------------- */
@@ -378,7 +461,7 @@ bool heap_adopt_span(struct heap *heap, unsigned bin)
     heap_orphans_pass();
     /* Racy on purpose: a hint, the lock decides. */
     if (LIKELY(__atomic_load_n(&heap_orphans.bins[bin].listed, __ATOMIC_RELAXED) == SPAN_NONE)) return false;
-    platform_lock_acquire(&heap_orphans.lock);
+    if (!platform_lock_enter(&heap_orphans.lock)) return false;
     struct span *span = fullest_orphan(bin);
     if (span != NULL) heap_take_span(heap, &heap_orphans, span);
     platform_lock_release(&heap_orphans.lock);
@@ -394,8 +477,6 @@ static bool may_keep_spans(const struct heap *heap)
     return atomic_load_explicit(&heap->state, memory_order_relaxed) != HEAP_IDLE && heap->forks == registry.forks;
 }
 
-/* The registry's lock is held all the time, so that a child never finds the lock of a cache held by a thread that was here.
- * Nobody takes it while holding one of a cache. */
 void heap_caches_empty(void)
 {
     uint32_t chain = SPAN_NONE;
@@ -434,21 +515,74 @@ enum chores_left heap_all_release_old(uint64_t now, uint32_t age_ms, bool idle)
     platform_lock_release(&registry.lock);
     return left;
 }
+/* Forks of this thread that are under way: more than one when a signal's handler forks in another's fork. The first holds the
+ * locks, unless the thread was interrupted with one of them: then it cannot have all, see platform_lock_fork_end_in_child. */
+static __thread unsigned thread_forks __attribute__((tls_model("initial-exec")));
+static __thread bool thread_fork_holds __attribute__((tls_model("initial-exec")));
+static __thread bool thread_child_mended
+    __attribute__((tls_model("initial-exec"))); /* by child_mend, before our handler ran */
+/* The heap that it keeps claims out of; NULL: none. */
+static __thread struct heap *thread_fork_inside __attribute__((tls_model("initial-exec")));
+static __thread uint32_t thread_fork_entered __attribute__((tls_model("initial-exec"))); /* as heap_leave wants it */
+
+/* Whoever has claimed the thread's heap (idle.c) ends first, so that the child finds it whole. He waits for no lock that a fork
+ * holds, and this thread has none. */
+static void claims_keep_out(void)
+{
+    struct heap *own = thread_heap_own();
+    if (own->size == 0) return; /* heap_none or heap_sharing */
+    thread_fork_inside = own;
+    thread_fork_entered = heap_enter(own);
+    /* Again: a signal may have interrupted heap_enter before it looked. */
+    if (atomic_load_explicit(&own->claimed, memory_order_acquire) != 0) heap_wait_for_claim(own);
+}
+
+static void claims_let_in(void)
+{
+    struct heap *heap = thread_fork_inside;
+    thread_fork_inside = NULL;
+    if (heap != NULL) heap_leave(heap, thread_fork_entered);
+}
+
+static void child_mend(void);
 
 void heap_fork_begin(void)
 {
-    platform_lock_fork_begin(&registry.lock);
+    platform_fork_watch(child_mend);
+    if (thread_forks++ != 0) return;
+    thread_fork_holds = !platform_lock_is_any_own();
+    if (!thread_fork_holds) return;
+    claims_keep_out();
     shared_fork_begin();
     platform_lock_fork_begin(&heap_orphans.lock);
     space_fork_begin();
 }
 
+static bool any_thread_shares(void)
+{
+    platform_lock_acquire(&registry.lock);
+    bool any = registry.sharing != 0;
+    platform_lock_release(&registry.lock);
+    return any;
+}
+
+/* What others have left for after the fork. */
+static void fork_settle(void)
+{
+    shared_fork_settle();
+    if (!any_thread_shares()) shared_hand_down();
+    leaving_retire();
+}
+
 void heap_fork_end(void)
 {
+    platform_fork_watch(NULL);
+    if (--thread_forks != 0 || !thread_fork_holds) return;
+    claims_let_in();
     space_fork_end();
     platform_lock_fork_end(&heap_orphans.lock);
     shared_fork_end();
-    platform_lock_fork_end(&registry.lock);
+    fork_settle();
 }
 
 /* The threads that the child does not have, have no heaps; and the one that it has, has another number. */
@@ -461,23 +595,66 @@ static void thread_numbers_correct(void)
     }
 }
 
-/* The heaps that go on in the child: its thread's, and those that any thread may use, none of which is in the middle of
- * anything, since the fork has held their locks. */
+/* The heaps that go on in the child: its thread's, and those that any thread may use. A thread that emptied all caches may
+ * have been in the middle of one: then what is in it is lost. */
 static void heaps_go_on(const struct heap *own)
 {
-    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
-        if (heap == own || heap_is_shared(heap)) heap->forks = registry.forks;
+    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before) {
+        if (heap != own && !heap_is_shared(heap)) continue;
+        heap->forks = registry.forks;
+        if (platform_lock_mend(&heap->cache.lock)) cache_start(&heap->cache);
+    }
 }
 
-void heap_fork_end_in_child(void)
+/* Another thread was in the middle of something, which went no further. All heaps can be found, since they are put before the
+ * first when they are complete; those that are idle say so. */
+static void registry_mend(void)
 {
-    const struct heap *own = thread_heap_own();
+    registry.leaving = registry.idle = NULL;
+    registry.idle_count = 0;
+    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
+        if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_IDLE) idle_add(heap);
+}
+
+/* The heap of the child's thread. The claim of a thread that is no more has done nothing if it found the owner inside. If it
+ * did not, since the thread has got its heap during the fork or was interrupted with a lock, it may have been in the middle of
+ * it: then the child does without that heap, as without those of other threads. */
+static const struct heap *heap_of_child(void)
+{
+    struct heap *own = thread_heap_own();
+    if (own->size == 0 || atomic_load_explicit(&own->claimed, memory_order_relaxed) == 0) return own;
+    atomic_store_explicit(&own->claimed, 0, memory_order_relaxed); /* nobody else is there */
+    if ((atomic_load_explicit(&own->inside, memory_order_relaxed) & HEAP_INSIDE) != 0) return own;
+    if (thread_heap == own) thread_heap = &heap_none;
+    else thread_heap_kept = &heap_none;
+    return &heap_none;
+}
+
+/* What other threads had in hand. Where the thread was interrupted with the registry's lock, or comes from the midst of an
+ * allocation (platform_fork_watch), it goes on to change these numbers, by one at most. */
+static void child_mend(void)
+{
+    const struct heap *own = heap_of_child();
+    thread_child_mended = true;
+    space_fork_child();
+    platform_lock_fork_end_in_child(&heap_orphans.lock);
+    shared_fork_end_in_child();
+    if (platform_lock_mend(&registry.lock)) registry_mend();
     registry.sharing = own == &heap_sharing;
     registry.lockless = own->size != 0; /* not heap_none or heap_sharing */
     registry.forks++;
     heaps_go_on(own);
     thread_numbers_correct();
-    heap_fork_end();
+}
+
+void heap_fork_end_in_child(void)
+{
+    platform_fork_watch(NULL);
+    if (LIKELY(!thread_child_mended)) child_mend();
+    thread_child_mended = false;
+    thread_forks -= thread_forks != 0;
+    if (thread_forks == 0) claims_let_in();
+    if (thread_fork_holds) fork_settle();
 }
 
 void heap_visit_all(void (*visit)(const struct heap *heap, void *argument), void *argument)
@@ -508,7 +685,7 @@ void heap_figures(struct heap_figures *figures)
     figures->idle = registry.idle_count;
     figures->sharing = registry.sharing;
     platform_lock_release(&registry.lock);
-    platform_lock_acquire(&heap_orphans.lock);
+    bool entered = platform_lock_enter(&heap_orphans.lock); /* or a fork has them: then nobody changes their number */
     figures->orphans = heap_spans(&heap_orphans);
-    platform_lock_release(&heap_orphans.lock);
+    if (entered) platform_lock_release(&heap_orphans.lock);
 }

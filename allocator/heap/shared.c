@@ -15,8 +15,8 @@
  * their spans become orphans: else nobody could use the room in them.
  *
  * Locks are taken in this order: the registry's, a shared heap's, the orphans', the space's; a thread never waits for one
- * shared heap while it holds another, but in a fork, which takes all. Spans change hands under the locks of the shared heaps
- * that lose and get them.
+ * shared heap while it holds another. Spans change hands under the locks of the shared heaps that lose and get them. A fork holds
+ * the locks of all of them, for which nobody waits: see registry.c.
  */
 #include "heap.h"
 
@@ -61,7 +61,7 @@ static bool owns(const struct heap *heap, const struct span *span)
 
 bool shared_free(struct heap *heap, struct span *span, uintptr_t block)
 {
-    platform_lock_acquire(&heap->lock);
+    if (!platform_lock_enter(&heap->lock)) return false;
     bool ours = owns(heap, span);
     bool suspect = ours && UNLIKELY(block_looks_free(block));
     if (ours && !suspect) block_free_local(heap, span, block);
@@ -73,20 +73,23 @@ bool shared_free(struct heap *heap, struct span *span, uintptr_t block)
 
 void shared_check(struct heap *heap, const struct span *span, uintptr_t block)
 {
-    platform_lock_acquire(&heap->lock);
+    if (!platform_lock_enter(&heap->lock)) return;
     if (owns(heap, span)) check_suspicious_free(heap, span, block);
     platform_lock_release(&heap->lock);
 }
 
+/* When a fork has the heap, what is in its inbox was put there before we looked at the lock, both sequentially consistent; so
+ * that whoever ends the fork, and then looks at the inbox, sees it. */
 void shared_settle(struct heap *heap)
 {
-    platform_lock_acquire(&heap->lock);
+    if (!platform_lock_enter(&heap->lock)) return;
     struct remote_elsewhere elsewhere = remote_inbox_take_shared(heap);
     if (heap->chores) heap_chores_look(heap);
     platform_lock_release(&heap->lock);
     remote_send_on(elsewhere); /* without the lock: it may lead back here */
 }
 
+/* While a fork has the orphans they keep their spans, until the next time. */
 static void hand_down(struct heap *heap)
 {
     heap_flush(heap);
@@ -97,8 +100,7 @@ static void for_each_locked(void (*work)(struct heap *heap))
 {
     for (unsigned i = 0; i < SHARED_MAX; i++) {
         struct heap *heap = shared_at(i);
-        if (heap == NULL) continue;
-        platform_lock_acquire(&heap->lock);
+        if (heap == NULL || !platform_lock_enter(&heap->lock)) continue;
         work(heap);
         platform_lock_release(&heap->lock);
     }
@@ -114,16 +116,45 @@ void shared_hand_down(void)
     for_each_locked(hand_down);
 }
 
-/* The registry's lock is held. So none is made meanwhile but by the forking thread itself, in a handler of another library's:
- * the lock of that one was never taken. */
+/* ---- forks ------------------------------------------------------------------------------------------------------------------- */
+
+/* A bit for each heap that this thread's fork holds; not for those that are made meanwhile. */
+static __thread uint64_t held __attribute__((tls_model("initial-exec")));
+_Static_assert(SHARED_MAX <= 64, "a bit for each");
+
 void shared_fork_begin(void)
 {
-    for (unsigned i = 0; i < SHARED_MAX; i++)
-        if (shared_at(i) != NULL) platform_lock_fork_begin(&shared_at(i)->lock);
+    held = 0;
+    for (unsigned i = 0; i < SHARED_MAX; i++) {
+        if (shared_at(i) == NULL) continue;
+        platform_lock_fork_begin(&shared_at(i)->lock);
+        held |= UINT64_C(1) << i;
+    }
 }
 
 void shared_fork_end(void)
 {
     for (unsigned i = 0; i < SHARED_MAX; i++)
-        if (shared_at(i) != NULL && shared_at(i)->lock.held_by_fork) platform_lock_fork_end(&shared_at(i)->lock);
+        if ((held >> i & 1) != 0) platform_lock_fork_end(&shared_at(i)->lock);
+}
+
+void shared_fork_end_in_child(void)
+{
+    for (unsigned i = 0; i < SHARED_MAX; i++)
+        if (shared_at(i) != NULL) platform_lock_fork_end_in_child(&shared_at(i)->lock);
+}
+
+/* Sequentially consistent: see shared_settle. */
+static void settle_left(struct heap *heap)
+{
+    if ((atomic_load_explicit(&heap->inbox, memory_order_seq_cst) |
+         atomic_load_explicit(&heap->suspects, memory_order_seq_cst)) != 0)
+        shared_settle(heap);
+}
+
+void shared_fork_settle(void)
+{
+    settle_left(&heap_orphans);
+    for (unsigned i = 0; i < SHARED_MAX; i++)
+        if (shared_at(i) != NULL) settle_left(shared_at(i));
 }

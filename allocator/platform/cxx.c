@@ -44,5 +44,5 @@ _Noreturn COLD void cxx_throw_bad_alloc(size_t size)
     if (throw != NULL) throw();
     platform_message(
         "operator new cannot allocate %zu bytes, and there is no C++ run-time library to throw std::bad_alloc", size);
-    abort();
+    platform_abort();
 }

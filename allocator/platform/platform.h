@@ -101,10 +101,9 @@ enum platform_move platform_move_pages(void *from, void *to, size_t size);
 /* Processors that this process may use, at least 1. */
 unsigned platform_processors(void);
 
-/* A lock for rare paths: one futex word. Not recursive. Zero-initialised is unlocked. */
+/* A lock for rare paths. Not recursive. Zero-initialised is unlocked. */
 typedef struct platform_lock {
-    _Atomic(uint32_t) word; /* 0 free, 1 held, 2 held and somebody waits */
-    bool held_by_fork; /* written by the holder; read only by a thread inside fork() */
+    _Atomic(uint64_t) word; /* whose it is, whether others wait, for how many forks it is held: see thread.c */
 } platform_lock;
 
 void platform_lock_acquire(platform_lock *lock);
@@ -112,12 +111,38 @@ void platform_lock_release(platform_lock *lock);
 /* Acquire it if nobody has it; never waits. */
 bool platform_lock_try(platform_lock *lock);
 
-/* For pthread_atfork handlers. Between begin and end the calling thread owns the lock, so that no other thread
- * is in the middle of what it protects when the process is copied; and the thread itself passes through
- * acquire and release, because other libraries' handlers run in that time and may allocate. End is called in
- * the parent and in the child. */
+/* For locks that a fork holds: acquire it, but do not wait for a fork, which may itself wait for this thread (in another
+ * library's handler, or for a lock of the C library's); nor for the calling thread, when that has it already, since it was
+ * interrupted by a signal. False, with nothing acquired: do without what the lock protects. */
+bool platform_lock_enter(platform_lock *lock);
+
+bool platform_lock_is_own(const platform_lock *lock); /* the calling thread has acquired it */
+bool platform_lock_is_held_by_fork(const platform_lock *lock);
+
+/* Whether the calling thread has acquired a lock of this kind, or is about to: then it was interrupted by a signal, if it
+ * is not itself in the code that did. */
+bool platform_lock_is_any_own(void);
+
+/* End the program with SIGABRT. Its handler may allocate, or wait for a thread that does: all locks that the calling thread
+ * has are from now on as held by a fork that never ends, so that nobody waits for them, or touches what they protect. */
+_Noreturn COLD void platform_abort(void);
+
+/* Around a fork: what a lock protects is whole while the process is copied, and so it is in the child. Several forks may
+ * hold a lock at once. Begin waits for the thread that has it, which must not be the calling one. */
 void platform_lock_fork_begin(platform_lock *lock);
 void platform_lock_fork_end(platform_lock *lock);
+
+/* The calling thread forks. Handlers of other libraries may come before ours in the child, and need a lock that a thread has
+ * which the child does not have: then `mend` is called there, once, before the thread would wait for ever. NULL: no more. */
+void platform_fork_watch(void (*mend)(void));
+
+/* In the child, of a lock that forks hold. If none did, since the fork could not wait, and another thread had it, then it is
+ * as after platform_abort: what it protects is in the middle of something, for ever. */
+void platform_lock_fork_end_in_child(platform_lock *lock);
+
+/* In the child, of a lock that forks do not hold: nobody has it whom the child does not have. Whether somebody had: then
+ * what it protects may be in the middle of something. */
+bool platform_lock_mend(platform_lock *lock);
 
 /* Name the one function that is called when a thread exits which has been armed; once per process, before any
  * arming. Where the C library has no key left for us, it is never called: what the threads held is then lost when they

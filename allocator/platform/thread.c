@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <link.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -41,23 +43,79 @@ unsigned platform_processors(void)
 
 /* ---- locks --------------------------------------------------------------------------------------- */
 
-/* How many locks this thread holds for a fork that is under way. */
-static __thread unsigned thread_fork_locks;
-
-enum { UNLOCKED = 0, LOCKED = 1, CONTENDED = 2 };
+/* The word of a lock:
+ *
+ *     63                          16 15      1   0
+ *    ┌──────────────────────────────┬─────────┬───┐
+ *    │ who has it; 0: no thread     │  forks  │ w │
+ *    └──────────────────────────────┴─────────┴───┘
+ *
+ * A thread is named by the address of a variable of its own, which is the same in a fork's child. Either a thread has the
+ * lock or forks hold it, so many, of which the last number stands for one that never ends. `w`: threads sleep, waiting for
+ * the one that has it. They sleep on the lower half. */
+enum { WAITED = 1, FORK = 2, FORKS = 0xFFFE, LEFT = FORKS, OWNER_SHIFT = 16 };
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the lower half comes first");
 
 /* Tries before sleeping. The longest critical section is a few hundred nanoseconds, unless its holder was
  * scheduled away; then spinning longer only burns its core. */
 enum { LOCK_SPINS = 100 };
+
+/* The locks that this thread has or is about to acquire; the first of them by name. So many are never nested. */
+enum { NESTED_MAX = 8 };
+static __thread struct {
+    unsigned count;
+    platform_lock *locks[NESTED_MAX];
+} own __attribute__((tls_model("initial-exec")));
+
+static uint64_t self(void)
+{
+    return (uint64_t)(uintptr_t)&own << OWNER_SHIFT;
+}
+
+static uint64_t owner_in(uint64_t word)
+{
+    return word >> OWNER_SHIFT << OWNER_SHIFT;
+}
+
+/* Before it is acquired: a signal's handler must not take a thread that has a lock for one that has none. */
+static void own_add(platform_lock *lock)
+{
+    if (own.count < NESTED_MAX) own.locks[own.count] = lock;
+    own.count++;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+static void own_remove(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    own.count--; /* they are released in the opposite order */
+}
 
 static void futex_wait(_Atomic(uint32_t) *word, uint32_t expected)
 {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
 }
 
+static void futex_wake(_Atomic(uint32_t) *word, int threads)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
+}
+
 static void futex_wake_one(_Atomic(uint32_t) *word)
 {
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    futex_wake(word, 1);
+}
+
+static _Atomic(uint32_t) *lower_half(platform_lock *lock)
+{
+    return (_Atomic(uint32_t) *)(void *)&lock->word;
+}
+
+static void lock_wake(platform_lock *lock, int threads)
+{
+    int saved = errno;
+    futex_wake(lower_half(lock), threads);
+    errno = saved;
 }
 
 static void cpu_relax(void)
@@ -69,71 +127,176 @@ static void cpu_relax(void)
 #endif
 }
 
-static COLD void lock_wait(platform_lock *lock)
+static uint64_t word_of(const platform_lock *lock)
 {
-    for (int spin = 0; spin < LOCK_SPINS; spin++) {
-        uint32_t expected = UNLOCKED;
-        /* Acquire: pairs with the release in platform_lock_release. */
-        if (atomic_compare_exchange_weak_explicit(&lock->word, &expected, LOCKED, memory_order_acquire,
-                                                  memory_order_relaxed))
-            return;
-        cpu_relax();
-    }
+    /* Relaxed: a guess, on which a compare-and-swap decides; or about the calling thread itself. */
+    return atomic_load_explicit(&lock->word, memory_order_relaxed);
+}
+
+static bool word_change(platform_lock *lock, uint64_t from, uint64_t to)
+{
+    /* Acquire: pairs with the releases below. */
+    return atomic_compare_exchange_strong_explicit(&lock->word, &from, to, memory_order_acquire, memory_order_relaxed);
+}
+
+/* Sleep until the thread that has it lets it go, as far as can be told: then what the word is may be another. */
+static void wait_for_owner(platform_lock *lock, uint64_t word)
+{
+    if ((word & WAITED) == 0 && !word_change(lock, word, word | WAITED)) return;
     int saved = errno;
-    /* From here on we hold it as CONTENDED, so that our release wakes the next one (Drepper, "Futexes are
-     * tricky", mutex 2). Acquire as above. */
-    while (atomic_exchange_explicit(&lock->word, CONTENDED, memory_order_acquire) != UNLOCKED)
-        futex_wait(&lock->word, CONTENDED);
+    futex_wait(lower_half(lock), (uint32_t)(word | WAITED));
     errno = saved;
 }
 
-/* Reads held_by_fork only when this thread is inside fork(): then it is the holder who wrote it. */
-static bool held_by_own_fork(const platform_lock *lock)
+/* Sequentially consistent: who is refused has left work behind, before, for whoever ends the fork (shared.c). */
+static uint64_t word_latest(const platform_lock *lock)
 {
-    return UNLIKELY(thread_fork_locks != 0) && lock->held_by_fork;
+    return atomic_load_explicit(&lock->word, memory_order_seq_cst);
+}
+
+static bool is_refused(uint64_t word)
+{
+    return (word & FORKS) != 0 || owner_in(word) == self();
+}
+
+/* Of the fork that this thread has under way. */
+static __thread struct {
+    void (*mend)(void); /* NULL: none */
+    int32_t process; /* that forks */
+} fork_watched __attribute__((tls_model("initial-exec")));
+
+void platform_fork_watch(void (*mend)(void))
+{
+    fork_watched.mend = mend;
+    if (mend != NULL) fork_watched.process = platform_process_number();
+}
+
+/* Whether this is the child, in which locks have been mended now. */
+static bool mended_in_child(void)
+{
+    void (*mend)(void) = fork_watched.mend;
+    if (LIKELY(mend == NULL) || platform_process_number() == fork_watched.process) return false;
+    fork_watched.mend = NULL;
+    mend();
+    return true;
+}
+
+/* False: held by a fork, or by this very thread, and the caller can do without. */
+static COLD bool lock_wait(platform_lock *lock, bool may_do_without)
+{
+    for (int spin = 0; spin < LOCK_SPINS; spin++) {
+        if (may_do_without && is_refused(word_latest(lock))) return false;
+        if (word_change(lock, 0, self())) return true;
+        cpu_relax();
+    }
+    for (;;) {
+        uint64_t word = word_latest(lock);
+        if (may_do_without && is_refused(word)) return false;
+        /* From here on we have it as one that is waited for, so that our release wakes the next one (Drepper, "Futexes are
+         * tricky", mutex 2). */
+        if (owner_in(word) == 0) {
+            if (word_change(lock, word, self() | WAITED)) return true;
+        } else if (!mended_in_child()) {
+            wait_for_owner(lock, word);
+        }
+    }
 }
 
 void platform_lock_acquire(platform_lock *lock)
 {
-    if (held_by_own_fork(lock)) return;
-    uint32_t expected = UNLOCKED;
-    if (UNLIKELY(!atomic_compare_exchange_strong_explicit(&lock->word, &expected, LOCKED, memory_order_acquire,
-                                                          memory_order_relaxed)))
-        lock_wait(lock);
+    own_add(lock);
+    if (UNLIKELY(!word_change(lock, 0, self()))) lock_wait(lock, false);
+}
+
+bool platform_lock_enter(platform_lock *lock)
+{
+    own_add(lock);
+    if (LIKELY(word_change(lock, 0, self())) || lock_wait(lock, true)) return true;
+    own_remove();
+    return false;
 }
 
 bool platform_lock_try(platform_lock *lock)
 {
-    uint32_t expected = UNLOCKED;
-    /* Acquire: as in lock_wait. */
-    return atomic_compare_exchange_strong_explicit(&lock->word, &expected, LOCKED, memory_order_acquire,
-                                                   memory_order_relaxed) ||
-           held_by_own_fork(lock);
+    own_add(lock);
+    bool acquired = word_change(lock, 0, self());
+    if (!acquired) own_remove();
+    return acquired;
 }
 
 void platform_lock_release(platform_lock *lock)
 {
-    if (held_by_own_fork(lock)) return;
     /* Release: what was written under the lock is seen by the next holder. */
-    if (UNLIKELY(atomic_exchange_explicit(&lock->word, UNLOCKED, memory_order_release) == CONTENDED)) {
-        int saved = errno;
-        futex_wake_one(&lock->word);
-        errno = saved;
-    }
+    uint64_t word = atomic_exchange_explicit(&lock->word, 0, memory_order_release);
+    own_remove();
+    if (UNLIKELY((word & WAITED) != 0)) lock_wake(lock, 1);
 }
+
+bool platform_lock_is_own(const platform_lock *lock)
+{
+    return owner_in(word_of(lock)) == self();
+}
+
+bool platform_lock_is_held_by_fork(const platform_lock *lock)
+{
+    /* Sequentially consistent: see registry.c and space.c. */
+    return (atomic_load_explicit(&lock->word, memory_order_seq_cst) & FORKS) != 0;
+}
+
+bool platform_lock_is_any_own(void)
+{
+    return own.count != 0;
+}
+
+void platform_abort(void)
+{
+    for (; own.count != 0; own_remove()) {
+        platform_lock *lock = own.count <= NESTED_MAX ? own.locks[own.count - 1] : NULL;
+        if (lock == NULL || !platform_lock_is_own(lock)) continue;
+        atomic_store_explicit(&lock->word, LEFT, memory_order_relaxed); /* nobody is to see what was written under it */
+        lock_wake(lock, INT_MAX);
+    }
+    abort();
+}
+
+/* ---- locks and forks -------------------------------------------------------------------------------------------- */
 
 void platform_lock_fork_begin(platform_lock *lock)
 {
-    platform_lock_acquire(lock);
-    lock->held_by_fork = true;
-    thread_fork_locks++;
+    for (;;) {
+        uint64_t word = word_of(lock);
+        if (owner_in(word) != 0) wait_for_owner(lock, word);
+        else if (word == LEFT || word_change(lock, word, word + FORK)) break;
+    }
+    lock_wake(lock, INT_MAX); /* whoever waited for the thread that had it shall not wait for us */
 }
 
 void platform_lock_fork_end(platform_lock *lock)
 {
-    lock->held_by_fork = false;
-    thread_fork_locks--;
-    platform_lock_release(lock);
+    uint64_t word = word_of(lock);
+    /* In the child of a signal's handler that forked while this fork was under way, there is nothing left to end.
+     * Sequentially consistent: whoever was refused the lock and left work for us did so before, or finds it free. */
+    while (owner_in(word) == 0 && word != 0 && word != LEFT &&
+           !atomic_compare_exchange_weak_explicit(&lock->word, &word, word - FORK, memory_order_seq_cst,
+                                                  memory_order_relaxed))
+        continue;
+}
+
+/* All relaxed, below: nobody else is there. */
+
+void platform_lock_fork_end_in_child(platform_lock *lock)
+{
+    uint64_t owner = owner_in(word_of(lock));
+    bool left = word_of(lock) == LEFT || (owner != 0 && owner != self());
+    atomic_store_explicit(&lock->word, left ? LEFT : owner, memory_order_relaxed);
+}
+
+bool platform_lock_mend(platform_lock *lock)
+{
+    uint64_t owner = owner_in(word_of(lock));
+    bool lost = owner != 0 && owner != self();
+    atomic_store_explicit(&lock->word, lost ? 0 : owner, memory_order_relaxed);
+    return lost;
 }
 
 /* ---- thread exit ---------------------------------------------------------------------------------- */

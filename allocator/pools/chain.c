@@ -419,14 +419,11 @@ void chain_forget(void)
 
 /* ---- fork ---------------------------------------------------------------------------------------------------------------------------------- */
 
-void chain_fork_begin(void)
+/* Another thread may have been writing, as it may be at any time for those that search: a value is told after what it
+ * stands for. */
+void chain_fork_child(void)
 {
-    platform_lock_fork_begin(&chains.lock);
-}
-
-void chain_fork_end(void)
-{
-    platform_lock_fork_end(&chains.lock);
+    platform_lock_mend(&chains.lock);
 }
 
 /* ---- figures ------------------------------------------------------------------------------------------------------------------------------- */

@@ -143,12 +143,7 @@ void group_unlock(void)
     platform_lock_release(&lock);
 }
 
-void group_fork_begin(void)
+void group_fork_child(void)
 {
-    platform_lock_fork_begin(&lock);
-}
-
-void group_fork_end(void)
-{
-    platform_lock_fork_end(&lock);
+    platform_lock_mend(&lock);
 }

@@ -362,16 +362,9 @@ uint32_t place_figures(struct place_figures *figures)
 
 /* ---- forks ---------------------------------------------------------------------------------------------------------- */
 
-void pools_fork_begin(void)
+void pools_fork_child(void)
 {
-    group_fork_begin();
-    chain_fork_begin();
-    platform_lock_fork_begin(&sites_lock);
-}
-
-void pools_fork_end(void)
-{
-    platform_lock_fork_end(&sites_lock);
-    chain_fork_end();
-    group_fork_end();
+    group_fork_child();
+    chain_fork_child();
+    platform_lock_mend(&sites_lock);
 }

@@ -146,9 +146,8 @@ void chain_ask_again(uint32_t group);
 /* Code may have been unmapped: forget what is known of return addresses that are in no loaded object. */
 void chain_forget(void);
 
-/* For pthread_atfork handlers, as platform_lock_fork_begin. */
-void chain_fork_begin(void);
-void chain_fork_end(void);
+/* In a fork's child. */
+void chain_fork_child(void);
 
 /* Why chains were not told, or not to their end. All but the last two happen once a chain. */
 enum chain_fallback {
@@ -198,9 +197,8 @@ struct verdict group_verdict(uint32_t group);
  * chain_ask_again. Called without locks, and never waits for one: while another thread is in here nothing is seen. */
 void group_watch(uint32_t group, void *object, size_t size);
 
-/* For pthread_atfork handlers; taken before the locks of chains. */
-void group_fork_begin(void);
-void group_fork_end(void);
+/* In a fork's child. What a group's look was in the middle of is done in part; it decides about places only. */
+void group_fork_child(void);
 
 /* ---- pools (place.c) -------------------------------------------------------------------------------------------------- */
 
@@ -229,9 +227,8 @@ struct place_figures {
 /* All pools, numbered from 0; `figures` has room for POOL_BINS. Returns how many there are. Looks at all spans. */
 uint32_t place_figures(struct place_figures *figures);
 
-/* For pthread_atfork handlers: of all of this layer. */
-void pools_fork_begin(void);
-void pools_fork_end(void);
+/* In a fork's child: all of this layer. */
+void pools_fork_child(void);
 
 /* ---- the site table (place.c) -------------------------------------------------------------------------------------------- */
 

@@ -8,8 +8,39 @@
 #endif
 #include "record.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+/* ---- forks ------------------------------------------------------------------------------------------------------------ */
+
+typedef pid_t fork_function(void);
+
+static struct {
+    fork_function *fork; /* NULL: not looked for yet */
+    fork_function *bare; /* _Fork, which the C library has only since 2.34; NULL before */
+} next;
+
+static void forks_start(void)
+{
+    *(void **)&next.bare = dlsym(RTLD_NEXT, "_Fork");
+    *(void **)&next.fork = dlsym(RTLD_NEXT, "fork");
+}
+
+/* In a signal's handler that has interrupted malloc, the C library's fork would wait for ever: for a lock of its malloc that the
+ * interrupted call has. In a program of one thread it takes none, but there ours is a second one. Its _Fork never does; nor
+ * does it call anybody's handlers. */
+EXPORT pid_t fork(void)
+{
+    if (UNLIKELY(next.fork == NULL)) forks_start(); /* another library's constructor */
+    if (LIKELY(!record_is_inside()) || next.bare == NULL) return next.fork();
+    pid_t child = next.bare();
+    if (child == 0) writer_fork_child();
+    return child;
+}
+
+/* ---- start, end ------------------------------------------------------------------------------------------------------ */
 
 static void quick_exit_begins(void)
 {
@@ -20,6 +51,7 @@ __attribute__((constructor)) static void process_start(void)
 {
     intercept_start();
     exits_start();
+    forks_start();
     record_settings_read();
     if (!record_settings_apply()) return;
     intercept_check();

@@ -138,6 +138,7 @@ void intercept_check(void); /* says so if calls do not come here */
 const char *intercept_allocator(void); /* path of the library that calls go to */
 bool sample_begin(void); /* sample.c: before `recording` becomes true. False: no memory, so nothing can be recorded */
 void record_ignore_thread(void); /* ring.c: nothing that the calling thread does is ever noted */
+bool record_is_inside(void); /* the calling thread is in a call that is noted: a signal has interrupted malloc */
 void exits_start(void); /* exits.c: finds the functions that it stands in front of */
 void rings_fork_child(void); /* ring.c: nobody else is there, nor is anything recorded: rings are empty and nobody's */
 

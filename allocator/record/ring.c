@@ -123,6 +123,11 @@ void record_ignore_thread(void)
     record_thread.inside = true;
 }
 
+bool record_is_inside(void)
+{
+    return record_thread.inside;
+}
+
 /* ---- room ------------------------------------------------------------------------------------------------------------------------ */
 
 /* From half full on the recorder's thread is told, and again whenever an eighth more is. */
@@ -165,7 +170,7 @@ struct record_ring *ring_with_room(void)
  * is nobody's any more, and takes another for the next event. */
 void rings_fork_child(void)
 {
-    rings.lock = (platform_lock){0};
+    platform_lock_mend(&rings.lock);
     sites_fork_child();
     for (struct record_ring *ring = atomic_load_explicit(&record_rings, memory_order_relaxed); ring != NULL;
          ring = ring->next) {

@@ -459,5 +459,5 @@ void sites_forget(void)
  * the count, a value without a key. */
 void sites_fork_child(void)
 {
-    sites.lock = (platform_lock){0};
+    platform_lock_mend(&sites.lock);
 }

@@ -564,5 +564,6 @@ void writer_fork_child(void)
     atomic_store_explicit(&complaint, NULL, memory_order_relaxed);
     record_file = (struct record_file){0};
     record_settings.first = false;
-    if (record_settings_apply()) writer_start(was_recording);
+    /* Not in a handler that has interrupted malloc: it allocates. */
+    if (record_settings_apply() && !record_is_inside()) writer_start(was_recording);
 }

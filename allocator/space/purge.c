@@ -98,48 +98,68 @@ static uint32_t piece_start(const struct span *run, uint32_t most, uint32_t *spa
 }
 
 /* Purge what the kernel takes of a piece that it has refused as a whole. A run of which it takes nothing counts as young
- * again, and will be begun at its other end, so that it is not in the way of others. */
-static void piece_purge_refused(uint32_t index, uint32_t spans, unsigned pool)
+ * again, and will be begun at its other end, so that it is not in the way of others. False: the lock is lost. */
+static bool piece_purge_refused(uint32_t index, uint32_t spans, unsigned pool)
 {
     platform_lock_release(&space_state.lock);
     refused_spans refused = purge_span_by_span(index, spans);
-    platform_lock_acquire(&space_state.lock);
+    if (UNLIKELY(!platform_lock_enter(&space_state.lock))) {
+        run_defer(span_at(index));
+        return false;
+    }
     uint64_t now = platform_clock_ms();
     if (refused != UINT64_MAX >> (64 - spans)) {
         space_state.purge_refusals = 0;
         piece_free_by_parts(index, spans, pool, now, refused);
-        return;
+        return true;
     }
     space_state.purge_refusals++;
     space_state.purge_from_end = !space_state.purge_from_end;
     space_state.refused_at = now;
     run_renew(run_free(index, spans, pool, now), now);
+    return true;
+}
+
+/* The same of more than a piece. */
+static void purge_by_pieces(uint32_t index, uint32_t spans, unsigned pool)
+{
+    bool whole = true;
+    while (whole && spans != 0) {
+        uint32_t piece = spans < PIECE_SPANS ? spans : PIECE_SPANS;
+        run_hand_out(index, piece, SPAN_METADATA, pool);
+        index += piece;
+        spans -= piece;
+        if (spans != 0) run_hand_out(index, spans, SPAN_METADATA, pool); /* not to merge with yet */
+        whole = piece_purge_refused(index - piece, piece, pool);
+    }
+    if (spans != 0) run_defer(span_at(index));
 }
 
 /* Purge at most so many spans of a dirty run; returns how many were tried. Called with the lock, which is let go during the
- * system calls: the spans are marked as in use meanwhile. */
+ * system calls: the spans are marked as in use meanwhile. When a fork has taken the lock since, it is lost, and they come back
+ * later. */
 static uint32_t run_purge(struct span *run, uint32_t most)
 {
     uint32_t spans;
     uint32_t index = piece_start(run, most, &spans);
     unsigned pool = run->pool;
     run_cut(run, index, spans);
+    run_hand_out(index, spans, SPAN_METADATA, pool);
     purge_prepare(index, spans);
     platform_lock_release(&space_state.lock);
 
     bool purged = purge_spans(index, spans);
 
-    platform_lock_acquire(&space_state.lock);
+    if (UNLIKELY(!platform_lock_enter(&space_state.lock))) {
+        run_defer(span_at(index));
+        return spans;
+    }
     if (purged) {
         space_state.purge_refusals = 0;
         piece_free(index, spans, pool, 0, true);
         return spans;
     }
-    for (uint32_t done = 0, piece; done < spans; done += piece) {
-        piece = spans - done < PIECE_SPANS ? spans - done : PIECE_SPANS;
-        if (done + piece < spans) span_at(index + done + piece)->kind = SPAN_METADATA; /* not to merge with yet */
-        piece_purge_refused(index + done, piece, pool);
-    }
+    purge_by_pieces(index, spans, pool);
     return spans;
 }
 
@@ -151,6 +171,7 @@ enum { REFUSALS_MAX = 4, REFUSED_RETRY_MS = 10000 };
 
 static bool purge_is_refused(void)
 {
+    if (UNLIKELY(!space_is_whole(SPACE_WHOLE))) return true; /* the lock is lost */
     return space_state.purge_refusals >= REFUSALS_MAX &&
            platform_clock_ms() - space_state.refused_at < REFUSED_RETRY_MS;
 }
@@ -159,7 +180,7 @@ static bool purge_is_refused(void)
 static uint32_t pool_purge_older_than(const struct pool *pool, uint32_t age_ms, uint32_t most)
 {
     uint64_t now = platform_clock_ms();
-    while (most != 0 && pool->oldest != SPAN_NONE && !purge_is_refused()) {
+    while (most != 0 && !purge_is_refused() && pool->oldest != SPAN_NONE) {
         struct span *oldest = span_at(pool->oldest);
         if (span_age(oldest, now) < age_ms) break;
         most -= run_purge(oldest, most);
@@ -190,9 +211,11 @@ static enum space_left purge_old(uint32_t most)
 {
     /* Relaxed, here and below: a setting stands for itself. One that changes meanwhile is seen at the next release. */
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
+    if (UNLIKELY(!space_is_whole(SPACE_WHOLE))) return SPACE_LEFT_YOUNG; /* who knows: the lock is lost */
     if (decay == DECAY_NEVER || !is_worth_purging()) return SPACE_LEFT_NONE;
     for (unsigned pool = DIRTY; pool < pools_end() && most != 0; pool++)
         most = pool_purge_older_than(&space_state.pools[pool], decay, most);
+    if (UNLIKELY(!space_is_whole(SPACE_WHOLE))) return SPACE_LEFT_YOUNG;
     if (spans_dirty() == 0) return SPACE_LEFT_NONE;
     return most == 0 ? SPACE_LEFT_OLD : SPACE_LEFT_YOUNG;
 }
@@ -202,7 +225,7 @@ static enum space_left purge_old(uint32_t most)
 static void pool_purge_excess(const struct pool *pool, uint32_t most)
 {
     size_t kept = atomic_load_explicit(&space_settings.shared_dirty_max, memory_order_relaxed) / SPAN_SIZE;
-    while (most != 0 && pool->spans > kept && !purge_is_refused()) {
+    while (most != 0 && !purge_is_refused() && pool->spans > kept) {
         uint32_t refusals = space_state.purge_refusals;
         most -= run_purge(span_at(pool->oldest), most);
         if (space_state.purge_refusals > refusals) break;
@@ -212,6 +235,7 @@ static void pool_purge_excess(const struct pool *pool, uint32_t most)
 void purge_after_release(unsigned pool, uint32_t spans, uint64_t now)
 {
     pool_purge_excess(&space_state.pools[pool], spans + PIECE_SPANS);
+    if (UNLIKELY(!space_is_whole(SPACE_WHOLE))) return; /* the lock is lost */
     if (atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) == 0) { /* nothing is to be kept */
         purge_old(spans + PIECE_SPANS);
         return;
@@ -225,18 +249,22 @@ void purge_after_release(unsigned pool, uint32_t spans, uint64_t now)
 
 enum space_left space_purge_old(void)
 {
-    platform_lock_acquire(&space_state.lock);
-    for (unsigned pool = DIRTY; pool < pools_end(); pool++) pool_purge_excess(&space_state.pools[pool], PIECE_SPANS);
-    enum space_left left = purge_old(PIECE_SPANS);
-    platform_lock_release(&space_state.lock);
+    enum space_access access = space_enter();
+    enum space_left left = SPACE_LEFT_YOUNG; /* who knows */
+    if (access == SPACE_WHOLE) {
+        for (unsigned pool = DIRTY; pool < pools_end(); pool++)
+            pool_purge_excess(&space_state.pools[pool], PIECE_SPANS);
+        left = purge_old(PIECE_SPANS);
+    }
+    space_leave(access);
     return left;
 }
 
 void space_purge_all(void)
 {
-    platform_lock_acquire(&space_state.lock);
-    purge_all();
-    platform_lock_release(&space_state.lock);
+    enum space_access access = space_enter();
+    if (access == SPACE_WHOLE) purge_all();
+    space_leave(access);
 }
 
 void space_purge_pages(void *start, size_t size)
@@ -245,8 +273,8 @@ void space_purge_pages(void *start, size_t size)
     uint32_t index = (uint32_t)(space_offset(start) / SPAN_SIZE);
     huge_pages_alike(index, 1, &taken);
     if (taken) return;
-    platform_lock_acquire(&space_state.lock);
-    huge_pages_break(index);
-    platform_lock_release(&space_state.lock);
-    purge_counted(start, size);
+    enum space_access access = space_enter();
+    if (access == SPACE_WHOLE) huge_pages_break(index);
+    space_leave(access);
+    if (access == SPACE_WHOLE) purge_counted(start, size); /* or the pages stay, for once */
 }

@@ -126,21 +126,25 @@ static bool commit_spans(uint32_t up_to)
     return up_to <= space_state.committed;
 }
 
+bool frontier_prepare(uint32_t end)
+{
+    /* The spans first: what the kernel refuses is refused there, before descriptors for it have been made. */
+    return commit_spans(end) && space_commit_descriptors(end);
+}
+
 /* Move the frontier up by `spans`; the new spans are clean. */
 static bool frontier_raise(uint32_t spans)
 {
     if (spans > space_state.capacity - space_state.frontier) return false;
     uint32_t raised = space_state.frontier + spans;
-    /* The spans first: what the kernel refuses is refused there, before descriptors for it have been made. */
-    if (!commit_spans(raised) || !space_commit_descriptors(raised)) return false;
+    if (!frontier_prepare(raised)) return false;
     space_state.frontier = raised;
     return true;
 }
 
 /* ---- handing out ------------------------------------------------------------------------------------ */
 
-/* The first index at or after `index` whose address is aligned to `alignment` spans. */
-static uint32_t index_aligned(uint32_t index, uint32_t alignment)
+uint32_t index_aligned(uint32_t index, uint32_t alignment)
 {
     uintptr_t number = (space.base >> SPAN_SHIFT) + index;
     uintptr_t aligned = (number + alignment - 1) & ~(uintptr_t)(alignment - 1);
@@ -216,7 +220,7 @@ static struct place place_find_or_make(uint32_t spans, uint32_t alignment, unsig
     if (place.index == SPAN_NONE && spans_dirty() != 0) {
         /* Dirty and clean neighbours merge once both are clean: they may be long enough together. */
         purge_all();
-        place = place_find(spans, alignment, own);
+        if (space_is_whole(SPACE_WHOLE)) place = place_find(spans, alignment, own);
     }
     return place;
 }
@@ -239,16 +243,31 @@ struct span *run_hand_out(uint32_t index, uint32_t spans, enum span_kind kind, u
     return first;
 }
 
+static struct span *acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, struct place *place)
+{
+    unsigned own = DIRTY + node_here();
+    *place = place_find_or_make(spans, alignment, own);
+    if (place->index == SPAN_NONE) return NULL;
+    struct span *first = run_hand_out(place->index, spans, kind, own);
+    if (UNLIKELY(place->is_foreign)) purge_prepare(place->index, spans);
+    if (place->zeroed && kind == SPAN_LARGE) huge_pages_of_block(place->index, place->index + spans);
+    return first;
+}
+
 struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
 {
     if ((uint64_t)spans + alignment - 1 > space.size / SPAN_SIZE) return NULL;
-    unsigned own = DIRTY + node_here();
-    platform_lock_acquire(&space_state.lock);
-    struct place place = place_find_or_make(spans, alignment, own);
-    struct span *first = place.index == SPAN_NONE ? NULL : run_hand_out(place.index, spans, kind, own);
-    if (UNLIKELY(place.is_foreign)) purge_prepare(place.index, spans);
-    if (place.zeroed && first != NULL && kind == SPAN_LARGE) huge_pages_of_block(place.index, place.index + spans);
-    platform_lock_release(&space_state.lock);
+    struct place place = {.zeroed = false};
+    struct span *first = NULL;
+    enum space_access access;
+    bool lost;
+    do {
+        access = space_enter();
+        if (LIKELY(access == SPACE_WHOLE)) first = acquire(spans, alignment, kind, &place);
+        else if (access == SPACE_BESIDE) first = acquire_beside(spans, alignment, kind, &place.zeroed);
+        lost = access == SPACE_WHOLE && !space_is_whole(access);
+        space_leave(access);
+    } while (UNLIKELY(lost && first == NULL));
     huge_pages_say();
     /* Without the lock: it is ours, and nobody else knows of it. */
     if (UNLIKELY(place.is_foreign)) place.zeroed = purge_spans(place.index, spans);
@@ -258,9 +277,9 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
 
 bool space_room_can_be_made(uint32_t spans, uint32_t alignment)
 {
-    platform_lock_acquire(&space_state.lock);
+    enum space_access access = space_enter();
     bool can = room_can_be_made(spans, alignment);
-    platform_lock_release(&space_state.lock);
+    space_leave(access);
     return can;
 }
 
@@ -281,10 +300,11 @@ static void take_back(uint32_t index, uint32_t spans, unsigned pool, uint64_t no
 void space_release(struct span *first)
 {
     uint64_t now = platform_clock_ms();
-    platform_lock_acquire(&space_state.lock);
+    enum space_access access = space_enter();
     if (first->kind == SPAN_LARGE) space_dense_spans_add(-(int32_t)first->run_spans);
-    take_back(span_index(first), first->run_spans, first->pool, now);
-    platform_lock_release(&space_state.lock);
+    if (LIKELY(access == SPACE_WHOLE)) take_back(span_index(first), first->run_spans, first->pool, now);
+    else run_defer(first);
+    space_leave(access);
 }
 
 struct span *space_lend(uint32_t spans, uint32_t alignment, void *guest, bool huge_pages)
@@ -297,9 +317,9 @@ struct span *space_lend(uint32_t spans, uint32_t alignment, void *guest, bool hu
         __atomic_store_n(&(first - i)->kind, SPAN_GUEST, __ATOMIC_RELEASE);
     }
     if (huge_pages && space_settings.huge_pages != HUGE_PAGES_NEVER) {
-        platform_lock_acquire(&space_state.lock);
-        huge_pages_advise(span_index(first), span_index(first) + spans);
-        platform_lock_release(&space_state.lock);
+        enum space_access access = space_enter();
+        if (access == SPACE_WHOLE) huge_pages_advise(span_index(first), span_index(first) + spans);
+        space_leave(access);
     }
     return first;
 }
@@ -367,8 +387,8 @@ bool space_resize(struct span *first, uint32_t spans)
     uint32_t old = first->run_spans;
     if (spans == old) return true;
     bool foreign = false;
-    platform_lock_acquire(&space_state.lock);
-    bool done = spans < old || run_grow(first, spans, &foreign);
+    enum space_access access = space_enter();
+    bool done = access == SPACE_WHOLE && (spans < old || run_grow(first, spans, &foreign));
     if (done) {
         if (first->kind == SPAN_LARGE) {
             space_dense_spans_add((int32_t)spans - (int32_t)old);
@@ -378,7 +398,7 @@ bool space_resize(struct span *first, uint32_t spans)
         if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
         if (spans < old) take_back(index + spans, old - spans, first->pool, platform_clock_ms());
     }
-    platform_lock_release(&space_state.lock);
+    space_leave(access);
     huge_pages_say();
     /* As in space_acquire. Should the kernel refuse, they stay where they are. */
     if (UNLIKELY(foreign)) purge_spans(index + old, spans - old);
@@ -387,41 +407,49 @@ bool space_resize(struct span *first, uint32_t spans)
 
 /* ---- the rest --------------------------------------------------------------------------------------- */
 
-void *space_metadata(size_t size)
+/* Always from the clean: it must read as zeros. What is left of the last run is given up. */
+static bool metadata_extend(size_t size)
 {
-    size = (size + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
-    platform_lock_acquire(&space_state.lock);
-    if ((size_t)(space_state.metadata_end - space_state.metadata_next) < size) {
-        uint32_t spans = (uint32_t)((size + SPAN_SIZE - 1) / SPAN_SIZE);
-        /* Always from the clean: it must read as zeros. What is left of the last run is given up. */
-        uint32_t index = run_take_clean(spans);
-        for (unsigned pool = pools_end(); index == SPAN_NONE && pool < pools_zeroed_end(); pool++)
-            index = acquire_from_pool(spans, 1, pool);
-        if (index == SPAN_NONE) {
-            platform_lock_release(&space_state.lock);
-            return NULL;
-        }
-        span_at(index + spans - 1)->kind = SPAN_TAIL;
-        span_at(index)->kind = SPAN_METADATA;
-        span_at(index)->run_spans = spans;
-        space_state.spans_metadata += spans;
-        space_state.metadata_next = (char *)span_start(span_at(index));
-        space_state.metadata_end = space_state.metadata_next + (size_t)spans * SPAN_SIZE;
-    }
+    uint32_t spans = (uint32_t)((size + SPAN_SIZE - 1) / SPAN_SIZE);
+    uint32_t index = run_take_clean(spans);
+    for (unsigned pool = pools_end(); index == SPAN_NONE && pool < pools_zeroed_end(); pool++)
+        index = acquire_from_pool(spans, 1, pool);
+    if (index == SPAN_NONE) return false;
+    span_at(index + spans - 1)->kind = SPAN_TAIL;
+    span_at(index)->kind = SPAN_METADATA;
+    span_at(index)->run_spans = spans;
+    space_state.spans_metadata += spans;
+    space_state.metadata_next = (char *)span_start(span_at(index));
+    space_state.metadata_end = space_state.metadata_next + (size_t)spans * SPAN_SIZE;
+    return true;
+}
+
+static void *metadata_take(size_t size)
+{
+    if ((size_t)(space_state.metadata_end - space_state.metadata_next) < size && !metadata_extend(size)) return NULL;
     void *memory = space_state.metadata_next;
     space_state.metadata_next += size;
-    platform_lock_release(&space_state.lock);
     return memory;
 }
 
-void space_fork_begin(void)
+/* A run of its own. */
+static void *metadata_beside(size_t size)
 {
-    platform_lock_fork_begin(&space_state.lock);
+    bool zeroed = true;
+    const struct span *first =
+        acquire_beside((uint32_t)((size + SPAN_SIZE - 1) / SPAN_SIZE), 1, SPAN_METADATA, &zeroed);
+    if (first == NULL) return NULL;
+    space_state.spans_metadata += first->run_spans;
+    return (void *)span_start(first);
 }
 
-void space_fork_end(void)
+void *space_metadata(size_t size)
 {
-    platform_lock_fork_end(&space_state.lock);
+    size = (size + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
+    enum space_access access = space_enter();
+    void *memory = access == SPACE_WHOLE ? metadata_take(size) : access == SPACE_BESIDE ? metadata_beside(size) : NULL;
+    space_leave(access);
+    return memory;
 }
 
 READS_RACILY struct space_load space_load(void)
@@ -434,10 +462,11 @@ READS_RACILY struct space_load space_load(void)
     return (struct space_load){.kept = kept > clean ? (size_t)(kept - clean) * SPAN_SIZE : 0,
                                .dirty = (size_t)dirty * SPAN_SIZE};
 }
+/* Where entering is denied, the calling thread is in the middle of changing what is read: some figure may be off. */
 
 void space_figures(struct space_figures *figures)
 {
-    platform_lock_acquire(&space_state.lock);
+    enum space_access access = space_enter();
     *figures = (struct space_figures){
         .reserved = (size_t)space_state.capacity * SPAN_SIZE,
         .committed = (size_t)space_state.committed * SPAN_SIZE,
@@ -453,12 +482,12 @@ void space_figures(struct space_figures *figures)
         .zeroed = (size_t)spans_zeroed() * SPAN_SIZE,
         .nodes = space_state.nodes,
     };
-    platform_lock_release(&space_state.lock);
+    space_leave(access);
 }
 
 size_t space_node_figures(struct space_node_figures *figures, size_t count)
 {
-    platform_lock_acquire(&space_state.lock);
+    enum space_access access = space_enter();
     for (size_t node = 0; node < count && node < space_state.nodes; node++) {
         const struct pool *pool = &space_state.pools[DIRTY + node];
         figures[node] = (struct space_node_figures){
@@ -468,17 +497,18 @@ size_t space_node_figures(struct space_node_figures *figures, size_t count)
         };
     }
     size_t nodes = space_state.nodes;
-    platform_lock_release(&space_state.lock);
+    space_leave(access);
     return nodes;
 }
 
 void space_visit(void (*visit)(const struct span *span, void *argument), void *argument)
 {
-    platform_lock_acquire(&space_state.lock);
-    for (uint32_t index = 0; index < space_state.frontier;) {
+    enum space_access access = space_enter();
+    uint32_t end = access == SPACE_DENIED ? 0 : space_state.frontier;
+    for (uint32_t index = 0; index < end;) {
         const struct span *span = span_at(index);
         if (span_kind_read(span) != SPAN_FREE) visit(span, argument);
         index += span->run_spans;
     }
-    platform_lock_release(&space_state.lock);
+    space_leave(access);
 }

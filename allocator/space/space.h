@@ -266,7 +266,8 @@ void space_zeroed_release(void);
 
 /* ---- forks, statistics ------------------------------------------------------------------------------------- */
 
-/* For pthread_atfork handlers (see platform_lock_fork_begin); the last in the child, after the end. */
+/* For pthread_atfork handlers; the last in the child, and there alone if the fork could not hold the space. Between begin
+ * and end, threads work beside the space (fork.c). */
 void space_fork_begin(void);
 void space_fork_end(void);
 void space_fork_child(void);
@@ -300,7 +301,7 @@ struct space_node_figures {
 /* Fills in the first `count` of the nodes; returns how many there are, at least 1. */
 size_t space_node_figures(struct space_node_figures *figures, size_t count);
 
-/* Calls `visit` for the first span of every run that is handed out, in address order, with the lock held. */
+/* Calls `visit` for the first span of every run that is handed out, in address order, with a lock held. */
 void space_visit(void (*visit)(const struct span *span, void *argument), void *argument);
 
 #endif

@@ -44,8 +44,11 @@ struct pool {
     size_t crossings; /* dirty: runs that went to another node */
 };
 
+/* Longer runs are in the last list. */
+enum { DEFERRED_LISTS = 20 };
+
 struct space_state {
-    platform_lock lock; /* all that follows, but for the last line */
+    platform_lock lock; /* all that follows, but for the last lines */
     uint32_t nodes; /* that are kept apart; written once, before any other thread is here */
     uint32_t purge_refusals; /* runs of which the kernel took nothing, one after the other: they are locked in memory */
     bool purge_from_end; /* of a run that is purged in pieces, the last comes first */
@@ -67,6 +70,13 @@ struct space_state {
     char *metadata_next, *metadata_end;
     size_t commit_calls;
     _Atomic(uint8_t) message; /* see huge_pages_say */
+    bool inherited; /* this is a fork's child, which has not seen yet to what other threads were doing */
+    /* Without the lock. */
+    platform_lock beside; /* see fork.c */
+    _Atomic(uint32_t)
+        deferred[DEFERRED_LISTS]; /* runs to be taken back, by the logarithm of their length: the first's index */
+    /* plus 1, linked by `next`; 0: none */
+    _Atomic(bool) any_deferred; /* there may be some */
     /* Counted outside the lock, for statistics only: relaxed. */
     _Atomic(size_t) purged_bytes, purge_calls;
 };
@@ -124,10 +134,39 @@ ALWAYS_INLINE uint32_t spans_handed_out(void)
     return space_state.frontier - space_state.pools[CLEAN].spans - spans_dirty() - spans_zeroed();
 }
 
+/* ---- the lock, and what may be done while a fork has it (fork.c) ------------------------------------------------- */
+
+enum space_access {
+    SPACE_DENIED, /* the calling thread was interrupted while it had the lock */
+    SPACE_WHOLE, /* it has the lock */
+    SPACE_BESIDE, /* a fork has it: nothing may be changed but by acquire_beside, but all may be read */
+};
+
+enum space_access space_enter(void);
+void space_leave(enum space_access access);
+
+/* Whether who has entered so still has the lock: purging may lose it to a fork. */
+ALWAYS_INLINE bool space_is_whole(enum space_access access)
+{
+    return access == SPACE_WHOLE && platform_lock_is_own(&space_state.lock);
+}
+
+/* A run; NULL: out of memory. If `zeroed` it must read as zeros, and in any case it says whether it does. */
+struct span *acquire_beside(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed);
+
+/* Any thread, with or without the lock: the run that it has is to be taken back. */
+void run_defer(struct span *first);
+
 /* ---- the table, handing out (space.c) ---------------------------------------------------------------------------- */
 
 /* Make the descriptors of the spans below `up_to` writable. */
 bool space_commit_descriptors(uint32_t up_to);
+
+/* Make the spans below `end` accessible, and their descriptors. */
+bool frontier_prepare(uint32_t end);
+
+/* The first index at or after `index` whose address is aligned to `alignment` spans. */
+uint32_t index_aligned(uint32_t index, uint32_t alignment);
 
 /* Something else stands in the reservation at this span, beyond the frontier: the space ends there. */
 void space_end_at(uint32_t index);
@@ -205,7 +244,8 @@ void huge_pages_say(void);
 
 /* ---- purging (purge.c) ------------------------------------------------------------------------------ */
 
-/* Purge all dirty runs. The lock is let go during each system call, here and below. */
+/* Purge all dirty runs. The lock is let go during each system call, here and below, and lost if a fork has it then: see
+ * space_is_whole. */
 void purge_all(void);
 
 /* So many spans have come into this pool: purge what is now beyond shared_dirty_max, and some of what is too old. */
@@ -233,5 +273,8 @@ bool zeroed_return_job(uint32_t spans);
 
 /* Give all of it back, dirty, but for what is being cleared; false when that is nothing. */
 bool zeroed_release(void);
+
+/* In a fork's child: take back what was to be cleared. */
+void zeroed_inherit(void);
 
 #endif

@@ -369,11 +369,8 @@ bool space_zeroed_is_on(void)
     return atomic_load_explicit(&space_settings.zeroed_reserve, memory_order_relaxed) != 0;
 }
 
-struct span *space_acquire_zeroed(uint32_t spans, enum span_kind kind)
+static struct span *acquire_zeroed(uint32_t spans, enum span_kind kind, unsigned own)
 {
-    if (!space_zeroed_is_on()) return NULL;
-    unsigned own = DIRTY + node_here();
-    platform_lock_acquire(&space_state.lock);
     collect();
     struct span *run = run_find(spans, pool_zeroed(own));
     struct span *first = NULL;
@@ -386,29 +383,37 @@ struct span *space_acquire_zeroed(uint32_t spans, enum span_kind kind)
     }
     if (spans_zeroed() + space_state.spans_zeroing <= reserve_spans() / 2) stock.filling = true;
     zeroed_tend();
-    platform_lock_release(&space_state.lock);
+    return first;
+}
+
+struct span *space_acquire_zeroed(uint32_t spans, enum span_kind kind)
+{
+    if (!space_zeroed_is_on()) return NULL;
+    unsigned own = DIRTY + node_here();
+    enum space_access access = space_enter();
+    struct span *first = access == SPACE_WHOLE ? acquire_zeroed(spans, kind, own) : NULL;
+    space_leave(access);
     return first;
 }
 
 void space_zeroed_adjust(void)
 {
-    platform_lock_acquire(&space_state.lock);
-    if (space.base != 0) zeroed_tend_slow();
-    platform_lock_release(&space_state.lock);
+    enum space_access access = space_enter();
+    if (access == SPACE_WHOLE && space.base != 0) zeroed_tend_slow();
+    space_leave(access);
 }
 
 void space_zeroed_release(void)
 {
-    platform_lock_acquire(&space_state.lock);
-    zeroed_release();
-    platform_lock_release(&space_state.lock);
+    enum space_access access = space_enter();
+    if (access == SPACE_WHOLE) zeroed_release();
+    space_leave(access);
 }
 
 /* The child has no housekeeper. What that had not begun, or had done, lies where it always does; at most one run was in
  * its hands, which is what is then still missing. */
-void space_fork_child(void)
+void zeroed_inherit(void)
 {
-    platform_lock_acquire(&space_state.lock);
     collect();
     take_jobs_back();
     if (space_state.spans_zeroing != 0) {
@@ -419,5 +424,4 @@ void space_fork_child(void)
     uint32_t status = atomic_load_explicit(&housekeeper.status, memory_order_relaxed);
     if (status != HOUSEKEEPER_FORBIDDEN && status != HOUSEKEEPER_REFUSED)
         atomic_store_explicit(&housekeeper.status, HOUSEKEEPER_ABSENT, memory_order_relaxed);
-    platform_lock_release(&space_state.lock);
 }

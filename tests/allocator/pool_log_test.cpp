@@ -186,9 +186,8 @@ TEST(PoolLog, AChildOfAForkGoesOn)
     expect_passes([] {
         Group group;
         group.make(32);
-        group_fork_begin();
         pid_t child = fork();
-        group_fork_end();
+        if (child == 0) group_fork_child();
         group.make(32);
         if (child == 0) _exit(group.seen().objects == 2 ? 0 : 1);
         int status = -1;

@@ -466,9 +466,9 @@ TEST(Zeroed, AChildMissesNothingOfWhatWasBeingCleared)
             burst(MIB, 20);
             heap_fork_begin();
             pid_t child = fork();
-            heap_fork_end();
+            if (child != 0) heap_fork_end();
             if (child == 0) {
-                space_fork_child();
+                heap_fork_end_in_child();
                 space_zeroed_release();
                 space_walker::check();
                 struct space_figures figures = figures_now();

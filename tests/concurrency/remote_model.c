@@ -40,40 +40,95 @@ static UNTOLD bool lock_is_free(const void *lock)
     return ((const platform_lock *)lock)->word == NOBODY;
 }
 
-/* As platform/thread.c: one's own fork passes through. */
-static UNTOLD bool held_by_own_fork(const platform_lock *lock)
+/* As platform/thread.c: a lock has a thread's number, from 1 on, or forks hold it. */
+enum { FORK = 1 << 8, FORK_FOR_EVER = 1 << 16 };
+
+static uint64_t self(void)
 {
-    return lock->held_by_fork && lock->word == (uint32_t)interleave_self() + 1;
+    return (uint64_t)interleave_self() + 1;
+}
+
+static UNTOLD bool is_of_a_thread(const platform_lock *lock)
+{
+    return lock->word != NOBODY && lock->word < FORK;
+}
+
+static UNTOLD bool is_of_no_thread(const void *lock)
+{
+    return !is_of_a_thread(lock);
 }
 
 UNTOLD void platform_lock_acquire(platform_lock *lock)
 {
     memory_lock_wanted(lock);
-    if (held_by_own_fork(lock)) return;
-    if (lock->word == (uint32_t)interleave_self() + 1) interleave_fail("a lock is taken twice");
+    if (lock->word == self()) interleave_fail("a lock is taken twice");
+    if (lock->word >= FORK) interleave_fail("a thread waits for a lock that a fork holds");
     while (!lock_is_free(lock)) interleave_wait(lock_is_free, lock);
-    lock->word = (uint32_t)interleave_self() + 1;
+    lock->word = self();
     memory_lock_taken(lock);
+}
+
+/* Who is refused learns nothing of what was done under it. */
+UNTOLD bool platform_lock_enter(platform_lock *lock)
+{
+    memory_lock_wanted(lock);
+    while (is_of_a_thread(lock) && lock->word != self()) interleave_wait(is_of_no_thread, lock);
+    if (lock->word != NOBODY) return false;
+    lock->word = self();
+    memory_lock_taken(lock);
+    return true;
 }
 
 UNTOLD void platform_lock_release(platform_lock *lock)
 {
-    if (held_by_own_fork(lock)) return;
-    if (lock->word != (uint32_t)interleave_self() + 1) interleave_fail("a lock is released that is not held");
+    if (lock->word != self()) interleave_fail("a lock is released that is not held");
     lock->word = NOBODY;
     memory_lock_released(lock);
 }
 
+UNTOLD bool platform_lock_is_held_by_fork(const platform_lock *lock)
+{
+    memory_lock_wanted(lock);
+    memory_lock_taken(lock); /* it acquires */
+    return lock->word >= FORK;
+}
+
+bool platform_lock_is_any_own(void)
+{
+    return false; /* no signals here */
+}
+
 UNTOLD void platform_lock_fork_begin(platform_lock *lock)
 {
-    platform_lock_acquire(lock);
-    lock->held_by_fork = true;
+    memory_lock_wanted(lock);
+    while (is_of_a_thread(lock)) interleave_wait(is_of_no_thread, lock);
+    lock->word += FORK;
+    memory_lock_taken(lock);
 }
 
 UNTOLD void platform_lock_fork_end(platform_lock *lock)
 {
-    lock->held_by_fork = false;
-    platform_lock_release(lock);
+    memory_lock_wanted(lock);
+    if (lock->word < FORK) interleave_fail("a fork ends that did not begin");
+    lock->word -= FORK;
+    memory_lock_released(lock);
+}
+
+UNTOLD void platform_lock_fork_end_in_child(platform_lock *lock)
+{
+    lock->word = is_of_a_thread(lock) ? FORK_FOR_EVER : NOBODY;
+}
+
+UNTOLD bool platform_lock_mend(platform_lock *lock)
+{
+    bool lost = is_of_a_thread(lock);
+    lock->word = NOBODY;
+    return lost;
+}
+
+void platform_fork_watch(void (*mend)(void))
+{
+    (void)mend; /* our handler is the child's first */
 }
 
 static void (*exit_hook)(void *);
@@ -138,6 +193,8 @@ UNTOLD void *space_metadata(size_t size)
 void space_fork_begin(void) {}
 
 void space_fork_end(void) {}
+
+void space_fork_child(void) {}
 
 static uintptr_t block_at(int span, int block)
 {
@@ -337,18 +394,27 @@ void check_suspicious_free(const struct heap *heap, const struct span *span, uin
 /* ---- the stage --------------------------------------------------------------------------------------------------------------------- */
 
 struct thread_locals {
-    struct heap *heap, *shared;
-    unsigned exits;
+    struct heap *heap, *shared, *fork_inside;
+    unsigned exits, forks;
+    bool fork_holds;
+    uint32_t fork_entered;
+    uint64_t held;
 };
 
 static struct thread_locals locals[INTERLEAVE_THREADS_MAX];
 
 static void switched(int from, int to)
 {
-    locals[from] = (struct thread_locals){thread_heap, thread_shared, thread_exits};
+    locals[from] = (struct thread_locals){thread_heap,  thread_shared,     thread_fork_inside,  thread_exits,
+                                          thread_forks, thread_fork_holds, thread_fork_entered, held};
     thread_heap = locals[to].heap;
     thread_shared = locals[to].shared;
+    thread_fork_inside = locals[to].fork_inside;
     thread_exits = locals[to].exits;
+    thread_forks = locals[to].forks;
+    thread_fork_holds = locals[to].fork_holds;
+    thread_fork_entered = locals[to].fork_entered;
+    held = locals[to].held;
 }
 
 static uint32_t lockless; /* the limit of the scenario */
@@ -359,7 +425,7 @@ static struct heap *join(int i)
     thread_heap = &heap_none;
     struct heap *heap = heap_thread_enter();
     heap_thread_leave(heap);
-    locals[i] = (struct thread_locals){thread_heap, thread_shared, 0};
+    locals[i] = (struct thread_locals){.heap = thread_heap, .shared = thread_shared};
     return heap;
 }
 
@@ -384,8 +450,9 @@ static void set_up(void)
     space.size = SPANS * SPAN_SIZE;
     heap_settings.remote_free_batch = 1;
     heap_settings.lockless_threads = lockless;
-    thread_exits = 0;
-    for (int i = 0; i < INTERLEAVE_THREADS_MAX; i++) locals[i] = (struct thread_locals){&heap_none, NULL, 0};
+    thread_exits = thread_forks = 0;
+    thread_fork_inside = NULL;
+    for (int i = 0; i < INTERLEAVE_THREADS_MAX; i++) locals[i] = (struct thread_locals){.heap = &heap_none};
     for (int i = 0; i < SPANS; i++) {
         struct span *span = span_at((uint32_t)i);
         struct heap *heap = i == SPANS - 1 ? &heap_orphans : join(i);

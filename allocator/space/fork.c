@@ -1,0 +1,159 @@
+/* The space while the process forks.
+ *
+ * A fork holds the space's lock, so that the child finds the space whole. But the forking thread may wait for any other,
+ * in another library's handler or for a lock of the C library's, and so no thread may wait for the fork. Who finds the lock
+ * held for one works *beside* the space as it is:
+ *
+ *     releases  a run by putting it onto a list (`deferred`), to be taken in by whoever has the space's lock next
+ *     takes     one from there, or what lies beyond the frontier, under a lock that no fork holds (`beside`)
+ *
+ * and goes without the rest. The child may find such a taker in the midst: then the frontier is raised or is not, and if it
+ * is, then what lies below it is described.
+ *
+ * A thread that forks in a signal's handler, having been interrupted with a lock of ours, cannot hold the space: it may be
+ * the one that is in the middle of it, or another thread be, which waits for it. In its child the space is the calling
+ * thread's own, as soon as that goes on with what it was doing; or it is whole; or it is in the middle of something that
+ * nobody will end. Then the child works beside it for good (platform_lock_fork_end_in_child).
+ */
+#include "state.h"
+
+/* ---- deferred ------------------------------------------------------------------------------------------------------ */
+
+static unsigned list_of_length(uint32_t spans)
+{
+    unsigned log2 = 31 - (unsigned)__builtin_clz(spans);
+    return log2 < DEFERRED_LISTS ? log2 : DEFERRED_LISTS - 1;
+}
+
+void run_defer(struct span *first)
+{
+    uint32_t index = span_index(first);
+    run_hand_out(index, first->run_spans, SPAN_METADATA, first->pool); /* nobody's object, whoever frees it again */
+    _Atomic(uint32_t) *list = &space_state.deferred[list_of_length(first->run_spans)];
+    uint32_t head = atomic_load_explicit(list, memory_order_relaxed);
+    /* Release: pairs with the acquires below. */
+    do first->next = head;
+    while (!atomic_compare_exchange_weak_explicit(list, &head, index + 1, memory_order_release, memory_order_relaxed));
+    atomic_store_explicit(&space_state.any_deferred, true, memory_order_relaxed); /* a hint; taking synchronises */
+}
+
+/* The first of a list, or NULL. Others only put runs in meanwhile, since we have the lock under which they are taken out: so
+ * there is no ABA. */
+static struct span *deferred_pop(_Atomic(uint32_t) *list)
+{
+    uint32_t head = atomic_load_explicit(list, memory_order_acquire);
+    while (head != 0 && !atomic_compare_exchange_weak_explicit(list, &head, span_at(head - 1)->next,
+                                                               memory_order_acquire, memory_order_acquire))
+        continue;
+    return head == 0 ? NULL : span_at(head - 1);
+}
+
+/* With the space's lock. */
+static void deferred_take(void)
+{
+    uint64_t now = platform_clock_ms();
+    atomic_store_explicit(&space_state.any_deferred, false, memory_order_relaxed); /* first: more may come */
+    for (unsigned list = 0; list < DEFERRED_LISTS; list++) {
+        uint32_t head = atomic_exchange_explicit(&space_state.deferred[list], 0, memory_order_acquire);
+        while (head != 0) {
+            const struct span *run = span_at(head - 1);
+            head = run->next;
+            run_free(span_index(run), run->run_spans, run->pool, now);
+        }
+    }
+    zeroed_tend();
+}
+
+/* ---- entering -------------------------------------------------------------------------------------------------------- */
+
+/* The lock is ours: do what others could not. */
+static void catch_up(void)
+{
+    if (UNLIKELY(atomic_load_explicit(&space_state.any_deferred, memory_order_relaxed))) deferred_take();
+    if (UNLIKELY(space_state.inherited)) {
+        space_state.inherited = false;
+        zeroed_inherit();
+    }
+}
+
+/* Beside is only who finds that a fork has the space, and will have it until we leave: see space_fork_end. */
+enum space_access space_enter(void)
+{
+    for (;;) {
+        if (LIKELY(platform_lock_enter(&space_state.lock))) {
+            catch_up();
+            return SPACE_WHOLE;
+        }
+        if (platform_lock_is_own(&space_state.lock) || !platform_lock_enter(&space_state.beside)) return SPACE_DENIED;
+        if (platform_lock_is_held_by_fork(&space_state.lock)) return SPACE_BESIDE;
+        platform_lock_release(&space_state.beside);
+    }
+}
+
+void space_leave(enum space_access access)
+{
+    if (LIKELY(space_is_whole(access))) platform_lock_release(&space_state.lock);
+    else if (access == SPACE_BESIDE) platform_lock_release(&space_state.beside);
+}
+
+/* ---- beside the space -------------------------------------------------------------------------------------------------- */
+
+/* Out of what others have released since. Every run of these lists is long enough; what is left of it goes back. */
+static struct span *acquire_deferred(uint32_t spans, enum span_kind kind)
+{
+    struct span *run = NULL;
+    unsigned list = list_of_length(spans);
+    if (!is_power_of_two(spans)) list++;
+    for (; run == NULL && list < DEFERRED_LISTS - 1; list++) run = deferred_pop(&space_state.deferred[list]);
+    if (run == NULL) return NULL;
+    uint32_t index = span_index(run), left = run->run_spans - spans;
+    unsigned pool = run->pool;
+    if (left != 0) run_defer(run_hand_out(index + spans, left, SPAN_METADATA, pool));
+    return run_hand_out(index, spans, kind, pool == CLEAN ? DIRTY + node_here() : pool);
+}
+
+static struct span *acquire_from_frontier(uint32_t spans, uint32_t alignment, enum span_kind kind)
+{
+    uint32_t start = space_state.frontier;
+    uint32_t index = index_aligned(start, alignment);
+    uint64_t end = (uint64_t)index + spans;
+    if (end > space_state.capacity || !frontier_prepare((uint32_t)end)) return NULL;
+    struct span *first = run_hand_out(index, spans, kind, DIRTY + node_here());
+    struct span *gap = index == start ? NULL : run_hand_out(start, index - start, SPAN_METADATA, CLEAN);
+    /* Release: what lies below it is described, even to a child that this thread is not in. */
+    __atomic_store_n(&space_state.frontier, (uint32_t)end, __ATOMIC_RELEASE);
+    if (gap != NULL) run_defer(gap);
+    return first;
+}
+
+struct span *acquire_beside(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
+{
+    struct span *first = *zeroed || alignment != 1 ? NULL : acquire_deferred(spans, kind);
+    if (first != NULL) return first;
+    *zeroed = true;
+    return acquire_from_frontier(spans, alignment, kind);
+}
+
+/* ---- forks ---------------------------------------------------------------------------------------------------------------- */
+
+void space_fork_begin(void)
+{
+    platform_lock_fork_begin(&space_state.lock);
+}
+
+/* Whoever works beside ends first; that takes no lock of ours. */
+void space_fork_end(void)
+{
+    platform_lock_acquire(&space_state.beside);
+    platform_lock_fork_end(&space_state.lock);
+    platform_lock_release(&space_state.beside);
+    space_leave(space_enter()); /* see catch_up */
+}
+
+void space_fork_child(void)
+{
+    platform_lock_mend(&space_state.beside);
+    platform_lock_fork_end_in_child(&space_state.lock);
+    space_state.inherited = true;
+    space_leave(space_enter());
+}
