@@ -11,7 +11,9 @@
 #include "platform/json.h"
 #include "record.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -85,6 +87,35 @@ size_t facts_threads(void)
 {
     struct stat folder;
     return fstat(threads, &folder) == 0 && folder.st_nlink > 2 ? folder.st_nlink - 2 : 0;
+}
+
+/* By their names, as platform_thread_start gives them, but for this thread. */
+static bool is_of_heapfit(int32_t tid)
+{
+    static const char beginning[] = "heapfit-";
+    char name[16];
+    return tid != platform_thread_number() && facts_thread_name(tid, name) &&
+           strncmp(name, beginning, sizeof beginning - 1) == 0;
+}
+
+size_t facts_threads_of_heapfit(void)
+{
+    char entries[2048] __attribute__((aligned(8)));
+    size_t count = 0;
+    int folder = openat(threads, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return 0;
+    for (;;) {
+        ssize_t size = getdents64(folder, entries, sizeof entries);
+        if (size <= 0) break;
+        for (ssize_t place = 0; place < size;) {
+            const struct dirent64 *entry = (const struct dirent64 *)(entries + place);
+            int32_t tid = (int32_t)strtol(entry->d_name, NULL, 10); /* 0: the folder itself, and the one above */
+            count += tid != 0 && is_of_heapfit(tid);
+            place += entry->d_reclen;
+        }
+    }
+    close(folder);
+    return count;
 }
 
 bool facts_main_has_left(void)

@@ -257,7 +257,7 @@ static size_t threads_that_end(void)
 static void answer_leave(void)
 {
     if (!is_asked_to_leave()) return;
-    size_t known = threads_that_end();
+    size_t known = threads_that_end() + facts_threads_of_heapfit();
     if (facts_threads() <= known) {
         do_leave();
         return;
@@ -308,7 +308,7 @@ static void look_around(void)
     uint64_t now = platform_clock_ms();
     if (now - writer.looked_ms < IDLE_MS) return;
     writer.looked_ms = now;
-    if (facts_threads() <= 2 && facts_main_has_left()) do_leave();
+    if (facts_main_has_left() && facts_threads() <= 2 + facts_threads_of_heapfit()) do_leave();
 }
 
 static void record(void)
