@@ -14,9 +14,13 @@ from glibc_tests import Unavailable, compile_all, fetch
 # None comes near; one that hangs ends itself after 20 s, most of them.
 TIMEOUT_S = 60
 
+pytestmark = pytest.mark.full
+
 TESTS = [
     "mallocbug",
     "tst-malloc",
+    "tst-malloc-fork-deadlock",
+    "tst-mallocfork2",
     "tst-valloc",
     "tst-calloc",
     "tst-obstack",
@@ -50,8 +54,6 @@ LEFT_OUT = {
     "tst-malloc-backtrace": "writes over glibc's own data before a block and expects an abort",
     "tst-safe-linking": "writes into freed memory as glibc links it",
     "tst-malloc-stats-cancellation": "looks for words of glibc's text, 'max mmap bytes'",
-    "tst-malloc-fork-deadlock": "forks while other threads hold the locks of streams and allocate",
-    "tst-mallocfork2": "forks in a signal handler that interrupts malloc",
     "tst-mallocfork3": "does not end in a minute under glibc either",
     "tst-mtrace": "needs files that glibc's build prepares",
     "tst-interpose-nothread": "is an allocator itself",
