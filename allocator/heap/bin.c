@@ -445,7 +445,8 @@ bool bin_refill_zeroed(struct heap *heap, unsigned bin)
  * pages and not one per size. */
 enum { BORROW_WASTE_MAX = 2048, BORROW_SIZE_MAX = 1024 };
 
-unsigned bin_to_borrow_from(struct heap *heap, unsigned bin)
+/* Racily: another thread may be taking spans of a heap that seems to rest (idle.c). What is chosen here need not be there. */
+READS_RACILY unsigned bin_to_borrow_from(struct heap *heap, unsigned bin)
 {
     uint32_t wanted = size_class_bytes(bin);
     unsigned lender = BIN_COUNT;
@@ -565,7 +566,7 @@ static void bin_give_back_empty(struct heap *heap, unsigned bin)
 void heap_flush(struct heap *heap)
 {
     uint32_t entered = heap_enter(heap);
-    heap->chores = true; /* no need to be told */
+    __atomic_store_n(&heap->chores, true, __ATOMIC_RELAXED); /* no need to be told; the orphans' others look at */
     heap_return_blocks(heap);
     for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
         bin_give_back_empty(heap, bin);
