@@ -64,7 +64,7 @@ static struct {
 
 /* ---- start ---------------------------------------------------------------------------------------------------------------- */
 
-static void thread_exit_hook(void *argument);
+static void thread_exit_hook(void *unused);
 
 static void classes_set_up(struct heap *heap)
 {
