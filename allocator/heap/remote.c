@@ -164,6 +164,8 @@ static void count_batch(struct heap *heap, uint32_t blocks)
     __atomic_store_n(&heap->remote_blocks, heap->remote_blocks + blocks, __ATOMIC_RELAXED);
 }
 
+/* NOLINTBEGIN(readability-non-const-parameter): the built-in function writes through it */
+
 /* Another thread may be looking for a block (word_at). Release: who sees this one first sees what it is linked to, and in the next
  * place what stood here before. */
 ALWAYS_INLINE void put_first(uintptr_t *first, uintptr_t block)
@@ -176,6 +178,8 @@ static void has_gone_on(uintptr_t *first)
 {
     __atomic_store_n(first, 0, __ATOMIC_RELEASE);
 }
+
+/* NOLINTEND(readability-non-const-parameter) */
 
 static void target_hand_over(struct heap *heap, struct outbox_target *target)
 {

@@ -65,6 +65,39 @@ static void hear_2_then_read(void)
     if (atomic_load_explicit(&memory.x, loads) == 2) seen[0] = memory.plain;
 }
 
+/* The same, where what was written plainly is loaded atomically, which is no race here. */
+static void hear_then_load(void)
+{
+    seen[0] = atomic_load_explicit(&memory.x, loads);
+    seen[1] = __atomic_load_n(&memory.plain, __ATOMIC_RELAXED);
+}
+
+static void store_then_tell_plainly(void)
+{
+    atomic_store_explicit(&memory.x, 1, stores);
+    memory.plain = 1;
+}
+
+static void hear_plainly_then_load(void)
+{
+    seen[0] = __atomic_load_n(&memory.plain, __ATOMIC_ACQUIRE);
+    seen[1] = atomic_load_explicit(&memory.x, loads);
+}
+
+static void count_up_plainly(void)
+{
+    for (int i = 1; i <= 2; i++) {
+        memory.plain = i;
+        atomic_store_explicit(&memory.x, i, memory_order_relaxed); /* so that both are stored */
+    }
+}
+
+static void load_plain_twice(void)
+{
+    seen[0] = __atomic_load_n(&memory.plain, __ATOMIC_RELAXED);
+    seen[1] = __atomic_load_n(&memory.plain, __ATOMIC_RELAXED);
+}
+
 static void pass_on(void)
 {
     int expected = 1;
@@ -295,6 +328,30 @@ static const struct litmus {
      memory_order_relaxed,
      never_backwards,
      {count_up, read_twice}},
+    {"one location that is written plainly, too",
+     NULL,
+     memory_order_relaxed,
+     memory_order_relaxed,
+     never_backwards,
+     {count_up_plainly, load_plain_twice}},
+    {"what was written plainly is loaded after a message, release and acquire",
+     NULL,
+     memory_order_release,
+     memory_order_acquire,
+     never_backwards,
+     {write_then_tell, hear_then_load}},
+    {"what was written plainly is loaded after a message, relaxed and acquire",
+     NOT_RIGHT,
+     memory_order_relaxed,
+     memory_order_acquire,
+     never_backwards,
+     {write_then_tell, hear_then_load}},
+    {"a message that is written plainly carries nothing",
+     NOT_RIGHT,
+     memory_order_release,
+     memory_order_acquire,
+     never_backwards,
+     {store_then_tell_plainly, hear_plainly_then_load}},
     {"relaxed increments all count",
      NULL,
      memory_order_relaxed,
