@@ -28,17 +28,17 @@ wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
 .PHONY: help demo test test-all test-rest bench lint format build clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.wheel ## Compare allocators on a real program and write the report (minutes)
 	$(HEAPFIT) allocators install $(allocator_names)
 	$(HEAPFIT) workloads install xml-transform
 	$(HEAPFIT) compare xml-transform --allocators $(ALLOCATORS) --replicates $(DEMO_REPLICATES)
 
-test: $(VENV)/.made ## Test every part; closes with 'N passed, N failed' (TEST_MINUTES; SUITES="library lab" some alone)
+test: $(VENV)/.made ## Test every part; closes with 'N passed, N failed' (15 to 20 minutes)
 	@$(VENV)/bin/python scripts/run-tests
 
-test-all: $(VENV)/.made ## Run every test (ALL_MINUTES)
+test-all: $(VENV)/.made ## Run every test (about an hour)
 	@$(VENV)/bin/python scripts/run-tests --tier all
 
 test-rest: $(VENV)/.made ## Run what `make test` leaves out
