@@ -297,7 +297,6 @@ struct option options_table[OPTION_COUNT] = {
                     .description = "have a thread give memory back while the program sleeps: on (from 16m on), off",
                     .kind = HF_OPTION_CHOICE,
                     .live = 1,
-                    .initial = 1,
                     .maximum = 1,
                     .choices = background_choices,
                 },

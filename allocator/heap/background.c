@@ -1,4 +1,5 @@
-/* Memory goes back although nobody calls: a thread of our own sees to what has become free when the program sleeps.
+/* Memory goes back although nobody calls: with `background:on` a thread of our own sees to what has become free when the
+ * program sleeps.
  *
  * All that it does is also done by the program's threads, step by step, when they come by (chores.c). So it is worth having only
  * for those who do not, and it does what is due no sooner: after the decay time.

@@ -343,10 +343,12 @@ static void *thread_begin(void *argument)
 {
     struct start *shared = argument;
     struct start start = {.run = shared->run, .argument = shared->argument, .low_priority = shared->low_priority};
-    prctl(PR_SET_NAME, shared->name);
-    /* Release: we have read all. The starter's stack may be gone before the wake, which then wakes nobody. */
+    const char *name = shared->name;
+    /* Release: we have read all. The starter's stack may be gone before the wake, which then wakes nobody. Before any other
+     * system call, which a sandbox may answer by ending the thread: the starter waits for this one. */
     atomic_store_explicit(&shared->copied, 1, memory_order_release);
     futex_wake_one(&shared->copied);
+    prctl(PR_SET_NAME, name);
     if (start.low_priority) lower_priority();
     start.run(start.argument);
     return NULL;

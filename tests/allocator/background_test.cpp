@@ -22,6 +22,9 @@
 
 extern "C" bool platform_is_in_linker(const void *address);
 
+// From the start of the program, as HEAPFIT_OPTIONS would.
+static const bool is_on = hf_option_set("background", "on") == 0;
+
 namespace
 {
 
@@ -125,6 +128,18 @@ TEST(Background, DoesNotComeToAProgramThatHasLittleOrOnlyGrows)
         release(allocate(4 * MIB, 300)); // the coming and going of a program of one thread
         EXPECT_FALSE(comes_true([] { return threads_now() != 1; }, 500));
     });
+}
+
+TEST(Background, IsOffUnlessItIsAskedFor)
+{
+    EXPECT_TRUE(is_on);
+    size_t found = 0;
+    for (size_t i = 0; i < hf_option_count(); i++) {
+        if (std::strcmp(hf_option_at(i)->name, "background") != 0) continue;
+        EXPECT_EQ(0U, hf_option_at(i)->initial);
+        found++;
+    }
+    EXPECT_EQ(1U, found);
 }
 
 TEST(Background, DoesNotComeWhenItIsOff)
