@@ -18,7 +18,6 @@
 namespace
 {
 
-constexpr size_t MIB = size_t{1} << 20;
 constexpr uint32_t NO_AGE = 0;
 
 size_t purged()

@@ -543,6 +543,10 @@ void *__tsan_memset(void *start, int byte, size_t size)
     {                                                                                                                  \
         return (type)fetch_add(address, sizeof(type), value, order);                                                   \
     }                                                                                                                  \
+    type __tsan_atomic##bits##_fetch_sub(volatile type *address, type value, int order)                                \
+    {                                                                                                                  \
+        return (type)fetch_add(address, sizeof(type), -(uint64_t)value, order);                                        \
+    }                                                                                                                  \
     static int compare_exchange##bits(volatile type *address, type *expected, type value, int order, int failure,      \
                                       bool weak)                                                                       \
     {                                                                                                                  \
