@@ -14,6 +14,8 @@ from pathlib import Path
 from serving import NOT_ROOT, check_preloaded, serving
 
 DATA = Path("data").absolute()
+# A server that starts deletes all temporary tables in its folder for them, another server's too.
+TEMPORARY = Path("temporary").absolute()
 SOCKET = "mariadb.sock"
 CLIENTS = 4
 TRANSACTIONS_EACH = 150
@@ -21,7 +23,12 @@ STEP_TIMEOUT_S = 90
 
 SERVER = [
     *("mariadbd", "--no-defaults", f"--datadir={DATA}", f"--socket={Path(SOCKET).absolute()}"),
-    *("--skip-networking", "--innodb-buffer-pool-size=24M", "--innodb-log-file-size=8M"),
+    *(
+        f"--tmpdir={TEMPORARY}",
+        "--skip-networking",
+        "--innodb-buffer-pool-size=24M",
+        "--innodb-log-file-size=8M",
+    ),
     *("--debug-no-sync", "--tmp-table-size=64K", "--sort-buffer-size=64K"),
 ]
 
@@ -106,9 +113,12 @@ def answers() -> bool:
 
 
 def make_system_tables() -> None:
-    options = ("--no-defaults", f"--datadir={DATA}", "--auth-root-authentication-method=normal")
+    options = ("--no-defaults", f"--datadir={DATA}", f"--tmpdir={TEMPORARY}")
     done = subprocess.run(
-        ["mariadb-install-db", *options, "--skip-test-db", "--debug-no-sync"],
+        [
+            *("mariadb-install-db", *options, "--skip-test-db", "--debug-no-sync"),
+            "--auth-root-authentication-method=normal",
+        ],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -130,6 +140,8 @@ def load() -> None:
 
 
 Path.cwd().chmod(0o777)  # the server may run as another user
+TEMPORARY.mkdir()
+TEMPORARY.chmod(0o777)
 make_system_tables()
 with serving(SERVER, answers) as server:
     query(FILL)
@@ -145,3 +157,4 @@ with serving(SERVER, answers):
     )
     print(query(QUERIES + LEFT_BY_CLIENTS, "shop"))
 shutil.rmtree(DATA)
+shutil.rmtree(TEMPORARY)
