@@ -3,6 +3,7 @@
 #include "platform.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -140,6 +141,27 @@ bool platform_purge(void *start, size_t size)
     return done;
 }
 
+bool platform_overcommit_is_strict(void)
+{
+    /* Relaxed: every thread finds the same. */
+    static _Atomic(signed char) known; /* 0 until asked, then 1 or -1 */
+    signed char is = atomic_load_explicit(&known, memory_order_relaxed);
+    if (is == 0) {
+        char policy = '0';
+        int saved = errno;
+        /* Bare system calls: see platform_node_count. */
+        long file = syscall(SYS_openat, AT_FDCWD, "/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+        if (file >= 0) {
+            syscall(SYS_read, file, &policy, sizeof policy);
+            syscall(SYS_close, file);
+        }
+        errno = saved;
+        is = policy == '2' ? 1 : -1;
+        atomic_store_explicit(&known, is, memory_order_relaxed);
+    }
+    return is > 0;
+}
+
 /* From so many bytes on, zeros go past the caches. What is cleared ahead is used some time later: a longer run would
  * have pushed out of the caches what the program works with, its own beginning included, and by then have been pushed
  * out itself. A shorter one is likely to be found in the cache that the cores share. */
@@ -239,6 +261,18 @@ static enum platform_move mend_target(void *to, size_t size)
     if (mended == to) return MOVE_REFUSED;
     if (mended != MAP_FAILED) munmap(mended, size); /* Linux before 4.17 takes the address for a wish */
     return mended != MAP_FAILED || errno == EEXIST ? MOVE_REFUSED : MOVE_TARGET_LOST;
+}
+
+/* Only a new mapping is taken off the account: mprotect leaves what it has made inaccessible on it. Readable, since that costs
+ * nothing and a racy look at a free block (heap/remote.c) may come late. */
+enum platform_move platform_uncommit(void *start, size_t size)
+{
+    int saved = errno;
+    void *mapped = mmap(start, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    enum platform_move done = mapped != MAP_FAILED ? MOVE_DONE : mend_target(start, size);
+    if (done == MOVE_DONE) exclude_from_dumps(start, size, true);
+    errno = saved;
+    return done;
 }
 
 /* qemu's user-mode emulation (7.2) loses track of the source of such a move, and programs crash later. It runs aarch64

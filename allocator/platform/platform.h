@@ -67,6 +67,9 @@ uint64_t platform_small_pages_cost_us(void);
  * kernel refuses (locked pages): the contents are then undefined. */
 bool platform_purge(void *start, size_t size);
 
+/* Whether the kernel counts what is accessible, touched or not, against a fixed limit (vm.overcommit_memory is 2). Asked once. */
+bool platform_overcommit_is_strict(void);
+
 /* Write zeros over whole pages, which somebody will use later, perhaps on another core. */
 void platform_clear(void *start, size_t size);
 
@@ -86,6 +89,10 @@ enum platform_move {
     MOVE_REFUSED, /* the kernel cannot: `from` is as before, `to` accessible with undefined contents */
     MOVE_TARGET_LOST, /* `from` is as before, but `to` is no longer ours and must never be touched again */
 };
+
+/* Give a committed range that has been purged back to the kernel's account, too. It reads as zeros and must be committed before it
+ * is written to; what was advised about it is forgotten. If refused it is as before; if lost it is no longer ours. */
+enum platform_move platform_uncommit(void *start, size_t size);
 
 /* Put pages of the kernel's pool of huge pages (vm.nr_hugepages) behind [start, start+size), whole PLATFORM_HUGE_PAGE
  * units that are committed and hold nothing. All of them, already there and zero, so that no access fails for want of

@@ -56,6 +56,18 @@ uint32_t huge_pages_alike(uint32_t index, uint32_t spans, bool *taken)
     return (unit < end ? unit : end) - index;
 }
 
+void huge_pages_say_again(uint32_t index, uint32_t spans)
+{
+    uint32_t end = index + spans;
+    if (space_settings.huge_pages < HUGE_PAGES_ALWAYS)
+        platform_advise_huge_pages(unit_address(index), (size_t)spans * SPAN_SIZE, false); /* see space_start */
+    for (uint32_t next; index < end; index = next) {
+        next = unit_round_down(index) + HUGE_PAGE_SPANS < end ? unit_round_down(index) + HUGE_PAGE_SPANS : end;
+        if (unit_state(unit_round_down(index)) == UNIT_ADVISED)
+            platform_advise_huge_pages(unit_address(index), (size_t)(next - index) * SPAN_SIZE, true);
+    }
+}
+
 /* ---- by advice: whether it pays ------------------------------------------------------------------------ */
 
 /* A single block from this size on is most of what its program has, and is kept for long: a table, a cache, a matrix.

@@ -42,6 +42,28 @@ bool purge_spans(uint32_t index, uint32_t spans)
     return purged;
 }
 
+/* Under strict overcommit, what is accessible counts as used, purged or not, and other processes cannot have it. But each stretch
+ * taken off the account is a mapping of its own, whose number is limited (vm.max_map_count, 65,530): so only what is long, and a
+ * share of all such that there are at most so many. */
+enum { UNCOMMIT_SPANS_MIN = 16, UNCOMMITS_MAX = 8192 };
+
+/* With the lock held. */
+static bool is_worth_uncommitting(uint32_t spans)
+{
+    return spans >= UNCOMMIT_SPANS_MIN && spans >= space_state.committed / UNCOMMITS_MAX;
+}
+
+/* Without the lock. */
+static enum platform_move run_uncommit(uint32_t index, uint32_t spans)
+{
+    bool taken;
+    if (!platform_overcommit_is_strict() || huge_pages_alike(index, spans, &taken) < spans || taken)
+        return MOVE_REFUSED;
+    enum platform_move done = platform_uncommit((void *)span_start(span_at(index)), (size_t)spans * SPAN_SIZE);
+    if (done == MOVE_DONE) huge_pages_say_again(index, spans);
+    return done;
+}
+
 /* Put a stretch back into the pools. */
 static void piece_free(uint32_t index, uint32_t spans, unsigned pool, uint64_t now, bool clean)
 {
@@ -146,14 +168,21 @@ static uint32_t run_purge(struct span *run, uint32_t most)
     run_cut(run, index, spans);
     run_hand_out(index, spans, SPAN_METADATA, pool);
     purge_prepare(index, spans);
+    bool uncommits = is_worth_uncommitting(spans);
     platform_lock_release(&space_state.lock);
 
     bool purged = purge_spans(index, spans);
+    enum platform_move uncommitted = purged && uncommits ? run_uncommit(index, spans) : MOVE_REFUSED;
 
     if (UNLIKELY(!platform_lock_enter(&space_state.lock))) {
-        run_defer(span_at(index));
+        /* Deferred runs are accessible. */
+        if (uncommitted == MOVE_DONE && !platform_commit((void *)span_start(span_at(index)), (size_t)spans * SPAN_SIZE))
+            uncommitted = MOVE_TARGET_LOST;
+        if (uncommitted != MOVE_TARGET_LOST) run_defer(span_at(index));
         return spans;
     }
+    if (uncommitted == MOVE_DONE) space_state.uncommits = true;
+    if (UNLIKELY(uncommitted == MOVE_TARGET_LOST)) return spans; /* never to be handed out again */
     if (purged) {
         space_state.purge_refusals = 0;
         piece_free(index, spans, pool, 0, true);

@@ -151,12 +151,23 @@ uint32_t index_aligned(uint32_t index, uint32_t alignment)
     return index + (uint32_t)(aligned - number);
 }
 
+/* Free runs are accessible, but for clean ones that purging has taken off the kernel's account. False: the kernel refuses. */
+static bool commit_again(uint32_t index, uint32_t spans)
+{
+    if (LIKELY(!space_state.uncommits)) return true;
+    return commit((char *)span_start(span_at(index)), (size_t)spans * SPAN_SIZE);
+}
+
 static uint32_t acquire_from_pool(uint32_t spans, uint32_t alignment, unsigned pool)
 {
     struct span *run = run_find(spans + alignment - 1, pool);
     if (run == NULL) return SPAN_NONE;
     uint32_t index = index_aligned(span_index(run), alignment);
     run_cut(run, index, spans);
+    if (pool == CLEAN && UNLIKELY(!commit_again(index, spans))) {
+        run_free(index, spans, CLEAN, 0);
+        return SPAN_NONE;
+    }
     return index;
 }
 
@@ -184,8 +195,8 @@ static uint32_t acquire_from_other_nodes(uint32_t spans, uint32_t alignment, uns
 
 /* What has been found for a request. */
 struct place {
-    uint32_t index;  /* SPAN_NONE: nothing */
-    bool zeroed;     /* it reads as zeros */
+    uint32_t index; /* SPAN_NONE: nothing */
+    bool zeroed; /* it reads as zeros */
     bool is_foreign; /* its pages are another node's and must go first */
 };
 
@@ -374,7 +385,8 @@ static bool run_grow(struct span *first, uint32_t spans, bool *foreign)
     uint32_t end = span_index(first) + old;
     uint32_t more = spans - old;
     uint32_t from_runs = spans_free_at(end, more);
-    if (from_runs == SPAN_NONE || (from_runs < more && !frontier_raise(more - from_runs))) return false;
+    if (from_runs == SPAN_NONE || !commit_again(end, from_runs)) return false;
+    if (from_runs < more && !frontier_raise(more - from_runs)) return false;
     *foreign = take_free_runs(end, end + from_runs, first->pool);
     if (*foreign) purge_prepare(end, more);
     if (old > 1) span_at(end - 1)->kind = SPAN_FREE; /* no longer the end */

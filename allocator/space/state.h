@@ -58,6 +58,7 @@ struct space_state {
     uint32_t frontier; /* spans ever handed out */
     uint32_t committed; /* spans accessible */
     uint32_t descriptors_committed;
+    bool uncommits; /* clean runs may have to be committed again before they are used */
     struct pool pools[POOLS_MAX];
     uint32_t spans_metadata;
     uint32_t units[UNIT_STATES]; /* but for UNIT_PLAIN: how many there are */
@@ -233,7 +234,10 @@ void huge_pages_break(uint32_t index);
  * again. */
 void huge_pages_mend(uint32_t from, uint32_t to, uint32_t new_from, uint32_t new_to);
 
-/* These three without the lock. */
+/* These four without the lock. */
+
+/* A stretch without taken units has been mapped anew: say again what the kernel was told about it. */
+void huge_pages_say_again(uint32_t index, uint32_t spans);
 
 /* Whether the spans' units are taken, and of how many that holds from `index` on, at most `spans`. */
 uint32_t huge_pages_alike(uint32_t index, uint32_t spans, bool *taken);
