@@ -100,23 +100,28 @@ void statistics_collect(struct statistics *statistics);
 /* hf_stats.resident: looks at all committed memory, piece by piece. */
 size_t statistics_resident(void);
 
-/* Some heaps at a time, so that any number can be told of without allocating: each window looks at all spans. */
-enum { HEAPS_AT_ONCE = 16 };
-struct heap_window {
-    size_t first; /* number of the first heap */
-    size_t heaps; /* how many there are in all */
-    hf_heap_stats stats[HEAPS_AT_ONCE];
-    uint32_t free_objects[HEAPS_AT_ONCE][BIN_COUNT];
+/* All heaps, as they are now, in one look at all spans: one after the other out of an iteration.
+ *
+ *     struct heap_rows rows;
+ *     for (const struct heap_row *row = heap_rows_begin(&rows); row != NULL; row = heap_rows_next(&rows)) ...
+ *
+ * which must go on to the end. Allocates nothing. Where the kernel has no pages for so many, a few are looked at at a time. */
+struct heap_row {
+    hf_heap_stats stats;
+    uint32_t free_objects[BIN_COUNT];
 };
 
-void statistics_collect_heaps(struct heap_window *window, size_t first);
+enum { HEAP_ROWS_FEW = 16 };
+struct heap_rows {
+    size_t heaps; /* how many there are in all */
+    size_t first, count, next; /* of the heaps in `rows`: number of the first; how many; which is next */
+    size_t capacity;
+    struct heap_row *rows; /* `few`, or borrowed from the kernel */
+    struct heap_row few[HEAP_ROWS_FEW];
+};
 
-/* How many of the window's places are filled. */
-ALWAYS_INLINE size_t heap_window_filled(const struct heap_window *window)
-{
-    size_t left = window->heaps > window->first ? window->heaps - window->first : 0;
-    return left < HEAPS_AT_ONCE ? left : HEAPS_AT_ONCE;
-}
+const struct heap_row *heap_rows_begin(struct heap_rows *rows);
+const struct heap_row *heap_rows_next(struct heap_rows *rows);
 
 /* One node; false when there are not so many. */
 bool statistics_node(size_t place, hf_node_stats *node);

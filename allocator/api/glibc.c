@@ -124,15 +124,15 @@ static void write_system(FILE *stream, size_t current, size_t most, size_t space
 }
 
 /* Heap 0 has the spans of threads that are gone; large objects are in none, as in glibc. */
-static void write_heap(FILE *stream, const struct heap_window *window, size_t place)
+static void write_heap(FILE *stream, const struct heap_row *row)
 {
-    const hf_heap_stats *heap = &window->stats[place];
+    const hf_heap_stats *heap = &row->stats;
     size_t free_objects = 0;
     size_t bytes = heap->spans * SPAN_SIZE + heap->cached_bytes;
     fprintf(stream, "<heap nr=\"%zu\">\n<sizes>\n", heap->number);
     for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
-        write_size(stream, bin, window->free_objects[place][bin]);
-        free_objects += window->free_objects[place][bin];
+        write_size(stream, bin, row->free_objects[bin]);
+        free_objects += row->free_objects[bin];
     }
     fputs("</sizes>\n", stream);
     write_totals(stream, free_objects, heap->free_bytes + heap->cached_bytes);
@@ -142,13 +142,9 @@ static void write_heap(FILE *stream, const struct heap_window *window, size_t pl
 
 static void write_heaps(FILE *stream)
 {
-    struct heap_window window;
-    size_t done = 0;
-    for (size_t filled = 1; filled != 0; done += filled) {
-        statistics_collect_heaps(&window, done);
-        filled = heap_window_filled(&window);
-        for (size_t place = 0; place < filled; place++) write_heap(stream, &window, place);
-    }
+    struct heap_rows rows;
+    for (const struct heap_row *row = heap_rows_begin(&rows); row != NULL; row = heap_rows_next(&rows))
+        write_heap(stream, row);
 }
 
 EXPORT int malloc_info(int options, FILE *stream)

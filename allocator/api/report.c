@@ -83,20 +83,15 @@ static void write_classes(struct json *json, const hf_class_stats *classes)
 
 static void write_heaps(struct json *json)
 {
-    struct heap_window window;
-    size_t done = 0;
+    struct heap_rows rows;
     json_name(json, "heaps");
     json_open(json, '[');
-    for (size_t filled = 1; filled != 0; done += filled) {
-        statistics_collect_heaps(&window, done);
-        filled = heap_window_filled(&window);
-        for (size_t i = 0; i < filled; i++) {
-            json_open(json, '{');
-            write_members(json, &window.stats[i], heap_members, COUNT(heap_members));
-            json_name(json, "thread");
-            json_signed(json, window.stats[i].thread);
-            json_close(json, '}');
-        }
+    for (const struct heap_row *row = heap_rows_begin(&rows); row != NULL; row = heap_rows_next(&rows)) {
+        json_open(json, '{');
+        write_members(json, &row->stats, heap_members, COUNT(heap_members));
+        json_name(json, "thread");
+        json_signed(json, row->stats.thread);
+        json_close(json, '}');
     }
     json_close(json, ']');
 }
@@ -204,18 +199,13 @@ static void print_classes(int file, const hf_class_stats *classes)
 /* Without those that nobody has and that hold nothing. */
 static void print_heaps(int file)
 {
-    struct heap_window window;
-    size_t done = 0;
+    struct heap_rows rows;
     dprintf(file, "  %10s %10s %10s %14s %14s %14s\n", "heap", "thread", "spans", "live MiB", "free MiB", "kept MiB");
-    for (size_t filled = 1; filled != 0; done += filled) {
-        statistics_collect_heaps(&window, done);
-        filled = heap_window_filled(&window);
-        for (size_t i = 0; i < filled; i++) {
-            const hf_heap_stats *heap = &window.stats[i];
-            if (heap->thread == 0 && heap->spans == 0) continue;
-            dprintf(file, "  %10zu %10ld %10zu %14.3f %14.3f %14.3f\n", heap->number, heap->thread, heap->spans,
-                    MIB(heap->live_bytes), MIB(heap->free_bytes), MIB(heap->cached_bytes));
-        }
+    for (const struct heap_row *row = heap_rows_begin(&rows); row != NULL; row = heap_rows_next(&rows)) {
+        const hf_heap_stats *heap = &row->stats;
+        if (heap->thread == 0 && heap->spans == 0) continue;
+        dprintf(file, "  %10zu %10ld %10zu %14.3f %14.3f %14.3f\n", heap->number, heap->thread, heap->spans,
+                MIB(heap->live_bytes), MIB(heap->free_bytes), MIB(heap->cached_bytes));
     }
 }
 

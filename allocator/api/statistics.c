@@ -181,9 +181,10 @@ size_t statistics_resident(void)
 
 /* ---- heaps --------------------------------------------------------------------------------------------------------- */
 
-static bool window_has(const struct heap_window *window, size_t number)
+/* Where figures of a heap are collected; NULL: not now. */
+static struct heap_row *row_of(const struct heap_rows *rows, size_t number)
 {
-    return number >= window->first && number - window->first < HEAPS_AT_ONCE;
+    return number >= rows->first && number - rows->first < rows->capacity ? &rows->rows[number - rows->first] : NULL;
 }
 
 static long thread_of(const struct heap *heap)
@@ -195,10 +196,11 @@ static long thread_of(const struct heap *heap)
 
 READS_RACILY static void add_heap(const struct heap *heap, void *argument)
 {
-    struct heap_window *window = argument;
-    if (heap->number >= window->heaps) window->heaps = (size_t)heap->number + 1;
-    if (!window_has(window, heap->number)) return;
-    window->stats[heap->number - window->first] = (hf_heap_stats){
+    struct heap_rows *rows = argument;
+    if (heap->number >= rows->heaps) rows->heaps = (size_t)heap->number + 1;
+    struct heap_row *row = row_of(rows, heap->number);
+    if (row == NULL) return;
+    row->stats = (hf_heap_stats){
         .number = heap->number,
         .thread = thread_of(heap),
         .cached_bytes = cache_bytes(heap),
@@ -209,30 +211,58 @@ READS_RACILY static void add_heap(const struct heap *heap, void *argument)
 /* Spans between two owners are nobody's. */
 static void add_span_of_heap(const struct span *span, void *argument)
 {
-    struct heap_window *window = argument;
     const struct heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
     struct blocks blocks = blocks_of(span);
     struct mixed_figures mixed = {0};
     bool is_mixed = mixed_in(span, &mixed);
-    if ((blocks.bin == BIN_COUNT && !is_mixed) || owner == NULL || !window_has(window, owner->number)) return;
-    size_t place = owner->number - window->first;
-    hf_heap_stats *stats = &window->stats[place];
-    stats->spans++;
-    stats->live_bytes += mixed.bytes;
-    stats->free_bytes += mixed.bytes_free;
+    if ((blocks.bin == BIN_COUNT && !is_mixed) || owner == NULL) return;
+    struct heap_row *row = row_of(argument, owner->number);
+    if (row == NULL) return;
+    row->stats.spans++;
+    row->stats.live_bytes += mixed.bytes;
+    row->stats.free_bytes += mixed.bytes_free;
     if (is_mixed) return;
-    stats->live_bytes += blocks.live * size_class_bytes(blocks.bin);
-    stats->free_bytes += blocks.free * size_class_bytes(blocks.bin);
-    window->free_objects[place][blocks.bin] += (uint32_t)blocks.free;
+    row->stats.live_bytes += blocks.live * size_class_bytes(blocks.bin);
+    row->stats.free_bytes += blocks.free * size_class_bytes(blocks.bin);
+    row->free_objects[blocks.bin] += (uint32_t)blocks.free;
 }
 
-void statistics_collect_heaps(struct heap_window *window, size_t first)
+/* Fill the rows from `first` on. */
+static void collect_rows(struct heap_rows *rows, size_t first)
 {
-    memset(window, 0, sizeof *window);
-    window->first = first;
-    if (space.base == 0) return;
-    heap_visit_all(add_heap, window);
-    space_visit(add_span_of_heap, window);
+    rows->first = first;
+    rows->next = 0;
+    memset(rows->rows, 0, rows->capacity * sizeof *rows->rows);
+    heap_visit_all(add_heap, rows);
+    space_visit(add_span_of_heap, rows);
+    size_t left = rows->heaps > first ? rows->heaps - first : 0;
+    rows->count = left < rows->capacity ? left : rows->capacity;
+}
+
+const struct heap_row *heap_rows_begin(struct heap_rows *rows)
+{
+    *rows = (struct heap_rows){.rows = rows->few, .capacity = HEAP_ROWS_FEW};
+    if (space.base == 0) return NULL;
+    struct heap_figures figures;
+    heap_figures(&figures);
+    if (figures.made > HEAP_ROWS_FEW) {
+        size_t capacity = figures.made + HEAP_ROWS_FEW; /* those that are made meanwhile, too */
+        void *borrowed = platform_borrow(capacity * sizeof(struct heap_row));
+        if (borrowed != NULL) {
+            rows->rows = borrowed;
+            rows->capacity = capacity;
+        }
+    }
+    collect_rows(rows, 0);
+    return heap_rows_next(rows);
+}
+
+const struct heap_row *heap_rows_next(struct heap_rows *rows)
+{
+    if (rows->next == rows->count && rows->count == rows->capacity) collect_rows(rows, rows->first + rows->count);
+    if (rows->next < rows->count) return &rows->rows[rows->next++];
+    if (rows->rows != rows->few) platform_give_back(rows->rows, rows->capacity * sizeof *rows->rows);
+    return NULL;
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------------------------------- */
@@ -281,17 +311,11 @@ EXPORT size_t hf_stats_classes(hf_class_stats *classes, size_t count)
 
 EXPORT size_t hf_stats_heaps(hf_heap_stats *heaps, size_t count)
 {
-    struct heap_window window;
-    size_t done = 0;
-    do {
-        statistics_collect_heaps(&window, done);
-        size_t filled = heap_window_filled(&window);
-        if (filled == 0) break;
-        if (filled > count - done) filled = count - done;
-        if (filled != 0) memcpy(heaps + done, window.stats, filled * sizeof *heaps);
-        done += filled;
-    } while (done < count);
-    return window.heaps;
+    struct heap_rows rows;
+    size_t place = 0;
+    for (const struct heap_row *row = heap_rows_begin(&rows); row != NULL; row = heap_rows_next(&rows), place++)
+        if (place < count) heaps[place] = row->stats;
+    return rows.heaps;
 }
 
 EXPORT size_t hf_stats_nodes(hf_node_stats *nodes, size_t count)

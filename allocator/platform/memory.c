@@ -91,6 +91,26 @@ static bool protect(void *start, size_t size, int protection)
     return done;
 }
 
+static size_t whole_pages(size_t size)
+{
+    return (size + platform_page_size() - 1) & ~(platform_page_size() - 1);
+}
+
+void *platform_borrow(size_t size)
+{
+    int saved = errno;
+    void *start = mmap(NULL, whole_pages(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    errno = saved;
+    return start == MAP_FAILED ? NULL : start;
+}
+
+void platform_give_back(void *start, size_t size)
+{
+    int saved = errno;
+    munmap(start, whole_pages(size));
+    errno = saved;
+}
+
 bool platform_make_readable(void *start, size_t size)
 {
     return protect(start, size, PROT_READ);

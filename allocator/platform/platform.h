@@ -54,6 +54,10 @@ bool platform_make_readable(void *start, size_t size);
  * limits, strict overcommit): the range is then as before. */
 bool platform_commit(void *start, size_t size);
 
+/* Whole pages for a while, readable and writable, all zeros; `size` is rounded up. NULL when the kernel refuses. */
+void *platform_borrow(size_t size);
+void platform_give_back(void *start, size_t size);
+
 /* Ask the kernel to back a range with huge pages as it is touched, or never to. Advice: a kernel without them is no
  * error. The range should consist of whole PLATFORM_HUGE_PAGE units. */
 #define PLATFORM_HUGE_PAGE ((size_t)2 << 20)
