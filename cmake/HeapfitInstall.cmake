@@ -21,6 +21,7 @@ endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 if(NOT HEAPFIT_WHEEL) # where no man would find it
+  install(FILES "${PROJECT_SOURCE_DIR}/allocator/gdb/heapfit.py" DESTINATION "${CMAKE_INSTALL_DATADIR}/heapfit/gdb")
   install(FILES "${PROJECT_SOURCE_DIR}/docs/man/heapfit.3" "${PROJECT_SOURCE_DIR}/docs/man/heapfit-contexts.3"
     DESTINATION "${CMAKE_INSTALL_MANDIR}/man3")
   install(FILES "${PROJECT_SOURCE_DIR}/docs/man/heapfit-control.7" "${PROJECT_SOURCE_DIR}/docs/man/heapfit-record.7"

@@ -226,6 +226,9 @@ void heap_divert(bool diverted);
 /* The owner of the spans of threads that are gone. Nobody's thread heap: shared by all. */
 extern struct heap heap_orphans;
 
+/* Of all heaps ever made, linked by made_before: for debuggers. */
+extern struct heap *const *const heap_list_at;
+
 /* What is left to do after a look, the later the more urgent. space_purge_old says it with the same numbers. */
 enum chores_left { CHORES_NONE = 0, CHORES_LATER, CHORES_NOW };
 _Static_assert((int)SPACE_LEFT_YOUNG == (int)CHORES_LATER && (int)SPACE_LEFT_OLD == (int)CHORES_NOW,

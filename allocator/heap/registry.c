@@ -73,6 +73,8 @@ static struct {
     size_t sharing; /* threads that have none */
 } registry;
 
+struct heap *const *const heap_list_at = &registry.youngest;
+
 /* ---- start ---------------------------------------------------------------------------------------------------------------- */
 
 static void thread_exit_hook(void *unused);

@@ -85,6 +85,11 @@ def integrations_dir() -> Path:
     return _shared("integrations")
 
 
+def gdb_script() -> Path:
+    """Return the script with which gdb reads heapfit's heap."""
+    return _shared("allocator") / "gdb" / "heapfit.py"
+
+
 def data_dir() -> Path:
     """Return the folder for what heapfit downloads and prepares; it may not exist yet.
 

@@ -199,6 +199,11 @@ def test_lib_as_json_names_the_variant(run_heapfit: Heapfit, library: Path) -> N
     assert found["library"] == str(library)
 
 
+def test_lib_prints_where_the_script_for_gdb_is(run_heapfit: Heapfit) -> None:
+    script = Path(run_heapfit("lib", "--gdb").stdout.strip())
+    assert "hf_debug_layout" in script.read_text()
+
+
 def test_lib_names_the_nearest_variant(run_heapfit: Heapfit) -> None:
     assert_one_line(run_heapfit("lib", "--variant", "defualt"), 2, ["did you mean 'default'?"])
 

@@ -44,7 +44,7 @@ def subject(program: Path, library: Path) -> Iterator[subprocess.Popen[str]]:
 def held(subject: subprocess.Popen[str]) -> dict[str, str]:
     """What each address holds, as the program says."""
     assert subject.stdout is not None
-    lines = [subject.stdout.readline() for _ in range(16)]
+    lines = [subject.stdout.readline() for _ in range(17)]
     return dict(line.strip().split(" ", 1) for line in lines)
 
 
@@ -77,6 +77,67 @@ def test_gcore_writes_what_is_in_use_and_gdb_reads_it(
     ).stdout
     for address, text in objects.items():
         assert f'{address}:\t"{text}"' in shown
+
+
+GDB_SCRIPT = Path(__file__).parents[2] / "allocator/gdb/heapfit.py"
+
+
+def gdb(*arguments: str | Path) -> list[str]:
+    """What gdb says of the heap: the lines that heapfit's script has printed."""
+    run = ["gdb", "-batch", "-nx", *arguments]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    return done.stdout.splitlines()
+
+
+def asks(*commands: str) -> list[str]:
+    lines = [f"source {GDB_SCRIPT}", *(f"heapfit {command}" for command in commands)]
+    return [argument for line in lines for argument in ("-ex", line)]
+
+
+@pytest.mark.parametrize("from_core", [False, True], ids=["attached", "core"])
+def test_gdb_says_what_an_address_belongs_to(
+    subject: subprocess.Popen[str], program: Path, tmp_path: Path, from_core: bool
+) -> None:
+    objects = held(subject)
+    where = {text: int(address, 16) for address, text in objects.items()}
+    small, pages = where["a small object"], where["an object of some pages"]
+    large, freed = where["a large object"], where["a freed object"]
+    other = where["an object of another thread"]
+    target: list[str | Path] = ["-p", str(subject.pid)]
+    if from_core:
+        gdb("-ex", f"gcore {tmp_path / 'core'}", *target)
+        target = [program, tmp_path / "core"]
+    said = gdb(
+        *target,
+        *asks("stats", "heaps", *(f"block {at:#x}" for at in (small, pages, large, freed, other))),
+    )
+    blocks = [line for line in said if line.startswith("0x")]
+    # The text stands 64 bytes before the end of what was asked for.
+    assert blocks[0].startswith(f"{small:#x} is 36 bytes into a block of 112 bytes")
+    assert blocks[1].startswith(f"{pages:#x} is {30000 - 64} bytes into a block of ")
+    assert blocks[2].startswith(f"{large:#x} is {(1 << 20) - 64} bytes into a live large object")
+    assert [line.rpartition(". ")[2] for line in blocks if "block" in line] == [
+        "It is live.",
+        "It is live.",
+        "It is free.",
+        "It is live.",
+    ]
+    assert f"thread {subject.pid}." in blocks[0]
+    assert f"thread {subject.pid}." not in blocks[4]
+    assert any(line.startswith("  37.000 MiB in large objects: 13") for line in said)
+    assert any(line.split()[1:2] == [str(subject.pid)] for line in said), "no line of main's heap"
+
+
+def test_gdb_says_so_of_a_process_without_heapfit(program: Path) -> None:
+    process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        held(process)
+        run = ["gdb", "-batch", "-nx", "-p", str(process.pid), *asks("stats")]
+        done = subprocess.run(run, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert "does not use heapfit" in done.stderr
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_all_that_is_accessible_is_dumped_and_nothing_else(

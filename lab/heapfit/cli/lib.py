@@ -19,12 +19,15 @@ def lib(
     variant: Annotated[
         str, typer.Option(metavar="NAME", help="Which of heapfit's libraries.")
     ] = paths.DEFAULT_VARIANT,
+    gdb: Annotated[
+        bool, typer.Option("--gdb", help="The script with which gdb reads the heap, instead.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the path of heapfit's shared library."""
-    library = paths.library(variant)
+    library, script = paths.library(variant), paths.gdb_script()
     if as_json:
-        found = {"variant": variant, "library": str(library), "version": __version__}
-        typer.echo(json.dumps(found, indent=2))
+        found = {"variant": variant, "library": str(library), "gdb": str(script)}
+        typer.echo(json.dumps({**found, "version": __version__}, indent=2))
     else:
-        typer.echo(library)
+        typer.echo(script if gdb else library)

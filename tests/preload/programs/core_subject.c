@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void hold(size_t size, const char *text)
+static char *hold(size_t size, const char *text)
 {
     char *object = malloc(size);
     if (object == NULL) exit(1);
     memset(object, 'x', size);
     snprintf(object + size - 64, 64, "%s", text); /* at its end, which became accessible last */
     printf("%p %s\n", (void *)(object + size - 64), text);
+    return object;
 }
 
 static void *hold_in_thread(void *argument)
@@ -25,6 +26,7 @@ int main(void)
     hold(100, "a small object");
     hold(30000, "an object of some pages");
     hold(1 << 20, "a large object");
+    free(hold(200, "a freed object"));
     if (pthread_create(&thread, NULL, hold_in_thread, NULL) != 0) return 1;
     pthread_join(thread, NULL);
     for (int i = 0; i < 12; i++) hold(3 << 20, "one of those for which the heap has grown");
