@@ -20,6 +20,8 @@ FLAGS = ["-std=c17", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
 
 # A little of the work, and for the programs whose memory is not scaled by --scale, little of that.
 SHORT = {
+    "idle-threads": ["--threads", "8"],
+    "longest-call": ["--heap", "64m", "--milliseconds", "100"],
     "many-threads": ["--threads", "20"],
     "numa-columns": ["--size", "1m"],
     "page-reads": ["--footprint", "8m"],
@@ -28,7 +30,10 @@ SHORT = {
     "sparse": ["--peak", "100m"],
 }
 # These print what they measure; the others' output must be equal from run to run.
-PRINT_MEASUREMENTS = {"calloc-burst", "numa-columns", "page-reads", "scaling", "sleeper", "sparse"}
+PRINT_MEASUREMENTS = {
+    *("calloc-burst", "idle-threads", "longest-call", "numa-columns", "page-reads", "scaling"),
+    *("sleeper", "sparse"),
+}
 # Of other studies than the core one.
 ELSEWHERE = {"calloc-burst", "numa-columns", "page-reads"}
 # What the everyday run builds and runs: those that other tests here are about, too.

@@ -1,7 +1,7 @@
 /* Does an allocator give back memory that is free, when few objects are left scattered over it?
  *
  * Allocates `peak` bytes of mixed small blocks and frees all but a random one in `keep`. From then on
- * the program is nearly idle: a malloc and a free every 10 ms. Its resident memory is printed at once,
+ * the program is nearly idle: a malloc and a free every 10 ms, or none at all (--asleep 1). Its resident memory is printed at once,
  * after 0.5, 1 and 2 s. Nearly every page is free, but hardly any larger unit is free as a whole. This
  * is what remains of a load peak in a long-running server; see Powers, Tench, Berger and McGregor,
  * "Mesh: compacting memory management for C/C++ applications" (PLDI 2019), and Maas et al.,
@@ -10,7 +10,7 @@
  */
 #include "micro.h"
 
-static uint64_t peak = 256 << 20, keep = 4096, smallest = 16, largest = 1024;
+static uint64_t peak = 256 << 20, keep = 4096, asleep = 0, smallest = 16, largest = 1024;
 
 /* The program's own tables are unmapped before memory is measured, but for the survivors'. */
 static void **survivors;
@@ -63,6 +63,7 @@ static void idle_until(double when)
 {
     while (micro_now() < when) {
         nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
+        if (asleep) continue;
         digest += block_free(block_new(smallest, micro_seed), smallest) - micro_seed;
     }
 }
@@ -76,6 +77,7 @@ int main(int argc, char **argv)
     micro_parse(argc, argv, "does an allocator give back memory when few objects are left?",
                 (micro_option[]){{"peak", &peak, true, "live bytes before nearly all are freed"},
                                  {"keep", &keep, false, "one block in so many survives"},
+                                 {"asleep", &asleep, false, "1: calls nothing while it waits"},
                                  {"smallest", &smallest, false, "size, in bytes"},
                                  {"largest", &largest, false, "size, in bytes, at most 1024"},
                                  {0}});
