@@ -344,7 +344,7 @@ struct option options_table[OPTION_COUNT] = {
             .public =
                 {
                     .name = "reservation",
-                    .description = "bytes of address space to reserve; 0: chosen from the machine's memory",
+                    .description = "bytes of address space to reserve at most; 0: chosen from the machine's memory",
                     .kind = HF_OPTION_SIZE,
                     .maximum = UINT64_C(1) << 46, /* half of what a process has on x86-64 */
                 },

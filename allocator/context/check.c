@@ -16,7 +16,7 @@ static bool starts_are_reserved(void)
 {
     uintptr_t none = 0;
     if (LIKELY(atomic_load_explicit(&starts_base, memory_order_relaxed) != 0)) return true;
-    uintptr_t bytes = (uintptr_t)platform_reserve(space.size / GRAIN / 8, SPAN_SIZE);
+    uintptr_t bytes = (uintptr_t)platform_reserve(space.window / GRAIN / 8, SPAN_SIZE);
     if (bytes == 0) return false;
     /* Relaxed: only the address is told. Should another thread be first, the second range, which costs nothing, is lost: no
      * lock that a fork would have to know of. */

@@ -25,7 +25,7 @@ const uint8_t *chunk_map(void)
 {
     platform_lock_acquire(&map.lock);
     if (map.bytes == NULL) {
-        size_t size = space.size >> MAP_UNIT_SHIFT;
+        size_t size = space.window >> MAP_UNIT_SHIFT;
         if (map.reserved == NULL) map.reserved = platform_reserve(size, SPAN_SIZE);
         if (map.reserved != NULL && platform_make_readable(map.reserved, size)) map.bytes = map.reserved;
     }
@@ -40,7 +40,7 @@ static bool map_commit(uintptr_t end)
     platform_lock_acquire(&map.lock);
     if (needed > map.committed) {
         size_t target = (needed + MAP_COMMIT - 1) & ~(size_t)(MAP_COMMIT - 1);
-        if (target > space.size >> MAP_UNIT_SHIFT) target = space.size >> MAP_UNIT_SHIFT;
+        if (target > space.window >> MAP_UNIT_SHIFT) target = space.window >> MAP_UNIT_SHIFT;
         if (platform_commit(map.bytes + map.committed, target - map.committed)) map.committed = target;
     }
     bool done = needed <= map.committed;

@@ -152,7 +152,7 @@ struct heap {
 
     /* Copies of struct space, all zero in heap_none: to that one every pointer is foreign. */
     uintptr_t base;
-    size_t size;
+    size_t size; /* may be behind, until a free finds out */
     uintptr_t link_key;
     struct span *table; /* span_at(0) */
     uint8_t classes[FAST_MAX / MALLOC_ALIGNMENT + 1]; /* as size_class_table, or the next of whole cache lines */

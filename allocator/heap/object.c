@@ -225,6 +225,7 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
     } else if (UNLIKELY(block_looks_free((uintptr_t)pointer))) {
         remote_free_own_suspect(heap, (uintptr_t)pointer);
     } else {
+        heap->size = space_size(); /* it may have been behind, and brought the call here */
         block_free_local(heap, span, (uintptr_t)pointer);
     }
 }

@@ -90,7 +90,7 @@ static void classes_set_up(struct heap *heap)
 static void heap_set_up(struct heap *heap)
 {
     heap->base = space.base;
-    heap->size = space.size;
+    heap->size = space_size();
     heap->link_key = space.link_key;
     heap->table = span_at(0);
     classes_set_up(heap);

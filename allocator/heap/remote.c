@@ -64,7 +64,7 @@ static struct message message_or_accused(uintptr_t first)
 {
     uintptr_t word = block_words(first)[1] ^ space.link_key;
     uintptr_t next = word >> NEXT_SHIFT;
-    if (UNLIKELY(next > space.size / MALLOC_ALIGNMENT)) check_link_failed((const void *)first);
+    if (UNLIKELY(next > space_size() / MALLOC_ALIGNMENT)) check_link_failed((const void *)first);
     return (struct message){
         .first = first,
         .last = (first & ~(uintptr_t)(SPAN_SIZE - 1)) | (word & ((1u << LAST_BITS) - 1)) * MALLOC_ALIGNMENT,
@@ -355,7 +355,7 @@ static bool list_seems_to_have(const struct span *span, uintptr_t list, uintptr_
 static bool may_be_read(uintptr_t address)
 {
     size_t offset = address - space.base;
-    return offset < space.size &&
+    return offset < space_size() &&
            atomic_load_explicit(&span_of_offset(offset)->owner, memory_order_relaxed) != NULL; /* a hint will do */
 }
 
@@ -364,7 +364,7 @@ static bool messages_seem_to_have(const struct span *span, uintptr_t first, uint
     for (uint32_t messages = 0; messages < MESSAGES_MAX && may_be_read(first); messages++) {
         if (list_seems_to_have(span, first, block)) return true;
         uintptr_t next = (word_at(block_words(first) + 1) ^ space.link_key) >> NEXT_SHIFT;
-        if (next == 0 || next > space.size / MALLOC_ALIGNMENT) return false;
+        if (next == 0 || next > space_size() / MALLOC_ALIGNMENT) return false;
         first = space.base + (next - 1) * MALLOC_ALIGNMENT;
     }
     return false;

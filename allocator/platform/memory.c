@@ -83,6 +83,36 @@ void *platform_reserve(size_t size, size_t alignment)
     return start + before;
 }
 
+bool platform_reserve_at(void *start, size_t size)
+{
+    int saved = errno;
+    /* Linux before 4.17, and emulators, take the address for a wish. */
+    void *mapped = mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    bool done = mapped == start;
+    if (done) exclude_from_dumps(start, size, true);
+    else if (mapped != MAP_FAILED) munmap(mapped, size);
+    errno = saved;
+    return done;
+}
+
+/* These sanitizers have shadows only for addresses that the kernel would choose, and map others at 0. */
+extern void __tsan_init(void) __attribute__((weak));
+extern void __msan_init(void) __attribute__((weak));
+
+/* The kernel puts mappings below the stack, downwards, and the program at two thirds of the address space. In between we leave an
+ * eighth of it to the kernel, choose at random in the next sixteenth, and there is room for another eighth. */
+uintptr_t platform_far_place(size_t size, size_t alignment)
+{
+    if (&__tsan_init != NULL || &__msan_init != NULL) return 0;
+    uintptr_t top = getauxval(AT_RANDOM); /* 16 bytes at the start of the main thread's stack */
+    if (top == 0 || size > top / 8) return 0;
+    /* Two addresses that the kernel has chosen independently. This one's bits are mixed (Fibonacci hashing). */
+    static const char here;
+    uint64_t mixed = (top ^ (uintptr_t)&here >> 12 << 20) * UINT64_C(0x9E3779B97F4A7C15);
+    uintptr_t slide = mixed % (top / 16);
+    return (top - top / 8 - slide - size) & ~(alignment - 1);
+}
+
 static bool protect(void *start, size_t size, int protection)
 {
     int saved = errno;
@@ -104,11 +134,12 @@ void *platform_borrow(size_t size)
     return start == MAP_FAILED ? NULL : start;
 }
 
-void platform_give_back(void *start, size_t size)
+bool platform_give_back(void *start, size_t size)
 {
     int saved = errno;
-    munmap(start, whole_pages(size));
+    bool done = munmap(start, whole_pages(size)) == 0;
     errno = saved;
+    return done;
 }
 
 bool platform_make_readable(void *start, size_t size)

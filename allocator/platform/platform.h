@@ -47,6 +47,13 @@ size_t platform_address_space_limit(void);
  * range is inaccessible, costs no memory and is in no core dump until it is committed. NULL when the kernel refuses. */
 void *platform_reserve(size_t size, size_t alignment);
 
+/* The same, exactly there, where nothing is mapped yet; false: something is, or the kernel refuses. */
+bool platform_reserve_at(void *start, size_t size);
+
+/* Where a range of `size` bytes can lie that is to grow: far from where the kernel puts mappings that have no address of their
+ * own. Another in each process, where the kernel randomises addresses. 0: there is no such place. */
+uintptr_t platform_far_place(size_t size, size_t alignment);
+
 /* Make a reserved range readable: it reads as zeros, and still costs nothing. False when the kernel refuses. */
 bool platform_make_readable(void *start, size_t size);
 
@@ -56,7 +63,9 @@ bool platform_commit(void *start, size_t size);
 
 /* Whole pages for a while, readable and writable, all zeros; `size` is rounded up. NULL when the kernel refuses. */
 void *platform_borrow(size_t size);
-void platform_give_back(void *start, size_t size);
+
+/* Unmap whole pages; `size` is rounded up. False when the kernel refuses: it may have no room to note what is left. */
+bool platform_give_back(void *start, size_t size);
 
 /* Ask the kernel to back a range with huge pages as it is touched, or never to. Advice: a kernel without them is no
  * error. The range should consist of whole PLATFORM_HUGE_PAGE units. */

@@ -255,5 +255,5 @@ void huge_pages_committed(uint32_t from, uint32_t to, uint32_t needed)
     /* Not the first unit: small programs leave the pool to others, and what the allocator itself writes to in the child
      * of a fork, which may get no page of the pool any more, lies there. */
     if (space_settings.huge_pages == HUGE_PAGES_HUGETLB) hugetlb_take(from == 0 ? HUGE_PAGE_SPANS : from, to);
-    huge_pages_advise(from, to < space_state.capacity ? to : space_state.capacity);
+    huge_pages_advise(from, to < space_state.reserved ? to : space_state.reserved);
 }

@@ -1,4 +1,4 @@
-/* The reservation, its frontier, and handing out runs: from the free ones (run.c) or beyond the frontier. */
+/* The frontier, and handing out runs: from the free ones (run.c) or beyond the frontier. */
 #include "state.h"
 
 struct space space;
@@ -11,21 +11,6 @@ struct space_settings space_settings = {.huge_pages = HUGE_PAGES_AUTO,
 
 /* ---- constants -------------------------------------------------------------------------------------- */
 
-#define MIB ((size_t)1 << 20)
-#define GIB ((size_t)1 << 30)
-
-/* The reservation is this many times the physical memory: a span may have only one of its sixteen 4 KiB pages
- * touched, so that address space runs out only when memory does. */
-enum { RESERVATION_PER_MEMORY = 16 };
-#define RESERVATION_MIN ((size_t)1 << 40)
-#define RESERVATION_MAX ((size_t)1 << 46)
-/* The smallest that is worth trying, where limits forbid more. */
-#define RESERVATION_TINY (16 * MIB)
-/* Under RLIMIT_AS, thread stacks and other mappings must find room beside us. */
-enum { RESERVATION_SHARE_OF_LIMIT = 2 };
-/* Spans start at multiples of a huge page. */
-#define RESERVATION_ALIGNMENT (2 * MIB)
-
 /* Spans made accessible at a time: an eighth of what is in use, within these bounds and up to the end of a huge
  * page, so that mprotect is rare and strict limits are not used up for nothing. */
 enum { COMMIT_SPANS_MIN = 16, COMMIT_SPANS_MAX = 1024, COMMIT_SHARE = 8 };
@@ -33,25 +18,6 @@ enum { COMMIT_SPANS_MIN = 16, COMMIT_SPANS_MAX = 1024, COMMIT_SHARE = 8 };
 enum { COMMIT_DESCRIPTORS = 1024 };
 
 /* ---- start ------------------------------------------------------------------------------------------ */
-
-static size_t round_up_power_of_two(size_t value)
-{
-    return value <= 1 ? 1 : (size_t)1 << (64 - __builtin_clzl(value - 1));
-}
-
-static size_t reservation_wanted(void)
-{
-    size_t wanted = space_settings.reservation;
-    if (wanted == 0) {
-        wanted = round_up_power_of_two(platform_physical_memory() * RESERVATION_PER_MEMORY);
-        if (wanted < RESERVATION_MIN) wanted = RESERVATION_MIN;
-    }
-    size_t limit = platform_address_space_limit() / RESERVATION_SHARE_OF_LIMIT;
-    if (wanted > RESERVATION_MAX) wanted = RESERVATION_MAX;
-    if (wanted > limit) wanted = limit;
-    if (wanted < RESERVATION_TINY) wanted = RESERVATION_TINY;
-    return wanted & ~(RESERVATION_ALIGNMENT - 1);
-}
 
 /* Where there is one node, or nobody cares, nobody asks again: see node_here. */
 static uint32_t nodes_wanted(void)
@@ -63,24 +29,10 @@ static uint32_t nodes_wanted(void)
 bool space_start(void)
 {
     if (space.base != 0) return true;
-    char *start = NULL;
-    size_t table = 0;
-    size_t data = reservation_wanted();
-    for (; data >= RESERVATION_TINY; data = data / 2 & ~(RESERVATION_ALIGNMENT - 1)) {
-        table = (data / SPAN_SIZE * sizeof(struct span) + RESERVATION_ALIGNMENT - 1) & ~(RESERVATION_ALIGNMENT - 1);
-        start = platform_reserve(table + data, RESERVATION_ALIGNMENT);
-        if (start != NULL) break;
-    }
-    if (start == NULL || !platform_make_readable(start, table)) return false;
-    /* Where the system gives everybody huge pages, a small program would get one on its first malloc. */
-    if (space_settings.huge_pages < HUGE_PAGES_ALWAYS) platform_advise_huge_pages(start, table + data, false);
-
-    space_state.capacity = (uint32_t)(data / SPAN_SIZE);
+    if (!reservation_start()) return false;
     space_state.nodes = nodes_wanted();
     huge_pages_start();
     pools_start();
-    space.base = (uintptr_t)start + table;
-    space.size = (size_t)space_state.capacity * SPAN_SIZE;
     return true;
 }
 
@@ -106,6 +58,7 @@ bool space_commit_descriptors(uint32_t up_to)
 void space_end_at(uint32_t index)
 {
     space_state.capacity = index;
+    if (space_state.reserved > index) space_state.reserved = index;
     if (space_state.committed > index) space_state.committed = index;
 }
 
@@ -117,7 +70,7 @@ static bool commit_spans(uint32_t up_to)
     if (step < COMMIT_SPANS_MIN) step = COMMIT_SPANS_MIN;
     if (step > COMMIT_SPANS_MAX) step = COMMIT_SPANS_MAX;
     uint64_t generous = ((uint64_t)up_to + step + HUGE_PAGE_SPANS - 1) & ~(uint64_t)(HUGE_PAGE_SPANS - 1);
-    if (generous > space_state.capacity) generous = space_state.capacity;
+    if (generous > space_state.reserved) generous = space_state.reserved;
     char *start = (char *)space.base + (size_t)before * SPAN_SIZE;
     /* Where limits leave no room for the generous step, the least that is needed. */
     if (commit(start, ((size_t)generous - before) * SPAN_SIZE)) space_state.committed = (uint32_t)generous;
@@ -129,7 +82,7 @@ static bool commit_spans(uint32_t up_to)
 bool frontier_prepare(uint32_t end)
 {
     /* The spans first: what the kernel refuses is refused there, before descriptors for it have been made. */
-    return commit_spans(end) && space_commit_descriptors(end);
+    return reservation_reach(end) && commit_spans(end) && space_commit_descriptors(end);
 }
 
 /* Move the frontier up by `spans`; the new spans are clean. */
@@ -267,7 +220,7 @@ static struct span *acquire(uint32_t spans, uint32_t alignment, enum span_kind k
 
 struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
 {
-    if ((uint64_t)spans + alignment - 1 > space.size / SPAN_SIZE) return NULL;
+    if ((uint64_t)spans + alignment - 1 > space.window / SPAN_SIZE) return NULL;
     struct place place = {.zeroed = false};
     struct span *first = NULL;
     enum space_access access;
@@ -480,7 +433,7 @@ void space_figures(struct space_figures *figures)
 {
     enum space_access access = space_enter();
     *figures = (struct space_figures){
-        .reserved = (size_t)space_state.capacity * SPAN_SIZE,
+        .reserved = (size_t)space_state.reserved * SPAN_SIZE,
         .committed = (size_t)space_state.committed * SPAN_SIZE,
         .handed_out = (size_t)spans_handed_out() * SPAN_SIZE,
         .dirty = (size_t)spans_dirty() * SPAN_SIZE,

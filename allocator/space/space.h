@@ -67,10 +67,12 @@ struct span {
 
 _Static_assert(sizeof(struct span) == CACHE_LINE, "a descriptor is one cache line");
 
-/* Written once, by space_start. Thread heaps hold copies, for a free that touches one line less. */
+/* Written once, by space_start, but for `size`. Thread heaps hold copies, for a free that touches one line less. */
 struct space {
     uintptr_t base; /* address of span 0; 0 before space_start */
-    size_t size; /* bytes reserved from base on; 0 before space_start: every pointer is foreign */
+    size_t
+        size; /* bytes reserved from base on; 0 before space_start: every pointer is foreign. Grows: see space_size */
+    size_t window; /* bytes that may be reserved, in time; written once, too */
     uintptr_t link_key; /* what the layer above encodes its free lists with */
 };
 
@@ -88,7 +90,7 @@ enum huge_pages {
 struct space_settings {
     enum huge_pages huge_pages;
     uint32_t huge_page_price; /* the most that one may cost, in percent of what as many small pages cost */
-    size_t reservation; /* bytes of address space to reserve; 0: chosen from the machine's memory */
+    size_t reservation; /* bytes of address space to reserve at most; 0: chosen from the machine's memory */
     bool numa; /* keep free memory apart by node, where there are several */
     _Atomic(uint32_t) decay_ms; /* age after which a dirty run is purged; DECAY_NEVER: none; live */
     _Atomic(size_t) shared_dirty_max; /* bytes of dirty runs kept, per node; beyond, the oldest are purged; live */
@@ -130,7 +132,13 @@ ALWAYS_INLINE void span_kind_write(struct span *span, enum span_kind kind)
     __atomic_store_n(&span->kind, (uint8_t)kind, __ATOMIC_RELAXED);
 }
 
-/* The bytes from base to `pointer`; at least space.size when the pointer is foreign (NULL too: it wraps). */
+/* Relaxed: who has a pointer into what was reserved last, has it from one who saw that. */
+ALWAYS_INLINE size_t space_size(void)
+{
+    return __atomic_load_n(&space.size, __ATOMIC_RELAXED);
+}
+
+/* The bytes from base to `pointer`; at least space_size() when the pointer is foreign (NULL too: it wraps). */
 ALWAYS_INLINE size_t space_offset(const void *pointer)
 {
     return (uintptr_t)pointer - space.base;
@@ -138,7 +146,7 @@ ALWAYS_INLINE size_t space_offset(const void *pointer)
 
 ALWAYS_INLINE bool space_offset_is_foreign(size_t offset)
 {
-    return offset >= space.size;
+    return offset >= space_size();
 }
 
 /* The span of an offset that is not foreign. */

@@ -3,7 +3,8 @@
  * Private to this layer, which still has one header for the others, space.h: nothing here means anything without the
  * lock, which no other layer can take, and half of it leaves the table between two consistent states.
  *
- *   space.c  the reservation, the frontier, handing out and taking back
+ *   reservation.c the address space that spans come from
+ *   space.c  the frontier, handing out and taking back
  *   run.c    free runs: lists by length and by age, boundary tags, cutting
  *   huge.c   which units of 2 MiB have huge pages
  *   purge.c  giving memory back to the kernel
@@ -54,7 +55,10 @@ struct space_state {
     bool purge_from_end; /* of a run that is purged in pieces, the last comes first */
     uint64_t refused_at;
     uint64_t aged_at; /* when a release last looked for old runs */
-    uint32_t capacity; /* spans in the reservation that can be had */
+    uint32_t capacity; /* spans that may be reserved, in time */
+    uint32_t reserved; /* spans that are */
+    size_t table_reserved; /* bytes */
+    uint32_t growing; /* spans that are about to be reserved; 0: none */
     uint32_t frontier; /* spans ever handed out */
     uint32_t committed; /* spans accessible */
     uint32_t descriptors_committed;
@@ -162,6 +166,15 @@ void run_defer(struct span *first);
 
 /* Make the descriptors of the spans below `up_to` writable. */
 bool space_commit_descriptors(uint32_t up_to);
+
+/* Reserve the beginning of a window, and say where it is in `space`. False: not even the smallest can be had. (reservation.c) */
+bool reservation_start(void);
+
+/* Reserve so many spans at least. False: the kernel refuses, or the window ends before. With the lock. */
+bool reservation_reach(uint32_t end);
+
+/* In a fork's child. */
+void reservation_fork_child(void);
 
 /* Make the spans below `end` accessible, and their descriptors. */
 bool frontier_prepare(uint32_t end);

@@ -232,7 +232,7 @@ typedef struct hf_stats {
     size_t footprint; /* live, free, dirty, own and context bytes: memory that may be resident because of heapfit. Large
                          objects and contexts count in full, touched or not */
     size_t committed; /* address space that is accessible */
-    size_t reserved; /* address space that is reserved */
+    size_t reserved; /* address space that is reserved; grows with the heap */
     size_t purged; /* bytes given back to the kernel since the start */
     size_t purges; /* system calls that this took */
     size_t heaps; /* thread heaps ever made */

@@ -223,8 +223,11 @@ TEST(MisalignedPointer, IsNoticed)
 TEST(UnallocatedPointer, BeyondAllThatWasEverUsedIsNoticed)
 {
     auto object = static_cast<char *>(malloc(100));
-    EXPECT_DEATH(free(hidden(object + (size_t{64} << 20))),
+    EXPECT_DEATH(free(hidden(object + (size_t{1} << 20))),
                  "^heapfit: free of 0x[0-9a-f]+, which is not allocated.*" LINE_END);
+    // And beyond what is reserved.
+    for (size_t distance : {size_t{64} << 20, size_t{1} << 35})
+        EXPECT_DEATH(free(hidden(object + distance)), "^heapfit: free of a foreign pointer: .*" LINE_END);
     free(object);
 }
 

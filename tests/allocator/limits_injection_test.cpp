@@ -9,6 +9,7 @@
 
 extern "C" {
 void *__real_platform_reserve(size_t size, size_t alignment);
+bool __real_platform_reserve_at(void *start, size_t size);
 bool __real_platform_commit(void *start, size_t size);
 bool __real_platform_purge(void *start, size_t size);
 bool __real_platform_make_readable(void *start, size_t size);
@@ -38,6 +39,10 @@ extern "C" {
 void *__wrap_platform_reserve(size_t size, size_t alignment)
 {
     return injection.fails() ? nullptr : __real_platform_reserve(size, alignment);
+}
+bool __wrap_platform_reserve_at(void *start, size_t size)
+{
+    return !injection.fails() && __real_platform_reserve_at(start, size);
 }
 bool __wrap_platform_commit(void *start, size_t size)
 {

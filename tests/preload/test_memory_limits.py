@@ -7,6 +7,8 @@ group that is over its limit loses a process, and nobody is told that memory was
 from __future__ import annotations
 
 import os
+import resource
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -115,3 +117,72 @@ def test_a_real_program_stays_within_its_control_group(
     program = next(program for program in PROGRAMS if program.name == name)
     limited = replace(program, command=group.command(mebibytes, program.command))
     check_same_with_and_without(limited, library, tmp_path)
+
+
+LOCKS = """
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(int argc, char **argv)
+{
+    char *object = malloc(100000);
+    memset(object, 1, 100000);
+    int flags = argc > 1 ? MCL_CURRENT | MCL_FUTURE : MCL_CURRENT;
+    if (mlockall(flags) != 0) return printf("%s\\n", strerror(errno)), 1;
+    for (int i = 0; i < 100; i++)
+        if (!malloc(10000)) return printf("malloc: %s\\n", strerror(errno)), 1;
+    return puts("locked"), 0;
+}
+"""
+# What systemd, and the kernel since 5.16, grant to everybody.
+LOCKED_LIMIT = 8 * MIB
+# The library with pools has tables of some MiB, with which a program may be above that limit.
+ADDED_MAX = {"libheapfit.so": 3 * MIB, "libheapfit-pools.so": 8 * MIB}
+NOBODY = 65534
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a program as another user")
+@pytest.mark.parametrize("future", [[], ["future"]], ids=["current", "future"])
+def test_an_ordinary_user_may_lock_a_small_programs_memory(
+    library: Path, tmp_path: Path, future: list[str]
+) -> None:
+    """The kernel compares the limit with all address space, also what was only reserved."""
+    (tmp_path / "locks.c").write_text(LOCKS)
+    program = tmp_path / "locks"
+    subprocess.run(["gcc", "-O1", tmp_path / "locks.c", "-o", program], check=True)
+    for folder in [tmp_path, *tmp_path.parents]:
+        if folder.stat().st_uid == 0 and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o111)
+
+    def as_nobody() -> None:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (LOCKED_LIMIT, LOCKED_LIMIT))
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+    readable = Path(shutil.copy(library, tmp_path))  # by another user
+    preloads = ["", str(readable)] if library.name == "libheapfit.so" else [""]
+    for preload in preloads:
+        done = subprocess.run(
+            [program, *future],
+            env={"LD_PRELOAD": preload},
+            preexec_fn=as_nobody,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.stdout, done.stderr, done.returncode) == ("locked\n", "", 0), preload
+
+
+def test_a_small_program_has_little_more_address_space(library: Path) -> None:
+    def size(preload: str) -> int:
+        command = ["/bin/grep", "VmSize", "/proc/self/status"]
+        done = subprocess.run(
+            command, env={"LD_PRELOAD": preload}, capture_output=True, text=True, check=True
+        )
+        return int(done.stdout.split()[1]) * 1024
+
+    assert size(str(library)) - size("") <= ADDED_MAX[library.name]

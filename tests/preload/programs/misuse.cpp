@@ -82,7 +82,7 @@ const std::map<std::string, void (*)()> ways{
      }},
     {"static_data", [] { std::free(hidden(in_static_data)); }},
     {"nonsense", [] { std::free(hidden(reinterpret_cast<char *>(8))); }},
-    {"never_allocated", [] { std::free(hidden(object_of(100) + (std::size_t{64} << 20))); }},
+    {"never_allocated", [] { std::free(hidden(object_of(100) + (std::size_t{1} << 20))); }},
     {"sized_free", [] { free_sized(object_of(100), 100000); }},
     {"sized_delete", [] { operator delete(hidden(operator new(100)), std::size_t{5000}); }},
     {"write_after_free", write_after_free},
