@@ -74,6 +74,7 @@ function(heapfit_test name)
     $<$<CONFIG:Release>:-O1>
     # Clang before 19 has C++14's sized operator delete only when asked.
     $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fsized-deallocation>)
+  target_link_options("test_${name}" PRIVATE ${HEAPFIT_INSTRUMENTATION})
   target_compile_definitions("test_${name}" PRIVATE
     $<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=> "HEAPFIT_EXPECTED_VERSION=\"${PROJECT_VERSION}\""
     "HEAPFIT_TEST_EMULATED=$<BOOL:${CMAKE_CROSSCOMPILING}>")

@@ -90,7 +90,7 @@ def server(
             process.kill()
 
 
-def drive(running: Server, scratch: Path, *, seconds: int = 2, reload_s: float = 1) -> str:
+def drive(running: Server, scratch: Path, *, seconds: int = 1, reload_s: float = 0.5) -> str:
     """Load the server as the workload does; what the driver prints."""
     scratch.mkdir(exist_ok=True)
     command = [sys.executable, FOLDER / "drive.py", running.port, scratch, seconds, reload_s]
