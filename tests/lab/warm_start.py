@@ -16,6 +16,7 @@ when it has ended, its exit code. Requests may come while commands run.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
 import json
@@ -32,14 +33,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 LOADED = (
-    *(
-        "numpy",
-        "scipy.interpolate",
-        "scipy.linalg",
-        "scipy.optimize",
-        "scipy.sparse",
-        "scipy.special",
-    ),
+    *("numpy", "scipy.interpolate", "scipy.linalg", "scipy.optimize", "scipy.special"),
     *("jinja2", "psutil", "pydantic.main", "rich.console", "rich.progress", "rich.table", "typer"),
     *("importlib.metadata", "tomllib"),
     *("heapfit.catalogue", "heapfit.report", "heapfit.study", "heapfit.doctor", "heapfit.trial"),
@@ -118,7 +112,8 @@ def _serve(requests: socket.socket) -> Sequence[str]:
             for ready, _ in selector.select():
                 if ready.fileobj is requests:
                     message, files, _, _ = socket.recv_fds(
-                        requests, _LARGEST_MESSAGE, _STANDARD_FILES + 1
+                        *(requests, _LARGEST_MESSAGE, _STANDARD_FILES + 1),
+                        flags=socket.MSG_CMSG_CLOEXEC,
                     )
                     if not message:
                         sys.exit()
@@ -141,7 +136,8 @@ def _tell_what_ended(answers: dict[int, socket.socket]) -> None:
     for process in list(answers):
         ended, status = os.waitpid(process, os.WNOHANG)
         if ended:
-            with answers.pop(process) as answer:
+            # One that took too long, and was killed, is not waited for any more.
+            with answers.pop(process) as answer, contextlib.suppress(BrokenPipeError):
                 answer.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
@@ -188,9 +184,8 @@ def main() -> None:
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
-    os._exit(
-        code
-    )  # Python's own end would take all modules to pieces: a copy of most that was loaded
+    # Python's own end would take all modules to pieces, and so copy most of what was loaded.
+    os._exit(code)
 
 
 if __name__ == "__main__":
