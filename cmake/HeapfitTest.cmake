@@ -74,9 +74,14 @@ function(heapfit_test name)
     $<$<CONFIG:Release>:-O1>
     # Clang before 19 has C++14's sized operator delete only when asked.
     $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fsized-deallocation>)
+  target_link_options("test_${name}" PRIVATE ${HEAPFIT_INSTRUMENTATION})
+  if(HEAPFIT_COVERAGE)
+    target_sources("test_${name}" PRIVATE "${PROJECT_SOURCE_DIR}/tests/coverage_end.c")
+    target_link_options("test_${name}" PRIVATE LINKER:--wrap=_exit LINKER:--wrap=abort)
+  endif()
   target_compile_definitions("test_${name}" PRIVATE
     $<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=> "HEAPFIT_EXPECTED_VERSION=\"${PROJECT_VERSION}\""
-    "HEAPFIT_TEST_EMULATED=$<BOOL:${CMAKE_CROSSCOMPILING}>")
+    "HEAPFIT_TEST_EMULATED=$<BOOL:${CMAKE_CROSSCOMPILING}>" "HEAPFIT_TEST_COUNTED=$<BOOL:${HEAPFIT_COVERAGE}>")
   target_link_libraries("test_${name}" PRIVATE
     ${libraries_${arg_LINK}} GTest::gtest GTest::gtest_main Threads::Threads)
   if(arg_LABEL STREQUAL "core")

@@ -67,6 +67,18 @@ def once(thing: str, folder: Path, recipe: str, make: Callable[[], object]) -> P
     return folder
 
 
+def programs(thing: str, sources: Iterable[Path], compile_into: Callable[[Path], object]) -> Path:
+    """Return the folder of programs that `compile_into` makes from `sources`, which are files and
+    folders; how they are compiled must be written in one of them, too."""
+    folder = HOME / "programs" / thing
+
+    def make() -> None:
+        folder.mkdir(parents=True)
+        compile_into(folder)
+
+    return once(f"programs-{thing}", folder, recipe_of(sources), make)
+
+
 def workload_data(workload: Workload) -> Path:
     """Return the prepared data of a workload."""
     folder = catalogue.data_folder(workload)

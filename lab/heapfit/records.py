@@ -23,7 +23,9 @@ class Record(BaseModel):
     """Base of all records: an unknown key is an error, so that a typo in a TOML file is seen."""
 
     # JSON has no infinite numbers; a bound that is none is written as a word, and read again.
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, ser_json_inf_nan="strings", defer_build=True
+    )
 
 
 # ------------------------------------------------------------------ allocators

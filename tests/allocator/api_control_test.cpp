@@ -588,6 +588,7 @@ TEST(ControlOfDaemons, SurvivesThatAllDescriptorsAreClosed)
 TEST(ControlOfForks, BelongsToEachProcess)
 {
     if (HEAPFIT_TEST_SANITIZED) GTEST_SKIP() << "sanitizers start no threads after a fork among threads";
+    if (HEAPFIT_TEST_EMULATED) GTEST_SKIP() << "the emulator does not survive a fork among threads";
     Subject subject("forking");
     pid_t first = subject.ready(), second = subject.ready();
     ASSERT_NE(first, second);
@@ -622,6 +623,7 @@ TEST(ControlOfForks, WorksBeforeItsConstructorHasRun)
 
 TEST(ControlOfExec, BelongsToTheNewProgram)
 {
+    if (HEAPFIT_TEST_EMULATED) GTEST_SKIP() << "the kernel cannot start an emulated program by itself";
     Subject subject("exec");
     ASSERT_EQ(subject.ready(), subject.pid());
     wait_until_listening(subject.pid());
@@ -653,6 +655,7 @@ TEST(ControlTaken, IsSaidOnceAndTheProgramGoesOn)
 TEST(ControlOfPrivilegedPrograms, IsOff)
 {
     if (HEAPFIT_TEST_SANITIZED) GTEST_SKIP() << "sanitizers look at their process by means that such a one has not";
+    if (HEAPFIT_TEST_EMULATED) GTEST_SKIP() << "the emulator gives a program no other rights";
     if (geteuid() != 0) GTEST_SKIP() << "only root can make a program that runs with other rights";
     char folder[] = "/tmp/heapfit-control-XXXXXX";
     ASSERT_NE(mkdtemp(folder), nullptr);

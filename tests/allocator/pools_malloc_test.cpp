@@ -43,11 +43,17 @@ struct frame wanted;
 #endif
 
 template <typename Result, typename... Arguments>
-ONE_PLACE Result call(Result (*function)(Arguments...), Arguments... arguments)
+ONE_PLACE Result call_any(Result (*function)(Arguments...), Arguments... arguments)
 {
     Result result = function(arguments...);
     __asm__ volatile("" : "+r"(result)); // so it does not end by a jump to the function
     return result;
+}
+
+template <typename Result, typename... Arguments> Result call(Result (*function)(Arguments...), Arguments... arguments)
+{
+    __asm__ volatile("" : "+r"(function)); // clang has no noipa: it may not know which function this is
+    return call_any<Result, Arguments...>(function, arguments...);
 }
 
 template <typename Result, typename... Arguments> __attribute__((noinline)) Result probe(Arguments...)

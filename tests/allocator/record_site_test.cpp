@@ -234,12 +234,15 @@ __attribute__((noinline)) unsigned winding(uint64_t number, unsigned levels, see
     unsigned (*volatile next)(uint64_t, unsigned, seen *) =
         winding; // or the compiler makes a loop of it, or one call of both
     unsigned calls = 1;
+    // A compiler may move what both places begin or end with out of them: each has something of its own before and after.
     if (number & 1) {
+        __asm__ volatile("# before one" : "+r"(calls));
         calls += next(number >> 1, levels - 1, result);
-        __asm__ volatile("# one" : "+r"(calls));
+        __asm__ volatile("# after one" : "+r"(calls));
     } else {
+        __asm__ volatile("# before the other" : "+r"(calls));
         calls += next(number >> 1, levels - 1, result);
-        __asm__ volatile("# the other" : "+r"(calls));
+        __asm__ volatile("# after the other" : "+r"(calls));
     }
     return calls;
 }

@@ -18,7 +18,11 @@
 #include <string.h>
 
 /* What stands for the machine rather than for the allocator: memory.c is not told of its accesses. */
+#ifdef __clang__ /* which tells of atomics all the same */
+#define UNTOLD __attribute__((disable_sanitizer_instrumentation, noinline))
+#else
 #define UNTOLD __attribute__((no_sanitize("thread"), noinline))
+#endif
 
 /* ---- the sources, compiled so that every atomic access is a place to change threads (memory.h) ------------------------------ */
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol
@@ -17,6 +17,7 @@ import php_stack
 import pytest
 import shared_home
 from heapfit import paths
+from warm_start import WarmStart
 
 _TIMEOUT_S = 240
 
@@ -50,15 +51,24 @@ def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def clean_environment() -> dict[str, str]:
     """The environment of this test run without anything that steers heapfit or its output."""
-    steering = ("HEAPFIT_", "LD_PRELOAD", "COLUMNS", "FORCE_COLOR")
+    # Without its compiled modules kept, Python would compile them anew for each command.
+    steering = ("HEAPFIT_", "LD_PRELOAD", "COLUMNS", "FORCE_COLOR", "PYTHONDONTWRITEBYTECODE")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(steering)}
     source = str(Path(heapfit.__file__).parent.parent)
     return {**inherited, "HEAPFIT_HOME": str(shared_home.HOME), "PYTHONPATH": source}
 
 
 @pytest.fixture(scope="session")
-def run_heapfit(clean_environment: dict[str, str]) -> Heapfit:
-    """The command line, as a function."""
+def warm_start(clean_environment: dict[str, str]) -> Iterator[WarmStart]:
+    """What commands are forked from, so that each need not load everything anew."""
+    warm = WarmStart(clean_environment)
+    yield warm
+    warm.close()
+
+
+@pytest.fixture(scope="session")
+def run_heapfit(clean_environment: dict[str, str], warm_start: WarmStart) -> Heapfit:
+    """The command line, as a function: each command in a process of its own."""
 
     def run(
         *arguments: str | Path,
@@ -66,22 +76,19 @@ def run_heapfit(clean_environment: dict[str, str]) -> Heapfit:
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            heapfit_command(*arguments),
-            input=stdin,
-            env={**clean_environment, **(environment or {})},
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
+        return warm_start.run(
+            list(map(str, arguments)),
+            stdin=stdin,
+            environment={**clean_environment, **(environment or {})},
+            folder=folder,
+            timeout_s=_TIMEOUT_S,
         )
 
     return run
 
 
 def heapfit_command(*arguments: str | Path) -> list[str]:
-    """The words that start `heapfit` with the Python of this test run."""
+    """The words that start `heapfit` with the Python of this test run, from nothing."""
     return [sys.executable, "-m", "heapfit", *map(str, arguments)]
 
 

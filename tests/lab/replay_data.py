@@ -15,6 +15,11 @@ PLAYER_SOURCES = [NATIVE / f"{name}.c" for name in ("replay", "play", "wait", "m
 PLAN_SOURCES = [NATIVE / f"{name}.c" for name in ("plan", "blocks", "slots")]
 EVENTS_SOURCE = Path(__file__).with_name("replay_events.c")
 COUNTER_SOURCE = Path(__file__).with_name("replay_counter.c")
+# With the headers, and the flags below.
+COMPILED_FROM = [
+    *(Path(__file__), EVENTS_SOURCE, COUNTER_SOURCE),
+    *(NATIVE, ROOT / "lab" / "heapfit" / "trace" / "native", ROOT / "allocator" / "record"),
+]
 
 FLAGS = ["-std=c17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-fno-builtin", "-pthread"]
 FOLDERS = [f"-I{NATIVE}", f"-I{ROOT / 'allocator'}"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
+from heapfit.cli import commands
 from sampling import first
 
 COMMANDS = [
@@ -37,6 +38,28 @@ def test_every_command_explains_itself_with_an_example(
         assert result.returncode == 0, result.stderr
         assert "Example:" in result.stdout
         assert "--json" in result.stdout
+
+
+@pytest.mark.parametrize("command", commands.COMMANDS)
+def test_every_command_finds_by_itself_what_it_needs_and_no_more(
+    clean_environment: dict[str, str], command: str
+) -> None:
+    """The other tests fork commands from a process that has loaded most of it.
+
+    And what only some uses of it need, its help does not wait for.
+    """
+    python, *words = heapfit_command(command, "--help")
+    result = subprocess.run(
+        [python, "-X", "importtime", *words],
+        env=clean_environment,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    assert f"heapfit {command}" in result.stdout
+    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert "heapfit.cli.commands" in loaded
+    assert not loaded & {"textual", "prometheus_client", "scipy", "duckdb", "heapfit.report"}
 
 
 def test_the_command_alone_lists_all_commands(run_heapfit: Heapfit) -> None:

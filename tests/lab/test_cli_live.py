@@ -8,7 +8,6 @@ import pty
 import select
 import signal
 import subprocess
-import sys
 import termios
 import time
 import urllib.request
@@ -386,22 +385,3 @@ def test_all_that_can_be_watched_are_exported_as_json(run_heapfit: Heapfit) -> N
         result = run_heapfit("export", "--json")
     assert os.getpid() not in [each["pid"] for each in json.loads(result.stdout)]
     assert f"process {os.getpid()}" in result.stderr
-
-
-# ----------------------------------------------------------------- the commands
-
-
-@pytest.mark.parametrize("command", ["ctl", "top", "export"])
-def test_help_does_not_wait_for_what_only_some_need(
-    clean_environment: dict[str, str], command: str
-) -> None:
-    result = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "heapfit", command, "--help"],
-        env=clean_environment,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0
-    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
-    assert "heapfit.live" in loaded  # by the module of the command
-    assert not loaded & {"textual", "prometheus_client", "scipy", "heapfit.report"}

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import shared_home
 from heapfit.records import Workload
 from sampling import sampled
 
@@ -43,13 +44,17 @@ NEED_TWO_CORES = {"false-sharing-distance"}
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built() -> Path:
     """A folder with every program, built as strictly as the compiler can."""
-    folder = tmp_path_factory.mktemp("micro")
-    for name in [*PROGRAMS, "launch"]:
-        source, target = MICRO / f"{name}.c", folder / name
-        subprocess.run(["cc", *FLAGS, "-o", str(target), str(source), "-lm"], check=True)
-    return folder
+    programs = [*PROGRAMS, "launch"]
+
+    def compile_into(folder: Path) -> None:
+        for name in programs:
+            source, target = MICRO / f"{name}.c", folder / name
+            subprocess.run(["cc", *FLAGS, "-o", str(target), str(source), "-lm"], check=True)
+
+    # The full run has more programs than the everyday run.
+    return shared_home.programs(f"micro-{len(programs)}", [Path(__file__), MICRO], compile_into)
 
 
 def run(program: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

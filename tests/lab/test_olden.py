@@ -10,6 +10,7 @@ from pathlib import Path
 
 import olden_models
 import pytest
+import shared_home
 from conftest import Heapfit
 from heapfit import paths
 from heapfit.catalogue import resolve_workload
@@ -66,23 +67,27 @@ some_programs = pytest.mark.parametrize("name", sampled(PROGRAMS, "health", "tre
 every_seed = pytest.mark.parametrize("seed", sampled({"1": 1, "2": 2, "3": 3}, "1"))
 
 
-def build(folder: Path, *flags: str) -> Path:
-    for name in PROGRAMS:
-        words = ["cc", *FLAGS, *flags, "-o", folder / name, OLDEN / f"{name}.c", "-lm"]
-        subprocess.run([str(word) for word in words], check=True)
-    return folder
+def build(thing: str, *flags: str) -> Path:
+    def compile_into(folder: Path) -> None:
+        for name in PROGRAMS:
+            words = ["cc", *FLAGS, *flags, "-o", folder / name, OLDEN / f"{name}.c", "-lm"]
+            subprocess.run([str(word) for word in words], check=True)
+
+    return shared_home.programs(
+        thing, [Path(__file__), OLDEN, OLDEN.parent / "micro" / "micro.h"], compile_into
+    )
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built() -> Path:
     """A folder with every program as the workloads have it."""
-    return build(tmp_path_factory.mktemp("olden"), "-O3")
+    return build("olden", "-O3")
 
 
 @pytest.fixture(scope="session")
-def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sanitized() -> Path:
     flags = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    return build(tmp_path_factory.mktemp("olden-sanitized"), *flags)
+    return build("olden-sanitized", *flags)
 
 
 def run(program: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import shared_home
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RANGE_CODING = REPOSITORY / "workloads" / "range-coding"
@@ -29,26 +30,30 @@ def compile_program(target: Path, sources: list[Path], flags: list[str]) -> None
     subprocess.run(words, check=True)
 
 
-def build(folder: Path, flags: list[str]) -> Path:
-    """Builds every program into `folder`."""
-    for name in CODERS:
-        sources = [RANGE_CODING / source for source in (f"{name}.c", "model.c", "stream.c")]
-        compile_program(folder / name, sources, ["-D_GNU_SOURCE", *flags])
-    compile_program(
-        folder / "chunk-search", [RANGE_CODING / "chunk-search.c"], [*flags, "-pthread"]
-    )
-    return folder
+def build(thing: str, flags: list[str]) -> Path:
+    """Returns the folder of every program, built with `flags`."""
+
+    def compile_into(folder: Path) -> None:
+        for name in CODERS:
+            sources = [RANGE_CODING / source for source in (f"{name}.c", "model.c", "stream.c")]
+            compile_program(folder / name, sources, ["-D_GNU_SOURCE", *flags])
+        compile_program(
+            folder / "chunk-search", [RANGE_CODING / "chunk-search.c"], [*flags, "-pthread"]
+        )
+
+    sources = [Path(__file__), RANGE_CODING, RANGE_CODING.parent / "micro" / "micro.h"]
+    return shared_home.programs(thing, sources, compile_into)
 
 
 @pytest.fixture(scope="session")
-def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("range-sanitized"), SANITIZERS)
+def sanitized() -> Path:
+    return build("range-sanitized", SANITIZERS)
 
 
 @pytest.fixture(scope="session")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def plain() -> Path:
     """As the workloads have them: an allocator can be put under these."""
-    return build(tmp_path_factory.mktemp("range-plain"), ["-O2"])
+    return build("range-plain", ["-O2"])
 
 
 def run(program: Path, *words: object, **environment: str) -> subprocess.CompletedProcess[str]:

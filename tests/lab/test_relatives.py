@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import shared_home
 from heapfit import paths
 from heapfit.catalogue import load_workloads
 from heapfit.records import InstalledAllocator, TrialStatus, Workload
@@ -20,6 +21,7 @@ from sampling import sampled
 from shared_home import workload_data
 
 FOLDER = paths.workloads_dir()
+MICRO_HEADER = FOLDER / "micro" / "micro.h"
 GROUPS = [FOLDER / name for name in ("ptrdist", "spec-relatives", "layout")]
 WORKLOADS = load_workloads(GROUPS)
 
@@ -72,20 +74,22 @@ def compile_program(name: str, folder: Path, flags: list[str]) -> None:
     subprocess.run(words, check=True)
 
 
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("relatives")
-    for name in WORKLOADS:
-        compile_program(name, folder, ["-O2"])
-    return folder
+def build(thing: str, flags: list[str]) -> Path:
+    def compile_into(folder: Path) -> None:
+        for name in WORKLOADS:
+            compile_program(name, folder, flags)
+
+    return shared_home.programs(thing, [Path(__file__), *GROUPS, MICRO_HEADER], compile_into)
 
 
 @pytest.fixture(scope="session")
-def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("relatives-sanitized")
-    for name in WORKLOADS:
-        compile_program(name, folder, SANITIZERS)
-    return folder
+def built() -> Path:
+    return build("relatives", ["-O2"])
+
+
+@pytest.fixture(scope="session")
+def sanitized() -> Path:
+    return build("relatives-sanitized", SANITIZERS)
 
 
 def little(name: str) -> list[str]:

@@ -9,8 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+import shared_home
 from engine_helpers import allowed_cores, run_once, system_allocator, workload
 from replay_data import (
+    COMPILED_FROM,
     COUNTER_SOURCE,
     EVENTS_SOURCE,
     FREE,
@@ -31,16 +33,18 @@ Counts = dict[str, tuple[int, int]]  # calls and bytes, by name
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built() -> Path:
     """A folder with the replayer, what makes plans of events, and the malloc that counts."""
-    folder = tmp_path_factory.mktemp("replay")
+    return shared_home.programs("replay", [Path(__file__), *COMPILED_FROM], _compile_into)
+
+
+def _compile_into(folder: Path) -> None:
     compiled(PLAYER_SOURCES, folder / "heapfit-replay", "-O2", "-Werror")
     compiled([*PLAN_SOURCES, EVENTS_SOURCE], folder / "replay_events", "-O2")
     compiled([COUNTER_SOURCE], folder / "counter.so", "-shared", "-fPIC")
     for name, sanitizers in (("thread", "thread"), ("address", "address,undefined")):
         flags = ("-g", "-O1", f"-fsanitize={sanitizers}")
         compiled(PLAYER_SOURCES, folder / f"replay-{name}", *flags)
-    return folder
 
 
 def make_plan(built: Path, events: Iterable[Event], path: Path, *options: str) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 
 import pytest
+from heapfit import text
 from heapfit.records import Metric, Study, Summary, Trial, TrialStatus
 from heapfit.report import (
     drawing,
@@ -13,7 +14,6 @@ from heapfit.report import (
     markdown,
     page,
     settings,
-    text,
     units,
 )
 from heapfit.report.conclusions import NOTHING, overall

@@ -7,7 +7,6 @@ the exit code, both output streams and every file that the program left behind.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import process_groups
 from loading import LoaderLog, Start
 
 PROGRAMS_FOLDER = Path(__file__).parent / "programs"
@@ -95,24 +95,15 @@ def _run(program: Program, place: Path, extra: Mapping[str, str]) -> Outcome:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     environment = {**_ENVIRONMENT, "HOME": str(folder), **program.environment, **extra}
-    process = subprocess.Popen(
-        program.expanded(),
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="backslashreplace",
-        start_new_session=True,
-    )
     try:
-        stdout, stderr = process.communicate(timeout=program.timeout_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        stdout, stderr = process.communicate()
-        stderr += f"\nended after {program.timeout_s} s without an answer"
-    return Outcome(process.returncode, stdout, stderr, _digests(folder, program.volatile))
+        done = process_groups.run(
+            program.expanded(), timeout_s=program.timeout_s, cwd=folder, env=environment
+        )
+        ended = done.returncode, done.stdout, done.stderr
+    except subprocess.TimeoutExpired as late:
+        told = f"{late.stderr}\nended after {program.timeout_s} s without an answer"
+        ended = -signal.SIGKILL, str(late.stdout), told
+    return Outcome(*ended, _digests(folder, program.volatile))
 
 
 def _digests(folder: Path, volatile: frozenset[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import process_groups
 import pytest
 from comparison import PROGRAMS_FOLDER
 from heapfit import paths
@@ -88,21 +89,7 @@ def under_strace(subject: Path, library: Path, *words: str) -> subprocess.Comple
     command = ["strace", "-f", "-qqq", "-e", "signal=none", *words]
     for name, value in variables.items():
         command += ["-E", f"{name}={value}"]
-    process = subprocess.Popen(
-        [*command, str(subject)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        stdout, stderr = process.communicate(timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        raise
-    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+    return process_groups.run([*command, str(subject)], timeout_s=TIMEOUT_S)
 
 
 def counts(subject: Path, library: Path, log: Path, *words: str) -> Counter[str]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import process_groups
 import pytest
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
@@ -26,9 +27,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [ROOT / "scripts" / "make-venv", venv, sys.executable],
         [ROOT / "scripts" / "install-wheel", venv, folder / "dist"],
     ):
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
-        )
+        done = process_groups.run(command, timeout_s=BUILD_TIMEOUT_S, cwd=ROOT)
         assert done.returncode == 0, done.stdout + done.stderr
     return venv / "bin"
 
@@ -40,15 +39,10 @@ def heapfit(installed: Path, tmp_path: Path):
     environment["HEAPFIT_HOME"] = str(tmp_path / "home")
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [installed / "heapfit", *arguments],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=RUN_TIMEOUT_S,
-            check=True,
-        )
+        command = [installed / "heapfit", *arguments]
+        done = process_groups.run(command, timeout_s=RUN_TIMEOUT_S, cwd=tmp_path, env=environment)
+        done.check_returncode()
+        return done
 
     return run
 

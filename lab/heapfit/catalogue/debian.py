@@ -40,7 +40,12 @@ def files(package: str) -> list[Path]:
 
 def missing(packages: Sequence[str]) -> list[str]:
     """Return those of `packages` that are not installed."""
-    return [package for package in packages if version(package) is None]
+    if not packages or not is_used():
+        return list(packages)
+    query = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages]
+    words = (line.split() for line in run_quietly(query).stdout.splitlines())
+    installed = {name for name, status in words if status == "installed"}
+    return [package for package in packages if package not in installed]
 
 
 def first_available(packages: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from heapfit.cli.output import results, table
 from heapfit.live.figures import count, share, size
 from heapfit.pools import Explanation, Group
 from heapfit.pools.symbols import Frame
-from heapfit.report.text import counted
+from heapfit.text import counted
 
 # As many as a screen shows; --all has the others.
 _MOST_GROUPS = 24

@@ -8,7 +8,7 @@ from typing import Any
 
 from heapfit.cli.output import results, table, warn
 from heapfit.live.figures import count, size
-from heapfit.report.text import counted, visible
+from heapfit.text import counted, visible
 from heapfit.trace.convert import Summary, mean_sample
 from heapfit.trace.native import NO_SITES, Problems, Thread
 

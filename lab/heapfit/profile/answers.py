@@ -22,7 +22,7 @@ from heapfit.profile.words import (
     size_text,
     span,
 )
-from heapfit.report.text import capitalised, counted, join_words
+from heapfit.text import capitalised, counted, join_words
 
 NOTHING_TO_DO = "Nothing in this profile asks for an option, a pool or another allocator."
 # So many programs' sizes are put into words; the table has more.

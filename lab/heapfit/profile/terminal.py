@@ -24,7 +24,7 @@ from heapfit.report.terminal_text import (
     encodable,
     print_line,
 )
-from heapfit.report.text import visible
+from heapfit.text import visible
 
 # A course as wide as this shows its peaks, and leaves room for what it is of.
 _SPARK_WIDTH = 60

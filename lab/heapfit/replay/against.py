@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import geometric_mean
 
-from scipy.stats import kendalltau
-
 from heapfit.errors import UsageError
 from heapfit.records import Metric, Record, Summary
 from heapfit.replay.workload import MEMORY, TIME
@@ -83,6 +81,8 @@ def _agreement(
             f"the replay and {real.study.name} have {len(common)} allocators in common; "
             f"a ranking takes {_FEWEST}"
         )
+    from scipy.stats import kendalltau  # takes a third of a second, and few want a comparison
+
     real_side = [real_costs[name] for name in common]
     replayed_side = [replayed_costs[name] for name in common]
     outcome = kendalltau(real_side, replayed_side)

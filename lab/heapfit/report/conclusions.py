@@ -20,8 +20,8 @@ from heapfit.report.analysis import Findings
 from heapfit.report.results import FEWEST_TRIALS, Results
 from heapfit.report.settings import setting_label
 from heapfit.report.tested import Verdict, verdict
-from heapfit.report.text import capitalised, counted, join_words, visible
 from heapfit.report.units import TERMINAL_DIGITS, ratio
+from heapfit.text import capitalised, counted, join_words, visible
 
 MERE_RANGES = (
     f"Where fewer than {FEWEST_TRIALS} trials succeeded, the interval is only their range, which "

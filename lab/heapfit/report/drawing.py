@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from heapfit.records import Metric
-from heapfit.report.text import visible
 from heapfit.report.units import Scale
 from heapfit.statistics.observations import Floats, Integers
+from heapfit.text import visible
 
 # Mid-tones with a contrast of at least 3:1 to both the light and the dark page, ordered so that
 # neighbours differ in lightness too.

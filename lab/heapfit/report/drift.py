@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from heapfit.records import Metric
-from heapfit.report.text import visible
 from heapfit.statistics.median import cell_medians
 from heapfit.statistics.observations import Floats, Integers, Readings, figures_of
+from heapfit.text import visible
 
 # Thirds: enough trials in each for a median, and a slow rise shows between first and last.
 _PARTS = 3

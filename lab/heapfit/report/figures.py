@@ -28,9 +28,9 @@ from heapfit.report.drawing import (
 )
 from heapfit.report.drift import Deviations
 from heapfit.report.results import Results
-from heapfit.report.text import counted
 from heapfit.report.units import PAGE_DIGITS, TIMES, Scale
 from heapfit.statistics.observations import Floats, Integers, Readings, figures_of
+from heapfit.text import counted
 
 # A plot of more points than this per row is a smear, and slow: a sample is shown instead.
 MOST_POINTS = 200

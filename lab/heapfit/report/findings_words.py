@@ -6,8 +6,8 @@ import math
 
 from heapfit.findings import Advice, Analysis, AnovaRow, AssumptionCheck, PowerNote, Standing
 from heapfit.report.settings import factor_label
-from heapfit.report.text import counted, join_words, visible
 from heapfit.report.units import TIMES
+from heapfit.text import counted, join_words, visible
 
 SIGNIFICANT = 0.05
 # Rows of the table that are no effect.

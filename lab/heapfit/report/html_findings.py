@@ -15,8 +15,8 @@ from heapfit.report.page import FigureStore
 from heapfit.report.pareto import pareto
 from heapfit.report.results import Results
 from heapfit.report.settings import levels_label
-from heapfit.report.text import join_words
 from heapfit.report.units import PAGE_DIGITS
+from heapfit.text import join_words
 
 
 @dataclass(frozen=True)

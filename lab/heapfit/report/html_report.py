@@ -18,9 +18,9 @@ from heapfit.report.page import FigureStore, render
 from heapfit.report.problems import Problem, problems, remarks
 from heapfit.report.results import Results
 from heapfit.report.settings import factor_title, level_text, setting_label
-from heapfit.report.text import visible
 from heapfit.report.variants import explained
 from heapfit.statistics import Readings
+from heapfit.text import visible
 
 
 def write(

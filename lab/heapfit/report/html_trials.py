@@ -18,9 +18,9 @@ from heapfit.report import figures
 from heapfit.report.page import FigureStore
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results
 from heapfit.report.settings import setting_label
-from heapfit.report.text import counted
 from heapfit.report.units import DASH, PAGE_DIGITS, TIMES, ratio
 from heapfit.statistics.observations import Integers, Readings
+from heapfit.text import counted
 
 # What a browser draws and a page holds without effort, over all its strips.
 _MOST_POINTS_OF_PAGE = 40_000

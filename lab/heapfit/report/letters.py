@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from heapfit.findings import LetterCell, LettersTable
 from heapfit.records import ALLOCATOR, CORES, Metric
 from heapfit.report.settings import factor_label, factor_title, level_text, levels_label
-from heapfit.report.text import visible
 from heapfit.report.units import Scale
+from heapfit.text import visible
 
 
 @dataclass(frozen=True)

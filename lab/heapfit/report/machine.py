@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from heapfit.records import Machine
-from heapfit.report.text import counted, visible
 from heapfit.report.units import bytes_text
+from heapfit.text import counted, visible
 
 
 def machine_facts(machine: Machine) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from heapfit.report.text import visible
+from heapfit.text import visible
 
 # Characters that mean something within a line, and those that do at its start.
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~&$#]|^[-+])")

@@ -12,6 +12,8 @@ import base64
 import gzip
 import hashlib
 import json
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
-from heapfit.report.text import visible
+from heapfit.text import visible
 
 # A higher level takes half as long again for a page that is smaller by a thousandth.
 _COMPRESSION = 6
@@ -43,15 +45,15 @@ class FigureStore:
 def render(template: str, figures: FigureStore, **content: Any) -> str:
     """Return the HTML of the page that `template` (an extension of `page.html.j2`) makes."""
     code = _source("report.js")
-    library = get_plotlyjs()
+    library = plotly()
     return (
-        _environment()
+        environment()
         .get_template(template)
         .render(
             **content,
             figures=figures.script(),
-            plotly=packed(library),
-            policy=_policy(code, library),
+            plotly=library.packed,
+            policy=_policy(_hash(code), library.hash),
             style=Markup(_source("report.css")),
             code=Markup(code),
         )
@@ -70,16 +72,28 @@ def script_data(data: Any) -> Markup:
     return Markup(text)
 
 
-def packed(text: str) -> Markup:
-    """Return `text` compressed with gzip, as base64, the same for the same text."""
-    return Markup(
-        base64.b64encode(gzip.compress(text.encode(), _COMPRESSION, mtime=0)).decode("ascii")
-    )
+@dataclass(frozen=True)
+class PackedScript:
+    """A script compressed with gzip, as base64, and the hash of the script itself."""
+
+    packed: Markup
+    hash: str
 
 
-def _policy(*scripts: str) -> str:
-    """The content security policy: these scripts and nothing from outside."""
-    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
+@cache
+def plotly() -> PackedScript:
+    """Return Plotly's library, packed once for all pages that a process writes."""
+    text = get_plotlyjs()
+    compressed = gzip.compress(text.encode(), _COMPRESSION, mtime=0)
+    return PackedScript(Markup(base64.b64encode(compressed).decode("ascii")), _hash(text))
+
+
+def _hash(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+
+
+def _policy(*hashes: str) -> str:
+    """The content security policy: the scripts of these hashes and nothing from outside."""
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     # Plotly sets style attributes as it draws, and offers its picture as a data: or blob: URL.
     return (
@@ -88,9 +102,13 @@ def _policy(*scripts: str) -> str:
     )
 
 
-def _environment() -> Environment:
-    """Jinja such that no text in a template is shown unescaped or with control characters."""
-    environment = Environment(
+@cache
+def environment() -> Environment:
+    """Jinja such that no text in a template is shown unescaped or with control characters.
+
+    It keeps the templates that it has compiled, for the next page.
+    """
+    made = Environment(
         finalize=_shown,
         loader=PackageLoader("heapfit.report", "templates"),
         autoescape=True,
@@ -98,8 +116,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["marked"] = marked
-    return environment
+    made.filters["marked"] = marked
+    return made
 
 
 def marked(sentence: str) -> Markup:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from heapfit.records import PlannedTrial, Setting, Summary, Trial, TrialStatus
 from heapfit.report.settings import setting_label, setting_of
-from heapfit.report.text import counted, join_words, visible
+from heapfit.text import counted, join_words, visible
 
 _VERB = {
     TrialStatus.FAILED: "failed",

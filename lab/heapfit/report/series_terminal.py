@@ -24,8 +24,8 @@ from heapfit.report.terminal_text import (
     encodable,
     print_line,
 )
-from heapfit.report.text import visible
 from heapfit.report.variants import explanations
+from heapfit.text import visible
 
 
 def render(

@@ -17,7 +17,7 @@ from heapfit.report.analysis import Findings
 from heapfit.report.findings_words import one_line
 from heapfit.report.problems import problems
 from heapfit.report.results import FEWEST_TRIALS
-from heapfit.report.text import counted, join_words, visible
+from heapfit.text import counted, join_words, visible
 
 GEOMETRIC_MEAN = "geometric mean"
 BEST = "best"

@@ -19,7 +19,7 @@ from heapfit.records import (
     Setting,
     Study,
 )
-from heapfit.report.text import capitalised, counted, visible
+from heapfit.text import capitalised, counted, visible
 
 _UNSET = "unset"
 

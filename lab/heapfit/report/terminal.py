@@ -29,9 +29,9 @@ from heapfit.report.terminal_text import (
     encodable,
     print_line,
 )
-from heapfit.report.text import counted, join_words, visible
 from heapfit.report.units import DASH, TERMINAL_DIGITS, ratio
 from heapfit.report.variants import explanations
+from heapfit.text import counted, join_words, visible
 
 BEST = "*"
 UNDECIDED = "~"

@@ -21,8 +21,8 @@ from heapfit.report.terminal_text import (
     encodable,
     print_line,
 )
-from heapfit.report.text import counted, visible
 from heapfit.report.units import TERMINAL_DIGITS
+from heapfit.text import counted, visible
 
 # More tables than this of one metric scroll the answer away.
 _MOST_TABLES = 3

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from heapfit.records import InstalledAllocator
-from heapfit.report.text import visible
+from heapfit.text import visible
 
 # An interpreter and its script say what a tool is; what follows are its arguments.
 _WORDS_OF_A_TOOL = 2

@@ -68,7 +68,7 @@ class _Execution:
         missing = [planned for planned in self._study.plan if planned.index not in done]
         self._progress.begin(self._study, list(self._journal.trials))
         shutil.rmtree(self._workspace, ignore_errors=True)  # left over from a run that was killed
-        find_launcher(self._workspace)  # before the clock of the first trial runs
+        find_launcher()  # before the clock of the first trial runs
         try:
             for at, planned in enumerate(missing):
                 self._run_one(planned, missing[at + 1 :])

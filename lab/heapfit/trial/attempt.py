@@ -52,11 +52,10 @@ class Attempt:
         sources: Sequence[type[Source]],
         *,
         timeout_s: float,
-        workspace: Path,
         folder: Path,
         data: Path | None,
     ) -> Attempt:
-        """Make ready in `folder`, which exists and is empty; the launcher is in `workspace`."""
+        """Make ready in `folder`, which exists and is empty."""
         allocator = study.allocator(planned.allocator)
         # A tool in between has a memory map of its own, and the run that is timed has told already.
         is_watched = not any(source.own_run for source in sources)
@@ -68,7 +67,7 @@ class Attempt:
             study=study,
             allocator=allocator,
             is_baseline=planned.allocator == study.baseline,
-            launcher=find_launcher(workspace),
+            launcher=find_launcher(),
             folder=folder,
             split=split_cores(planned.cores),
             levels=levels,

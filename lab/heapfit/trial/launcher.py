@@ -1,7 +1,7 @@
 """Start one program through `heapfit-launch` and learn how it ended and what it used.
 
 Why a helper process of its own stands between the lab and the program is told in `launch.c`. The
-wheel carries it compiled, beside this module; a source checkout compiles it into the workspace.
+wheel carries it compiled, beside this module; a source checkout compiles it once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from heapfit.compiling import compile_native
+from heapfit.compiling import compiled_once
 from heapfit.errors import HeapfitError
 
 PROGRAM_NAME = "heapfit-launch"
@@ -56,19 +56,12 @@ class Ended:
         return os.waitstatus_to_exitcode(self.status)
 
 
-def find_launcher(workspace: Path) -> Path:
-    """Return the compiled helper, compiling it into `workspace` where the package has none."""
+def find_launcher() -> Path:
+    """Return the compiled helper, compiling it where the package has none."""
     packaged = Path(__file__).with_name(PROGRAM_NAME)
     if packaged.exists():
         return packaged
-    built = workspace / PROGRAM_NAME
-    if not built.exists():
-        try:
-            workspace.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise HeapfitError(f"cannot make {workspace}: {error.strerror}; make room") from error
-        compile_native(built, [*COMPILER_FLAGS, str(SOURCE)], PROGRAM_NAME)
-    return built
+    return compiled_once(PROGRAM_NAME, [*COMPILER_FLAGS, str(SOURCE)], [SOURCE])
 
 
 class Running:

@@ -41,7 +41,7 @@ def run_trial(
     """
     started = datetime.now(UTC)
     with _folder(workspace / f"trial-{planned.index:06d}") as folder:
-        run = _TrialRun(study, planned, workspace, folder, data)
+        run = _TrialRun(study, planned, folder, data)
         figures: dict[str, float] = {}
         try:
             figures = run.measure(reference)
@@ -66,12 +66,11 @@ class _TrialRun:
     """The timed run of a trial, and those that follow it."""
 
     def __init__(
-        self, study: Study, planned: PlannedTrial, workspace: Path, folder: Path, data: Path | None
+        self, study: Study, planned: PlannedTrial, folder: Path, data: Path | None
     ) -> None:
         sources = sources_of(study)
         self._study = study
         self._planned = planned
-        self._workspace = workspace
         self._folder = folder
         self._data = data
         # Nobody looks at the figures of a warm-up.
@@ -86,7 +85,6 @@ class _TrialRun:
             self._planned,
             sources,
             timeout_s=timeout_s,
-            workspace=self._workspace,
             folder=folder,
             data=self._data,
         )

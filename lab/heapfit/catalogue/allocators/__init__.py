@@ -6,7 +6,8 @@ TOML file of the same form is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 from heapfit.catalogue.record_file import read_record
@@ -20,10 +21,16 @@ _FOLDER = Path(__file__).parent
 
 def load_allocators() -> dict[str, Allocator]:
     """Return the catalogue by name, in alphabetical order but for glibc and heapfit, which lead."""
+    return {entry.name: entry for entry in _entries()}
+
+
+@cache
+def _entries() -> Sequence[Allocator]:
+    """The catalogue in its order, read once: a study asks for it with each of its variants."""
     entries = [read_record(path, Allocator) for path in _FOLDER.glob("*.toml")]
     leading = {"system": 0, "heapfit": 1}
     entries.sort(key=lambda entry: (leading.get(entry.source.kind, len(leading)), entry.name))
-    return {entry.name: entry for entry in entries}
+    return entries
 
 
 def find_installed(allocator: Allocator) -> InstalledAllocator | None:

@@ -27,7 +27,7 @@ from heapfit.profile.model import (
     Site,
 )
 from heapfit.profile.words import count, percent, size
-from heapfit.report.text import counted
+from heapfit.text import counted
 
 # ------------------------------------------------------------------ lifetimes
 
