@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -25,6 +26,7 @@ from trace_file import FREE, REALLOC, Trace, read_trace
 # As in programs/record_subject.c.
 SIZE, BLOCKS, CODE = 1000003, 100, 7
 
+ROOT = Path(__file__).parents[2]
 SUBJECT = Path(__file__).parent / "programs/record_subject.c"
 IS_ROOT = os.geteuid() == 0
 PATIENCE_S = 60
@@ -568,6 +570,43 @@ def test_a_recording_over_another_allocator(recording: Recording) -> None:
         trace = recording.whole()
         assert batches(trace)[1] == BLOCKS
         assert Path(trace.info["allocator"]).name == allocator.name
+
+
+# ---- under a debugger ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def recorder_with_lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recorder as it is built for a debugger: optimised, for its jumps, and with its lines."""
+    build = tmp_path_factory.mktemp("lines")
+    options = ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DHEAPFIT_BUILD_TESTS=OFF"]
+    configure = ["cmake", "-G", "Ninja", "-S", ROOT, "-B", build, *options]
+    compile_ = ["cmake", "--build", build, "--target", "heapfit-record"]
+    for command in configure, compile_:
+        subprocess.run(command, check=True, capture_output=True, timeout=10 * PATIENCE_S)
+    return build / "libheapfit-record.so"
+
+
+def test_a_debugger_steps_through_a_noted_call_line_by_line(
+    recording: Recording, recorder_with_lines: Path
+) -> None:
+    settings = recording.environment("") | {"LD_PRELOAD": str(recorder_with_lines)}
+    names = ["LD_PRELOAD", "HEAPFIT_RECORD"]
+    commands = [f"set environment {name} {settings[name]}" for name in names]
+    commands += ["break main", "run", "break intercept.c:malloc", "continue"]
+    commands += ["step"] * 12 + ["break note_allocation", "continue", "backtrace 3", "kill"]
+    words = ["gdb", "-batch", "-nx"] + [word for each in commands for word in ("-ex", each)]
+    shown = _run([*words, "--args", recording.subject, "return"], dict(os.environ)).stdout
+    at_each_step = [
+        line.split("\t", 1)[1] for line in shown.splitlines() if re.match(r"\d+\t", line)
+    ]
+    source = (ROOT / "allocator/record/intercept.c").read_text().splitlines()
+    ours = [line for line in at_each_step if line in source]
+    assert "    return LIKELY(!is_recording()) || UNLIKELY(record_thread.inside);" in ours
+    assert "    void *object = pass_on(call);" in ours
+    assert "        return call->next.size(call->size);" in ours
+    frames = re.findall(r"^#\d +(?:0x\w+ in )?(\w+)", shown, re.MULTILINE)
+    assert frames[:3] == ["note_allocation", "noted_allocation", "noted_malloc"]
 
 
 # ---- from outside --------------------------------------------------------------------------------
