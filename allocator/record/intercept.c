@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <link.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 
 /* ---- a call ------------------------------------------------------------------------------------------------------------------------- */
 
@@ -202,10 +203,29 @@ ALWAYS_INLINE bool is_noted(const void *pointer)
     return LIKELY(record_settings.sample == 0) || sample_forget((uintptr_t)pointer);
 }
 
+/* The dynamic linker's first address; 0: not known, as where it was told to start the program. */
+static uintptr_t linker;
+
+/* Of the function that this is written in. Most callers are further away. */
+ALWAYS_INLINE bool is_called_by_linker(void)
+{
+    enum { LINKER_MAX = 4 << 20 };
+    void *caller = __builtin_return_address(0);
+    return UNLIKELY((uintptr_t)caller - linker < LINKER_MAX) && platform_is_in_linker(caller);
+}
+
+/* The dynamic linker frees what dead threads leave while the C library holds the lock without which no thread can be started. An
+ * allocator that would start one in `free` looks who has called it, as libheapfit does (heap/background.c): so it must not be us. The
+ * other calls are left by a return, for what they call in turn is not to be noted. */
 ALWAYS_INLINE void note_and_free(const struct call *call)
 {
     thread_enter();
     note(call->kind, (uintptr_t)call->pointer, 0, 0, 0, 0);
+    if (call->kind == TRACE_FREE && is_called_by_linker()) {
+        thread_leave();
+        pass_on_free(call);
+        return;
+    }
     pass_on_free(call);
     thread_leave();
 }
@@ -416,6 +436,7 @@ void intercept_start(void)
     static bool started;
     if (started) return;
     started = true;
+    linker = (uintptr_t)getauxval(AT_BASE);
     next_find_all();
     rings_start();
     void *(*next)(size_t) = NEXT(malloc);

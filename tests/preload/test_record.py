@@ -572,6 +572,23 @@ def test_a_recording_over_another_allocator(recording: Recording) -> None:
         assert Path(trace.info["allocator"]).name == allocator.name
 
 
+def test_what_the_dynamic_linker_frees_reaches_the_allocator_as_its_call(
+    recording: Recording, tmp_path: Path
+) -> None:
+    """Starting a thread takes a lock that is held then: heapfit has to see who calls."""
+    plugin = tmp_path / "plugin.so"
+    source = SUBJECT.with_name("thread_local_plugin.c")
+    subprocess.run(["gcc", "-shared", "-fPIC", source, "-o", plugin], check=True)
+    both = {"LD_PRELOAD": f"{recording.recorder}:{paths.library('default')}"}
+    environment = recording.environment("") | both | {"HEAPFIT_OPTIONS": "background:on"}
+    result = _run([recording.subject, "dead_threads", plugin], environment)
+    assert (result.returncode, result.stdout, result.stderr) == (CODE, "worked 1\n", "")
+    trace = recording.whole()
+    assert batches(trace) == {1: BLOCKS}
+    large = {event.address for event in trace.events if event.size >= 2 << 20}
+    assert large & {event.address for event in trace.events if event.kind == FREE}
+
+
 # ---- under a debugger ----------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
  * that nobody else's has, so that a test finds it in the recording, and what it prints tells whether it was disturbed.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -359,6 +360,31 @@ static void way_named_thread(char **arguments)
     }
 }
 
+/* Each has thread-local memory of the plugin's, which the dynamic linker frees when the C library gives up its stack. */
+enum { DEAD_THREADS = 60 };
+static pthread_barrier_t all_touched;
+static void (*touch)(void);
+
+static void *touch_and_end(void *unused)
+{
+    touch();
+    pthread_barrier_wait(&all_touched);
+    return unused;
+}
+
+static void way_dead_threads(char **arguments)
+{
+    pthread_t threads[DEAD_THREADS];
+    void *plugin = dlopen(arguments[0], RTLD_NOW);
+    require(plugin != NULL, "dlopen");
+    *(void **)&touch = dlsym(plugin, "touch");
+    pthread_barrier_init(&all_touched, NULL, DEAD_THREADS);
+    for (int i = 0; i < DEAD_THREADS; i++)
+        require(pthread_create(&threads[i], NULL, touch_and_end, NULL) == 0, "pthread_create");
+    for (int i = 0; i < DEAD_THREADS; i++) pthread_join(threads[i], NULL);
+    work(1);
+}
+
 /* ---- the world around ------------------------------------------------------------------------------------------------------ */
 
 static void way_close_all(char **arguments)
@@ -475,6 +501,7 @@ static const struct way {
     {"short_threads", way_short_threads},
     {"slow_threads", way_slow_threads},
     {"named_thread", way_named_thread},
+    {"dead_threads", way_dead_threads},
     {"close_all", way_close_all},
     {"chroot", way_chroot},
     {"signals", way_signals},
