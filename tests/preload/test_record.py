@@ -437,6 +437,20 @@ def test_a_file_that_cannot_be_made_is_said_once(
     assert (tmp_path / "fifo").is_fifo()
 
 
+def test_a_file_in_a_folder_that_is_no_more_is_said_once(
+    recording: Recording, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    environment = recording.environment("") | {"HEAPFIT_RECORD": "trace.hft"}
+    words = ["/bin/sh", "-c", 'cd "$1" && rmdir "$1" && shift && exec env "$@"', "sh", gone]
+    settings = [f"{name}={environment[name]}" for name in ("LD_PRELOAD", "HEAPFIT_RECORD")]
+    result = _run([*words, *settings, recording.subject, "return"], dict(os.environ))
+    assert (result.returncode, result.stdout) == (CODE, "worked 1\n")
+    expected = "heapfit: no recording: trace.hft: the working directory has no path\n"
+    assert result.stderr == expected
+
+
 def test_a_recording_of_another_time_is_replaced(recording: Recording) -> None:
     recording.file.write_text("another")
     recording.run("return")
