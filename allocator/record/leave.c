@@ -96,7 +96,7 @@ void writer_thread_leaves(void)
     writer_socket_name(name);
     int wake = platform_connect(name); /* for when it waits for requests alone */
     writer_wake();
-    for (unsigned waited = 0; waited < FINISH_MS && writer_thread_exists(); waited++) {
+    for (uint64_t end = platform_clock_ms() + FINISH_MS; !is_over(end) && writer_thread_exists();) {
         if (atomic_load_explicit(&leave.now, memory_order_relaxed) == STAYS) break;
         platform_wait(&leave.now, LEAVE_WANTED, 1000); /* nothing tells of the thread's end: it is looked for */
     }

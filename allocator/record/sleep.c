@@ -52,7 +52,8 @@ enum {
 void writer_wait(struct record_ring *ring)
 {
     bool ours = writer_is_ours();
-    for (unsigned waited = 0; waited < (ours ? FULL_MS : FULL_CHILD_MS); waited += LOOK_MS) {
+    uint64_t end = platform_clock_ms() + (ours ? FULL_MS : FULL_CHILD_MS);
+    while (!is_over(end)) {
         if (!atomic_load_explicit(&recording, memory_order_relaxed)) return; /* see there */
         atomic_store_explicit(&ring->waiting, 1, memory_order_seq_cst);
         if (has_room(ring)) break;

@@ -50,7 +50,7 @@ static void make_whole(const char *why)
     atomic_compare_exchange_strong_explicit(&whole.now, &expected, WHOLE_WANTED, memory_order_seq_cst,
                                             memory_order_relaxed);
     writer_wake();
-    for (unsigned waited = 0; waited < FINISH_MS; waited += LOOK_MS) {
+    for (uint64_t end = platform_clock_ms() + FINISH_MS; !is_over(end);) {
         if (recording_is_stuck()) return; /* that was long enough */
         uint32_t now = atomic_load_explicit(&whole.now, memory_order_acquire); /* see whole_be */
         if (now != WHOLE_WANTED || !recording_is_busy() || !writer_thread_exists()) return;

@@ -125,8 +125,8 @@ void writer_start(bool begin)
     }
     leave_watch_main_thread();
     /* Acquire: pairs with say_ready. */
-    for (unsigned waited = 0; waited < START_MS && atomic_load_explicit(&thread.ready, memory_order_acquire) == 0;
-         waited += LOOK_MS)
+    uint64_t end = platform_clock_ms() + START_MS;
+    while (!is_over(end) && atomic_load_explicit(&thread.ready, memory_order_acquire) == 0)
         platform_wait(&thread.ready, 0, LOOK_MS * 1000);
 }
 

@@ -32,6 +32,12 @@ enum {
     SOCKET_NAME_BYTES = 40
 };
 
+/* Whether a wait has ended that was to end at `ms`. By the clock: signals make waits shorter than they were asked to be. */
+ALWAYS_INLINE bool is_over(uint64_t ms)
+{
+    return platform_clock_ms() >= ms;
+}
+
 /* writer.c. P: */
 bool writer_is_ours(void); /* R is of this process, not of the one that this is a copy or a child of vfork of */
 bool writer_thread_exists(void);

@@ -539,14 +539,26 @@ def test_a_wrong_option_is_reported_once(
 WALL = 0x40000000  # waits for threads too
 
 
-def stop_one_thread(tid: int) -> None:
-    """As a debugger does."""
+SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17  # of ptrace
+
+
+def trace_thread(request: int, tid: int) -> None:
     trace = ctypes.CDLL(None, use_errno=True).ptrace
-    seize, interrupt = 0x4206, 0x4207
-    for request in seize, interrupt:
-        if trace(ctypes.c_long(request), ctypes.c_long(tid), None, None) != 0:
-            pytest.skip(f"here nothing may be traced: {os.strerror(ctypes.get_errno())}")
-    os.waitpid(tid, WALL)
+    if trace(ctypes.c_long(request), ctypes.c_long(tid), None, None) != 0:
+        pytest.skip(f"here nothing may be traced: {os.strerror(ctypes.get_errno())}")
+
+
+def stop_the_recorders_thread(process: subprocess.Popen[str]) -> int:
+    """As a debugger does."""
+    (thread,) = (
+        int(task.name)
+        for task in Path(f"/proc/{process.pid}/task").iterdir()
+        if (task / "comm").read_text() == "heapfit-record\n"
+    )
+    trace_thread(SEIZE, thread)
+    trace_thread(INTERRUPT, thread)
+    os.waitpid(thread, WALL)
+    return thread
 
 
 def test_a_program_does_not_wait_for_ever_for_a_recorder_that_is_stuck(
@@ -555,12 +567,7 @@ def test_a_program_does_not_wait_for_ever_for_a_recorder_that_is_stuck(
     go = recording.folder / "go"
     with recording.running("churn_after", go, 50_000) as process:
         await_true(lambda: recording.file.exists())
-        (thread,) = (
-            int(task.name)
-            for task in Path(f"/proc/{process.pid}/task").iterdir()
-            if (task / "comm").read_text() == "heapfit-record\n"
-        )
-        stop_one_thread(thread)
+        thread = stop_the_recorders_thread(process)
         go.touch()
         await_true(lambda: os.waitpid(thread, WALL | os.WNOHANG) != (0, 0))
         await_true(lambda: process.poll() is not None)
@@ -570,6 +577,22 @@ def test_a_program_does_not_wait_for_ever_for_a_recorder_that_is_stuck(
         assert process.stderr is not None
         assert "the recording ended early: the file took nothing" in process.stderr.read()
     assert recording.trace().end is None
+
+
+def test_a_pause_of_the_recorder_is_waited_for_though_signals_disturb_the_wait(
+    recording: Recording,
+) -> None:
+    go = recording.folder / "go"
+    with recording.running("churn_disturbed", go, 50_000) as process:
+        await_true(lambda: recording.file.exists())
+        thread = stop_the_recorders_thread(process)
+        go.touch()
+        time.sleep(3)  # of the ten seconds that are waited: some thousand signals
+        assert os.waitpid(thread, WALL | os.WNOHANG) == (0, 0), "the program has ended"
+        trace_thread(DETACH, thread)
+        output, errors = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, output, errors) == (CODE, "worked 1\n", "")
+    assert len(recording.whole().events) >= 100_000
 
 
 def test_a_recording_over_another_allocator(recording: Recording) -> None:

@@ -22,6 +22,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -145,6 +146,23 @@ static void way_wait(char **arguments)
 static void way_churn(char **arguments)
 {
     churn(atol(arguments[0]));
+    work(1);
+}
+
+static void ignore_signal(int number)
+{
+    (void)number;
+}
+
+/* The same, while signals cut each of its waits short. */
+static void way_churn_disturbed(char **arguments)
+{
+    const struct itimerval often = {.it_interval.tv_usec = 1000, .it_value.tv_usec = 1000}, never = {0};
+    signal(SIGALRM, ignore_signal);
+    wait_for_file(arguments[0]);
+    setitimer(ITIMER_REAL, &often, NULL);
+    churn(atol(arguments[1]));
+    setitimer(ITIMER_REAL, &never, NULL);
     work(1);
 }
 
@@ -490,6 +508,7 @@ static const struct way {
     {"churn", way_churn},
     {"churn_slowly", way_churn_slowly},
     {"churn_after", way_churn_after},
+    {"churn_disturbed", way_churn_disturbed},
     {"exec", way_exec},
     {"exec_fails", way_exec_fails},
     {"vfork", way_vfork},
