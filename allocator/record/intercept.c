@@ -1,8 +1,15 @@
 /* The malloc family and C++'s operators, in front of the program's allocator: each call is passed on to the next library that
  * defines its name (next.h), and noted when something is recorded. When nothing is, that is a load and a jump.
  *
- * A function comes in parts. The exported one, NAME, only decides; noted_NAME notes the call and passes it on. It is jumped to,
- * not called, so that the frame above its own is that of who called NAME. passed_NAME is for calls that no sample falls on.
+ *     malloc, ...  ──► noted_malloc: noted_allocation ──► pass_on ──► the next library's
+ *          │ │                                                ▲              ▲
+ *          │ └── no sample falls on it ─► passed_malloc ──────┘              │
+ *          └── nothing is recorded, or another call has made this one ───────┘
+ *
+ *     free, ...    ──► noted_free ──► note_and_free ──► pass_on_free ──► the next library's
+ *
+ * What is exported only decides. What notes the call is jumped to, not called, so that the frame above its own is that of who
+ * called malloc: therefore it is a function of its own, one for each of the family, in which what they share is inlined.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -14,15 +21,101 @@
 #include <errno.h>
 #include <link.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 
-/* NOLINTBEGIN(bugprone-macro-parentheses): parameters and arguments come with theirs */
+/* ---- a call ------------------------------------------------------------------------------------------------------------------------- */
 
-/* ---- allocations -------------------------------------------------------------------------------------------------------------------- */
+/* What a function of the family takes, in this order. */
+enum takes {
+    TAKES_size,
+    TAKES_count_size,
+    TAKES_alignment_size,
+    TAKES_size_alignment,
+    TAKES_size_nothrow,
+    TAKES_size_alignment_nothrow,
+    TAKES_pointer,
+    TAKES_pointer_size,
+    TAKES_pointer_alignment,
+    TAKES_pointer_size_alignment,
+    TAKES_pointer_alignment_size,
+    TAKES_pointer_nothrow,
+    TAKES_pointer_alignment_nothrow,
+};
+
+/* One call: what is to be called, and with what. */
+struct call {
+    union {
+        void *(*size)(size_t);
+        void *(*count_size)(size_t, size_t);
+        void *(*alignment_size)(size_t, size_t);
+        void *(*size_alignment)(size_t, size_t);
+        void *(*size_nothrow)(size_t, const struct nothrow *);
+        void *(*size_alignment_nothrow)(size_t, size_t, const struct nothrow *);
+        void (*pointer)(void *);
+        void (*pointer_size)(void *, size_t);
+        void (*pointer_alignment)(void *, size_t);
+        void (*pointer_size_alignment)(void *, size_t, size_t);
+        void (*pointer_alignment_size)(void *, size_t, size_t);
+        void (*pointer_nothrow)(void *, const struct nothrow *);
+        void (*pointer_alignment_nothrow)(void *, size_t, const struct nothrow *);
+    } next; /* of the next library */
+    enum takes takes; /* which of these it is */
+    enum trace_kind kind; /* noted as */
+    void *pointer;
+    size_t size, alignment, count; /* 0: it takes none */
+    const struct nothrow *nothrow;
+};
 
 /* Whether a call is not to be noted: because nothing is, or because another one made it. */
 ALWAYS_INLINE bool is_not_for_us(void)
 {
     return LIKELY(!is_recording()) || UNLIKELY(record_thread.inside);
+}
+
+/* ---- allocations -------------------------------------------------------------------------------------------------------------------- */
+
+/* What the unwinder asks about a frame (Itanium C++ ABI, exception handling, 1.6.2), first in search of a handler, then on its way
+ * there: those of pass_on have no handler, and no cleaning up to do that could not be done at once. */
+enum { UNWIND_CLEANUP_PHASE = 2, UNWIND_CONTINUE = 8 };
+int record_personality(int version, int actions, uint64_t exception_class, void *exception, void *context)
+    __attribute__((used, visibility("hidden")));
+
+int record_personality(int version, int actions, uint64_t exception_class, void *exception, void *context)
+{
+    (void)version, (void)exception_class, (void)exception, (void)context;
+    if (actions & UNWIND_CLEANUP_PHASE) thread_leave();
+    return UNWIND_CONTINUE;
+}
+
+/* An exception of operator new leaves the frame that this is in, and ends the call. The compiler could see to that (`cleanup`), but
+ * by a personality of libgcc_s.so, which this library would then need. The encoding of ours, 0x1b, relative to its place and of
+ * four bytes, is for a name that is in the library and seen there alone. */
+ALWAYS_INLINE void *pass_on(const struct call *call)
+{
+    __asm__ volatile(".cfi_personality 0x1b, record_personality");
+    switch (call->takes) {
+    case TAKES_count_size:
+        return call->next.count_size(call->count, call->size);
+    case TAKES_alignment_size:
+        return call->next.alignment_size(call->alignment, call->size);
+    case TAKES_size_alignment:
+        return call->next.size_alignment(call->size, call->alignment);
+    case TAKES_size_nothrow:
+        return call->next.size_nothrow(call->size, call->nothrow);
+    case TAKES_size_alignment_nothrow:
+        return call->next.size_alignment_nothrow(call->size, call->alignment, call->nothrow);
+    default:
+        return call->next.size(call->size);
+    }
+}
+
+/* Without noting it. What it calls in turn is not noted either, lest a sample be drawn for it a second time. */
+ALWAYS_INLINE void *only_pass_on(const struct call *call)
+{
+    thread_enter();
+    void *object = pass_on(call);
+    thread_leave();
+    return object;
 }
 
 /* The binary logarithm, rounded up; 0 for none. */
@@ -43,70 +136,27 @@ ALWAYS_INLINE void note_allocation(unsigned kind, void *object, size_t size, siz
     note(kind, (uintptr_t)object, size, usable - size, alignment_log(alignment), site);
 }
 
-/* An exception leaves the function that this is written in by way of a frame whose personality ends the call. Others are
- * thrown by nothing that they call. */
-#define MAY_THROW __asm__ volatile(".cfi_personality 0x1b, record_personality")
-#define THROWS_NOTHING (void)0
-
-/* What the unwinder asks about a frame (Itanium C++ ABI, exception handling, 1.6.2), first in search of a handler, then on its way
- * there: this one has no handler and no cleaning up to do that could not be done at once. The pseudo-relative encoding above,
- * of four bytes, is for a name that is in the library and seen there alone. */
-enum { UNWIND_CLEANUP_PHASE = 2, UNWIND_CONTINUE = 8 };
-int record_personality(int version, int actions, uint64_t exception_class, void *exception, void *context)
-    __attribute__((used, visibility("hidden")));
-
-int record_personality(int version, int actions, uint64_t exception_class, void *exception, void *context)
-{
-    (void)version, (void)exception_class, (void)exception, (void)context;
-    if (actions & UNWIND_CLEANUP_PHASE) thread_leave();
-    return UNWIND_CONTINUE;
-}
-
-/* Whoever passes a call on without noting it keeps what it calls in turn from being drawn for a second time: but for malloc, which
- * is itself what the others may call. */
-#define ALLOCATES(kind, name, bytes, alignment, throwing, pass, parameters, arguments)                                 \
-    static NOINLINE __attribute__((unused)) void *passed_##name parameters                                             \
-    {                                                                                                                  \
-        throwing;                                                                                                      \
-        thread_enter();                                                                                                \
-        void *object = NEXT(name) arguments;                                                                           \
-        thread_leave();                                                                                                \
-        return object;                                                                                                 \
-    }                                                                                                                  \
-    static NOINLINE void *noted_##name parameters                                                                      \
-    {                                                                                                                  \
-        throwing;                                                                                                      \
-        thread_enter();                                                                                                \
-        bool falls = LIKELY(record_settings.sample == 0) || sample_falls(bytes);                                       \
-        void *object = NEXT(name) arguments;                                                                           \
-        if (LIKELY(falls)) note_allocation(kind, object, bytes, alignment, site_of_caller());                          \
-        thread_leave();                                                                                                \
-        return object;                                                                                                 \
-    }                                                                                                                  \
-    EXPORT void *name parameters                                                                                       \
-    {                                                                                                                  \
-        if (is_not_for_us()) return NEXT(name) arguments;                                                              \
-        if (record_settings.sample != 0 && sample_passes(bytes)) return pass(name) arguments;                          \
-        return noted_##name arguments;                                                                                 \
-    }
-
-#define PASSED(name) passed_##name
-
-static size_t product(size_t count, size_t size)
+ALWAYS_INLINE size_t bytes_of(const struct call *call)
 {
     size_t bytes;
-    return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes;
+    if (call->takes != TAKES_count_size) return call->size;
+    return __builtin_mul_overflow(call->count, call->size, &bytes) ? SIZE_MAX : bytes;
 }
 
-ALLOCATES(TRACE_MALLOC, malloc, size, 0, THROWS_NOTHING, NEXT, (size_t size), (size))
-ALLOCATES(TRACE_CALLOC, calloc, product(count, size), 0, THROWS_NOTHING, PASSED, (size_t count, size_t size),
-          (count, size))
-ALLOCATES(TRACE_ALIGNED, aligned_alloc, size, alignment, THROWS_NOTHING, PASSED, (size_t alignment, size_t size),
-          (alignment, size))
-ALLOCATES(TRACE_ALIGNED, memalign, size, alignment, THROWS_NOTHING, PASSED, (size_t alignment, size_t size),
-          (alignment, size))
-ALLOCATES(TRACE_ALIGNED, valloc, size, platform_page_size(), THROWS_NOTHING, PASSED, (size_t size), (size))
-ALLOCATES(TRACE_ALIGNED, pvalloc, size, platform_page_size(), THROWS_NOTHING, PASSED, (size_t size), (size))
+ALWAYS_INLINE bool no_sample_falls(const struct call *call)
+{
+    return record_settings.sample != 0 && sample_passes(bytes_of(call));
+}
+
+ALWAYS_INLINE void *noted_allocation(const struct call *call)
+{
+    thread_enter();
+    bool falls = LIKELY(record_settings.sample == 0) || sample_falls(bytes_of(call));
+    void *object = pass_on(call);
+    if (LIKELY(falls)) note_allocation(call->kind, object, bytes_of(call), call->alignment, site_of_caller());
+    thread_leave();
+    return object;
+}
 
 static NOINLINE int noted_posix_memalign(void **result, size_t alignment, size_t size)
 {
@@ -119,32 +169,33 @@ static NOINLINE int noted_posix_memalign(void **result, size_t alignment, size_t
     return error;
 }
 
-EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
-{
-    return is_not_for_us() ? NEXT(posix_memalign)(result, alignment, size)
-                           : noted_posix_memalign(result, alignment, size);
-}
-
-/* ---- C++: each form under its mangled name ------------------------------------------------------------------------------------------ */
-
-#define NEW_FORM(kind, name, mangled, alignment, throwing, parameters, arguments)                                      \
-    EXPORT void *name parameters __asm__(mangled);                                                                     \
-    ALLOCATES(kind, name, size, alignment, throwing, PASSED, parameters, arguments)
-
-#define NEW_OF(...) NEW_FORM(__VA_ARGS__)
-
-NEW_OF(TRACE_NEW, new, "_Znwm", 0, MAY_THROW, SIZE)
-NEW_OF(TRACE_NEW, new_array, "_Znam", 0, MAY_THROW, SIZE)
-NEW_OF(TRACE_NEW, new_nothrow, "_ZnwmRKSt9nothrow_t", 0, THROWS_NOTHING, SIZE_NOTHROW)
-NEW_OF(TRACE_NEW, new_array_nothrow, "_ZnamRKSt9nothrow_t", 0, THROWS_NOTHING, SIZE_NOTHROW)
-NEW_OF(TRACE_NEW_ALIGNED, new_aligned, "_ZnwmSt11align_val_t", alignment, MAY_THROW, SIZE_ALIGNMENT)
-NEW_OF(TRACE_NEW_ALIGNED, new_array_aligned, "_ZnamSt11align_val_t", alignment, MAY_THROW, SIZE_ALIGNMENT)
-NEW_OF(TRACE_NEW_ALIGNED, new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", alignment, THROWS_NOTHING,
-       ALL_THREE)
-NEW_OF(TRACE_NEW_ALIGNED, new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t", alignment, THROWS_NOTHING,
-       ALL_THREE)
-
 /* ---- frees ------------------------------------------------------------------------------------------------------------------------------ */
+
+ALWAYS_INLINE void pass_on_free(const struct call *call)
+{
+    switch (call->takes) {
+    case TAKES_pointer_size:
+        call->next.pointer_size(call->pointer, call->size);
+        break;
+    case TAKES_pointer_alignment:
+        call->next.pointer_alignment(call->pointer, call->alignment);
+        break;
+    case TAKES_pointer_size_alignment:
+        call->next.pointer_size_alignment(call->pointer, call->size, call->alignment);
+        break;
+    case TAKES_pointer_alignment_size:
+        call->next.pointer_alignment_size(call->pointer, call->alignment, call->size);
+        break;
+    case TAKES_pointer_nothrow:
+        call->next.pointer_nothrow(call->pointer, call->nothrow);
+        break;
+    case TAKES_pointer_alignment_nothrow:
+        call->next.pointer_alignment_nothrow(call->pointer, call->alignment, call->nothrow);
+        break;
+    default:
+        call->next.pointer(call->pointer);
+    }
+}
 
 /* Whether the object that is about to be freed is one of those that are noted; then it is no more. */
 ALWAYS_INLINE bool is_noted(const void *pointer)
@@ -152,48 +203,32 @@ ALWAYS_INLINE bool is_noted(const void *pointer)
     return LIKELY(record_settings.sample == 0) || sample_forget((uintptr_t)pointer);
 }
 
-/* Without a sample nothing is in the way of a jump: a call that is nested finds its object noted no more. */
-#define FREES(kind, name, parameters, arguments)                                                                       \
-    static NOINLINE void noted_##name parameters                                                                       \
-    {                                                                                                                  \
-        thread_enter();                                                                                                \
-        note(kind, (uintptr_t)pointer, 0, 0, 0, 0);                                                                    \
-        NEXT(name) arguments;                                                                                          \
-        thread_leave();                                                                                                \
-    }                                                                                                                  \
-    EXPORT void name parameters                                                                                        \
-    {                                                                                                                  \
-        if (is_not_for_us() || UNLIKELY(pointer == NULL) || !is_noted(pointer)) NEXT(name) arguments;                  \
-        else noted_##name arguments;                                                                                   \
+/* The dynamic linker's first address; 0: not known, as where it was told to start the program. */
+static uintptr_t linker;
+
+/* Of the function that this is written in. Most callers are further away. */
+ALWAYS_INLINE bool is_called_by_linker(void)
+{
+    enum { LINKER_MAX = 4 << 20 };
+    void *caller = __builtin_return_address(0);
+    return UNLIKELY((uintptr_t)caller - linker < LINKER_MAX) && platform_is_in_linker(caller);
+}
+
+/* The dynamic linker frees what dead threads leave while the C library holds the lock without which no thread can be started. An
+ * allocator that would start one in `free` looks who has called it, as libheapfit does (heap/background.c): so it must not be us. The
+ * other calls are left by a return, for what they call in turn is not to be noted. */
+ALWAYS_INLINE void note_and_free(const struct call *call)
+{
+    thread_enter();
+    note(call->kind, (uintptr_t)call->pointer, 0, 0, 0, 0);
+    if (call->kind == TRACE_FREE && is_called_by_linker()) {
+        thread_leave();
+        pass_on_free(call);
+        return;
     }
-
-void cfree(void *pointer);
-void free_sized(void *pointer, size_t size);
-void free_aligned_sized(void *pointer, size_t alignment, size_t size);
-
-FREES(TRACE_FREE, free, (void *pointer), (pointer))
-FREES(TRACE_FREE, cfree, (void *pointer), (pointer))
-FREES(TRACE_FREE, free_sized, (void *pointer, size_t size), (pointer, size))
-FREES(TRACE_FREE, free_aligned_sized, (void *pointer, size_t alignment, size_t size), (pointer, alignment, size))
-
-#define DELETE_FORM(name, mangled, parameters, arguments)                                                              \
-    EXPORT void name parameters __asm__(mangled);                                                                      \
-    FREES(TRACE_DELETE, name, parameters, arguments)
-
-#define DELETE_OF(...) DELETE_FORM(__VA_ARGS__)
-
-DELETE_OF(delete, "_ZdlPv", POINTER)
-DELETE_OF(delete_array, "_ZdaPv", POINTER)
-DELETE_OF(delete_sized, "_ZdlPvm", POINTER_WITH)
-DELETE_OF(delete_array_sized, "_ZdaPvm", POINTER_WITH)
-DELETE_OF(delete_aligned, "_ZdlPvSt11align_val_t", POINTER_WITH)
-DELETE_OF(delete_array_aligned, "_ZdaPvSt11align_val_t", POINTER_WITH)
-DELETE_OF(delete_sized_aligned, "_ZdlPvmSt11align_val_t", POINTER_WITH_BOTH)
-DELETE_OF(delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", POINTER_WITH_BOTH)
-DELETE_OF(delete_nothrow, "_ZdlPvRKSt9nothrow_t", POINTER_NOTHROW)
-DELETE_OF(delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", POINTER_NOTHROW)
-DELETE_OF(delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", POINTER_ALIGNMENT_NOTHROW)
-DELETE_OF(delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", POINTER_ALIGNMENT_NOTHROW)
+    pass_on_free(call);
+    thread_leave();
+}
 
 /* ---- realloc ------------------------------------------------------------------------------------------------------------------------------ */
 
@@ -259,6 +294,90 @@ static NOINLINE void *noted_realloc(void *old, size_t size)
     return object;
 }
 
+/* ---- what is exported ----------------------------------------------------------------------------------------------------------------------- */
+
+/* NOLINTBEGIN(bugprone-macro-parentheses): parameters and arguments come with theirs */
+
+#define CALL(name, noted_as, what, ...)                                                                                \
+    (&(struct call){.next.what = NEXT(name), .takes = TAKES_##what, .kind = (noted_as), __VA_ARGS__})
+
+/* What malloc calls in turn is nothing that could be noted, so that it is left by a jump where no sample falls. */
+#define ALLOCATES_SO(name, noted_as, parameters, arguments, ...)                                                       \
+    static NOINLINE __attribute__((unused)) void *passed_##name parameters                                             \
+    {                                                                                                                  \
+        return only_pass_on(CALL(name, noted_as, __VA_ARGS__));                                                        \
+    }                                                                                                                  \
+    static NOINLINE void *noted_##name parameters                                                                      \
+    {                                                                                                                  \
+        return noted_allocation(CALL(name, noted_as, __VA_ARGS__));                                                    \
+    }                                                                                                                  \
+    EXPORT void *name parameters                                                                                       \
+    {                                                                                                                  \
+        if (is_not_for_us()) return NEXT(name) arguments;                                                              \
+        if (!no_sample_falls(CALL(name, noted_as, __VA_ARGS__))) return noted_##name arguments;                        \
+        return (noted_as) == TRACE_MALLOC ? NEXT(name) arguments : passed_##name arguments;                            \
+    }
+
+/* Without a sample nothing is in the way of a jump: a call that is nested finds its object noted no more. */
+#define FREES_SO(name, noted_as, parameters, arguments, ...)                                                           \
+    static NOINLINE void noted_##name parameters                                                                       \
+    {                                                                                                                  \
+        note_and_free(CALL(name, noted_as, __VA_ARGS__));                                                              \
+    }                                                                                                                  \
+    EXPORT void name parameters                                                                                        \
+    {                                                                                                                  \
+        if (is_not_for_us() || UNLIKELY(pointer == NULL) || !is_noted(pointer)) NEXT(name) arguments;                  \
+        else noted_##name arguments;                                                                                   \
+    }
+
+/* With what a function takes (next.h) in place of its parts. */
+#define ALLOCATES(...) ALLOCATES_SO(__VA_ARGS__)
+#define FREES(...) FREES_SO(__VA_ARGS__)
+
+ALLOCATES(malloc, TRACE_MALLOC, SIZE)
+ALLOCATES(calloc, TRACE_CALLOC, COUNT_SIZE)
+ALLOCATES(aligned_alloc, TRACE_ALIGNED, ALIGNMENT_SIZE)
+ALLOCATES(memalign, TRACE_ALIGNED, ALIGNMENT_SIZE)
+ALLOCATES(valloc, TRACE_ALIGNED, SIZE, .alignment = platform_page_size())
+ALLOCATES(pvalloc, TRACE_ALIGNED, SIZE, .alignment = platform_page_size())
+ALLOCATES(new, TRACE_NEW, SIZE)
+ALLOCATES(new_array, TRACE_NEW, SIZE)
+ALLOCATES(new_nothrow, TRACE_NEW, SIZE_NOTHROW)
+ALLOCATES(new_array_nothrow, TRACE_NEW, SIZE_NOTHROW)
+ALLOCATES(new_aligned, TRACE_NEW_ALIGNED, SIZE_ALIGNMENT)
+ALLOCATES(new_array_aligned, TRACE_NEW_ALIGNED, SIZE_ALIGNMENT)
+ALLOCATES(new_aligned_nothrow, TRACE_NEW_ALIGNED, SIZE_ALIGNMENT_NOTHROW)
+ALLOCATES(new_array_aligned_nothrow, TRACE_NEW_ALIGNED, SIZE_ALIGNMENT_NOTHROW)
+
+void cfree(void *pointer);
+void free_sized(void *pointer, size_t size);
+void free_aligned_sized(void *pointer, size_t alignment, size_t size);
+
+FREES(free, TRACE_FREE, POINTER)
+FREES(cfree, TRACE_FREE, POINTER)
+FREES(free_sized, TRACE_FREE, POINTER_SIZE)
+FREES(free_aligned_sized, TRACE_FREE, POINTER_ALIGNMENT_SIZE)
+FREES(delete, TRACE_DELETE, POINTER)
+FREES(delete_array, TRACE_DELETE, POINTER)
+FREES(delete_sized, TRACE_DELETE, POINTER_SIZE)
+FREES(delete_array_sized, TRACE_DELETE, POINTER_SIZE)
+FREES(delete_aligned, TRACE_DELETE, POINTER_ALIGNMENT)
+FREES(delete_array_aligned, TRACE_DELETE, POINTER_ALIGNMENT)
+FREES(delete_sized_aligned, TRACE_DELETE, POINTER_SIZE_ALIGNMENT)
+FREES(delete_array_sized_aligned, TRACE_DELETE, POINTER_SIZE_ALIGNMENT)
+FREES(delete_nothrow, TRACE_DELETE, POINTER_NOTHROW)
+FREES(delete_array_nothrow, TRACE_DELETE, POINTER_NOTHROW)
+FREES(delete_aligned_nothrow, TRACE_DELETE, POINTER_ALIGNMENT_NOTHROW)
+FREES(delete_array_aligned_nothrow, TRACE_DELETE, POINTER_ALIGNMENT_NOTHROW)
+
+/* NOLINTEND(bugprone-macro-parentheses) */
+
+EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
+{
+    return is_not_for_us() ? NEXT(posix_memalign)(result, alignment, size)
+                           : noted_posix_memalign(result, alignment, size);
+}
+
 EXPORT void *realloc(void *old, size_t size)
 {
     return is_not_for_us() ? NEXT(realloc)(old, size) : noted_realloc(old, size);
@@ -272,12 +391,12 @@ EXPORT void *reallocarray(void *old, size_t count, size_t size)
     return noted_realloc(old, bytes);
 }
 
-/* ---- what allocates nothing --------------------------------------------------------------------------------------------------------------- */
-
 EXPORT size_t malloc_usable_size(void *pointer)
 {
     return NEXT(malloc_usable_size)(pointer);
 }
+
+/* ---- code that is unloaded ---------------------------------------------------------------------------------------------------------------- */
 
 /* How many objects the dynamic linker has unloaded so far. */
 static int read_unloaded(struct dl_phdr_info *info, size_t size, void *unloaded)
@@ -303,8 +422,6 @@ EXPORT int dlclose(void *handle)
     return result;
 }
 
-/* NOLINTEND(bugprone-macro-parentheses) */
-
 /* ---- start ------------------------------------------------------------------------------------------------------------------------------------ */
 
 static const char *allocator = "";
@@ -319,6 +436,7 @@ void intercept_start(void)
     static bool started;
     if (started) return;
     started = true;
+    linker = (uintptr_t)getauxval(AT_BASE);
     next_find_all();
     rings_start();
     void *(*next)(size_t) = NEXT(malloc);

@@ -353,54 +353,54 @@ AT_FIRST(void *, realloc, (void *, size_t));
 AT_FIRST(void, free, (void *));
 
 /* dlsym needs none of the others. */
-#define FIRST(result, name, parameters, arguments)                                                                     \
+#define FIRST_SO(result, name, parameters, arguments, ...)                                                             \
     static result first_##name parameters                                                                              \
     {                                                                                                                  \
         search(find_all);                                                                                              \
         return NEXT(name) arguments;                                                                                   \
     }                                                                                                                  \
     AT_FIRST(result, name, parameters);
-#define FIRST_FREE(name, parameters, arguments)                                                                        \
+#define FIRST_FREE_SO(name, parameters, arguments, ...)                                                                \
     static void first_##name parameters                                                                                \
     {                                                                                                                  \
         search(find_all);                                                                                              \
         NEXT(name) arguments;                                                                                          \
     }                                                                                                                  \
     AT_FIRST(void, name, parameters);
-#define FIRST_OF(...) FIRST(__VA_ARGS__)
-#define FIRST_FREE_OF(...) FIRST_FREE(__VA_ARGS__)
+#define FIRST(...) FIRST_SO(__VA_ARGS__, )
+#define FIRST_FREE(...) FIRST_FREE_SO(__VA_ARGS__, )
 
 FIRST(void *, reallocarray, (void *pointer, size_t count, size_t size), (pointer, count, size))
 FIRST(int, posix_memalign, (void **result, size_t alignment, size_t size), (result, alignment, size))
-FIRST(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size))
-FIRST(void *, memalign, (size_t alignment, size_t size), (alignment, size))
-FIRST(void *, valloc, (size_t size), (size))
-FIRST(void *, pvalloc, (size_t size), (size))
+FIRST(void *, aligned_alloc, ALIGNMENT_SIZE)
+FIRST(void *, memalign, ALIGNMENT_SIZE)
+FIRST(void *, valloc, SIZE)
+FIRST(void *, pvalloc, SIZE)
 FIRST(size_t, malloc_usable_size, (void *pointer), (pointer))
-FIRST_FREE(cfree, (void *pointer), (pointer))
-FIRST_FREE(free_sized, (void *pointer, size_t size), (pointer, size))
-FIRST_FREE(free_aligned_sized, (void *pointer, size_t alignment, size_t size), (pointer, alignment, size))
+FIRST_FREE(cfree, POINTER)
+FIRST_FREE(free_sized, POINTER_SIZE)
+FIRST_FREE(free_aligned_sized, POINTER_ALIGNMENT_SIZE)
 
-FIRST_OF(void *, new, SIZE)
-FIRST_OF(void *, new_array, SIZE)
-FIRST_OF(void *, new_aligned, SIZE_ALIGNMENT)
-FIRST_OF(void *, new_array_aligned, SIZE_ALIGNMENT)
-FIRST_OF(void *, new_nothrow, SIZE_NOTHROW)
-FIRST_OF(void *, new_array_nothrow, SIZE_NOTHROW)
-FIRST_OF(void *, new_aligned_nothrow, ALL_THREE)
-FIRST_OF(void *, new_array_aligned_nothrow, ALL_THREE)
+FIRST(void *, new, SIZE)
+FIRST(void *, new_array, SIZE)
+FIRST(void *, new_aligned, SIZE_ALIGNMENT)
+FIRST(void *, new_array_aligned, SIZE_ALIGNMENT)
+FIRST(void *, new_nothrow, SIZE_NOTHROW)
+FIRST(void *, new_array_nothrow, SIZE_NOTHROW)
+FIRST(void *, new_aligned_nothrow, SIZE_ALIGNMENT_NOTHROW)
+FIRST(void *, new_array_aligned_nothrow, SIZE_ALIGNMENT_NOTHROW)
 
-FIRST_FREE_OF(delete, POINTER)
-FIRST_FREE_OF(delete_array, POINTER)
-FIRST_FREE_OF(delete_sized, POINTER_WITH)
-FIRST_FREE_OF(delete_array_sized, POINTER_WITH)
-FIRST_FREE_OF(delete_aligned, POINTER_WITH)
-FIRST_FREE_OF(delete_array_aligned, POINTER_WITH)
-FIRST_FREE_OF(delete_sized_aligned, POINTER_WITH_BOTH)
-FIRST_FREE_OF(delete_array_sized_aligned, POINTER_WITH_BOTH)
-FIRST_FREE_OF(delete_nothrow, POINTER_NOTHROW)
-FIRST_FREE_OF(delete_array_nothrow, POINTER_NOTHROW)
-FIRST_FREE_OF(delete_aligned_nothrow, POINTER_ALIGNMENT_NOTHROW)
-FIRST_FREE_OF(delete_array_aligned_nothrow, POINTER_ALIGNMENT_NOTHROW)
+FIRST_FREE(delete, POINTER)
+FIRST_FREE(delete_array, POINTER)
+FIRST_FREE(delete_sized, POINTER_SIZE)
+FIRST_FREE(delete_array_sized, POINTER_SIZE)
+FIRST_FREE(delete_aligned, POINTER_ALIGNMENT)
+FIRST_FREE(delete_array_aligned, POINTER_ALIGNMENT)
+FIRST_FREE(delete_sized_aligned, POINTER_SIZE_ALIGNMENT)
+FIRST_FREE(delete_array_sized_aligned, POINTER_SIZE_ALIGNMENT)
+FIRST_FREE(delete_nothrow, POINTER_NOTHROW)
+FIRST_FREE(delete_array_nothrow, POINTER_NOTHROW)
+FIRST_FREE(delete_aligned_nothrow, POINTER_ALIGNMENT_NOTHROW)
+FIRST_FREE(delete_array_aligned_nothrow, POINTER_ALIGNMENT_NOTHROW)
 
 /* NOLINTEND(bugprone-macro-parentheses) */

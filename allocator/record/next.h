@@ -18,6 +18,11 @@ _Static_assert(sizeof(size_t) == sizeof(unsigned long), "std::size_t is mangled 
 /* A variable that is seen in this library alone, and so found without a table. */
 #define HAS_NEXT(result, name, parameters) extern _Atomic(result(*) parameters) next_##name HERE
 
+/* An operator: the next one, and ours. */
+#define OPERATOR(result, name, mangled, parameters)                                                                    \
+    HAS_NEXT(result, name, parameters);                                                                                \
+    EXPORT result name parameters __asm__(mangled)
+
 struct nothrow; /* std::nothrow_t; nobody looks into one */
 
 HAS_NEXT(void *, malloc, (size_t));
@@ -35,41 +40,62 @@ HAS_NEXT(void, cfree, (void *));
 HAS_NEXT(void, free_sized, (void *, size_t));
 HAS_NEXT(void, free_aligned_sized, (void *, size_t, size_t));
 
-HAS_NEXT(void *, new, (size_t));
-HAS_NEXT(void *, new_array, (size_t));
-HAS_NEXT(void *, new_aligned, (size_t, size_t));
-HAS_NEXT(void *, new_array_aligned, (size_t, size_t));
-HAS_NEXT(void *, new_nothrow, (size_t, const struct nothrow *));
-HAS_NEXT(void *, new_array_nothrow, (size_t, const struct nothrow *));
-HAS_NEXT(void *, new_aligned_nothrow, (size_t, size_t, const struct nothrow *));
-HAS_NEXT(void *, new_array_aligned_nothrow, (size_t, size_t, const struct nothrow *));
+OPERATOR(void *, new, "_Znwm", (size_t));
+OPERATOR(void *, new_array, "_Znam", (size_t));
+OPERATOR(void *, new_aligned, "_ZnwmSt11align_val_t", (size_t, size_t));
+OPERATOR(void *, new_array_aligned, "_ZnamSt11align_val_t", (size_t, size_t));
+OPERATOR(void *, new_nothrow, "_ZnwmRKSt9nothrow_t", (size_t, const struct nothrow *));
+OPERATOR(void *, new_array_nothrow, "_ZnamRKSt9nothrow_t", (size_t, const struct nothrow *));
+OPERATOR(void *, new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", (size_t, size_t, const struct nothrow *));
+OPERATOR(void *, new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t",
+         (size_t, size_t, const struct nothrow *));
 
-HAS_NEXT(void, delete, (void *));
-HAS_NEXT(void, delete_array, (void *));
-HAS_NEXT(void, delete_sized, (void *, size_t));
-HAS_NEXT(void, delete_array_sized, (void *, size_t));
-HAS_NEXT(void, delete_aligned, (void *, size_t));
-HAS_NEXT(void, delete_array_aligned, (void *, size_t));
-HAS_NEXT(void, delete_sized_aligned, (void *, size_t, size_t));
-HAS_NEXT(void, delete_array_sized_aligned, (void *, size_t, size_t));
-HAS_NEXT(void, delete_nothrow, (void *, const struct nothrow *));
-HAS_NEXT(void, delete_array_nothrow, (void *, const struct nothrow *));
-HAS_NEXT(void, delete_aligned_nothrow, (void *, size_t, const struct nothrow *));
-HAS_NEXT(void, delete_array_aligned_nothrow, (void *, size_t, const struct nothrow *));
+OPERATOR(void, delete, "_ZdlPv", (void *));
+OPERATOR(void, delete_array, "_ZdaPv", (void *));
+OPERATOR(void, delete_sized, "_ZdlPvm", (void *, size_t));
+OPERATOR(void, delete_array_sized, "_ZdaPvm", (void *, size_t));
+OPERATOR(void, delete_aligned, "_ZdlPvSt11align_val_t", (void *, size_t));
+OPERATOR(void, delete_array_aligned, "_ZdaPvSt11align_val_t", (void *, size_t));
+OPERATOR(void, delete_sized_aligned, "_ZdlPvmSt11align_val_t", (void *, size_t, size_t));
+OPERATOR(void, delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", (void *, size_t, size_t));
+OPERATOR(void, delete_nothrow, "_ZdlPvRKSt9nothrow_t", (void *, const struct nothrow *));
+OPERATOR(void, delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", (void *, const struct nothrow *));
+OPERATOR(void, delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", (void *, size_t, const struct nothrow *));
+OPERATOR(void, delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+         (void *, size_t, const struct nothrow *));
 
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-/* The parameters and arguments of C++'s operators, by which next.c and intercept.c define theirs. */
-#define SIZE (size_t size), (size)
-#define SIZE_ALIGNMENT (size_t size, size_t alignment), (size, alignment)
-#define SIZE_NOTHROW (size_t size, const struct nothrow *nothrow), (size, nothrow)
-#define ALL_THREE (size_t size, size_t alignment, const struct nothrow *nothrow), (size, alignment, nothrow)
-#define POINTER (void *pointer), (pointer)
-#define POINTER_WITH (void *pointer, size_t number), (pointer, number)
-#define POINTER_WITH_BOTH (void *pointer, size_t size, size_t alignment), (pointer, size, alignment)
-#define POINTER_NOTHROW (void *pointer, const struct nothrow *nothrow), (pointer, nothrow)
+/* What they take, by which next.c and intercept.c define theirs: parameters, arguments, and of intercept.c what it is called and the
+ * fields of a struct call. */
+#define SIZE (size_t size), (size), size, .size = size
+#define COUNT_SIZE (size_t count, size_t size), (count, size), count_size, .count = count, .size = size
+#define ALIGNMENT_SIZE                                                                                                 \
+    (size_t alignment, size_t size), (alignment, size), alignment_size, .alignment = alignment, .size = size
+#define SIZE_ALIGNMENT                                                                                                 \
+    (size_t size, size_t alignment), (size, alignment), size_alignment, .size = size, .alignment = alignment
+#define SIZE_NOTHROW                                                                                                   \
+    (size_t size, const struct nothrow *nothrow), (size, nothrow), size_nothrow, .size = size, .nothrow = nothrow
+#define SIZE_ALIGNMENT_NOTHROW                                                                                         \
+    (size_t size, size_t alignment, const struct nothrow *nothrow), (size, alignment, nothrow),                        \
+        size_alignment_nothrow, .size = size, .alignment = alignment, .nothrow = nothrow
+#define POINTER (void *pointer), (pointer), pointer, .pointer = pointer
+#define POINTER_SIZE (void *pointer, size_t size), (pointer, size), pointer_size, .pointer = pointer, .size = size
+#define POINTER_ALIGNMENT                                                                                              \
+    (void *pointer, size_t alignment), (pointer, alignment), pointer_alignment, .pointer = pointer,                    \
+        .alignment = alignment
+#define POINTER_SIZE_ALIGNMENT                                                                                         \
+    (void *pointer, size_t size, size_t alignment), (pointer, size, alignment), pointer_size_alignment,                \
+        .pointer = pointer, .size = size, .alignment = alignment
+#define POINTER_ALIGNMENT_SIZE                                                                                         \
+    (void *pointer, size_t alignment, size_t size), (pointer, alignment, size), pointer_alignment_size,                \
+        .pointer = pointer, .alignment = alignment, .size = size
+#define POINTER_NOTHROW                                                                                                \
+    (void *pointer, const struct nothrow *nothrow), (pointer, nothrow), pointer_nothrow, .pointer = pointer,           \
+        .nothrow = nothrow
 #define POINTER_ALIGNMENT_NOTHROW                                                                                      \
-    (void *pointer, size_t alignment, const struct nothrow *nothrow), (pointer, alignment, nothrow)
+    (void *pointer, size_t alignment, const struct nothrow *nothrow), (pointer, alignment, nothrow),                   \
+        pointer_alignment_nothrow, .pointer = pointer, .alignment = alignment, .nothrow = nothrow
 
 /* Looks for all of them, whether or not a call has done so before. */
 void next_find_all(void);

@@ -13,10 +13,10 @@
  *
  * Which file does what: intercept.c the malloc family; next.c the functions that its calls are passed on to; note.h,
  * ring.c a thread's ring; site.c who called; sample.c which allocations are noted when not all are; process.c and
- * exits.c how a process starts, forks and ends; writer.c the recorder's thread; stream.c how events get from rings into
- * blocks; file.c the file; facts.c what the kernel knows of the process; request.c what other processes may ask;
- * settings.c what the environment says; encode.c and block.c the format, which the lab's trace tools use too. It needs
- * platform/ and nothing else of the allocator. Nothing here calls malloc.
+ * exits.c how a process starts, forks and ends; writer.c the recorder's thread; recording.c, whole.c, sleep.c and leave.c how
+ * it meets the program's (writer.h); stream.c how events get from rings into blocks; file.c the file; facts.c what the kernel
+ * knows of the process; request.c what other processes may ask; settings.c what the environment says; encode.c and block.c the
+ * format, which the lab's trace tools use too. It needs platform/ and nothing else of the allocator. Nothing here calls malloc.
  */
 #ifndef HEAPFIT_RECORD_H
 #define HEAPFIT_RECORD_H
@@ -106,7 +106,8 @@ ALWAYS_INLINE uint64_t record_ticks(void)
 #endif
 }
 
-/* writer.c, called by the program's threads. They may be anywhere, with any lock held: nothing here takes one. */
+/* writer.c, sleep.c, leave.c, whole.c, called by the program's threads. They may be anywhere, with any lock held: nothing here takes
+ * one. */
 void writer_start(bool begin); /* at the start, and in a fork's child: makes the thread and, if so, the file */
 void writer_wake(void); /* a ring is half full */
 void writer_wait(struct record_ring *ring); /* it is full: until there is room, or nothing is recorded any more */
@@ -193,7 +194,7 @@ bool streams_strange(void); /* whether calls came from code that is in no module
 bool streams_call(void); /* whether a ring is half full */
 void streams_wake(void); /* all threads that wait for room */
 
-/* writer.c, for request.c: NULL, or what is wrong. */
+/* recording.c, for request.c: NULL, or what is wrong. */
 const char *recording_begin(void);
 void recording_end(const char *why);
 

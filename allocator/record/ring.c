@@ -108,7 +108,7 @@ static COLD struct record_ring *ring_begin(void)
 static void ring_left(void *argument)
 {
     struct record_ring *ring = argument;
-    /* Sequentially consistent: of two threads that leave at the same time, one at least sees that both do (writer.c). */
+    /* Sequentially consistent: of two threads that leave at the same time, one at least sees that both do (leave.c). */
     atomic_store_explicit(&ring->left, true, memory_order_seq_cst);
     writer_thread_leaves();
 }

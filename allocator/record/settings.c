@@ -151,7 +151,10 @@ static void read_path(void)
     char folder[sizeof record_settings.path] = "";
     record_settings.path[0] = '\0';
     if (!platform_environment("HEAPFIT_RECORD", given, sizeof given) || given[0] == '\0') return;
-    if (given[0] != '/' && getcwd(folder, sizeof folder) == NULL) folder[0] = '\0';
+    if (given[0] != '/' && getcwd(folder, sizeof folder) == NULL) {
+        platform_message("no recording: %s: the working directory has no path", given);
+        return;
+    }
     if (strlen(folder) + 1 + strlen(given) + 1 > sizeof record_settings.path) {
         platform_message("no recording: the path in HEAPFIT_RECORD is too long");
         return;

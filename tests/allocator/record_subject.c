@@ -1,4 +1,4 @@
-/* Stands where settings.c and writer.c would be, and shows tests what was noted. */
+/* Stands where settings.c and the recorder's thread (writer.h) would be, and shows tests what was noted. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -25,6 +26,7 @@ from trace_file import FREE, REALLOC, Trace, read_trace
 # As in programs/record_subject.c.
 SIZE, BLOCKS, CODE = 1000003, 100, 7
 
+ROOT = Path(__file__).parents[2]
 SUBJECT = Path(__file__).parent / "programs/record_subject.c"
 IS_ROOT = os.geteuid() == 0
 PATIENCE_S = 60
@@ -435,6 +437,20 @@ def test_a_file_that_cannot_be_made_is_said_once(
     assert (tmp_path / "fifo").is_fifo()
 
 
+def test_a_file_in_a_folder_that_is_no_more_is_said_once(
+    recording: Recording, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    environment = recording.environment("") | {"HEAPFIT_RECORD": "trace.hft"}
+    words = ["/bin/sh", "-c", 'cd "$1" && rmdir "$1" && shift && exec env "$@"', "sh", gone]
+    settings = [f"{name}={environment[name]}" for name in ("LD_PRELOAD", "HEAPFIT_RECORD")]
+    result = _run([*words, *settings, recording.subject, "return"], dict(os.environ))
+    assert (result.returncode, result.stdout) == (CODE, "worked 1\n")
+    expected = "heapfit: no recording: trace.hft: the working directory has no path\n"
+    assert result.stderr == expected
+
+
 def test_a_recording_of_another_time_is_replaced(recording: Recording) -> None:
     recording.file.write_text("another")
     recording.run("return")
@@ -523,14 +539,26 @@ def test_a_wrong_option_is_reported_once(
 WALL = 0x40000000  # waits for threads too
 
 
-def stop_one_thread(tid: int) -> None:
-    """As a debugger does."""
+SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17  # of ptrace
+
+
+def trace_thread(request: int, tid: int) -> None:
     trace = ctypes.CDLL(None, use_errno=True).ptrace
-    seize, interrupt = 0x4206, 0x4207
-    for request in seize, interrupt:
-        if trace(ctypes.c_long(request), ctypes.c_long(tid), None, None) != 0:
-            pytest.skip(f"here nothing may be traced: {os.strerror(ctypes.get_errno())}")
-    os.waitpid(tid, WALL)
+    if trace(ctypes.c_long(request), ctypes.c_long(tid), None, None) != 0:
+        pytest.skip(f"here nothing may be traced: {os.strerror(ctypes.get_errno())}")
+
+
+def stop_the_recorders_thread(process: subprocess.Popen[str]) -> int:
+    """As a debugger does."""
+    (thread,) = (
+        int(task.name)
+        for task in Path(f"/proc/{process.pid}/task").iterdir()
+        if (task / "comm").read_text() == "heapfit-record\n"
+    )
+    trace_thread(SEIZE, thread)
+    trace_thread(INTERRUPT, thread)
+    os.waitpid(thread, WALL)
+    return thread
 
 
 def test_a_program_does_not_wait_for_ever_for_a_recorder_that_is_stuck(
@@ -539,12 +567,7 @@ def test_a_program_does_not_wait_for_ever_for_a_recorder_that_is_stuck(
     go = recording.folder / "go"
     with recording.running("churn_after", go, 50_000) as process:
         await_true(lambda: recording.file.exists())
-        (thread,) = (
-            int(task.name)
-            for task in Path(f"/proc/{process.pid}/task").iterdir()
-            if (task / "comm").read_text() == "heapfit-record\n"
-        )
-        stop_one_thread(thread)
+        thread = stop_the_recorders_thread(process)
         go.touch()
         await_true(lambda: os.waitpid(thread, WALL | os.WNOHANG) != (0, 0))
         await_true(lambda: process.poll() is not None)
@@ -554,6 +577,22 @@ def test_a_program_does_not_wait_for_ever_for_a_recorder_that_is_stuck(
         assert process.stderr is not None
         assert "the recording ended early: the file took nothing" in process.stderr.read()
     assert recording.trace().end is None
+
+
+def test_a_pause_of_the_recorder_is_waited_for_though_signals_disturb_the_wait(
+    recording: Recording,
+) -> None:
+    go = recording.folder / "go"
+    with recording.running("churn_disturbed", go, 50_000) as process:
+        await_true(lambda: recording.file.exists())
+        thread = stop_the_recorders_thread(process)
+        go.touch()
+        time.sleep(3)  # of the ten seconds that are waited: some thousand signals
+        assert os.waitpid(thread, WALL | os.WNOHANG) == (0, 0), "the program has ended"
+        trace_thread(DETACH, thread)
+        output, errors = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, output, errors) == (CODE, "worked 1\n", "")
+    assert len(recording.whole().events) >= 100_000
 
 
 def test_a_recording_over_another_allocator(recording: Recording) -> None:
@@ -568,6 +607,60 @@ def test_a_recording_over_another_allocator(recording: Recording) -> None:
         trace = recording.whole()
         assert batches(trace)[1] == BLOCKS
         assert Path(trace.info["allocator"]).name == allocator.name
+
+
+def test_what_the_dynamic_linker_frees_reaches_the_allocator_as_its_call(
+    recording: Recording, tmp_path: Path
+) -> None:
+    """Starting a thread takes a lock that is held then: heapfit has to see who calls."""
+    plugin = tmp_path / "plugin.so"
+    source = SUBJECT.with_name("thread_local_plugin.c")
+    subprocess.run(["gcc", "-shared", "-fPIC", source, "-o", plugin], check=True)
+    both = {"LD_PRELOAD": f"{recording.recorder}:{paths.library('default')}"}
+    environment = recording.environment("") | both | {"HEAPFIT_OPTIONS": "background:on"}
+    result = _run([recording.subject, "dead_threads", plugin], environment)
+    assert (result.returncode, result.stdout, result.stderr) == (CODE, "worked 1\n", "")
+    trace = recording.whole()
+    assert batches(trace) == {1: BLOCKS}
+    large = {event.address for event in trace.events if event.size >= 2 << 20}
+    assert large & {event.address for event in trace.events if event.kind == FREE}
+
+
+# ---- under a debugger ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def recorder_with_lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recorder as it is built for a debugger: optimised, for its jumps, and with its lines."""
+    build = tmp_path_factory.mktemp("lines")
+    options = ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DHEAPFIT_BUILD_TESTS=OFF"]
+    configure = ["cmake", "-G", "Ninja", "-S", ROOT, "-B", build, *options]
+    compile_ = ["cmake", "--build", build, "--target", "heapfit-record"]
+    for command in configure, compile_:
+        subprocess.run(command, check=True, capture_output=True, timeout=10 * PATIENCE_S)
+    return build / "libheapfit-record.so"
+
+
+def test_a_debugger_steps_through_a_noted_call_line_by_line(
+    recording: Recording, recorder_with_lines: Path
+) -> None:
+    settings = recording.environment("") | {"LD_PRELOAD": str(recorder_with_lines)}
+    names = ["LD_PRELOAD", "HEAPFIT_RECORD"]
+    commands = [f"set environment {name} {settings[name]}" for name in names]
+    commands += ["break main", "run", "break intercept.c:malloc", "continue"]
+    commands += ["step"] * 12 + ["break note_allocation", "continue", "backtrace 3", "kill"]
+    words = ["gdb", "-batch", "-nx"] + [word for each in commands for word in ("-ex", each)]
+    shown = _run([*words, "--args", recording.subject, "return"], dict(os.environ)).stdout
+    at_each_step = [
+        line.split("\t", 1)[1] for line in shown.splitlines() if re.match(r"\d+\t", line)
+    ]
+    source = (ROOT / "allocator/record/intercept.c").read_text().splitlines()
+    ours = [line for line in at_each_step if line in source]
+    assert "    return LIKELY(!is_recording()) || UNLIKELY(record_thread.inside);" in ours
+    assert "    void *object = pass_on(call);" in ours
+    assert "        return call->next.size(call->size);" in ours
+    frames = re.findall(r"^#\d +(?:0x\w+ in )?(\w+)", shown, re.MULTILINE)
+    assert frames[:3] == ["note_allocation", "noted_allocation", "noted_malloc"]
 
 
 # ---- from outside --------------------------------------------------------------------------------

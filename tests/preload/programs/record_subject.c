@@ -2,6 +2,7 @@
  * that nobody else's has, so that a test finds it in the recording, and what it prints tells whether it was disturbed.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -21,6 +22,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -144,6 +146,23 @@ static void way_wait(char **arguments)
 static void way_churn(char **arguments)
 {
     churn(atol(arguments[0]));
+    work(1);
+}
+
+static void ignore_signal(int number)
+{
+    (void)number;
+}
+
+/* The same, while signals cut each of its waits short. */
+static void way_churn_disturbed(char **arguments)
+{
+    const struct itimerval often = {.it_interval.tv_usec = 1000, .it_value.tv_usec = 1000}, never = {0};
+    signal(SIGALRM, ignore_signal);
+    wait_for_file(arguments[0]);
+    setitimer(ITIMER_REAL, &often, NULL);
+    churn(atol(arguments[1]));
+    setitimer(ITIMER_REAL, &never, NULL);
     work(1);
 }
 
@@ -359,6 +378,31 @@ static void way_named_thread(char **arguments)
     }
 }
 
+/* Each has thread-local memory of the plugin's, which the dynamic linker frees when the C library gives up its stack. */
+enum { DEAD_THREADS = 60 };
+static pthread_barrier_t all_touched;
+static void (*touch)(void);
+
+static void *touch_and_end(void *unused)
+{
+    touch();
+    pthread_barrier_wait(&all_touched);
+    return unused;
+}
+
+static void way_dead_threads(char **arguments)
+{
+    pthread_t threads[DEAD_THREADS];
+    void *plugin = dlopen(arguments[0], RTLD_NOW);
+    require(plugin != NULL, "dlopen");
+    *(void **)&touch = dlsym(plugin, "touch");
+    pthread_barrier_init(&all_touched, NULL, DEAD_THREADS);
+    for (int i = 0; i < DEAD_THREADS; i++)
+        require(pthread_create(&threads[i], NULL, touch_and_end, NULL) == 0, "pthread_create");
+    for (int i = 0; i < DEAD_THREADS; i++) pthread_join(threads[i], NULL);
+    work(1);
+}
+
 /* ---- the world around ------------------------------------------------------------------------------------------------------ */
 
 static void way_close_all(char **arguments)
@@ -464,6 +508,7 @@ static const struct way {
     {"churn", way_churn},
     {"churn_slowly", way_churn_slowly},
     {"churn_after", way_churn_after},
+    {"churn_disturbed", way_churn_disturbed},
     {"exec", way_exec},
     {"exec_fails", way_exec_fails},
     {"vfork", way_vfork},
@@ -475,6 +520,7 @@ static const struct way {
     {"short_threads", way_short_threads},
     {"slow_threads", way_slow_threads},
     {"named_thread", way_named_thread},
+    {"dead_threads", way_dead_threads},
     {"close_all", way_close_all},
     {"chroot", way_chroot},
     {"signals", way_signals},
