@@ -36,6 +36,12 @@ if(HEAPFIT_COVERAGE)
   list(APPEND HEAPFIT_INSTRUMENTATION --coverage -fprofile-update=atomic)
 endif()
 
+# What shared libraries call of the C library by names that it has had only since glibc 2.28, they get from
+# platform/compat.c, which tells why and how.
+set(HEAPFIT_COMPAT_NAMES
+  __rseq_offset __rseq_size _dl_find_object dladdr dladdr1 dlerror dlsym fstat fstatat getcpu getdents64 pthread_attr_setstacksize pthread_create
+  pthread_key_create pthread_setspecific pthread_sigmask stat)
+
 function(heapfit_add_variant target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "OBJECTS;SOURCES;DEFINITIONS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
@@ -91,7 +97,19 @@ function(heapfit_add_shared target)
       VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}")
   endif()
   target_link_options("${target}" PRIVATE ${HEAPFIT_LINK_OPTIONS})
+  heapfit_link_compat("${target}" heapfit_compat)
   heapfit_public_interface("${target}" PRIVATE)
+endfunction()
+
+# heapfit_link_compat(<shared library> <object library of platform/compat.c>): of which it takes what it calls. Sanitizers
+# stand in for some of these functions themselves.
+function(heapfit_link_compat target objects)
+  if(HEAPFIT_SANITIZE)
+    return()
+  endif()
+  target_sources("${target}" PRIVATE "$<TARGET_OBJECTS:${objects}>")
+  list(TRANSFORM HEAPFIT_COMPAT_NAMES PREPEND LINKER:--wrap= OUTPUT_VARIABLE wraps)
+  target_link_options("${target}" PRIVATE ${wraps} LINKER:--gc-sections)
 endfunction()
 
 # An archive of many members would let the linker take some of them and leave others to libc, and

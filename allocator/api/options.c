@@ -157,12 +157,28 @@ static int parse_choice(const hf_option *option, struct text text, uint64_t *val
 
 static const char unlimited[] = "unlimited";
 
+/* The word that stands for a value besides its digits; NULL: none. */
+static const char *word_for(const hf_option *option, uint64_t value)
+{
+    if (option->kind == HF_OPTION_CHOICE) return option->choices[value];
+    if (option->unlimited && value == option->maximum) return unlimited;
+    if (option->words == NULL) return NULL;
+    return value == option->minimum ? option->words[0] : value == option->maximum ? option->words[1] : NULL;
+}
+
+static bool is_word_for(const hf_option *option, uint64_t value, struct text text)
+{
+    const char *word = word_for(option, value);
+    return word != NULL && text_equals(text, word);
+}
+
 static int option_parse(const struct option *option, struct text text, uint64_t *value)
 {
     if (option->public.kind == HF_OPTION_CHOICE) return parse_choice(&option->public, text, value);
-    if (option->public.unlimited && text_equals(text, unlimited)) {
-        *value = option->public.maximum;
-        return 0;
+    const uint64_t ends[] = {option->public.minimum, option->public.maximum};
+    for (unsigned i = 0; i < 2; i++) {
+        *value = ends[i];
+        if (is_word_for(&option->public, *value, text)) return 0;
     }
     int error = parse_number(text, option->public.kind == HF_OPTION_SIZE, value);
     if (error != 0) return error;
@@ -174,6 +190,7 @@ static int option_parse(const struct option *option, struct text text, uint64_t 
 static platform_lock lock;
 static _Atomic(bool) configured;
 static _Atomic(bool) shrunk; /* written under the lock */
+static _Atomic(uint32_t) pressed; /* enum pressure; too */
 
 bool options_shrunk(void)
 {
@@ -183,8 +200,10 @@ bool options_shrunk(void)
 /* What the layers go by when an option has this value. */
 static uint64_t in_force(const struct option *option, uint64_t value)
 {
-    bool bounded = option->keeps_memory && options_shrunk() && value > option->kept_shrunk;
-    return bounded ? option->kept_shrunk : value;
+    uint32_t pressure = atomic_load_explicit(&pressed, memory_order_relaxed);
+    if (!option->keeps_memory || (!options_shrunk() && pressure == PRESSURE_NONE)) return value;
+    uint64_t most = pressure == PRESSURE_AT ? 0 : option->kept_shrunk;
+    return value > most ? most : value;
 }
 
 static void option_apply(struct option *option, uint64_t value)
@@ -202,9 +221,7 @@ static uint64_t option_value(const struct option *option)
 struct option_text options_text(const hf_option *option, uint64_t value)
 {
     struct option_text result = {.text = ""};
-    const char *word = NULL;
-    if (option->kind == HF_OPTION_CHOICE) word = option->choices[value];
-    else if (option->unlimited && value == option->maximum) word = unlimited;
+    const char *word = word_for(option, value);
     if (word != NULL) memcpy(result.text, word, strlen(word));
     else platform_format(result.text, sizeof result.text, "%zu", (size_t)value);
     return result;
@@ -389,15 +406,30 @@ bool options_set(const char *name, const char *value, struct option_mistake *mis
     return set(name, value, mistake) == 0;
 }
 
+/* Those that keep memory, as they are now bounded. */
+static void bounds_apply(void)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if (options_table[i].keeps_memory) option_apply(&options_table[i], option_value(&options_table[i]));
+}
+
 void options_shrink(bool now)
 {
     heap_configure(); /* or the start would overwrite what is set here */
     platform_lock_acquire(&lock);
     atomic_store_explicit(&shrunk, now, memory_order_relaxed);
-    for (size_t i = 0; i < OPTION_COUNT; i++)
-        if (options_table[i].keeps_memory) option_apply(&options_table[i], option_value(&options_table[i]));
+    bounds_apply();
     platform_lock_release(&lock);
     follow();
+}
+
+bool heap_settings_bound(enum pressure pressure)
+{
+    if (!platform_lock_try(&lock)) return false; /* in an allocation, which waits for nobody here */
+    atomic_store_explicit(&pressed, pressure, memory_order_relaxed);
+    bounds_apply();
+    platform_lock_release(&lock);
+    return true;
 }
 
 void options_fork_child(void)

@@ -7,8 +7,8 @@
 struct option {
     hf_option public;
     void (*apply)(uint64_t value); /* hands the value to the layer that it is for; NULL: options.c reads it */
-    bool keeps_memory; /* while the footprint is shrunk, this is in force at most, whatever the value: */
-    uint64_t kept_shrunk;
+    bool keeps_memory; /* while the footprint is shrunk, or memory is about to run short, this is in force at most: */
+    uint64_t kept_shrunk; /* whatever the value; and 0 while memory runs short */
     _Atomic(uint64_t) value;
 };
 
@@ -23,6 +23,7 @@ enum {
     REMOTE_FREE_BYTES,
     REMOTE_FREE_HAND_OVER,
     HUGE_PAGES,
+    MEMORY_LIMIT,
     BACKGROUND,
     ZEROED_RESERVE,
     CACHE_LINE_ALIGN,

@@ -4,6 +4,9 @@
 
 /* ---- how a value gets to its layer, and the words of choices ------------------------------------------------------- */
 
+/* More than any machine has: a threshold of so many bytes is none. */
+#define BYTES_UNLIMITED (UINT64_C(1) << 46)
+
 static void apply_decay_ms(uint64_t value)
 {
     atomic_store_explicit(&space_settings.decay_ms, (uint32_t)value, memory_order_relaxed);
@@ -49,6 +52,13 @@ static void apply_zeroed_reserve(uint64_t value)
     atomic_store_explicit(&space_settings.zeroed_reserve, (size_t)value, memory_order_relaxed);
 }
 
+static const char *const memory_limit_words[] = {"auto", "none"};
+
+static void apply_memory_limit(uint64_t value)
+{
+    heap_pressure_limit(value == BYTES_UNLIMITED ? MEMORY_LIMIT_NONE : (size_t)value);
+}
+
 static void apply_background(uint64_t value)
 {
     atomic_store_explicit(&heap_settings.background, (uint32_t)value, memory_order_relaxed);
@@ -82,9 +92,6 @@ static const char *const background_choices[] = {"off", "on"};
 static const char *const control_choices[] = {[CONTROL_OFF] = "off", [CONTROL_ON] = "on"};
 /* The first two are what a flag takes. */
 static const char *const stats_choices[] = {[STATS_OFF] = "0", [STATS_TEXT] = "1", [STATS_JSON] = "json"};
-
-/* More than any machine has: a threshold of so many bytes is none. */
-#define BYTES_UNLIMITED (UINT64_C(1) << 46)
 
 /* While the footprint is shrunk: what requests hand to each other within milliseconds goes round and would only come back, page
  * fault by page fault, under the same lock of the kernel's as the reload. What is beyond goes back at once. */
@@ -288,6 +295,22 @@ struct option options_table[OPTION_COUNT] = {
                     .choices = huge_pages_choices,
                 },
             .apply = apply_huge_pages,
+        },
+    [MEMORY_LIMIT] =
+        {
+            .public =
+                {
+                    .name = "memory_limit",
+                    .description =
+                        "bytes that memory must not exceed: near them nothing free is kept; auto (of the control "
+                        "groups), none",
+                    .kind = HF_OPTION_SIZE,
+                    .live = 1,
+                    .initial = MEMORY_LIMIT_AUTO,
+                    .maximum = BYTES_UNLIMITED,
+                    .words = memory_limit_words,
+                },
+            .apply = apply_memory_limit,
         },
     [BACKGROUND] =
         {

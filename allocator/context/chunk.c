@@ -86,6 +86,7 @@ static struct chunk *chunk_make(struct hf_context *context, size_t size, size_t 
         heap_free(chunk);
         return NULL;
     }
+    heap_pressure_grown(size, size);
     context->footprint += size;
     if (context->footprint > context->footprint_peak) context->footprint_peak = context->footprint;
     return chunk;

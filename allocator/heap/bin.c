@@ -258,11 +258,23 @@ static void bin_add(struct heap *heap, struct span *span)
     span_list(heap, span);
 }
 
+/* So many units of the span are about to be in memory, if they are not yet. Not each counts by itself: all threads count. */
+static void count_carved(struct heap *heap, unsigned units)
+{
+    enum { COUNTED_AT_ONCE = 1 << 18 };
+    heap->carved_bytes += units * CARVE_UNIT;
+    if (LIKELY(heap->carved_bytes < COUNTED_AT_ONCE)) return;
+    uint32_t bytes = heap->carved_bytes;
+    heap->carved_bytes = 0;
+    heap_pressure_grown(bytes, 0);
+}
+
 /* Get the bin one more span. */
 static bool bin_grow(struct heap *heap, unsigned bin)
 {
     struct span *span = new_span_of(heap, bin);
     if (span == NULL) return false;
+    if (POOLS_EXIST && bin_is_mixed(bin)) count_carved(heap, CARVE_UNITS); /* which is not carved */
     bin_add(heap, span);
     return true;
 }
@@ -338,7 +350,9 @@ static void span_give_carved(struct heap *heap, struct span *span, uint32_t unit
 {
     uint32_t before = span->carved;
     span_set_sparse(heap, span, 0); /* in use again, however few are */
+    int uncarved = __builtin_popcount(span->uncarved);
     uintptr_t list = span_carve(span, units);
+    count_carved(heap, (unsigned)(uncarved - __builtin_popcount(span->uncarved)));
     heap->bins[span->bin].zeros = span->zeros;
     span_arrange(heap, span, span_live(span) + span_give_list(heap, span, list, span->carved - before));
 }

@@ -283,6 +283,7 @@ static enum chores_left spans_tidy(struct heap *heap, uint64_t now, uint32_t dec
 void heap_chores_look(struct heap *heap)
 {
     uint64_t now = platform_clock_ms();
+    heap_pressure_pass(now);
     heap->busy = now - heap->chores_looked <= BUSY_MS;
     heap->chores_looked = now;
     uint32_t decay = decay_ms();

@@ -14,7 +14,7 @@
  *
  * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; cache.c free spans that
  * a heap keeps; chores.c giving memory back in time; background.c the same while the program sleeps; idle.c what a
- * resting thread's heap holds; remote.c blocks that another thread freed; registry.c heaps and
+ * resting thread's heap holds; pressure.c what is done when memory runs short; remote.c blocks that another thread freed; registry.c heaps and
  * threads: birth, death, adoption, fork; shared.c heaps of several threads; large.c objects with spans of their own;
  * mixed.c, in the library with pools alone, bins of objects of many sizes;
  * object.c what the malloc family asks for, of any size; check.c errors of the program.
@@ -35,12 +35,16 @@ struct heap_settings {
     _Atomic(uint32_t) thread_spans_cached; /* free spans that a heap keeps for itself */
     _Atomic(size_t) free_page_threshold; /* bytes of free memory in sparse spans that a heap keeps for the decay time */
     _Atomic(uint32_t) lockless_threads; /* threads that get a heap of their own */
+    _Atomic(size_t) memory_limit; /* bytes that the process shall stay below; or one of the following */
     _Atomic(uint32_t) background; /* whether there may be a thread that gives memory back */
     bool cache_line_align; /* blocks fill whole cache lines; set before the first heap is made */
     uint32_t pool_carve_units; /* units that a pool's bin carves at a time, at least; set before, too */
 };
 
 extern struct heap_settings heap_settings;
+
+#define MEMORY_LIMIT_AUTO ((size_t)0) /* that of its control groups */
+#define MEMORY_LIMIT_NONE SIZE_MAX
 
 enum remote_hand_over {
     REMOTE_HAND_OVER_FULL, /* when a batch is full, and when the thread exits */
@@ -163,6 +167,7 @@ struct heap {
     struct span_chain sparse; /* those: the first has been so for longest, but for what dead threads left */
     size_t sparse_bytes; /* in blocks that exist in those: at most half of it is in use */
     struct span_cache cache; /* free spans kept for the next need */
+    uint32_t carved_bytes; /* pressure: in units carved, since they were last counted */
     uint32_t trims_done; /* chores: heap_trims_asked when all was last given back */
     uint64_t chores_due; /* chores: when to look next, clock in ms */
     uint64_t chores_looked; /* chores: when last looked */
@@ -452,12 +457,16 @@ void heap_orphans_give_back(void);
 /* How often all heaps have been asked to do so. */
 extern _Atomic(uint32_t) heap_trims_asked;
 
+ALWAYS_INLINE bool heap_is_asked_to_trim(const struct heap *heap)
+{
+    /* Relaxed: asked is asked, and what is done then is the heap's own. */
+    return heap->trims_done != atomic_load_explicit(&heap_trims_asked, memory_order_relaxed);
+}
+
 /* The owner's slow paths come by here. */
 ALWAYS_INLINE void heap_chores_pass(struct heap *heap)
 {
-    /* Relaxed: asked is asked, and what is done then is the heap's own. */
-    if (UNLIKELY(heap->trims_done != atomic_load_explicit(&heap_trims_asked, memory_order_relaxed)))
-        heap_give_back(heap);
+    if (UNLIKELY(heap_is_asked_to_trim(heap))) heap_give_back(heap);
     if (UNLIKELY(heap->chores)) heap_chores_look(heap);
 }
 
@@ -495,6 +504,40 @@ ALWAYS_INLINE void heap_background_pass(const void *caller)
     if (UNLIKELY(atomic_load_explicit(&heap_background_status, memory_order_relaxed) == WANTED))
         heap_background_start(caller);
 }
+
+/* ---- when memory runs short (pressure.c) ------------------------------------------------------------------------------------- */
+
+enum pressure { PRESSURE_NONE, PRESSURE_NEAR, PRESSURE_AT };
+
+/* Bytes that heaps have got, all in all, in memory that may not have been resident; and at how many to look what is left. */
+extern _Atomic(size_t) heap_pressure_got, heap_pressure_look_at;
+void heap_pressure_look(size_t wanted);
+
+/* So many more; `wanted`: how many of them are not in memory yet. The calling thread may have a heap's lock, and no other. */
+ALWAYS_INLINE void heap_pressure_grown(size_t bytes, size_t wanted)
+{
+    /* Relaxed, both: a number and a hint. */
+    size_t got = atomic_fetch_add_explicit(&heap_pressure_got, bytes, memory_order_relaxed) + bytes;
+    if (UNLIKELY(got >= atomic_load_explicit(&heap_pressure_look_at, memory_order_relaxed))) heap_pressure_look(wanted);
+}
+
+/* When to look whatever heaps have got, clock in ms. */
+extern _Atomic(uint64_t) heap_pressure_look_after_ms;
+void heap_pressure_look_in_time(uint64_t clock);
+
+/* Where heap_pressure_grown may be called. */
+ALWAYS_INLINE void heap_pressure_pass(uint64_t clock)
+{
+    /* Relaxed: a hint. */
+    if (UNLIKELY(clock >= atomic_load_explicit(&heap_pressure_look_after_ms, memory_order_relaxed)))
+        heap_pressure_look_in_time(clock);
+}
+
+/* Set heap_settings.memory_limit. */
+void heap_pressure_limit(size_t limit);
+
+/* Defined by the layer above: bound what the options keep free, as it is right for this pressure; false: not now. */
+bool heap_settings_bound(enum pressure pressure);
 
 /* ---- remote frees (remote.c) ---------------------------------------------------------------------------------------------- */
 

@@ -45,11 +45,14 @@ void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroe
     uint32_t alignment_spans = spans_of_alignment(alignment);
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap); /* as below */
     struct span *span = alignment_spans == 1 ? take_kept(heap, spans) : NULL;
-    if (span != NULL) {
-        if (zeroed != NULL) *zeroed = false;
-    } else {
-        span = space_acquire(spans, alignment_spans, SPAN_LARGE, zeroed);
+    bool zeros = false;
+    if (span == NULL) {
+        span = space_acquire(spans, alignment_spans, SPAN_LARGE, &zeros);
+        if (zeros && LIKELY(span != NULL)) heap_pressure_grown(large_usable_size(span), large_usable_size(span));
+        /* A thread that gets large objects alone fills no bin. */
+        if (UNLIKELY(heap_is_asked_to_trim(heap)) && heap->size != 0) heap_give_back(heap);
     }
+    if (zeroed != NULL) *zeroed = zeros;
     return span == NULL ? NULL : (void *)span_start(span);
 }
 
@@ -102,6 +105,10 @@ static void *large_move(struct heap *heap, struct span *span, size_t size)
 void *large_realloc(struct heap *heap, struct span *span, size_t size)
 {
     uint32_t spans = spans_for(size);
-    if (spans == span->run_spans || space_resize(span, spans)) return (void *)span_start(span);
-    return large_move(heap, span, size);
+    size_t before = large_usable_size(span);
+    if (spans == span->run_spans) return (void *)span_start(span);
+    if (!space_resize(span, spans)) return large_move(heap, span, size);
+    size_t after = large_usable_size(span);
+    if (after > before) heap_pressure_grown(after - before, after - before);
+    return (void *)span_start(span);
 }

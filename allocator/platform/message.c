@@ -144,15 +144,19 @@ static bool environment_from_proc(const char *name, char *buffer, size_t capacit
     return found;
 }
 
+bool platform_environment_at_start(const char *name, char *buffer, size_t capacity)
+{
+    if (getauxval(AT_SECURE) != 0) return false;
+    int saved = errno;
+    bool found = environment_from_proc(name, buffer, capacity);
+    errno = saved;
+    return found;
+}
+
 bool platform_environment(const char *name, char *buffer, size_t capacity)
 {
     if (getauxval(AT_SECURE) != 0) return false;
-    if (environ == NULL) {
-        int saved = errno;
-        bool found = environment_from_proc(name, buffer, capacity);
-        errno = saved;
-        return found;
-    }
+    if (environ == NULL) return platform_environment_at_start(name, buffer, capacity);
     for (char **entry = environ; *entry != NULL; entry++)
         if (entry_matches(*entry, name, buffer, capacity)) return true;
     return false;

@@ -213,6 +213,44 @@ int32_t platform_thread_number(void);
 int32_t platform_process_number(void);
 bool platform_thread_exists(int32_t number);
 
+/* ---- limits on memory (cgroup.c) ------------------------------------------------------------------------ */
+
+/* Of the control groups that the process is in, the one that leaves the least room. */
+struct platform_memory {
+    size_t limit; /* bytes; SIZE_MAX: there is none */
+    size_t
+        used; /* of them, by all processes in the group, without what is the kernel's to take back: files that it keeps */
+    uint64_t events; /* how often limits have been met: a number that grows, as long as the groups are the same */
+    uint64_t stalled_us; /* for how long some process of the own group has waited for memory, all in all; 0: not said */
+};
+
+/* Where that is read from. */
+struct platform_memory_files {
+    const char *groups, *root;
+};
+extern const struct platform_memory_files platform_memory_files_here; /* on a real machine */
+
+/* Some ten system calls, and more the deeper the groups are nested. What cannot be read is no limit. */
+void platform_memory_read(const struct platform_memory_files *files, struct platform_memory *memory);
+
+/* Bytes of memory that this process has to itself. */
+size_t platform_resident_own(void);
+
+/* What a service manager wants watched (systemd's MEMORY_PRESSURE_WATCH and MEMORY_PRESSURE_WRITE): whether there have been
+ * stalls of so many microseconds in so many. */
+struct platform_stall_watch {
+    char path[256]; /* "": nothing is said */
+    bool is_off; /* nothing at all is to be watched */
+    bool full; /* only what stalls all processes of the group */
+    uint64_t stall_us, window_us; /* 0: nothing is said */
+};
+
+void platform_stall_watch_find(struct platform_stall_watch *watch);
+void platform_stall_watch_parse(const char *path, const char *encoded, struct platform_stall_watch *watch);
+
+/* For how long, all in all; 0: it does not say. */
+uint64_t platform_stalled_us(const struct platform_stall_watch *watch);
+
 /* ---- time and chance (clock.c) ------------------------------------------------------------------ */
 
 /* Milliseconds of a monotonic clock that is cheap to read and advances every few milliseconds. */
@@ -244,6 +282,9 @@ void platform_format(char *buffer, size_t capacity, const char *format, ...) __a
  * that runs with other rights than who started it (AT_SECURE: setuid and the like), whose environment must not steer
  * it. */
 bool platform_environment(const char *name, char *buffer, size_t capacity);
+
+/* The same of the environment that the process was started with, whatever has been done to it since. */
+bool platform_environment_at_start(const char *name, char *buffer, size_t capacity);
 
 /* ---- local sockets (socket.c) --------------------------------------------------------------------- */
 

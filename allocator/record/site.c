@@ -442,12 +442,17 @@ static bool is_of_unmapped_code(const struct record_site *site)
  * from then on. What is still there is walked by new rules, soon learnt, and has its sites as before. */
 void sites_forget(void)
 {
-    platform_lock_acquire(&sites.lock);
-    size_t count = atomic_load_explicit(&sites.count, memory_order_relaxed); /* only we write */
+    /* Asked under no lock, since an older C library's answer may have to wait (platform/compat.c). Acquire: pairs with the store
+     * after a site was written. */
+    size_t count = atomic_load_explicit(&sites.count, memory_order_acquire);
     for (size_t number = 1; number <= count; number++) {
         struct record_site *site = &sites.all[number];
-        site->forgotten = site->forgotten || is_of_unmapped_code(site);
+        if (!is_of_unmapped_code(site)) continue;
+        platform_lock_acquire(&sites.lock);
+        site->forgotten = true;
+        platform_lock_release(&sites.lock);
     }
+    platform_lock_acquire(&sites.lock);
     table_forget(&sites.chains);
     table_forget(&sites.rules);
     platform_lock_release(&sites.lock);

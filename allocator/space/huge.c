@@ -35,8 +35,15 @@ static void tell(uint32_t from, uint32_t to, enum unit_state state)
     for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) unit_set(unit, state);
 }
 
+/* Memory runs short: a unit would become resident as a whole. Relaxed: a setting stands for itself. */
+static bool is_stopped(void)
+{
+    return atomic_load_explicit(&space_settings.huge_pages_stopped, memory_order_relaxed);
+}
+
 void huge_pages_advise(uint32_t from, uint32_t to)
 {
+    if (UNLIKELY(is_stopped())) return;
     from = unit_round_up(from);
     to = unit_round_down(to);
     if (from >= to || !space_commit_descriptors(to)) return;
@@ -143,7 +150,7 @@ enum { HUGE_PAGES_RETRY_GROWTH = 4 };
 
 static void advise_if_it_pays(uint32_t from, uint32_t to, uint32_t needed)
 {
-    if (space_state.frontier < space_state.huge_pages_from || !is_dense()) return;
+    if (space_state.frontier < space_state.huge_pages_from || !is_dense() || is_stopped()) return;
     huge_pages_advise(from, to);
     uint32_t tried = from + UNITS_TRIED * HUGE_PAGE_SPANS;
     if (tried > unit_round_up(needed)) tried = unit_round_up(needed);
@@ -169,7 +176,7 @@ void huge_pages_break(uint32_t index)
 
 void huge_pages_mend(uint32_t from, uint32_t to, uint32_t new_from, uint32_t new_to)
 {
-    if (space_state.units[UNIT_BROKEN] == 0 || !is_dense()) return;
+    if (space_state.units[UNIT_BROKEN] == 0 || !is_dense() || is_stopped()) return;
     from = unit_round_up(from);
     to = unit_round_down(to);
     uint32_t last = unit_round_up(new_to);

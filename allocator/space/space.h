@@ -94,6 +94,7 @@ struct space_settings {
     bool numa; /* keep free memory apart by node, where there are several */
     _Atomic(uint32_t) decay_ms; /* age after which a dirty run is purged; DECAY_NEVER: none; live */
     _Atomic(size_t) shared_dirty_max; /* bytes of dirty runs kept, per node; beyond, the oldest are purged; live */
+    _Atomic(bool) huge_pages_stopped; /* no more are asked for, whatever huge_pages says; live */
     _Atomic(size_t) zeroed_reserve; /* bytes of cleared runs that the housekeeper keeps; 0: no housekeeper; live */
 };
 
@@ -245,6 +246,7 @@ struct space_load {
     size_t kept, dirty;
 };
 struct space_load space_load(void);
+size_t space_kept(void); /* the first alone */
 
 /* Purge dirty runs beyond shared_dirty_max, and those older than the decay time when there is enough dirty memory to be
  * worth it; of either PURGE_STEP at most. */

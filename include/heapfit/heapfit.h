@@ -199,6 +199,7 @@ typedef struct hf_option {
     const char *const
         *choices; /* the words that a choice takes, maximum + 1 of them: initial is the place of one; else NULL */
     int unlimited; /* the maximum stands for no limit at all, and is also written "unlimited" */
+    const char *const *words; /* two words that a size also takes, for its minimum and its maximum; else NULL */
 } hf_option;
 
 /* How many options there are, and each of them: NULL from hf_option_count() on. Not to be freed or changed. */

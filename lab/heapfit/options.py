@@ -25,8 +25,8 @@ _VALUE = re.compile(r"([0-9]+)([kmg]?)", re.IGNORECASE)
 class Option:
     """An option of the library. A size may be written with a suffix; a flag is 0 or 1; a choice
     is one of its words, which the library numbers from `minimum` to `maximum`; the word "unlimited"
-    may stand for a maximum that is no limit. `variant` is the only library that has it; None: all
-    have."""
+    may stand for a maximum that is no limit; and `words` for the minimum and the maximum. `variant`
+    is the only library that has it; None: all have."""
 
     name: str
     kind: Literal["number", "size", "flag", "choice"]
@@ -34,6 +34,7 @@ class Option:
     maximum: int
     choices: tuple[str, ...] = ()
     unlimited: bool = False
+    words: tuple[str, ...] = ()
     variant: str | None = None
 
     def check(self, value: str) -> None:
@@ -42,7 +43,7 @@ class Option:
             if value not in self.choices:
                 raise unknown(f"value of {self.name}", value, self.choices)
             return
-        if self.unlimited and value == _UNLIMITED:
+        if (self.unlimited and value == _UNLIMITED) or value in self.words:
             return
         written = _VALUE.fullmatch(value)
         if written is None or (written[2] and self.kind != "size"):
@@ -91,6 +92,7 @@ OPTIONS: dict[str, Option] = {
         Option("remote_free_bytes", "size", 1, _BYTES_UNLIMITED, unlimited=True),
         Option("remote_free_hand_over", "choice", 0, 1, choices=("full", "refill")),
         Option("huge_pages", "choice", 0, 3, choices=("never", "auto", "always", "hugetlb")),
+        Option("memory_limit", "size", 0, _BYTES_UNLIMITED, words=("auto", "none")),
         Option("background", "choice", 0, 1, choices=("off", "on")),
         Option("zeroed_reserve", "size", 0, _BYTES_UNLIMITED),
         Option("cache_line_align", "flag", 0, 1),

@@ -26,6 +26,8 @@ std::string value_of(const char *name)
 std::string text_of(const hf_option &option, uint64_t value)
 {
     if (option.kind == HF_OPTION_CHOICE) return option.choices[value];
+    if (option.words != nullptr && value == option.minimum) return option.words[0];
+    if (option.words != nullptr && value == option.maximum) return option.words[1];
     return option.unlimited != 0 && value == option.maximum ? "unlimited" : std::to_string(value);
 }
 

@@ -10,6 +10,7 @@ import os
 import resource
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -17,11 +18,13 @@ from pathlib import Path
 
 import pytest
 from checking import check_same_with_and_without
-from comparison import PROGRAMS_FOLDER, Program
+from comparison import PROGRAMS_FOLDER, TIMEOUT_S, Program
 from test_programs import PROGRAMS
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 MIB = 1 << 20
 LIVE_MIB = 40
+PATIENCE_S = 30  # for what takes some tenths of a second
 # The smallest objects take a third more than is asked for, and a pointer to each; the program
 # itself comes on top, with its libraries and threads.
 LIMIT_MIB = 96
@@ -40,7 +43,7 @@ class Group:
 
     def command(self, mebibytes: int, command: list[str]) -> list[str]:
         """Return a command that is run within the limit."""
-        (self._folder / self._limit).write_text(str(mebibytes * MIB))
+        self.set_limit(mebibytes)
         for swap in ["memory.swap.max", "memory.memsw.limit_in_bytes"]:
             with suppress(OSError):
                 value = 0 if swap == "memory.swap.max" else mebibytes * MIB
@@ -48,16 +51,25 @@ class Group:
         script = 'echo $$ >"$0"/cgroup.procs && exec "$@"'
         return ["sh", "-c", script, str(self._folder), *command]
 
+    def set_limit(self, mebibytes: int) -> None:
+        """Set the limit anew. Version 1 refuses one below what cannot be taken away."""
+        (self._folder / self._limit).write_text(str(mebibytes * MIB))
+
+    def used_mib(self) -> float:
+        """Return what the kernel counts."""
+        name = {"memory.max": "memory.current"}.get(self._limit, "memory.usage_in_bytes")
+        return int((self._folder / name).read_text()) / MIB
+
 
 @pytest.fixture
 def group() -> Iterator[Group]:
-    why = "no hierarchy of control groups has a limit of memory"
+    why = "no hierarchy has a limit of memory"
     for root, limit in HIERARCHIES:
         folder = root / f"heapfit-test-{os.getpid()}"
         try:
             folder.mkdir()
         except OSError as error:
-            why = f"no control group can be made: {error.strerror}"
+            why = str(error.strerror)
             continue
         try:
             if (folder / limit).exists():
@@ -65,7 +77,7 @@ def group() -> Iterator[Group]:
                 return
         finally:
             folder.rmdir()
-    pytest.skip(why)
+    pytest.skip(f"no memory control group can be made here: {why}")
 
 
 @pytest.fixture(scope="session")
@@ -186,3 +198,57 @@ def test_a_small_program_has_little_more_address_space(library: Path) -> None:
         return int(done.stdout.split()[1]) * 1024
 
     assert size(str(library)) - size("") <= ADDED_MAX[library.name]
+
+
+def compiled(source: Path, folder: Path) -> str:
+    program = folder / source.stem
+    subprocess.run(["/usr/bin/gcc", "-O1", "-pthread", source, "-o", program], check=True)
+    return str(program)
+
+
+def environment_with(library: Path, settings: str) -> dict[str, str]:
+    return {**os.environ, "LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": settings}
+
+
+# Without a limit its free memory waits: then it needs some 1.3 times as much
+# (benchmarks/container.py runs it a hundred times, and other allocators beside it).
+def test_free_memory_that_waits_does_not_count_in_a_container(
+    group: Group, library: Path, tmp_path: Path
+) -> None:
+    load = compiled(ROOT / "benchmarks" / "container_load.c", tmp_path)
+    waits, limit = "decay_ms:10000", 512  # longer than a phase takes, on any machine
+    free = environment_with(library, f"{waits},memory_limit:none")
+    alone = subprocess.run([load], env=free, check=True, capture_output=True, text=True)
+    assert int(alone.stdout) > 1.2 * limit
+    for run in range(3):
+        command = group.command(limit, [load])
+        within = subprocess.run(
+            command, env=environment_with(library, waits), stdout=subprocess.PIPE
+        )
+        assert within.returncode == 0, f"run {run} was killed"
+        assert int(within.stdout) < limit
+
+
+def test_a_limit_that_is_lowered_gets_what_is_free(
+    group: Group, library: Path, tmp_path: Path
+) -> None:
+    """Its age is no reason to give it back: it may wait for an hour."""
+    program = compiled(PROGRAMS_FOLDER / "lowered_limit.c", tmp_path)
+    environment = environment_with(library, "decay_ms:3600000")
+    command = group.command(1024, [program, "300"])
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        assert group.used_mib() > 300
+        group.set_limit(330)
+        end = time.monotonic() + PATIENCE_S
+        while group.used_mib() > 64 and time.monotonic() < end:
+            time.sleep(0.1)
+        assert group.used_mib() < 64
+        group.set_limit(96)
+        process.stdin.close()
+        assert process.stdout.readline() == "done\n"
+        assert process.wait(TIMEOUT_S) == 0

@@ -140,6 +140,8 @@ pub struct hf_option {
     pub choices: *const *const c_char,
     /// Whether the maximum stands for no limit, and is also written "unlimited".
     pub unlimited: c_int,
+    /// Two words that a size also takes, for its minimum and its maximum, else null.
+    pub words: *const *const c_char,
 }
 
 /// What the heap of the process holds.

@@ -74,7 +74,8 @@ fn declared() -> Vec<(String, usize)> {
         minimum,
         maximum,
         choices,
-        unlimited
+        unlimited,
+        words
     );
     members!(
         expected,
