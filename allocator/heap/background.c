@@ -52,7 +52,7 @@ static bool is_on(void)
 static bool is_wanted(void)
 {
     struct space_load load = space_load();
-    if (load.kept < GROWN_LARGE) return false;
+    if (load.kept < GROWN_LARGE || load.is_locked) return false;
     return heap_threads_are_many() || load.dirty >= WAITING_ALONE;
 }
 

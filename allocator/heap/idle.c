@@ -138,14 +138,16 @@ enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uin
     struct finds finds = {.count = 0};
     find_empty(heap, &finds);
     find_sparse(heap, &finds, now, age_ms);
-    if (finds.count != 0 && platform_barrier_everywhere()) {
+    bool ordered = finds.count == 0 || platform_barrier_everywhere();
+    if (ordered) {
         for (unsigned i = 0; i < finds.count; i++) {
             struct span *span = finds.spans[i].span;
             if (finds.spans[i].head == 0) span_give_away(heap, span, chain);
             else span_purge_resting(heap, span, finds.spans[i].head);
         }
     }
-    heap->rest_done = finds.count < CLAIMED_SPANS;
+    heap->rest_done = ordered && finds.count < CLAIMED_SPANS;
     claim_end(heap);
+    if (!ordered) return CHORES_LATER; /* the kernel has refused for once; at once it would again */
     return heap->rest_done ? CHORES_NONE : CHORES_NOW;
 }

@@ -460,7 +460,8 @@ READS_RACILY struct space_load space_load(void)
     for (unsigned pool = DIRTY; pool < pools_end(); pool++)
         dirty += __atomic_load_n(&space_state.pools[pool].spans, __ATOMIC_RELAXED);
     return (struct space_load){.kept = kept > clean ? (size_t)(kept - clean) * SPAN_SIZE : 0,
-                               .dirty = (size_t)dirty * SPAN_SIZE};
+                               .dirty = (size_t)dirty * SPAN_SIZE,
+                               .is_locked = purge_is_hopeless()};
 }
 /* Where entering is denied, the calling thread is in the middle of changing what is read: some figure may be off. */
 

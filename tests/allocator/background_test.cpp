@@ -20,7 +20,16 @@
 #include <cstdlib>
 #include <cstring>
 
-extern "C" bool platform_is_in_linker(const void *address);
+static bool purging_is_refused; // as where the process has locked its memory
+
+extern "C" {
+bool platform_is_in_linker(const void *address);
+bool __real_platform_purge(void *start, size_t size);
+bool __wrap_platform_purge(void *start, size_t size)
+{
+    return !purging_is_refused && __real_platform_purge(start, size);
+}
+}
 
 // From the start of the program, as HEAPFIT_OPTIONS would.
 static const bool is_on = hf_option_set("background", "on") == 0;
@@ -159,6 +168,18 @@ TEST(Background, LeavesWhenItIsSwitchedOff)
         EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
         hf_option_set("background", "off");
         EXPECT_TRUE(comes_true([] { return threads_now() == 1; }));
+    });
+}
+
+TEST(Background, LeavesAndStaysAwayWhereTheKernelTakesNothingBack)
+{
+    isolated::expect_passes([] {
+        purging_is_refused = true;
+        release(allocate(100 * MIB, MIB));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 1; })) << "its end";
+        release(allocate(100 * MIB, MIB));
+        EXPECT_FALSE(comes_true([] { return threads_now() != 1; }, 300));
     });
 }
 
