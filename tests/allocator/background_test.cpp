@@ -8,17 +8,31 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+
+static std::atomic<int>
+    threads_made_by_others; // than the C library: by this program, as its own pthread_create sees it
+
+extern "C" int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                              void *argument) noexcept
+{
+    auto *next = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+    threads_made_by_others++;
+    return next(thread, attributes, run, argument);
+}
 
 static bool purging_is_refused; // as where the process has locked its memory
 
@@ -180,6 +194,93 @@ TEST(Background, LeavesAndStaysAwayWhereTheKernelTakesNothingBack)
         EXPECT_TRUE(comes_true([] { return threads_now() == 1; })) << "its end";
         release(allocate(100 * MIB, MIB));
         EXPECT_FALSE(comes_true([] { return threads_now() != 1; }, 300));
+    });
+}
+
+// The number of the other thread of a process of two.
+pid_t other_thread()
+{
+    pid_t found = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    while (const dirent *task = readdir(tasks)) {
+        auto number = static_cast<pid_t>(std::strtol(task->d_name, nullptr, 10));
+        if (number != 0 && number != getpid()) found = number;
+    }
+    closedir(tasks);
+    return found;
+}
+
+TEST(Background, IsNotStartedByWhatTheProgramPutsInThePlaceOfPthreadCreate)
+{
+    isolated::expect_passes([] {
+        release(allocate(100 * MIB, MIB));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
+        EXPECT_EQ(0, threads_made_by_others);
+    });
+}
+
+// What does not go back soon: so it stays to be looked at.
+void release_and_wait()
+{
+    size_t before = threads_now();
+    hf_option_set("decay_ms", "1000000000");
+    release(allocate(100 * MIB, MIB));
+    EXPECT_TRUE(comes_true([before] { return threads_now() > before; }));
+}
+
+TEST(Background, TakesNoSignals)
+{
+    isolated::expect_passes([] {
+        sigset_t before, after;
+        pthread_sigmask(SIG_BLOCK, nullptr, &before);
+        release_and_wait();
+        pthread_sigmask(SIG_BLOCK, nullptr, &after);
+        char path[64], text[2048] = {};
+        std::snprintf(path, sizeof path, "/proc/self/task/%d/status", other_thread());
+        int file = open(path, O_RDONLY);
+        EXPECT_GT(read(file, text, sizeof text - 1), 0);
+        close(file);
+        const char *blocked = std::strstr(text, "SigBlk:");
+        ASSERT_NE(nullptr, blocked);
+        unsigned long mask = std::strtoul(blocked + std::strlen("SigBlk:"), nullptr, 16);
+        for (int signal : {SIGINT, SIGTERM, SIGCHLD, SIGALRM, SIGPROF, SIGUSR1})
+            EXPECT_EQ(1u, mask >> (signal - 1) & 1) << signal;
+        for (int signal = 1; signal < SIGRTMAX; signal++)
+            EXPECT_EQ(sigismember(&before, signal), sigismember(&after, signal)) << "the starter's";
+    });
+}
+
+// Whichever thread happens to free much.
+TEST(Background, IsNotBoundToAProcessorBecauseItsStarterIs)
+{
+    isolated::expect_passes([] {
+        cpu_set_t all;
+        ASSERT_EQ(0, sched_getaffinity(0, sizeof all, &all));
+        std::thread starter([&all] {
+            cpu_set_t one;
+            CPU_ZERO(&one);
+            for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+                if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+            ASSERT_EQ(0, sched_setaffinity(0, sizeof one, &one));
+            release_and_wait();
+        });
+        starter.join();
+        EXPECT_TRUE(comes_true([&all] {
+            cpu_set_t its;
+            return sched_getaffinity(other_thread(), sizeof its, &its) == 0 && CPU_EQUAL(&its, &all);
+        }));
+    });
+}
+
+TEST(Background, HasNoRealTimePriorityBecauseItsStarterHas)
+{
+    struct sched_param lowest = {};
+    lowest.sched_priority = 1;
+    isolated::expect_passes([&lowest] {
+        if (sched_setscheduler(0, SCHED_FIFO, &lowest) != 0) return; // forbidden: then nobody has one
+        release_and_wait();
+        EXPECT_TRUE(comes_true([] { return sched_getscheduler(other_thread()) == SCHED_OTHER; }));
+        EXPECT_EQ(SCHED_FIFO, sched_getscheduler(0));
     });
 }
 
