@@ -47,7 +47,6 @@ static void fork_end_in_child(void)
     pools_fork_child();
     chunk_fork_child();
     options_fork_child();
-    heap_background_fork_child();
     /* Last: it allocates, which a signal's handler may have interrupted. */
     if (platform_lock_is_any_own()) return;
     struct heap *heap = heap_set_aside();

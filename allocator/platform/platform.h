@@ -136,6 +136,12 @@ void platform_lock_fork_end(platform_lock *lock);
  * which the child does not have: then `mend` is called there, once, before the thread would wait for ever. NULL: no more. */
 void platform_fork_watch(void (*mend)(void));
 
+/* From now on `mend` is called in each copy of the process that was made by a system call alone, without fork's handlers: once, by
+ * the first thread that would take a lock there; in fork's children too. Before Linux 4.14, nothing tells of a copy. */
+void platform_copy_watch(void (*mend)(void));
+/* Whoever waits for another thread by other means than a lock looks first whether this is a copy, which may not have it. */
+void platform_copy_look(void);
+
 /* In the child, of a lock that forks hold. If none did, since the fork could not wait, and another thread had it, then it is
  * as after platform_abort: what it protects is in the middle of something, for ever. */
 void platform_lock_fork_end_in_child(platform_lock *lock);

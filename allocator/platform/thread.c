@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -52,6 +53,88 @@ unsigned platform_processors(void)
     unsigned count = 0;
     for (size_t word = 0; word < PROCESSOR_WORDS; word++) count += (unsigned)__builtin_popcountl(processors[word]);
     return count == 0 ? 1 : count;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------- */
+
+static void futex_wait(_Atomic(uint32_t) *word, uint32_t expected)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic(uint32_t) *word, int threads)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
+}
+
+static void futex_wake_one(_Atomic(uint32_t) *word)
+{
+    futex_wake(word, 1);
+}
+
+/* ---- copies of the process ------------------------------------------------------------------------- */
+
+/* The system calls fork and clone copy a process without the C library's handlers, and the copy waits for ever for what a thread
+ * had that it has not. So there is a mark in a page that the kernel clears in each copy, but not in a child of vfork, which has
+ * the very same memory. Whoever is about to take a lock looks at it. */
+enum { IS_COPY = 0, IS_BEING_MENDED, IS_ORIGINAL };
+
+static _Atomic(uint32_t) no_mark = IS_ORIGINAL;
+static _Atomic(uint32_t) *_Atomic copy_mark = &no_mark;
+static void (*copy_mend)(void);
+static __thread bool mends_copy __attribute__((tls_model("initial-exec")));
+
+static COLD void copy_has_been_made(_Atomic(uint32_t) *mark)
+{
+    uint32_t is = IS_COPY;
+    if (mends_copy) return;
+    int saved = errno;
+    /* Acquire: pairs with the release below, for a second thread of the copy. */
+    if (atomic_compare_exchange_strong_explicit(mark, &is, IS_BEING_MENDED, memory_order_acquire,
+                                                memory_order_acquire)) {
+        mends_copy = true;
+        copy_mend();
+        mends_copy = false;
+        atomic_store_explicit(mark, IS_ORIGINAL, memory_order_release);
+        futex_wake(mark, INT_MAX);
+    }
+    while (atomic_load_explicit(mark, memory_order_acquire) == IS_BEING_MENDED) futex_wait(mark, IS_BEING_MENDED);
+    errno = saved;
+}
+
+ALWAYS_INLINE void copy_look(void)
+{
+    /* Acquire, twice: pairs with the release in platform_copy_watch, and with that above. */
+    _Atomic(uint32_t) *mark = atomic_load_explicit(&copy_mark, memory_order_acquire);
+    if (UNLIKELY(atomic_load_explicit(mark, memory_order_acquire) != IS_ORIGINAL)) copy_has_been_made(mark);
+}
+
+void platform_copy_look(void)
+{
+    copy_look();
+}
+
+static _Atomic(uint32_t) *page_of_mark(void)
+{
+    size_t size = platform_page_size();
+    void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return NULL;
+    if (madvise(page, size, MADV_WIPEONFORK) == 0) return page;
+    munmap(page, size);
+    return NULL;
+}
+
+void platform_copy_watch(void (*mend)(void))
+{
+    if (atomic_load_explicit(&copy_mark, memory_order_relaxed) != &no_mark) return;
+    int saved = errno;
+    _Atomic(uint32_t) *mark = page_of_mark();
+    errno = saved;
+    if (mark == NULL) return;
+    copy_mend = mend;
+    atomic_store_explicit(mark, IS_ORIGINAL, memory_order_relaxed);
+    /* Release: who sees the page sees what it says, and what is to be called. */
+    atomic_store_explicit(&copy_mark, mark, memory_order_release);
 }
 
 /* ---- locks --------------------------------------------------------------------------------------- */
@@ -102,21 +185,6 @@ static void own_remove(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
     own.count--; /* they are released in the opposite order */
-}
-
-static void futex_wait(_Atomic(uint32_t) *word, uint32_t expected)
-{
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
-}
-
-static void futex_wake(_Atomic(uint32_t) *word, int threads)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
-}
-
-static void futex_wake_one(_Atomic(uint32_t) *word)
-{
-    futex_wake(word, 1);
 }
 
 static _Atomic(uint32_t) *lower_half(platform_lock *lock)
@@ -203,6 +271,7 @@ static COLD bool lock_wait(platform_lock *lock, bool may_do_without)
         cpu_relax();
     }
     for (;;) {
+        copy_look(); /* once more: a signal's handler may have made it since */
         uint64_t word = word_latest(lock);
         if (may_do_without && is_refused(word)) return false;
         /* From here on we have it as one that is waited for, so that our release wakes the next one (Drepper, "Futexes are
@@ -217,12 +286,14 @@ static COLD bool lock_wait(platform_lock *lock, bool may_do_without)
 
 void platform_lock_acquire(platform_lock *lock)
 {
+    copy_look();
     own_add(lock);
     if (UNLIKELY(!word_change(lock, 0, self()))) lock_wait(lock, false);
 }
 
 bool platform_lock_enter(platform_lock *lock)
 {
+    copy_look();
     own_add(lock);
     if (LIKELY(word_change(lock, 0, self())) || lock_wait(lock, true)) return true;
     own_remove();
@@ -231,6 +302,7 @@ bool platform_lock_enter(platform_lock *lock)
 
 bool platform_lock_try(platform_lock *lock)
 {
+    copy_look();
     own_add(lock);
     bool acquired = word_change(lock, 0, self());
     if (!acquired) own_remove();

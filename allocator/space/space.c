@@ -452,10 +452,15 @@ void *space_metadata(size_t size)
     return memory;
 }
 
+READS_RACILY uint32_t space_spans(void)
+{
+    return __atomic_load_n(&space_state.frontier, __ATOMIC_RELAXED);
+}
+
 READS_RACILY struct space_load space_load(void)
 {
     uint32_t clean = __atomic_load_n(&space_state.pools[CLEAN].spans, __ATOMIC_RELAXED);
-    uint32_t kept = __atomic_load_n(&space_state.frontier, __ATOMIC_RELAXED);
+    uint32_t kept = space_spans();
     uint32_t dirty = 0;
     for (unsigned pool = DIRTY; pool < pools_end(); pool++)
         dirty += __atomic_load_n(&space_state.pools[pool].spans, __ATOMIC_RELAXED);

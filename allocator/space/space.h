@@ -222,6 +222,9 @@ void space_release(struct span *first);
  * or memory has run out; shrinking always succeeds. */
 bool space_resize(struct span *first, uint32_t spans);
 
+/* How many spans were ever handed out, from the first on: for a process of one thread, else a hint. */
+uint32_t space_spans(void);
+
 /* Memory for the allocator itself: zeroed, aligned to a cache line, never given back. NULL when out of memory. */
 void *space_metadata(size_t size);
 

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 static std::atomic<int>
     threads_made_by_others; // than the C library: by this program, as its own pthread_create sees it
@@ -36,7 +37,20 @@ extern "C" int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 
 static bool purging_is_refused; // as where the process has locked its memory
 
+static std::atomic<int> barriers_before_stall{-1}; // then the thread that would pass one waits; -1: it does not
+static std::atomic<bool> stalls;
+
 extern "C" {
+bool __real_platform_barrier_everywhere(void);
+bool __wrap_platform_barrier_everywhere(void)
+{
+    bool passed = __real_platform_barrier_everywhere();
+    if (barriers_before_stall >= 0 && barriers_before_stall-- == 0) {
+        stalls = true;
+        while (stalls) usleep(1000);
+    }
+    return passed;
+}
 bool platform_is_in_linker(const void *address);
 bool __real_platform_purge(void *start, size_t size);
 bool __wrap_platform_purge(void *start, size_t size)
@@ -194,6 +208,84 @@ TEST(Background, LeavesAndStaysAwayWhereTheKernelTakesNothingBack)
         EXPECT_TRUE(comes_true([] { return threads_now() == 1; })) << "its end";
         release(allocate(100 * MIB, MIB));
         EXPECT_FALSE(comes_true([] { return threads_now() != 1; }, 300));
+    });
+}
+
+// Half-used spans of many sizes: what can be taken from a heap that rests.
+constexpr size_t KEPT = 1000;
+void *kept[KEPT];
+
+void leave_sparse_spans()
+{
+    void *freed = nullptr;
+    for (size_t i = 0; i < KEPT; i++) {
+        for (int j = 0; j < 100; j++) {
+            auto **block = static_cast<void **>(std::malloc(1000));
+            *block = freed;
+            freed = block;
+        }
+        kept[i] = std::memset(std::malloc(1000), 0x5A, 1000);
+    }
+    release(freed);
+}
+
+void live_on()
+{
+    release(allocate(50 * MIB, 1000));
+    for (auto &block : kept) {
+        for (int i = 0; i < 1000; i++) ASSERT_EQ(0x5A, static_cast<char *>(block)[i]);
+        std::free(block);
+        block = std::memset(std::malloc(1000), 0x5A, 1000);
+    }
+    std::thread([] { release(allocate(MIB, 100)); }).join();
+    release(allocate(100 * MIB, MIB));
+    isolated::expect_passes([] { release(allocate(50 * MIB, 1000)); }); // by fork, as others do
+}
+
+// As fork, but for all that the C library does around it.
+template <typename Body> int run_in_copy(Body body)
+{
+    auto child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+    if (child == 0) {
+        alarm(isolated::TIMEOUT_SECONDS);
+        body();
+        _exit(::testing::Test::HasFailure() ? isolated::FAILED : isolated::PASSED);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+// The thread has claimed the heap of the only other one: before it found that it may, and when it was at work in it.
+TEST(Background, LeavesACopyOfTheProcessWithoutForksHandlersAlone)
+{
+    for (int barriers : {0, 1}) {
+        isolated::expect_passes([barriers] {
+            hf_option_set("decay_ms", "50");
+            leave_sparse_spans();
+            barriers_before_stall = barriers;
+            EXPECT_TRUE(comes_true([] { return stalls.load(); }));
+            EXPECT_EQ(0, run_in_copy(live_on));
+            stalls = false;
+            live_on();
+        });
+    }
+}
+
+TEST(Background, IsNotLostToAChildThatSharesTheMemory)
+{
+    isolated::expect_passes([] {
+        void *volatile list = allocate(100 * MIB, MIB);
+        pid_t child = vfork();
+        if (child == 0) {
+            release(list);
+            _exit(0);
+        }
+        waitpid(child, nullptr, 0);
+        EXPECT_EQ(1u, threads_now());
+        size_t before = resident();
+        release(allocate(200 * MIB, MIB));
+        expect_goes_back(before);
     });
 }
 
@@ -395,6 +487,27 @@ TEST(Background, TakesFromThreadsThatSleepWhatTheirBurstsHaveLeft)
         });
         before = resident();
         EXPECT_TRUE(comes_true([before] { return before - resident() >= THREADS * MIB; })) << before - resident();
+    });
+}
+
+// And whatever else it is doing. What these copies do needs nothing of the C library, whose locks it may have had, too.
+void use_all_sizes()
+{
+    for (size_t size : {16, 100, 1000, 10'000, 100'000}) release(allocate(4 * MIB, size));
+}
+
+TEST(Background, MayBeInTheMidstOfAnythingWhenTheProcessIsCopied)
+{
+    isolated::expect_passes([] {
+        hf_option_set("decay_ms", "1");
+        Sleepers others(3, [] {
+            static thread_local Burst burst;
+            burst.run();
+        });
+        for (int i = 0; i < 100; i++) {
+            release(allocate(20 * MIB, i % 2 == 0 ? 1000 : MIB));
+            EXPECT_EQ(0, run_in_copy(use_all_sizes));
+        }
     });
 }
 
