@@ -47,7 +47,6 @@ static void fork_end_in_child(void)
     pools_fork_child();
     chunk_fork_child();
     options_fork_child();
-    heap_background_fork_child();
     /* Last: it allocates, which a signal's handler may have interrupted. */
     if (platform_lock_is_any_own()) return;
     struct heap *heap = heap_set_aside();
@@ -63,6 +62,7 @@ __attribute__((constructor)) static void process_start(void)
     /* Those of other libraries run before and after ours, and may allocate and wait for other threads: see registry.c. */
     pthread_atfork(heap_fork_begin, heap_fork_end, fork_end_in_child);
     if (UNLIKELY(options_stats_at_exit() != STATS_OFF)) stderr_keep();
+    platform_thread_prepare();
     space_zeroed_allow();
     heap_background_allow();
     control_start();

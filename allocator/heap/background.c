@@ -52,7 +52,7 @@ static bool is_on(void)
 static bool is_wanted(void)
 {
     struct space_load load = space_load();
-    if (load.kept < GROWN_LARGE) return false;
+    if (load.kept < GROWN_LARGE || load.is_locked) return false;
     return heap_threads_are_many() || load.dirty >= WAITING_ALONE;
 }
 
@@ -112,8 +112,24 @@ static void background_run(void *unused)
     }
 }
 
+/* The process that the thread is of, or will be. Relaxed: written where there is no other thread. A child that shares the memory
+ * without being of it (vfork, clone) starts none: the thread would end with the child, and the status would say that it is
+ * there. */
+static _Atomic(int32_t) process;
+
+static bool is_own_process(void)
+{
+    return platform_process_number() == atomic_load_explicit(&process, memory_order_relaxed);
+}
+
+static void process_begins(void)
+{
+    atomic_store_explicit(&process, platform_process_number(), memory_order_relaxed);
+}
+
 void heap_background_allow(void)
 {
+    process_begins();
     status_change(BACKGROUND_FORBIDDEN, BACKGROUND_ABSENT);
 }
 
@@ -121,12 +137,16 @@ void heap_background_allow(void)
  * started. That is done by the dynamic linker's functions, which is where such a call of free comes from. */
 void heap_background_start(const void *caller)
 {
-    if (platform_is_in_linker(caller) || !status_change(BACKGROUND_WANTED, BACKGROUND_PRESENT)) return;
+    platform_copy_look();
+    if (platform_is_in_linker(caller) || !is_own_process() || !status_change(BACKGROUND_WANTED, BACKGROUND_PRESENT))
+        return;
+    heap_watch_copies(); /* first: one that is made when the thread is there finds what it had in hand */
     if (platform_thread_start("heapfit-reclaim", background_run, NULL, false)) return;
     atomic_store_explicit(&heap_background_status, BACKGROUND_REFUSED, memory_order_relaxed);
 }
 
 void heap_background_fork_child(void)
 {
+    process_begins();
     if (!status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT)) status_change(BACKGROUND_WANTED, BACKGROUND_ABSENT);
 }

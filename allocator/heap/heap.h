@@ -179,6 +179,7 @@ struct heap {
     _Atomic(uint32_t)
         inside; /* idle.c: HEAP_INSIDE: slow paths of the owner under way; above: how often there were. Its alone */
     _Atomic(uint32_t) claimed; /* idle.c: not 0: slow paths have to wait */
+    _Atomic(bool) claim_holds; /* idle.c: and who claimed it is at work in it */
     uint32_t
         rest_entries; /* idle.c: `inside` when last looked at; and since when it has been so; under the registry's lock */
     uint64_t rest_begun;
@@ -612,6 +613,8 @@ const struct heap *heap_youngest(void);
 void heap_fork_begin(void);
 void heap_fork_end(void);
 void heap_fork_end_in_child(void);
+/* From now on a copy of this process that is made without these is put in order too, as soon as it needs it. */
+void heap_watch_copies(void);
 
 /* Calls `visit` for every heap ever made and for heap_orphans, with the registry's lock held. What a heap holds belongs to its
  * thread, which goes on meanwhile. */

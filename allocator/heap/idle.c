@@ -28,7 +28,9 @@
  * left alone. Heaps of a lock are not idle.
  *
  * The registry's lock is held during a claim, so that no owner retires meanwhile. A thread that forks is inside its heap until
- * the fork ends, so that the child finds no claim of it. What the claimer calls waits for no lock that a fork holds.
+ * the fork ends, so that the child finds no claim of it. What the claimer calls waits for no lock that a fork holds. A copy of the
+ * process that was made without fork's handlers may have a claim and no claimer: its owner begins anew (registry.c) where
+ * the claimer was at work.
  */
 #include "heap.h"
 
@@ -53,6 +55,7 @@ enum { WAIT_US = 1000000 };
 COLD void heap_wait_for_claim(struct heap *heap)
 {
     for (;;) {
+        platform_copy_look();
         uint32_t claimed = CLAIMED;
         /* Acquire: pairs with the release in claim_end. */
         if (!atomic_compare_exchange_strong_explicit(&heap->claimed, &claimed, CLAIMED_OWNER_WAITS,
@@ -67,6 +70,8 @@ COLD void heap_wait_for_claim(struct heap *heap)
 
 static void claim_end(struct heap *heap)
 {
+    /* Release: for a copy of the process, in which what came before it is done. */
+    atomic_store_explicit(&heap->claim_holds, false, memory_order_release);
     /* Release: what was done is seen by the owner when it finds no claim. */
     if (atomic_exchange_explicit(&heap->claimed, CLAIM_NONE, memory_order_release) == CLAIMED_OWNER_WAITS)
         platform_wake(&heap->claimed);
@@ -77,10 +82,14 @@ static bool claim_begin(struct heap *heap, uint32_t entries)
 {
     atomic_store_explicit(&heap->claimed, CLAIMED, memory_order_seq_cst);
     /* Acquire: pairs with the release in heap_leave. */
-    if (platform_barrier_everywhere() && atomic_load_explicit(&heap->inside, memory_order_acquire) == entries)
-        return true;
-    claim_end(heap);
-    return false;
+    if (!platform_barrier_everywhere() || atomic_load_explicit(&heap->inside, memory_order_acquire) != entries) {
+        claim_end(heap);
+        return false;
+    }
+    atomic_store_explicit(&heap->claim_holds, true, memory_order_relaxed);
+    atomic_thread_fence(
+        memory_order_release); /* what is done now, a copy of the process sees after that or not at all */
+    return true;
 }
 
 /* ---- what there is ------------------------------------------------------------------------------------------------ */
@@ -138,14 +147,16 @@ enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uin
     struct finds finds = {.count = 0};
     find_empty(heap, &finds);
     find_sparse(heap, &finds, now, age_ms);
-    if (finds.count != 0 && platform_barrier_everywhere()) {
+    bool ordered = finds.count == 0 || platform_barrier_everywhere();
+    if (ordered) {
         for (unsigned i = 0; i < finds.count; i++) {
             struct span *span = finds.spans[i].span;
             if (finds.spans[i].head == 0) span_give_away(heap, span, chain);
             else span_purge_resting(heap, span, finds.spans[i].head);
         }
     }
-    heap->rest_done = finds.count < CLAIMED_SPANS;
+    heap->rest_done = ordered && finds.count < CLAIMED_SPANS;
     claim_end(heap);
+    if (!ordered) return CHORES_LATER; /* the kernel has refused for once; at once it would again */
     return heap->rest_done ? CHORES_NONE : CHORES_NOW;
 }

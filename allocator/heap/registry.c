@@ -87,6 +87,16 @@ static void classes_set_up(struct heap *heap)
         heap->classes[i] = (uint8_t)size_class_of_lines(heap->classes[i], CACHE_LINE);
 }
 
+static void heap_set_up_bins(struct heap *heap)
+{
+    for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
+        heap->free[bin] = LIST_END;
+        heap->bins[bin] = (struct bin){.listed = SPAN_NONE};
+    }
+    heap->owned = heap->sparse = (struct span_chain){.first = SPAN_NONE, .last = SPAN_NONE};
+    heap->sparse_bytes = 0;
+}
+
 static void heap_set_up(struct heap *heap)
 {
     heap->base = space.base;
@@ -94,11 +104,7 @@ static void heap_set_up(struct heap *heap)
     heap->link_key = space.link_key;
     heap->table = span_at(0);
     classes_set_up(heap);
-    for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
-        heap->free[bin] = LIST_END;
-        heap->bins[bin].listed = SPAN_NONE;
-    }
-    heap->owned = heap->sparse = (struct span_chain){.first = SPAN_NONE, .last = SPAN_NONE};
+    heap_set_up_bins(heap);
     cache_start(&heap->cache);
 }
 
@@ -548,8 +554,15 @@ static void claims_let_in(void)
 
 static void child_mend(void);
 
+void heap_watch_copies(void)
+{
+    platform_copy_watch(child_mend);
+}
+
 void heap_fork_begin(void)
 {
+    platform_copy_look();
+    thread_child_mended = false; /* it was, in a copy that had no handlers */
     platform_fork_watch(child_mend);
     if (thread_forks++ != 0) return;
     thread_fork_holds = !platform_lock_is_any_own();
@@ -618,18 +631,32 @@ static void registry_mend(void)
         if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_IDLE) idle_add(heap);
 }
 
-/* The heap of the child's thread. The claim of a thread that is no more has done nothing if it found the owner inside. If it
- * did not, since the thread has got its heap during the fork or was interrupted with a lock, it may have been in the middle of
- * it: then the child does without that heap, as without those of other threads. */
+/* Whose blocks are usable, and never used again: as those of a thread that the child does not have. */
+static struct heap heap_lost;
+
+/* Begin anew with a heap whose lists somebody was in the middle of. */
+static void heap_lose_spans(struct heap *heap)
+{
+    for (uint32_t index = 0; index < space_spans(); index++) {
+        struct span *span = span_at(index);
+        if (atomic_load_explicit(&span->owner, memory_order_relaxed) == heap)
+            atomic_store_explicit(&span->owner, &heap_lost, memory_order_relaxed);
+    }
+    heap_set_up_bins(heap);
+}
+
+/* The heap of the child's thread. The claim of a thread that is no more has done nothing if it had not found the owner outside.
+ * It may have, where the thread has got its heap during the fork, was interrupted with a lock, or was copied without handlers. */
 static const struct heap *heap_of_child(void)
 {
     struct heap *own = thread_heap_own();
     if (own->size == 0 || atomic_load_explicit(&own->claimed, memory_order_relaxed) == 0) return own;
-    atomic_store_explicit(&own->claimed, 0, memory_order_relaxed); /* nobody else is there */
-    if ((atomic_load_explicit(&own->inside, memory_order_relaxed) & HEAP_INSIDE) != 0) return own;
-    if (thread_heap == own) thread_heap = &heap_none;
-    else thread_heap_kept = &heap_none;
-    return &heap_none;
+    /* Relaxed: nobody else is there. */
+    bool holds = atomic_load_explicit(&own->claim_holds, memory_order_relaxed);
+    atomic_store_explicit(&own->claim_holds, false, memory_order_relaxed);
+    atomic_store_explicit(&own->claimed, 0, memory_order_relaxed);
+    if (holds) heap_lose_spans(own);
+    return own;
 }
 
 /* What other threads had in hand. Where the thread was interrupted with the registry's lock, or comes from the midst of an
@@ -638,6 +665,7 @@ static void child_mend(void)
 {
     const struct heap *own = heap_of_child();
     thread_child_mended = true;
+    platform_fork_watch(NULL);
     space_fork_child();
     platform_lock_fork_end_in_child(&heap_orphans.lock);
     shared_fork_end_in_child();
@@ -647,12 +675,13 @@ static void child_mend(void)
     registry.forks++;
     heaps_go_on(own);
     thread_numbers_correct();
+    heap_background_fork_child();
 }
 
 void heap_fork_end_in_child(void)
 {
-    platform_fork_watch(NULL);
-    if (LIKELY(!thread_child_mended)) child_mend();
+    platform_copy_look();
+    if (!thread_child_mended) child_mend(); /* the kernel does not tell of copies */
     thread_child_mended = false;
     thread_forks -= thread_forks != 0;
     if (thread_forks == 0) claims_let_in();

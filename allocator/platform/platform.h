@@ -156,6 +156,12 @@ void platform_lock_fork_end(platform_lock *lock);
  * which the child does not have: then `mend` is called there, once, before the thread would wait for ever. NULL: no more. */
 void platform_fork_watch(void (*mend)(void));
 
+/* From now on `mend` is called in each copy of the process that was made by a system call alone, without fork's handlers: once, by
+ * the first thread that would take a lock there; in fork's children too. Before Linux 4.14, nothing tells of a copy. */
+void platform_copy_watch(void (*mend)(void));
+/* Whoever waits for another thread by other means than a lock looks first whether this is a copy, which may not have it. */
+void platform_copy_look(void);
+
 /* In the child, of a lock that forks hold. If none did, since the fork could not wait, and another thread had it, then it is
  * as after platform_abort: what it protects is in the middle of something, for ever. */
 void platform_lock_fork_end_in_child(platform_lock *lock);
@@ -173,7 +179,13 @@ void platform_thread_exit_hook(void (*hook)(void *));
  * it is then called once more, as long as the C library goes on running thread-specific destructors. */
 void platform_thread_exit_arm(void *argument);
 
-/* Start a thread of the allocator's own: detached, all signals blocked, a small stack, named for `ps` (up to 15 bytes).
+/* Find the C library's own pthread_create, for the threads below: a program or a tool may define another, which would be called
+ * from free, and told of a thread that is none of the program's. Once, early in the process; may allocate where there is
+ * another. */
+void platform_thread_prepare(void);
+
+/* Start a thread of the allocator's own: detached, all signals blocked, a small stack, named for `ps` (up to 15 bytes). It takes
+ * over neither the processors that the calling thread is bound to nor its real-time priority: it runs where the first thread may.
  * With `low_priority` it runs when no other thread wants the core, as far as the kernel allows; such a thread must hold
  * no lock that others wait for. Allocates: never to be called with a lock held. False when the kernel or the C library
  * refuses. A fork's child does not have it. Until `run` returns the thread counts as one of the process: where main has

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "platform.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,7 +12,9 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -24,6 +27,17 @@
 /* Linux knows no more than 8192. */
 enum { PROCESSOR_WORDS = 8192 / (8 * sizeof(unsigned long)) };
 
+struct processors {
+    unsigned long words[PROCESSOR_WORDS]; /* a bit each */
+};
+
+/* Those that a thread may use; 0: the calling one. False when the kernel does not say. */
+static bool processors_of(pid_t thread, struct processors *its)
+{
+    *its = (struct processors){{0}};
+    return syscall(SYS_sched_getaffinity, thread, sizeof its->words, its->words) > 0;
+}
+
 unsigned platform_processors(void)
 {
     /* Of the first thread and of this one: either may have bound itself to some, the process is bound to all of these. */
@@ -31,14 +45,96 @@ unsigned platform_processors(void)
     unsigned long processors[PROCESSOR_WORDS] = {0};
     int saved = errno;
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
-        unsigned long mask[PROCESSOR_WORDS] = {0};
-        if (syscall(SYS_sched_getaffinity, threads[i], sizeof mask, mask) < 0) continue;
-        for (size_t word = 0; word < PROCESSOR_WORDS; word++) processors[word] |= mask[word];
+        struct processors its;
+        if (!processors_of(threads[i], &its)) continue;
+        for (size_t word = 0; word < PROCESSOR_WORDS; word++) processors[word] |= its.words[word];
     }
     errno = saved;
     unsigned count = 0;
     for (size_t word = 0; word < PROCESSOR_WORDS; word++) count += (unsigned)__builtin_popcountl(processors[word]);
     return count == 0 ? 1 : count;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------- */
+
+static void futex_wait(_Atomic(uint32_t) *word, uint32_t expected)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic(uint32_t) *word, int threads)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
+}
+
+static void futex_wake_one(_Atomic(uint32_t) *word)
+{
+    futex_wake(word, 1);
+}
+
+/* ---- copies of the process ------------------------------------------------------------------------- */
+
+/* The system calls fork and clone copy a process without the C library's handlers, and the copy waits for ever for what a thread
+ * had that it has not. So there is a mark in a page that the kernel clears in each copy, but not in a child of vfork, which has
+ * the very same memory. Whoever is about to take a lock looks at it. */
+enum { IS_COPY = 0, IS_BEING_MENDED, IS_ORIGINAL };
+
+static _Atomic(uint32_t) no_mark = IS_ORIGINAL;
+static _Atomic(uint32_t) *_Atomic copy_mark = &no_mark;
+static void (*copy_mend)(void);
+static __thread bool mends_copy __attribute__((tls_model("initial-exec")));
+
+static COLD void copy_has_been_made(_Atomic(uint32_t) *mark)
+{
+    uint32_t is = IS_COPY;
+    if (mends_copy) return;
+    int saved = errno;
+    /* Acquire: pairs with the release below, for a second thread of the copy. */
+    if (atomic_compare_exchange_strong_explicit(mark, &is, IS_BEING_MENDED, memory_order_acquire,
+                                                memory_order_acquire)) {
+        mends_copy = true;
+        copy_mend();
+        mends_copy = false;
+        atomic_store_explicit(mark, IS_ORIGINAL, memory_order_release);
+        futex_wake(mark, INT_MAX);
+    }
+    while (atomic_load_explicit(mark, memory_order_acquire) == IS_BEING_MENDED) futex_wait(mark, IS_BEING_MENDED);
+    errno = saved;
+}
+
+ALWAYS_INLINE void copy_look(void)
+{
+    /* Acquire, twice: pairs with the release in platform_copy_watch, and with that above. */
+    _Atomic(uint32_t) *mark = atomic_load_explicit(&copy_mark, memory_order_acquire);
+    if (UNLIKELY(atomic_load_explicit(mark, memory_order_acquire) != IS_ORIGINAL)) copy_has_been_made(mark);
+}
+
+void platform_copy_look(void)
+{
+    copy_look();
+}
+
+static _Atomic(uint32_t) *page_of_mark(void)
+{
+    size_t size = platform_page_size();
+    void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return NULL;
+    if (madvise(page, size, MADV_WIPEONFORK) == 0) return page;
+    munmap(page, size);
+    return NULL;
+}
+
+void platform_copy_watch(void (*mend)(void))
+{
+    if (atomic_load_explicit(&copy_mark, memory_order_relaxed) != &no_mark) return;
+    int saved = errno;
+    _Atomic(uint32_t) *mark = page_of_mark();
+    errno = saved;
+    if (mark == NULL) return;
+    copy_mend = mend;
+    atomic_store_explicit(mark, IS_ORIGINAL, memory_order_relaxed);
+    /* Release: who sees the page sees what it says, and what is to be called. */
+    atomic_store_explicit(&copy_mark, mark, memory_order_release);
 }
 
 /* ---- locks --------------------------------------------------------------------------------------- */
@@ -89,21 +185,6 @@ static void own_remove(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
     own.count--; /* they are released in the opposite order */
-}
-
-static void futex_wait(_Atomic(uint32_t) *word, uint32_t expected)
-{
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
-}
-
-static void futex_wake(_Atomic(uint32_t) *word, int threads)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
-}
-
-static void futex_wake_one(_Atomic(uint32_t) *word)
-{
-    futex_wake(word, 1);
 }
 
 static _Atomic(uint32_t) *lower_half(platform_lock *lock)
@@ -190,6 +271,7 @@ static COLD bool lock_wait(platform_lock *lock, bool may_do_without)
         cpu_relax();
     }
     for (;;) {
+        copy_look(); /* once more: a signal's handler may have made it since */
         uint64_t word = word_latest(lock);
         if (may_do_without && is_refused(word)) return false;
         /* From here on we have it as one that is waited for, so that our release wakes the next one (Drepper, "Futexes are
@@ -204,12 +286,14 @@ static COLD bool lock_wait(platform_lock *lock, bool may_do_without)
 
 void platform_lock_acquire(platform_lock *lock)
 {
+    copy_look();
     own_add(lock);
     if (UNLIKELY(!word_change(lock, 0, self()))) lock_wait(lock, false);
 }
 
 bool platform_lock_enter(platform_lock *lock)
 {
+    copy_look();
     own_add(lock);
     if (LIKELY(word_change(lock, 0, self())) || lock_wait(lock, true)) return true;
     own_remove();
@@ -218,6 +302,7 @@ bool platform_lock_enter(platform_lock *lock)
 
 bool platform_lock_try(platform_lock *lock)
 {
+    copy_look();
     own_add(lock);
     bool acquired = word_change(lock, 0, self());
     if (!acquired) own_remove();
@@ -332,6 +417,18 @@ struct start {
     _Atomic(uint32_t) copied;
 };
 
+/* What it has of the thread that started it, which may be bound to a processor and come before all others there, is not for this
+ * one: it runs where the first thread may, as what has no deadline. Where the kernel refuses, it stays as it is. */
+static void leave_to_others(void)
+{
+    const struct sched_param none = {0};
+    struct processors of_the_first;
+    int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
+    if (policy == SCHED_FIFO || policy == SCHED_RR) sched_setscheduler(0, SCHED_OTHER, &none);
+    if (processors_of(getpid(), &of_the_first))
+        syscall(SYS_sched_setaffinity, 0, sizeof of_the_first.words, of_the_first.words);
+}
+
 /* Both apply to the calling thread alone, on Linux. A nice value where a sandbox forbids the better one. */
 static void lower_priority(void)
 {
@@ -349,19 +446,32 @@ static void *thread_begin(void *argument)
     atomic_store_explicit(&shared->copied, 1, memory_order_release);
     futex_wake_one(&shared->copied);
     prctl(PR_SET_NAME, name);
+    leave_to_others(); /* not before: the starter, which may have a deadline, would wait for a thread that has none */
     if (start.low_priority) lower_priority();
     start.run(start.argument);
     return NULL;
 }
 
+typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+/* The C library's own. */
+static create_function *create_thread = pthread_create;
+
+/* All signals are blocked meanwhile, and so in the new thread, which inherits that. */
 static bool create(struct start *start, size_t stack_size)
 {
     pthread_t thread;
     pthread_attr_t attributes;
+    sigset_t all, before;
     if (pthread_attr_init(&attributes) != 0) return false;
     bool created = pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0 &&
-                   (stack_size == 0 || pthread_attr_setstacksize(&attributes, stack_size) == 0) &&
-                   pthread_create(&thread, &attributes, thread_begin, start) == 0;
+                   (stack_size == 0 || pthread_attr_setstacksize(&attributes, stack_size) == 0);
+    if (created) {
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        created = create_thread(&thread, &attributes, thread_begin, start) == 0;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
     pthread_attr_destroy(&attributes);
     return created;
 }
@@ -370,13 +480,9 @@ bool platform_thread_start(const char *name, void (*run)(void *), void *argument
 {
     struct start start = {.name = name, .run = run, .argument = argument, .low_priority = low_priority};
     int saved = errno;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* inherited */
     /* Much thread-local storage may not leave room in a small stack: then one of the usual size. */
     size_t minimum = (size_t)sysconf(_SC_THREAD_STACK_MIN);
     bool created = create(&start, minimum + STACK_SIZE) || create(&start, 0);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     /* Acquire: pairs with the release in thread_begin. */
     while (created && atomic_load_explicit(&start.copied, memory_order_acquire) == 0) futex_wait(&start.copied, 0);
     errno = saved;
@@ -442,15 +548,71 @@ bool platform_thread_is_last(void)
     return last;
 }
 
+/* ---- whose code it is ------------------------------------------------------------------------------------ */
+
+static bool is_in_parts(const ElfW(Phdr) * parts, unsigned count, uintptr_t base, uintptr_t address)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (parts[i].p_type == PT_LOAD && address - base - parts[i].p_vaddr < parts[i].p_memsz) return true;
+    return false;
+}
+
 bool platform_is_in_linker(const void *address)
 {
     uintptr_t base = getauxval(AT_BASE); /* 0: there is none, or it was told to start the program */
     if (base == 0) return true;
     const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)base;
-    const ElfW(Phdr) *part = (const ElfW(Phdr) *)(base + header->e_phoff);
-    for (unsigned i = 0; i < header->e_phnum; i++)
-        if (part[i].p_type == PT_LOAD && (uintptr_t)address - base - part[i].p_vaddr < part[i].p_memsz) return true;
-    return false;
+    return is_in_parts((const ElfW(Phdr) *)(base + header->e_phoff), header->e_phnum, base, (uintptr_t)address);
+}
+
+/* Where the C library has pthread_create: in the second before glibc 2.34. */
+static const char *const thread_libraries[] = {"libc.so.6", "libpthread.so.0"};
+enum { THREAD_LIBRARIES = sizeof thread_libraries / sizeof *thread_libraries };
+
+/* For dl_iterate_phdr: whether pthread_create, as this library is bound to it, is the C library's. */
+static int is_create_in(struct dl_phdr_info *object, size_t size, void *is_own)
+{
+    (void)size;
+    if (!is_in_parts(object->dlpi_phdr, object->dlpi_phnum, object->dlpi_addr, (uintptr_t)pthread_create)) return 0;
+    const char *slash = strrchr(object->dlpi_name, '/');
+    for (unsigned i = 0; i < THREAD_LIBRARIES; i++)
+        if (strcmp(slash == NULL ? object->dlpi_name : slash + 1, thread_libraries[i]) == 0) *(bool *)is_own = true;
+    return 1;
+}
+
+/* Weak, and dlopen found by it: see cxx.c. */
+#pragma weak dlsym
+
+static create_function *find_create(void)
+{
+    void *(*open)(const char *, int) = NULL;
+    create_function *found = NULL;
+    if (dlsym != NULL) *(void **)&open = dlsym(RTLD_DEFAULT, "dlopen");
+    for (unsigned i = 0; open != NULL && found == NULL && i < THREAD_LIBRARIES; i++) {
+        void *library = open(thread_libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (library != NULL) *(void **)&found = dlsym(library, "pthread_create");
+    }
+    return found;
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define SANITIZED 0
+#endif
+
+void platform_thread_prepare(void)
+{
+#if !SANITIZED /* whose run-time library wants to know of each thread */
+    bool is_own = false;
+    int saved = errno;
+    dl_iterate_phdr(is_create_in, &is_own);
+    create_function *found = is_own ? NULL : find_create();
+    if (found != NULL) create_thread = found;
+    errno = saved;
+#endif
 }
 
 int32_t platform_thread_number(void)

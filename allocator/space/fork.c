@@ -37,15 +37,30 @@ void run_defer(struct span *first)
     atomic_store_explicit(&space_state.any_deferred, true, memory_order_relaxed); /* a hint; taking synchronises */
 }
 
-/* The first of a list, or NULL. Others only put runs in meanwhile, since we have the lock under which they are taken out: so
- * there is no ABA. */
-static struct span *deferred_pop(_Atomic(uint32_t) *list)
+/* So many of a list are looked at. The youngest come first, so that who frees and allocates the same lengths finds his at once. */
+enum { COMPARED_MAX = 32 };
+
+/* Take a run of at least so many spans out of a list, or NULL. Others only put runs in before the first meanwhile, since we have
+ * the lock under which they are taken out: so there is no ABA, and behind the first nobody else writes. */
+static struct span *deferred_pop(_Atomic(uint32_t) *list, uint32_t spans)
 {
-    uint32_t head = atomic_load_explicit(list, memory_order_acquire);
-    while (head != 0 && !atomic_compare_exchange_weak_explicit(list, &head, span_at(head - 1)->next,
-                                                               memory_order_acquire, memory_order_acquire))
-        continue;
-    return head == 0 ? NULL : span_at(head - 1);
+    struct span *before = NULL;
+    /* Acquire, here and below: pairs with the release in run_defer. */
+    uint32_t place = atomic_load_explicit(list, memory_order_acquire);
+    for (unsigned i = 0; i < COMPARED_MAX && place != 0; i++) {
+        struct span *run = span_at(place - 1);
+        if (run->run_spans < spans) {
+            before = run;
+            place = run->next;
+        } else if (before != NULL) {
+            before->next = run->next;
+            return run;
+        } else if (atomic_compare_exchange_weak_explicit(list, &place, run->next, memory_order_acquire,
+                                                         memory_order_acquire)) {
+            return run;
+        } /* else others have come before it: `place` is the first of them now */
+    }
+    return NULL;
 }
 
 /* With the space's lock. */
@@ -98,13 +113,12 @@ void space_leave(enum space_access access)
 
 /* ---- beside the space -------------------------------------------------------------------------------------------------- */
 
-/* Out of what others have released since. Every run of these lists is long enough; what is left of it goes back. */
+/* Out of what others have released since; what is left of a longer run goes back. */
 static struct span *acquire_deferred(uint32_t spans, enum span_kind kind)
 {
     struct span *run = NULL;
-    unsigned list = list_of_length(spans);
-    if (!is_power_of_two(spans)) list++;
-    for (; run == NULL && list < DEFERRED_LISTS - 1; list++) run = deferred_pop(&space_state.deferred[list]);
+    for (unsigned list = list_of_length(spans); run == NULL && list < DEFERRED_LISTS; list++)
+        run = deferred_pop(&space_state.deferred[list], spans);
     if (run == NULL) return NULL;
     uint32_t index = span_index(run), left = run->run_spans - spans;
     unsigned pool = run->pool;

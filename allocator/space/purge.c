@@ -198,11 +198,16 @@ static uint32_t run_purge(struct span *run, uint32_t most)
  * until it is asked again. */
 enum { REFUSALS_MAX = 4, REFUSED_RETRY_MS = 10000 };
 
+READS_RACILY bool purge_is_hopeless(void)
+{
+    return __atomic_load_n(&space_state.purge_refusals, __ATOMIC_RELAXED) >= REFUSALS_MAX &&
+           platform_clock_ms() - __atomic_load_n(&space_state.refused_at, __ATOMIC_RELAXED) < REFUSED_RETRY_MS;
+}
+
 static bool purge_is_refused(void)
 {
     if (UNLIKELY(!space_is_whole(SPACE_WHOLE))) return true; /* the lock is lost */
-    return space_state.purge_refusals >= REFUSALS_MAX &&
-           platform_clock_ms() - space_state.refused_at < REFUSED_RETRY_MS;
+    return purge_is_hopeless();
 }
 
 /* Purge the runs of this age or older, at most so many spans; returns how many are left of `most`. */
@@ -245,7 +250,7 @@ static enum space_left purge_old(uint32_t most)
     for (unsigned pool = DIRTY; pool < pools_end() && most != 0; pool++)
         most = pool_purge_older_than(&space_state.pools[pool], decay, most);
     if (UNLIKELY(!space_is_whole(SPACE_WHOLE))) return SPACE_LEFT_YOUNG;
-    if (spans_dirty() == 0) return SPACE_LEFT_NONE;
+    if (spans_dirty() == 0 || purge_is_hopeless()) return SPACE_LEFT_NONE;
     return most == 0 ? SPACE_LEFT_OLD : SPACE_LEFT_YOUNG;
 }
 

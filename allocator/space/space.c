@@ -417,10 +417,15 @@ void *space_metadata(size_t size)
     return memory;
 }
 
+READS_RACILY uint32_t space_spans(void)
+{
+    return __atomic_load_n(&space_state.frontier, __ATOMIC_RELAXED);
+}
+
 READS_RACILY size_t space_kept(void)
 {
     uint32_t clean = __atomic_load_n(&space_state.pools[CLEAN].spans, __ATOMIC_RELAXED);
-    uint32_t kept = __atomic_load_n(&space_state.frontier, __ATOMIC_RELAXED);
+    uint32_t kept = space_spans();
     return kept > clean ? (size_t)(kept - clean) * SPAN_SIZE : 0;
 }
 
@@ -429,7 +434,8 @@ READS_RACILY struct space_load space_load(void)
     uint32_t dirty = 0;
     for (unsigned pool = DIRTY; pool < pools_end(); pool++)
         dirty += __atomic_load_n(&space_state.pools[pool].spans, __ATOMIC_RELAXED);
-    return (struct space_load){.kept = space_kept(), .dirty = (size_t)dirty * SPAN_SIZE};
+    return (struct space_load){
+        .kept = space_kept(), .dirty = (size_t)dirty * SPAN_SIZE, .is_locked = purge_is_hopeless()};
 }
 
 /* Where entering is denied, the calling thread is in the middle of changing what is read: some figure may be off. */

@@ -231,19 +231,24 @@ void space_release(struct span *first);
  * or memory has run out; shrinking always succeeds. */
 bool space_resize(struct span *first, uint32_t spans);
 
+/* How many spans were ever handed out, from the first on: for a process of one thread, else a hint. */
+uint32_t space_spans(void);
+
 /* Memory for the allocator itself: zeroed, aligned to a cache line, never given back. NULL when out of memory. */
 void *space_metadata(size_t size);
 
 /* Dirty runs that are still to be purged, by age. */
 enum space_left {
-    SPACE_LEFT_NONE = 0, /* or too little to be worth it */
+    SPACE_LEFT_NONE = 0, /* or too little to be worth it, or nothing that the kernel would take */
     SPACE_LEFT_YOUNG, /* that will be old in time */
     SPACE_LEFT_OLD, /* more than one call does */
 };
 
-/* How much there is, as a hint: in runs that may be resident, and of that in dirty ones. */
+/* How much there is, as a hint: in runs that may be resident, and of that in dirty ones; and whether the process has locked its
+ * memory, so that none of it can be given back. */
 struct space_load {
     size_t kept, dirty;
+    bool is_locked;
 };
 struct space_load space_load(void);
 size_t space_kept(void); /* the first alone */

@@ -265,6 +265,9 @@ void huge_pages_say(void);
  * space_is_whole. */
 void purge_all(void);
 
+/* Any thread, without the lock, as a hint: the process has locked its memory, and the kernel would refuse again. */
+bool purge_is_hopeless(void);
+
 /* So many spans have come into this pool: purge what is now beyond shared_dirty_max, and some of what is too old. */
 void purge_after_release(unsigned pool, uint32_t spans, uint64_t now);
 

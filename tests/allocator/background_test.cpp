@@ -8,19 +8,56 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
-extern "C" bool platform_is_in_linker(const void *address);
+static std::atomic<int>
+    threads_made_by_others; // than the C library: by this program, as its own pthread_create sees it
+
+extern "C" int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                              void *argument) noexcept
+{
+    auto *next = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+    threads_made_by_others++;
+    return next(thread, attributes, run, argument);
+}
+
+static bool purging_is_refused; // as where the process has locked its memory
+
+static std::atomic<int> barriers_before_stall{-1}; // then the thread that would pass one waits; -1: it does not
+static std::atomic<bool> stalls;
+
+extern "C" {
+bool __real_platform_barrier_everywhere(void);
+bool __wrap_platform_barrier_everywhere(void)
+{
+    bool passed = __real_platform_barrier_everywhere();
+    if (barriers_before_stall >= 0 && barriers_before_stall-- == 0) {
+        stalls = true;
+        while (stalls) usleep(1000);
+    }
+    return passed;
+}
+bool platform_is_in_linker(const void *address);
+bool __real_platform_purge(void *start, size_t size);
+bool __wrap_platform_purge(void *start, size_t size)
+{
+    return !purging_is_refused && __real_platform_purge(start, size);
+}
+}
 
 // From the start of the program, as HEAPFIT_OPTIONS would.
 static const bool is_on = hf_option_set("background", "on") == 0;
@@ -162,6 +199,183 @@ TEST(Background, LeavesWhenItIsSwitchedOff)
     });
 }
 
+TEST(Background, LeavesAndStaysAwayWhereTheKernelTakesNothingBack)
+{
+    isolated::expect_passes([] {
+        purging_is_refused = true;
+        release(allocate(100 * MIB, MIB));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 1; })) << "its end";
+        release(allocate(100 * MIB, MIB));
+        EXPECT_FALSE(comes_true([] { return threads_now() != 1; }, 300));
+    });
+}
+
+// Half-used spans of many sizes: what can be taken from a heap that rests.
+constexpr size_t KEPT = 1000;
+void *kept[KEPT];
+
+void leave_sparse_spans()
+{
+    void *freed = nullptr;
+    for (size_t i = 0; i < KEPT; i++) {
+        for (int j = 0; j < 100; j++) {
+            auto **block = static_cast<void **>(std::malloc(1000));
+            *block = freed;
+            freed = block;
+        }
+        kept[i] = std::memset(std::malloc(1000), 0x5A, 1000);
+    }
+    release(freed);
+}
+
+void live_on()
+{
+    release(allocate(50 * MIB, 1000));
+    for (auto &block : kept) {
+        for (int i = 0; i < 1000; i++) ASSERT_EQ(0x5A, static_cast<char *>(block)[i]);
+        std::free(block);
+        block = std::memset(std::malloc(1000), 0x5A, 1000);
+    }
+    std::thread([] { release(allocate(MIB, 100)); }).join();
+    release(allocate(100 * MIB, MIB));
+    isolated::expect_passes([] { release(allocate(50 * MIB, 1000)); }); // by fork, as others do
+}
+
+// As fork, but for all that the C library does around it.
+template <typename Body> int run_in_copy(Body body)
+{
+    auto child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+    if (child == 0) {
+        alarm(isolated::TIMEOUT_SECONDS);
+        body();
+        _exit(::testing::Test::HasFailure() ? isolated::FAILED : isolated::PASSED);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+// The thread has claimed the heap of the only other one: before it found that it may, and when it was at work in it.
+TEST(Background, LeavesACopyOfTheProcessWithoutForksHandlersAlone)
+{
+    for (int barriers : {0, 1}) {
+        isolated::expect_passes([barriers] {
+            hf_option_set("decay_ms", "50");
+            leave_sparse_spans();
+            barriers_before_stall = barriers;
+            EXPECT_TRUE(comes_true([] { return stalls.load(); }));
+            EXPECT_EQ(0, run_in_copy(live_on));
+            stalls = false;
+            live_on();
+        });
+    }
+}
+
+TEST(Background, IsNotLostToAChildThatSharesTheMemory)
+{
+    isolated::expect_passes([] {
+        void *volatile list = allocate(100 * MIB, MIB);
+        pid_t child = vfork();
+        if (child == 0) {
+            release(list);
+            _exit(0);
+        }
+        waitpid(child, nullptr, 0);
+        EXPECT_EQ(1u, threads_now());
+        size_t before = resident();
+        release(allocate(200 * MIB, MIB));
+        expect_goes_back(before);
+    });
+}
+
+// The number of the other thread of a process of two.
+pid_t other_thread()
+{
+    pid_t found = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    while (const dirent *task = readdir(tasks)) {
+        auto number = static_cast<pid_t>(std::strtol(task->d_name, nullptr, 10));
+        if (number != 0 && number != getpid()) found = number;
+    }
+    closedir(tasks);
+    return found;
+}
+
+TEST(Background, IsNotStartedByWhatTheProgramPutsInThePlaceOfPthreadCreate)
+{
+    isolated::expect_passes([] {
+        release(allocate(100 * MIB, MIB));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
+        EXPECT_EQ(0, threads_made_by_others);
+    });
+}
+
+// What does not go back soon: so it stays to be looked at.
+void release_and_wait()
+{
+    size_t before = threads_now();
+    hf_option_set("decay_ms", "1000000000");
+    release(allocate(100 * MIB, MIB));
+    EXPECT_TRUE(comes_true([before] { return threads_now() > before; }));
+}
+
+TEST(Background, TakesNoSignals)
+{
+    isolated::expect_passes([] {
+        sigset_t before, after;
+        pthread_sigmask(SIG_BLOCK, nullptr, &before);
+        release_and_wait();
+        pthread_sigmask(SIG_BLOCK, nullptr, &after);
+        char path[64], text[2048] = {};
+        std::snprintf(path, sizeof path, "/proc/self/task/%d/status", other_thread());
+        int file = open(path, O_RDONLY);
+        EXPECT_GT(read(file, text, sizeof text - 1), 0);
+        close(file);
+        const char *blocked = std::strstr(text, "SigBlk:");
+        ASSERT_NE(nullptr, blocked);
+        unsigned long mask = std::strtoul(blocked + std::strlen("SigBlk:"), nullptr, 16);
+        for (int signal : {SIGINT, SIGTERM, SIGCHLD, SIGALRM, SIGPROF, SIGUSR1})
+            EXPECT_EQ(1u, mask >> (signal - 1) & 1) << signal;
+        for (int signal = 1; signal < SIGRTMAX; signal++)
+            EXPECT_EQ(sigismember(&before, signal), sigismember(&after, signal)) << "the starter's";
+    });
+}
+
+// Whichever thread happens to free much.
+TEST(Background, IsNotBoundToAProcessorBecauseItsStarterIs)
+{
+    isolated::expect_passes([] {
+        cpu_set_t all;
+        ASSERT_EQ(0, sched_getaffinity(0, sizeof all, &all));
+        std::thread starter([&all] {
+            cpu_set_t one;
+            CPU_ZERO(&one);
+            for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+                if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+            ASSERT_EQ(0, sched_setaffinity(0, sizeof one, &one));
+            release_and_wait();
+        });
+        starter.join();
+        EXPECT_TRUE(comes_true([&all] {
+            cpu_set_t its;
+            return sched_getaffinity(other_thread(), sizeof its, &its) == 0 && CPU_EQUAL(&its, &all);
+        }));
+    });
+}
+
+TEST(Background, HasNoRealTimePriorityBecauseItsStarterHas)
+{
+    struct sched_param lowest = {};
+    lowest.sched_priority = 1;
+    isolated::expect_passes([&lowest] {
+        if (sched_setscheduler(0, SCHED_FIFO, &lowest) != 0) return; // forbidden: then nobody has one
+        release_and_wait();
+        EXPECT_TRUE(comes_true([] { return sched_getscheduler(other_thread()) == SCHED_OTHER; }));
+        EXPECT_EQ(SCHED_FIFO, sched_getscheduler(0));
+    });
+}
+
 TEST(Background, ComesToTheChildOfAForkWhenThatNeedsIt)
 {
     isolated::expect_passes([] {
@@ -273,6 +487,27 @@ TEST(Background, TakesFromThreadsThatSleepWhatTheirBurstsHaveLeft)
         });
         before = resident();
         EXPECT_TRUE(comes_true([before] { return before - resident() >= THREADS * MIB; })) << before - resident();
+    });
+}
+
+// And whatever else it is doing. What these copies do needs nothing of the C library, whose locks it may have had, too.
+void use_all_sizes()
+{
+    for (size_t size : {16, 100, 1000, 10'000, 100'000}) release(allocate(4 * MIB, size));
+}
+
+TEST(Background, MayBeInTheMidstOfAnythingWhenTheProcessIsCopied)
+{
+    isolated::expect_passes([] {
+        hf_option_set("decay_ms", "1");
+        Sleepers others(3, [] {
+            static thread_local Burst burst;
+            burst.run();
+        });
+        for (int i = 0; i < 100; i++) {
+            release(allocate(20 * MIB, i % 2 == 0 ? 1000 : MIB));
+            EXPECT_EQ(0, run_in_copy(use_all_sizes));
+        }
     });
 }
 

@@ -9,11 +9,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cstring>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+static unsigned barriers_granted = UINT_MAX; // before the kernel refuses
+
+extern "C" {
+bool __real_platform_barrier_everywhere(void);
+bool __wrap_platform_barrier_everywhere(void)
+{
+    if (barriers_granted == 0) return false;
+    if (barriers_granted != UINT_MAX) barriers_granted--;
+    return __real_platform_barrier_everywhere();
+}
+}
 
 namespace
 {
@@ -100,6 +113,25 @@ TEST(ARestingHeap, IsLookedAtOnceUntilItsThreadGoesOn)
         EXPECT_EQ(CHORES_NONE, heap_all_release_old(platform_clock_ms(), NO_AGE, true));
         for (int i = 0; i < 1000; i++) heap_malloc(1000);
         EXPECT_EQ(CHORES_LATER, heap_all_release_old(platform_clock_ms(), 1000, true));
+    });
+}
+
+// Nobody tries again without end.
+TEST(ARestingHeap, IsLeftForLaterWhenTheKernelRefusesABarrier)
+{
+    with_claims([] {
+        for (int i = 0; i < 100; i++) heap_free(heap_malloc(1000));
+        heap_return_blocks(thread_heap);
+        size_t before = figures::in_use();
+        for (unsigned granted : {0U, 1U}) {
+            barriers_granted = granted;
+            EXPECT_EQ(CHORES_LATER, heap_all_release_old(platform_clock_ms(), NO_AGE, true));
+            EXPECT_EQ(0U, barriers_granted);
+            EXPECT_EQ(before, figures::in_use());
+        }
+        barriers_granted = UINT_MAX;
+        take_from_resting_heaps();
+        EXPECT_GT(before, figures::in_use());
     });
 }
 

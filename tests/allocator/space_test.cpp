@@ -439,6 +439,48 @@ class RandomWalk
     std::map<struct span *, uint64_t> runs_;
 };
 
+// Another library's handler may take its time, while other threads go on.
+TEST(Space, RunsThatAreReleasedDuringAForkAreUsedAgainWhateverTheirLength)
+{
+    in_new_space([] {
+        space_fork_begin();
+        for (uint32_t spans : {1, 2, 3, 5, 17}) {
+            struct span *runs[2] = {acquire(spans), acquire(spans)};
+            size_t before = figures_now().handed_out;
+            for (int i = 0; i < 100; i++) {
+                for (auto &run : runs) {
+                    space_release(run);
+                    bool zeroed = true; // as calloc asks
+                    run = space_acquire(spans, 1, SPAN_LARGE, &zeroed);
+                    ASSERT_NE(nullptr, run);
+                    EXPECT_EQ(spans, run->run_spans);
+                    EXPECT_FALSE(zeroed) << "it holds what its last user left";
+                }
+            }
+            EXPECT_EQ(before, figures_now().handed_out);
+            for (auto *run : runs) space_release(run);
+        }
+        space_fork_end();
+        EXPECT_EQ(0u, figures_now().handed_out);
+    });
+}
+
+// One that is too short stands before it, and stays.
+TEST(Space, ALongEnoughRunIsFoundBehindShorterOnesDuringAFork)
+{
+    in_new_space([] {
+        space_fork_begin();
+        struct span *runs[] = {acquire(7), acquire(4), acquire(5)};
+        size_t before = figures_now().handed_out;
+        for (auto *run : runs) space_release(run);
+        EXPECT_EQ(runs[0], acquire(6));
+        EXPECT_EQ(runs[2], acquire(5));
+        EXPECT_EQ(runs[1], acquire(4));
+        EXPECT_EQ(before, figures_now().handed_out);
+        space_fork_end();
+    });
+}
+
 TEST(Space, ARandomWalkKeepsRunsApartAndTheTableSound)
 {
     SCOPED_TRACE(stress::how_to_repeat());

@@ -135,6 +135,14 @@ void platform_fork_watch(void (*mend)(void))
     (void)mend; /* our handler is the child's first */
 }
 
+/* Nor are there copies without handlers. */
+void platform_copy_watch(void (*mend)(void))
+{
+    (void)mend;
+}
+
+void platform_copy_look(void) {}
+
 static void (*exit_hook)(void *);
 
 void platform_thread_exit_hook(void (*hook)(void *))
@@ -192,6 +200,11 @@ UNTOLD void *space_metadata(size_t size)
     }
     if (heaps_made == HEAPS) interleave_fail("too many heaps");
     return &heaps[heaps_made++];
+}
+
+uint32_t space_spans(void)
+{
+    return SPANS;
 }
 
 void space_fork_begin(void) {}
@@ -316,6 +329,8 @@ void heap_wait_for_claim(struct heap *heap)
 _Atomic(uint32_t) heap_background_status;
 
 void heap_background_consider(void) {}
+
+void heap_background_fork_child(void) {}
 
 int32_t platform_thread_number(void)
 {
