@@ -3,7 +3,7 @@
 
 Runs benchmarks/container_load.c, whose threads go through phases of different sizes, in a memory
 control group under each allocator, one allocator after the other in each of the runs, and counts
-which the kernel killed. Without a limit the load needs some 1.3 times the default limit under
+which the kernel killed. Without a limit the load needs 1.1 to 1.4 times the default limit under
 heapfit, most of which is free and waits to be used again; what is live at a time is some 0.6 of it.
 
     .venv/bin/python benchmarks/container.py --runs 100

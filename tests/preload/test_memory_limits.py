@@ -210,18 +210,18 @@ def environment_with(library: Path, settings: str) -> dict[str, str]:
     return {**os.environ, "LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": settings}
 
 
-# Without a limit its free memory waits: then it needs some 1.3 times as much
-# (benchmarks/container.py runs it a hundred times, and other allocators beside it).
+# Without a limit its free memory waits: then it needs more, how much depends on how threads take
+# turns (benchmarks/container.py runs it a hundred times, and other allocators beside it).
 def test_free_memory_that_waits_does_not_count_in_a_container(
     group: Group, library: Path, tmp_path: Path
 ) -> None:
-    load = compiled(ROOT / "benchmarks" / "container_load.c", tmp_path)
+    load = [compiled(ROOT / "benchmarks" / "container_load.c", tmp_path), "320"]
     waits, limit = "decay_ms:10000", 512  # longer than a phase takes, on any machine
     free = environment_with(library, f"{waits},memory_limit:none")
-    alone = subprocess.run([load], env=free, check=True, capture_output=True, text=True)
-    assert int(alone.stdout) > 1.2 * limit
+    alone = subprocess.run(load, env=free, check=True, capture_output=True, text=True)
+    assert int(alone.stdout) > limit
     for run in range(3):
-        command = group.command(limit, [load])
+        command = group.command(limit, load)
         within = subprocess.run(
             command, env=environment_with(library, waits), stdout=subprocess.PIPE
         )
