@@ -565,6 +565,15 @@ bool platform_is_in_linker(const void *address)
     return is_in_parts((const ElfW(Phdr) *)(base + header->e_phoff), header->e_phnum, base, (uintptr_t)address);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define SANITIZED 0
+#endif
+
+#if !SANITIZED
 /* Where the C library has pthread_create: in the second before glibc 2.34. */
 static const char *const thread_libraries[] = {"libc.so.6", "libpthread.so.0"};
 enum { THREAD_LIBRARIES = sizeof thread_libraries / sizeof *thread_libraries };
@@ -594,13 +603,6 @@ static create_function *find_create(void)
     }
     return found;
 }
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#else
-#define SANITIZED 0
 #endif
 
 void platform_thread_prepare(void)

@@ -598,7 +598,7 @@ def test_a_pause_of_the_recorder_is_waited_for_though_signals_disturb_the_wait(
 def test_a_recording_over_another_allocator(recording: Recording) -> None:
     allocator = paths.library("default")
     both = {"LD_PRELOAD": f"{recording.recorder}:{allocator}"}
-    for way in [["exits", "_exit"], ["fork", "5"], ["short_threads", "100"], ["main_leaves"]]:
+    for way in [["exits", "_exit"], ["fork", "5"], ["short_threads", "100"]]:
         words = [recording.subject, *way]
         plain = _run(words, dict(os.environ))
         recorded = _run(words, recording.environment("children:on") | both)
