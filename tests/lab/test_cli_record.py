@@ -19,6 +19,7 @@ from conftest import Heapfit, assert_one_line, heapfit_command
 from heapfit.errors import UsageError
 from heapfit.record import OPTIONS, RecordOptions, Written, examine, variables
 from heapfit.record.options import check
+from heapfit.record.run import _signals_pass_through
 from sampling import first
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -191,6 +192,14 @@ def test_sigterm_reaches_the_program_and_its_recording_is_whole(
         _, said = process.communicate(timeout=WAIT_S)
     assert process.returncode == 7, said  # what the program says to SIGTERM
     assert examine(tmp_path / "t.hft").whole
+
+
+def test_a_signal_that_comes_before_the_program_is_kept_for_it() -> None:
+    with _signals_pass_through() as pass_to:
+        os.kill(os.getpid(), signal.SIGTERM)
+        with subprocess.Popen(["sleep", str(WAIT_S)]) as program:
+            pass_to(program)
+            assert program.wait(WAIT_S) == -signal.SIGTERM
 
 
 def test_the_recorder_of_a_running_program_is_started_and_stopped(

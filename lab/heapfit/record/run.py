@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,19 +104,40 @@ def _run(
     """Return the program's number and how it ended."""
     sys.stdout.flush()
     with (
+        _signals_pass_through() as pass_to,
         subprocess.Popen(command, env=environment, stdout=stdout) as program,
-        _signals_pass_through(program),
     ):
+        pass_to(program)
         return program.pid, program.wait()
 
 
 @contextmanager
-def _signals_pass_through(program: subprocess.Popen[bytes]) -> Iterator[None]:
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in _OF_THE_TERMINAL}
-    for number in _FORWARDED:
-        before[number] = signal.signal(number, lambda number, _: program.send_signal(number))
+def _signals_pass_through() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Yield the function to be told of the program; what is said to us before is kept for it.
+
+    What was ignored stays so, for the program too: it inherits that, but not our handlers.
+    """
+    early: list[int] = []
+    programs: list[subprocess.Popen[bytes]] = []
+
+    def forward(number: int, _: object) -> None:
+        if programs:
+            programs[0].send_signal(number)
+        else:
+            early.append(number)
+
+    taken = [each for each in _FORWARDED if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, forward) for number in taken}
+
+    def pass_to(program: subprocess.Popen[bytes]) -> None:
+        programs.append(program)
+        for number in early:
+            program.send_signal(number)
+        for number in _OF_THE_TERMINAL:
+            before[number] = signal.signal(number, signal.SIG_IGN)
+
     try:
-        yield
+        yield pass_to
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
