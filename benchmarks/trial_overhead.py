@@ -70,7 +70,7 @@ class Benchmark:
         calibration = min(self._run_bare(CALIBRATION_ROUNDS).processor for _ in range(3))
         self.rounds = max(1, round(CALIBRATION_ROUNDS * seconds / calibration))
         self._study = self._plan(metrics)
-        find_launcher(folder)  # a trial is not to be timed with compiling it
+        find_launcher()  # a trial is not to be timed with compiling it
 
     def _plan(self, metrics: Sequence[str]) -> Study:
         command = [str(self._work), str(self.rounds)]

@@ -104,7 +104,7 @@ TEST(Pressure, NobodyAsksWhileTheHeapIsSmall)
     in_a_process([] {
         is_limited(64 * MIB, 60 * MIB);
         for (const char *name : {"decay_ms", "shared_span_threshold", "thread_span_threshold"}) set(name, "0");
-        for (int i = 0; i < 100; i++) {
+        for (int i = 0; i < 10; i++) {
             take_and_free(8 * MIB); // which it gets from the kernel again and again
             work_on();
         }
