@@ -70,7 +70,7 @@ static enum chores_left step(bool idle)
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
     if (decay == DECAY_NEVER || !is_on()) return CHORES_NONE;
     heap_pressure_pass(platform_clock_ms());
-    enum chores_left left = heap_all_release_old(platform_clock_ms(), decay, idle);
+    enum chores_left left = heap_all_release_old(platform_clock_ms(), decay == AT_ONCE ? AT_ONCE + 1 : decay, idle);
     left = chores_more_urgent(left, heap_orphans_step());
     return chores_more_urgent(left, (enum chores_left)space_purge_old());
 }

@@ -317,6 +317,11 @@ void platform_lock_release(platform_lock *lock)
     if (UNLIKELY((word & WAITED) != 0)) lock_wake(lock, 1);
 }
 
+bool platform_lock_is_awaited(const platform_lock *lock)
+{
+    return (word_of(lock) & WAITED) != 0;
+}
+
 bool platform_lock_is_own(const platform_lock *lock)
 {
     return owner_in(word_of(lock)) == self();

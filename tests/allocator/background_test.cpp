@@ -490,6 +490,20 @@ TEST(Background, TakesFromThreadsThatSleepWhatTheirBurstsHaveLeft)
     });
 }
 
+TEST(Background, GivesBackWhatWasFreedForThreadsThatSleep)
+{
+    isolated::expect_passes([] {
+        constexpr size_t THREADS = 9, EACH = 20 * MIB;
+        static void *lists[THREADS];
+        static std::atomic<size_t> next;
+        size_t before = resident();
+        Sleepers sleepers(THREADS, [] { lists[next++] = allocate(EACH, 300); });
+        EXPECT_GE(resident(), before + THREADS * EACH);
+        for (void *list : lists) release(list);
+        expect_goes_back(before);
+    });
+}
+
 // And whatever else it is doing. What these copies do needs nothing of the C library, whose locks it may have had, too.
 void use_all_sizes()
 {
