@@ -28,6 +28,9 @@
 
 /* ---- settings: set by api/, some while threads run -------------------------------------------------------- */
 
+/* Auto: where the program has threads already, so that one more changes nothing of what it may do. */
+enum background { BACKGROUND_OFF, BACKGROUND_ON, BACKGROUND_AUTO };
+
 struct heap_settings {
     _Atomic(uint32_t) remote_free_batch; /* blocks collected for another heap before they are handed over */
     _Atomic(size_t) remote_free_bytes; /* the same in bytes */
@@ -36,7 +39,7 @@ struct heap_settings {
     _Atomic(size_t) free_page_threshold; /* bytes of free memory in sparse spans that a heap keeps for the decay time */
     _Atomic(uint32_t) lockless_threads; /* threads that get a heap of their own */
     _Atomic(size_t) memory_limit; /* bytes that the process shall stay below; or one of the following */
-    _Atomic(uint32_t) background; /* whether there may be a thread that gives memory back */
+    _Atomic(uint32_t) background; /* enum background: when there may be a thread that gives memory back */
     bool cache_line_align; /* blocks fill whole cache lines; set before the first heap is made */
     uint32_t pool_carve_units; /* units that a pool's bin carves at a time, at least; set before, too */
 };
@@ -618,6 +621,8 @@ bool heap_adopt_span(struct heap *heap, unsigned bin);
 bool heap_registry_is_awaited(void);
 /* Whether more than one thread has had a heap; a hint. */
 bool heap_threads_are_many(void);
+/* Threads that have a heap now, alone or with others. */
+size_t heap_threads_now(void);
 /* Whether anybody has allocated yet; what the start wrote is then seen by the caller too. */
 bool heap_is_started(void);
 /* Empty the caches of all heaps, of sleeping threads too. */

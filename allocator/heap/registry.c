@@ -139,6 +139,11 @@ READS_RACILY bool heap_threads_are_many(void)
     return __atomic_load_n(&registry.made, __ATOMIC_RELAXED) + __atomic_load_n(&registry.sharing, __ATOMIC_RELAXED) > 1;
 }
 
+READS_RACILY size_t heap_threads_now(void)
+{
+    return __atomic_load_n(&registry.lockless, __ATOMIC_RELAXED) + __atomic_load_n(&registry.sharing, __ATOMIC_RELAXED);
+}
+
 /* ---- idle heaps: under the registry's lock ------------------------------------------------------------------------------------- */
 
 static void idle_add(struct heap *heap)
