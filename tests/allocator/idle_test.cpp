@@ -53,8 +53,8 @@ void take_from_resting_heaps()
 // `body` runs where the kernel has the barrier, which emulators have not, and where what it orders is known to be ordered.
 template <typename Body> void with_claims(Body body)
 {
-    if (!platform_barrier_prepare()) GTEST_SKIP() << "membarrier(2) is missing";
     if (HEAPFIT_TEST_THREAD_SANITIZER) GTEST_SKIP() << "ThreadSanitizer knows nothing of membarrier(2)";
+    if (!platform_barrier_prepare()) GTEST_SKIP() << "membarrier(2) is missing";
     isolated::expect_passes([&] {
         ASSERT_TRUE(platform_barrier_prepare());
         space_settings.decay_ms = DECAY_NEVER; // nothing goes back by itself
