@@ -88,7 +88,8 @@ static const char *const huge_pages_choices[] = {
 static const char *const hand_over_choices[] = {[REMOTE_HAND_OVER_FULL] = "full", [REMOTE_HAND_OVER_REFILL] = "refill"};
 enum { NUMA_AUTO, NUMA_OFF };
 static const char *const numa_choices[] = {[NUMA_AUTO] = "auto", [NUMA_OFF] = "off"};
-static const char *const background_choices[] = {"off", "on"};
+static const char *const background_choices[] = {
+    [BACKGROUND_OFF] = "off", [BACKGROUND_ON] = "on", [BACKGROUND_AUTO] = "auto"};
 static const char *const control_choices[] = {[CONTROL_OFF] = "off", [CONTROL_ON] = "on"};
 /* The first two are what a flag takes. */
 static const char *const stats_choices[] = {[STATS_OFF] = "0", [STATS_TEXT] = "1", [STATS_JSON] = "json"};
@@ -317,10 +318,12 @@ struct option options_table[OPTION_COUNT] = {
             .public =
                 {
                     .name = "background",
-                    .description = "have a thread give memory back while the program sleeps: on (from 16m on), off",
+                    .description = "have a thread give memory back while the program sleeps, from 16m on: auto (in "
+                                   "programs with threads), on, off",
                     .kind = HF_OPTION_CHOICE,
                     .live = 1,
-                    .maximum = 1,
+                    .initial = BACKGROUND_AUTO,
+                    .maximum = BACKGROUND_AUTO,
                     .choices = background_choices,
                 },
             .apply = apply_background,

@@ -1,5 +1,4 @@
-/* Memory goes back although nobody calls: with `background:on` a thread of our own sees to what has become free when the
- * program sleeps.
+/* Memory goes back although nobody calls: a thread of our own sees to what has become free when the program sleeps.
  *
  * All that it does is also done by the program's threads, step by step, when they come by (chores.c). So it is worth having only
  * for those who do not, and it does what is due no sooner: after the decay time.
@@ -13,9 +12,9 @@
  * wait for the holder of a lock who has to wait for a core that is never idle would wait for ever. Nor is it the thread that
  * clears memory ahead (space/zeroed.c), which works for seconds on end, so must run at idle priority, and so takes no lock.
  *
- * A process that has a thread is not what it was: unshare and setns refuse some of their services, the C library's locks in
- * stdio are taken, and when main leaves by pthread_exit a thread more must end. So a process of one thread must have a lot to give
- * back before it gets one, and none that is small ever does; and the thread leaves when it is the last one.
+ * A process that has a second thread is not what it was: unshare and setns refuse some of their services, the C library takes
+ * stdio's locks from then on and counts shared pointers by atomics, a sandbox may forbid it by death. So, unless `background:on` asks
+ * for it, only a process that has threads of its own at that moment gets one; and the thread leaves when it is the last one.
  */
 #include "heap.h"
 
@@ -36,9 +35,9 @@ static bool status_change(uint32_t from, enum background_status to)
                                                    memory_order_relaxed);
 }
 
-static bool is_on(void)
+static uint32_t setting(void)
 {
-    return atomic_load_explicit(&heap_settings.background, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&heap_settings.background, memory_order_relaxed);
 }
 
 /* ---- when it is wanted -------------------------------------------------------------------------------------------- */
@@ -53,12 +52,15 @@ static bool is_wanted(void)
 {
     struct space_load load = space_load();
     if (load.kept < GROWN_LARGE || load.is_locked) return false;
-    return heap_threads_are_many() || load.dirty >= WAITING_ALONE;
+    if (heap_threads_now() > 1) return true;
+    return setting() == BACKGROUND_ON && (heap_threads_are_many() || load.dirty >= WAITING_ALONE);
 }
 
 void heap_background_consider(void)
 {
-    if (!is_on() || atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) == DECAY_NEVER) return;
+    if (setting() == BACKGROUND_OFF ||
+        atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) == DECAY_NEVER)
+        return;
     if (is_wanted()) status_change(BACKGROUND_ABSENT, BACKGROUND_WANTED);
 }
 
@@ -68,9 +70,9 @@ void heap_background_consider(void)
 static enum chores_left step(bool idle)
 {
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
-    if (decay == DECAY_NEVER || !is_on()) return CHORES_NONE;
+    if (decay == DECAY_NEVER || setting() == BACKGROUND_OFF) return CHORES_NONE;
     heap_pressure_pass(platform_clock_ms());
-    enum chores_left left = heap_all_release_old(platform_clock_ms(), decay, idle);
+    enum chores_left left = heap_all_release_old(platform_clock_ms(), decay == AT_ONCE ? AT_ONCE + 1 : decay, idle);
     left = chores_more_urgent(left, heap_orphans_step());
     return chores_more_urgent(left, (enum chores_left)space_purge_old());
 }

@@ -28,6 +28,9 @@
 
 /* ---- settings: set by api/, some while threads run -------------------------------------------------------- */
 
+/* Auto: where the program has threads already, so that one more changes nothing of what it may do. */
+enum background { BACKGROUND_OFF, BACKGROUND_ON, BACKGROUND_AUTO };
+
 struct heap_settings {
     _Atomic(uint32_t) remote_free_batch; /* blocks collected for another heap before they are handed over */
     _Atomic(size_t) remote_free_bytes; /* the same in bytes */
@@ -36,7 +39,7 @@ struct heap_settings {
     _Atomic(size_t) free_page_threshold; /* bytes of free memory in sparse spans that a heap keeps for the decay time */
     _Atomic(uint32_t) lockless_threads; /* threads that get a heap of their own */
     _Atomic(size_t) memory_limit; /* bytes that the process shall stay below; or one of the following */
-    _Atomic(uint32_t) background; /* whether there may be a thread that gives memory back */
+    _Atomic(uint32_t) background; /* enum background: when there may be a thread that gives memory back */
     bool cache_line_align; /* blocks fill whole cache lines; set before the first heap is made */
     uint32_t pool_carve_units; /* units that a pool's bin carves at a time, at least; set before, too */
 };
@@ -184,6 +187,9 @@ struct heap {
         rest_entries; /* idle.c: `inside` when last looked at; and since when it has been so; under the registry's lock */
     uint64_t rest_begun;
     bool rest_done; /* idle.c: what was left when it began has been seen to */
+    uintptr_t
+        inbox_seen; /* idle.c: the first message in the inbox when nothing of it could be had; and when to look again */
+    uint64_t inbox_due;
     size_t zeroed_hits, zeroed_misses; /* see heap_figures; read by other threads */
     struct outbox *outbox; /* remote.c: blocks of other heaps that this thread has freed; NULL until there is one */
     size_t remote_batches, remote_blocks; /* remote.c: handed over to other heaps; relaxed, for statistics */
@@ -306,10 +312,10 @@ void *heap_malloc_own(size_t size);
 size_t heap_usable_size(const void *pointer);
 /* What heap_usable_size of an object of this size would be. */
 size_t heap_good_size(size_t size);
-/* Give back what the calling thread's heap holds without need. */
+/* Give back what the calling thread's heap holds without need, and what can be had of the others' while their threads go on. */
 void heap_trim(void);
-/* Give back all that any heap holds without need: at once, but for free blocks of other threads' heaps and the pages that
- * they lie in, which go back when those threads next fill a bin. */
+/* The same for all heaps: for those of other threads, what can be had while these go on at once (idle.c), and all when they next
+ * fill a bin. */
 void heap_trim_everywhere(void);
 
 /* Defined by the layer above. Allocations of a diverted thread; as malloc, NULL with errno ENOMEM when out of memory. */
@@ -430,8 +436,12 @@ void cache_release(uint32_t chain);
 /* Any thread: what is kept. */
 size_t cache_bytes(const struct heap *heap);
 
-/* Any thread: the same for all heaps, some of them at a time; with `idle` also what else those hold whose threads rest. */
+/* Any thread: the same for all heaps, some of them at a time; with `idle` also what else those hold whose threads rest. AT_ONCE: who
+ * asks needs it now, whatever the age, and whoever has to wait meanwhile. */
+enum { AT_ONCE = 0 };
 enum chores_left heap_all_release_old(uint64_t now, uint32_t age_ms, bool idle);
+/* The same at once, of all heaps whose threads are on no slow path at this moment. */
+void heap_all_give_back(void);
 
 /* ---- chores (chores.c) --------------------------------------------------------------------------------------------------- */
 
@@ -554,6 +564,14 @@ struct remote_elsewhere {
 struct remote_elsewhere remote_inbox_take_shared(struct heap *heap);
 void remote_send_on(struct remote_elsewhere elsewhere);
 
+/* For an owner that sleeps, under a claim and the registry's lock (idle.c), one after the other: take in hand what lies in its
+ * inbox, and count the spans that are empty but for it; false: somebody waits, so that it was not all looked at. Put these spans
+ * before a chain, as cache_detach does: true if there may be more of them. Put back the rest, and return its first message. */
+bool remote_inbox_hold(struct heap *heap, bool (*is_awaited)(const struct heap *heap),
+                       uint32_t *spans); /* NULL: nobody does */
+bool remote_inbox_give_away(struct heap *heap, uint32_t *chain);
+uintptr_t remote_inbox_put_back(struct heap *heap);
+
 /* Free a block of the heap's own that looks free: end the program if it is, and free it if it only looks so. */
 COLD void remote_free_own_suspect(struct heap *heap, uintptr_t block);
 /* The same for a block of a heap that is not the calling thread's own, without its lock. */
@@ -599,8 +617,12 @@ struct heap *heap_make(enum heap_state state);
 bool heap_orphan_spans(struct heap *heap);
 /* Take over a span of a dead thread that has blocks of this bin to give. False when there is none. */
 bool heap_adopt_span(struct heap *heap, unsigned bin);
+/* Whether a thread waits for the registry's lock, which the calling one has. */
+bool heap_registry_is_awaited(void);
 /* Whether more than one thread has had a heap; a hint. */
 bool heap_threads_are_many(void);
+/* Threads that have a heap now, alone or with others. */
+size_t heap_threads_now(void);
 /* Whether anybody has allocated yet; what the start wrote is then seen by the caller too. */
 bool heap_is_started(void);
 /* Empty the caches of all heaps, of sleeping threads too. */

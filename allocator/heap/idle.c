@@ -23,6 +23,8 @@
  *   stands behind it nobody touches. So it stays where it is, the others are linked anew, and pages on which nothing else lies
  *   go back. A link that is not yet written does not look like one; then the span is left alone.
  *
+ * - what others have freed for the owner can be counted, and spans of which nothing else lives are given away: see remote.c.
+ *
  * What cannot be had: the blocks of the bins' own lists, which malloc may take at any time, at most 64 in each bin of a heap that
  * has freed spans; and pages of spans that are not sparse. Objects of mixed sizes are freed and made elsewhere: their bins are
  * left alone. Heaps of a lock are not idle.
@@ -121,9 +123,17 @@ READS_RACILY static void find_sparse(const struct heap *heap, struct finds *find
     }
 }
 
-/* ---- a heap ------------------------------------------------------------------------------------------------------- */
+/* ---- whether it rests --------------------------------------------------------------------------------------------- */
 
-/* Whether the owner has kept away from its slow paths for so long, and what these have left was not seen to yet. */
+/* Whether others have freed something for it that was not looked at. */
+static enum chores_left inbox_left(const struct heap *heap, uint64_t now, uint32_t age_ms)
+{
+    uintptr_t first = atomic_load_explicit(&heap->inbox, memory_order_relaxed); /* only to be compared */
+    if (first == 0 || first == heap->inbox_seen) return CHORES_NONE;
+    return age_ms != AT_ONCE && now < heap->inbox_due ? CHORES_LATER : CHORES_NOW;
+}
+
+/* Whether the owner has kept away from its slow paths for so long, and what these have left, or others, was not seen to yet. */
 static enum chores_left look_at_rest(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *entries)
 {
     /* Relaxed: a hint, claim_begin looks again. */
@@ -132,10 +142,60 @@ static enum chores_left look_at_rest(struct heap *heap, uint64_t now, uint32_t a
         heap->rest_entries = *entries;
         heap->rest_begun = now;
         heap->rest_done = false;
+        heap->inbox_seen = 0;
     }
     if ((*entries & HEAP_INSIDE) != 0) return CHORES_LATER;
-    if (heap->rest_done) return CHORES_NONE;
+    enum chores_left left = heap->rest_done ? inbox_left(heap, now, age_ms) : CHORES_NOW;
+    if (left != CHORES_NOW) return left;
     return now - heap->rest_begun < age_ms ? CHORES_LATER : CHORES_NOW;
+}
+
+/* ---- what others have freed for it ------------------------------------------------------------------------------------ */
+
+/* Messages are cache misses, and there may be millions of them, of which nothing can be had. So no more than one part in so many
+ * of a processor's time is spent on them. */
+enum { INBOX_TIME_SHARE = 64 };
+
+static bool is_awaited(const struct heap *heap)
+{
+    return atomic_load_explicit(&heap->claimed, memory_order_relaxed) == CLAIMED_OWNER_WAITS ||
+           heap_registry_is_awaited();
+}
+
+static enum chores_left inbox_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain)
+{
+    /* While a block is accused, the inbox is what it may be accused of being in: that is left to the owner. */
+    if (atomic_load_explicit(&heap->suspects, memory_order_relaxed) != 0) return CHORES_NONE;
+    if (inbox_left(heap, now, age_ms) != CHORES_NOW) return CHORES_NONE;
+    uint64_t begun = platform_clock_ns();
+    uint32_t spans;
+    bool whole = remote_inbox_hold(heap, age_ms == AT_ONCE ? NULL : is_awaited, &spans), more = false;
+    if (whole && spans != 0) {
+        whole = platform_barrier_everywhere();
+        if (whole) more = remote_inbox_give_away(heap, chain);
+    }
+    uintptr_t left = remote_inbox_put_back(heap);
+    heap->inbox_seen = whole && !more ? left : 0;
+    heap->inbox_due = now + (platform_clock_ns() - begun) / 1000000 * INBOX_TIME_SHARE;
+    return !whole ? CHORES_LATER : more ? CHORES_NOW : CHORES_NONE;
+}
+
+/* ---- a heap ------------------------------------------------------------------------------------------------------- */
+
+static enum chores_left spans_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain)
+{
+    struct finds finds = {.count = 0};
+    find_empty(heap, &finds);
+    find_sparse(heap, &finds, now, age_ms);
+    if (finds.count != 0 && !platform_barrier_everywhere())
+        return CHORES_LATER; /* refused for once; if it were tried at once, it would be again */
+    for (unsigned i = 0; i < finds.count; i++) {
+        struct span *span = finds.spans[i].span;
+        if (finds.spans[i].head == 0) span_give_away(heap, span, chain);
+        else span_purge_resting(heap, span, finds.spans[i].head);
+    }
+    heap->rest_done = finds.count < CLAIMED_SPANS;
+    return heap->rest_done ? CHORES_NONE : CHORES_NOW;
 }
 
 enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain)
@@ -144,19 +204,9 @@ enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uin
     enum chores_left left = look_at_rest(heap, now, age_ms, &entries);
     if (left != CHORES_NOW) return left;
     if (!claim_begin(heap, entries)) return CHORES_LATER;
-    struct finds finds = {.count = 0};
-    find_empty(heap, &finds);
-    find_sparse(heap, &finds, now, age_ms);
-    bool ordered = finds.count == 0 || platform_barrier_everywhere();
-    if (ordered) {
-        for (unsigned i = 0; i < finds.count; i++) {
-            struct span *span = finds.spans[i].span;
-            if (finds.spans[i].head == 0) span_give_away(heap, span, chain);
-            else span_purge_resting(heap, span, finds.spans[i].head);
-        }
-    }
-    heap->rest_done = ordered && finds.count < CLAIMED_SPANS;
+    left = CHORES_NONE;
+    enum chores_left inbox = inbox_tend(heap, now, age_ms, chain);
+    if (!heap->rest_done) left = spans_tend(heap, now, age_ms, chain);
     claim_end(heap);
-    if (!ordered) return CHORES_LATER; /* the kernel has refused for once; at once it would again */
-    return heap->rest_done ? CHORES_NONE : CHORES_NOW;
+    return chores_more_urgent(left, inbox);
 }

@@ -6,20 +6,39 @@
 
 /* ---- allocating ---------------------------------------------------------------------------------------------------------- */
 
-/* Memory has run out: give back what this heap holds without need, and the spans that others keep, before a second try. */
-static void make_room(struct heap *heap)
+/* Memory has run out: give back what this heap holds without need, and the spans that others keep, before a second try. Before a
+ * third one, what can be had of heaps whose threads sleep. False: there is nothing more to try. */
+static bool make_room(struct heap *heap, unsigned tries)
 {
-    remote_inbox_take(heap);
-    heap_flush(heap);
-    /* A shared heap is locked here, and the registry's lock, which that takes, comes before. */
-    if (!heap_is_shared(heap)) heap_caches_empty();
+    enum { OWN_AND_KEPT = 1, ALL_THAT_SLEEP };
+    /* A shared heap is locked here, and the registry's lock, which it takes to ask others, comes before. */
+    bool may_ask_others = !heap_is_shared(heap);
+    if (tries == OWN_AND_KEPT) {
+        remote_inbox_take(heap);
+        heap_flush(heap);
+        if (may_ask_others) heap_caches_empty();
+    } else if (tries == ALL_THAT_SLEEP && may_ask_others) {
+        heap_all_give_back();
+    } else {
+        return false;
+    }
     space_purge_all();
+    return true;
 }
 
 static COLD bool bin_refill_without_memory(struct heap *heap, unsigned bin)
 {
-    make_room(heap);
-    return bin_refill(heap, bin);
+    for (unsigned tries = 1; make_room(heap, tries); tries++)
+        if (bin_refill(heap, bin)) return true;
+    return false;
+}
+
+static COLD void *large_malloc_without_memory(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
+{
+    void *object = NULL;
+    for (unsigned tries = 1; object == NULL && make_room(heap, tries); tries++)
+        object = large_malloc(heap, size, alignment, zeroed);
+    return object;
 }
 
 static void *small_malloc(struct heap *heap, unsigned bin)
@@ -60,8 +79,7 @@ static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, boo
     object = large_malloc(heap, size, alignment, zeroed);
     /* A length that no memory could ever hold, read from a network perhaps, must not cost the process what it keeps. */
     if (LIKELY(object != NULL) || !large_room_can_be_made(size, alignment)) return object;
-    make_room(heap);
-    return large_malloc(heap, size, alignment, zeroed);
+    return large_malloc_without_memory(heap, size, alignment, zeroed);
 }
 
 /* Any request, from a thread with or without a heap. */
@@ -338,6 +356,7 @@ static void own_heap_give_back(void)
     if (!heap_is_started()) return;
     shared_trim();
     heap_orphans_give_back();
+    heap_all_give_back();
 }
 
 void heap_trim(void)

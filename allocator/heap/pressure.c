@@ -163,7 +163,8 @@ static bool is_time(_Atomic(uint64_t) *done_at_ms, uint64_t now, uint64_t rest_m
                                                    memory_order_relaxed);
 }
 
-/* What is free goes back now; `blocks`: also what is free within spans, by the owners when they next fill a bin. The caller may
+/* What is free goes back now; `blocks`: also what is free within spans, by the owners when they next fill a bin, and as far as can
+ * be had of those that sleep. The caller may
  * have a heap's lock or be on its own heap's slow path: what needs the registry's lock or another heap's must then wait. */
 static void give_back(bool blocks)
 {
@@ -172,6 +173,7 @@ static void give_back(bool blocks)
         if (blocks) shared_trim();
         if (blocks) heap_orphans_give_back();
         heap_caches_empty();
+        if (blocks) heap_all_give_back();
     }
     space_zeroed_release();
     space_purge_all();

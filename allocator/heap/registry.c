@@ -129,9 +129,19 @@ bool heap_is_started(void)
     return started;
 }
 
+bool heap_registry_is_awaited(void)
+{
+    return platform_lock_is_awaited(&registry.lock);
+}
+
 READS_RACILY bool heap_threads_are_many(void)
 {
     return __atomic_load_n(&registry.made, __ATOMIC_RELAXED) + __atomic_load_n(&registry.sharing, __ATOMIC_RELAXED) > 1;
+}
+
+READS_RACILY size_t heap_threads_now(void)
+{
+    return __atomic_load_n(&registry.lockless, __ATOMIC_RELAXED) + __atomic_load_n(&registry.sharing, __ATOMIC_RELAXED);
 }
 
 /* ---- idle heaps: under the registry's lock ------------------------------------------------------------------------------------- */
@@ -523,6 +533,20 @@ enum chores_left heap_all_release_old(uint64_t now, uint32_t age_ms, bool idle)
     platform_lock_release(&registry.lock);
     return left;
 }
+/* The calling thread's own heap is not rested, and says so: or a signal's handler would wait here for the thread that it has
+ * interrupted. Threads that go on may leave more behind as often as we look, so no more rounds than what there is can need. */
+void heap_all_give_back(void)
+{
+    struct heap *own = thread_heap_own();
+    bool has_own = own->size != 0; /* not heap_none or heap_sharing */
+    if (has_own && !heap_threads_are_many()) return;
+    bool idle = platform_barrier_prepare();
+    uint32_t entered = has_own ? heap_enter(own) : 0;
+    for (uint32_t rounds = 1 + space_spans(); rounds > 0; rounds--)
+        if (heap_all_release_old(platform_clock_ms(), AT_ONCE, idle) != CHORES_NOW) break;
+    if (has_own) heap_leave(own, entered);
+}
+
 /* Forks of this thread that are under way: more than one when a signal's handler forks in another's fork. The first holds the
  * locks, unless the thread was interrupted with one of them: then it cannot have all, see platform_lock_fork_end_in_child. */
 static __thread unsigned thread_forks __attribute__((tls_model("initial-exec")));

@@ -12,6 +12,9 @@
  * lies in an inbox that nobody will open. A span may change owner while a message is on its way: whoever finds one that is not its own sends it on.
  * Blocks on their way count as live, so their span stays what it is.
  *
+ * An owner that sleeps opens nothing. Who has claimed its heap (idle.c) takes what is in the inbox in hand, counts, gives away the
+ * spans of which every live block lies there, and puts the others' messages back.
+ *
  * A block that looks free when it is freed is nearly always freed twice. But a live one may look so too, because the program
  * has copied what an earlier use of the memory left there. If this thread has it in its outbox, it is free. Else it is put
  * before its owner (`suspects`), which looks wherever free blocks are: it then ends the program, or frees the block.
@@ -110,8 +113,8 @@ static void inbox_put(struct heap *target, uintptr_t first, uintptr_t last)
     uintptr_t head = atomic_load_explicit(&target->inbox, memory_order_relaxed);
     do {
         message_chain(last, head);
-        /* Release (part of seq_cst): the links are seen by the owner's acquire exchange. There is no ABA: the owner
-         * takes all or nothing, and `head` is only written into our own message.
+        /* Release (part of seq_cst): the links are seen by the owner's acquire exchange. There is no ABA: whoever takes, takes
+         * all, and `head` is only written into our own message, behind which comes then what follows it at that moment.
          * Sequentially consistent with the load of `state` in settle_if_idle, which follows, and the store and load in heap_retire: either we
          * see that the heap has no thread any more, or its last look sees our blocks. */
     } while (!atomic_compare_exchange_weak_explicit(&target->inbox, &head, first, memory_order_seq_cst,
@@ -236,7 +239,15 @@ ALWAYS_INLINE struct outbox_list *list_of(struct heap *heap, const struct span *
     return &heap->outbox->lists[(uint32_t)(heap->table - span) % OUTBOX_LISTS];
 }
 
-ALWAYS_INLINE void outbox_add(struct heap *heap, struct outbox_list *list, const struct span *span, uintptr_t block)
+static COLD void outbox_is_full(struct heap *heap, const void *caller)
+{
+    remote_outbox_flush(heap);
+    heap_background_pass(caller); /* a thread that only frees for others comes nowhere else */
+}
+
+/* `caller` of malloc's family. */
+ALWAYS_INLINE void outbox_add(struct heap *heap, struct outbox_list *list, const struct span *span, uintptr_t block,
+                              const void *caller)
 {
     struct outbox *outbox = heap->outbox;
     *block_words(block) = list->first ^ block ^ heap->link_key;
@@ -246,7 +257,7 @@ ALWAYS_INLINE void outbox_add(struct heap *heap, struct outbox_list *list, const
     /* By their bytes, too: large blocks are worth more to their owner. */
     if (UNLIKELY(++outbox->blocks >= atomic_load_explicit(&heap_settings.remote_free_batch, memory_order_relaxed) ||
                  outbox->bytes >= atomic_load_explicit(&heap_settings.remote_free_bytes, memory_order_relaxed)))
-        remote_outbox_flush(heap);
+        outbox_is_full(heap, caller);
 }
 
 static _Atomic(size_t) sent_alone; /* for statistics: relaxed */
@@ -463,7 +474,7 @@ static __attribute__((noinline)) void remote_free_first(struct heap *heap, struc
         list->last = block;
         list->blocks = 0;
         put_first(&list->first, span_list_end(span));
-        outbox_add(heap, list, span, block);
+        outbox_add(heap, list, span, block, __builtin_return_address(0));
     }
 }
 
@@ -472,7 +483,8 @@ void remote_free(struct heap *heap, struct span *span, uintptr_t block)
     if (LIKELY(heap->outbox != NULL && (*block_words(block) ^ heap->link_key) > LINK_MAX)) {
         struct outbox_list *list = list_of(heap, span);
         if (LIKELY(list->span == span && list->blocks < MESSAGE_BLOCKS_MAX)) {
-            outbox_add(heap, list, span, block);
+            outbox_add(heap, list, span, block,
+                       __builtin_return_address(0)); /* those who called it have left by jumps */
             return;
         }
     }
@@ -530,6 +542,121 @@ void remote_inbox_take(struct heap *heap)
 struct remote_elsewhere remote_inbox_take_shared(struct heap *heap)
 {
     return take_in(heap);
+}
+
+/* ---- for an owner that sleeps -------------------------------------------------------------------------------------------------- */
+
+/* What is in hand: of one heap at a time, under the registry's lock and a claim, so that the owner neither takes anything in nor
+ * judges a block meanwhile.
+ *
+ * A span of which as many blocks lie here as live is nobody's: no thread has a block of it that could be freed, and no bin hands
+ * any out. Its live blocks cannot become more, since blocks are handed out from the bins alone, which have none of it, and are
+ * filled on slow paths; nor fewer, since all are here. A count that the owner is about to lower is too high, and leaves the span
+ * where it is. */
+enum { HELD_SPANS = 4096, LOOK_EVERY = 64 };
+
+static struct {
+    uintptr_t messages; /* the first */
+    struct {
+        uint32_t span; /* its index */
+        uint32_t blocks; /* of it; 0: this slot is free, or the span is not to be given away */
+    } spans[HELD_SPANS]; /* by its index; one that finds its slot taken waits for the next time */
+    bool more; /* some do */
+} held_inbox;
+
+static bool hold_message(const struct heap *heap, const struct message *message)
+{
+    const struct span *span = span_of_offset(message->first - space.base);
+    uint32_t index = span_index(span);
+    if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap || bin_is_pool(span->bin)) return true;
+    if (held_inbox.spans[index % HELD_SPANS].blocks == 0) held_inbox.spans[index % HELD_SPANS].span = index;
+    if (held_inbox.spans[index % HELD_SPANS].span != index) return false;
+    held_inbox.spans[index % HELD_SPANS].blocks += message->blocks;
+    return true;
+}
+
+/* Racily, as the owner's fast paths go on. */
+READS_RACILY static uint32_t held_choose(void)
+{
+    uint32_t chosen = 0;
+    for (unsigned i = 0; i < HELD_SPANS; i++) {
+        if (held_inbox.spans[i].blocks == 0) continue;
+        const struct span *span = span_at(held_inbox.spans[i].span);
+        uint32_t live = __atomic_load_n(&span->countdown, __ATOMIC_RELAXED) + span->held_back;
+        if (held_inbox.spans[i].blocks == live) chosen++;
+        else held_inbox.spans[i].blocks = 0;
+    }
+    return chosen;
+}
+
+bool remote_inbox_hold(struct heap *heap, bool (*is_awaited)(const struct heap *heap), uint32_t *spans)
+{
+    uint32_t looked = 0;
+    *spans = 0;
+    for (unsigned i = 0; i < HELD_SPANS; i++) held_inbox.spans[i].blocks = 0;
+    held_inbox.more = false;
+    held_inbox.messages = inbox_empty(heap);
+    for (uintptr_t first = held_inbox.messages; first != 0;) {
+        struct message message = message_read(first);
+        first = message.next;
+        held_inbox.more |= !hold_message(heap, &message);
+        if (is_awaited != NULL && ++looked % LOOK_EVERY == 0 && is_awaited(heap)) return false;
+    }
+    *spans = held_choose();
+    return true;
+}
+
+/* Whether the message is of a span that is chosen. */
+static bool message_goes(struct heap *heap, const struct message *message, uint32_t *chain)
+{
+    struct span *span = span_of_offset(message->first - space.base);
+    uint32_t index = span_index(span);
+    if (held_inbox.spans[index % HELD_SPANS].span != index || held_inbox.spans[index % HELD_SPANS].blocks == 0)
+        return false;
+    held_inbox.spans[index % HELD_SPANS].blocks -= message->blocks;
+    if (held_inbox.spans[index % HELD_SPANS].blocks == 0) span_give_away(heap, span, chain);
+    return true;
+}
+
+bool remote_inbox_give_away(struct heap *heap, uint32_t *chain)
+{
+    uintptr_t *first = &held_inbox.messages, kept = 0;
+    bool gap = false;
+    for (uintptr_t next = *first; next != 0;) {
+        struct message message = message_read(next);
+        next = message.next;
+        if (message_goes(heap, &message, chain)) {
+            gap = true;
+            continue;
+        }
+        if (kept == 0) *first = message.first;
+        else if (gap) message_chain(kept, message.first);
+        kept = message.first;
+        gap = false;
+    }
+    if (kept == 0) *first = 0;
+    else if (gap) message_chain(kept, 0);
+    return held_inbox.more;
+}
+
+uintptr_t remote_inbox_put_back(struct heap *heap)
+{
+    uintptr_t first = held_inbox.messages, head = 0;
+    held_inbox.messages = 0;
+    if (first == 0) return 0;
+    /* Release: as in inbox_put. No look at the state follows: the registry's lock keeps it what it was, and who retires the heap
+     * takes that lock before his last look. */
+    while (!atomic_compare_exchange_strong_explicit(&heap->inbox, &head, first, memory_order_release,
+                                                    memory_order_relaxed)) {
+        uintptr_t newer = inbox_empty(heap); /* what has come meanwhile goes before it; nobody but us takes any out */
+        uintptr_t last = newer;
+        for (struct message message = message_read(last); message.next != 0; message = message_read(last))
+            last = message.next;
+        message_chain(last, first);
+        first = newer;
+        head = 0;
+    }
+    return first;
 }
 
 void remote_send_on(struct remote_elsewhere elsewhere)

@@ -136,6 +136,7 @@ bool platform_lock_try(platform_lock *lock);
  * interrupted by a signal. False, with nothing acquired: do without what the lock protects. */
 bool platform_lock_enter(platform_lock *lock);
 
+bool platform_lock_is_awaited(const platform_lock *lock); /* some thread sleeps until it is released */
 bool platform_lock_is_own(const platform_lock *lock); /* the calling thread has acquired it */
 bool platform_lock_is_held_by_fork(const platform_lock *lock);
 

@@ -317,6 +317,11 @@ void platform_lock_release(platform_lock *lock)
     if (UNLIKELY((word & WAITED) != 0)) lock_wake(lock, 1);
 }
 
+bool platform_lock_is_awaited(const platform_lock *lock)
+{
+    return (word_of(lock) & WAITED) != 0;
+}
+
 bool platform_lock_is_own(const platform_lock *lock)
 {
     return owner_in(word_of(lock)) == self();
@@ -515,9 +520,18 @@ static bool membarrier(int command)
     return done;
 }
 
+/* ThreadSanitizer knows no order but that of each thread's own fences, and would report what the kernel orders. */
+#if defined(__SANITIZE_THREAD__)
+#define SEES_BARRIER 0
+#elif defined(__has_feature)
+#define SEES_BARRIER (!__has_feature(thread_sanitizer))
+#else
+#define SEES_BARRIER 1
+#endif
+
 bool platform_barrier_prepare(void)
 {
-    return membarrier(BARRIER_REGISTER);
+    return SEES_BARRIER && membarrier(BARRIER_REGISTER);
 }
 
 bool platform_barrier_everywhere(void)

@@ -93,7 +93,7 @@ OPTIONS: dict[str, Option] = {
         Option("remote_free_hand_over", "choice", 0, 1, choices=("full", "refill")),
         Option("huge_pages", "choice", 0, 3, choices=("never", "auto", "always", "hugetlb")),
         Option("memory_limit", "size", 0, _BYTES_UNLIMITED, words=("auto", "none")),
-        Option("background", "choice", 0, 1, choices=("off", "on")),
+        Option("background", "choice", 0, 2, choices=("off", "on", "auto")),
         Option("zeroed_reserve", "size", 0, _BYTES_UNLIMITED),
         Option("cache_line_align", "flag", 0, 1),
         Option("numa", "choice", 0, 1, choices=("auto", "off")),

@@ -155,6 +155,24 @@ TEST(Background, EndsWhenThereIsNothingMoreToDoAndComesAgain)
     });
 }
 
+// With all that this process has, but for the one that sleeps here.
+TEST(Background, CostsASleepingProgramNothingOnceItHasLeft)
+{
+    isolated::expect_passes([] {
+        constexpr int64_t SLEEP_US = 1'000'000, SLEEPING_COSTS_NS = 5'000'000;
+        std::thread([] { release(allocate(100 * MIB, 1000)); }).join();
+        release(allocate(100 * MIB, MIB));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 2; })) << "its coming";
+        EXPECT_TRUE(comes_true([] { return threads_now() == 1; })) << "its end";
+        struct timespec before, after;
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+        usleep(SLEEP_US);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+        EXPECT_LT((after.tv_sec - before.tv_sec) * 1'000'000'000 + after.tv_nsec - before.tv_nsec, SLEEPING_COSTS_NS);
+        EXPECT_EQ(1u, threads_now());
+    });
+}
+
 TEST(Background, DoesNotComeToAProgramThatHasLittleOrOnlyGrows)
 {
     isolated::expect_passes([] {
@@ -167,16 +185,27 @@ TEST(Background, DoesNotComeToAProgramThatHasLittleOrOnlyGrows)
     });
 }
 
-TEST(Background, IsOffUnlessItIsAskedFor)
+TEST(Background, ComesByItselfWhereThereAreThreadsOnly)
 {
     EXPECT_TRUE(is_on);
     size_t found = 0;
     for (size_t i = 0; i < hf_option_count(); i++) {
         if (std::strcmp(hf_option_at(i)->name, "background") != 0) continue;
-        EXPECT_EQ(0U, hf_option_at(i)->initial);
+        EXPECT_STREQ("auto", hf_option_at(i)->choices[hf_option_at(i)->initial]);
         found++;
     }
     EXPECT_EQ(1U, found);
+    isolated::expect_passes([] {
+        ASSERT_EQ(0, hf_option_set("background", "auto"));
+        // A thread that has ended leaves a program of one thread.
+        std::thread([] { release(allocate(MIB, 1000)); }).join();
+        release(allocate(100 * MIB, MIB));
+        release(allocate(100 * MIB, 1000));
+        EXPECT_EQ(1u, threads_now());
+        Sleepers other(1, [] { release(allocate(MIB, 1000)); });
+        release(allocate(100 * MIB, MIB));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 3; }));
+    });
 }
 
 TEST(Background, DoesNotComeWhenItIsOff)
@@ -487,6 +516,20 @@ TEST(Background, TakesFromThreadsThatSleepWhatTheirBurstsHaveLeft)
         });
         before = resident();
         EXPECT_TRUE(comes_true([before] { return before - resident() >= THREADS * MIB; })) << before - resident();
+    });
+}
+
+TEST(Background, GivesBackWhatWasFreedForThreadsThatSleep)
+{
+    isolated::expect_passes([] {
+        constexpr size_t THREADS = 9, EACH = 20 * MIB;
+        static void *lists[THREADS];
+        static std::atomic<size_t> next;
+        size_t before = resident();
+        Sleepers sleepers(THREADS, [] { lists[next++] = allocate(EACH, 300); });
+        EXPECT_GE(resident(), before + THREADS * EACH);
+        for (void *list : lists) release(list);
+        expect_goes_back(before);
     });
 }
 

@@ -4,11 +4,13 @@
 #include "heap_internals.h"
 #include "heap_isolated.h"
 #include "heap_walker.h"
+#include "sleepers.h"
 #include "stress_seed.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
 #include <functional>
@@ -51,8 +53,8 @@ void take_from_resting_heaps()
 // `body` runs where the kernel has the barrier, which emulators have not, and where what it orders is known to be ordered.
 template <typename Body> void with_claims(Body body)
 {
-    if (!platform_barrier_prepare()) GTEST_SKIP() << "membarrier(2) is missing";
     if (HEAPFIT_TEST_THREAD_SANITIZER) GTEST_SKIP() << "ThreadSanitizer knows nothing of membarrier(2)";
+    if (!platform_barrier_prepare()) GTEST_SKIP() << "membarrier(2) is missing";
     isolated::expect_passes([&] {
         ASSERT_TRUE(platform_barrier_prepare());
         space_settings.decay_ms = DECAY_NEVER; // nothing goes back by itself
@@ -115,6 +117,125 @@ TEST(ARestingHeap, IsLookedAtOnceUntilItsThreadGoesOn)
         EXPECT_EQ(CHORES_LATER, heap_all_release_old(platform_clock_ms(), 1000, true));
     });
 }
+
+// ---- what others have freed for threads that sleep -----------------------------------------------------------------------
+
+constexpr size_t MIB = size_t{1} << 20;
+constexpr size_t OWNERS = 9;
+
+// Blocks of mixed sizes that sleeping threads have allocated, and another frees, in an order that is none of theirs.
+class Inheritance
+{
+  public:
+    explicit Inheritance(size_t bytes_each)
+        : owners_(OWNERS, [this, bytes_each] {
+              std::vector<void *> own;
+              stress::Random random(stress::seed());
+              for (size_t bytes = 0; bytes < bytes_each;) {
+                  size_t size = random.between(16, 3000);
+                  own.push_back(std::memset(heap_malloc(size), 1, size));
+                  bytes += size;
+              }
+              std::lock_guard<std::mutex> lock(mutex_);
+              blocks_.insert(blocks_.end(), own.begin(), own.end());
+          })
+    {
+    }
+
+    void free_all()
+    {
+        stress::Random random(stress::seed() + 1);
+        for (size_t left = blocks_.size(); left > 0; left--) {
+            std::swap(blocks_[left - 1], blocks_[left - 1 - random.below(std::min<size_t>(left, 1000))]);
+            heap_free(blocks_[left - 1]);
+        }
+        blocks_.clear();
+    }
+
+    void wake()
+    {
+        owners_.wake();
+    }
+
+  private:
+    std::mutex mutex_;
+    std::vector<void *> blocks_;
+    Sleepers owners_;
+};
+
+// A span for each bin whose blocks an owner holds, for it to allocate from next.
+constexpr size_t HELD_BY_BINS = OWNERS * BIN_COUNT * SPAN_SIZE;
+
+TEST(ASleepingOwnersInbox, IsGivenBackByATrim)
+{
+    with_claims([] {
+        Inheritance inheritance(16 * MIB);
+        inheritance.free_all();
+        EXPECT_GE(figures::in_use(), OWNERS * 16 * MIB);
+        heap_trim();
+        EXPECT_LE(figures::in_use(), HELD_BY_BINS);
+        inheritance.wake();
+        heap_trim();
+        EXPECT_EQ(0u, figures::in_use());
+    });
+}
+
+TEST(ASleepingOwnersInbox, IsLookedAtOnceUntilMoreComes)
+{
+    with_claims([] {
+        Inheritance inheritance(MIB);
+        inheritance.free_all();
+        heap_free(heap_malloc(1));
+        take_from_resting_heaps();
+        barriers_granted = 0; // whoever would claim a heap is refused, and says so
+        EXPECT_EQ(CHORES_NONE, heap_all_release_old(platform_clock_ms(), NO_AGE, true));
+        barriers_granted = UINT_MAX;
+    });
+}
+
+// What lies there is as good as free. Else a program could run out of memory of which it uses nothing.
+TEST(ASleepingOwnersInbox, IsUsedBeforeMemoryRunsOut)
+{
+    constexpr size_t EACH = 16 * MIB;
+    space_settings.reservation = OWNERS * EACH * 3 / 2;
+    with_claims([] {
+        Inheritance inheritance(EACH);
+        inheritance.free_all();
+        for (size_t bytes = 0; bytes < OWNERS * EACH * 3 / 4; bytes += MIB / 2)
+            ASSERT_NE(nullptr, heap_malloc(MIB / 2)) << bytes;
+    });
+    with_claims([] {
+        Inheritance inheritance(EACH);
+        inheritance.free_all();
+        for (size_t bytes = 0; bytes < OWNERS * EACH; bytes += 1000) ASSERT_NE(nullptr, heap_malloc(1000)) << bytes;
+    });
+    space_settings.reservation = 0;
+}
+
+// Or when a thread waits for the registry, to start or to end: each waits for a few messages, not for millions.
+TEST(ASleepingOwnersInbox, IsLeftWhenTheOwnerWakes)
+{
+    with_claims([] {
+        Inheritance inheritance(16 * MIB);
+        inheritance.free_all();
+        struct heap *owner = nullptr;
+        for (const struct heap *heap = heap_youngest(); heap != nullptr; heap = heap->made_before)
+            if (heap != thread_heap) owner = const_cast<struct heap *>(heap);
+        ASSERT_NE(nullptr, owner);
+        uintptr_t before = owner->inbox;
+        uint32_t spans;
+        EXPECT_FALSE(remote_inbox_hold(owner, [](const struct heap *) { return true; }, &spans));
+        EXPECT_EQ(0u, spans);
+        EXPECT_EQ(0u, owner->inbox);
+        EXPECT_EQ(before, remote_inbox_put_back(owner)) << "as it was";
+        EXPECT_EQ(before, owner->inbox);
+        inheritance.wake();
+        heap_trim();
+        EXPECT_EQ(0u, figures::in_use());
+    });
+}
+
+// ---- refusals ----------------------------------------------------------------------------------------------------------
 
 // Nobody tries again without end.
 TEST(ARestingHeap, IsLeftForLaterWhenTheKernelRefusesABarrier)

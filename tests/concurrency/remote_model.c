@@ -286,6 +286,19 @@ void span_free_list(struct heap *heap, struct span *span, uintptr_t first, uintp
     block_free_local(heap, span, block);
 }
 
+static _Atomic(int) freed_of_0; /* blocks, by the program */
+
+/* All its blocks have been freed, though its owner does not know. */
+void span_give_away(struct heap *heap, struct span *span, uint32_t *chain)
+{
+    (void)chain;
+    if (latest_owner(span) != heap) interleave_fail("a span is given away by a heap that does not own it");
+    if (freed_of_0 != BLOCKS) interleave_fail("a span is given away of which a block lives");
+    for (int block = 0; block < BLOCKS; block++) blocks[span_index(span)][block] = FREED;
+    disown(heap, span);
+    atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
+}
+
 void heap_flush(struct heap *heap)
 {
     (void)heap;
@@ -331,6 +344,28 @@ _Atomic(uint32_t) heap_background_status;
 void heap_background_consider(void) {}
 
 void heap_background_fork_child(void) {}
+
+void heap_background_start(const void *caller)
+{
+    (void)caller;
+}
+
+/* Nobody claims a heap but who plays it. */
+bool platform_barrier_prepare(void)
+{
+    return false;
+}
+
+uint64_t platform_clock_ms(void)
+{
+    return 0;
+}
+
+bool platform_lock_is_awaited(const platform_lock *lock)
+{
+    (void)lock;
+    return false;
+}
 
 int32_t platform_thread_number(void)
 {
@@ -461,6 +496,7 @@ static void set_up(void)
     memset(&heap_orphans, 0, sizeof heap_orphans);
     memset(blocks, 0, sizeof blocks);
     may_accuse = false;
+    freed_of_0 = 0;
     gone = 0;
     told = false;
     heap_orphans.state = HEAP_SHARED;
@@ -661,6 +697,55 @@ static void frees_orphans_that_look_free(void)
     exit_thread();
 }
 
+/* What was done under a claim comes before what the owner then does, by a barrier of the kernel's. The registry's lock, which the
+ * claimer has meanwhile, stands for that. */
+static void sleeps_until_others_are_gone(void)
+{
+    interleave_wait(others_are_gone, NULL);
+    platform_lock_acquire(&registry.lock);
+    platform_lock_release(&registry.lock);
+    exit_thread();
+}
+
+static void free_of_0(int block)
+{
+    freed_of_0++;
+    free_block(0, block);
+}
+
+static void frees_first_half_of_a_sleeper(void)
+{
+    free_of_0(0);
+    free_of_0(1);
+    exit_thread();
+}
+
+static void frees_all_of_a_sleeper(void)
+{
+    for (int block = 0; block < BLOCKS; block++) free_of_0(block);
+    exit_thread();
+}
+
+static UNTOLD struct heap *first_heap(void)
+{
+    return locals[0].heap;
+}
+
+/* As idle.c does when it has claimed the heap. */
+static void looks_into_the_inbox_of_a_sleeper(void)
+{
+    struct heap *heap = first_heap();
+    for (int i = 0; i < 2; i++) {
+        uint32_t spans, chain = SPAN_NONE;
+        platform_lock_acquire(&registry.lock);
+        remote_inbox_hold(heap, NULL, &spans);
+        if (spans != 0) remote_inbox_give_away(heap, &chain);
+        remote_inbox_put_back(heap);
+        platform_lock_release(&registry.lock);
+    }
+    exit_thread();
+}
+
 static void frees_own_then_exits(void)
 {
     free_block(0, 0);
@@ -797,6 +882,16 @@ static const struct scenario scenarios[] = {
      2,
      3,
      {owner_exits, frees_first_half_of_0, starts_and_exits}},
+    {"the inbox of a sleeper is looked into while all of a span arrives in it",
+     3,
+     4,
+     3,
+     {sleeps_until_others_are_gone, frees_all_of_a_sleeper, looks_into_the_inbox_of_a_sleeper}},
+    {"the inbox of a sleeper is looked into while half of a span arrives in it",
+     4,
+     2,
+     3,
+     {sleeps_until_others_are_gone, frees_first_half_of_a_sleeper, looks_into_the_inbox_of_a_sleeper}},
     {"a thread forks while others exit and free: the child", 3, -1, 3, {owner_exits, forks, frees_orphans}},
     {"a thread forks while others adopt and free: the child",
      3,
