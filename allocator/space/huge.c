@@ -112,6 +112,7 @@ void huge_pages_of_block(uint32_t from, uint32_t to)
     /* At the frontier nobody else has a part of the last unit yet. */
     if (to == space_state.frontier && unit_round_up(to) <= space_state.committed) to = unit_round_up(to);
     huge_pages_advise(from, to);
+    space_state.trial.to = 0;
 }
 
 /* What the kernel takes to give a page to a unit that has none. */
@@ -123,9 +124,13 @@ static uint64_t fault_cost_us(uint32_t unit)
     return platform_clock_thread_us() - start;
 }
 
+/* As last measured, 0 before. Relaxed: a measurement stands for itself. */
+static _Atomic(uint64_t) small_pages_cost_us;
+
 static bool is_cheap(uint64_t cost_us)
 {
-    return cost_us * 100 < space_state.small_pages_cost_us * space_settings.huge_page_price;
+    uint64_t small = atomic_load_explicit(&small_pages_cost_us, memory_order_relaxed);
+    return cost_us * 100 < small * space_settings.huge_page_price;
 }
 
 /* A huge page may cost more than as many small ones: the kernel first moves others' pages out of the way, or the host
@@ -139,7 +144,7 @@ static bool is_any_cheap(uint32_t from, uint32_t to)
     for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) {
         uint64_t cost = fault_cost_us(unit);
         if (is_cheap(cost)) return true;
-        space_state.small_pages_cost_us = platform_small_pages_cost_us();
+        atomic_store_explicit(&small_pages_cost_us, platform_small_pages_cost_us(), memory_order_relaxed);
         if (is_cheap(cost)) return true;
     }
     return false;
@@ -148,16 +153,36 @@ static bool is_any_cheap(uint32_t from, uint32_t to)
 /* Where huge pages cost too much, the heap does without until it has grown so many times. */
 enum { HUGE_PAGES_RETRY_GROWTH = 4 };
 
-static void advise_if_it_pays(uint32_t from, uint32_t to, uint32_t needed)
+static void advise_on_trial(uint32_t from, uint32_t to, uint32_t needed)
 {
     if (space_state.frontier < space_state.huge_pages_from || !is_dense() || is_stopped()) return;
     huge_pages_advise(from, to);
-    uint32_t tried = from + UNITS_TRIED * HUGE_PAGE_SPANS;
-    if (tried > unit_round_up(needed)) tried = unit_round_up(needed);
-    if (tried > to) tried = to;
-    if (is_any_cheap(from, tried)) return;
-    space_state.huge_pages_from = needed * HUGE_PAGES_RETRY_GROWTH;
-    if (tried < to) tell(tried, to, UNIT_PLAIN); /* they have not been touched yet */
+    space_state.trial = (struct huge_trial){.from = from, .to = to, .needed = needed};
+}
+
+struct huge_trial huge_pages_trial(uint32_t from, uint32_t to)
+{
+    struct huge_trial trial = space_state.trial;
+    if (LIKELY(trial.to == 0)) return trial;
+    space_state.trial.to = 0;
+    if (trial.from < unit_round_up(from)) trial.from = unit_round_up(from);
+    if (trial.from >= trial.needed || trial.needed > to) trial.to = 0; /* it was committed for another run */
+    return trial;
+}
+
+void huge_pages_try(const struct huge_trial *trial)
+{
+    if (LIKELY(trial->to == 0)) return;
+    uint32_t tried = trial->from + UNITS_TRIED * HUGE_PAGE_SPANS;
+    if (tried > unit_round_up(trial->needed)) tried = unit_round_up(trial->needed);
+    if (tried > trial->to) tried = trial->to;
+    if (is_any_cheap(trial->from, tried)) return;
+    enum space_access access = space_enter();
+    if (access == SPACE_WHOLE) {
+        space_state.huge_pages_from = trial->needed * HUGE_PAGES_RETRY_GROWTH;
+        if (tried < trial->to) tell(tried, trial->to, UNIT_PLAIN); /* most have not been touched yet */
+    }
+    space_leave(access);
 }
 
 /* Each unit whose advice differs from its neighbours' is a mapping of its own in the kernel, whose number is limited.
@@ -256,7 +281,7 @@ void huge_pages_committed(uint32_t from, uint32_t to, uint32_t needed)
     to = unit_round_down(to);
     if (from >= to || space_settings.huge_pages == HUGE_PAGES_NEVER || !space_commit_descriptors(to)) return;
     if (space_settings.huge_pages == HUGE_PAGES_AUTO) {
-        advise_if_it_pays(from, to, needed);
+        advise_on_trial(from, to, needed);
         return;
     }
     /* Not the first unit: small programs leave the pool to others, and what the allocator itself writes to in the child

@@ -151,6 +151,7 @@ struct place {
     uint32_t index; /* SPAN_NONE: nothing */
     bool zeroed; /* it reads as zeros */
     bool is_foreign; /* its pages are another node's and must go first */
+    struct huge_trial trial; /* of its huge pages, once the lock is free */
 };
 
 /* Dirty memory of the own node costs nothing, clean memory and new address space cost page faults; a run of another
@@ -215,6 +216,7 @@ static struct span *acquire(uint32_t spans, uint32_t alignment, enum span_kind k
     struct span *first = run_hand_out(place->index, spans, kind, own);
     if (UNLIKELY(place->is_foreign)) purge_prepare(place->index, spans);
     if (place->zeroed && kind == SPAN_LARGE) huge_pages_of_block(place->index, place->index + spans);
+    place->trial = huge_pages_trial(place->index, place->index + spans);
     return first;
 }
 
@@ -233,6 +235,7 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
         space_leave(access);
     } while (UNLIKELY(lost && first == NULL));
     huge_pages_say();
+    huge_pages_try(&place.trial);
     /* Without the lock: it is ours, and nobody else knows of it. */
     if (UNLIKELY(place.is_foreign)) place.zeroed = purge_spans(place.index, spans);
     if (zeroed != NULL) *zeroed = place.zeroed;
@@ -352,6 +355,7 @@ bool space_resize(struct span *first, uint32_t spans)
     uint32_t old = first->run_spans;
     if (spans == old) return true;
     bool foreign = false;
+    struct huge_trial trial = {.to = 0};
     enum space_access access = space_enter();
     bool done = access == SPACE_WHOLE && (spans < old || run_grow(first, spans, &foreign));
     if (done) {
@@ -359,12 +363,14 @@ bool space_resize(struct span *first, uint32_t spans)
             space_dense_spans_add((int32_t)spans - (int32_t)old);
             if (spans > old) huge_pages_of_block(index + old, index + spans);
         }
+        if (spans > old) trial = huge_pages_trial(index + old, index + spans);
         first->run_spans = spans;
         if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
         if (spans < old) take_back(index + spans, old - spans, first->pool, platform_clock_ms());
     }
     space_leave(access);
     huge_pages_say();
+    huge_pages_try(&trial);
     /* As in space_acquire. Should the kernel refuse, they stay where they are. */
     if (UNLIKELY(foreign)) purge_spans(index + old, spans - old);
     return done;

@@ -48,6 +48,12 @@ struct pool {
 /* Longer runs are in the last list. */
 enum { DEFERRED_LISTS = 20 };
 
+/* Units [from, to) that were advised to be huge pages, and are to be tried as far as they are needed. */
+struct huge_trial {
+    uint32_t from, to; /* to is 0: none */
+    uint32_t needed;
+};
+
 struct space_state {
     platform_lock lock; /* all that follows, but for the last lines */
     uint32_t nodes; /* that are kept apart; written once, before any other thread is here */
@@ -67,7 +73,7 @@ struct space_state {
     uint32_t spans_metadata;
     uint32_t units[UNIT_STATES]; /* but for UNIT_PLAIN: how many there are */
     uint32_t huge_pages_from; /* heaps of fewer spans ask for no huge pages */
-    uint64_t small_pages_cost_us; /* as last measured, 0 before */
+    struct huge_trial trial; /* of what was committed last, until it is handed out */
     bool hugetlb_dry; /* the kernel's pool of huge pages gave none when it was last asked */
     uint64_t hugetlb_asked_at;
     size_t advice_calls;
@@ -236,6 +242,12 @@ void huge_pages_advise(uint32_t from, uint32_t to);
 
 /* [from, to) spans have become accessible, since a heap of `needed` spans wants those below that. */
 void huge_pages_committed(uint32_t from, uint32_t to, uint32_t needed);
+
+/* With the lock: what is to be tried of a run [from, to) that is about to be handed out. */
+struct huge_trial huge_pages_trial(uint32_t from, uint32_t to);
+/* Without the lock, since a huge page takes long to come: touch the first of its units, which nobody else knows yet, and do without
+ * huge pages for a while when they cost too much. */
+void huge_pages_try(const struct huge_trial *trial);
 
 /* [from, to) spans have been handed out as one object, or as what one has grown by. */
 void huge_pages_of_block(uint32_t from, uint32_t to);

@@ -7,8 +7,16 @@
 
 #include <fcntl.h>
 
+#include <atomic>
 #include <map>
 #include <string>
+
+#define _Atomic(type) std::atomic<type>
+#define _Static_assert static_assert
+extern "C" {
+#include "space/state.h"
+}
+#undef _Atomic
 
 extern "C" {
 bool __real_platform_purge(void *start, size_t size);
@@ -33,15 +41,15 @@ struct Pool {
     size_t lost_after = SIZE_MAX; // units taken; the next is lost to another thread's mmap
     std::map<uintptr_t, size_t> ranges; // that were taken
     size_t taken = 0, asked = 0;
-} pool;
+} kernels_pool;
 
 bool purges_fail = false;
-size_t purged = 0, moved = 0, advised = 0;
+size_t purged = 0, moved = 0, advised = 0, prices_asked = 0;
 
 bool touches_pool(const void *start, size_t size)
 {
     auto low = reinterpret_cast<uintptr_t>(start);
-    for (auto [from, length] : pool.ranges)
+    for (auto [from, length] : kernels_pool.ranges)
         if (low < from + length && from < low + size) return true;
     return false;
 }
@@ -52,11 +60,11 @@ enum platform_move play_pool(void *start, size_t size)
     EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(start) % UNIT);
     EXPECT_EQ(0u, size % UNIT);
     EXPECT_FALSE(touches_pool(start, size)) << "taken twice";
-    if (units > pool.free) return MOVE_REFUSED;
-    if (pool.taken + units > pool.lost_after) return MOVE_TARGET_LOST;
-    pool.free -= units;
-    pool.taken += units;
-    pool.ranges[reinterpret_cast<uintptr_t>(start)] = size;
+    if (units > kernels_pool.free) return MOVE_REFUSED;
+    if (kernels_pool.taken + units > kernels_pool.lost_after) return MOVE_TARGET_LOST;
+    kernels_pool.free -= units;
+    kernels_pool.taken += units;
+    kernels_pool.ranges[reinterpret_cast<uintptr_t>(start)] = size;
     return MOVE_DONE;
 }
 
@@ -65,8 +73,8 @@ enum platform_move play_pool(void *start, size_t size)
 extern "C" {
 enum platform_move __wrap_platform_take_huge_pages(void *start, size_t size)
 {
-    pool.asked++;
-    return pool.is_played ? play_pool(start, size) : __real_platform_take_huge_pages(start, size);
+    kernels_pool.asked++;
+    return kernels_pool.is_played ? play_pool(start, size) : __real_platform_take_huge_pages(start, size);
 }
 bool __wrap_platform_purge(void *start, size_t size)
 {
@@ -88,6 +96,8 @@ enum platform_move __wrap_platform_move_pages(void *from, void *to, size_t size)
 }
 uint64_t __wrap_platform_small_pages_cost_us()
 {
+    prices_asked++;
+    EXPECT_FALSE(platform_lock_is_own(&space_state.lock)) << "others would wait for hundreds of page faults";
     return 1000;
 }
 }
@@ -161,13 +171,13 @@ template <typename Body> std::string words_of(Body body)
 TEST(Pool, GivesEveryUnitButTheFirst)
 {
     in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        pool.free = 100;
+        kernels_pool.free = 100;
         ASSERT_TRUE(space_start());
         acquire(1);
-        EXPECT_EQ(0u, pool.taken) << "a small program leaves the pool to others";
+        EXPECT_EQ(0u, kernels_pool.taken) << "a small program leaves the pool to others";
         acquire(20 * UNIT_SPANS);
         size_t committed = figures_now().committed;
-        EXPECT_EQ(committed / UNIT - 1, pool.taken);
+        EXPECT_EQ(committed / UNIT - 1, kernels_pool.taken);
         EXPECT_EQ(committed, figures_now().huge);
         EXPECT_EQ("", words_of([] { acquire(UNIT_SPANS); }));
     });
@@ -184,7 +194,7 @@ TEST(Pool, ThatIsEmptyIsToldOnceAndTransparentHugePagesTakeItsPlace)
         EXPECT_EQ(1, std::count(words.begin(), words.end(), '\n')) << words;
         EXPECT_EQ(figures_now().committed, advised);
         EXPECT_EQ(figures_now().committed, figures_now().huge);
-        EXPECT_LT(pool.asked, 10u) << "it is asked again only after a time";
+        EXPECT_LT(kernels_pool.asked, 10u) << "it is asked again only after a time";
     });
 }
 
@@ -193,12 +203,12 @@ TEST(Pool, ThatRunsDryInTheMiddleGivesAllThatItHas)
     for (size_t units : {1, 2, 3, 7, 31, 32, 33, 59}) {
         SCOPED_TRACE(units);
         in_new_heap(HUGE_PAGES_HUGETLB, [units] {
-            pool.free = units;
+            kernels_pool.free = units;
             std::vector<model::Block> blocks;
             std::string words = words_of([&] {
                 for (size_t size : {5, 1, 60, 3, 70}) blocks.push_back(block_of(size * MIB));
             });
-            EXPECT_EQ(units, pool.taken);
+            EXPECT_EQ(units, kernels_pool.taken);
             EXPECT_EQ(1, std::count(words.begin(), words.end(), '\n')) << words;
             EXPECT_EQ(figures_now().committed, figures_now().huge);
             for (const model::Block &block : blocks) model::expect_intact(block);
@@ -209,8 +219,8 @@ TEST(Pool, ThatRunsDryInTheMiddleGivesAllThatItHas)
 TEST(Pool, WhoseTargetIsLostEndsTheSpaceThere)
 {
     in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        pool.free = 100;
-        pool.lost_after = 10;
+        kernels_pool.free = 100;
+        kernels_pool.lost_after = 10;
         std::vector<model::Block> blocks;
         for (void *start; (start = heap_malloc(MIB)) != nullptr;) {
             blocks.push_back({static_cast<unsigned char *>(start), MIB, MIB, blocks.size()});
@@ -229,7 +239,7 @@ TEST(Pool, WhoseTargetIsLostEndsTheSpaceThere)
 TEST(Pool, PagesAreClearedWhereOthersArePurged)
 {
     in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        pool.free = 9;
+        kernels_pool.free = 9;
         ASSERT_TRUE(space_start());
         // From the midst of the first unit, which is the kernel's, over those of the pool to others again.
         acquire(UNIT_SPANS / 2);
@@ -252,7 +262,7 @@ TEST(Pool, PagesAreClearedWhereOthersArePurged)
 TEST(Pool, PagesAreNoReasonToStopPurging)
 {
     in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        pool.free = 3;
+        kernels_pool.free = 3;
         ASSERT_TRUE(space_start());
         struct span *taken = nullptr, *plain = nullptr;
         words_of([&] {
@@ -273,7 +283,7 @@ TEST(Pool, PagesAreNoReasonToStopPurging)
 TEST(Pool, ARefusedPurgeBesideItsPagesIsNotTakenForOneThatWasDone)
 {
     in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        pool.free = 2;
+        kernels_pool.free = 2;
         ASSERT_TRUE(space_start());
         acquire(UNIT_SPANS);
         struct span *run = nullptr;
@@ -292,7 +302,7 @@ TEST(Pool, ARefusedPurgeBesideItsPagesIsNotTakenForOneThatWasDone)
 TEST(Pool, PagesWithinOneOfItsPagesAreLeftAlone)
 {
     in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        pool.free = 3;
+        kernels_pool.free = 3;
         ASSERT_TRUE(space_start());
         acquire(UNIT_SPANS);
         struct span *run = acquire(1);
@@ -306,7 +316,7 @@ TEST(Pool, PagesWithinOneOfItsPagesAreLeftAlone)
 TEST(Pool, LargeBlocksOnItsPagesAreCopied)
 {
     in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        pool.free = 30; // the block moves from its pages, over its end, to others
+        kernels_pool.free = 30; // the block moves from its pages, over its end, to others
         words_of([] {
             model::Block block = block_of(8 * MIB);
             for (size_t size = 16 * MIB; size <= 128 * MIB; size *= 2) {
@@ -318,14 +328,14 @@ TEST(Pool, LargeBlocksOnItsPagesAreCopied)
                 model::expect_intact(fence);
             }
         });
-        EXPECT_EQ(30u, pool.taken);
+        EXPECT_EQ(30u, kernels_pool.taken);
     });
 }
 
 TEST(Pool, LargeBlocksAreCopiedOntoItsPages)
 {
     in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        pool.free = 20;
+        kernels_pool.free = 20;
         words_of([] {
             model::Block place = block_of(30 * MIB);
             block_of(MIB); // so that nothing beside the place is free
@@ -344,14 +354,14 @@ TEST(Pool, LargeBlocksAreCopiedOntoItsPages)
 TEST(Pool, ContextsLieOnItsPagesToo)
 {
     in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        pool.free = 4;
+        kernels_pool.free = 4;
         ASSERT_TRUE(space_start());
         int guest;
         struct span *lent[8];
         words_of([&] {
             for (auto &run : lent) run = space_lend(UNIT_SPANS, UNIT_SPANS, &guest, true);
         });
-        EXPECT_EQ(4u, pool.taken);
+        EXPECT_EQ(4u, kernels_pool.taken);
         for (auto *run : lent) {
             ASSERT_NE(nullptr, run);
             std::memset(bytes_of(run), 1, UNIT);
@@ -369,7 +379,7 @@ TEST(Pool, ARandomWalkOverItsEndKeepsContents)
     SCOPED_TRACE(stress::how_to_repeat());
     for (size_t units : {0, 5, 40, 400}) {
         in_new_heap(HUGE_PAGES_HUGETLB, [seed, units] {
-            pool.free = units;
+            kernels_pool.free = units;
             words_of([&] {
                 model::Blocks blocks(seed + units, 128 * MIB);
                 for (int step = 0; step < (HEAPFIT_TEST_SANITIZED ? 300 : 3000); step++) {
@@ -388,7 +398,7 @@ TEST(Pool, ARandomWalkOverItsEndKeepsContents)
 TEST(Pool, OfThisKernelIsUsedOrForgoneWithoutHarm)
 {
     in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        pool.is_played = false;
+        kernels_pool.is_played = false;
         std::vector<model::Block> blocks;
         std::string words = words_of([&] {
             for (size_t size : {1, 5, 20, 40}) blocks.push_back(block_of(size * MIB));
@@ -458,6 +468,7 @@ TEST(Advice, IsGivenToAHeapThatHasGrownIfThePriceIsRight)
         ASSERT_TRUE(space_start());
         for (uint32_t i = 0; i < 20; i++) acquire(UNIT_SPANS);
         EXPECT_LE(figures_now().huge, 4 * UNIT) << "those that were tried";
+        EXPECT_LE(1u, prices_asked);
     });
 }
 
