@@ -18,8 +18,10 @@
 # ALONE: no other test runs meanwhile, because it changes settings of the whole machine; its label is `alone`.
 
 include_guard()
-include(GoogleTest)
-include(HeapfitGoogleTest)
+if(HEAPFIT_GLIBC)
+  include(GoogleTest)
+  include(HeapfitGoogleTest)
+endif()
 
 # Seconds, with room for a busy machine; emulated and instrumented programs get five times as many.
 set(HEAPFIT_TEST_TIMEOUT 120)

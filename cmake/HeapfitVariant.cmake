@@ -102,9 +102,9 @@ function(heapfit_add_shared target)
 endfunction()
 
 # heapfit_link_compat(<shared library> <object library of platform/compat.c>): of which it takes what it calls. Sanitizers
-# stand in for some of these functions themselves.
+# stand in for some of these functions themselves. musl has no versions of symbols.
 function(heapfit_link_compat target objects)
-  if(HEAPFIT_SANITIZE)
+  if(HEAPFIT_SANITIZE OR NOT HEAPFIT_GLIBC)
     return()
   endif()
   target_sources("${target}" PRIVATE "$<TARGET_OBJECTS:${objects}>")

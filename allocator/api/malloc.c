@@ -1,4 +1,5 @@
-/* The malloc family with glibc's semantics: exported under the C library's names.
+/* The malloc family with the semantics of the C library, where glibc and musl differ, of that which is there: exported under
+ * its names.
  *
  * All are safe to call from any thread. What they return is documented in malloc(3), posix_memalign(3),
  * malloc_usable_size(3) and, for free_sized and free_aligned_sized, in C23 7.24.3.
@@ -7,6 +8,7 @@
 #define _GNU_SOURCE
 #endif
 #include "api.h"
+#include "platform/c_library.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -38,7 +40,7 @@ EXPORT void *calloc(size_t count, size_t size)
 EXPORT void *realloc(void *pointer, size_t size)
 {
     if (pointer == NULL) return object_malloc(size);
-    if (size == 0) { /* as glibc */
+    if (size == 0 && C_LIBRARY_REALLOC_FREES) {
         heap_free(pointer);
         return NULL;
     }
@@ -127,6 +129,8 @@ EXPORT size_t malloc_usable_size(void *pointer)
 
 /* ---- second names ---------------------------------------------------------------------------------------------------- */
 
+#ifdef __GLIBC__ /* in musl, names like these are its own allocator's, which it goes on using for itself */
+
 /* glibc exports these too, and wrappers that were written before RTLD_NEXT was common, the run-time libraries of some
  * languages and old binaries link to them. All that allocate or free must be ours, or an object of one allocator would
  * be given to the other. cfree left glibc's headers in 2.26, not its library. What only reports or tunes, and glibc's
@@ -151,3 +155,5 @@ EXPORT extern __typeof__(memalign) __libc_memalign SAME_AS(memalign);
 EXPORT extern __typeof__(valloc) __libc_valloc SAME_AS(valloc);
 EXPORT extern __typeof__(pvalloc) __libc_pvalloc SAME_AS(pvalloc);
 EXPORT extern __typeof__(posix_memalign) __posix_memalign SAME_AS(posix_memalign);
+
+#endif

@@ -2,9 +2,10 @@
 #define _GNU_SOURCE
 #include "platform.h"
 
+#include "c_library.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -97,7 +98,7 @@ unsigned platform_node(void)
     unsigned node = 0;
     if (node_from_rseq(&node)) return node;
     int saved = errno;
-    if (getcpu(NULL, &node) != 0) node = 0; /* forbidden by a sandbox: as if there were one */
+    if (c_library_node(&node) != 0) node = 0; /* forbidden by a sandbox: as if there were one */
     errno = saved;
     return node;
 }

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -56,6 +55,9 @@ unsigned platform_processors(void)
 }
 
 /* ---- waiting ------------------------------------------------------------------------------------- */
+
+/* Numbers of linux/futex.h: the kernel's headers need not be there beside musl's. */
+enum { FUTEX_WAIT_PRIVATE = 128 | 0, FUTEX_WAKE_PRIVATE = 128 | 1 };
 
 static void futex_wait(_Atomic(uint32_t) *word, uint32_t expected)
 {
@@ -588,7 +590,8 @@ bool platform_is_in_linker(const void *address)
 #endif
 
 #if !SANITIZED
-/* Where the C library has pthread_create: in the second before glibc 2.34. */
+/* Where the C library has pthread_create: in the second before glibc 2.34. To musl either name, of a library that is to be
+ * loaded, is its own; dl_iterate_phdr has another. */
 static const char *const thread_libraries[] = {"libc.so.6", "libpthread.so.0"};
 enum { THREAD_LIBRARIES = sizeof thread_libraries / sizeof *thread_libraries };
 

@@ -1,6 +1,6 @@
 # The libraries show a program exactly the public names: heapfit's own, libc's allocation functions
 # and C++'s operators. SHARED and STATIC are the libraries, NM the tool that lists their names, MORE a regular expression
-# for names that this variant has besides.
+# for names that this variant has besides. NEVER is one for names that another C library has.
 
 cmake_minimum_required(VERSION 3.25)
 
@@ -23,9 +23,15 @@ endfunction()
 
 defined_names(shared_names --dynamic "${SHARED}")
 defined_names(static_names --extern-only "${STATIC}")
+list(FILTER shared_names EXCLUDE REGEX "^_(init|fini)$") # of musl's startup files: in each of its shared libraries
 
 set(internal ${shared_names} ${static_names})
 list(FILTER internal EXCLUDE REGEX "${public_name}")
+if(NEVER)
+  set(never ${shared_names} ${static_names})
+  list(FILTER never INCLUDE REGEX "^(${NEVER})$")
+  list(APPEND internal ${never})
+endif()
 if(MORE)
   list(FILTER internal EXCLUDE REGEX "^(${MORE})$")
 endif()
