@@ -89,16 +89,16 @@ size_t facts_threads(void)
     return fstat(threads, &folder) == 0 && folder.st_nlink > 2 ? folder.st_nlink - 2 : 0;
 }
 
-/* By their names, as platform_thread_start gives them, but for this thread. */
-static bool is_of_heapfit(int32_t tid)
+/* By their names, as platform_thread_start gives them, but for the recorder's. */
+static bool is_of_heapfit(int32_t tid, int32_t other)
 {
     static const char beginning[] = "heapfit-";
     char name[16];
-    return tid != platform_thread_number() && facts_thread_name(tid, name) &&
+    return tid != platform_thread_number() && tid != other && facts_thread_name(tid, name) &&
            strncmp(name, beginning, sizeof beginning - 1) == 0;
 }
 
-size_t facts_threads_of_heapfit(void)
+size_t facts_threads_of_heapfit(int32_t other)
 {
     char entries[2048] __attribute__((aligned(8)));
     size_t count = 0;
@@ -110,7 +110,7 @@ size_t facts_threads_of_heapfit(void)
         for (ssize_t place = 0; place < size;) {
             const struct dirent64 *entry = (const struct dirent64 *)(entries + place);
             int32_t tid = (int32_t)strtol(entry->d_name, NULL, 10); /* 0: the folder itself, and the one above */
-            count += tid != 0 && is_of_heapfit(tid);
+            count += tid != 0 && is_of_heapfit(tid, other);
             place += entry->d_reclen;
         }
     }

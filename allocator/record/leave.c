@@ -1,20 +1,28 @@
-/* Whether R may live on. It must not be the last thread of a process, which runs the exit handlers: it ends before the last one that
- * ever allocated, or when nobody but the main thread's remains is left. */
+/* Whether R may live on. It must not be the last thread of a process, which runs the exit handlers, and those need the program's
+ * descriptors: it ends before the last one that ever allocated, or when nobody but the main thread's remains is left.
+ *
+ * Threads that have noted nothing end without a word: there was no recording, say. So from when the main thread leaves there is one
+ * more, which has the program's descriptors and does nothing but end after R: L.
+ */
 #include "writer.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
-/*     STAYS ──P: writer_thread_leaves──► LEAVE_WANTED ──R: leave_answer──► LEAVES, and R ends
- *       ▲ │                                   │
- *       │ └──R: leave_look_around──► LEAVES   │
- *       └────────R: leave_answer refuses──────┘
+/*     STAYS ──P, L: ask──► WANTED ──R: leave_answer──► LOOKING ──R: leave_answer──► LEAVES, and R ends
+ *      ▲ │                   ▲                          │  │                          ▲
+ *      │ │                   └──P: ask, as R may not ◄──┘  │                          │
+ *      │ │                      have seen it               │                          │
+ *      │ └──R: leave_look_around, P: end_writer────────────│──────────────────────────┘
+ *      └──R: leave_answer refuses──────────────────────────┘
  */
-enum { STAYS, LEAVE_WANTED, LEAVES };
+enum { STAYS, WANTED, LOOKING, LEAVES };
 
 static struct {
     _Atomic(uint32_t) now;
     _Atomic(bool) main_has_left; /* P, the main thread's */
+    _Atomic(int32_t) last; /* L's number; 0: none. L's own. Relaxed: the kernel is asked about it */
     uint64_t looked_ms; /* R's own: when it last looked around */
 } leave;
 
@@ -22,45 +30,67 @@ static struct {
 
 bool leave_is_wanted(void)
 {
-    return atomic_load_explicit(&leave.now, memory_order_seq_cst) == LEAVE_WANTED; /* see sleep.c */
+    return atomic_load_explicit(&leave.now, memory_order_seq_cst) == WANTED; /* see sleep.c */
 }
 
 bool leave_is_decided(void)
 {
-    return atomic_load_explicit(&leave.now, memory_order_relaxed) == LEAVES; /* R's own doing */
+    return atomic_load_explicit(&leave.now, memory_order_relaxed) == LEAVES; /* nothing goes with it */
 }
 
-/* Relaxed: nothing goes with it, since P looks for the thread's end. */
+/* Relaxed: nothing goes with it, since it is R's end that is looked for. */
 static void do_leave(void)
 {
     atomic_store_explicit(&leave.now, LEAVES, memory_order_relaxed);
+    platform_wake(&leave.now);
 }
 
-/* Of the process, as far as they are known: this one, the main thread's remains, and those that are about to end. */
+static bool last_exists(void)
+{
+    int32_t number = atomic_load_explicit(&leave.last, memory_order_relaxed);
+    return number != 0 && platform_thread_exists(number);
+}
+
+/* Of the process, without looking at names, for which a file has to be opened each: R, the main thread's remains, and L. */
+static size_t threads_of_ours(void)
+{
+    return 2 + last_exists();
+}
+
+static size_t threads_of_heapfit(void)
+{
+    return facts_threads_of_heapfit(atomic_load_explicit(&leave.last, memory_order_relaxed));
+}
+
+/* Of the process, as far as they are known: these, and those that are about to end. */
 static size_t threads_that_end(void)
 {
-    size_t count = 2;
+    size_t count = threads_of_ours();
     /* Acquire: pairs with the release of the thread that has made the ring. */
     struct record_ring *ring = atomic_load_explicit(&record_rings, memory_order_acquire);
     for (; ring != NULL; ring = ring->next) {
         int32_t tid = atomic_load_explicit(&ring->tid, memory_order_relaxed); /* the kernel is asked about it */
-        count += tid != 0 && tid != getpid() && platform_thread_exists(tid);
+        /* Sequentially consistent: see is_last. */
+        bool left = atomic_load_explicit(&ring->left, memory_order_seq_cst);
+        count += tid != 0 && left && tid != getpid() && platform_thread_exists(tid);
     }
     return count;
 }
 
 /* Not while there are threads that have not allocated so far. They are counted last: one that ends meanwhile does not look like
- * one of them. */
+ * one of them. A thread that asks while we look may have got its ring after we looked for it: it must not be refused with others. */
 void leave_answer(void)
 {
-    if (!leave_is_wanted()) return;
-    size_t known = threads_that_end() + facts_threads_of_heapfit();
-    if (facts_threads() <= known) {
-        do_leave();
-        return;
+    while (leave_is_wanted()) {
+        uint32_t looking = LOOKING;
+        /* Acquire: pairs with `ask`, so that we see the ring of who has asked. */
+        atomic_exchange_explicit(&leave.now, LOOKING, memory_order_acq_rel);
+        size_t known = threads_that_end() + threads_of_heapfit();
+        if (facts_threads() <= known) do_leave();
+        else
+            atomic_compare_exchange_strong_explicit(&leave.now, &looking, STAYS, memory_order_relaxed,
+                                                    memory_order_relaxed);
     }
-    atomic_store_explicit(&leave.now, STAYS, memory_order_relaxed); /* as do_leave */
-    platform_wake(&leave.now);
 }
 
 /* Threads that end without a word, and so nobody says that this one is the last, are rare. */
@@ -69,7 +99,7 @@ void leave_look_around(void)
     uint64_t now = platform_clock_ms();
     if (now - leave.looked_ms < IDLE_MS) return;
     leave.looked_ms = now;
-    if (facts_main_has_left() && facts_threads() <= 2 + facts_threads_of_heapfit()) do_leave();
+    if (facts_main_has_left() && facts_threads() <= threads_of_ours() + threads_of_heapfit()) do_leave();
 }
 
 /* ---- P -------------------------------------------------------------------------------------------------------------------- */
@@ -88,26 +118,64 @@ static bool is_last(void)
     return true;
 }
 
-void writer_thread_leaves(void)
+static void ask(void)
 {
     char name[SOCKET_NAME_BYTES];
-    if (!writer_is_ours() || !is_last() || !writer_thread_exists()) return;
-    atomic_store_explicit(&leave.now, LEAVE_WANTED, memory_order_seq_cst); /* see sleep.c */
+    uint32_t now = STAYS;
+    /* Sequentially consistent: see sleep.c. And a release: see leave_answer. */
+    while (now != LEAVES &&
+           !atomic_compare_exchange_weak_explicit(&leave.now, &now, WANTED, memory_order_seq_cst, memory_order_relaxed))
+        continue;
     writer_socket_name(name);
     int wake = platform_connect(name); /* for when it waits for requests alone */
-    writer_wake();
-    for (uint64_t end = platform_clock_ms() + FINISH_MS; !is_over(end) && writer_thread_exists();) {
-        if (atomic_load_explicit(&leave.now, memory_order_relaxed) == STAYS) break;
-        platform_wait(&leave.now, LEAVE_WANTED, 1000); /* nothing tells of the thread's end: it is looked for */
-    }
     if (wake >= 0) close(wake);
+    writer_wake();
+}
+
+/* Nothing tells of a thread's end. */
+static void look_again_soon(void)
+{
+    poll(NULL, 0, 1);
+}
+
+/* Until R and L have ended: then we are the last, and run the exit handlers, which others would not have as large a stack for. */
+void writer_thread_leaves(void)
+{
+    if (!writer_is_ours() || !is_last() || !writer_thread_exists()) return;
+    ask();
+    for (uint64_t end = platform_clock_ms() + FINISH_MS; !is_over(end) && (writer_thread_exists() || last_exists());) {
+        if (atomic_load_explicit(&leave.now, memory_order_relaxed) == STAYS) break;
+        look_again_soon();
+    }
+}
+
+static void stay_last(void *unused)
+{
+    (void)unused;
+    record_ignore_thread();
+    atomic_store_explicit(&leave.last, platform_thread_number(), memory_order_relaxed);
+    ask();
+    while (writer_thread_exists()) {
+        uint32_t now = atomic_load_explicit(&leave.now, memory_order_relaxed);
+        if (now == LEAVES) look_again_soon();
+        else platform_wait(&leave.now, now, IDLE_MS * 1000);
+    }
+}
+
+/* There can be no L: what the others do is not recorded, but what they leave in buffers is written. */
+static void end_writer(void)
+{
+    do_leave();
+    writer_wake();
+    for (uint64_t end = platform_clock_ms() + FINISH_MS; !is_over(end) && writer_thread_exists();) look_again_soon();
 }
 
 static void main_thread_leaves(void *argument)
 {
     (void)argument;
     atomic_store_explicit(&leave.main_has_left, true, memory_order_seq_cst); /* see is_last */
-    writer_thread_leaves();
+    if (!writer_is_ours() || !writer_thread_exists()) return;
+    if (!platform_thread_start("heapfit-last", stay_last, NULL, false)) end_writer();
 }
 
 /* Only in the main thread itself can it be told that it leaves. It is the one that loads the library, and that a child
@@ -125,4 +193,5 @@ void leave_fork_child(void)
 {
     atomic_store_explicit(&leave.now, STAYS, memory_order_relaxed);
     atomic_store_explicit(&leave.main_has_left, false, memory_order_relaxed);
+    atomic_store_explicit(&leave.last, 0, memory_order_relaxed);
 }

@@ -179,8 +179,9 @@ size_t facts_sites_limit(char *text, enum sites_limit limit);
 size_t facts_thread(char *text, uint32_t thread, int32_t tid, char *name);
 bool facts_thread_name(int32_t tid, char name[16]); /* false: there is no such thread any more */
 size_t facts_threads(void); /* of the process, this one and a main thread that has left included; 0: not known */
-size_t
-facts_threads_of_heapfit(void); /* of these, those that libheapfit has started: they end when they are the last */
+/* Of these, those that libheapfit has started, and that end when they are the last: not this one, nor the recorder's other one. As far as
+ * the program may open files. */
+size_t facts_threads_of_heapfit(int32_t other);
 bool facts_main_has_left(void);
 void facts_memory(uint64_t *resident, uint64_t *anonymous); /* bytes; 0: not known */
 

@@ -292,6 +292,16 @@ def test_the_main_thread_may_leave_before_others(recording: Recording) -> None:
     assert trace.end["reason"] == "exit"
 
 
+def test_threads_that_outlive_main_unrecorded_leave_what_they_have_buffered(
+    recording: Recording,
+) -> None:
+    """They end without a word, so that the recorder's thread, without descriptors, would be the last."""
+    recording.run("main_leaves", options="start:later")
+    recording.run("main_leaves_no_files")
+    recording.run("main_leaves_no_threads")
+    recording.run("threads_vanish_buffered")
+
+
 def test_a_process_ends_though_no_thread_has_said_goodbye(recording: Recording) -> None:
     recording.run("threads_vanish")
     assert batches(recording.whole()) == {1: BLOCKS}
@@ -598,7 +608,7 @@ def test_a_pause_of_the_recorder_is_waited_for_though_signals_disturb_the_wait(
 def test_a_recording_over_another_allocator(recording: Recording) -> None:
     allocator = paths.library("default")
     both = {"LD_PRELOAD": f"{recording.recorder}:{allocator}"}
-    for way in [["exits", "_exit"], ["fork", "5"], ["short_threads", "100"]]:
+    for way in [["exits", "_exit"], ["fork", "5"], ["short_threads", "100"], ["main_leaves"]]:
         words = [recording.subject, *way]
         plain = _run(words, dict(os.environ))
         recorded = _run(words, recording.environment("children:on") | both)

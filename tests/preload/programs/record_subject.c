@@ -289,11 +289,30 @@ static void way_daemon(char **arguments)
     work(3);
 }
 
+/* From here on, in this process and those that take its place. */
+static void forbid_threads(void)
+{
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 435, 0, 1), /* clone3, whose flags cannot be seen */
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {.len = sizeof rules / sizeof *rules, .filter = rules};
+    require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no_new_privs");
+    require(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0, "seccomp");
+}
+
 /* ---- threads ------------------------------------------------------------------------------------------------------------- */
 
 static void *outlive_main(void *unused)
 {
     (void)unused;
+    churn(1);
     usleep(300000); /* most likely main has left; it is no matter if not */
     work(2);
     return NULL; /* the output's buffer is written by the exit handlers */
@@ -308,9 +327,35 @@ static void way_main_leaves(char **arguments)
     pthread_exit(NULL);
 }
 
+static void *leave_early(void *unused)
+{
+    pthread_exit(unused);
+}
+
+static void way_main_leaves_no_files(char **arguments)
+{
+    const struct rlimit none = {.rlim_cur = 3, .rlim_max = 3};
+    pthread_t thread;
+    pthread_create(&thread, NULL, leave_early, NULL); /* for which the C library opens a library */
+    pthread_join(thread, NULL);
+    require(setrlimit(RLIMIT_NOFILE, &none) == 0, "setrlimit");
+    way_main_leaves(arguments);
+}
+
+static void way_main_leaves_no_threads(char **arguments)
+{
+    pthread_t thread;
+    (void)arguments;
+    work(1);
+    for (int i = 0; i < 3; i++) pthread_create(&thread, NULL, outlive_main, NULL);
+    forbid_threads();
+    pthread_exit(NULL);
+}
+
 static void *leave_at_once(void *unused)
 {
     (void)unused;
+    churn(1);
     usleep(100000);
     syscall(SYS_exit, 0); /* no destructor is run */
     return NULL;
@@ -323,6 +368,17 @@ static void way_threads_vanish(char **arguments)
     work(1);
     fflush(stdout);
     pthread_create(&thread, NULL, leave_at_once, NULL);
+    pthread_exit(NULL);
+}
+
+/* The last is one that says goodbye, so that the buffer is written. */
+static void way_threads_vanish_buffered(char **arguments)
+{
+    pthread_t thread;
+    (void)arguments;
+    work(1);
+    pthread_create(&thread, NULL, leave_at_once, NULL);
+    pthread_create(&thread, NULL, outlive_main, NULL);
     pthread_exit(NULL);
 }
 
@@ -461,19 +517,7 @@ static void way_signals(char **arguments)
 /* Runs the rest of the arguments where no thread can be made. */
 static void way_no_threads(char **arguments)
 {
-    struct sock_filter rules[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 435, 0, 1), /* clone3, whose flags cannot be seen */
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
-        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog filter = {.len = sizeof rules / sizeof *rules, .filter = rules};
-    require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no_new_privs");
-    require(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0, "seccomp");
+    forbid_threads();
     setenv("LD_PRELOAD", arguments[0], 1);
     execv(arguments[1], arguments + 1);
     require(0, "execv");
@@ -516,7 +560,10 @@ static const struct way {
     {"raw_fork", way_raw_fork},
     {"daemon", way_daemon},
     {"main_leaves", way_main_leaves},
+    {"main_leaves_no_files", way_main_leaves_no_files},
+    {"main_leaves_no_threads", way_main_leaves_no_threads},
     {"threads_vanish", way_threads_vanish},
+    {"threads_vanish_buffered", way_threads_vanish_buffered},
     {"short_threads", way_short_threads},
     {"slow_threads", way_slow_threads},
     {"named_thread", way_named_thread},
