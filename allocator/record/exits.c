@@ -75,55 +75,55 @@ EXPORT _Noreturn void _Exit(int status)
 /* ---- exec ------------------------------------------------------------------------------------------------------------ */
 
 /* It has failed: the program goes on, and so does the recording. */
-static int go_on(int result)
+static int go_on(bool paused, int result)
 {
     int saved = errno;
-    writer_resume();
+    if (paused) writer_resume();
     errno = saved;
     return result;
 }
 
-static void pause_for(const char *why)
+static bool pause_for(const char *why)
 {
     find_next();
-    writer_pause(why);
+    return writer_pause(why);
 }
 
 EXPORT int execve(const char *path, char *const arguments[], char *const variables[])
 {
-    pause_for("exec");
-    return go_on(next.execve(path, arguments, variables));
+    bool paused = pause_for("exec");
+    return go_on(paused, next.execve(path, arguments, variables));
 }
 
 EXPORT int execv(const char *path, char *const arguments[])
 {
-    pause_for("exec");
-    return go_on(next.execv(path, arguments));
+    bool paused = pause_for("exec");
+    return go_on(paused, next.execv(path, arguments));
 }
 
 EXPORT int execvp(const char *file, char *const arguments[])
 {
-    pause_for("exec");
-    return go_on(next.execvp(file, arguments));
+    bool paused = pause_for("exec");
+    return go_on(paused, next.execvp(file, arguments));
 }
 
 EXPORT int execvpe(const char *file, char *const arguments[], char *const variables[])
 {
-    pause_for("exec");
-    return go_on(next.execvpe(file, arguments, variables));
+    bool paused = pause_for("exec");
+    return go_on(paused, next.execvpe(file, arguments, variables));
 }
 
 EXPORT int fexecve(int file, char *const arguments[], char *const variables[])
 {
-    pause_for("exec");
-    return go_on(next.fexecve(file, arguments, variables));
+    bool paused = pause_for("exec");
+    return go_on(paused, next.fexecve(file, arguments, variables));
 }
 
 /* The C library has it only since 2.34, and does no more than this. */
 EXPORT int execveat(int folder, const char *path, char *const arguments[], char *const variables[], int flags)
 {
-    writer_pause("exec");
-    return go_on((int)syscall(SYS_execveat, folder, path, arguments, variables, flags));
+    bool paused = writer_pause("exec");
+    return go_on(paused, (int)syscall(SYS_execveat, folder, path, arguments, variables, flags));
 }
 
 /* The arguments of a call, up to the NULL that ends them; the caller's stack has room for as many. */
@@ -176,9 +176,11 @@ EXPORT int execle(const char *path, const char *first, ...)
 
 /* ---- daemon ------------------------------------------------------------------------------------------------------------ */
 
-/* In the child, which it returns in, fork's handlers have begun anew. */
+/* In the child, which it returns in, fork's handlers have begun anew: there nobody has paused. */
 EXPORT int daemon(int stay, int keep)
 {
-    pause_for("daemon");
-    return go_on(next.daemon(stay, keep));
+    pid_t process = getpid();
+    bool paused = pause_for("daemon");
+    int result = next.daemon(stay, keep);
+    return go_on(paused && getpid() == process, result);
 }

@@ -113,10 +113,10 @@ void writer_wake(void); /* a ring is half full */
 void writer_wait(struct record_ring *ring); /* it is full: until there is room, or nothing is recorded any more */
 void writer_thread_leaves(void); /* a thread with a ring is about to end */
 
-/* When all that was noted is in the file, after 10 s at most: for good, or with the file's end, until the resumption. Both may be
- * called in a signal handler. */
+/* When all that was noted is in the file, after 10 s at most: for good, or with the file's end, until the resumption, which has to
+ * follow where pausing returned true. All may be called in a signal handler. */
 void writer_finish(const char *why);
-void writer_pause(const char *why);
+bool writer_pause(const char *why);
 void writer_resume(void);
 void writer_fork_child(void); /* nothing of the parent's goes on here */
 

@@ -103,6 +103,7 @@ void recording_flush(void)
 void recording_write_end(const char *why)
 {
     uint64_t tick = record_ticks();
+    file_reopen();
     streams_take();
     streams_flush();
     modules();

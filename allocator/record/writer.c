@@ -22,20 +22,23 @@ static struct {
 
 static struct server server;
 
+static void go_on(void)
+{
+    file_reopen();
+    streams_take();
+    if (platform_clock_ms() < recording_flush_ms()) return;
+    recording_flush();
+    server_serve(&server, 0);
+    leave_look_around();
+}
+
 static void record(void)
 {
-    sleep_until(recording_flush_ms());
+    sleep_until(whole_is_held() ? platform_clock_ms() + IDLE_MS : recording_flush_ms());
     leave_answer();
-    if (whole_is_wanted()) {
-        whole_be();
-        return;
-    }
-    streams_take();
-    if (platform_clock_ms() >= recording_flush_ms()) {
-        recording_flush();
-        server_serve(&server, 0);
-        leave_look_around();
-    }
+    whole_look();
+    if (whole_is_held()) whole_be();
+    else go_on();
     recording_look();
 }
 

@@ -59,8 +59,10 @@ void recording_complain(void); /* says what bad has happened, once */
 void recording_fork_child(void);
 
 /* whole.c. R: */
-bool whole_is_wanted(void);
-void whole_be(void); /* makes it so, and does nothing until it need not be any more */
+bool whole_calls(void); /* something has changed since R last looked */
+void whole_look(void);
+bool whole_is_held(void); /* as of then: the file is to be whole, and to stay so */
+void whole_be(void); /* makes it so, if it is not or a ring is half full */
 void whole_fork_child(void);
 
 /* sleep.c. R: */

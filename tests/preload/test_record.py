@@ -349,6 +349,21 @@ def test_a_recording_goes_on_when_an_exec_fails(recording: Recording) -> None:
     assert trace.end["reason"] == "exit"
 
 
+@pytest.mark.parametrize("way", ["_exit", "exec"])
+def test_a_program_ends_in_one_thread_while_an_exec_fails_in_another(
+    recording: Recording, way: str
+) -> None:
+    recording.run("exit_while_exec_fails", way)
+    assert batches(recording.whole()) == {1: BLOCKS, 2: BLOCKS}
+
+
+def test_what_is_done_during_an_exec_that_fails_is_recorded(recording: Recording) -> None:
+    start = time.monotonic()
+    recording.run("exit_while_exec_fails", "go")
+    assert time.monotonic() - start < 10, "a thread has waited for the exec to end"
+    assert batches(recording.whole()) == {1: BLOCKS, 2: BLOCKS, 3: BLOCKS}
+
+
 @pytest.mark.parametrize("children", ["off", "on"])
 def test_programs_started_by_vfork_and_posix_spawn(recording: Recording, children: str) -> None:
     recording.run("vfork", options=f"children:{children}")

@@ -200,6 +200,39 @@ static void way_exec_fails(char **arguments)
     work(3);
 }
 
+static _Atomic(int) has_failed;
+
+/* An exec that takes long to fail: a search for the program in folders that are not there. */
+static void *fail_slowly(void *unused)
+{
+    enum { FOLDERS = 2000000, FOLDER_BYTES = 4 };
+    char *path = malloc((size_t)FOLDERS * FOLDER_BYTES + 1);
+    for (int i = 0; i < FOLDERS; i++) memcpy(path + (size_t)i * FOLDER_BYTES, "/no:", FOLDER_BYTES);
+    path[(size_t)FOLDERS * FOLDER_BYTES] = '\0';
+    setenv("PATH", path, 1);
+    execlp("no-such-program", "no", "such", "program", (char *)NULL);
+    has_failed = 1;
+    return unused;
+}
+
+static void way_exit_while_exec_fails(char **arguments)
+{
+    pthread_t thread;
+    work(1);
+    pthread_create(&thread, NULL, fail_slowly, NULL);
+    usleep(100000);
+    work(2);
+    fflush(stdout);
+    require(!has_failed, "too late");
+    if (strcmp(arguments[0], "_exit") == 0) _exit(CODE);
+    char *words[] = {program, "return", NULL}, *nothing[] = {NULL}; /* the path is too long for an environment */
+    if (strcmp(arguments[0], "exec") == 0) execve(program, words, nothing);
+    churn(100000);
+    require(!has_failed, "too late");
+    pthread_join(thread, NULL);
+    work(3);
+}
+
 static void way_vfork(char **arguments)
 {
     (void)arguments;
@@ -555,6 +588,7 @@ static const struct way {
     {"churn_disturbed", way_churn_disturbed},
     {"exec", way_exec},
     {"exec_fails", way_exec_fails},
+    {"exit_while_exec_fails", way_exit_while_exec_fails},
     {"vfork", way_vfork},
     {"fork", way_fork},
     {"raw_fork", way_raw_fork},
