@@ -440,7 +440,7 @@ static bool is_of_unmapped_code(const struct record_site *site)
 /* Other code may be mapped at the same addresses. It must not be walked by the rules of what was there, which would lead
  * astray for good, and shall not be taken for it: its sites are new ones, whose addresses have another meaning in the file
  * from then on. What is still there is walked by new rules, soon learnt, and has its sites as before. */
-void sites_forget(void)
+static void forget(void)
 {
     /* Asked under no lock, since an older C library's answer may have to wait (platform/compat.c). Acquire: pairs with the store
      * after a site was written. */
@@ -456,6 +456,16 @@ void sites_forget(void)
     table_forget(&sites.chains);
     table_forget(&sites.rules);
     platform_lock_release(&sites.lock);
+}
+
+/* Inside, as all that take the lock are: a signal's handler that allocates would else wait for the lock of the very thread that it
+ * has interrupted. */
+void sites_forget(void)
+{
+    bool was_inside = record_thread.inside;
+    thread_enter();
+    forget();
+    if (!was_inside) thread_leave();
 }
 
 /* ---- fork -------------------------------------------------------------------------------------------------------------------------------- */

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -220,6 +222,40 @@ TEST(RecordSite, WhatIsUnmappedHasNewSitesAndAllElseItsOwn)
     EXPECT_EQ(there[0], there[1]);
     expect_agrees(after, 3);
     EXPECT_EQ(before.site, after.site);
+}
+
+std::atomic<unsigned> interruptions{0}, waits_for_itself{0};
+
+void handle_as_who_allocates(int)
+{
+    if (!subject_has_lock()) return;
+    interruptions++;
+    if (!subject_is_inside()) waits_for_itself++; // the call would be noted, and look for its site
+}
+
+// A thread that had its own lock to wait for would not end, so the handler only looks whether it would.
+TEST(RecordSite, AHandlerThatInterruptsForgettingDoesNotWaitForTheLockOfItsThread)
+{
+    subject_start(0, 2);
+    for (uint32_t i = 0; i < 100000; i++) made_up(NOWHERE + 2 + i * 5); // tables that take long to forget
+    struct sigaction old, action = {};
+    action.sa_handler = handle_as_who_allocates;
+    ASSERT_EQ(0, sigaction(SIGUSR1, &action, &old));
+    std::atomic<bool> stop{false};
+    std::thread forgetful([&stop] {
+        while (!stop) subject_forget_sites();
+    });
+    for (int sent = 0; interruptions < 10 && sent < 20000; sent++) {
+        pthread_kill(forgetful.native_handle(), SIGUSR1);
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    stop = true;
+    forgetful.join();
+    sigaction(SIGUSR1, &old, nullptr);
+    if (!HEAPFIT_TEST_SANITIZED) { // whose handlers may be called later
+        EXPECT_GT(interruptions, 0U);
+    }
+    EXPECT_EQ(0U, waits_for_itself);
 }
 
 // ---- more chains than there is room for: what follows leaves the tables full ---------------------------------------------

@@ -203,6 +203,16 @@ void subject_forget_sites(void)
     sites_forget();
 }
 
+bool subject_is_inside(void)
+{
+    return record_is_inside();
+}
+
+bool subject_has_lock(void)
+{
+    return platform_lock_is_any_own();
+}
+
 size_t subject_sites(void)
 {
     const struct record_site *all;

@@ -64,6 +64,8 @@ bool subject_remember(uint64_t address);
 bool subject_forget(uint64_t address);
 uint32_t subject_site(uintptr_t return_address, uintptr_t stack, uintptr_t base);
 void subject_forget_sites(void);
+bool subject_is_inside(void); /* a call is not noted */
+bool subject_has_lock(void); /* the calling thread has one */
 /* How many sites there are; of one, its caller and its address. */
 size_t subject_sites(void);
 uint32_t subject_caller(uint32_t site);
