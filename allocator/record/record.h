@@ -87,7 +87,8 @@ extern _Atomic(uint64_t) record_lost;
 
 /* ---- what each side calls of the other ----------------------------------------------------------------------------- */
 
-/* Whether events are noted: relaxed, since some at the edges may or may not be. Written by the recorder's thread. */
+/* Whether events are noted; some at the edges may or may not be. Written by the recorder's thread: with release when it becomes
+ * true, for what sample_begin has written, else relaxed. */
 extern _Atomic(bool) recording HERE;
 
 /* The clock of events: the processor's counter (x86-64: TSC; aarch64: CNTVCT). It is read after all that stands before it has been

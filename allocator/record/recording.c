@@ -127,10 +127,11 @@ const char *recording_begin(void)
     mark(tick);
     modules();
     if (!file_flush()) return record_file.error;
-    /* Relaxed, all: who reads them is told nothing else by them. */
+    /* Relaxed, both: who reads them is told nothing else by them. */
     atomic_store_explicit(&life.stuck, false, memory_order_relaxed);
     atomic_store_explicit(&life.busy, true, memory_order_relaxed);
-    atomic_store_explicit(&recording, true, memory_order_relaxed);
+    /* Release: pairs with is_recording, for the tables of sample.c. */
+    atomic_store_explicit(&recording, true, memory_order_release);
     return NULL;
 }
 

@@ -93,7 +93,7 @@ struct line {
     _Atomic(uintptr_t) addresses[LINE_WORDS];
 };
 
-/* Written by sample_begin, while nothing is recorded. */
+/* Written by sample_begin, while nothing is recorded; read by who has seen that something is (is_recording). */
 static struct line *lines;
 static unsigned lines_log;
 
