@@ -307,6 +307,14 @@ static void find_all(void)
     dlerror();
 }
 
+#define IS(function) ((uintptr_t)(function) == start)
+
+bool next_is_allocating(uintptr_t start)
+{
+    return IS(NEXT(malloc)) || IS(NEXT(calloc)) || IS(NEXT(memalign)) || IS(NEXT(aligned_alloc)) ||
+           IS(NEXT(posix_memalign)) || IS(NEXT(valloc)) || IS(NEXT(pvalloc)) || IS(real_realloc) || IS(real_free);
+}
+
 void next_find_all(void)
 {
     search(find_all);

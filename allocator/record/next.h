@@ -97,6 +97,9 @@ OPERATOR(void, delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_
     (void *pointer, size_t alignment, const struct nothrow *nothrow), (pointer, alignment, nothrow),                   \
         pointer_alignment_nothrow, .pointer = pointer, .alignment = alignment, .nothrow = nothrow
 
+/* Whether a function that starts here is one that they are, or leads on to, and may have a lock of the allocator's. */
+bool next_is_allocating(uintptr_t start);
+
 /* Looks for all of them, whether or not a call has done so before. */
 void next_find_all(void);
 

@@ -139,6 +139,9 @@ ALWAYS_INLINE bool sample_forget(uintptr_t address)
 /* The site of a call whose caller goes on at `frame`; 0: there are too many. */
 uint32_t site_find(const struct frame *frame);
 
+/* Whether it is a signal's handler, or has been called by one, that has interrupted the next library's malloc (interrupted.c). */
+bool interrupted_is_malloc(struct frame frame);
+
 /* Code may have been unmapped. */
 void sites_forget(void);
 

@@ -6,7 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "record.h"
+#include "note.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -28,15 +28,23 @@ static void forks_start(void)
     *(void **)&next.fork = dlsym(RTLD_NEXT, "fork");
 }
 
+static bool has_had_thread; /* here, or in the process that this is a copy of: the C library goes by that */
+
+static void has_forked(void)
+{
+    writer_fork_child(true);
+}
+
 /* In a signal's handler that has interrupted malloc, the C library's fork would wait for ever: for a lock of its malloc that the
  * interrupted call has. In a program of one thread it takes none, but there ours is a second one. Its _Fork never does; nor
  * does it call anybody's handlers. */
 EXPORT pid_t fork(void)
 {
     if (UNLIKELY(next.fork == NULL)) forks_start(); /* another library's constructor */
-    if (LIKELY(!record_is_inside()) || next.bare == NULL) return next.fork();
+    if (!has_had_thread || next.bare == NULL) return next.fork();
+    if (LIKELY(!record_is_inside() && !interrupted_is_malloc(frame_of_caller()))) return next.fork();
     pid_t child = next.bare();
-    if (child == 0) writer_fork_child();
+    if (child == 0) writer_fork_child(false);
     return child;
 }
 
@@ -55,8 +63,9 @@ __attribute__((constructor)) static void process_start(void)
     record_settings_read();
     if (!record_settings_apply()) return;
     intercept_check();
-    pthread_atfork(NULL, NULL, writer_fork_child);
+    pthread_atfork(NULL, NULL, has_forked);
     at_quick_exit(quick_exit_begins); /* the first that is registered is the last that runs */
+    has_had_thread = true;
     writer_start(!record_settings.later);
 }
 

@@ -12,8 +12,8 @@
  *                                     ... rings ───┘
  *
  * Which file does what: intercept.c the malloc family; next.c the functions that its calls are passed on to; note.h,
- * ring.c a thread's ring; site.c who called; sample.c which allocations are noted when not all are; process.c and
- * exits.c how a process starts, forks and ends; writer.c the recorder's thread; recording.c, whole.c, sleep.c and leave.c how
+ * ring.c a thread's ring; site.c who called; sample.c which allocations are noted when not all are; process.c,
+ * interrupted.c and exits.c how a process starts, forks and ends; writer.c the recorder's thread; recording.c, whole.c, sleep.c and leave.c how
  * it meets the program's (writer.h); stream.c how events get from rings into blocks; file.c the file; facts.c what the kernel
  * knows of the process; request.c what other processes may ask; settings.c what the environment says; encode.c and block.c the
  * format, which the lab's trace tools use too. It needs platform/ and nothing else of the allocator. Nothing here calls malloc.
@@ -119,7 +119,7 @@ void writer_thread_leaves(void); /* a thread with a ring is about to end */
 void writer_finish(const char *why);
 bool writer_pause(const char *why);
 void writer_resume(void);
-void writer_fork_child(void); /* nothing of the parent's goes on here */
+void writer_fork_child(bool may_allocate); /* nothing of the parent's goes on here; it begins anew, if it may */
 
 /* site.c, called by the recorder's thread: how many sites there are, which are elements 1 to that; element 0 is no site. Nothing
  * moves, and caller and address do not change. Who asks after taking events out of a ring is told of all sites that they name. */

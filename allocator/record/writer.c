@@ -133,7 +133,7 @@ void writer_start(bool begin)
         platform_wait(&thread.ready, 0, LOOK_MS * 1000);
 }
 
-void writer_fork_child(void)
+void writer_fork_child(bool may_allocate)
 {
     bool was_recording = atomic_exchange_explicit(&recording, false, memory_order_relaxed);
     rings_fork_child();
@@ -144,6 +144,5 @@ void writer_fork_child(void)
     atomic_store_explicit(&thread.process, 0, memory_order_relaxed);
     atomic_store_explicit(&thread.number, 0, memory_order_relaxed);
     atomic_store_explicit(&thread.ready, 0, memory_order_relaxed);
-    /* Not in a handler that has interrupted malloc: it allocates. */
-    if (record_settings_apply() && !record_is_inside()) writer_start(was_recording);
+    if (record_settings_apply() && may_allocate) writer_start(was_recording);
 }

@@ -384,6 +384,16 @@ def test_forks_in_the_midst_of_it(recording: Recording, children: str) -> None:
     assert sorted((batches(trace) for trace in traces), key=min) == expected
 
 
+@pytest.mark.parametrize("what", ["malloc", "realloc"])
+@pytest.mark.parametrize("options", ["", "sample:1m", "start:later", "children:on"])
+def test_a_handler_that_has_interrupted_malloc_may_fork(
+    recording: Recording, options: str, what: str
+) -> None:
+    """The C library takes no lock of its malloc for that, unless there is another thread: ours."""
+    forks = 30 if options == "children:on" else 300
+    recording.run("forks_in_handlers", what, forks, options=options)
+
+
 def test_a_child_made_without_forks_handlers_is_not_held_up(recording: Recording) -> None:
     recording.run("raw_fork")
     assert batches(recording.whole()) == {1: BLOCKS, 2: BLOCKS}

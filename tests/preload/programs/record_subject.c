@@ -297,6 +297,38 @@ static void way_fork(char **arguments)
     work(1);
 }
 
+static _Atomic(int) forks_in_handlers;
+static const struct itimerval soon = {.it_value.tv_usec = 300};
+
+/* The next comes a while after this one has ended, however long that takes: or nothing else would ever be done. */
+static void fork_in_handler(int number)
+{
+    (void)number;
+    pid_t child = fork();
+    if (child == 0) _exit(4);
+    require(wait_for(child) == 4, "child of a handler");
+    forks_in_handlers++;
+    setitimer(ITIMER_REAL, &soon, NULL);
+}
+
+/* In a program of one thread a handler may fork, whatever it has interrupted. */
+static void way_forks_in_handlers(char **arguments)
+{
+    const struct itimerval never = {0};
+    int resizes = strcmp(arguments[0], "realloc") == 0;
+    void *blocks[64] = {NULL};
+    signal(SIGALRM, fork_in_handler);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    for (unsigned i = 0; forks_in_handlers < atoi(arguments[1]); i++) {
+        size_t size = i * 7919u % 100003u + 1;
+        void **block = &blocks[i * 31u % 64];
+        if (resizes) *block = realloc(*block, size);
+        else free(*block), *block = allocate(size);
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    work(1);
+}
+
 /* Without fork's handlers: more events than there is room for. */
 static void way_raw_fork(char **arguments)
 {
@@ -591,6 +623,7 @@ static const struct way {
     {"exit_while_exec_fails", way_exit_while_exec_fails},
     {"vfork", way_vfork},
     {"fork", way_fork},
+    {"forks_in_handlers", way_forks_in_handlers},
     {"raw_fork", way_raw_fork},
     {"daemon", way_daemon},
     {"main_leaves", way_main_leaves},
