@@ -95,6 +95,7 @@ static void run(void *begin)
     if (!apart)
         platform_message(
             "no recording: this kernel does not let a thread have descriptors of its own (Linux 5.9 does)");
+    if (apart && fcntl(STDERR_FILENO, F_GETFD) < 0) leave_stderr(); /* else a file of ours would get its number */
     bool prepared = apart && prepare();
     if (prepared && begin != NULL) record_at_once();
     if (apart) leave_stderr(); /* else it would be the program's */

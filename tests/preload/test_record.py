@@ -502,6 +502,14 @@ def test_the_path_may_name_the_process(recording: Recording) -> None:
     assert read_trace(recording.folder / name).info["pid"] == int(name.removeprefix("trace."))
 
 
+def test_a_program_may_have_no_stderr(recording: Recording) -> None:
+    """Its number is free then, and must not become that of a file which the recorder needs."""
+    recording.run("main_leaves", prepare=lambda: os.close(2))
+    assert batches(recording.whole()) == {1: BLOCKS, 2: 3 * BLOCKS}
+    recording.run("named_thread", prepare=lambda: os.closerange(0, 3))
+    assert recording.whole().threads[0]["name"] == "second"
+
+
 def test_a_program_may_close_all_descriptors(recording: Recording) -> None:
     result = recording.run("close_all")
     assert "all closed" in result.stdout
