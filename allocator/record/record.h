@@ -82,6 +82,10 @@ struct record_ring {
 #define RECORD_THREAD_NEW UINT32_MAX
 extern _Atomic(struct record_ring *) record_rings; /* the newest first */
 
+/* There are many, and one more has been made: threads are short, and the rings of those that have ended are to be emptied at once. Set
+ * by a thread before it wakes the recorder's (writer_wake), which takes it back. */
+extern _Atomic(bool) record_rings_many;
+
 /* Events that could not be kept: there was no memory for a ring. */
 extern _Atomic(uint64_t) record_lost;
 
@@ -193,7 +197,7 @@ void streams_begin(void); /* for a new file: what is in the rings so far does no
 uint64_t streams_take(void); /* empties all rings: all events before this tick that were there are taken */
 void streams_flush(void); /* all that was taken goes into the file's blocks */
 bool streams_strange(void); /* whether calls came from code that is in no module that is known, since last asked */
-bool streams_call(void); /* whether a ring is half full */
+bool streams_call(void); /* whether rings are to be emptied now: one is half full, or they are many */
 void streams_wake(void); /* all threads that wait for room */
 
 /* recording.c, for request.c: NULL, or what is wrong. */

@@ -14,6 +14,7 @@
 
 __thread struct record_thread record_thread __attribute__((tls_model("initial-exec")));
 _Atomic(struct record_ring *) record_rings;
+_Atomic(bool) record_rings_many;
 _Atomic(uint64_t) record_lost;
 
 static COLD void lose(void)
@@ -63,13 +64,26 @@ static struct record_ring *ring_make(void)
     return ring;
 }
 
+/* From so many on each that is made is one that R might have emptied, had it come sooner: else a program that starts thousands of
+ * threads between two of its looks has as many, each of 128 KiB of address space, and each start goes through all of them. */
+enum { RINGS_MANY = 64 };
+
+static void ring_call(void)
+{
+    if (rings.count < RINGS_MANY) return;
+    atomic_store_explicit(&record_rings_many, true, memory_order_seq_cst); /* see sleep.c */
+    writer_wake();
+}
+
 /* Threads that never said goodbye are rare (raw clone, no key left), and asking about all takes a system call for each: it is
  * done whenever there are twice as many as the last time. */
 static struct record_ring *ring_find_or_make(void)
 {
     struct record_ring *ring = ring_find(false);
     if (ring == NULL && is_power_of_two(rings.count)) ring = ring_find(true);
-    return ring != NULL ? ring : ring_make();
+    if (ring != NULL) return ring;
+    ring_call();
+    return ring_make();
 }
 
 static struct record_ring *ring_take(void)

@@ -290,6 +290,8 @@ void streams_begin(void)
 uint64_t streams_take(void)
 {
     uint64_t complete = UINT64_MAX;
+    /* Relaxed: who says so from now on may be late, and says so again. */
+    atomic_store_explicit(&record_rings_many, false, memory_order_relaxed);
     for (struct record_ring *ring = first_ring(); ring != NULL; ring = ring->next) {
         uint64_t until = ring_take(ring);
         if (until < complete) complete = until;
@@ -313,6 +315,7 @@ bool streams_strange(void)
 
 bool streams_call(void)
 {
+    if (atomic_load_explicit(&record_rings_many, memory_order_seq_cst)) return true; /* see sleep.c */
     for (struct record_ring *ring = first_ring(); ring != NULL; ring = ring->next) {
         uint64_t head = atomic_load_explicit(&ring->head, memory_order_seq_cst);
         if (head - atomic_load_explicit(&ring->tail, memory_order_relaxed) >= RECORD_RING_EVENTS / 2) return true;

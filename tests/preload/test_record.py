@@ -315,6 +315,13 @@ def test_a_thousand_short_threads(recording: Recording) -> None:
     assert len({thread["tid"] for thread in trace.threads.values()}) >= 1000
 
 
+def test_ten_thousand_short_threads_take_few_rings(recording: Recording) -> None:
+    """Between two looks of the recorder's thread, which need not be often."""
+    recording.run("many_threads", 10000, options="flush_ms:60000")
+    found = batches(recording.whole())
+    assert found == {1: BLOCKS} | {number: 1 for number in range(1000, 11000)}
+
+
 def test_threads_that_do_little_share_blocks(recording: Recording) -> None:
     threads, calls = 200, 40
     recording.run("slow_threads", threads, calls)

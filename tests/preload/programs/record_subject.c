@@ -8,6 +8,7 @@
 #include <linux/close_range.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -465,6 +466,19 @@ static void way_short_threads(char **arguments)
     work(1);
 }
 
+/* How much address space there is in the end depends on how many there were at a time, not in all. */
+static void way_many_threads(char **arguments)
+{
+    const size_t most = (size_t)400 << 20;
+    size_t pages = 0;
+    mallopt(M_ARENA_MAX, 1); /* each of the C library's takes 64 MiB */
+    way_short_threads(arguments);
+    FILE *sizes = fopen("/proc/self/statm", "r");
+    require(sizes != NULL && fscanf(sizes, "%zu", &pages) == 1, "statm");
+    fclose(sizes);
+    require(pages * (size_t)sysconf(_SC_PAGESIZE) < most, "much address space is taken");
+}
+
 static void *slow_thread(void *calls)
 {
     for (size_t i = 0; i < (size_t)calls; i++) {
@@ -632,6 +646,7 @@ static const struct way {
     {"threads_vanish", way_threads_vanish},
     {"threads_vanish_buffered", way_threads_vanish_buffered},
     {"short_threads", way_short_threads},
+    {"many_threads", way_many_threads},
     {"slow_threads", way_slow_threads},
     {"named_thread", way_named_thread},
     {"dead_threads", way_dead_threads},
