@@ -143,7 +143,8 @@ void writer_thread_leaves(void)
 {
     if (!writer_is_ours() || !is_last() || !writer_thread_exists()) return;
     ask();
-    for (uint64_t end = platform_clock_ms() + FINISH_MS; !is_over(end) && (writer_thread_exists() || last_exists());) {
+    for (struct patience patience = patience_of(FINISH_MS);
+         !is_over(&patience) && (writer_thread_exists() || last_exists());) {
         if (atomic_load_explicit(&leave.now, memory_order_relaxed) == STAYS) break;
         look_again_soon();
     }
@@ -167,7 +168,8 @@ static void end_writer(void)
 {
     do_leave();
     writer_wake();
-    for (uint64_t end = platform_clock_ms() + FINISH_MS; !is_over(end) && writer_thread_exists();) look_again_soon();
+    for (struct patience patience = patience_of(FINISH_MS); !is_over(&patience) && writer_thread_exists();)
+        look_again_soon();
 }
 
 static void main_thread_leaves(void *argument)

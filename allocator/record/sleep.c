@@ -52,8 +52,8 @@ enum {
 void writer_wait(struct record_ring *ring)
 {
     bool ours = writer_is_ours();
-    uint64_t end = platform_clock_ms() + (ours ? FULL_MS : FULL_CHILD_MS);
-    while (!is_over(end)) {
+    struct patience patience = patience_of(ours ? FULL_MS : FULL_CHILD_MS);
+    while (!is_over(&patience)) {
         if (!atomic_load_explicit(&recording, memory_order_relaxed)) return; /* see there */
         atomic_store_explicit(&ring->waiting, 1, memory_order_seq_cst);
         if (has_room(ring)) break;

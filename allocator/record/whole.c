@@ -67,7 +67,7 @@ static void make_whole(const char *why)
     uint32_t want = atomic_fetch_add_explicit(&whole.now, WANT + HOLDER, memory_order_seq_cst) + WANT;
     if (!recording_is_busy()) return;
     writer_wake();
-    for (uint64_t end = platform_clock_ms() + FINISH_MS; !is_over(end);) {
+    for (struct patience patience = patience_of(FINISH_MS); !is_over(&patience);) {
         if (recording_is_stuck()) return; /* that was long enough */
         uint32_t served = atomic_load_explicit(&whole.served, memory_order_relaxed); /* is_served looks again */
         if (is_served(want) || !recording_is_busy() || !writer_thread_exists()) return;

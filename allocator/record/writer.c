@@ -128,9 +128,9 @@ void writer_start(bool begin)
         return;
     }
     leave_watch_main_thread();
+    struct patience patience = patience_of(START_MS);
     /* Acquire: pairs with say_ready. */
-    uint64_t end = platform_clock_ms() + START_MS;
-    while (!is_over(end) && atomic_load_explicit(&thread.ready, memory_order_acquire) == 0)
+    while (!is_over(&patience) && atomic_load_explicit(&thread.ready, memory_order_acquire) == 0)
         platform_wait(&thread.ready, 0, LOOK_MS * 1000);
 }
 

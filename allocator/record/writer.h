@@ -32,10 +32,26 @@ enum {
     SOCKET_NAME_BYTES = 40
 };
 
-/* Whether a wait has ended that was to end at `ms`. By the clock: signals make waits shorter than they were asked to be. */
-ALWAYS_INLINE bool is_over(uint64_t ms)
+/* How long somebody waits for the other side, who looks at least every LOOK_MS. By the clock, since signals make waits shorter than they
+ * were asked to be. But a process that is stopped (SIGSTOP, Ctrl-Z, a debugger) or a machine that sleeps does nothing
+ * meanwhile on either side: that is seen by a look that comes late, and counts little. */
+struct patience {
+    uint64_t left_ms, looked_ms;
+};
+
+ALWAYS_INLINE struct patience patience_of(uint64_t ms)
 {
-    return platform_clock_ms() >= ms;
+    return (struct patience){.left_ms = ms, .looked_ms = platform_clock_ms()};
+}
+
+ALWAYS_INLINE bool is_over(struct patience *patience)
+{
+    enum { LATE_MS = 10 * LOOK_MS }; /* a look that comes later was not only kept from a core */
+    uint64_t now = platform_clock_ms(), passed = now - patience->looked_ms;
+    if (passed > LATE_MS) passed = LATE_MS;
+    if (passed > patience->left_ms) passed = patience->left_ms;
+    *patience = (struct patience){.left_ms = patience->left_ms - passed, .looked_ms = now};
+    return patience->left_ms == 0;
 }
 
 /* writer.c. P: */

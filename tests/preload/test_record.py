@@ -645,6 +645,28 @@ def test_a_pause_of_the_recorder_is_waited_for_though_signals_disturb_the_wait(
     assert len(recording.whole().events) >= 100_000
 
 
+@pytest.mark.full
+def test_a_program_that_is_stopped_for_long_while_it_waits_is_recorded_further(
+    recording: Recording,
+) -> None:
+    go = recording.folder / "go"
+    with recording.running("churn_after", go, 50_000) as process:
+        await_true(lambda: recording.file.exists())
+        thread = stop_the_recorders_thread(process)
+        go.touch()
+        time.sleep(2)  # its ring is full
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(11)  # longer than it waits for a recorder that is stuck
+        process.send_signal(signal.SIGCONT)
+        time.sleep(1)
+        changed, status = os.waitpid(thread, WALL | os.WNOHANG)
+        assert changed == 0 or os.WIFSTOPPED(status), "the program has ended"
+        trace_thread(DETACH, thread)
+        output, errors = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, output, errors) == (CODE, "worked 1\n", "")
+    assert len(recording.whole().events) >= 100_000
+
+
 def test_a_recording_over_another_allocator(recording: Recording) -> None:
     allocator = paths.library("default")
     both = {"LD_PRELOAD": f"{recording.recorder}:{allocator}"}
