@@ -295,7 +295,7 @@ def test_the_main_thread_may_leave_before_others(recording: Recording) -> None:
 def test_threads_that_outlive_main_unrecorded_leave_what_they_have_buffered(
     recording: Recording,
 ) -> None:
-    """They end without a word, so that the recorder's thread, without descriptors, would be the last."""
+    """They end without a word: the recorder's thread, without descriptors, would be the last."""
     recording.run("main_leaves", options="start:later")
     recording.run("main_leaves_no_files")
     recording.run("main_leaves_no_threads")
@@ -319,7 +319,7 @@ def test_ten_thousand_short_threads_take_few_rings(recording: Recording) -> None
     """Between two looks of the recorder's thread, which need not be often."""
     recording.run("many_threads", 10000, options="flush_ms:60000")
     found = batches(recording.whole())
-    assert found == {1: BLOCKS} | {number: 1 for number in range(1000, 11000)}
+    assert found == {1: BLOCKS} | dict.fromkeys(range(1000, 11000), 1)
 
 
 def test_threads_that_do_little_share_blocks(recording: Recording) -> None:
