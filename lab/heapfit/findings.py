@@ -6,13 +6,11 @@ from them. As in `records.py`, plain data.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from functools import cached_property
 from typing import Literal
 
 from pydantic import Field
 
-from heapfit.records import ALLOCATOR, Record
+from heapfit.records import Record
 
 
 class Transform(Record):
@@ -93,7 +91,7 @@ class Difference(Record):
     low: float = Field(description="95 % interval, simultaneous over the family of comparisons.")
     high: float = Field(description="Infinite where second cannot be told from 0.")
     p: float = Field(description="Adjusted for the family.")
-    method: str = Field(description="`Tukey HSD`, `Games-Howell`, `Dunn` ...")
+    method: str = Field(description="`Tukey HSD`.")
 
 
 class PowerNote(Record):
@@ -110,7 +108,7 @@ class PowerNote(Record):
 
 
 class Analysis(Record):
-    """The analysis of one metric of one study."""
+    """The analysis of one metric of one study as papers make it, which no verdict rests on."""
 
     metric: str
     factors: list[str] = Field(description="Of more than one level, in the order of the design.")
@@ -122,31 +120,8 @@ class Analysis(Record):
     differences: list[Difference] = Field(
         description="Of the tables' row factor, then of their column factor, in every setting."
     )
-    overall: list[Difference] = Field(
-        default=[],
-        description="Of the allocators over all settings at once: geometric means of ratios.",
-    )
-    robust: list[AnovaRow] = Field(
-        default=[], description="A rank-based analysis where the assumptions fail; else empty."
-    )
-    robust_method: str = ""
-    robust_differences: list[Difference] = Field(
-        default=[], description="The row factor's differences, where the assumptions fail."
-    )
     power: PowerNote
     left_out: str = Field(default="", description="What of the study has no part in it, and why.")
-
-    @cached_property
-    def between_allocators(self) -> dict[frozenset[tuple[str, str]], list[Difference]]:
-        """The comparisons of allocators by the levels of the other factors.
-
-        A report asks for each setting's, and a study may have hundreds of settings.
-        """
-        found = defaultdict(list)
-        for each in self.differences:
-            if each.factor == ALLOCATOR:
-                found[frozenset(each.at.items())].append(each)
-        return dict(found)
 
 
 class Standing(Record):
@@ -174,7 +149,8 @@ class Advice(Record):
     weights: dict[str, float] = Field(description="Those that count: others have no metric here.")
     metrics: dict[str, str] = Field(default={}, description="What stands for each weight.")
     standings: list[Standing] = Field(description="Best first.")
-    recommended: str | None = Field(description="None: no significant difference.")
+    recommended: str | None = Field(description="None: no difference that matters is shown.")
+    keeps: bool = Field(default=False, description="Whether that is the baseline.")
     reasons: str = Field(description="Two sentences.")
     by_setting: list[SettingWinner] = Field(default=[], description="Empty: one setting only.")
     notes: list[str] = Field(

@@ -555,6 +555,10 @@ class Series(Record):
 # --------------------------------------------------------------------- results
 
 
+# A difference of which chance makes as much, or more, less often than that is shown.
+SIGNIFICANT = 0.05
+
+
 class Estimate(Record):
     """A median with its interval, of one metric in one cell of the design."""
 
@@ -568,9 +572,71 @@ class Estimate(Record):
     high: float
     minimum: float
     maximum: float
-    ratio: float | None = Field(description="Median of the ratios to the baseline, block by block.")
-    ratio_low: float | None = None
-    ratio_high: float | None = None
+
+
+# What is compared of two treatments: the ratio of their geometric means, or, of a metric that can
+# be zero, the difference of their means.
+Subject = Literal["ratio", "difference"]
+
+
+class Verdict(Record):
+    """What the trials show of two allocators in one metric: made by `statistics.verdict` alone.
+
+    Marks, sentences, letters, recommendations and goals are read from verdicts.
+    """
+
+    metric: str
+    first: str
+    second: str
+    at: dict[str, str] = Field(
+        description="The levels of the setting, the cores among them; none: over all settings."
+    )
+    subject: Subject
+    estimate: float = Field(description="Ratio of first to second, or first less second.")
+    low: float | None = Field(
+        description="95 % interval, simultaneous over all pairs; None: too few blocks."
+    )
+    high: float | None
+    p: float | None = Field(description="Adjusted for all pairs of the metric in the setting.")
+    blocks: int = Field(description="Those in which both have a figure.")
+    absolute: float = Field(description="First less second in the metric's unit.")
+    trivial: bool = Field(description="Whether that is too little to matter to anybody.")
+    method: str
+
+    @property
+    def told(self) -> bool:
+        """Whether there were blocks enough to say anything."""
+        return self.p is not None
+
+    @property
+    def shown(self) -> bool:
+        """Whether a difference is shown: the interval excludes equality."""
+        return self.p is not None and self.p < SIGNIFICANT
+
+    @property
+    def counts(self) -> bool:
+        """Whether a difference is shown that anybody need care about."""
+        return self.shown and not self.trivial
+
+    @property
+    def beyond(self) -> float:
+        """How far the estimate is from equality; below zero where first has the smaller figure."""
+        return self.estimate - 1.0 if self.subject == "ratio" else self.estimate
+
+    def turned(self) -> Verdict:
+        """Return the same of second to first."""
+        own = dict(self)
+        own["first"], own["second"] = self.second, self.first
+        own["estimate"] = self._turned(self.estimate)
+        own["low"], own["high"] = self._turned(self.high), self._turned(self.low)
+        own["absolute"] = -self.absolute
+        # What is checked already is not checked again: a report turns a hundred thousand of them.
+        return Verdict.model_construct(**own)
+
+    def _turned(self, value: float | None) -> float | None:
+        if value is None or self.subject == "difference":
+            return value and -value
+        return 1 / value if value else float("inf")
 
 
 class Summary(Record):
@@ -578,6 +644,10 @@ class Summary(Record):
 
     study: Study
     estimates: list[Estimate]
+    verdicts: list[Verdict] = Field(
+        description="Setting by setting: of the metrics that are analysed, all pairs; of the "
+        "others, each allocator to the baseline."
+    )
     trials_done: int
     trials_planned: int
     problems: list[Trial] = Field(description="Every trial that is not `ok`.")
@@ -590,8 +660,12 @@ class Combined(Record):
     low: float | None = Field(description="95 % interval; None with too few replicates for one.")
     high: float | None
     best: float
+    best_low: float | None = Field(description="The smallest lower bound of all its verdicts.")
+    best_high: float | None = Field(description="The smallest upper bound.")
     best_workload: str
     worst: float
+    worst_low: float | None = Field(description="The largest lower bound of all its verdicts.")
+    worst_high: float | None = Field(description="The largest upper bound.")
     worst_workload: str
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import pytest
@@ -50,7 +52,7 @@ def test_every_workload_and_probe_is_a_study_of_its_own(finished: Path) -> None:
     assert counts == [1 + 2 * 2, 1 + 2 * 2, 1 + 2]
 
 
-def test_ratios_are_those_of_the_medians_to_the_only_peer(finished: Path) -> None:
+def test_ratios_are_those_of_the_geometric_means_to_the_only_peer(finished: Path) -> None:
     time_figure, memory = report_of(finished)["figures"]
     for name in WORKLOADS:
         assert time_figure["best_peer"][name] == "glibc"
@@ -59,7 +61,7 @@ def test_ratios_are_those_of_the_medians_to_the_only_peer(finished: Path) -> Non
         for trial in trials_in(finished / name):
             if not trial["planned"]["warmup"]:
                 peaks[trial["planned"]["allocator"]].append(trial["metrics"]["peak_rss_bytes"])
-        expected = sum(peaks["heapfit"]) / sum(peaks["glibc"])  # of two, the median is the mean
+        expected = geometric_mean(peaks["heapfit"]) / geometric_mean(peaks["glibc"])
         assert memory["ratios"][name]["heapfit"] == pytest.approx(expected)
 
 
@@ -68,9 +70,10 @@ def test_the_terminal_shows_ratios_means_goals_and_probes(finished: Path) -> Non
     for words in (*WORKLOADS, "geometric mean", "worst", "resident memory while it sleeps"):
         assert words in shown
     joined = " ".join(shown.split())
-    assert "(goal 1000: met)" in joined
-    assert "(goal 0.001: missed)" in joined
-    assert "no interval: that needs 6 replicates" in joined
+    # Two replicates of two workloads: an interval of the mean, as wide as it may be, of none alone.
+    assert re.search(r"\(goal 1000: (met|cannot be told)\)", joined)
+    assert "(goal 0.001: cannot be told)" in joined
+    assert "no interval: that needs 3 replicates" in joined
 
 
 def test_the_same_command_adds_nothing_and_report_makes_it_anew(

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import json
 import re
 import shlex
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import typer
+from conftest import load_benchmark
 from heapfit.catalogue import resolve_workload
 from heapfit.catalogue.allocators import find_allocators
 from heapfit.catalogue.studies import load_study, workloads_of
@@ -316,6 +319,24 @@ def test_the_readmes_table_is_made_from_the_results_that_are_kept(
     text = README.read_text(encoding="utf-8")
     made = update_docs.replaced(text, "demo table", update_docs.demo_table())
     assert text == made, "run: .venv/bin/python scripts/update-docs demo"
+
+
+def test_the_tables_of_errors_are_those_of_the_kept_simulation(update_docs: ModuleType) -> None:
+    text = update_docs.METHOD.read_text(encoding="utf-8")
+    made = text
+    for name, content in update_docs.METHOD_BLOCKS.items():
+        made = update_docs.replaced(made, name, content())
+    assert text == made, "run: .venv/bin/python scripts/update-docs verdict"
+
+
+def test_the_kept_simulation_keeps_what_the_method_promises(update_docs: ModuleType) -> None:
+    benchmark = load_benchmark(ROOT / "benchmarks" / "verdict_errors.py")
+    kept = json.loads(update_docs.ERRORS.read_text(encoding="utf-8"))
+    lines = [benchmark.Line(**line) for line in kept["lines"]]
+    designs = {(line.scatter, line.treatments, line.blocks) for line in lines}
+    assert designs == set(product(benchmark.SCATTERS, benchmark.TREATMENTS, benchmark.BLOCKS))
+    assert all(benchmark.keeps_promises(line) for line in lines)
+    assert min(line.studies for line in lines) >= 10_000
 
 
 def test_other_results_make_another_table(update_docs: ModuleType, tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from heapfit.report import html_report, markdown_report, terminal
 from heapfit.report.analysis import Findings, find
 from heapfit.report.differences import ratios_to
 from heapfit.report.findings_words import headline, one_line
-from heapfit.report.letters import grid
+from heapfit.report.letters import grids
 from heapfit.report.results import Results
 from heapfit.report.settings import setting_label, settings_of
-from heapfit.report.units import PAGE_DIGITS, TIMES
+from heapfit.report.units import PAGE_DIGITS, TERMINAL_DIGITS, TIMES
 from heapfit.statistics import Readings, read, summarise
 from report_data import METRICS, make_study, make_trials
 from rich.cells import cell_len
@@ -138,24 +138,23 @@ def test_letters_are_in_the_papers_notation_everywhere() -> None:
             assert re.search(rf"{scale.number(cell.mean)}(\*\*)? {re.escape(letters)} \|", text)
 
 
-def test_only_cells_that_share_a_letter_with_the_best_lead() -> None:
-    readings, findings = designed()
-    analysis = findings.of("wall_s")
-    assert analysis is not None
-    shown = grid(analysis.letters[0], WALL, Results(summarise(readings)).scale(WALL, 4))
+def test_only_cells_that_are_not_shown_to_be_behind_lead() -> None:
+    readings, _ = designed()
+    results = Results(summarise(readings))
+    shown = grids(results, WALL, results.scale(WALL, 4))[0]
     leaders = [name for name, cells in shown.rows if cells[-1] is not None and cells[-1].leads]
     assert set(leaders) == {"heapfit", "mimalloc"}
 
 
 def test_ratios_are_turned_so_that_all_are_to_the_reference() -> None:
-    _, findings = designed()
-    analysis = findings.of("wall_s")
-    assert analysis is not None
-    table = ratios_to(analysis.differences, "heapfit", "glibc")
+    readings, _ = designed(replicates=8)
+    results = Results(summarise(readings))
+    table = ratios_to(results, WALL, results.scale(WALL, 4), "heapfit")
     assert table is not None
     assert table.reference == "heapfit"
+    assert table.columns[0] == "all settings"
     slower = dict(table.rows)["glibc"]
-    assert len(slower) == 6
+    assert len(slower) == 7
     assert all(cell is not None and float(cell.ratio[:-1]) > 1 and cell.decided for cell in slower)
 
 
@@ -214,10 +213,11 @@ def test_the_terminal_has_the_recommendation_and_every_letter_at_any_width(width
     assert max(cell_len(line) for line in text.splitlines()) <= width
     assert findings.advice is not None
     assert text.strip().startswith(headline(findings.advice))
-    analysis = findings.of("wall_s")
-    assert analysis is not None
-    for cell in analysis.letters[0].cells:
-        assert f"({cell.upper}{cell.lower})" in text
+    results = Results(summarise(readings))
+    for table in grids(results, WALL, results.scale(WALL, TERMINAL_DIGITS)):
+        for _, cells in table.rows:
+            assert all(cell and f"{cell.letters}" in text for cell in cells)
+    assert "As the paper did it" in text
     assert f"allocator {TIMES} threads: F(" in text
 
 
@@ -225,8 +225,8 @@ def test_no_significant_difference_is_said_when_it_is_the_truth() -> None:
     study = make_study(allocators=["glibc", "same"], cores=[1], replicates=5)
     findings = find(read(study, make_trials(study)))
     assert findings.advice is not None
-    advice = findings.advice.model_copy(update={"recommended": None})
-    assert one_line(advice).startswith("No significant difference. ")
+    assert findings.advice.recommended is None
+    assert one_line(findings.advice).startswith("No significant difference. ")
 
 
 def test_too_few_trials_give_a_page_without_an_analysis(browser: Browser, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_text_and_tables_are_there_without_scripts(tmp_path: Path) -> None:
     study = make_study()
     text = written(tmp_path, study, make_trials(study)).read_text()
     body = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL)
-    assert "heapfit and mimalloc lead and cannot be told apart" in body
+    assert "heapfit leads; mimalloc cannot be told apart from it" in body
     for fact in (study.machine.cpu, study.machine.kernel, study.reproduce, "libjemalloc.so.2"):
         assert fact in body
     sums = [allocator.sha256 for allocator in study.allocators if allocator.sha256]

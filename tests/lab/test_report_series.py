@@ -19,6 +19,7 @@ from heapfit.report import (
     write_series,
 )
 from heapfit.report.findings_words import one_line
+from heapfit.report.series_words import conclusions
 from heapfit.study import Journal
 from heapfit.study.series import save_problem, save_series
 from report_data import Faults, make_study, make_trials
@@ -108,6 +109,29 @@ def test_the_subject_is_set_against_its_goals_with_its_interval(tmp_path: Path) 
     verdict = "met" if mean.geometric_mean <= 1.05 else "missed"
     assert f"heapfit comes to {mean.geometric_mean:.3f} on the geometric mean" in said
     assert f"(95 % interval {mean.low:.3f} to {mean.high:.3f}) (goal 1.05: {verdict})" in said
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.9, 0.97, "met"),
+        (0.9, 1.0, "met"),
+        (1.01, 1.2, "missed"),
+        (0.9, 1.1, "cannot be told"),
+        (None, None, "cannot be told"),
+    ],
+)
+def test_a_goal_is_told_only_where_the_whole_interval_is_on_one_side_of_it(
+    tmp_path: Path, low: float | None, high: float | None, said: str
+) -> None:
+    summary = summarise_series(keep(tmp_path))
+    [figure] = summary.figures
+    mean = figure.combined["heapfit"].model_copy(update={"low": low, "high": high})
+    goal = figure.definition.model_copy(update={"goal": 1.0})
+    combined = {**figure.combined, "heapfit": mean}
+    changed = figure.model_copy(update={"definition": goal, "combined": combined})
+    [line] = conclusions(summary.model_copy(update={"figures": [changed]}))
+    assert f"(goal 1: {said})" in line
 
 
 def test_an_allocator_that_fails_is_named_and_has_no_mean(tmp_path: Path) -> None:

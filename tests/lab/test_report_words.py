@@ -19,9 +19,10 @@ from heapfit.report import (
 from heapfit.report.conclusions import NOTHING, overall
 from heapfit.report.drift import describe, deviations
 from heapfit.report.problems import problems, remarks
-from heapfit.report.results import FEWEST_TRIALS, Results
+from heapfit.report.results import Results
 from heapfit.report.units import PAGE_DIGITS, TERMINAL_DIGITS, scale_for
 from heapfit.statistics import read, summarise
+from heapfit.statistics.verdict import FEWEST_BLOCKS
 from report_data import METRICS, RATE, Faults, make_study, make_trials
 
 WALL = METRICS[0]
@@ -74,7 +75,7 @@ def test_two_that_overlap_lead_together_and_are_not_told_apart() -> None:
     base = [1.0] * 7
     near = [0.85, 0.86, 0.87, 0.88, 0.89, 0.90, 0.91]
     said = conclusion({"glibc": base, "heapfit": near, "mimalloc": near[::-1]})
-    assert "heapfit and mimalloc lead and cannot be told apart (0.88x of glibc each)" in said
+    assert "heapfit leads; mimalloc cannot be told apart from it (0.88x of glibc each)" in said
 
 
 def test_no_difference_is_said_when_that_is_the_truth() -> None:
@@ -94,18 +95,31 @@ def test_higher_is_better_for_a_rate() -> None:
 
 
 def test_too_few_trials_settle_nothing() -> None:
-    few = FEWEST_TRIALS - 1
+    few = FEWEST_BLOCKS - 1
     said = conclusion({"glibc": [1.0] * few, "heapfit": [0.5] * few})
     assert said == (
-        "5 trials per allocator cannot settle wall time: a 95 % interval needs 6. "
-        "heapfit has the best median so far (0.50x of glibc)."
+        "2 trials per allocator cannot settle wall time: a 95 % interval needs 3. "
+        "heapfit has the best mean so far (0.50x of glibc)."
     )
 
 
 def test_an_allocator_with_too_few_trials_is_left_out_by_name() -> None:
     said = conclusion({"glibc": [1.0] * 7, "heapfit": [0.8] * 7, "fragile": [0.1, 0.1]})
     assert "heapfit leads" in said
-    assert said.endswith("Left out, with fewer than 6 trials: fragile.")
+    assert said.endswith("Left out, with fewer than 3 trials to compare: fragile.")
+
+
+def test_an_allocator_that_never_ran_is_not_among_those_that_the_leader_is_ahead_of() -> None:
+    said = conclusion({"glibc": [1.0] * 7, "slow": [1.5] * 7, "failed": []})
+    assert "glibc leads" in said
+    assert said.endswith("Left out, without a figure: failed.")
+
+
+def test_a_lead_that_is_too_small_to_matter_is_said_to_be_so() -> None:
+    base = [0.020, 0.021, 0.022, 0.020, 0.021, 0.022, 0.020]
+    said = conclusion({"glibc": base, "heapfit": [b - 0.002 for b in base]})
+    assert "heapfit leads, ahead of all the others (0.90x of glibc)" in said
+    assert said.endswith("by too little to matter (at most 2 ms).")
 
 
 def test_a_shift_common_to_a_block_does_not_hide_a_difference() -> None:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from design_data import WALL, grid, simulated, study_of, trial_of
+from design_data import grid, simulated, study_of, trial_of
 from heapfit.findings import Analysis
 from heapfit.records import Study, Trial, TrialStatus
 from heapfit.statistics import analyse, analyse_all, read
 from heapfit.statistics.fitted import model_of
-from heapfit.statistics.linear_model import Term
 from heapfit.statistics.observations import figures_of, sample
-from heapfit.statistics.robust import anova_type, average_ranks, rank_comparisons
-from published_data import INSECT_SPRAYS, SPRAYS
 from report_data import Faults, make_study, make_trials
-from scipy import stats
 
 SIZES = {"cores": ["1", "2"], "size": ["s", "m", "l"]}
 
@@ -135,7 +131,6 @@ def test_one_allocator_under_two_options_is_analysed_by_the_option() -> None:
         "option.decay_ms",
     )
     assert analysis.letters[0].cells[0].upper == "A"
-    assert analysis.overall == []
 
 
 def test_all_metrics_are_analysed_as_each_alone() -> None:
@@ -159,104 +154,8 @@ def test_metrics_of_the_same_trials_share_their_layout_and_its_model() -> None:
     assert model_of(user.layout) is model_of(rss.layout)
 
 
-# ------------------------------------------------------------------------------------- robust
-
-
-def test_unequal_variances_add_games_and_howells_comparisons() -> None:
-    """Equal means of unequal spread: no power of the figures makes that equal."""
-    dice = np.random.default_rng(2)
-    spreads = {"a": 0.001, "b": 0.1, "c": 0.004}
-    figures = [float(x) for sd in spreads.values() for x in dice.normal(10, 10 * sd, 12)]
-    analysis = analysed(*grid({"allocator": list(spreads)}, 12, figures))
-    assert not all(each.holds for each in analysis.checks)
-    assert analysis.robust_method.startswith("ANOVA-type")
-    assert [row.source for row in analysis.robust] == ["allocator"]
-    assert {each.method for each in analysis.robust_differences} == {"Games-Howell"}
-    assert {each.method for each in analysis.overall} == {"Games-Howell"}
-    tukey = {(each.first, each.second): each for each in analysis.differences}
-    robust = {(each.first, each.second): each for each in analysis.robust_differences}
-    assert robust["a", "c"].high / robust["a", "c"].low < 1.02  # b's scatter is not theirs
-    assert tukey["a", "c"].high / tukey["a", "c"].low > 1.05
-
-
-def test_figures_in_two_heaps_add_rank_comparisons() -> None:
-    """Every other trial takes twice as long, whatever the allocator: no power makes that normal."""
-    dice = np.random.default_rng(2)
-    slower = [1.0] * 12 + [1.02] * 12
-    heaps = [1.0, 2.0] * 12
-    figures = [
-        x * y * float(np.exp(dice.normal(0, 0.02))) for x, y in zip(slower, heaps, strict=True)
-    ]
-    analysis = analysed(*grid({"allocator": "ab"}, 12, figures))
-    (difference,) = analysis.robust_differences
-    assert difference.method == "Dwass-Steel-Critchlow-Fligner"
-    assert difference.low < 1 / 1.02 < difference.high
-
-
-def test_ranks_of_equal_figures_are_averaged_as_scipy_does() -> None:
-    figures = np.random.default_rng(4).integers(0, 30, 200).astype(float)
-    assert average_ranks(figures).tolist() == stats.rankdata(figures).tolist()
-
-
-def test_the_anova_type_statistic_of_two_groups_is_welchs_on_ranks() -> None:
-    """Then p'Tp / tr(TS) is the squared t statistic of Welch, with its degrees of freedom."""
-    dice = np.random.default_rng(3)
-    first, second = dice.normal(0, 1, 9), dice.normal(0.8, 3, 14)
-    figures, cell = np.concatenate([first, second]), np.repeat([0, 1], [9, 14])
-    (row,) = anova_type([Term("allocator", (0,), slice(0, 1))], (2,), figures, cell)
-    ranks = stats.rankdata(figures)
-    oracle = stats.ttest_ind(ranks[:9], ranks[9:], equal_var=False)
-    assert row.f == pytest.approx(oracle.statistic**2)
-    assert (row.df, row.df_error) == pytest.approx((1, oracle.df))
-    assert row.p == pytest.approx(oracle.pvalue)
-
-
-def test_the_anova_type_statistic_agrees_with_r_on_two_sprays() -> None:
-    """R 4.2.2: `oneway.test(rank(count) ~ spray, ...)` for sprays A and C of InsectSprays prints
-    F = 65.095934, denom df = 21.99675."""
-    two = np.array([*INSECT_SPRAYS[:12], *INSECT_SPRAYS[24:36]], dtype=float)
-    (row,) = anova_type([Term("allocator", (0,), slice(0, 1))], (2,), two, np.repeat([0, 1], 12))
-    assert row.f == pytest.approx(65.095934, abs=1e-6)
-    assert row.df_error == pytest.approx(21.99675, abs=1e-5)
-
-
-@pytest.mark.full
-def test_the_anova_type_statistic_keeps_its_level_where_variances_and_sizes_differ() -> None:
-    """400 samples without any effect: at most 8 % are rejected at 5 % (chance exceeds that in one
-    of 200 cases)."""
-    dice = np.random.default_rng(4)
-    cell = np.repeat(np.arange(4), [6, 12, 8, 15])
-    spread = np.array([1.0, 4.0, 0.5, 2.0])[cell]
-    terms = [Term("a", (0,), slice(0, 1)), Term("a:b", (0, 1), slice(1, 2))]
-    rejected = np.zeros(2)
-    for _ in range(400):
-        rows = anova_type(terms, (2, 2), dice.normal(0, spread), cell)
-        rejected += [row.p is not None and row.p < 0.05 for row in rows]
-    assert (rejected / 400 < 0.08).all()
-    assert (rejected > 0).all()
-
-
-def test_rank_comparisons_have_the_ratio_of_hodges_and_lehmann() -> None:
-    dice = np.random.default_rng(5)
-    first = np.exp(dice.normal(0, 0.1, 15))
-    second = 0.8 * np.exp(dice.normal(0, 0.1, 15))
-    found = rank_comparisons([first, second])
-    assert found.ratio[0] == pytest.approx(np.median(np.divide.outer(first, second)))
-    assert found.low[0] < 1.25 < found.high[0]
-    assert found.p[0] < 0.001
-    assert found.low[0] > 1
-
-
 def test_counts_with_zeros_have_differences_of_infinite_ratio() -> None:
     analysis = analysed(*grid({"spray": "ab"}, 6, [4, 5, 6, 5, 4, 6, *[0.0] * 6]))
     (difference,) = analysis.differences
     assert np.isinf(difference.ratio)
     assert difference.p < 0.001
-    assert analysis.overall[0].p < 0.001
-
-
-def test_sprays_with_zeros_are_analysed_with_a_robust_answer() -> None:
-    analysis = analysed(*grid({"spray": SPRAYS}, 12, INSECT_SPRAYS))
-    assert analysis.robust
-    assert len(analysis.robust_differences) == 15
-    assert WALL.name == analysis.metric

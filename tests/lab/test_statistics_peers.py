@@ -7,7 +7,7 @@ import random
 
 import pytest
 from heapfit.records import FigureDefinition, PeerComparison, Study, Trial, TrialStatus
-from heapfit.statistics import compare_with_peers
+from heapfit.statistics import compare_with_peers, read, summarise
 from report_data import METRICS, RATE, make_study, make_trials
 
 NAMES = ["glibc", "heapfit", "jemalloc"]
@@ -68,18 +68,33 @@ def test_a_rate_counts_by_its_inverse() -> None:
     assert figure.ratios["a"] == pytest.approx({"glibc": 1.0, "heapfit": 0.5, "jemalloc": 2.0})
 
 
-def test_a_cost_is_the_median_of_the_good_trials() -> None:
+def test_a_ratio_is_that_of_geometric_means_of_the_blocks_that_both_have() -> None:
     study, trials = workload(
         "a", {"glibc": [1.0, 9.0, 2.0, 1.0], "heapfit": [3.0, 3.0, 3.0, 3.0], "jemalloc": [8.0] * 4}
     )
-    assert compared((study, trials)).ratios["a"]["heapfit"] == pytest.approx(3.0 / 1.5)
+    ratio = compared((study, trials)).ratios["a"]["heapfit"]
+    assert ratio == pytest.approx(3.0 / (1 * 9 * 2 * 1) ** 0.25)
     broken = [
         trial.model_copy(update={"status": TrialStatus.FAILED})
-        if trial.planned.allocator == "glibc" and trial.metrics["wall_s"] == 1.0
+        if trial.planned.allocator == "heapfit" and trial.planned.replicate == 1
         else trial
         for trial in trials
     ]
-    assert compared((study, broken)).ratios["a"]["heapfit"] == pytest.approx(3.0 / 5.5)
+    ratio = compared((study, broken)).ratios["a"]["heapfit"]
+    assert ratio == pytest.approx(3.0 / (1 * 2 * 1) ** (1 / 3))
+
+
+def test_a_ratio_is_that_of_the_workloads_own_verdict() -> None:
+    dice = random.Random(4)
+    study, trials = workload("a", {n: [dice.uniform(1, 2) for _ in range(6)] for n in NAMES})
+    figure = compared((study, trials))
+    peer = figure.best_peer["a"]
+    found = summarise(read(study, trials)).verdicts
+    pair = next(v for v in found if {v.first, v.second} == {"heapfit", peer})
+    verdict = pair if pair.first == "heapfit" else pair.turned()
+    assert figure.ratios["a"]["heapfit"] == pytest.approx(verdict.estimate)
+    combined = figure.combined["heapfit"]
+    assert (combined.worst_low, combined.worst_high) == pytest.approx((verdict.low, verdict.high))
 
 
 def test_who_fails_on_a_workload_has_no_mean() -> None:
@@ -104,10 +119,10 @@ def test_nothing_measured_gives_an_empty_figure() -> None:
     assert compared().combined == {}
 
 
-def test_fewer_than_six_replicates_give_no_interval() -> None:
-    few = {name: [1.0] * 5 for name in NAMES}
-    many = {name: [1.0] * 6 for name in NAMES}
-    combined = compared(workload("a", many), workload("b", few)).combined["heapfit"]
+def test_single_replicates_give_no_interval() -> None:
+    one = {name: [1.0] for name in NAMES}
+    many = {name: [1.0] * 3 for name in NAMES}
+    combined = compared(workload("a", one), workload("b", one)).combined["heapfit"]
     assert (combined.low, combined.high) == (None, None)
     combined = compared(workload("a", many)).combined["heapfit"]
     assert (combined.low, combined.high) == (1.0, 1.0)

@@ -1,127 +1,104 @@
 """The costs of every trial and what they come to, by allocator and setting.
 
 A trial's cost of a goal is its figure, of a rate the inverse. Its score is the weighted geometric
-mean of its costs. The logarithm of the score is a weighted sum of those of the costs, so that one
-analysis of variance of it, blocks and all, says which allocators can be told apart under the
-weights, whatever the correlation of time and memory in a trial. Geometric means are the only ones
-under which the ranking does not depend on what the ratios are to: P. J. Fleming and J. J. Wallace,
-"How not to lie with statistics: the correct way to summarize benchmark results", CACM 29 (1986),
-218-221.
+mean of its costs. The logarithm of the score is a weighted sum of those of the costs, so that
+scores are compared within blocks like any figure, whatever the correlation of time and memory in a
+trial. Geometric means are the only ones under which the ranking does not depend on what the ratios
+are to: P. J. Fleming and J. J. Wallace, "How not to lie with statistics: the correct way to
+summarize benchmark results", CACM 29 (1986), 218-221.
+
+A goal whose figures may be zero has no cost: what is shown of it counts, but it cannot be weighed
+against others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from heapfit.advice.goals import Goal
-from heapfit.records import ALLOCATOR
-from heapfit.statistics.assumptions import check, holds
-from heapfit.statistics.comparisons import (
-    Compared,
-    compare_overall,
-    compare_within,
-    tukey_procedure,
+from heapfit.records import Metric, Verdict
+from heapfit.statistics.observations import Flags, Floats, Readings, figures_of
+from heapfit.statistics.verdict import (
+    by_block,
+    in_full_grid,
+    in_settings,
+    overall,
+    subject_of,
 )
-from heapfit.statistics.fitted import Fitted, fit_on, model_of
-from heapfit.statistics.observations import Floats, Layout, Readings, Sample, figures_of, sample
-from heapfit.statistics.tukey import Estimates
 
-# Scatter of the logarithms of scores below that is rounding: the figures are exact.
-_ROUNDING = 1e-20
+SCORE = Metric(name="score", label="Score", unit="", better="lower", source="advice")
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What the trials of a study cost. Arrays have a column per allocator, a row per setting."""
+    """What the trials of a study cost. Arrays have a row per setting, a column per allocator; NaN
+    where an allocator, or a setting, is left out."""
 
-    allocators: list[str]
-    by_goal: dict[str, Floats]  # logarithms of geometric means
-    figures: dict[str, Floats]  # by metric: one per allocator, over all settings
-    sample: Sample
-    fitted: Fitted | None  # None: too few trials, or no scatter
-    exact: bool
+    kept: list[int]  # the allocators that have figures in the settings that are compared
+    by_goal: dict[str, Floats]  # logarithms of geometric means; of goals that have ratios
+    figures: dict[str, Floats]  # by metric: one per allocator, over the settings
+    scores: Floats  # of each trial; NaN: none
 
-    def log_scores(self, goals: Sequence[Goal]) -> Floats:
-        """Return the logarithms of the scores."""
-        total = sum(goal.weight for goal in goals)
-        parts = [goal.weight / total * self.by_goal[goal.name] for goal in goals]
-        return np.asarray(np.sum(parts, axis=0))
-
-    def overall(self) -> Compared | None:
-        """Return the allocators' scores compared over all settings."""
-        if self.fitted is None:
-            return None
-        return compare_overall(self.fitted, _estimates(self.fitted), ALLOCATOR)
-
-    def within_settings(self) -> list[Compared]:
-        """Return the allocators' scores compared in each setting."""
-        if self.fitted is None:
-            return []
-        procedure = tukey_procedure(_estimates(self.fitted), self.fitted.exponent)
-        return compare_within(self.sample.layout, ALLOCATOR, procedure)
+    def of(self, goal: str) -> Floats:
+        """Return an allocator's cost over all settings, as a ratio to the best; NaN: left out."""
+        logs = np.nanmean(self.by_goal[goal][:, self.kept], axis=0)
+        costs = np.full(self.by_goal[goal].shape[1], np.nan)
+        costs[self.kept] = np.exp(logs - logs.min())
+        return costs
 
 
 def costs_of(readings: Readings, goals: Sequence[Goal]) -> Costs | None:
     """Return the trials' costs under `goals`; None where fewer than two allocators have any."""
     raw = {goal.name: figures_of(readings, goal.metric.name) for goal in goals}
-    logs = {goal.name: _log_cost(goal, raw[goal.name]) for goal in goals}
-    total = sum(goal.weight for goal in goals)
-    score = np.sum([goal.weight / total * logs[goal.name] for goal in goals], axis=0)
-    grid = sample(readings, np.exp(score), "what is weighed")
-    if grid is None or grid.layout.factors[0].name != ALLOCATOR:
+    logs = {g.name: _log_cost(g, raw[g.name]) for g in goals if has_ratios(g, raw[g.name])}
+    total = sum(goal.weight for goal in goals if goal.name in logs)
+    parts = [g.weight / total * logs[g.name] for g in goals if g.name in logs]
+    score = np.exp(np.sum(parts, axis=0)) if parts else np.ones(len(readings.block))
+    there = np.all([np.isfinite(each) for each in raw.values()], axis=0)
+    score = np.where(there, score, np.nan)
+    grid = in_full_grid(readings, score, SCORE.name)
+    if grid is None:
         return None
-    layout = grid.layout
-    model = model_of(layout)
-    fitted = fit_on(grid, model, exponent=0) if model else None
-    exact = fitted is not None and fitted.fit.sum_sq <= _ROUNDING * len(grid.figures)
-    by_goal = {}
-    for name, of_trials in logs.items():
-        own = replace(grid, figures=np.exp(of_trials[layout.rows]))
-        means = fit_on(own, model, exponent=0).fit.means if model else _plain_means(own)
-        by_goal[name] = _settings_by_allocators(layout, means)
     return Costs(
-        allocators=layout.factors[0].levels,
-        by_goal=by_goal,
-        figures={g.metric.name: _figures(layout, g, raw[g.name], by_goal[g.name]) for g in goals},
-        sample=grid,
-        fitted=None if exact else fitted,
-        exact=exact,
+        kept=np.flatnonzero(grid.any(axis=0)).tolist(),
+        by_goal={name: _means(readings, each, grid) for name, each in logs.items()},
+        figures={g.metric.name: _figures(readings, g, raw[g.name], grid) for g in goals},
+        scores=score,
     )
 
 
+def score_verdicts(readings: Readings, costs: Costs) -> tuple[list[Verdict], list[list[Verdict]]]:
+    """Return the verdicts on the scores over all settings, and in each."""
+    return overall(readings, costs.scores, SCORE), in_settings(readings, costs.scores, SCORE)
+
+
+def has_ratios(goal: Goal, figures: Floats) -> bool:
+    """Return whether a goal's figures can be weighed: those that may be zero have no ratio."""
+    return subject_of(goal.metric.name, figures) == "ratio"
+
+
 def _log_cost(goal: Goal, figures: Floats) -> Floats:
-    """Counts may be zero, which has no logarithm: half the smallest count then stands for zero."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        smallest = np.nanmin(np.where(figures > 0, figures, np.nan))
-        logs = np.log(np.where(figures == 0, smallest / 2, figures))
+    logs = np.log(figures)
     return -logs if goal.metric.better == "higher" else logs
 
 
-def _plain_means(grid: Sample) -> Floats:
-    cell, cells = grid.layout.cell, grid.layout.cells
-    sizes = np.bincount(cell, minlength=cells)
-    return np.asarray(np.bincount(cell, np.log(grid.figures), cells) / sizes)
+def _means(readings: Readings, logs: Floats, grid: Flags) -> Floats:
+    """The mean of each setting and allocator that is compared."""
+    table = by_block(readings, logs)
+    counts = (~np.isnan(table)).sum(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = np.nansum(table, axis=-1) / np.where(counts, counts, np.nan)
+    return np.where(grid, means, np.nan)
 
 
-def _settings_by_allocators(layout: Layout, means: Floats) -> Floats:
-    """The allocator is the first factor of a study."""
-    return means.reshape(layout.shape[0], -1).T
-
-
-def _figures(layout: Layout, goal: Goal, raw: Floats, logs: Floats) -> Floats:
+def _figures(readings: Readings, goal: Goal, raw: Floats, grid: Flags) -> Floats:
     """An allocator's figure: the geometric mean; the arithmetic one of figures that may be zero."""
-    kept = raw[layout.rows]
-    if kept.min() > 0:
-        sign = -1 if goal.metric.better == "higher" else 1
-        return np.asarray(np.exp(sign * logs.mean(axis=0)))
-    sizes = np.bincount(layout.cell, minlength=layout.cells)
-    means = np.bincount(layout.cell, kept, layout.cells) / sizes
-    return np.asarray(_settings_by_allocators(layout, means).mean(axis=0))
-
-
-def _estimates(fitted: Fitted) -> Estimates:
-    checks = check(fitted.fit.residuals, fitted.sample.layout.cell)
-    return fitted.pooled if holds(checks, "equal-variance") else fitted.separate
+    ratios = has_ratios(goal, raw)
+    means = _means(readings, np.log(raw) if ratios else raw, grid)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        there = (~np.isnan(means)).sum(axis=0)
+        averages = np.nansum(means, axis=0) / np.where(there, there, np.nan)
+    return np.exp(averages) if ratios else np.asarray(averages)

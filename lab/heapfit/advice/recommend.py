@@ -1,40 +1,72 @@
-"""The recommendation: a ranking under weights, and who cannot be told apart from the best."""
+"""The recommendation: what verdicts show to be better, weighed; and who cannot be told apart.
+
+An allocator is *better* than another when it is shown to be so in some goal, and is either shown to
+be worse in none, or costs less under the weights, which must be shown too. What is too little to
+matter counts as no difference. Who has nobody better is *unbeaten*. Somebody is recommended only
+where some allocator is better than another one: the baseline, if it is unbeaten, since nobody gives
+up what they have without a reason; else the unbeaten one of the lowest score.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from heapfit.advice.costs import Costs, costs_of
+from heapfit.advice.costs import Costs, costs_of, has_ratios, score_verdicts
 from heapfit.advice.front import pareto_front
 from heapfit.advice.goals import Goal, goals
-from heapfit.advice.words import other_winners, reasons
-from heapfit.findings import Advice, Analysis, SettingWinner, Standing
-from heapfit.statistics.assumptions import SIGNIFICANT
-from heapfit.statistics.comparisons import Compared
-from heapfit.statistics.observations import Floats, Readings
+from heapfit.advice.words import Known, other_winners, reasons
+from heapfit.findings import Advice, SettingWinner, Standing
+from heapfit.records import Metric, Verdict
+from heapfit.statistics.observations import Floats, Readings, figures_of
+from heapfit.statistics.verdict import TOO_SMALL, in_settings, overall
 
 
-def recommend(
-    readings: Readings, analyses: Sequence[Analysis], weights: Mapping[str, float]
-) -> Advice:
+@dataclass(frozen=True)
+class Contest:
+    """What is shown of each goal, and of the scores, in one setting or over all of them."""
+
+    goals: Sequence[tuple[Metric, Known]]
+    weighable: bool  # whether the scores hold all goals
+    score: Known
+
+    def better(self, first: str, second: str) -> bool:
+        wins = any(_is_better(metric, known, first, second) for metric, known in self.goals)
+        losses = any(_is_better(metric, known, second, first) for metric, known in self.goals)
+        if not wins or not losses:
+            return wins
+        weighed = self.score.get((first, second))
+        return self.weighable and weighed is not None and weighed.shown and weighed.beyond < 0
+
+    def unbeaten(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if not any(self.better(other, name) for other in names)]
+
+    def tied(self, best: str, names: Sequence[str]) -> list[str]:
+        """Return whom `best` is not better than, itself among them."""
+        return [name for name in names if not self.better(best, name)]
+
+    def decides(self, names: Sequence[str]) -> bool:
+        return any(self.better(first, second) for first in names for second in names)
+
+
+def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
     """Return the ranking of the allocators under `weights` for time, memory and fragmentation.
 
     An allocator's score is the weighted geometric mean of its costs; each cost is the geometric
     mean, over all settings (cores, sizes) with the same weight, of the allocator's ratio to the
-    best. The logarithm of the score is analysed like any metric: the best is recommended when
-    Tukey's test (Games and Howell's, where variances differ) tells it apart from another; those
-    that it does not tell apart are tied. `analyses` (of the same trials) say which trade-offs are
-    significant and are named in the reasons. Empty weights: all goals weigh the same.
+    best. Empty weights: all goals weigh the same. A goal in which all allocators are within too
+    little to matter has no part in the score.
 
-    References: in `costs.py` for the score, `statistics/tukey.py` for the test, `front.py` for the
-    front. Raises ValueError for an unknown goal or a negative weight.
+    References: in `costs.py` for the score, `front.py` for the front. Raises ValueError for an
+    unknown goal or a negative weight.
     """
     wanted, notes = goals(readings, weights)
-    costs = costs_of(readings, wanted) if wanted else None
-    counted = {goal.name: goal.weight for goal in wanted}
-    metrics = {goal.name: goal.metric.name for goal in wanted}
+    weighed, little = _that_matter(readings, wanted)
+    costs = costs_of(readings, weighed) if weighed else None
+    counted = {goal.name: goal.weight for goal in weighed}
+    metrics = {goal.name: goal.metric.name for goal in weighed}
     if costs is None:
         return Advice(
             weights=counted,
@@ -45,80 +77,169 @@ def recommend(
             "figures to compare.",
             notes=notes,
         )
-    standings = _standings(costs, wanted)
-    winners = _winners(costs)
-    decided = any(not standing.tied_with_best for standing in standings)
+    contest, by_setting = _contests(readings, weighed, costs)
+    study = readings.study
+    every = [allocator.name for allocator in study.allocators]
+    names = [every[index] for index in costs.kept]
+    scores = _scores(costs, weighed)
+    in_order = sorted(names, key=lambda name: scores[every.index(name)])
+    best, recommended = _chosen(contest, in_order, study.baseline)
+    order = [best, *(name for name in in_order if name != best)]
+    tied = set(contest.tied(best, names))
+    standings = _standings(costs, weighed, every, order, tied, scores)
+    winners = _winners(readings, by_setting, in_order)
     return Advice(
         weights=counted,
         metrics=metrics,
         standings=standings,
-        recommended=standings[0].allocator if decided else None,
-        reasons=reasons(readings.study, wanted, standings, analyses, tested=_tested(costs)),
+        recommended=recommended,
+        keeps=recommended == study.baseline,
+        reasons=reasons(study, weighed, standings, recommended, [k for _, k in contest.goals]),
         by_setting=winners,
-        notes=[*notes, *costs.sample.left_out, *other_winners(standings[0].allocator, winners)],
+        notes=[*notes, *little, *_left_out(every, names), *other_winners(best, winners)],
     )
 
 
-def _tested(costs: Costs) -> bool:
-    return costs.exact or costs.fitted is not None
+def _that_matter(readings: Readings, wanted: Sequence[Goal]) -> tuple[list[Goal], list[str]]:
+    """The goals in which any two allocators are further apart than too little, and a note on each
+    other one. Where there is no such goal all are kept, so that the ranking can be shown."""
+    kept, notes = [], []
+    for goal in wanted:
+        found = overall(readings, figures_of(readings, goal.metric.name), goal.metric)
+        if found and all(each.trivial for each in found):
+            notes.append(
+                f"{goal.name.capitalize()} does not count: all allocators are within "
+                f"{_little(goal.metric)} of each other, which is too little to matter."
+            )
+        else:
+            kept.append(goal)
+    return (kept or list(wanted)), notes
 
 
-def _standings(costs: Costs, wanted: Sequence[Goal]) -> list[Standing]:
-    """Best first. Scores and costs over all settings."""
-    scores = np.exp(costs.log_scores(wanted).mean(axis=0))
-    by_goal = {
-        goal.name: _relative(np.exp(costs.by_goal[goal.name].mean(axis=0))) for goal in wanted
-    }
-    front = pareto_front(np.array(list(by_goal.values())).T.tolist())
-    order = np.argsort(scores, kind="stable").tolist()
-    tied = _tied_overall(costs, order[0], scores)
-    total = sum(goal.weight for goal in wanted)
-    return [
-        Standing(
-            allocator=costs.allocators[index],
-            score=float(np.prod([by_goal[g.name][index] ** (g.weight / total) for g in wanted])),
-            costs={name: float(ratios[index]) for name, ratios in by_goal.items()},
-            metrics={name: float(figures[index]) for name, figures in costs.figures.items()},
-            on_front=front[index],
-            tied_with_best=index in tied,
-        )
-        for index in order
+def _little(metric: Metric) -> str:
+    return "1 MiB" if metric.unit == "bytes" else f"{1000 * TOO_SMALL[metric.unit]:g} ms"
+
+
+def _contests(
+    readings: Readings, wanted: Sequence[Goal], costs: Costs
+) -> tuple[Contest, list[Contest]]:
+    figures = [(goal.metric, figures_of(readings, goal.metric.name)) for goal in wanted]
+    everywhere = [(metric, _known(overall(readings, each, metric))) for metric, each in figures]
+    settings = [
+        [(metric, _known(found)) for found in in_settings(readings, each, metric)]
+        for metric, each in figures
+    ]
+    score, scores = score_verdicts(readings, costs)
+    weighable = all(has_ratios(g, figures_of(readings, g.metric.name)) for g in wanted)
+    within = zip(zip(*settings, strict=True), scores, strict=True)
+    return Contest(everywhere, weighable, _known(score)), [
+        Contest(of_goals, weighable, _known(own)) for of_goals, own in within
     ]
 
 
-def _relative(figures: Floats) -> Floats:
-    return np.asarray(figures / figures.min())
+def _known(verdicts: Iterable[Verdict]) -> Known:
+    either_way = [each for verdict in verdicts for each in (verdict, verdict.turned())]
+    return {(each.first, each.second): each for each in either_way}
 
 
-def _tied_overall(costs: Costs, best: int, scores: Floats) -> set[int]:
-    """Who cannot be told apart from the best, which is one of them; everybody without a test."""
-    if costs.exact:
-        return {i for i, score in enumerate(scores) if np.isclose(score, scores[best])}
-    compared = costs.overall()
-    if compared is None:
-        return set(range(len(scores)))
-    return _tied(compared, best)
+def _is_better(metric: Metric, known: Known, first: str, second: str) -> bool:
+    verdict = known.get((first, second))
+    if verdict is None or not verdict.counts:
+        return False
+    return (verdict.beyond < 0) == (metric.better == "lower")
 
 
-def _tied(compared: Compared, best: int) -> set[int]:
-    pairs = [(i, j) for i, j, _, _, _, p in compared.comparisons.rows() if p >= SIGNIFICANT]
-    return {best, *(i + j - best for i, j in pairs if best in (i, j))}
+def _chosen(contest: Contest, names: Sequence[str], baseline: str) -> tuple[str, str | None]:
+    """Who stands first, and who is recommended; `names` are in the order of their scores."""
+    if not contest.decides(names):
+        return names[0], None
+    unbeaten = contest.unbeaten(names)
+    if baseline in unbeaten:
+        return baseline, baseline
+    if baseline not in names:
+        best = (unbeaten or names)[0]
+    else:
+        # Where scores and single goals go in a circle, everybody has somebody better.
+        able = [name for name in names if contest.better(name, baseline)]
+        best = next((name for name in able if name in unbeaten), able[0])
+    return best, best
 
 
-def _winners(costs: Costs) -> list[SettingWinner]:
+def _scores(costs: Costs, wanted: Sequence[Goal]) -> Floats:
+    """Each allocator's score, of its costs over all settings; NaN: left out."""
+    weighed = [goal for goal in wanted if goal.name in costs.by_goal]
+    total = sum(goal.weight for goal in weighed)
+    parts = [goal.weight / total * np.log(costs.of(goal.name)) for goal in weighed]
+    first = next(iter(costs.figures.values()))
+    return np.exp(np.sum(parts, axis=0)) if parts else np.ones(len(first))
+
+
+def _standings(
+    costs: Costs,
+    wanted: Sequence[Goal],
+    every: Sequence[str],
+    order: Sequence[str],
+    tied: set[str],
+    scores: Floats,
+) -> list[Standing]:
+    """Best first. Scores and costs over all settings."""
+    by_goal = {goal.name: costs.of(goal.name) for goal in wanted if goal.name in costs.by_goal}
+    places = [every.index(name) for name in order]
+    fronts = pareto_front([_goods(costs, wanted, by_goal, place) for place in places])
+    return [
+        Standing(
+            allocator=every[place],
+            score=float(scores[place]),
+            costs={name: float(ratios[place]) for name, ratios in by_goal.items()},
+            metrics={name: float(figures[place]) for name, figures in costs.figures.items()},
+            on_front=front,
+            tied_with_best=every[place] in tied,
+        )
+        for place, front in zip(places, fronts, strict=True)
+    ]
+
+
+def _goods(
+    costs: Costs, wanted: Sequence[Goal], by_goal: Mapping[str, Floats], place: int
+) -> list[float]:
+    """What the front is drawn by: costs, and the figures themselves where there are none."""
+    return [
+        float(by_goal.get(goal.name, costs.figures[goal.metric.name])[place]) for goal in wanted
+    ]
+
+
+def _left_out(every: Sequence[str], kept: Sequence[str]) -> list[str]:
+    names = [name for name in every if name not in kept]
+    return [f"Left out, without figures in every setting: {', '.join(names)}."] if names else []
+
+
+def _winners(
+    readings: Readings, contests: Sequence[Contest], names: Sequence[str]
+) -> list[SettingWinner]:
     """Who is best in each setting; none where there is only one."""
-    within = costs.within_settings()
-    if len(within) < 2 or costs.fitted is None:
+    settings = readings.study.settings()
+    if len(settings) < 2:
         return []
+    varied = {factor.name for factor in readings.design if len(factor.levels) > 1}
     winners = []
-    for compared in within:
-        means = costs.fitted.fit.means[compared.family.cells]
-        best = int(np.argmin(means))
-        tied = sorted(_tied(compared, best) - {best})
-        names = compared.family.levels
+    for contest, setting in zip(contests, settings, strict=True):
+        present = [n for n in names if any(n == first for first, _ in contest.score)]
+        if not present:
+            continue
+        best = (contest.unbeaten(_by_score(contest, present)) or present)[0]
+        levels = {"cores": f"{setting[0]}", **dict(setting[1])}
         winners.append(
             SettingWinner(
-                at=compared.family.at, best=names[best], tied=[names[index] for index in tied]
+                at={name: level for name, level in levels.items() if name in varied},
+                best=best,
+                tied=sorted(set(contest.tied(best, present)) - {best}),
             )
         )
     return winners
+
+
+def _by_score(contest: Contest, names: Sequence[str]) -> list[str]:
+    """Names in the order of their scores in a setting."""
+    reference = names[0]
+    known = {name: contest.score.get((name, reference)) for name in names}
+    return sorted(names, key=lambda name: each.estimate if (each := known[name]) else 1.0)

@@ -2,33 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from heapfit.advice.goals import Goal
-from heapfit.findings import Analysis, SettingWinner, Standing
-from heapfit.records import Study
-from heapfit.statistics.assumptions import SIGNIFICANT
+from heapfit.findings import SettingWinner, Standing
+from heapfit.records import Study, Verdict
 
-# Ratios closer to 1 are written as "the same": no reader acts on half a per cent.
-_SMALLEST = 1.005
+# The verdicts of a metric by pair, each either way round.
+Known = Mapping[tuple[str, str], Verdict]
 
 
 def reasons(
     study: Study,
     wanted: Sequence[Goal],
     standings: Sequence[Standing],
-    analyses: Sequence[Analysis],
-    tested: bool,
+    recommended: str | None,
+    known: Sequence[Known],
 ) -> str:
-    """Return two sentences: who leads and by how much, and what that costs elsewhere."""
-    if not tested:
+    """Return two sentences: who leads and by how much, and what that costs elsewhere.
+
+    `known` are the verdicts on the goals' metrics.
+    """
+    verdicts = [each for of_goal in known for each in of_goal.values()]
+    if all(each.p is None for each in verdicts):
         return (
             f"{standings[0].allocator} has the lowest cost, but these few trials do not say "
             "whether that is chance. Run more replicates before deciding."
         )
-    if all(standing.tied_with_best for standing in standings):
-        return f"{_no_difference(standings)} {_trade_off(wanted, standings, analyses)}"
-    return f"{_lead(study, standings)} {_trade_off(wanted, standings, analyses)}"
+    if recommended is None:
+        return _undecided(standings, verdicts)
+    price = _trade_off(wanted, standings, known)
+    if recommended == study.baseline and any(s.tied_with_best for s in standings[1:]):
+        return f"{_kept(standings)} {price}"
+    return f"{_lead(study, standings)} {price}"
+
+
+def _undecided(standings: Sequence[Standing], verdicts: Sequence[Verdict]) -> str:
+    if any(each.counts for each in verdicts):
+        return (
+            "Some allocators are better in one respect and worse in another, and under these "
+            "weights no significant difference remains. Choose by what matters more to you."
+        )
+    if any(each.shown for each in verdicts):
+        return (
+            "There is no significant difference that matters: those that are shown are less than "
+            "anybody would notice. Keep what you have, or measure a longer run."
+        )
+    return f"{_no_difference(standings)} Keep what you have."
+
+
+def _kept(standings: Sequence[Standing]) -> str:
+    kept = standings[0].allocator
+    tied = [each.allocator for each in standings[1:] if each.tied_with_best]
+    return f"No allocator is shown to be better than {kept}, which cannot be told apart from " + (
+        f"{_listed(tied)}."
+    )
 
 
 def other_winners(leader: str, winners: Sequence[SettingWinner]) -> list[str]:
@@ -56,11 +84,14 @@ def _no_difference(standings: Sequence[Standing]) -> str:
 def _lead(study: Study, standings: Sequence[Standing]) -> str:
     best = standings[0]
     tied = [standing.allocator for standing in standings[1:] if standing.tied_with_best]
-    lead = f"{best.allocator} costs least under these weights"
+    is_cheapest = best.score == min(standing.score for standing in standings)
+    lead = f"{best.allocator} " + (
+        "costs least under these weights" if is_cheapest else "is ahead in what is shown to differ"
+    )
     if tied:
         lead += f", though it cannot be told apart from {_listed(tied)}"
     against = _reference(study, standings)
-    if against is None:
+    if against is None or against.score <= best.score:
         return lead + "."
     return f"{lead}: {against.allocator} costs {_percent(against.score / best.score)} more."
 
@@ -73,30 +104,31 @@ def _reference(study: Study, standings: Sequence[Standing]) -> Standing | None:
 
 
 def _trade_off(
-    wanted: Sequence[Goal], standings: Sequence[Standing], analyses: Sequence[Analysis]
+    wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequence[Known]
 ) -> str:
-    """What the leader gives up in each goal to the best in it."""
-    leader = standings[0]
+    """What the leader gives up in each goal to the best of those that are shown to be better."""
+    leader = standings[0].allocator
     given = []
-    for goal in wanted:
-        best = min(standings, key=lambda standing: standing.costs[goal.name])
-        ratio = leader.costs[goal.name]
-        if ratio > _SMALLEST and _significant(leader.allocator, best.allocator, goal, analyses):
-            given.append(f"{_percent(ratio)} more {goal.name} than {best.allocator}")
+    for goal, of_goal in zip(wanted, known, strict=True):
+        sign = 1 if goal.metric.better == "lower" else -1
+        worse = [
+            each
+            for (first, _), each in of_goal.items()
+            if first == leader and each.counts and sign * each.beyond > 0
+        ]
+        if worse:
+            given.append(_price(goal, max(worse, key=lambda each: sign * each.beyond)))
     names = _listed([goal.name for goal in wanted])
     if not given:
         return f"No other allocator is significantly better in {names.replace(' and ', ' or ')}."
     return f"The price, against the best in each, is {_listed(given)}."
 
 
-def _significant(first: str, second: str, goal: Goal, analyses: Sequence[Analysis]) -> bool:
-    """Whether the analysis of the goal's metric tells two allocators apart; yes without one."""
-    for analysis in analyses:
-        if analysis.metric == goal.metric.name:
-            for difference in analysis.overall:
-                if {difference.first, difference.second} == {first, second}:
-                    return difference.p < SIGNIFICANT
-    return True
+def _price(goal: Goal, verdict: Verdict) -> str:
+    if verdict.subject == "difference":
+        return f"more {goal.name} than {verdict.second}"
+    ratio = verdict.estimate if goal.metric.better == "lower" else 1 / verdict.estimate
+    return f"{_percent(ratio)} more {goal.name} than {verdict.second}"
 
 
 def _percent(ratio: float) -> str:

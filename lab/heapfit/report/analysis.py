@@ -1,9 +1,4 @@
-"""What the statistics and the advice find in a study: asked here and nowhere else in the reports.
-
-Which metrics are analysed is decided here too: those that the study names, else the primary one;
-memory and fragmentation always, since they are the other sides of every trade that an allocator
-makes; and those of a paper's tables, which stand beside ours.
-"""
+"""What statistics and advice find in a study: asked here and nowhere else in the reports."""
 
 from __future__ import annotations
 
@@ -11,15 +6,13 @@ from dataclasses import dataclass, field
 
 from heapfit.advice import recommend
 from heapfit.findings import Advice, Analysis
-from heapfit.records import Study
-from heapfit.statistics import Readings, analyse_all
-
-_OTHER_SIDES = ("replay_peak_bytes", "peak_rss_bytes", "fragmentation_events", "heap_fragmentation")
+from heapfit.statistics import Readings, analyse_all, analysed_metrics
 
 
 @dataclass(frozen=True)
 class Findings:
-    """The analyses of a study's metrics, the primary one first, and the advice drawn from them."""
+    """The analyses of a study's metrics as papers make them, the primary one first, and the advice,
+    which is drawn from verdicts."""
 
     analyses: list[Analysis] = field(default_factory=list)
     advice: Advice | None = None
@@ -32,14 +25,6 @@ class Findings:
 def find(readings: Readings) -> Findings:
     """Return what is found in the trials so far; nothing where they are too few."""
     study = readings.study
+    advice = recommend(readings, study.weights)
     analyses = analyse_all(readings, analysed_metrics(study))
-    advice = recommend(readings, analyses, study.weights)
     return Findings(analyses, advice if advice.standings else None)
-
-
-def analysed_metrics(study: Study) -> list[str]:
-    """Return the names of the metrics to analyse, the primary one first."""
-    published = [table.metric for table in study.published]
-    wanted = dict.fromkeys([study.primary_metric, *study.shown, *published, *_OTHER_SIDES])
-    measured = {metric.name for metric in study.metrics}
-    return [name for name in wanted if name in measured]

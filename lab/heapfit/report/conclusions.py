@@ -1,36 +1,33 @@
 """One honest sentence per metric: who leads, who cannot be told apart, or that nothing can be said.
 
-Where the metric has been analysed, the sentence is drawn from the analysis' own comparisons at that
-setting (`tested.py`), those that its tables of letters show.
-
-Where it has not, two allocators can be told apart when their 95 % intervals do not overlap. That is
-stricter than a test of their difference at 5 % (non-overlap of two such intervals corresponds to
-roughly p < 0.01 for independent estimates: Cumming and Finch, "Inference by eye", American
-Psychologist 60, 2005), so the sentence errs towards "cannot be told apart".
+All of it is read from the verdicts of that setting, as are the marks in the table above it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from heapfit.findings import Analysis
 from heapfit.records import Metric, Setting
-from heapfit.report.analysis import Findings
-from heapfit.report.results import FEWEST_TRIALS, Results
+from heapfit.report.results import FEWEST_TRIALS, Results, Standing
 from heapfit.report.settings import setting_label
-from heapfit.report.tested import Verdict, verdict
-from heapfit.report.units import TERMINAL_DIGITS, ratio
+from heapfit.report.units import TERMINAL_DIGITS, scale_for
+from heapfit.statistics.verdict import FEWEST_BLOCKS
 from heapfit.text import capitalised, counted, join_words, visible
 
+UNDECIDED = "~"
 MERE_RANGES = (
-    f"Where fewer than {FEWEST_TRIALS} trials succeeded, the interval is only their range, which "
-    "holds the true median with less than 95 % confidence."
+    f"Where fewer than {FEWEST_TRIALS} trials succeeded, the interval of a median is only their "
+    "range, which holds the true median with less than 95 % confidence."
 )
+DIFFERENCES = "Where a figure can be zero, the difference of means from {} stands for the ratio."
 NOTHING = "No trial succeeded, so there is nothing to compare."
 
 # Memory is the other side of every trade that an allocator makes.
 _MEMORY_METRICS = ("replay_peak_bytes", "peak_rss_bytes")
+
+
+# Of a difference that is too small to matter, one digit is enough.
+_DIGITS_OF_LITTLE = 1
 
 
 def headline_metrics(results: Results) -> list[Metric]:
@@ -39,13 +36,8 @@ def headline_metrics(results: Results) -> list[Metric]:
     return [m for m in results.metrics if m.name in (primary, *_MEMORY_METRICS)]
 
 
-def conclude(
-    results: Results, setting: Setting, metric: Metric, analysis: Analysis | None = None
-) -> str:
-    """Return what the trials say about one metric in one setting, as one sentence.
-
-    `analysis` is that of the metric, if there is one.
-    """
+def conclude(results: Results, setting: Setting, metric: Metric) -> str:
+    """Return what the verdicts say about one metric in one setting, as one sentence."""
     estimates = results.estimates(setting, metric)
     where = f"on {_mid_sentence(metric.label)}"
     if not estimates:
@@ -53,94 +45,71 @@ def conclude(
     if len(estimates) == 1:
         only = visible(estimates[0].allocator)
         return f"Only {only} has a figure {where}: there is nothing to compare it with."
-    found = analysis and verdict(analysis, setting, metric, results.baseline)
-    if found:
-        left_out = [e.allocator for e in estimates if e.allocator not in found.compared]
-        return _without(_tested(results, setting, metric, where, found), left_out)
-    sound = [e.allocator for e in estimates if e.n >= FEWEST_TRIALS]
-    if len(sound) < 2:
+    found = results.standing(setting, metric)
+    if found is None:
         return _too_few(results, setting, metric)
-    thin = [e.allocator for e in estimates if e.allocator not in sound]
-    said = _compare(results, setting, metric, where, sound)
-    return _without(said, thin, f", with fewer than {FEWEST_TRIALS} trials")
+    compared = [found.best, *found.tied, *found.behind]
+    thin = [e.allocator for e in estimates if e.allocator not in compared]
+    absent = [
+        name for name in results.allocators if results.estimate(setting, metric, name) is None
+    ]
+    said = _compare(results, setting, metric, where, found)
+    said = _without(said, thin, f", with fewer than {FEWEST_BLOCKS} trials to compare")
+    return _without(said, absent, ", without a figure")
 
 
-def _without(said: str, left_out: Sequence[str], why: str = "") -> str:
+def _without(said: str, left_out: Sequence[str], why: str) -> str:
     """Add to a sentence whom it says nothing of."""
     names = join_words([visible(name) for name in left_out])
     return capitalised(said) + (f" Left out{why}: {names}." if names else "")
 
 
-def by_setting(
-    results: Results, findings: Findings | None = None
-) -> list[tuple[Setting, list[str]]]:
+def by_setting(results: Results) -> list[tuple[Setting, list[str]]]:
     """Return the conclusions of the whole study: for each setting, its sentences."""
-    analyses = findings or Findings()
     metrics = headline_metrics(results)
-    return [
-        (each, [conclude(results, each, m, analyses.of(m.name)) for m in metrics])
-        for each in results.settings
-    ]
+    return [(each, [conclude(results, each, m) for m in metrics]) for each in results.settings]
 
 
-def overall(results: Results, findings: Findings | None = None) -> list[str]:
+def overall(results: Results) -> list[str]:
     """Return the same as plain lines, labelled with the setting where a study has several."""
     if not results.metrics:
         return [NOTHING]
     several = len(results.settings) > 1
     return [
         (f"{setting_label(setting)}: " if several else "") + sentence
-        for setting, sentences in by_setting(results, findings)
+        for setting, sentences in by_setting(results)
         for sentence in sentences
     ]
 
 
-def _tested(results: Results, setting: Setting, metric: Metric, where: str, found: Verdict) -> str:
-    if found.alike:
-        names = join_words([visible(name) for name in found.compared])
-        return f"{where}, no difference can be shown between {names}."
+def _compare(
+    results: Results, setting: Setting, metric: Metric, where: str, found: Standing
+) -> str:
     best = visible(found.best)
-    tied = [name for name in results.ranked(setting, metric) if name in found.tied]
-    figures = _tested_figures(results, setting, metric, [found.best, *tied], found)
-    if not tied:
-        return f"{where}, {best} leads, ahead of all the others ({figures})."
-    if len(tied) == len(found.compared) - 1:
+    if found.alike:
+        names = join_words([visible(name) for name in (found.best, *found.tied)])
+        return f"{where}, no difference can be shown between {names}."
+    figures = _figures(results, setting, metric, [found.best, *found.tied])
+    if not found.behind:
         return (
             f"{where}, {best} has the best mean; none of the others can be told apart from it, "
             f"though some differ from each other ({figures})."
         )
-    names = join_words([visible(name) for name in tied])
-    return f"{where}, {best} leads; {names} cannot be told apart from it ({figures})."
+    little = _too_little(results, setting, metric, found)
+    if not found.tied:
+        return f"{where}, {best} leads, ahead of all the others ({figures}){little}."
+    names = join_words([visible(name) for name in found.tied])
+    return f"{where}, {best} leads; {names} cannot be told apart from it ({figures}){little}."
 
 
-def _tested_figures(
-    results: Results, setting: Setting, metric: Metric, names: list[str], found: Verdict
-) -> str:
-    """The names' ratios to the baseline, of the means that were compared."""
-    others = [name for name in names if name != results.baseline]
-    ratios = [found.ratios.get(name, math.nan) for name in others]
-    if not others or not all(map(math.isfinite, ratios)):
-        return _figures(results, setting, metric, names)
-    of = f" of {visible(results.baseline)}"
-    if len(others) == len(names):
-        return _each([ratio(each) for each in ratios], of)
-    # The baseline has no ratio, so the figures no longer go with the names in their order.
-    pairs = zip(others, ratios, strict=True)
-    return join_words([f"{visible(name)} {ratio(each)}" for name, each in pairs]) + of
-
-
-def _compare(
-    results: Results, setting: Setting, metric: Metric, where: str, among: list[str]
-) -> str:
-    tied = results.leaders(setting, metric, among)
-    leaders = [name for name in results.ranked(setting, metric) if name in tied]
-    names = join_words([visible(name) for name in leaders])
-    if len(leaders) == len(among):
-        return f"{where}, no difference can be shown between {names}."
-    figures = _figures(results, setting, metric, leaders)
-    if len(leaders) > 1:
-        return f"{where}, {names} lead and cannot be told apart ({figures})."
-    return f"{where}, {names} leads, ahead of all the others ({figures})."
+def _too_little(results: Results, setting: Setting, metric: Metric, found: Standing) -> str:
+    """Say so where the lead is shown and too small to matter."""
+    if not found.trivial:
+        return ""
+    verdicts = (results.verdict(setting, metric, found.best, name) for name in found.behind)
+    most = max(abs(each.absolute) for each in verdicts if each)
+    shown = scale_for(metric.unit, [most], _DIGITS_OF_LITTLE).text(most)
+    return f", by too little to matter (at most {shown})"
 
 
 def _too_few(results: Results, setting: Setting, metric: Metric) -> str:
@@ -149,22 +118,31 @@ def _too_few(results: Results, setting: Setting, metric: Metric) -> str:
     best = results.ranked(setting, metric)[0]
     return (
         f"{trials} per allocator cannot settle {_mid_sentence(metric.label)}: "
-        f"a 95 % interval needs {FEWEST_TRIALS}. {visible(best)} has the best median so far "
+        f"a 95 % interval needs {FEWEST_BLOCKS}. {visible(best)} has the best mean so far "
         f"({_figures(results, setting, metric, [best])})."
     )
 
 
 def _figures(results: Results, setting: Setting, metric: Metric, names: list[str]) -> str:
-    """The names' ratios to the baseline, or their medians where a ratio is missing."""
-    found = [e for name in names if (e := results.estimate(setting, metric, name)) is not None]
-    others = [e for e in found if e.allocator != results.baseline]
-    if not others or any(results.ratio(e) is None for e in others):
-        scale = results.scale(metric, TERMINAL_DIGITS)
+    """What the names are to the baseline, as their cells say it; medians where that is unknown."""
+    scale = results.scale(metric, TERMINAL_DIGITS)
+    others = [name for name in names if name != results.baseline]
+    verdicts = [results.against_baseline(setting, metric, name) for name in others]
+    if not others or None in verdicts:
+        found = [e for name in names if (e := results.estimate(setting, metric, name)) is not None]
         return f"median {_each([scale.text(e.median) for e in found])}"
+    shown = [results.relative(setting, metric, name, scale, "x", 2) for name in others]
     baseline = visible(results.baseline)
-    if len(others) == len(found):
-        return _each([ratio(results.ratio(e)) for e in others], f" of {baseline}")
-    return f"the others {_each([ratio(results.ratio(e)) for e in others], f' of {baseline}')}"
+    if any(each.subject == "difference" for each in verdicts if each):
+        unit = f" {scale.unit}".rstrip()
+        shown, of = [f"{each}{unit}" for each in shown], f" against {baseline}"
+    else:
+        of = f" of {baseline}"
+    if len(others) == len(names):
+        return _each(shown, of)
+    # The baseline has no ratio, so the figures no longer go with the names in their order.
+    pairs = zip(others, shown, strict=True)
+    return join_words([f"{visible(name)} {each}" for name, each in pairs]) + of
 
 
 def _each(figures: list[str], of: str = "") -> str:

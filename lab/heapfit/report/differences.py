@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heapfit.findings import Difference
-from heapfit.records import ALLOCATOR
+from heapfit.records import Metric, Verdict
 from heapfit.report.findings_words import p_text
+from heapfit.report.results import Results
 from heapfit.report.settings import levels_label
-from heapfit.report.units import DASH, TIMES
+from heapfit.report.units import DASH, TIMES, Scale
 
 _DECIMALS = 3
 _OVERALL = "all settings"
@@ -36,48 +35,47 @@ class RatioTable:
 
 
 def ratios_to(
-    differences: Sequence[Difference], wanted: str | None, baseline: str
+    results: Results, metric: Metric, scale: Scale, wanted: str | None
 ) -> RatioTable | None:
-    """Return the comparisons with `wanted`, or with the baseline where there are none of it."""
-    own = [each for each in differences if each.factor == ALLOCATOR]
-    for reference in filter(None, (wanted, baseline)):
-        with_it = [each for each in own if reference in (each.first, each.second)]
+    """Return the verdicts on `wanted`, or on the baseline where there are none of it: over all
+    settings, then in each."""
+    own = [each for each in results.summary.verdicts if each.metric == metric.name and each.told]
+    own.sort(key=lambda each: bool(each.at))
+    for reference in filter(None, (wanted, results.baseline)):
+        with_it = [
+            each if each.second == reference else each.turned()
+            for each in own
+            if reference in (each.first, each.second)
+        ]
         if with_it:
-            return _table(with_it, reference)
+            return _table(with_it, reference, scale)
     return None
 
 
-def _table(differences: list[Difference], reference: str) -> RatioTable:
-    columns = list(dict.fromkeys(_column(each) for each in differences))
-    rows = list(dict.fromkeys(_other(each, reference) for each in differences))
-    cells = {(_other(d, reference), _column(d)): _entry(d, reference) for d in differences}
+def _table(verdicts: list[Verdict], reference: str, scale: Scale) -> RatioTable:
+    columns = list(dict.fromkeys(map(_column, verdicts)))
+    rows = list(dict.fromkeys(each.first for each in verdicts))
+    cells = {(each.first, _column(each)): _entry(each, scale) for each in verdicts}
     return RatioTable(
         reference=reference,
-        method=" and ".join(dict.fromkeys(each.method for each in differences)),
+        method=" and ".join(dict.fromkeys(each.method for each in verdicts)),
         columns=columns,
         rows=[(row, [cells.get((row, column)) for column in columns]) for row in rows],
     )
 
 
-def _column(difference: Difference) -> str:
-    return levels_label(difference.at.items()) or _OVERALL
+def _column(verdict: Verdict) -> str:
+    return levels_label(verdict.at.items()) or _OVERALL
 
 
-def _other(difference: Difference, reference: str) -> str:
-    return difference.first if difference.second == reference else difference.second
+def _entry(verdict: Verdict, scale: Scale) -> RatioEntry:
+    low, high = verdict.low, verdict.high
+    is_ratio = verdict.subject == "ratio"
+    shown = _bare if is_ratio else scale.difference
+    estimate = shown(verdict.estimate) + TIMES * is_ratio
+    interval = "" if low is None or high is None else f"{shown(low)} {DASH} {shown(high)}"
+    return RatioEntry(estimate, interval, p_text(verdict.p), decided=verdict.shown)
 
 
-def _entry(difference: Difference, reference: str) -> RatioEntry:
-    ratio, low, high = difference.ratio, difference.low, difference.high
-    if difference.first == reference:
-        ratio, low, high = _inverse(ratio), _inverse(high), _inverse(low)
-    return RatioEntry(
-        ratio=f"{ratio:.{_DECIMALS}f}{TIMES}",
-        interval=f"{low:.{_DECIMALS}f} {DASH} {high:.{_DECIMALS}f}",
-        p=p_text(difference.p),
-        decided=not low <= 1.0 <= high,
-    )
-
-
-def _inverse(ratio: float) -> float:
-    return 1 / ratio if ratio else float("inf")
+def _bare(ratio: float) -> str:
+    return f"{ratio:.{_DECIMALS}f}"

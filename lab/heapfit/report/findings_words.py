@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from heapfit.findings import Advice, Analysis, AnovaRow, AssumptionCheck, PowerNote, Standing
+from heapfit.records import SIGNIFICANT
 from heapfit.report.settings import factor_label
 from heapfit.report.units import TIMES
 from heapfit.text import counted, join_words, visible
 
-SIGNIFICANT = 0.05
 # Rows of the table that are no effect.
 _NO_EFFECT = ("block", "machine", "residual", "total")
 _SMALLEST_P = 0.0001
@@ -26,6 +26,8 @@ def headline(advice: Advice) -> str:
     """Return the recommendation in a few words."""
     if advice.recommended is None:
         return "No significant difference"
+    if advice.keeps:
+        return f"Keep {visible(advice.recommended)}"
     return f"Recommended: {visible(advice.recommended)}"
 
 
@@ -90,7 +92,7 @@ def is_significant(row: AnovaRow) -> bool:
 def anova_sentence(analysis: Analysis) -> str:
     """Return which factors matter, the strongest first, and whether the best allocator depends on
     the others."""
-    rows = effects(analysis.robust or analysis.anova)
+    rows = effects(analysis.anova)
     if not rows:
         return ""
     real = sorted(filter(is_significant, rows), key=lambda row: -(row.eta_sq or 0.0))
@@ -121,7 +123,7 @@ def anova_sentence(analysis: Analysis) -> str:
 
 def anova_short(analysis: Analysis) -> list[str]:
     """Return the table's effects in a line each, for a terminal."""
-    rows = analysis.robust or analysis.anova
+    rows = analysis.anova
     residual = next((row.df for row in rows if row.source == "residual"), None)
     return [
         " ".join(
@@ -169,8 +171,7 @@ def checks_sentence(analysis: Analysis) -> str:
         return ""
     if not failing:
         return "The assumptions of the analysis hold."
-    robust = f"; {visible(analysis.robust_method)} stands beside it" if analysis.robust else ""
-    return f"It does not hold that {join_words(failing)}{robust}."
+    return f"It does not hold that {join_words(failing)}, which the verdicts do not need."
 
 
 def power_sentence(note: PowerNote, replicates: int) -> str:

@@ -10,7 +10,7 @@ from heapfit.report import findings_words as words
 from heapfit.report.analysis import Findings
 from heapfit.report.differences import RatioTable, ratios_to
 from heapfit.report.interaction import interactions
-from heapfit.report.letters import LettersGrid, grid, legend
+from heapfit.report.letters import LEGEND, LettersGrid, grid, grids, legend
 from heapfit.report.page import FigureStore
 from heapfit.report.pareto import pareto
 from heapfit.report.results import Results
@@ -38,7 +38,6 @@ class PlotsView:
     """The interaction plots over one factor: titles and the figures' ids."""
 
     across: str
-    what: str
     same_axis: bool
     plots: list[tuple[str, str]]
 
@@ -59,29 +58,30 @@ class AnovaLine:
 
 @dataclass(frozen=True)
 class AnalysisView:
-    """The analysis behind a metric; all of it in words first."""
+    """A metric's analysis as papers make it; all of it in words first."""
 
     sentences: list[str]
     legend: str
     grids: list[LettersGrid]
     anova: list[AnovaLine]
-    robust: list[AnovaLine]
-    robust_method: str
     transform: str
     scale: str
     checks: list[tuple[str, str, str]]
-    ratios: list[RatioTable]
 
 
 @dataclass(frozen=True)
 class FindingSection:
-    """One metric across all settings: plots, the analysis, and what papers printed of it."""
+    """One metric across all settings: plots, what the verdicts say, the analysis that a paper would
+    make, and what papers printed of it."""
 
     metric: Metric
     anchor: str
     unit: str
     is_primary: bool
     plots: list[PlotsView]
+    legend: str
+    grids: list[LettersGrid]
+    ratios: RatioTable | None
     analysis: AnalysisView | None
     published: list[PublishedTable]
 
@@ -124,7 +124,7 @@ def finding_sections(
         for metric in results.metrics
         if metric.name in metrics
     ]
-    return [each for each in made if each.plots or each.analysis or each.published]
+    return [each for each in made if each.plots or each.grids or each.published]
 
 
 def _section(
@@ -132,34 +132,33 @@ def _section(
 ) -> FindingSection:
     analysis = findings.of(metric.name)
     wanted = findings.advice.recommended if findings.advice else None
+    scale = results.scale(metric, PAGE_DIGITS)
     return FindingSection(
         metric=metric,
         anchor=f"finding-{results.metrics.index(metric) + 1}",
-        unit=results.scale(metric, PAGE_DIGITS).unit,
+        unit=scale.unit,
         is_primary=metric.name == results.study.primary_metric,
-        plots=_plots(results, metric, analysis, store),
-        analysis=None if analysis is None else _analysis(results, metric, analysis, wanted),
+        plots=_plots(results, metric, store),
+        legend=LEGEND,
+        grids=grids(results, metric, scale),
+        ratios=ratios_to(results, metric, scale, wanted),
+        analysis=None if analysis is None else _analysis(results, metric, analysis),
         published=[t for t in results.study.published if t.metric == metric.name],
     )
 
 
-def _plots(
-    results: Results, metric: Metric, analysis: Analysis | None, store: FigureStore
-) -> list[PlotsView]:
+def _plots(results: Results, metric: Metric, store: FigureStore) -> list[PlotsView]:
     return [
         PlotsView(
             each.across,
-            each.what,
             each.same_axis,
             [(plot.title, store.add(plot.figure)) for plot in each.plots],
         )
-        for each in interactions(results, metric, analysis)
+        for each in interactions(results, metric)
     ]
 
 
-def _analysis(
-    results: Results, metric: Metric, analysis: Analysis, wanted: str | None
-) -> AnalysisView:
+def _analysis(results: Results, metric: Metric, analysis: Analysis) -> AnalysisView:
     scale = results.scale(metric, PAGE_DIGITS)
     tables = [table for table in analysis.letters if table.cells]
     return AnalysisView(
@@ -167,23 +166,10 @@ def _analysis(
         legend=legend(tables[0]) if tables else "",
         grids=[grid(table, metric, scale) for table in tables],
         anova=[_line(row) for row in analysis.anova],
-        robust=[_line(row) for row in analysis.robust],
-        robust_method=analysis.robust_method,
         transform=words.transform_sentence(analysis),
         scale=analysis.transform.name,
         checks=_checks(analysis),
-        ratios=_ratios(results, analysis, wanted),
     )
-
-
-def _ratios(results: Results, analysis: Analysis, wanted: str | None) -> list[RatioTable]:
-    """The effect sizes; where the assumptions fail, those that do without them too."""
-    shown = (
-        [*analysis.overall, *analysis.differences],
-        analysis.robust_differences,
-    )
-    tables = [ratios_to(differences, wanted, results.baseline) for differences in shown]
-    return [each for each in tables if each is not None]
 
 
 def _checks(analysis: Analysis) -> list[tuple[str, str, str]]:

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from heapfit.records import InstalledAllocator, Summary
 from heapfit.report import drift as drifts
 from heapfit.report import figures, html_findings, html_trials
-from heapfit.report.analysis import Findings, analysed_metrics
-from heapfit.report.conclusions import MERE_RANGES, NOTHING, by_setting
+from heapfit.report.analysis import Findings
+from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, NOTHING, by_setting
 from heapfit.report.files import write_text
 from heapfit.report.machine import machine_facts
 from heapfit.report.page import FigureStore, render
@@ -19,7 +19,7 @@ from heapfit.report.problems import Problem, problems, remarks
 from heapfit.report.results import Results
 from heapfit.report.settings import factor_title, level_text, setting_label
 from heapfit.report.variants import explained
-from heapfit.statistics import Readings
+from heapfit.statistics import Readings, analysed_metrics
 from heapfit.text import visible
 
 
@@ -50,7 +50,7 @@ def page(summary: Summary, readings: Readings, findings: Findings | None = None)
         factors=_factors(summary),
         advice=advice,
         findings=found,
-        conclusions=_conclusions(results, findings),
+        conclusions=_conclusions(results),
         overviews=html_trials.overviews(results),
         metrics=results.metrics,
         units={metric.name: html_trials.unit_of(results, metric) for metric in results.metrics},
@@ -63,6 +63,7 @@ def page(summary: Summary, readings: Readings, findings: Findings | None = None)
         library_text=_library_text,
         machine=machine_facts(summary.study.machine),
         mere_ranges=MERE_RANGES if results.has_mere_ranges else None,
+        differences=DIFFERENCES.format(results.baseline) if results.has_differences else None,
         thinned=thinned,
         generator=f"heapfit {summary.study.heapfit_version}",
     )
@@ -78,14 +79,14 @@ def _factors(summary: Summary) -> list[tuple[str, str]]:
     return varied + [(factor_title(k), level_text(v)) for k, v in study.parameters.items()]
 
 
-def _conclusions(results: Results, findings: Findings) -> list[tuple[str, list[str]]]:
+def _conclusions(results: Results) -> list[tuple[str, list[str]]]:
     """The conclusions under their setting, which goes unsaid where there is one only."""
     if not results.metrics:
         return [("", [NOTHING])]
     several = len(results.settings) > 1
     return [
         (setting_label(setting) if several else "", sentences)
-        for setting, sentences in by_setting(results, findings)
+        for setting, sentences in by_setting(results)
     ]
 
 

@@ -13,12 +13,12 @@ from itertools import product
 
 import numpy as np
 
-from heapfit.records import Estimate, Metric, Setting
+from heapfit.records import Estimate, Metric, Setting, Verdict
 from heapfit.report import figures
 from heapfit.report.page import FigureStore
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results
 from heapfit.report.settings import setting_label
-from heapfit.report.units import DASH, PAGE_DIGITS, TIMES, ratio
+from heapfit.report.units import DASH, PAGE_DIGITS, TIMES, Scale, ratio
 from heapfit.statistics.observations import Integers, Readings
 from heapfit.text import counted
 
@@ -43,6 +43,7 @@ class Row:
     interval: str = ""
     ratio: str = ""
     ratio_interval: str = ""
+    ratio_values: tuple[float | str, float | str] = ("", "")
     undecided: bool = False
 
 
@@ -178,7 +179,7 @@ def _row(results: Results, metric: Metric, setting: Setting, name: str) -> Row:
         return Row(name, is_baseline, False, None)
     scale = results.scale(metric, PAGE_DIGITS)
     has_interval = estimate.low < estimate.high
-    has_ratio_interval = estimate.ratio_low is not None and not is_baseline
+    verdict = results.against_baseline(setting, metric, name)
     return Row(
         allocator=name,
         is_baseline=is_baseline,
@@ -188,16 +189,26 @@ def _row(results: Results, metric: Metric, setting: Setting, name: str) -> Row:
         interval=_between(scale.number(estimate.low), scale.number(estimate.high))
         if has_interval
         else "",
-        ratio=_ratio(results.ratio(estimate)),
-        ratio_interval=_between(_ratio(estimate.ratio_low, ""), _ratio(estimate.ratio_high, ""))
-        if has_ratio_interval
-        else "",
-        undecided=results.differs_from_baseline(estimate) is False,
+        ratio=results.relative(setting, metric, name, scale, TIMES, _RATIO_DECIMALS),
+        ratio_interval=_ratio_interval(verdict, scale),
+        ratio_values=_ratio_values(verdict, is_baseline),
+        undecided=results.undecided(setting, metric, name),
     )
 
 
-def _ratio(value: float | None, sign: str = TIMES) -> str:
-    return ratio(value, sign, _RATIO_DECIMALS)
+def _ratio_interval(verdict: Verdict | None, scale: Scale) -> str:
+    if verdict is None or verdict.low is None or verdict.high is None:
+        return ""
+    if verdict.subject == "difference":
+        return _between(scale.difference(verdict.low), scale.difference(verdict.high))
+    return _between(*(ratio(bound, "", _RATIO_DECIMALS) for bound in (verdict.low, verdict.high)))
+
+
+def _ratio_values(verdict: Verdict | None, is_baseline: bool) -> tuple[float | str, float | str]:
+    """The values to sort by: of the ratio, and of the lower end of its interval."""
+    if verdict is None:
+        return (1.0 if is_baseline else "", "")
+    return verdict.estimate, "" if verdict.low is None else verdict.low
 
 
 def _between(low: str, high: str) -> str:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from heapfit.findings import Analysis
 from heapfit.records import ALLOCATOR, Factor, Metric
 from heapfit.report.drawing import (
     FONT_SIZE,
@@ -80,13 +79,12 @@ class Interaction:
 
     across: str
     plots: list[Plot]
-    what: str
     same_axis: bool
 
 
-def interactions(results: Results, metric: Metric, analysis: Analysis | None) -> list[Interaction]:
+def interactions(results: Results, metric: Metric) -> list[Interaction]:
     """Return the plots of `metric` over each factor of several levels, the fewest plots first."""
-    points, what = _points(results, metric, analysis)
+    points = _points(results, metric)
     factors = [factor for factor in results.study.design() if len(factor.levels) > 1]
     lines = next(
         (each for each in factors if each.name == ALLOCATOR), factors[0] if factors else None
@@ -96,32 +94,22 @@ def interactions(results: Results, metric: Metric, analysis: Analysis | None) ->
     others = [factor for factor in factors if factor is not lines]
     scale = results.scale(metric, PAGE_DIGITS)
     made = [
-        _across(points, lines, factor, [o for o in others if o is not factor], metric, scale, what)
+        _across(points, lines, factor, [o for o in others if o is not factor], metric, scale)
         for factor in sorted(others, key=lambda factor: -len(factor.levels))
     ]
     return [each for each in made if each.plots]
 
 
-def _points(
-    results: Results, metric: Metric, analysis: Analysis | None
-) -> tuple[dict[Key, Point], str]:
-    """The means of the analysis; without one the medians. Both by the levels that vary."""
+def _points(results: Results, metric: Metric) -> dict[Key, Point]:
+    """The medians by the levels that vary."""
     fixed = {factor.name for factor in results.study.design() if len(factor.levels) == 1}
-    if analysis is not None:
-        return {
-            _key({**table.at, table.rows: cell.row, table.columns: cell.column}, fixed): Point(
-                cell.mean, cell.low, cell.high
-            )
-            for table in analysis.letters
-            for cell in table.cells
-        }, "mean"
     return {
         _key({ALLOCATOR: e.allocator, **setting_levels(setting_of(e))}, fixed): Point(
             e.median, e.low, e.high
         )
         for e in results.summary.estimates
         if e.metric == metric.name
-    }, "median"
+    }
 
 
 def _key(levels: Mapping[str, str], fixed: set[str]) -> Key:
@@ -135,7 +123,6 @@ def _across(
     held: Sequence[Factor],
     metric: Metric,
     scale: Scale,
-    what: str,
 ) -> Interaction:
     panels: list[tuple[str, dict[str, list[Point | None]]]] = []
     for levels in product(*(factor.levels for factor in held)):
@@ -153,10 +140,10 @@ def _across(
     same_axis = bool(spans) and max(s[1] for s in spans) < _MOST_SPREAD * min(s[1] for s in spans)
     shared = (min(s[0] for s in spans), max(s[1] for s in spans)) if same_axis else None
     plots = [
-        Plot(title, _figure(by_line, lines, across, metric, scale, shared or span, what))
+        Plot(title, _figure(by_line, lines, across, metric, scale, shared or span))
         for (title, by_line), span in zip(panels, spans, strict=True)
     ]
-    return Interaction(factor_label(across.name), plots, what, same_axis and len(plots) > 1)
+    return Interaction(factor_label(across.name), plots, same_axis and len(plots) > 1)
 
 
 def _span(by_line: Mapping[str, Sequence[Point | None]]) -> tuple[float, float]:
@@ -173,7 +160,6 @@ def _figure(
     metric: Metric,
     scale: Scale,
     span: tuple[float, float],
-    what: str,
 ) -> dict[str, Any]:
     height = max(_LEAST_HEIGHT, _TOP + _BOTTOM + _LINE_ROOM * len(by_line))
     figure = Figure(height)
@@ -183,7 +169,7 @@ def _figure(
     low, high = low - margin, high + margin
     for at, (line, row) in enumerate(by_line.items()):
         shift = _shift(at, len(by_line), len(across.levels))
-        _line(figure, line, row, looks[line], scale, shift, across, what)
+        _line(figure, line, row, looks[line], scale, shift, across)
     shown = {line: label(line) for line in by_line}
     figure.update(
         xaxis={
@@ -226,7 +212,6 @@ def _line(
     scale: Scale,
     shift: float,
     across: Factor,
-    what: str,
 ) -> None:
     figure.scatter(
         x=[round(at + shift, 3) for at in range(len(row))],
@@ -245,7 +230,7 @@ def _line(
             "width": 3,
         },
         hovertext=[
-            _hover(line, level, point, scale, across.name, what) if point else ""
+            _hover(line, level, point, scale, across.name) if point else ""
             for level, point in zip(across.levels, row, strict=True)
         ],
         hoverinfo="text",
@@ -257,11 +242,11 @@ def _arm(length: float, scale: Scale) -> float | None:
     return drawn(scale.scaled(length)) if math.isfinite(length) else None
 
 
-def _hover(line: str, level: str, point: Point, scale: Scale, factor: str, what: str) -> str:
+def _hover(line: str, level: str, point: Point, scale: Scale, factor: str) -> str:
     between = f"{scale.number(point.low)} to {scale.text(point.high)}"
     return (
         f"{label(line)}, {escaped(level_label(factor, level))}"
-        f"<br>{what} {escaped(scale.text(point.middle))}<br>95 % interval {escaped(between)}"
+        f"<br>median {escaped(scale.text(point.middle))}<br>95 % interval {escaped(between)}"
     )
 
 

@@ -19,7 +19,7 @@ from heapfit.report.conclusions import overall
 from heapfit.report.files import write_text
 from heapfit.report.results import Results
 
-FORMAT: Literal["heapfit-report/2"] = "heapfit-report/2"
+FORMAT: Literal["heapfit-report/3"] = "heapfit-report/3"
 
 
 class Report(Summary):
@@ -27,8 +27,8 @@ class Report(Summary):
 
     conclusions: list[str]
     advice: Advice | None = None
-    analyses: list[Analysis] = Field(default=[], description="Of the metrics analysed.")
-    format: Literal["heapfit-report/2"] = FORMAT
+    analyses: list[Analysis] = Field(default=[], description="As papers make them.")
+    format: Literal["heapfit-report/3"] = FORMAT
 
 
 def dumps(summary: Summary, findings: Findings | None = None) -> str:
@@ -38,7 +38,7 @@ def dumps(summary: Summary, findings: Findings | None = None) -> str:
     fields["study"] = without_plan(summary).study
     report = Report.model_construct(
         **fields,
-        conclusions=overall(Results(summary), findings),
+        conclusions=overall(Results(summary)),
         advice=findings.advice,
         analyses=findings.analyses,
     )

@@ -1,27 +1,46 @@
-"""Tukey's letters, laid out once for the page, the terminal and Markdown.
+"""Letters: who differs from whom, laid out once for the page, the terminal and Markdown.
 
-The notation is that of "Comparison of user-level memory allocators" (the stock trading middleware):
-each mean is followed by letters in brackets, upper case for the comparison along its row, lower
-case for the one down its column.
+Letters are read from the verdicts on the allocators in a setting: those that share a letter are not
+shown to differ. Beside them stand the same medians as in every other table.
+
+The letters of a paper's own analysis (Tukey's) are laid out in the notation of "Comparison of
+user-level memory allocators" (the stock trading middleware): each mean is followed by letters in
+brackets, upper case for the comparison along its row, lower case for the one down its column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from heapfit.findings import LetterCell, LettersTable
-from heapfit.records import ALLOCATOR, CORES, Metric
-from heapfit.report.settings import factor_label, factor_title, level_text, levels_label
+from heapfit.records import ALLOCATOR, CORES, Estimate, Metric, Setting
+from heapfit.report.results import Results
+from heapfit.report.settings import (
+    factor_label,
+    factor_title,
+    level_text,
+    levels_label,
+    setting_levels,
+    varied,
+)
 from heapfit.report.units import Scale
+from heapfit.statistics.letters import letters
 from heapfit.text import visible
+
+LEGEND = (
+    "Each cell is the median of its trials, followed by letters, which compare down a column: two "
+    "allocators that share a letter there cannot be told apart; with no letter in common they "
+    "differ."
+)
 
 
 @dataclass(frozen=True)
 class LettersEntry:
     """A cell as it is shown. `leads`: no cell of its column is better beyond doubt."""
 
-    mean: str
+    figure: str
     letters: str
     interval: str
     leads: bool
@@ -37,8 +56,89 @@ class LettersGrid:
     rows: list[tuple[str, list[LettersEntry | None]]]
 
 
+def grids(results: Results, metric: Metric, scale: Scale) -> list[LettersGrid]:
+    """Return the tables of a metric: allocators by the levels of the first factor that varies, one
+    for each setting of the others. None where no verdict tells anything."""
+    factors = varied(results.study)
+    across = factors[0].name if factors else CORES
+    tables: dict[tuple[tuple[str, str], ...], dict[str, Setting]] = {}
+    for setting in results.settings:
+        if results.standing(setting, metric) is not None:
+            levels = setting_levels(setting)
+            at = tuple((f.name, levels[f.name]) for f in factors if f.name != across)
+            tables.setdefault(at, {})[levels[across]] = setting
+    return [
+        _of_verdicts(results, metric, scale, levels_label(at), across, columns)
+        for at, columns in tables.items()
+    ]
+
+
+def _of_verdicts(
+    results: Results,
+    metric: Metric,
+    scale: Scale,
+    title: str,
+    across: str,
+    columns: dict[str, Setting],
+) -> LettersGrid:
+    marks = {level: _marks(results, metric, setting) for level, setting in columns.items()}
+    names = [name for name in results.allocators if any(name in own for own in marks.values())]
+    return LettersGrid(
+        title=title,
+        corner=f"{factor_title(ALLOCATOR)} / {factor_label(across)}",
+        columns=[level_text(level) for level in columns],
+        rows=[
+            (
+                visible(name),
+                [
+                    _lettered(results.estimate(setting, metric, name), scale, marks[level], name)
+                    for level, setting in columns.items()
+                ],
+            )
+            for name in names
+        ],
+    )
+
+
+def _marks(results: Results, metric: Metric, setting: Setting) -> dict[str, tuple[str, bool]]:
+    """The letters of each allocator that is compared, the worst first, and whether it is not shown
+    to be behind the best."""
+    standing = results.standing(setting, metric)
+    if standing is None:
+        return {}
+    names = [
+        name
+        for name in reversed(results.ranked(setting, metric))
+        if name in (standing.best, *standing.tied, *standing.behind)
+    ]
+    different = [
+        (first, second)
+        for first, second in combinations(range(len(names)), 2)
+        if (each := results.verdict(setting, metric, names[first], names[second])) and each.shown
+    ]
+    found = letters(range(len(names)), different)
+    return {
+        name: (mark, name not in standing.behind) for name, mark in zip(names, found, strict=True)
+    }
+
+
+def _lettered(
+    estimate: Estimate | None, scale: Scale, marks: dict[str, tuple[str, bool]], name: str
+) -> LettersEntry | None:
+    if estimate is None:
+        return None
+    mark, leads = marks.get(name, ("", False))
+    return LettersEntry(
+        figure=scale.number(estimate.median),
+        letters=f"({mark})" if mark else "",
+        interval=f"{scale.number(estimate.low)} to {scale.text(estimate.high)}, "
+        f"{estimate.n} trials",
+        leads=leads,
+    )
+
+
 def grid(table: LettersTable, metric: Metric, scale: Scale) -> LettersGrid:
-    """Return `table` laid out, its rows and columns in the order of its cells."""
+    """Return a paper's `table` laid out, its rows and columns in the order of its cells."""
     rows = list(dict.fromkeys(cell.row for cell in table.cells))
     columns = list(dict.fromkeys(cell.column for cell in table.cells))
     cells = {(cell.row, cell.column): cell for cell in table.cells}
@@ -63,7 +163,7 @@ def grid(table: LettersTable, metric: Metric, scale: Scale) -> LettersGrid:
 
 
 def legend(table: LettersTable) -> str:
-    """Say how the letters are read, in words for somebody who never saw such a table."""
+    """Say how a paper's letters are read, in words for somebody who never saw such a table."""
     one = ALLOCATOR if table.rows == ALLOCATOR else f"level of {factor_label(table.rows)}"
     words = (
         "Each cell is the mean of its trials, followed by letters. Lower-case letters compare down "
@@ -99,7 +199,7 @@ def _leading_letters(cells: Sequence[LetterCell], column: str, metric: Metric) -
 def _entry(cell: LetterCell, scale: Scale, leading: set[str]) -> LettersEntry:
     letters = cell.upper + cell.lower
     return LettersEntry(
-        mean=scale.number(cell.mean),
+        figure=scale.number(cell.mean),
         letters=f"({letters})" if letters else "",
         interval=f"{scale.number(cell.low)} to {scale.text(cell.high)}, {cell.n} trials",
         leads=bool(leading & set(cell.lower)),

@@ -6,10 +6,11 @@ from heapfit.findings import Advice, Analysis
 from heapfit.records import Metric
 from heapfit.report import findings_words as words
 from heapfit.report.analysis import Findings
-from heapfit.report.letters import LettersGrid, grid, legend
+from heapfit.report.letters import LEGEND, LettersGrid, grid, grids, legend
 from heapfit.report.markdown import bullets, escape, table
 from heapfit.report.results import Results
 from heapfit.report.units import PAGE_DIGITS
+from heapfit.statistics import analysed_metrics
 
 
 def recommendation(findings: Findings) -> list[str]:
@@ -27,11 +28,12 @@ def recommendation(findings: Findings) -> list[str]:
 
 def sections(results: Results, findings: Findings) -> list[str]:
     """Return a section for each metric that was analysed."""
+    analysed = analysed_metrics(results.study)
     return [
         part
         for metric in results.metrics
-        if (analysis := findings.of(metric.name)) is not None
-        for part in _section(results, metric, analysis)
+        if metric.name in analysed
+        for part in _section(results, metric, findings.of(metric.name))
     ]
 
 
@@ -49,16 +51,24 @@ def _ranking(advice: Advice) -> str:
     return table(["allocator", "score", *map(escape, costs), ""], rows)
 
 
-def _section(results: Results, metric: Metric, analysis: Analysis) -> list[str]:
+def _section(results: Results, metric: Metric, analysis: Analysis | None) -> list[str]:
     scale = results.scale(metric, PAGE_DIGITS)
     unit = f" ({scale.unit})" if scale.unit else ""
+    shown = [_grid(each) for each in grids(results, metric, scale)]
+    parts = [f"## {escape(metric.label + unit)}: who differs from whom"]
+    parts += [*shown, escape(LEGEND)] if shown else []
+    parts += _as_papers(results, metric, analysis) if analysis else []
+    return parts if len(parts) > 1 else []
+
+
+def _as_papers(results: Results, metric: Metric, analysis: Analysis) -> list[str]:
+    scale = results.scale(metric, PAGE_DIGITS)
     tables = [each for each in analysis.letters if each.cells]
-    grids = [_grid(grid(each, metric, scale)) for each in tables]
-    said = words.sentences(analysis, results.study.replicates)
+    shown = [_grid(grid(each, metric, scale)) for each in tables]
     return [
-        f"## {escape(metric.label + unit)}: who differs from whom",
-        bullets(said),
-        *([*grids, escape(legend(tables[0]))] if tables else []),
+        f"### {escape(metric.label)} as the paper did it",
+        bullets(words.sentences(analysis, results.study.replicates)),
+        *([*shown, escape(legend(tables[0]))] if tables else []),
         _anova(analysis),
         escape(words.transform_sentence(analysis)),
     ]
@@ -69,7 +79,7 @@ def _grid(shown: LettersGrid) -> str:
         [
             escape(name),
             *(
-                ("**{}** {}" if cell.leads else "{} {}").format(cell.mean, cell.letters).rstrip()
+                ("**{}** {}" if cell.leads else "{} {}").format(cell.figure, cell.letters).rstrip()
                 if cell
                 else "none"
                 for cell in cells

@@ -12,14 +12,14 @@ from pathlib import Path
 from heapfit.records import Estimate, Metric, Setting, Summary
 from heapfit.report import markdown_findings
 from heapfit.report.analysis import Findings
-from heapfit.report.conclusions import MERE_RANGES, overall
+from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, UNDECIDED, overall
 from heapfit.report.files import write_text
 from heapfit.report.machine import machine_facts
 from heapfit.report.markdown import bullets, code, escape
 from heapfit.report.problems import problems, remarks
 from heapfit.report.results import Results
 from heapfit.report.settings import setting_label
-from heapfit.report.units import PAGE_DIGITS, ratio
+from heapfit.report.units import PAGE_DIGITS
 from heapfit.report.variants import explained
 
 
@@ -30,7 +30,7 @@ def dumps(summary: Summary, findings: Findings | None = None) -> str:
     findings = findings or Findings()
     parts = [f"# {escape(study.title or study.name)}"]
     parts += markdown_findings.recommendation(findings)
-    parts += [bullets(overall(results, findings)), *markdown_findings.sections(results, findings)]
+    parts += [bullets(overall(results)), *markdown_findings.sections(results, findings)]
     parts += [_table(results, setting) for setting in results.settings if results.metrics]
     troubles = [problem.sentence for problem in problems(summary)] + remarks(summary)
     if troubles:
@@ -59,9 +59,11 @@ def _table(results: Results, setting: Setting) -> str:
     lines = [head, ["---", *("---:" for _ in metrics)], *rows]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     caption = (
-        f"Median, its 95 % interval, and the ratio to {escape(results.baseline)}; "
-        "the best median of each column in bold."
+        f"Median, its 95 % interval, and the ratio of means to {escape(results.baseline)}, with "
+        f"{escape(UNDECIDED)} where no difference is shown; the best mean of each column in bold."
     )
+    if results.has_differences:
+        caption += f" {escape(DIFFERENCES.format(results.baseline))}"
     if results.has_mere_ranges:
         caption += f" {escape(MERE_RANGES)}"
     return f"## {escape(setting_label(setting))}\n\n{table}\n\n{caption}"
@@ -79,7 +81,9 @@ def _cell(results: Results, setting: Setting, metric: Metric, name: str) -> str:
     scale = results.scale(metric, PAGE_DIGITS)
     median = scale.number(estimate.median)
     shown = f"**{median}**" if name in results.best(setting, metric) else median
-    parts = [shown, _interval(results, metric, estimate), ratio(results.ratio(estimate))]
+    mark = UNDECIDED if results.undecided(setting, metric, name) else ""
+    relative = results.relative(setting, metric, name, scale, "x", 2)
+    parts = [shown, _interval(results, metric, estimate), relative and escape(mark + relative)]
     return " ".join(filter(None, parts))
 
 

@@ -1,19 +1,19 @@
 """A summary, indexed the way that every report reads it: by setting, metric and allocator.
 
-Knows the order in which metrics are shown, which allocator is best where, and which cells can be
-told apart. The writers only format what this module says, so that all of them say the same.
+Knows the order in which metrics are shown, which allocator is best where, and what the verdicts say
+of the others. The writers only format what this module says, so that all of them say the same.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
-from heapfit.records import Estimate, Metric, Setting, Summary
-from heapfit.report.settings import setting_of, settings_of
-from heapfit.report.units import Scale, scale_for
+from heapfit.records import Estimate, Metric, Setting, Summary, Verdict
+from heapfit.report.settings import setting_levels, setting_of, settings_of
+from heapfit.report.units import Scale, ratio, scale_for
 
 # The smallest sample whose extremes enclose the median with 95 % confidence: 1 - 2 * 0.5**n
 # reaches 0.95 at n = 6. With fewer trials an interval is only their range.
@@ -36,16 +36,23 @@ _USUAL_ORDER = [
 ]
 
 
+# The levels of a setting, as a verdict has them.
+Place = tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True)
-class Interval:
-    """A point with its 95 % interval, in whatever quantity two allocators are compared by."""
+class Standing:
+    """How the allocators stand to each other in one metric and setting, by its verdicts.
 
-    middle: float
-    low: float
-    high: float
+    `tied` are not shown to differ from the `best`, `behind` are shown to be worse; `alike`: no two
+    of all are shown to differ.
+    """
 
-    def overlaps(self, other: Interval) -> bool:
-        return self.low <= other.high and other.low <= self.high
+    best: str
+    tied: list[str]
+    behind: list[str]
+    alike: bool
+    trivial: bool  # what shows the others to be behind is too little to matter
 
 
 class Results:
@@ -58,6 +65,8 @@ class Results:
         self.allocators = [allocator.name for allocator in summary.study.allocators]
         self.settings = settings_of(summary.study)
         self._cells = {(setting_of(e), e.metric, e.allocator): e for e in summary.estimates}
+        self._verdicts = _indexed(summary.verdicts)
+        self._compared: dict[tuple[str, Place], list[str]] = {}
         self.metrics = self._ordered_metrics()
         # A report asks for these again in every cell of every table.
         self._scales: dict[tuple[str, int], Scale] = {}
@@ -85,27 +94,50 @@ class Results:
         return [estimate for estimate in found if estimate is not None]
 
     def ranked(self, setting: Setting, metric: Metric) -> list[str]:
-        """All allocators, the best median first, those without a figure last."""
+        """All allocators, the best mean first, those without a figure last.
 
-        def key(name: str) -> float:
-            estimate = self.estimate(setting, metric, name)
-            return math.inf if estimate is None else _cost(estimate.median, metric)
+        By the verdicts with the baseline; by medians where there is none of the baseline.
+        """
+        return sorted(self.allocators, key=lambda name: self._place(setting, metric, name))
 
-        return sorted(self.allocators, key=key)
+    def _place(self, setting: Setting, metric: Metric, name: str) -> tuple[int, float]:
+        estimate = self.estimate(setting, metric, name)
+        if estimate is None:
+            return 3, 0.0
+        told = self._told(setting, metric)
+        reference = self.baseline if not told or self.baseline in told else told[0]
+        verdict = self.verdict(setting, metric, name, reference)
+        if name == reference or verdict is not None:
+            behind = 0.0 if verdict is None else _cost(verdict.beyond, metric)
+            return (0 if not told or name in told else 1), behind
+        # Never in a block with the reference: a median is all that there is to go by.
+        return 2, _cost(estimate.median, metric)
+
+    def _told(self, setting: Setting, metric: Metric) -> list[str]:
+        """The allocators of which there are blocks enough to say something, as the study lists
+        them."""
+        key = (metric.name, tuple(setting_levels(setting).items()))
+        if key not in self._compared:
+            found = self._verdicts.get(key, {})
+            names = {first for (first, _), each in found.items() if each.told}
+            self._compared[key] = [name for name in self.allocators if name in names]
+        return self._compared[key]
 
     def best(self, setting: Setting, metric: Metric) -> set[str]:
-        """The allocators with the best median; none where there is nothing to choose between."""
+        """The allocators with the best mean; none where there is nothing to choose between."""
         key = (setting, metric.name)
         if key not in self._bests:
             self._bests[key] = self._find_best(setting, metric)
         return self._bests[key]
 
     def _find_best(self, setting: Setting, metric: Metric) -> set[str]:
-        estimates = self.estimates(setting, metric)
-        costs = {e.allocator: _cost(e.median, metric) for e in estimates}
-        if len(set(costs.values())) < 2:
+        places = {
+            e.allocator: self._place(setting, metric, e.allocator)
+            for e in self.estimates(setting, metric)
+        }
+        if len(set(places.values())) < 2:
             return set()
-        return {name for name, cost in costs.items() if cost == min(costs.values())}
+        return {name for name, place in places.items() if place == min(places.values())}
 
     def scale(self, metric: Metric, digits: int) -> Scale:
         """The scale of one metric, the same in all settings."""
@@ -120,54 +152,87 @@ class Results:
         values = {v for e in self.estimates(setting, metric) for v in (e.minimum, e.maximum)}
         return values.pop() if len(values) == 1 else None
 
-    def comparable(self, setting: Setting, metric: Metric) -> dict[str, Interval]:
-        """Each allocator's interval in the quantity that tells allocators apart best.
+    def verdict(
+        self, setting: Setting | None, metric: Metric, first: str, second: str
+    ) -> Verdict | None:
+        """What is known of `first` to `second`; without a setting, over all of them."""
+        place: Place = () if setting is None else tuple(setting_levels(setting).items())
+        return self._verdicts.get((metric.name, place), {}).get((first, second))
 
-        That is the ratio to the baseline, taken block by block, where every allocator has one: it
-        is free of what a block's moment did to all of them alike. Else it is the median itself.
-        """
-        estimates = self.estimates(setting, metric)
-        ratios = {e.allocator: self._ratio_interval(e) for e in estimates}
-        if all(interval is not None for interval in ratios.values()):
-            return {name: i for name, i in ratios.items() if i is not None}
-        return {e.allocator: Interval(e.median, e.low, e.high) for e in estimates}
+    def against_baseline(self, setting: Setting, metric: Metric, name: str) -> Verdict | None:
+        """What is known of an allocator to the baseline; None of the baseline itself."""
+        return self.verdict(setting, metric, name, self.baseline)
+
+    def standing(self, setting: Setting, metric: Metric) -> Standing | None:
+        """How the allocators stand; None where too few blocks tell, or all pairs are not known."""
+        told = self._told(setting, metric)
+        compared = [name for name in self.ranked(setting, metric) if name in told]
+        if not compared:
+            return None
+        best, *others = compared
+        of_best = {name: self.verdict(setting, metric, best, name) for name in others}
+        behind = {name: each for name, each in of_best.items() if each and each.shown}
+        pairs = (self.verdict(setting, metric, *pair) for pair in combinations(compared, 2))
+        return Standing(
+            best=best,
+            tied=[name for name in others if name not in behind],
+            behind=list(behind),
+            alike=not any(each.shown for each in pairs if each),
+            trivial=bool(behind) and all(each.trivial for each in behind.values()),
+        )
 
     @cached_property
     def has_mere_ranges(self) -> bool:
         """Whether some interval is only a range, of too few trials for 95 % confidence."""
         return any(e.n < FEWEST_TRIALS for e in self.summary.estimates)
 
-    def _ratio_interval(self, estimate: Estimate) -> Interval | None:
-        if estimate.allocator == self.baseline:
-            return Interval(1.0, 1.0, 1.0)
-        if estimate.ratio is None or estimate.ratio_low is None or estimate.ratio_high is None:
-            return None
-        return Interval(estimate.ratio, estimate.ratio_low, estimate.ratio_high)
+    def undecided(self, setting: Setting, metric: Metric, name: str) -> bool:
+        """Whether no difference from the baseline is shown; of the baseline itself it is said
+        nowhere."""
+        verdict = self.against_baseline(setting, metric, name)
+        return verdict is not None and not verdict.shown
 
-    def differs_from_baseline(self, estimate: Estimate) -> bool | None:
-        """Whether the ratio's interval excludes 1; None for the baseline or without an interval."""
-        interval = self._ratio_interval(estimate)
-        if estimate.allocator == self.baseline or interval is None:
-            return None
-        return not interval.low <= 1.0 <= interval.high
+    def relative(
+        self, setting: Setting, metric: Metric, name: str, scale: Scale, sign: str, decimals: int
+    ) -> str:
+        """What an allocator is to the baseline: a ratio, or a difference with its sign."""
+        verdict = self.against_baseline(setting, metric, name)
+        if verdict is not None:
+            if verdict.subject == "ratio":
+                return ratio(verdict.estimate, sign, decimals)
+            return scale.difference(verdict.estimate)
+        estimate = self.estimate(setting, metric, name)
+        has_ratio = name == self.baseline and estimate and self._has_ratios(metric)
+        return ratio(1.0, sign, decimals) if has_ratio else ""
 
-    def ratio(self, estimate: Estimate) -> float | None:
-        """The ratio to the baseline; None also where the baseline's figure is zero."""
-        if estimate.allocator == self.baseline:
-            return 1.0 if estimate.median else None
-        return estimate.ratio
+    def _has_ratios(self, metric: Metric) -> bool:
+        return metric.name not in self._of_differences
+
+    @property
+    def has_differences(self) -> bool:
+        """Whether some metrics are compared by differences, since they may be zero."""
+        return bool(self._of_differences)
+
+    @cached_property
+    def _of_differences(self) -> set[str]:
+        return {each.metric for each in self.summary.verdicts if each.subject == "difference"}
 
     def trials_per_cell(self, setting: Setting, metric: Metric) -> tuple[int, int]:
         """The fewest and the most trials behind an estimate of this metric."""
         counts = [e.n for e in self.estimates(setting, metric)]
         return min(counts, default=0), max(counts, default=0)
 
-    def leaders(self, setting: Setting, metric: Metric, among: Collection[str]) -> set[str]:
-        """Of these allocators, the best and every other whose interval overlaps the best one's."""
-        every = self.comparable(setting, metric)
-        intervals = {name: interval for name, interval in every.items() if name in among}
-        best = min(intervals.values(), key=lambda interval: _cost(interval.middle, metric))
-        return {name for name, interval in intervals.items() if interval.overlaps(best)}
+
+def _indexed(
+    verdicts: list[Verdict],
+) -> Mapping[tuple[str, Place], Mapping[tuple[str, str], Verdict]]:
+    """By metric and levels, then by pair, each pair either way round."""
+    found: dict[tuple[str, Place], dict[tuple[str, str], Verdict]] = {}
+    for each in verdicts:
+        own = found.setdefault((each.metric, tuple(each.at.items())), {})
+        own[each.first, each.second] = each
+        own[each.second, each.first] = each.turned()
+    return found
 
 
 def _cost(value: float, metric: Metric) -> float:

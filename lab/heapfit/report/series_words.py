@@ -16,7 +16,7 @@ from heapfit.records import (
 from heapfit.report.analysis import Findings
 from heapfit.report.findings_words import one_line
 from heapfit.report.problems import problems
-from heapfit.report.results import FEWEST_TRIALS
+from heapfit.statistics.verdict import FEWEST_BLOCKS
 from heapfit.text import counted, join_words, visible
 
 GEOMETRIC_MEAN = "geometric mean"
@@ -101,7 +101,7 @@ def notes(summary: SeriesSummary) -> list[str]:
     lines = []
     if any(each.low is None for figure in summary.figures for each in figure.combined.values()):
         lines.append(
-            f"The means have no interval: that needs {FEWEST_TRIALS} replicates of every workload."
+            f"The means have no interval: that needs {FEWEST_BLOCKS} replicates of every workload."
         )
     every = [allocator.name for allocator in summary.series.allocators]
     for figure in summary.figures:
@@ -167,10 +167,10 @@ def _subject(figure: PeerComparison, subject: str) -> str:
     goals = figure.definition
     return (
         f"{visible(subject)} comes to {shown_ratio(combined.geometric_mean)} on the geometric mean"
-        f"{_interval(combined)}{_goal(combined.geometric_mean, goals.goal)}"
+        f"{_interval(combined)}{_goal(combined.low, combined.high, goals.goal)}"
         f"{_best(combined, goals)}, "
         f"at worst to {shown_ratio(combined.worst)} on {_listed(goals, [combined.worst_workload])}"
-        f"{_goal(combined.worst, goals.worst_goal)}."
+        f"{_goal(combined.worst_low, combined.worst_high, goals.worst_goal)}."
     )
 
 
@@ -179,9 +179,8 @@ def _best(combined: Combined, figure: FigureDefinition) -> str:
     if figure.best_goal is None:
         return ""
     on = _listed(figure, [combined.best_workload])
-    return (
-        f", at best to {shown_ratio(combined.best)} on {on}{_goal(combined.best, figure.best_goal)}"
-    )
+    goal = _goal(combined.best_low, combined.best_high, figure.best_goal)
+    return f", at best to {shown_ratio(combined.best)} on {on}{goal}"
 
 
 def _interval(combined: Combined) -> str:
@@ -190,10 +189,15 @@ def _interval(combined: Combined) -> str:
     return f" (95 % interval {shown_ratio(combined.low)} to {shown_ratio(combined.high)})"
 
 
-def _goal(ratio: float, goal: float | None) -> str:
+def _goal(low: float | None, high: float | None, goal: float | None) -> str:
+    """Say whether a goal is shown to be met or missed: the whole interval is on one side of it."""
     if goal is None:
         return ""
-    return f" (goal {goal:g}: {'met' if ratio <= goal else 'missed'})"
+    if high is not None and high <= goal:
+        return f" (goal {goal:g}: met)"
+    if low is not None and low > goal:
+        return f" (goal {goal:g}: missed)"
+    return f" (goal {goal:g}: cannot be told)"
 
 
 def _peers(figure: PeerComparison, subject: str) -> str:

@@ -15,7 +15,14 @@ from rich.text import Text
 
 from heapfit.records import Metric, Setting, Summary
 from heapfit.report.analysis import Findings
-from heapfit.report.conclusions import MERE_RANGES, NOTHING, conclude, headline_metrics
+from heapfit.report.conclusions import (
+    DIFFERENCES,
+    MERE_RANGES,
+    NOTHING,
+    UNDECIDED,
+    conclude,
+    headline_metrics,
+)
 from heapfit.report.problems import problems, remarks
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results
 from heapfit.report.settings import setting_label
@@ -29,13 +36,13 @@ from heapfit.report.terminal_text import (
     encodable,
     print_line,
 )
-from heapfit.report.units import DASH, TERMINAL_DIGITS, ratio
+from heapfit.report.units import DASH, TERMINAL_DIGITS
 from heapfit.report.variants import explanations
 from heapfit.text import counted, join_words, visible
 
 BEST = "*"
-UNDECIDED = "~"
 _LONGEST_NAME = 24
+_RATIO_DECIMALS = 2
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ def render(summary: Summary, console: Console, findings: Findings | None = None)
         print_recommendation(findings.advice, console)
     if len(results.settings) > 1:
         print_analyses(results, findings, console)
-    if len(results.settings) <= MOST_OPEN_SETTINGS or not findings.analyses:
+    if len(results.settings) <= MOST_OPEN_SETTINGS or not findings.advice:
         _print_settings(results, findings, console)
     _print_variants(summary, console)
     _print_problems(summary, console)
@@ -80,7 +87,7 @@ def _print_settings(results: Results, findings: Findings, console: Console) -> N
     for setting in results.settings if results.metrics else []:
         hidden = _print_table(results, setting, console)
         for metric in headline_metrics(results):
-            said = conclude(results, setting, metric, findings.of(metric.name))
+            said = conclude(results, setting, metric)
             print_line(console, said, style="bold")
     if results.metrics:
         _print_legend(results, hidden, console)
@@ -139,7 +146,7 @@ def _two_lines(label: str) -> str:
 
 
 def _cell(results: Results, setting: Setting, metric: Metric, name: str, console: Console) -> Text:
-    """Median and ratio; below them the interval of the median."""
+    """Median, and ratio or difference; below them the interval of the median."""
     estimate = results.estimate(setting, metric, name)
     if estimate is None:
         return Text(NO_FIGURE, style="dim")
@@ -148,11 +155,10 @@ def _cell(results: Results, setting: Setting, metric: Metric, name: str, console
     cell = Text()
     cell.append(scale.number(estimate.median), style="bold" if is_best else "")
     cell.append(BEST if is_best else " ", style="bold" if is_best else "")
-    quotient = results.ratio(estimate)
-    if quotient is not None:
-        undecided = results.differs_from_baseline(estimate) is False
-        mark = UNDECIDED if undecided else ""
-        cell.append(f"{mark + ratio(quotient):>6}", style="bold" if is_best else "")
+    relative = results.relative(setting, metric, name, scale, "x", _RATIO_DECIMALS)
+    if relative:
+        mark = UNDECIDED if results.undecided(setting, metric, name) else ""
+        cell.append(f"{mark + relative:>6}", style="bold" if is_best else "")
     if estimate.low < estimate.high:
         between = f"{scale.number(estimate.low)}{DASH}{scale.number(estimate.high)}"
         cell.append(f"\n{encodable(between, console)}", style="dim")
@@ -177,8 +183,9 @@ def _print_legend(results: Results, hidden: list[str], console: Console) -> None
     interval = ", and below it the median's 95 % interval" if most > 1 else ""
     console.print()
     for line in (
-        f"Each cell: the median of {trials} and its ratio to {baseline}{interval}.",
-        f"{BEST} best median of its column",
+        f"Each cell: the median of {trials}, and the ratio of means to {baseline}{interval}.",
+        *([DIFFERENCES.format(baseline)] if results.has_differences else []),
+        f"{BEST} best mean of its column",
         f"{UNDECIDED} no difference from {baseline} is shown: the ratio's 95 % interval includes 1",
     ):
         print_line(console, line, style="dim")

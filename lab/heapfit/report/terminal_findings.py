@@ -11,7 +11,7 @@ from heapfit.findings import Advice, Analysis
 from heapfit.records import Metric
 from heapfit.report import findings_words as words
 from heapfit.report.analysis import Findings
-from heapfit.report.letters import LettersEntry, LettersGrid, grid, legend
+from heapfit.report.letters import LEGEND, LettersEntry, LettersGrid, grids
 from heapfit.report.results import Results
 from heapfit.report.terminal_text import (
     COLUMN_GAP,
@@ -22,6 +22,7 @@ from heapfit.report.terminal_text import (
     print_line,
 )
 from heapfit.report.units import TERMINAL_DIGITS
+from heapfit.statistics import analysed_metrics
 from heapfit.text import counted, visible
 
 # More tables than this of one metric scroll the answer away.
@@ -53,34 +54,45 @@ def print_recommendation(advice: Advice, console: Console) -> None:
 
 
 def print_analyses(results: Results, findings: Findings, console: Console) -> None:
-    """Print of every analysed metric the effects and who differs from whom."""
+    """Print of every analysed metric who differs from whom, and what a paper would say of it."""
+    analysed = analysed_metrics(results.study)
     shown = [
-        (metric, analysis)
+        (metric, tables)
         for metric in results.metrics
-        if (analysis := findings.of(metric.name)) is not None and analysis.letters
+        if metric.name in analysed
+        and (tables := grids(results, metric, results.scale(metric, TERMINAL_DIGITS)))
     ]
-    for metric, analysis in shown:
-        _print_analysis(results, metric, analysis, console)
+    for metric, tables in shown:
+        _print_metric(results, metric, tables, console)
+        _print_analysis(results, findings.of(metric.name), console)
     if shown:
-        print_line(console, legend(shown[0][1].letters[0]), style="dim")
-        print_line(console, f"{_BEST} no other of its column is better beyond doubt", style="dim")
+        print_line(console, LEGEND, style="dim")
+        print_line(console, f"{_BEST} no other of its column is shown to be better", style="dim")
 
 
-def _print_analysis(results: Results, metric: Metric, analysis: Analysis, console: Console) -> None:
+def _print_metric(
+    results: Results, metric: Metric, tables: list[LettersGrid], console: Console
+) -> None:
     scale = results.scale(metric, TERMINAL_DIGITS)
     unit = f" ({scale.unit})" if scale.unit else ""
     console.print()
     print_line(console, visible(f"{metric.label}{unit}: who differs from whom"), style="bold")
-    for line in [*words.sentences(analysis, results.study.replicates)]:
-        print_line(console, f"{INDENT}{line}")
-    for line in words.anova_short(analysis):
-        print_line(console, f"{INDENT}{line}", style="dim")
-    for table in analysis.letters[:_MOST_TABLES]:
-        _print_grid(grid(table, metric, scale), console)
-    more = len(analysis.letters) - _MOST_TABLES
+    for table in tables[:_MOST_TABLES]:
+        _print_grid(table, console)
+    more = len(tables) - _MOST_TABLES
     if more > 0:
         print_line(console, f"{counted(more, 'more such table')} in the report.", style="dim")
         console.print()
+
+
+def _print_analysis(results: Results, analysis: Analysis | None, console: Console) -> None:
+    if analysis is None:
+        return
+    print_line(console, "As the paper did it (the report has more):", style="dim")
+    said = words.sentences(analysis, results.study.replicates)
+    for line in [*said, *words.anova_short(analysis)]:
+        print_line(console, f"{INDENT}{line}", style="dim")
+    console.print()
 
 
 def _print_grid(shown: LettersGrid, console: Console) -> None:
@@ -124,7 +136,7 @@ def _part(shown: LettersGrid, first: int, end: int, console: Console) -> Table:
 def _text(cell: LettersEntry | None) -> str:
     if cell is None:
         return NO_FIGURE
-    return f"{cell.mean}{_BEST if cell.leads else ' '} {cell.letters}".rstrip()
+    return f"{cell.figure}{_BEST if cell.leads else ' '} {cell.letters}".rstrip()
 
 
 def _table() -> Table:

@@ -49,6 +49,16 @@ class Scale:
             return "∞" if value > 0 else "-∞" if value < 0 else "?"
         return f"{self.scaled(value):,.{self.decimals}f}"
 
+    def difference(self, value: float) -> str:
+        """Return a difference of two values, with its sign and without its unit.
+
+        >>> Scale("ms", 1e-3, 1).difference(-0.0123), Scale("", 1.0, 0).difference(1200)
+        ('-12.3', '+1,200')
+        """
+        if not round(self.scaled(value), self.decimals):
+            return self.number(0.0)
+        return self.number(value) if value < 0 else f"+{self.number(value)}"
+
     def text(self, value: float) -> str:
         """Return the value with its unit.
 

@@ -1,17 +1,18 @@
-"""What trials say: medians with their intervals and ratios, and the analysis of designed
-studies."""
+"""What trials say: medians with their intervals, verdicts, and the analysis of designed studies as
+papers make it."""
 
 from heapfit.statistics.analyse import analyse, analyse_all
 from heapfit.statistics.median import Interval, coverage, median_interval
 from heapfit.statistics.observations import Readings, read
 from heapfit.statistics.peers import compare_with_peers
-from heapfit.statistics.summary import summarise
+from heapfit.statistics.summary import analysed_metrics, summarise
 
 __all__ = [
     "Interval",
     "Readings",
     "analyse",
     "analyse_all",
+    "analysed_metrics",
     "compare_with_peers",
     "coverage",
     "median_interval",

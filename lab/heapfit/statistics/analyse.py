@@ -1,4 +1,6 @@
-"""The whole analysis of one metric of a designed study, step by step.
+"""The whole analysis of one metric of a designed study as papers make it, step by step.
+
+Verdicts do not rest on it.
 
 1. Lay the figures out as a full factorial design (`observations`).
 2. Fit all factors with their interactions, the blocks and the machines (`linear_model`). Where no
@@ -6,8 +8,7 @@
 3. Check the assumptions; choose the scale by Box and Cox's method (`assumptions`, `transform`).
 4. On that scale: the table of the analysis of variance (`anova`), Tukey's comparisons with letters
    (`comparisons`, `tukey`, `letters`), ratios with intervals (`effect`).
-5. Where the assumptions fail even so, add a robust analysis (`robust`).
-6. Say how many replicates would show two per cent (`power`).
+5. Say how many replicates would show two per cent (`power`).
 """
 
 from __future__ import annotations
@@ -18,19 +19,15 @@ import numpy as np
 
 from heapfit.findings import (
     Analysis,
-    AnovaRow,
-    AssumptionCheck,
     Difference,
     PowerNote,
 )
-from heapfit.records import ALLOCATOR
-from heapfit.statistics import robust, tukey
+from heapfit.statistics import tukey
 from heapfit.statistics.anova import anova
-from heapfit.statistics.assumptions import check, holds
+from heapfit.statistics.assumptions import check
 from heapfit.statistics.comparisons import (
     Compared,
     Procedure,
-    compare_overall,
     compare_within,
     letters_tables,
     table_factors,
@@ -44,8 +41,6 @@ from heapfit.statistics.transform import choose
 
 # A residual sum of squares that small relative to the figures' own is rounding.
 _ROUNDING = 1e-24
-# Means of that many figures are normal enough whatever the figures are.
-_MANY_PER_CELL = 50
 
 
 def analyse(readings: Readings, metric: str, effect: float = EFFECT) -> Analysis | None:
@@ -72,7 +67,6 @@ def analyse(readings: Readings, metric: str, effect: float = EFFECT) -> Analysis
     rows, columns = table_factors(grid.layout)
     procedure = tukey_procedure(fitted.pooled, fitted.exponent)
     down, across = (_within(grid.layout, factor, procedure) for factor in (rows, columns))
-    doubtful = not all(each.holds for each in after)
     return Analysis(
         metric=metric,
         factors=[factor.name for factor in grid.layout.factors],
@@ -82,10 +76,6 @@ def analyse(readings: Readings, metric: str, effect: float = EFFECT) -> Analysis
         anova=anova(grid.layout, model, fitted.fit, fitted.response),
         letters=letters_tables(fitted, down, across),
         differences=_differences([*down, *across], tukey.TUKEY),
-        overall=_overall(fitted, after),
-        robust=_robust_table(fitted) if doubtful else [],
-        robust_method=robust.ANOVA_TYPE if doubtful else "",
-        robust_differences=_robust_differences(fitted, after) if doubtful else [],
         power=_power(fitted, rows, effect),
         left_out=" ".join([*grid.left_out, *_simplified(model, grid.layout)]),
     )
@@ -106,39 +96,6 @@ def _within(layout: Layout, factor: str, procedure: Procedure) -> list[Compared]
 
 def _differences(compared: Iterable[Compared], method: str) -> list[Difference]:
     return [difference for each in compared for difference in each.differences(method)]
-
-
-def _overall(fitted: Fitted, checks: list[AssumptionCheck]) -> list[Difference]:
-    if fitted.sample.layout.factors[0].name != ALLOCATOR:
-        return []
-    equal = holds(checks, "equal-variance")
-    estimates = fitted.pooled if equal else fitted.separate
-    compared = compare_overall(fitted, estimates, ALLOCATOR)
-    method = tukey.TUKEY if equal else tukey.GAMES_HOWELL
-    return _differences([compared] if compared else [], method)
-
-
-def _robust_table(fitted: Fitted) -> list[AnovaRow]:
-    layout = fitted.sample.layout
-    return robust.anova_type(fitted.model.terms, layout.shape, fitted.adjusted, layout.cell)
-
-
-def _robust_differences(fitted: Fitted, checks: list[AssumptionCheck]) -> list[Difference]:
-    """The row factor's levels within each setting, by the procedure that fits what fails."""
-    layout = fitted.sample.layout
-    factor = layout.factors[0].name
-    smallest = int(np.bincount(layout.cell).min())
-    positive = bool(fitted.sample.figures.min() > 0)
-    if not holds(checks, "equal-variance") or smallest > _MANY_PER_CELL or not positive:
-        procedure = tukey_procedure(fitted.separate, fitted.exponent)
-        return _differences(compare_within(layout, factor, procedure), tukey.GAMES_HOWELL)
-    order = np.argsort(layout.cell, kind="stable")
-    by_cell = np.split(fitted.adjusted[order], np.cumsum(np.bincount(layout.cell))[:-1])
-
-    def ranks(cells: list[int]) -> tukey.Comparisons:
-        return robust.rank_comparisons([by_cell[cell] for cell in cells])
-
-    return _differences(compare_within(layout, factor, ranks), robust.DSCF)
 
 
 def _power(fitted: Fitted, factor: str, effect: float) -> PowerNote:

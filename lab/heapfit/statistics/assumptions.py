@@ -8,7 +8,7 @@ neither effects nor blocks are seen as scatter.
 
 A test of thousands of residuals finds departures too small to matter: the F test and Tukey's are
 robust to moderate non-normality when cells are of equal size (G. E. P. Box, Biometrika 40 (1953),
-318-335). A failed check therefore adds a robust analysis to the classical one; it hides nothing.
+318-335). A failed check is said, and hides nothing; verdicts do without these assumptions.
 
 References: S. S. Shapiro and M. B. Wilk, Biometrika 52 (1965), 591-611; T. W. Anderson and D. A.
 Darling, JASA 49 (1954), 765-769; R. B. D'Agostino and M. A. Stephens, "Goodness-of-Fit Techniques"
@@ -22,10 +22,10 @@ import numpy as np
 from scipy.special import fdtrc, ndtr
 
 from heapfit.findings import AssumptionCheck
+from heapfit.records import SIGNIFICANT
 from heapfit.statistics.median import cell_medians
 from heapfit.statistics.observations import Floats, Integers
 
-SIGNIFICANT = 0.05
 _FEWEST_PER_CELL = 3  # two figures are always equally far from their median
 _FEWEST_RESIDUALS = 8
 _MOST_FOR_SHAPIRO = 5000

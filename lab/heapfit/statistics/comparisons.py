@@ -89,40 +89,6 @@ def compare_within(layout: Layout, factor: str, procedure: Procedure) -> list[Co
     return [Compared(each, procedure(each.cells)) for each in families(layout, factor)]
 
 
-def compare_overall(fitted: Fitted, estimates: Estimates, factor: str) -> Compared | None:
-    """Return the levels of `factor` compared over all settings of the others at once.
-
-    The ratio of two levels is the geometric mean of their ratios in all settings, each of the same
-    weight; its logarithm is to first order (the delta method) a linear combination of the means of
-    cells. One family, so that a study of allocators that do not differ says so with 95 %
-    probability however many settings it has. None where a mean is not positive.
-
-    Reference: G. W. Oehlert, "A note on the delta method", American Statistician 46 (1992), 27-29.
-    """
-    by_setting = families(fitted.sample.layout, factor)
-    if len(by_setting) == 1:
-        return Compared(by_setting[0], compare(estimates.of(by_setting[0].cells), fitted.exponent))
-    if not (fitted.fit.means > 0).all() and fitted.exponent != 0:
-        return None
-    slopes = _log_slopes(fitted)
-    levels = by_setting[0].levels
-    weights = np.zeros((len(levels), fitted.sample.layout.cells))
-    for family in by_setting:
-        cells = np.array(family.cells)
-        weights[np.arange(len(levels)), cells] = slopes[cells] / len(by_setting)
-    logs = np.log(fitted.means)
-    values = np.mean([logs[family.cells] for family in by_setting], axis=0)
-    family = Family(factor, {}, levels, [])
-    return Compared(family, compare(estimates.combined(weights, values), exponent=0))
-
-
-def _log_slopes(fitted: Fitted) -> Floats:
-    """The derivative of the logarithm of a mean by the mean on the scale of the analysis."""
-    if fitted.exponent == 0:
-        return np.ones(fitted.sample.layout.cells)
-    return 1 / (fitted.exponent * fitted.fit.means)
-
-
 def table_factors(layout: Layout) -> tuple[str, str]:
     """Return the factors down and across the letters tables: the first two that vary.
 

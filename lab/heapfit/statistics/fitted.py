@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from heapfit.statistics import tukey
 from heapfit.statistics.linear_model import FactorialModel, Fit, SingularDesignError
 from heapfit.statistics.observations import Floats, Layout, Sample
 from heapfit.statistics.transform import back, forward
@@ -33,21 +32,10 @@ class Fitted:
         covariance = self.model.mean_covariance * self.variance
         return Estimates(self.fit.means, covariance, self.model.residual_df)
 
-    @cached_property
-    def separate(self) -> Estimates:
-        """The cells' means, each with a variance of its own."""
-        return tukey.own_variances(self.pooled, self.fit.residuals, self.sample.layout.cell)
-
     @property
     def means(self) -> Floats:
         """The cells' means on the measured scale."""
         return back(self.fit.means, self.exponent)
-
-    @property
-    def adjusted(self) -> Floats:
-        """The figures on the measured scale without the effects of blocks and machines."""
-        adjusted = self.fit.means[self.sample.layout.cell] + self.fit.residuals
-        return back(adjusted, self.exponent)
 
 
 def fit_on(sample: Sample, model: FactorialModel, exponent: float) -> Fitted:
@@ -56,7 +44,7 @@ def fit_on(sample: Sample, model: FactorialModel, exponent: float) -> Fitted:
     return Fitted(sample, model, exponent, response, model.fit(response))
 
 
-# A study's metrics and the advice share a layout; where trials lack some figures there are a few.
+# A study's metrics share a layout; where trials lack some figures there are a few.
 @lru_cache(maxsize=4)
 def model_of(layout: Layout) -> FactorialModel | None:
     """Return the fullest model that leaves the error a degree of freedom; None if none does.

@@ -56,6 +56,16 @@ class Readings:
         """
         return np.ravel_multi_index(tuple(self.levels), self.shape).astype(np.int64)
 
+    @cached_property
+    def shared(self) -> Integers:
+        """The number of what a trial shares with those that its figures are set against: machine
+        and time.
+
+        A machine that is lost in the middle of a block leaves the rest of it to another.
+        """
+        pairs = np.stack([self.machine, self.block])
+        return np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
 
 @dataclass(frozen=True, eq=False)
 class Layout:

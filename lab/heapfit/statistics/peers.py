@@ -1,21 +1,20 @@
 """Set every allocator against the best of its peers, workload by workload, and combine.
 
-A figure's cost on a workload is the median over replicates of its metric (of the inverse of a rate,
-so that more is always worse). Its ratio is to the smallest cost among the *peers*: those that the
-figure names, or all allocators but the subject. Ratios of all workloads combine by their geometric
-mean, each with the same weight (P. J. Fleming and J. J. Wallace, "How not to lie with statistics:
-the correct way to summarize benchmark results", Communications of the ACM 29 (1986), 218-221).
+A figure's cost on a workload is its metric (of a rate the inverse, so that more is always worse).
+Its ratio is to the *peer* of the smallest geometric mean: among those that the figure names, or all
+allocators but the subject. It is the ratio of the two's verdict on that workload. Ratios of all
+workloads combine by their geometric mean, each with the same weight (P. J. Fleming and J. J.
+Wallace, "How not to lie with statistics: the correct way to summarize benchmark results",
+Communications of the ACM 29 (1986), 218-221), as `verdict.average` does over settings; its interval
+is from there too.
 
-The interval of a geometric mean is a percentile bootstrap over blocks: within each workload whole
-blocks are drawn again, so that what the trials of a block have in common stays together, and
-everything is computed anew from them, the choice of the best peer included (B. Efron and R. J.
-Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 8 and 13). The best of several noisy
-medians is on average too good; ratios therefore err against the subject, not for it.
+The best of several noisy means is on average too good; ratios therefore err against the subject,
+not for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,31 +29,36 @@ from heapfit.records import (
     Trial,
     TrialStatus,
 )
-from heapfit.statistics.median import CONFIDENCE
-
-# With fewer blocks, no interval of a median reaches 95 % either (`median.py`).
-FEWEST_BLOCKS = 6
-_RESAMPLES = 1000
-_SEED = 1  # the same study always has the same interval
+from heapfit.statistics.verdict import Pairs, average, judge, pairs
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class _Costs:
-    """One workload's costs: a row per block, a column per allocator, NaN where a trial failed."""
+    """One workload's costs: a row per allocator, a column per block, NaN where a trial failed."""
 
     workload: str
     values: Floats
 
-    def medians(self) -> Floats:
-        return _medians(self.values)
+    def means(self) -> Floats:
+        """The allocators' geometric means, as logarithms; NaN where there is none."""
+        return _nanmean(np.log(self.values))
 
-    def resampled(self, generator: np.random.Generator) -> Floats:
-        """Medians of resampled blocks: a row per resample, a column per allocator."""
-        blocks = len(self.values)
-        drawn = generator.integers(blocks, size=(_RESAMPLES, blocks))
-        return _medians(self.values[drawn])
+
+@dataclass(frozen=True)
+class _Against:
+    """Every allocator against the best peer of one workload: columns are allocators."""
+
+    workload: str
+    best: int
+    found: Pairs  # of means and variances of differences of logarithms
+    low: Floats  # of the verdicts; NaN: untold
+    high: Floats
+
+    def ratios(self) -> Floats:
+        return np.exp(self.found.mean)
 
 
 def compare_with_peers(
@@ -69,14 +73,13 @@ def compare_with_peers(
     fewer workloads could not be compared with the others'.
     """
     peers = np.array([_is_peer(name, definition, subject) for name in allocators])
-    found = [_costs(study, trials, definition, allocators) for study, trials in measured]
-    costs = [each for each in found if np.isfinite(each.medians()[peers]).any()]
-    ratios = {each.workload: _ratios(each.medians(), peers) for each in costs}
+    costs = [_costs(study, trials, definition, allocators) for study, trials in measured]
+    found = [_against(each, peers) for each in costs if np.isfinite(each.means()[peers]).any()]
     return PeerComparison(
         definition=definition,
-        best_peer={name: _best(row, allocators, peers) for name, row in ratios.items()},
-        ratios={name: _by_allocator(row, allocators) for name, row in ratios.items()},
-        combined=_combined(costs, ratios, allocators, peers),
+        best_peer={each.workload: allocators[each.best] for each in found},
+        ratios={each.workload: _by_allocator(each.ratios(), allocators) for each in found},
+        combined=_combined(found, allocators),
     )
 
 
@@ -102,30 +105,45 @@ def _costs(
             if figure > 0:  # A ratio to nothing says nothing.
                 row[column] = 1 / figure if is_rate else figure
     values = np.array([rows[block] for block in sorted(rows)]).reshape(-1, len(allocators))
-    return _Costs(study.name, values)
+    return _Costs(study.name, values.T)
 
 
-def _medians(values: Floats) -> Floats:
-    """Medians over the last but one axis, ignoring NaN; NaN where there is nothing else."""
-    if values.shape[-2] == 0:
-        return np.full((*values.shape[:-2], values.shape[-1]), np.nan)
-    ordered = np.sort(values, axis=-2)  # NaN goes last
-    counts = np.isfinite(values).sum(axis=-2, keepdims=True)
-    low = np.take_along_axis(ordered, np.maximum(counts - 1, 0) // 2, axis=-2)
-    high = np.take_along_axis(ordered, np.maximum(counts, 1) // 2, axis=-2)
-    # An odd count makes both the middle one; a count of zero takes a NaN.
-    middle: Floats = np.where(counts % 2 == 1, low, (low + high) / 2)
-    return middle.squeeze(axis=-2)
+def _nanmean(values: Floats) -> Floats:
+    counts = (~np.isnan(values)).sum(axis=-1)
+    return np.asarray(np.nansum(values, axis=-1) / np.where(counts, counts, np.nan))
 
 
-def _ratios(medians: Floats, peers: NDArray[np.bool_]) -> Floats:
-    best = np.min(np.where(peers & np.isfinite(medians), medians, np.inf), axis=-1, keepdims=True)
-    ratios: Floats = medians / best
-    return ratios
-
-
-def _best(ratios: Floats, allocators: Sequence[str], peers: NDArray[np.bool_]) -> str:
-    return allocators[int(np.nanargmin(np.where(peers, ratios, np.nan)))]
+def _against(costs: _Costs, peers: Flags) -> _Against:
+    means = costs.means()
+    best = int(np.nanargmin(np.where(peers, means, np.nan)))
+    found = pairs(costs.values)
+    judged = judge(found)
+    count = len(means)
+    # Where each allocator's pair with the best is, and which way round.
+    place = np.zeros((count, count), dtype=np.int64)
+    place[found.first, found.second] = place[found.second, found.first] = np.arange(
+        len(found.first)
+    )
+    own = place[:, best]
+    sign = np.where(np.arange(count) < best, 1.0, -1.0)
+    itself = np.arange(count) == best
+    blocks = np.where(itself, (~np.isnan(costs.values[best])).sum(), found.blocks[own])
+    low, high = judged.low[own], judged.high[own]
+    return _Against(
+        costs.workload,
+        best,
+        Pairs(
+            first=np.arange(count),
+            second=np.full(count, best),
+            mean=np.where(itself, 0.0, sign * found.mean[own]),
+            variance=np.where(itself, 0.0, found.variance[own]),
+            df=np.where(itself, np.maximum(blocks - 1.0, 1.0), found.df[own]),
+            blocks=blocks,
+            treatments=np.array(2),  # the mean of one allocator is a family of its own
+        ),
+        np.where(itself, 0.0, np.where(sign > 0, low, -high)),
+        np.where(itself, 0.0, np.where(sign > 0, high, -low)),
+    )
 
 
 def _by_allocator(ratios: Floats, allocators: Sequence[str]) -> dict[str, float]:
@@ -133,44 +151,44 @@ def _by_allocator(ratios: Floats, allocators: Sequence[str]) -> dict[str, float]
     return {name: float(ratio) for name, ratio in pairs if np.isfinite(ratio)}
 
 
-def _combined(
-    costs: Sequence[_Costs],
-    ratios: Mapping[str, Floats],
-    allocators: Sequence[str],
-    peers: NDArray[np.bool_],
-) -> dict[str, Combined]:
-    if not costs:
+def _combined(found: Sequence[_Against], allocators: Sequence[str]) -> dict[str, Combined]:
+    if not found:
         return {}
-    rows = np.array([ratios[each.workload] for each in costs])
-    means = np.exp(np.log(rows).mean(axis=0))
-    lows, highs = _intervals(costs, peers)
+    rows = np.array([each.ratios() for each in found])
+    lows, highs = (np.exp([getattr(each, end) for each in found]) for end in ("low", "high"))
+    together = judge(average(_stacked([each.found for each in found]), np.isfinite(rows)))
     combined: dict[str, Combined] = {}
     for column, name in enumerate(allocators):
-        if np.isfinite(rows[:, column]).all():
-            best, worst = int(rows[:, column].argmin()), int(rows[:, column].argmax())
+        own = rows[:, column]
+        if np.isfinite(own).all():
+            best, worst = int(own.argmin()), int(own.argmax())
             combined[name] = Combined(
-                geometric_mean=float(means[column]),
-                low=_known(lows[column]),
-                high=_known(highs[column]),
-                best=float(rows[best, column]),
-                best_workload=costs[best].workload,
-                worst=float(rows[worst, column]),
-                worst_workload=costs[worst].workload,
+                geometric_mean=float(np.exp(together.mean[column])),
+                low=_known(np.exp(together.low[column])),
+                high=_known(np.exp(together.high[column])),
+                best=float(own[best]),
+                best_low=_known(lows[:, column].min()),
+                best_high=_known(highs[:, column].min()),
+                best_workload=found[best].workload,
+                worst=float(own[worst]),
+                worst_low=_known(lows[:, column].max()),
+                worst_high=_known(highs[:, column].max()),
+                worst_workload=found[worst].workload,
             )
     return combined
 
 
-def _intervals(costs: Sequence[_Costs], peers: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """The bounds of every allocator's geometric mean; NaN where there are too few blocks."""
-    unknown = np.full(len(peers), np.nan)
-    if min(len(each.values) for each in costs) < FEWEST_BLOCKS:
-        return unknown, unknown
-    generator = np.random.default_rng(_SEED)
-    logs = [np.log(_ratios(each.resampled(generator), peers)) for each in costs]
-    means = np.exp(np.mean(logs, axis=0))
-    tail = 100 * (1 - CONFIDENCE) / 2
-    low, high = np.percentile(means, [tail, 100 - tail], axis=0)
-    return low, high
+def _stacked(parts: Sequence[Pairs]) -> Pairs:
+    """Those of all workloads, the first axis."""
+    return Pairs(
+        first=parts[0].first,
+        second=parts[0].second,
+        mean=np.array([each.mean for each in parts]),
+        variance=np.array([each.variance for each in parts]),
+        df=np.array([each.df for each in parts]),
+        blocks=np.array([each.blocks for each in parts]),
+        treatments=np.array([each.treatments for each in parts]),
+    )
 
 
 def _known(bound: float) -> float | None:

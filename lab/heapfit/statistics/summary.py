@@ -1,22 +1,25 @@
 """Turn a study's trials into the figures that a report shows.
 
-Absolute figures: the median over replicates with its interval. Against the baseline: within each
-block the ratio of the two figures, then the median of those ratios with its interval. Pairing by
-block takes out what the two trials have in common, above all the state of a noisy machine at that
-time; the ratio of the two medians would keep it in. Both intervals are those of `median.py`.
+Absolute figures: the median over replicates with its interval (`median.py`). What the allocators
+are to each other, verdicts say (`verdict.py`): of all pairs in the metrics that are analysed, of
+each allocator and the baseline in the others. Which are analysed is decided here: those that the
+study names, else the primary one; memory and fragmentation always, since they are the other sides
+of every trade that an allocator makes; and those of a paper's tables, which stand beside ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from math import prod
 
 import numpy as np
 
-from heapfit.records import Estimate, Summary, TrialStatus
+from heapfit.records import Estimate, Study, Summary, TrialStatus
 from heapfit.statistics.median import median_intervals
-from heapfit.statistics.observations import Floats, Integers, Readings
+from heapfit.statistics.observations import Floats, Readings
+from heapfit.statistics.verdict import by_block, verdicts
+
+_OTHER_SIDES = ("replay_peak_bytes", "peak_rss_bytes", "fragmentation_events", "heap_fragmentation")
 
 
 def summarise(readings: Readings) -> Summary:
@@ -25,60 +28,44 @@ def summarise(readings: Readings) -> Summary:
     Only trials that are `ok` and no warm-up count. A metric that a cell never gave has no estimate.
     """
     study, trials = readings.study, readings.trials
-    block = _blocks(readings)
     return Summary(
         study=study,
         estimates=[
             estimate
             for metric, figures in readings.figures.items()
-            for estimate in _estimates(readings, metric, _table(readings, block, figures))
+            for estimate in _estimates(readings, metric, by_block(readings, figures))
         ],
+        verdicts=verdicts(readings, whole=analysed_metrics(study)),
         trials_done=len(trials),
         trials_planned=len(study.plan),
         problems=[trial for trial in trials if trial.status is not TrialStatus.OK],
     )
 
 
-def _blocks(readings: Readings) -> Integers:
-    """Number what a trial shares with those that its figures are set against: machine and time.
-
-    A machine that is lost in the middle of a block leaves the rest of it to another.
-    """
-    pairs = np.stack([readings.machine, readings.block])
-    return np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-
-def _table(readings: Readings, block: Integers, figures: Floats) -> Floats:
-    """Figures by setting, allocator and block; NaN where there is none."""
-    allocators, *others = readings.shape
-    table = np.full((allocators * prod(others), block.max(initial=0) + 1), np.nan)
-    there = ~np.isnan(figures)
-    table[readings.cell[there], block[there]] = figures[there]
-    return table.reshape(allocators, prod(others), -1).swapaxes(0, 1)
+def analysed_metrics(study: Study) -> list[str]:
+    """Return the names of the metrics to analyse, the primary one first."""
+    published = [table.metric for table in study.published]
+    wanted = dict.fromkeys([study.primary_metric, *study.shown, *published, *_OTHER_SIDES])
+    measured = {metric.name for metric in study.metrics}
+    return [name for name in wanted if name in measured]
 
 
 def _estimates(readings: Readings, metric: str, table: Floats) -> Iterator[Estimate]:
     """In the order of a table: by setting, then allocator as the study lists them."""
     study = readings.study
     names = [allocator.name for allocator in study.allocators]
-    baseline = table[:, [names.index(study.baseline)]]
-    with np.errstate(all="ignore"):
-        ratios = table / np.where(baseline == 0, np.nan, baseline)  # there is none to zero
     rows = table.reshape(-1, table.shape[-1])
     columns = zip(
         product(study.settings(), names),
         median_intervals(rows),
-        median_intervals(ratios.reshape(rows.shape)),
         (~np.isnan(rows)).sum(axis=1).tolist(),
         np.fmin.reduce(rows, axis=1).tolist(),  # ignores NaN
         np.fmax.reduce(rows, axis=1).tolist(),
         strict=True,
     )
-    for ((cores, levels), allocator), own, relative, n, minimum, maximum in columns:
+    for ((cores, levels), allocator), own, n, minimum, maximum in columns:
         if own is None:
             continue
-        is_baseline = allocator == study.baseline  # at 1 by definition, hence without an interval
-        interval = None if is_baseline else relative
         yield Estimate(
             allocator=allocator,
             cores=cores,
@@ -90,7 +77,4 @@ def _estimates(readings: Readings, metric: str, table: Floats) -> Iterator[Estim
             high=own.high,
             minimum=minimum,
             maximum=maximum,
-            ratio=1.0 if is_baseline else interval and interval.median,
-            ratio_low=interval and interval.low,
-            ratio_high=interval and interval.high,
         )

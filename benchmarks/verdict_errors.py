@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""How often is the lab's verdict wrong, and what does it find, beside other procedures?
+
+Simulates studies whose truth is known: scatter that is normal, lognormal, five times as large for
+one treatment, heavy-tailed, with drift, with the outliers of a busy machine, or rounded. Of each it
+counts: studies of equal treatments with any false difference; studies whose intervals all hold
+the truth; and the share of real differences that are found, when one half of the treatments is
+slower than the other.
+
+    .venv/bin/python benchmarks/verdict_errors.py --studies 10000 --json docs/results/verdict.json
+
+Prints a line for each design and kind of scatter. Exits 0 where the verdict keeps its promises (at
+most 5.5 % of studies with a false difference, at least 94 % with intervals that hold), 1 where it
+does not. `scripts/update-docs verdict` writes the stored result into docs/method.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import fdtrc, stdtrit
+from scipy.stats import rankdata
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "lab"))
+
+from heapfit.records import SIGNIFICANT  # noqa: E402
+from heapfit.statistics.studentized_range import critical  # noqa: E402
+from heapfit.statistics.verdict import Judged, judge, pairs  # noqa: E402
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+MOST_FALSE = 0.055
+LEAST_COVERAGE = 0.94
+
+TREATMENTS = (2, 3, 5, 10, 15)
+BLOCKS = (6, 10, 20)
+
+# The usual scatter of a trial, relative to its mean; blocks differ by as much again.
+SPREAD = 0.05
+# How much slower one half is in the studies of power, in spreads, with ten blocks.
+EFFECT = 2.0
+# Numbers that are held at a time: 100 MB of them.
+_BATCH = 4_000_000
+# Candidates that draw signs or orders need hundreds of draws for each study.
+_DRAWS = 499
+_DRAWN_DESIGNS = ((5, 6), (5, 10))
+
+
+# ------------------------------------------------------------------ made figures
+
+# Makes [study, treatment, block] from the logarithms of the treatments' true costs.
+Scatter = Callable[[np.random.Generator, int, int, Floats], Floats]
+
+
+def _around(truth: Floats, noise: Floats, generator: np.random.Generator) -> Floats:
+    """Figures in blocks that share an effect, from the noise of their logarithms."""
+    shared = generator.normal(0, SPREAD, (noise.shape[0], 1, noise.shape[2]))
+    return np.asarray(np.exp(truth[:, None] + noise + shared))
+
+
+def normal(generator: np.random.Generator, studies: int, blocks: int, truth: Floats) -> Floats:
+    own = 1 + generator.normal(0, SPREAD, (studies, len(truth), blocks))
+    return _around(truth, np.log(own), generator)
+
+
+def lognormal(generator: np.random.Generator, studies: int, blocks: int, truth: Floats) -> Floats:
+    """As skewed as a figure that varies by half."""
+    noise = generator.normal(0, 10 * SPREAD, (studies, len(truth), blocks))
+    return _around(10 * truth, noise, generator)
+
+
+def one_spread(generator: np.random.Generator, studies: int, blocks: int, truth: Floats) -> Floats:
+    """The first treatment scatters five times as much as the others."""
+    noise = generator.normal(0, SPREAD, (studies, len(truth), blocks))
+    noise[:, 0] *= 5
+    return _around(truth, noise, generator)
+
+
+def heavy(generator: np.random.Generator, studies: int, blocks: int, truth: Floats) -> Floats:
+    """Student's t of three degrees of freedom."""
+    noise = SPREAD * generator.standard_t(3, (studies, len(truth), blocks))
+    return _around(truth, noise, generator)
+
+
+def drift(generator: np.random.Generator, studies: int, blocks: int, truth: Floats) -> Floats:
+    """The machine gets slower by a half while the study runs, in random order within blocks."""
+    count = len(truth)
+    place = generator.random((studies, count, blocks)).argsort(axis=1)
+    place += count * np.arange(blocks)
+    noise = generator.normal(0, SPREAD, (studies, count, blocks))
+    return np.asarray(np.exp(truth[:, None] + noise) * (1 + 0.5 * place / (count * blocks)))
+
+
+def outliers(generator: np.random.Generator, studies: int, blocks: int, truth: Floats) -> Floats:
+    """One trial of twenty, and half of them in a busy minute, takes up to twice as long."""
+    shape = (studies, len(truth), blocks)
+    busy = generator.random((studies, 1, blocks)) < 0.1
+    hit = generator.random(shape) < np.where(busy, 0.5, 0.05)
+    noise = generator.normal(0, SPREAD, shape) + hit * generator.exponential(0.3, shape)
+    return _around(truth, noise, generator)
+
+
+def ties(generator: np.random.Generator, studies: int, blocks: int, truth: Floats) -> Floats:
+    """Figures are rounded to steps as wide as they scatter."""
+    return np.asarray(np.round(normal(generator, studies, blocks, truth) / SPREAD) * SPREAD)
+
+
+SCATTERS: dict[str, Scatter] = {
+    "normal": normal,
+    "lognormal": lognormal,
+    "one spread five times the others": one_spread,
+    "heavy tails": heavy,
+    "drift": drift,
+    "outliers of a busy machine": outliers,
+    "ties": ties,
+}
+# The truth of the skewed figures is stretched like their scatter.
+_STRETCHED = {"lognormal": 10.0}
+
+# ------------------------------------------------------------------ procedures
+
+# Says of each pair [study, pair] whether a difference is shown.
+Procedure = Callable[[Floats], Flags]
+
+
+def verdict(figures: Floats) -> Flags:
+    return np.asarray(judge(pairs(figures)).p < SIGNIFICANT)
+
+
+def tukey(figures: Floats) -> Flags:
+    """Tukey's procedure on logarithms, after blocks, with one variance for all."""
+    logs = np.log(figures)
+    count, blocks = logs.shape[1:]
+    means = logs.mean(axis=2)
+    left = logs - means[:, :, None] - logs.mean(axis=1, keepdims=True)
+    left += means.mean(axis=1)[:, None, None]
+    df = (count - 1) * (blocks - 1)
+    error = np.sqrt((left**2).sum(axis=(1, 2)) / df / blocks)
+    first, second = np.triu_indices(count, 1)
+    gaps = np.abs(means[:, first] - means[:, second])
+    return np.asarray(gaps > critical(count, df) * error[:, None])
+
+
+def conover(figures: Floats) -> Flags:
+    """Friedman's test of ranks within blocks, and where it rejects, Conover's comparisons."""
+    ranks = rankdata(figures, axis=1)
+    count, blocks = ranks.shape[1:]
+    sums = ranks.sum(axis=2)
+    squares = (ranks**2).sum(axis=(1, 2))
+    middle = blocks * count * (count + 1) ** 2 / 4
+    between = (sums**2).sum(axis=1) / blocks
+    df = (blocks - 1) * (count - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        f = (blocks - 1) * (between - middle) / (squares - between)
+        error = np.sqrt(2 * blocks * (squares - between) / df)
+    rejects = fdtrc(count - 1, df, np.nan_to_num(f, nan=0.0, posinf=1e9)) < SIGNIFICANT
+    first, second = np.triu_indices(count, 1)
+    gaps = np.abs(sums[:, first] - sums[:, second])
+    limit = stdtrit(df, 1 - SIGNIFICANT / 2) * error
+    return np.asarray(rejects[:, None] & (gaps > limit[:, None]))
+
+
+def _studentized(logs: Floats) -> Floats:
+    """The absolute paired t of every pair, over any leading axes."""
+    blocks = logs.shape[-1]
+    means = logs.mean(axis=-1)
+    left = logs - means[..., None]
+    products = left @ np.swapaxes(left, -1, -2)
+    own = np.diagonal(products, axis1=-2, axis2=-1)
+    first, second = np.triu_indices(logs.shape[-2], 1)
+    square = own[..., first] + own[..., second] - 2 * products[..., first, second]
+    gaps = np.abs(means[..., first] - means[..., second])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = gaps / np.sqrt(np.maximum(square, 0) / (blocks * (blocks - 1)))
+    return np.asarray(np.where(gaps < 1e-12, 0.0, found))
+
+
+def _beyond_most(seen: Floats, drawn: Floats) -> Flags:
+    """Which statistics are beyond the largest of all but 5 % of the draws, themselves one."""
+    largest = np.sort(drawn.max(axis=-1))
+    as_large = len(largest) - np.searchsorted(largest, seen * (1 - 1e-9))
+    return np.asarray((as_large + 1) / (len(largest) + 1) < SIGNIFICANT)
+
+
+def sign_flips(figures: Floats) -> Flags:
+    """The largest paired t, under flips of the sign of whole blocks."""
+    generator = np.random.default_rng(3)
+    logs = np.log(figures)
+    logs = logs - logs.mean(axis=1, keepdims=True)
+    signs = generator.choice([-1.0, 1.0], (_DRAWS, 1, logs.shape[-1]))
+    each = zip(_studentized(logs), logs, strict=True)
+    return np.array([_beyond_most(seen, _studentized(own * signs)) for seen, own in each])
+
+
+def permutations(figures: Floats) -> Flags:
+    """The largest paired t, under exchange of the treatments within blocks."""
+    generator = np.random.default_rng(3)
+    logs = np.log(figures)
+    seen = _studentized(logs)
+    found = []
+    for own, statistics in zip(logs, seen, strict=True):
+        drawn = generator.permuted(np.broadcast_to(own, (_DRAWS, *own.shape)), axis=1)
+        found.append(_beyond_most(statistics, _studentized(drawn)))
+    return np.array(found)
+
+
+PROCEDURES: dict[str, Procedure] = {"verdict": verdict, "Tukey": tukey, "Conover": conover}
+DRAWN: dict[str, Procedure] = {"sign flips": sign_flips, "permutations": permutations}
+
+# ------------------------------------------------------------------ counting
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was counted for one design and kind of scatter; shares from 0 to 1."""
+
+    scatter: str
+    treatments: int
+    blocks: int
+    studies: int
+    coverage: float
+    false: dict[str, float]  # by procedure: studies of equal treatments with any difference
+    power: dict[str, float]  # by procedure: of the real differences, those found
+
+
+def count(scatter: str, treatments: int, blocks: int, studies: int, seed: int) -> Line:
+    """Simulate `studies` of equal and as many of different treatments."""
+    procedures = {**PROCEDURES, **(DRAWN if (treatments, blocks) in _DRAWN_DESIGNS else {})}
+    effect = EFFECT * SPREAD * (10 / blocks) ** 0.5
+    truth = np.where(np.arange(treatments) < treatments // 2, 0.0, effect)
+    first, second = np.triu_indices(treatments, 1)
+    differ = truth[first] != truth[second]
+    false = dict.fromkeys(procedures, 0.0)
+    power = dict.fromkeys(procedures, 0.0)
+    counted = dict.fromkeys(procedures, 0)
+    covered = 0
+    generator = np.random.default_rng([seed, list(SCATTERS).index(scatter), treatments, blocks])
+    for size in _batches(studies, len(first) * blocks):
+        equal = SCATTERS[scatter](generator, size, blocks, np.zeros(treatments))
+        real = SCATTERS[scatter](generator, size, blocks, truth)
+        gap = (truth[first] - truth[second]) * _STRETCHED.get(scatter, 1.0)
+        covered += int(_holds(judge(pairs(real)), gap).sum())
+        for name, procedure in procedures.items():
+            some = slice(max(size // 10, 1)) if name in DRAWN else slice(None)
+            found = procedure(equal[some])
+            false[name] += float(found.any(axis=1).sum())
+            power[name] += float(procedure(real[some])[:, differ].mean(axis=1).sum())
+            counted[name] += len(found)
+    return Line(
+        scatter,
+        treatments,
+        blocks,
+        studies,
+        covered / studies,
+        {name: round(total / counted[name], 5) for name, total in false.items()},
+        {name: round(total / counted[name], 5) for name, total in power.items()},
+    )
+
+
+def _holds(found: Judged, truth: Floats) -> Flags:
+    return np.asarray(((found.low <= truth) & (truth <= found.high)).all(axis=1))
+
+
+def _batches(studies: int, numbers: int) -> Iterator[int]:
+    most = max(1, _BATCH // numbers)
+    while studies > 0:
+        yield min(most, studies)
+        studies -= most
+
+
+def simulate(studies: int, seed: int) -> Iterator[Line]:
+    for scatter in SCATTERS:
+        for treatments in TREATMENTS:
+            for blocks in BLOCKS:
+                yield count(scatter, treatments, blocks, studies, seed)
+
+
+def keeps_promises(line: Line) -> bool:
+    """Whether the verdict's error and coverage are as promised."""
+    return line.false["verdict"] <= MOST_FALSE and line.coverage >= LEAST_COVERAGE
+
+
+def said(line: Line) -> str:
+    numbers = [
+        f"{name} {100 * line.false[name]:.1f}/{100 * line.power[name]:.0f}" for name in line.false
+    ]
+    return (
+        f"{line.scatter}, {line.treatments} treatments, {line.blocks} blocks: covered "
+        f"{100 * line.coverage:.1f} %; false/found in %: {', '.join(numbers)}"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--studies", type=int, default=10_000, metavar="N")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="Keep the result there.")
+    arguments = parser.parse_args()
+    lines = []
+    for line in simulate(arguments.studies, arguments.seed):
+        print(said(line), flush=True)
+        lines.append(line)
+    if arguments.json:
+        kept = {"seed": arguments.seed, "lines": [asdict(line) for line in lines]}
+        arguments.json.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    broken = [line for line in lines if not keeps_promises(line)]
+    for line in broken:
+        print(f"NOT KEPT: {said(line)}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

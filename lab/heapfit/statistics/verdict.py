@@ -1,0 +1,403 @@
+"""The verdict: what a study's trials show of two treatments. Nothing else in the lab infers.
+
+Two treatments are compared by the differences of their figures within blocks, which are free of
+what the moment of a block did to both. The subject is the ratio of geometric means, so differences
+are of logarithms; of a metric that can be zero it is the difference of means. A pair is tested by
+the paired t test, with its own spread: nothing is pooled over pairs, so a treatment that scatters
+spoils its own comparisons only, and no test of assumptions decides what is done. All pairs of a
+metric in a setting are one family. Its probabilities and intervals are Šidák's for that many pairs:
+the chance of any false difference in the family is at most 5 %, and all its intervals hold at once
+with 95 %. An interval excludes equality exactly where the adjusted probability is below 5 %.
+
+`benchmarks/verdict_errors.py` shows by simulation that this holds, beside Tukey's procedure and
+Friedman's with Conover's; docs/method.md has its table.
+
+Over several settings a pair's differences are averaged, each setting with the same weight; their
+variances add up, with Satterthwaite's degrees of freedom.
+
+Rounded figures can agree by accident, and would then seem to have no spread. The spread of a
+difference is therefore taken to be at least what rounding to the smallest step between any two
+figures of the family makes of it (W. F. Sheppard's correction). Only figures of which every
+treatment gave the same in all blocks are facts, without any spread.
+
+References: "Student", "The probable error of a mean", Biometrika 6 (1908), 1-25; Z. Šidák,
+"Rectangular confidence regions for the means of multivariate normal distributions", JASA 62 (1967),
+626-633; F. E. Satterthwaite, "An approximate distribution of estimates of variance components",
+Biometrics Bulletin 2 (1946), 110-114; W. F. Sheppard, "On the calculation of the most probable
+values of frequency constants", Proceedings of the London Mathematical Society 29 (1898), 353-380.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from heapfit.records import (
+    ALLOCATOR,
+    CORES,
+    SIGNIFICANT,
+    Metric,
+    Setting,
+    Subject,
+    Verdict,
+)
+from heapfit.statistics.observations import (
+    Flags,
+    Floats,
+    Integers,
+    Readings,
+    figures_of,
+    sample,
+)
+
+METHOD = "paired t, Šidák"
+# Two blocks have one degree of freedom: an interval of theirs says next to nothing.
+FEWEST_BLOCKS = 3
+
+# These may be nil for a program, and then have no ratio, so that of them the difference is the
+# subject throughout: a ratio here and a difference there could not be compared.
+CAN_BE_ZERO = frozenset(
+    {
+        "system_s",
+        "minor_faults",
+        "major_faults",
+        "voluntary_switches",
+        "involuntary_switches",
+        "fragmentation_events",
+    }
+)
+# Differences of less than that, in base units, are too small to matter, however certain. 5 ms: a
+# process that is put aside once loses a slice of the scheduler's, 3 to 4 ms. 1 MiB: the kernel's
+# own count of resident pages may be off by that on eight processors (32 pages on each, since 6.2).
+TOO_SMALL = {"s": 0.005, "bytes": float(2**20)}
+# They are sizes of whole runs: what a program measures itself may be of any size.
+_OF_A_RUN = frozenset(
+    {
+        "wall_s",
+        "user_s",
+        "system_s",
+        "replay_s",
+        "allocator_s",
+        "peak_rss_bytes",
+        "mean_rss_bytes",
+        "peak_pss_bytes",
+        "mean_pss_bytes",
+        "replay_peak_bytes",
+    }
+)
+# Steps between figures that are smaller, relative to the largest figure, are rounding of sums.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of a family of treatments: all (first < second), or those with one of them, which is
+    the second then. Arrays end in an axis of pairs.
+
+    `variance` is that of `mean`, with `df` degrees of freedom; `blocks` those that have both.
+    """
+
+    first: Integers
+    second: Integers
+    mean: Floats
+    variance: Floats
+    df: Floats
+    blocks: Integers
+    treatments: Integers  # in the family that have any figure; no axis of pairs
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Mean differences with simultaneous intervals and adjusted probabilities, NaN: untold."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+    p: Floats
+
+
+def pairs(figures: Floats, *, ratio: bool = True, to: int | None = None) -> Pairs:
+    """Return every pair's mean difference within blocks; with `ratio`, of logarithms.
+
+    `figures` are [..., treatment, block]; NaN: none. With `ratio` they must be positive. `to`: only
+    pairs with this treatment are looked at, though the family is the same.
+
+    >>> found = pairs(np.array([[5.0, 7.0, 9.0], [1.0, 4.0, 4.0]]), ratio=False)
+    >>> found.mean.tolist(), found.blocks.tolist(), found.df.tolist()
+    ([4.0], [3], [2.0])
+    """
+    first, second = _indices(figures.shape[-2], to)
+    values = np.log(figures) if ratio else figures
+    gaps = values[..., first, :] - values[..., second, :]
+    there = ~np.isnan(gaps)
+    blocks = there.sum(axis=-1)
+    n = np.maximum(blocks, 1)
+    mean = np.where(there, gaps, 0.0).sum(axis=-1) / n
+    square = np.where(there, (gaps - mean[..., None]) ** 2, 0.0).sum(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_one = np.maximum(square / (n - 1), _of_rounding(figures, first, second, ratio))
+    return Pairs(
+        first=first,
+        second=second,
+        mean=np.where(blocks > 0, mean, np.nan),
+        variance=np.where(blocks > 1, of_one / n, np.nan),
+        df=np.where(blocks > 1, n - 1.0, np.nan),
+        blocks=blocks,
+        treatments=(~np.isnan(figures)).any(axis=-1).sum(axis=-1),
+    )
+
+
+def _indices(treatments: int, to: int | None) -> tuple[Integers, Integers]:
+    if to is None:
+        first, second = np.triu_indices(treatments, 1)
+        return first.astype(np.int64), second.astype(np.int64)
+    others = np.delete(np.arange(treatments), to)
+    return others, np.full_like(others, to)
+
+
+def average(of_settings: Pairs, kept: Flags) -> Pairs:
+    """Return the pairs over all settings, the first axis, of which the `kept` count for a pair.
+
+    A setting in which a pair has one block only adds nothing to what is known of its spread; it is
+    given the average of the others'.
+    """
+    n = kept.sum(axis=0)
+    known = kept & ~np.isnan(of_settings.variance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        one = np.where(known, of_settings.variance * of_settings.blocks, 0.0)
+        usual = one.sum(axis=0) / known.sum(axis=0)
+        parts = np.where(known, of_settings.variance, usual / of_settings.blocks) / n**2
+        parts = np.where(kept, parts, 0.0)
+        total = parts.sum(axis=0)
+        shares = np.where(known, (of_settings.variance / n**2) ** 2 / of_settings.df, 0.0)
+        df = np.where(total > 0, total**2 / shares.sum(axis=0), of_settings.df[0])
+        nominal = np.where(known, of_settings.df, 0.0).sum(axis=0)
+        means = np.where(kept, of_settings.mean, 0.0)
+        mean = means.sum(axis=0) / n
+        # Facts that balance each other leave what rounding left of them.
+        mean = np.where(np.abs(mean) > _ROUNDING * np.abs(means).max(axis=0), mean, mean * 0.0)
+    return Pairs(
+        first=of_settings.first,
+        second=of_settings.second,
+        mean=np.where(n > 0, mean, np.nan),
+        variance=np.where(nominal >= FEWEST_BLOCKS - 1, total, np.nan),
+        df=np.where(np.isfinite(df), np.clip(df, 1.0, nominal), nominal),
+        # What the bound asks for is met by degrees of freedom, which settings share.
+        blocks=np.where(kept, of_settings.blocks, 0).sum(axis=0),
+        treatments=of_settings.treatments.max(axis=0),
+    )
+
+
+def judge(found: Pairs) -> Judged:
+    """Return the intervals and probabilities of a family of pairs."""
+    count = np.maximum(found.treatments * (found.treatments - 1) // 2, 1)[..., None]
+    told = (found.df >= FEWEST_BLOCKS - 1) & ~np.isnan(found.variance)
+    error = np.sqrt(np.where(told, found.variance, np.nan))
+    df = np.where(told, found.df, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        studentized = np.where(np.abs(found.mean) > 0, np.abs(found.mean) / error, 0.0)
+    alone = 2 * stdtr(df, -studentized)
+    with np.errstate(divide="ignore"):  # what is certainly chance
+        p = np.where(told, -np.expm1(count * np.log1p(-alone)), np.nan)
+    bound = -stdtrit(df, -np.expm1(np.log1p(-SIGNIFICANT) / count) / 2)
+    return Judged(found.mean, found.mean - bound * error, found.mean + bound * error, p)
+
+
+def subject_of(metric: str, figures: Floats) -> Subject:
+    """Return what is compared of a metric: a ratio, or a difference where it can be zero."""
+    counted = figures[~np.isnan(figures)]
+    can_be_zero = metric in CAN_BE_ZERO or bool((counted <= 0).any())
+    return "difference" if can_be_zero else "ratio"
+
+
+def is_trivial(metric: Metric, difference: float) -> bool:
+    """Return whether a difference, in the metric's unit, is too small to matter."""
+    return metric.name in _OF_A_RUN and abs(difference) < TOO_SMALL.get(metric.unit, 0.0)
+
+
+def by_block(readings: Readings, figures: Floats) -> Floats:
+    """Return figures as [setting, allocator, block]; NaN where there is none."""
+    block = readings.shared
+    allocators, *others = readings.shape
+    table = np.full((allocators * math.prod(others), block.max(initial=0) + 1), np.nan)
+    there = np.isfinite(figures)
+    table[readings.cell[there], block[there]] = figures[there]
+    return table.reshape(allocators, math.prod(others), -1).swapaxes(0, 1)
+
+
+def in_full_grid(readings: Readings, figures: Floats, metric: str) -> Flags | None:
+    """Return which [setting, allocator] are compared over all settings at once.
+
+    Levels are left out until each allocator has a figure in each setting. None: too few are left.
+    """
+    grid = sample(readings, figures, metric)
+    if grid is None or grid.layout.factors[0].name != ALLOCATOR:
+        return None
+    kept = np.zeros(math.prod(readings.shape), dtype=bool)
+    kept[readings.cell[grid.layout.rows]] = True
+    return kept.reshape(readings.shape[0], -1).T
+
+
+def verdicts(readings: Readings, whole: Collection[str] = ()) -> list[Verdict]:
+    """Return every metric's verdicts, setting by setting, then over all settings (no levels).
+
+    Of the metrics in `whole` those of all pairs; of the others, the allocators' with the baseline.
+    Families hold all pairs in either case.
+    """
+    study = readings.study
+    names = [allocator.name for allocator in study.allocators]
+    made: list[Verdict] = []
+    for metric in study.metrics:
+        to = None if metric.name in whole else names.index(study.baseline)
+        made += _of_metric(readings, metric, to)
+    return made
+
+
+def in_settings(readings: Readings, figures: Floats, metric: Metric) -> list[list[Verdict]]:
+    """Return the verdicts on `figures`, one for each trial, in every setting of the study."""
+    return [list(found) for found in _family(readings, figures, metric).in_settings()]
+
+
+def overall(readings: Readings, figures: Floats, metric: Metric) -> list[Verdict]:
+    """Return the verdicts on `figures` over all settings: in a study of one, those of that one."""
+    family = _family(readings, figures, metric)
+    if len(family.levels) > 1:
+        return list(family.overall(readings, figures))
+    return [each for found in family.in_settings() for each in found]
+
+
+def levels_of(setting: Setting) -> Iterator[tuple[str, str]]:
+    """Yield the level of every factor of a setting, the cores first."""
+    cores, further = setting
+    yield CORES, f"{cores}"
+    yield from further
+
+
+def _of_metric(readings: Readings, metric: Metric, to: int | None) -> Iterator[Verdict]:
+    figures = figures_of(readings, metric.name)
+    family = _family(readings, figures, metric)
+    for found in family.in_settings(to):
+        yield from found
+    if len(family.levels) > 1:
+        yield from family.overall(readings, figures, to)
+
+
+def _family(readings: Readings, figures: Floats, metric: Metric) -> _Family:
+    return _Family(
+        [allocator.name for allocator in readings.study.allocators],
+        [dict(levels_of(setting)) for setting in readings.study.settings()],
+        metric,
+        by_block(readings, figures),
+        subject_of(metric.name, figures),
+    )
+
+
+@dataclass(frozen=True)
+class _Family:
+    """The allocators' figures of one metric, [setting, allocator, block]."""
+
+    names: Sequence[str]
+    levels: Sequence[Mapping[str, str]]  # of each setting
+    metric: Metric
+    table: Floats
+    subject: Subject
+
+    def in_settings(self, to: int | None = None) -> Iterator[Iterator[Verdict]]:
+        found = pairs(self.table, ratio=self.subject == "ratio", to=to)
+        judged = judge(found)
+        means = self._means()
+        for setting, at in enumerate(self.levels):
+            yield self._records(found, judged, means, (setting,), at)
+
+    def overall(
+        self, readings: Readings, figures: Floats, to: int | None = None
+    ) -> Iterator[Verdict]:
+        grid = in_full_grid(readings, figures, self.metric.name)
+        if grid is None:
+            return
+        kept_figures = np.where(grid[..., None], self.table, np.nan)
+        found = pairs(kept_figures, ratio=self.subject == "ratio", to=to)
+        kept = grid[:, found.first] & grid[:, found.second] & (found.blocks > 0)
+        # A pair that never met in a block of some setting is not compared over all of them.
+        kept &= kept.sum(axis=0) == kept.any(axis=1).sum()
+        averaged = average(found, kept)
+        yield from self._records(averaged, judge(averaged), self._average_means(), (), {})
+
+    def _records(
+        self,
+        found: Pairs,
+        judged: Judged,
+        means: Floats,
+        place: tuple[int, ...],
+        at: Mapping[str, str],
+    ) -> Iterator[Verdict]:
+        """The pairs at a place of the leading axes; `means` are the allocators', in the metric's
+        unit."""
+        is_ratio = self.subject == "ratio"
+        bounds = (judged.mean[place], judged.low[place], judged.high[place])
+        estimates, lows, highs = np.exp(bounds) if is_ratio else np.array(bounds)
+        own = means[place]
+        gaps = own[found.first] - own[found.second] if is_ratio else estimates
+        columns = (found.first, found.second, estimates, lows, highs, judged.p[place],
+                   found.blocks[place], gaps)  # fmt: skip
+        for first, second, estimate, low, high, p, blocks, gap in zip(
+            *(each.tolist() for each in columns), strict=True
+        ):
+            if blocks == 0:
+                continue
+            told = not math.isnan(p)
+            yield Verdict.model_construct(
+                metric=self.metric.name,
+                first=self.names[first],
+                second=self.names[second],
+                at=dict(at),
+                subject=self.subject,
+                estimate=estimate,
+                low=low if told else None,
+                high=high if told else None,
+                p=p if told else None,
+                blocks=blocks,
+                absolute=gap,
+                trivial=is_trivial(self.metric, gap),
+                method=METHOD,
+            )
+
+    def _means(self) -> Floats:
+        """Each allocator's mean in each setting."""
+        values = np.log(self.table) if self.subject == "ratio" else self.table
+        counts = (~np.isnan(values)).sum(axis=-1)
+        with np.errstate(invalid="ignore"):
+            means = np.nansum(values, axis=-1) / np.where(counts, counts, np.nan)
+        return np.exp(means) if self.subject == "ratio" else np.asarray(means)
+
+    def _average_means(self) -> Floats:
+        """Each allocator's mean, the average over the settings that it has."""
+        means = self._means()
+        there = (~np.isnan(means)).sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.nansum(means, axis=0) / np.where(there, there, np.nan))
+
+
+def _of_rounding(figures: Floats, first: Integers, second: Integers, ratio: bool) -> Floats:
+    """The variance of a difference of two figures that are rounded to the family's step.
+
+    Nil for facts. A rounded figure is uniform about the true one: a variance of step squared over
+    12 (of its logarithm: relative to the figure).
+    """
+    flat = np.sort(figures.reshape(*figures.shape[:-2], -1), axis=-1)  # NaN goes last
+    gaps = np.diff(flat, axis=-1)
+    largest = np.nanmax(np.abs(np.where(np.isnan(flat), 0.0, flat)), axis=-1, keepdims=True)
+    steps = np.where(gaps > _ROUNDING * largest, gaps, np.inf).min(axis=-1, initial=np.inf)
+    lowest, highest = np.fmin.reduce(figures, axis=-1), np.fmax.reduce(figures, axis=-1)
+    with np.errstate(invalid="ignore"):
+        scatters = (highest - lowest > _ROUNDING * largest).any(axis=-1)
+    step = np.where(scatters & np.isfinite(steps), steps, 0.0)[..., None]
+    if not ratio:
+        return np.asarray(np.broadcast_to(step**2 / 6, (*step.shape[:-1], len(first))))
+    middle = np.where(lowest > 0, np.sqrt(lowest * highest), np.nan)
+    relative = (step / middle) ** 2 / 12
+    return np.asarray(np.nan_to_num(relative[..., first] + relative[..., second]))

@@ -1,0 +1,260 @@
+"""Verdicts: what they are made of, what must not move them, and that they keep their promise."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from conftest import load_benchmark
+from design_data import MEMORY, WALL, simulated, study_of, trial_of
+from heapfit.records import Metric, Study, Trial, Verdict
+from heapfit.statistics import read, verdict
+from heapfit.statistics.verdict import METHOD, judge, overall, pairs, verdicts
+from numpy.typing import NDArray
+from scipy.stats import ttest_rel
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "verdict_errors.py"
+FAULTS = Metric(name="major_faults", label="", unit="count", better="lower", source="wait4")
+SYSTEM = Metric(name="system_s", label="", unit="s", better="lower", source="wait4")
+CALLS = Metric(name="mmap_calls", label="", unit="count", better="lower", source="strace")
+
+Floats = NDArray[np.float64]
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    return load_benchmark(BENCHMARK)
+
+
+def measured(
+    figures: dict[str, Sequence[float]], metric: Metric = WALL, baseline: str | None = None
+) -> tuple[Study, list[Trial]]:
+    """A study of one setting in which each allocator gave these figures, block by block."""
+    study = study_of(list(figures), {}, (metric,))
+    trials = [
+        trial_of(study, (name,), {metric.name: figure}, block)
+        for name, own in figures.items()
+        for block, figure in enumerate(own)
+    ]
+    return study.model_copy(update={"baseline": baseline or study.baseline}), trials
+
+
+def between(made: tuple[Study, list[Trial]], first: str, second: str) -> Verdict:
+    found = verdicts(read(*made), whole=[each.name for each in made[0].metrics])
+    return next(each for each in found if (each.first, each.second) == (first, second))
+
+
+def scattered(seed: int, mean: float, spread: float, blocks: int = 8) -> list[float]:
+    noise = np.random.default_rng(seed).normal(0, spread, blocks)
+    return (mean * np.exp(noise)).tolist()
+
+
+def test_the_example_in_its_text_is_true() -> None:
+    outcome = doctest.testmod(verdict)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
+
+
+def test_two_allocators_are_compared_by_the_paired_t_test_of_logarithms() -> None:
+    a, b = scattered(1, 1.0, 0.05), scattered(2, 0.95, 0.05)
+    found = between(measured({"a": a, "b": b}), "a", "b")
+    expected = ttest_rel(np.log(a), np.log(b))
+    assert found.p == pytest.approx(expected.pvalue)
+    interval = expected.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((np.exp(interval.low), np.exp(interval.high)))
+    assert found.estimate == pytest.approx(np.exp(np.mean(np.log(a)) - np.mean(np.log(b))))
+    assert (found.subject, found.blocks, found.method) == ("ratio", 8, METHOD)
+
+
+def test_of_more_allocators_every_pair_is_adjusted_for_all_of_them() -> None:
+    figures = {name: scattered(seed, 1.0, 0.05) for seed, name in enumerate("abcd")}
+    found = between(measured(figures), "b", "d")
+    alone = ttest_rel(np.log(figures["b"]), np.log(figures["d"])).pvalue
+    assert found.p == pytest.approx(1 - (1 - alone) ** 6)
+
+
+def test_an_allocator_that_scatters_spoils_its_own_comparisons_only() -> None:
+    quiet = {"a": scattered(1, 1.0, 0.01), "b": scattered(2, 0.9, 0.01)}
+    calm = between(measured({**quiet, "c": scattered(3, 1.0, 0.01)}), "a", "b")
+    wild = between(measured({**quiet, "c": scattered(3, 1.0, 0.5)}), "a", "b")
+    assert (wild.estimate, wild.low, wild.high, wild.p) == (
+        calm.estimate,
+        calm.low,
+        calm.high,
+        calm.p,
+    )
+    assert wild.shown
+
+
+def test_an_interval_excludes_equality_exactly_where_a_difference_is_shown() -> None:
+    generator = np.random.default_rng(5)
+    figures = np.exp(generator.normal(0, 0.05, (400, 4, 7)))
+    figures[:, 0] *= 1.06
+    found = judge(pairs(figures))
+    excluded = (found.low > 0) | (found.high < 0)
+    assert (excluded == (found.p < 0.05)).all()
+    assert excluded.any()
+    assert not excluded.all()
+
+
+@pytest.mark.parametrize("metric", [FAULTS, SYSTEM])
+def test_of_a_metric_that_can_be_zero_the_difference_is_the_subject(metric: Metric) -> None:
+    a, b = [5.0, 6.0, 5.5, 7.0], [1.0, 2.5, 1.5, 2.0]
+    found = between(measured({"a": a, "b": b}, metric), "a", "b")
+    assert found.subject == "difference"
+    assert found.estimate == pytest.approx(np.mean(np.subtract(a, b)))
+    assert found.p == pytest.approx(ttest_rel(a, b).pvalue)
+    assert found.absolute == found.estimate
+
+
+def test_a_figure_of_zero_makes_any_metric_one_of_differences_without_a_number_in_its_place() -> (
+    None
+):
+    found = between(measured({"a": [0.0, 0.0, 1.0, 0.0], "b": [40.0, 41.0, 42.0, 40.0]}, CALLS),
+                    "a", "b")  # fmt: skip
+    assert found.subject == "difference"
+    assert found.estimate == pytest.approx(-40.5)
+    assert found.shown
+
+
+def test_figures_that_never_vary_are_facts() -> None:
+    found = between(measured({"a": [7.0] * 3, "b": [8.0] * 3, "c": [7.0] * 3}, CALLS), "a", "b")
+    assert (found.estimate, found.low, found.high) == pytest.approx((0.875, 0.875, 0.875))
+    assert found.p == 0.0
+    same = between(measured({"a": [7.0] * 3, "b": [8.0] * 3, "c": [7.0] * 3}, CALLS), "a", "c")
+    assert (same.p, same.shown) == (1.0, False)
+
+
+def test_rounded_figures_that_agree_by_accident_are_not_taken_for_certain() -> None:
+    """All three differences are one step; without a floor the spread would be nil."""
+    found = between(measured({"a": [10.0, 11.0, 10.0], "b": [11.0, 12.0, 11.0]}, CALLS), "a", "b")
+    assert found.p is not None
+    assert found.p > 0.01
+
+
+def test_two_blocks_say_nothing_and_the_estimate_is_there_all_the_same() -> None:
+    found = between(measured({"a": [1.0, 1.1], "b": [2.0, 2.2]}), "a", "b")
+    assert (found.estimate, found.low, found.high, found.p) == (
+        pytest.approx(0.5),
+        None,
+        None,
+        None,
+    )
+    assert not found.shown
+
+
+def test_a_pair_is_compared_in_the_blocks_that_both_have() -> None:
+    a, b = scattered(1, 1.0, 0.05), scattered(2, 0.9, 0.05)
+    study, trials = measured({"a": a, "b": b})
+    found = between((study, trials[:5] + trials[8:]), "a", "b")
+    assert found.blocks == 5
+    assert found.p == pytest.approx(ttest_rel(np.log(a[:5]), np.log(b[:5])).pvalue)
+
+
+def test_turned_round_a_verdict_says_the_same() -> None:
+    found = between(measured({"a": scattered(1, 1.0, 0.05), "b": scattered(2, 0.8, 0.05)}),
+                    "a", "b")  # fmt: skip
+    turned = found.turned()
+    assert (turned.first, turned.second, turned.p) == ("b", "a", found.p)
+    assert found.low is not None
+    assert turned.high == pytest.approx(1 / found.low)
+    assert turned.absolute == -found.absolute
+    assert turned.turned().estimate == pytest.approx(found.estimate)
+
+
+@pytest.mark.parametrize(
+    ("metric", "gap", "trivial"),
+    [
+        (WALL, 0.004, True),
+        (WALL, 0.006, False),
+        (MEMORY, 0.9 * 2**20, True),
+        (MEMORY, 1.1 * 2**20, False),
+        (CALLS, 1e-9, False),
+        (Metric(name="p99", label="", unit="s", better="lower", source=""), 0.001, False),
+    ],
+)
+def test_differences_too_small_to_matter_are_known(
+    metric: Metric, gap: float, trivial: bool
+) -> None:
+    base = 100 * 2**20 if metric is MEMORY else 1.0
+    found = between(measured({"a": [base] * 4, "b": [base + gap] * 4}, metric), "a", "b")
+    assert found.trivial == trivial
+    assert found.shown
+    assert found.counts == (not trivial)
+
+
+def test_over_all_settings_ratios_are_averaged_with_the_same_weight() -> None:
+    generator = np.random.default_rng(11)
+    study, trials = simulated(generator, {"a": 1.0, "b": 0.9}, 5, 0.02, {"cores": ["1", "2", "4"]})
+    found = verdicts(read(study, trials), whole=["wall_s"])
+    in_settings = [each for each in found if each.at]
+    [everywhere] = [each for each in found if not each.at]
+    assert [each.at for each in in_settings] == [{"cores": cores} for cores in ("1", "2", "4")]
+    logs = [np.log(each.estimate) for each in in_settings]
+    assert np.log(everywhere.estimate) == pytest.approx(np.mean(logs))
+    assert everywhere.low is not None
+    assert everywhere.high is not None
+    widths = [np.log(each.high / each.low) for each in in_settings if each.low and each.high]
+    assert np.log(everywhere.high / everywhere.low) < np.mean(widths)
+
+
+def test_facts_that_balance_each_other_over_the_settings_are_no_difference() -> None:
+    logs = np.array([[[0.1] * 3, [0.0] * 3], [[0.2] * 3, [0.0] * 3], [[0.0] * 3, [0.3] * 3]])
+    everywhere = judge(verdict.average(pairs(np.exp(logs)), np.ones((3, 1), dtype=bool)))
+    assert everywhere.p.tolist() == [1.0]
+
+
+def test_over_all_settings_only_those_are_compared_that_ran_in_all_of_them() -> None:
+    generator = np.random.default_rng(11)
+    truth = {"a": 1.0, "b": 0.9, "c": 0.8}
+    study, trials = simulated(generator, truth, 4, 0.02, {"cores": ["1", "2"]})
+    there = [t for t in trials if (t.planned.allocator, t.planned.cores) != ("c", 2)]
+    readings = read(study, there)
+    found = overall(readings, readings.figures["wall_s"], WALL)
+    assert [(each.first, each.second) for each in found] == [("a", "b")]
+
+
+@pytest.mark.parametrize("settings", [1, 6])
+def test_the_error_over_all_settings_is_as_promised(settings: int) -> None:
+    """Equal allocators, spreads that differ by settings and allocators."""
+    generator = np.random.default_rng(settings)
+    spreads = generator.uniform(0.01, 0.1, (settings, 4, 1))
+    false = 0
+    studies = 2000
+    for _ in range(studies):
+        figures = np.exp(generator.normal(0, 1, (settings, 4, 4)) * spreads)
+        found = pairs(figures)
+        kept = np.ones((settings, 6), dtype=bool)
+        false += bool((judge(verdict.average(found, kept)).p < 0.05).any())
+    assert false / studies < 0.065
+
+
+def test_the_promises_are_kept_in_every_simulated_study(benchmark: ModuleType) -> None:
+    """The stored simulation in small: the bounds are wider by three standard errors."""
+    studies = 1500
+    margin = 3 * (0.05 * 0.95 / studies) ** 0.5
+    for scatter in benchmark.SCATTERS:
+        for treatments, blocks in ((2, 6), (5, 8), (15, 6)):
+            line = benchmark.count(scatter, treatments, blocks, studies, seed=2)
+            assert line.false["verdict"] <= benchmark.MOST_FALSE + margin, benchmark.said(line)
+            assert line.coverage >= benchmark.LEAST_COVERAGE - margin, benchmark.said(line)
+
+
+def test_the_procedures_that_were_not_chosen_fail_where_spreads_differ(
+    benchmark: ModuleType,
+) -> None:
+    line = benchmark.count("one spread five times the others", 5, 10, 1500, seed=3)
+    assert line.false["Tukey"] > 0.08
+    assert line.false["permutations"] > 0.055
+
+
+def test_a_broken_promise_is_told(benchmark: ModuleType) -> None:
+    line = benchmark.count("normal", 2, 6, 100, seed=1)
+    kept = {"false": {"verdict": 0.05}, "coverage": 0.95}
+    assert benchmark.keeps_promises(benchmark.Line(**{**vars(line), **kept}))
+    for broken in ({"false": {"verdict": 0.06}}, {"coverage": 0.93}):
+        assert not benchmark.keeps_promises(benchmark.Line(**{**vars(line), **kept, **broken}))
