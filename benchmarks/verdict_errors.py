@@ -2,10 +2,10 @@
 """How often is the lab's verdict wrong, and what does it find, beside other procedures?
 
 Simulates studies whose truth is known: scatter that is normal, lognormal, five times as large for
-one treatment, heavy-tailed, with drift, with the outliers of a busy machine, or rounded. Of each it
-counts: studies of equal treatments with any false difference; studies whose intervals all hold
-the truth; and the share of real differences that are found, when one half of the treatments is
-slower than the other.
+one treatment or for half of them, of every size between, heavy-tailed, with drift, with the
+outliers of a busy machine, or rounded. Of each it counts: studies of equal treatments with any
+false difference; studies whose intervals all hold the truth; and the share of real differences that
+are found, when one half of the treatments is slower than the other.
 
     .venv/bin/python benchmarks/verdict_errors.py --studies 10000 --json docs/results/verdict.json
 
@@ -20,7 +20,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -78,11 +78,14 @@ def lognormal(generator: np.random.Generator, studies: int, blocks: int, truth: 
     return _around(10 * truth, noise, generator)
 
 
-def one_spread(generator: np.random.Generator, studies: int, blocks: int, truth: Floats) -> Floats:
-    """The first treatment scatters five times as much as the others."""
-    noise = generator.normal(0, SPREAD, (studies, len(truth), blocks))
-    noise[:, 0] *= 5
-    return _around(truth, noise, generator)
+def spreads(multiples: Callable[[int], Floats]) -> Scatter:
+    """Normal scatter of each treatment that many times the usual one."""
+
+    def scatter(generator: np.random.Generator, studies: int, blocks: int, truth: Floats) -> Floats:
+        noise = generator.normal(0, SPREAD, (studies, len(truth), blocks))
+        return _around(truth, noise * multiples(len(truth))[:, None], generator)
+
+    return scatter
 
 
 def heavy(generator: np.random.Generator, studies: int, blocks: int, truth: Floats) -> Floats:
@@ -117,7 +120,11 @@ def ties(generator: np.random.Generator, studies: int, blocks: int, truth: Float
 SCATTERS: dict[str, Scatter] = {
     "normal": normal,
     "lognormal": lognormal,
-    "one spread five times the others": one_spread,
+    "one spread five times the others": spreads(lambda k: np.where(np.arange(k) < 1, 5.0, 1.0)),
+    "half of the spreads five times the others": spreads(
+        lambda k: np.where(np.arange(k) < k / 2, 5.0, 1.0)
+    ),
+    "spreads from one to five times": spreads(lambda k: np.geomspace(1, 5, k)),
     "heavy tails": heavy,
     "drift": drift,
     "outliers of a busy machine": outliers,
@@ -134,6 +141,17 @@ Procedure = Callable[[Floats], Flags]
 
 def verdict(figures: Floats) -> Flags:
     return np.asarray(judge(pairs(figures)).p < SIGNIFICANT)
+
+
+def own_spreads(figures: Floats) -> Flags:
+    """The verdict without what the other treatments show of spread: the paired t test."""
+    found = pairs(figures)
+    logs = np.log(figures)
+    gaps = logs[:, found.first] - logs[:, found.second]
+    blocks = gaps.shape[-1]
+    alone = gaps.var(axis=-1, ddof=1) / blocks
+    df = np.full_like(alone, blocks - 1.0)
+    return np.asarray(judge(replace(found, variance=alone, df=df)).p < SIGNIFICANT)
 
 
 def tukey(figures: Floats) -> Flags:
@@ -213,7 +231,12 @@ def permutations(figures: Floats) -> Flags:
     return np.array(found)
 
 
-PROCEDURES: dict[str, Procedure] = {"verdict": verdict, "Tukey": tukey, "Conover": conover}
+PROCEDURES: dict[str, Procedure] = {
+    "verdict": verdict,
+    "own spreads": own_spreads,
+    "Tukey": tukey,
+    "Conover": conover,
+}
 DRAWN: dict[str, Procedure] = {"sign flips": sign_flips, "permutations": permutations}
 
 # ------------------------------------------------------------------ counting

@@ -3,11 +3,11 @@
 Two treatments are compared by the differences of their figures within blocks, which are free of
 what the moment of a block did to both. The subject is the ratio of geometric means, so differences
 are of logarithms; of a metric that can be zero it is the difference of means. A pair is tested by
-the paired t test, with its own spread: nothing is pooled over pairs, so a treatment that scatters
-spoils its own comparisons only, and no test of assumptions decides what is done. All pairs of a
-metric in a setting are one family. Its probabilities and intervals are Šidák's for that many pairs:
-the chance of any false difference in the family is at most 5 %, and all its intervals hold at once
-with 95 %. An interval excludes equality exactly where the adjusted probability is below 5 %.
+the paired t test with its own spread, steadied by how alike the pairs of the family scatter
+(`spread`), and no test of assumptions decides what is done. All pairs of a metric in a setting are
+one family. Its probabilities and intervals are Šidák's for that many pairs: the chance of any false
+difference in the family is at most 5 %, and all its intervals hold at once with 95 %. An interval
+excludes equality exactly where the adjusted probability is below 5 %.
 
 `benchmarks/verdict_errors.py` shows by simulation that this holds, beside Tukey's procedure and
 Friedman's with Conover's; docs/method.md has its table.
@@ -16,7 +16,7 @@ Over several settings a pair's differences are averaged, each setting with the s
 variances add up, with Satterthwaite's degrees of freedom.
 
 Rounded figures can agree by accident, and would then seem to have no spread. The spread of a
-difference is therefore taken to be at least what rounding to the smallest step between any two
+difference, before it is steadied, is therefore taken to be at least what rounding to the smallest step between any two
 figures of the family makes of it (W. F. Sheppard's correction). Only figures of which every
 treatment gave the same in all blocks are facts, without any spread.
 
@@ -53,8 +53,9 @@ from heapfit.statistics.observations import (
     figures_of,
     sample,
 )
+from heapfit.statistics.spread import steadied
 
-METHOD = "paired t, Šidák"
+METHOD = "steadied paired t, Šidák"
 # Two blocks have one degree of freedom: an interval of theirs says next to nothing.
 FEWEST_BLOCKS = 3
 
@@ -130,7 +131,7 @@ def pairs(figures: Floats, *, ratio: bool = True, to: int | None = None) -> Pair
     >>> found.mean.tolist(), found.blocks.tolist(), found.df.tolist()
     ([4.0], [3], [2.0])
     """
-    first, second = _indices(figures.shape[-2], to)
+    first, second = (each.astype(np.int64) for each in np.triu_indices(figures.shape[-2], 1))
     values = np.log(figures) if ratio else figures
     gaps = values[..., first, :] - values[..., second, :]
     there = ~np.isnan(gaps)
@@ -140,23 +141,46 @@ def pairs(figures: Floats, *, ratio: bool = True, to: int | None = None) -> Pair
     square = np.where(there, (gaps - mean[..., None]) ** 2, 0.0).sum(axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         of_one = np.maximum(square / (n - 1), _of_rounding(figures, first, second, ratio))
-    return Pairs(
+    treatments = (~np.isnan(figures)).any(axis=-1).sum(axis=-1)
+    variance, df = _steadied(of_one, blocks, treatments)
+    found = Pairs(
         first=first,
         second=second,
         mean=np.where(blocks > 0, mean, np.nan),
-        variance=np.where(blocks > 1, of_one / n, np.nan),
-        df=np.where(blocks > 1, n - 1.0, np.nan),
+        variance=variance / n,
+        df=df,
         blocks=blocks,
-        treatments=(~np.isnan(figures)).any(axis=-1).sum(axis=-1),
+        treatments=treatments,
     )
+    return found if to is None else _with(found, to)
 
 
-def _indices(treatments: int, to: int | None) -> tuple[Integers, Integers]:
-    if to is None:
-        first, second = np.triu_indices(treatments, 1)
-        return first.astype(np.int64), second.astype(np.int64)
-    others = np.delete(np.arange(treatments), to)
-    return others, np.full_like(others, to)
+def _steadied(of_one: Floats, blocks: Integers, treatments: Integers) -> tuple[Floats, Floats]:
+    """A pair with too few blocks keeps its own spread, so that it is not told by the others'."""
+    df = np.where(blocks > 1, blocks - 1.0, np.nan)
+    enough = blocks >= FEWEST_BLOCKS
+    variance, more_df = steadied(
+        np.where(enough, of_one, np.nan), np.where(enough, df, np.nan), treatments
+    )
+    own = np.where(blocks > 1, of_one, np.nan)
+    return np.where(enough, variance, own), np.where(enough, more_df, df)
+
+
+def _with(found: Pairs, to: int) -> Pairs:
+    """Return the pairs with the treatment `to`, each turned so that it is the second."""
+    own = np.flatnonzero((found.first == to) | (found.second == to))
+    turned = found.first[own] == to
+    others = np.where(turned, found.second[own], found.first[own])
+    mean = found.mean[..., own]
+    return Pairs(
+        first=others,
+        second=np.full_like(others, to),
+        mean=np.where(turned, -mean, mean),
+        variance=found.variance[..., own],
+        df=found.df[..., own],
+        blocks=found.blocks[..., own],
+        treatments=found.treatments,
+    )
 
 
 def average(of_settings: Pairs, kept: Flags) -> Pairs:

@@ -1,0 +1,99 @@
+"""Spreads that learn from each other: against Smyth's formulas written out, and at their limits."""
+
+from __future__ import annotations
+
+import doctest
+from itertools import combinations
+
+import numpy as np
+import pytest
+from heapfit.statistics import spread
+from heapfit.statistics.spread import steadied
+from heapfit.statistics.verdict import pairs
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import digamma, polygamma
+
+Floats = NDArray[np.float64]
+
+
+def figures(spreads: list[float], blocks: int, seed: int = 4) -> Floats:
+    noise = np.random.default_rng(seed).normal(0, 1, (len(spreads), blocks))
+    return noise * np.array(spreads)[:, None]
+
+
+def test_the_example_in_its_text_is_true() -> None:
+    outcome = doctest.testmod(spread)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
+
+
+@pytest.mark.parametrize("spreads", [[1.0] * 4, [5.0, 1.0, 1.0, 1.0], [1.0, 2.0, 3.0, 4.0, 5.0]])
+def test_a_pairs_variance_is_weighed_with_the_location_of_all(spreads: list[float]) -> None:
+    made = figures(spreads, 7)
+    count, df = len(spreads), 6
+    own = np.array([(a - b).var(ddof=1) for a, b in combinations(made, 2)])
+    logs = np.log(own) - digamma(df / 2) + np.log(df / 2)
+    couples = list(combinations(combinations(range(count), 2), 2))
+    sharing = sum(bool(set(one) & set(other)) for one, other in couples) / len(couples)
+    excess = logs.var(ddof=1) - polygamma(1, df / 2) * (1 - sharing / 4)
+    half = brentq(lambda x: polygamma(1, x) - excess, 1e-3, 1e6) if excess > 0.001 else 5e3
+    location = np.exp(logs.mean() + digamma(half) - np.log(half))
+    expected = (2 * half * location + df * own) / (2 * half + df)
+    found = pairs(made, ratio=False)
+    assert found.variance == pytest.approx(expected / 7, rel=2e-3)
+    assert found.df == pytest.approx(min(half + df, df * (count - 1)), rel=2e-3)
+
+
+def test_where_all_scatter_alike_most_of_the_spread_is_pooled() -> None:
+    """With many treatments: of few it is never that certain that they do."""
+    made = figures([1.0] * 30, 20)
+    own = np.array([(a - b).var(ddof=1) for a, b in combinations(made, 2)])
+    found = pairs(made, ratio=False)
+    assert np.log(found.variance).std() < np.log(own).std() / 2
+    assert found.df.min() > 3 * 19
+
+
+@pytest.mark.parametrize("count", [3, 5, 8])
+def test_one_that_scatters_wildly_spoils_its_own_comparisons_only(count: int) -> None:
+    for seed in range(20):
+        found = pairs(figures([50.0, *[1.0] * (count - 1)], 6, seed), ratio=False)
+        alone = pairs(figures([1.0] * count, 6, seed), ratio=False)
+        quiet = found.first > 0
+        assert (found.variance[quiet] < 4 * alone.variance[quiet]).all()  # twice as wide
+        assert found.variance[~quiet].min() > 10 * found.variance[quiet].max()
+
+
+def test_two_treatments_have_nobody_to_learn_from() -> None:
+    made = figures([1.0, 4.0], 6)
+    found = pairs(made, ratio=False)
+    assert found.variance == pytest.approx((made[0] - made[1]).var(ddof=1) / 6)
+    assert found.df.tolist() == [5.0]
+
+
+def test_a_pair_that_shares_too_few_blocks_stays_and_teaches_nothing() -> None:
+    made = figures([1.0, 1.0, 1.0, 1.0], 8)
+    made[3, 2:] = np.nan
+    known = pairs(made, ratio=False)
+    without = pairs(made[:3], ratio=False)
+    with_it = (known.first == 3) | (known.second == 3)
+    assert known.df[with_it].tolist() == [1.0] * 3
+    assert known.variance[~with_it] == pytest.approx(without.variance)
+
+
+def test_missing_blocks_leave_every_spread_finite_and_positive() -> None:
+    generator = np.random.default_rng(2)
+    for seed in range(50):
+        made = figures([1.0, 0.01, 3.0, 1.0, 1.0], 9, seed)
+        made[generator.random(made.shape) < 0.4] = np.nan
+        found = pairs(made, ratio=False)
+        told = found.blocks >= 3
+        assert np.isfinite(found.variance[told]).all()
+        assert (found.variance[told] > 0).all()
+        assert (found.df[told] >= found.blocks[told] - 1).all()
+
+
+def test_facts_stay_facts() -> None:
+    variance, df = steadied(np.zeros(3), np.full(3, 4.0), np.array(3))
+    assert variance.tolist() == [0.0] * 3
+    assert df.tolist() == [4.0] * 3
