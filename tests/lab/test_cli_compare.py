@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import time
@@ -40,6 +41,29 @@ def test_progress_and_results_do_not_mix(run_heapfit: Heapfit, tmp_path: Path) -
     [verdict] = [each for each in summary["verdicts"] if each["metric"] == "wall_s"]
     assert (verdict["first"], verdict["second"], verdict["blocks"]) == ("glibc", "heapfit", 2)
     assert "of 6 trials" in result.stderr
+
+
+def test_an_allocator_is_compared_with_itself(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    command = ["compare", "--allocators", "heapfit", "--aa", "--replicates", "2", "--cores", "1",
+               "--out", tmp_path]  # fmt: skip
+    result = run_heapfit(*command, "--json", "--", *PROGRAM)
+    assert result.returncode == 0, result.stderr
+    study = json.loads(result.stdout)["study"]
+    assert [each["name"] for each in study["allocators"]] == ["heapfit", "heapfit-again"]
+    assert len({each["library"] for each in study["allocators"]}) == 1
+    assert study["baseline"] == "heapfit"
+    assert [trial["status"] for trial in trials_in(tmp_path)] == ["ok"] * 6
+    repeated = run_heapfit(*shlex.split(study["reproduce"])[1:])
+    assert "all 6 trials are there already" in repeated.stderr
+    assert "heapfit and heapfit-again are one allocator" in " ".join(repeated.stdout.split())
+
+
+@pytest.mark.parametrize("named", ["glibc,heapfit", "installed"])
+def test_several_allocators_are_not_compared_with_themselves(
+    run_heapfit: Heapfit, tmp_path: Path, named: str
+) -> None:
+    result = run_heapfit("compare", "--aa", "--allocators", named, "--", *PROGRAM, folder=tmp_path)
+    assert_one_line(result, 2, ["--aa compares one allocator with itself", named])
 
 
 def test_the_same_command_adds_nothing_and_more_replicates_add_to_it(

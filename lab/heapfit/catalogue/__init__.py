@@ -13,7 +13,7 @@ from heapfit.catalogue.allocators import (
 )
 from heapfit.catalogue.smoke import check_loads, smoke_test
 from heapfit.catalogue.studies import allocators_of, load_studies, resolve_study, workloads_of
-from heapfit.catalogue.variants import libraries_of, with_variants
+from heapfit.catalogue.variants import libraries_of, once_more, with_variants
 from heapfit.catalogue.workloads import (
     ad_hoc_workload,
     data_folder,
@@ -37,6 +37,7 @@ __all__ = [
     "load_studies",
     "load_workloads",
     "missing_for",
+    "once_more",
     "prepare_workload",
     "resolve_allocators",
     "resolve_study",

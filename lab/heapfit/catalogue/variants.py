@@ -90,6 +90,17 @@ def with_variants(
     ]
 
 
+def once_more(allocator: InstalledAllocator) -> InstalledAllocator:
+    """Return the same allocator under another name: a variant that sets nothing."""
+    return allocator.model_copy(
+        update={
+            "name": f"{allocator.name}-again",
+            "title": f"{allocator.title} once more",
+            "variant_of": allocator,
+        }
+    )
+
+
 def _applied(variant: Variant, allocator: InstalledAllocator, here: Path) -> InstalledAllocator:
     if variant.options and not takes_options(allocator):
         raise UsageError(

@@ -21,12 +21,14 @@ from heapfit.cli.arguments import (
     Replicates,
     Seed,
     Warmups,
+    split_list,
     split_numbers,
 )
 from heapfit.cli.commands import new_app
 from heapfit.cli.output import messages, say, warn
 from heapfit.cli.progress import StudyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
+    INSTALLED,
     join_cluster,
     named_allocators,
     provide_allocators,
@@ -71,6 +73,10 @@ def compare(
     replicates: Replicates = 10,
     warmups: Warmups = 1,
     baseline: Baseline = "glibc",
+    itself: Annotated[
+        bool,
+        typer.Option("--aa", help="One allocator under two names: all that differs is chance."),
+    ] = False,
     metric: Annotated[
         str | None, typer.Option(metavar="NAME", help="The metric that decides.")
     ] = None,
@@ -95,16 +101,21 @@ def compare(
     """
     factors = [_factor(text) for text in factor or []]
     workload = _checked_output(_workload(name, context.obj, factors), output)
-    usual = {name: name for name in catalogue.load_allocators()}
-    named = with_baseline(named_allocators(allocators, usual, installed=True), baseline)
+    if itself:
+        named = [_the_only(allocators, baseline)]
+    else:
+        usual = {name: name for name in catalogue.load_allocators()}
+        named = with_baseline(named_allocators(allocators, usual, installed=True), baseline)
     installed = provide_allocators(named, install=install)
+    if itself:
+        installed.append(catalogue.once_more(installed[0]))
     cluster = join_cluster(on, install=install)
     if cluster is None:
         provide_programs([workload], install=install)
     study = plan(
         workload,
         installed,
-        baseline=baseline.partition("=")[0],
+        baseline=installed[0].name if itself else baseline.partition("=")[0],
         cores=split_numbers(cores, "--cores") if cores else [default_cores(workload)],
         replicates=replicates,
         warmups=warmups,
@@ -115,7 +126,7 @@ def compare(
     )
     if cluster:
         [study] = cluster.adopt([study])
-    reproduce = _command_line(study, named, name, context.obj, output, out, on)
+    reproduce = _command_line(study, named, name, context.obj, output, out, on, itself)
     study = study.model_copy(update={"reproduce": reproduce})
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
     if context.obj:
@@ -129,6 +140,20 @@ def compare(
     with kept_on_interrupt(progress, folder):
         run(study, folder, progress, data)
     answer.show(folder, as_json=as_json)
+
+
+def _the_only(allocators: str | None, baseline: str) -> str:
+    """Return the allocator that is compared with itself, as the user names it.
+
+    >>> _the_only(None, "glibc"), _the_only("jemalloc", "glibc")
+    ('glibc', 'jemalloc')
+    """
+    if allocators is None:
+        return baseline
+    named = split_list(allocators)
+    if len(named) != 1 or named == [INSTALLED]:
+        raise UsageError(f"--aa compares one allocator with itself, not {allocators!r}")
+    return named[0]
 
 
 def _factor(text: str) -> Factor:
@@ -193,10 +218,12 @@ def _command_line(
     output: str | None,
     out: Path | None,
     on: str | None,
+    itself: bool,
 ) -> str:
     """Return the command line that repeats the study, with every default spelt out."""
     words = ["heapfit", "compare", *([name] if name else [])]
-    words += ["--allocators", ",".join(named), "--baseline", study.baseline]
+    words += ["--allocators", ",".join(named)]
+    words += ["--aa"] if itself else ["--baseline", study.baseline]
     words += ["--cores", ",".join(map(str, study.cores)), "--replicates", str(study.replicates)]
     for factor in study.factors:
         words += ["--factor", f"{factor.name}={','.join(factor.levels)}"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from heapfit.records import PlannedTrial, Setting, Summary, Trial, TrialStatus
 from heapfit.report.settings import setting_label, setting_of
+from heapfit.report.variants import settings_of_variant
 from heapfit.text import counted, join_words, visible
 
 _VERB = {
@@ -70,7 +71,19 @@ def problems(summary: Summary) -> list[Problem]:
 
 def remarks(summary: Summary) -> list[str]:
     """Return what else a reader must know: a study cut short, figures that some trials lack."""
-    return [*_unfinished(summary), *_missing_figures(summary)]
+    return [*_unfinished(summary), *_missing_figures(summary), *_same(summary)]
+
+
+def _same(summary: Summary) -> list[str]:
+    allocators = summary.study.allocators
+    names = {each.name for each in allocators}
+    return [
+        f"{visible(each.variant_of.name)} and {visible(each.name)} are one allocator: what is "
+        "shown to differ between them is chance, which one column of twenty has, or the machine's "
+        "doing."
+        for each in allocators
+        if each.variant_of and each.variant_of.name in names and not settings_of_variant(each)
+    ]
 
 
 def _unfinished(summary: Summary) -> list[str]:

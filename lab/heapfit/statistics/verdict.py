@@ -16,9 +16,9 @@ Over several settings a pair's differences are averaged, each setting with the s
 variances add up, with Satterthwaite's degrees of freedom.
 
 Rounded figures can agree by accident, and would then seem to have no spread. The spread of a
-difference, before it is steadied, is therefore taken to be at least what rounding to the smallest step between any two
-figures of the family makes of it (W. F. Sheppard's correction). Only figures of which every
-treatment gave the same in all blocks are facts, without any spread.
+difference, before it is steadied, is therefore taken to be at least what rounding to the smallest
+step between any two figures of the family makes of it (W. F. Sheppard's correction). Only figures
+of which every treatment gave the same in all blocks are facts, without any spread.
 
 References: "Student", "The probable error of a mean", Biometrika 6 (1908), 1-25; Z. Šidák,
 "Rectangular confidence regions for the means of multivariate normal distributions", JASA 62 (1967),
