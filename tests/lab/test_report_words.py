@@ -71,6 +71,50 @@ def test_an_allocator_apart_from_all_others_leads_alone() -> None:
     assert said == "On wall time, heapfit leads, ahead of all the others (0.80x of glibc)."
 
 
+def test_a_lead_that_rounds_to_nothing_is_told_to_more_digits() -> None:
+    """Never "leads (1.00x)"; the cell has the same digits."""
+    base = [10.0, 10.2, 10.1, 10.3, 10.0, 10.2, 10.1]
+    summary = summary_with({"glibc": base, "heapfit": [0.9984 * b for b in base]})
+    results = Results(summary)
+    [said] = overall(results)
+    assert said == "On wall time, heapfit leads, ahead of all the others (0.998x of glibc)."
+    scale = results.scale(WALL, TERMINAL_DIGITS)
+    assert results.relative(results.settings[0], WALL, "heapfit", scale, "x", 2) == "0.998x"
+
+
+def test_what_is_not_shown_to_differ_keeps_two_decimals() -> None:
+    base = [10.0, 10.2, 10.1, 10.3, 10.0, 10.2, 10.1]
+    results = Results(summary_with({"glibc": base, "heapfit": base[::-1]}))
+    scale = results.scale(WALL, TERMINAL_DIGITS)
+    assert results.relative(results.settings[0], WALL, "heapfit", scale, "x", 2) == "1.00x"
+
+
+def test_a_lead_that_matters_before_some_only_says_before_whom_it_does_not() -> None:
+    base = [0.100, 0.102, 0.101, 0.103, 0.100, 0.102, 0.101]
+    near, far = [b + 0.002 for b in base], [2 * b for b in base]
+    said = conclusion({"glibc": base, "heapfit": near, "slow": far})
+    assert "glibc leads, ahead of all the others" in said
+    assert said.endswith("; ahead of heapfit it is by too little to matter (at most 2 ms).")
+
+
+@pytest.mark.parametrize(("user", "said"), [(0.012, True), (0.018, False)])
+def test_a_program_that_does_too_little_is_told(user: float, said: bool) -> None:
+    study = make_study(allocators=["glibc", "heapfit"], cores=[1], replicates=3, warmups=0)
+    trials = [
+        trial.model_copy(update={"metrics": {**trial.metrics, "user_s": user, "system_s": 0.003}})
+        for trial in make_trials(study)
+    ]
+    found = " ".join(remarks(summarise(read(study, trials))))
+    assert ("The program takes 15 ms of processor time" in found) == said
+
+
+def test_one_allocator_in_several_settings_is_told_once_to_have_nothing_beside_it() -> None:
+    study = make_study(allocators=["heapfit"], cores=[1, 2, 4], replicates=3)
+    study = study.model_copy(update={"baseline": "heapfit"})
+    [said] = overall(Results(summarise(read(study, make_trials(study)))))
+    assert said.startswith("Only heapfit takes part")
+
+
 def test_two_that_overlap_lead_together_and_are_not_told_apart() -> None:
     base = [1.0] * 7
     near = [0.85, 0.86, 0.87, 0.88, 0.89, 0.90, 0.91]

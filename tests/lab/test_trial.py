@@ -366,9 +366,13 @@ def test_a_library_that_does_not_load_fails_the_trial(tmp_path: Path) -> None:
     assert "cannot be preloaded" in trial.reason
 
 
-def test_a_statically_linked_program_is_not_measured_under_a_false_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_a_statically_linked_program_is_not_measured_under_a_false_name(
+    tmp_path: Path, seconds: int
+) -> None:
+    """Nor one that ends before anybody has looked into it."""
     source = tmp_path / "static.c"
-    source.write_text("#include <unistd.h>\nint main(void) { sleep(1); return 0; }\n")
+    source.write_text(f"#include <unistd.h>\nint main(void) {{ sleep({seconds}); return 0; }}\n")
     program = tmp_path / "static"
     subprocess.run(["cc", "-static", str(source), "-o", str(program)], check=True)
     library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))

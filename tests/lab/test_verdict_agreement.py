@@ -43,7 +43,7 @@ class Cell:
 
     @property
     def better(self) -> bool:
-        """Shown to be better than the baseline, as far as two decimals can tell."""
+        """Shown to be better than the baseline, as far as its decimals can tell."""
         return not self.undecided and float(self.ratio[:-1]) < 1
 
 
@@ -97,7 +97,7 @@ def shown(study: Study, trials: list[Trial]) -> Shown:
     cells: dict[str, dict[str, Cell]] = {metric.name: {} for metric in METRICS}
     for allocator in study.allocators:
         line = next(li for li in table.splitlines() if li.startswith(allocator.name))
-        found = re.findall(r"[\d.,]([* ]) *(~?)(\d+\.\d\dx)", line)
+        found = re.findall(r"[\d.,]([* ]) *(~?)(\d+\.\d\d+x)", line)
         for metric, (star, mark, ratio) in zip(METRICS, found, strict=True):
             cells[metric.name][allocator.name] = Cell(star == "*", bool(mark), ratio)
     sentences = {metric.name: conclude(results, SETTING, metric) for metric in METRICS}
@@ -131,6 +131,8 @@ def _of_metric(seen: Shown, metric: Metric) -> Iterator[str]:
         told = {name, "glibc"} <= letters.keys()
         if name != "glibc" and cell.undecided != (not told or share(name, "glibc")):
             yield f"mark and letters of {name}"
+        if name != "glibc" and not cell.undecided and float(cell.ratio[:-1]) == 1:
+            yield f"a difference of {name} that reads {cell.ratio}"
     if not letters:
         if "cannot settle" not in sentence and "nothing to compare" not in sentence:
             yield "a conclusion from nothing"
@@ -153,7 +155,7 @@ def _of_metric(seen: Shown, metric: Metric) -> Iterator[str]:
     for name in letters:
         if name != best and (name in _tied(sentence)) != (name in tied):
             yield f"tied with {best}: {name}"
-    for ratio in re.findall(r"\d+\.\d\dx", sentence):
+    for ratio in re.findall(r"\d+\.\d\d+x", sentence):
         if ratio not in {cells[name].ratio for name in (best, *tied)}:
             yield f"ratio {ratio} of the sentence is in no cell"
 

@@ -21,6 +21,10 @@ MERE_RANGES = (
 )
 DIFFERENCES = "Where a figure can be zero, the difference of means from {} stands for the ratio."
 NOTHING = "No trial succeeded, so there is nothing to compare."
+_ALONE = (
+    "Only {} takes part, so there is no allocator to compare it with. How its settings differ is "
+    "told as the paper did it."
+)
 
 # Memory is the other side of every trade that an allocator makes.
 _MEMORY_METRICS = ("replay_peak_bytes", "peak_rss_bytes")
@@ -64,6 +68,13 @@ def _without(said: str, left_out: Sequence[str], why: str) -> str:
     return capitalised(said) + (f" Left out{why}: {names}." if names else "")
 
 
+def alone(results: Results) -> str | None:
+    """Return what to say once where one allocator is measured in several settings."""
+    if len(results.allocators) > 1 or len(results.settings) < 2:
+        return None
+    return _ALONE.format(visible(results.baseline))
+
+
 def by_setting(results: Results) -> list[tuple[Setting, list[str]]]:
     """Return the conclusions of the whole study: for each setting, its sentences."""
     metrics = headline_metrics(results)
@@ -74,6 +85,8 @@ def overall(results: Results) -> list[str]:
     """Return the same as plain lines, labelled with the setting where a study has several."""
     if not results.metrics:
         return [NOTHING]
+    if said := alone(results):
+        return [said]
     several = len(results.settings) > 1
     return [
         (f"{setting_label(setting)}: " if several else "") + sentence
@@ -103,13 +116,16 @@ def _compare(
 
 
 def _too_little(results: Results, setting: Setting, metric: Metric, found: Standing) -> str:
-    """Say so where the lead is shown and too small to matter."""
-    if not found.trivial:
+    """Say so where the lead is shown and too small to matter, and before whom."""
+    verdicts = [results.verdict(setting, metric, found.best, name) for name in found.behind]
+    little = [each for each in verdicts if each and each.trivial]
+    if not little:
         return ""
-    verdicts = (results.verdict(setting, metric, found.best, name) for name in found.behind)
-    most = max(abs(each.absolute) for each in verdicts if each)
+    most = max(abs(each.absolute) for each in little)
     shown = scale_for(metric.unit, [most], _DIGITS_OF_LITTLE).text(most)
-    return f", by too little to matter (at most {shown})"
+    whom = join_words([visible(each.second) for each in little])
+    of_some = ", " if len(little) == len(verdicts) else f"; ahead of {whom} it is "
+    return f"{of_some}by too little to matter (at most {shown})"
 
 
 def _too_few(results: Results, setting: Setting, metric: Metric) -> str:

@@ -11,7 +11,7 @@ from heapfit.records import InstalledAllocator, Summary
 from heapfit.report import drift as drifts
 from heapfit.report import figures, html_findings, html_trials
 from heapfit.report.analysis import Findings
-from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, NOTHING, by_setting
+from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, NOTHING, alone, by_setting
 from heapfit.report.files import write_text
 from heapfit.report.machine import machine_facts
 from heapfit.report.page import FigureStore, render
@@ -83,6 +83,8 @@ def _conclusions(results: Results) -> list[tuple[str, list[str]]]:
     """The conclusions under their setting, which goes unsaid where there is one only."""
     if not results.metrics:
         return [("", [NOTHING])]
+    if said := alone(results):
+        return [("", [said])]
     several = len(results.settings) > 1
     return [
         (setting_label(setting) if several else "", sentences)

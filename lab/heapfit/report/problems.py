@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from heapfit.records import PlannedTrial, Setting, Summary, Trial, TrialStatus
 from heapfit.report.settings import setting_label, setting_of
+from heapfit.report.units import scale_for
 from heapfit.report.variants import settings_of_variant
 from heapfit.text import counted, join_words, visible
 
@@ -21,6 +22,11 @@ _VERB = {
 }
 
 _MOST_NUMBERS = 10
+
+_PROCESSOR_TIME = ("user_s", "system_s")
+# Starting a process takes a few milliseconds, and less than 5 ms is too little to matter: in a
+# program that takes no more than this, a quarter of the time would be too little.
+_SHORT_S = 0.02
 
 Cell = tuple[str, Setting, bool]
 
@@ -71,7 +77,7 @@ def problems(summary: Summary) -> list[Problem]:
 
 def remarks(summary: Summary) -> list[str]:
     """Return what else a reader must know: a study cut short, figures that some trials lack."""
-    return [*_unfinished(summary), *_missing_figures(summary), *_same(summary)]
+    return [*_unfinished(summary), *_missing_figures(summary), *_same(summary), *_small(summary)]
 
 
 def _same(summary: Summary) -> list[str]:
@@ -83,6 +89,23 @@ def _same(summary: Summary) -> list[str]:
         "doing."
         for each in allocators
         if each.variant_of and each.variant_of.name in names and not settings_of_variant(each)
+    ]
+
+
+def _small(summary: Summary) -> list[str]:
+    """Say so where the program does too little for any allocator to matter."""
+    own = [each for each in summary.estimates if each.allocator == summary.study.baseline]
+    spent: dict[Setting, dict[str, float]] = {}
+    for each in own:
+        if each.metric in _PROCESSOR_TIME:
+            spent.setdefault(setting_of(each), {})[each.metric] = each.median
+    totals = [sum(parts.values()) for parts in spent.values() if len(parts) == len(_PROCESSOR_TIME)]
+    if not totals or min(totals) >= _SHORT_S:
+        return []
+    shown = scale_for("s", [min(totals)], 2).text(min(totals))
+    return [
+        f"The program takes {shown} of processor time, of which much goes into starting it: that "
+        "is too little to judge an allocator by. Give it more work."
     ]
 
 

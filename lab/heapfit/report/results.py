@@ -22,6 +22,9 @@ FEWEST_TRIALS = 6
 # With more settings than this a reader is better served by tables and plots that line them up.
 MOST_OPEN_SETTINGS = 4
 
+# A ratio of 0.9996 is the closest to 1 that is told apart from it in a table.
+_MOST_MORE_DECIMALS = 2
+
 # After the primary metric, the ones that most readers look for; the workload's own come next.
 _USUAL_ORDER = [
     "wall_s",
@@ -199,7 +202,7 @@ class Results:
         verdict = self.against_baseline(setting, metric, name)
         if verdict is not None:
             if verdict.subject == "ratio":
-                return ratio(verdict.estimate, sign, decimals)
+                return ratio(verdict.estimate, sign, _enough(verdict, decimals))
             return scale.difference(verdict.estimate)
         estimate = self.estimate(setting, metric, name)
         has_ratio = name == self.baseline and estimate and self._has_ratios(metric)
@@ -233,6 +236,13 @@ def _indexed(
         own[each.first, each.second] = each
         own[each.second, each.first] = each.turned()
     return found
+
+
+def _enough(verdict: Verdict, decimals: int) -> int:
+    """As many decimals more as a ratio needs that is shown to differ from 1 and would read so."""
+    more = range(decimals, decimals + _MOST_MORE_DECIMALS)
+    reads_equal = (n for n in more if verdict.shown and round(verdict.estimate, n) == 1)
+    return max(reads_equal, default=decimals - 1) + 1
 
 
 def _cost(value: float, metric: Metric) -> float:

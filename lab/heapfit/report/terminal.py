@@ -20,6 +20,7 @@ from heapfit.report.conclusions import (
     MERE_RANGES,
     NOTHING,
     UNDECIDED,
+    alone,
     conclude,
     headline_metrics,
 )
@@ -65,6 +66,9 @@ def render(summary: Summary, console: Console, findings: Findings | None = None)
     findings = findings or Findings()
     if findings.advice:
         print_recommendation(findings.advice, console)
+    if said := alone(results):
+        console.print()
+        print_line(console, said, style="bold")
     if len(results.settings) > 1:
         print_analyses(results, findings, console)
     if len(results.settings) <= MOST_OPEN_SETTINGS or not findings.advice:
@@ -86,7 +90,7 @@ def _print_settings(results: Results, findings: Findings, console: Console) -> N
     hidden: list[str] = []
     for setting in results.settings if results.metrics else []:
         hidden = _print_table(results, setting, console)
-        for metric in headline_metrics(results):
+        for metric in [] if alone(results) else headline_metrics(results):
             said = conclude(results, setting, metric)
             print_line(console, said, style="bold")
     if results.metrics:

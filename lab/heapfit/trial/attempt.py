@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from heapfit.records import InstalledAllocator, PlannedTrial, Study, TrialStatus, Workload
@@ -24,6 +25,14 @@ from heapfit.trial.recordings import RECORDINGS
 from heapfit.trial.source import Source, SourceFailed
 
 STDERR_TAIL_BYTES = 2048
+
+
+@cache
+def _is_preloadable(program: str) -> bool:
+    """Whether the program's file lets an allocator be preloaded into it."""
+    from heapfit.doctor import why_not_preloadable  # which itself asks how trials measure
+
+    return why_not_preloadable([program]) is None
 
 
 @dataclass
@@ -63,6 +72,11 @@ class Attempt:
         scratch.mkdir()
         (folder / RECORDINGS).mkdir()
         levels = Levels.of(study, planned)
+        placeholders = Placeholders(
+            study.workload, scratch.resolve(), planned.cores, data, levels.parameters
+        )
+        library = preload.watched_library(allocator) if is_watched else None
+        program = placeholders.expand((study.workload.server or study.workload.run).command[0])
         return cls(
             study=study,
             allocator=allocator,
@@ -71,10 +85,8 @@ class Attempt:
             folder=folder,
             split=split_cores(planned.cores),
             levels=levels,
-            placeholders=Placeholders(
-                study.workload, scratch.resolve(), planned.cores, data, levels.parameters
-            ),
-            watch=PreloadWatch(preload.watched_library(allocator) if is_watched else None),
+            placeholders=placeholders,
+            watch=PreloadWatch(library, preloadable=library is None or _is_preloadable(program)),
             sources=[source() for source in sources],
             timeout_s=timeout_s,
         )

@@ -111,9 +111,14 @@ def loader_complaint(stderr: bytes) -> str | None:
 
 
 class PreloadWatch(Source):
-    """Looks for the allocator's library in the program's tree until it has been seen once."""
+    """Looks for the allocator's library in the program's tree until it has been seen once.
 
-    def __init__(self, library: Path | None) -> None:
+    Of a program that cannot be preloaded (by what its file is) only another one that it starts may
+    have the library: if it was not seen, it was not there, however short the run.
+    """
+
+    def __init__(self, library: Path | None, *, preloadable: bool = True) -> None:
+        self._preloadable = preloadable
         self._name = os.fsencode(library.resolve()) if library else None
         self._seen = library is None
         self._looks = 0
@@ -123,7 +128,9 @@ class PreloadWatch(Source):
 
     @property
     def missing(self) -> bool:
-        """Whether the program ran long enough to tell that the library was not in it."""
+        """Whether the library was not in the program, so far as the looks can tell."""
+        if not self._preloadable:
+            return not self._seen
         looked_s = self._last_look_s - self._first_look_s
         return not self._seen and self._looks >= MIN_LOOKS and looked_s >= MIN_LOOKING_S
 
