@@ -320,6 +320,9 @@ class PublishedTable(Record):
     note: str = Field(default="", description="Why ours may differ: machines, versions, years.")
 
 
+MOST_COMPARED_SETTINGS = 100
+
+
 class Study(Record):
     """A study's plan: `study.json`. Everything needed to resume or to repeat it."""
 
@@ -377,6 +380,14 @@ class Study(Record):
             (each.allocator, (each.cores, tuple(each.levels.items())), each.warmup)
             for each in self.plan
         )
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether one allocator alone is measured in several settings, which are then compared.
+
+        Of hundreds of settings the pairs would be too many to read, and to adjust for.
+        """
+        return len(self.allocators) == 1 and 1 < len(self.settings()) <= MOST_COMPARED_SETTINGS
 
     def settings(self) -> list[Setting]:
         """Return every setting of the design, in the order of a table."""
@@ -582,7 +593,8 @@ Subject = Literal["ratio", "difference"]
 class Verdict(Record):
     """What the trials show of two allocators in one metric: made by `statistics.verdict` alone.
 
-    Marks, sentences, letters, recommendations and goals are read from verdicts.
+    In a study of one allocator it is of two settings, which `first` and `second` then name. Marks,
+    sentences, letters, recommendations and goals are read from verdicts.
     """
 
     metric: str

@@ -6,7 +6,7 @@ import doctest
 
 import pytest
 from heapfit import text
-from heapfit.records import Metric, Study, Summary, Trial, TrialStatus
+from heapfit.records import Factor, Metric, Study, Summary, Trial, TrialStatus
 from heapfit.report import (
     drawing,
     findings_words,
@@ -108,11 +108,47 @@ def test_a_program_that_does_too_little_is_told(user: float, said: bool) -> None
     assert ("The program takes 15 ms of processor time" in found) == said
 
 
-def test_one_allocator_in_several_settings_is_told_once_to_have_nothing_beside_it() -> None:
-    study = make_study(allocators=["heapfit"], cores=[1, 2, 4], replicates=3)
+def of_one(levels: dict[str, list[float]]) -> list[str]:
+    """What is said of one allocator with these figures at the levels of an option."""
+    factor = Factor(name="option.decay_ms", levels=list(levels))
+    study = make_study(
+        allocators=["heapfit"], cores=[1], replicates=7, warmups=0, metrics=[WALL], factors=[factor]
+    )
     study = study.model_copy(update={"baseline": "heapfit"})
-    [said] = overall(Results(summarise(read(study, make_trials(study)))))
-    assert said.startswith("Only heapfit takes part")
+    trials = [
+        trial.model_copy(
+            update={
+                "metrics": {
+                    "wall_s": levels[trial.planned.levels[factor.name]][trial.planned.block]
+                }
+            }
+        )
+        for trial in make_trials(study)
+    ]
+    return overall(Results(summarise(read(study, trials))))
+
+
+def test_the_levels_of_one_allocator_are_compared_with_each_other() -> None:
+    base = [1.0, 1.01, 1.02, 1.0, 1.01, 1.02, 1.0]
+    first, said = of_one({"0": [2 * b for b in base], "100": base[::-1], "500": base})
+    assert first == "Only heapfit takes part: what is compared are its settings."
+    assert said == (
+        "On wall time, decay_ms 100 leads, ahead of decay_ms 0 (2.00x); decay_ms 500 cannot be "
+        "told apart from it."
+    )
+
+
+def test_levels_that_do_not_differ_are_said_not_to() -> None:
+    base = [1.0, 1.01, 1.02, 1.0, 1.01, 1.02, 1.0]
+    _, said = of_one({"0": base, "100": base[::-1]})
+    assert said == "On wall time, no difference can be shown between the settings."
+
+
+def test_of_many_levels_the_first_are_named() -> None:
+    base = [1.0, 1.01, 1.02, 1.0, 1.01, 1.02, 1.0]
+    _, said = of_one({f"{n}": [(n + 1) * b for b in base] for n in range(10)})
+    assert "decay_ms 0 leads, ahead of decay_ms 1 (2.00x)" in said
+    assert said.endswith("decay_ms 6 (7.00x) and 3 more.")
 
 
 def test_two_that_overlap_lead_together_and_are_not_told_apart() -> None:

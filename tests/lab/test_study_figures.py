@@ -31,7 +31,7 @@ question = "How do they fare together?"
 allocators = ["glibc", "heapfit", "slow"]
 baseline = "glibc"
 subject = "heapfit"
-replicates = 2
+replicates = 4
 quick_replicates = 1
 warmups = 0
 

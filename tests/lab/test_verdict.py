@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from types import ModuleType
 
@@ -213,6 +214,20 @@ def test_over_all_settings_ratios_are_averaged_with_the_same_weight() -> None:
     assert everywhere.high is not None
     widths = [np.log(each.high / each.low) for each in in_settings if each.low and each.high]
     assert np.log(everywhere.high / everywhere.low) < np.mean(widths)
+
+
+def test_the_settings_of_one_allocator_are_compared_as_allocators_are() -> None:
+    generator = np.random.default_rng(11)
+    study, trials = simulated(generator, {"a": 1.0}, 6, 0.02, {"cores": ["1", "2", "4"]})
+    found = verdicts(read(study, trials), whole=["wall_s"])
+    names = [f"cores {cores}" for cores in (1, 2, 4)]
+    assert [(each.first, each.second) for each in found] == list(combinations(names, 2))
+    figures = np.array(
+        [[t.metrics["wall_s"] for t in trials if t.planned.cores == n] for n in (1, 2, 4)]
+    )
+    expected = judge(pairs(figures))
+    assert [each.p for each in found] == pytest.approx(expected.p.tolist())
+    assert all(each.at == {} for each in found)
 
 
 def test_facts_that_balance_each_other_over_the_settings_are_no_difference() -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heapfit.records import Metric, Setting
+from heapfit.records import Metric, Setting, Study, Verdict
 from heapfit.report.results import FEWEST_TRIALS, Results, Standing
-from heapfit.report.settings import setting_label
-from heapfit.report.units import TERMINAL_DIGITS, scale_for
-from heapfit.statistics.verdict import FEWEST_BLOCKS
+from heapfit.report.settings import levels_label, setting_label, setting_levels, varied
+from heapfit.report.units import TERMINAL_DIGITS, Scale, ratio, scale_for
+from heapfit.statistics.verdict import FEWEST_BLOCKS, setting_name
 from heapfit.text import capitalised, counted, join_words, visible
 
 UNDECIDED = "~"
@@ -21,10 +21,7 @@ MERE_RANGES = (
 )
 DIFFERENCES = "Where a figure can be zero, the difference of means from {} stands for the ratio."
 NOTHING = "No trial succeeded, so there is nothing to compare."
-_ALONE = (
-    "Only {} takes part, so there is no allocator to compare it with. How its settings differ is "
-    "told as the paper did it."
-)
+_ALONE = "Only {} takes part: what is compared are its settings."
 
 # Memory is the other side of every trade that an allocator makes.
 _MEMORY_METRICS = ("replay_peak_bytes", "peak_rss_bytes")
@@ -32,6 +29,8 @@ _MEMORY_METRICS = ("replay_peak_bytes", "peak_rss_bytes")
 
 # Of a difference that is too small to matter, one digit is enough.
 _DIGITS_OF_LITTLE = 1
+# A sentence that names more settings than this is not read to its end.
+_MOST_NAMES = 6
 
 
 def headline_metrics(results: Results) -> list[Metric]:
@@ -68,11 +67,55 @@ def _without(said: str, left_out: Sequence[str], why: str) -> str:
     return capitalised(said) + (f" Left out{why}: {names}." if names else "")
 
 
-def alone(results: Results) -> str | None:
-    """Return what to say once where one allocator is measured in several settings."""
-    if len(results.allocators) > 1 or len(results.settings) < 2:
-        return None
-    return _ALONE.format(visible(results.baseline))
+def alone(results: Results) -> list[str]:
+    """Return what is said of a study of one allocator, whose settings are compared."""
+    if not results.study.is_of_one:
+        return []
+    found = [_settings(results, metric) for metric in headline_metrics(results)]
+    return [_ALONE.format(visible(results.baseline)), *found]
+
+
+def _settings(results: Results, metric: Metric) -> str:
+    """Return what the verdicts say of the settings in one metric."""
+    names = {
+        setting_name(results.study, setting): _setting_words(results.study, setting)
+        for setting in results.settings
+    }
+    where = f"On {_mid_sentence(metric.label)}"
+    found = results.settings_standing(metric)
+    if found is None:
+        return f"{where}, these few trials tell nothing: {FEWEST_BLOCKS} of each are needed."
+    if found.alike:
+        return f"{where}, no difference can be shown between the settings."
+    best = names[found.best]
+    if not found.behind:
+        return (
+            f"{where}, {best} has the best mean; none of the others can be told apart from it, "
+            "though some differ from each other."
+        )
+    known = results.between_settings(metric)
+    scale = results.scale(metric, TERMINAL_DIGITS)
+    ahead = [f"{names[each]} ({_beside(known[each, found.best], scale)})" for each in found.behind]
+    tied = _some([names[each] for each in found.tied])
+    rest = f"; {tied} cannot be told apart from it" if tied else ""
+    little = " by too little to matter" if found.trivial else ""
+    return f"{where}, {best} leads, ahead{little} of {_some(ahead)}{rest}."
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return join_words([*names[:_MOST_NAMES], f"{more} more"] if more > 1 else names)
+
+
+def _setting_words(study: Study, setting: Setting) -> str:
+    varying = {factor.name for factor in varied(study)}
+    return levels_label(each for each in setting_levels(setting).items() if each[0] in varying)
+
+
+def _beside(verdict: Verdict, scale: Scale) -> str:
+    if verdict.subject == "ratio":
+        return ratio(verdict.estimate)
+    return f"{scale.difference(verdict.estimate)} {scale.unit}".rstrip()
 
 
 def by_setting(results: Results) -> list[tuple[Setting, list[str]]]:
@@ -86,7 +129,7 @@ def overall(results: Results) -> list[str]:
     if not results.metrics:
         return [NOTHING]
     if said := alone(results):
-        return [said]
+        return said
     several = len(results.settings) > 1
     return [
         (f"{setting_label(setting)}: " if several else "") + sentence

@@ -84,7 +84,7 @@ def _conclusions(results: Results) -> list[tuple[str, list[str]]]:
     if not results.metrics:
         return [("", [NOTHING])]
     if said := alone(results):
-        return [("", [said])]
+        return [("", said)]
     several = len(results.settings) > 1
     return [
         (setting_label(setting) if several else "", sentences)

@@ -6,10 +6,10 @@ of the others. The writers only format what this module says, so that all of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import permutations
 
 from heapfit.records import Estimate, Metric, Setting, Summary, Verdict
 from heapfit.report.settings import setting_levels, setting_of, settings_of
@@ -172,17 +172,26 @@ class Results:
         compared = [name for name in self.ranked(setting, metric) if name in told]
         if not compared:
             return None
-        best, *others = compared
-        of_best = {name: self.verdict(setting, metric, best, name) for name in others}
-        behind = {name: each for name, each in of_best.items() if each and each.shown}
-        pairs = (self.verdict(setting, metric, *pair) for pair in combinations(compared, 2))
-        return Standing(
-            best=best,
-            tied=[name for name in others if name not in behind],
-            behind=list(behind),
-            alike=not any(each.shown for each in pairs if each),
-            trivial=bool(behind) and all(each.trivial for each in behind.values()),
-        )
+        known = {
+            pair: each
+            for pair in permutations(compared, 2)
+            if (each := self.verdict(setting, metric, *pair))
+        }
+        return _stand(compared, known)
+
+    def between_settings(self, metric: Metric) -> dict[tuple[str, str], Verdict]:
+        """What is known of the settings of a study of one allocator, each pair either way round."""
+        found = self._verdicts.get((metric.name, ()), {}) if self.study.is_of_one else {}
+        return {pair: each for pair, each in found.items() if each.told}
+
+    def settings_standing(self, metric: Metric) -> Standing | None:
+        """How the settings of a study of one allocator stand; None where nothing is known."""
+        known = self.between_settings(metric)
+        names = list(dict.fromkeys(first for first, _ in known))
+        if not names:
+            return None
+        behind = {n: known[n, names[0]].beyond if (n, names[0]) in known else 0.0 for n in names}
+        return _stand(sorted(names, key=lambda n: _cost(behind[n], metric)), known)
 
     @cached_property
     def has_mere_ranges(self) -> bool:
@@ -224,6 +233,19 @@ class Results:
         """The fewest and the most trials behind an estimate of this metric."""
         counts = [e.n for e in self.estimates(setting, metric)]
         return min(counts, default=0), max(counts, default=0)
+
+
+def _stand(ranked: Sequence[str], known: Mapping[tuple[str, str], Verdict]) -> Standing:
+    """How those stand that are `ranked`, the best mean first, by what is `known` of them."""
+    best, *others = ranked
+    behind = {name: each for name in others if (each := known.get((best, name))) and each.shown}
+    return Standing(
+        best=best,
+        tied=[name for name in others if name not in behind],
+        behind=list(behind),
+        alike=not any(each.shown for each in known.values()),
+        trivial=bool(behind) and all(each.trivial for each in behind.values()),
+    )
 
 
 def _indexed(

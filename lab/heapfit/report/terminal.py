@@ -68,7 +68,8 @@ def render(summary: Summary, console: Console, findings: Findings | None = None)
         print_recommendation(findings.advice, console)
     if said := alone(results):
         console.print()
-        print_line(console, said, style="bold")
+        for line in said:
+            print_line(console, line, style="bold")
     if len(results.settings) > 1:
         print_analyses(results, findings, console)
     if len(results.settings) <= MOST_OPEN_SETTINGS or not findings.advice:

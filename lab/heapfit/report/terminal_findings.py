@@ -8,12 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from heapfit.findings import Advice, Analysis
-from heapfit.records import ALLOCATOR, Metric
+from heapfit.records import Metric
 from heapfit.report import findings_words as words
 from heapfit.report.analysis import Findings
 from heapfit.report.letters import LEGEND, LettersEntry, LettersGrid, grids
 from heapfit.report.results import Results
-from heapfit.report.settings import factor_title, level_text
 from heapfit.report.terminal_text import (
     COLUMN_GAP,
     INDENT,
@@ -22,14 +21,13 @@ from heapfit.report.terminal_text import (
     encodable,
     print_line,
 )
-from heapfit.report.units import TERMINAL_DIGITS, Scale
+from heapfit.report.units import TERMINAL_DIGITS
 from heapfit.statistics import analysed_metrics
 from heapfit.text import counted, visible
 
 # More tables than this of one metric scroll the answer away.
 _MOST_TABLES = 3
 _BEST = "*"
-_LEVELS = "Each level's mean; those that share a letter cannot be told apart (Tukey's procedure)."
 
 
 def print_recommendation(advice: Advice, console: Console) -> None:
@@ -62,8 +60,7 @@ def print_analyses(results: Results, findings: Findings, console: Console) -> No
     for metric in results.metrics:
         if metric.name not in analysed:
             continue
-        scale = results.scale(metric, TERMINAL_DIGITS)
-        tables = grids(results, metric, scale)
+        tables = grids(results, metric, results.scale(metric, TERMINAL_DIGITS))
         analysis = findings.of(metric.name)
         if tables:
             _print_metric(results, metric, tables, console)
@@ -71,7 +68,6 @@ def print_analyses(results: Results, findings: Findings, console: Console) -> No
             console.print()
             print_line(console, visible(metric.label), style="bold")
         if tables or len(results.allocators) == 1:
-            _print_levels(results, analysis, scale, console)
             _print_analysis(results, analysis, console)
         any_letters = any_letters or bool(tables)
     if any_letters:
@@ -102,20 +98,6 @@ def _print_analysis(results: Results, analysis: Analysis | None, console: Consol
     for line in [*said, *words.anova_short(analysis)]:
         print_line(console, f"{INDENT}{line}", style="dim")
     console.print()
-
-
-def _print_levels(
-    results: Results, analysis: Analysis | None, scale: Scale, console: Console
-) -> None:
-    """Of one allocator the levels are what is compared: print them with Tukey's letters."""
-    if analysis is None or len(results.allocators) > 1:
-        return
-    by_one_factor = [table for table in analysis.letters if table.rows == ALLOCATOR]
-    for table in by_one_factor:
-        cells = sorted(table.cells, key=lambda cell: cell.mean)
-        named = [f"{level_text(c.column)} {scale.text(c.mean)} {c.upper}".rstrip() for c in cells]
-        print_line(console, f"{factor_title(table.columns)} {', '.join(named)}")
-        print_line(console, _LEVELS, style="dim")
 
 
 def _print_grid(shown: LettersGrid, console: Console) -> None:

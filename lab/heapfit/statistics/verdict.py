@@ -42,6 +42,7 @@ from heapfit.records import (
     SIGNIFICANT,
     Metric,
     Setting,
+    Study,
     Subject,
     Verdict,
 )
@@ -270,10 +271,14 @@ def verdicts(readings: Readings, whole: Collection[str] = ()) -> list[Verdict]:
     """Return every metric's verdicts, setting by setting, then over all settings (no levels).
 
     Of the metrics in `whole` those of all pairs; of the others, the allocators' with the baseline.
-    Families hold all pairs in either case.
+    Families hold all pairs in either case. Of one allocator alone in several settings, those of the
+    metrics in `whole` between its settings.
     """
     study = readings.study
     names = [allocator.name for allocator in study.allocators]
+    if study.is_of_one:
+        wanted = [metric for metric in study.metrics if metric.name in whole]
+        return [each for metric in wanted for each in _between_settings(readings, metric)]
     made: list[Verdict] = []
     for metric in study.metrics:
         to = None if metric.name in whole else names.index(study.baseline)
@@ -292,6 +297,26 @@ def overall(readings: Readings, figures: Floats, metric: Metric) -> list[Verdict
     if len(family.levels) > 1:
         return list(family.overall(readings, figures))
     return [each for found in family.in_settings() for each in found]
+
+
+def _between_settings(readings: Readings, metric: Metric) -> Iterator[Verdict]:
+    """The verdicts on the settings of one allocator, which share their blocks as allocators do."""
+    figures = figures_of(readings, metric.name)
+    family = _Family(
+        [setting_name(readings.study, setting) for setting in readings.study.settings()],
+        [{}],
+        metric,
+        by_block(readings, figures).swapaxes(0, 1),
+        subject_of(metric.name, figures),
+    )
+    for found in family.in_settings():
+        yield from found
+
+
+def setting_name(study: Study, setting: Setting) -> str:
+    """Return what tells a setting from the others, as a verdict between settings names it."""
+    varied = {factor.name for factor in study.design() if len(factor.levels) > 1}
+    return ", ".join(f"{name} {level}" for name, level in levels_of(setting) if name in varied)
 
 
 def levels_of(setting: Setting) -> Iterator[tuple[str, str]]:
@@ -322,7 +347,7 @@ def _family(readings: Readings, figures: Floats, metric: Metric) -> _Family:
 
 @dataclass(frozen=True)
 class _Family:
-    """The allocators' figures of one metric, [setting, allocator, block]."""
+    """The figures of one metric, [setting, allocator, block], by the allocators' `names`."""
 
     names: Sequence[str]
     levels: Sequence[Mapping[str, str]]  # of each setting
