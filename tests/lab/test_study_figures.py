@@ -19,9 +19,9 @@ name = "{name}"
 title = "{name}"
 question = "?"
 [run]
-command = ["sh", "-c", "sleep 0.0{pause}; echo {name}"]
+command = ["sh", "-c", "sleep 0.{pause}; echo {name}"]
 [parameters]
-pause = "1"
+pause = "01"
 """
 
 STUDY = """\
@@ -39,7 +39,7 @@ warmups = 0
 name = "slow"
 title = "heapfit, and a pause"
 allocator = "heapfit"
-parameters = { pause = 9 }
+parameters = { pause = 4 }
 
 [[experiments]]
 name = "all"
