@@ -143,7 +143,11 @@ void heap_background_start(const void *caller)
     if (platform_is_in_linker(caller) || !is_own_process() || !status_change(BACKGROUND_WANTED, BACKGROUND_PRESENT))
         return;
     heap_watch_copies(); /* first: one that is made when the thread is there finds what it had in hand */
-    if (platform_thread_start("heapfit-reclaim", background_run, NULL, false)) return;
+    bool diverted = thread_heap == &heap_diverted;
+    heap_divert(false); /* what the C library allocates for the thread lives as long as that one */
+    bool started = platform_thread_start("heapfit-reclaim", background_run, NULL, false);
+    heap_divert(diverted);
+    if (started) return;
     atomic_store_explicit(&heap_background_status, BACKGROUND_REFUSED, memory_order_relaxed);
 }
 

@@ -371,6 +371,57 @@ TEST(Background, TakesNoSignals)
     });
 }
 
+// What the C library allocates for a thread it frees much later: not in memory that is given back as a whole before.
+template <typename Call> size_t goes_to_context(Call call)
+{
+    hf_context *context = hf_context_create(nullptr);
+    hf_context_stats before, after;
+    hf_context_stats_get(context, &before, sizeof before);
+    hf_context_switch(context);
+    call();
+    hf_context_stats_get(context, &after, sizeof after);
+    hf_context_switch(nullptr);
+    return after.live_bytes - before.live_bytes;
+}
+
+TEST(Background, TakesNothingOfTheContextThatItsStarterHasSwitchedTo)
+{
+    isolated::expect_passes([] {
+        void *list = allocate(100 * MIB, MIB);
+        EXPECT_EQ(0u, goes_to_context([list] { release(list); }));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
+    });
+}
+
+// The C library keeps the stacks of threads that have ended.
+void take_kept_stack()
+{
+    pthread_t thread;
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, size_t{128} * 1024);
+    pthread_create(
+        &thread, &small, [](void *) -> void * { return reinterpret_cast<void *>(intptr_t{pause()}); }, nullptr);
+    pthread_attr_destroy(&small);
+}
+
+TEST(Background, NorDoesTheThreadThatClearsMemory)
+{
+    isolated::expect_passes([] {
+        hf_option_set("background", "off");
+        ASSERT_EQ(0, hf_option_set("zeroed_reserve", "64m"));
+        std::free(std::calloc(1, MIB)); // finds nothing cleared, and hardly anything to clear
+        EXPECT_TRUE(comes_true([] { return threads_now() == 1; })) << "its end";
+        take_kept_stack(); // or the next one would find all that it needs with it
+        release(allocate(10 * MIB, MIB)); // there is
+        size_t first = goes_to_context([] { EXPECT_NE(nullptr, std::calloc(1, 40'000)); });
+        size_t second = goes_to_context([] { EXPECT_NE(nullptr, std::calloc(1, 40'000)); });
+        EXPECT_EQ(second, first);
+        std::free(std::calloc(1, 40'000));
+        EXPECT_EQ(3u, threads_now());
+    });
+}
+
 // Whichever thread happens to free much.
 TEST(Background, IsNotBoundToAProcessorBecauseItsStarterIs)
 {
