@@ -9,7 +9,8 @@
  *     ends       when there has been nothing to wait for during IDLE_MS; the next call that finds something starts it again
  *
  * It has no low priority, although it could wait: it takes locks, for as long as it takes to unlink a few runs, and who had to
- * wait for the holder of a lock who has to wait for a core that is never idle would wait for ever. Nor is it the thread that
+ * wait for the holder of a lock who has to wait for a core that is never idle would wait for ever. So no thread starts it that
+ * comes after the first one where cores are short, for the kernel may let none rise above its starter. Nor is it the thread that
  * clears memory ahead (space/zeroed.c), which works for seconds on end, so must run at idle priority, and so takes no lock.
  *
  * A process that has a second thread is not what it was: unshare and setns refuse some of their services, the C library takes
@@ -23,7 +24,6 @@ enum background_status {
     BACKGROUND_ABSENT,
     BACKGROUND_WANTED, /* the next call from which a thread can be started does so */
     BACKGROUND_PRESENT,
-    BACKGROUND_REFUSED, /* no thread could be had: for good, since a sandbox or a limit says so */
 };
 
 _Atomic(uint32_t) heap_background_status;
@@ -56,12 +56,28 @@ static bool is_wanted(void)
     return setting() == BACKGROUND_ON && (heap_threads_are_many() || load.dirty >= WAITING_ALONE);
 }
 
+/* When no thread could be had: a limit may have been met for a moment, but a sandbox refuses each time, and may say so in a log.
+ * When the thread that would have started it was not the right one: another may come by soon. */
+enum { REFUSED_REST_MS = 60000, WRONG_STARTER_REST_MS = 100 };
+
+static _Atomic(uint64_t) not_before_ms; /* relaxed: a number */
+
+static void put_off(uint64_t rest_ms)
+{
+    atomic_store_explicit(&not_before_ms, platform_clock_ms() + rest_ms, memory_order_relaxed);
+}
+
+static bool is_put_off(void)
+{
+    return platform_clock_ms() < atomic_load_explicit(&not_before_ms, memory_order_relaxed);
+}
+
 void heap_background_consider(void)
 {
     if (setting() == BACKGROUND_OFF ||
         atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) == DECAY_NEVER)
         return;
-    if (is_wanted()) status_change(BACKGROUND_ABSENT, BACKGROUND_WANTED);
+    if (is_wanted() && !is_put_off()) status_change(BACKGROUND_ABSENT, BACKGROUND_WANTED);
 }
 
 /* ---- what it does ------------------------------------------------------------------------------------------------- */
@@ -142,13 +158,19 @@ void heap_background_start(const void *caller)
     platform_copy_look();
     if (platform_is_in_linker(caller) || !is_own_process() || !status_change(BACKGROUND_WANTED, BACKGROUND_PRESENT))
         return;
+    if (platform_thread_ranks_below_first()) { /* so would the new thread, for good, and with it whoever waits for it */
+        put_off(WRONG_STARTER_REST_MS);
+        status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
+        return;
+    }
     heap_watch_copies(); /* first: one that is made when the thread is there finds what it had in hand */
     bool diverted = thread_heap == &heap_diverted;
     heap_divert(false); /* what the C library allocates for the thread lives as long as that one */
     bool started = platform_thread_start("heapfit-reclaim", background_run, NULL, false);
     heap_divert(diverted);
     if (started) return;
-    atomic_store_explicit(&heap_background_status, BACKGROUND_REFUSED, memory_order_relaxed);
+    put_off(REFUSED_REST_MS);
+    status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
 }
 
 void heap_background_fork_child(void)

@@ -14,15 +14,18 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 static std::atomic<int>
     threads_made_by_others; // than the C library: by this program, as its own pthread_create sees it
@@ -36,6 +39,9 @@ extern "C" int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 }
 
 static bool purging_is_refused; // as where the process has locked its memory
+static std::atomic<bool> barriers_are_refused; // as by a sandbox
+static std::atomic<bool> threads_are_refused; // as by a limit
+static std::atomic<uint64_t> clock_ahead_ms;
 
 static std::atomic<int> barriers_before_stall{-1}; // then the thread that would pass one waits; -1: it does not
 static std::atomic<bool> stalls;
@@ -44,12 +50,22 @@ extern "C" {
 bool __real_platform_barrier_everywhere(void);
 bool __wrap_platform_barrier_everywhere(void)
 {
-    bool passed = __real_platform_barrier_everywhere();
+    bool passed = !barriers_are_refused && __real_platform_barrier_everywhere();
     if (barriers_before_stall >= 0 && barriers_before_stall-- == 0) {
         stalls = true;
         while (stalls) usleep(1000);
     }
     return passed;
+}
+uint64_t __real_platform_clock_ms(void);
+uint64_t __wrap_platform_clock_ms(void)
+{
+    return __real_platform_clock_ms() + clock_ahead_ms;
+}
+bool __real_platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
+bool __wrap_platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority)
+{
+    return !threads_are_refused && __real_platform_thread_start(name, run, argument, low_priority);
 }
 bool platform_is_in_linker(const void *address);
 bool __real_platform_purge(void *start, size_t size);
@@ -518,6 +534,54 @@ TEST(Background, IsDoneWithoutWhereThereCanBeNoThread)
             std::free(std::malloc(MIB)); // by the program's own calls, as ever
             return resident() <= before + 16 * MIB;
         }));
+    });
+}
+
+TEST(Background, ComesAfterAMinuteWhereThereCouldBeNoThreadForAMoment)
+{
+    isolated::expect_passes([] {
+        threads_are_refused = true;
+        release(allocate(100 * MIB, MIB));
+        EXPECT_EQ(1u, threads_now());
+        threads_are_refused = false;
+        release(allocate(100 * MIB, MIB));
+        EXPECT_EQ(1u, threads_now()) << "a sandbox may log each try";
+        clock_ahead_ms = 61'000;
+        release(allocate(100 * MIB, MIB));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
+    });
+}
+
+// A thread that the kernel lets run when no other wants the processor would make others wait that want its locks.
+TEST(Background, IsNotStartedByAThreadThatComesAfterTheFirst)
+{
+    static const struct sched_param none = {};
+    const std::vector<void (*)()> ways = {[] { EXPECT_EQ(0, setpriority(PRIO_PROCESS, 0, 19)); },
+                                          [] { EXPECT_EQ(0, sched_setscheduler(0, SCHED_IDLE, &none)); }};
+    for (auto *come_after : ways) {
+        isolated::expect_passes([come_after] {
+            std::thread([come_after] {
+                come_after();
+                errno = 0;
+                release(allocate(100 * MIB, MIB));
+                EXPECT_EQ(0, errno);
+                EXPECT_EQ(2u, threads_now()) << "none of ours";
+            }).join();
+            clock_ahead_ms = 200;
+            release(allocate(100 * MIB, MIB));
+            EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
+        });
+    }
+}
+
+TEST(Background, LeavesWhereASandboxHasComeToRefuseTheBarrier)
+{
+    isolated::expect_passes([] {
+        Sleepers other(1, [] { release(allocate(4 * MIB, 1000)); });
+        barriers_are_refused = true;
+        release(allocate(100 * MIB, MIB));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 3; }));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }, 10'000)) << "its end";
     });
 }
 
