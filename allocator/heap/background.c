@@ -24,6 +24,7 @@ enum background_status {
     BACKGROUND_ABSENT,
     BACKGROUND_WANTED, /* the next call from which a thread can be started does so */
     BACKGROUND_PRESENT,
+    BACKGROUND_LEAVING, /* somebody waits for its end */
 };
 
 _Atomic(uint32_t) heap_background_status;
@@ -58,7 +59,7 @@ static bool is_wanted(void)
 
 /* When no thread could be had: a limit may have been met for a moment, but a sandbox refuses each time, and may say so in a log.
  * When the thread that would have started it was not the right one: another may come by soon. */
-enum { REFUSED_REST_MS = 60000, WRONG_STARTER_REST_MS = 100 };
+enum { REFUSED_REST_MS = 60000, WRONG_STARTER_REST_MS = 100, SENT_AWAY_REST_MS = 1000 };
 
 static _Atomic(uint64_t) not_before_ms; /* relaxed: a number */
 
@@ -107,18 +108,24 @@ static uint32_t sleep_ms(void)
  * looks at the status; so either it finds us gone, or we find it. */
 static bool may_leave(bool idle)
 {
-    status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
+    if (!status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT))
+        return false; /* it is to leave at once: see background_run */
     return step(idle) == CHORES_NONE || !status_change(BACKGROUND_ABSENT, BACKGROUND_PRESENT);
 }
+
+/* Its number; 0: not known yet. Relaxed: only to know whether it still exists. */
+static _Atomic(int32_t) thread_number;
 
 static void background_run(void *unused)
 {
     (void)unused;
+    atomic_store_explicit(&thread_number, platform_thread_number(), memory_order_relaxed);
     bool idle = platform_barrier_prepare(); /* where the kernel has none, heaps are left to their owners */
     uint64_t busy_at = platform_clock_ms();
     for (;;) {
         enum chores_left left = step(idle);
         uint64_t now = platform_clock_ms();
+        if (status_change(BACKGROUND_LEAVING, BACKGROUND_ABSENT)) return;
         if (left != CHORES_NONE) busy_at = now;
         if (left == CHORES_NOW) continue;
         if (platform_thread_is_last()) {
@@ -164,6 +171,7 @@ void heap_background_start(const void *caller)
         return;
     }
     heap_watch_copies(); /* first: one that is made when the thread is there finds what it had in hand */
+    atomic_store_explicit(&thread_number, 0, memory_order_relaxed);
     bool diverted = thread_heap == &heap_diverted;
     heap_divert(false); /* what the C library allocates for the thread lives as long as that one */
     bool started = platform_thread_start("heapfit-reclaim", background_run, NULL, false);
@@ -176,5 +184,30 @@ void heap_background_start(const void *caller)
 void heap_background_fork_child(void)
 {
     process_begins();
-    if (!status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT)) status_change(BACKGROUND_WANTED, BACKGROUND_ABSENT);
+    atomic_store_explicit(&thread_number, 0, memory_order_relaxed);
+    /* Relaxed: nobody else is there. */
+    if (atomic_load_explicit(&heap_background_status, memory_order_relaxed) != BACKGROUND_FORBIDDEN)
+        atomic_store_explicit(&heap_background_status, BACKGROUND_ABSENT, memory_order_relaxed);
+}
+
+/* A step takes some milliseconds at most; should it not get a processor, the caller finds the process as it is. */
+enum { FAREWELL_MS = 1000 };
+
+static bool is_there(void)
+{
+    int32_t number = atomic_load_explicit(&thread_number, memory_order_relaxed);
+    /* Acquire: who started it has forgotten the number of the one before. */
+    uint32_t status = atomic_load_explicit(&heap_background_status, memory_order_acquire);
+    return number != 0 ? platform_thread_exists(number) : status == BACKGROUND_LEAVING;
+}
+
+void heap_background_leave(void)
+{
+    static _Atomic(uint32_t) never;
+    platform_copy_look();
+    if (heap_threads_now() > 1 || !is_own_process()) return;
+    put_off(SENT_AWAY_REST_MS);
+    if (status_change(BACKGROUND_PRESENT, BACKGROUND_LEAVING)) platform_wake(&heap_background_status);
+    for (int waited = 0; is_there() && waited < FAREWELL_MS; waited++) platform_wait(&never, 0, 1000);
+    atomic_store_explicit(&thread_number, 0, memory_order_relaxed);
 }

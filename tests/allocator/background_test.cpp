@@ -365,6 +365,39 @@ void release_and_wait()
     EXPECT_TRUE(comes_true([before] { return threads_now() > before; }));
 }
 
+TEST(Background, EndsBeforeTheProgramAsksForWhatTakesAProcessOfOneThread)
+{
+    isolated::expect_passes([] {
+        std::thread(release_and_wait).join();
+        EXPECT_EQ(2u, threads_now());
+        EXPECT_EQ(0, unshare(CLONE_THREAD)) << errno;
+        EXPECT_EQ(1u, threads_now());
+    });
+    for (int type : {0, CLONE_NEWUSER, CLONE_NEWNS}) {
+        isolated::expect_passes([type] {
+            std::thread(release_and_wait).join();
+            EXPECT_EQ(-1, setns(-1, type));
+            EXPECT_EQ(EBADF, errno);
+            EXPECT_EQ(1u, threads_now());
+            clock_ahead_ms = 2000;
+            release(allocate(100 * MIB, 1000));
+            EXPECT_TRUE(comes_true([] { return threads_now() == 2; })) << "its coming again";
+        });
+    }
+}
+
+TEST(Background, StaysWhereThatWouldBeInVainOrIsNotNeeded)
+{
+    isolated::expect_passes([] {
+        std::thread(release_and_wait).join();
+        EXPECT_EQ(0, unshare(CLONE_FS));
+        EXPECT_EQ(2u, threads_now());
+        Sleepers other(1, [] { release(allocate(MIB, 1000)); });
+        EXPECT_EQ(-1, unshare(CLONE_THREAD));
+        EXPECT_EQ(3u, threads_now());
+    });
+}
+
 TEST(Background, TakesNoSignals)
 {
     isolated::expect_passes([] {
