@@ -16,11 +16,16 @@
  * A process that has a second thread is not what it was: unshare and setns refuse some of their services, the C library takes
  * stdio's locks from then on and counts shared pointers by atomics, a sandbox may forbid it by death. So, unless `background:on` asks
  * for it, only a process that has threads of its own at that moment gets one; and the thread leaves when it is the last one.
+ *
+ * A process of many threads may forbid by death what it does not need itself: a further thread, and what that one asks the kernel.
+ * So one that has put itself behind a filter since its start gets none, and a thread that is there leaves as soon as it finds out.
+ * A filter that was there at the start is that of a container or a service manager, which know of programs no more than we do.
  */
 #include "heap.h"
 
 enum background_status {
-    BACKGROUND_FORBIDDEN = 0, /* too early in the life of the process to start threads, or off */
+    BACKGROUND_FORBIDDEN =
+        0, /* too early in the life of the process to start threads; or too late, in a sandbox of its own */
     BACKGROUND_ABSENT,
     BACKGROUND_WANTED, /* the next call from which a thread can be started does so */
     BACKGROUND_PRESENT,
@@ -94,6 +99,15 @@ static enum chores_left step(bool idle)
     return chores_more_urgent(left, (enum chores_left)space_purge_old());
 }
 
+/* ---- where it must not be ----------------------------------------------------------------------------------------- */
+
+static bool filtered_from_start;
+
+static bool has_entered_sandbox(void)
+{
+    return !filtered_from_start && platform_is_filtered();
+}
+
 /* ---- its life ----------------------------------------------------------------------------------------------------- */
 
 enum { IDLE_MS = 1000, SLEEP_MIN_MS = 20, SLEEP_MAX_MS = 1000 };
@@ -123,6 +137,10 @@ static void background_run(void *unused)
     bool idle = platform_barrier_prepare(); /* where the kernel has none, heaps are left to their owners */
     uint64_t busy_at = platform_clock_ms();
     for (;;) {
+        if (has_entered_sandbox()) {
+            atomic_store_explicit(&heap_background_status, BACKGROUND_FORBIDDEN, memory_order_relaxed);
+            return;
+        }
         enum chores_left left = step(idle);
         uint64_t now = platform_clock_ms();
         if (status_change(BACKGROUND_LEAVING, BACKGROUND_ABSENT)) return;
@@ -155,6 +173,7 @@ static void process_begins(void)
 void heap_background_allow(void)
 {
     process_begins();
+    filtered_from_start = platform_is_filtered();
     status_change(BACKGROUND_FORBIDDEN, BACKGROUND_ABSENT);
 }
 
@@ -165,6 +184,10 @@ void heap_background_start(const void *caller)
     platform_copy_look();
     if (platform_is_in_linker(caller) || !is_own_process() || !status_change(BACKGROUND_WANTED, BACKGROUND_PRESENT))
         return;
+    if (has_entered_sandbox()) {
+        status_change(BACKGROUND_PRESENT, BACKGROUND_FORBIDDEN);
+        return;
+    }
     if (platform_thread_ranks_below_first()) { /* so would the new thread, for good, and with it whoever waits for it */
         put_off(WRONG_STARTER_REST_MS);
         status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);

@@ -539,27 +539,30 @@ TEST(Background, DoesNotKeepAProcessWhoseThreadsHaveEnded)
     EXPECT_TRUE(WIFEXITED(status)) << "it hung";
 }
 
-// Whoever makes a thread is told that there can be none.
-void forbid_threads()
+// What all threads of a program get that makes a thread from now on, or asks for a barrier.
+void forbid_threads(uint32_t answer)
 {
 #if defined(__x86_64__)
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 2, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 1, 0),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 11 /* EAGAIN */),
+        BPF_STMT(BPF_RET | BPF_K, answer),
     };
-    struct sock_fprog program = {5, code};
+    struct sock_fprog program = {6, code};
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+    EXPECT_EQ(0, syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program));
+#else
+    (void)answer;
 #endif
 }
 
 TEST(Background, IsDoneWithoutWhereThereCanBeNoThread)
 {
     isolated::expect_passes([] {
-        forbid_threads();
+        forbid_threads(SECCOMP_RET_ERRNO | EAGAIN);
         size_t before = resident();
         for (int i = 0; i < 3; i++) release(allocate(100 * MIB, MIB));
         EXPECT_EQ(1u, threads_now());
@@ -615,6 +618,33 @@ TEST(Background, LeavesWhereASandboxHasComeToRefuseTheBarrier)
         release(allocate(100 * MIB, MIB));
         EXPECT_TRUE(comes_true([] { return threads_now() == 3; }));
         EXPECT_TRUE(comes_true([] { return threads_now() == 2; }, 10'000)) << "its end";
+    });
+}
+
+// It makes its threads, then forbids by death what it will not need.
+TEST(Background, KeepsOutOfASandboxThatTheProgramHasEnteredItself)
+{
+    isolated::expect_passes([] {
+        Sleepers others(2, [] { release(allocate(4 * MIB, 1000)); });
+        void *list = allocate(100 * MIB, MIB);
+        forbid_threads(SECCOMP_RET_KILL_PROCESS);
+        release(list);
+        release(allocate(100 * MIB, 1000));
+        EXPECT_EQ(3u, threads_now());
+    });
+}
+
+TEST(Background, LeavesWhenTheProgramEntersASandbox)
+{
+    isolated::expect_passes([] {
+        Sleepers others(2, [] { release(allocate(4 * MIB, 1000)); });
+        hf_option_set("decay_ms", "1000");
+        release(allocate(100 * MIB, MIB));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 4; }));
+        usleep(100'000); // now it sleeps, until it would look whether the heaps of others rest
+        forbid_threads(SECCOMP_RET_KILL_PROCESS);
+        usleep(2'000'000);
+        EXPECT_EQ(3u, threads_now());
     });
 }
 
