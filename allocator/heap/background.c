@@ -9,21 +9,27 @@
  *     ends       when there has been nothing to wait for during IDLE_MS; the next call that finds something starts it again
  *
  * It has no low priority, although it could wait: it takes locks, for as long as it takes to unlink a few runs, and who had to
- * wait for the holder of a lock who has to wait for a core that is never idle would wait for ever. Nor is it the thread that
+ * wait for the holder of a lock who has to wait for a core that is never idle would wait for ever. So no thread starts it that
+ * comes after the first one where cores are short, for the kernel may let none rise above its starter. Nor is it the thread that
  * clears memory ahead (space/zeroed.c), which works for seconds on end, so must run at idle priority, and so takes no lock.
  *
  * A process that has a second thread is not what it was: unshare and setns refuse some of their services, the C library takes
  * stdio's locks from then on and counts shared pointers by atomics, a sandbox may forbid it by death. So, unless `background:on` asks
  * for it, only a process that has threads of its own at that moment gets one; and the thread leaves when it is the last one.
+ *
+ * A process of many threads may forbid by death what it does not need itself: a further thread, and what that one asks the kernel.
+ * So one that has put itself behind a filter since its start gets none, and a thread that is there leaves as soon as it finds out.
+ * A filter that was there at the start is that of a container or a service manager, which know of programs no more than we do.
  */
 #include "heap.h"
 
 enum background_status {
-    BACKGROUND_FORBIDDEN = 0, /* too early in the life of the process to start threads, or off */
+    BACKGROUND_FORBIDDEN =
+        0, /* too early in the life of the process to start threads; or too late, in a sandbox of its own */
     BACKGROUND_ABSENT,
     BACKGROUND_WANTED, /* the next call from which a thread can be started does so */
     BACKGROUND_PRESENT,
-    BACKGROUND_REFUSED, /* no thread could be had: for good, since a sandbox or a limit says so */
+    BACKGROUND_LEAVING, /* somebody waits for its end */
 };
 
 _Atomic(uint32_t) heap_background_status;
@@ -56,12 +62,28 @@ static bool is_wanted(void)
     return setting() == BACKGROUND_ON && (heap_threads_are_many() || load.dirty >= WAITING_ALONE);
 }
 
+/* When no thread could be had: a limit may have been met for a moment, but a sandbox refuses each time, and may say so in a log.
+ * When the thread that would have started it was not the right one: another may come by soon. */
+enum { REFUSED_REST_MS = 60000, WRONG_STARTER_REST_MS = 100, SENT_AWAY_REST_MS = 1000 };
+
+static _Atomic(uint64_t) not_before_ms; /* relaxed: a number */
+
+static void put_off(uint64_t rest_ms)
+{
+    atomic_store_explicit(&not_before_ms, platform_clock_ms() + rest_ms, memory_order_relaxed);
+}
+
+static bool is_put_off(void)
+{
+    return platform_clock_ms() < atomic_load_explicit(&not_before_ms, memory_order_relaxed);
+}
+
 void heap_background_consider(void)
 {
     if (setting() == BACKGROUND_OFF ||
         atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) == DECAY_NEVER)
         return;
-    if (is_wanted()) status_change(BACKGROUND_ABSENT, BACKGROUND_WANTED);
+    if (is_wanted() && !is_put_off()) status_change(BACKGROUND_ABSENT, BACKGROUND_WANTED);
 }
 
 /* ---- what it does ------------------------------------------------------------------------------------------------- */
@@ -75,6 +97,15 @@ static enum chores_left step(bool idle)
     enum chores_left left = heap_all_release_old(platform_clock_ms(), decay == AT_ONCE ? AT_ONCE + 1 : decay, idle);
     left = chores_more_urgent(left, heap_orphans_step());
     return chores_more_urgent(left, (enum chores_left)space_purge_old());
+}
+
+/* ---- where it must not be ----------------------------------------------------------------------------------------- */
+
+static bool filtered_from_start;
+
+static bool has_entered_sandbox(void)
+{
+    return !filtered_from_start && platform_is_filtered();
 }
 
 /* ---- its life ----------------------------------------------------------------------------------------------------- */
@@ -91,18 +122,28 @@ static uint32_t sleep_ms(void)
  * looks at the status; so either it finds us gone, or we find it. */
 static bool may_leave(bool idle)
 {
-    status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
+    if (!status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT))
+        return false; /* it is to leave at once: see background_run */
     return step(idle) == CHORES_NONE || !status_change(BACKGROUND_ABSENT, BACKGROUND_PRESENT);
 }
+
+/* Its number; 0: not known yet. Relaxed: only to know whether it still exists. */
+static _Atomic(int32_t) thread_number;
 
 static void background_run(void *unused)
 {
     (void)unused;
+    atomic_store_explicit(&thread_number, platform_thread_number(), memory_order_relaxed);
     bool idle = platform_barrier_prepare(); /* where the kernel has none, heaps are left to their owners */
     uint64_t busy_at = platform_clock_ms();
     for (;;) {
+        if (has_entered_sandbox()) {
+            atomic_store_explicit(&heap_background_status, BACKGROUND_FORBIDDEN, memory_order_relaxed);
+            return;
+        }
         enum chores_left left = step(idle);
         uint64_t now = platform_clock_ms();
+        if (status_change(BACKGROUND_LEAVING, BACKGROUND_ABSENT)) return;
         if (left != CHORES_NONE) busy_at = now;
         if (left == CHORES_NOW) continue;
         if (platform_thread_is_last()) {
@@ -132,6 +173,7 @@ static void process_begins(void)
 void heap_background_allow(void)
 {
     process_begins();
+    filtered_from_start = platform_is_filtered();
     status_change(BACKGROUND_FORBIDDEN, BACKGROUND_ABSENT);
 }
 
@@ -142,13 +184,53 @@ void heap_background_start(const void *caller)
     platform_copy_look();
     if (platform_is_in_linker(caller) || !is_own_process() || !status_change(BACKGROUND_WANTED, BACKGROUND_PRESENT))
         return;
+    if (has_entered_sandbox()) {
+        status_change(BACKGROUND_PRESENT, BACKGROUND_FORBIDDEN);
+        return;
+    }
+    if (platform_thread_ranks_below_first()) { /* so would the new thread, for good, and with it whoever waits for it */
+        put_off(WRONG_STARTER_REST_MS);
+        status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
+        return;
+    }
     heap_watch_copies(); /* first: one that is made when the thread is there finds what it had in hand */
-    if (platform_thread_start("heapfit-reclaim", background_run, NULL, false)) return;
-    atomic_store_explicit(&heap_background_status, BACKGROUND_REFUSED, memory_order_relaxed);
+    atomic_store_explicit(&thread_number, 0, memory_order_relaxed);
+    bool diverted = thread_heap == &heap_diverted;
+    heap_divert(false); /* what the C library allocates for the thread lives as long as that one */
+    bool started = platform_thread_start("heapfit-reclaim", background_run, NULL, false);
+    heap_divert(diverted);
+    if (started) return;
+    put_off(REFUSED_REST_MS);
+    status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
 }
 
 void heap_background_fork_child(void)
 {
     process_begins();
-    if (!status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT)) status_change(BACKGROUND_WANTED, BACKGROUND_ABSENT);
+    atomic_store_explicit(&thread_number, 0, memory_order_relaxed);
+    /* Relaxed: nobody else is there. */
+    if (atomic_load_explicit(&heap_background_status, memory_order_relaxed) != BACKGROUND_FORBIDDEN)
+        atomic_store_explicit(&heap_background_status, BACKGROUND_ABSENT, memory_order_relaxed);
+}
+
+/* A step takes some milliseconds at most; should it not get a processor, the caller finds the process as it is. */
+enum { FAREWELL_MS = 1000 };
+
+static bool is_there(void)
+{
+    int32_t number = atomic_load_explicit(&thread_number, memory_order_relaxed);
+    /* Acquire: who started it has forgotten the number of the one before. */
+    uint32_t status = atomic_load_explicit(&heap_background_status, memory_order_acquire);
+    return number != 0 ? platform_thread_exists(number) : status == BACKGROUND_LEAVING;
+}
+
+void heap_background_leave(void)
+{
+    static _Atomic(uint32_t) never;
+    platform_copy_look();
+    if (heap_threads_now() > 1 || !is_own_process()) return;
+    put_off(SENT_AWAY_REST_MS);
+    if (status_change(BACKGROUND_PRESENT, BACKGROUND_LEAVING)) platform_wake(&heap_background_status);
+    for (int waited = 0; is_there() && waited < FAREWELL_MS; waited++) platform_wait(&never, 0, 1000);
+    atomic_store_explicit(&thread_number, 0, memory_order_relaxed);
 }

@@ -499,6 +499,8 @@ void heap_background_consider(void);
 /* Start it for a function of malloc's family that `caller` has called. Allocates: with no lock held, and the heap in order. */
 void heap_background_start(const void *caller);
 void heap_background_fork_child(void);
+/* Have the thread end, and wait for it, where it is the only one besides the caller, as far as is known. */
+void heap_background_leave(void);
 
 ALWAYS_INLINE void heap_background_expect(void)
 {

@@ -79,12 +79,16 @@ static void claim_end(struct heap *heap)
         platform_wake(&heap->claimed);
 }
 
-/* False when the owner has been on a slow path since its `entries` were looked at. */
-static bool claim_begin(struct heap *heap, uint32_t entries)
+/* False when the owner has been on a slow path since its `entries` were looked at; then `*left` says that it is to be tried again.
+ * And when the kernel refuses the barrier, as a sandbox that the process has entered since may have it do: then what is left is
+ * the owner's to do. */
+static bool claim_begin(struct heap *heap, uint32_t entries, enum chores_left *left)
 {
     atomic_store_explicit(&heap->claimed, CLAIMED, memory_order_seq_cst);
+    bool passed = platform_barrier_everywhere();
+    *left = passed ? CHORES_LATER : CHORES_NONE;
     /* Acquire: pairs with the release in heap_leave. */
-    if (!platform_barrier_everywhere() || atomic_load_explicit(&heap->inside, memory_order_acquire) != entries) {
+    if (!passed || atomic_load_explicit(&heap->inside, memory_order_acquire) != entries) {
         claim_end(heap);
         return false;
     }
@@ -203,7 +207,7 @@ enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uin
     uint32_t entries;
     enum chores_left left = look_at_rest(heap, now, age_ms, &entries);
     if (left != CHORES_NOW) return left;
-    if (!claim_begin(heap, entries)) return CHORES_LATER;
+    if (!claim_begin(heap, entries, &left)) return left;
     left = CHORES_NONE;
     enum chores_left inbox = inbox_tend(heap, now, age_ms, chain);
     if (!heap->rest_done) left = spans_tend(heap, now, age_ms, chain);

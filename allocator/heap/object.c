@@ -153,7 +153,8 @@ void *heap_calloc(size_t size)
     void *object = any_malloc_diverted(thread_heap, size, MALLOC_ALIGNMENT, &zeroed);
     if (UNLIKELY(object == NULL)) return NULL;
     if (!zeroed) memset(object, 0, size);
-    if (!diverted) count_calloc(thread_heap, zeroed);
+    if (diverted) return object; /* nor start a thread, part of which would lie where the object does */
+    count_calloc(thread_heap, zeroed);
     space_zeroed_start();
     return object;
 }

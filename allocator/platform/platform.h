@@ -193,6 +193,13 @@ void platform_thread_prepare(void);
  * left by pthread_exit, the process goes on. */
 bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
 
+/* Whether the calling thread comes after the first one where processors are short: by SCHED_IDLE or a higher nice value, which a thread
+ * that it starts has, too, and may not be allowed to change. */
+bool platform_thread_ranks_below_first(void);
+
+/* Whether the calling thread's system calls are filtered, as by a sandbox (seccomp), as far as the kernel says. */
+bool platform_is_filtered(void);
+
 /* Have every thread of the process pass a full memory barrier, wherever it is, before it returns: then what each wrote before is
  * seen here, and what it reads from now on was written before. False when the kernel cannot. To be prepared once in each process. */
 bool platform_barrier_prepare(void);

@@ -436,6 +436,36 @@ static void leave_to_others(void)
         syscall(SYS_sched_setaffinity, 0, sizeof of_the_first.words, of_the_first.words);
 }
 
+static bool is_idle(pid_t thread)
+{
+    return (sched_getscheduler(thread) & ~SCHED_RESET_ON_FORK) == SCHED_IDLE;
+}
+
+/* 0 where the kernel does not say. */
+static int nice_value(pid_t thread)
+{
+    errno = 0;
+    int value = getpriority(PRIO_PROCESS, (id_t)thread);
+    return errno == 0 ? value : 0;
+}
+
+bool platform_thread_ranks_below_first(void)
+{
+    int saved = errno;
+    pid_t first = getpid();
+    bool below = (is_idle(0) && !is_idle(first)) || nice_value(0) > nice_value(first);
+    errno = saved;
+    return below;
+}
+
+bool platform_is_filtered(void)
+{
+    int saved = errno;
+    bool filtered = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) > 0;
+    errno = saved;
+    return filtered;
+}
+
 /* Both apply to the calling thread alone, on Linux. A nice value where a sandbox forbids the better one. */
 static void lower_priority(void)
 {

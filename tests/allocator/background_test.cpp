@@ -14,15 +14,18 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 static std::atomic<int>
     threads_made_by_others; // than the C library: by this program, as its own pthread_create sees it
@@ -36,6 +39,9 @@ extern "C" int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 }
 
 static bool purging_is_refused; // as where the process has locked its memory
+static std::atomic<bool> barriers_are_refused; // as by a sandbox
+static std::atomic<bool> threads_are_refused; // as by a limit
+static std::atomic<uint64_t> clock_ahead_ms;
 
 static std::atomic<int> barriers_before_stall{-1}; // then the thread that would pass one waits; -1: it does not
 static std::atomic<bool> stalls;
@@ -44,12 +50,22 @@ extern "C" {
 bool __real_platform_barrier_everywhere(void);
 bool __wrap_platform_barrier_everywhere(void)
 {
-    bool passed = __real_platform_barrier_everywhere();
+    bool passed = !barriers_are_refused && __real_platform_barrier_everywhere();
     if (barriers_before_stall >= 0 && barriers_before_stall-- == 0) {
         stalls = true;
         while (stalls) usleep(1000);
     }
     return passed;
+}
+uint64_t __real_platform_clock_ms(void);
+uint64_t __wrap_platform_clock_ms(void)
+{
+    return __real_platform_clock_ms() + clock_ahead_ms;
+}
+bool __real_platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
+bool __wrap_platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority)
+{
+    return !threads_are_refused && __real_platform_thread_start(name, run, argument, low_priority);
 }
 bool platform_is_in_linker(const void *address);
 bool __real_platform_purge(void *start, size_t size);
@@ -349,6 +365,39 @@ void release_and_wait()
     EXPECT_TRUE(comes_true([before] { return threads_now() > before; }));
 }
 
+TEST(Background, EndsBeforeTheProgramAsksForWhatTakesAProcessOfOneThread)
+{
+    isolated::expect_passes([] {
+        std::thread(release_and_wait).join();
+        EXPECT_EQ(2u, threads_now());
+        EXPECT_EQ(0, unshare(CLONE_THREAD)) << errno;
+        EXPECT_EQ(1u, threads_now());
+    });
+    for (int type : {0, CLONE_NEWUSER, CLONE_NEWNS}) {
+        isolated::expect_passes([type] {
+            std::thread(release_and_wait).join();
+            EXPECT_EQ(-1, setns(-1, type));
+            EXPECT_EQ(EBADF, errno);
+            EXPECT_EQ(1u, threads_now());
+            clock_ahead_ms = 2000;
+            release(allocate(100 * MIB, 1000));
+            EXPECT_TRUE(comes_true([] { return threads_now() == 2; })) << "its coming again";
+        });
+    }
+}
+
+TEST(Background, StaysWhereThatWouldBeInVainOrIsNotNeeded)
+{
+    isolated::expect_passes([] {
+        std::thread(release_and_wait).join();
+        EXPECT_EQ(0, unshare(CLONE_FS));
+        EXPECT_EQ(2u, threads_now());
+        Sleepers other(1, [] { release(allocate(MIB, 1000)); });
+        EXPECT_EQ(-1, unshare(CLONE_THREAD));
+        EXPECT_EQ(3u, threads_now());
+    });
+}
+
 TEST(Background, TakesNoSignals)
 {
     isolated::expect_passes([] {
@@ -368,6 +417,57 @@ TEST(Background, TakesNoSignals)
             EXPECT_EQ(1u, mask >> (signal - 1) & 1) << signal;
         for (int signal = 1; signal < SIGRTMAX; signal++)
             EXPECT_EQ(sigismember(&before, signal), sigismember(&after, signal)) << "the starter's";
+    });
+}
+
+// What the C library allocates for a thread it frees much later: not in memory that is given back as a whole before.
+template <typename Call> size_t goes_to_context(Call call)
+{
+    hf_context *context = hf_context_create(nullptr);
+    hf_context_stats before, after;
+    hf_context_stats_get(context, &before, sizeof before);
+    hf_context_switch(context);
+    call();
+    hf_context_stats_get(context, &after, sizeof after);
+    hf_context_switch(nullptr);
+    return after.live_bytes - before.live_bytes;
+}
+
+TEST(Background, TakesNothingOfTheContextThatItsStarterHasSwitchedTo)
+{
+    isolated::expect_passes([] {
+        void *list = allocate(100 * MIB, MIB);
+        EXPECT_EQ(0u, goes_to_context([list] { release(list); }));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
+    });
+}
+
+// The C library keeps the stacks of threads that have ended.
+void take_kept_stack()
+{
+    pthread_t thread;
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, size_t{128} * 1024);
+    pthread_create(
+        &thread, &small, [](void *) -> void * { return reinterpret_cast<void *>(intptr_t{pause()}); }, nullptr);
+    pthread_attr_destroy(&small);
+}
+
+TEST(Background, NorDoesTheThreadThatClearsMemory)
+{
+    isolated::expect_passes([] {
+        hf_option_set("background", "off");
+        ASSERT_EQ(0, hf_option_set("zeroed_reserve", "64m"));
+        std::free(std::calloc(1, MIB)); // finds nothing cleared, and hardly anything to clear
+        EXPECT_TRUE(comes_true([] { return threads_now() == 1; })) << "its end";
+        take_kept_stack(); // or the next one would find all that it needs with it
+        release(allocate(10 * MIB, MIB)); // there is
+        size_t first = goes_to_context([] { EXPECT_NE(nullptr, std::calloc(1, 40'000)); });
+        size_t second = goes_to_context([] { EXPECT_NE(nullptr, std::calloc(1, 40'000)); });
+        EXPECT_EQ(second, first);
+        std::free(std::calloc(1, 40'000));
+        EXPECT_EQ(3u, threads_now());
     });
 }
 
@@ -439,27 +539,30 @@ TEST(Background, DoesNotKeepAProcessWhoseThreadsHaveEnded)
     EXPECT_TRUE(WIFEXITED(status)) << "it hung";
 }
 
-// Whoever makes a thread is told that there can be none.
-void forbid_threads()
+// What all threads of a program get that makes a thread from now on, or asks for a barrier.
+void forbid_threads(uint32_t answer)
 {
 #if defined(__x86_64__)
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 2, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 1, 0),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 11 /* EAGAIN */),
+        BPF_STMT(BPF_RET | BPF_K, answer),
     };
-    struct sock_fprog program = {5, code};
+    struct sock_fprog program = {6, code};
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+    EXPECT_EQ(0, syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program));
+#else
+    (void)answer;
 #endif
 }
 
 TEST(Background, IsDoneWithoutWhereThereCanBeNoThread)
 {
     isolated::expect_passes([] {
-        forbid_threads();
+        forbid_threads(SECCOMP_RET_ERRNO | EAGAIN);
         size_t before = resident();
         for (int i = 0; i < 3; i++) release(allocate(100 * MIB, MIB));
         EXPECT_EQ(1u, threads_now());
@@ -467,6 +570,81 @@ TEST(Background, IsDoneWithoutWhereThereCanBeNoThread)
             std::free(std::malloc(MIB)); // by the program's own calls, as ever
             return resident() <= before + 16 * MIB;
         }));
+    });
+}
+
+TEST(Background, ComesAfterAMinuteWhereThereCouldBeNoThreadForAMoment)
+{
+    isolated::expect_passes([] {
+        threads_are_refused = true;
+        release(allocate(100 * MIB, MIB));
+        EXPECT_EQ(1u, threads_now());
+        threads_are_refused = false;
+        release(allocate(100 * MIB, MIB));
+        EXPECT_EQ(1u, threads_now()) << "a sandbox may log each try";
+        clock_ahead_ms = 61'000;
+        release(allocate(100 * MIB, MIB));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
+    });
+}
+
+// A thread that the kernel lets run when no other wants the processor would make others wait that want its locks.
+TEST(Background, IsNotStartedByAThreadThatComesAfterTheFirst)
+{
+    static const struct sched_param none = {};
+    const std::vector<void (*)()> ways = {[] { EXPECT_EQ(0, setpriority(PRIO_PROCESS, 0, 19)); },
+                                          [] { EXPECT_EQ(0, sched_setscheduler(0, SCHED_IDLE, &none)); }};
+    for (auto *come_after : ways) {
+        isolated::expect_passes([come_after] {
+            std::thread([come_after] {
+                come_after();
+                errno = 0;
+                release(allocate(100 * MIB, MIB));
+                EXPECT_EQ(0, errno);
+                EXPECT_EQ(2u, threads_now()) << "none of ours";
+            }).join();
+            clock_ahead_ms = 200;
+            release(allocate(100 * MIB, MIB));
+            EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
+        });
+    }
+}
+
+TEST(Background, LeavesWhereASandboxHasComeToRefuseTheBarrier)
+{
+    isolated::expect_passes([] {
+        Sleepers other(1, [] { release(allocate(4 * MIB, 1000)); });
+        barriers_are_refused = true;
+        release(allocate(100 * MIB, MIB));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 3; }));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }, 10'000)) << "its end";
+    });
+}
+
+// It makes its threads, then forbids by death what it will not need.
+TEST(Background, KeepsOutOfASandboxThatTheProgramHasEnteredItself)
+{
+    isolated::expect_passes([] {
+        Sleepers others(2, [] { release(allocate(4 * MIB, 1000)); });
+        void *list = allocate(100 * MIB, MIB);
+        forbid_threads(SECCOMP_RET_KILL_PROCESS);
+        release(list);
+        release(allocate(100 * MIB, 1000));
+        EXPECT_EQ(3u, threads_now());
+    });
+}
+
+TEST(Background, LeavesWhenTheProgramEntersASandbox)
+{
+    isolated::expect_passes([] {
+        Sleepers others(2, [] { release(allocate(4 * MIB, 1000)); });
+        hf_option_set("decay_ms", "1000");
+        release(allocate(100 * MIB, MIB));
+        EXPECT_TRUE(comes_true([] { return threads_now() == 4; }));
+        usleep(100'000); // now it sleeps, until it would look whether the heaps of others rest
+        forbid_threads(SECCOMP_RET_KILL_PROCESS);
+        usleep(2'000'000);
+        EXPECT_EQ(3u, threads_now());
     });
 }
 

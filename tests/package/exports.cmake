@@ -1,13 +1,13 @@
-# The libraries show a program exactly the public names: heapfit's own, libc's allocation functions
-# and C++'s operators. SHARED and STATIC are the libraries, NM the tool that lists their names, MORE a regular expression
-# for names that this variant has besides. NEVER is one for names that another C library has.
+# The libraries show a program exactly the public names: heapfit's own, libc's allocation functions and two that want a process
+# of one thread, and C++'s operators. SHARED and STATIC are the libraries, NM the tool that lists their names, MORE a regular
+# expression for names that this variant has besides. NEVER is one for names that another C library has.
 
 cmake_minimum_required(VERSION 3.25)
 
 set(public_name "^(hf_[a-z0-9_]+\
 |malloc|free|calloc|realloc|reallocarray|aligned_alloc|memalign|posix_memalign|valloc|pvalloc|cfree\
 |free_sized|free_aligned_sized|malloc_usable_size|malloc_trim|malloc_stats|malloc_info|mallinfo\
-|mallinfo2|mallopt\
+|mallinfo2|mallopt|unshare|setns\
 |__libc_(malloc|calloc|realloc|free|cfree|memalign|valloc|pvalloc)|__posix_memalign\
 |_Zn[wa][a-zA-Z0-9_]+|_Zd[la]Pv[a-zA-Z0-9_]*)$")
 
