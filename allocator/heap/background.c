@@ -18,8 +18,8 @@
  * for it, only a process that has threads of its own at that moment gets one; and the thread leaves when it is the last one.
  *
  * A process of many threads may forbid by death what it does not need itself: a further thread, and what that one asks the kernel.
- * So one that has put itself behind a filter since its start gets none, and a thread that is there leaves as soon as it finds out.
- * A filter that was there at the start is that of a container or a service manager, which know of programs no more than we do.
+ * So one that has put itself behind a filter gets none, and a thread that is there leaves as soon as it finds out. Unless
+ * `background:on` says that the filter is known to let it be.
  */
 #include "heap.h"
 
@@ -101,11 +101,9 @@ static enum chores_left step(bool idle)
 
 /* ---- where it must not be ----------------------------------------------------------------------------------------- */
 
-static bool filtered_from_start;
-
 static bool has_entered_sandbox(void)
 {
-    return !filtered_from_start && platform_is_filtered();
+    return setting() != BACKGROUND_ON && platform_is_in_own_sandbox();
 }
 
 /* ---- its life ----------------------------------------------------------------------------------------------------- */
@@ -137,10 +135,6 @@ static void background_run(void *unused)
     bool idle = platform_barrier_prepare(); /* where the kernel has none, heaps are left to their owners */
     uint64_t busy_at = platform_clock_ms();
     for (;;) {
-        if (has_entered_sandbox()) {
-            atomic_store_explicit(&heap_background_status, BACKGROUND_FORBIDDEN, memory_order_relaxed);
-            return;
-        }
         enum chores_left left = step(idle);
         uint64_t now = platform_clock_ms();
         if (status_change(BACKGROUND_LEAVING, BACKGROUND_ABSENT)) return;
@@ -152,6 +146,10 @@ static void background_run(void *unused)
         }
         if (now - busy_at >= IDLE_MS && may_leave(idle)) return;
         platform_wait(&heap_background_status, BACKGROUND_PRESENT, sleep_ms() * 1000);
+        if (has_entered_sandbox()) {
+            atomic_store_explicit(&heap_background_status, BACKGROUND_FORBIDDEN, memory_order_relaxed);
+            return;
+        }
     }
 }
 
@@ -173,7 +171,6 @@ static void process_begins(void)
 void heap_background_allow(void)
 {
     process_begins();
-    filtered_from_start = platform_is_filtered();
     status_change(BACKGROUND_FORBIDDEN, BACKGROUND_ABSENT);
 }
 

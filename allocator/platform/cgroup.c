@@ -7,13 +7,13 @@
  *     version 1    it says "4:memory:/a/b", the files are in /sys/fs/cgroup/memory/a/b
  *     a container  may see its own group as /sys/fs/cgroup, whatever the path says: what is not there is passed over
  *
- * Any of it may be missing, and then says nothing. Read by bare system calls, since open and read are points at which a thread
- * can be cancelled and which libraries replace; into memory on the stack; and nothing is remembered, so that it is as true in a
- * fork's child, and after somebody has moved the process.
+ * Any of it may be missing, and then says nothing. Nothing is remembered, so that it is as true in a fork's child, and after
+ * somebody has moved the process.
  *
  * Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux; systemd's "Resource Pressure Handling".
  */
 #define _GNU_SOURCE
+#include "lines.h"
 #include "platform.h"
 
 #include <errno.h>
@@ -23,68 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- files by lines ------------------------------------------------------------------------------------------------- */
-
-/* All on the stack of whoever allocates. Paths of containers have some two hundred bytes. */
-enum { LINE_MAX_BYTES = 512, CHUNK_BYTES = 256 };
-
-struct lines {
-    long file;
-    size_t at, size; /* of the chunk */
-    bool cut; /* the line is longer than there is room for */
-    char line[LINE_MAX_BYTES];
-    char chunk[CHUNK_BYTES];
-};
-
-static bool lines_open(struct lines *lines, const char *path)
-{
-    lines->at = lines->size = 0;
-    lines->file = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    return lines->file >= 0;
-}
-
-static int next_byte(struct lines *lines)
-{
-    if (lines->at == lines->size) {
-        long got = syscall(SYS_read, lines->file, lines->chunk, sizeof lines->chunk);
-        if (got <= 0) return -1;
-        lines->at = 0;
-        lines->size = (size_t)got;
-    }
-    return (unsigned char)lines->chunk[lines->at++];
-}
-
-static bool lines_next(struct lines *lines)
-{
-    size_t length = 0;
-    int byte = next_byte(lines);
-    if (byte < 0) return false;
-    for (lines->cut = false; byte >= 0 && byte != '\n'; byte = next_byte(lines)) {
-        if (length < sizeof lines->line - 1) lines->line[length++] = (char)byte;
-        else lines->cut = true;
-    }
-    lines->line[length] = '\0';
-    return true;
-}
-
-static void lines_close(const struct lines *lines)
-{
-    syscall(SYS_close, lines->file);
-}
-
 /* ---- numbers ---------------------------------------------------------------------------------------------------------- */
-
-/* The digits at `text`; SIZE_MAX when there are none ("max"), or too many. */
-static uint64_t number_at(const char *text)
-{
-    uint64_t number = 0;
-    if (*text < '0' || *text > '9') return SIZE_MAX;
-    for (; *text >= '0' && *text <= '9'; text++) {
-        if (__builtin_mul_overflow(number, 10, &number)) return SIZE_MAX;
-        if (__builtin_add_overflow(number, (uint64_t)(*text - '0'), &number)) return SIZE_MAX;
-    }
-    return number;
-}
 
 static uint64_t sum(uint64_t a, uint64_t b)
 {

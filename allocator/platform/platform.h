@@ -197,8 +197,8 @@ bool platform_thread_start(const char *name, void (*run)(void *), void *argument
  * that it starts has, too, and may not be allowed to change. */
 bool platform_thread_ranks_below_first(void);
 
-/* Whether the calling thread's system calls are filtered, as by a sandbox (seccomp), as far as the kernel says. */
-bool platform_is_filtered(void);
+/* Whether the calling thread is in a sandbox (seccomp) that is not that of a container, or that cannot be told (sandbox.c). */
+bool platform_is_in_own_sandbox(void);
 
 /* Have every thread of the process pass a full memory barrier, wherever it is, before it returns: then what each wrote before is
  * seen here, and what it reads from now on was written before. False when the kernel cannot. To be prepared once in each process. */

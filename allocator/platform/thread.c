@@ -458,14 +458,6 @@ bool platform_thread_ranks_below_first(void)
     return below;
 }
 
-bool platform_is_filtered(void)
-{
-    int saved = errno;
-    bool filtered = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) > 0;
-    errno = saved;
-    return filtered;
-}
-
 /* Both apply to the calling thread alone, on Linux. A nice value where a sandbox forbids the better one. */
 static void lower_priority(void)
 {

@@ -625,6 +625,7 @@ TEST(Background, LeavesWhereASandboxHasComeToRefuseTheBarrier)
 TEST(Background, KeepsOutOfASandboxThatTheProgramHasEnteredItself)
 {
     isolated::expect_passes([] {
+        ASSERT_EQ(0, hf_option_set("background", "auto"));
         Sleepers others(2, [] { release(allocate(4 * MIB, 1000)); });
         void *list = allocate(100 * MIB, MIB);
         forbid_threads(SECCOMP_RET_KILL_PROCESS);
@@ -637,6 +638,7 @@ TEST(Background, KeepsOutOfASandboxThatTheProgramHasEnteredItself)
 TEST(Background, LeavesWhenTheProgramEntersASandbox)
 {
     isolated::expect_passes([] {
+        ASSERT_EQ(0, hf_option_set("background", "auto"));
         Sleepers others(2, [] { release(allocate(4 * MIB, 1000)); });
         hf_option_set("decay_ms", "1000");
         release(allocate(100 * MIB, MIB));
