@@ -160,11 +160,11 @@ double most_in_a_round()
     return most;
 }
 
-uint64_t seconds_wanted()
+std::chrono::duration<double> seconds_wanted()
 {
-    constexpr uint64_t others_seconds = 1, times_as_long = 8;
-    return stress::environment_number(
-        "HEAPFIT_DRIFT_SECONDS", times_as_long * stress::environment_number("HEAPFIT_TEST_SECONDS", others_seconds));
+    constexpr double others_seconds = 1, times_as_long = 8;
+    return std::chrono::duration<double>(stress::environment_seconds(
+        "HEAPFIT_DRIFT_SECONDS", times_as_long * stress::environment_seconds("HEAPFIT_TEST_SECONDS", others_seconds)));
 }
 
 } // namespace
@@ -191,7 +191,8 @@ TEST(Drift, IsNotThereWhenTheSameAmountIsHeld)
     for (Estate &estate : estates) threads.emplace_back(keep_a_place, std::ref(estate), seed += 1000000000);
 
     std::vector<double> rounds;
-    auto start = steady_clock::now(), end = start + std::chrono::seconds(seconds_wanted()),
+    auto start = steady_clock::now(),
+         end = start + std::chrono::duration_cast<steady_clock::duration>(seconds_wanted()),
          warm = start + (end - start) / 4;
     do {
         double most = most_in_a_round();

@@ -435,8 +435,7 @@ TEST(Nodes, ARandomWalkNeverMixesThem)
             do {
                 for (int i = 0; i < 50 && !testing::Test::HasFatalFailure(); i++) walk.step();
                 walk.check();
-            } while (!deadline.passed() && !testing::Test::HasFailure());
-            EXPECT_LT(0u, walk.crossings()) << "the walk never came to where runs cross";
+            } while ((walk.crossings() == 0 || !deadline.passed()) && !testing::Test::HasFailure());
         });
     }
 }

@@ -115,22 +115,37 @@ inline std::string how_to_repeat()
     return words;
 }
 
+// In seconds, of which a fraction will do.
+inline double environment_seconds(const char *name, double otherwise)
+{
+    const char *text = std::getenv(name);
+    if (text == nullptr || *text == '\0') return otherwise;
+    char *end;
+    double seconds = std::strtod(text, &end);
+    if (*end == '\0' && seconds >= 0) return seconds;
+    std::fprintf(stderr, "%s=%s is no number of seconds\n", name, text);
+    std::exit(EXIT_FAILURE);
+}
+
 class Deadline
 {
   public:
     explicit Deadline(unsigned default_seconds)
         : end_(std::chrono::steady_clock::now() +
-               std::chrono::seconds(environment_number("HEAPFIT_TEST_SECONDS", default_seconds)))
+               std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                   std::chrono::duration<double>(environment_seconds("HEAPFIT_TEST_SECONDS", default_seconds))))
     {
     }
 
+    // Not when it is asked for the first time: a loop has one round at least, however slow what came before it was.
     bool passed() const
     {
-        return std::chrono::steady_clock::now() >= end_;
+        return asked_.exchange(true, std::memory_order_relaxed) && std::chrono::steady_clock::now() >= end_;
     }
 
   private:
     std::chrono::steady_clock::time_point end_;
+    mutable std::atomic<bool> asked_{false};
 };
 
 } // namespace stress

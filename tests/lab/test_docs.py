@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import json
+import os
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from itertools import product
@@ -162,6 +164,17 @@ def test_the_reference_says_what_the_commands_and_the_library_say(
     for name, content in update_docs.REFERENCE_BLOCKS.items():
         expected = update_docs.replaced(text, name, content())
         assert text == expected, "run: .venv/bin/python scripts/update-docs reference"
+
+
+def test_the_pages_are_written_from_the_checkout_whatever_is_installed(tmp_path: Path) -> None:
+    (tmp_path / "heapfit").mkdir()
+    (tmp_path / "heapfit" / "__init__.py").write_text("raise SystemExit('an older wheel')\n")
+    subprocess.run(
+        [sys.executable, ROOT / "scripts" / "update-docs", "--help"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
 
 
 # -------------------------------------------------------- options, C interface

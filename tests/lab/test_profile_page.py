@@ -159,7 +159,9 @@ def drawings(profile: Profile) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("make", [calm, server, several])
 def test_plotly_accepts_every_property_of_every_figure(make: Any) -> None:
-    for figure in drawings(make()):
+    made = drawings(make())
+    assert made
+    for figure in made:
         plotly.graph_objects.Figure(figure)
 
 

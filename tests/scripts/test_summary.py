@@ -129,6 +129,13 @@ def test_a_suite_without_results_counts_as_a_failure(write, summary):
     assert summary("one", "never-built") == ("1 passed, 1 failed", 1)
 
 
+def test_a_suite_without_an_exit_code_counts_as_a_failure(write, summary, tmp_path):
+    write("one", PYTEST_PASSED)
+    write("two", PYTEST_PASSED)
+    (tmp_path / "two.exit").unlink()
+    assert summary("one", "two") == ("1 passed, 1 failed", 1)
+
+
 def test_a_suite_that_was_killed_while_writing_counts_as_a_failure(write, summary, tmp_path):
     write("one", PYTEST_PASSED)
     (tmp_path / "two.xml").write_text("<testsuites><testsuite><testca")
