@@ -79,6 +79,13 @@ echo $$ $mind $apart > "$PIDS.new"; mv "$PIDS.new" "$PIDS"; wait
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
+def as_from_a_shell() -> None:
+    """Whatever started the tests, in the background or under nohup, may have ignored these."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in signal.SIGTERM, signal.SIGHUP:
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Begins a run of one suite, and returns when it has begun; `end_s` as END_S."""
@@ -94,7 +101,7 @@ def start(tmp_path: Path) -> Start:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            preexec_fn=as_from_a_shell,
         )
         wait_for(lambda: process.poll() is not None or (tmp_path / "pids").exists())
         return process
