@@ -248,7 +248,8 @@ _Static_assert((int)SPACE_LEFT_YOUNG == (int)CHORES_LATER && (int)SPACE_LEFT_OLD
 
 ALWAYS_INLINE enum chores_left chores_more_urgent(enum chores_left a, enum chores_left b)
 {
-    return a > b ? a : b;
+    if (a > b) return a;
+    return b;
 }
 
 /* ---- slow paths, and who keeps them out (idle.c) ----------------------------------------------------------------------- */
