@@ -149,8 +149,11 @@ class Advice(Record):
     weights: dict[str, float] = Field(description="Those that count: others have no metric here.")
     metrics: dict[str, str] = Field(default={}, description="What stands for each weight.")
     standings: list[Standing] = Field(description="Best first.")
-    recommended: str | None = Field(description="None: no difference that matters is shown.")
+    recommended: str | None = Field(description="None: nothing that is shown decides.")
     keeps: bool = Field(default=False, description="Whether that is the baseline.")
+    differs: bool = Field(
+        default=False, description="Whether any difference that matters is shown."
+    )
     reasons: str = Field(description="Two sentences.")
     by_setting: list[SettingWinner] = Field(default=[], description="Empty: one setting only.")
     notes: list[str] = Field(

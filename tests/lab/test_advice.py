@@ -160,7 +160,7 @@ def test_half_a_mebibyte_is_no_reason_for_more_time() -> None:
     advice = advised(measured({"lean": (1.19, 4 * half), "quick": (1.0, 5 * half)}), {})
     assert advice.recommended == "quick"
     assert advice.weights == {"time": 1.0}
-    assert "Memory does not count: all allocators are within 1 MiB" in advice.notes[0]
+    assert "Memory does not count: the means of all allocators are within 1 MiB" in advice.notes[0]
 
 
 def test_half_a_mebibyte_outweighs_no_time_beside_an_allocator_that_takes_much() -> None:
@@ -183,6 +183,36 @@ def test_where_each_is_better_at_something_and_weights_decide_nothing_the_user_c
     advice = advised(measured({"quick": (1.0, 1.2), "lean": (1.2, 1.0)}), {})
     assert advice.recommended is None
     assert "Choose by what matters more to you" in advice.reasons
+    assert headline(advice) == "No recommendation"
+
+
+def test_what_is_kept_is_not_said_to_be_like_what_is_shown_to_differ() -> None:
+    truth = {"lean": (1.2, 1.0), "quick": (1.0, 1.2), "bad": (1.3, 1.3)}
+    advice = advised(measured(truth), {})
+    assert headline(advice) == "Keep lean"
+    assert "lean, which is better than quick in one respect and worse in another" in advice.reasons
+    assert "cannot be told apart" not in advice.reasons
+    assert "20 % more time than quick" in advice.reasons
+
+
+def test_a_difference_too_small_to_matter_is_not_said_to_be_none() -> None:
+    truth = {"lean": (1.0, 2.0 / 64), "near": (1.0, 2.5 / 64), "fat": (1.0, 9.0 / 64)}
+    advice = advised(measured(truth), {"memory": 1})
+    assert headline(advice) == "Keep lean"
+    assert "lean, which differs from near by too little to matter." in advice.reasons
+
+
+def test_a_lower_score_that_may_be_chance_is_not_the_reason() -> None:
+    generator = np.random.default_rng(3)
+    study, trials = measured({"old": (2.0, 1.0), "quick": (1.0, 1.1)})
+    noise = iter(np.exp(generator.normal(0, 1.0, len(trials))))
+    trials = [
+        each.model_copy(update={"metrics": {**each.metrics, MEMORY.name: MIB_64 * next(noise)}})
+        for each in trials
+    ]
+    advice = advised((study, trials), {"time": 1, "memory": 2})
+    assert advice.recommended == "quick"
+    assert advice.reasons.startswith("quick is shown to be better than old in time. ")
 
 
 def test_a_single_trial_each_decides_nothing() -> None:

@@ -303,3 +303,9 @@ def test_a_page_shows_one_digit_more_than_a_terminal() -> None:
 
 def test_escape_sequences_from_outside_are_spelled_out() -> None:
     assert text.visible("\x1b[31mred\n\u202e") == "\\x1b[31mred\\n\\u202e"
+
+
+def test_a_column_whose_medians_are_all_zero_shows_what_there_is_beside_them() -> None:
+    # As of the system time of `sleep`: one trial of 2.4 ms is not to read 0 s.
+    results = Results(summary_with({"glibc": [0.0] * 5, "heapfit": [0.0] * 4 + [0.002446]}))
+    assert results.scale(WALL, TERMINAL_DIGITS).text(0.002446) == "2.45 ms"

@@ -191,6 +191,15 @@ def _of_advice(seen: Shown) -> Iterator[str]:
         for name in better:
             if better[name] and not worse[name]:
                 yield f"{headline(advice)}, though {name} is shown to be better and not worse"
+    if said := re.search(
+        r"cannot be told apart from (.+?)(?:, and (?:differs|is)|[.:])", advice.reasons
+    ):
+        for metric in (each for each in METRICS if each.name in advice.metrics.values()):
+            letters = seen.letters[metric.name]
+            first = letters.get(advice.standings[0].allocator)
+            for name in set(re.findall(r"\w+", said[1])) & letters.keys():
+                if first and not set(first) & set(letters[name]):
+                    yield f"{name} is told apart in {metric.name}"
     if advice.recommended is None and "may be chance" in advice.reasons:
         for metric in (each for each in METRICS if each.name in advice.metrics.values()):
             if "no difference can be shown" not in seen.sentences[metric.name]:

@@ -56,7 +56,7 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
 
     An allocator's score is the weighted geometric mean of its costs; each cost is the geometric
     mean, over all settings (cores, sizes) with the same weight, of the allocator's ratio to the
-    best. Empty weights: all goals weigh the same. A goal in which all allocators are within too
+    best. Empty weights: all goals weigh the same. A goal in which all means are within too
     little to matter has no part in the score.
 
     References: in `costs.py` for the score, `front.py` for the front. Raises ValueError for an
@@ -94,7 +94,10 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
         standings=standings,
         recommended=recommended,
         keeps=recommended == study.baseline,
-        reasons=reasons(study, weighed, standings, recommended, [k for _, k in contest.goals]),
+        differs=any(each.counts for _, known in contest.goals for each in known.values()),
+        reasons=reasons(
+            study, weighed, standings, recommended, [k for _, k in contest.goals], contest.score
+        ),
         by_setting=winners,
         notes=[*notes, *little, *_left_out(every, names), *other_winners(best, winners)],
     )
@@ -108,7 +111,7 @@ def _that_matter(readings: Readings, wanted: Sequence[Goal]) -> tuple[list[Goal]
         found = overall(readings, figures_of(readings, goal.metric.name), goal.metric)
         if found and all(each.trivial for each in found):
             notes.append(
-                f"{goal.name.capitalize()} does not count: all allocators are within "
+                f"{goal.name.capitalize()} does not count: the means of all allocators are within "
                 f"{_little(goal.metric)} of each other, which is too little to matter."
             )
         else:

@@ -18,10 +18,11 @@ def reasons(
     standings: Sequence[Standing],
     recommended: str | None,
     known: Sequence[Known],
+    score: Known,
 ) -> str:
     """Return two sentences: who leads and by how much, and what that costs elsewhere.
 
-    `known` are the verdicts on the goals' metrics.
+    `known` are the verdicts on the goals' metrics, `score` those on the scores.
     """
     verdicts = [each for of_goal in known for each in of_goal.values()]
     if all(each.p is None for each in verdicts):
@@ -33,8 +34,8 @@ def reasons(
         return _undecided(standings, verdicts)
     price = _trade_off(wanted, standings, known)
     if recommended == study.baseline and any(s.tied_with_best for s in standings[1:]):
-        return f"{_kept(standings)} {price}"
-    return f"{_lead(study, standings)} {price}"
+        return f"{_kept(standings, known)} {price}"
+    return f"{_lead(study, wanted, standings, known, score)} {price}"
 
 
 def _undecided(standings: Sequence[Standing], verdicts: Sequence[Verdict]) -> str:
@@ -51,12 +52,32 @@ def _undecided(standings: Sequence[Standing], verdicts: Sequence[Verdict]) -> st
     return f"{_no_difference(standings)} Keep what you have."
 
 
-def _kept(standings: Sequence[Standing]) -> str:
+def _kept(standings: Sequence[Standing], known: Sequence[Known]) -> str:
     kept = standings[0].allocator
-    tied = [each.allocator for each in standings[1:] if each.tied_with_best]
-    return f"No allocator is shown to be better than {kept}, which cannot be told apart from " + (
-        f"{_listed(tied)}."
-    )
+    return f"No allocator is shown to be better than {kept}, which {_beside(standings, known)}."
+
+
+def _beside(standings: Sequence[Standing], known: Sequence[Known]) -> str:
+    """How the first stands to those that it is tied with, as a predicate; empty: there are none.
+
+    Tied are also those of which a difference is shown, but decides nothing.
+    """
+    best = standings[0].allocator
+    alike, near, other = [], [], []
+    for name in [each.allocator for each in standings[1:] if each.tied_with_best]:
+        verdicts = [of_goal[best, name] for of_goal in known if (best, name) in of_goal]
+        if any(each.counts for each in verdicts):
+            other.append(name)
+        elif any(each.shown for each in verdicts):
+            near.append(name)
+        else:
+            alike.append(name)
+    said = [f"cannot be told apart from {_listed(alike)}"] if alike else []
+    if near:
+        said.append(f"differs from {_listed(near)} by too little to matter")
+    if other:
+        said.append(f"is better than {_listed(other)} in one respect and worse in another")
+    return ", and ".join(said)
 
 
 def other_winners(leader: str, winners: Sequence[SettingWinner]) -> list[str]:
@@ -81,19 +102,45 @@ def _no_difference(standings: Sequence[Standing]) -> str:
     )
 
 
-def _lead(study: Study, standings: Sequence[Standing]) -> str:
+def _lead(
+    study: Study,
+    wanted: Sequence[Goal],
+    standings: Sequence[Standing],
+    known: Sequence[Known],
+    score: Known,
+) -> str:
     best = standings[0]
-    tied = [standing.allocator for standing in standings[1:] if standing.tied_with_best]
+    against = _reference(study, standings)
+    beside = _beside(standings, known)
+    though = f", though it {beside}" if beside else ""
+    if against is not None and not _is_shown(score, best.allocator, against.allocator):
+        # A lower score that may be chance is no reason: what is shown of single goals is.
+        ahead = _listed(_ahead(wanted, known, best.allocator, against.allocator))
+        return (
+            f"{best.allocator} is shown to be better than {against.allocator} in {ahead}{though}."
+        )
     is_cheapest = best.score == min(standing.score for standing in standings)
     lead = f"{best.allocator} " + (
         "costs least under these weights" if is_cheapest else "is ahead in what is shown to differ"
     )
-    if tied:
-        lead += f", though it cannot be told apart from {_listed(tied)}"
-    against = _reference(study, standings)
+    lead += though
     if against is None or against.score <= best.score:
         return lead + "."
     return f"{lead}: {against.allocator} costs {_percent(against.score / best.score)} more."
+
+
+def _is_shown(known: Known, first: str, second: str) -> bool:
+    return (first, second) in known and known[first, second].shown
+
+
+def _ahead(wanted: Sequence[Goal], known: Sequence[Known], best: str, other: str) -> list[str]:
+    """Return the goals in which `best` is shown to be better than `other`."""
+    found = []
+    for goal, of_goal in zip(wanted, known, strict=True):
+        verdict = of_goal.get((best, other))
+        if verdict and verdict.counts and (verdict.beyond < 0) == (goal.metric.better == "lower"):
+            found.append(goal.name)
+    return found
 
 
 def _reference(study: Study, standings: Sequence[Standing]) -> Standing | None:

@@ -25,7 +25,7 @@ ASSUMPTIONS = {
 def headline(advice: Advice) -> str:
     """Return the recommendation in a few words."""
     if advice.recommended is None:
-        return "No significant difference"
+        return "No recommendation" if advice.differs else "No significant difference"
     if advice.keeps:
         return f"Keep {visible(advice.recommended)}"
     return f"Recommended: {visible(advice.recommended)}"

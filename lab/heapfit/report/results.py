@@ -146,7 +146,11 @@ class Results:
         """The scale of one metric, the same in all settings."""
         key = (metric.name, digits)
         if key not in self._scales:
-            values = [e.median for e in self.summary.estimates if e.metric == metric.name]
+            own = [e for e in self.summary.estimates if e.metric == metric.name]
+            # Where every median is zero, what there is beside them would be rounded away.
+            values = (
+                [e.median for e in own] if any(e.median for e in own) else [e.maximum for e in own]
+            )
             self._scales[key] = scale_for(metric.unit, values, digits)
         return self._scales[key]
 

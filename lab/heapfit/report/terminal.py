@@ -191,7 +191,7 @@ def _print_legend(results: Results, hidden: list[str], console: Console) -> None
         f"Each cell: the median of {trials}, and the ratio of means to {baseline}{interval}.",
         *([DIFFERENCES.format(baseline)] if results.has_differences else []),
         f"{BEST} best mean of its column",
-        f"{UNDECIDED} no difference from {baseline} is shown: the ratio's 95 % interval includes 1",
+        f"{UNDECIDED} no difference from {baseline} is shown: its 95 % interval includes equality",
     ):
         print_line(console, line, style="dim")
     if results.has_mere_ranges:
