@@ -8,7 +8,7 @@
 
 PYTHON ?= python3
 ALLOCATORS ?= glibc,heapfit,jemalloc,mimalloc,tcmalloc
-DEMO_REPLICATES ?= 7
+DEMO_REPLICATES ?= 12
 STUDY ?= core
 STUDY_OPTIONS ?=
 
