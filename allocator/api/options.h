@@ -30,6 +30,7 @@ enum {
     NUMA,
     RESERVATION,
     CONTROL,
+    GUARD_SAMPLE,
     STATS_AT_EXIT,
     VERBOSE,
 #ifdef HEAPFIT_POOLS

@@ -64,6 +64,11 @@ static void apply_background(uint64_t value)
     atomic_store_explicit(&heap_settings.background, (uint32_t)value, memory_order_relaxed);
 }
 
+static void apply_guard_sample(uint64_t value)
+{
+    atomic_store_explicit(&guard_mean, (size_t)value, memory_order_relaxed);
+}
+
 static void apply_cache_line_align(uint64_t value)
 {
     heap_settings.cache_line_align = value != 0;
@@ -387,6 +392,19 @@ struct option options_table[OPTION_COUNT] = {
                     .maximum = CONTROL_ON,
                     .choices = control_choices,
                 },
+        },
+    [GUARD_SAMPLE] =
+        {
+            .public =
+                {
+                    .name = "guard_sample",
+                    .description = "put one small object in so many bytes against an inaccessible page, to find memory "
+                                   "errors; 0: none",
+                    .kind = HF_OPTION_SIZE,
+                    .live = 1,
+                    .maximum = BYTES_UNLIMITED,
+                },
+            .apply = apply_guard_sample,
         },
     [STATS_AT_EXIT] =
         {

@@ -28,6 +28,7 @@ static const struct member total_members[] = {
     TOTAL(contexts),     TOTAL(context_bytes),  TOTAL(resident),      TOTAL(cached_bytes),    TOTAL(zeroed_bytes),
     TOTAL(zeroed_hits),  TOTAL(zeroed_misses),  TOTAL(huge_bytes),    TOTAL(commits),         TOTAL(advices),
     TOTAL(refills),      TOTAL(remote_batches), TOTAL(remote_blocks), TOTAL(threads_sharing), TOTAL(nodes),
+    TOTAL(guard_slots),  TOTAL(guard_objects),  TOTAL(guard_samples), TOTAL(guard_missed),
 };
 _Static_assert(COUNT(total_members) == sizeof(hf_stats) / sizeof(size_t), "every member is named");
 
@@ -185,6 +186,12 @@ static void print_work(int file, const hf_stats *total)
             MIB(total->context_bytes), total->contexts);
 }
 
+static void print_guarded(int file, const hf_stats *total)
+{
+    dprintf(file, "  guarded    %12zu objects in %zu slots; %zu since the start, %zu found no slot\n",
+            total->guard_objects, total->guard_slots, total->guard_samples, total->guard_missed);
+}
+
 static void print_classes(int file, const hf_class_stats *classes)
 {
     dprintf(file, "  %10s %10s %14s %14s %14s\n", "block size", "spans", "live", "free", "live MiB");
@@ -226,6 +233,7 @@ EXPORT void hf_stats_print(int file)
     statistics.total.resident = statistics_resident();
     print_memory(file, &statistics.total);
     print_work(file, &statistics.total);
+    if (statistics.total.guard_slots != 0) print_guarded(file, &statistics.total);
     explain_print(file);
     print_classes(file, statistics.classes);
     print_heaps(file);

@@ -156,6 +156,19 @@ static void add_heap_figures(hf_stats *total)
     total->threads_sharing = heaps.sharing;
 }
 
+static void add_guard_figures(hf_stats *total)
+{
+    struct guard_figures figures;
+    guard_figures(&figures);
+    total->live_objects += figures.live;
+    total->live_bytes += figures.live_bytes;
+    total->own_bytes += figures.own_bytes;
+    total->guard_slots = figures.slots;
+    total->guard_objects = figures.live;
+    total->guard_samples = figures.samples;
+    total->guard_missed = figures.missed;
+}
+
 void statistics_collect(struct statistics *statistics)
 {
     memset(statistics, 0, sizeof *statistics);
@@ -167,6 +180,7 @@ void statistics_collect(struct statistics *statistics)
     count_own_bins_as_free(statistics->classes);
     add_space_figures(&statistics->total);
     add_heap_figures(&statistics->total);
+    add_guard_figures(&statistics->total);
     statistics->total.contexts = context_count();
     sum_up(statistics);
 }

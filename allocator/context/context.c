@@ -129,11 +129,19 @@ static uint32_t chunks_to_keep(struct hf_context *context)
     return keep < context->chunks_count ? (uint32_t)keep : context->chunks_count;
 }
 
+static void free_all_guarded(struct hf_context *context)
+{
+    if (LIKELY(!context->has_guarded)) return;
+    guard_free_all(context);
+    context->has_guarded = false;
+}
+
 EXPORT void hf_context_free_all(hf_context *context)
 {
     if (CONTEXT_CHECKS) check_context_owner(context);
     /* What others have freed is freed with the rest. Relaxed: nothing of it is read. */
     atomic_store_explicit(&context->remote, 0, memory_order_relaxed);
+    free_all_guarded(context);
     chunk_remove_all_alone(context);
     chunk_trim(context, chunks_to_keep(context));
     if (context->kind == HF_REGION) region_free_all(context);
@@ -166,6 +174,7 @@ EXPORT void hf_context_destroy(hf_context *context)
 {
     if (context == NULL) return;
     if (hf_context_current() == context) hf_context_switch(NULL);
+    free_all_guarded(context);
     chunk_remove_all_alone(context);
     chunk_trim(context, 0);
     atomic_fetch_sub_explicit(&contexts, 1, memory_order_relaxed);
@@ -189,6 +198,7 @@ EXPORT int hf_context_owns(const hf_context *context, const void *pointer)
     size_t offset = space_offset(pointer);
     if (space_offset_is_foreign(offset)) return 0;
     const struct span *span = span_of_offset(offset);
+    if (UNLIKELY(is_guarded(pointer))) return guard_owner(pointer) == context;
     return span_is_guest(span) && chunk_of(span)->context == context;
 }
 
@@ -198,10 +208,11 @@ EXPORT int hf_context_stats_get(const hf_context *context, hf_context_stats *sta
         errno = EINVAL;
         return -1;
     }
+    size_t guarded = context->has_guarded ? guard_owned_bytes(context) : 0;
     hf_context_stats all = {
-        .live_bytes = context->kind == HF_REGION ? context->used : dodging_live(context),
-        .used_bytes = context->used,
-        .peak_bytes = context->used > context->used_peak ? context->used : context->used_peak,
+        .live_bytes = context->kind == HF_REGION ? context->used : dodging_live(context) + guarded,
+        .used_bytes = context->used + guarded,
+        .peak_bytes = (context->used > context->used_peak ? context->used : context->used_peak) + guarded,
         .footprint = context->footprint,
         .footprint_peak = context->footprint_peak,
         .chunks = context->chunks_count,

@@ -91,6 +91,8 @@ struct hf_context {
     size_t free_alls;
     bool huge_pages;
     void *memory; /* that this struct lies in, at a varying offset */
+    struct guard_sampler guard; /* dodging: objects that are guarded are chosen as segments are used up */
+    bool has_guarded; /* there may be some */
 
     /* Written by other threads: a line of their own. */
     _Atomic(uint64_t) owner __attribute__((aligned(CACHE_LINE))); /* a thread's number; 0: none */
@@ -272,6 +274,13 @@ void chunk_trim(struct hf_context *context, uint32_t count);
 ALWAYS_INLINE struct chunk *chunk_of(const struct span *span)
 {
     return span_guest(span);
+}
+
+/* Whether an address lies in a slot of guarded objects, whose context, if they have one, is their owner: see heap/guard.h. */
+ALWAYS_INLINE bool is_guarded(const void *pointer)
+{
+    size_t offset = space_offset(pointer);
+    return !space_offset_is_foreign(offset) && span_kind_read(span_of_offset(offset)) == SPAN_GUARD;
 }
 
 /* The chunk of an address in a span that some context has. */

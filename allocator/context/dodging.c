@@ -142,12 +142,52 @@ static bool segment_add(struct hf_context *context, unsigned class)
     return true;
 }
 
+/* Where the last object of the class's newest segment ends; 0: it has none. */
+static uintptr_t segment_end(const struct hf_context *context, unsigned class)
+{
+    size_t segment = (size_t)1 << context->segment_shift;
+    uintptr_t end = context->bump_end[class];
+    return end == 0 ? 0 : ((end - 1) & ~(segment - 1)) + segment / context->sizes[class] * context->sizes[class];
+}
+
+/* Have the segment end, for now, before the next object that is to be guarded. */
+static void segment_cut(struct hf_context *context, unsigned class)
+{
+    size_t size = context->sizes[class];
+    size_t count = (context->bump_end[class] - context->bump[class]) / size;
+    context->bump_end[class] = context->bump[class] + guard_cut(&context->guard, class, size, count) * size;
+}
+
+/* Go on with a segment that was cut, or a new one. */
+static bool segment_go_on(struct hf_context *context, unsigned class)
+{
+    uintptr_t end = segment_end(context, class);
+    if (LIKELY(end == context->bump_end[class])) {
+        if (!segment_add(context, class)) return false;
+    } else {
+        context->bump_end[class] = end;
+    }
+    if (guard_is_on()) segment_cut(context, class);
+    return true;
+}
+
+/* NULL: the next object is none that is to be guarded. */
+static COLD void *segment_guarded(struct hf_context *context, unsigned class)
+{
+    size_t size = context->sizes[class];
+    if (!guard_falls(&context->guard, class, size)) return NULL;
+    context->has_guarded = true; /* before there is one */
+    return guard_allocate(size, context->alignment, context, chance_draw(&context->guard.random));
+}
+
 void *context_malloc_segment(struct hf_context *context, unsigned class)
 {
     if (UNLIKELY(class == CLASS_NONE)) return context_malloc_slow(context, 1); /* no bytes, of a region */
     context_take_remote(context);
     if (context->free[class] != 0) return context_pop(context, class);
-    if (LIKELY(segment_add(context, class))) return context_malloc_class(context, class);
+    void *guarded = guard_is_on() ? segment_guarded(context, class) : NULL;
+    if (UNLIKELY(guarded != NULL)) return guarded;
+    if (LIKELY(segment_go_on(context, class))) return context_malloc_class(context, class);
     errno = ENOMEM;
     return NULL;
 }
@@ -266,7 +306,7 @@ size_t dodging_live(const struct hf_context *context)
 {
     size_t live = context->used - remote_bytes(context);
     for (unsigned class = 1; class <= context->classes; class++) {
-        live -= context->bump_end[class] - context->bump[class];
+        live -= segment_end(context, class) - context->bump[class];
         for (uintptr_t object = context->free[class]; object != 0; object = *block_words(object))
             live -= context->sizes[class];
     }

@@ -74,9 +74,19 @@ static size_t usable_or_fail(const char *function, const struct hf_context *cont
     return usable;
 }
 
+static COLD void guarded_free(const struct hf_context *context, void *pointer)
+{
+    if (guard_owner(pointer) != context) guard_report_mistake(GUARD_POINTER, "hf_context_free", pointer);
+    guard_free("hf_context_free", pointer);
+}
+
 void context_free_slow(struct hf_context *context, void *pointer)
 {
     if (context->kind == HF_REGION) return;
+    if (UNLIKELY(is_guarded(pointer))) {
+        guarded_free(context, pointer);
+        return;
+    }
     if (UNLIKELY(!hf_context_owns(context, pointer))) check_pointer_failed("hf_context_free", pointer);
     struct chunk *chunk = chunk_of_address((uintptr_t)pointer);
     usable_or_fail("hf_context_free", context, chunk, pointer);
@@ -109,6 +119,30 @@ void heap_guest_free(struct span *span, void *pointer)
 
 /* ---- resizing ----------------------------------------------------------------------------------------------------------------- */
 
+/* To an object of the context, or NULL; where it stays, at its place to the byte. */
+static COLD void *guarded_realloc(struct hf_context *context, void *pointer, size_t size)
+{
+    size_t usable = guard_usable_size("realloc", pointer);
+    if (size == usable) return pointer;
+    void *moved = context_malloc(context, size);
+    if (moved == NULL) return size <= usable ? pointer : NULL; /* as below */
+    memcpy(moved, pointer, usable < size ? usable : size);
+    guard_free("realloc", pointer);
+    return moved;
+}
+
+/* Of a context that another thread has. */
+static COLD void *guarded_realloc_remote(void *pointer, size_t size)
+{
+    size_t usable = guard_usable_size("realloc", pointer);
+    if (size <= usable) return pointer;
+    void *moved = heap_malloc_own(size);
+    if (moved == NULL) return NULL;
+    memcpy(moved, pointer, usable);
+    guard_free("realloc", pointer);
+    return moved;
+}
+
 static void *dodging_realloc(struct hf_context *context, struct chunk *chunk, void *pointer, size_t size)
 {
     size_t usable = usable_or_fail("realloc", context, chunk, pointer);
@@ -129,11 +163,12 @@ void *context_realloc(struct hf_context *context, void *pointer, size_t size)
     if (pointer == NULL) return context_malloc(context, size);
     if (size > OBJECT_MAX) return NULL;
     if (CONTEXT_CHECKS) check_context_has(context, pointer);
-    if (CONTEXT_CHECKS && context->kind != HF_REGION)
+    if (CONTEXT_CHECKS && context->kind != HF_REGION && !is_guarded(pointer))
         check_context_live("a context's object is reallocated that is not live: freed, or after free_all", pointer);
     /* Where most calls end: a small object that stays. */
     unsigned class = context->map[(uintptr_t)pointer >> MAP_UNIT_SHIFT];
     if (LIKELY(class != CLASS_NONE) && object_fits(size, context->sizes[class])) return pointer;
+    if (UNLIKELY(class == CLASS_NONE && is_guarded(pointer))) return guarded_realloc(context, pointer, size);
     struct chunk *chunk = chunk_of_address((uintptr_t)pointer);
     return context->kind == HF_REGION ? region_realloc(context, chunk, (uintptr_t)pointer, size)
                                       : dodging_realloc(context, chunk, pointer, size);
@@ -150,9 +185,11 @@ EXPORT void *hf_context_realloc(hf_context *context, void *pointer, size_t size)
 /* realloc of any thread's. Only the owner can find the object another place in its context. */
 void *heap_guest_realloc(struct span *span, void *pointer, size_t size)
 {
-    struct chunk *chunk = chunk_of(span);
-    struct hf_context *context = chunk->context;
+    bool guarded = span->kind == SPAN_GUARD;
+    struct chunk *chunk = guarded ? NULL : chunk_of(span);
+    struct hf_context *context = guarded ? guard_owner(pointer) : chunk->context;
     if (LIKELY(context_is_mine(context))) return context_realloc(context, pointer, size);
+    if (guarded) return guarded_realloc_remote(pointer, size);
     bool region = context->kind == HF_REGION;
     size_t usable =
         region ? region_copyable(chunk, (uintptr_t)pointer) : usable_or_fail("realloc", context, chunk, pointer);

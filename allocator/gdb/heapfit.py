@@ -244,6 +244,8 @@ class Stats(gdb.Command):
         print(f"  {mib(runs[layout['SPAN_METADATA']] * span_size)} MiB heapfit's own")
         if runs[layout["SPAN_GUEST"]]:
             print(f"  {mib(runs[layout['SPAN_GUEST']] * span_size)} MiB in contexts")
+        if runs[layout["SPAN_GUARD"]]:
+            print(f"  {mib(runs[layout['SPAN_GUARD']] * span_size)} MiB for guarded objects")
 
 
 class Heaps(gdb.Command):
@@ -303,6 +305,8 @@ def describe(heap: Heap, address: int) -> str:
         return f"{address:#x} is {into} at {span.start:#x}."
     if span.kind == layout["SPAN_GUEST"]:
         return f"{address:#x} is in a context."
+    if span.kind == layout["SPAN_GUARD"]:
+        return describe_guarded(layout, address)
     if span.kind != layout["SPAN_BLOCKS"]:
         return f"{address:#x} is in memory of heapfit's own."
     owner = heap.name_of(span.owner)
@@ -313,6 +317,23 @@ def describe(heap: Heap, address: int) -> str:
         f"{address - block} bytes into a block of {span.block_size} bytes at {block:#x}, in {owner}"
     )
     return f"{address:#x} is {what}. {state_of(heap, span, block)}"
+
+
+def describe_guarded(layout: Layout, address: int) -> str:
+    """Return what is known of an address among guarded objects, and the pages between them."""
+    guard = layout["guard"]
+    page = layout.field("guard", "page", guard)
+    number, is_slot = divmod((address - layout.field("guard", "start", guard)) // page, 2)
+    if not is_slot or number >= layout.field("guard", "slots", guard, 4):
+        return f"{address:#x} is in an inaccessible page beside guarded objects."
+    slot = layout.field("guard", "records", guard) + number * layout["guard_slot"]
+    state = number_at(slot + layout["guard_slot.state"], 4)
+    states = {layout["GUARD_LIVE"]: "It is live.", layout["GUARD_FREED"]: "It was freed."}
+    if state not in states:
+        return f"{address:#x} is in a slot for a guarded object, which nobody has."
+    start, size = (layout.field("guard_slot", name, slot) for name in ("object", "size"))
+    into = f"{address - start} bytes into a guarded object of {size} bytes at {start:#x}"
+    return f"{address:#x} is {into}. {states[state]}"
 
 
 def state_of(heap: Heap, span: Span, block: int) -> str:

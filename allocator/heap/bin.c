@@ -333,6 +333,8 @@ static uint32_t bin_gives(const struct heap *heap, struct bin *bin)
 static uint32_t span_give_list(struct heap *heap, struct span *span, uintptr_t list, uint32_t count)
 {
     uint32_t most = bin_gives(heap, &heap->bins[span->bin]);
+    if (guard_is_on())
+        most = (uint32_t)guard_cut(&heap->guard, span->bin, span->block_size, count < most ? count : most);
     /* Relaxed: a figure, which only the owner writes. */
     __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
     heap->free[span->bin] = list;

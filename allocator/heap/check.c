@@ -21,6 +21,7 @@ void check_double_free(const void *pointer)
 void check_size_failed(const void *pointer, size_t given, size_t usable)
 {
     platform_message("free of %p with size %zu, but only %zu bytes were allocated", pointer, given, usable);
+    if (guard_slot_of((uintptr_t)pointer) != NULL) guard_report_object(pointer);
     platform_abort();
 }
 

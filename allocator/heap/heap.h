@@ -16,7 +16,8 @@
  * a heap keeps; chores.c giving memory back in time; background.c the same while the program sleeps; idle.c what a
  * resting thread's heap holds; pressure.c what is done when memory runs short; remote.c blocks that another thread freed; registry.c heaps and
  * threads: birth, death, adoption, fork; shared.c heaps of several threads; large.c objects with spans of their own;
- * mixed.c, in the library with pools alone, bins of objects of many sizes;
+ * mixed.c, in the library with pools alone, bins of objects of many sizes; guard.c, guard_sample.c and guard_report.c objects at the
+ * edge of inaccessible pages, whose header says what they are;
  * object.c what the malloc family asks for, of any size; check.c errors of the program.
  */
 #ifndef HEAPFIT_HEAP_H
@@ -24,6 +25,7 @@
 
 #include "../platform/platform.h"
 #include "../space/space.h"
+#include "guard.h"
 #include "size_class.h"
 
 /* ---- settings: set by api/, some while threads run -------------------------------------------------------- */
@@ -204,6 +206,7 @@ struct heap {
     _Atomic(int32_t) thread; /* the kernel's number of the one that has it; 0: none; THREADS_MANY: several share it */
     size_t refills; /* how often a bin was filled */
     size_t woken_at; /* pools/: the refills there were when it last had reason to ask; the owner's */
+    struct guard_sampler guard; /* guard_sample.c: the owner's, on its slow paths */
 
     /* Written by other threads: a line of their own. */
     _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */
@@ -293,8 +296,8 @@ ALWAYS_INLINE bool object_fits(size_t size, size_t usable)
     return size <= usable && size >= usable / 2;
 }
 
-/* A block of a bin of the calling thread's heap; NULL: memory has run out. */
-void *heap_malloc_bin(struct heap *heap, unsigned bin);
+/* An object of a bin of the calling thread's heap, of at most so many bytes; NULL: memory has run out. */
+void *heap_malloc_bin(struct heap *heap, unsigned bin, size_t size);
 
 /* What the fast paths fall back to. They return NULL and set errno to ENOMEM when memory has run out or the request
  * is above OBJECT_MAX. */
@@ -323,7 +326,8 @@ void heap_trim_everywhere(void);
 void *heap_guest_malloc(size_t size, size_t alignment);
 /* Objects, if `pointer` is one, in spans of the kind SPAN_GUEST; each ends the program when it is not, naming `function`. */
 void heap_guest_free(struct span *span, void *pointer);
-void *heap_guest_realloc(struct span *span, void *pointer, size_t size); /* NULL: out of memory */
+void *heap_guest_realloc(struct span *span, void *pointer,
+                         size_t size); /* NULL: out of memory. Guarded ones with an owner too */
 size_t heap_guest_usable_size(const char *function, const struct span *span, const void *pointer);
 
 /* The class of a small size in this heap. */

@@ -213,6 +213,15 @@ static bool next_hole(struct mixed *mixed, uint32_t granules)
     }
 }
 
+/* The current hole ends before the next guarded object, but holds the one that is wanted. */
+static void cut_hole(struct heap *heap, unsigned bin, struct mixed *mixed, uint32_t granules)
+{
+    size_t before = guard_cut(&heap->guard, bin, MALLOC_ALIGNMENT, mixed->end - mixed->next);
+    uint32_t end = mixed->next + (before < granules ? granules : (uint32_t)before);
+    holes_flip(mixed, end, mixed->end);
+    mixed->end = end;
+}
+
 /* A current hole that is large enough; NULL: memory has run out. */
 static NOINLINE struct mixed *refill(struct heap *heap, unsigned bin, uint32_t granules)
 {
@@ -227,6 +236,7 @@ static NOINLINE struct mixed *refill(struct heap *heap, unsigned bin, uint32_t g
         heap_leave(heap, entered);
         if (mixed == NULL) return NULL;
     }
+    if (guard_is_on()) cut_hole(heap, bin, mixed, granules);
     /* Relaxed: a figure, which only the owner writes. */
     __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
     return mixed;
@@ -237,6 +247,10 @@ void *mixed_malloc(struct heap *heap, unsigned bin, size_t size)
     uint32_t granules = size == 0 ? 1 : (uint32_t)((size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT);
     struct mixed *mixed = current_of(heap, bin);
     if (UNLIKELY(mixed == NULL || mixed->end - mixed->next < granules)) {
+        void *guarded =
+            guard_is_on() ? guard_sample(&heap->guard, bin, (size_t)granules * MALLOC_ALIGNMENT, size, MALLOC_ALIGNMENT)
+                          : NULL;
+        if (UNLIKELY(guarded != NULL)) return guarded;
         mixed = refill(heap, bin, granules);
         if (UNLIKELY(mixed == NULL)) return NULL;
     }

@@ -41,27 +41,38 @@ static COLD void *large_malloc_without_memory(struct heap *heap, size_t size, si
     return object;
 }
 
-static void *small_malloc(struct heap *heap, unsigned bin)
+/* Objects that are guarded are chosen where a bin has run out; NULL: this is none. */
+ALWAYS_INLINE void *guarded_malloc(struct heap *heap, unsigned bin, size_t size, size_t alignment)
+{
+    return guard_is_on() ? guard_sample(&heap->guard, bin, bin_block_size(bin), size, alignment) : NULL;
+}
+
+static void *small_malloc(struct heap *heap, unsigned bin, size_t size, size_t alignment)
 {
     if (list_is_empty(heap->free[bin])) {
+        void *guarded = guarded_malloc(heap, bin, size, alignment);
+        if (UNLIKELY(guarded != NULL)) return guarded;
         if (UNLIKELY(!bin_refill(heap, bin)) && !bin_refill_without_memory(heap, bin)) return NULL;
     }
     return bin_pop(heap, bin, heap->free[bin]);
 }
 
 /* A block that need not be cleared, if there is one. */
-static void *small_calloc(struct heap *heap, unsigned bin, bool *zeroed)
+static void *small_calloc(struct heap *heap, unsigned bin, size_t size, size_t alignment, bool *zeroed)
 {
-    if (list_is_empty(heap->free[bin]) && !bin_refill_zeroed(heap, bin)) {
-        if (UNLIKELY(!bin_refill(heap, bin)) && !bin_refill_without_memory(heap, bin)) return NULL;
+    if (list_is_empty(heap->free[bin])) {
+        void *guarded = guarded_malloc(heap, bin, size, alignment);
+        if (UNLIKELY(guarded != NULL)) return guarded; /* which reads as zeros, as is wanted */
+        if (!bin_refill_zeroed(heap, bin) && UNLIKELY(!bin_refill(heap, bin)) && !bin_refill_without_memory(heap, bin))
+            return NULL;
     }
     *zeroed = heap->bins[bin].zeros;
     return bin_pop(heap, bin, heap->free[bin]);
 }
 
-void *heap_malloc_bin(struct heap *heap, unsigned bin)
+void *heap_malloc_bin(struct heap *heap, unsigned bin, size_t size)
 {
-    return small_malloc(heap, bin);
+    return small_malloc(heap, bin, size, MALLOC_ALIGNMENT);
 }
 
 /* `*zeroed`: whether memory that reads as zeros is wanted; then whether the object's does. */
@@ -72,7 +83,9 @@ static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, boo
         /* Blocks stand at multiples of their size from a span's start: one whose size is a multiple of the alignment is
          * aligned. */
         while (bin < BIN_COUNT && size_class_bytes(bin) % alignment != 0) bin++;
-        if (bin < BIN_COUNT) return *zeroed ? small_calloc(heap, bin, zeroed) : small_malloc(heap, bin);
+        if (bin < BIN_COUNT)
+            return *zeroed ? small_calloc(heap, bin, size, alignment, zeroed)
+                           : small_malloc(heap, bin, size, alignment);
     }
     void *object = *zeroed ? large_malloc_zeroed(size) : NULL;
     if (object != NULL) return object;
@@ -120,7 +133,7 @@ void *heap_malloc_slow(size_t size, struct heap *heap)
             unsigned other = bin_to_borrow_from(heap, bin);
             if (other != BIN_COUNT) bin = other;
         }
-        void *object = small_malloc(heap, bin);
+        void *object = small_malloc(heap, bin, size, MALLOC_ALIGNMENT);
         if (UNLIKELY(object == NULL)) errno = ENOMEM;
         return object;
     }
@@ -161,8 +174,8 @@ void *heap_calloc(size_t size)
 
 /* ---- looking up ------------------------------------------------------------------------------------------------------------- */
 
-/* The span of a live object's address; anything else ends the program, naming `function`. In a guest's span, the guest
- * knows. */
+/* The span of a live object's address; anything else ends the program, naming `function`. In a guest's span the guest knows, and
+ * of slots guard.c. */
 ALWAYS_INLINE struct span *span_of_object(const char *function, const void *pointer)
 {
     size_t offset = space_offset(pointer);
@@ -170,7 +183,7 @@ ALWAYS_INLINE struct span *span_of_object(const char *function, const void *poin
     struct span *span = span_of_offset(offset);
     bool live = span->kind == SPAN_BLOCKS  ? block_is_at_start(span, (uintptr_t)pointer)
                 : span->kind == SPAN_LARGE ? (uintptr_t)pointer == span_start(span)
-                                           : span->kind == SPAN_GUEST;
+                                           : span->kind == SPAN_GUEST || span->kind == SPAN_GUARD;
     if (UNLIKELY(!live)) check_pointer_failed(function, pointer);
     return span;
 }
@@ -178,6 +191,7 @@ ALWAYS_INLINE struct span *span_of_object(const char *function, const void *poin
 static size_t span_usable_size(const char *function, const struct span *span, const void *pointer)
 {
     if (span->kind == SPAN_LARGE) return large_usable_size(span);
+    if (UNLIKELY(span->kind == SPAN_GUARD)) return guard_usable_size(function, pointer);
     if (POOLS_EXIST && bin_is_mixed(span->bin)) return mixed_usable_size(function, span, pointer);
     return span->block_size;
 }
@@ -237,6 +251,8 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
         heap_background_pass(__builtin_return_address(0)); /* those who called it have left by jumps */
     } else if (span->kind == SPAN_GUEST) {
         heap_guest_free(span, pointer);
+    } else if (UNLIKELY(span->kind == SPAN_GUARD)) {
+        guard_free("free", pointer);
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
         if (heap == &heap_sharing) remote_free_alone(span, (uintptr_t)pointer);
         else if (LIKELY(heap != &heap_none)) remote_free(heap, span, (uintptr_t)pointer);
@@ -332,7 +348,7 @@ void *heap_realloc(void *pointer, size_t size)
     if (own_block_stays(heap, pointer, size)) return pointer;
     struct span *span = span_of_object("realloc", pointer);
     if (UNLIKELY(size > OBJECT_MAX)) return realloc_too_much();
-    if (UNLIKELY(span->kind == SPAN_GUEST)) {
+    if (UNLIKELY(span->kind == SPAN_GUEST || (span->kind == SPAN_GUARD && guard_owner(pointer) != NULL))) {
         void *resized = heap_guest_realloc(span, pointer, size);
         return LIKELY(resized != NULL) ? resized : realloc_too_much();
     }

@@ -639,6 +639,7 @@ static void thread_numbers_correct(void)
 static void heaps_go_on(const struct heap *own)
 {
     for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before) {
+        heap->guard.random = 0; /* or the children of one process would all choose the same objects */
         if (heap != own && !heap_is_shared(heap)) continue;
         heap->forks = registry.forks;
         if (platform_lock_mend(&heap->cache.lock)) cache_start(&heap->cache);

@@ -43,3 +43,44 @@ uint64_t platform_random(void)
     errno = saved;
     return value;
 }
+
+/* ---- drawing ------------------------------------------------------------------------------------------------------------- */
+
+/* Fractions are of 32 bits. All by integers: a program may look at what floating-point operations leave behind. */
+enum { FRACTION_BITS = 32 };
+static const uint64_t LN_2 = UINT64_C(2977044472); /* the natural logarithm of 2 */
+
+__extension__ typedef unsigned __int128 wide;
+
+/* SplitMix64 (Steele, Lea, Flood, 2014). */
+uint64_t chance_draw(uint64_t *state)
+{
+    uint64_t bits = *state += UINT64_C(0x9E3779B97F4A7C15);
+    bits = (bits ^ bits >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    bits = (bits ^ bits >> 27) * UINT64_C(0x94D049BB133111EB);
+    return bits ^ bits >> 31;
+}
+
+/* The binary logarithm of a number that is not 0: its bits one after the other by squaring (Knuth, 1.2.2, exercise 25). */
+static uint64_t logarithm(uint64_t number)
+{
+    unsigned zeros = (unsigned)__builtin_clzll(number);
+    uint64_t mantissa = number << zeros; /* from 1 to below 2, with 63 bits of fraction */
+    uint64_t result = 63 - zeros;
+    for (int bit = 0; bit < FRACTION_BITS; bit++) {
+        wide square = (wide)mantissa * mantissa; /* below 4, with 126 */
+        bool is_two = square >> 127 != 0;
+        mantissa = (uint64_t)(square >> (is_two ? 64 : 63));
+        result = result << 1 | is_two;
+    }
+    return result;
+}
+
+size_t chance_distance(uint64_t *state, size_t mean)
+{
+    uint64_t bits = chance_draw(state);
+    uint64_t binary = ((uint64_t)64 << FRACTION_BITS) - logarithm(bits | 1); /* of 1 / u, with u evenly from 0 to 1 */
+    uint64_t natural = (uint64_t)((wide)binary * LN_2 >> FRACTION_BITS);
+    wide distance = (wide)mean * natural >> FRACTION_BITS;
+    return distance < SIZE_MAX ? (size_t)distance : SIZE_MAX;
+}

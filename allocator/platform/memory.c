@@ -192,6 +192,22 @@ bool platform_purge(void *start, size_t size)
     return done;
 }
 
+bool platform_seal(void *start, size_t size)
+{
+    int saved = errno;
+    void *mapped = mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    errno = saved;
+    return mapped == start;
+}
+
+bool platform_open(void *start, size_t size, bool open)
+{
+    int saved = errno;
+    bool done = mprotect(start, size, open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
+    errno = saved;
+    return done;
+}
+
 bool platform_overcommit_is_strict(void)
 {
     /* Relaxed: every thread finds the same. */

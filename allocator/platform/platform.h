@@ -76,6 +76,14 @@ void platform_advise_huge_pages(void *start, size_t size, bool wanted);
  * now: by taking a few and giving them back. 0 when there are none to be had. */
 uint64_t platform_small_pages_cost_us(void);
 
+/* Drop what is in whole pages of a committed range, and refuse any access to them; off the kernel's account, too. False when the
+ * kernel refuses: the range is then no longer ours, and must never be touched again. */
+bool platform_seal(void *start, size_t size);
+
+/* Allow access to whole pages of such a range, or refuse it again, whatever is in them. False when the kernel refuses: it may have
+ * no room to note it. */
+bool platform_open(void *start, size_t size, bool open);
+
 /* Give the pages of a committed range back: it stays accessible and reads as zeros. False when the
  * kernel refuses (locked pages): the contents are then undefined. */
 bool platform_purge(void *start, size_t size);
@@ -284,6 +292,12 @@ uint64_t platform_clock_ns(void);
 
 /* 64 bits that an attacker cannot guess. */
 uint64_t platform_random(void);
+
+/* The next 64 of a quick sequence, which `state` says the place in; any number to begin with. */
+uint64_t chance_draw(uint64_t *state);
+/* How far it is to the next point of a Poisson process, with `mean` between two on average: the whole part of a number that is
+ * exponentially distributed. */
+size_t chance_distance(uint64_t *state, size_t mean);
 
 /* ---- words to the user (message.c) --------------------------------------------------------------- */
 

@@ -20,44 +20,10 @@
 
 /* ---- distances ----------------------------------------------------------------------------------------------------------------- */
 
-/* Fractions are of 32 bits. All by integers: a program may look at what floating-point operations leave behind. */
-enum { FRACTION_BITS = 32 };
-static const uint64_t LN_2 = UINT64_C(2977044472); /* the natural logarithm of 2 */
-
-__extension__ typedef unsigned __int128 wide;
-
-/* SplitMix64 (Steele, Lea, Flood, 2014). */
-static uint64_t draw(void)
-{
-    uint64_t bits = record_thread.random += UINT64_C(0x9E3779B97F4A7C15);
-    bits = (bits ^ bits >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    bits = (bits ^ bits >> 27) * UINT64_C(0x94D049BB133111EB);
-    return bits ^ bits >> 31;
-}
-
-/* The binary logarithm of a number that is not 0: its bits one after the other by squaring (Knuth, 1.2.2, exercise 25). */
-static uint64_t logarithm(uint64_t number)
-{
-    unsigned zeros = (unsigned)__builtin_clzll(number);
-    uint64_t mantissa = number << zeros; /* from 1 to below 2, with 63 bits of fraction */
-    uint64_t result = 63 - zeros;
-    for (int bit = 0; bit < FRACTION_BITS; bit++) {
-        wide square = (wide)mantissa * mantissa; /* below 4, with 126 */
-        bool is_two = square >> 127 != 0;
-        mantissa = (uint64_t)(square >> (is_two ? 64 : 63));
-        result = result << 1 | is_two;
-    }
-    return result;
-}
-
 /* Whole bytes up to the next point. */
 static size_t distance(void)
 {
-    uint64_t bits = draw();
-    uint64_t binary = ((uint64_t)64 << FRACTION_BITS) - logarithm(bits | 1); /* of 1 / u, with u evenly from 0 to 1 */
-    uint64_t natural = (uint64_t)((wide)binary * LN_2 >> FRACTION_BITS);
-    wide bytes = (wide)record_settings.sample * natural >> FRACTION_BITS;
-    return bytes < SIZE_MAX ? (size_t)bytes : SIZE_MAX;
+    return chance_distance(&record_thread.random, record_settings.sample);
 }
 
 static void begin(void)

@@ -274,15 +274,36 @@ void space_release(struct span *first)
     space_leave(access);
 }
 
+/* Every span of a run gets the kind, so that any address in it can be told. */
+static void set_kind(struct span *first, uint32_t spans, void *guest, enum span_kind kind)
+{
+    for (uint32_t i = 0; i < spans; i++) {
+        (first - i)->free = (uintptr_t)guest;
+        /* Release: whoever asks what an address is, and sees the kind, sees the guest. */
+        __atomic_store_n(&(first - i)->kind, (uint8_t)kind, __ATOMIC_RELEASE);
+    }
+}
+
+struct span *space_set_apart(uint32_t spans, uint32_t alignment)
+{
+    struct span *first = NULL;
+    enum space_access access = space_enter();
+    uint32_t index = access == SPACE_WHOLE ? acquire_from_frontier(spans, alignment) : SPAN_NONE;
+    if (index != SPAN_NONE) {
+        first = run_hand_out(index, spans, SPAN_METADATA, DIRTY + node_here());
+        huge_pages_trial(index, index + spans); /* not here */
+    }
+    space_leave(access);
+    huge_pages_say();
+    if (first != NULL) set_kind(first, spans, NULL, SPAN_GUARD);
+    return first;
+}
+
 struct span *space_lend(uint32_t spans, uint32_t alignment, void *guest, bool huge_pages)
 {
     struct span *first = space_acquire(spans, alignment, SPAN_METADATA, NULL);
     if (first == NULL) return NULL;
-    for (uint32_t i = 0; i < spans; i++) {
-        (first - i)->free = (uintptr_t)guest;
-        /* Release: whoever asks what an address is, and sees the kind, sees the guest. */
-        __atomic_store_n(&(first - i)->kind, SPAN_GUEST, __ATOMIC_RELEASE);
-    }
+    set_kind(first, spans, guest, SPAN_GUEST);
     if (huge_pages && space_settings.huge_pages != HUGE_PAGES_NEVER) {
         enum space_access access = space_enter();
         if (access == SPACE_WHOLE) huge_pages_advise(span_index(first), span_index(first) + spans);

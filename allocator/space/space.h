@@ -35,6 +35,7 @@ enum span_kind {
     SPAN_TAIL,     /* last span of a run of several */
     SPAN_METADATA, /* the allocator's own; also a run that is being purged */
     SPAN_GUEST,    /* any span of a run that a layer above the heaps cuts up by itself: see space_lend */
+    SPAN_GUARD,    /* any span of the run of guarded slots: see space_set_apart */
 };
 
 /* A span's descriptor: one cache line. Who may touch what: the fields for blocks belong to the thread that owns
@@ -211,6 +212,10 @@ bool space_room_can_be_made(uint32_t spans, uint32_t alignment);
  * space_take_back ends it, space_resize must not be used on it. */
 struct span *space_lend(uint32_t spans, uint32_t alignment, void *guest, bool huge_pages);
 void space_take_back(struct span *first);
+
+/* Hand out, for ever, a run whose addresses nobody has ever had: so it may be made inaccessible, though looks at what was free
+ * may come late elsewhere. Every span of it gets the kind SPAN_GUARD. NULL: there is no address space left. */
+struct span *space_set_apart(uint32_t spans, uint32_t alignment);
 
 /* Whether any address at all lies in a guest's span. */
 ALWAYS_INLINE bool span_is_guest(const struct span *span)

@@ -254,6 +254,10 @@ typedef struct hf_stats {
     size_t remote_blocks; /* blocks in them */
     size_t threads_sharing; /* threads that share heaps under a lock, see the option lockless_threads */
     size_t nodes; /* NUMA nodes that free memory is kept apart for; 1: there is nothing to keep apart */
+    size_t guard_slots; /* places for guarded objects, see the option guard_sample; 0 until there was one */
+    size_t guard_objects; /* that live there */
+    size_t guard_samples; /* that ever did */
+    size_t guard_missed; /* objects that were to be guarded, and found no place */
 } hf_stats;
 
 /* Fill in the first `size` bytes of `stats`; pass sizeof(hf_stats). A member that this version of the library does not

@@ -99,6 +99,7 @@ OPTIONS: dict[str, Option] = {
         Option("numa", "choice", 0, 1, choices=("auto", "off")),
         Option("reservation", "size", 0, 1 << 46),
         Option("control", "choice", 0, 1, choices=("off", "on")),
+        Option("guard_sample", "size", 0, _BYTES_UNLIMITED),
         Option("stats_at_exit", "choice", 0, 2, choices=("0", "1", "json")),
         Option("verbose", "flag", 0, 1),
         Option("pools", "choice", 0, 3, choices=_PLACINGS, variant=POOLS),
@@ -113,6 +114,9 @@ OPTIONS: dict[str, Option] = {
 
 # The setting with which a program can be asked and steered from outside (`heapfit.live`).
 CONTROL_ON = "control=on"
+# The one with which memory errors are looked for: for a service, a few dozen objects a second at
+# most, and one page in memory for 32 MiB that live.
+GUARD_ON = "guard_sample=32m"
 
 
 def parse_settings(settings: Iterable[str], variant: str) -> dict[str, str]:

@@ -11,6 +11,8 @@ void heap_configure(void)
         atomic_store_explicit(&heap_settings.lockless_threads, (uint32_t)strtoul(text, NULL, 10), memory_order_relaxed);
     if (platform_environment("HEAPFIT_TEST_CACHE_LINE_ALIGN", text, sizeof text))
         heap_settings.cache_line_align = strtoul(text, NULL, 10) != 0;
+    if (platform_environment("HEAPFIT_TEST_GUARD_SAMPLE", text, sizeof text))
+        atomic_store_explicit(&guard_mean, strtoul(text, NULL, 10), memory_order_relaxed);
 }
 
 bool heap_settings_bound(enum pressure pressure)

@@ -105,10 +105,15 @@ def test_options_are_merged_with_those_that_are_set(run_heapfit: Heapfit) -> Non
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
-def test_control_is_a_short_form_of_an_option(run_heapfit: Heapfit, more: list[str]) -> None:
-    words = ["--set", "decay_ms=10", "--control", *more]
+@pytest.mark.parametrize(
+    ("short", "option"), [("--control", "control:on"), ("--guard", "guard_sample:32m")]
+)
+def test_some_options_have_a_short_form(
+    run_heapfit: Heapfit, short: str, option: str, more: list[str]
+) -> None:
+    words = ["--set", "decay_ms=10", short, *more]
     result = run_heapfit("run", *words, "--", "printenv", "HEAPFIT_OPTIONS")
-    assert "decay_ms:10,control:on" in result.stdout
+    assert f"decay_ms:10,{option}" in result.stdout
     assert result.stderr == ""
 
 

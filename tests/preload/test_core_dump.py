@@ -9,6 +9,7 @@ from __future__ import annotations
 import resource
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,11 +28,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled
 
 
-@pytest.fixture
-def subject(program: Path, library: Path) -> Iterator[subprocess.Popen[str]]:
+@contextmanager
+def subject_under(
+    program: Path, library: Path, settings: str = ""
+) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [program],
-        env={"LD_PRELOAD": str(library)},
+        env={"LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": settings},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -39,6 +42,12 @@ def subject(program: Path, library: Path) -> Iterator[subprocess.Popen[str]]:
     yield process
     process.kill()
     process.communicate()
+
+
+@pytest.fixture
+def subject(program: Path, library: Path) -> Iterator[subprocess.Popen[str]]:
+    with subject_under(program, library) as process:
+        yield process
 
 
 def held(subject: subprocess.Popen[str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ SETTINGS = [
     "zeroed_reserve:8m",
     "control:on",
     "cache_line_align:1",
+    "guard_sample:4k",
     "decay_ms:0,thread_span_threshold:0,shared_span_threshold:0",
 ]
 # A program with one thread, one with several, and one that starts others and lets them die.

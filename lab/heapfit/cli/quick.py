@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from heapfit import paths
 from heapfit.cli.launch import become
-from heapfit.options import CONTROL_ON
+from heapfit.options import CONTROL_ON, GUARD_ON
 
 _OPTIONS = ("--variant", "--set")
-_CONTROL = "--control"
+_SWITCHES = {"--control": CONTROL_ON, "--guard": GUARD_ON}
 
 
 def done_quickly(arguments: list[str]) -> bool:
@@ -29,7 +29,7 @@ def done_quickly(arguments: list[str]) -> bool:
         if options is not None and command:
             variants = [value for name, value in options if name == "--variant"]
             settings = [value for name, value in options if name == "--set"]
-            settings += [CONTROL_ON for name, _ in options if name == _CONTROL]
+            settings += [_SWITCHES[name] for name, _ in options if name in _SWITCHES]
             become(command, (variants or [paths.DEFAULT_VARIANT])[-1], settings)
     return False
 
@@ -39,8 +39,8 @@ def _options(words: list[str]) -> list[tuple[str, str]] | None:
     pairs: list[tuple[str, str]] = []
     rest = iter(words)
     for name in rest:
-        value = "" if name == _CONTROL else next(rest, "-")
-        if name not in (*_OPTIONS, _CONTROL) or value.startswith("-"):
+        value = "" if name in _SWITCHES else next(rest, "-")
+        if name not in (*_OPTIONS, *_SWITCHES) or value.startswith("-"):
             return None
         pairs.append((name, value))
     return pairs

@@ -12,7 +12,7 @@ from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import new_app
 from heapfit.cli.launch import become, environment_changes
 from heapfit.errors import UsageError
-from heapfit.options import CONTROL_ON
+from heapfit.options import CONTROL_ON, GUARD_ON
 
 app = new_app()
 
@@ -36,6 +36,14 @@ def run(
     control: Annotated[
         bool, typer.Option("--control", help="Let heapfit ctl, top and export ask and steer it.")
     ] = False,
+    guard: Annotated[
+        bool,
+        typer.Option(
+            "--guard",
+            help="Report memory errors: one small object in 32 MiB stands beside an inaccessible "
+            "page. For another size: --set guard_sample=SIZE.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a program under heapfit; its exit code and its signals are the program's own.
@@ -43,7 +51,8 @@ def run(
     With --json the program is not run: what would be run, and with which environment, is printed.
     """
     command = _command(words or [], context.obj)
-    chosen = [*(settings or []), *([CONTROL_ON] if control else [])]
+    switches = [*([CONTROL_ON] if control else []), *([GUARD_ON] if guard else [])]
+    chosen = [*(settings or []), *switches]
     if as_json:
         changes = environment_changes(variant, chosen)
         typer.echo(json.dumps({"command": command, "environment": changes}, indent=2))

@@ -59,6 +59,7 @@ _COUNTERS = {
     "zeroed_hits": ("zeroed_hits", "callocs that were given memory known to be zero."),
     "zeroed_misses": ("zeroed_misses", "callocs above 1 KiB that had to clear theirs."),
     "heaps": ("heaps_made", "Thread heaps made."),
+    "guard_samples": ("guard_samples", "Objects that were put against an inaccessible page."),
 }
 
 Find = Callable[[], Iterable[Process]]

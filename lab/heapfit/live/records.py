@@ -51,6 +51,10 @@ class Totals(LiveRecord):
     remote_blocks: int = 0
     threads_sharing: int = 0
     nodes: int = 0
+    guard_slots: int = 0
+    guard_objects: int = 0
+    guard_samples: int = 0
+    guard_missed: int = 0
 
 
 class SizeClass(LiveRecord):

@@ -208,6 +208,14 @@ pub struct hf_stats {
     pub threads_sharing: usize,
     /// NUMA nodes that free memory is kept apart for.
     pub nodes: usize,
+    /// Places for guarded objects; 0 until there was one.
+    pub guard_slots: usize,
+    /// Objects that live there.
+    pub guard_objects: usize,
+    /// Objects that ever did.
+    pub guard_samples: usize,
+    /// Objects that were to be guarded, and found no place.
+    pub guard_missed: usize,
 }
 
 /// The objects of one size class.

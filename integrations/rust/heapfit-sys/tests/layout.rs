@@ -125,7 +125,11 @@ fn declared() -> Vec<(String, usize)> {
         remote_batches,
         remote_blocks,
         threads_sharing,
-        nodes
+        nodes,
+        guard_slots,
+        guard_objects,
+        guard_samples,
+        guard_missed
     );
     members!(
         expected,

@@ -1,0 +1,166 @@
+/* Stacks, by the rules of frame.c; and the files that code comes from, by _dl_find_object, which takes no locks.
+ *
+ * A file may be unloaded, and another be loaded there, before anybody asks what an address was. So the name of each file, with
+ * where it lay, is written down when an address of it is first met; there is room for as many as programs with plug-ins have.
+ * Beside musl there are no rules and no such function: no stack is known but, of a fault, the instruction, which has no file.
+ */
+#define _GNU_SOURCE
+#include "trace.h"
+
+#include <errno.h>
+#include <link.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "frame.h"
+
+#ifdef __GLIBC__
+
+enum { MODULES = 64, MODULE_NONE = UINT8_MAX, PATH_BYTES = 256 };
+_Static_assert((int)MODULES < (int)MODULE_NONE, "a number fits its byte");
+
+#pragma weak _dl_find_object /* as in frame.c */
+
+/* Written once, then published by `known`. */
+struct module {
+    _Atomic(bool) known;
+    uintptr_t start, end; /* in memory */
+    uintptr_t base; /* what its own addresses are counted from */
+    char path[PATH_BYTES];
+};
+
+static struct module modules[MODULES];
+static _Atomic(uint32_t) modules_begun;
+
+static void path_of(const struct link_map *map, char *path)
+{
+    size_t length = map->l_name == NULL ? 0 : strnlen(map->l_name, PATH_BYTES - 1);
+    if (length != 0) {
+        memcpy(path, map->l_name, length);
+    } else { /* the program itself */
+        int saved = errno;
+        ssize_t read = readlink("/proc/self/exe", path, PATH_BYTES - 1);
+        length = read > 0 ? (size_t)read : 0;
+        errno = saved;
+    }
+    path[length] = '\0';
+}
+
+static bool is_module(const struct module *module, const struct dl_find_object *object)
+{
+    /* Acquire: pairs with the release in module_add. */
+    if (!atomic_load_explicit(&module->known, memory_order_acquire)) return false;
+    if (module->start != (uintptr_t)object->dlfo_map_start || module->end != (uintptr_t)object->dlfo_map_end)
+        return false;
+    const char *name = object->dlfo_link_map->l_name;
+    return name == NULL || name[0] == '\0' || strncmp(name, module->path, PATH_BYTES - 1) == 0;
+}
+
+/* Two threads may add the same one; then it is there twice. */
+static unsigned module_add(const struct dl_find_object *object)
+{
+    if (atomic_load_explicit(&modules_begun, memory_order_relaxed) >= MODULES) return MODULE_NONE;
+    uint32_t number = atomic_fetch_add_explicit(&modules_begun, 1, memory_order_relaxed);
+    if (number >= MODULES) return MODULE_NONE;
+    struct module *module = &modules[number];
+    module->start = (uintptr_t)object->dlfo_map_start;
+    module->end = (uintptr_t)object->dlfo_map_end;
+    module->base = object->dlfo_link_map->l_addr;
+    path_of(object->dlfo_link_map, module->path);
+    atomic_store_explicit(&module->known, true, memory_order_release);
+    return number;
+}
+
+/* The address is that of code which a thread is executing, so that it is not unloaded meanwhile. */
+static unsigned module_of(uintptr_t address)
+{
+    struct dl_find_object object;
+    if (_dl_find_object == NULL || _dl_find_object((void *)address, &object) != 0) return MODULE_NONE;
+    uint32_t begun = atomic_load_explicit(&modules_begun, memory_order_relaxed);
+    for (unsigned number = 0; number < begun && number < MODULES; number++)
+        if (is_module(&modules[number], &object)) return number;
+    return module_add(&object);
+}
+
+static bool describe_module(unsigned number, uintptr_t address, char *text)
+{
+    if (number >= MODULES) return false;
+    platform_format(text, TRACE_PLACE_MAX, "%s+%p", modules[number].path, (void *)(address - modules[number].base));
+    return true;
+}
+
+static void add(struct trace *trace, uintptr_t address)
+{
+    trace->modules[trace->count] = (uint8_t)module_of(address);
+    trace->addresses[trace->count++] = address;
+}
+
+/* A shared library's own frames say nothing to its user. In a static library they are the program's. */
+static bool is_own(uintptr_t address)
+{
+    struct dl_find_object own, object;
+    if (_dl_find_object == NULL || _dl_find_object((void *)(uintptr_t)is_own, &own) != 0) return false;
+    bool is_program = own.dlfo_link_map->l_name == NULL || own.dlfo_link_map->l_name[0] == '\0';
+    return !is_program && _dl_find_object((void *)address, &object) == 0 && object.dlfo_map_start == own.dlfo_map_start;
+}
+
+static bool step(struct frame *frame)
+{
+    struct frame_rule rule = frame_rule_find(frame->return_address, NULL, NULL);
+    return frame_step(&rule, frame);
+}
+
+/* The frames from this one on. */
+static void walk(struct trace *trace, struct frame *frame)
+{
+    while (trace->count < TRACE_MAX && frame->return_address != 0) {
+        add(trace, frame->return_address - 1); /* of the call */
+        if (!step(frame)) return;
+    }
+}
+
+NOINLINE void trace_take(struct trace *trace)
+{
+    struct frame frame = frame_of_caller();
+    trace->count = 0;
+    while (is_own(frame.return_address - 1))
+        if (!step(&frame)) break;
+    walk(trace, &frame);
+}
+
+void trace_of_fault(struct trace *trace, const struct platform_fault *fault)
+{
+    /* As if the instruction behind were returned to, which is what rules are asked for. */
+    struct frame frame = {.return_address = fault->code + 1, .stack = fault->stack, .base = fault->base};
+    trace->count = 0;
+    add(trace, fault->code);
+    if (step(&frame)) walk(trace, &frame);
+    else if (fault->link != 0) walk(trace, &(struct frame){fault->link, fault->stack, fault->base});
+}
+
+void trace_describe(const struct trace *trace, uint32_t index, char text[TRACE_PLACE_MAX])
+{
+    uintptr_t address = trace->addresses[index];
+    if (!describe_module(trace->modules[index], address, text))
+        platform_format(text, TRACE_PLACE_MAX, "%p", (void *)address);
+}
+
+#else
+
+void trace_take(struct trace *trace)
+{
+    trace->count = 0;
+}
+
+void trace_of_fault(struct trace *trace, const struct platform_fault *fault)
+{
+    trace->count = 1;
+    trace->addresses[0] = fault->code;
+}
+
+void trace_describe(const struct trace *trace, uint32_t index, char text[TRACE_PLACE_MAX])
+{
+    platform_format(text, TRACE_PLACE_MAX, "%p", (void *)trace->addresses[index]);
+}
+
+#endif

@@ -1,0 +1,339 @@
+// Guarded objects as programs meet them: the option, the figures, and the functions of heapfit.h; and those of contexts.
+#include "context_subject.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+extern "C" const char *__asan_default_options()
+{
+    return "handle_segv=0:use_sigaltstack=0"; // accesses that are refused are to come to the program as they would without it
+}
+extern "C" const char *__tsan_default_options()
+{
+    return "handle_segv=0:use_sigaltstack=0";
+}
+
+namespace
+{
+
+void set_option(const char *value)
+{
+    ASSERT_EQ(hf_option_set("guard_sample", value), 0);
+}
+
+hf_stats stats_now()
+{
+    hf_stats stats;
+    EXPECT_EQ(hf_stats_get(&stats, sizeof stats), 0);
+    return stats;
+}
+
+// An object that is guarded. What is allocated on the way there stays.
+template <typename Allocate> char *guarded_by(Allocate allocate)
+{
+    set_option("1");
+    void *object;
+    size_t before = stats_now().guard_samples;
+    do object = allocate();
+    while (object != nullptr && stats_now().guard_samples == before);
+    set_option("0");
+    return static_cast<char *>(object);
+}
+
+char *guarded(size_t size)
+{
+    return guarded_by([size] { return hf_malloc(size); });
+}
+
+bool is_at_page_start(const void *object)
+{
+    return reinterpret_cast<uintptr_t>(object) % 4096 == 0;
+}
+
+template <typename Pointer> Pointer *hidden(Pointer *pointer)
+{
+    Pointer *volatile copy = pointer;
+    return copy;
+}
+
+void read_from(const char *place)
+{
+    (void)*const_cast<const volatile char *>(hidden(place));
+}
+
+} // namespace
+
+// ---- option, figures -----------------------------------------------------------------------------------------------------
+
+TEST(GuardOption, IsOffAndMayBeSetAtAnyTime)
+{
+    char value[32];
+    ASSERT_EQ(hf_option_get("guard_sample", value, sizeof value), 0);
+    EXPECT_STREQ(value, "0");
+    for (int i = 0; i < 10000; i++) hf_free(hf_malloc(64));
+    EXPECT_EQ(stats_now().guard_slots, 0u);
+    set_option("4k");
+    ASSERT_EQ(hf_option_get("guard_sample", value, sizeof value), 0);
+    EXPECT_STREQ(value, "4096");
+    for (int i = 0; i < 10000; i++) hf_free(hf_malloc(64));
+    hf_stats stats = stats_now();
+    EXPECT_GT(stats.guard_samples, 50u); // about 156
+    EXPECT_LT(stats.guard_samples, 350u);
+    EXPECT_EQ(stats.guard_objects, 0u);
+    EXPECT_GE(stats.guard_slots, 16u);
+    EXPECT_EQ(stats.guard_missed, 0u);
+    set_option("0");
+    for (int i = 0; i < 10000; i++) hf_free(hf_malloc(64));
+    EXPECT_EQ(stats_now().guard_samples, stats.guard_samples);
+    EXPECT_EQ(hf_option_set("guard_sample", "-1"), -1);
+    EXPECT_EQ(errno, EINVAL);
+}
+
+TEST(GuardFigures, GuardedObjectsAreAmongTheLiveOnes)
+{
+    hf_free(guarded(16)); // the slots exist
+    hf_stats before = stats_now();
+    std::vector<char *> objects;
+    for (int i = 0; i < 10; i++) objects.push_back(guarded(1000));
+    hf_stats stats = stats_now();
+    EXPECT_EQ(stats.guard_objects, before.guard_objects + 10);
+    EXPECT_GE(stats.live_objects, before.live_objects + 10);
+    EXPECT_GE(stats.live_bytes, before.live_bytes + 10000);
+    EXPECT_GE(stats.footprint, stats.live_bytes + stats.own_bytes);
+    for (char *object : objects) hf_free(object);
+    EXPECT_EQ(stats_now().guard_objects, before.guard_objects);
+}
+
+TEST(GuardFigures, StandInTheReportWhereThereAreAny)
+{
+    auto report = [] {
+        testing::internal::CaptureStderr();
+        hf_stats_print(2);
+        return testing::internal::GetCapturedStderr();
+    };
+    EXPECT_EQ(report().find("guarded"), std::string::npos);
+    char *object = guarded(64);
+    hf_stats stats = stats_now();
+    EXPECT_NE(report().find(" " + std::to_string(stats.guard_objects) + " objects in " +
+                            std::to_string(stats.guard_slots) + " slots; " + std::to_string(stats.guard_samples) +
+                            " since the start, "),
+              std::string::npos);
+    hf_free(object);
+}
+
+TEST(GuardFigures, WhatAllOfItMayTakeIsBounded)
+{
+    set_option("1");
+    for (int i = 0; i < 5000; i++) hf_malloc(16);
+    hf_stats stats = stats_now();
+    size_t bytes = stats.own_bytes;
+    EXPECT_GT(stats.guard_missed, 0u);
+    EXPECT_LT(bytes, size_t{6} << 20);
+    set_option("0");
+}
+
+TEST(Guard, ItsObjectsAreOurs)
+{
+    char *object = guarded(100);
+    EXPECT_TRUE(hf_is_ours(object));
+    EXPECT_EQ(hf_usable_size(object), 100u);
+    EXPECT_GE(hf_good_size(100), 100u);
+    std::memset(object, 'x', 100);
+    char *resized = static_cast<char *>(hf_realloc(object, 1000));
+    EXPECT_EQ(std::string(resized, 100), std::string(100, 'x'));
+    hf_free_sized(resized, 1000);
+    hf_free_sized(guarded(100), 100);
+    EXPECT_EQ(hf_realloc(guarded(100), 0), nullptr);
+    EXPECT_EQ(stats_now().guard_objects, 0u);
+    char *aligned = guarded_by([] { return hf_aligned_alloc(256, 100); });
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(aligned) % 256, 0u);
+    hf_free(aligned);
+    char *cleared = guarded_by([] { return hf_calloc(10, 10); });
+    EXPECT_TRUE(contexts::holds(cleared, 100, 0));
+    hf_free(cleared);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // which have operators of their own
+TEST(Guard, OperatorsOfCppTakeThem)
+{
+    hf_free(guarded_by([] { return hf_malloc(1); }));
+    for (int i = 0; i < 20; i++) {
+        char *one = guarded_by([] { return ::operator new(100); });
+        ::operator delete(one, size_t{100});
+        char *many = guarded_by([] { return ::operator new[](64, std::align_val_t(64)); });
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(many) % 64, 0u);
+        ::operator delete[](many, std::align_val_t(64));
+    }
+    EXPECT_EQ(stats_now().guard_objects, 0u);
+}
+#endif
+
+TEST(GuardDeath, AMistakeIsReportedWithThreeStacks)
+{
+    char *object = guarded(100);
+    std::thread([object] { hf_free(object); }).join();
+    EXPECT_EXIT(
+        read_from(object), testing::KilledBySignal(SIGSEGV),
+        "^heapfit: use after free: (read of|access to) 0x[0-9a-f]+, byte 1 of the block at 0x[0-9a-f]+ of 100 bytes\n"
+        "heapfit:   accessed by thread [0-9]+:\n(heapfit:     [^\n]*api_guard[+]0x[0-9a-f]+\n)"
+        "(heapfit:     [^\n]*\n)*heapfit:   allocated by thread [0-9]+:\n(heapfit:     [^\n]*\n)+"
+        "heapfit:   freed by thread [0-9]+:\n(heapfit:     [^\n]*\n)+(qemu: [^\n]*\n)*$");
+}
+
+// ---- contexts -----------------------------------------------------------------------------------------------------------------
+
+using namespace contexts;
+
+namespace
+{
+char *guarded_in(const Context &context, size_t size)
+{
+    return guarded_by([&] { return hf_context_malloc(context.get(), size); });
+}
+} // namespace
+
+TEST(GuardContext, ObjectsOfContextsAreGuardedAsOftenAsOthers)
+{
+    Context context = make();
+    set_option("16k");
+    size_t bytes = 0;
+    for (int transaction = 0; transaction < 20; transaction++) {
+        for (int i = 0; i < 3000; i++)
+            for (size_t size : {16, 100, 500}) {
+                fill(hf_context_malloc(context.get(), size), size, 1);
+                bytes += size;
+            }
+        hf_context_free_all(context.get());
+        EXPECT_EQ(stats_now().guard_objects, 0u);
+    }
+    set_option("0");
+    double expected =
+        static_cast<double>(bytes) / 16384; // of blocks that are somewhat larger: 2256, with a deviation of 47
+    // A transaction may end with as many guarded objects as there can be: 1.8 MB of it are 113 on average, of 192.
+    EXPECT_NEAR(static_cast<double>(stats_now().guard_samples), expected, expected / 4);
+}
+
+TEST(GuardContext, GuardedObjectsBelongToTheirContext)
+{
+    Context context = make(), other = make();
+    char *object = guarded_in(context, 64);
+    EXPECT_TRUE(hf_context_owns(context.get(), object));
+    EXPECT_FALSE(hf_context_owns(other.get(), object));
+    EXPECT_GE(figures(context).live_bytes, 64u);
+    EXPECT_EQ(hf_usable_size(object), 64u);
+    hf_context_free(context.get(), object);
+    EXPECT_FALSE(hf_context_owns(context.get(), object));
+    char *freed = guarded_in(other, 64);
+    std::thread([freed] { hf_free(freed); }).join();
+    char *kept = guarded_in(context, 64);
+    hf_context_free_all(other.get());
+    fill(kept, 64, 7); // another context's
+    hf_context_destroy(context.release());
+    EXPECT_EQ(stats_now().guard_objects, 0u);
+}
+
+TEST(GuardContext, LiveBytesAreExactWhereSegmentsWereCut)
+{
+    Context context = make();
+    set_option("2k");
+    std::vector<void *> objects;
+    for (int i = 0; i < 2000; i++) {
+        objects.push_back(hf_context_malloc(context.get(), 48));
+        ASSERT_EQ(figures(context).live_bytes, objects.size() * 48);
+    }
+    EXPECT_GT(stats_now().guard_objects, 20u);
+    for (void *object : objects) hf_context_free(context.get(), object);
+    EXPECT_EQ(figures(context).live_bytes, 0u);
+    set_option("0");
+}
+
+TEST(GuardContext, ResizingStaysInTheContext)
+{
+    Context context = make();
+    char *object = guarded_in(context, 64);
+    fill(object, 64, 7);
+    EXPECT_EQ(hf_context_realloc(context.get(), object, 64), object);
+    char *moved = static_cast<char *>(hf_context_realloc(context.get(), object, 500));
+    EXPECT_TRUE(holds(moved, 64, 7));
+    EXPECT_TRUE(hf_context_owns(context.get(), moved));
+    object = guarded_in(context, 64);
+    fill(object, 64, 8);
+    moved = static_cast<char *>(hf_realloc(object, 20));
+    EXPECT_TRUE(holds(moved, 20, 8));
+    EXPECT_TRUE(hf_context_owns(context.get(), moved));
+    object = guarded_in(context, 64);
+    fill(object, 64, 9);
+    std::thread([&] {
+        EXPECT_EQ(hf_realloc(object, 20), object);
+        moved = static_cast<char *>(hf_realloc(object, 500));
+    }).join();
+    EXPECT_TRUE(holds(moved, 64, 9));
+    EXPECT_FALSE(hf_context_owns(context.get(), moved));
+    hf_free(moved);
+    EXPECT_EQ(stats_now().guard_objects, 0u);
+}
+
+TEST(GuardContext, WhatAThreadHasSwitchedToIsGuardedToo)
+{
+    Context context = make();
+    char *object = guarded_by([&] {
+        hf_context *before = hf_context_switch(context.get());
+        void *made = hf_malloc(64);
+        hf_context_switch(before);
+        return made;
+    });
+    EXPECT_TRUE(hf_context_owns(context.get(), object));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(object) % 16, 0u);
+    hf_free(object);
+}
+
+TEST(GuardContext, AnAlignmentOf8LeavesNothingBehindAnObject)
+{
+    hf_context_config config{};
+    config.alignment = 8;
+    Context context = make(config);
+    char *object;
+    do object = guarded_in(context, 24);
+    while (is_at_page_start(object));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(object + 24) % 4096, 0u);
+}
+
+TEST(GuardContextDeath, AUseAfterFreeAllIsFound)
+{
+    Context context = make();
+    char *object = guarded_in(context, 64);
+    hf_context_free_all(context.get());
+    EXPECT_EXIT(
+        read_from(object + 1), testing::KilledBySignal(SIGSEGV),
+        "^heapfit: use after free: (read of|access to) 0x[0-9a-f]+, byte 2 of the block at 0x[0-9a-f]+ of 64 bytes\n");
+    EXPECT_EXIT(hf_context_free(context.get(), hidden(object)), testing::KilledBySignal(SIGABRT),
+                "^heapfit: (hf_context_free of 0x[0-9a-f]+, a block of 64 bytes, which was freed|a context is given)");
+}
+
+TEST(GuardContextDeath, AnOverflowIsFoundByFreeAll)
+{
+    Context context = make();
+    char *object;
+    do object = guarded_in(context, 64);
+    while (!is_at_page_start(object));
+    object[64] = 1;
+    EXPECT_EXIT(
+        hf_context_free_all(context.get()), testing::KilledBySignal(SIGABRT),
+        "^heapfit: overflow: byte 1 past the end of the block at 0x[0-9a-f]+ of 64 bytes was written to, found by "
+        "hf_context_free_all\n");
+    object[64] = object[65]; // as it was: or the context's end would find it
+}
+
+TEST(GuardContextDeath, AnObjectOfAnotherContextIsNotFreed)
+{
+    Context context = make(), other = make();
+    char *object = guarded_in(context, 64);
+    EXPECT_EXIT(hf_context_free(other.get(), object), testing::KilledBySignal(SIGABRT),
+                "^heapfit: (hf_context_free of 0x[0-9a-f]+, a block of 64 bytes, which is not of this context|a "
+                "context is given)");
+}

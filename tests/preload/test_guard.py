@@ -1,0 +1,180 @@
+"""guard_sample finds mistakes of real programs that nobody notices, and says where they are."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from test_core_dump import asks, gdb, held, program, subject_under
+
+PROGRAMS = Path(__file__).parent / "programs"
+TIMEOUT_S = 120
+ADDRESS = "0x[0-9a-f]+"
+PLACE = re.compile(r"heapfit:     (\S+)\+(0x[0-9a-f]+)")
+
+__all__ = ["program"]
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("guarded")
+    flags = ["-O1", "-g", "-w", "-fno-builtin", "-fno-optimize-sibling-calls"]
+    for name, more in (("guarded", ["-pthread", "-ldl"]), ("guarded_plugin", ["-shared", "-fPIC"])):
+        source, program = PROGRAMS / f"{name}.c", folder / name
+        subprocess.run(["gcc", *flags, source, "-o", program, *more], check=True)
+    return folder / "guarded"
+
+
+@dataclass
+class Report:
+    """What was said: the first line, and the places of each stack that are the program's."""
+
+    returncode: int
+    text: str
+    line: str
+    stacks: dict[str, list[str]]
+
+
+def found(file: str | Path, offset: str) -> list[str]:
+    """The function and the line of the source that an offset belongs to."""
+    look = ["addr2line", "-s", "-f", "-e", file, offset]
+    return subprocess.run(look, capture_output=True, text=True, check=True).stdout.split()
+
+
+def run(guarded: Path, library: Path, settings: str, *words: str | Path) -> Report:
+    done = subprocess.run(
+        [guarded, *words],
+        env={**os.environ, "LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": settings},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    stacks: dict[str, list[str]] = {}
+    line, *rest = done.stderr.splitlines() or [""]
+    for each in rest:
+        place = PLACE.fullmatch(each)
+        if place is None:
+            stacks[each.split()[1]] = []
+        elif place[1].startswith(str(guarded)):
+            stacks[list(stacks)[-1]].append(place[2])
+    return Report(done.returncode, done.stderr, line, stacks)
+
+
+BLOCK = f"the block at {ADDRESS} of"
+FOUND = {
+    "overflow": (
+        f"overflow: read of {ADDRESS}, byte 1 past the end of {BLOCK} 48 bytes",
+        {"accessed": "read_beyond", "allocated": "make_name"},
+        signal.SIGSEGV,
+    ),
+    "underflow": (
+        f"underflow: read of {ADDRESS}, byte 1 before {BLOCK} 48 bytes",
+        {"accessed": "read_before", "allocated": "make_name"},
+        signal.SIGSEGV,
+    ),
+    "freed": (
+        f"use after free: read of {ADDRESS}, byte 8 of {BLOCK} 48 bytes",
+        {"accessed": "read_freed", "allocated": "make_name", "freed": "drop_name"},
+        signal.SIGSEGV,
+    ),
+    "thread": (
+        f"use after free: read of {ADDRESS}, byte 8 of {BLOCK} 48 bytes",
+        {"accessed": "read_freed", "allocated": "make_name", "freed": "drop_name"},
+        signal.SIGSEGV,
+    ),
+    "off_by_one": (
+        f"overflow: byte 1 past the end of {BLOCK} 40 bytes was written to, found by free",
+        {"free": "drop_name", "allocated": "make_name"},
+        signal.SIGABRT,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FOUND)
+def test_a_mistake_that_does_no_harm_is_found_in_time(
+    kind: str, guarded: Path, library: Path
+) -> None:
+    line, functions, number = FOUND[kind]
+    # 2000000 requests of 48 bytes, or until it is found: so many points that none is hit by a
+    # chance below one in 10^39. Each thread begins anew, and costs more.
+    size = "4k" if kind == "thread" else "512k"
+    report = run(guarded, library, f"guard_sample:{size}", kind)
+    assert re.fullmatch(f"heapfit: {line}", report.line)
+    assert report.returncode == -number
+    innermost = {act: found(guarded, stack[0])[0] for act, stack in report.stacks.items()}
+    assert innermost == functions
+
+
+def test_nothing_is_said_without_the_option(guarded: Path, library: Path) -> None:
+    report = run(guarded, library, "", "overflow")
+    assert (report.returncode, report.line) == (0, "")
+
+
+def test_who_allocated_is_known_when_the_code_is_gone(guarded: Path, library: Path) -> None:
+    plugin = guarded.parent / "guarded_plugin"
+    run_in = {**os.environ, "LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": "guard_sample:1"}
+    done = subprocess.run(
+        [guarded, "unloaded", plugin],
+        env=run_in,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGSEGV
+    said = done.stderr.split("allocated by thread")[1].splitlines()[1]
+    place = PLACE.fullmatch(said)
+    assert place is not None
+    assert place[1] == str(plugin)
+    assert found(place[1], place[2])[0] == "plugin_make"
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def said_of(text: str) -> list[str]:
+    """What is said in a report, without what differs between runs and machines."""
+    lines = [line for line in text.splitlines() if line.startswith("heapfit: ")]
+    lines = [line for line in lines if not PLACE.fullmatch(line) or "/sessions+" in line]
+    lines = [re.sub(r"(/\S*/sessions[+])?0x[0-9a-f]+", "ADDRESS", line) for line in lines]
+    return [re.sub("thread [0-9]+", "thread N", line) for line in lines]
+
+
+def test_the_report_in_the_manual_is_what_is_said(default_library: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs/library.md").read_text(encoding="utf-8")
+    source = ROOT / "docs/examples/guard/sessions.c"
+    assert source.read_text(encoding="utf-8") in page
+    program = tmp_path / "sessions"
+    subprocess.run(["gcc", "-g", source, "-o", program], check=True)
+    # 16 points fall on what it allocates: none does by a chance of one in ten million.
+    report = run(program, default_library, "guard_sample:32m")
+    shown = page.partition("run --guard")[2].partition("```")[0]
+    assert said_of(report.text) == said_of(shown)
+    looked = [found(program, report.stacks[act][0]) for act in ("accessed", "freed")]
+    assert shown.split("0x11de 0x11bb\n")[1].split() == [word for words in looked for word in words]
+
+
+def test_gdb_says_what_is_guarded(program: Path, library: Path) -> None:
+    with subject_under(program, library, "guard_sample:1") as subject:
+        where = {text: int(address, 16) for address, text in held(subject).items()}
+        small, freed = where["a small object"], where["a freed object"]
+        page = small & ~0xFFF
+        asked = (small, freed, page - 0x1000)
+        said = gdb("-p", str(subject.pid), *asks("stats", *(f"block {at:#x}" for at in asked)))
+    blocks = [line for line in said if line.startswith("0x")]
+    assert re.fullmatch(
+        f"{small:#x} is 36 bytes into a guarded object of 100 bytes at {ADDRESS}. It is live.",
+        blocks[0],
+    )
+    assert re.fullmatch(
+        f"{freed:#x} is 136 bytes into a guarded object of 200 bytes at {ADDRESS}. It was freed.",
+        blocks[1],
+    )
+    assert blocks[2].endswith("is in an inaccessible page beside guarded objects.")
+    assert any("MiB for guarded objects" in line for line in said)
