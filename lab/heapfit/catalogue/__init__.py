@@ -13,6 +13,7 @@ from heapfit.catalogue.allocators import (
 )
 from heapfit.catalogue.smoke import check_loads, smoke_test
 from heapfit.catalogue.studies import allocators_of, load_studies, resolve_study, workloads_of
+from heapfit.catalogue.treatments import environment_under, resolve_treatment, treatment_word
 from heapfit.catalogue.variants import libraries_of, once_more, with_variants
 from heapfit.catalogue.workloads import (
     ad_hoc_workload,
@@ -29,6 +30,7 @@ __all__ = [
     "allocators_of",
     "check_loads",
     "data_folder",
+    "environment_under",
     "find_installed",
     "install_allocator",
     "install_workload",
@@ -41,8 +43,10 @@ __all__ = [
     "prepare_workload",
     "resolve_allocators",
     "resolve_study",
+    "resolve_treatment",
     "resolve_workload",
     "smoke_test",
+    "treatment_word",
     "with_variants",
     "workloads_of",
 ]
