@@ -22,7 +22,8 @@ def deployment(study: Study, advice: Advice | None) -> list[str]:
     if advice is None or advice.recommended is None or advice.keeps:
         return []
     chosen = study.allocator(advice.recommended)
-    if chosen.record is not None or chosen.wrapper:
+    # Of a tool there is no such line, and of programs under one allocator nothing but the choice.
+    if chosen.record is not None or chosen.wrapper or study.noun == "program":
         return []
     command = _command(study, chosen)
     word = shlex.quote(catalogue.treatment_word(chosen))
@@ -37,8 +38,11 @@ def deployment(study: Study, advice: Advice | None) -> list[str]:
 
 def _command(study: Study, chosen: InstalledAllocator) -> str:
     """Return the study's command as a shell takes it, if it stands on its own."""
-    names = {*BUILTIN_NAMES, *study.workload.parameters}
     words = study.command
+    if chosen.program is not None:
+        own = chosen.parameters[catalogue.PROGRAM]
+        words = [word.replace(catalogue.PLACEHOLDER, own) for word in words]
+    names = {*BUILTIN_NAMES, *study.workload.parameters}
     if any(f"{{{name}}}" in word for name in names for word in words):
         return _SOME_COMMAND
     return shlex.join(words)

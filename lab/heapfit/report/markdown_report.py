@@ -52,7 +52,7 @@ def write(summary: Summary, path: Path, findings: Findings | None = None) -> Non
 def _table(results: Results, setting: Setting) -> str:
     metrics = results.metrics
     head = [
-        "allocator",
+        results.study.noun,
         *(escape(f"{m.label} {_unit(results, m)}".strip()) for m in metrics),
     ]
     rows = [

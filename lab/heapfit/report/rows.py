@@ -18,7 +18,7 @@ from heapfit.report.files import write_bytes
 # A study with its trials, by the name of its part in a study of many; a single one has its own.
 Parts = Mapping[str, tuple[Study, Sequence[Trial]]]
 
-_TREATMENT = ("study", "treatment", "allocator", "cores")
+_TREATMENT = ("study", "treatment", "program", "allocator", "cores")
 _COURSE = ("block", "replicate", "order", "warmup", "machine", "started")
 _OUTCOME = ("status", "reason", "exit_code")
 _REMEDY = "make room or mend the folder, and run it again"
@@ -54,6 +54,7 @@ class Rows:
         return {
             "study": name,
             "treatment": treatment.name,
+            "program": treatment.program,
             "allocator": (treatment.variant_of or treatment).name,
             "cores": planned.cores,
             **{column: planned.levels.get(each) for each, column in self._factors.items()},
