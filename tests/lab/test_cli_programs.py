@@ -52,6 +52,7 @@ def test_a_build_is_said_to_be_what_it_is_to_the_first(
     [folder] = (tmp_path / "heapfit-results").iterdir()
     assert folder.name.startswith("a-")
     assert re.search(sentence, (folder / "report.md").read_text())
+    assert '<th scope="col">Program</th>' in (folder / "report.html").read_text()
     written = json.loads((folder / "report.json").read_text())
     assert written["study"]["baseline"] == "old"
     assert [each["program"] for each in written["study"]["allocators"]] == ["old", "new"]
