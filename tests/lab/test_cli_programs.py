@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from conftest import Heapfit, assert_one_line
+from engine_helpers import study_of, system_allocator, workload
+from heapfit.catalogue import taking_programs, with_programs
 from study_files import trials_in
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -43,6 +45,7 @@ def test_a_build_is_said_to_be_what_it_is_to_the_first(
     assert result.returncode == 0, result.stderr
     said = " ".join(result.stdout.split())
     assert "Recommended: new" in said
+    assert "old and new: {program}, 1 core" in said
     sentence = r"new takes 0\.\d+x the peak resident memory of old \(0\.\d+.0\.\d+\) under glibc\."
     assert re.search(sentence, said)
     assert "allocator" not in said
@@ -111,6 +114,19 @@ def test_each_build_is_held_to_its_own_output_under_the_first_allocator(
     summary = json.loads((tmp_path / "out" / "report.json").read_text())
     assert trial(summary, "mismatch") == ["new+heapfit"] * 3
     assert "gives other output than under new+glibc" in " ".join(result.stdout.split())
+
+
+def test_each_builds_own_output_is_there_before_others_are_held_to_it() -> None:
+    allocators = with_programs(
+        {"old": "/a", "new": "/b"}, [system_allocator("one"), system_allocator("two")]
+    )
+    work = taking_programs(workload("run", "{program}"), {"old": "/a", "new": "/b"})
+    for seed in range(8):
+        study = study_of(work, allocators, seed=seed, warmups=1)
+        order = [each.allocator for each in study.plan if each.warmup]
+        assert set(order[:2]) == {"old+one", "new+one"}
+        without = study_of(work, allocators, seed=seed, warmups=0)
+        assert {e.allocator for e in without.plan if e.warmup} == {"old+one", "new+one"}
 
 
 @pytest.mark.parametrize("crashes_at", [0, 2], ids=["the first", "a later"])

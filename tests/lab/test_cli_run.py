@@ -196,6 +196,19 @@ def test_another_allocator_is_in_the_program_with_what_it_needs(
     assert (result.returncode, result.stderr) == (0, "")
 
 
+def test_an_allocator_brings_the_variables_that_its_file_says(
+    run_heapfit: Heapfit, library: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "own.toml").write_text(
+        'name = "own"\ntitle = "Own"\nenvironment = { MODE = "a", OTHER = "b" }\n'
+        f'[source]\nkind = "file"\nlibrary = "{library}"\n'
+    )
+    show = ("--", "sh", "-c", "echo $MODE $OTHER $LD_PRELOAD")
+    named = "own.toml:env.MODE=c:1,d:2,decay_ms=10"
+    result = run_heapfit("run", "--allocator", named, *show, folder=tmp_path)
+    assert result.stdout == f"c:1,d:2 b {library}\n"
+
+
 def test_under_the_systems_allocator_nothing_is_preloaded(run_heapfit: Heapfit) -> None:
     result = run_heapfit(
         "run", "--allocator", "glibc", "--", "sh", "-c", "echo .$LD_PRELOAD; exit 7"

@@ -76,8 +76,13 @@ def recommending(chosen: InstalledAllocator, command: list[str]) -> tuple[Summar
 
 
 def test_what_is_recommended_runs_by_the_lines_that_are_shown(
-    run_heapfit: Heapfit, library: Path, clean_environment: dict[str, str]
+    run_heapfit: Heapfit,
+    library: Path,
+    clean_environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Of the environment of who asks for a report nothing gets into the lines.
+    monkeypatch.setenv("HEAPFIT_OPTIONS", "verbose:1")
     plain = load_allocators()["heapfit"]
     installed = InstalledAllocator(
         name="heapfit", title=plain.title, version="0", library=library, options={"decay_ms": "10"}
@@ -88,9 +93,7 @@ def test_what_is_recommended_runs_by_the_lines_that_are_shown(
     assert words[:4] == ["heapfit", "run", "--allocator", "heapfit:decay_ms=10"]
     said = f"{library} decay_ms:10 it's"
     assert run_heapfit(*words[1:]).stdout == said
-    # Of the reader's environment nothing gets into the line.
-    shell = {**clean_environment, "HEAPFIT_OPTIONS": "verbose:1"}
-    assert subprocess.check_output(["sh", "-c", by_hand], env=shell, text=True) == said
+    assert subprocess.check_output(["sh", "-c", by_hand], env=clean_environment, text=True) == said
     assert json.loads(json_report.dumps(summary, findings))["deployment"] == [run, by_hand]
     for line in (run, by_hand):
         assert f"\n{line}\n" in markdown_report.dumps(summary, findings)

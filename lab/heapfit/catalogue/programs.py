@@ -14,6 +14,7 @@ from pathlib import Path
 
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import InstalledAllocator, Workload
+from heapfit.text import join_words
 
 PROGRAM = "program"
 PLACEHOLDER = f"{{{PROGRAM}}}"
@@ -79,4 +80,5 @@ def taking_programs(workload: Workload, programs: Mapping[str, str]) -> Workload
             if not os.access(path, os.X_OK):
                 raise HeapfitError(f"{name}: {path} may not be run; is it executable for you?")
     parameters = {**workload.parameters, PROGRAM: next(iter(programs.values()))}
-    return workload.model_copy(update={"parameters": parameters})
+    title = f"{join_words(list(programs))}: {workload.title}"
+    return workload.model_copy(update={"parameters": parameters, "title": title})

@@ -8,6 +8,7 @@ called.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 
 from heapfit import options, paths
@@ -15,6 +16,9 @@ from heapfit.catalogue.allocators import load_allocators, resolve_allocators
 from heapfit.errors import UsageError
 from heapfit.records import ENVIRONMENT_PREFIX, OPTION_PREFIX, InstalledAllocator
 from heapfit.trial import preload
+
+# A variable's value may have commas; what follows one and sets nothing belongs to it.
+_SEPARATOR = re.compile(r",(?=[^,=]*=)")
 
 
 def resolve_treatment(word: str, more: Sequence[str] = ()) -> InstalledAllocator:
@@ -25,7 +29,9 @@ def resolve_treatment(word: str, more: Sequence[str] = ()) -> InstalledAllocator
     """
     name, _, settings = word.partition(":")
     [allocator] = resolve_allocators([name])
-    words = [each.strip().removeprefix(OPTION_PREFIX) for each in settings.split(",") if each]
+    words = [
+        each.strip().removeprefix(OPTION_PREFIX) for each in _SEPARATOR.split(settings) if each
+    ]
     variables = [each for each in words if each.startswith(ENVIRONMENT_PREFIX)]
     chosen = [*(each for each in words if each not in variables), *more]
     if chosen and not preload.takes_options(allocator):
