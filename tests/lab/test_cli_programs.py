@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from conftest import Heapfit, assert_one_line
 from engine_helpers import study_of, system_allocator, workload
-from heapfit.catalogue import taking_programs, with_programs
+from heapfit.catalogue import resolve_allocators, taking_programs, with_programs
+from heapfit.errors import HeapfitError
+from heapfit.study import machine_side
 from study_files import trials_in
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -127,6 +129,12 @@ def test_each_builds_own_output_is_there_before_others_are_held_to_it() -> None:
         assert set(order[:2]) == {"old+one", "new+one"}
         without = study_of(work, allocators, seed=seed, warmups=0)
         assert {e.allocator for e in without.plan if e.warmup} == {"old+one", "new+one"}
+
+
+def test_a_machine_without_the_build_says_so() -> None:
+    [_, new] = with_programs({"old": "/bin/sh", "new": "/none"}, resolve_allocators(["glibc"]))
+    with pytest.raises(HeapfitError, match="new: there is no /none here"):
+        machine_side._local_allocator(new)
 
 
 @pytest.mark.parametrize("crashes_at", [0, 2], ids=["the first", "a later"])
