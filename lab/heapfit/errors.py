@@ -28,6 +28,14 @@ class FolderBusy(HeapfitError):
         super().__init__(f"another heapfit runs the study in {folder}; wait for it, or use --out")
 
 
+class CannotRun(HeapfitError):
+    """The user's program could not be started; the exit code is what a shell has for that."""
+
+    def __init__(self, message: str, *, found: bool) -> None:
+        super().__init__(message)
+        self.exit_code = 126 if found else 127
+
+
 class UsageError(HeapfitError):
     """The request makes no sense (exit code 2): an unknown allocator, workload or option."""
 

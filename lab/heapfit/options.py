@@ -129,7 +129,7 @@ def parse_settings(settings: Iterable[str], variant: str) -> dict[str, str]:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise UsageError(f"--set takes name=value, not {setting!r}")
+            raise UsageError(f"an option is set by name=value, not by {setting!r}")
         if name not in OPTIONS:
             raise unknown("option", name, OPTIONS)
         if OPTIONS[name].variant not in (None, variant):

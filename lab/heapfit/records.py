@@ -86,6 +86,9 @@ class InstalledAllocator(Record):
     variant_of: InstalledAllocator | None = Field(
         default=None, description="The allocator as it is without what a variant sets."
     )
+    program: str | None = Field(
+        default=None, description="Of several builds that are compared, the name of this one."
+    )
     parameters: dict[str, str] = Field(
         default={}, description="Of the workload, those that a variant sets."
     )
@@ -213,7 +216,7 @@ class TrialStatus(StrEnum):
     OK = "ok"
     FAILED = "failed"  # wrong exit code, killed by a signal, could not start
     TIMEOUT = "timeout"
-    MISMATCH = "mismatch"  # printed something else than under the baseline
+    MISMATCH = "mismatch"  # printed something else than its reference
 
 
 # The factors that every study has; `Factor` says what others there may be.
@@ -362,6 +365,26 @@ class Study(Record):
     def allocator(self, name: str) -> InstalledAllocator:
         """Return the allocator of this name, which the study has."""
         return next(each for each in self.allocators if each.name == name)
+
+    @cached_property
+    def programs(self) -> list[str]:
+        """The builds that are compared, by name; none where allocators are."""
+        return list(dict.fromkeys(each.program for each in self.allocators if each.program))
+
+    @property
+    def noun(self) -> str:
+        """What a treatment is, in a word."""
+        allocators = {each.variant_of.name for each in self.allocators if each.variant_of}
+        if not self.programs:
+            return "allocator"
+        return "program" if len(allocators) == 1 else "combination"
+
+    def reference_of(self, treatment: str) -> str:
+        """Return whose output is the right one: the baseline's, or of several builds, each of which
+        may print something else, the same one's under the first allocator."""
+        program = self.allocator(treatment).program
+        same = (each.name for each in self.allocators if each.program == program)
+        return self.baseline if program is None else next(same)
 
     def design(self) -> list[Factor]:
         """Return every factor with its levels, `allocator` and `cores` first."""
@@ -663,6 +686,9 @@ class Summary(Record):
     trials_done: int
     trials_planned: int
     problems: list[Trial] = Field(description="Every trial that is not `ok`.")
+    other_output: list[str] = Field(
+        default=[], description="Of several programs, those that print other than the first."
+    )
 
 
 class Combined(Record):

@@ -278,7 +278,7 @@ def test_a_senseless_request_is_explained(
 
 def test_a_program_that_is_not_there_is_named(run_heapfit: Heapfit, tmp_path: Path) -> None:
     result = run_heapfit("record", "--", "./no-such", folder=tmp_path)
-    assert_one_line(result, 1, ["there is no program './no-such'"])
+    assert_one_line(result, 127, ["there is no program './no-such'"])
 
 
 def test_a_file_that_is_there_is_not_written_over(run_heapfit: Heapfit, tmp_path: Path) -> None:

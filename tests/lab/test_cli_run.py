@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
+from heapfit.catalogue import find_installed, load_allocators
 from heapfit.options import OPTIONS
 from sampling import first
 
@@ -174,15 +175,81 @@ def test_a_senseless_request_is_explained(
 
 
 def test_a_missing_program_is_explained(run_heapfit: Heapfit) -> None:
-    assert_one_line(run_heapfit("run", "--", "no-such-program"), 1, ["'no-such-program'"])
+    assert_one_line(run_heapfit("run", "--", "no-such-program"), 127, ["'no-such-program'"])
 
 
 def test_a_file_that_is_no_program_is_explained(run_heapfit: Heapfit, tmp_path: Path) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("no program\n")
-    assert_one_line(run_heapfit("run", "--", text), 1, [str(text), "may not be run"])
+    assert_one_line(run_heapfit("run", "--", text), 126, [str(text), "may not be run"])
     text.chmod(0o755)
-    assert_one_line(run_heapfit("run", "--", text), 1, [str(text), "Exec format error"])
+    assert_one_line(run_heapfit("run", "--", text), 126, [str(text), "Exec format error"])
+
+
+def test_another_allocator_is_in_the_program_with_what_it_needs(
+    run_heapfit: Heapfit, library: Path
+) -> None:
+    named = f"mine={library}:decay_ms=10,option.huge_pages=never,env.MODE=a=b"
+    show = ("--", "sh", "-c", "echo $HEAPFIT_OPTIONS $MODE $LD_PRELOAD")
+    result = run_heapfit("run", "--allocator", named, "--set", "verbose=0", *show)
+    assert result.stdout == f"decay_ms:10,huge_pages:never,verbose:0 a=b {library}\n"
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_an_allocator_brings_the_variables_that_its_file_says(
+    run_heapfit: Heapfit, library: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "own.toml").write_text(
+        'name = "own"\ntitle = "Own"\nenvironment = { MODE = "a", OTHER = "b" }\n'
+        f'[source]\nkind = "file"\nlibrary = "{library}"\n'
+    )
+    show = ("--", "sh", "-c", "echo $MODE $OTHER $LD_PRELOAD")
+    named = "own.toml:env.MODE=c:1,d:2,decay_ms=10"
+    result = run_heapfit("run", "--allocator", named, *show, folder=tmp_path)
+    assert result.stdout == f"c:1,d:2 b {library}\n"
+
+
+def test_under_the_systems_allocator_nothing_is_preloaded(run_heapfit: Heapfit) -> None:
+    result = run_heapfit(
+        "run", "--allocator", "glibc", "--", "sh", "-c", "echo .$LD_PRELOAD; exit 7"
+    )
+    assert (result.returncode, result.stdout) == (7, ".\n")
+
+
+@pytest.mark.parametrize("name", load_allocators())
+def test_each_allocator_of_the_catalogue_runs_or_says_how_to_come_by_it(
+    run_heapfit: Heapfit, name: str
+) -> None:
+    allocator = find_installed(load_allocators()[name])
+    result = run_heapfit("run", "--allocator", name, "--", "cat", "/proc/self/maps")
+    if allocator is None:
+        hint = f"name it {name}=" if name in ("miser", "ptmalloc3") else f"install {name}"
+        assert_one_line(result, 1, [name, hint])
+    else:
+        assert result.returncode == 0, result.stderr
+        library = str(allocator.library.resolve()) if allocator.library else "libc"
+        assert library in result.stdout
+        variables = allocator.environment.items()
+        described = run_heapfit("run", "--allocator", name, "--json", "--", "x")
+        assert variables <= json.loads(described.stdout)["environment"].items()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["jemaloc"], ["unknown allocator", "did you mean 'jemalloc'?"]),
+        (["glibc:decay_ms=1"], ["glibc", "only heapfit's can be set"]),
+        (["glibc", "--control"], ["glibc", "control=on"]),
+        (["heapfit:decay"], ["name=value", "'decay'"]),
+        (["heapfit:env.A"], ["env.NAME=VALUE"]),
+        (["heapfit:pools=all"], ["only the variant pools"]),
+        (["heapfit", "--variant", "pools"], ["--variant and --allocator"]),
+    ],
+)
+def test_a_senseless_allocator_is_explained(
+    run_heapfit: Heapfit, options: list[str], said: list[str]
+) -> None:
+    assert_one_line(run_heapfit("run", "--allocator", *options, "--", "true"), 2, said)
 
 
 def test_lib_prints_what_ld_preload_takes(

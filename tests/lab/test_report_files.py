@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import Heapfit
+from heapfit.catalogue import load_allocators
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.records import Study, Summary, Trial, TrialStatus
-from heapfit.report import json_report, markdown_report, write_all
-from heapfit.report.analysis import find
+from heapfit.records import InstalledAllocator, Study, Summary, Trial, TrialStatus, WorkloadRun
+from heapfit.report import json_report, markdown_report, terminal, write_all
+from heapfit.report.analysis import Findings, find
+from heapfit.report.deployment import deployment
 from heapfit.statistics import read, summarise
 from heapfit.study import Journal
 from report_data import Faults, make_study, make_trials
+from rich.console import Console
 
 
 def keep(folder: Path, study: Study, trials: list[Trial]) -> Path:
@@ -48,6 +55,73 @@ def test_json_carries_its_format_and_the_conclusions(tmp_path: Path) -> None:
     assert "heapfit leads; mimalloc cannot be told apart" in written["conclusions"][0]
     walls = [e for e in written["estimates"] if e["metric"] == "wall_s"]
     assert [e["allocator"] for e in walls] == [a.name for a in study.allocators]
+
+
+# Perl reads what LD_PRELOAD and the environment say it is, so each line shows what it does.
+SAYS_SO = ["perl", "-e", 'print "$ENV{LD_PRELOAD} $ENV{HEAPFIT_OPTIONS} it\'s"']
+
+
+def recommending(chosen: InstalledAllocator, command: list[str]) -> tuple[Summary, Findings]:
+    """A study of `command` that recommends `chosen`, which stands in heapfit's place."""
+    made = make_study(("glibc", "heapfit"), cores=[1])
+    workload = made.workload.model_copy(update={"run": WorkloadRun(command=command)})
+    study = made.model_copy(update={"command": command, "workload": workload})
+    readings = read(study, make_trials(study))
+    findings = find(readings)
+    assert findings.advice is not None
+    assert findings.advice.recommended == "heapfit"
+    renamed = study.model_copy(update={"allocators": [study.allocators[0], chosen]})
+    advice = findings.advice.model_copy(update={"recommended": chosen.name})
+    return summarise(read(renamed, [])), Findings(advice=advice)
+
+
+def test_what_is_recommended_runs_by_the_lines_that_are_shown(
+    run_heapfit: Heapfit,
+    library: Path,
+    clean_environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Of the environment of who asks for a report nothing gets into the lines.
+    monkeypatch.setenv("HEAPFIT_OPTIONS", "verbose:1")
+    plain = load_allocators()["heapfit"]
+    installed = InstalledAllocator(
+        name="heapfit", title=plain.title, version="0", library=library, options={"decay_ms": "10"}
+    )
+    summary, findings = recommending(installed, SAYS_SO)
+    run, by_hand = deployment(summary.study, findings.advice)
+    words = shlex.split(run)
+    assert words[:4] == ["heapfit", "run", "--allocator", "heapfit:decay_ms=10"]
+    said = f"{library} decay_ms:10 it's"
+    assert run_heapfit(*words[1:]).stdout == said
+    assert subprocess.check_output(["sh", "-c", by_hand], env=clean_environment, text=True) == said
+    assert json.loads(json_report.dumps(summary, findings))["deployment"] == [run, by_hand]
+    for line in (run, by_hand):
+        assert f"\n{line}\n" in markdown_report.dumps(summary, findings)
+        console = Console(file=io.StringIO(), width=60)
+        terminal.render(summary, console, findings)
+        assert isinstance(console.file, io.StringIO)
+        assert f"  {line}\n" in console.file.getvalue()
+
+
+def test_a_library_of_the_users_own_is_named_by_its_path() -> None:
+    mine = InstalledAllocator(
+        name="mine", title="mine", version="0", library="/opt/lib mine.so", environment={"A": "b"}
+    )
+    summary, findings = recommending(mine, ["./server", "{port}"])
+    assert deployment(summary.study, findings.advice) == [
+        "heapfit run --allocator 'mine=/opt/lib mine.so:env.A=b' -- CMD",
+        "A=b LD_PRELOAD='/opt/lib mine.so' CMD",
+    ]
+
+
+def test_what_is_kept_needs_no_line() -> None:
+    study = make_study(cores=[1])
+    advice = find(read(study, make_trials(study))).advice
+    assert advice is not None
+    kept = advice.model_copy(update={"recommended": "glibc", "keeps": True})
+    assert deployment(study, advice) != []
+    assert deployment(study, kept) == []
+    assert deployment(study, advice.model_copy(update={"recommended": None})) == []
 
 
 def test_markdown_has_a_table_per_number_of_cores() -> None:

@@ -73,8 +73,8 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
             metrics=metrics,
             standings=[],
             recommended=None,
-            reasons="There is nothing to recommend yet. Fewer than two allocators have trials with "
-            "figures to compare.",
+            reasons="There is nothing to recommend yet. Fewer than two "
+            f"{readings.study.noun}s have trials with figures to compare.",
             notes=notes,
         )
     contest, by_setting = _contests(readings, weighed, costs)
@@ -111,8 +111,9 @@ def _that_matter(readings: Readings, wanted: Sequence[Goal]) -> tuple[list[Goal]
         found = overall(readings, figures_of(readings, goal.metric.name), goal.metric)
         if found and all(each.trivial for each in found):
             notes.append(
-                f"{goal.name.capitalize()} does not count: the means of all allocators are within "
-                f"{_little(goal.metric)} of each other, which is too little to matter."
+                f"{goal.name.capitalize()} does not count: the means of all "
+                f"{readings.study.noun}s are within {_little(goal.metric)} of each other, which is "
+                "too little to matter."
             )
         else:
             kept.append(goal)

@@ -31,17 +31,17 @@ def reasons(
             "whether that is chance. Run more replicates before deciding."
         )
     if recommended is None:
-        return _undecided(standings, verdicts)
-    price = _trade_off(wanted, standings, known)
+        return _undecided(study.noun, standings, verdicts)
+    price = _trade_off(study.noun, wanted, standings, known)
     if recommended == study.baseline and any(s.tied_with_best for s in standings[1:]):
-        return f"{_kept(standings, known)} {price}"
+        return f"{_kept(study.noun, standings, known)} {price}"
     return f"{_lead(study, wanted, standings, known, score)} {price}"
 
 
-def _undecided(standings: Sequence[Standing], verdicts: Sequence[Verdict]) -> str:
+def _undecided(noun: str, standings: Sequence[Standing], verdicts: Sequence[Verdict]) -> str:
     if any(each.counts for each in verdicts):
         return (
-            "Some allocators are better in one respect and worse in another, and under these "
+            f"Some {noun}s are better in one respect and worse in another, and under these "
             "weights no significant difference remains. Choose by what matters more to you."
         )
     if any(each.shown for each in verdicts):
@@ -49,12 +49,12 @@ def _undecided(standings: Sequence[Standing], verdicts: Sequence[Verdict]) -> st
             "There is no significant difference that matters: those that are shown are less than "
             "anybody would notice. Keep what you have, or measure a longer run."
         )
-    return f"{_no_difference(standings)} Keep what you have."
+    return f"{_no_difference(noun, standings)} Keep what you have."
 
 
-def _kept(standings: Sequence[Standing], known: Sequence[Known]) -> str:
+def _kept(noun: str, standings: Sequence[Standing], known: Sequence[Known]) -> str:
     kept = standings[0].allocator
-    return f"No allocator is shown to be better than {kept}, which {_beside(standings, known)}."
+    return f"No {noun} is shown to be better than {kept}, which {_beside(standings, known)}."
 
 
 def _beside(standings: Sequence[Standing], known: Sequence[Known]) -> str:
@@ -93,10 +93,10 @@ def _setting(at: dict[str, str]) -> str:
     return ", ".join(f"{factor} {level}" for factor, level in at.items())
 
 
-def _no_difference(standings: Sequence[Standing]) -> str:
+def _no_difference(noun: str, standings: Sequence[Standing]) -> str:
     last = standings[-1]
     return (
-        "There is no significant difference between the allocators under these weights: from the "
+        f"There is no significant difference between the {noun}s under these weights: from the "
         f"lowest cost, {standings[0].allocator}'s, to the highest, {last.allocator}'s, is "
         f"{_percent(last.score / standings[0].score)}, which may be chance."
     )
@@ -151,7 +151,7 @@ def _reference(study: Study, standings: Sequence[Standing]) -> Standing | None:
 
 
 def _trade_off(
-    wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequence[Known]
+    noun: str, wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequence[Known]
 ) -> str:
     """What the leader gives up in each goal to the best of those that are shown to be better."""
     leader = standings[0].allocator
@@ -167,7 +167,7 @@ def _trade_off(
             given.append(_price(goal, max(worse, key=lambda each: sign * each.beyond)))
     names = _listed([goal.name for goal in wanted])
     if not given:
-        return f"No other allocator is significantly better in {names.replace(' and ', ' or ')}."
+        return f"No other {noun} is significantly better in {names.replace(' and ', ' or ')}."
     return f"The price, against the best in each, is {_listed(given)}."
 
 

@@ -11,8 +11,16 @@ from heapfit.catalogue.allocators import (
     load_allocators,
     resolve_allocators,
 )
+from heapfit.catalogue.programs import (
+    PLACEHOLDER,
+    PROGRAM,
+    resolve_programs,
+    taking_programs,
+    with_programs,
+)
 from heapfit.catalogue.smoke import check_loads, smoke_test
 from heapfit.catalogue.studies import allocators_of, load_studies, resolve_study, workloads_of
+from heapfit.catalogue.treatments import environment_under, resolve_treatment, treatment_word
 from heapfit.catalogue.variants import libraries_of, once_more, with_variants
 from heapfit.catalogue.workloads import (
     ad_hoc_workload,
@@ -25,10 +33,13 @@ from heapfit.catalogue.workloads import (
 )
 
 __all__ = [
+    "PLACEHOLDER",
+    "PROGRAM",
     "ad_hoc_workload",
     "allocators_of",
     "check_loads",
     "data_folder",
+    "environment_under",
     "find_installed",
     "install_allocator",
     "install_workload",
@@ -40,9 +51,14 @@ __all__ = [
     "once_more",
     "prepare_workload",
     "resolve_allocators",
+    "resolve_programs",
     "resolve_study",
+    "resolve_treatment",
     "resolve_workload",
     "smoke_test",
+    "taking_programs",
+    "treatment_word",
+    "with_programs",
     "with_variants",
     "workloads_of",
 ]

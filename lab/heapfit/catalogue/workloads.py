@@ -16,6 +16,7 @@ from pathlib import Path
 from heapfit import paths
 from heapfit.catalogue import debian
 from heapfit.catalogue.command import last_line, run_quietly
+from heapfit.catalogue.programs import PLACEHOLDER
 from heapfit.catalogue.record_file import read_record
 from heapfit.catalogue.sources.unpacked import replaced
 from heapfit.errors import HeapfitError, UsageError, unknown
@@ -59,19 +60,21 @@ def resolve_workload(name: str) -> Workload:
     return known[name]
 
 
-def ad_hoc_workload(command: list[str]) -> Workload:
+def ad_hoc_workload(command: list[str], program: str | None = None) -> Workload:
     """Return a workload of the user's own `command`, which runs in the present folder.
 
     Its name is the program's with a digest, so that the same command finds its own results again.
-    Raises HeapfitError when there is no such program.
+    Of several builds `program` is the file of the first, where the command has their place. Raises
+    HeapfitError when there is no such program.
     """
-    if shutil.which(command[0]) is None:
-        raise HeapfitError(f"there is no program {command[0]!r}; check its name, or install it")
+    first = program if program is not None and command[0] == PLACEHOLDER else command[0]
+    if shutil.which(first) is None:
+        raise HeapfitError(f"there is no program {first!r}; check its name, or install it")
     here = Path.cwd()
     digest = hashlib.sha256("\0".join([str(here), *command]).encode()).hexdigest()
     return Workload(
-        name=f"{Path(command[0]).name}-{digest[:_DIGEST_LENGTH]}",
-        title=shlex.join(command),
+        name=f"{Path(first).name}-{digest[:_DIGEST_LENGTH]}",
+        title=shlex.join(command).replace(f"'{PLACEHOLDER}'", PLACEHOLDER),
         question="How does this program fare under each allocator?",
         run=WorkloadRun(command=command),
         here=here,

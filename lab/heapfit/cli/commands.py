@@ -17,6 +17,7 @@ COMMANDS = {
     "compare": "compare",
     "study": "study",
     "report": "report",
+    "diff": "diff",
     "record": "record",
     "profile": "profile",
     "replay": "replay",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -70,6 +71,13 @@ def compare(
             help="Vary more: {NAME} of the command, env.NAME, option.NAME (heapfit's); repeats.",
         ),
     ] = None,
+    programs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A=FILE,B=FILE",
+            help="Compare builds of one program: {program} of the command is each in turn.",
+        ),
+    ] = None,
     replicates: Replicates = 10,
     warmups: Warmups = 1,
     baseline: Baseline = "glibc",
@@ -95,27 +103,33 @@ def compare(
     install: Install = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare allocators on a program: a table here, a page with plots in the results folder.
+    """Compare allocators on a program, or builds of it: a table here, a page in the results folder.
 
     The same command goes on where an interrupted one stopped; more replicates add to it.
     """
     factors = [_factor(text) for text in factor or []]
-    workload = _checked_output(_workload(name, context.obj, factors), output)
-    if itself:
+    builds = catalogue.resolve_programs(programs) if programs is not None else {}
+    workload = _checked_output(_workload(name, context.obj, factors, builds), output)
+    usual = {name: name for name in catalogue.load_allocators()}
+    if builds:
+        _check_alone(itself, baseline)
+        named = named_allocators(allocators or baseline, usual, installed=True)
+    elif itself:
         named = [_the_only(allocators, baseline)]
     else:
-        usual = {name: name for name in catalogue.load_allocators()}
         named = with_baseline(named_allocators(allocators, usual, installed=True), baseline)
     installed = provide_allocators(named, install=install)
     if itself:
         installed.append(catalogue.once_more(installed[0]))
+    if builds:
+        installed = catalogue.with_programs(builds, installed)
     cluster = join_cluster(on, install=install)
     if cluster is None:
         provide_programs([workload], install=install)
     study = plan(
         workload,
         installed,
-        baseline=installed[0].name if itself else baseline.partition("=")[0],
+        baseline=installed[0].name if itself or builds else baseline.partition("=")[0],
         cores=split_numbers(cores, "--cores") if cores else [default_cores(workload)],
         replicates=replicates,
         warmups=warmups,
@@ -126,11 +140,11 @@ def compare(
     )
     if cluster:
         [study] = cluster.adopt([study])
-    reproduce = _command_line(study, named, name, context.obj, output, out, on, itself)
+    reproduce = _command_line(study, named, programs, name, context.obj, output, out, on, itself)
     study = study.model_copy(update={"reproduce": reproduce})
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
-    if context.obj:
-        _warn_of(examine_program(context.obj))
+    for program in _started(context.obj or [], builds):
+        _warn_of(examine_program([program]))
     for remark in remarks(study):
         warn(f"note: {remark}")
     is_ours = workload.prepare and not cluster  # The machines of a cluster make theirs.
@@ -140,6 +154,19 @@ def compare(
     with kept_on_interrupt(progress, folder):
         run(study, folder, progress, data)
     answer.show(folder, as_json=as_json)
+
+
+def _started(command: list[str], builds: Mapping[str, str]) -> list[str]:
+    """The program that the user's command starts, or each of the builds in its place."""
+    return list(builds.values()) if command[:1] == [catalogue.PLACEHOLDER] else command[:1]
+
+
+def _check_alone(itself: bool, baseline: str) -> None:
+    """Raise UsageError for options that make no sense where builds of a program are compared."""
+    if itself:
+        raise UsageError("--aa compares an allocator with itself; leave out --programs")
+    if baseline != "glibc":
+        raise UsageError("with --programs the first of them is the baseline; leave out --baseline")
 
 
 def _the_only(allocators: str | None, baseline: str) -> str:
@@ -173,11 +200,19 @@ def _factor(text: str) -> Factor:
     return Factor(name=name, levels=[level.strip() for level in levels.split(",")])
 
 
-def _workload(name: str | None, program: list[str] | None, factors: list[Factor]) -> Workload:
+def _workload(
+    name: str | None,
+    program: list[str] | None,
+    factors: list[Factor],
+    builds: Mapping[str, str],
+) -> Workload:
     if name and program is None:
-        return catalogue.resolve_workload(name)
+        workload = catalogue.resolve_workload(name)
+        return catalogue.taking_programs(workload, builds) if builds else workload
     if program and name is None:
-        return _with_parameters(catalogue.ad_hoc_workload(program), factors)
+        workload = catalogue.ad_hoc_workload(program, next(iter(builds.values()), None))
+        workload = _with_parameters(workload, factors)
+        return catalogue.taking_programs(workload, builds) if builds else workload
     raise UsageError("compare what? write: heapfit compare WORKLOAD, or: heapfit compare -- CMD")
 
 
@@ -213,6 +248,7 @@ def _warn_of(finding: Finding | None) -> None:
 def _command_line(
     study: Study,
     named: list[str],
+    programs: str | None,
     name: str | None,
     program: list[str] | None,
     output: str | None,
@@ -223,7 +259,10 @@ def _command_line(
     """Return the command line that repeats the study, with every default spelt out."""
     words = ["heapfit", "compare", *([name] if name else [])]
     words += ["--allocators", ",".join(named)]
-    words += ["--aa"] if itself else ["--baseline", study.baseline]
+    if programs is not None:
+        words += ["--programs", programs]
+    else:
+        words += ["--aa"] if itself else ["--baseline", study.baseline]
     words += ["--cores", ",".join(map(str, study.cores)), "--replicates", str(study.replicates)]
     for factor in study.factors:
         words += ["--factor", f"{factor.name}={','.join(factor.levels)}"]

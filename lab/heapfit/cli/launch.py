@@ -1,15 +1,15 @@
-"""Become the user's program with heapfit as its allocator. Standard library only, see `quick`."""
+"""Become the user's program with another allocator. Standard library only, see `quick`."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from heapfit import options, paths
-from heapfit.errors import HeapfitError
+from heapfit.errors import CannotRun
 
 # Python ignores these signals, and what is ignored stays ignored in the program that follows.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -31,9 +31,10 @@ def environment_changes(variant: str, settings: Iterable[str]) -> dict[str, str]
     return changes
 
 
-def become(command: list[str], variant: str, settings: Iterable[str]) -> NoReturn:
-    """Replace this process by `command` under heapfit; raise HeapfitError when it cannot start."""
-    changed = environment(variant, settings)
+def become(command: list[str], changes: Mapping[str, str]) -> NoReturn:
+    """Replace this process by `command` with these `changes` of the environment, which put an
+    allocator into it; raise HeapfitError when it cannot start."""
+    changed = {**inherited(), **changes}
     sys.stdout.flush()
     for number in _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
@@ -48,14 +49,16 @@ def environment(variant: str, settings: Iterable[str]) -> dict[str, str]:
     return {**inherited(), **environment_changes(variant, settings)}
 
 
-def cannot_run(command: list[str], error: Exception) -> HeapfitError:
+def cannot_run(command: list[str], error: Exception) -> CannotRun:
     """Return what to tell of a program that could not be started."""
     name = repr(command[0])
     if isinstance(error, FileNotFoundError):
-        return HeapfitError(f"there is no program {name}; check its name, or install it")
+        message = f"there is no program {name}; check its name, or install it"
+        return CannotRun(message, found=False)
     if isinstance(error, PermissionError):
-        return HeapfitError(f"{name} may not be run; is it a program, and executable for you?")
-    return HeapfitError(f"cannot run {name}: {error}")
+        message = f"{name} may not be run; is it a program, and executable for you?"
+        return CannotRun(message, found=True)
+    return CannotRun(f"cannot run {name}: {error}", found=True)
 
 
 def inherited() -> dict[str, str]:

@@ -8,7 +8,7 @@ in front of a program that is started often; this takes a fifth of it.
 from __future__ import annotations
 
 from heapfit import paths
-from heapfit.cli.launch import become
+from heapfit.cli.launch import become, environment_changes
 from heapfit.options import CONTROL_ON, GUARD_ON
 
 _OPTIONS = ("--variant", "--set")
@@ -30,7 +30,8 @@ def done_quickly(arguments: list[str]) -> bool:
             variants = [value for name, value in options if name == "--variant"]
             settings = [value for name, value in options if name == "--set"]
             settings += [_SWITCHES[name] for name, _ in options if name in _SWITCHES]
-            become(command, (variants or [paths.DEFAULT_VARIANT])[-1], settings)
+            variant = (variants or [paths.DEFAULT_VARIANT])[-1]
+            become(command, environment_changes(variant, settings))
     return False
 
 

@@ -1,4 +1,4 @@
-"""`heapfit run`: the user's program under heapfit."""
+"""`heapfit run`: the user's program under heapfit, or under another allocator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = new_app()
 
 @app.command(
     context_settings={"allow_interspersed_args": False},
-    epilog="Example:  heapfit run --set decay_ms=100 -- redis-server --port 7000",
+    epilog="Example:  heapfit run --allocator jemalloc -- redis-server --port 7000",
 )
 def run(
     context: typer.Context,
@@ -29,6 +29,13 @@ def run(
     variant: Annotated[
         str, typer.Option(metavar="NAME", help="Which of heapfit's libraries to load.")
     ] = paths.DEFAULT_VARIANT,
+    allocator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[:A=B,…]",
+            help="Another allocator, or mine=./lib.so, with options of heapfit's and env.NAME=….",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Set an option of the library; repeats."),
@@ -46,18 +53,25 @@ def run(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a program under heapfit; its exit code and its signals are the program's own.
+    """Run a program under an allocator; its exit code and its signals are the program's own.
 
     With --json the program is not run: what would be run, and with which environment, is printed.
     """
     command = _command(words or [], context.obj)
     switches = [*([CONTROL_ON] if control else []), *([GUARD_ON] if guard else [])]
     chosen = [*(settings or []), *switches]
-    if as_json:
+    if allocator is None:
         changes = environment_changes(variant, chosen)
+    elif variant != paths.DEFAULT_VARIANT:
+        raise UsageError("--variant and --allocator both name a library; give one of them")
+    else:
+        from heapfit import catalogue
+
+        changes = catalogue.environment_under(catalogue.resolve_treatment(allocator, chosen))
+    if as_json:
         typer.echo(json.dumps({"command": command, "environment": changes}, indent=2))
     else:
-        become(command, variant, chosen)
+        become(command, changes)
 
 
 def _command(words: list[str], program: list[str] | None) -> list[str]:

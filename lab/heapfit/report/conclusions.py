@@ -5,12 +5,12 @@ All of it is read from the verdicts of that setting, as are the marks in the tab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from heapfit.records import Metric, Setting, Study, Verdict
-from heapfit.report.results import FEWEST_TRIALS, Results, Standing
+from heapfit.report.results import FEWEST_TRIALS, Results, Standing, decimals_of
 from heapfit.report.settings import levels_label, setting_label, setting_levels, varied
-from heapfit.report.units import TERMINAL_DIGITS, Scale, ratio, scale_for
+from heapfit.report.units import DASH, TERMINAL_DIGITS, Scale, ratio, scale_for
 from heapfit.statistics.verdict import FEWEST_BLOCKS, setting_name
 from heapfit.text import capitalised, counted, join_words, visible
 
@@ -51,6 +51,8 @@ def conclude(results: Results, setting: Setting, metric: Metric) -> str:
     found = results.standing(setting, metric)
     if found is None:
         return _too_few(results, setting, metric)
+    if results.study.programs:
+        return " ".join(_programs(results, setting, metric))
     compared = [found.best, *found.tied, *found.behind]
     thin = [e.allocator for e in estimates if e.allocator not in compared]
     absent = [
@@ -59,6 +61,56 @@ def conclude(results: Results, setting: Setting, metric: Metric) -> str:
     said = _compare(results, setting, metric, where, found)
     said = _without(said, thin, f", with fewer than {FEWEST_BLOCKS} trials to compare")
     return _without(said, absent, ", without a figure")
+
+
+def _programs(results: Results, setting: Setting, metric: Metric) -> Iterator[str]:
+    """Say what each program is to the first, under each allocator."""
+    study = results.study
+    for treatment in study.allocators:
+        if treatment.program == study.programs[0] or treatment.variant_of is None:
+            continue
+        first = next(
+            each.name
+            for each in study.allocators
+            if each.program == study.programs[0] and each.variant_of == treatment.variant_of
+        )
+        verdict = results.verdict(setting, metric, treatment.name, first)
+        allocator = visible(treatment.variant_of.name)
+        names = visible(f"{treatment.program}"), visible(study.programs[0])
+        yield _of_program(results, metric, verdict, names, allocator)
+
+
+def _of_program(
+    results: Results,
+    metric: Metric,
+    verdict: Verdict | None,
+    names: tuple[str, str],
+    allocator: str,
+) -> str:
+    program, first = names
+    label = _mid_sentence(metric.label)
+    if verdict is None or verdict.low is None or verdict.high is None:
+        return f"Of {program} under {allocator}, too few trials tell anything on {label}."
+    if verdict.subject == "ratio":
+        decimals = decimals_of(verdict, 2)
+        figure = ratio(verdict.estimate, "x", decimals)
+        between = f"{verdict.low:.{decimals}f}{DASH}{verdict.high:.{decimals}f}"
+    else:
+        scale = results.scale(metric, TERMINAL_DIGITS)
+        figure = f"{scale.difference(verdict.estimate)} {scale.unit}".rstrip()
+        between = f"{scale.difference(verdict.low)} to {scale.difference(verdict.high)}"
+    if not verdict.shown:
+        return (
+            f"On {label}, {program} cannot be told apart from {first} under {allocator} "
+            f"({figure}, {between})."
+        )
+    little = ", by too little to matter" if verdict.trivial else ""
+    if verdict.subject == "ratio":
+        verb = "takes" if metric.better == "lower" else "reaches"
+        said = f"{program} {verb} {figure} the {label} of {first} ({between})"
+    else:
+        said = f"On {label}, {program} differs from {first} by {figure} ({between})"
+    return f"{said} under {allocator}{little}."
 
 
 def _without(said: str, left_out: Sequence[str], why: str) -> str:
@@ -176,7 +228,7 @@ def _too_few(results: Results, setting: Setting, metric: Metric) -> str:
     trials = counted(most, "trial") if fewest == most else f"{fewest} to {counted(most, 'trial')}"
     best = results.ranked(setting, metric)[0]
     return (
-        f"{trials} per allocator cannot settle {_mid_sentence(metric.label)}: "
+        f"{trials} per {results.study.noun} cannot settle {_mid_sentence(metric.label)}: "
         f"a 95 % interval needs {FEWEST_BLOCKS}. {visible(best)} has the best mean so far "
         f"({_figures(results, setting, metric, [best])})."
     )

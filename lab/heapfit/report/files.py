@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -15,12 +16,18 @@ JSON_FILE = "report.json"
 def write_text(path: Path, text: str, remedy: str | None = None) -> None:
     """Write `text` to `path`. Raises `HeapfitError` where it cannot be written, with the `remedy`:
     that of a study's reports, unless given."""
+    write_bytes(path, text.encode(), remedy)
+
+
+def write_bytes(path: Path, content: bytes, remedy: str | None = None) -> None:
+    """Do the same with `content`."""
     unfinished = path.with_name(f"{path.name}.tmp")
     try:
-        unfinished.write_text(text, encoding="utf-8")
+        unfinished.write_bytes(content)
         os.replace(unfinished, path)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # What is in the way of one is in that of the other.
+            unfinished.unlink()
         reason = (error.strerror or str(error)).lower()
         remedy = remedy or (
             "the trials are safe, so make room or mend the folder "

@@ -12,6 +12,7 @@ from heapfit.report import drift as drifts
 from heapfit.report import figures, html_findings, html_trials
 from heapfit.report.analysis import Findings
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, NOTHING, alone, by_setting
+from heapfit.report.deployment import deployment
 from heapfit.report.files import write_text
 from heapfit.report.machine import machine_facts
 from heapfit.report.page import FigureStore, render
@@ -49,6 +50,7 @@ def page(summary: Summary, readings: Readings, findings: Findings | None = None)
         folds=html_trials.folds(results),
         factors=_factors(summary),
         advice=advice,
+        deployment=deployment(summary.study, findings.advice),
         findings=found,
         conclusions=_conclusions(results),
         overviews=html_trials.overviews(results),

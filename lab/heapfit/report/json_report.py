@@ -16,6 +16,7 @@ from heapfit.findings import Advice, Analysis
 from heapfit.records import Summary
 from heapfit.report.analysis import Findings
 from heapfit.report.conclusions import overall
+from heapfit.report.deployment import deployment
 from heapfit.report.files import write_text
 from heapfit.report.results import Results
 
@@ -27,6 +28,9 @@ class Report(Summary):
 
     conclusions: list[str]
     advice: Advice | None = None
+    deployment: list[str] = Field(
+        default=[], description="Command lines for a shell that run what is recommended."
+    )
     analyses: list[Analysis] = Field(default=[], description="As papers make them.")
     format: Literal["heapfit-report/3"] = FORMAT
 
@@ -40,6 +44,7 @@ def dumps(summary: Summary, findings: Findings | None = None) -> str:
         **fields,
         conclusions=overall(Results(summary)),
         advice=findings.advice,
+        deployment=deployment(summary.study, findings.advice),
         analyses=findings.analyses,
     )
     return report.model_dump_json(indent=2) + "\n"

@@ -13,6 +13,7 @@ from heapfit.records import Estimate, Metric, Setting, Summary
 from heapfit.report import markdown_findings
 from heapfit.report.analysis import Findings
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, UNDECIDED, overall
+from heapfit.report.deployment import deployment
 from heapfit.report.files import write_text
 from heapfit.report.machine import machine_facts
 from heapfit.report.markdown import bullets, code, escape
@@ -35,6 +36,8 @@ def dumps(summary: Summary, findings: Findings | None = None) -> str:
     troubles = [problem.sentence for problem in problems(summary)] + remarks(summary)
     if troubles:
         parts += ["## Problems", bullets(troubles)]
+    if lines := deployment(study, findings.advice):
+        parts += ["## How to run what is recommended", *map(code, lines)]
     parts += ["## How to repeat this", code(study.reproduce)]
     parts += ["The command under study:", code(shlex.join(study.command))]
     parts += ["## Allocators", _allocators(summary), "## Machine", _machine(summary)]
@@ -49,7 +52,7 @@ def write(summary: Summary, path: Path, findings: Findings | None = None) -> Non
 def _table(results: Results, setting: Setting) -> str:
     metrics = results.metrics
     head = [
-        "allocator",
+        results.study.noun,
         *(escape(f"{m.label} {_unit(results, m)}".strip()) for m in metrics),
     ]
     rows = [

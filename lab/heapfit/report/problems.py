@@ -18,7 +18,7 @@ from heapfit.text import counted, join_words, visible
 _VERB = {
     TrialStatus.FAILED: "failed",
     TrialStatus.TIMEOUT: "ran past the time limit",
-    TrialStatus.MISMATCH: "gave another output than under the baseline",
+    TrialStatus.MISMATCH: "gave another output",
 }
 
 _MOST_NUMBERS = 10
@@ -77,7 +77,25 @@ def problems(summary: Summary) -> list[Problem]:
 
 def remarks(summary: Summary) -> list[str]:
     """Return what else a reader must know: a study cut short, figures that some trials lack."""
-    return [*_unfinished(summary), *_missing_figures(summary), *_same(summary), *_small(summary)]
+    return [
+        *_unfinished(summary),
+        *_missing_figures(summary),
+        *_same(summary),
+        *_other(summary),
+        *_small(summary),
+    ]
+
+
+def _other(summary: Summary) -> list[str]:
+    if not summary.other_output:
+        return []
+    names = join_words([visible(name) for name in summary.other_output])
+    verb = "print" if len(summary.other_output) > 1 else "prints"
+    return [
+        f"{names} {verb} something else than {visible(summary.study.programs[0])}, in trials that "
+        "are good all the same: each program is held to its own output. If they should do the same "
+        "work, look into that first."
+    ]
 
 
 def _same(summary: Summary) -> list[str]:

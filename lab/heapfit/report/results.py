@@ -215,7 +215,7 @@ class Results:
         verdict = self.against_baseline(setting, metric, name)
         if verdict is not None:
             if verdict.subject == "ratio":
-                return ratio(verdict.estimate, sign, _enough(verdict, decimals))
+                return ratio(verdict.estimate, sign, decimals_of(verdict, decimals))
             return scale.difference(verdict.estimate)
         estimate = self.estimate(setting, metric, name)
         has_ratio = name == self.baseline and estimate and self._has_ratios(metric)
@@ -264,7 +264,7 @@ def _indexed(
     return found
 
 
-def _enough(verdict: Verdict, decimals: int) -> int:
+def decimals_of(verdict: Verdict, decimals: int) -> int:
     """As many decimals more as a ratio needs that is shown to differ from 1 and would read so."""
     more = range(decimals, decimals + _MOST_MORE_DECIMALS)
     reads_equal = (n for n in more if verdict.shown and round(verdict.estimate, n) == 1)

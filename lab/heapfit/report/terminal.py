@@ -24,6 +24,7 @@ from heapfit.report.conclusions import (
     conclude,
     headline_metrics,
 )
+from heapfit.report.deployment import DEPLOYMENT, deployment
 from heapfit.report.problems import problems, remarks
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results
 from heapfit.report.settings import setting_label
@@ -76,6 +77,17 @@ def render(summary: Summary, console: Console, findings: Findings | None = None)
         _print_settings(results, findings, console)
     _print_variants(summary, console)
     _print_problems(summary, console)
+    _print_deployment(summary, findings, console)
+
+
+def _print_deployment(summary: Summary, findings: Findings, console: Console) -> None:
+    """Print how to run what is recommended, in lines that are not broken: they are for a shell."""
+    lines = deployment(summary.study, findings.advice)
+    if lines:
+        console.print()
+        print_line(console, DEPLOYMENT, style="bold")
+    for line in lines:
+        console.print(Text(f"{INDENT}{encodable(line, console)}"), soft_wrap=True)
 
 
 def _print_variants(summary: Summary, console: Console) -> None:

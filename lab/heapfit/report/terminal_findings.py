@@ -48,7 +48,7 @@ def print_recommendation(advice: Advice, console: Console) -> None:
         style = "bold" if each.allocator == advice.recommended else ""
         table.add_row(*(Text(encodable(cell, console), style=style) for cell in cells))
     console.print(table)
-    note = f"Costs are ratios to the best allocator; weights: {words.weights_text(advice)}."
+    note = f"Costs are ratios to the best; weights: {words.weights_text(advice)}."
     for line in (note, *map(visible, advice.notes)):
         print_line(console, line, style="dim")
 

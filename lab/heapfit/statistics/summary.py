@@ -9,12 +9,12 @@ of every trade that an allocator makes; and those of a paper's tables, which sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
 
-from heapfit.records import Estimate, Study, Summary, TrialStatus
+from heapfit.records import Estimate, Setting, Study, Summary, Trial, TrialStatus
 from heapfit.statistics.median import median_intervals
 from heapfit.statistics.observations import Floats, Readings
 from heapfit.statistics.verdict import by_block, verdicts
@@ -39,7 +39,27 @@ def summarise(readings: Readings) -> Summary:
         trials_done=len(trials),
         trials_planned=len(study.plan),
         problems=[trial for trial in trials if trial.status is not TrialStatus.OK],
+        other_output=_other_output(study, trials),
     )
+
+
+def _other_output(study: Study, trials: Sequence[Trial]) -> list[str]:
+    """Of several programs, those that print other than the first in some setting."""
+    printed: dict[tuple[str | None, Setting], str | None] = {}
+    for trial in trials if study.programs else ():
+        if trial.status is TrialStatus.OK:
+            program = study.allocator(trial.planned.allocator).program
+            printed.setdefault((program, trial.planned.setting), trial.output_sha256)
+    first = study.programs[:1]
+    return [
+        program
+        for program in study.programs
+        if any(
+            (first[0], setting) in printed and printed[first[0], setting] != digest
+            for (name, setting), digest in printed.items()
+            if name == program
+        )
+    ]
 
 
 def analysed_metrics(study: Study) -> list[str]:

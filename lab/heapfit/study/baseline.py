@@ -13,20 +13,22 @@ from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
 
 
 def reference(study: Study, trials: Sequence[Trial], planned: PlannedTrial) -> Trial | None:
-    """Return the baseline's first good one of `trials` in the setting of `planned`.
+    """Return the first good one of `trials` that the output of `planned` is judged by.
 
     What a program prints may depend on its parameters, its environment and the number of cores.
     """
-    baseline = _of_baseline(study, trials, planned)
-    return next((trial for trial in baseline if trial.status is TrialStatus.OK), None)
+    of_reference = _of_reference(study, trials, planned)
+    return next((trial for trial in of_reference if trial.status is TrialStatus.OK), None)
 
 
 def stop_if_pointless(study: Study, trials: Sequence[Trial], trial: Trial) -> None:
     """Raise `HeapfitError` rather than fill the journal with failures that say nothing about an
     allocator. `trials` are those before the failed `trial`."""
-    if reference(study, trials, trial.planned) is None:
+    is_judged_by_baseline = study.reference_of(trial.planned.allocator) == study.baseline
+    if is_judged_by_baseline and reference(study, trials, trial.planned) is None:
+        who = f"the baseline {study.baseline}"
         raise HeapfitError(
-            f"the program fails under the baseline {study.baseline}"
+            f"{f'{who} fails' if study.programs else f'the program fails under {who}'}"
             f"{_where(trial.planned)}, so there is nothing "
             f"to compare with: {trial.reason}{_last_line(trial.stderr_tail)}"
         )
@@ -34,19 +36,20 @@ def stop_if_pointless(study: Study, trials: Sequence[Trial], trial: Trial) -> No
         raise HeapfitError(trial.reason)
 
 
-def _of_baseline(study: Study, trials: Sequence[Trial], planned: PlannedTrial) -> Iterator[Trial]:
-    """The baseline's trials in the setting of `planned`; the first is near the front."""
-    setting = planned.setting
+def _of_reference(study: Study, trials: Sequence[Trial], planned: PlannedTrial) -> Iterator[Trial]:
+    """The reference's trials in the setting of `planned`; the first is near the front."""
+    setting, name = planned.setting, study.reference_of(planned.allocator)
     for trial in trials:
-        if trial.planned.allocator == study.baseline and trial.planned.setting == setting:
+        if trial.planned.allocator == name and trial.planned.setting == setting:
             yield trial
 
 
 def _never_repeated_itself(study: Study, trials: Sequence[Trial], trial: Trial) -> bool:
-    """Whether the baseline's output differs at its first repetition."""
-    if trial.planned.allocator != study.baseline or trial.status is not TrialStatus.MISMATCH:
+    """Whether a reference's output differs at its first repetition."""
+    name = trial.planned.allocator
+    if name != study.reference_of(name) or trial.status is not TrialStatus.MISMATCH:
         return False
-    return len(list(_of_baseline(study, trials, trial.planned))) == 1
+    return len(list(_of_reference(study, trials, trial.planned))) == 1
 
 
 def _where(planned: PlannedTrial) -> str:

@@ -223,6 +223,9 @@ def _local_allocator(wanted: InstalledAllocator) -> InstalledAllocator:
     """
     if wanted.variant_of is not None:
         behind = _local_allocator(wanted.variant_of)
+        build = wanted.parameters.get(catalogue.PROGRAM) if wanted.program else None
+        if build is not None and not Path(build).is_file():
+            raise HeapfitError(f"{wanted.program}: there is no {build} here; copy or share it")
         return wanted.model_copy(update={"library": behind.library, "variant_of": behind})
     if wanted.library is None:
         [system] = catalogue.resolve_allocators([_SYSTEM])

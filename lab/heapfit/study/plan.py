@@ -215,9 +215,10 @@ def _cells(study: Study) -> Iterator[tuple[int, int, bool, str, Setting]]:
     names = [allocator.name for allocator in study.allocators]
     warmups = study.warmups or 1  # without any, one block of the baseline alone gives the reference
     for block in range(warmups):
-        wanted = names if study.warmups else [study.baseline]
+        references = [name for name in names if study.reference_of(name) == name]
+        wanted = names if study.warmups else references
         order = _shuffled(study, block, wanted)
-        order.sort(key=lambda cell: cell[0] != study.baseline)  # stable: the rest stays shuffled
+        order.sort(key=lambda cell: cell[0] not in references)  # stable: the rest stays shuffled
         for name, setting in order:
             yield block, block + 1, True, name, setting
     for replicate in range(1, study.replicates + 1):

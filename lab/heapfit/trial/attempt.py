@@ -41,7 +41,7 @@ class Attempt:
 
     study: Study
     allocator: InstalledAllocator
-    is_baseline: bool
+    is_reference: bool
     launcher: Path
     folder: Path
     split: CoreSplit
@@ -80,7 +80,7 @@ class Attempt:
         return cls(
             study=study,
             allocator=allocator,
-            is_baseline=planned.allocator == study.baseline,
+            is_reference=planned.allocator == study.reference_of(planned.allocator),
             launcher=find_launcher(),
             folder=folder,
             split=split_cores(planned.cores),

@@ -95,7 +95,7 @@ class _TrialRun:
         with closing(timed):
             timed.run()
             figures = timed.judge()
-        verdict.check_same_output(self._study, timed.digest, reference, own=timed.is_baseline)
+        verdict.check_same_output(timed.digest, reference, own=timed.is_reference)
         figures |= self._command_figures()
         for source in self._own_runs:
             figures |= self._figures_of_own_run(source)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from heapfit.records import Study, Trial, TrialStatus
+from heapfit.records import Trial, TrialStatus
 from heapfit.trial import output, preload
 
 
@@ -58,17 +58,16 @@ def check_preload(watch: preload.PreloadWatch, stderr: Path) -> None:
         )
 
 
-def check_same_output(
-    study: Study, trial_digest: str | None, reference: Trial | None, *, own: bool
-) -> None:
-    """Reject output that differs from the reference's; `own` says that this is the baseline too."""
+def check_same_output(trial_digest: str | None, reference: Trial | None, *, own: bool) -> None:
+    """Reject output that differs from the reference's; `own` says that both are of the same."""
     if reference is None or trial_digest == reference.output_sha256:
         return
+    name = reference.planned.allocator
     if own:
         reason = (
-            f"{study.baseline} does not give the same output on every run; "
+            f"{name} does not give the same output on every run; "
             "if that is as it should be, compare with --output ignore"
         )
     else:
-        reason = f"gives other output than under {study.baseline}"
+        reason = f"gives other output than under {name}"
     raise Rejected(TrialStatus.MISMATCH, reason)

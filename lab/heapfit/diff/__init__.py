@@ -1,0 +1,15 @@
+"""What differs between two results, or two recordings, that were made apart.
+
+Nothing is inferred here. A figure of one run is set beside that of another only where it is the
+program's own and not the machine's; of times, what is set side by side are the ratios within each
+run. `of_studies` and `of_recordings` make a `Diff`, and `shown` lays it out.
+"""
+
+from __future__ import annotations
+
+from heapfit.diff.model import Change, Diff, Fact, Figure
+from heapfit.diff.recordings import of_recordings
+from heapfit.diff.shown import markdown, show
+from heapfit.diff.studies import of_studies
+
+__all__ = ["Change", "Diff", "Fact", "Figure", "markdown", "of_recordings", "of_studies", "show"]

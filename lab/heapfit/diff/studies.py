@@ -1,0 +1,214 @@
+"""Two studies side by side: what is the program's own, and the ratios within each."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from heapfit.diff.model import Change, Diff, Figure, Span, change, facts
+from heapfit.records import Metric, Setting, Study
+from heapfit.report import read
+from heapfit.report.machine import machine_facts
+from heapfit.report.results import FEWEST_TRIALS, Results
+from heapfit.report.settings import setting_label
+from heapfit.text import counted, join_words, visible
+
+_TIMES = ("s", "ms", "µs", "us", "ns")
+# Counts that other programs, the disk and the order of threads have a say in.
+_OF_THE_MACHINE = (
+    "cycles",
+    "futex_calls",
+    "involuntary_switches",
+    "major_faults",
+    "voluntary_switches",
+)
+_COUNTED = "counter of the processor"
+_MEMORY_DEPENDS_ON = ("Kernel", "C library", "Transparent huge pages", "Swap", "Memory")
+
+
+def of_studies(old: Path, new: Path) -> Diff:
+    """Return what the studies in two folders are to each other.
+
+    Raises `UsageError` for a folder that holds none.
+    """
+    both = Results(read(old).summary), Results(read(new).summary)
+    figures = list(_figures(*both))
+    ratios = list(_ratios(*both))
+    shared = set(both[0].allocators) & set(both[1].allocators)
+    changed = facts(*(_described(each.study, shared) for each in both))
+    said = [
+        *_counts(figures),
+        *_because([each.name for each in changed]),
+        *_times(*both, ratios),
+        *_missing(*both),
+    ]
+    return Diff(
+        kind="results",
+        old=str(old),
+        new=str(new),
+        began=[each.study.created for each in both],
+        changed=changed,
+        figures=figures,
+        ratios=ratios,
+        conclusions=said,
+    )
+
+
+def is_of_program(metric: Metric) -> bool:
+    """Tell whether a figure says the same on a busy machine and on a quiet one."""
+    if metric.unit in _TIMES or metric.unit.endswith("/s") or metric.name in _OF_THE_MACHINE:
+        return False
+    return not (metric.name.endswith("_misses") and metric.source.startswith(_COUNTED))
+
+
+def _described(study: Study, treatments: Collection[str]) -> dict[str, str]:
+    """What is known of a study beside its figures; of its treatments, those that both have."""
+    described = {
+        "command": shlex.join(study.command),
+        "baseline": study.baseline,
+        "trials that count": f"{study.replicates} of each",
+        "heapfit": study.heapfit_version,
+        **{f"set: {name}": value for name, value in study.parameters.items()},
+    }
+    for each in (each for each in study.allocators if each.name in treatments):
+        content = f", {each.sha256[:12]}" if each.sha256 else ""
+        described[f"version of {each.name}"] = f"{each.version}{content}"
+        for name, value in {**each.environment, **each.options, **each.parameters}.items():
+            described[f"{name} of {each.name}"] = value
+    described |= {name: text for name, text in machine_facts(study.machine) if name != "Note"}
+    for index, note in enumerate(study.machine.notes):
+        described[f"note {index + 1}"] = note
+    return {visible(name): visible(text) for name, text in described.items()}
+
+
+def _shared(old: Results, new: Results) -> Iterator[tuple[Setting, str]]:
+    for setting in old.settings:
+        for name in old.allocators if setting in new.settings else ():
+            if name in new.allocators:
+                yield setting, name
+
+
+def _where(results: Results, setting: Setting, name: str) -> str:
+    return f"{visible(name)}, {setting_label(setting)}"
+
+
+def _metrics(old: Results, new: Results) -> list[tuple[Metric, Metric]]:
+    """The metrics of both that were measured in the same way."""
+    others = {each.name: each for each in new.metrics}
+    pairs = [(each, others[each.name]) for each in old.metrics if each.name in others]
+    return [(a, b) for a, b in pairs if (a.unit, a.source) == (b.unit, b.source)]
+
+
+def _figures(old: Results, new: Results) -> Iterator[Figure]:
+    for setting, name in _shared(old, new):
+        for metric, other in _metrics(old, new):
+            before = old.estimate(setting, metric, name)
+            after = new.estimate(setting, other, name)
+            if before is None or after is None:
+                continue
+            spans = [
+                Span(value=each.median, low=each.low, high=each.high) for each in (before, after)
+            ]
+            exact = all(each.minimum == each.maximum for each in (before, after))
+            known = exact or min(before.n, after.n) >= FEWEST_TRIALS
+            is_own = is_of_program(metric)
+            yield Figure(
+                of=_where(old, setting, name),
+                name=visible(metric.label),
+                unit=metric.unit,
+                old=spans[0],
+                new=spans[1],
+                change=change(*spans, known=known) if is_own else Change.NOT_COMPARABLE,
+            )
+
+
+def _ratios(old: Results, new: Results) -> Iterator[Figure]:
+    """What each treatment is to the baseline in each run, of what is the machine's as well."""
+    if old.baseline != new.baseline:
+        return
+    for setting, name in _shared(old, new):
+        for metric, other in _metrics(old, new):
+            before = old.against_baseline(setting, metric, name)
+            after = new.against_baseline(setting, other, name)
+            if is_of_program(metric) or before is None or after is None:
+                continue
+            if {before.subject, after.subject} != {"ratio"}:
+                continue
+            if None in (before.low, before.high, after.low, after.high):
+                continue
+            spans = [
+                Span(value=each.estimate, low=each.low or 0.0, high=each.high or 0.0)
+                for each in (before, after)
+            ]
+            yield Figure(
+                of=_where(old, setting, name),
+                name=visible(metric.label),
+                unit="ratio",
+                old=spans[0],
+                new=spans[1],
+                change=change(*spans),
+            )
+
+
+# -------------------------------------------------------------- what it means
+
+
+def _counts(figures: list[Figure]) -> Iterator[str]:
+    own = [each for each in figures if each.change is not Change.NOT_COMPARABLE]
+    if not own:
+        yield "The two have no figure in common that may be compared."
+        return
+    differ = [each for each in own if each.change in (Change.LESS, Change.MORE)]
+    if not differ:
+        yield "Counts and memory may be compared, and of none is a difference shown."
+    else:
+        told = counted(len(differ), "figure")
+        yield f"Counts and memory may be compared: {told} of {len(own)} differ."
+
+
+def _because(changed: list[str]) -> Iterator[str]:
+    """Name what else may be the cause of a difference in counts and memory."""
+    causes = [name for name in changed if name in _MEMORY_DEPENDS_ON]
+    causes += [name for name in changed if name.startswith("version of ")]
+    if causes:
+        yield (
+            f"A difference may come from what has changed beside the program: {join_words(causes)}."
+        )
+    if "command" in changed:
+        yield "The commands differ: only if they do the same work do their figures compare."
+
+
+def _times(old: Results, new: Results, ratios: list[Figure]) -> Iterator[str]:
+    yield (
+        "Times may not be compared: each run saw another state of the machine, of which nothing is "
+        "known. For that, measure both in one run: heapfit compare --programs, or --allocators."
+    )
+    if old.baseline != new.baseline:
+        yield "The baselines differ, so that ratios to them do not compare, either."
+    elif ratios:
+        moved = sum(each.change in (Change.LESS, Change.MORE) for each in ratios)
+        told = f"{moved} of {len(ratios)} moved" if moved else "none is shown to have moved"
+        yield (
+            f"What each is to {visible(old.baseline)} within its own run may be compared, if that "
+            f"is as it was: {told}."
+        )
+
+
+def _missing(old: Results, new: Results) -> Iterator[str]:
+    for which, mine, others in (("old", old, new), ("new", new, old)):
+        if mine.summary.trials_done < mine.summary.trials_planned:
+            yield f"The {which} study is not finished."
+        names = [visible(name) for name in mine.allocators if name not in others.allocators]
+        names += [setting_label(each) for each in mine.settings if each not in others.settings]
+        if names:
+            yield f"In the {which} study alone: {join_words(names)}."
+        if _few(mine.study):
+            yield (
+                f"The {which} study has fewer than {FEWEST_TRIALS} trials of each: of figures "
+                "that scatter it shows nothing."
+            )
+
+
+def _few(study: Study) -> bool:
+    return study.replicates < FEWEST_TRIALS

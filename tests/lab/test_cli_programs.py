@@ -1,0 +1,234 @@
+"""`heapfit compare --programs`: builds of one's own program, under one allocator or several."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Heapfit, assert_one_line
+from engine_helpers import study_of, system_allocator, workload
+from heapfit.catalogue import resolve_allocators, taking_programs, with_programs
+from heapfit.errors import HeapfitError
+from heapfit.study import machine_side
+from study_files import trials_in
+
+pytestmark = pytest.mark.usefixtures("library")
+
+QUICK = ["--replicates", "2", "--cores", "1"]
+
+
+def build(folder: Path, name: str, script: str) -> Path:
+    """Write a program that is a line of Perl."""
+    path = folder / name
+    path.write_text(f"#!/usr/bin/perl\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def builds(tmp_path: Path) -> str:
+    """Two builds, of which the new one keeps a third as much."""
+    build(tmp_path, "a", "my @kept = map { [$_] } 1 .. 300000; print 'done';")
+    build(tmp_path, "b", "my @kept = map { [$_] } 1 .. 100000; print 'done';")
+    return "old=./a,new=./b"
+
+
+def test_a_build_is_said_to_be_what_it_is_to_the_first(
+    run_heapfit: Heapfit, builds: str, tmp_path: Path
+) -> None:
+    command = ["compare", "--programs", builds, "--replicates", "5", "--cores", "1"]
+    result = run_heapfit(*command, "--", "{program}", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    said = " ".join(result.stdout.split())
+    assert "Recommended: new" in said
+    assert "old and new: {program}, 1 core" in said
+    sentence = r"new takes 0\.\d+x the peak resident memory of old \(0\.\d+.0\.\d+\) under glibc\."
+    assert re.search(sentence, said)
+    assert "allocator" not in said
+    assert "prints something else" not in said
+    # What is to be deployed is the program, and no line of heapfit's would do that.
+    assert "To run what is recommended" not in said
+    [folder] = (tmp_path / "heapfit-results").iterdir()
+    assert folder.name.startswith("a-")
+    assert re.search(sentence, (folder / "report.md").read_text())
+    assert '<th scope="col">Program</th>' in (folder / "report.html").read_text()
+    written = json.loads((folder / "report.json").read_text())
+    assert written["study"]["baseline"] == "old"
+    assert [each["program"] for each in written["study"]["allocators"]] == ["old", "new"]
+    repeated = run_heapfit(*shlex.split(written["study"]["reproduce"])[1:], folder=tmp_path)
+    assert "all 12 trials are there already" in repeated.stderr
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_programs_are_compared_under_each_allocator(
+    run_heapfit: Heapfit, builds: str, tmp_path: Path
+) -> None:
+    command = ["compare", "--programs", builds, "--allocators", "glibc,heapfit", "--out", tmp_path]
+    result = run_heapfit(*command, *QUICK, "--json", "--", "{program}", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    summary = json.loads(result.stdout)
+    names = ["old+glibc", "old+heapfit", "new+glibc", "new+heapfit"]
+    assert [each["name"] for each in summary["study"]["allocators"]] == names
+    assert summary["study"]["baseline"] == "old+glibc"
+    assert {each["status"] for each in trials_in(tmp_path)} == {"ok"}
+    rows = csv.DictReader(io.StringIO(run_heapfit("report", tmp_path, "--csv").stdout))
+    told = {(row["treatment"], row["program"], row["allocator"]) for row in rows}
+    assert told == {(name, *name.split("+")) for name in names}
+    # The allocator is in the program, whichever build it is.
+    assert len([v for v in summary["verdicts"] if v["metric"] == "peak_rss_bytes"]) == 6
+
+
+def trial(summary: dict[str, Any], status: str) -> list[str]:
+    return [t["planned"]["allocator"] for t in summary["problems"] if t["status"] == status]
+
+
+def test_builds_may_print_different_things_and_that_is_said(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    build(tmp_path, "a", "print 1;")
+    build(tmp_path, "b", "print 2;")
+    build(tmp_path, "c", "print 1;")
+    named = "old=./a,new=./b,same=./c"
+    command = ["compare", "--programs", named, *QUICK, "--out", "out", "--", "{program}"]
+    result = run_heapfit(*command, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert {each["status"] for each in trials_in(tmp_path / "out")} == {"ok"}
+    said = " ".join(result.stdout.split())
+    assert "new prints something else than old, in trials that are good all the same" in said
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["other_output"] == ["new"]
+
+
+def test_each_build_is_held_to_its_own_output_under_the_first_allocator(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    build(tmp_path, "a", "print 1;")
+    build(tmp_path, "b", "print $ENV{LD_PRELOAD} ? 2 : 3;")
+    command = ["compare", "--programs", "old=./a,new=./b", "--allocators", "glibc,heapfit"]
+    result = run_heapfit(*command, *QUICK, "--out", "out", "--", "{program}", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    summary = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert trial(summary, "mismatch") == ["new+heapfit"] * 3
+    assert "gives other output than under new+glibc" in " ".join(result.stdout.split())
+
+
+def test_each_builds_own_output_is_there_before_others_are_held_to_it() -> None:
+    allocators = with_programs(
+        {"old": "/a", "new": "/b"}, [system_allocator("one"), system_allocator("two")]
+    )
+    work = taking_programs(workload("run", "{program}"), {"old": "/a", "new": "/b"})
+    for seed in range(8):
+        study = study_of(work, allocators, seed=seed, warmups=1)
+        order = [each.allocator for each in study.plan if each.warmup]
+        assert set(order[:2]) == {"old+one", "new+one"}
+        without = study_of(work, allocators, seed=seed, warmups=0)
+        assert {e.allocator for e in without.plan if e.warmup} == {"old+one", "new+one"}
+
+
+def test_a_machine_without_the_build_says_so() -> None:
+    [_, new] = with_programs({"old": "/bin/sh", "new": "/none"}, resolve_allocators(["glibc"]))
+    with pytest.raises(HeapfitError, match="new: there is no /none here"):
+        machine_side._local_allocator(new)
+
+
+@pytest.mark.parametrize("crashes_at", [0, 2], ids=["the first", "a later"])
+def test_a_build_that_crashes_once_is_reported_and_compared_by_the_rest(
+    run_heapfit: Heapfit, tmp_path: Path, crashes_at: int
+) -> None:
+    build(tmp_path, "a", "print 1;")
+    count = tmp_path / "count"
+    build(
+        tmp_path,
+        "b",
+        f"open my $f, '>>', '{count}'; my $n = -s $f; print $f '.'; close $f;"
+        f"kill 'SEGV', $$ if $n == {crashes_at}; print 1;",
+    )
+    command = ["compare", "--programs", "old=./a,new=./b", "--replicates", "4", "--cores", "1"]
+    result = run_heapfit(*command, "--out", "out", "--json", "--", "{program}", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    summary = json.loads(result.stdout)
+    assert trial(summary, "failed") == ["new"]
+    [wall] = [v for v in summary["verdicts"] if v["metric"] == "wall_s"]
+    assert (wall["first"], wall["second"]) == ("old", "new")
+    assert wall["blocks"] == (4 if crashes_at == 0 else 3)  # the first one is a warm-up
+
+
+def test_a_first_build_that_always_fails_leaves_nothing_to_compare_with(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    build(tmp_path, "a", "die 'no luck';")
+    build(tmp_path, "b", "print 1;")
+    command = ["compare", "--programs", "old=./a,new=./b", "--", "{program}"]
+    said = ["the baseline old fails", "nothing to compare with", "no luck"]
+    result = run_heapfit(*command, folder=tmp_path)
+    assert_one_line_of_many(result.stderr, said)
+    assert result.returncode == 1
+
+
+def assert_one_line_of_many(stderr: str, said: list[str]) -> None:
+    """The last line says it all; those before it are the course of the study."""
+    last = stderr.splitlines()[-1]
+    assert last.startswith("heapfit: ")
+    assert all(words in last for words in said), last
+
+
+def test_a_program_may_stand_behind_another_that_runs_it(
+    run_heapfit: Heapfit, builds: str, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).chmod(0o644)
+    command = ["compare", "--programs", builds, *QUICK, "--out", "out", "--", "perl", "{program}"]
+    result = run_heapfit(*command, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert {each["status"] for each in trials_in(tmp_path / "out")} == {"ok"}
+
+
+def test_a_server_of_ones_own_is_compared_in_two_builds(
+    run_heapfit: Heapfit, builds: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own.toml").write_text(
+        'name = "own"\ntitle = "Own"\nquestion = "None."\n[run]\ncommand = ["{program}"]\n'
+    )
+    command = ["compare", "./own.toml", "--programs", builds, *QUICK]
+    result = run_heapfit(*command, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    trials = trials_in(tmp_path / "heapfit-results" / "own")
+    assert {each["planned"]["allocator"] for each in trials} == {"old", "new"}
+    assert {each["status"] for each in trials} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["old=./a"], 2, "--programs old=./a,new=./b"),
+        (["old=./a,old=./b"], 2, "two programs are called 'old'"),
+        (["./a,./b"], 2, "NAME=FILE"),
+        (["old=./a,new="], 2, "NAME=FILE"),
+        (["old=./a,new=./none"], 1, "new: there is no program './none'"),
+        (["old=./a,new=."], 1, "new: there is no program '.'"),
+        (["old=./a,new=./notes"], 1, "notes may not be run"),
+        (["old=./a,new=./b", "--aa"], 2, "leave out --programs"),
+        (["old=./a,new=./b", "--baseline", "heapfit"], 2, "the first of them is the baseline"),
+        (["old=./a,new=./b", "--factor", "program=./a"], 2, "'program'"),
+    ],
+)
+@pytest.mark.usefixtures("builds")
+def test_senseless_programs_are_explained(
+    run_heapfit: Heapfit, tmp_path: Path, options: list[str], code: int, said: str
+) -> None:
+    (tmp_path / "notes").write_text("no program")
+    result = run_heapfit("compare", "--programs", *options, "--", "{program}", folder=tmp_path)
+    assert_one_line(result, code, [said])
+
+
+def test_a_command_without_a_place_for_the_program_is_explained(
+    run_heapfit: Heapfit, builds: str, tmp_path: Path
+) -> None:
+    result = run_heapfit("compare", "--programs", builds, "--", "./a", folder=tmp_path)
+    assert_one_line(result, 2, ["write {program} where it goes"])
