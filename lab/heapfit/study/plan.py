@@ -1,10 +1,11 @@
 """Lay out a study: which trial runs when.
 
 The design is a full factorial in complete blocks: each block holds every allocator in every setting
-(the cores, and the levels of further factors) once, in random order, so that a slow spell of the
-machine falls on all of them alike and each figure can be set against the baseline's from the same
-block. A block's order depends on the seed and the block's number alone; a study with more
-replicates is therefore the same study, continued.
+(the cores, and the levels of further factors) once. Settings are in random order, and within a
+setting all allocators run one after the other, in random order again: two that are compared are one
+trial apart or a few, not a round through all settings, so that what is slow in the machine changes
+little between them. A block's order depends on the seed and the block's number alone; a study with
+more replicates is therefore the same study, continued.
 
 The first trials are warm-ups, which never count. They open with the baseline in each setting: its
 output is the reference that all others are judged by, so it must be there before them.
@@ -16,7 +17,6 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import product
 
 import heapfit
 from heapfit import machine
@@ -115,9 +115,14 @@ def default_cores(workload: Workload) -> int:
 
 
 def extended(study: Study, replicates: int) -> Study:
-    """Return `study` with its plan continued to `replicates`, which must not be fewer."""
+    """Return `study` with its plan continued to `replicates`, which must not be fewer.
+
+    What is planned stays as it is: another version may have put it in another order.
+    """
     longer = study.model_copy(update={"replicates": replicates})
-    return longer.model_copy(update={"plan": list(_trials(longer))})
+    known = {planned.index: planned for planned in study.plan}
+    plan = [known.get(planned.index, planned) for planned in _trials(longer)]
+    return longer.model_copy(update={"plan": plan})
 
 
 def _describe_machine(missing: dict[str, str]) -> Machine:
@@ -217,7 +222,7 @@ def _cells(study: Study) -> Iterator[tuple[int, int, bool, str, Setting]]:
     for block in range(warmups):
         references = [name for name in names if study.reference_of(name) == name]
         wanted = names if study.warmups else references
-        order = _shuffled(study, block, wanted)
+        order = list(_shuffled(study, block, wanted))
         order.sort(key=lambda cell: cell[0] not in references)  # stable: the rest stays shuffled
         for name, setting in order:
             yield block, block + 1, True, name, setting
@@ -227,7 +232,12 @@ def _cells(study: Study) -> Iterator[tuple[int, int, bool, str, Setting]]:
             yield block, replicate, False, name, setting
 
 
-def _shuffled(study: Study, block: int, names: Sequence[str]) -> list[tuple[str, Setting]]:
-    cells = list(product(names, study.settings()))
-    random.Random(f"{study.seed}/{block}").shuffle(cells)
-    return cells
+def _shuffled(study: Study, block: int, names: Sequence[str]) -> Iterator[tuple[str, Setting]]:
+    """Yield the cells of a block in its random order, those of a setting one after the other."""
+    chance = random.Random(f"{study.seed}/{block}")
+    settings = study.settings()
+    chance.shuffle(settings)
+    for setting in settings:
+        order = list(names)
+        chance.shuffle(order)
+        yield from ((name, setting) for name in order)
