@@ -22,16 +22,19 @@ import heapfit
 from heapfit import machine
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.records import (
+    CAN_BE_ZERO,
     Factor,
     InstalledAllocator,
     Machine,
     Metric,
     PlannedTrial,
     Setting,
+    StoppingRule,
     Study,
     Workload,
 )
 from heapfit.study.factors import check_factors
+from heapfit.study.stopping import first_replicates
 from heapfit.trial import (
     BUILTIN_METRICS,
     METRIC_NAMES,
@@ -54,7 +57,8 @@ def plan(
     *,
     baseline: str,
     cores: Sequence[int],
-    replicates: int,
+    replicates: int | None,
+    rule: StoppingRule | None = None,
     warmups: int = 1,
     seed: int = DEFAULT_SEED,
     timeout_s: float | None = None,
@@ -67,6 +71,7 @@ def plan(
 ) -> Study:
     """Return a study of `workload`; raise `UsageError` for what makes no sense.
 
+    Without `replicates` it goes on until the `rule` says that it has enough.
     `timeout_s` and `primary_metric` are the workload's own unless given. `reproduce` is the command
     line that the user would repeat. `factors` are those beyond the allocators and the cores,
     `parameters` what is set and not varied, `shown` the metrics to show and analyse. Optional
@@ -93,7 +98,8 @@ def plan(
         cores=list(cores),
         factors=list(factors),
         parameters=dict(parameters or {}),
-        replicates=replicates,
+        replicates=_replicates(replicates, rule),
+        rule=rule,
         warmups=warmups,
         seed=seed,
         timeout_s=workload.run.timeout_s if timeout_s is None else timeout_s,
@@ -123,6 +129,14 @@ def extended(study: Study, replicates: int) -> Study:
     known = {planned.index: planned for planned in study.plan}
     plan = [known.get(planned.index, planned) for planned in _trials(longer)]
     return longer.model_copy(update={"plan": plan})
+
+
+def _replicates(given: int | None, rule: StoppingRule | None) -> int:
+    if (given is None) == (rule is None):
+        raise UsageError(
+            "a study has either a number of replicates or a rule that says when to stop"
+        )
+    return first_replicates(rule) if given is None and rule else given or 0
 
 
 def _describe_machine(missing: dict[str, str]) -> Machine:
@@ -185,6 +199,11 @@ def _check(study: Study, missing: Mapping[str, str]) -> None:
             "replicates must be at least 1, warm-ups at least 0, the time-out positive"
         )
     check_factors(study)
+    if study.rule and study.rule.precision is not None and study.primary_metric in CAN_BE_ZERO:
+        raise UsageError(
+            f"{study.primary_metric} can be zero and then has no ratio, so no precision of one can "
+            "be reached; say how many --replicates"
+        )
     _check_patterns(study.workload)
 
 
