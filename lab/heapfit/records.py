@@ -212,6 +212,20 @@ class Metric(Record):
     source: str = Field(description="How it is measured, for the report.")
 
 
+# These may be nil for a program, and then have no ratio, so that of them the difference is the
+# subject throughout: a ratio here and a difference there could not be compared.
+CAN_BE_ZERO = frozenset(
+    {
+        "system_s",
+        "minor_faults",
+        "major_faults",
+        "voluntary_switches",
+        "involuntary_switches",
+        "fragmentation_events",
+    }
+)
+
+
 class TrialStatus(StrEnum):
     OK = "ok"
     FAILED = "failed"  # wrong exit code, killed by a signal, could not start
@@ -282,6 +296,9 @@ class Trial(Record):
     machine: str | None = Field(
         default=None, description="The machine of a study on many; it is a block of the analysis."
     )
+    took_s: float | None = Field(
+        default=None, description="The whole trial, with what goes before and after the program."
+    )
 
     @property
     def block(self) -> tuple[str | None, int]:
@@ -310,6 +327,15 @@ class Machine(Record):
     huge_pages: str | None = None
     swap_bytes: int = 0
     notes: list[str] = []
+
+
+class StoppingRule(Record):
+    """When a study has replicates enough, in place of their number; both: whichever comes first."""
+
+    precision: float | None = Field(
+        default=None, description="How far intervals may reach to either side, 0.02 for 2 %."
+    )
+    max_time_s: float | None = Field(default=None, description="Of all trials together.")
 
 
 class PublishedTable(Record):
@@ -345,7 +371,8 @@ class Study(Record):
         description="What is set and not varied, by name as of a `Factor`; a parameter of the "
         "workload that is not named here has its default.",
     )
-    replicates: int
+    replicates: int = Field(description="With a stopping rule those that are planned so far.")
+    rule: StoppingRule | None = None
     warmups: int
     seed: int
     timeout_s: float
@@ -674,6 +701,35 @@ class Verdict(Record):
         return 1 / value if value else float("inf")
 
 
+class MachineDifference(Record):
+    """How what two allocators are to each other differs between two machines of a study."""
+
+    metric: str
+    first: str
+    second: str
+    subject: Subject
+    on: dict[str, float] = Field(description="By machine: the ratio, or difference, there.")
+    estimate: float = Field(description="The one as a ratio to the other, or less it.")
+    low: float = Field(description="95 % interval, simultaneous over pairs and machines.")
+    high: float
+    p: float
+
+    @property
+    def shown(self) -> bool:
+        return self.p < SIGNIFICANT
+
+
+class Precision(Record):
+    """How far the widest of the intervals that matter reaches: of which pair, metric and place."""
+
+    reached: float = Field(description="To either side of a ratio, 0.02 for 2 %; infinite: untold.")
+    metric: str
+    first: str
+    second: str
+    at: dict[str, str]
+    blocks: int
+
+
 class Summary(Record):
     """What a report shows: made from a study and its trials, never stored apart from them."""
 
@@ -686,6 +742,15 @@ class Summary(Record):
     trials_done: int
     trials_planned: int
     problems: list[Trial] = Field(description="Every trial that is not `ok`.")
+    precision: Precision | None = Field(
+        default=None, description="Of a study that was to reach one; None: nothing to compare."
+    )
+    machines: list[MachineDifference] = Field(
+        default=[], description="Of what decides, where several machines took part."
+    )
+    looks: list[int] = Field(
+        default=[], description="After how many blocks a verdict was shown, and is now."
+    )
     other_output: list[str] = Field(
         default=[], description="Of several programs, those that print other than the first."
     )

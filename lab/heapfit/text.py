@@ -50,3 +50,13 @@ def counted(number: int, noun: str) -> str:
 def capitalised(sentence: str) -> str:
     """Return the sentence with its first letter in upper case and the rest as it is."""
     return sentence[:1].upper() + sentence[1:]
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent, to two digits.
+
+    >>> percent(0.02), percent(0.0314), percent(0.315), percent(1.234)
+    ('2 %', '3.1 %', '32 %', '123 %')
+    """
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 10 else f"{value:.2g} %"

@@ -373,3 +373,28 @@ def test_a_source_that_says_too_little_is_explained(tmp_path: Path, source: str,
     described.write_text(f'name = "mine"\ntitle = "Mine"\n[source]\n{source}\n')
     with pytest.raises(UsageError, match=said):
         catalogue.resolve_allocators([str(described)])
+
+
+def test_a_package_is_asked_for_once_until_a_package_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asking takes as long as starting a program, and a comparison asks some forty times."""
+    asked: list[list[str]] = []
+
+    def answer(command: list[str]) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 0, f"installed {len(asked)}.0\n", "")
+
+    database = tmp_path / "status"
+    database.touch()
+    monkeypatch.setattr(debian, "run_quietly", answer)
+    monkeypatch.setattr(debian, "is_used", lambda: True)
+    monkeypatch.setattr(debian, "_DATABASE", database)
+    assert [debian.version("libx"), debian.version("libx"), debian.version("liby")] == [
+        "1.0",
+        "1.0",
+        "2.0",
+    ]
+    os.utime(database, ns=(1, 1))
+    assert debian.version("libx") == "3.0"
+    assert len(asked) == 3

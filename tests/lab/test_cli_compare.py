@@ -83,6 +83,43 @@ def test_the_same_command_adds_nothing_and_more_replicates_add_to_it(
     assert len(trials_in(out)) == 8
 
 
+def test_the_first_trial_does_not_wait_for_what_only_the_report_needs(
+    clean_environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Loading that takes a second; where the program fails there is no report."""
+    options = ["compare", *QUICK[:2], "--precision", "5%", "--max-time", "1m", "--out"]
+    python, *words = heapfit_command(*options, str(tmp_path), "--", "false")
+    result = subprocess.run(
+        [python, "-X", "importtime", *words], env=clean_environment, capture_output=True, text=True
+    )
+    assert "the program fails under the baseline glibc" in result.stderr
+    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert "heapfit.study.stopping" in loaded
+    assert not loaded & {"numpy", "scipy", "plotly", "jinja2", "heapfit.statistics", "psutil"}
+
+
+def test_a_comparison_runs_until_it_is_precise_or_time_is_up(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    shared = ["compare", "--allocators", "glibc,heapfit", "--cores", "1", "--out", tmp_path]
+    shared += ["--precision", "0.01%", "--max-time"]
+    result = run_heapfit(*shared, "2s", "--json", "--", "sh", "-c", "echo done")
+    assert result.returncode == 0, result.stderr
+    summary = json.loads(result.stdout)
+    study = summary["study"]
+    assert study["rule"] == {"precision": 0.0001, "max_time_s": 2.0}
+    trials = trials_in(tmp_path)
+    assert len(trials) == summary["trials_planned"] == summary["trials_done"]
+    assert sum(trial["took_s"] for trial in trials[:-1]) < 2
+    assert float(summary["precision"]["reached"]) > 0.0001
+    assert "--precision 0.01% --max-time 2s" in study["reproduce"]
+    longer = run_heapfit(*shared, "5s", "--", "sh", "-c", "echo done")
+    assert longer.returncode == 0, longer.stderr
+    assert "trials are there already" in longer.stderr
+    assert len(trials_in(tmp_path)) > len(trials)
+    assert "The precision asked for, 0.01 %, is not reached" in " ".join(longer.stdout.split())
+
+
 def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
     clean_environment: dict[str, str], run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -175,6 +212,17 @@ def test_a_program_that_fails_under_one_allocator_is_reported_not_timed(
             (["--cores", "100000", "--", "true"], ["100000 cores"]),
             (["--replicates", "few", "--", "true"], ["--replicates"]),
             (["--replicates", "0", "--", "true"], ["replicates"]),
+            (["--precision", "0%", "--", "true"], ["--precision", "more than 0 %"]),
+            (["--precision", "200%", "--", "true"], ["--precision", "less than 100 %"]),
+            (["--precision", "2", "--", "true"], ["--precision", "such as 2%", "'2'"]),
+            (["--precision", "2%", "--replicates", "5", "--", "true"], ["leave out --replicates"]),
+            (["--max-time", "10", "--", "true"], ["--max-time", "such as 90s", "'10'"]),
+            (["--max-time", "0m", "--", "true"], ["--max-time", "'0m'"]),
+            (["--max-time", "1m", "--replicates", "5", "--", "true"], ["leave out --replicates"]),
+            (
+                ["--precision", "2%", "--metric", "major_faults", "--", "true"],
+                ["major_faults can be zero", "--replicates"],
+            ),
             (["--timeout", "0", "--", "true"], ["time-out"]),
             ([], ["WORKLOAD"]),
             (["--"], ["WORKLOAD"]),

@@ -17,10 +17,19 @@ from conftest import Heapfit
 from engine_helpers import PYTHON, read_pids, study_of, system_allocator, wait_until_gone, workload
 from heapfit import catalogue
 from heapfit.errors import HeapfitError
-from heapfit.records import InstalledAllocator, PlannedTrial, Study, Trial, TrialStatus
+from heapfit.records import (
+    InstalledAllocator,
+    PlannedTrial,
+    StoppingRule,
+    Study,
+    Trial,
+    TrialStatus,
+)
 from heapfit.statistics import read, summarise
 from heapfit.study import Progress, blocks, cluster, load
 from heapfit.study.cluster import Cluster
+from heapfit.study.plan import extended
+from heapfit.study.stopping import LOOKS
 from loopback import accepts, free_port
 from study_files import write_study
 
@@ -153,6 +162,33 @@ def test_two_machines_share_a_study_by_whole_blocks(fleet: Fleet, tmp_path: Path
     assert set().union(*by_block(trials).values()) == {"one", "two"}
     assert "run on one, two" in finished.machine.notes[0]
     assert any("one, two are one machine" in line for line in said)
+
+
+@pytest.mark.full
+def test_machines_share_a_study_until_it_is_precise_or_time_is_up(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    fleet.add("one")
+    fleet.add("two")
+    study = study_of_two(replicates=1)
+    precise = StoppingRule(precision=0.99)
+    run_on(fleet, _until(study, precise, LOOKS[0]), tmp_path / "precise")
+    finished, trials = load(tmp_path / "precise")
+    assert finished.replicates in LOOKS
+    assert len(by_block(trials)) == finished.replicates
+    assert all(trial.took_s for trial in trials)
+    in_time = StoppingRule(max_time_s=3.0)
+    run_on(fleet, _until(study, in_time, 3), tmp_path / "timed")
+    finished, trials = load(tmp_path / "timed")
+    assert sorted(trial.planned.index for trial in trials) == [p.index for p in finished.plan]
+    for name in ("one", "two"):
+        own = [trial for trial in trials if trial.machine == name]
+        assert sum(trial.took_s or 0.0 for trial in own) < 4.0
+    assert len(trials) > 4
+
+
+def _until(study: Study, rule: StoppingRule, replicates: int) -> Study:
+    return extended(study.model_copy(update={"rule": rule}), replicates)
 
 
 @pytest.mark.full

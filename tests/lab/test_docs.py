@@ -352,6 +352,26 @@ def test_the_kept_simulation_keeps_what_the_method_promises(update_docs: ModuleT
     assert min(line.studies for line in lines) >= 10_000
 
 
+def test_the_kept_simulation_of_stopping_keeps_what_the_method_promises(
+    update_docs: ModuleType,
+) -> None:
+    benchmark = load_benchmark(ROOT / "benchmarks" / "stopping_errors.py")
+    kept = json.loads(update_docs.STOPPING.read_text(encoding="utf-8"))
+    lines = [benchmark.Line(**line) for line in kept["lines"]]
+    designs = {(line.scatter, line.treatments) for line in lines}
+    assert designs == set(product(benchmark.SCATTERS, benchmark.TREATMENTS))
+    assert kept["looks"] == list(benchmark.LOOKS)
+    assert all(benchmark.keeps_promises(line) for line in lines)
+    assert max(line.false["as if fixed"] for line in lines) > benchmark.MOST_FALSE
+    assert set(update_docs.RULES) == set(benchmark.RULES) == set(lines[0].false)
+    savings = [
+        benchmark.Saving(**{name: value for name, value in each.items() if name != "share"})
+        for each in kept["savings"]
+    ]
+    assert {each.scatter for each in savings} == set(benchmark.SCATTERS)
+    assert benchmark.saves(savings)
+
+
 def test_other_results_make_another_table(update_docs: ModuleType, tmp_path: Path) -> None:
     """What is kept of a run is its trials as they are, and nothing of where it ran."""
     with update_docs.unpacked(update_docs.DEMO) as folder:

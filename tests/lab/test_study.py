@@ -24,6 +24,7 @@ from engine_helpers import (
 )
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import (
+    Factor,
     PlannedTrial,
     Study,
     Trial,
@@ -32,6 +33,7 @@ from heapfit.records import (
     WorkloadMetric,
 )
 from heapfit.study import Journal, Progress, execute, load
+from heapfit.study.plan import extended
 from heapfit.study.timing import RemainingTime
 
 THREE = [system_allocator("glibc"), system_allocator("a", F="a"), system_allocator("b", F="b")]
@@ -107,6 +109,37 @@ def test_the_baseline_runs_first_even_without_warm_ups() -> None:
         study = study_of(workload("true"), THREE, baseline="b", warmups=warmups, replicates=3)
         assert (study.plan[0].allocator, study.plan[0].warmup) == ("b", True)
         assert len(study.plan) == (1 if warmups == 0 else 3 * warmups) + 9
+
+
+def test_within_a_setting_all_allocators_run_side_by_side() -> None:
+    work = workload("echo", "{size}", "{mode}", parameters={"size": "1", "mode": "a"})
+    factors = [
+        Factor(name="size", levels=["1", "2", "3"]),
+        Factor(name="mode", levels=["a", "b"]),
+    ]
+    study = study_of(work, THREE, factors=factors, replicates=20, warmups=2)
+    orders = set()
+    for start in range(36, len(study.plan), 18):  # behind the warm-ups
+        block = study.plan[start : start + 18]
+        groups = [block[at : at + 3] for at in range(0, 18, 3)]
+        for group in groups:
+            assert len({planned.setting for planned in group}) == 1
+            assert {planned.allocator for planned in group} == {each.name for each in THREE}
+        orders.add(tuple(group[0].setting for group in groups))
+    assert len(orders) > 15  # the order of settings is random in each block
+
+
+def test_what_another_version_planned_stays_in_its_order(tmp_path: Path) -> None:
+    study = study_of(workload("true"), THREE, replicates=2)
+    first, second, *rest = study.plan
+    swapped = [
+        first.model_copy(update={"index": 0, "allocator": second.allocator}),
+        second.model_copy(update={"index": 1, "allocator": first.allocator}),
+        *rest,
+    ]
+    longer = extended(study.model_copy(update={"plan": swapped}), 3)
+    assert longer.plan[: len(swapped)] == swapped
+    assert longer.plan[len(swapped) :] == study_of(workload("true"), THREE, replicates=3).plan[9:]
 
 
 def test_more_replicates_continue_the_same_order() -> None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from heapfit.catalogue.command import last_line, run_quietly
@@ -15,6 +16,8 @@ from heapfit.errors import HeapfitError
 # Another package manager may hold the lock for a while: wait for it rather than fail at once.
 _LOCK_TIMEOUT_S = 120
 _APT_GET = ("apt-get", "-o", f"DPkg::Lock::Timeout={_LOCK_TIMEOUT_S}")
+# dpkg writes it anew at each change.
+_DATABASE = Path("/var/lib/dpkg/status")
 _NOT_IN_LISTS = ("unable to locate package", "has no installation candidate", "404 ")
 
 
@@ -27,15 +30,30 @@ def version(package: str) -> str | None:
     """Return the installed version of `package`, or None."""
     if not is_used():
         return None
-    result = run_quietly(["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}\n", package])
-    status, _, installed = result.stdout.partition("\n")[0].partition(" ")
-    return installed if result.returncode == 0 and status == "installed" else None
+    first_line = _asked("-W", "-f", "${db:Status-Status} ${Version}\n", package).partition("\n")[0]
+    status, _, installed = first_line.partition(" ")
+    return installed if status == "installed" else None
 
 
 def files(package: str) -> list[Path]:
     """Return the files of an installed `package`."""
-    result = run_quietly(["dpkg-query", "-L", package])
-    return [Path(line) for line in result.stdout.splitlines()]
+    return [Path(line) for line in _asked("-L", package).splitlines()]
+
+
+def _asked(*question: str) -> str:
+    """Return what dpkg-query answers, nothing where it fails.
+
+    A command that compares allocators looks for each several times, which takes longer than all
+    else before its first trial; an answer holds until a package is installed or removed.
+    """
+    database = _DATABASE.stat().st_mtime_ns if _DATABASE.exists() else None
+    return _answer(question, database)
+
+
+@lru_cache(maxsize=256)
+def _answer(question: tuple[str, ...], database: int | None) -> str:
+    result = run_quietly(["dpkg-query", *question])
+    return result.stdout if result.returncode == 0 else ""
 
 
 def missing(packages: Sequence[str]) -> list[str]:

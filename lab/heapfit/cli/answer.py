@@ -6,6 +6,7 @@ import gc
 from pathlib import Path
 
 from heapfit.cli.output import messages, results
+from heapfit.study import note_look
 
 
 def show(folder: Path, *, as_json: bool) -> Path:
@@ -21,6 +22,8 @@ def show(folder: Path, *, as_json: bool) -> Path:
     else:
         terminal.render(reading.summary, results, reading.findings)
         results.print()
+    if reading.blocks:
+        note_look(folder, reading.blocks)
     where = messages if as_json else results
     where.print(f"The page: {page}", soft_wrap=True, markup=False)
     return page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,8 @@ import typer
 
 from heapfit.errors import UsageError
 
+_NUMBER = re.compile(r"[0-9]+([.][0-9]+)?")
+_UNITS_S = {"s": 1, "m": 60, "h": 3600}
 _PID_MAX = 1 << 22  # The kernel gives out none beyond.
 
 AsJson = Annotated[
@@ -23,6 +26,18 @@ Allocators = Annotated[
 ]
 Cores = Annotated[str | None, typer.Option(metavar="N,M", help="Numbers of cores. Default: all.")]
 Replicates = Annotated[int, typer.Option(metavar="N", help="Trials of each that count.")]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        metavar="2%",
+        help="As many replicates as it takes for intervals of the metric and of peak memory to "
+        "reach no further to either side.",
+    ),
+]
+MaxTime = Annotated[
+    str | None,
+    typer.Option(metavar="10m", help="As many replicates as fit into that time: 90s, 10m, 2h."),
+]
 Warmups = Annotated[int, typer.Option(metavar="N", help="Trials of each before those.")]
 Baseline = Annotated[str, typer.Option(metavar="NAME", help="What the others are compared with.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Of the random order.")]
@@ -39,6 +54,36 @@ On = Annotated[
 Install = Annotated[
     bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
 ]
+
+
+def share(text: str, option: str) -> float:
+    """Return what a number of per cent is of the whole; UsageError names `option`.
+
+    >>> share("2%", "--precision"), share("0.5 %", "--precision")
+    (0.02, 0.005)
+    """
+    number = text.strip().removesuffix("%").strip()
+    if not text.strip().endswith("%") or not _NUMBER.fullmatch(number):
+        raise UsageError(f"{option} takes a number of per cent, such as 2%, not {text!r}")
+    value = float(number) / 100
+    if not 0 < value < 1:
+        raise UsageError(f"{option} takes more than 0 % and less than 100 %, not {text!r}")
+    return value
+
+
+def time_span(text: str, option: str) -> float:
+    """Return a time in seconds; UsageError names `option`.
+
+    >>> time_span("90s", "--max-time"), time_span("1.5h", "--max-time")
+    (90.0, 5400.0)
+    """
+    words = text.strip()
+    number, unit = words[:-1].strip(), words[-1:]
+    if unit not in _UNITS_S or not _NUMBER.fullmatch(number) or not float(number):
+        raise UsageError(
+            f"{option} takes a time with its unit, such as 90s, 10m or 2h, not {text!r}"
+        )
+    return float(number) * _UNITS_S[unit]
 
 
 def process_number(word: str) -> int:

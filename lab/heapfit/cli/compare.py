@@ -17,13 +17,16 @@ from heapfit.cli.arguments import (
     Baseline,
     Cores,
     Install,
+    MaxTime,
     On,
     Out,
-    Replicates,
+    Precision,
     Seed,
     Warmups,
+    share,
     split_list,
     split_numbers,
+    time_span,
 )
 from heapfit.cli.commands import new_app
 from heapfit.cli.output import messages, say, warn
@@ -45,6 +48,7 @@ from heapfit.records import (
     ENVIRONMENT_PREFIX,
     OPTION_PREFIX,
     Factor,
+    StoppingRule,
     Study,
     Workload,
 )
@@ -52,6 +56,7 @@ from heapfit.study import DEFAULT_SEED, check_takes, default_cores, execute, pla
 
 app = new_app()
 
+_REPLICATES = 10
 _OUTPUT_CHECKS = ("same", "ignore")
 
 
@@ -78,7 +83,11 @@ def compare(
             help="Compare builds of one program: {program} of the command is each in turn.",
         ),
     ] = None,
-    replicates: Replicates = 10,
+    replicates: Annotated[
+        int | None, typer.Option(metavar="N", help="Trials of each that count. Default: 10.")
+    ] = None,
+    precision: Precision = None,
+    max_time: MaxTime = None,
     warmups: Warmups = 1,
     baseline: Baseline = "glibc",
     itself: Annotated[
@@ -107,6 +116,7 @@ def compare(
 
     The same command goes on where an interrupted one stopped; more replicates add to it.
     """
+    rule = _rule(replicates, precision, max_time)
     factors = [_factor(text) for text in factor or []]
     builds = catalogue.resolve_programs(programs) if programs is not None else {}
     workload = _checked_output(_workload(name, context.obj, factors, builds), output)
@@ -131,7 +141,8 @@ def compare(
         installed,
         baseline=installed[0].name if itself or builds else baseline.partition("=")[0],
         cores=split_numbers(cores, "--cores") if cores else [default_cores(workload)],
-        replicates=replicates,
+        replicates=None if rule else replicates if replicates is not None else _REPLICATES,
+        rule=rule,
         warmups=warmups,
         seed=seed,
         timeout_s=timeout,
@@ -154,6 +165,21 @@ def compare(
     with kept_on_interrupt(progress, folder):
         run(study, folder, progress, data)
     answer.show(folder, as_json=as_json)
+
+
+def _rule(
+    replicates: int | None, precision: str | None, max_time: str | None
+) -> StoppingRule | None:
+    """Return the rule that says when there are replicates enough; None: their number is given."""
+    if precision is None and max_time is None:
+        return None
+    if replicates is not None:
+        given = "--max-time" if precision is None else "--precision"
+        raise UsageError(f"{given} decides how many replicates there are; leave out --replicates")
+    return StoppingRule(
+        precision=None if precision is None else share(precision, "--precision"),
+        max_time_s=None if max_time is None else time_span(max_time, "--max-time"),
+    )
 
 
 def _started(command: list[str], builds: Mapping[str, str]) -> list[str]:
@@ -263,7 +289,7 @@ def _command_line(
         words += ["--programs", programs]
     else:
         words += ["--aa"] if itself else ["--baseline", study.baseline]
-    words += ["--cores", ",".join(map(str, study.cores)), "--replicates", str(study.replicates)]
+    words += ["--cores", ",".join(map(str, study.cores)), *_how_long(study)]
     for factor in study.factors:
         words += ["--factor", f"{factor.name}={','.join(factor.levels)}"]
     words += ["--warmups", str(study.warmups), "--seed", str(study.seed)]
@@ -273,3 +299,14 @@ def _command_line(
     words += ["--on", on] if on else []
     words += ["--", *program] if program else []
     return shlex.join(words)
+
+
+def _how_long(study: Study) -> list[str]:
+    """The options that say how many replicates there are, or when there are enough."""
+    if study.rule is None:
+        return ["--replicates", str(study.replicates)]
+    precision, time_s = study.rule.precision, study.rule.max_time_s
+    return [
+        *([] if precision is None else ["--precision", f"{100 * precision:g}%"]),
+        *([] if time_s is None else ["--max-time", f"{time_s:g}s"]),
+    ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import Self
 
@@ -29,8 +30,9 @@ from rich.progress import Progress as Bar
 
 from heapfit.cli.failures import INTERRUPTED
 from heapfit.cli.medians import RunningMedians, describe
-from heapfit.records import PlannedTrial, Study, Trial
+from heapfit.records import PlannedTrial, Precision, Study, Trial
 from heapfit.study import Progress, SeriesProgress
+from heapfit.text import counted, percent
 
 # Into a log file or a pipe, a line no more often than this.
 _LINE_INTERVAL_S = 10.0
@@ -55,6 +57,7 @@ class StudyProgress(Progress):
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._medians: RunningMedians | None = None
         self._next_line = 0.0
+        self._precision = ""  # that the last look found
         self.done = 0
         self.planned = 0
 
@@ -72,7 +75,9 @@ class StudyProgress(Progress):
     def begin(self, study: Study, done: list[Trial]) -> None:
         """Show the study's length and what an earlier run has already done."""
         self.done, self.planned = len(done), len(study.plan)
-        if self.done == self.planned:
+        if self.done == self.planned and study.rule:
+            self.console.print(f"{self.planned} trials are there already")
+        elif self.done == self.planned:
             self.console.print(
                 f"all {self.planned} trials are there already; "
                 "--replicates adds more, --out begins a new study"
@@ -86,6 +91,24 @@ class StudyProgress(Progress):
         if self.console.is_terminal:
             self._medians = RunningMedians(study, done)
             self._live.start()
+
+    def extended(self, study: Study, precision: Precision | None) -> None:
+        """Count what is planned now, and say how precise the study is."""
+        self.planned = len(study.plan)
+        self._bar.update(self._task, total=self.planned)
+        if precision is None or study.rule is None or study.rule.precision is None:
+            return
+        reached = "not known yet"
+        if isfinite(precision.reached):
+            reached = f"known to {percent(precision.reached)}"
+        self._precision = reached
+        self.console.print(
+            f"after {counted(precision.blocks, 'block')}: {precision.metric} of {precision.first} "
+            f"and {precision.second} is {reached}, {percent(study.rule.precision)} is "
+            f"wanted; going on to {study.replicates} blocks",
+            markup=False,
+            soft_wrap=True,
+        )
 
     def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
         """Show what runs now."""
@@ -104,7 +127,7 @@ class StudyProgress(Progress):
         if self._medians is None:  # no terminal
             return
         remain = f"{self.planned - self.done} remain"
-        left = ", ".join(filter(None, [remain, _left(remaining_s)]))
+        left = ", ".join(filter(None, [remain, _left(remaining_s), self._precision]))
         self._bar.update(self._task, completed=self.done, description=what, left=left)
         self._live.update(Group(self._bar, self._medians.table(planned)), refresh=True)
 

@@ -11,6 +11,7 @@ from heapfit.records import Metric, Setting, Study, Verdict
 from heapfit.report.results import FEWEST_TRIALS, Results, Standing, decimals_of
 from heapfit.report.settings import levels_label, setting_label, setting_levels, varied
 from heapfit.report.units import DASH, TERMINAL_DIGITS, Scale, ratio, scale_for
+from heapfit.statistics.precision import MEMORY_METRICS
 from heapfit.statistics.verdict import FEWEST_BLOCKS, setting_name
 from heapfit.text import capitalised, counted, join_words, visible
 
@@ -23,10 +24,6 @@ DIFFERENCES = "Where a figure can be zero, the difference of means from {} stand
 NOTHING = "No trial succeeded, so there is nothing to compare."
 _ALONE = "Only {} takes part: what is compared are its settings."
 
-# Memory is the other side of every trade that an allocator makes.
-_MEMORY_METRICS = ("replay_peak_bytes", "peak_rss_bytes")
-
-
 # Of a difference that is too small to matter, one digit is enough.
 _DIGITS_OF_LITTLE = 1
 # A sentence that names more settings than this is not read to its end.
@@ -36,7 +33,7 @@ _MOST_NAMES = 6
 def headline_metrics(results: Results) -> list[Metric]:
     """The metrics that a conclusion is drawn for: the primary one and peak memory."""
     primary = results.study.primary_metric
-    return [m for m in results.metrics if m.name in (primary, *_MEMORY_METRICS)]
+    return [m for m in results.metrics if m.name in (primary, *MEMORY_METRICS)]
 
 
 def conclude(results: Results, setting: Setting, metric: Metric) -> str:

@@ -13,6 +13,7 @@ from heapfit.report import figures, html_findings, html_trials
 from heapfit.report.analysis import Findings
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, NOTHING, alone, by_setting
 from heapfit.report.deployment import deployment
+from heapfit.report.design import precision_reached
 from heapfit.report.files import write_text
 from heapfit.report.machine import machine_facts
 from heapfit.report.page import FigureStore, render
@@ -58,6 +59,7 @@ def page(summary: Summary, readings: Readings, findings: Findings | None = None)
         units={metric.name: html_trials.unit_of(results, metric) for metric in results.metrics},
         problems=[_problem_view(problem) for problem in problems(summary)],
         remarks=remarks(summary),
+        precision=precision_reached(summary),
         sections=sections,
         drift=_drift(results, readings, store),
         allocators=summary.study.allocators,

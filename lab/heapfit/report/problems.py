@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from heapfit.records import PlannedTrial, Setting, Summary, Trial, TrialStatus
+from heapfit.records import (
+    PlannedTrial,
+    Setting,
+    Summary,
+    Trial,
+    TrialStatus,
+)
+from heapfit.report.design import design_remarks
 from heapfit.report.settings import setting_label, setting_of
 from heapfit.report.units import scale_for
 from heapfit.report.variants import settings_of_variant
@@ -79,6 +86,7 @@ def remarks(summary: Summary) -> list[str]:
     """Return what else a reader must know: a study cut short, figures that some trials lack."""
     return [
         *_unfinished(summary),
+        *design_remarks(summary),
         *_missing_figures(summary),
         *_same(summary),
         *_other(summary),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -10,15 +11,24 @@ from heapfit.report.analysis import Findings, find
 from heapfit.report.series_summary import summarise_parts
 from heapfit.statistics import Readings, summarise
 from heapfit.statistics import read as read_trials
-from heapfit.study import load, load_series
+from heapfit.statistics.verdict import FEWEST_BLOCKS
+from heapfit.study import load, load_series, looks
 
 
 class Reading:
     """A study and its trials, with what follows from them."""
 
-    def __init__(self, study: Study, trials: list[Trial]) -> None:
+    def __init__(self, study: Study, trials: list[Trial], looks: Sequence[int] = ()) -> None:
+        """Read the `trials` of `study`, of which a verdict was shown after `looks` blocks."""
         self.study = study
         self.trials = trials
+        self._looks = looks
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are to draw a verdict from; 0: too few for any."""
+        counted = {trial.block for trial in self.trials if not trial.planned.warmup}
+        return len(counted) if len(counted) >= FEWEST_BLOCKS else 0
 
     @cached_property
     def readings(self) -> Readings:
@@ -26,7 +36,8 @@ class Reading:
 
     @cached_property
     def summary(self) -> Summary:
-        return summarise(self.readings)
+        shown = {*self._looks, self.blocks} - {0}
+        return summarise(self.readings).model_copy(update={"looks": sorted(shown)})
 
     @cached_property
     def findings(self) -> Findings:
@@ -51,4 +62,4 @@ class SeriesReading:
 
 def read(folder: Path) -> Reading:
     """Read the study in `folder`. Raises `UsageError` if it holds none."""
-    return Reading(*load(folder))
+    return Reading(*load(folder), looks(folder))

@@ -25,6 +25,7 @@ from heapfit.report.conclusions import (
     headline_metrics,
 )
 from heapfit.report.deployment import DEPLOYMENT, deployment
+from heapfit.report.design import precision_reached
 from heapfit.report.problems import problems, remarks
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results
 from heapfit.report.settings import setting_label
@@ -206,6 +207,8 @@ def _print_legend(results: Results, hidden: list[str], console: Console) -> None
         f"{UNDECIDED} no difference from {baseline} is shown: its 95 % interval includes equality",
     ):
         print_line(console, line, style="dim")
+    if reached := precision_reached(results.summary):
+        print_line(console, reached, style="dim")
     if results.has_mere_ranges:
         print_line(console, MERE_RANGES, style="dim")
     if hidden:

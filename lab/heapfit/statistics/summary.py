@@ -15,8 +15,10 @@ from itertools import product
 import numpy as np
 
 from heapfit.records import Estimate, Setting, Study, Summary, Trial, TrialStatus
+from heapfit.statistics.machines import machine_differences
 from heapfit.statistics.median import median_intervals
 from heapfit.statistics.observations import Floats, Readings
+from heapfit.statistics.precision import deciding_metrics, precision_of
 from heapfit.statistics.verdict import by_block, verdicts
 
 _OTHER_SIDES = ("replay_peak_bytes", "peak_rss_bytes", "fragmentation_events", "heap_fragmentation")
@@ -39,6 +41,12 @@ def summarise(readings: Readings) -> Summary:
         trials_done=len(trials),
         trials_planned=len(study.plan),
         problems=[trial for trial in trials if trial.status is not TrialStatus.OK],
+        machines=[
+            each
+            for metric in deciding_metrics(study)
+            for each in machine_differences(readings, metric)
+        ],
+        precision=precision_of(readings) if study.rule and study.rule.precision else None,
         other_output=_other_output(study, trials),
     )
 

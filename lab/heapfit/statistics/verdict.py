@@ -38,6 +38,7 @@ from scipy.special import stdtr, stdtrit
 
 from heapfit.records import (
     ALLOCATOR,
+    CAN_BE_ZERO,
     CORES,
     SIGNIFICANT,
     Metric,
@@ -57,21 +58,14 @@ from heapfit.statistics.observations import (
 from heapfit.statistics.spread import steadied
 
 METHOD = "steadied paired t, Šidák"
+STOPPED_METHOD = f"{METHOD}, stopped at a precision"
+# A study that runs until its intervals are narrow stops a little more often when they are by chance
+# too narrow. Each pair counts as so many then: the smallest number of halves that kept every
+# simulated error of benchmarks/stopping_errors.py in its bound.
+OF_STOPPING = 1.5
 # Two blocks have one degree of freedom: an interval of theirs says next to nothing.
 FEWEST_BLOCKS = 3
 
-# These may be nil for a program, and then have no ratio, so that of them the difference is the
-# subject throughout: a ratio here and a difference there could not be compared.
-CAN_BE_ZERO = frozenset(
-    {
-        "system_s",
-        "minor_faults",
-        "major_faults",
-        "voluntary_switches",
-        "involuntary_switches",
-        "fragmentation_events",
-    }
-)
 # Differences of less than that, in base units, are too small to matter, however certain. 5 ms: a
 # process that is put aside once loses a slice of the scheduler's, 3 to 4 ms. 1 MiB: the kernel's
 # own count of resident pages may be off by that on eight processors (32 pages on each, since 6.2).
@@ -217,9 +211,12 @@ def average(of_settings: Pairs, kept: Flags) -> Pairs:
     )
 
 
-def judge(found: Pairs) -> Judged:
-    """Return the intervals and probabilities of a family of pairs."""
-    count = np.maximum(found.treatments * (found.treatments - 1) // 2, 1)[..., None]
+def judge(found: Pairs, of_each: float = 1.0) -> Judged:
+    """Return the intervals and probabilities of a family of pairs, each adjusted for as `of_each`.
+
+    That is 1 unless it depended on the figures how many there are.
+    """
+    count = of_each * np.maximum(found.treatments * (found.treatments - 1) // 2, 1)[..., None]
     told = (found.df >= FEWEST_BLOCKS - 1) & ~np.isnan(found.variance)
     error = np.sqrt(np.where(told, found.variance, np.nan))
     df = np.where(told, found.df, np.nan)
@@ -278,7 +275,7 @@ def verdicts(readings: Readings, whole: Collection[str] = ()) -> list[Verdict]:
     names = [allocator.name for allocator in study.allocators]
     if study.is_of_one:
         wanted = [metric for metric in study.metrics if metric.name in whole]
-        return [each for metric in wanted for each in _between_settings(readings, metric)]
+        return [each for metric in wanted for each in between_settings(readings, metric)]
     made: list[Verdict] = []
     for metric in study.metrics:
         to = None if metric.name in whole else names.index(study.baseline)
@@ -299,8 +296,8 @@ def overall(readings: Readings, figures: Floats, metric: Metric) -> list[Verdict
     return [each for found in family.in_settings() for each in found]
 
 
-def _between_settings(readings: Readings, metric: Metric) -> Iterator[Verdict]:
-    """The verdicts on the settings of one allocator, which share their blocks as allocators do."""
+def between_settings(readings: Readings, metric: Metric) -> Iterator[Verdict]:
+    """Yield the verdicts on the settings of one allocator; they share blocks as allocators do."""
     figures = figures_of(readings, metric.name)
     family = _Family(
         [setting_name(readings.study, setting) for setting in readings.study.settings()],
@@ -308,6 +305,7 @@ def _between_settings(readings: Readings, metric: Metric) -> Iterator[Verdict]:
         metric,
         by_block(readings, figures).swapaxes(0, 1),
         subject_of(metric.name, figures),
+        of_each(readings.study),
     )
     for found in family.in_settings():
         yield from found
@@ -342,7 +340,14 @@ def _family(readings: Readings, figures: Floats, metric: Metric) -> _Family:
         metric,
         by_block(readings, figures),
         subject_of(metric.name, figures),
+        of_each(readings.study),
     )
+
+
+def of_each(study: Study) -> float:
+    """Return how many times each pair of a study is adjusted for."""
+    stopped = study.rule is not None and study.rule.precision is not None
+    return OF_STOPPING if stopped else 1.0
 
 
 @dataclass(frozen=True)
@@ -354,10 +359,11 @@ class _Family:
     metric: Metric
     table: Floats
     subject: Subject
+    of_each: float = 1.0  # how many times each pair is adjusted for
 
     def in_settings(self, to: int | None = None) -> Iterator[Iterator[Verdict]]:
         found = pairs(self.table, ratio=self.subject == "ratio", to=to)
-        judged = judge(found)
+        judged = self._judge(found)
         means = self._means()
         for setting, at in enumerate(self.levels):
             yield self._records(found, judged, means, (setting,), at)
@@ -374,7 +380,10 @@ class _Family:
         # A pair that never met in a block of some setting is not compared over all of them.
         kept &= kept.sum(axis=0) == kept.any(axis=1).sum()
         averaged = average(found, kept)
-        yield from self._records(averaged, judge(averaged), self._average_means(), (), {})
+        yield from self._records(averaged, self._judge(averaged), self._average_means(), (), {})
+
+    def _judge(self, found: Pairs) -> Judged:
+        return judge(found, self.of_each)
 
     def _records(
         self,
@@ -412,7 +421,7 @@ class _Family:
                 blocks=blocks,
                 absolute=gap,
                 trivial=is_trivial(self.metric, gap),
-                method=METHOD,
+                method=METHOD if self.of_each == 1 else STOPPED_METHOD,
             )
 
     def _means(self) -> Floats:

@@ -26,7 +26,7 @@ class Block:
 
 
 class Blocks:
-    """The blocks of a study that are not done. Warm-ups are none: each machine has its own."""
+    """The blocks of a plan that are not done. Warm-ups are none: each machine has its own."""
 
     def __init__(self, plan: Iterable[PlannedTrial], done: Iterable[Trial]) -> None:
         by_index = {trial.planned.index: trial for trial in done}

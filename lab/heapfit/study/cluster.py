@@ -9,6 +9,7 @@ the same command goes on where an interrupted one stopped.
 The machines must have the same processor, allocators and version of heapfit. The machine is a block
 of the analysis, which takes out that one is faster than another by some factor. It cannot take out
 that allocators rank differently on different processors: the answer would hold for none of them.
+Whether they rank differently on these machines all the same, `statistics.machines` tells.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from heapfit.study.blocks import Block, Blocks
 from heapfit.study.execute import Progress
 from heapfit.study.journal import Journal
 from heapfit.study.machine_side import Inspection
+from heapfit.study.stopping import Stopping
 from heapfit.study.timing import RemainingTime
 
 RESOURCE = "heapfit"
@@ -316,13 +318,14 @@ class _Execution:
     ) -> None:
         self._link = link
         self._journal = journal
-        self._study = journal.study
         self._sent = _sent(journal.study)
         self._progress = progress
         self._say = say
         self._install = install
         self._blocks = Blocks(journal.study.plan, journal.trials)
         self._times = RemainingTime(journal.trials)
+        self._stopping = Stopping(journal, self._times)
+        self._time_is_up: set[str] = set()  # on these machines
         self._lanes: dict[Machine, asyncio.Task[None]] = {}
         self._refused: set[Machine] = set()
         self._losses: Counter[int] = Counter()
@@ -331,27 +334,42 @@ class _Execution:
         for trial in journal.trials:
             self._history[trial.machine or ""].append(trial)
 
+    @property
+    def _study(self) -> Study:
+        return self._journal.study
+
     async def run(self) -> None:
-        """Keep a lane open for each machine until all is done."""
+        """Keep a lane open for each machine until all is done that is planned, and look then."""
         self._progress.begin(self._study, list(self._journal.trials))
-        last_seen_s = time.monotonic()
         try:
-            while not self._blocks.done:
-                await self._open_lanes()
-                if self._lanes:
-                    last_seen_s = time.monotonic()
-                elif time.monotonic() > last_seen_s + PATIENCE_S:
-                    raise StudyStopped(
-                        "no machine is left; start workers and repeat the same command: what is "
-                        "measured is kept"
-                    )
-                await self._wait()
+            while await self._run_planned() and self._stopping.goes_on():
+                self._blocks = Blocks(self._study.plan, self._journal.trials)
+                self._progress.extended(self._study, self._stopping.precision)
         finally:
             await self._close_lanes()
 
+    async def _run_planned(self) -> bool:
+        """Run what the plan lacks; return whether there was time for all of it."""
+        last_seen_s = time.monotonic()
+        while not self._blocks.done:
+            await self._open_lanes()
+            if self._lanes:
+                last_seen_s = time.monotonic()
+            elif self._time_is_up:
+                self._journal.cut()
+                return False
+            elif time.monotonic() > last_seen_s + PATIENCE_S:
+                raise StudyStopped(
+                    "no machine is left; start workers and repeat the same command: what is "
+                    "measured is kept"
+                )
+            await self._wait()
+        return True
+
     async def _open_lanes(self) -> None:
         for machine in await self._link.machines():
-            if machine not in self._lanes and machine not in self._refused:
+            out = machine in self._refused or machine.name in self._time_is_up
+            if machine not in self._lanes and not out:
                 self._lanes[machine] = asyncio.create_task(self._lane(machine))
 
     async def _wait(self) -> None:
@@ -382,7 +400,7 @@ class _Execution:
                 return
             await self._link.call(machine, machine_side.prepare, self._sent)
             await self._warm_up(machine)
-            while not self._blocks.done:
+            while not self._blocks.done and machine.name not in self._time_is_up:
                 present = {each.name for each in self._lanes}
                 block = self._blocks.take(machine.name, present)
                 if block is None:  # Others run the last blocks; one of them may yet be lost.
@@ -424,6 +442,9 @@ class _Execution:
         try:
             while block.missing:
                 planned = block.missing[0]
+                if self._stopping.time_is_up(block.missing, machine.name):
+                    self._time_is_up.add(machine.name)
+                    return
                 try:
                     trial = await self._run_trial(machine, planned)
                 except MachineLost:
@@ -445,8 +466,10 @@ class _Execution:
             planned.model_dump_json(),
             judged_by.model_dump_json() if judged_by else None,
         )
-        self._times.add(planned, time.monotonic() - start_s)
-        return Trial.model_validate_json(answer).model_copy(update={"machine": machine.name})
+        took_s = time.monotonic() - start_s
+        self._times.add(planned, took_s)
+        about = {"machine": machine.name, "took_s": round(took_s, 6)}
+        return Trial.model_validate_json(answer).model_copy(update=about)
 
     def _record(self, trial: Trial, *, keep: bool = True) -> None:
         history = self._history[trial.machine or ""]
@@ -455,6 +478,7 @@ class _Execution:
         history.append(trial)
         if keep:
             self._journal.append(trial)
+            self._stopping.add(trial)
             self._progress.finished(trial, self._remaining_s())
 
     def _count_loss(self, machine: Machine, block: Block, planned: PlannedTrial) -> None:
@@ -471,8 +495,8 @@ class _Execution:
             machine=machine.name,
         )
         self._journal.append(trial)
+        self._stopping.add(trial)
         self._progress.finished(trial, self._remaining_s())
 
     def _remaining_s(self) -> float | None:
-        left_s = self._times.of(self._blocks.missing())
-        return None if left_s is None else left_s / max(1, len(self._lanes))
+        return self._stopping.remaining_s(self._blocks.missing(), max(1, len(self._lanes)))

@@ -10,9 +10,10 @@ import shutil
 import time
 from pathlib import Path
 
-from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
+from heapfit.records import PlannedTrial, Precision, Study, Trial, TrialStatus
 from heapfit.study.baseline import reference, stop_if_pointless
 from heapfit.study.journal import Journal
+from heapfit.study.stopping import Stopping
 from heapfit.study.timing import RemainingTime
 from heapfit.trial import run_trial
 from heapfit.trial.launcher import find_launcher
@@ -34,6 +35,9 @@ class Progress:
 
     def finished(self, trial: Trial, remaining_s: float | None) -> None:
         """A trial is in the journal; `remaining_s` is the time left for those after it."""
+
+    def extended(self, study: Study, precision: Precision | None) -> None:
+        """More is planned; `precision` is what a look has found where the study is to reach one."""
 
 
 def execute(
@@ -57,31 +61,44 @@ def execute(
 class _Execution:
     def __init__(self, journal: Journal, progress: Progress, data: Path | None) -> None:
         self._journal = journal
-        self._study = journal.study
         self._progress = progress
         self._data = data
         self._workspace = (journal.folder / WORKSPACE).resolve()
-        self._remaining_time = RemainingTime(journal.trials)
+        self._times = RemainingTime(journal.trials)
+        self._stopping = Stopping(journal, self._times)
 
     def run(self) -> None:
-        done = {trial.planned.index for trial in self._journal.trials}
-        missing = [planned for planned in self._study.plan if planned.index not in done]
-        self._progress.begin(self._study, list(self._journal.trials))
+        self._progress.begin(self._journal.study, list(self._journal.trials))
         shutil.rmtree(self._workspace, ignore_errors=True)  # left over from a run that was killed
         find_launcher()  # before the clock of the first trial runs
         try:
-            for at, planned in enumerate(missing):
-                self._run_one(planned, missing[at + 1 :])
+            while self._run_planned() and self._stopping.goes_on():
+                self._progress.extended(self._journal.study, self._stopping.precision)
         finally:
             shutil.rmtree(self._workspace, ignore_errors=True)
 
+    def _run_planned(self) -> bool:
+        """Run what the plan lacks; return whether there was time for all of it."""
+        done = {trial.planned.index for trial in self._journal.trials}
+        missing = [each for each in self._journal.study.plan if each.index not in done]
+        for at, planned in enumerate(missing):
+            if self._stopping.time_is_up(missing[at:]):
+                self._journal.cut()
+                return False
+            self._run_one(planned, missing[at + 1 :])
+        return True
+
     def _run_one(self, planned: PlannedTrial, after: list[PlannedTrial]) -> None:
-        self._progress.started(planned, self._remaining_time.of([planned, *after]))
+        self._progress.started(planned, self._stopping.remaining_s([planned, *after]))
+        study = self._journal.study
         start_s = time.monotonic()
-        judged_by = reference(self._study, self._journal.trials, planned)
-        trial = run_trial(self._study, planned, self._workspace, judged_by, self._data)
-        self._remaining_time.add(planned, time.monotonic() - start_s)
+        judged_by = reference(study, self._journal.trials, planned)
+        trial = run_trial(study, planned, self._workspace, judged_by, self._data)
+        took_s = time.monotonic() - start_s
+        self._times.add(planned, took_s)
         if trial.status is not TrialStatus.OK:
-            stop_if_pointless(self._study, self._journal.trials, trial)
+            stop_if_pointless(study, self._journal.trials, trial)
+        trial = trial.model_copy(update={"took_s": round(took_s, 6)})
         self._journal.append(trial)
-        self._progress.finished(trial, self._remaining_time.of(after))
+        self._stopping.add(trial)
+        self._progress.finished(trial, self._stopping.remaining_s(after))

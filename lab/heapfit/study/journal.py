@@ -1,4 +1,5 @@
-"""A study's folder on disk: its plan in `study.json`, a line per finished trial in `trials.jsonl`.
+"""A study's folder on disk: its plan in `study.json`, a line per finished trial in `trials.jsonl`,
+a line in `looks.jsonl` for each time that a verdict on more of them was shown.
 
 What is measured is safe as soon as `append` returns. A line cut short by a kill, a power cut or a
 full disk is removed when the study goes on; everything before it stays.
@@ -7,8 +8,10 @@ full disk is removed when the study goes on; everything before it stays.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,6 +24,7 @@ from heapfit.study.plan import extended
 
 STUDY_FILE = "study.json"
 TRIALS_FILE = "trials.jsonl"
+LOOKS_FILE = "looks.jsonl"
 
 
 def load(folder: Path) -> tuple[Study, list[Trial]]:
@@ -31,6 +35,36 @@ def load(folder: Path) -> tuple[Study, list[Trial]]:
     path = folder / TRIALS_FILE
     trials, _ = _parse(path, path.read_bytes() if path.exists() else b"")
     return study, trials
+
+
+def looks(folder: Path) -> list[int]:
+    """Return after how many blocks verdicts on the study in `folder` were shown, in order."""
+    try:
+        lines = (folder / LOOKS_FILE).read_text(encoding="utf-8").splitlines()
+        return sorted({int(json.loads(line)["blocks"]) for line in lines})
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HeapfitError(
+            f"{folder / LOOKS_FILE} is damaged, which says how often verdicts were shown; "
+            "use another --out"
+        ) from error
+
+
+def note_look(folder: Path, blocks: int) -> None:
+    """Keep that a verdict on so many blocks was shown, unless that is known.
+
+    Whoever adds trials after seeing a verdict has one more chance to see a difference.
+    """
+    if blocks in looks(folder):
+        return
+    path = folder / LOOKS_FILE
+    line = json.dumps({"blocks": blocks, "at": datetime.now(UTC).isoformat()}) + "\n"
+    try:
+        earlier = path.read_bytes() if path.exists() else b""
+        write_atomically(path, earlier + line.encode())
+    except OSError as error:
+        raise cannot_write(folder, error) from error
 
 
 def check_takes(folder: Path, study: Study) -> list[Trial]:
@@ -48,8 +82,9 @@ def check_takes(folder: Path, study: Study) -> list[Trial]:
     return load(folder)[1]
 
 
-# What says how a study is shown and not what it measures: the latest word counts.
-_PRESENTED = ("title", "shown", "weights", "published")
+# What says how a study is shown, or how long it goes on, and not what it measures: the latest word
+# counts.
+_PRESENTED = ("title", "shown", "weights", "published", "rule")
 
 
 class Journal:
@@ -91,6 +126,17 @@ class Journal:
         self._size += len(line)
         self.trials.append(trial)
 
+    def extend(self, replicates: int) -> None:
+        """Continue the study's plan to `replicates`."""
+        self._keep(extended(self.study, replicates))
+
+    def cut(self) -> None:
+        """Leave out of the plan what has not run and shall not."""
+        done = {trial.planned.index for trial in self.trials}
+        plan = [planned for planned in self.study.plan if planned.index in done]
+        replicates = max((p.replicate for p in plan if not p.warmup), default=1)
+        self._keep(self.study.model_copy(update={"plan": plan, "replicates": replicates}))
+
     def close(self) -> None:
         os.close(self._fd)
 
@@ -125,11 +171,18 @@ class Journal:
             agreed = agreed.model_copy(update={name: getattr(study, name) for name in _PRESENTED})
             if agreed == earlier:
                 return earlier
+        self._write(agreed)
+        return agreed
+
+    def _keep(self, study: Study) -> None:
+        self._write(study)
+        self.study = study
+
+    def _write(self, study: Study) -> None:
         try:
-            write_atomically(self.folder / STUDY_FILE, agreed.model_dump_json(indent=1).encode())
+            write_atomically(self.folder / STUDY_FILE, study.model_dump_json(indent=1).encode())
         except OSError as error:
             raise cannot_write(self.folder, error) from error
-        return agreed
 
     def _recover(self) -> list[Trial]:
         """Return the trials on disk and cut off a torn last line."""

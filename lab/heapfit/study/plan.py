@@ -1,10 +1,11 @@
 """Lay out a study: which trial runs when.
 
 The design is a full factorial in complete blocks: each block holds every allocator in every setting
-(the cores, and the levels of further factors) once, in random order, so that a slow spell of the
-machine falls on all of them alike and each figure can be set against the baseline's from the same
-block. A block's order depends on the seed and the block's number alone; a study with more
-replicates is therefore the same study, continued.
+(the cores, and the levels of further factors) once. Settings are in random order, and within a
+setting all allocators run one after the other, in random order again: two that are compared are one
+trial apart or a few, not a round through all settings, so that what is slow in the machine changes
+little between them. A block's order depends on the seed and the block's number alone; a study with
+more replicates is therefore the same study, continued.
 
 The first trials are warm-ups, which never count. They open with the baseline in each setting: its
 output is the reference that all others are judged by, so it must be there before them.
@@ -16,22 +17,24 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import product
 
 import heapfit
 from heapfit import machine
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.records import (
+    CAN_BE_ZERO,
     Factor,
     InstalledAllocator,
     Machine,
     Metric,
     PlannedTrial,
     Setting,
+    StoppingRule,
     Study,
     Workload,
 )
 from heapfit.study.factors import check_factors
+from heapfit.study.stopping import first_replicates
 from heapfit.trial import (
     BUILTIN_METRICS,
     METRIC_NAMES,
@@ -54,7 +57,8 @@ def plan(
     *,
     baseline: str,
     cores: Sequence[int],
-    replicates: int,
+    replicates: int | None,
+    rule: StoppingRule | None = None,
     warmups: int = 1,
     seed: int = DEFAULT_SEED,
     timeout_s: float | None = None,
@@ -67,6 +71,7 @@ def plan(
 ) -> Study:
     """Return a study of `workload`; raise `UsageError` for what makes no sense.
 
+    Without `replicates` it goes on until the `rule` says that it has enough.
     `timeout_s` and `primary_metric` are the workload's own unless given. `reproduce` is the command
     line that the user would repeat. `factors` are those beyond the allocators and the cores,
     `parameters` what is set and not varied, `shown` the metrics to show and analyse. Optional
@@ -93,7 +98,8 @@ def plan(
         cores=list(cores),
         factors=list(factors),
         parameters=dict(parameters or {}),
-        replicates=replicates,
+        replicates=_replicates(replicates, rule),
+        rule=rule,
         warmups=warmups,
         seed=seed,
         timeout_s=workload.run.timeout_s if timeout_s is None else timeout_s,
@@ -115,9 +121,22 @@ def default_cores(workload: Workload) -> int:
 
 
 def extended(study: Study, replicates: int) -> Study:
-    """Return `study` with its plan continued to `replicates`, which must not be fewer."""
+    """Return `study` with its plan continued to `replicates`, which must not be fewer.
+
+    What is planned stays as it is: another version may have put it in another order.
+    """
     longer = study.model_copy(update={"replicates": replicates})
-    return longer.model_copy(update={"plan": list(_trials(longer))})
+    known = {planned.index: planned for planned in study.plan}
+    plan = [known.get(planned.index, planned) for planned in _trials(longer)]
+    return longer.model_copy(update={"plan": plan})
+
+
+def _replicates(given: int | None, rule: StoppingRule | None) -> int:
+    if (given is None) == (rule is None):
+        raise UsageError(
+            "a study has either a number of replicates or a rule that says when to stop"
+        )
+    return first_replicates(rule) if given is None and rule else given or 0
 
 
 def _describe_machine(missing: dict[str, str]) -> Machine:
@@ -180,6 +199,11 @@ def _check(study: Study, missing: Mapping[str, str]) -> None:
             "replicates must be at least 1, warm-ups at least 0, the time-out positive"
         )
     check_factors(study)
+    if study.rule and study.rule.precision is not None and study.primary_metric in CAN_BE_ZERO:
+        raise UsageError(
+            f"{study.primary_metric} can be zero and then has no ratio, so no precision of one can "
+            "be reached; say how many --replicates"
+        )
     _check_patterns(study.workload)
 
 
@@ -217,7 +241,7 @@ def _cells(study: Study) -> Iterator[tuple[int, int, bool, str, Setting]]:
     for block in range(warmups):
         references = [name for name in names if study.reference_of(name) == name]
         wanted = names if study.warmups else references
-        order = _shuffled(study, block, wanted)
+        order = list(_shuffled(study, block, wanted))
         order.sort(key=lambda cell: cell[0] not in references)  # stable: the rest stays shuffled
         for name, setting in order:
             yield block, block + 1, True, name, setting
@@ -227,7 +251,12 @@ def _cells(study: Study) -> Iterator[tuple[int, int, bool, str, Setting]]:
             yield block, replicate, False, name, setting
 
 
-def _shuffled(study: Study, block: int, names: Sequence[str]) -> list[tuple[str, Setting]]:
-    cells = list(product(names, study.settings()))
-    random.Random(f"{study.seed}/{block}").shuffle(cells)
-    return cells
+def _shuffled(study: Study, block: int, names: Sequence[str]) -> Iterator[tuple[str, Setting]]:
+    """Yield the cells of a block in its random order, those of a setting one after the other."""
+    chance = random.Random(f"{study.seed}/{block}")
+    settings = study.settings()
+    chance.shuffle(settings)
+    for setting in settings:
+        order = list(names)
+        chance.shuffle(order)
+        yield from ((name, setting) for name in order)

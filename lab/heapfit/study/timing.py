@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from statistics import median
 
 from heapfit.records import PlannedTrial, Setting, Trial
 
 Cell = tuple[str, Setting]
+
+# A median of more tells no more, and of thousands would take longer than a short trial.
+_LATEST = 51
 
 
 def _cell(planned: PlannedTrial) -> Cell:
@@ -19,11 +22,13 @@ class RemainingTime:
     """Knows the durations of finished trials by cell of the design."""
 
     def __init__(self, finished: Iterable[Trial] = ()) -> None:
-        """Start from an earlier run's trials, of which only the program's own time is known."""
-        self._durations: dict[Cell, list[float]] = defaultdict(list)
+        """Start from an earlier run's trials."""
+        self._durations: dict[Cell, deque[float]] = defaultdict(lambda: deque(maxlen=_LATEST))
         for trial in finished:
-            if "wall_s" in trial.metrics:
-                self.add(trial.planned, trial.metrics["wall_s"])
+            # Of some, only the program's own time is known.
+            took_s = trial.metrics.get("wall_s") if trial.took_s is None else trial.took_s
+            if took_s is not None:
+                self.add(trial.planned, took_s)
 
     def add(self, planned: PlannedTrial, duration_s: float) -> None:
         self._durations[_cell(planned)].append(duration_s)

@@ -1,0 +1,100 @@
+"""Whether what allocators are to each other depends on the machine, where several took part.
+
+The differences within blocks of a pair are those of one machine each. Their mean on one machine
+less that on another is zero where the machine does not matter to the pair: the interaction of
+machine and allocator. It is tested as all else is: variances are those of the verdict on each
+machine's blocks and add up, with Satterthwaite's degrees of freedom; the family are all pairs of
+allocators between all pairs of machines, of one metric over all settings.
+
+What is found is told. It changes no other verdict, and chooses no other test: these are of the
+machines together, each with the weight of its blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+
+from heapfit.records import MachineDifference, Metric
+from heapfit.statistics.observations import Floats, Readings, figures_of
+from heapfit.statistics.verdict import Pairs, average, by_block, judge, of_each, pairs, subject_of
+
+
+def machine_differences(readings: Readings, metric: Metric) -> list[MachineDifference]:
+    """Return how each pair of allocators differs between each two machines that have both."""
+    names = _names(readings)
+    if len(names) < 2 or len(readings.study.allocators) < 2:
+        return []
+    figures = figures_of(readings, metric.name)
+    ratio = subject_of(metric.name, figures) == "ratio"
+    table = by_block(readings, figures)
+    machine = np.zeros(table.shape[-1], dtype=np.int64)
+    machine[readings.shared] = readings.machine
+    own = [_of_machine(table[..., machine == number], ratio) for number in range(len(names))]
+    couples = list(combinations(range(len(names)), 2))
+    many = len(couples) * of_each(readings.study)
+    return [
+        each
+        for one, other in couples
+        for each in _between(readings, metric, ratio, (names[one], names[other]),
+                             (own[one], own[other]), many)
+    ]  # fmt: skip
+
+
+def _names(readings: Readings) -> list[str]:
+    """The machines by their numbers in the readings."""
+    ran_on = {trial.planned.index: trial.machine or "" for trial in readings.trials}
+    numbers, places = np.unique(readings.machine, return_index=True)
+    return [ran_on[int(readings.index[place])] for _, place in zip(numbers, places, strict=True)]
+
+
+def _of_machine(table: Floats, ratio: bool) -> Pairs:
+    """The pairs over all settings, of one machine's blocks."""
+    found = pairs(table, ratio=ratio)
+    kept = found.blocks > 0
+    kept &= kept.sum(axis=0) == kept.any(axis=1).sum()
+    return average(found, kept)
+
+
+def _between(
+    readings: Readings,
+    metric: Metric,
+    ratio: bool,
+    machines: tuple[str, str],
+    own: tuple[Pairs, Pairs],
+    many: float,
+) -> Iterator[MachineDifference]:
+    one, other = own
+    together = one.variance + other.variance
+    with np.errstate(divide="ignore", invalid="ignore"):
+        df = together**2 / (one.variance**2 / one.df + other.variance**2 / other.df)
+    found = replace(
+        one,
+        mean=one.mean - other.mean,
+        variance=together,
+        df=np.where(together > 0, df, np.minimum(one.df, other.df)),
+        treatments=np.maximum(one.treatments, other.treatments),
+    )
+    judged = judge(found, many)
+    allocators = [allocator.name for allocator in readings.study.allocators]
+    columns = (judged.mean, judged.low, judged.high, judged.p, one.mean, other.mean)
+    scaled = [np.exp(each) if ratio and each is not judged.p else each for each in columns]
+    for first, second, *numbers in zip(
+        found.first.tolist(), found.second.tolist(), *(e.tolist() for e in scaled), strict=True
+    ):
+        estimate, low, high, p, here, there = numbers
+        if not np.isnan(p):
+            yield MachineDifference(
+                metric=metric.name,
+                first=allocators[first],
+                second=allocators[second],
+                subject="ratio" if ratio else "difference",
+                on={machines[0]: here, machines[1]: there},
+                estimate=estimate,
+                low=low,
+                high=high,
+                p=p,
+            )

@@ -1,0 +1,417 @@
+"""A study that runs until it is precise enough, or until time is up; what a second look costs."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import load_benchmark
+from design_data import MEMORY, START, WALL, trial_of
+from design_data import study_of as designed
+from engine_helpers import study_of, system_allocator, workload
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.records import PlannedTrial, Precision, StoppingRule, Study, Trial, TrialStatus
+from heapfit.report.design import precision_reached
+from heapfit.report.problems import remarks
+from heapfit.report.reading import Reading
+from heapfit.report.reading import read as read_folder
+from heapfit.statistics import read
+from heapfit.statistics.precision import precision_of
+from heapfit.statistics.verdict import METHOD, OF_STOPPING, STOPPED_METHOD, judge, pairs
+from heapfit.study import Journal, Progress, execute, load, looks, note_look, stopping
+from heapfit.study import execute as execute_study
+from heapfit.study.stopping import LOOKS
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "stopping_errors.py"
+TWO = [system_allocator("a"), system_allocator("b", B="1")]
+MIB = 2**20
+
+# Gives the wall time of a planned trial.
+Wall = Callable[[PlannedTrial], float]
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    return load_benchmark(BENCHMARK)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+class Clock:
+    """Makes trials that take as long as a test says, by a clock that only they move."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 0.0
+        self.wall: Wall = lambda planned: 1.0
+        module = __import__("heapfit.study.execute", fromlist=["run_trial"])
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        monkeypatch.setattr(module, "run_trial", self._run)
+
+    def _run(self, study: Study, planned: PlannedTrial, *_: Any) -> Trial:
+        wall_s = self.wall(planned)
+        self.now_s += wall_s
+        figures = {metric.name: 50.0 * MIB for metric in study.metrics} | {"wall_s": wall_s}
+        return Trial(planned=planned, status=TrialStatus.OK, started=START, metrics=figures)
+
+
+class Interrupting(Progress):
+    """Raises Ctrl-C after so many trials; keeps what it is told of looks."""
+
+    def __init__(self, after: int | None = None) -> None:
+        self._left = after
+        self.extensions: list[tuple[int, float | None]] = []
+        self.remaining: list[float | None] = []
+
+    def finished(self, trial: Trial, remaining_s: float | None) -> None:
+        self.remaining.append(remaining_s)
+        if self._left is not None:
+            self._left -= 1
+            if not self._left:
+                raise KeyboardInterrupt
+
+    def extended(self, study: Study, precision: Precision | None) -> None:
+        self.extensions.append((study.replicates, precision and precision.reached))
+
+
+def scattered(spread: float, slower: float = 1.0, seed: int = 1) -> Wall:
+    """A figure of each trial's own, whatever ran before it; of `b` so many times as large."""
+
+    def wall(planned: PlannedTrial) -> float:
+        noise = np.random.default_rng([seed, planned.index]).normal(0, spread)
+        return float(np.exp(noise)) * (slower if planned.allocator == "b" else 1.0)
+
+    return wall
+
+
+def until(precision: float | None = None, max_time_s: float | None = None) -> Study:
+    rule = StoppingRule(precision=precision, max_time_s=max_time_s)
+    return study_of(workload("true"), TWO, replicates=None, rule=rule)
+
+
+def blocks_in(folder: Path) -> int:
+    return len({trial.planned.block for trial in load(folder)[1] if not trial.planned.warmup})
+
+
+# ------------------------------------------------------------------ precision
+
+
+def test_the_example_in_its_text_is_true() -> None:
+    outcome = doctest.testmod(stopping)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
+
+
+def test_a_quiet_program_ends_at_the_first_look(clock: Clock, tmp_path: Path) -> None:
+    clock.wall = scattered(0.001)
+    progress = Interrupting()
+    execute(until(0.02), tmp_path, progress)
+    study, trials = load(tmp_path)
+    assert (study.replicates, blocks_in(tmp_path)) == (LOOKS[0], LOOKS[0])
+    assert [trial.planned for trial in trials] == study.plan
+    assert progress.extensions == []
+
+
+def test_a_program_that_scatters_runs_until_the_next_look_finds_enough(
+    clock: Clock, tmp_path: Path
+) -> None:
+    clock.wall = scattered(0.05)
+    progress = Interrupting()
+    execute(until(0.03), tmp_path, progress)
+    study, trials = load(tmp_path)
+    assert study.replicates in LOOKS[1:-1]
+    planned = [count for count, _ in progress.extensions]
+    assert planned == list(LOOKS[1 : LOOKS.index(study.replicates) + 1])
+    assert all(reached > 0.03 for _, reached in progress.extensions if reached is not None)
+    found = precision_of(read(study, trials))
+    assert found is not None
+    assert found.reached <= 0.03
+    assert progress.remaining[0] is not None
+    assert progress.remaining[-1] == 0.0
+
+
+def test_one_that_is_never_known_well_enough_ends_at_the_last_look(
+    clock: Clock, tmp_path: Path
+) -> None:
+    clock.wall = scattered(0.5)
+    execute(until(0.001), tmp_path)
+    assert blocks_in(tmp_path) == LOOKS[-1]
+    [said] = [line for line in remarks(read_folder(tmp_path).summary) if "precision" in line]
+    assert said.startswith("The precision asked for, 0.1 %, is not reached: Wall time of a and b")
+    assert "after 100 blocks" in said
+
+
+def test_how_long_it_goes_on_depends_on_widths_and_never_on_differences(
+    clock: Clock, tmp_path: Path
+) -> None:
+    ends = set()
+    for slower in (1.0, 1.03, 3.0):
+        clock.wall = scattered(0.05, slower)
+        execute(until(0.03), tmp_path / str(slower))
+        ends.add(blocks_in(tmp_path / str(slower)))
+    assert len(ends) == 1
+
+
+def test_an_interrupted_study_ends_where_it_would_have_ended(clock: Clock, tmp_path: Path) -> None:
+    clock.wall = scattered(0.05)
+    execute(until(0.03), tmp_path / "whole")
+    for _ in range(200):
+        try:
+            execute(until(0.03), tmp_path / "parts", Interrupting(after=7))
+        except KeyboardInterrupt:
+            continue
+        break
+    whole, parts = load(tmp_path / "whole"), load(tmp_path / "parts")
+    assert [t.planned for t in parts[1]] == [t.planned for t in whole[1]]
+    assert parts[0].replicates == whole[0].replicates
+    before = len(parts[1])
+    execute(until(0.03), tmp_path / "parts")  # nothing more is needed
+    assert len(load(tmp_path / "parts")[1]) == before
+    execute(until(0.02), tmp_path / "parts")
+    assert len(load(tmp_path / "parts")[1]) > before
+
+
+def test_a_study_of_so_many_replicates_goes_on_to_the_next_look(
+    clock: Clock, tmp_path: Path
+) -> None:
+    clock.wall = scattered(0.001)
+    execute(study_of(workload("true"), TWO, replicates=11), tmp_path)
+    execute(until(0.02), tmp_path)
+    assert blocks_in(tmp_path) == 13
+    study, _ = load(tmp_path)
+    assert study.rule == StoppingRule(precision=0.02)
+    execute(study_of(workload("true"), TWO, replicates=14), tmp_path)
+    assert (blocks_in(tmp_path), load(tmp_path)[0].rule) == (14, None)
+
+
+def test_verdicts_make_up_for_stopping_where_intervals_are_narrow(
+    clock: Clock, tmp_path: Path
+) -> None:
+    clock.wall = scattered(0.05)
+    execute(until(0.03), tmp_path)
+    study, trials = load(tmp_path)
+    summary = Reading(study, trials).summary
+    fixed = Reading(study.model_copy(update={"rule": None}), trials).summary
+    own, other = (next(v for v in s.verdicts if v.metric == "wall_s") for s in (summary, fixed))
+    assert (own.method, other.method) == (STOPPED_METHOD, METHOD)
+    assert own.low is not None
+    assert other.low is not None
+    assert own.low < other.low
+    assert summary.precision is not None
+    assert fixed.precision is None
+    said = precision_reached(summary)
+    assert said is not None
+    assert said.endswith("to either side; 3 % was asked for.")
+
+
+def test_adjusting_for_more_pairs_agrees_with_its_own_intervals() -> None:
+    figures = np.exp(np.random.default_rng(2).normal(0, 0.05, (300, 3, 8)))
+    figures[:, 0] *= 1.07
+    found = judge(pairs(figures), OF_STOPPING)
+    excluded = (found.low > 0) | (found.high < 0)
+    assert (excluded == (found.p < 0.05)).all()
+    assert 0 < excluded.sum() < judge(pairs(figures)).p.size
+
+
+def test_the_widest_interval_of_time_and_memory_decides() -> None:
+    study = designed(["a", "b", "c"], {}, (WALL, MEMORY))
+    noise = np.random.default_rng(3).normal(0, 1, (2, 3, 9))
+    trials = [
+        trial_of(
+            study,
+            (name,),
+            {
+                "wall_s": float(np.exp(0.01 * noise[0, at, block])),
+                "peak_rss_bytes": float(np.exp(0.1 * noise[1, at, block])),
+            },
+            block,
+        )
+        for at, name in enumerate("abc")
+        for block in range(9)
+    ]
+    found = precision_of(read(study, trials))
+    assert found is not None
+    judged = judge(pairs(np.exp(0.1 * noise[1])))
+    assert (found.metric, found.blocks) == ("peak_rss_bytes", 9)
+    assert found.reached == pytest.approx(np.exp((judged.high - judged.low).max() / 2) - 1)
+
+
+def test_a_pair_without_blocks_enough_is_not_precise() -> None:
+    study = designed(["a", "b"], {})
+    trials = [trial_of(study, (name,), {"wall_s": 1.0}, b) for name in "ab" for b in range(2)]
+    found = precision_of(read(study, trials))
+    assert found is not None
+    assert found.reached == float("inf")
+    assert precision_of(read(study, trials[:2])) is None  # there is no pair at all
+
+
+# ------------------------------------------------------------------ time
+
+
+def test_whole_blocks_run_while_there_is_time(clock: Clock, tmp_path: Path) -> None:
+    progress = Interrupting()
+    execute(until(max_time_s=21.5), tmp_path, progress)
+    study, trials = load(tmp_path)
+    # Two warm-ups and nine blocks of two; there would be time for half of another.
+    assert clock.now_s == 20.0
+    assert [trial.planned for trial in trials] == study.plan
+    assert (study.replicates, blocks_in(tmp_path)) == (9, 9)
+    assert all(left is not None and left <= 21.5 for left in progress.remaining)
+
+
+def test_a_trial_is_not_begun_that_could_not_end_in_time(clock: Clock, tmp_path: Path) -> None:
+    clock.wall = lambda planned: 4.0 if planned.index == 6 else 1.0
+    execute(until(max_time_s=10.5), tmp_path)
+    study, trials = load(tmp_path)
+    # The first of the third block took 4 s; with its partner that makes 11.
+    assert clock.now_s <= 10.5
+    assert len(trials) == 7
+    assert study.plan == [trial.planned for trial in trials]
+    assert remarks(Reading(study, trials).summary) == []
+
+
+def test_more_time_ends_the_block_that_was_cut_short(clock: Clock, tmp_path: Path) -> None:
+    clock.wall = lambda planned: 4.0 if planned.index == 6 else 1.0
+    execute(until(max_time_s=10.5), tmp_path)
+    execute(until(max_time_s=14.5), tmp_path)
+    study, trials = load(tmp_path)
+    assert [trial.planned.index for trial in trials] == list(range(10))
+    assert study.replicates == 4
+
+
+def test_time_counts_over_interruptions(clock: Clock, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        execute(until(max_time_s=21.5), tmp_path, Interrupting(after=9))
+    clock.now_s += 1000.0  # in which nothing ran
+    execute(until(max_time_s=21.5), tmp_path)
+    assert len(load(tmp_path)[1]) == 20
+
+
+def test_what_stands_between_trials_does_not_grow_with_their_number(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not in the time that trials take, so that it would go beyond what was given."""
+    clock.wall = lambda planned: 0.01
+    looked_at = 0
+
+    class Counted(list[Trial]):
+        def __iter__(self) -> Iterator[Trial]:
+            nonlocal looked_at
+            for each in super().__iter__():
+                looked_at += 1
+                yield each
+
+    original = Journal._recover
+    monkeypatch.setattr(Journal, "_recover", lambda journal: Counted(original(journal)))
+    monkeypatch.setattr("os.fsync", lambda fd: None)
+    execute(until(max_time_s=8.0), tmp_path)
+    trials = load(tmp_path)[1]
+    assert len(trials) > 700
+    assert looked_at < 20 * len(trials)
+
+
+def test_precision_and_time_end_a_study_whichever_comes_first(clock: Clock, tmp_path: Path) -> None:
+    clock.wall = scattered(0.05)
+    execute(until(0.03, max_time_s=30.0), tmp_path / "time")
+    assert clock.now_s <= 30.0
+    assert blocks_in(tmp_path / "time") in (13, 14)
+    execute(until(0.03, max_time_s=3000.0), tmp_path / "precision")
+    execute(until(0.03), tmp_path / "alone")
+    assert blocks_in(tmp_path / "precision") == blocks_in(tmp_path / "alone")
+
+
+def test_a_study_has_a_number_of_replicates_or_a_rule() -> None:
+    rule = StoppingRule(precision=0.02)
+    for replicates, given in ((None, None), (3, rule)):
+        with pytest.raises(UsageError, match="either a number of replicates or a rule"):
+            study_of(workload("true"), TWO, replicates=replicates, rule=given)
+    with pytest.raises(UsageError, match="major_faults can be zero"):
+        study_of(workload("true"), TWO, replicates=None, rule=rule, primary_metric="major_faults")
+
+
+# ------------------------------------------------------------------ looks
+
+
+def test_a_look_is_kept_once(tmp_path: Path) -> None:
+    assert looks(tmp_path) == []
+    for blocks in (10, 10, 20):
+        note_look(tmp_path, blocks)
+    assert looks(tmp_path) == [10, 20]
+    assert len((tmp_path / "looks.jsonl").read_text().splitlines()) == 2
+    (tmp_path / "looks.jsonl").write_text("rubbish\n")
+    with pytest.raises(HeapfitError, match=r"looks\.jsonl is damaged"):
+        looks(tmp_path)
+
+
+def test_replicates_that_were_added_after_a_verdict_are_told(clock: Clock, tmp_path: Path) -> None:
+    clock.wall = scattered(0.05)
+    execute_study(study_of(workload("true"), TWO, replicates=4), tmp_path)
+    first = read_folder(tmp_path)
+    assert (first.blocks, first.summary.looks, remarks(first.summary)) == (4, [4], [])
+    note_look(tmp_path, first.blocks)
+    execute_study(study_of(workload("true"), TWO, replicates=8), tmp_path)
+    second = read_folder(tmp_path)
+    assert second.summary.looks == [4, 8]
+    [said] = remarks(second.summary)
+    assert said.startswith("Verdicts were shown after 4 and 8 blocks.")
+    assert "up to 10 % of such studies show one, not 5 %" in said
+
+
+def test_two_blocks_show_no_verdict_and_are_no_look(clock: Clock, tmp_path: Path) -> None:
+    execute_study(study_of(workload("true"), TWO, replicates=2), tmp_path)
+    assert read_folder(tmp_path).blocks == 0
+
+
+# ------------------------------------------------------------------ the simulation in small
+
+
+def test_the_promises_are_kept_wherever_a_study_ends(benchmark: ModuleType) -> None:
+    """The bounds are wider by three standard errors of the worst of some thirty precisions."""
+    for scatter, treatments in (("normal", 2), ("spreads from one to five times", 3)):
+        line = benchmark.count(scatter, treatments, 1500, seed=2)
+        margin = 3.5 * (0.05 * 0.95 / 1500) ** 0.5
+        assert line.false["verdict"] <= benchmark.MOST_FALSE + margin, benchmark.said(line)
+        assert line.coverage["verdict"] >= benchmark.LEAST_COVERAGE - margin, benchmark.said(line)
+        assert line.false["as if fixed"] > line.false["verdict"]
+        assert line.blocks["verdict"] < line.blocks["Pocock"]
+
+
+def test_studies_that_end_by_themselves_take_fewer_trials(benchmark: ModuleType) -> None:
+    found = {each.range: each for each in benchmark.save("normal", 400, seed=2)}
+    assert found[4].share <= benchmark.MOST_TRIALS
+    assert found[8].share < found[4].share < found[2].share < found[1].share
+    assert found[1].share > 1  # where all programs scatter alike, a fixed number is cheaper
+    assert benchmark.saves(list(found.values()))
+
+
+def test_drift_cancels_where_partners_run_side_by_side(benchmark: ModuleType) -> None:
+    found = {(each.drift, each.order): each for each in benchmark.drift(300, seed=2)}
+    for name in benchmark.DRIFTS:
+        beside, anywhere = found[name, "side by side"], found[name, "anywhere in the block"]
+        assert beside.width < anywhere.width
+        assert beside.width < 1.15
+        assert beside.coverage > 0.93
+    assert found["waves", "anywhere in the block"].width > 1.5
+
+
+def test_the_simulation_plans_blocks_as_studies_do(benchmark: ModuleType) -> None:
+    """Within a setting, places follow each other; and every place is taken once."""
+    places = benchmark._side_by_side(np.random.default_rng(1), 5).reshape(5, 10, 6, 5)
+    assert (np.ptp(places, axis=-1) == 4).all()
+    assert (np.sort(places.reshape(5, 10, 30), axis=-1) == np.arange(30)).all()
+
+
+def test_a_broken_promise_is_told(benchmark: ModuleType) -> None:
+    kept = {"false": {"verdict": 0.05}, "coverage": {"verdict": 0.95}}
+    made = {"scatter": "normal", "treatments": 2, "studies": 1, "blocks": {}, **kept}
+    assert benchmark.keeps_promises(benchmark.Line(**made))
+    for broken in ({"false": {"verdict": 0.06}}, {"coverage": {"verdict": 0.93}}):
+        assert not benchmark.keeps_promises(benchmark.Line(**{**made, **broken}))
+    assert not benchmark.saves([benchmark.Saving("normal", 4, 0.9, 50, 31.0)])
