@@ -228,8 +228,14 @@ def judge(found: Pairs) -> Judged:
     alone = 2 * stdtr(df, -studentized)
     with np.errstate(divide="ignore"):  # what is certainly chance
         p = np.where(told, -np.expm1(count * np.log1p(-alone)), np.nan)
-    bound = -stdtrit(df, -np.expm1(np.log1p(-SIGNIFICANT) / count) / 2)
+    bound = critical_t(found.treatments[..., None], df)
     return Judged(found.mean, found.mean - bound * error, found.mean + bound * error, p)
+
+
+def critical_t(treatments: Integers, df: Floats | float) -> Floats:
+    """Return half the width of a pair's interval in standard errors, in a family of treatments."""
+    count = np.maximum(treatments * (treatments - 1) // 2, 1)
+    return np.asarray(-stdtrit(df, -np.expm1(np.log1p(-SIGNIFICANT) / count) / 2))
 
 
 def subject_of(metric: str, figures: Floats) -> Subject:

@@ -1,0 +1,7 @@
+"""Gates for continuous integration: what must hold of a program's figures, and whether it does.
+
+decision    what was decided of one figure, and why
+formats     decisions as JUnit XML, as GitHub's annotations, as Markdown
+condition   bounds as a user writes them
+verdicts    the conditions of a comparison, judged by its verdicts
+"""
