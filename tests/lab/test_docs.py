@@ -46,6 +46,7 @@ README = ROOT / "README.md"
 REFERENCE = ROOT / "docs" / "reference.md"
 LIBRARY = ROOT / "docs" / "library.md"
 COMPARE = ROOT / "docs" / "compare.md"
+GATE = ROOT / "docs" / "continuous-integration.md"
 CONTEXTS = ROOT / "docs" / "contexts.md"
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -284,6 +285,43 @@ def test_every_program_shown_compiles_without_a_warning_and_runs(
         command = [*COMPILERS[language], *flags, "-o", program, source, *linked]
         subprocess.run(command, check=True)
         subprocess.run([program], check=True)
+
+
+def test_the_gates_example_prints_what_is_shown(
+    library: Path, clean_environment: dict[str, str], tmp_path: Path
+) -> None:
+    assert library.exists()
+    (tmp_path / "bin").mkdir()
+    command = tmp_path / "bin" / "heapfit"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m heapfit "$@"\n')
+    command.chmod(0o755)
+    path = f"{command.parent}:{os.environ['PATH']}"
+    for language, block in FENCE.findall(GATE.read_text(encoding="utf-8")):
+        if language == "c":
+            (tmp_path / "words.c").write_text(block)
+        for line in (
+            re.split(r"^\$ ", block, flags=re.MULTILINE)[1:] if language == "console" else []
+        ):
+            typed, _, shown = line.partition("\n")
+            ran = subprocess.run(
+                ["sh", "-c", f"{typed} 2>&1"],
+                cwd=tmp_path,
+                env={**clean_environment, "PATH": path},
+                stdout=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+            printed = [each.rstrip() for each in ran.stdout.splitlines()]
+            assert printed == shown.splitlines()
+            assert ran.returncode == ("--against" in typed)
+
+
+def test_the_example_workflow_runs_commands_that_there_are() -> None:
+    text = (ROOT / "docs" / "examples" / "gate.yml").read_text(encoding="utf-8")
+    commands = [shlex.split(line) for line in re.findall(r"heapfit (\w+ .*-- \S+)", text)]
+    assert [words[0] for words in commands] == ["check", "check", "compare"]
+    for words in commands:
+        parse(words)
 
 
 def test_the_example_workload_is_the_one_that_is_shown() -> None:

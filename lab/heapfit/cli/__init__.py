@@ -14,7 +14,7 @@ from heapfit.cli.quick import done_quickly
 
 
 def main() -> None:
-    """Run the command that the arguments name and exit: 0 done, 1 the work failed, 2 usage."""
+    """Run the command that the arguments name and exit: 0 done, 1 failed, 2 usage, 3 untold."""
     sys.exit(reported(lambda: _dispatch(sys.argv[1:])))
 
 

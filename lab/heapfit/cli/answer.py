@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import gc
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from heapfit.cli.output import messages, results
+from heapfit.cli.output import messages, print_json, results
 from heapfit.study import note_look
 
+if TYPE_CHECKING:
+    from heapfit.gate.decision import Decision
+    from heapfit.report import Reading
 
-def show(folder: Path, *, as_json: bool) -> Path:
-    """Print the answer of the study in `folder`, write its page and return the page's path."""
+
+def show(
+    folder: Path,
+    *,
+    as_json: bool,
+    gate: Callable[[Reading], Sequence[Decision]] | None = None,
+) -> Path:
+    """Print the answer of the study in `folder`, write its page and return the page's path.
+
+    What the `gate` decides is part of the JSON.
+    """
     _collect_no_cycles()
     # SciPy and Plotly take a second to load; a typing mistake is told without waiting for them.
     from heapfit.report import json_report, read, terminal, write_reading
 
     reading = read(folder)
     page = write_reading(reading, folder)
-    if as_json:
+    decisions = gate(reading) if gate else []
+    if as_json and gate:
+        report = json.loads(json_report.dumps(reading.summary, reading.findings))
+        print_json({**report, "gate": decisions})
+    elif as_json:
         print(json_report.dumps(reading.summary, reading.findings), end="")
     else:
         terminal.render(reading.summary, results, reading.findings)

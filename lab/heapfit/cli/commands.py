@@ -15,6 +15,7 @@ from heapfit.errors import unknown
 # In the order of `heapfit --help`: the name of each command and its module in this package.
 COMMANDS = {
     "compare": "compare",
+    "check": "check",
     "study": "study",
     "report": "report",
     "diff": "diff",

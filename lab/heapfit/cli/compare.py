@@ -11,6 +11,7 @@ import typer
 
 from heapfit import catalogue
 from heapfit.cli import answer
+from heapfit.cli import gate as gates
 from heapfit.cli.arguments import (
     Allocators,
     AsJson,
@@ -29,6 +30,7 @@ from heapfit.cli.arguments import (
     time_span,
 )
 from heapfit.cli.commands import new_app
+from heapfit.cli.gate import FailIf, Github, Junit, Markdown
 from heapfit.cli.output import messages, say, warn
 from heapfit.cli.progress import StudyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
@@ -110,6 +112,10 @@ def compare(
     out: Out = None,
     on: On = None,
     install: Install = False,
+    fail_if: FailIf = None,
+    junit: Junit = None,
+    markdown: Markdown = None,
+    github: Github = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare allocators on a program, or builds of it: a table here, a page in the results folder.
@@ -118,6 +124,7 @@ def compare(
     """
     rule = _rule(replicates, precision, max_time)
     factors = [_factor(text) for text in factor or []]
+    conditions = gates.conditions(fail_if, junit, markdown, github)
     builds = catalogue.resolve_programs(programs) if programs is not None else {}
     workload = _checked_output(_workload(name, context.obj, factors, builds), output)
     usual = {name: name for name in catalogue.load_allocators()}
@@ -148,10 +155,14 @@ def compare(
         timeout_s=timeout,
         primary_metric=metric,
         factors=factors,
+        measured=[each.metric for each in conditions],
     )
+    gate = gates.Gate(conditions, study) if conditions else None
     if cluster:
         [study] = cluster.adopt([study])
-    reproduce = _command_line(study, named, programs, name, context.obj, output, out, on, itself)
+    reproduce = _command_line(
+        study, named, programs, name, context.obj, output, out, on, itself, fail_if
+    )
     study = study.model_copy(update={"reproduce": reproduce})
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
     for program in _started(context.obj or [], builds):
@@ -164,7 +175,10 @@ def compare(
     progress = StudyProgress(messages)
     with kept_on_interrupt(progress, folder):
         run(study, folder, progress, data)
-    answer.show(folder, as_json=as_json)
+    answer.show(folder, as_json=as_json, gate=gate)
+    if gate:
+        gates.tell(gate.decisions, f"heapfit compare: {study.title or study.name}", as_json=as_json,
+                   junit=junit, markdown=markdown, github=github)  # fmt: skip
 
 
 def _rule(
@@ -281,6 +295,7 @@ def _command_line(
     out: Path | None,
     on: str | None,
     itself: bool,
+    fail_if: list[str] | None,
 ) -> str:
     """Return the command line that repeats the study, with every default spelt out."""
     words = ["heapfit", "compare", *([name] if name else [])]
@@ -297,6 +312,8 @@ def _command_line(
     words += ["--output", output] if output else []
     words += ["--out", str(out)] if out else []
     words += ["--on", on] if on else []
+    for condition in fail_if or []:
+        words += ["--fail-if", condition]
     words += ["--", *program] if program else []
     return shlex.join(words)
 

@@ -55,19 +55,20 @@ def run(
     options: RecordOptions = RecordOptions(),  # noqa: B008, it cannot be changed
     environment: Mapping[str, str] | None = None,
     stdout: int | None = None,
+    stdin: int | None = None,
 ) -> Recording:
     """Run `command` with `environment` (None: ours) under the recorder, which writes to `path`.
 
-    `%p` in the path becomes a process's number. `stdout` is where the program's goes, as
-    subprocess has it. Raises UsageError where a file is in the way, NothingRecorded where there is
-    none afterwards, OSError or ValueError where the program cannot be started.
+    `%p` in the path becomes a process's number. `stdout` and `stdin` are the program's, as
+    subprocess has them. Raises UsageError where a file is in the way, NothingRecorded where there
+    is none afterwards, OSError or ValueError where the program cannot be started.
     """
     path = path.absolute()
     _check_path(path)
     given = dict(os.environ if environment is None else environment)
     given.pop(PROCESS_VARIABLE, None)  # We may be recorded ourselves; the program is its own.
     before = _found(path)
-    process, status = _run(command, {**given, **_changes(path, options, given)}, stdout)
+    process, status = _run(command, {**given, **_changes(path, options, given)}, stdout, stdin)
     main = path.name.replace(PROCESS, str(process))
     files = sorted(set(_found(path)) - set(before), key=lambda each: _rank(each, main))
     if not files:
@@ -99,13 +100,16 @@ def _changes(path: Path, options: RecordOptions, environment: Mapping[str, str])
 
 
 def _run(
-    command: Sequence[str], environment: Mapping[str, str], stdout: int | None
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    stdout: int | None,
+    stdin: int | None,
 ) -> tuple[int, int]:
     """Return the program's number and how it ended."""
     sys.stdout.flush()
     with (
         _signals_pass_through() as pass_to,
-        subprocess.Popen(command, env=environment, stdout=stdout) as program,
+        subprocess.Popen(command, env=environment, stdout=stdout, stdin=stdin) as program,
     ):
         pass_to(program)
         return program.pid, program.wait()

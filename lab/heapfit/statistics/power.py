@@ -1,11 +1,16 @@
-"""How many replicates would show a given difference.
+"""How many replicates would show a given difference, and how many would tell on which side of a
+bound a verdict's interval lies.
 
-The comparison is Tukey's between two allocators in one setting. Their difference over its standard
-error follows a noncentral t distribution of noncentrality (difference / standard deviation) *
-sqrt(n / 2), n the replicates, with the residual degrees of freedom that the design has with n
-replicates; it is found when it exceeds the studentized range's critical value over the root of
-two, either way. The standard deviation is that of the residuals, taken as known: after few
-replicates the note itself is uncertain.
+The former is for the analysis as papers make it. The comparison is Tukey's between two allocators
+in one setting. Their difference over its standard error follows a noncentral t distribution of
+noncentrality (difference / standard deviation) * sqrt(n / 2), n the replicates, with the residual
+degrees of freedom that the design has with n replicates; it is found when it exceeds the
+studentized range's critical value over the root of two, either way. The standard deviation is that
+of the residuals, taken as known: after few replicates the note itself is uncertain.
+
+The latter is for verdicts: the mean difference within blocks over its standard error, less that of
+the bound, follows a noncentral t distribution too, and it is told when that exceeds the verdict's
+own critical value. More blocks add their own to the degrees of freedom that the pair has.
 
 Reference: A. J. Hayter and W. Liu, "The power function of the studentised range test", Annals of
 Statistics 18 (1990), 465-468; J. Cohen, "Statistical Power Analysis for the Behavioral Sciences",
@@ -24,6 +29,7 @@ from scipy.special import nctdtr
 
 from heapfit.findings import PowerNote
 from heapfit.statistics.studentized_range import critical
+from heapfit.statistics.verdict import Pairs, adjusted_for, critical_t
 
 EFFECT = 0.02
 POWER = 0.8
@@ -68,21 +74,45 @@ def power_note(
     return PowerNote(
         effect=effect,
         power=power,
-        replicates=_replicates(comparison, effect, power),
+        replicates=_fewest(lambda count: comparison.power(effect, count), power),
         residual_cv=comparison.cv,
         achieved=comparison.power(effect, replicates),
         detectable=_detectable(comparison, replicates, power),
     )
 
 
-def _replicates(comparison: Comparison, effect: float, power: float) -> int | None:
+def replicates_to_tell(
+    found: Pairs, place: tuple[int, int], bound: float, of_each: float = 1.0, power: float = POWER
+) -> int | None:
+    """Return how many blocks would tell, with probability `power`, that a pair lies on the side of
+    `bound` where its mean difference is now; None: more than anybody would run.
+
+    `place` is the setting and the pair, `of_each` how many times each is adjusted for.
+    """
+    blocks, df = int(found.blocks[place]), float(found.df[place])
+    deviation = sqrt(float(found.variance[place]) * blocks)
+    gap = abs(float(found.mean[place]) - bound)
+    pairs_adjusted_for = adjusted_for(found.treatments[place[0]], of_each)
+
+    def power_of(count: int) -> float:
+        own_df = df + count - blocks
+        if own_df < 1:
+            return 0.0
+        limit = float(critical_t(pairs_adjusted_for, own_df))
+        noncentrality = gap / deviation * sqrt(count)
+        return 1.0 if noncentrality > limit + 38 else float(nctdtr(own_df, -noncentrality, -limit))
+
+    return _fewest(power_of, power) if deviation > 0 else None
+
+
+def _fewest(power_of: Callable[[int], float], power: float) -> int | None:
     """The fewest replicates of sufficient power, by bisection: power grows with them."""
     low, high = 1, MOST_REPLICATES
-    if comparison.power(effect, high) < power:
+    if power_of(high) < power:
         return None
     while high - low > 1:
         middle = (low + high) // 2
-        if comparison.power(effect, middle) < power:
+        if power_of(middle) < power:
             low = middle
         else:
             high = middle

@@ -216,7 +216,7 @@ def judge(found: Pairs, of_each: float = 1.0) -> Judged:
 
     That is 1 unless it depended on the figures how many there are.
     """
-    count = of_each * np.maximum(found.treatments * (found.treatments - 1) // 2, 1)[..., None]
+    count = adjusted_for(found.treatments, of_each)[..., None]
     told = (found.df >= FEWEST_BLOCKS - 1) & ~np.isnan(found.variance)
     error = np.sqrt(np.where(told, found.variance, np.nan))
     df = np.where(told, found.df, np.nan)
@@ -225,8 +225,18 @@ def judge(found: Pairs, of_each: float = 1.0) -> Judged:
     alone = 2 * stdtr(df, -studentized)
     with np.errstate(divide="ignore"):  # what is certainly chance
         p = np.where(told, -np.expm1(count * np.log1p(-alone)), np.nan)
-    bound = -stdtrit(df, -np.expm1(np.log1p(-SIGNIFICANT) / count) / 2)
+    bound = critical_t(count, df)
     return Judged(found.mean, found.mean - bound * error, found.mean + bound * error, p)
+
+
+def adjusted_for(treatments: Integers, of_each: float) -> Floats:
+    """Return how many pairs the intervals of a family are adjusted for."""
+    return np.asarray(of_each * np.maximum(treatments * (treatments - 1) // 2, 1))
+
+
+def critical_t(count: Floats, df: Floats | float) -> Floats:
+    """Return half the width of an interval adjusted for `count` pairs, in standard errors."""
+    return np.asarray(-stdtrit(df, -np.expm1(np.log1p(-SIGNIFICANT) / count) / 2))
 
 
 def subject_of(metric: str, figures: Floats) -> Subject:

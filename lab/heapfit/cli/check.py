@@ -1,0 +1,154 @@
+"""`heapfit check`: does this change cost more allocations, memory or instructions than before?"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heapfit.cli.arguments import AsJson
+from heapfit.cli.commands import new_app
+from heapfit.cli.gate import Github, Junit, Markdown, check_folders, tell
+from heapfit.cli.launch import cannot_run, inherited
+from heapfit.cli.output import messages, print_json, results, warn
+from heapfit.cli.progress import WorkProgress
+from heapfit.doctor import why_not_preloadable
+from heapfit.errors import UsageError
+
+if TYPE_CHECKING:
+    from heapfit.gate.against import FigureDecision
+    from heapfit.gate.heap import Heap, Program
+
+app = new_app()
+
+
+@app.command(epilog="Example:  heapfit check --against heap.json -- ./my-program input.xml")
+def check(
+    context: typer.Context,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Save what the program does with its heap.")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Compare it with what was saved there.")
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIGURE<=BOUND",
+            help="A ratio to what was saved, or +N more; repeats. Default: no more than saved.",
+        ),
+    ] = None,
+    runs: Annotated[
+        int, typer.Option(metavar="N", help="At most so many runs, to see what scatters.")
+    ] = 5,
+    instructions: Annotated[
+        bool, typer.Option("--instructions", help="Count them too, by Valgrind, which is slow.")
+    ] = False,
+    children: Annotated[
+        bool, typer.Option("--attach-children", help="Record the processes that it starts, too.")
+    ] = False,
+    junit: Junit = None,
+    markdown: Markdown = None,
+    github: Github = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check that a program allocates no more than it did: what does not scatter, by call site.
+
+    Exits with 1 where a figure is shown to have grown, with 3 where that cannot
+    be told. What the program prints on standard output is dropped.
+    """
+    command = context.obj
+    if not command:
+        raise UsageError("which program? write: heapfit check --save heap.json -- CMD")
+    if (save is None) == (against is None):
+        raise UsageError("either --save FILE or --against FILE says what to do")
+    if save and (allow or junit or markdown or github):
+        raise UsageError("--allow, --junit, --markdown and --github are for --against")
+    check_folders(save, junit, markdown)
+    if runs < 1:
+        raise UsageError(f"--runs takes a number from 1 on, not {runs}")
+    if obstacle := why_not_preloadable(command):
+        warn(f"note: nothing can be recorded of {command[0]} itself: {obstacle}")
+    from heapfit.gate.heap import Program  # What reads recordings takes a while to load.
+
+    program = Program(command, inherited(), children, instructions, _standard_input())
+    if save:
+        _save(program, runs, save, as_json=as_json)
+    elif against:
+        decisions, notes = _against(program, runs, against, allow or [])
+        if as_json:
+            print_json({"decisions": decisions, "notes": notes})
+        tell(decisions, f"heapfit check: {shlex.join(command)}", as_json=as_json,
+             junit=junit, markdown=markdown, github=github)  # fmt: skip
+
+
+def _standard_input() -> int:
+    """Return what each run of the program can read anew."""
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:
+        return subprocess.DEVNULL
+    if stat.S_ISREG(mode):
+        return 0
+    if stat.S_ISFIFO(mode):
+        warn("note: a pipe cannot be read in each run; the program's input is empty (use < FILE)")
+    return subprocess.DEVNULL
+
+
+def _save(program: Program, runs: int, path: Path, *, as_json: bool) -> None:
+    from heapfit.gate.heap import dumps
+    from heapfit.report.files import write_text
+
+    found = _measured(program, runs)
+    write_text(path, dumps(found), "name a file that can be written")
+    if found.exit_code:
+        warn(f"note: the program ended with exit code {found.exit_code}; so it must when checked")
+    if as_json:
+        print_json(found)
+    else:
+        _print_saved(found, path)
+
+
+def _print_saved(found: Heap, path: Path) -> None:
+    for name, runs in found.figures.items():
+        scatter = f" to {runs[-1]:,} in {len(runs)} runs" if runs[-1] > runs[0] else ""
+        results.print(f"{name:16}{runs[0]:>16,}{scatter}", markup=False)
+    line = f"saved {path}; next: heapfit check --against {path} -- {shlex.join(found.command)}"
+    messages.print(line, soft_wrap=True, markup=False)
+
+
+def _against(
+    program: Program, runs: int, path: Path, allow: list[str]
+) -> tuple[list[FigureDecision], list[str]]:
+    from heapfit.gate import against
+    from heapfit.gate.heap import INSTRUCTIONS, load
+
+    allowed, before = against.allowances(allow), load(path)
+    counts = INSTRUCTIONS in before.figures
+    if not counts and (program.instructions or INSTRUCTIONS in allowed):
+        raise UsageError(f"{path} has no instructions; save it anew with --instructions")
+    program = replace(program, instructions=counts)
+    now = _measured(program, runs, lambda found: against.is_settled(before, found, allowed))
+    notes = against.notes(before, now)
+    for note in notes:
+        warn(f"note: {note}")
+    return against.compare(before, now, allowed), notes
+
+
+def _measured(
+    program: Program, runs: int, enough: Callable[[Heap], bool] = lambda _: False
+) -> Heap:
+    from heapfit.gate.heap import measure
+
+    try:
+        with WorkProgress(messages) as shown:
+            return measure(program, runs, shown, enough)
+    except (OSError, ValueError) as error:
+        raise cannot_run(program.command, error) from error

@@ -1,0 +1,313 @@
+"""The gate of `compare`: a bound has failed only where that is shown, and passed likewise."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from conftest import Heapfit, assert_one_line
+from design_data import MEMORY, WALL, study_of, trial_of
+from heapfit.errors import UsageError
+from heapfit.gate import formats
+from heapfit.gate.condition import parse
+from heapfit.gate.decision import Decision, Place, exit_code
+from heapfit.gate.verdicts import RatioDecision, check, judge
+from heapfit.records import Metric, Study, Trial, TrialStatus
+from heapfit.statistics import read, summarise
+from heapfit.statistics.power import POWER, replicates_to_tell
+from heapfit.statistics.verdict import judge as intervals
+from heapfit.statistics.verdict import pairs
+
+SYSTEM = Metric(name="system_s", label="", unit="s", better="lower", source="wait4")
+ERRORS = Metric(name="errors", label="", unit="count", better="lower", source="the program")
+# A malloc that costs 64 MiB, touched before main.
+HUNGRY = """
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/mman.h>
+void *__libc_malloc(size_t size);
+void *malloc(size_t size) { return __libc_malloc(size); }
+__attribute__((constructor)) static void eat(void)
+{
+    memset(mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 64 << 20);
+}
+"""  # noqa: E501
+PROGRAM = ["--", "python3", "-c", "print(1)"]
+
+
+def studied(
+    figures: Mapping[str, Sequence[float]], metric: Metric = WALL
+) -> tuple[Study, list[Trial]]:
+    """A study in which each treatment gave these figures, block by block; the first: baseline."""
+    study = study_of(list(figures), {}, (metric,))
+    return study, [
+        trial_of(study, (name,), {metric.name: figure}, block)
+        for name, own in figures.items()
+        for block, figure in enumerate(own)
+    ]
+
+
+def decided(condition: str, study: Study, trials: list[Trial]) -> list[RatioDecision]:
+    conditions = [parse(condition, "--fail-if", "< >", "")]
+    check(conditions, study)
+    readings = read(study, trials)
+    return judge(conditions, readings, summarise(readings))
+
+
+def scattered(mean: float, spread: float, seed: int, blocks: int = 10) -> list[float]:
+    drawn = np.random.default_rng(seed).normal(np.log(mean), spread, blocks)
+    return [float(value) for value in np.exp(drawn)]
+
+
+OLD = scattered(1.0, 0.01, 1)
+
+
+@pytest.mark.parametrize(
+    ("new", "condition", "outcome"),
+    [
+        (scattered(1.1, 0.01, 2), "wall_s>1.03", "failed"),
+        (scattered(1.0, 0.01, 2), "wall_s>1.03", "passed"),
+        (scattered(1.03, 0.01, 2), "wall_s>1.03", "untold"),
+        (scattered(0.8, 0.01, 2), "wall_s<0.9", "failed"),
+        (scattered(1.0, 0.01, 2), "wall_s<0.9", "passed"),
+        (scattered(0.9, 0.01, 2), "wall_s<0.9", "untold"),
+    ],
+)
+def test_a_bound_is_judged_by_the_whole_interval(
+    new: list[float], condition: str, outcome: str
+) -> None:
+    [found] = decided(condition, *studied({"old": OLD, "new": new}))
+    assert found.outcome == outcome
+    assert found.verdict is not None
+    assert (found.verdict.first, found.verdict.second) == ("new", "old")
+    assert (found.replicates is not None) == (outcome == "untold")
+
+
+def test_a_condition_is_of_each_treatment_unless_it_names_one() -> None:
+    made = studied({"old": OLD, "a": scattered(1.2, 0.01, 2), "b": scattered(1, 0.01, 3)})
+    assert [(each.name, each.outcome) for each in decided("wall_s>1.05", *made)] == [
+        ("a wall_s>1.05", "failed"),
+        ("b wall_s>1.05", "passed"),
+    ]
+    assert [each.name for each in decided("b:wall_s>1.05", *made)] == ["b wall_s>1.05"]
+    with pytest.raises(UsageError, match="treatment beside the baseline 'old'"):
+        decided("old:wall_s>1.05", *made)
+
+
+def test_with_several_settings_a_condition_holds_in_each() -> None:
+    study = study_of(["old", "new"], {"size": ["1", "2"]})
+    figures = {("old", "1"): 1.0, ("new", "1"): 1.0, ("old", "2"): 1.0, ("new", "2"): 1.5}
+    trials = [
+        trial_of(study, cell, {"wall_s": scattered(mean, 0.01, 5 * place)[block]}, block)
+        for place, (cell, mean) in enumerate(figures.items())
+        for block in range(8)
+    ]
+    found = decided("wall_s>1.1", study, trials)
+    assert [each.outcome for each in found] == ["passed", "failed"]
+    assert found[1].name == "new wall_s>1.1 at size 2"
+
+
+def test_failed_trials_leave_a_condition_untold_but_not_what_is_shown_to_be_beyond() -> None:
+    for mean, outcome in ((1.0, "untold"), (1.5, "failed")):
+        study, trials = studied({"old": OLD, "new": scattered(mean, 0.01, 2)})
+        trials[-1] = trials[-1].model_copy(update={"status": TrialStatus.FAILED, "metrics": {}})
+        [found] = decided("wall_s>1.1", study, trials)
+        assert found.outcome == outcome
+        assert ("1 trial of new failed" in found.why) == (outcome == "untold")
+
+
+def test_a_difference_that_is_too_small_to_be_measured_is_no_failure() -> None:
+    made = studied(
+        {"old": [2e6 + i for i in range(8)], "new": [2.3e6 + i for i in range(8)]}, MEMORY
+    )
+    [found] = decided("peak_rss_bytes>1.05", *made)
+    assert found.outcome == "untold"
+    assert "too little to be measured" in found.why
+    assert found.replicates is None
+
+
+def test_a_metric_that_can_be_zero_is_bounded_by_a_difference() -> None:
+    made = studied({"old": OLD, "new": scattered(1.1, 0.01, 2)}, SYSTEM)
+    [found] = decided("system_s>+0.05", *made)
+    assert found.outcome == "failed"
+    assert found.why.startswith("+")
+    with pytest.raises(UsageError, match="can be zero"):
+        decided("system_s>1.05", *made)
+
+
+def test_what_is_never_greater_than_nothing_is_within_a_ratio() -> None:
+    none = studied({"old": [0.0] * 5, "new": [0.0] * 5}, ERRORS)
+    assert decided("errors>1", *none)[0].outcome == "passed"
+    [found] = decided("errors>1", *studied({"old": [0.0] * 5, "new": [3.0] * 5}, ERRORS))
+    assert found.outcome == "untold"
+    assert "bounded with a sign" in found.why
+    made = studied({"old": [0.0] * 5, "new": [3.0] * 5}, ERRORS)
+    assert decided("errors>+0", *made)[0].outcome == "failed"
+
+
+@pytest.mark.parametrize("text", ["wall_s", "wall_s=1", "wall_s>nan", "wall_s>inf", ">1", "a:>2",
+                                  "wall_s<=1", "wall_s>0", "wall_s>1.0.1"])  # fmt: skip
+def test_what_is_no_condition_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--fail-if"):
+        parse(text, "--fail-if", "< >", "wall_s>1.03")
+
+
+def test_as_many_replicates_as_are_told_do_tell() -> None:
+    """Simulated with what the pilot found for the truth; 0.8 within three standard errors."""
+    generator = np.random.default_rng(7)
+    pilot = pairs(np.exp(generator.normal([[[0.0]], [[0.01]]], 0.04, (2, 1, 12)).swapaxes(0, 1)))
+    bound = float(pilot.mean[0, 0]) + 0.02
+    needed = replicates_to_tell(pilot, (0, 0), bound)
+    assert needed is not None
+    deviation = float(np.sqrt(pilot.variance[0, 0] * 12))
+    gaps = generator.normal(float(pilot.mean[0, 0]), deviation, (4000, needed))
+    found = intervals(pairs(np.exp(np.stack([gaps, np.zeros_like(gaps)], axis=1))))
+    # The pilot's eleven degrees of freedom count, too, of which the simulated studies have none.
+    assert abs(float((found.high < bound).mean()) - POWER) < 0.03
+
+
+# ---------------------------------------------------------------------------- the forms
+
+
+DECISIONS = [
+    Decision(name="fine", outcome="passed", why="1.00x"),
+    Decision(
+        name="a,b: c",
+        outcome="failed",
+        why="50 % more | \x1b",
+        places=[Place(what="elsewhere"), Place(what="f (x.c:3)", file="src/x,1.c", line=3)],
+    ),
+    Decision(name="who knows", outcome="untold", why="0.9 to 1.1"),
+]
+
+
+def test_junit_has_a_test_for_each_decision() -> None:
+    root = ElementTree.fromstring(formats.junit(DECISIONS, "suite"))
+    [suite] = root
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors")} == {
+        "tests": "3",
+        "failures": "1",
+        "errors": "1",
+    }
+    fine, failed, untold = suite
+    assert [each.tag for each in fine] == ["system-out"]
+    assert (failed.get("file"), failed.get("line"), failed[0].tag) == ("src/x,1.c", "3", "failure")
+    assert untold[0].tag == "error"
+
+
+def test_github_is_told_the_line_and_nothing_that_ends_the_command() -> None:
+    assert formats.github(DECISIONS) == [
+        "::error file=src/x%2C1.c,line=3,title=heapfit%3A a%2Cb%3A c"
+        "::50 %25 more | \x1b%0Aelsewhere%0Af (x.c:3)",
+        "::warning title=heapfit%3A who knows::0.9 to 1.1",
+    ]
+
+
+def test_markdown_keeps_its_table_whole() -> None:
+    assert "| **failed** | a,b: c | 50 % more \\| \x1b |" in formats.markdown(DECISIONS, "t")
+
+
+def test_a_failure_goes_before_what_cannot_be_told() -> None:
+    assert [exit_code(DECISIONS[:n]) for n in (1, 2, 3)] == [0, 1, 1]
+    assert exit_code(DECISIONS[2:]) == 3
+
+
+# ------------------------------------------------------------------------- the command
+
+
+@pytest.fixture(scope="module")
+def hungry(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An allocator that takes 64 MiB more than glibc, as `--allocators` names it."""
+    folder = tmp_path_factory.mktemp("hungry")
+    (folder / "hungry.c").write_text(HUNGRY)
+    library = folder / "libhungry.so"
+    subprocess.run(["cc", "-shared", "-fPIC", folder / "hungry.c", "-o", library], check=True)
+    return f"hungry={library}"
+
+
+@pytest.mark.parametrize(
+    ("condition", "replicates", "code", "said"),
+    [
+        ("peak_rss_bytes>1.05", 3, 1, "failed hungry peak_rss_bytes>1.05: "),
+        ("hungry:peak_rss_bytes > 90", 3, 0, "passed hungry peak_rss_bytes > 90: "),
+        ("peak_rss_bytes>1.05", 2, 3, "2 replicates to compare; at least 3 are needed"),
+    ],
+)
+def test_the_exit_code_says_what_is_shown(
+    run_heapfit: Heapfit, tmp_path: Path, hungry: str,
+    condition: str, replicates: int, code: int, said: str,
+) -> None:  # fmt: skip
+    options = ["--allocators", hungry, "--cores", "1", "--replicates", str(replicates)]
+    result = run_heapfit("compare", *options, "--fail-if", condition, *PROGRAM, folder=tmp_path)
+    assert result.returncode == code, result.stderr
+    assert said in " ".join(result.stdout.split())
+    assert all(len(line) <= 80 for line in result.stdout.splitlines() if "report.html" not in line)
+
+
+def test_all_forms_come_from_one_run(run_heapfit: Heapfit, tmp_path: Path, hungry: str) -> None:
+    options = ["--allocators", hungry, "--cores", "1", "--replicates", "3", "--github", "--json"]
+    result = run_heapfit(
+        "compare", *options, "--junit", tmp_path / "j.xml", "--markdown", tmp_path / "m.md",
+        "--fail-if", "peak_rss_bytes>1.05", *PROGRAM, folder=tmp_path,
+    )  # fmt: skip
+    assert result.returncode == 1
+    report = json.loads(result.stdout)
+    [decision] = report["gate"]
+    assert (decision["outcome"], decision["condition"]) == ("failed", "peak_rss_bytes>1.05")
+    assert decision["verdict"]["low"] > 1.05
+    assert "--fail-if 'peak_rss_bytes>1.05'" in report["study"]["reproduce"]
+    assert "::error title=heapfit%3A hungry peak_rss_bytes>1.05::" in result.stderr
+    assert ElementTree.parse(tmp_path / "j.xml").getroot()[0].get("failures") == "1"
+    assert "| **failed** |" in (tmp_path / "m.md").read_text()
+
+
+def test_a_build_is_gated_against_the_one_before(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    (tmp_path / "own.c").write_text(
+        "#include <stdlib.h>\n#include <string.h>\n"
+        "int main(void) { char *volatile p = malloc(SIZE); memset(p, 1, SIZE); return 0; }\n"
+    )
+    for name, size in (("before", "1 << 20"), ("after", "32 << 20")):
+        command = ["cc", f"-DSIZE=({size})", "own.c", "-o", name]
+        subprocess.run(command, cwd=tmp_path, check=True)
+    programs = ["--programs", "old=./before,new=./after", "--cores", "1", "--replicates", "3"]
+    conditions = ["--fail-if", "new:peak_rss_bytes>1.05", "--fail-if", "peak_rss_bytes>90"]
+    result = run_heapfit(
+        "compare", *programs, *conditions, "--json", "--", "{program}", folder=tmp_path
+    )
+    assert result.returncode == 1, result.stderr
+    found = [(each["name"], each["outcome"]) for each in json.loads(result.stdout)["gate"]]
+    assert found == [("new peak_rss_bytes>1.05", "failed"), ("new peak_rss_bytes>90", "passed")]
+
+
+def test_what_a_condition_names_is_measured(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    options = ["--allocators", "glibc,heapfit", "--cores", "1", "--replicates", "1", "--json"]
+    condition = ["--fail-if", "instructions>1.01"]
+    result = run_heapfit("compare", *options, *condition, "--", "true", folder=tmp_path)
+    assert result.returncode == 3, result.stderr
+    [decision] = json.loads(result.stdout)["gate"]
+    assert decision["why"] == "1 replicate to compare; at least 3 are needed"
+    assert decision["verdict"]["estimate"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--fail-if", "wall>1.03"], 2, ["unknown metric 'wall'", "wall_s"]),
+        (["--fail-if", "glibc:wall_s>1.03"], 2, ["treatment beside the baseline 'glibc'"]),
+        (["--fail-if", "user_s"], 2, ["a condition such as 'wall_s>1.03'"]),
+        (["--github"], 2, ["add that"]),
+        (["--fail-if", "wall_s>1", "--junit", "no/j.xml"], 2, ["there is no folder no for j.xml"]),
+    ],
+)
+def test_a_gate_that_can_decide_nothing_is_refused_before_anything_runs(
+    run_heapfit: Heapfit, tmp_path: Path, options: list[str], code: int, said: list[str]
+) -> None:
+    words = ["--allocators", "glibc,heapfit", *options]
+    result = run_heapfit("compare", *words, *PROGRAM, folder=tmp_path)
+    assert_one_line(result, code, said)
+    assert not list(tmp_path.iterdir())
