@@ -21,7 +21,7 @@ BUILD_PACKAGES := gcc libc6-dev libzydis-dev libzstd-dev # for the library with 
 CMAKE_PACKAGES := cmake ninja-build
 RUST_LINT_PACKAGES := cargo-web rustfmt-web rust-web-clippy
 
-wheel_folders := $(wildcard allocator cmake examples include integrations lab studies traces workloads)
+wheel_folders := $(wildcard allocator cmake docs/man examples include integrations lab studies traces workloads)
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
   $(shell find $(wheel_folders) -type f -not -path '*/__pycache__/*')
 
