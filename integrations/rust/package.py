@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Pack both crates as they would be published, and build what was packed.
 
-In the checkout heapfit-sys compiles the C sources where they are; a packed crate has them in vendor/.
-The copy is there only while this program runs, so that it never gets old.
+In the checkout heapfit-sys compiles the C sources where they are; a packed crate has them in
+vendor/. The copy is there only while this program runs, so that it never gets old.
 
-heapfit asks for heapfit-sys by its version, which no registry has before it is published. So a local
-registry is made, build/rust/registry, of the packed crates and of what they depend on; heapfit is
-packed against it, and so can any program be built, without a network: README.md says how. Arguments
-are passed on to cargo.
+heapfit asks for heapfit-sys by its version, which no registry has before it is published. So a
+local registry is made, build/rust/registry, of the packed crates and of what they depend on;
+heapfit is packed against it, and so can any program be built, without a network: README.md says
+how. Arguments are passed on to cargo.
 """
 
 from __future__ import annotations
