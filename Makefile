@@ -11,6 +11,7 @@ ALLOCATORS ?= glibc,heapfit,jemalloc,mimalloc,tcmalloc
 DEMO_REPLICATES ?= 12
 STUDY ?= core
 STUDY_OPTIONS ?=
+DIST_PYTHONS ?= # interpreters that the wheel is tried with, beside that of .venv
 
 VENV := .venv
 HEAPFIT := $(VENV)/bin/heapfit
@@ -21,11 +22,11 @@ BUILD_PACKAGES := gcc libc6-dev libzydis-dev libzstd-dev # for the library with 
 CMAKE_PACKAGES := cmake ninja-build
 RUST_LINT_PACKAGES := cargo-web rustfmt-web rust-web-clippy
 
-wheel_folders := $(wildcard allocator cmake examples include integrations lab studies traces workloads)
+wheel_folders := $(wildcard allocator cmake docs/man examples include integrations lab studies traces workloads)
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
   $(shell find $(wheel_folders) -type f -not -path '*/__pycache__/*')
 
-.PHONY: help demo test test-all test-rest bench lint format build clean
+.PHONY: help demo test test-all test-rest bench lint format build dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +59,14 @@ format: $(VENV)/.requirements-lint ## Lay all sources out as lint wants them
 
 build: $(VENV)/.wheel ## Build the wheel (dist/) and install it into .venv
 
+dist: $(VENV)/.requirements-dist ## Build and try all that is handed out: packages, wheels, crates, image (dist/)
+	scripts/dist-debian
+	@scripts/apt-install $(BUILD_PACKAGES)
+	scripts/dist-wheel $(VENV) $(DIST_PYTHONS)
+	@scripts/apt-install cargo-web
+	$(VENV)/bin/python integrations/rust/test.py
+	scripts/dist-container
+
 clean: ## Remove everything that make made; results of comparisons stay
 	rm -rf build dist $(VENV) .mypy_cache .pytest_cache .ruff_cache
 	find lab tests workloads -name __pycache__ -prune -exec rm -rf {} +
@@ -73,6 +82,6 @@ $(VENV)/.wheel: $(VENV)/.made $(wheel_sources) scripts/install-wheel
 	scripts/install-wheel $(VENV) dist
 	@touch $@
 
-$(VENV)/.requirements-lint $(VENV)/.requirements-test: $(VENV)/.requirements-%: $(VENV)/.made pyproject.toml
+$(VENV)/.requirements-dist $(VENV)/.requirements-lint $(VENV)/.requirements-test: $(VENV)/.requirements-%: $(VENV)/.made pyproject.toml
 	scripts/install-requirements $(VENV) $*
 	@touch $@

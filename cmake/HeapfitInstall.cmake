@@ -20,13 +20,18 @@ if(TARGET heapfit-record) # to be preloaded, not to be linked with
 endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
-if(NOT HEAPFIT_WHEEL) # where no man would find it
+set(heapfit_man_dir "${CMAKE_INSTALL_MANDIR}")
+set(heapfit_man_sections 3 7)
+if(HEAPFIT_WHEEL) # pip puts them where man looks for what belongs to the environment's programs
+  set(heapfit_man_dir "${SKBUILD_DATA_DIR}/share/man")
+  list(APPEND heapfit_man_sections 1) # the commands are the lab's
+else()
   install(FILES "${PROJECT_SOURCE_DIR}/allocator/gdb/heapfit.py" DESTINATION "${CMAKE_INSTALL_DATADIR}/heapfit/gdb")
-  install(FILES "${PROJECT_SOURCE_DIR}/docs/man/heapfit.3" "${PROJECT_SOURCE_DIR}/docs/man/heapfit-contexts.3"
-    DESTINATION "${CMAKE_INSTALL_MANDIR}/man3")
-  install(FILES "${PROJECT_SOURCE_DIR}/docs/man/heapfit-control.7" "${PROJECT_SOURCE_DIR}/docs/man/heapfit-record.7"
-    DESTINATION "${CMAKE_INSTALL_MANDIR}/man7")
 endif()
+foreach(section IN LISTS heapfit_man_sections)
+  file(GLOB pages CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/docs/man/*.${section}")
+  install(FILES ${pages} DESTINATION "${heapfit_man_dir}/man${section}")
+endforeach()
 
 # ------------------------------------------------------------------ CMake package
 

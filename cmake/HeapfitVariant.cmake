@@ -9,6 +9,10 @@
 
 include_guard()
 
+# The number of the binary interface, in the libraries' names (libheapfit.so.1). It is raised when a program that was linked with
+# the libraries before could not use them any more, and only then; tests/preload/test_interface.py notices what changes.
+set(HEAPFIT_INTERFACE 1)
+
 # Warnings are errors only where CMAKE_COMPILE_WARNING_AS_ERROR says so: in our presets, not on the
 # machine of somebody with a newer compiler.
 set(HEAPFIT_WARNINGS -Wall -Wextra -Wpedantic)
@@ -50,6 +54,7 @@ function(heapfit_add_variant target)
 
   heapfit_add_objects("${target}_objects" "${arg_SOURCES}" "${arg_DEFINITIONS}")
   heapfit_add_shared("${target}" ${arg_OBJECTS} "${target}_objects")
+  heapfit_name_versions("${target}")
   heapfit_add_static("${target}" ${arg_OBJECTS} "${target}_objects")
 
   add_library("heapfit::${target}" ALIAS "${target}")
@@ -93,12 +98,22 @@ function(heapfit_add_shared target)
     LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
   if(NOT HEAPFIT_WHEEL)
     # A wheel cannot hold symbolic links, so its library is the one file libheapfit.so.
-    set_target_properties("${target}" PROPERTIES
-      VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}")
+    set_target_properties("${target}" PROPERTIES SOVERSION "${HEAPFIT_INTERFACE}")
   endif()
   target_link_options("${target}" PRIVATE ${HEAPFIT_LINK_OPTIONS})
   heapfit_link_compat("${target}" heapfit_compat)
   heapfit_public_interface("${target}" PRIVATE)
+endfunction()
+
+# heapfit_name_versions(<shared library>): gives our own names a version each. A program that was linked with a newer library is
+# then refused by an older one when it starts, not when it calls what is not there. The malloc family has none: a definition with
+# a version would not stand in for the C library's, which has another.
+function(heapfit_name_versions target)
+  if(HEAPFIT_GLIBC)
+    set(versions "${PROJECT_SOURCE_DIR}/allocator/versions.map")
+    target_link_options("${target}" PRIVATE "LINKER:--version-script=${versions}")
+    set_property(TARGET "${target}" APPEND PROPERTY LINK_DEPENDS "${versions}")
+  endif()
 endfunction()
 
 # heapfit_link_compat(<shared library> <object library of platform/compat.c>): of which it takes what it calls. Sanitizers

@@ -3,7 +3,7 @@
  * A program is bound to the versions of the C library's functions that were there when it was linked. Most of what we call has
  * had one version for ever. The rest is here: what our shared libraries call by such a name they get from here, by the
  * linker's --wrap (cmake/HeapfitVariant.cmake), and no other file need know of it. A static library is bound when its program
- * is linked, and has none of this. tests/package/symbol_versions.py says which name is missing here.
+ * is linked, and has none of this. tests/preload/test_old_c_libraries.py says which name is missing here.
  *
  *     had another version before 2.34, in libpthread or libdl   asked for by that, weakly: in a program that has neither of the
  *                                                               two it is NULL, and looked for again when it is called, since

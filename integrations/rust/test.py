@@ -2,7 +2,8 @@
 """Run all tests of the crates: test.py [RESULTS.xml]
 
 Cargo's own tests as programs use the crates, and again with the contexts' checks compiled in; then
-the packed crate, which must build without the checkout. With a file's name, the results are also
+the packed crates, which must build without the checkout, also in a program that takes them from a
+registry. With a file's name, the results are also
 written there, in JUnit's format.
 """
 
@@ -12,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +30,28 @@ RUNS = {
 }
 PACKAGE = [sys.executable, str(HERE / "package.py"), "--locked", "--quiet"]
 
+# A program that somebody else writes, beside the registry that package.py makes.
+CONFIG = """\
+[source.crates-io]
+replace-with = "local"
+[source.local]
+local-registry = "{registry}"
+"""
+MANIFEST = """\
+[package]
+name = "stranger"
+version = "0.0.0"
+edition = "2021"
+"""
+MAIN = """\
+#[global_allocator]
+static HEAP: heapfit::Heapfit = heapfit::Heapfit;
+
+fn main() {
+    println!("{}", (0..1000).map(|i| i.to_string()).collect::<String>().len());
+}
+"""
+
 # What cargo says before the tests of a program, or of a crate's documentation.
 PROGRAM = re.compile(r"\s*(?:Running (?:unittests )?(?P<path>\S+)|Doc-tests (?P<crate>\S+))")
 TEST = re.compile(r"test (?P<name>.+) \.\.\. (?P<outcome>ok|FAILED|ignored)\b")
@@ -42,11 +66,11 @@ class Case:
     outcome: str
 
 
-def lines_of(command: list[str], environment: dict[str, str]) -> Iterator[str]:
+def lines_of(command: list[str], environment: dict[str, str], folder: Path = HERE) -> Iterator[str]:
     """Run a command; pass on and yield each line of its output, and at last its exit code."""
     with subprocess.Popen(
         command,
-        cwd=HERE,
+        cwd=folder,
         env=environment,
         text=True,
         errors="replace",
@@ -73,10 +97,25 @@ def cases_of(run: str, lines: Iterator[str]) -> Iterator[Case]:
         yield Case(run, "cargo test", "FAILED")
 
 
-def package_case(environment: dict[str, str]) -> Case:
-    """Pack the crate, which builds it from what was packed."""
+def package_cases(environment: dict[str, str]) -> Iterator[Case]:
+    """Pack the crates, which builds them from what was packed, and use them in a program."""
     *_, last = lines_of(PACKAGE, environment)
-    return Case("package", "what is packed builds", "ok" if last == "exit 0" else "FAILED")
+    yield Case("package", "what is packed builds", "ok" if last == "exit 0" else "FAILED")
+    registry = Path(environment["CARGO_TARGET_DIR"]).resolve() / "registry"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for path, text in {
+            ".cargo/config.toml": CONFIG.format(registry=registry),
+            "Cargo.toml": MANIFEST,
+            "src/main.rs": MAIN,
+        }.items():
+            (folder / path).parent.mkdir(exist_ok=True)
+            (folder / path).write_text(text)
+        own = environment | {"CARGO_TARGET_DIR": str(folder / "target")}
+        added = list(lines_of(["cargo", "add", "--offline", "heapfit"], own, folder))
+        ran = list(lines_of(["cargo", "run", "--offline", "--quiet"], own, folder))
+    works = added[-1] == "exit 0" and ran[-2:] == ["2890\n", "exit 0"]
+    yield Case("package", "a program takes it from a registry", "ok" if works else "FAILED")
 
 
 def write_junit(cases: list[Case], path: Path) -> None:
@@ -101,7 +140,7 @@ def main(arguments: list[str]) -> int:
         for run, command in RUNS.items()
         for case in cases_of(run, lines_of(command, environment))
     ]
-    cases.append(package_case(environment))
+    cases += package_cases(environment)
     if arguments:
         write_junit(cases, Path(arguments[0]))
     failed = [case for case in cases if case.outcome == "FAILED"]

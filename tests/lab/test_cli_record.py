@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
+from heapfit import paths
 from heapfit.errors import UsageError
 from heapfit.record import OPTIONS, RecordOptions, Written, examine, variables
 from heapfit.record.options import check
@@ -241,6 +242,21 @@ def test_a_process_without_a_recorder_is_told_how_to_start(run_heapfit: Heapfit)
     assert_one_line(
         result, 1, ["does not run under the recorder", "heapfit record --later -- sleep 60"]
     )
+
+
+def test_a_recorder_that_has_no_file_is_known_by_its_installed_name(run_heapfit: Heapfit) -> None:
+    """An installed library is a file with the interface's number behind its name."""
+    recorder = paths.library("record").resolve()
+    assert recorder.name != "libheapfit-record.so"
+    environment = os.environ | {"LD_PRELOAD": str(recorder)}
+    with subprocess.Popen(
+        ["sh", "-c", "echo; exec sleep 60"], env=environment, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        result = run_heapfit("ctl", str(process.pid), "record", "status")
+        process.kill()
+    assert_one_line(result, 1, ["has the recorder and no file to write to", "record --later"])
 
 
 @pytest.mark.parametrize("words", [["record"], ["record", "pause"], ["record", "start", "now"]])

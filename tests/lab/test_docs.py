@@ -44,6 +44,7 @@ PAGES = sorted(
 )
 README = ROOT / "README.md"
 REFERENCE = ROOT / "docs" / "reference.md"
+MANUAL = ROOT / "docs" / "man"
 LIBRARY = ROOT / "docs" / "library.md"
 COMPARE = ROOT / "docs" / "compare.md"
 GATE = ROOT / "docs" / "continuous-integration.md"
@@ -165,6 +166,33 @@ def test_the_reference_says_what_the_commands_and_the_library_say(
     for name, content in update_docs.REFERENCE_BLOCKS.items():
         expected = update_docs.replaced(text, name, content())
         assert text == expected, "run: .venv/bin/python scripts/update-docs reference"
+
+
+def test_the_commands_manual_pages_are_what_help_is_made_of(update_docs: ModuleType) -> None:
+    pages = {page.name: page.read_text(encoding="utf-8") for page in MANUAL.glob("*.1")}
+    assert pages == update_docs.manual(), "run: .venv/bin/python scripts/update-docs reference"
+
+
+@pytest.mark.parametrize("page", sorted(MANUAL.iterdir()), ids=lambda page: str(page.name))
+def test_a_manual_page_is_set_without_a_warning(page: Path) -> None:
+    done = subprocess.run(
+        ["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", page],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "80"},
+    )
+    assert done.stderr == ""
+    assert page.stem in re.sub(r".\x08", "", done.stdout)  # bold letters are printed twice
+
+
+def test_what_shells_complete_is_what_the_commands_take(
+    update_docs: ModuleType, library: Path
+) -> None:
+    assert update_docs.COMPLETION.read_text(encoding="utf-8") == update_docs.completion(), (
+        "run: .venv/bin/python scripts/update-docs reference"
+    )
 
 
 def test_the_pages_are_written_from_the_checkout_whatever_is_installed(tmp_path: Path) -> None:

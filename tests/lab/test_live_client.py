@@ -278,7 +278,7 @@ def described(command: tuple[str, ...], name: str = "server") -> Process:
             "heapfit run --control --variant pools -- server 'a b'",
         ),
         (
-            "libheapfit.so.0.1.0",
+            "libheapfit.so.1",
             {"HEAPFIT_OPTIONS": "decay_ms:5"},
             "HEAPFIT_OPTIONS=decay_ms:5,control:on server 'a b'",
         ),

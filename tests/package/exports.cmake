@@ -16,7 +16,8 @@ function(defined_names result)
     OUTPUT_VARIABLE listing COMMAND_ERROR_IS_FATAL ANY)
   # An archive's listing also names its member, on a line without an address.
   string(REGEX MATCHALL "[^\n ]+ [A-Za-z] [0-9a-f]" names "${listing}")
-  list(TRANSFORM names REPLACE " .*" "")
+  list(TRANSFORM names REPLACE "(@| ).*" "")
+  list(FILTER names EXCLUDE REGEX "^HEAPFIT_[0-9.]+$") # the versions themselves
   list(SORT names)
   set("${result}" ${names} PARENT_SCOPE)
 endfunction()

@@ -1,4 +1,9 @@
-"""The wheel, as a user installs it: in an environment of its own, away from the checkout."""
+"""The wheel, as a user installs it: in an environment of its own, away from the checkout.
+
+HEAPFIT_WHEEL names a wheel to install in place of one that is built for the tests, and
+HEAPFIT_WHEEL_PYTHON the interpreter that installs it. Compilers do not answer where a wheel is
+installed and used.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +23,47 @@ BUILD_TIMEOUT_S = 600
 RUN_TIMEOUT_S = 120
 
 
+GIVEN_WHEEL = os.environ.get("HEAPFIT_WHEEL")
+PYTHON = os.environ.get("HEAPFIT_WHEEL_PYTHON", sys.executable)
+COMPILERS = ("c++", "c89", "c99", "cc", "clang", "clang++", "cmake", "g++", "gcc", "make", "ninja")
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment of a machine without a compiler."""
+    folder = tmp_path_factory.mktemp("compilers")
+    for name in COMPILERS:
+        (folder / name).write_text(f"#!/bin/sh\necho 'there is no {name}' >&2\nexit 127\n")
+        (folder / name).chmod(0o755)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HEAPFIT", "PYTHON"))}
+    return kept | {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, bare: dict[str, str]) -> Path:
     """The folder of the programs of an environment that has the wheel and what it asks for."""
     folder = tmp_path_factory.mktemp("installed")
     venv = folder / "venv"
-    for command in (
-        [ROOT / "scripts" / "make-venv", venv, sys.executable],
-        [ROOT / "scripts" / "install-wheel", venv, folder / "dist"],
-    ):
-        done = process_groups.run(command, timeout_s=BUILD_TIMEOUT_S, cwd=ROOT)
+    done_by = [(ROOT / "scripts" / "make-venv", venv, PYTHON)]
+    if GIVEN_WHEEL:
+        pip = (venv / "bin" / "python", "-m", "pip", "--disable-pip-version-check")
+        done_by.append((*pip, "install", "--only-binary", ":all:", GIVEN_WHEEL))
+        environment = bare
+    else:
+        done_by.append((ROOT / "scripts" / "install-wheel", venv, folder / "dist"))
+        environment = dict(os.environ)
+    for command in done_by:
+        done = process_groups.run(
+            list(command), timeout_s=BUILD_TIMEOUT_S, cwd=ROOT, env=environment
+        )
         assert done.returncode == 0, done.stdout + done.stderr
     return venv / "bin"
 
 
 @pytest.fixture
-def heapfit(installed: Path, tmp_path: Path):
+def heapfit(installed: Path, bare: dict[str, str], tmp_path: Path):
     """Returns a function that runs the installed `heapfit` in an empty folder."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("HEAPFIT", "PYTHON"))}
-    environment["HEAPFIT_HOME"] = str(tmp_path / "home")
+    environment = bare | {"HEAPFIT_HOME": str(tmp_path / "home")}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [installed / "heapfit", *arguments]
@@ -81,3 +108,19 @@ def test_a_recording_is_profiled_and_replayed(heapfit):
     )
     assert heapfit("profile", "run.hft").stdout
     assert heapfit("replay", "run.hft", "--allocators", "glibc,heapfit", "--replicates", "3").stdout
+
+
+@pytest.mark.parametrize(
+    "page", ["heapfit(1)", "heapfit-compare(1)", "heapfit(3)", "heapfit-record(7)"]
+)
+def test_man_finds_the_pages_of_an_environment_that_is_in_the_path(
+    installed: Path, bare: dict[str, str], page: str
+):
+    name, section = page.rstrip(")").split("(")
+    environment = {**bare, "PATH": f"{installed}:{bare['PATH']}"}
+    environment.pop("MANPATH", None)
+    command = ["man", "--where", section, name]
+    found = process_groups.run(command, timeout_s=RUN_TIMEOUT_S, env=environment)
+    assert found.stdout.strip() == str(
+        installed.parent / "share" / "man" / f"man{section}" / f"{name}.{section}"
+    )

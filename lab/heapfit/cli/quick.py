@@ -2,12 +2,14 @@
 
 Whatever is not plainly one of these forms (a question for help, a typing mistake, --json) is left
 to the full parser, which knows how to explain itself. Loading that one takes some 0.1 s, too much
-in front of a program that is started often; this takes a fifth of it.
+in front of a program that is started often; this takes a fifth of it. A shell that completes a
+command line is answered here, too.
 """
 
 from __future__ import annotations
 
 from heapfit import paths
+from heapfit.cli.completion import completed
 from heapfit.cli.launch import become, environment_changes
 from heapfit.options import CONTROL_ON, GUARD_ON
 
@@ -20,6 +22,8 @@ def done_quickly(arguments: list[str]) -> bool:
 
     For `run` this does not return: the process becomes the program.
     """
+    if completed():
+        return True
     if arguments == ["lib"]:
         print(paths.library())
         return True

@@ -17,7 +17,7 @@ _PROC = Path("/proc")
 _LISTENS = 0x10000  # __SO_ACCEPTCON, in the flags of /proc/net/unix
 _NAME = re.compile(r"@heapfit/([1-9][0-9]{0,9})")
 _LIBRARY = re.compile(r"libheapfit(?:-([\w-]+))?\.so[.0-9]*")
-_RECORDER = "libheapfit-record.so"
+_RECORDER = re.compile(r"libheapfit-record\.so[.0-9]*")
 # To find out who listens takes no answer of the process.
 _LOOK_TIMEOUT_S = 0.5
 
@@ -154,7 +154,7 @@ def why_not_recording(pid: int) -> HeapfitError:
         return elsewhere
     command = shlex.join(process.command)
     start = f"heapfit record --later -- {command if command.isprintable() else 'COMMAND'}"
-    if _RECORDER not in _libraries(pid):
+    if not any(map(_RECORDER.fullmatch, _libraries(pid))):
         return NotListening(f"{who} does not run under the recorder; start it with: {start}")
     return NotListening(
         f"{who} has the recorder and no file to write to, or is a child of the program that was to "
@@ -196,7 +196,8 @@ def _settings(given: str) -> list[str]:
 
 def _library(pid: int) -> str | None:
     """Return the file name of heapfit's library in a process; None when there is none to see."""
-    found = [name for name in _libraries(pid) if _LIBRARY.fullmatch(name) and name != _RECORDER]
+    names = [name for name in _libraries(pid) if not _RECORDER.fullmatch(name)]
+    found = [name for name in names if _LIBRARY.fullmatch(name)]
     return found[0] if found else None
 
 
