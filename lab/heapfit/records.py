@@ -338,6 +338,41 @@ class StoppingRule(Record):
     max_time_s: float | None = Field(default=None, description="Of all trials together.")
 
 
+class MeasuredFile(Record):
+    """A file that is part of what is measured, as it was found."""
+
+    of: str = Field(description="The program or the allocator that it belongs to, by name.")
+    role: Literal["program", "client", "interpreter", "script", "file", "library", "allocator"] = (
+        Field(description="`file`: named on the command line, and neither program nor script.")
+    )
+    path: Path
+    sha256: str | None = Field(description="None: too large to be read, or unreadable.")
+    stamp: tuple[int, ...] = Field(
+        description="Inode, size, times of content and of status in ns: all alike, it is the same."
+    )
+
+
+class Identity(Record):
+    """What trials measured beyond what the command line says.
+
+    A treatment is a program under an allocator: each has its files by name, so that a study may
+    have several of either. The rest is common to all.
+    """
+
+    files: list[MeasuredFile]
+    environment: dict[str, str] = Field(description="Inherited variables that steer an allocator.")
+    system: dict[str, str] = Field(description="Kernel, huge pages and the like, by name.")
+
+
+class Session(Record):
+    """Trials that measured one and the same thing, from the one with number `first` on."""
+
+    began: datetime
+    first: int = Field(description="How many trials the journal had before.")
+    machine: str | None = Field(default=None, description="Of a study on many machines.")
+    identity: Identity
+
+
 class PublishedTable(Record):
     """A table of a paper, shown beside our own figures of `metric`."""
 
@@ -385,6 +420,11 @@ class Study(Record):
         default={}, description="What counts how much in the recommendation; none: all the same."
     )
     machine: Machine
+    sessions: list[Session] = Field(
+        default=[],
+        description="What was measured. More than one of a machine: it has changed on the way, and "
+        "`--mix` went on. None: an earlier version measured it, or nothing is measured yet.",
+    )
     plan: list[PlannedTrial]
     reproduce: str = Field(description="The command line that repeats this study.")
     published: list[PublishedTable] = []

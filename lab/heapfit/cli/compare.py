@@ -19,6 +19,7 @@ from heapfit.cli.arguments import (
     Cores,
     Install,
     MaxTime,
+    Mix,
     On,
     Out,
     Precision,
@@ -111,6 +112,7 @@ def compare(
     ] = None,
     out: Out = None,
     on: On = None,
+    mix: Mix = False,
     install: Install = False,
     fail_if: FailIf = None,
     junit: Junit = None,
@@ -174,7 +176,7 @@ def compare(
     run = cluster.execute if cluster else execute
     progress = StudyProgress(messages)
     with kept_on_interrupt(progress, folder):
-        run(study, folder, progress, data)
+        run(study, folder, progress, data, mix=mix)
     answer.show(folder, as_json=as_json, gate=gate)
     if gate:
         gates.tell(gate.decisions, f"heapfit compare: {study.title or study.name}", as_json=as_json,

@@ -85,7 +85,7 @@ def _gets_other_rights(program: Path) -> bool:
 
 def _program(command: Sequence[str]) -> Path | None:
     found = shutil.which(command[0])
-    return _interpreter(Path(found)) if found else None
+    return interpreter_of(Path(found)) if found else None
 
 
 def _of_libraries(topic: str, libraries: Sequence[Path]) -> Finding:
@@ -102,7 +102,7 @@ def _of_libraries(topic: str, libraries: Sequence[Path]) -> Finding:
     return Finding(topic=topic, state="the C library's")
 
 
-def _interpreter(program: Path) -> Path:
+def interpreter_of(program: Path) -> Path:
     """Return the program that runs `program` if that is a script, else itself."""
     try:
         with program.open("rb") as file:
@@ -115,6 +115,15 @@ def _interpreter(program: Path) -> Path:
     plain = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
     by_name = shutil.which(plain[0]) if Path(words[0]).name == "env" and plain else None
     return Path(by_name or words[0])
+
+
+def libraries_of(program: Path) -> list[Path]:
+    """Return the libraries that the dynamic loader finds for a program, itself among them; none
+    for what is linked statically, or no program."""
+    file = _read(program)
+    if file is None or file.loader is None:
+        return []
+    return list(dict.fromkeys([file.loader, *_libraries(file.loader, program)]))
 
 
 def _libraries(loader: Path, program: Path) -> list[Path]:
