@@ -702,7 +702,10 @@ class Verdict(Record):
     p: float | None = Field(description="Adjusted for all pairs of the metric in the setting.")
     blocks: int = Field(description="Those in which both have a figure.")
     absolute: float = Field(description="First less second in the metric's unit.")
-    trivial: bool = Field(description="Whether that is too little to matter to anybody.")
+    absolute_low: float | None = Field(description="The interval, in the metric's unit.")
+    absolute_high: float | None
+    trivial: bool = Field(description="Whether all of the interval is too little to matter.")
+    matters: bool = Field(description="Whether none of the interval is too little to matter.")
     method: str
 
     @property
@@ -717,8 +720,8 @@ class Verdict(Record):
 
     @property
     def counts(self) -> bool:
-        """Whether a difference is shown that anybody need care about."""
-        return self.shown and not self.trivial
+        """Whether a difference is shown that is also shown to matter."""
+        return self.shown and self.matters
 
     @property
     def beyond(self) -> float:
@@ -732,6 +735,8 @@ class Verdict(Record):
         own["estimate"] = self._turned(self.estimate)
         own["low"], own["high"] = self._turned(self.high), self._turned(self.low)
         own["absolute"] = -self.absolute
+        own["absolute_low"] = self.absolute_high and -self.absolute_high
+        own["absolute_high"] = self.absolute_low and -self.absolute_low
         # What is checked already is not checked again: a report turns a hundred thousand of them.
         return Verdict.model_construct(**own)
 

@@ -55,7 +55,7 @@ class Standing:
     tied: list[str]
     behind: list[str]
     alike: bool
-    trivial: bool  # what shows the others to be behind is too little to matter
+    trivial: bool  # what the others are shown to be behind by is too little to matter
 
 
 class Results:
