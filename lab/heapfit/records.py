@@ -293,6 +293,7 @@ class Trial(Record):
     metrics: dict[str, float] = {}
     output_sha256: str | None = None
     stderr_tail: str = ""
+    left_running: int = Field(default=0, description="Processes of the program that outlived it.")
     machine: str | None = Field(
         default=None, description="The machine of a study on many; it is a block of the analysis."
     )
@@ -798,6 +799,9 @@ class Summary(Record):
     )
     other_output: list[str] = Field(
         default=[], description="Of several programs, those that print other than the first."
+    )
+    trials_outlived: int = Field(
+        default=0, description="How many good trials left a process running in the background."
     )
 
 

@@ -25,6 +25,7 @@ COMMANDS = [
     ["workloads", "list"],
     ["workloads", "install"],
     ["workloads", "show"],
+    ["workloads", "new"],
     ["doctor"],
 ]
 
@@ -85,6 +86,8 @@ def test_the_version_is_printed(run_heapfit: Heapfit) -> None:
             (["lib", "--variant"], ["--variant", "requires an argument"]),
             (["lib", "extra"], ["unexpected", "extra"]),
             (["allocators", "show"], ["missing argument", "NAME"]),
+            (["report"], ["missing argument 'DIR'", "heapfit report heapfit-results/"]),
+            (["compare", "-o", "x"], ["'-o'", "'--output' or '--out'"]),
         ],
     ),
 )

@@ -28,6 +28,7 @@ from heapfit.record import (
     RecordOptions,
     Written,
     examine,
+    is_written,
 )
 from heapfit.record import run as run_recorded
 
@@ -185,7 +186,12 @@ def _described(written: Written) -> dict[str, Any]:
 def _warn_of_gaps(written: list[Written], options: RecordOptions) -> None:
     """Say what is odd about the files: a person would find out after hours, reading them."""
     for each in written:
-        if not each.whole:
+        if not each.whole and is_written(each.path):
+            warn(
+                f"note: {each.path.name} has no end yet, for its process runs on; heapfit ctl PID "
+                "record stop ends it"
+            )
+        elif not each.whole:
             warn(
                 f"note: {each.path.name} has no end, for its process was killed; all but the last "
                 "moments are in it"

@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from heapfit.records import Metric, Setting, Study, Verdict
-from heapfit.report.results import FEWEST_TRIALS, Results, Standing, decimals_of
+from heapfit.report.results import (
+    FEWEST_TRIALS,
+    MEMORY_METRICS,
+    Results,
+    Standing,
+    decimals_of,
+)
 from heapfit.report.settings import levels_label, setting_label, setting_levels, varied
 from heapfit.report.units import DASH, TERMINAL_DIGITS, Scale, ratio, scale_for
 from heapfit.statistics.precision import MEMORY_METRICS

@@ -86,6 +86,7 @@ def remarks(summary: Summary) -> list[str]:
         *_missing_figures(summary),
         *_same(summary),
         *_other(summary),
+        *_outlived(summary),
         *_small(summary),
     ]
 
@@ -99,6 +100,18 @@ def _other(summary: Summary) -> list[str]:
         f"{names} {verb} something else than {visible(summary.study.programs[0])}, in trials that "
         "are good all the same: each program is held to its own output. If they should do the same "
         "work, look into that first."
+    ]
+
+
+def _outlived(summary: Summary) -> list[str]:
+    # Now and then one is only about to end, too.
+    if 2 * summary.trials_outlived <= summary.trials_done or summary.study.workload.server:
+        return []
+    return [
+        f"In {counted(summary.trials_outlived, 'trial')} the program left a process running in the "
+        "background, which was ended with it: what that does is not in these figures. If it turns "
+        "into a daemon, have it stay in the foreground, and describe it as a server: heapfit "
+        "workloads new -- CMD."
     ]
 
 

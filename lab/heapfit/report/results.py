@@ -25,12 +25,13 @@ MOST_OPEN_SETTINGS = 4
 # A ratio of 0.9996 is the closest to 1 that is told apart from it in a table.
 _MOST_MORE_DECIMALS = 2
 
-# After the primary metric, the ones that most readers look for; the workload's own come next.
+# Memory is the other side of every trade that an allocator makes.
+MEMORY_METRICS = ("replay_peak_bytes", "peak_rss_bytes")
+# After the primary metric and memory, the ones that most readers look for; then the workload's own.
 _USUAL_ORDER = [
     "wall_s",
     "user_s",
     "system_s",
-    "peak_rss_bytes",
     "mean_rss_bytes",
     "minor_faults",
     "major_faults",
@@ -76,15 +77,15 @@ class Results:
         self._bests: dict[tuple[Setting, str], set[str]] = {}
 
     def _ordered_metrics(self) -> list[Metric]:
-        """The metrics that have a figure anywhere, the primary one first."""
+        """The metrics that have a figure anywhere, those first that a narrow table must have."""
         with_figures = {metric for _, metric, _ in self._cells}
         present = [m for m in self.study.metrics if m.name in with_figures]
         primary = self.study.primary_metric
 
-        def place(metric: Metric) -> tuple[int, int]:
+        def place(metric: Metric) -> tuple[bool, bool, int]:
             usual = metric.name in _USUAL_ORDER
             rank = _USUAL_ORDER.index(metric.name) if usual else len(_USUAL_ORDER)
-            return (metric.name != primary, rank)
+            return (metric.name != primary, metric.name not in MEMORY_METRICS, rank)
 
         return sorted(present, key=place)
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Literal
 
 import heapfit
-from heapfit.doctor.program import interpreter_of, libraries_of
+from heapfit.doctor.program import libraries_of
 from heapfit.machine import inherited_settings, memory_settings
+from heapfit.program import interpreter_of
 from heapfit.record import options as record
 from heapfit.records import Identity, MeasuredFile, PlannedTrial, Study
 from heapfit.text import capitalised
