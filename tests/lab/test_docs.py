@@ -400,6 +400,27 @@ def test_the_readmes_table_is_made_from_the_results_that_are_kept(
     assert text == made, "run: .venv/bin/python scripts/update-docs demo"
 
 
+def test_the_guides_example_is_made_from_kept_results_or_says_that_it_is_older(
+    update_docs: ModuleType,
+) -> None:
+    text = update_docs.COMPARE.read_text(encoding="utf-8")
+    if update_docs.EXAMPLE.exists():
+        made = update_docs.replaced(text, "example", update_docs.example_output())
+        assert text == made, "run: .venv/bin/python scripts/update-docs compare"
+    assert update_docs.EXAMPLE.exists() != ("as an earlier version did" in text)
+
+
+def test_an_example_is_the_whole_answer_of_a_kept_study(update_docs: ModuleType) -> None:
+    """By the results of README's demo, which stand in for those of the guide."""
+    output = update_docs.example_output(update_docs.DEMO)
+    table = update_docs.demo_table().removeprefix("```text\n")
+    assert output.endswith(table)
+    assert "unbeaten" in output.removesuffix(table)
+    page = update_docs.replaced(update_docs.COMPARE.read_text(encoding="utf-8"), "example", output)
+    assert page.count("<!-- example -->") == 1
+    assert table in page
+
+
 def test_the_tables_of_errors_are_those_of_the_kept_simulation(update_docs: ModuleType) -> None:
     text = update_docs.METHOD.read_text(encoding="utf-8")
     made = text

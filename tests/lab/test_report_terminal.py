@@ -62,7 +62,7 @@ def test_memory_is_there_before_what_only_explains_it() -> None:
     """Of eighty columns, and of sixty: it is the other half of the answer."""
     for width in (60, 80):
         lines = shown(measured(make_study()), width).splitlines()
-        header = next(line for line in lines if "Wall" in line)
+        header = next(line for line in lines if line.strip().startswith("Wall  "))
         assert header.index("Wall") < header.index("Peak") < header.index("User")
 
 
