@@ -413,10 +413,11 @@ def test_the_guides_example_is_made_from_kept_results_or_says_that_it_is_older(
 def test_an_example_is_the_whole_answer_of_a_kept_study(update_docs: ModuleType) -> None:
     """By the results of README's demo, which stand in for those of the guide."""
     output = update_docs.example_output(update_docs.DEMO)
-    table = update_docs.demo_table().removeprefix("```text\n")
-    assert output.endswith(table)
-    assert "unbeaten" in output.removesuffix(table)
-    page = update_docs.replaced(update_docs.COMPARE.read_text(encoding="utf-8"), "example", output)
+    table = update_docs.demo_table().removeprefix("```text\n").removesuffix("```")
+    assert table in output
+    assert "unbeaten" in output.partition(table)[0]
+    page = update_docs.COMPARE.read_text(encoding="utf-8")
+    page = update_docs.replaced(page, "example", output)
     assert page.count("<!-- example -->") == 1
     assert table in page
 

@@ -14,6 +14,8 @@ import pytest
 from conftest import Heapfit
 from engine_helpers import study_of, system_allocator, workload
 from heapfit import machine
+from heapfit.catalogue import with_programs
+from heapfit.diff.studies import of_studies
 from heapfit.errors import FolderBusy, HeapfitError
 from heapfit.records import Factor, PlannedTrial, Study, Trial, TrialStatus
 from heapfit.report import read
@@ -190,6 +192,29 @@ def test_every_level_of_a_factor_may_name_a_program(tmp_path: Path) -> None:
     before = identify(study, None)
     build(two, "2")
     assert differences(before, identify(study, None)) == [f"the program {two} has changed"]
+
+
+def test_each_of_several_builds_has_its_own_file(tmp_path: Path) -> None:
+    old, new = build(tmp_path / "old", "1"), build(tmp_path / "new", "1")
+    builds = with_programs({"old": str(old), "new": str(new)}, TWO[:1])
+    work = workload("{program}", parameters={"program": str(old)})
+    study = study_of(work, builds)
+    before = identify(study, None)
+    files = {each.path: each.of for each in before.files if each.role == "program"}
+    assert files == {old: "old", new: "new"}
+    build(new, "2")
+    assert differences(before, identify(study, None)) == [f"the program {new} has changed"]
+
+
+def test_two_results_are_said_to_be_of_another_program(tmp_path: Path) -> None:
+    program = build(tmp_path / "program", "1")
+    study = study_of(workload(str(program)), TWO)
+    run(study, tmp_path / "out")
+    build(program, "2")
+    run(study, tmp_path / "out")
+    [kept] = kept_in(tmp_path / "out")
+    changed = {each.name for each in of_studies(kept, tmp_path / "out").changed}
+    assert changed == {"content of program"}
 
 
 def test_what_is_unchanged_is_not_read_again(

@@ -16,6 +16,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -66,11 +67,12 @@ def identify(study: Study, data: Path | None, known: Identity | None = None) -> 
 
 def differences(before: Identity, now: Identity) -> list[str]:
     """Return what has changed, each as a clause: "the program ./a has changed"."""
-    return [
+    clauses = (
         *_differing_files(before.files, now.files),
         *_differing(before.environment, now.environment, "{}"),
         *_differing(before.system, now.system, "the {}"),
-    ]
+    )
+    return list(dict.fromkeys(clauses))  # Two programs may share a library.
 
 
 def continued(before: Identity, now: Identity) -> Identity:
@@ -125,20 +127,20 @@ def _program_files(study: Study, data: Path | None) -> Iterator[tuple[str, Role,
     wrappers = [each.wrapper for each in study.allocators if each.wrapper]
     commands += [("client", wrapper) for wrapper in wrappers]
     stdin = [work.run.stdin] if work.run.stdin else []
-    for values in _values(study, data):
+    for of, values in _values(study, data):
         for role, command in commands:
             words = values.expand_all(each for each in command if not _is_of_one_trial(each))
-            yield from _of_command(study, role, words)
+            yield from ((of, own, path) for own, path in _of_command(study, role, words))
         for name in values.expand_all(stdin):
-            yield work.name, "file", study.workload.here.resolve() / name
+            yield of, "file", study.workload.here.resolve() / name
 
 
 def _is_of_one_trial(word: str) -> bool:
     return any(name in word for name in _OF_ONE_TRIAL)
 
 
-def _values(study: Study, data: Path | None) -> Iterator[Placeholders]:
-    """The values of the commands' placeholders, each combination once."""
+def _values(study: Study, data: Path | None) -> Iterator[tuple[str, Placeholders]]:
+    """The values of the commands' placeholders, each combination once, with the program's name."""
     seen = set()
     for allocator in study.allocators:
         for cores, levels in study.settings():
@@ -147,29 +149,36 @@ def _values(study: Study, data: Path | None) -> Iterator[Placeholders]:
                 levels=dict(levels),
             )  # fmt: skip
             parameters = Levels.of(study, planned).parameters
-            key = (cores, *sorted(parameters.items()))
+            of = allocator.program or study.workload.name
+            key = (of, cores, *sorted(parameters.items()))
             if key not in seen:
                 seen.add(key)
                 # Who uses data that no step prepares is told so by the first trial.
                 folder = data or Path("/nonexistent")
-                yield Placeholders(study.workload, Path(), cores, folder, parameters)
+                yield of, Placeholders(study.workload, Path(), cores, folder, parameters)
 
 
-def _of_command(study: Study, role: Role, words: Sequence[str]) -> Iterator[tuple[str, Role, Path]]:
-    name, here = study.workload.name, study.workload.here.resolve()
+def _of_command(study: Study, role: Role, words: Sequence[str]) -> Iterator[tuple[Role, Path]]:
+    here = study.workload.here.resolve()
     path = study.workload.run.environment.get("PATH")
     found = _found(words[0], here, path) if words else None
     if found is not None:
-        yield name, role, found
+        yield role, found
         interpreter = interpreter_of(found)
         if interpreter != found:
-            yield name, "interpreter", interpreter
-        for library in libraries_of(interpreter):
-            yield name, "library", library
+            yield "interpreter", interpreter
+        for library in _libraries(interpreter, _stamp(interpreter)):
+            yield "library", library
     for word in words[1:]:
         named = here / word
         if _is_file(named):
-            yield name, "script" if _is_script(named) else "file", named
+            yield "script" if _is_script(named) else "file", named
+
+
+@lru_cache(maxsize=64)
+def _libraries(program: Path, stamp: tuple[int, ...]) -> list[Path]:
+    """The same for the same file: the loader is asked once for all settings of a study."""
+    return libraries_of(program)
 
 
 def _found(program: str, here: Path, path: str | None) -> Path | None:
@@ -199,10 +208,11 @@ def _is_script(path: Path) -> bool:
 
 def _allocator_files(study: Study) -> Iterator[tuple[str, Role, Path]]:
     for each in study.allocators:
+        name = (each.variant_of or each).name
         if each.library is not None:
-            yield each.name, "allocator", each.library
+            yield name, "allocator", each.library
         if each.record is not None:
-            yield each.name, "allocator", record.library()
+            yield name, "allocator", record.library()
 
 
 def _measured(
