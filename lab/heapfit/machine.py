@@ -33,8 +33,8 @@ _SETTINGS = (
     "TCMALLOC_",
     "_RJEM_MALLOC_CONF",
 )
-# A trial is given the preload of its allocator alone.
-_NOT_INHERITED = "LD_PRELOAD"
+# A trial is given the preload of its allocator alone; the other is a number of each process.
+_NOT_INHERITED = ("LD_PRELOAD", "HEAPFIT_RECORD_PROCESS")
 
 
 def describe() -> Machine:
@@ -61,7 +61,7 @@ def inherited_settings() -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(os.environ.items())
-        if name.startswith(_SETTINGS) and name != _NOT_INHERITED
+        if name.startswith(_SETTINGS) and name not in _NOT_INHERITED
     }
 
 

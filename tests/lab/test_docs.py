@@ -24,13 +24,14 @@ from typing import Any
 import pytest
 import typer
 from conftest import load_benchmark
+from engine_helpers import study_of, system_allocator, workload
 from heapfit.catalogue import resolve_workload
 from heapfit.catalogue.allocators import find_allocators
 from heapfit.catalogue.studies import load_study, workloads_of
 from heapfit.cli.arguments import split_program
 from heapfit.cli.commands import _root
 from heapfit.records import StudyDefinition, Workload
-from heapfit.study import load
+from heapfit.study import execute, load
 from heapfit.study.journal import Journal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -476,6 +477,19 @@ def test_other_results_make_another_table(update_docs: ModuleType, tmp_path: Pat
     with update_docs.unpacked(tmp_path / "kept") as folder:
         assert load(folder) == (study, changed)
     assert update_docs.demo_table(tmp_path / "kept") != update_docs.demo_table()
+
+
+def test_of_what_was_measured_no_place_is_kept(update_docs: ModuleType, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    execute(study_of(workload(str(program)), [system_allocator()]), tmp_path / "ran")
+    update_docs.keep(tmp_path / "ran", tmp_path / "kept")
+    with update_docs.unpacked(tmp_path / "kept") as folder:
+        [session] = load(folder)[0].sessions
+    names = {each.path for each in session.identity.files}
+    assert Path("program") in names
+    assert not any(each.is_absolute() for each in names)
 
 
 def test_a_study_that_is_not_finished_is_not_kept(update_docs: ModuleType, tmp_path: Path) -> None:

@@ -327,6 +327,24 @@ def test_a_program_rebuilt_meanwhile_is_noticed_and_called_so(tmp_path: Path, te
     assert len(load(tmp_path / "out")[1]) == 8
 
 
+def test_who_mixes_goes_on_with_a_program_rebuilt_meanwhile(tmp_path: Path) -> None:
+    program = build(tmp_path / "program", "1")
+
+    class Rebuilding(Notices):
+        def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
+            if planned.index == 3:
+                build(program, "2")
+
+    study = study_of(workload(str(program)), TWO, replicates=2)
+    execute(study, tmp_path / "out", Rebuilding(), mix=True)
+    kept, trials = load(tmp_path / "out")
+    assert len(trials) == 6
+    assert [session.first for session in kept.sessions] == [0, 3]
+    assert f"after 3 trials, the program {program} has changed." in remarks(
+        read(tmp_path / "out").summary
+    )[0]  # fmt: skip
+
+
 def test_a_program_that_is_gone_in_the_middle_of_a_build_is_not_a_failed_trial(
     tmp_path: Path,
 ) -> None:

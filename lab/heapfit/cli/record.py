@@ -17,10 +17,10 @@ from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import new_app
 from heapfit.cli.launch import cannot_run, inherited
 from heapfit.cli.output import messages, print_json, warn
-from heapfit.doctor import why_not_preloadable
 from heapfit.errors import UsageError
 from heapfit.live import figures
 from heapfit.options import size_in_bytes
+from heapfit.program import obstacle, started_by
 from heapfit.record import (
     OPTIONS,
     NothingRecorded,
@@ -108,9 +108,9 @@ def record(
 
 
 def _record(command: list[str], path: Path, options: RecordOptions, as_json: bool) -> Recording:
-    obstacle = why_not_preloadable(command)
-    if obstacle:
-        warn(f"note: nothing can be recorded of {command[0]} itself: {obstacle}")
+    program = started_by(command[0])
+    if program and (found := obstacle(program)):
+        warn(f"note: nothing can be recorded of {command[0]} itself: {found[1]}")
     stdout = sys.stderr.fileno() if as_json else None
     try:
         return run_recorded(command, path, options, inherited(), stdout)

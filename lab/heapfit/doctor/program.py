@@ -36,16 +36,6 @@ def examine(command: Sequence[str]) -> Finding | None:
     return _of_libraries(topic, _libraries(file.loader, program))
 
 
-def why_not_preloadable(command: Sequence[str]) -> str | None:
-    """Return why a preloaded malloc would not be used by the program that `command` starts.
-
-    None when it would, or when the program cannot be read.
-    """
-    program = started_by(command[0])
-    found = obstacle(program) if program else None
-    return None if found is None else found[1]
-
-
 def _of_libraries(topic: str, libraries: Sequence[Path]) -> Finding:
     c_library = next((path for path in libraries if path.name.startswith(_C_LIBRARY)), None)
     for path in libraries:

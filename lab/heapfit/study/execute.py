@@ -67,14 +67,17 @@ def execute(
     with Journal(folder, study, lambda known: identify(study, data, known), mix=mix) as journal:
         for sentence in journal.notices:
             progress.noticed(sentence)
-        _Execution(journal, progress, data).run()
+        _Execution(journal, progress, data, mix=mix).run()
 
 
 class _Execution:
-    def __init__(self, journal: Journal, progress: Progress, data: Path | None) -> None:
+    def __init__(
+        self, journal: Journal, progress: Progress, data: Path | None, *, mix: bool
+    ) -> None:
         self._journal = journal
         self._progress = progress
         self._data = data
+        self._mix = mix
         self._workspace = (journal.folder / WORKSPACE).resolve()
         self._times = RemainingTime(journal.trials)
         self._stopping = Stopping(journal, self._times)
@@ -130,8 +133,12 @@ class _Execution:
         judged_by = reference(study, self._journal.trials, planned)
         trial = run_trial(study, planned, self._workspace, judged_by, self._data)
         if changed := self._watch.changed():
-            raise HeapfitError(self._stopped_by(changed))
-        if self._watch.identity is not study.sessions[-1].identity:
+            if not self._mix:
+                raise HeapfitError(self._stopped_by(changed))
+            now = identify(study, self._data, self._watch.identity)
+            self._journal.goes_on_with(now)
+            self._watch = Watch(now, is_new=False)
+        elif self._watch.identity is not study.sessions[-1].identity:
             self._journal.measures(self._watch.identity)
         return trial
 
@@ -140,5 +147,6 @@ class _Execution:
         return (
             f"{join_words(changed)} while it was being measured; the trial that ran then does not "
             f"count, and before it stand {counted(count, 'trial')}, which are kept; once the build "
-            "is done, repeat the same command: it starts anew with what is there then"
+            "is done, repeat the same command: it starts anew with what is there then, or goes on "
+            "with --mix"
         )

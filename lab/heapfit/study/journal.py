@@ -289,6 +289,12 @@ class Journal:
         sessions = [*self.study.sessions, session]
         self._keep(self.study.model_copy(update={"sessions": sessions}))
 
+    def goes_on_with(self, now: Identity) -> None:
+        """What is measured has changed in the course of a trial, and is measured all the same."""
+        session = Session(began=datetime.now(UTC), first=len(self.trials), identity=now)
+        sessions = [*self.study.sessions, session]
+        self._keep(self.study.model_copy(update={"sessions": sessions}))
+
     def measures(self, identity: Identity) -> None:
         """Replace what the present session measures: files turned out to be no part of it."""
         *before, last = self.study.sessions
