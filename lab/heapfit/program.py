@@ -133,6 +133,13 @@ def obstacle(program: Path) -> tuple[str, str] | None:
     return None
 
 
+def why_not_preloadable(name: str) -> str | None:
+    """Return why a preloaded malloc would not be used by the command `name`; None: it would."""
+    program = started_by(name)
+    found = obstacle(program) if program else None
+    return None if found is None else found[1]
+
+
 def _gets_other_rights(program: Path) -> bool:
     """Whether the loader ignores LD_PRELOAD for us (AT_SECURE)."""
     status = program.stat()

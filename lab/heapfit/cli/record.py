@@ -20,7 +20,7 @@ from heapfit.cli.output import messages, print_json, warn
 from heapfit.errors import UsageError
 from heapfit.live import figures
 from heapfit.options import size_in_bytes
-from heapfit.program import obstacle, started_by
+from heapfit.program import why_not_preloadable
 from heapfit.record import (
     OPTIONS,
     NothingRecorded,
@@ -108,9 +108,8 @@ def record(
 
 
 def _record(command: list[str], path: Path, options: RecordOptions, as_json: bool) -> Recording:
-    program = started_by(command[0])
-    if program and (found := obstacle(program)):
-        warn(f"note: nothing can be recorded of {command[0]} itself: {found[1]}")
+    if obstacle := why_not_preloadable(command[0]):
+        warn(f"note: nothing can be recorded of {command[0]} itself: {obstacle}")
     stdout = sys.stderr.fileno() if as_json else None
     try:
         return run_recorded(command, path, options, inherited(), stdout)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from heapfit.records import Metric, Setting, Study, Verdict
 from heapfit.report.results import (
     FEWEST_TRIALS,
-    MEMORY_METRICS,
     Results,
     Standing,
     decimals_of,
@@ -107,7 +106,8 @@ def _of_program(
             f"On {label}, {program} cannot be told apart from {first} under {allocator} "
             f"({figure}, {between})."
         )
-    little = ", by too little to matter" if verdict.trivial else ""
+    little = "" if verdict.matters else ", by what may be too little to matter"
+    little = ", by too little to matter" if verdict.trivial else little
     if verdict.subject == "ratio":
         verb = "takes" if metric.better == "lower" else "reaches"
         said = f"{program} {verb} {figure} the {label} of {first} ({between})"

@@ -14,6 +14,7 @@ from itertools import permutations
 from heapfit.records import Estimate, Metric, Setting, Summary, Verdict
 from heapfit.report.settings import setting_levels, setting_of, settings_of
 from heapfit.report.units import Scale, ratio, scale_for
+from heapfit.statistics.precision import MEMORY_METRICS
 
 # The smallest sample whose extremes enclose the median with 95 % confidence: 1 - 2 * 0.5**n
 # reaches 0.95 at n = 6. With fewer trials an interval is only their range.
@@ -25,8 +26,6 @@ MOST_OPEN_SETTINGS = 4
 # A ratio of 0.9996 is the closest to 1 that is told apart from it in a table.
 _MOST_MORE_DECIMALS = 2
 
-# Memory is the other side of every trade that an allocator makes.
-MEMORY_METRICS = ("replay_peak_bytes", "peak_rss_bytes")
 # After the primary metric and memory, the ones that most readers look for; then the workload's own.
 _USUAL_ORDER = [
     "wall_s",
