@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from heapfit.records import Record
+from heapfit.records import Record, Verdict
 
 
 class Transform(Record):
@@ -131,7 +131,12 @@ class Standing(Record):
     score: float = Field(description="Weighted geometric mean of the costs; lower is better.")
     costs: dict[str, float] = Field(description="By `time`, `memory`, `fragmentation`.")
     metrics: dict[str, float] = Field(description="The figures behind the costs, by metric.")
-    on_front: bool = Field(description="On the Pareto front: none is better in everything.")
+    on_front: bool = Field(
+        description="On the Pareto front of the costs, which are estimates: for the drawing."
+    )
+    unbeaten: bool = Field(
+        description="Of none is it shown to be better in something and worse in nothing."
+    )
     tied_with_best: bool = Field(description="Not to be told apart from the first.")
 
 
@@ -153,6 +158,10 @@ class Advice(Record):
     keeps: bool = Field(default=False, description="Whether that is the baseline.")
     differs: bool = Field(
         default=False, description="Whether any difference that matters is shown."
+    )
+    told: bool = Field(default=False, description="Whether there are trials enough to say so.")
+    scores: list[Verdict] = Field(
+        default=[], description="On the scores, over all settings: what time is set against memory."
     )
     reasons: str = Field(description="Two sentences.")
     by_setting: list[SettingWinner] = Field(default=[], description="Empty: one setting only.")

@@ -11,12 +11,30 @@ from pathlib import Path
 from heapfit.records import Machine
 
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
+_HUGE_PAGE_POOLS = Path("/sys/kernel/mm/hugepages")
+_OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 _CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 _MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
-# Variables that steer an allocator from outside; every trial inherits them.
-_ALLOCATOR_VARIABLES = ("GLIBC_TUNABLES", "HEAPFIT_OPTIONS", "MALLOC_", "MIMALLOC_", "TCMALLOC_")
+# How the variables begin that steer an allocator, or the loader, from outside; every trial inherits
+# them.
+_SETTINGS = (
+    "GLIBC_TUNABLES",
+    "HEAPFIT_OPTIONS",
+    "HEAPFIT_POOLS_",
+    "HEAPFIT_RECORD",
+    "JE_MALLOC_CONF",
+    "LD_",
+    "MALLOC_",
+    "MIMALLOC_",
+    "PYTHONMALLOC",
+    "TBB_MALLOC_",
+    "TCMALLOC_",
+    "_RJEM_MALLOC_CONF",
+)
+# A trial is given the preload of its allocator alone; the other is a number of each process.
+_NOT_INHERITED = ("LD_PRELOAD", "HEAPFIT_RECORD_PROCESS")
 
 
 def describe() -> Machine:
@@ -32,10 +50,36 @@ def describe() -> Machine:
         libc=os.confstr("CS_GNU_LIBC_VERSION") or "unknown",
         governor=_text(_GOVERNOR),
         virtual=_virtual(),
-        huge_pages=_chosen(_text(_HUGE_PAGES)),
+        huge_pages=_chosen(_text(_HUGE_PAGES / "enabled")),
         swap_bytes=memory.get("SwapTotal", 0),
         notes=_notes(),
     )
+
+
+def inherited_settings() -> dict[str, str]:
+    """Return the variables of this process that steer the allocators of programs it starts."""
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(_SETTINGS) and name not in _NOT_INHERITED
+    }
+
+
+def memory_settings() -> dict[str, str]:
+    """Return what of the machine an allocator's figures depend on and an administrator may set."""
+    files = {
+        "frequency governor": _GOVERNOR,
+        "mode of overcommitment": _OVERCOMMIT,
+        "mode of huge pages": _HUGE_PAGES / "enabled",
+        "mode of huge pages' defragmentation": _HUGE_PAGES / "defrag",
+        "mode of huge pages of shared memory": _HUGE_PAGES / "shmem_enabled",
+    }
+    for folder in sorted(_HUGE_PAGES.glob("hugepages-*kB")):
+        files[f"mode of {folder.name}"] = folder / "enabled"
+    for folder in sorted(_HUGE_PAGE_POOLS.glob("hugepages-*kB")):
+        files[f"pool of {folder.name}"] = folder / "nr_hugepages"
+    found = {name: _text(path) for name, path in files.items()}
+    return {name: _chosen(text) or text for name, text in found.items() if text is not None}
 
 
 def _text(path: Path) -> str | None:
@@ -90,8 +134,7 @@ def _chosen(choices: str | None) -> str | None:
 def _notes() -> list[str]:
     notes = [
         f"{name}={value} is set in the environment of every trial"
-        for name, value in sorted(os.environ.items())
-        if name.startswith(_ALLOCATOR_VARIABLES)
+        for name, value in inherited_settings().items()
     ]
     online = os.cpu_count() or 0
     allowed = len(os.sched_getaffinity(0))

@@ -293,6 +293,7 @@ class Trial(Record):
     metrics: dict[str, float] = {}
     output_sha256: str | None = None
     stderr_tail: str = ""
+    left_running: int = Field(default=0, description="Processes of the program that outlived it.")
     machine: str | None = Field(
         default=None, description="The machine of a study on many; it is a block of the analysis."
     )
@@ -336,6 +337,41 @@ class StoppingRule(Record):
         default=None, description="How far intervals may reach to either side, 0.02 for 2 %."
     )
     max_time_s: float | None = Field(default=None, description="Of all trials together.")
+
+
+class MeasuredFile(Record):
+    """A file that is part of what is measured, as it was found."""
+
+    of: str = Field(description="The program or the allocator that it belongs to, by name.")
+    role: Literal["program", "client", "interpreter", "script", "file", "library", "allocator"] = (
+        Field(description="`file`: named on the command line, and neither program nor script.")
+    )
+    path: Path
+    sha256: str | None = Field(description="None: too large to be read, or unreadable.")
+    stamp: tuple[int, ...] = Field(
+        description="Inode, size, times of content and of status in ns: all alike, it is the same."
+    )
+
+
+class Identity(Record):
+    """What trials measured beyond what the command line says.
+
+    A treatment is a program under an allocator: each has its files by name, so that a study may
+    have several of either. The rest is common to all.
+    """
+
+    files: list[MeasuredFile]
+    environment: dict[str, str] = Field(description="Inherited variables that steer an allocator.")
+    system: dict[str, str] = Field(description="Kernel, huge pages and the like, by name.")
+
+
+class Session(Record):
+    """Trials that measured one and the same thing, from the one with number `first` on."""
+
+    began: datetime
+    first: int = Field(description="How many trials the journal had before.")
+    machine: str | None = Field(default=None, description="Of a study on many machines.")
+    identity: Identity
 
 
 class PublishedTable(Record):
@@ -385,6 +421,11 @@ class Study(Record):
         default={}, description="What counts how much in the recommendation; none: all the same."
     )
     machine: Machine
+    sessions: list[Session] = Field(
+        default=[],
+        description="What was measured. More than one of a machine: it has changed on the way, and "
+        "`--mix` went on. None: an earlier version measured it, or nothing is measured yet.",
+    )
     plan: list[PlannedTrial]
     reproduce: str = Field(description="The command line that repeats this study.")
     published: list[PublishedTable] = []
@@ -662,7 +703,10 @@ class Verdict(Record):
     p: float | None = Field(description="Adjusted for all pairs of the metric in the setting.")
     blocks: int = Field(description="Those in which both have a figure.")
     absolute: float = Field(description="First less second in the metric's unit.")
-    trivial: bool = Field(description="Whether that is too little to matter to anybody.")
+    absolute_low: float | None = Field(description="The interval, in the metric's unit.")
+    absolute_high: float | None
+    trivial: bool = Field(description="Whether all of the interval is too little to matter.")
+    matters: bool = Field(description="Whether none of the interval is too little to matter.")
     method: str
 
     @property
@@ -677,8 +721,8 @@ class Verdict(Record):
 
     @property
     def counts(self) -> bool:
-        """Whether a difference is shown that anybody need care about."""
-        return self.shown and not self.trivial
+        """Whether a difference is shown that is also shown to matter."""
+        return self.shown and self.matters
 
     @property
     def beyond(self) -> float:
@@ -692,6 +736,8 @@ class Verdict(Record):
         own["estimate"] = self._turned(self.estimate)
         own["low"], own["high"] = self._turned(self.high), self._turned(self.low)
         own["absolute"] = -self.absolute
+        own["absolute_low"] = self.absolute_high and -self.absolute_high
+        own["absolute_high"] = self.absolute_low and -self.absolute_low
         # What is checked already is not checked again: a report turns a hundred thousand of them.
         return Verdict.model_construct(**own)
 
@@ -753,6 +799,9 @@ class Summary(Record):
     )
     other_output: list[str] = Field(
         default=[], description="Of several programs, those that print other than the first."
+    )
+    trials_outlived: int = Field(
+        default=0, description="How many good trials left a process running in the background."
     )
 
 

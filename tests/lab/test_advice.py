@@ -160,7 +160,45 @@ def test_half_a_mebibyte_is_no_reason_for_more_time() -> None:
     advice = advised(measured({"lean": (1.19, 4 * half), "quick": (1.0, 5 * half)}), {})
     assert advice.recommended == "quick"
     assert advice.weights == {"time": 1.0}
-    assert "Memory does not count: the means of all allocators are within 1 MiB" in advice.notes[0]
+    assert "Memory does not count: all allocators are shown to be within 1 MiB" in advice.notes[0]
+
+
+def test_what_may_be_too_little_to_matter_is_no_reason_to_change() -> None:
+    # Shown to differ by some 8 ms, but perhaps by less than the 5 that matter.
+    study = study_of(["old", "new"], {}, [WALL])
+    trials = []
+    for block, gap_ms in enumerate((2, 14, 3, 13, 4, 12, 2, 14)):
+        trials.append(trial_of(study, ("old",), {"wall_s": 1.0 + gap_ms / 1000}, block))
+        trials.append(trial_of(study, ("new",), {"wall_s": 1.0}, block))
+    advice = advised((study, trials), {"time": 1})
+    [verdict] = advice.scores
+    assert verdict.shown
+    assert abs(verdict.estimate - 1) > 0.005
+    assert advice.recommended is None
+    assert headline(advice) == "No significant difference"
+    assert "those that are shown may be less than anybody would notice" in advice.reasons
+
+
+def test_two_trials_each_do_not_read_as_if_there_were_ten() -> None:
+    few = advised(measured(TRUTH, replicates=2), {})
+    assert headline(few) == "Nothing can be said yet"
+    assert headline(advised(measured(TRUTH, replicates=10), {})) == "Recommended: lean"
+
+
+def test_who_is_unbeaten_rests_on_verdicts() -> None:
+    """Not on the means: one who is worse in both, but not shown to be, is unbeaten."""
+    truth = {"quick": (1.0, 1.3), "near": (1.001, 1.301), "bad": (1.25, 1.4)}
+    standings = {each.allocator: each for each in advised(measured(truth, cv=0.02), {}).standings}
+    assert {name for name, each in standings.items() if each.unbeaten} == {"quick", "near"}
+    dominated = min(("quick", "near"), key=lambda name: standings[name].on_front)
+    assert not standings[dominated].on_front
+
+
+def test_what_outweighs_what_is_told_by_the_verdicts_on_the_scores() -> None:
+    advice = advised(measured(TRUTH), {})
+    pairs = {(each.first, each.second) for each in advice.scores}
+    assert pairs == {("quick", "lean"), ("quick", "bad"), ("lean", "bad")}
+    assert all(each.metric == "score" and each.told for each in advice.scores)
 
 
 def test_half_a_mebibyte_outweighs_no_time_beside_an_allocator_that_takes_much() -> None:

@@ -274,6 +274,54 @@ def test_a_program_that_fails_under_the_baseline_is_explained(
     assert said in result.stderr.splitlines()[-1]
 
 
+def test_what_to_do_with_a_server_is_told(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    command = ["compare", *QUICK, "--timeout", "0.3", "--", "sleep", "60"]
+    said = run_heapfit(*command, folder=tmp_path).stderr.splitlines()[-1]
+    assert "--timeout" in said
+    assert said.endswith("if it is a server, describe it and what drives it: "
+                         "heapfit workloads new --port N -- sleep 60")  # fmt: skip
+
+
+def test_a_program_that_goes_into_the_background_is_not_passed_over(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    program = ["perl", "-MPOSIX", "-e", "fork and exit 0; setsid(); close STDOUT; sleep 60"]
+    result = run_heapfit("compare", *QUICK, "--", *program, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    said = " ".join(result.stdout.split())
+    assert "In 6 trials the program left a process running in the background" in said
+    plain = run_heapfit("compare", *QUICK, "--", *PROGRAM, folder=tmp_path)
+    assert "in the background" not in plain.stdout
+
+
+def test_standard_input_is_not_dropped_in_silence(
+    run_heapfit: Heapfit, clean_environment: dict[str, str], tmp_path: Path
+) -> None:
+    command = heapfit_command("compare", *QUICK, "--", "cat")
+    run = {"env": clean_environment, "cwd": tmp_path, "capture_output": True, "text": True}
+    piped = subprocess.run(command, input="something", **run)  # type: ignore[call-overload]
+    assert "standard input is not given to the program" in piped.stderr
+    file = tmp_path / "file"
+    file.write_text("something")
+    with file.open() as given:
+        read = subprocess.run(command, stdin=given, **run)  # type: ignore[call-overload]
+    assert "standard input is not given to the program" in read.stderr
+    empty = subprocess.run(command, stdin=subprocess.DEVNULL, **run)  # type: ignore[call-overload]
+    assert "standard input" not in empty.stderr
+
+
+def test_a_page_that_cannot_be_written_hides_no_answer(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    run_heapfit("compare", *QUICK, "--out", tmp_path, "--", *PROGRAM)
+    (tmp_path / "report.html").unlink()
+    (tmp_path / "report.html").mkdir()
+    result = run_heapfit("report", tmp_path)
+    assert_one_line(result, 1, ["cannot write", "report.html", "is a directory"])
+    assert "heapfit" in result.stdout
+    assert "Each cell: the median of 2 trials" in result.stdout
+
+
 def test_output_that_differs_may_be_ignored(run_heapfit: Heapfit, tmp_path: Path) -> None:
     options = [*QUICK, "--output", "ignore", "--out", tmp_path]
     result = run_heapfit("compare", *options, "--", "date", "+%N")

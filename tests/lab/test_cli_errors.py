@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
 from heapfit.cli import commands
+from rich.cells import cell_len
 from sampling import first
 
 COMMANDS = [
@@ -25,6 +30,7 @@ COMMANDS = [
     ["workloads", "list"],
     ["workloads", "install"],
     ["workloads", "show"],
+    ["workloads", "new"],
     ["doctor"],
 ]
 
@@ -85,6 +91,8 @@ def test_the_version_is_printed(run_heapfit: Heapfit) -> None:
             (["lib", "--variant"], ["--variant", "requires an argument"]),
             (["lib", "extra"], ["unexpected", "extra"]),
             (["allocators", "show"], ["missing argument", "NAME"]),
+            (["report"], ["missing argument 'DIR'", "heapfit report heapfit-results/"]),
+            (["compare", "-o", "x"], ["'-o'", "'--output' or '--out'"]),
         ],
     ),
 )
@@ -127,3 +135,71 @@ def test_a_full_disk_under_the_output_is_explained(clean_environment: dict[str, 
             text=True,
         )
     assert_one_line(result, 1, ["no space left on device", "make room"])
+
+
+# --------------------------------------------------- wherever the output goes to
+
+
+@pytest.fixture(scope="session")
+def made(run_heapfit: Heapfit, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the results of a small comparison, and a recording."""
+    assert library
+    folder = tmp_path_factory.mktemp("made")
+    quick = ["--allocators", "glibc,heapfit", "--replicates", "3", "--cores", "1"]
+    program = [sys.executable, "-S", "-c", "print(sum(len(str(n)) for n in range(20000)))"]
+    compared = run_heapfit("compare", *quick, "--out", folder / "results", "--", *program)
+    assert compared.returncode == 0, compared.stderr
+    recorded = run_heapfit("record", "-o", folder / "t.hft", "--", *program)
+    assert recorded.returncode == 0, recorded.stderr
+    return folder
+
+
+# Of each command that prints an answer, the words after it; `made` is where they are run.
+ANSWERING = [
+    ["allocators"],
+    ["allocators", "show", "heapfit"],
+    ["workloads"],
+    ["workloads", "show", "redis"],
+    ["study", "list"],
+    ["doctor"],
+    ["report", "results"],
+    ["profile", "t.hft"],
+    ["profile", "t.hft", "--sql", "SELECT * FROM threads LIMIT 2"],
+    ["trace", "info", "t.hft"],
+    ["replay", "t.hft", "--allocators", "glibc", "--replicates", "1", "--cores", "1"],
+]
+_COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3[0-8]|4[0-8]|9[0-7])[0-9;]*m")
+
+
+@pytest.mark.parametrize("words", ANSWERING, ids=" ".join)
+def test_every_answer_fits_a_narrow_terminal_a_pipe_and_a_program(
+    run_heapfit: Heapfit, made: Path, words: list[str]
+) -> None:
+    narrow = run_heapfit(*words, environment={"COLUMNS": "60"}, folder=made)
+    assert narrow.returncode == 0, narrow.stderr
+    assert "\x1b" not in narrow.stdout
+    lines = [line for line in narrow.stdout.splitlines() if not _is_whole(line, words)]
+    assert [line for line in lines if cell_len(line) > 60] == []
+    plain = run_heapfit(*words, environment={"NO_COLOR": "1", "FORCE_COLOR": "1"}, folder=made)
+    assert plain.returncode == 0, plain.stderr
+    assert not _COLOUR.search(plain.stdout)
+    as_json = run_heapfit(*words, "--json", folder=made)
+    assert as_json.returncode == 0, as_json.stderr
+    json.loads(as_json.stdout)
+
+
+def _is_whole(line: str, words: list[str]) -> bool:
+    """Whether a line is meant to be copied, or read by a program, and so never broken."""
+    is_of_list = words == ["workloads"] or ("--sql" in words and line.startswith("  "))
+    return is_of_list or line.startswith("The page: ") or "/" in line
+
+
+@pytest.mark.parametrize("command", commands.COMMANDS)
+def test_no_help_breaks_off_in_a_sentence(run_heapfit: Heapfit, command: str) -> None:
+    """A line ends where the terminal does, or a paragraph."""
+    shown = run_heapfit(command, "--help", environment={"COLUMNS": "60"}).stdout
+    text = shown.partition("╭")[0].splitlines()
+    for line, after in itertools.pairwise(text):
+        line, after = line.strip(), after.strip()
+        if line and after and not line.startswith("Usage"):
+            assert len(line) + 1 + len(after.split()[0]) > 58, (line, after)

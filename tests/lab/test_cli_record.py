@@ -9,6 +9,7 @@ import shlex
 import signal
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -295,6 +296,32 @@ def test_a_senseless_request_is_explained(
 def test_a_program_that_is_not_there_is_named(run_heapfit: Heapfit, tmp_path: Path) -> None:
     result = run_heapfit("record", "--", "./no-such", folder=tmp_path)
     assert_one_line(result, 127, ["there is no program './no-such'"])
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_as_the_cause(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    """Before the program runs: afterwards its malloc would be blamed."""
+    result = run_heapfit("record", "-o", "/proc/t.hft", "--", "touch", tmp_path / "ran")
+    assert_one_line(result, 1, ["cannot write to /proc: ", "-o"])
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_daemon_that_runs_on_is_not_said_to_have_been_killed(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    code = (
+        "import os, time\nif os.fork():\n os._exit(0)\n"
+        "os.setsid()\nos.close(1)\nos.close(2)\ntime.sleep(30)"
+    )
+    words = ["--attach-children", "-o", "t.hft", "--", sys.executable, "-S", "-c", code]
+    result = run_heapfit("record", *words, folder=tmp_path)
+    [child] = [each.name for each in tmp_path.iterdir() if each.name != "t.hft"]
+    try:
+        assert f"{child} has no end yet, for its process runs on" in result.stderr
+        assert f"{child} has no end, for its process was killed" not in result.stderr
+    finally:
+        os.kill(int(child.rpartition(".")[2]), signal.SIGKILL)
 
 
 def test_a_file_that_is_there_is_not_written_over(run_heapfit: Heapfit, tmp_path: Path) -> None:

@@ -175,15 +175,46 @@ def test_a_senseless_request_is_explained(
 
 
 def test_a_missing_program_is_explained(run_heapfit: Heapfit) -> None:
+    """With a shell's exit code, as scripts expect of what stands in front of a program."""
     assert_one_line(run_heapfit("run", "--", "no-such-program"), 127, ["'no-such-program'"])
+    assert_one_line(run_heapfit("run", "--", "./no-such"), 127, ["there is no program './no-such'"])
 
 
 def test_a_file_that_is_no_program_is_explained(run_heapfit: Heapfit, tmp_path: Path) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("no program\n")
-    assert_one_line(run_heapfit("run", "--", text), 126, [str(text), "may not be run"])
+    advice = f"is not executable; run: chmod +x {text}"
+    assert_one_line(run_heapfit("run", "--", text), 126, [str(text), advice])
+    assert_one_line(run_heapfit("compare", "--", text, folder=tmp_path), 1, [advice])
     text.chmod(0o755)
-    assert_one_line(run_heapfit("run", "--", text), 126, [str(text), "Exec format error"])
+    assert_one_line(run_heapfit("run", "--", text), 126, [str(text), "no program that this"])
+    assert_one_line(run_heapfit("run", "--", tmp_path), 126, ["is a folder"])
+    text.write_text("#!/no/such/interpreter\n")
+    for command, exit_code in (("run", 127), ("compare", 1)):
+        result = run_heapfit(command, "--", text, folder=tmp_path)
+        assert_one_line(
+            result, exit_code, ["is a script for /no/such/interpreter, which is not there"]
+        )
+
+
+def test_a_program_in_which_the_library_has_no_effect_is_told(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    source = tmp_path / "main.c"
+    source.write_text("int main(void) { return 3; }\n")
+    static, own = tmp_path / "static", tmp_path / "own"
+    subprocess.run(["cc", "-static", source, "-o", static], check=True)
+    source.write_text(
+        "#include <stdlib.h>\nstatic char a[99];\nvoid *malloc(size_t n) { return n ? a : 0; }\n"
+        "int main(void) { return malloc(9) ? 3 : 0; }\n"
+    )
+    subprocess.run(["cc", "-w", "-fno-builtin", source, "-o", own], check=True)
+    for program, why in ((static, "it is linked statically"), (own, "is its own")):
+        result = run_heapfit("run", "--", program)
+        assert result.returncode == 3
+        assert result.stderr.startswith(f"heapfit: note: the malloc of {program} is ")
+        assert why in result.stderr
+        assert result.stderr.count("\n") == 1
 
 
 def test_another_allocator_is_in_the_program_with_what_it_needs(

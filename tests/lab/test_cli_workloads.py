@@ -17,6 +17,49 @@ def test_the_list_names_every_workload(run_heapfit: Heapfit) -> None:
             assert name in result.stdout
 
 
+def test_the_list_is_grouped_by_kind_with_a_line_each(run_heapfit: Heapfit) -> None:
+    known = json.loads(run_heapfit("workloads", "--json").stdout)
+    lines = run_heapfit("workloads").stdout.splitlines()
+    kinds = [line for line in lines if not line.startswith(" ")]
+    assert len(lines) == len(known) + len(kinds)
+    assert {"programs", "servers", "micro", "olden"} <= set(kinds)
+    assert len(kinds) == len(set(kinds))
+    # A reader at the other end of a pipe gets it whole.
+    assert any(line.endswith(known[0]["title"]) for line in lines)
+
+
+def test_a_workload_is_written_for_a_command(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    command = ["workloads", "new", "--", "sh", "-c", 'echo "a b"; exit 0']
+    written = run_heapfit(*command, folder=tmp_path)
+    assert written.returncode == 0, written.stderr
+    assert "heapfit compare sh.toml" in written.stdout
+    quick = ("--allocators", "glibc", "--replicates", "1", "--cores", "1")
+    compared = run_heapfit("compare", "sh.toml", *quick, folder=tmp_path)
+    assert compared.returncode == 0, compared.stderr
+    assert_one_line(run_heapfit(*command, folder=tmp_path), 2, ["sh.toml is there already", "-o"])
+
+
+def test_a_workload_is_written_for_a_server(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    server = ["python3", "-m", "http.server", "8080"]
+    written = run_heapfit(
+        "workloads", "new", "--port", "8080", "-o", "s.toml", "--json", "--", *server,
+        folder=tmp_path,
+    )  # fmt: skip
+    described = json.loads(written.stdout)
+    assert described["server"]["command"] == ["python3", "-m", "http.server", "{port}"]
+    assert described["server"]["ready"] == "tcp:{port}"
+    assert described["run"]["command"][-1] == "http://127.0.0.1:{port}/"
+    fixed = run_heapfit(
+        "workloads", "new", "--port", "80", "--json", "--", "./server", folder=tmp_path
+    )
+    assert json.loads(fixed.stdout)["server"]["ready"] == "tcp:80"
+    assert json.loads(fixed.stdout)["run"]["command"][-1] == "http://127.0.0.1:80/"
+
+
+def test_a_new_workload_needs_a_command(run_heapfit: Heapfit) -> None:
+    assert_one_line(run_heapfit("workloads", "new"), 2, ["heapfit workloads new -- CMD"])
+
+
 def test_installing_makes_a_workload_ready(run_heapfit: Heapfit, empty_home: Path) -> None:
     install = ("workloads", "install", "xml-transform")
     empty = {"HEAPFIT_HOME": str(empty_home)}

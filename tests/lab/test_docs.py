@@ -24,13 +24,14 @@ from typing import Any
 import pytest
 import typer
 from conftest import load_benchmark
+from engine_helpers import study_of, system_allocator, workload
 from heapfit.catalogue import resolve_workload
 from heapfit.catalogue.allocators import find_allocators
 from heapfit.catalogue.studies import load_study, workloads_of
 from heapfit.cli.arguments import split_program
 from heapfit.cli.commands import _root
 from heapfit.records import StudyDefinition, Workload
-from heapfit.study import load
+from heapfit.study import execute, load
 from heapfit.study.journal import Journal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -400,6 +401,28 @@ def test_the_readmes_table_is_made_from_the_results_that_are_kept(
     assert text == made, "run: .venv/bin/python scripts/update-docs demo"
 
 
+def test_the_guides_example_is_made_from_kept_results_or_says_that_it_is_older(
+    update_docs: ModuleType,
+) -> None:
+    text = update_docs.COMPARE.read_text(encoding="utf-8")
+    if update_docs.EXAMPLE.exists():
+        made = update_docs.replaced(text, "example", update_docs.example_output())
+        assert text == made, "run: .venv/bin/python scripts/update-docs compare"
+    assert update_docs.EXAMPLE.exists() != ("as an earlier version did" in text)
+
+
+def test_an_example_is_the_whole_answer_of_a_kept_study(update_docs: ModuleType) -> None:
+    """By the results of README's demo, which stand in for those of the guide."""
+    output = update_docs.example_output(update_docs.DEMO)
+    table = update_docs.demo_table().removeprefix("```text\n").removesuffix("```")
+    assert table in output
+    assert "unbeaten" in output.partition(table)[0]
+    page = update_docs.COMPARE.read_text(encoding="utf-8")
+    page = update_docs.replaced(page, "example", output)
+    assert page.count("<!-- example -->") == 1
+    assert table in page
+
+
 def test_the_tables_of_errors_are_those_of_the_kept_simulation(update_docs: ModuleType) -> None:
     text = update_docs.METHOD.read_text(encoding="utf-8")
     made = text
@@ -454,6 +477,19 @@ def test_other_results_make_another_table(update_docs: ModuleType, tmp_path: Pat
     with update_docs.unpacked(tmp_path / "kept") as folder:
         assert load(folder) == (study, changed)
     assert update_docs.demo_table(tmp_path / "kept") != update_docs.demo_table()
+
+
+def test_of_what_was_measured_no_place_is_kept(update_docs: ModuleType, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    execute(study_of(workload(str(program)), [system_allocator()]), tmp_path / "ran")
+    update_docs.keep(tmp_path / "ran", tmp_path / "kept")
+    with update_docs.unpacked(tmp_path / "kept") as folder:
+        [session] = load(folder)[0].sessions
+    names = {each.path for each in session.identity.files}
+    assert Path("program") in names
+    assert not any(each.is_absolute() for each in names)
 
 
 def test_a_study_that_is_not_finished_is_not_kept(update_docs: ModuleType, tmp_path: Path) -> None:

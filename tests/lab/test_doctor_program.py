@@ -103,3 +103,15 @@ def test_compare_warns_before_it_measures(run_heapfit: Heapfit, tmp_path: Path) 
     assert result.returncode == 0, result.stderr
     [warning] = [line for line in result.stderr.splitlines() if "warning" in line]
     assert warning.startswith("warning: malloc of made: its own; ")
+
+
+@pytest.mark.usefixtures("library")
+def test_a_static_programs_trials_fail_with_the_cause(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    """And nobody leads: there is one allocator with figures."""
+    program = compiled(tmp_path, MAIN, options=("-static",))
+    quick = ["--allocators", "glibc,heapfit", "--replicates", "2", "--cores", "1"]
+    result = run_heapfit("compare", *quick, "--", program, folder=tmp_path)
+    said = " ".join(result.stdout.split())
+    assert "its malloc is built in, for it is linked statically" in said
+    assert "leads" not in said
+    assert "Recommended" not in said

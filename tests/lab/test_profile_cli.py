@@ -140,6 +140,18 @@ def test_an_answer_is_a_table_for_people(run_heapfit: Heapfit, tmp_path: Path) -
     assert "2 rows" in done.stderr
 
 
+def test_a_wide_answer_is_a_list_for_each_row(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    """Never a table whose columns are three letters wide."""
+    folder = trace(tmp_path / "service")
+    words = ["profile", folder, "--sql", "SELECT * FROM threads ORDER BY ALL LIMIT 2"]
+    columns = list(json.loads(run_heapfit(*words, "--json").stdout)[0])
+    narrow = run_heapfit(*words, environment={"COLUMNS": "30"}).stdout.splitlines()
+    assert narrow[0] == "row 1"
+    assert [line.split()[0] for line in narrow[1 : 1 + len(columns)]] == columns
+    wide = run_heapfit(*words, environment={"COLUMNS": "500"}).stdout.splitlines()
+    assert wide[0].split() == columns
+
+
 def test_a_wrong_query_is_a_usage_error(run_heapfit: Heapfit, tmp_path: Path) -> None:
     folder = trace(tmp_path / "service")
     done = run_heapfit("profile", folder, "--sql", "SELECT siz FROM objects")

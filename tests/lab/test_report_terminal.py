@@ -58,6 +58,14 @@ def test_a_narrow_terminal_drops_metrics_from_the_right_and_names_them() -> None
     assert "more metric" not in shown(summary, 200)
 
 
+def test_memory_is_there_before_what_only_explains_it() -> None:
+    """Of eighty columns, and of sixty: it is the other half of the answer."""
+    for width in (60, 80):
+        lines = shown(measured(make_study()), width).splitlines()
+        header = next(line for line in lines if line.strip().startswith("Wall  "))
+        assert header.index("Wall") < header.index("Peak") < header.index("User")
+
+
 def test_even_a_very_narrow_terminal_shows_the_primary_metric() -> None:
     first = shown(measured(make_study()), 40).splitlines()
     assert any("Wall" in line for line in first)

@@ -94,7 +94,9 @@ def test_a_lead_that_matters_before_some_only_says_before_whom_it_does_not() -> 
     near, far = [b + 0.002 for b in base], [2 * b for b in base]
     said = conclusion({"glibc": base, "heapfit": near, "slow": far})
     assert "glibc leads, ahead of all the others" in said
-    assert said.endswith("; ahead of heapfit it is by too little to matter (at most 2 ms).")
+    assert said.endswith(
+        "; ahead of heapfit it is by too little to matter (95 % interval: up to 2 ms)."
+    )
 
 
 @pytest.mark.parametrize(("user", "said"), [(0.012, True), (0.018, False)])
@@ -199,7 +201,19 @@ def test_a_lead_that_is_too_small_to_matter_is_said_to_be_so() -> None:
     base = [0.020, 0.021, 0.022, 0.020, 0.021, 0.022, 0.020]
     said = conclusion({"glibc": base, "heapfit": [b - 0.002 for b in base]})
     assert "heapfit leads, ahead of all the others (0.90x of glibc)" in said
-    assert said.endswith("by too little to matter (at most 2 ms).")
+    assert said.endswith("by too little to matter (95 % interval: up to 2 ms).")
+
+
+def test_a_lead_that_may_be_too_small_to_matter_is_said_to_be_so() -> None:
+    """By its interval, however far its middle lies beyond 5 ms."""
+    base = [0.520, 0.521, 0.522, 0.520, 0.521, 0.522, 0.520]
+    faster = [b - 0.008 + 0.004 * (-1) ** n for n, b in enumerate(base)]
+    said = conclusion({"glibc": base, "heapfit": faster})
+    assert "heapfit leads" in said
+    assert ", by what may be too little to matter (95 % interval: " in said
+    low, high = said.rpartition("interval: ")[2].removesuffix(").").split(" to ")
+    assert 0 < float(low.split()[0]) < 5
+    assert 8 < float(high.split()[0]) < 13
 
 
 def test_a_shift_common_to_a_block_does_not_hide_a_difference() -> None:

@@ -183,7 +183,7 @@ def test_a_study_runs_as_planned(tmp_path: Path) -> None:
     recorder = Recorder()
     execute(study, tmp_path / "out", recorder)
     kept, trials = load(tmp_path / "out")
-    assert kept == study
+    assert kept.model_copy(update={"sessions": []}) == study
     assert [trial.planned for trial in trials] == study.plan
     assert {trial.status for trial in trials} == {TrialStatus.OK}
     assert recorder.events[:2] == [("started", 0), ("finished", 0)]
@@ -362,13 +362,6 @@ def test_fewer_replicates_leave_a_longer_study_alone(tmp_path: Path) -> None:
         (study_of(workload("true"), THREE, seed=7), "seed"),
         (study_of(workload("true"), THREE, timeout_s=7.0), "time-out"),
         (study_of(workload("true", check=WorkloadCheck(stdout="ignore")), THREE), "workload"),
-        (
-            study_of(
-                workload("true"),
-                [*THREE[:2], THREE[2].model_copy(update={"sha256": "0" * 64})],
-            ),
-            "allocators",
-        ),
     ],
 )
 def test_another_studys_folder_is_refused_and_left_alone(

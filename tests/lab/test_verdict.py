@@ -201,6 +201,25 @@ def test_differences_too_small_to_matter_are_known(
     assert found.counts == (not trivial)
 
 
+def test_too_little_is_judged_by_the_whole_interval() -> None:
+    """A middle below 5 ms says nothing where the interval goes beyond."""
+    base = [1.0] * 6
+    for gaps, trivial, matters in (
+        ([0.001, 0.002, 0.003, 0.001, 0.002, 0.003], True, False),
+        ([-0.020, 0.030, -0.025, 0.028, 0.015, -0.020], False, False),
+        ([0.012, 0.013, 0.014, 0.012, 0.013, 0.014], False, True),
+        ([0.002, 0.008, 0.009, 0.003, 0.008, 0.009], False, False),
+    ):
+        slower = [b + gap for b, gap in zip(base, gaps, strict=True)]
+        found = between(measured({"a": slower, "b": base}, WALL), "a", "b")
+        for each in (found, found.turned()):
+            assert (each.trivial, each.matters) == (trivial, matters), gaps
+        assert found.absolute_low is not None
+        assert found.absolute_high is not None
+        assert found.absolute_low < found.absolute < found.absolute_high
+        assert found.absolute == pytest.approx(sum(gaps) / 6, abs=5e-4)
+
+
 def test_over_all_settings_ratios_are_averaged_with_the_same_weight() -> None:
     generator = np.random.default_rng(11)
     study, trials = simulated(generator, {"a": 1.0, "b": 0.9}, 5, 0.02, {"cores": ["1", "2", "4"]})

@@ -57,9 +57,9 @@ class Shown:
     advice: Advice
     results: Results
 
-    def trivial(self, metric: Metric, name: str) -> bool:
+    def matters(self, metric: Metric, name: str) -> bool:
         verdict = self.results.against_baseline(SETTING, metric, name)
-        return verdict is not None and verdict.trivial
+        return verdict is not None and verdict.matters
 
 
 def made(generator: np.random.Generator) -> tuple[Study, list[Trial]]:
@@ -211,7 +211,7 @@ def _of_advice(seen: Shown) -> Iterator[str]:
 
 
 def _counts(seen: Shown, metric: Metric, name: str) -> bool:
-    return not seen.cells[metric.name][name].undecided and not seen.trivial(metric, name)
+    return not seen.cells[metric.name][name].undecided and seen.matters(metric, name)
 
 
 @pytest.mark.parametrize(

@@ -32,11 +32,16 @@ class Contest:
     weighable: bool  # whether the scores hold all goals
     score: Known
 
+    def _wins(self, first: str, second: str) -> bool:
+        return any(_is_better(metric, known, first, second) for metric, known in self.goals)
+
+    def dominates(self, first: str, second: str) -> bool:
+        """Whether `first` is shown to be better in some goal and worse in none."""
+        return self._wins(first, second) and not self._wins(second, first)
+
     def better(self, first: str, second: str) -> bool:
-        wins = any(_is_better(metric, known, first, second) for metric, known in self.goals)
-        losses = any(_is_better(metric, known, second, first) for metric, known in self.goals)
-        if not wins or not losses:
-            return wins
+        if not self._wins(first, second) or not self._wins(second, first):
+            return self._wins(first, second)
         weighed = self.score.get((first, second))
         return self.weighable and weighed is not None and weighed.shown and weighed.beyond < 0
 
@@ -56,7 +61,7 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
 
     An allocator's score is the weighted geometric mean of its costs; each cost is the geometric
     mean, over all settings (cores, sizes) with the same weight, of the allocator's ratio to the
-    best. Empty weights: all goals weigh the same. A goal in which all means are within too
+    best. Empty weights: all goals weigh the same. A goal in which all are shown to be within too
     little to matter has no part in the score.
 
     References: in `costs.py` for the score, `front.py` for the front. Raises ValueError for an
@@ -77,7 +82,8 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
             f"{readings.study.noun}s have trials with figures to compare.",
             notes=notes,
         )
-    contest, by_setting = _contests(readings, weighed, costs)
+    on_scores, in_each = score_verdicts(readings, costs)
+    contest, by_setting = _contests(readings, weighed, on_scores, in_each)
     study = readings.study
     every = [allocator.name for allocator in study.allocators]
     names = [every[index] for index in costs.kept]
@@ -86,7 +92,8 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
     best, recommended = _chosen(contest, in_order, study.baseline)
     order = [best, *(name for name in in_order if name != best)]
     tied = set(contest.tied(best, names))
-    standings = _standings(costs, weighed, every, order, tied, scores)
+    beaten = {n for n in names if any(contest.dominates(other, n) for other in names)}
+    standings = _standings(costs, weighed, every, order, tied, beaten, scores)
     winners = _winners(readings, by_setting, in_order)
     return Advice(
         weights=counted,
@@ -95,6 +102,8 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
         recommended=recommended,
         keeps=recommended == study.baseline,
         differs=any(each.counts for _, known in contest.goals for each in known.values()),
+        told=any(each.told for _, known in contest.goals for each in known.values()),
+        scores=on_scores,
         reasons=reasons(
             study, weighed, standings, recommended, [k for _, k in contest.goals], contest.score
         ),
@@ -104,16 +113,15 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
 
 
 def _that_matter(readings: Readings, wanted: Sequence[Goal]) -> tuple[list[Goal], list[str]]:
-    """The goals in which any two allocators are further apart than too little, and a note on each
-    other one. Where there is no such goal all are kept, so that the ranking can be shown."""
+    """The goals in which any two allocators may be further apart than too little, and a note on
+    each other one. Where there is no such goal all are kept, so that the ranking can be shown."""
     kept, notes = [], []
     for goal in wanted:
         found = overall(readings, figures_of(readings, goal.metric.name), goal.metric)
         if found and all(each.trivial for each in found):
             notes.append(
-                f"{goal.name.capitalize()} does not count: the means of all "
-                f"{readings.study.noun}s are within {_little(goal.metric)} of each other, which is "
-                "too little to matter."
+                f"{goal.name.capitalize()} does not count: all {readings.study.noun}s are shown to "
+                f"be within {_little(goal.metric)} of each other, which is too little to matter."
             )
         else:
             kept.append(goal)
@@ -125,7 +133,10 @@ def _little(metric: Metric) -> str:
 
 
 def _contests(
-    readings: Readings, wanted: Sequence[Goal], costs: Costs
+    readings: Readings,
+    wanted: Sequence[Goal],
+    on_scores: Sequence[Verdict],
+    in_each: Sequence[Sequence[Verdict]],
 ) -> tuple[Contest, list[Contest]]:
     figures = [(goal.metric, figures_of(readings, goal.metric.name)) for goal in wanted]
     everywhere = [(metric, _known(overall(readings, each, metric))) for metric, each in figures]
@@ -133,10 +144,9 @@ def _contests(
         [(metric, _known(found)) for found in in_settings(readings, each, metric)]
         for metric, each in figures
     ]
-    score, scores = score_verdicts(readings, costs)
     weighable = all(has_ratios(g, figures_of(readings, g.metric.name)) for g in wanted)
-    within = zip(zip(*settings, strict=True), scores, strict=True)
-    return Contest(everywhere, weighable, _known(score)), [
+    within = zip(zip(*settings, strict=True), in_each, strict=True)
+    return Contest(everywhere, weighable, _known(on_scores)), [
         Contest(of_goals, weighable, _known(own)) for of_goals, own in within
     ]
 
@@ -184,6 +194,7 @@ def _standings(
     every: Sequence[str],
     order: Sequence[str],
     tied: set[str],
+    beaten: set[str],
     scores: Floats,
 ) -> list[Standing]:
     """Best first. Scores and costs over all settings."""
@@ -197,6 +208,7 @@ def _standings(
             costs={name: float(ratios[place]) for name, ratios in by_goal.items()},
             metrics={name: float(figures[place]) for name, figures in costs.figures.items()},
             on_front=front,
+            unbeaten=every[place] not in beaten,
             tied_with_best=every[place] in tied,
         )
         for place, front in zip(places, fronts, strict=True)

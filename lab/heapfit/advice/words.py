@@ -44,10 +44,12 @@ def _undecided(noun: str, standings: Sequence[Standing], verdicts: Sequence[Verd
             f"Some {noun}s are better in one respect and worse in another, and under these "
             "weights no significant difference remains. Choose by what matters more to you."
         )
-    if any(each.shown for each in verdicts):
+    shown = [each for each in verdicts if each.shown]
+    if shown:
+        size = "are" if all(each.trivial for each in shown) else "may be"
         return (
-            "There is no significant difference that matters: those that are shown are less than "
-            "anybody would notice. Keep what you have, or measure a longer run."
+            f"No difference is shown that matters: those that are shown {size} less than anybody "
+            "would notice. Keep what you have, or measure a longer run."
         )
     return f"{_no_difference(noun, standings)} Keep what you have."
 
@@ -63,11 +65,13 @@ def _beside(standings: Sequence[Standing], known: Sequence[Known]) -> str:
     Tied are also those of which a difference is shown, but decides nothing.
     """
     best = standings[0].allocator
-    alike, near, other = [], [], []
+    alike, near, unclear, other = [], [], [], []
     for name in [each.allocator for each in standings[1:] if each.tied_with_best]:
         verdicts = [of_goal[best, name] for of_goal in known if (best, name) in of_goal]
         if any(each.counts for each in verdicts):
             other.append(name)
+        elif any(each.shown and not each.trivial for each in verdicts):
+            unclear.append(name)
         elif any(each.shown for each in verdicts):
             near.append(name)
         else:
@@ -75,6 +79,8 @@ def _beside(standings: Sequence[Standing], known: Sequence[Known]) -> str:
     said = [f"cannot be told apart from {_listed(alike)}"] if alike else []
     if near:
         said.append(f"differs from {_listed(near)} by too little to matter")
+    if unclear:
+        said.append(f"differs from {_listed(unclear)} by what may be too little to matter")
     if other:
         said.append(f"is better than {_listed(other)} in one respect and worse in another")
     return ", and ".join(said)

@@ -20,6 +20,7 @@ from heapfit.catalogue.programs import PLACEHOLDER
 from heapfit.catalogue.record_file import read_record
 from heapfit.catalogue.sources.unpacked import replaced
 from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.program import cannot_start, started_by
 from heapfit.records import Workload, WorkloadPrepare, WorkloadRun
 
 FILE_NAME = "workload.toml"
@@ -68,8 +69,9 @@ def ad_hoc_workload(command: list[str], program: str | None = None) -> Workload:
     HeapfitError when there is no such program.
     """
     first = program if program is not None and command[0] == PLACEHOLDER else command[0]
-    if shutil.which(first) is None:
-        raise HeapfitError(f"there is no program {first!r}; check its name, or install it")
+    started = started_by(first)
+    if started is None or not started.exists():
+        raise HeapfitError(str(cannot_start(first)))
     here = Path.cwd()
     digest = hashlib.sha256("\0".join([str(here), *command]).encode()).hexdigest()
     return Workload(

@@ -31,7 +31,6 @@ def show(
     from heapfit.report import json_report, read, terminal, write_reading
 
     reading = read(folder)
-    page = write_reading(reading, folder)
     decisions = gate(reading) if gate else []
     if as_json and gate:
         report = json.loads(json_report.dumps(reading.summary, reading.findings))
@@ -43,6 +42,7 @@ def show(
         results.print()
     if reading.blocks:
         note_look(folder, reading.blocks)
+    page = write_reading(reading, folder)  # What stands in its way does not hide the answer.
     where = messages if as_json else results
     where.print(f"The page: {page}", soft_wrap=True, markup=False)
     return page
@@ -54,12 +54,12 @@ def show_series(folder: Path, *, as_json: bool) -> Path:
     from heapfit.report import SeriesReading, series_files, series_terminal, write_series
 
     reading = SeriesReading(folder)
-    page = write_series(reading, folder)
     if as_json:
         print(series_files.json_text(reading.summary, reading.findings), end="")
     else:
         series_terminal.render(reading.summary, results, reading.findings)
         results.print()
+    page = write_series(reading, folder)
     where = messages if as_json else results
     where.print(f"The page: {page}", soft_wrap=True, markup=False)
     return page

@@ -51,6 +51,12 @@ On = Annotated[
         "--on", metavar="ADDRESS", help="Run on the machines of the Dask scheduler at tcp://…:8786."
     ),
 ]
+Mix = Annotated[
+    bool,
+    typer.Option(
+        "--mix", help="Go on although the program, a library or the machine has changed since."
+    ),
+]
 Install = Annotated[
     bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
 ]

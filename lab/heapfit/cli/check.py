@@ -19,8 +19,8 @@ from heapfit.cli.gate import Github, Junit, Markdown, check_folders, tell
 from heapfit.cli.launch import cannot_run, inherited
 from heapfit.cli.output import messages, print_json, results, warn
 from heapfit.cli.progress import WorkProgress
-from heapfit.doctor import why_not_preloadable
 from heapfit.errors import UsageError
+from heapfit.program import why_not_preloadable
 
 if TYPE_CHECKING:
     from heapfit.gate.against import FigureDecision
@@ -74,7 +74,7 @@ def check(
     check_folders(save, junit, markdown)
     if runs < 1:
         raise UsageError(f"--runs takes a number from 1 on, not {runs}")
-    if obstacle := why_not_preloadable(command):
+    if obstacle := why_not_preloadable(command[0]):
         warn(f"note: nothing can be recorded of {command[0]} itself: {obstacle}")
     from heapfit.gate.heap import Program  # What reads recordings takes a while to load.
 

@@ -59,7 +59,14 @@ class LazyGroup(Group):
         module = importlib.import_module(f"heapfit.cli.{COMMANDS[cmd_name]}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
+        for each in (command, *getattr(command, "commands", {}).values()):
+            each.help = _reflowed(each.help)
         return command
+
+
+def _reflowed(text: str | None) -> str | None:
+    """Return a help's paragraphs as a line each, which the terminal breaks where it is full."""
+    return text and "\n\n".join(" ".join(each.split()) for each in text.split("\n\n"))
 
 
 def new_app(**options: Any) -> typer.Typer:
@@ -76,7 +83,7 @@ _root = typer.Typer(cls=LazyGroup, pretty_exceptions_enable=False, context_setti
 
 
 @_root.callback(
-    invoke_without_command=True, epilog="Example:  heapfit compare -- python3 my-service.py"
+    invoke_without_command=True, epilog="Example:  heapfit compare -- python3 my-program.py"
 )
 def _heapfit(
     context: typer.Context,

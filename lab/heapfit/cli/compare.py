@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shlex
+import stat
+import sys
+import termios
+from array import array
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +25,7 @@ from heapfit.cli.arguments import (
     Cores,
     Install,
     MaxTime,
+    Mix,
     On,
     Out,
     Precision,
@@ -62,7 +69,9 @@ _REPLICATES = 10
 _OUTPUT_CHECKS = ("same", "ignore")
 
 
-@app.command(epilog="Example:  heapfit compare --allocators glibc,heapfit,jemalloc -- ./server")
+@app.command(
+    epilog="Example:  heapfit compare --allocators glibc,heapfit,jemalloc -- perl orders.pl"
+)
 def compare(
     context: typer.Context,
     name: Annotated[
@@ -111,6 +120,7 @@ def compare(
     ] = None,
     out: Out = None,
     on: On = None,
+    mix: Mix = False,
     install: Install = False,
     fail_if: FailIf = None,
     junit: Junit = None,
@@ -167,6 +177,8 @@ def compare(
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
     for program in _started(context.obj or [], builds):
         _warn_of(examine_program([program]))
+    if context.obj:
+        _warn_of_input()
     for remark in remarks(study):
         warn(f"note: {remark}")
     is_ours = workload.prepare and not cluster  # The machines of a cluster make theirs.
@@ -174,7 +186,7 @@ def compare(
     run = cluster.execute if cluster else execute
     progress = StudyProgress(messages)
     with kept_on_interrupt(progress, folder):
-        run(study, folder, progress, data)
+        run(study, folder, progress, data, mix=mix)
     answer.show(folder, as_json=as_json, gate=gate)
     if gate:
         gates.tell(gate.decisions, f"heapfit compare: {study.title or study.name}", as_json=as_json,
@@ -283,6 +295,22 @@ def _warn_of(finding: Finding | None) -> None:
     """Say in one line why a preload would not measure what it seems to, and what to do."""
     if finding and not finding.ok:
         warn(f"warning: {finding.topic}: {finding.state}; {finding.advice}")
+
+
+def _warn_of_input() -> None:
+    """Say so where standard input holds something: no trial gets it, for all would need it anew."""
+    try:
+        kind = os.fstat(sys.stdin.fileno())
+        waiting = array("i", [0])
+        if stat.S_ISFIFO(kind.st_mode):
+            fcntl.ioctl(sys.stdin.fileno(), termios.FIONREAD, waiting)
+    except (OSError, ValueError):  # It is closed.
+        return
+    if waiting[0] or (stat.S_ISREG(kind.st_mode) and kind.st_size):
+        warn(
+            "warning: standard input is not given to the program, which runs many times; put it "
+            "into a file: heapfit compare -- sh -c 'PROGRAM < FILE', or a workload's `stdin`"
+        )
 
 
 def _command_line(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from typing import NoReturn
 
 from heapfit import options, paths
 from heapfit.errors import CannotRun
+from heapfit.program import cannot_start, obstacle, started_by
 
 # Python ignores these signals, and what is ignored stays ignored in the program that follows.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -35,6 +37,8 @@ def become(command: list[str], changes: Mapping[str, str]) -> NoReturn:
     """Replace this process by `command` with these `changes` of the environment, which put an
     allocator into it; raise HeapfitError when it cannot start."""
     changed = {**inherited(), **changes}
+    if "LD_PRELOAD" in changes:
+        _say_what_stays_out(command[0])
     sys.stdout.flush()
     for number in _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
@@ -51,14 +55,20 @@ def environment(variant: str, settings: Iterable[str]) -> dict[str, str]:
 
 def cannot_run(command: list[str], error: Exception) -> CannotRun:
     """Return what to tell of a program that could not be started."""
-    name = repr(command[0])
-    if isinstance(error, FileNotFoundError):
-        message = f"there is no program {name}; check its name, or install it"
-        return CannotRun(message, found=False)
-    if isinstance(error, PermissionError):
-        message = f"{name} may not be run; is it a program, and executable for you?"
-        return CannotRun(message, found=True)
-    return CannotRun(f"cannot run {name}: {error}", found=True)
+    if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError) or (
+        isinstance(error, OSError) and error.errno == errno.ENOEXEC
+    ):
+        return cannot_start(command[0])
+    return CannotRun(f"cannot run {command[0]!r}: {error}", found=True)
+
+
+def _say_what_stays_out(name: str) -> None:
+    """Say in one line where the library would be preloaded in vain, which nobody else would."""
+    program = started_by(name)
+    found = obstacle(program) if program else None
+    if found is not None:
+        state, advice = found
+        print(f"heapfit: note: the malloc of {name} is {state}; {advice}", file=sys.stderr)
 
 
 def inherited() -> dict[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.cells import cell_len
 
 from heapfit import catalogue
 from heapfit.cli.arguments import AsJson, On, split_list
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from heapfit.records import InstalledAllocator
 
 app = new_app()
+
+_GAP = 2  # Between the columns of a table.
 
 # Return addresses that are followed when a command is recorded here: past the usual wrappers.
 _SITES = 8
@@ -230,8 +233,22 @@ def _show_answer(answer: Answer, *, as_csv: bool, as_json: bool) -> None:
     elif as_json:
         print(json.dumps(answer.records(), default=str, indent=2, ensure_ascii=False))
     else:
-        shown = table(*answer.columns)
-        for row in answer.rows:
-            shown.add_row(*("" if value is None else str(value) for value in row))
-        results.print(shown)
+        _print_rows(answer.columns, [["" if v is None else str(v) for v in r] for r in answer.rows])
         say(f"{len(answer.rows):,} rows")
+
+
+def _print_rows(columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table where it fits, else each row as a list of its values."""
+    lines = [columns, *rows]
+    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(columns))]
+    if sum(widths) + _GAP * (len(widths) - 1) <= results.width:
+        shown = table(*columns)
+        for row in rows:
+            shown.add_row(*row)
+        results.print(shown)
+        return
+    longest = max(map(cell_len, columns))
+    for number, row in enumerate(rows, start=1):
+        results.print(f"row {number}", style="bold")
+        for name, value in zip(columns, row, strict=True):
+            results.print(f"  {name:{longest}}  {value}", markup=False, soft_wrap=True)

@@ -86,6 +86,10 @@ class StudyProgress(Progress):
             self.console.print(f"going on: {self.done} of {self.planned} trials are there already")
         self._begin(study, done)
 
+    def noticed(self, sentence: str) -> None:
+        """Say what has changed since an earlier run."""
+        self.console.print(sentence, style="yellow", markup=False, soft_wrap=True)
+
     def _begin(self, study: Study, done: list[Trial]) -> None:
         self._bar.update(self._task, total=self.planned, completed=self.done)
         if self.console.is_terminal:

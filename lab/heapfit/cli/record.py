@@ -17,10 +17,10 @@ from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import new_app
 from heapfit.cli.launch import cannot_run, inherited
 from heapfit.cli.output import messages, print_json, warn
-from heapfit.doctor import why_not_preloadable
 from heapfit.errors import UsageError
 from heapfit.live import figures
 from heapfit.options import size_in_bytes
+from heapfit.program import why_not_preloadable
 from heapfit.record import (
     OPTIONS,
     NothingRecorded,
@@ -28,6 +28,7 @@ from heapfit.record import (
     RecordOptions,
     Written,
     examine,
+    is_written,
 )
 from heapfit.record import run as run_recorded
 
@@ -107,8 +108,7 @@ def record(
 
 
 def _record(command: list[str], path: Path, options: RecordOptions, as_json: bool) -> Recording:
-    obstacle = why_not_preloadable(command)
-    if obstacle:
+    if obstacle := why_not_preloadable(command[0]):
         warn(f"note: nothing can be recorded of {command[0]} itself: {obstacle}")
     stdout = sys.stderr.fileno() if as_json else None
     try:
@@ -185,7 +185,12 @@ def _described(written: Written) -> dict[str, Any]:
 def _warn_of_gaps(written: list[Written], options: RecordOptions) -> None:
     """Say what is odd about the files: a person would find out after hours, reading them."""
     for each in written:
-        if not each.whole:
+        if not each.whole and is_written(each.path):
+            warn(
+                f"note: {each.path.name} has no end yet, for its process runs on; heapfit ctl PID "
+                "record stop ends it"
+            )
+        elif not each.whole:
             warn(
                 f"note: {each.path.name} has no end, for its process was killed; all but the last "
                 "moments are in it"

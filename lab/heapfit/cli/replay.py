@@ -17,6 +17,7 @@ from heapfit.cli.arguments import (
     Baseline,
     Cores,
     Install,
+    Mix,
     Out,
     Replicates,
     Seed,
@@ -95,6 +96,7 @@ def replay(
     ] = None,
     seed: Seed = DEFAULT_SEED,
     out: Out = None,
+    mix: Mix = False,
     install: Install = False,
     as_json: AsJson = False,
 ) -> None:
@@ -131,7 +133,7 @@ def replay(
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
     progress = StudyProgress(messages)
     with kept_on_interrupt(progress, folder):
-        execute(study, folder, progress, None)
+        execute(study, folder, progress, mix=mix)
     if real is None:
         answer.show(folder, as_json=as_json)
     else:

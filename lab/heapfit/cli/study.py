@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shlex
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ import typer
 
 from heapfit import catalogue
 from heapfit.cli import answer
-from heapfit.cli.arguments import Allocators, AsJson, Install, On, Out, Seed, split_list
+from heapfit.cli.arguments import Allocators, AsJson, Install, Mix, On, Out, Seed, split_list
 from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import messages, print_json, results, say, table, warn
 from heapfit.cli.progress import ManyProgress, kept_on_interrupt
@@ -101,6 +102,7 @@ def run(
     seed: Seed = DEFAULT_SEED,
     out: Out = None,
     on: On = None,
+    mix: Mix = False,
     install: Install = False,
     as_json: AsJson = False,
 ) -> None:
@@ -146,7 +148,7 @@ def run(
     folder = out or results_folder(definition.name + ("-quick" if quick else ""), plan.done_in)
     for note in plan.notes:
         warn(f"note: {note}")
-    problems = _measure(plan, folder, parts.programs, cluster)
+    problems = _measure(plan, folder, parts.programs, cluster, mix)
     answer.show_series(folder, as_json=as_json)
     if problems:
         raise typer.Exit(HeapfitError.exit_code)
@@ -242,7 +244,11 @@ def _chosen(definition: StudyDefinition, names: str | None, with_probes: bool) -
 
 
 def _measure(
-    plan: SeriesPlan, folder: Path, workloads: list[Workload], cluster: Cluster | None
+    plan: SeriesPlan,
+    folder: Path,
+    workloads: list[Workload],
+    cluster: Cluster | None,
+    mix: bool,
 ) -> dict[str, str]:
     """Prepare the data of all workloads, then run the study; return what went wrong, by name.
 
@@ -253,7 +259,7 @@ def _measure(
     if done:
         say(f"{done} of {planned} trials are there already")
     data, unprepared = _prepare([] if cluster else workloads)
-    run = cluster.execute if cluster else execute
+    run = partial(cluster.execute if cluster else execute, mix=mix)
     progress = ManyProgress(messages, planned)
     with kept_on_interrupt(progress, folder):
         return execute_series(plan, folder, progress, data, unprepared, run)

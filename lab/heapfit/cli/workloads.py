@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
+from itertools import groupby
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
-from heapfit import catalogue
+from heapfit import catalogue, paths
 from heapfit.catalogue.workloads import is_prepared
 from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import print_json, results, say, table
 from heapfit.errors import UsageError
 from heapfit.records import Workload
+
+# What a list says of the first word of a state.
+_STATES = {"ready": "ready", "installed;": "prepares", "needs": "missing"}
 
 app = new_app(cls=Group, epilog="Example:  heapfit workloads install redis")
 
@@ -28,14 +36,22 @@ def workloads(context: typer.Context, as_json: AsJson = False) -> None:
 @app.command("list", epilog="Example:  heapfit workloads list --json")
 def list_workloads(as_json: AsJson = False) -> None:
     """List the workloads and whether this machine has what they need."""
-    known = catalogue.load_workloads().values()
+    known = sorted(catalogue.load_workloads().values(), key=_kind)
     if as_json:
         print_json([_described(workload) for workload in known])
         return
-    rows = table("workload", "state", "what it asks of an allocator")
-    for workload in known:
-        rows.add_row(workload.name, _state(workload), workload.question)
-    results.print(rows)
+    width = max(len(workload.name) for workload in known)
+    for kind, those in groupby(known, _kind):
+        results.print(f"[bold]{kind}[/bold]")
+        for workload in those:
+            line = Text(f"  {workload.name:{width}}  ")
+            line.append(f"{_STATES[_state(workload).partition(' ')[0]]:9}", style="dim")
+            line.append(workload.title)
+            if results.is_terminal:
+                results.print(line, no_wrap=True, overflow="ellipsis")
+            else:  # A program that reads it gets it whole.
+                results.print(line, soft_wrap=True)
+    say("heapfit workloads show NAME: what each asks of an allocator, and what it needs")
 
 
 @app.command("install", epilog="Example:  heapfit workloads install --all")
@@ -89,6 +105,79 @@ def show(
         if value:
             rows.add_row(f"[bold]{fact}[/bold]", value)
     results.print(rows)
+
+
+@app.command("new", epilog="Example:  heapfit workloads new --port 8080 -- ./server --listen 8080")
+def new(
+    context: typer.Context,
+    port: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="It is a server that listens there; its number may vary."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: PROGRAM.toml")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a workload for a command of your own, to be completed: a server needs what drives it.
+
+    It lies in the present folder, where the command will run.
+    """
+    command: list[str] | None = context.obj
+    if not command:
+        raise UsageError("a workload of what? write: heapfit workloads new -- CMD")
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(command[0]).name).strip("-") or "program"
+    path = output or Path(f"{name}.toml")
+    if path.exists():
+        raise UsageError(f"{path} is there already; choose another place with -o")
+    path.write_text(_toml(name, command, port), encoding="utf-8")
+    if as_json:
+        print_json(_described(catalogue.resolve_workload(str(path.absolute()))))
+        return
+    todo = "put what drives the server into its [run], then run" if port else "run"
+    results.print(f"wrote {path}; {todo}: heapfit compare {path}", soft_wrap=True, markup=False)
+
+
+def _toml(name: str, command: list[str], port: int | None) -> str:
+    """Return the file's text. Strings and lists are written in TOML as in JSON."""
+    title = shlex.join(command)
+    if port is None:
+        parts = ["[run]", f"command = {json.dumps(command)}"]
+    else:
+        words = [re.sub(rf"\b{port}\b", "{port}", word) for word in command]
+        client = ["curl", "--silent", "--fail", "http://127.0.0.1:{port}/"]
+        parts = [
+            "[server]",
+            f"command = {json.dumps(words)}",
+            f'ready = "tcp:{"{port}" if words != command else port}"',
+            "",
+            "# What drives the server, and is timed: replace it by your load.",
+            "[run]",
+            f"command = {json.dumps(client if words != command else _at(client, port))}",
+        ]
+    lines = [
+        f"name = {json.dumps(name)}",
+        f"title = {json.dumps(title)}",
+        'question = "What does an allocator cost this program?"',
+        "",
+        *parts,
+        "timeout_s = 60",
+        "",
+        "[check]",
+        '# "same": it must print the same under every allocator.',
+        f'stdout = "{"same" if port is None else "ignore"}"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _at(words: list[str], port: int) -> list[str]:
+    return [word.replace("{port}", f"{port}") for word in words]
+
+
+def _kind(workload: Workload) -> str:
+    """The folder that a workload is in, or that it is beside others of the same package in."""
+    parts = workload.here.relative_to(paths.workloads_dir().absolute()).parts
+    return parts[0] if len(parts) > 1 else "servers" if workload.server else "programs"
 
 
 def _state(workload: Workload) -> str:

@@ -36,7 +36,8 @@ def of_studies(old: Path, new: Path) -> Diff:
     figures = list(_figures(*both))
     ratios = list(_ratios(*both))
     shared = set(both[0].allocators) & set(both[1].allocators)
-    changed = facts(*(_described(each.study, shared) for each in both))
+    recorded = all(each.study.sessions for each in both)
+    changed = facts(*(_described(each.study, shared, recorded=recorded) for each in both))
     said = [
         *_counts(figures),
         *_because([each.name for each in changed]),
@@ -62,8 +63,11 @@ def is_of_program(metric: Metric) -> bool:
     return not (metric.name.endswith("_misses") and metric.source.startswith(_COUNTED))
 
 
-def _described(study: Study, treatments: Collection[str]) -> dict[str, str]:
-    """What is known of a study beside its figures; of its treatments, those that both have."""
+def _described(study: Study, treatments: Collection[str], *, recorded: bool) -> dict[str, str]:
+    """What is known of a study beside its figures; of its treatments, those that both have.
+
+    `recorded`: of both it is known what they measured.
+    """
     described = {
         "command": shlex.join(study.command),
         "baseline": study.baseline,
@@ -77,6 +81,11 @@ def _described(study: Study, treatments: Collection[str]) -> dict[str, str]:
         for name, value in {**each.environment, **each.options, **each.parameters}.items():
             described[f"{name} of {each.name}"] = value
     described |= {name: text for name, text in machine_facts(study.machine) if name != "Note"}
+    for session in study.sessions[-1:] if recorded else ():
+        for file in session.identity.files:
+            if file.role != "allocator" and file.sha256:
+                described[f"content of {file.path.name}"] = file.sha256[:12]
+        described |= {f"set: {n}": value for n, value in session.identity.environment.items()}
     for index, note in enumerate(study.machine.notes):
         described[f"note {index + 1}"] = note
     return {visible(name): visible(text) for name, text in described.items()}

@@ -8,9 +8,8 @@ from __future__ import annotations
 from heapfit.doctor import cpu, installation, kernel, memory, metrics, noise
 from heapfit.doctor.finding import Finding
 from heapfit.doctor.program import examine as examine_program
-from heapfit.doctor.program import why_not_preloadable
 
-__all__ = ["Finding", "examine", "examine_program", "why_not_preloadable"]
+__all__ = ["Finding", "examine", "examine_program"]
 
 
 def examine() -> list[Finding]:

@@ -16,7 +16,7 @@ from heapfit.record.options import (
     variables,
 )
 from heapfit.record.run import NothingRecorded, Recording, record, run
-from heapfit.record.written import Written, examine
+from heapfit.record.written import Written, examine, is_written
 
 __all__ = [
     "OPTIONS",
@@ -30,6 +30,7 @@ __all__ = [
     "Recording",
     "Written",
     "examine",
+    "is_written",
     "record",
     "run",
     "variables",

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -81,6 +82,13 @@ def _check_path(path: Path) -> None:
         raise UsageError(f"there is no folder {path.parent} to write a recording to; make it")
     if PROCESS not in path.name and path.exists():
         raise UsageError(f"{path} is there already; move it away, or choose another with -o")
+    try:
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise HeapfitError(
+            f"cannot write to {path.parent}: {reason}; choose another place with -o"
+        ) from error
 
 
 def _changes(path: Path, options: RecordOptions, environment: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ blocks hold is not checked. `heapfit trace info` reads it all.
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ _BLOCK_MAGIC = 0x31424648
 # Magic, type, codec, reserved, stored, raw, thread, events; two clocks, sequence and checksum.
 _BLOCK_HEADER = struct.Struct("<IBBHIIII16x4x4x")
 _END = 7  # TRACE_END
+_RECORDER = b"/libheapfit-record"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,19 @@ def examine(path: Path) -> Written:
     """Return what the file at `path` holds up to its last whole block."""
     with path.open("rb") as file:
         return Written(path, path.stat().st_size, *_walk(file))
+
+
+def is_written(path: Path) -> bool:
+    """Return whether a process whose number is in the file's name runs on under the recorder."""
+    numbers = re.findall(r"[0-9]+", path.name)
+    return any(_RECORDER in _maps(number) for number in numbers)
+
+
+def _maps(process: str) -> bytes:
+    try:
+        return Path(f"/proc/{process}/maps").read_bytes()
+    except OSError:  # There is none of this number, or it is another user's.
+        return b""
 
 
 def _walk(file: BinaryIO) -> tuple[int, bool]:

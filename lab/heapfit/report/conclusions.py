@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from heapfit.records import Metric, Setting, Study, Verdict
-from heapfit.report.results import FEWEST_TRIALS, Results, Standing, decimals_of
+from heapfit.report.results import (
+    FEWEST_TRIALS,
+    Results,
+    Standing,
+    decimals_of,
+)
 from heapfit.report.settings import levels_label, setting_label, setting_levels, varied
 from heapfit.report.units import DASH, TERMINAL_DIGITS, Scale, ratio, scale_for
 from heapfit.statistics.precision import MEMORY_METRICS
@@ -101,7 +106,8 @@ def _of_program(
             f"On {label}, {program} cannot be told apart from {first} under {allocator} "
             f"({figure}, {between})."
         )
-    little = ", by too little to matter" if verdict.trivial else ""
+    little = "" if verdict.matters else ", by what may be too little to matter"
+    little = ", by too little to matter" if verdict.trivial else little
     if verdict.subject == "ratio":
         verb = "takes" if metric.better == "lower" else "reaches"
         said = f"{program} {verb} {figure} the {label} of {first} ({between})"
@@ -208,16 +214,41 @@ def _compare(
 
 
 def _too_little(results: Results, setting: Setting, metric: Metric, found: Standing) -> str:
-    """Say so where the lead is shown and too small to matter, and before whom."""
+    """Say so where the lead is shown and too small to matter, or may be, and before whom."""
     verdicts = [results.verdict(setting, metric, found.best, name) for name in found.behind]
-    little = [each for each in verdicts if each and each.trivial]
-    if not little:
+    known = [each for each in verdicts if each]
+    little = [each for each in known if each.trivial]
+    unclear = [each for each in known if not each.trivial and not each.matters]
+    return _by(
+        metric, little, len(known), "by too little to matter ({interval}: up to {most})"
+    ) + _by(
+        metric,
+        unclear,
+        len(known),
+        "by what may be too little to matter ({interval}: {least} to {most})",
+    )
+
+
+def _by(metric: Metric, some: Sequence[Verdict], of: int, words: str) -> str:
+    if not some:
         return ""
-    most = max(abs(each.absolute) for each in little)
-    shown = scale_for(metric.unit, [most], _DIGITS_OF_LITTLE).text(most)
-    whom = join_words([visible(each.second) for each in little])
-    of_some = ", " if len(little) == len(verdicts) else f"; ahead of {whom} it is "
-    return f"{of_some}by too little to matter (at most {shown})"
+    bounds = [sorted(map(abs, _absolute(each))) for each in some]
+    shown = {"least": min(low for low, _ in bounds), "most": max(high for _, high in bounds)}
+    sizes = {
+        name: scale_for(metric.unit, [size], _DIGITS_OF_LITTLE).text(size)
+        for name, size in shown.items()
+    }
+    whom = join_words([visible(each.second) for each in some])
+    of_some = ", " if len(some) == of else f"; ahead of {whom} it is "
+    interval = "95 % interval" + "s" * (len(some) > 1)
+    return of_some + words.format(interval=interval, **sizes)
+
+
+def _absolute(verdict: Verdict) -> tuple[float, float]:
+    low, high = verdict.absolute_low, verdict.absolute_high
+    assert low is not None
+    assert high is not None
+    return low, high
 
 
 def _too_few(results: Results, setting: Setting, metric: Metric) -> str:

@@ -14,7 +14,8 @@ from heapfit.text import counted, join_words, visible
 _NO_EFFECT = ("block", "machine", "residual", "total")
 _SMALLEST_P = 0.0001
 _P_DECIMALS = 4
-_FRONT = "best trade-off"
+_UNBEATEN = "unbeaten"
+UNBEATEN = "unbeaten: no other is shown to be better in something and worse in nothing"
 
 ASSUMPTIONS = {
     "normality": "residuals are normally distributed",
@@ -24,6 +25,8 @@ ASSUMPTIONS = {
 
 def headline(advice: Advice) -> str:
     """Return the recommendation in a few words."""
+    if not advice.told:
+        return "Nothing can be said yet"
     if advice.recommended is None:
         return "No recommendation" if advice.differs else "No significant difference"
     if advice.keeps:
@@ -44,7 +47,7 @@ def one_line(advice: Advice) -> str:
 def standing_notes(advice: Advice, standing: Standing) -> str:
     """Return what is to be said of an allocator's place beside its figures."""
     is_tied = standing.tied_with_best and standing is not advice.standings[0]
-    return join_words([*[_FRONT] * standing.on_front, *["tied with the first"] * is_tied])
+    return join_words([*[_UNBEATEN] * standing.unbeaten, *["tied with the first"] * is_tied])
 
 
 def costs_of(advice: Advice) -> list[str]:

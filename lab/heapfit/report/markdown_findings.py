@@ -11,6 +11,7 @@ from heapfit.report.markdown import bullets, escape, table
 from heapfit.report.results import Results
 from heapfit.report.units import PAGE_DIGITS
 from heapfit.statistics import analysed_metrics
+from heapfit.text import capitalised
 
 
 def recommendation(findings: Findings) -> list[str]:
@@ -18,10 +19,11 @@ def recommendation(findings: Findings) -> list[str]:
     advice = findings.advice
     if advice is None:
         return []
+    unbeaten = capitalised(words.UNBEATEN)
     return [
         f"**{escape(words.headline(advice))}.** {escape(advice.reasons)}",
         _ranking(advice),
-        escape(f"Costs are ratios to the best; weights: {words.weights_text(advice)}."),
+        escape(f"Costs are ratios to the best; weights: {words.weights_text(advice)}. {unbeaten}."),
         *([bullets(advice.notes)] if advice.notes else []),
     ]
 

@@ -1,4 +1,7 @@
-"""The trade-off of time against memory: a mark per allocator, those on the Pareto front joined."""
+"""The trade-off of time against memory: a mark per allocator, those on the Pareto front joined.
+
+The front is one of means. Who is shown to be beaten has an open mark.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def pareto(advice: Advice, allocators: Sequence[str]) -> dict[str, Any] | None:
             mode="markers",
             name=label(each.allocator),
             marker={
-                "symbol": look.symbol if each.on_front else f"{look.symbol}-open",
+                "symbol": look.symbol if each.unbeaten else f"{look.symbol}-open",
                 "size": _MARK_SIZE,
                 "color": look.colour,
             },
@@ -107,7 +110,7 @@ def _names(
                 "ax": _LABEL_GAP,
                 "ay": round(place - mark, 1),
                 "text": f"<b>{label(each.allocator)}</b>"
-                if each.on_front
+                if each.unbeaten
                 else label(each.allocator),
                 "xanchor": "left",
                 "showarrow": True,

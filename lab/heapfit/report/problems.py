@@ -9,17 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from heapfit.records import (
-    PlannedTrial,
-    Setting,
-    Summary,
-    Trial,
-    TrialStatus,
-)
+from heapfit.records import PlannedTrial, Session, Setting, Summary, Trial, TrialStatus
 from heapfit.report.design import design_remarks
 from heapfit.report.settings import setting_label, setting_of
 from heapfit.report.units import scale_for
 from heapfit.report.variants import settings_of_variant
+from heapfit.study.identity import differences
 from heapfit.text import counted, join_words, visible
 
 _VERB = {
@@ -86,10 +81,12 @@ def remarks(summary: Summary) -> list[str]:
     """Return what else a reader must know: a study cut short, figures that some trials lack."""
     return [
         *_unfinished(summary),
+        *_mixed(summary),
         *design_remarks(summary),
         *_missing_figures(summary),
         *_same(summary),
         *_other(summary),
+        *_outlived(summary),
         *_small(summary),
     ]
 
@@ -104,6 +101,44 @@ def _other(summary: Summary) -> list[str]:
         "are good all the same: each program is held to its own output. If they should do the same "
         "work, look into that first."
     ]
+
+
+def _outlived(summary: Summary) -> list[str]:
+    # Now and then one is only about to end, too.
+    if 2 * summary.trials_outlived <= summary.trials_done or summary.study.workload.server:
+        return []
+    return [
+        f"In {counted(summary.trials_outlived, 'trial')} the program left a process running in the "
+        "background, which was ended with it: what that does is not in these figures. If it turns "
+        "into a daemon, have it stay in the foreground, and describe it as a server: heapfit "
+        "workloads new -- CMD."
+    ]
+
+
+def _mixed(summary: Summary) -> list[str]:
+    """Say what changed between trials that were measured as one study all the same."""
+    last: dict[str | None, Session] = {}
+    said = []
+    for session in summary.study.sessions:
+        before = last.get(session.machine)
+        last[session.machine] = session
+        if before is None:
+            continue
+        where = f" on {visible(session.machine)}" if session.machine else ""
+        clauses = [visible(each) for each in differences(before.identity, session.identity)]
+        after = counted(session.first, "trial")
+        said.append(
+            f"This mixes trials of different things (--mix): after {after}{where}, "
+            f"{join_words(clauses)}."
+        )
+    if summary.study.sessions and summary.study.sessions[0].machine is None:
+        unknown = summary.study.sessions[0].first
+        if unknown:
+            said.append(
+                f"Of the first {counted(unknown, 'trial')} it is not known whether they measured "
+                "the same thing as those after them (--mix)."
+            )
+    return said
 
 
 def _same(summary: Summary) -> list[str]:

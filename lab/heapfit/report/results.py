@@ -14,6 +14,7 @@ from itertools import permutations
 from heapfit.records import Estimate, Metric, Setting, Summary, Verdict
 from heapfit.report.settings import setting_levels, setting_of, settings_of
 from heapfit.report.units import Scale, ratio, scale_for
+from heapfit.statistics.precision import MEMORY_METRICS
 
 # The smallest sample whose extremes enclose the median with 95 % confidence: 1 - 2 * 0.5**n
 # reaches 0.95 at n = 6. With fewer trials an interval is only their range.
@@ -25,12 +26,11 @@ MOST_OPEN_SETTINGS = 4
 # A ratio of 0.9996 is the closest to 1 that is told apart from it in a table.
 _MOST_MORE_DECIMALS = 2
 
-# After the primary metric, the ones that most readers look for; the workload's own come next.
+# After the primary metric and memory, the ones that most readers look for; then the workload's own.
 _USUAL_ORDER = [
     "wall_s",
     "user_s",
     "system_s",
-    "peak_rss_bytes",
     "mean_rss_bytes",
     "minor_faults",
     "major_faults",
@@ -55,7 +55,7 @@ class Standing:
     tied: list[str]
     behind: list[str]
     alike: bool
-    trivial: bool  # what shows the others to be behind is too little to matter
+    trivial: bool  # what the others are shown to be behind by is too little to matter
 
 
 class Results:
@@ -76,15 +76,15 @@ class Results:
         self._bests: dict[tuple[Setting, str], set[str]] = {}
 
     def _ordered_metrics(self) -> list[Metric]:
-        """The metrics that have a figure anywhere, the primary one first."""
+        """The metrics that have a figure anywhere, those first that a narrow table must have."""
         with_figures = {metric for _, metric, _ in self._cells}
         present = [m for m in self.study.metrics if m.name in with_figures]
         primary = self.study.primary_metric
 
-        def place(metric: Metric) -> tuple[int, int]:
+        def place(metric: Metric) -> tuple[bool, bool, int]:
             usual = metric.name in _USUAL_ORDER
             rank = _USUAL_ORDER.index(metric.name) if usual else len(_USUAL_ORDER)
-            return (metric.name != primary, rank)
+            return (metric.name != primary, metric.name not in MEMORY_METRICS, rank)
 
         return sorted(present, key=place)
 

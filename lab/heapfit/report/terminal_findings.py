@@ -23,7 +23,7 @@ from heapfit.report.terminal_text import (
 )
 from heapfit.report.units import TERMINAL_DIGITS
 from heapfit.statistics import analysed_metrics
-from heapfit.text import counted, visible
+from heapfit.text import capitalised, counted, visible
 
 # More tables than this of one metric scroll the answer away.
 _MOST_TABLES = 3
@@ -49,7 +49,7 @@ def print_recommendation(advice: Advice, console: Console) -> None:
         table.add_row(*(Text(encodable(cell, console), style=style) for cell in cells))
     console.print(table)
     note = f"Costs are ratios to the best; weights: {words.weights_text(advice)}."
-    for line in (note, *map(visible, advice.notes)):
+    for line in (note, f"{capitalised(words.UNBEATEN)}.", *map(visible, advice.notes)):
         print_line(console, line, style="dim")
 
 

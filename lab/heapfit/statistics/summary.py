@@ -48,6 +48,7 @@ def summarise(readings: Readings) -> Summary:
         ],
         precision=precision_of(readings) if study.rule and study.rule.precision else None,
         other_output=_other_output(study, trials),
+        trials_outlived=sum(trial.left_running > 0 for trial in trials),
     )
 
 

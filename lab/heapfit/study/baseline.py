@@ -6,6 +6,7 @@ has nothing to compare with.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from heapfit.errors import HeapfitError
@@ -30,10 +31,20 @@ def stop_if_pointless(study: Study, trials: Sequence[Trial], trial: Trial) -> No
         raise HeapfitError(
             f"{f'{who} fails' if study.programs else f'the program fails under {who}'}"
             f"{_where(trial.planned)}, so there is nothing "
-            f"to compare with: {trial.reason}{_last_line(trial.stderr_tail)}"
+            f"to compare with: {trial.reason}{_last_line(trial.stderr_tail)}{_advice(study, trial)}"
         )
     if _never_repeated_itself(study, trials, trial):
         raise HeapfitError(trial.reason)
+
+
+def _advice(study: Study, trial: Trial) -> str:
+    """What to do about a program that does not end."""
+    if trial.status is not TrialStatus.TIMEOUT or study.workload.server:
+        return ""
+    return (
+        "; give it more time with --timeout, or, if it is a server, describe it and what drives "
+        f"it: heapfit workloads new --port N -- {shlex.join(study.command)}"
+    )
 
 
 def _of_reference(study: Study, trials: Sequence[Trial], planned: PlannedTrial) -> Iterator[Trial]:

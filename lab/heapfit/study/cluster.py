@@ -27,7 +27,7 @@ from typing import Any, TypeVar, cast
 
 import heapfit
 from heapfit.errors import HeapfitError, StudyStopped
-from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
+from heapfit.records import Identity, PlannedTrial, Study, Trial, TrialStatus
 from heapfit.study import machine_side
 from heapfit.study.baseline import reference, stop_if_pointless
 from heapfit.study.blocks import Block, Blocks
@@ -93,17 +93,19 @@ class Cluster:
         folder: Path,
         on_progress: Progress | None = None,
         data: Path | None = None,
+        *,
+        mix: bool = False,
     ) -> None:
         """Run the missing trials of an adopted `study`, journaled in `folder`; see `execute`.
 
         Each machine prepares data of its own, so `data` does not matter.
         """
         with Journal(folder, study) as journal:
-            run(self._execute(journal, on_progress or Progress()))
+            run(self._execute(journal, on_progress or Progress(), mix))
 
-    async def _execute(self, journal: Journal, progress: Progress) -> None:
+    async def _execute(self, journal: Journal, progress: Progress, mix: bool) -> None:
         async with connected(self._address) as link:
-            await _Execution(link, journal, progress, self._say, self._install).run()
+            await _Execution(link, journal, progress, self._say, self._install, mix).run()
 
     async def _inspect(self, studies: Sequence[Study]) -> dict[str, Inspection]:
         async with connected(self._address) as link:
@@ -263,8 +265,9 @@ async def inspect(
 
 
 def _sent(study: Study) -> str:
-    """Return the study as it travels: without its plan, which may be long."""
-    return study.model_copy(update={"plan": []}).model_dump_json()
+    """Return the study as it travels: without its plan, which may be long,
+    and what was measured, which each machine says of itself."""
+    return study.model_copy(update={"plan": [], "sessions": []}).model_dump_json()
 
 
 def _refuse_problems(inspections: dict[str, Inspection]) -> None:
@@ -315,6 +318,7 @@ class _Execution:
         progress: Progress,
         say: Callable[[str], None],
         install: bool,
+        mix: bool,
     ) -> None:
         self._link = link
         self._journal = journal
@@ -322,6 +326,7 @@ class _Execution:
         self._progress = progress
         self._say = say
         self._install = install
+        self._mix = mix
         self._blocks = Blocks(journal.study.plan, journal.trials)
         self._times = RemainingTime(journal.trials)
         self._stopping = Stopping(journal, self._times)
@@ -398,7 +403,9 @@ class _Execution:
         try:
             if not await self._fits(machine):
                 return
-            await self._link.call(machine, machine_side.prepare, self._sent)
+            measured = await self._link.call(machine, machine_side.prepare, self._sent)
+            identity = Identity.model_validate_json(measured)
+            self._journal.joined(machine.name, identity, mix=self._mix)
             await self._warm_up(machine)
             while not self._blocks.done and machine.name not in self._time_is_up:
                 present = {each.name for each in self._lanes}

@@ -10,11 +10,14 @@ import shutil
 import time
 from pathlib import Path
 
+from heapfit.errors import HeapfitError
 from heapfit.records import PlannedTrial, Precision, Study, Trial, TrialStatus
 from heapfit.study.baseline import reference, stop_if_pointless
+from heapfit.study.identity import Watch, identify
 from heapfit.study.journal import Journal
 from heapfit.study.stopping import Stopping
 from heapfit.study.timing import RemainingTime
+from heapfit.text import counted, join_words
 from heapfit.trial import run_trial
 from heapfit.trial.launcher import find_launcher
 
@@ -29,6 +32,9 @@ class Progress:
 
     def begin(self, study: Study, done: list[Trial]) -> None:
         """The study as it is run (perhaps longer than asked for) and the trials it already has."""
+
+    def noticed(self, sentence: str) -> None:
+        """Something that the person should know before the first trial."""
 
     def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
         """A trial starts; `remaining_s` is the time left for it and all after it, if known."""
@@ -45,27 +51,38 @@ def execute(
     folder: Path,
     on_progress: Progress | None = None,
     data: Path | None = None,
+    *,
+    mix: bool = False,
 ) -> None:
     """Run the missing trials of `study`, journaled in `folder`.
 
-    `data` is the workload's prepared data folder, if it has one. Raises `HeapfitError` if the
+    `data` is the workload's prepared data folder, if it has one. Trials of another build of the
+    program, or under other settings of the machine, are put aside, or gone on with where `mix` is
+    set. Raises `HeapfitError` if the
     program fails under the baseline itself (then there is nothing to compare with) or if the
     journal cannot be written, and lets `KeyboardInterrupt` through once the running program has
     been ended.
     """
     progress = on_progress or Progress()
-    with Journal(folder, study) as journal:
-        _Execution(journal, progress, data).run()
+    with Journal(folder, study, lambda known: identify(study, data, known), mix=mix) as journal:
+        for sentence in journal.notices:
+            progress.noticed(sentence)
+        _Execution(journal, progress, data, mix=mix).run()
 
 
 class _Execution:
-    def __init__(self, journal: Journal, progress: Progress, data: Path | None) -> None:
+    def __init__(
+        self, journal: Journal, progress: Progress, data: Path | None, *, mix: bool
+    ) -> None:
         self._journal = journal
         self._progress = progress
         self._data = data
+        self._mix = mix
         self._workspace = (journal.folder / WORKSPACE).resolve()
         self._times = RemainingTime(journal.trials)
         self._stopping = Stopping(journal, self._times)
+        session = journal.study.sessions[-1]
+        self._watch = Watch(session.identity, is_new=session.first == len(journal.trials))
 
     def run(self) -> None:
         self._progress.begin(self._journal.study, list(self._journal.trials))
@@ -92,8 +109,7 @@ class _Execution:
         self._progress.started(planned, self._stopping.remaining_s([planned, *after]))
         study = self._journal.study
         start_s = time.monotonic()
-        judged_by = reference(study, self._journal.trials, planned)
-        trial = run_trial(study, planned, self._workspace, judged_by, self._data)
+        trial = self._trial(planned)
         took_s = time.monotonic() - start_s
         self._times.add(planned, took_s)
         if trial.status is not TrialStatus.OK:
@@ -102,3 +118,35 @@ class _Execution:
         self._journal.append(trial)
         self._stopping.add(trial)
         self._progress.finished(trial, self._stopping.remaining_s(after))
+
+    def _trial(self, planned: PlannedTrial) -> Trial:
+        """Run a trial, during which what is measured stays the same; `HeapfitError` if it changed.
+
+        A trial that failed while the same file was written anew is run once more.
+        """
+        trial = self._watched(planned)
+        is_spoilt = trial.status is not TrialStatus.OK and self._watch.touched
+        return self._watched(planned) if is_spoilt else trial
+
+    def _watched(self, planned: PlannedTrial) -> Trial:
+        study = self._journal.study
+        judged_by = reference(study, self._journal.trials, planned)
+        trial = run_trial(study, planned, self._workspace, judged_by, self._data)
+        if changed := self._watch.changed():
+            if not self._mix:
+                raise HeapfitError(self._stopped_by(changed))
+            now = identify(study, self._data, self._watch.identity)
+            self._journal.goes_on_with(now)
+            self._watch = Watch(now, is_new=False)
+        elif self._watch.identity is not study.sessions[-1].identity:
+            self._journal.measures(self._watch.identity)
+        return trial
+
+    def _stopped_by(self, changed: list[str]) -> str:
+        count = len(self._journal.trials)
+        return (
+            f"{join_words(changed)} while it was being measured; the trial that ran then does not "
+            f"count, and before it stand {counted(count, 'trial')}, which are kept; once the build "
+            "is done, repeat the same command: it starts anew with what is there then, or goes on "
+            "with --mix"
+        )

@@ -90,6 +90,10 @@ class _Clock:
         self._times = {study.name: RemainingTime(done[study.name]) for study in studies}
         self._durations: list[float] = []
 
+    def begin(self, study: Study, done: Sequence[Trial]) -> None:
+        """Count anew what is missing: trials of what has changed since are no longer there."""
+        self.missing[study.name] = _missing(study, done)
+
     def ran(self, study: Study, planned: PlannedTrial, duration_s: float) -> None:
         self.missing[study.name].pop(planned.index, None)
         self._durations.append(duration_s)
@@ -126,7 +130,11 @@ class _Display(Progress):
         self._started_s = 0.0
 
     def begin(self, study: Study, done: list[Trial]) -> None:
+        self._clock.begin(study, done)
         self._series.begin(study, done)
+
+    def noticed(self, sentence: str) -> None:
+        self._series.noticed(f"{self._study.name}: {sentence}")
 
     def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
         self._started_s = time.monotonic()

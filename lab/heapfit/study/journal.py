@@ -2,7 +2,8 @@
 a line in `looks.jsonl` for each time that a verdict on more of them was shown.
 
 What is measured is safe as soon as `append` returns. A line cut short by a kill, a power cut or a
-full disk is removed when the study goes on; everything before it stays.
+full disk is removed when the study goes on; everything before it stays. Trials that measured
+something else than the command would measure now are put aside, whole, into a folder below.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -19,12 +21,19 @@ from typing import Self
 from pydantic import ValidationError
 
 from heapfit.errors import FolderBusy, HeapfitError, UsageError
-from heapfit.records import InstalledAllocator, Study, Trial
+from heapfit.records import Identity, InstalledAllocator, Session, Study, Trial
+from heapfit.study.identity import continued, differences, told
 from heapfit.study.plan import extended
+from heapfit.text import counted
 
 STUDY_FILE = "study.json"
 TRIALS_FILE = "trials.jsonl"
 LOOKS_FILE = "looks.jsonl"
+# The folder below a study's with what it held before its program or its machine changed.
+EARLIER = "earlier"
+
+# Returns what is measured now; it is given what was found before, which need not be read again.
+Identify = Callable[[Identity | None], Identity]
 
 
 def load(folder: Path) -> tuple[Study, list[Trial]]:
@@ -90,25 +99,42 @@ _PRESENTED = ("title", "shown", "weights", "published", "rule")
 class Journal:
     """The open folder of a study that runs. Only one process can have it open."""
 
-    def __init__(self, folder: Path, study: Study) -> None:
+    def __init__(
+        self, folder: Path, study: Study, identify: Identify | None = None, *, mix: bool = False
+    ) -> None:
         """Open or make `folder` for `study`; an earlier run of the same study is gone on with.
 
-        Raises `UsageError` if the folder holds another study, `HeapfitError` if it cannot be
-        written.
+        That is, if it measured what `identify` says is measured now, or with `mix`; else what is
+        there is put aside. `notices` then say so. Raises `UsageError` if the folder holds another
+        study, `HeapfitError` if it cannot be written.
         """
         self.folder = folder
+        self.notices: list[str] = []
+        self._open()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(folder / TRIALS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise cannot_write(folder, error) from error
-        try:
-            self._lock()
-            self.study = self._agree(study)
+            earlier = self._earlier(study)
+            trials = self._recover()
+            if identify is not None:
+                earlier, study = self._enter(earlier, study, trials, identify, mix)
+            self.study = self._agree(earlier, study)
             self.trials = self._recover()
         except BaseException:
             os.close(self._fd)
             raise
+
+    def _open(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path = self.folder / TRIALS_FILE
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise cannot_write(self.folder, error) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(fd)
+            raise FolderBusy(self.folder) from error
+        self._fd = fd
 
     def append(self, trial: Trial) -> None:
         """Add a finished trial; it is on disk when this returns.
@@ -151,27 +177,32 @@ class Journal:
     ) -> None:
         self.close()
 
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise FolderBusy(self.folder) from error
-
-    def _agree(self, study: Study) -> Study:
-        """Return the study that this folder is about: `study`, or its earlier, longer, self."""
+    def _earlier(self, study: Study) -> Study | None:
+        """Return the study that the folder holds, which must be the same as `study`."""
         earlier = _read_study(self.folder)
-        if earlier is None:
-            if os.fstat(self._fd).st_size:
-                raise _without_study(self.folder)
-            agreed = study
-        else:
+        if earlier is not None:
             _refuse_another(self.folder, earlier, study)
+        elif os.fstat(self._fd).st_size:
+            raise _without_study(self.folder)
+        return earlier
+
+    def _agree(self, earlier: Study | None, study: Study) -> Study:
+        """Return the study that this folder is about: `study`, or its earlier, longer, self."""
+        agreed = study
+        if earlier is not None:
             longer = study.replicates > earlier.replicates
             agreed = extended(earlier, study.replicates) if longer else earlier
-            agreed = agreed.model_copy(update={name: getattr(study, name) for name in _PRESENTED})
-            if agreed == earlier:
-                return earlier
-        self._write(agreed)
+            present = {each.name: each for each in study.allocators}
+            agreed = agreed.model_copy(
+                update={
+                    **{name: getattr(study, name) for name in _PRESENTED},
+                    # In their order, by which the trials are shuffled, as they are now.
+                    "allocators": [present[each.name] for each in earlier.allocators],
+                    "sessions": study.sessions or earlier.sessions,
+                }
+            )
+        if agreed != earlier:
+            self._write(agreed)
         return agreed
 
     def _keep(self, study: Study) -> None:
@@ -183,6 +214,92 @@ class Journal:
             write_atomically(self.folder / STUDY_FILE, study.model_dump_json(indent=1).encode())
         except OSError as error:
             raise cannot_write(self.folder, error) from error
+
+    # ------------------------------------------------------- what is measured
+
+    def _enter(
+        self,
+        earlier: Study | None,
+        study: Study,
+        trials: list[Trial],
+        identify: Identify,
+        mix: bool,
+    ) -> tuple[Study | None, Study]:
+        """Set what is measured now against what the folder's trials measured.
+
+        Return the earlier study, None when it has been put aside, and `study` with its sessions.
+        """
+        sessions = earlier.sessions if earlier and trials else []
+        last = next((each for each in reversed(sessions) if each.machine is None), None)
+        now = identify(last.identity if last else None)
+        changed = differences(last.identity, now) if last else [_UNKNOWN] if trials else []
+        if last is not None and not changed:
+            same = last.model_copy(update={"identity": continued(last.identity, now)})
+            sessions = [same if each is last else each for each in sessions]
+            return earlier, study.model_copy(update={"sessions": sessions})
+        if earlier is not None and changed:
+            self.notices = told(changed, _of_trials(trials, last))
+            if mix:
+                self.notices.append("The study goes on all the same (--mix).")
+            else:
+                kept = self._put_aside(last.began if last else earlier.created)
+                self.notices.append(
+                    f"So it starts anew. What was measured before is kept: heapfit report {kept}. "
+                    "With --mix the study would have gone on."
+                )
+                earlier, trials, sessions = None, [], []
+        session = Session(began=datetime.now(UTC), first=len(trials), identity=now)
+        return earlier, study.model_copy(update={"sessions": [*sessions, session]})
+
+    def _put_aside(self, began: datetime) -> Path:
+        """Move the folder's study and trials to a folder below it, which is returned.
+
+        The plan is copied before the trials are moved, so that at each moment one of the two
+        folders has both.
+        """
+        name = f"{began.astimezone():%Y-%m-%dT%H.%M.%S}"
+        try:
+            kept = _unused(self.folder / EARLIER, name)
+            shutil.copy2(self.folder / STUDY_FILE, kept)
+            (self.folder / TRIALS_FILE).rename(kept / TRIALS_FILE)
+            for file in (*self.folder.glob(LOOKS_FILE), *self.folder.glob(f"{_PAGES}.*")):
+                file.rename(kept / file.name)
+        except OSError as error:
+            raise cannot_write(self.folder, error) from error
+        held = self._fd
+        self._open()
+        os.close(held)
+        return kept
+
+    def joined(self, machine: str, now: Identity, *, mix: bool) -> None:
+        """A machine of several takes part, which measures `now`; `HeapfitError` if that is not what
+        it measured before, unless `mix`."""
+        own = [each for each in self.study.sessions if each.machine == machine]
+        if own:
+            changed = differences(own[-1].identity, now)
+            if not changed:
+                return
+            if not mix:
+                since = _of_trials([t for t in self.trials if t.machine == machine], own[-1])
+                raise HeapfitError(
+                    f"{' '.join(told(changed, since))} Begin anew with --out, or go on with --mix"
+                )
+        count = sum(each.machine == machine for each in self.trials)
+        session = Session(began=datetime.now(UTC), first=count, machine=machine, identity=now)
+        sessions = [*self.study.sessions, session]
+        self._keep(self.study.model_copy(update={"sessions": sessions}))
+
+    def goes_on_with(self, now: Identity) -> None:
+        """What is measured has changed in the course of a trial, and is measured all the same."""
+        session = Session(began=datetime.now(UTC), first=len(self.trials), identity=now)
+        sessions = [*self.study.sessions, session]
+        self._keep(self.study.model_copy(update={"sessions": sessions}))
+
+    def measures(self, identity: Identity) -> None:
+        """Replace what the present session measures: files turned out to be no part of it."""
+        *before, last = self.study.sessions
+        sessions = [*before, last.model_copy(update={"identity": identity})]
+        self._keep(self.study.model_copy(update={"sessions": sessions}))
 
     def _recover(self) -> list[Trial]:
         """Return the trials on disk and cut off a torn last line."""
@@ -250,8 +367,36 @@ def _without_study(folder: Path) -> UsageError:
     return UsageError(f"{folder} has trials but no {STUDY_FILE}; use another --out")
 
 
+_UNKNOWN = "what is measured may have changed, for it was not recorded then,"
+
+# The page and its companions, whatever their endings.
+_PAGES = "report"
+
+
+def _of_trials(trials: list[Trial], session: Session | None) -> str:
+    """Name the trials of a session: how many, and when they began."""
+    count = len(trials) - (session.first if session else 0)
+    began = (session.began if session else trials[0].started).astimezone()
+    is_today = began.date() == datetime.now().astimezone().date()
+    when = f"{began:%H:%M}" if is_today else f"{began:%-d %B %Y, %H:%M}"
+    return f"the {counted(count, 'trial')} of {when}" if count else f"{when}, before any trial"
+
+
+def _unused(parent: Path, name: str) -> Path:
+    """Make and return a new folder of this name, or one like it."""
+    parent.mkdir(exist_ok=True)
+    folder, number = parent / name, 2
+    while folder.exists():
+        folder, number = parent / f"{name}-{number}", number + 1
+    folder.mkdir()
+    return folder
+
+
 def _identity(study: Study) -> dict[str, object]:
-    """What makes two studies the same, by names for the user. Replicates are not part of it."""
+    """What the command line says, by names for the user; replicates are not part of it.
+
+    What that stands for on this machine, and may change, is in `identity.py`.
+    """
     return {
         "workload": study.workload,
         "allocators": sorted(map(_allocator_identity, study.allocators)),
@@ -263,18 +408,15 @@ def _identity(study: Study) -> dict[str, object]:
         "seed": study.seed,
         "metrics": sorted(metric.name for metric in study.metrics),
         "time-out": study.timeout_s,
-        "processor": study.machine.cpu,
         "schema": study.schema_version,
     }
 
 
 def _allocator_identity(allocator: InstalledAllocator) -> tuple[object, ...]:
-    """The library counts by its content, not by where it lies."""
-    content = allocator.sha256 or str(allocator.library)
     sets = (allocator.environment, allocator.parameters, allocator.options, allocator.record or {})
     watched = (allocator.record is not None, *allocator.wrapper)
     items = (sorted(each.items()) for each in sets)
-    return allocator.name, allocator.version, content, *items, watched
+    return allocator.name, allocator.library is not None, *items, watched
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -23,7 +23,9 @@ import heapfit
 from heapfit import catalogue, machine
 from heapfit.errors import HeapfitError
 from heapfit.records import InstalledAllocator, Machine, PlannedTrial, Study, Trial, Workload
+from heapfit.study.identity import Watch, identify
 from heapfit.study.one_trial import Answer, Request
+from heapfit.text import join_words
 from heapfit.trial import unavailable_metrics
 from heapfit.trial.cores import split_cores
 
@@ -67,9 +69,10 @@ def inspect(studies: list[str], install: bool) -> str:
     return inspection.model_dump_json()
 
 
-def prepare(study: str) -> None:
-    """Make the data of the study's workload on this machine, unless it is there."""
-    _local(study)
+def prepare(study: str) -> str:
+    """Make the data of the study's workload on this machine, unless it is there; return the
+    `Identity` of what is measured here."""
+    return _watch(study).identity.model_dump_json()
 
 
 def run(study: str, planned: str, reference: str | None) -> str:
@@ -87,6 +90,9 @@ def run(study: str, planned: str, reference: str | None) -> str:
     answer = Answer.model_validate_json(_answer(request.model_dump_json(), stops_before))
     if answer.trial is None:
         raise HeapfitError(answer.error or "a trial gave no answer")
+    if changed := _watch(study).changed():
+        _watch.cache_clear()  # What is there now is what the same command measures.
+        raise HeapfitError(f"{join_words(changed)} while it was being measured")
     return answer.trial.model_dump_json()
 
 
@@ -141,6 +147,12 @@ def _local(study: str) -> tuple[Study, Path | None]:
     allocators = [_local_allocator(each) for each in planned.allocators]
     local = planned.model_copy(update={"workload": workload, "allocators": allocators})
     return local, catalogue.prepare_workload(workload, _say_nothing) if workload.prepare else None
+
+
+@lru_cache(maxsize=64)
+def _watch(study: str) -> Watch:
+    """Return what watches the files that the study measures on this machine."""
+    return Watch(identify(*_local(study)), is_new=True)
 
 
 # ------------------------------------------------------------------ checking

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from heapfit.program import obstacle, started_by
 from heapfit.records import InstalledAllocator, PlannedTrial, Study, TrialStatus, Workload
 from heapfit.trial import output, preload, server, verdict
 from heapfit.trial.cores import CoreSplit, lab_runs_on, split_cores
@@ -28,11 +29,11 @@ STDERR_TAIL_BYTES = 2048
 
 
 @cache
-def _is_preloadable(program: str) -> bool:
-    """Whether the program's file lets an allocator be preloaded into it."""
-    from heapfit.doctor import why_not_preloadable  # which itself asks how trials measure
-
-    return why_not_preloadable([program]) is None
+def _obstacle(program: str) -> str | None:
+    """Why no allocator can be preloaded into the program, by its file; None: it can."""
+    file = started_by(program)
+    found = obstacle(file) if file else None
+    return None if found is None else f"its malloc is {found[0]}: {found[1]}"
 
 
 @dataclass
@@ -86,7 +87,7 @@ class Attempt:
             split=split_cores(planned.cores),
             levels=levels,
             placeholders=placeholders,
-            watch=PreloadWatch(library, preloadable=library is None or _is_preloadable(program)),
+            watch=PreloadWatch(library, obstacle=_obstacle(program) if library else None),
             sources=[source() for source in sources],
             timeout_s=timeout_s,
         )

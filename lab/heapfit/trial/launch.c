@@ -15,9 +15,10 @@
  *
  *   started PID                     the program runs (exec succeeded)
  *   failed STEP ERRNO               it could not be started
- *   ended STATUS WALL_NS USER_US SYSTEM_US MAXRSS_KIB MINFLT MAJFLT NVCSW NIVCSW
+ *   ended STATUS WALL_NS USER_US SYSTEM_US MAXRSS_KIB MINFLT MAJFLT NVCSW NIVCSW LEFT
  *
- * STATUS is what waitpid() gives; the resources are RUSAGE_CHILDREN once everything is reaped.
+ * STATUS is what waitpid() gives; the resources are RUSAGE_CHILDREN once everything is reaped. LEFT says how many
+ * children the program left running, as one does that becomes a daemon.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -145,27 +146,41 @@ static void become_program(const struct request *request, int failure_fd)
 
 /* ------------------------------------------------------------- the launcher */
 
-/* Kills each direct child. Its own children then become ours (we are a subreaper), so that repeating
- * this until there is none left ends the whole tree, whatever sessions and groups it made. */
-static void kill_children(void)
+/* Calls `act` for each direct child; returns how often it returned true. */
+static int for_each_child(bool (*act)(pid_t child, pid_t program), pid_t program)
 {
     static char line[CHILDREN_LINE_SIZE];
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return; /* a kernel without CONFIG_PROC_CHILDREN: the program's own group is all we can reach */
+        return 0; /* a kernel without CONFIG_PROC_CHILDREN: the program's own group is all we can reach */
     }
     ssize_t size = read(fd, line, sizeof line - 1);
     close(fd);
     line[size > 0 ? size : 0] = '\0';
+    int count = 0;
     for (char *at = line, *end; *at != '\0'; at = end) {
         long pid = strtol(at, &end, 10);
         if (end == at) {
             break;
         }
-        kill((pid_t)pid, SIGKILL);
+        count += act((pid_t)pid, program);
     }
+    return count;
+}
+
+/* The children of one that is killed become ours (we are a subreaper), so that repeating this until there is none left
+ * ends the whole tree, whatever sessions and groups it made. */
+static bool kill_child(pid_t child, pid_t program)
+{
+    (void)program;
+    return kill(child, SIGKILL) == 0;
+}
+
+static bool is_another(pid_t child, pid_t program)
+{
+    return child != program;
 }
 
 /* Ends and reaps everything. Returns the program's wait status if it was still to be reaped.
@@ -175,7 +190,7 @@ static int end_tree(pid_t program)
     int program_status = 0;
     kill(-program, SIGKILL);
     for (;;) {
-        kill_children();
+        for_each_child(kill_child, program);
         int status;
         pid_t pid = waitpid(-1, &status, 0);
         if (pid == program) {
@@ -232,12 +247,13 @@ static bool report_started(int report_fd, int failure_fd, pid_t program)
     return true;
 }
 
-static void report_ended(int report_fd, int status, long long wall_ns)
+static void report_ended(int report_fd, int status, long long wall_ns, int left)
 {
     struct rusage used;
     getrusage(RUSAGE_CHILDREN, &used);
-    dprintf(report_fd, "ended %d %lld %lld %lld %ld %ld %ld %ld %ld\n", status, wall_ns, microseconds(used.ru_utime),
-            microseconds(used.ru_stime), used.ru_maxrss, used.ru_minflt, used.ru_majflt, used.ru_nvcsw, used.ru_nivcsw);
+    dprintf(report_fd, "ended %d %lld %lld %lld %ld %ld %ld %ld %ld %d\n", status, wall_ns, microseconds(used.ru_utime),
+            microseconds(used.ru_stime), used.ru_maxrss, used.ru_minflt, used.ru_majflt, used.ru_nvcsw, used.ru_nivcsw,
+            left);
 }
 
 static bool lab_is_gone(int report_fd)
@@ -312,7 +328,9 @@ int main(int argc, char **argv)
     }
     wait_for_end(program, &signals);
     long long wall_ns = nanoseconds_now() - start;
+    reap_orphans(program);
+    int left = for_each_child(is_another, program);
     int status = end_tree(program);
-    report_ended(request.report_fd, status, wall_ns);
+    report_ended(request.report_fd, status, wall_ns, left);
     return EXIT_SUCCESS;
 }

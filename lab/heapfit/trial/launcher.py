@@ -49,6 +49,7 @@ class Ended:
     major_faults: int
     voluntary_switches: int
     involuntary_switches: int
+    left_running: int  # processes that outlived the program, as a daemon does
 
     @property
     def exit_code(self) -> int:

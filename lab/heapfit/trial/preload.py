@@ -117,8 +117,9 @@ class PreloadWatch(Source):
     have the library: if it was not seen, it was not there, however short the run.
     """
 
-    def __init__(self, library: Path | None, *, preloadable: bool = True) -> None:
-        self._preloadable = preloadable
+    def __init__(self, library: Path | None, *, obstacle: str | None = None) -> None:
+        """`obstacle` says why the program's file cannot be preloaded, if it cannot."""
+        self.obstacle = obstacle
         self._name = os.fsencode(library.resolve()) if library else None
         self._seen = library is None
         self._looks = 0
@@ -129,7 +130,7 @@ class PreloadWatch(Source):
     @property
     def missing(self) -> bool:
         """Whether the library was not in the program, so far as the looks can tell."""
-        if not self._preloadable:
+        if self.obstacle:
             return not self._seen
         looked_s = self._last_look_s - self._first_look_s
         return not self._seen and self._looks >= MIN_LOOKS and looked_s >= MIN_LOOKING_S

@@ -53,8 +53,10 @@ def check_preload(watch: preload.PreloadWatch, stderr: Path) -> None:
     if watch.missing:
         raise Rejected(
             TrialStatus.FAILED,
-            "ran without the allocator, whose library never appeared in it; "
-            "is the program linked statically, or setuid?",
+            f"ran without the allocator: {watch.obstacle}"
+            if watch.obstacle
+            else "ran without the allocator, whose library never appeared in it; "
+            "does it start another program without its environment?",
         )
 
 

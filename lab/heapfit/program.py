@@ -1,0 +1,172 @@
+"""A program as a file: what runs it, whether a preload reaches it, and why it cannot be started.
+
+Of ELF files only 64-bit little-endian ones are understood, the kind that heapfit runs on. Standard
+library only: this is looked at in front of the user's program, see `cli.quick`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from heapfit.errors import CannotRun
+
+_MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
+_HEADER = struct.Struct("<32xQQ6xHHHH2x")  # e_phoff, e_shoff, sizes and counts
+_SEGMENT = struct.Struct("<I4xQ16xQ16x")  # p_type, p_offset, p_filesz
+_SECTION = struct.Struct("<4xI16xQQI12x8x")  # sh_type, sh_offset, sh_size, sh_link
+_SYMBOL = struct.Struct("<I2xH16x")  # st_name, st_shndx
+_LOADER_SEGMENT = 3  # PT_INTERP
+_DYNAMIC_SYMBOLS = 11  # SHT_DYNSYM
+_UNDEFINED = 0  # SHN_UNDEF
+_MALLOC = b"malloc\0"
+
+_SCRIPT = b"#!"
+_LONGEST_FIRST_LINE = 256  # what the kernel reads of a script's first line
+_CAPABILITIES = "security.capability"  # extended attribute of a file with capabilities
+
+
+@dataclass(frozen=True)
+class Elf:
+    """`loader` is None in a statically linked program and in a library."""
+
+    loader: Path | None
+    has_malloc: bool  # for others, too
+
+
+def read(path: Path) -> Elf | None:
+    """Return what the file says, or None when it is not a whole ELF file of the kind understood.
+
+    Raises OSError when it cannot be read.
+    """
+    with path.open("rb") as file:
+        try:
+            return _read(file)
+        except (struct.error, ValueError, IndexError):  # cut off, or made to confuse
+            return None
+
+
+def _read(file: BinaryIO) -> Elf | None:
+    header = _part(file, 0, _HEADER.size)
+    if not header.startswith(_MAGIC):
+        return None
+    segments_at, sections_at, *sizes = _HEADER.unpack(header)
+    segment_size, segment_count, section_size, section_count = sizes
+    segments = _part(file, segments_at, segment_size * segment_count)
+    sections = _part(file, sections_at, section_size * section_count)
+    return Elf(_loader(file, segments), _has_malloc(file, sections))
+
+
+def _loader(file: BinaryIO, segments: bytes) -> Path | None:
+    for kind, offset, size in _SEGMENT.iter_unpack(segments):
+        if kind == _LOADER_SEGMENT:
+            return Path(_part(file, offset, size).rstrip(b"\0").decode())
+    return None
+
+
+def _has_malloc(file: BinaryIO, sections: bytes) -> bool:
+    tables = list(_SECTION.iter_unpack(sections))
+    for kind, offset, size, names_index in tables:
+        if kind == _DYNAMIC_SYMBOLS:
+            names = _part(file, *tables[names_index][1:3])
+            symbols = _SYMBOL.iter_unpack(_part(file, offset, size))
+            if any(at != _UNDEFINED and names.startswith(_MALLOC, name) for name, at in symbols):
+                return True
+    return False
+
+
+def _part(file: BinaryIO, offset: int, size: int) -> bytes:
+    file.seek(offset)
+    return file.read(size)
+
+
+# ------------------------------------------------------------------ programs
+
+
+def interpreter_of(program: Path) -> Path:
+    """Return the program that runs `program` if that is a script, else itself."""
+    try:
+        with program.open("rb") as file:
+            first = file.readline(_LONGEST_FIRST_LINE)
+    except OSError:
+        return program
+    words = first.removeprefix(_SCRIPT).decode(errors="replace").split()
+    if not first.startswith(_SCRIPT) or not words:
+        return program
+    plain = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    by_name = shutil.which(plain[0]) if Path(words[0]).name == "env" and plain else None
+    return Path(by_name or words[0])
+
+
+def started_by(name: str) -> Path | None:
+    """Return the file that the kernel runs for the command `name`; None: there is none."""
+    found = shutil.which(name)
+    return interpreter_of(Path(found)) if found else None
+
+
+def obstacle(program: Path) -> tuple[str, str] | None:
+    """Return what its malloc is and what to do, where a preload would not replace it."""
+    try:
+        file = read(program)
+        has_rights = file is not None and _gets_other_rights(program)
+    except OSError:
+        return None
+    if file is None:
+        return None
+    if file.loader is None:
+        return (
+            "built in, for it is linked statically",
+            "nothing can be preloaded into it: link it dynamically",
+        )
+    if file.has_malloc:
+        return "its own", "it would not use a preloaded one: build it without its own"
+    if has_rights:
+        return (
+            "protected, for it runs with other rights than yours (setuid or capabilities)",
+            "nothing can be preloaded into it: start it as the user whose rights it takes",
+        )
+    return None
+
+
+def why_not_preloadable(name: str) -> str | None:
+    """Return why a preloaded malloc would not be used by the command `name`; None: it would."""
+    program = started_by(name)
+    found = obstacle(program) if program else None
+    return None if found is None else found[1]
+
+
+def _gets_other_rights(program: Path) -> bool:
+    """Whether the loader ignores LD_PRELOAD for us (AT_SECURE)."""
+    status = program.stat()
+    if os.geteuid() == 0:
+        return bool(status.st_mode & stat.S_ISUID and status.st_uid != 0)
+    is_other = (status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid()) or (
+        status.st_mode & stat.S_ISGID and status.st_gid != os.getegid()
+    )
+    return bool(is_other) or _CAPABILITIES in os.listxattr(program)
+
+
+def cannot_start(name: str) -> CannotRun:
+    """Return what to tell of a program that could not be started."""
+    file = Path(name) if "/" in name else None
+    found = file if file and file.exists() else shutil.which(name, mode=os.F_OK)
+    if found is None:
+        message = f"there is no program {name!r}; check its name, or install it"
+        return CannotRun(message, found=False)
+    if Path(found).is_dir():
+        return CannotRun(f"{name!r} is a folder; name a program in it", found=True)
+    if not os.access(found, os.X_OK):
+        return CannotRun(f"{name!r} is not executable; run: chmod +x {name}", found=True)
+    interpreter = interpreter_of(Path(found))
+    if not interpreter.exists():
+        message = (
+            f"{name!r} is a script for {interpreter}, which is not there; install that, or mend "
+            "its first line"
+        )
+        return CannotRun(message, found=False)
+    return CannotRun(f"{name!r} is no program that this machine can run", found=True)

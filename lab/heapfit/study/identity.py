@@ -1,0 +1,318 @@
+"""What a study measures, beyond what its command line says: files, environment, kernel.
+
+Programs are rebuilt, libraries upgraded and variables set between two runs of one command, and
+trials of one thing must not pass for those of another. So each study keeps what it measured, by
+checksum. The watch looks at the same files after every trial, by their inodes, sizes and times
+alone: some microseconds each; one that seems to have changed is read again.
+
+Not known: what a program loads or starts later by itself (plug-ins, modules of a script), and what
+it reads without being told so on its command line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import heapfit
+from heapfit.doctor.program import libraries_of
+from heapfit.machine import inherited_settings, memory_settings
+from heapfit.program import interpreter_of
+from heapfit.record import options as record
+from heapfit.records import Identity, MeasuredFile, PlannedTrial, Study
+from heapfit.text import capitalised
+from heapfit.trial.levels import Levels
+from heapfit.trial.placeholders import Placeholders
+
+# Of a larger file that is neither program nor library, size and time must do: a second to read it.
+MOST_READ_BYTES = 1 << 28
+
+# A text that an interpreter is given to run needs no mark of its own in the file system.
+_SCRIPT_SUFFIXES = (".R", ".awk", ".jar", ".jl", ".js", ".lua", ".mjs", ".php", ".pl", ".py", ".rb",
+                    ".sh", ".sql", ".tcl")  # fmt: skip
+# The values of a trial that name no file which is there before it.
+_OF_ONE_TRIAL = ("{scratch}", "{port}")
+
+Role = Literal["program", "client", "interpreter", "script", "file", "library", "allocator"]
+
+
+def identify(study: Study, data: Path | None, known: Identity | None = None) -> Identity:
+    """Return what `study` measures now, on this machine; `data` is its workload's data folder.
+
+    What is as `known` says by its inode, size and times is not read again.
+    """
+    read = {} if known is None else {(each.path, each.stamp): each for each in known.files}
+    files: dict[tuple[str, Path], MeasuredFile] = {}
+    for of, role, path in [*_program_files(study, data), *_allocator_files(study)]:
+        if (of, path) not in files:
+            files[of, path] = _measured(of, role, path, read)
+    return Identity(
+        files=list(files.values()),
+        environment=inherited_settings(),
+        system={
+            "processor": study.machine.cpu,
+            "kernel": platform.release(),
+            "C library": os.confstr("CS_GNU_LIBC_VERSION") or "unknown",
+            "version of heapfit": heapfit.__version__,
+            **memory_settings(),
+        },
+    )
+
+
+def differences(before: Identity, now: Identity) -> list[str]:
+    """Return what has changed, each as a clause: "the program ./a has changed"."""
+    clauses = (
+        *_differing_files(before.files, now.files),
+        *_differing(before.environment, now.environment, "{}"),
+        *_differing(before.system, now.system, "the {}"),
+    )
+    return list(dict.fromkeys(clauses))  # Two programs may share a library.
+
+
+def continued(before: Identity, now: Identity) -> Identity:
+    """Return `now`, which does not differ from `before`, without the files that were left out."""
+    kept = {each.path for each in before.files}
+    files = [each for each in now.files if each.role != "file" or each.path in kept]
+    return now.model_copy(update={"files": files})
+
+
+class Watch:
+    """Looks after each trial whether what is measured is still what it was."""
+
+    def __init__(self, identity: Identity, *, is_new: bool) -> None:
+        """Watch the files of `identity`; `is_new`: no trial has run yet that measured it."""
+        self.identity = identity
+        self.touched = False  # whether any file was, by the last look
+        self._is_first = is_new
+
+    def changed(self) -> list[str]:
+        """Return what has changed since the last look, each as a clause.
+
+        Files that are merely named on the command line and change in the course of the first trial
+        are the program's own output; they are watched no more.
+        """
+        touched = [each for each in self.identity.files if _stamp(each.path) != each.stamp]
+        self.touched = bool(touched)
+        by_itself = "file" if self._is_first else None
+        self._is_first = False
+        if not touched:
+            return []
+        watched = [each for each in touched if each.role != by_itself]
+        again = [_measured(each.of, each.role, each.path, {}) for each in watched]
+        found = list(_differing_files(watched, again))
+        if not found:
+            anew = {(each.of, each.path): each for each in again}
+            own = {(each.of, each.path) for each in touched} - anew.keys()
+            files = [anew.get((each.of, each.path), each) for each in self.identity.files]
+            files = [each for each in files if (each.of, each.path) not in own]
+            self.identity = self.identity.model_copy(update={"files": files})
+        return found
+
+
+# ---------------------------------------------------------------------- files
+
+
+def _program_files(study: Study, data: Path | None) -> Iterator[tuple[str, Role, Path]]:
+    """Every command of the trials: its program with libraries, and the files that it names."""
+    work = study.workload
+    commands: list[tuple[Role, list[str]]] = [("program", work.run.command)]
+    if work.server is not None:
+        commands = [("program", work.server.command), ("client", work.run.command)]
+    wrappers = [each.wrapper for each in study.allocators if each.wrapper]
+    commands += [("client", wrapper) for wrapper in wrappers]
+    stdin = [work.run.stdin] if work.run.stdin else []
+    for of, values in _values(study, data):
+        for role, command in commands:
+            words = values.expand_all(each for each in command if not _is_of_one_trial(each))
+            yield from ((of, own, path) for own, path in _of_command(study, role, words))
+        for name in values.expand_all(stdin):
+            yield of, "file", study.workload.here.resolve() / name
+
+
+def _is_of_one_trial(word: str) -> bool:
+    return any(name in word for name in _OF_ONE_TRIAL)
+
+
+def _values(study: Study, data: Path | None) -> Iterator[tuple[str, Placeholders]]:
+    """The values of the commands' placeholders, each combination once, with the program's name."""
+    seen = set()
+    for allocator in study.allocators:
+        for cores, levels in study.settings():
+            planned = PlannedTrial(
+                index=0, block=0, replicate=0, allocator=allocator.name, cores=cores,
+                levels=dict(levels),
+            )  # fmt: skip
+            parameters = Levels.of(study, planned).parameters
+            of = allocator.program or study.workload.name
+            key = (of, cores, *sorted(parameters.items()))
+            if key not in seen:
+                seen.add(key)
+                # Who uses data that no step prepares is told so by the first trial.
+                folder = data or Path("/nonexistent")
+                yield of, Placeholders(study.workload, Path(), cores, folder, parameters)
+
+
+def _of_command(study: Study, role: Role, words: Sequence[str]) -> Iterator[tuple[Role, Path]]:
+    here = study.workload.here.resolve()
+    path = study.workload.run.environment.get("PATH")
+    found = _found(words[0], here, path) if words else None
+    if found is not None:
+        yield role, found
+        interpreter = interpreter_of(found)
+        if interpreter != found:
+            yield "interpreter", interpreter
+        for library in _libraries(interpreter, _stamp(interpreter)):
+            yield "library", library
+    for word in words[1:]:
+        named = here / word
+        if _is_file(named):
+            yield "script" if _is_script(named) else "file", named
+
+
+@lru_cache(maxsize=64)
+def _libraries(program: Path, stamp: tuple[int, ...]) -> list[Path]:
+    """The same for the same file: the loader is asked once for all settings of a study."""
+    return libraries_of(program)
+
+
+def _found(program: str, here: Path, path: str | None) -> Path | None:
+    """The file of a program, searched for as the launcher does, which runs in the folder `here`."""
+    if "/" in program:
+        return here / program
+    found = shutil.which(program, path=path)
+    return Path(found) if found else None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # A word that is no path: too long, say.
+        return False
+
+
+def _is_script(path: Path) -> bool:
+    if path.suffix in _SCRIPT_SUFFIXES or os.access(path, os.X_OK):
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return False
+
+
+def _allocator_files(study: Study) -> Iterator[tuple[str, Role, Path]]:
+    for each in study.allocators:
+        name = (each.variant_of or each).name
+        if each.library is not None:
+            yield name, "allocator", each.library
+        if each.record is not None:
+            yield name, "allocator", record.library()
+
+
+def _measured(
+    of: str, role: Role, path: Path, known: dict[tuple[Path, tuple[int, ...]], MeasuredFile]
+) -> MeasuredFile:
+    stamp = _stamp(path)
+    same = known.get((path, stamp))
+    checksum = same.sha256 if same is not None else _checksum(path, role)
+    return MeasuredFile(of=of, role=role, path=path, sha256=checksum, stamp=stamp)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What changes with a file; nothing for one that is not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _checksum(path: Path, role: Role) -> str | None:
+    try:
+        if role == "file" and path.stat().st_size > MOST_READ_BYTES:
+            return None
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+# ---------------------------------------------------------------- differences
+
+
+def _differing_files(before: Sequence[MeasuredFile], now: Sequence[MeasuredFile]) -> Iterator[str]:
+    """Compare file by file. One that has moved is paired with its namesake of the same role."""
+    left = {(each.of, each.path): each for each in now}
+    unpaired = []
+    for each in before:
+        other = left.pop((each.of, each.path), None)
+        if other is None:
+            unpaired.append(each)
+        elif not _same(each, other):
+            yield f"{_named(each)} has {'changed' if other.stamp else 'gone'}"
+    for each in unpaired:
+        moved = next((key for key, other in left.items() if _namesakes(each, other)), None)
+        other = left.pop(moved) if moved else None
+        if other is None and each.role != "file":
+            yield f"{_named(each)} is no longer used"
+        elif other is not None and not _same(each, other):
+            yield f"{_named(each)} has changed, and is now {other.path}"
+    for each in left.values():
+        if each.role != "file":  # A file that came to be since is the program's own output.
+            yield f"{_named(each)} has come to be used"
+
+
+def _same(before: MeasuredFile, now: MeasuredFile) -> bool:
+    if before.sha256 is None or now.sha256 is None:
+        return before.stamp[1:3] == now.stamp[1:3] and before.sha256 == now.sha256
+    return before.sha256 == now.sha256
+
+
+def _namesakes(before: MeasuredFile, now: MeasuredFile) -> bool:
+    """Libraries by their names, whatever folder; of the rest there is as a rule one of a kind."""
+    if (before.of, before.role) != (now.of, now.role):
+        return False
+    return before.path.name == now.path.name or before.role in ("program", "allocator")
+
+
+def _named(file: MeasuredFile) -> str:
+    match file.role:
+        case "library":
+            return f"the library {file.path}, which the program uses,"
+        case "allocator":
+            return f"the library {file.path} of {file.of}"
+        case "client":
+            return f"the program {file.path}"
+        case _:
+            return f"the {file.role} {file.path}"
+
+
+def _differing(before: dict[str, str], now: dict[str, str], subject: str) -> Iterator[str]:
+    for name in sorted({*before, *now}):
+        old, new, named = before.get(name), now.get(name), subject.format(name)
+        if old == new:
+            continue
+        if old is None:
+            yield f"{named} has been set to {new!r}"
+        elif new is None:
+            yield f"{named}, which was {old!r}, has been unset"
+        else:
+            yield f"{named} has changed from {old!r} to {new!r}"
+
+
+_MOST_TOLD = 5
+
+
+def told(clauses: Iterable[str], since: str) -> list[str]:
+    """Return sentences of what has changed `since` some trials."""
+    every = list(clauses)
+    more = len(every) - _MOST_TOLD
+    shown = every[:_MOST_TOLD] if more > 0 else every
+    said = [f"{capitalised(each)} since {since}." for each in shown]
+    return [*said, f"{more} more of what was measured differ, too."] if more > 0 else said
