@@ -14,11 +14,12 @@ from conftest import Heapfit
 from heapfit.catalogue import load_allocators
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import InstalledAllocator, Study, Summary, Trial, TrialStatus, WorkloadRun
-from heapfit.report import json_report, markdown_report, terminal, write_all
+from heapfit.report import html_report, json_report, markdown_report, terminal, write_all
 from heapfit.report.analysis import Findings, find
 from heapfit.report.deployment import deployment
 from heapfit.statistics import read, summarise
 from heapfit.study import Journal
+from markupsafe import escape
 from report_data import Faults, make_study, make_trials
 from rich.console import Console
 
@@ -95,6 +96,8 @@ def test_what_is_recommended_runs_by_the_lines_that_are_shown(
     assert run_heapfit(*words[1:]).stdout == said
     assert subprocess.check_output(["sh", "-c", by_hand], env=clean_environment, text=True) == said
     assert json.loads(json_report.dumps(summary, findings))["deployment"] == [run, by_hand]
+    page = html_report.page(summary, read(summary.study, []), findings)
+    assert f"<code>{escape(run)}<br>{escape(by_hand)}</code>" in page
     for line in (run, by_hand):
         assert f"\n{line}\n" in markdown_report.dumps(summary, findings)
         console = Console(file=io.StringIO(), width=60)

@@ -95,7 +95,7 @@ def test_a_lead_that_matters_before_some_only_says_before_whom_it_does_not() -> 
     said = conclusion({"glibc": base, "heapfit": near, "slow": far})
     assert "glibc leads, ahead of all the others" in said
     assert said.endswith(
-        "; ahead of heapfit it is by too little to matter (95 % interval: up to 2 ms)."
+        "; its lead over heapfit is too little to matter (95 % interval: up to 2 ms)."
     )
 
 

@@ -219,13 +219,8 @@ def _too_little(results: Results, setting: Setting, metric: Metric, found: Stand
     known = [each for each in verdicts if each]
     little = [each for each in known if each.trivial]
     unclear = [each for each in known if not each.trivial and not each.matters]
-    return _by(
-        metric, little, len(known), "by too little to matter ({interval}: up to {most})"
-    ) + _by(
-        metric,
-        unclear,
-        len(known),
-        "by what may be too little to matter ({interval}: {least} to {most})",
+    return _by(metric, little, len(known), "too little to matter ({interval}: up to {most})") + _by(
+        metric, unclear, len(known), "may be too little to matter ({interval}: {least} to {most})"
     )
 
 
@@ -239,9 +234,11 @@ def _by(metric: Metric, some: Sequence[Verdict], of: int, words: str) -> str:
         for name, size in shown.items()
     }
     whom = join_words([visible(each.second) for each in some])
-    of_some = ", " if len(some) == of else f"; ahead of {whom} it is "
+    is_may = words.startswith("may")
+    of_all = ", by what " if is_may else ", by "
+    of_some = f"; its lead over {whom} " + ("" if is_may else "is ")
     interval = "95 % interval" + "s" * (len(some) > 1)
-    return of_some + words.format(interval=interval, **sizes)
+    return (of_all if len(some) == of else of_some) + words.format(interval=interval, **sizes)
 
 
 def _absolute(verdict: Verdict) -> tuple[float, float]:
