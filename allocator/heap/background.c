@@ -89,12 +89,12 @@ void heap_background_consider(void)
 /* ---- what it does ------------------------------------------------------------------------------------------------- */
 
 /* One step of all that is due. */
-static enum chores_left step(bool idle)
+static enum chores_left step(enum resting resting)
 {
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
     if (decay == DECAY_NEVER || setting() == BACKGROUND_OFF) return CHORES_NONE;
     heap_pressure_pass(platform_clock_ms());
-    enum chores_left left = heap_all_release_old(platform_clock_ms(), decay == AT_ONCE ? AT_ONCE + 1 : decay, idle);
+    enum chores_left left = heap_all_release_old(platform_clock_ms(), decay == AT_ONCE ? AT_ONCE + 1 : decay, resting);
     left = chores_more_urgent(left, heap_orphans_step());
     return chores_more_urgent(left, (enum chores_left)space_purge_old());
 }
@@ -118,11 +118,11 @@ static uint32_t sleep_ms(void)
 
 /* False when something has come at the last moment. Sequentially consistent: who brings it changes what step looks at and then
  * looks at the status; so either it finds us gone, or we find it. */
-static bool may_leave(bool idle)
+static bool may_leave(enum resting resting)
 {
     if (!status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT))
         return false; /* it is to leave at once: see background_run */
-    return step(idle) == CHORES_NONE || !status_change(BACKGROUND_ABSENT, BACKGROUND_PRESENT);
+    return step(resting) == CHORES_NONE || !status_change(BACKGROUND_ABSENT, BACKGROUND_PRESENT);
 }
 
 /* Its number; 0: not known yet. Relaxed: only to know whether it still exists. */
@@ -132,10 +132,11 @@ static void background_run(void *unused)
 {
     (void)unused;
     atomic_store_explicit(&thread_number, platform_thread_number(), memory_order_relaxed);
-    bool idle = platform_barrier_prepare(); /* where the kernel has none, heaps are left to their owners */
+    /* Where the kernel has no barrier, heaps are left to their owners. */
+    enum resting resting = platform_barrier_prepare() ? RESTING_LENT : RESTING_LEFT;
     uint64_t busy_at = platform_clock_ms();
     for (;;) {
-        enum chores_left left = step(idle);
+        enum chores_left left = step(resting);
         uint64_t now = platform_clock_ms();
         if (status_change(BACKGROUND_LEAVING, BACKGROUND_ABSENT)) return;
         if (left != CHORES_NONE) busy_at = now;
@@ -144,7 +145,7 @@ static void background_run(void *unused)
             status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
             return;
         }
-        if (now - busy_at >= IDLE_MS && may_leave(idle)) return;
+        if (now - busy_at >= IDLE_MS && may_leave(resting)) return;
         platform_wait(&heap_background_status, BACKGROUND_PRESENT, sleep_ms() * 1000);
         if (has_entered_sandbox()) {
             atomic_store_explicit(&heap_background_status, BACKGROUND_FORBIDDEN, memory_order_relaxed);

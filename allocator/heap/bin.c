@@ -546,24 +546,27 @@ void span_free_list(struct heap *heap, struct span *span, uintptr_t first, uintp
 
 /* ---- flushing and adopting ------------------------------------------------------------------------------------------------------------- */
 
-static void bin_return_blocks(struct heap *heap, unsigned bin)
+void heap_return_bin(struct heap *heap, unsigned bin)
 {
     if (POOLS_EXIST && bin_is_mixed(bin)) {
         mixed_let_go(heap, bin);
         return;
     }
-    uintptr_t block = heap->free[bin];
-    heap->free[bin] = LIST_END;
-    while (!list_is_empty(block)) {
-        uintptr_t next = list_next(block); /* freeing writes another link */
-        block_free_local(heap, span_of_offset(block - space.base), block);
-        block = next;
+    uintptr_t first = heap->free[bin];
+    if (list_is_empty(first)) return;
+    heap->free[bin] = LIST_END; /* before chores come by */
+    uint32_t blocks = 1;
+    uintptr_t last = first;
+    for (uintptr_t next = list_next(last); !list_is_empty(next); next = list_next(last)) {
+        last = next;
+        blocks++;
     }
+    span_free_list(heap, span_of_offset(first - space.base), first, last, blocks);
 }
 
 void heap_return_blocks(struct heap *heap)
 {
-    for (unsigned bin = 0; bin < HEAP_BINS; bin++) bin_return_blocks(heap, bin);
+    for (unsigned bin = 0; bin < HEAP_BINS; bin++) heap_return_bin(heap, bin);
 }
 
 /* Give back the spans that were kept although they are empty. */
@@ -579,15 +582,20 @@ static void bin_give_back_empty(struct heap *heap, unsigned bin)
     }
 }
 
+void heap_give_back_empty(struct heap *heap)
+{
+    for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
+        bin_give_back_empty(heap, bin);
+        heap->bins[bin].given = 0;
+    }
+}
+
 void heap_flush(struct heap *heap)
 {
     uint32_t entered = heap_enter(heap);
     __atomic_store_n(&heap->chores, true, __ATOMIC_RELAXED); /* no need to be told; the orphans' others look at */
     heap_return_blocks(heap);
-    for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
-        bin_give_back_empty(heap, bin);
-        heap->bins[bin].given = 0;
-    }
+    heap_give_back_empty(heap);
     heap_leave(heap, entered);
     cache_release(cache_detach(heap, SPAN_NONE));
 }

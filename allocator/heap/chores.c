@@ -59,7 +59,9 @@ void heap_chores_expect_own(void)
     if (heap == &heap_none) return;
     bool shares = heap == &heap_sharing;
     if (shares) heap = heap_thread_enter();
+    uint32_t entered = heap_enter(heap);
     if (!heap->chores) heap_chores_expect(heap);
+    heap_leave(heap, entered);
     if (shares) heap_thread_leave(heap);
 }
 
@@ -326,9 +328,7 @@ void heap_chores_sparse(struct heap *heap)
         span_purge_sparse(heap, span_at(heap->sparse.first));
 }
 
-/* Pages that hold no live block, of at most so many spans: of the sparse ones first, then of the others, each of which comes
- * last then in their chain. */
-static void heap_purge_pages(struct heap *heap, uint32_t spans)
+void heap_purge_pages(struct heap *heap, uint32_t spans)
 {
     for (; spans > 0 && heap_spans(heap) != 0; spans--) {
         bool sparse = heap->sparse.spans != 0;

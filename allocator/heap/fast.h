@@ -26,7 +26,7 @@ ALWAYS_INLINE void *bin_pop(struct heap *heap, unsigned bin, uintptr_t block)
 /* Allocate; whatever is rare is left to `slow`: a caller that must treat failure has it done there, off the fast path. */
 ALWAYS_INLINE void *heap_malloc_or(size_t size, void *(*slow)(size_t size, struct heap *heap))
 {
-    struct heap *heap = thread_heap;
+    struct heap *heap = thread_heap_now();
     if (UNLIKELY(size > FAST_MAX)) return slow(size, heap);
     unsigned bin = heap->classes[(size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT];
     uintptr_t block = heap->free[bin];
@@ -68,14 +68,14 @@ ALWAYS_INLINE bool block_push(struct heap *heap, uintptr_t block, size_t size)
 
 ALWAYS_INLINE void heap_free(void *pointer)
 {
-    struct heap *heap = thread_heap;
+    struct heap *heap = thread_heap_now();
     if (UNLIKELY(!block_push(heap, (uintptr_t)pointer, 0))) heap_free_slow(pointer, heap);
 }
 
 /* The same for an object whose size the program states. */
 ALWAYS_INLINE void heap_free_sized(void *pointer, size_t size)
 {
-    struct heap *heap = thread_heap;
+    struct heap *heap = thread_heap_now();
     if (UNLIKELY(!block_push(heap, (uintptr_t)pointer, size))) heap_free_sized_slow(pointer, size, heap);
 }
 

@@ -14,8 +14,8 @@
  *
  * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; cache.c free spans that
  * a heap keeps; chores.c giving memory back in time; background.c the same while the program sleeps; idle.c what a
- * resting thread's heap holds; pressure.c what is done when memory runs short; remote.c blocks that another thread freed; registry.c heaps and
- * threads: birth, death, adoption, fork; shared.c heaps of several threads; large.c objects with spans of their own;
+ * resting thread's heap holds; lent.c the whole heap of one that sleeps; pressure.c what is done when memory runs short; remote.c
+ * blocks that another thread freed; registry.c heaps and threads: birth, death, adoption, fork; shared.c heaps of several threads; large.c objects with spans of their own;
  * mixed.c, in the library with pools alone, bins of objects of many sizes; guard.c, guard_sample.c and guard_report.c objects at the
  * edge of inaccessible pages, whose header says what they are;
  * object.c what the malloc family asks for, of any size; check.c errors of the program.
@@ -183,12 +183,15 @@ struct heap {
     bool tidying; /* chores: more sparse spans were due than are looked through at a time */
     _Atomic(uint32_t)
         inside; /* idle.c: HEAP_INSIDE: slow paths of the owner under way; above: how often there were. Its alone */
-    _Atomic(uint32_t) claimed; /* idle.c: not 0: slow paths have to wait */
+    _Atomic(uint32_t) claimed; /* idle.c: enum claim; not CLAIM_NONE: slow paths have to wait, or to fetch the heap */
     _Atomic(bool) claim_holds; /* idle.c: and who claimed it is at work in it */
+    _Atomic(bool) is_lent; /* lent.c: whoever claims it has all of it. Set under a claim, ended by the owner inside */
+    struct heap **place; /* lent.c: the owner's thread_heap, by who becomes the owner; NULL: not to be changed */
     uint32_t
         rest_entries; /* idle.c: `inside` when last looked at; and since when it has been so; under the registry's lock */
     uint64_t rest_begun;
-    bool rest_done; /* idle.c: what was left when it began has been seen to */
+    bool rest_done; /* idle.c: what was left when it began has been seen to; under a claim */
+    bool rest_runs; /* idle.c: but the thread did not sleep then */
     uintptr_t
         inbox_seen; /* idle.c: the first message in the inbox when nothing of it could be had; and when to look again */
     uint64_t inbox_due;
@@ -225,10 +228,23 @@ extern struct heap heap_none;
 extern struct heap heap_diverted;
 extern __thread struct heap *thread_heap_kept;
 
-/* The calling thread's own heap, diverted or not; may be heap_none. */
+/* While another thread may have a sleeping thread's heap (lent.c), heap_lent takes its place in thread_heap: as empty as
+ * heap_none. thread_heap_lent is the heap that it then stands for. */
+extern struct heap heap_lent;
+extern __thread struct heap *thread_heap_lent;
+COLD struct heap *heap_fetch(void);
+
+/* Another thread may put heap_lent there at any moment. So each call reads it once, and goes on with what it has read. */
+ALWAYS_INLINE struct heap *thread_heap_now(void)
+{
+    return __atomic_load_n(&thread_heap, __ATOMIC_RELAXED);
+}
+
+/* The calling thread's own heap, diverted, lent or not; may be heap_none. */
 ALWAYS_INLINE struct heap *thread_heap_own(void)
 {
-    struct heap *heap = thread_heap;
+    struct heap *heap = thread_heap_now();
+    if (UNLIKELY(heap == &heap_lent)) return heap_fetch();
     return LIKELY(heap != &heap_diverted) ? heap : thread_heap_kept;
 }
 
@@ -259,6 +275,13 @@ ALWAYS_INLINE enum chores_left chores_more_urgent(enum chores_left a, enum chore
 
 enum { HEAP_INSIDE = 0xFF, HEAP_INSIDE_NEXT = HEAP_INSIDE + 1 };
 
+enum claim {
+    CLAIM_NONE = 0,
+    CLAIMED,
+    CLAIMED_OWNER_WAITS,
+    CLAIM_LENT, /* nobody is at work, but the owner's thread_heap is heap_lent (lent.c) */
+};
+
 void heap_wait_for_claim(struct heap *heap);
 
 /* What only slow paths touch is changed between these two, by the owner: the bins, the chains, what is carved in spans, the
@@ -269,7 +292,8 @@ ALWAYS_INLINE uint32_t heap_enter(struct heap *heap)
     atomic_store_explicit(&heap->inside, inside + 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst); /* for the processor, the claimer's system call is one: see idle.c */
     /* Acquire: pairs with the release at the end of a claim. */
-    if (UNLIKELY(atomic_load_explicit(&heap->claimed, memory_order_acquire) != 0) && (inside & HEAP_INSIDE) == 0)
+    if (UNLIKELY(atomic_load_explicit(&heap->claimed, memory_order_acquire) != CLAIM_NONE) &&
+        (inside & HEAP_INSIDE) == 0)
         heap_wait_for_claim(heap);
     return inside;
 }
@@ -282,8 +306,26 @@ ALWAYS_INLINE void heap_leave(struct heap *heap, uint32_t entered)
 }
 
 /* Take what a heap holds whose thread has rested for so long: a part of it, for less than a millisecond. The registry's lock is
- * held. Spans come before the chain, as cache_detach. */
-enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain);
+ * held. Spans come before the chain, as cache_detach. Where `lent` is not NULL and the thread sleeps, `*lent` becomes the heap:
+ * then all is done by idle_tend_lent, without any lock. */
+enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain, struct heap **lent);
+enum chores_left idle_tend_lent(struct heap *heap, uint64_t now);
+
+/* ---- heaps of threads that sleep (lent.c): under a claim ---------------------------------------------------------------- */
+
+/* Whether its thread sleeps in the kernel, as far as can be told. The registry's lock is held, here and below. */
+enum platform_sleep heap_sleep(const struct heap *heap);
+/* Have the heap to oneself if it still does: then it returns THREAD_SLEEPS. */
+enum platform_sleep heap_lend(struct heap *heap);
+ALWAYS_INLINE bool heap_is_lent(const struct heap *heap)
+{
+    /* Relaxed: a claim, or that there is none, orders it with who wrote it; without either it is a hint. */
+    return atomic_load_explicit(&heap->is_lent, memory_order_relaxed);
+}
+/* The calling thread is inside, and nobody has claimed it: have it back, if it is its own. */
+void heap_take_back(struct heap *heap);
+/* Give back all that such a heap holds without need; false: its owner waits, so that it was not all. Without locks. */
+bool heap_lent_give_back(struct heap *heap, bool (*is_awaited)(const struct heap *heap));
 
 /* ---- objects (object.c) -------------------------------------------------------------------------------------------- */
 
@@ -358,6 +400,8 @@ void block_free_local(struct heap *heap, struct span *span, uintptr_t block);
 void span_free_list(struct heap *heap, struct span *span, uintptr_t first, uintptr_t last, uint32_t blocks);
 /* Put the blocks that the bins hold back into their spans, and give back empty spans. */
 void heap_flush(struct heap *heap);
+/* Give back the empty spans alone, once the bins hold nothing. To be called inside, or under a claim of the whole heap. */
+void heap_give_back_empty(struct heap *heap);
 /* From now on the span has been sparse since then (clock in ms); 0: it is not sparse. */
 void span_set_sparse(struct heap *heap, struct span *span, uint64_t since);
 /* Have the countdown and the place in the lists of a span follow from its live blocks. */
@@ -373,8 +417,9 @@ ALWAYS_INLINE uint32_t heap_spans(const struct heap *heap)
 void heap_take_span(struct heap *heap, struct heap *from, struct span *span);
 void heap_take_spans(struct heap *heap, struct heap *from);
 
-/* Return the blocks that the bins hold to their spans. */
+/* Return the blocks that the bins hold to their spans; or those of one bin. To be called inside. */
 void heap_return_blocks(struct heap *heap);
+void heap_return_bin(struct heap *heap, unsigned bin);
 /* Unlink an empty span and put it before a chain, as cache_detach does. */
 void span_give_away(struct heap *heap, struct span *span, uint32_t *chain);
 /* Give an empty span back. */
@@ -441,10 +486,15 @@ void cache_release(uint32_t chain);
 /* Any thread: what is kept. */
 size_t cache_bytes(const struct heap *heap);
 
-/* Any thread: the same for all heaps, some of them at a time; with `idle` also what else those hold whose threads rest. AT_ONCE: who
+/* Any thread: the same for all heaps, some of them at a time; and what else those hold whose threads rest. AT_ONCE: who
  * asks needs it now, whatever the age, and whoever has to wait meanwhile. */
 enum { AT_ONCE = 0 };
-enum chores_left heap_all_release_old(uint64_t now, uint32_t age_ms, bool idle);
+enum resting {
+    RESTING_LEFT, /* as they are */
+    RESTING_CLAIMED, /* to take what can be had while the threads may go on */
+    RESTING_LENT, /* the whole heaps of those that sleep; asks the kernel what a sandbox may forbid by death */
+};
+enum chores_left heap_all_release_old(uint64_t now, uint32_t age_ms, enum resting resting);
 /* The same at once, of all heaps whose threads are on no slow path at this moment. */
 void heap_all_give_back(void);
 
@@ -465,6 +515,9 @@ void heap_chores_sparse(struct heap *heap);
 void span_purge_resting(struct heap *heap, struct span *span, uintptr_t head);
 /* Give back all that the heap holds without need, now. */
 void heap_give_back(struct heap *heap);
+/* Give back pages that hold no live block, of at most so many spans: of the sparse ones first, then of the others, each of which
+ * comes last then in their chain. */
+void heap_purge_pages(struct heap *heap, uint32_t spans);
 /* What is due for the orphans, if nobody else is about to do it; and all that they hold without need. */
 void heap_orphans_look(void);
 enum chores_left heap_orphans_step(void);
@@ -578,6 +631,11 @@ bool remote_inbox_hold(struct heap *heap, bool (*is_awaited)(const struct heap *
                        uint32_t *spans); /* NULL: nobody does */
 bool remote_inbox_give_away(struct heap *heap, uint32_t *chain);
 uintptr_t remote_inbox_put_back(struct heap *heap);
+
+/* For a heap that is lent (lent.c): hand over what it has collected; and take in what others have freed, false: somebody waits,
+ * so that some of it is still there. */
+void remote_lent_flush(struct heap *heap);
+bool remote_lent_take_in(struct heap *heap, bool (*is_awaited)(const struct heap *heap));
 
 /* Free a block of the heap's own that looks free: end the program if it is, and free it if it only looks so. */
 COLD void remote_free_own_suspect(struct heap *heap, uintptr_t block);

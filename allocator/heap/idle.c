@@ -26,10 +26,12 @@
  * - what others have freed for the owner can be counted, and spans of which nothing else lives are given away: see remote.c.
  *
  * What cannot be had: the blocks of the bins' own lists, which malloc may take at any time, at most 64 in each bin of a heap that
- * has freed spans; and pages of spans that are not sparse. Objects of mixed sizes are freed and made elsewhere: their bins are
+ * has freed spans; and pages of spans that are not sparse. That takes an owner that sleeps in the kernel: of such a one the whole
+ * heap can be had, see lent.c. Objects of mixed sizes are freed and made elsewhere: their bins are
  * left alone. Heaps of a lock are not idle.
  *
- * The registry's lock is held during a claim, so that no owner retires meanwhile. A thread that forks is inside its heap until
+ * The registry's lock is held during a claim, so that no owner retires meanwhile, unless the heap is lent: then its owner has to
+ * fetch it before. A thread that forks is inside its heap until
  * the fork ends, so that the child finds no claim of it. What the claimer calls waits for no lock that a fork holds. A copy of the
  * process that was made without fork's handlers may have a claim and no claimer: its owner begins anew (registry.c) where
  * the claimer was at work.
@@ -51,8 +53,17 @@ struct finds {
 
 /* ---- the owner ---------------------------------------------------------------------------------------------------- */
 
-enum { CLAIM_NONE = 0, CLAIMED, CLAIMED_OWNER_WAITS };
 enum { WAIT_US = 1000000 };
+
+/* While it is lent and we are inside, no claim comes further than to find us there. */
+static void end_lending(struct heap *heap)
+{
+    heap_take_back(heap);
+    uint32_t claimed = CLAIM_LENT;
+    /* Relaxed: for who claims it the mark orders nothing. */
+    atomic_compare_exchange_strong_explicit(&heap->claimed, &claimed, CLAIM_NONE, memory_order_relaxed,
+                                            memory_order_relaxed);
+}
 
 COLD void heap_wait_for_claim(struct heap *heap)
 {
@@ -61,9 +72,13 @@ COLD void heap_wait_for_claim(struct heap *heap)
         uint32_t claimed = CLAIMED;
         /* Acquire: pairs with the release in claim_end. */
         if (!atomic_compare_exchange_strong_explicit(&heap->claimed, &claimed, CLAIMED_OWNER_WAITS,
-                                                     memory_order_acquire, memory_order_acquire) &&
-            claimed == CLAIM_NONE)
-            return;
+                                                     memory_order_acquire, memory_order_acquire)) {
+            if (claimed == CLAIM_NONE) return;
+            if (claimed == CLAIM_LENT) {
+                end_lending(heap);
+                continue;
+            }
+        }
         platform_wait(&heap->claimed, CLAIMED_OWNER_WAITS, WAIT_US);
     }
 }
@@ -74,8 +89,9 @@ static void claim_end(struct heap *heap)
 {
     /* Release: for a copy of the process, in which what came before it is done. */
     atomic_store_explicit(&heap->claim_holds, false, memory_order_release);
+    enum claim after = heap_is_lent(heap) ? CLAIM_LENT : CLAIM_NONE;
     /* Release: what was done is seen by the owner when it finds no claim. */
-    if (atomic_exchange_explicit(&heap->claimed, CLAIM_NONE, memory_order_release) == CLAIMED_OWNER_WAITS)
+    if (atomic_exchange_explicit(&heap->claimed, after, memory_order_release) == CLAIMED_OWNER_WAITS)
         platform_wake(&heap->claimed);
 }
 
@@ -84,6 +100,7 @@ static void claim_end(struct heap *heap)
  * the owner's to do. */
 static bool claim_begin(struct heap *heap, uint32_t entries, enum chores_left *left)
 {
+    /* Nobody else has claimed it: look_at_rest has seen that, under the registry's lock, and without it claims only end. */
     atomic_store_explicit(&heap->claimed, CLAIMED, memory_order_seq_cst);
     bool passed = platform_barrier_everywhere();
     *left = passed ? CHORES_LATER : CHORES_NONE;
@@ -140,16 +157,19 @@ static enum chores_left inbox_left(const struct heap *heap, uint64_t now, uint32
 /* Whether the owner has kept away from its slow paths for so long, and what these have left, or others, was not seen to yet. */
 static enum chores_left look_at_rest(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *entries)
 {
+    /* Is somebody at work in it, as it was lent? Acquire: pairs with the release in claim_end. */
+    uint32_t claimed = atomic_load_explicit(&heap->claimed, memory_order_acquire);
+    if (claimed == CLAIMED || claimed == CLAIMED_OWNER_WAITS) return CHORES_LATER;
     /* Relaxed: a hint, claim_begin looks again. */
     *entries = atomic_load_explicit(&heap->inside, memory_order_relaxed);
     if (*entries != heap->rest_entries || (*entries & HEAP_INSIDE) != 0) {
         heap->rest_entries = *entries;
         heap->rest_begun = now;
-        heap->rest_done = false;
+        heap->rest_done = heap->rest_runs = false;
         heap->inbox_seen = 0;
     }
     if ((*entries & HEAP_INSIDE) != 0) return CHORES_LATER;
-    enum chores_left left = heap->rest_done ? inbox_left(heap, now, age_ms) : CHORES_NOW;
+    enum chores_left left = heap->rest_done && !heap->rest_runs ? inbox_left(heap, now, age_ms) : CHORES_NOW;
     if (left != CHORES_NOW) return left;
     return now - heap->rest_begun < age_ms ? CHORES_LATER : CHORES_NOW;
 }
@@ -160,10 +180,19 @@ static enum chores_left look_at_rest(struct heap *heap, uint64_t now, uint32_t a
  * of a processor's time is spent on them. */
 enum { INBOX_TIME_SHARE = 64 };
 
+static bool owner_waits(const struct heap *heap)
+{
+    return atomic_load_explicit(&heap->claimed, memory_order_relaxed) == CLAIMED_OWNER_WAITS;
+}
+
 static bool is_awaited(const struct heap *heap)
 {
-    return atomic_load_explicit(&heap->claimed, memory_order_relaxed) == CLAIMED_OWNER_WAITS ||
-           heap_registry_is_awaited();
+    return owner_waits(heap) || heap_registry_is_awaited();
+}
+
+static void inbox_rest(struct heap *heap, uint64_t now, uint64_t begun_ns)
+{
+    heap->inbox_due = now + (platform_clock_ns() - begun_ns) / 1000000 * INBOX_TIME_SHARE;
 }
 
 static enum chores_left inbox_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain)
@@ -180,7 +209,7 @@ static enum chores_left inbox_tend(struct heap *heap, uint64_t now, uint32_t age
     }
     uintptr_t left = remote_inbox_put_back(heap);
     heap->inbox_seen = whole && !more ? left : 0;
-    heap->inbox_due = now + (platform_clock_ns() - begun) / 1000000 * INBOX_TIME_SHARE;
+    inbox_rest(heap, now, begun);
     return !whole ? CHORES_LATER : more ? CHORES_NOW : CHORES_NONE;
 }
 
@@ -202,15 +231,36 @@ static enum chores_left spans_tend(struct heap *heap, uint64_t now, uint32_t age
     return heap->rest_done ? CHORES_NONE : CHORES_NOW;
 }
 
-enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain)
+enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain, struct heap **lent)
 {
     uint32_t entries;
     enum chores_left left = look_at_rest(heap, now, age_ms, &entries);
     if (left != CHORES_NOW) return left;
+    enum platform_sleep sleep = lent == NULL ? THREAD_IS_ELSEWHERE : heap_sleep(heap);
+    bool runs_on = heap->rest_runs && sleep == THREAD_RUNS;
+    if (runs_on && heap->rest_done && inbox_left(heap, now, age_ms) != CHORES_NOW) return CHORES_LATER;
+    if (lent != NULL) heap->rest_runs = sleep == THREAD_RUNS;
     if (!claim_begin(heap, entries, &left)) return left;
-    left = CHORES_NONE;
+    if (sleep == THREAD_SLEEPS) sleep = heap_lend(heap);
+    if (sleep == THREAD_SLEEPS) {
+        *lent = heap;
+        return CHORES_NONE;
+    }
+    if (lent != NULL) heap->rest_runs = sleep == THREAD_RUNS; /* it may have woken just now */
+    left = heap->rest_runs ? CHORES_LATER : CHORES_NONE;
     enum chores_left inbox = inbox_tend(heap, now, age_ms, chain);
-    if (!heap->rest_done) left = spans_tend(heap, now, age_ms, chain);
+    if (!heap->rest_done) left = chores_more_urgent(left, spans_tend(heap, now, age_ms, chain));
     claim_end(heap);
     return chores_more_urgent(left, inbox);
+}
+
+enum chores_left idle_tend_lent(struct heap *heap, uint64_t now)
+{
+    uint64_t begun = platform_clock_ns();
+    heap->rest_done = heap_lent_give_back(heap, owner_waits);
+    heap->inbox_seen = 0;
+    inbox_rest(heap, now, begun);
+    enum chores_left left = heap->rest_done ? CHORES_NONE : CHORES_LATER;
+    claim_end(heap);
+    return left;
 }

@@ -72,10 +72,12 @@ void large_free(struct heap *heap, struct span *span)
     span->bin = BIN_NONE;
     span->uncarved = 0;
     span_kind_write(span, SPAN_METADATA);
+    uint32_t entered = heap_enter(heap);
     cache_put(heap, span);
     if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
     heap_background_expect();
     heap_pause(heap); /* a thread of large objects alone comes nowhere else */
+    heap_leave(heap, entered);
 }
 
 /* The contents of one run to another; false when the target has become unusable. */

@@ -95,15 +95,25 @@ static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, boo
     return large_malloc_without_memory(heap, size, alignment, zeroed);
 }
 
+/* From a thread that has no heap at hand. It may have slept before it got one: so it is kept as on a slow path, see lent.c. */
+static NOINLINE void *any_malloc_entering(size_t size, size_t alignment, bool *zeroed)
+{
+    struct heap *heap = heap_thread_enter();
+    if (heap == NULL) return NULL;
+    uint32_t entered = heap_enter(heap);
+    void *object = any_malloc_of(heap, size, alignment, zeroed);
+    heap_leave(heap, entered);
+    heap_thread_leave(heap);
+    return object;
+}
+
 /* Any request, from a thread with or without a heap. */
 static void *any_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
 {
-    bool entered = heap->size == 0; /* heap_none or heap_sharing */
     void *object = NULL;
     if (LIKELY(size <= OBJECT_MAX)) {
-        if (UNLIKELY(entered)) heap = heap_thread_enter();
-        if (LIKELY(heap != NULL)) object = any_malloc_of(heap, size, alignment, zeroed);
-        if (UNLIKELY(entered && heap != NULL)) heap_thread_leave(heap);
+        if (LIKELY(heap->size != 0)) object = any_malloc_of(heap, size, alignment, zeroed);
+        else object = any_malloc_entering(size, alignment, zeroed); /* heap_none, heap_sharing or heap_lent */
     }
     if (UNLIKELY(object == NULL)) errno = ENOMEM;
     return object;
@@ -127,7 +137,7 @@ void *heap_malloc_slow(size_t size, struct heap *heap)
 {
     bool zeroed = false;
     if (heap == &heap_diverted) return heap_guest_malloc(size, MALLOC_ALIGNMENT);
-    if (LIKELY(size <= SMALL_MAX && heap->size != 0)) { /* not heap_none or heap_sharing */
+    if (LIKELY(size <= SMALL_MAX && heap->size != 0)) { /* not heap_none, heap_sharing or heap_lent */
         unsigned bin = heap_size_class(heap, size);
         if (UNLIKELY(heap->bins[bin].spans == 0)) {
             unsigned other = bin_to_borrow_from(heap, bin);
@@ -144,7 +154,7 @@ void *heap_malloc_aligned(size_t size, size_t alignment)
 {
     bool zeroed = false;
     if (alignment <= MALLOC_ALIGNMENT) return heap_malloc(size);
-    return any_malloc_diverted(thread_heap, size, alignment, &zeroed);
+    return any_malloc_diverted(thread_heap_now(), size, alignment, &zeroed);
 }
 
 /* For statistics: which callocs had to clear memory, and which were spared it. */
@@ -161,13 +171,13 @@ void *heap_calloc(size_t size)
         void *object = heap_malloc(size);
         return object == NULL ? NULL : memset(object, 0, size);
     }
-    bool diverted = thread_heap == &heap_diverted;
+    struct heap *heap = thread_heap_now();
     bool zeroed = true;
-    void *object = any_malloc_diverted(thread_heap, size, MALLOC_ALIGNMENT, &zeroed);
+    void *object = any_malloc_diverted(heap, size, MALLOC_ALIGNMENT, &zeroed);
     if (UNLIKELY(object == NULL)) return NULL;
     if (!zeroed) memset(object, 0, size);
-    if (diverted) return object; /* nor start a thread, part of which would lie where the object does */
-    count_calloc(thread_heap, zeroed);
+    if (heap == &heap_diverted) return object; /* nor start a thread, part of which would lie where the object does */
+    count_calloc(thread_heap_now(), zeroed);
     space_zeroed_start();
     return object;
 }
@@ -237,7 +247,11 @@ static COLD void remote_free_entering(struct span *span, uintptr_t block)
 {
     struct heap *heap = heap_thread_is_late() ? NULL : heap_thread_enter();
     bool own = heap != NULL && !heap_is_shared(heap);
-    if (own) remote_free(heap, span, block);
+    if (own) {
+        uint32_t entered = heap_enter(heap); /* as in any_malloc_entering */
+        remote_free(heap, span, block);
+        heap_leave(heap, entered);
+    }
     if (heap != NULL) heap_thread_leave(heap);
     if (!own) remote_free_alone(span, block);
 }
@@ -265,6 +279,11 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
     }
 }
 
+static NOINLINE void free_any_own(void *pointer)
+{
+    free_any(pointer, thread_heap_own());
+}
+
 /* Another heap's block is what comes here most often, or a guest's object. A thread without a heap must not look at the space
  * before it knows that the pointer is not NULL: another may be starting it. */
 void heap_free_slow(void *pointer, struct heap *heap)
@@ -287,7 +306,7 @@ void heap_free_slow(void *pointer, struct heap *heap)
             return;
         }
     }
-    free_any(pointer, thread_heap_own());
+    free_any_own(pointer);
 }
 
 void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)
@@ -312,10 +331,11 @@ static bool own_block_stays(const struct heap *heap, const void *pointer, size_t
            object_fits(size, span->block_size);
 }
 
-/* Whatever the reason, to another object. */
-static void *move(void *pointer, size_t size, size_t usable)
+/* Whatever the reason, to another object of the thread's own heap. */
+static void *move(struct heap *heap, void *pointer, size_t size, size_t usable)
 {
-    void *moved = heap_malloc_own(size); /* an object stays where it is from, also when the thread is diverted */
+    bool zeroed = false;
+    void *moved = any_malloc(heap, size, MALLOC_ALIGNMENT, &zeroed);
     if (UNLIKELY(moved == NULL)) return size <= usable ? pointer : NULL; /* no program expects that shrinking fails */
     memcpy(moved, pointer, usable < size ? usable : size);
     heap_free(pointer);
@@ -344,8 +364,8 @@ static COLD void check_resized_suspect(struct heap *heap, struct span *span, voi
 
 void *heap_realloc(void *pointer, size_t size)
 {
+    if (own_block_stays(thread_heap_now(), pointer, size)) return pointer;
     struct heap *heap = thread_heap_own();
-    if (own_block_stays(heap, pointer, size)) return pointer;
     struct span *span = span_of_object("realloc", pointer);
     if (UNLIKELY(size > OBJECT_MAX)) return realloc_too_much();
     if (UNLIKELY(span->kind == SPAN_GUEST || (span->kind == SPAN_GUARD && guard_owner(pointer) != NULL))) {
@@ -361,7 +381,7 @@ void *heap_realloc(void *pointer, size_t size)
         void *resized = large_realloc(heap, span, size);
         return LIKELY(resized != NULL) ? resized : realloc_too_much();
     }
-    return move(pointer, size, usable);
+    return move(heap, pointer, size, usable); /* an object stays where it is from, also when the thread is diverted */
 }
 
 /* ---- trimming -------------------------------------------------------------------------------------------------------------------- */

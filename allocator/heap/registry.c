@@ -48,8 +48,10 @@ _Static_assert(HEAP_BINS == 72, "heap_none's bins are all empty");
 struct heap heap_none = {.free = ALL_EMPTY};
 struct heap heap_diverted = {.free = ALL_EMPTY};
 struct heap heap_sharing = {.free = ALL_EMPTY};
+struct heap heap_lent = {.free = ALL_EMPTY};
 
 __thread struct heap *thread_heap_kept __attribute__((tls_model("initial-exec"))) = &heap_none;
+__thread struct heap *thread_heap_lent __attribute__((tls_model("initial-exec"))) = &heap_none;
 
 /* The heap that the calling thread shares, while heap_sharing stands in its place. */
 static __thread struct heap *thread_shared __attribute__((tls_model("initial-exec")));
@@ -144,6 +146,12 @@ READS_RACILY size_t heap_threads_now(void)
     return __atomic_load_n(&registry.lockless, __ATOMIC_RELAXED) + __atomic_load_n(&registry.sharing, __ATOMIC_RELAXED);
 }
 
+/* Release: who reads it under the registry's lock (lent.c) finds the thread's number, which came before it. */
+static void place_set(struct heap *heap, struct heap **place)
+{
+    __atomic_store_n(&heap->place, place, __ATOMIC_RELEASE);
+}
+
 /* ---- idle heaps: under the registry's lock ------------------------------------------------------------------------------------- */
 
 static void idle_add(struct heap *heap)
@@ -153,6 +161,7 @@ static void idle_add(struct heap *heap)
     if (registry.idle != NULL) registry.idle->prev = heap;
     registry.idle = heap;
     registry.idle_count++;
+    place_set(heap, NULL);
     atomic_store_explicit(&heap->thread, 0, memory_order_relaxed);
     /* Sequentially consistent: see inbox_put in remote.c. */
     atomic_store_explicit(&heap->state, HEAP_IDLE, memory_order_seq_cst);
@@ -208,6 +217,8 @@ static bool is_process_of_heaps(void)
 
 static bool is_abandoned(const struct heap *heap)
 {
+    uint32_t claimed = atomic_load_explicit(&heap->claimed, memory_order_acquire);
+    if (claimed == CLAIMED || claimed == CLAIMED_OWNER_WAITS) return false; /* who claims it has it still (lent.c) */
     /* Relaxed: both are written under the lock. */
     int32_t thread = atomic_load_explicit(&heap->thread, memory_order_relaxed);
     return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_OWNED && thread != 0 &&
@@ -224,6 +235,9 @@ static struct heap *take_abandoned(void)
         registry.looked_at = heap;
         if (!is_abandoned(heap)) continue;
         atomic_store_explicit(&heap->inside, 0, memory_order_relaxed); /* wherever its thread was when it ended */
+        atomic_store_explicit(&heap->claimed, CLAIM_NONE, memory_order_relaxed); /* it may have been lent */
+        atomic_store_explicit(&heap->is_lent, false, memory_order_relaxed);
+        place_set(heap, NULL);
         atomic_store_explicit(&heap->thread, platform_thread_number(), memory_order_relaxed);
         return heap;
     }
@@ -303,6 +317,7 @@ static void heap_park(struct heap *heap, size_t places)
     platform_lock_acquire(&registry.lock);
     heap->next = registry.leaving;
     __atomic_store_n(&registry.leaving, heap, __ATOMIC_RELEASE);
+    place_set(heap, NULL);
     atomic_store_explicit(&heap->thread, 0, memory_order_relaxed);
     places_become_free(places);
     platform_lock_release(&registry.lock);
@@ -381,8 +396,12 @@ static struct heap *thread_join(void)
     if (heap_is_shared(heap)) thread_shared = heap;
     /* Before arming, which may allocate: for the thread's life, so not where it is diverted to. */
     thread_heap = heap_is_shared(heap) ? &heap_sharing : heap;
-    platform_thread_exit_arm(thread_heap);
+    bool tells = platform_thread_exit_arm(thread_heap);
     if (diverted) heap_divert(true);
+    if (heap_is_shared(heap)) return heap;
+    thread_heap_lent = heap;
+    /* Its address is good until the thread ends, which the hook tells us: after that nobody writes there. */
+    if (tells) place_set(heap, &thread_heap);
     return heap;
 }
 
@@ -404,7 +423,9 @@ static struct heap *heap_borrow(void)
 
 struct heap *heap_thread_enter(void)
 {
-    struct heap *heap = thread_heap_own() == &heap_sharing ? thread_shared : thread_join();
+    struct heap *own = thread_heap_own();
+    if (own->size != 0) return own; /* it was lent */
+    struct heap *heap = own == &heap_sharing ? thread_shared : thread_join();
     if (heap == NULL || !heap_is_shared(heap) || platform_lock_enter(&heap->lock)) return heap;
     return heap_borrow();
 }
@@ -419,7 +440,7 @@ void heap_divert(bool diverted)
 {
     if (diverted == (thread_heap == &heap_diverted)) return;
     if (diverted) {
-        thread_heap_kept = thread_heap;
+        thread_heap_kept = thread_heap_own();
         thread_heap = &heap_diverted;
     } else {
         thread_heap = thread_heap_kept;
@@ -515,19 +536,23 @@ static bool has_thread(const struct heap *heap)
            atomic_load_explicit(&heap->thread, memory_order_relaxed) != 0 && heap->forks == registry.forks;
 }
 
-enum chores_left heap_all_release_old(uint64_t now, uint32_t age_ms, bool idle)
+enum chores_left heap_all_release_old(uint64_t now, uint32_t age_ms, enum resting resting)
 {
     enum chores_left left = CHORES_NONE;
     platform_lock_acquire(&registry.lock);
     struct heap *heap = registry.youngest; /* none is ever taken out of the list */
     while (heap != NULL) {
         uint32_t chain = SPAN_NONE;
-        for (int i = 0; i < CACHES_STEP && heap != NULL; i++, heap = heap->made_before) {
+        struct heap *lent = NULL;
+        for (int i = 0; i < CACHES_STEP && heap != NULL && lent == NULL; i++, heap = heap->made_before) {
             if (may_keep_spans(heap)) left = chores_more_urgent(left, cache_detach_old(heap, now, age_ms, &chain));
-            if (idle && has_thread(heap)) left = chores_more_urgent(left, idle_tend(heap, now, age_ms, &chain));
+            if (resting == RESTING_LEFT || !has_thread(heap)) continue;
+            struct heap **may_be_lent = resting == RESTING_LENT ? &lent : NULL;
+            left = chores_more_urgent(left, idle_tend(heap, now, age_ms, &chain, may_be_lent));
         }
         platform_lock_release(&registry.lock);
         cache_release(chain);
+        if (lent != NULL) left = chores_more_urgent(left, idle_tend_lent(lent, now));
         platform_lock_acquire(&registry.lock);
     }
     platform_lock_release(&registry.lock);
@@ -540,10 +565,10 @@ void heap_all_give_back(void)
     struct heap *own = thread_heap_own();
     bool has_own = own->size != 0; /* not heap_none or heap_sharing */
     if (has_own && !heap_threads_are_many()) return;
-    bool idle = platform_barrier_prepare();
+    enum resting resting = platform_barrier_prepare() ? RESTING_CLAIMED : RESTING_LEFT;
     uint32_t entered = has_own ? heap_enter(own) : 0;
     for (uint32_t rounds = 1 + space_spans(); rounds > 0; rounds--)
-        if (heap_all_release_old(platform_clock_ms(), AT_ONCE, idle) != CHORES_NOW) break;
+        if (heap_all_release_old(platform_clock_ms(), AT_ONCE, resting) != CHORES_NOW) break;
     if (has_own) heap_leave(own, entered);
 }
 
@@ -566,7 +591,7 @@ static void claims_keep_out(void)
     thread_fork_inside = own;
     thread_fork_entered = heap_enter(own);
     /* Again: a signal may have interrupted heap_enter before it looked. */
-    if (atomic_load_explicit(&own->claimed, memory_order_acquire) != 0) heap_wait_for_claim(own);
+    if (atomic_load_explicit(&own->claimed, memory_order_acquire) != CLAIM_NONE) heap_wait_for_claim(own);
 }
 
 static void claims_let_in(void)
@@ -674,12 +699,15 @@ static void heap_lose_spans(struct heap *heap)
  * It may have, where the thread has got its heap during the fork, was interrupted with a lock, or was copied without handlers. */
 static const struct heap *heap_of_child(void)
 {
-    struct heap *own = thread_heap_own();
-    if (own->size == 0 || atomic_load_explicit(&own->claimed, memory_order_relaxed) == 0) return own;
+    struct heap *own =
+        thread_heap == &heap_lent ? thread_heap_lent : thread_heap_own(); /* nobody would end the claim */
+    if (own->size == 0 || atomic_load_explicit(&own->claimed, memory_order_relaxed) == CLAIM_NONE) return own;
     /* Relaxed: nobody else is there. */
     bool holds = atomic_load_explicit(&own->claim_holds, memory_order_relaxed);
     atomic_store_explicit(&own->claim_holds, false, memory_order_relaxed);
-    atomic_store_explicit(&own->claimed, 0, memory_order_relaxed);
+    atomic_store_explicit(&own->claimed, CLAIM_NONE, memory_order_relaxed);
+    atomic_store_explicit(&own->is_lent, false,
+                          memory_order_relaxed); /* the thread fetches it when it finds heap_lent */
     if (holds) heap_lose_spans(own);
     return own;
 }

@@ -221,7 +221,7 @@ static void list_close(struct heap *heap, struct outbox_list *list)
     if (LIKELY(list->span == NULL)) has_gone_on(&list->first); /* nor used again by what target_add has settled */
 }
 
-void remote_outbox_flush(struct heap *heap)
+static void outbox_flush(struct heap *heap)
 {
     struct outbox *outbox = heap->outbox;
     if (outbox == NULL || outbox->blocks == 0) return;
@@ -231,6 +231,19 @@ void remote_outbox_flush(struct heap *heap)
         if (outbox->lists[i].blocks != 0) list_close(heap, &outbox->lists[i]);
     for (unsigned i = 0; i < OUTBOX_TARGETS; i++)
         if (outbox->targets[i].heap != NULL) target_hand_over(heap, &outbox->targets[i]);
+}
+
+/* It may wait for locks, and the outbox is nobody else's meanwhile. */
+void remote_outbox_flush(struct heap *heap)
+{
+    uint32_t entered = heap_enter(heap);
+    outbox_flush(heap);
+    heap_leave(heap, entered);
+}
+
+void remote_lent_flush(struct heap *heap)
+{
+    outbox_flush(heap);
 }
 
 /* The list for a span's blocks, once it has one. */
@@ -279,7 +292,6 @@ static void send_alone(struct span *span, uintptr_t block)
 
 static COLD bool make_outbox(struct heap *heap)
 {
-    if (heap == &heap_none) return false;
     heap->outbox = space_metadata(sizeof *heap->outbox); /* most threads never need one */
     return heap->outbox != NULL;
 }
@@ -460,22 +472,36 @@ static uintptr_t judge_suspects(struct heap *heap, uintptr_t suspects)
     return elsewhere;
 }
 
+/* A list for a span's blocks, emptied if it had others; NULL: there is no outbox. It may wait for locks. */
+ALWAYS_INLINE struct outbox_list *list_empty(struct heap *heap, const struct span *span)
+{
+    struct outbox_list *list = NULL;
+    uint32_t entered = heap_enter(heap);
+    if (LIKELY(heap->outbox != NULL) || make_outbox(heap)) {
+        list = list_of(heap, span);
+        while (list->blocks != 0) list_close(heap, list); /* which may use it again */
+    }
+    heap_leave(heap, entered);
+    return list;
+}
+
 /* The first block of its list, or an error of the program. */
 static __attribute__((noinline)) void remote_free_first(struct heap *heap, struct span *span, uintptr_t block)
 {
     if (UNLIKELY(block_looks_free(block))) {
         remote_free_suspect(heap, span, block);
-    } else if (UNLIKELY(heap->outbox == NULL) && !make_outbox(heap)) {
-        send_alone(span, block);
-    } else {
-        struct outbox_list *list = list_of(heap, span);
-        if (list->blocks != 0) list_close(heap, list);
-        list->span = span;
-        list->last = block;
-        list->blocks = 0;
-        put_first(&list->first, span_list_end(span));
-        outbox_add(heap, list, span, block, __builtin_return_address(0));
+        return;
     }
+    struct outbox_list *list = LIKELY(heap->outbox != NULL) ? list_of(heap, span) : NULL;
+    if (list == NULL || list->blocks != 0) list = LIKELY(heap != &heap_none) ? list_empty(heap, span) : NULL;
+    if (UNLIKELY(list == NULL)) {
+        send_alone(span, block);
+        return;
+    }
+    list->span = span;
+    list->last = block;
+    put_first(&list->first, span_list_end(span));
+    outbox_add(heap, list, span, block, __builtin_return_address(0));
 }
 
 void remote_free(struct heap *heap, struct span *span, uintptr_t block)
@@ -494,7 +520,7 @@ void remote_free(struct heap *heap, struct span *span, uintptr_t block)
 /* ---- taking in -------------------------------------------------------------------------------------------------------------------- */
 
 /* Take a message in if its span is the heap's own. */
-static bool arrive(struct heap *heap, const struct message *message)
+ALWAYS_INLINE bool arrive(struct heap *heap, const struct message *message)
 {
     struct span *span = span_of_offset(message->first - space.base);
     if (UNLIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) != heap)) return false;
@@ -639,13 +665,13 @@ bool remote_inbox_give_away(struct heap *heap, uint32_t *chain)
     return held_inbox.more;
 }
 
-uintptr_t remote_inbox_put_back(struct heap *heap)
+/* Put messages back that were taken out; returns the first that is there then. */
+static uintptr_t inbox_put_back(struct heap *heap, uintptr_t first)
 {
-    uintptr_t first = held_inbox.messages, head = 0;
-    held_inbox.messages = 0;
+    uintptr_t head = 0;
     if (first == 0) return 0;
-    /* Release: as in inbox_put. No look at the state follows: the registry's lock keeps it what it was, and who retires the heap
-     * takes that lock before his last look. */
+    /* Release: as in inbox_put. No look at the state follows: the claim keeps it what it was, since who retires the heap comes in
+     * before his last look. */
     while (!atomic_compare_exchange_strong_explicit(&heap->inbox, &head, first, memory_order_release,
                                                     memory_order_relaxed)) {
         uintptr_t newer = inbox_empty(heap); /* what has come meanwhile goes before it; nobody but us takes any out */
@@ -657,6 +683,33 @@ uintptr_t remote_inbox_put_back(struct heap *heap)
         head = 0;
     }
     return first;
+}
+
+uintptr_t remote_inbox_put_back(struct heap *heap)
+{
+    uintptr_t first = held_inbox.messages;
+    held_inbox.messages = 0;
+    return inbox_put_back(heap, first);
+}
+
+bool remote_lent_take_in(struct heap *heap, bool (*is_awaited)(const struct heap *heap))
+{
+    /* While a block is accused, the inbox is what it may be accused of being in: that is left to the owner. */
+    if (atomic_load_explicit(&heap->suspects, memory_order_relaxed) != 0) return true;
+    struct remote_elsewhere elsewhere = {0, 0};
+    uint32_t looked = 0;
+    uintptr_t first = inbox_empty(heap);
+    while (first != 0 && (++looked % LOOK_EVERY != 0 || !is_awaited(heap))) {
+        struct message message = message_read(first);
+        first = message.next;
+        if (LIKELY(arrive(heap, &message))) continue;
+        message.next = elsewhere.messages;
+        message_write(&message);
+        elsewhere.messages = message.first;
+    }
+    inbox_put_back(heap, first);
+    remote_send_on(elsewhere);
+    return first == 0;
 }
 
 void remote_send_on(struct remote_elsewhere elsewhere)

@@ -185,8 +185,8 @@ bool platform_lock_mend(platform_lock *lock);
 void platform_thread_exit_hook(void (*hook)(void *));
 
 /* Have the hook called with `argument` when the calling thread exits. May be called again from the hook itself:
- * it is then called once more, as long as the C library goes on running thread-specific destructors. */
-void platform_thread_exit_arm(void *argument);
+ * it is then called once more, as long as the C library goes on running thread-specific destructors. False: it will not be. */
+bool platform_thread_exit_arm(void *argument);
 
 /* Find the C library's own pthread_create, for the threads below: a program or a tool may define another, which would be called
  * from free, and told of a thread that is none of the program's. Once, early in the process; may allocate where there is
@@ -212,6 +212,16 @@ bool platform_is_in_own_sandbox(void);
  * seen here, and what it reads from now on was written before. False when the kernel cannot. To be prepared once in each process. */
 bool platform_barrier_prepare(void);
 bool platform_barrier_everywhere(void);
+
+/* Whether a thread of this process sleeps in a system call that it has made itself, rather than the handler of a signal that may
+ * have interrupted it anywhere. `local` is a variable of it, thread-local. If it does, what it did before it fell asleep is seen
+ * here; and when it wakes it sees what was done here before this call. Some system calls, that a sandbox may not know. */
+enum platform_sleep {
+    THREAD_SLEEPS,
+    THREAD_RUNS, /* or could, or has just done so */
+    THREAD_IS_ELSEWHERE, /* in a handler, or where nothing can be told (asleep.c) */
+};
+enum platform_sleep platform_thread_sleep(int32_t number, const void *local);
 
 /* Whether no other thread of the process is alive: main has left by pthread_exit, and the others have ended. */
 bool platform_thread_is_last(void);

@@ -401,12 +401,13 @@ void platform_thread_exit_hook(void (*hook)(void *))
     exit_key_made = pthread_key_create(&exit_key, hook) == 0;
 }
 
-void platform_thread_exit_arm(void *argument)
+bool platform_thread_exit_arm(void *argument)
 {
-    if (!exit_key_made) return;
+    if (!exit_key_made) return false;
     int saved = errno;
-    pthread_setspecific(exit_key, argument);
+    bool armed = pthread_setspecific(exit_key, argument) == 0;
     errno = saved;
+    return armed;
 }
 
 /* ---- threads of the allocator's own ------------------------------------------------------------------ */

@@ -11,9 +11,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <climits>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -45,8 +49,8 @@ size_t purged()
 // Looks twice: first whether they rest.
 void take_from_resting_heaps()
 {
-    heap_all_release_old(platform_clock_ms(), NO_AGE, true);
-    while (heap_all_release_old(platform_clock_ms(), NO_AGE, true) == CHORES_NOW) {
+    heap_all_release_old(platform_clock_ms(), NO_AGE, RESTING_CLAIMED);
+    while (heap_all_release_old(platform_clock_ms(), NO_AGE, RESTING_CLAIMED) == CHORES_NOW) {
     }
 }
 
@@ -112,9 +116,9 @@ TEST(ARestingHeap, IsLookedAtOnceUntilItsThreadGoesOn)
 {
     with_claims([] {
         take_from_resting_heaps();
-        EXPECT_EQ(CHORES_NONE, heap_all_release_old(platform_clock_ms(), NO_AGE, true));
+        EXPECT_EQ(CHORES_NONE, heap_all_release_old(platform_clock_ms(), NO_AGE, RESTING_CLAIMED));
         for (int i = 0; i < 1000; i++) heap_malloc(1000);
-        EXPECT_EQ(CHORES_LATER, heap_all_release_old(platform_clock_ms(), 1000, true));
+        EXPECT_EQ(CHORES_LATER, heap_all_release_old(platform_clock_ms(), 1000, RESTING_CLAIMED));
     });
 }
 
@@ -188,7 +192,7 @@ TEST(ASleepingOwnersInbox, IsLookedAtOnceUntilMoreComes)
         heap_free(heap_malloc(1));
         take_from_resting_heaps();
         barriers_granted = 0; // whoever would claim a heap is refused, and says so
-        EXPECT_EQ(CHORES_NONE, heap_all_release_old(platform_clock_ms(), NO_AGE, true));
+        EXPECT_EQ(CHORES_NONE, heap_all_release_old(platform_clock_ms(), NO_AGE, RESTING_CLAIMED));
         barriers_granted = UINT_MAX;
     });
 }
@@ -247,7 +251,7 @@ TEST(ARestingHeap, IsLeftAsItIsWhenTheKernelRefusesABarrier)
         for (unsigned granted : {0U, 1U}) {
             barriers_granted = granted;
             EXPECT_EQ(granted == 0 ? CHORES_NONE : CHORES_LATER,
-                      heap_all_release_old(platform_clock_ms(), NO_AGE, true));
+                      heap_all_release_old(platform_clock_ms(), NO_AGE, RESTING_CLAIMED));
             EXPECT_EQ(0U, barriers_granted);
             EXPECT_EQ(before, figures::in_use());
         }
@@ -326,18 +330,20 @@ class Worker
     bool burst_ = true;
 };
 
-TEST(RestingHeaps, MayGoOnAtAnyMoment)
+// Three threads allocate, free and rest, while another takes from their heaps all the time.
+void go_on_at_any_moment(enum resting resting)
 {
-    with_claims([] {
+    with_claims([resting] {
+        constexpr unsigned THREADS = 3;
         space_settings.decay_ms = 1;
-        std::atomic<bool> done{false};
+        std::atomic<unsigned> working{THREADS};
         std::mutex mutex;
         std::vector<Object> common;
-        std::thread background([&done] {
-            while (!done) heap_all_release_old(platform_clock_ms(), NO_AGE, true);
+        std::thread background([&working, resting] {
+            while (working != 0) heap_all_release_old(platform_clock_ms(), NO_AGE, resting);
         });
         std::vector<std::thread> threads;
-        for (unsigned i = 0; i < 3; i++) {
+        for (unsigned i = 0; i < THREADS; i++) {
             threads.emplace_back([&, i] {
                 stress::Deadline deadline(3);
                 for (unsigned life = 0; !deadline.passed(); life++) {
@@ -345,12 +351,174 @@ TEST(RestingHeaps, MayGoOnAtAnyMoment)
                     for (int step = 0; step < 100'000 && !deadline.passed(); step++) worker.step();
                     worker.end();
                 }
+                working--;
             });
         }
         for (auto &thread : threads) thread.join();
-        done = true;
         background.join();
         for (const Object &object : common) heap_free(object.start);
+        heap_trim();
+        EXPECT_EQ(0u, figures::in_use());
+    });
+}
+
+TEST(RestingHeaps, MayGoOnAtAnyMoment)
+{
+    go_on_at_any_moment(RESTING_CLAIMED);
+}
+
+TEST(HeapsThatAreLent, MayBeWantedBackAtAnyMoment)
+{
+    go_on_at_any_moment(RESTING_LENT);
+}
+
+// Allocates and frees without a pause, until it is told to stop: a signal most often comes in the midst of that.
+void allocate_and_free(std::atomic<bool> &done)
+{
+    struct Block {
+        size_t *start = nullptr;
+        size_t mark = 0;
+    } blocks[16];
+    for (size_t mark = 1; !done; mark++) {
+        Block &block = blocks[mark % std::size(blocks)];
+        if (block.start != nullptr && block.start[1] != block.mark) ADD_FAILURE() << "a block was handed out twice";
+        if (block.start != nullptr) heap_free(block.start);
+        block = {static_cast<size_t *>(heap_malloc(64)), mark};
+        block.start[1] = mark;
+    }
+    for (Block &block : blocks) heap_free(block.start);
+}
+
+// Whoever is interrupted in malloc looks asleep while the handler sleeps.
+TEST(HeapsThatAreLent, AreNotTheirsWhomASignalHasInterrupted)
+{
+    with_claims([] {
+        struct sigaction action = {};
+        action.sa_handler = [](int) { usleep(2000); };
+        ASSERT_EQ(0, sigaction(SIGUSR1, &action, nullptr));
+        std::atomic<bool> done{false};
+        std::thread thread([&done] { allocate_and_free(done); });
+        for (stress::Deadline deadline(2); !deadline.passed();) {
+            pthread_kill(thread.native_handle(), SIGUSR1);
+            for (int i = 0; i < 20; i++) heap_all_release_old(platform_clock_ms(), NO_AGE, RESTING_LENT);
+        }
+        done = true;
+        thread.join();
+        heap_trim();
+        EXPECT_EQ(0u, figures::in_use());
+    });
+}
+
+// ---- threads that sleep after a burst ------------------------------------------------------------------------------------
+
+constexpr size_t POOL = 50, BURST = 2 * MIB, KIB = 1024;
+constexpr size_t HELD_EACH = 20 * KIB, THREAD_ITSELF = 40 * KIB; // its stack, and what the C library has of it
+
+size_t resident()
+{
+    size_t bytes = 0;
+    std::FILE *file = std::fopen("/proc/self/smaps_rollup", "r");
+    char line[256];
+    size_t kib = 0;
+    while (file != nullptr && std::fgets(line, sizeof line, file) != nullptr)
+        if (std::sscanf(line, "Anonymous: %zu kB", &kib) == 1) bytes = kib << 10;
+    if (file != nullptr) std::fclose(file);
+    return bytes;
+}
+
+// Whether this kernel tells who sleeps.
+bool is_told_who_sleeps()
+{
+    bool told = false;
+    for (const struct heap *heap = heap_youngest(); heap != nullptr; heap = heap->made_before)
+        if (heap != thread_heap && heap_sleep(heap) == THREAD_SLEEPS) told = true;
+    return told;
+}
+
+// As the background thread does, until there is nothing left: what one heap had for another, that one has then.
+void take_from_sleeping_heaps()
+{
+    for (int round = 0; round < 5; round++) heap_all_release_old(platform_clock_ms(), NO_AGE, RESTING_LENT);
+    space_purge_all();
+}
+
+// Each frees all that it allocates, one of 64 blocks through a neighbour; but for a block whose bytes it knows.
+class Pool
+{
+  public:
+    Pool() : kept_(POOL), given_(POOL), sleepers_(POOL, [this] { work(number_++); }, [this] { check(checked_++); }) {}
+
+    void wake()
+    {
+        sleepers_.wake();
+    }
+
+  private:
+    void work(size_t self)
+    {
+        stress::Random random(stress::seed() + self);
+        std::vector<void *> own;
+        own.reserve(1000);
+        for (size_t bytes = 0; bytes < BURST;) {
+            size_t size = size_t{16} << random.below(10);
+            own.push_back(std::memset(heap_malloc(size), 1, size));
+            bytes += size;
+            if (own.size() < 256 && bytes < BURST) continue;
+            for (void *block : own) {
+                if (random.below(64) != 0) heap_free(block);
+                else give(self, block);
+            }
+            own.clear();
+        }
+        kept_[self] = static_cast<char *>(heap_malloc(KEPT));
+        std::memset(kept_[self], static_cast<int>(self), KEPT);
+        heap_free(heap_malloc(1)); // a bin is filled for it, of which the rest is held
+    }
+
+    void give(size_t self, void *block)
+    {
+        std::vector<void *> taken;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            given_[(self + 1) % POOL].push_back(block);
+            taken.swap(given_[self]);
+        }
+        for (void *one : taken) heap_free(one);
+    }
+
+    // By whichever thread: it uses its heap again, and frees the block of another.
+    void check(size_t self)
+    {
+        for (size_t i = 0; i < KEPT; i++) ASSERT_EQ(static_cast<char>(self), kept_[self][i]);
+        heap_free(kept_[self]);
+        for (void *block : given_[self]) heap_free(block);
+        void *blocks[100];
+        for (auto &block : blocks) block = std::memset(heap_malloc(500), 2, 500);
+        for (void *block : blocks) heap_free(block);
+    }
+
+    static constexpr size_t KEPT = 100;
+    std::atomic<size_t> number_{0}, checked_{0};
+    std::mutex mutex_;
+    std::vector<char *> kept_;
+    std::vector<std::vector<void *>> given_;
+    Sleepers sleepers_;
+};
+
+TEST(HeapsOfThreadsThatSleep, HoldWhatLivesAlone)
+{
+    with_claims([] {
+        size_t before = resident();
+        Pool pool;
+        if (!is_told_who_sleeps()) GTEST_SKIP() << "the kernel does not tell what threads do";
+        EXPECT_GE(figures::in_use(), POOL * MIB / 2);
+        take_from_sleeping_heaps();
+        // Of each a span for the block that it keeps, and those given but not freed: a few more.
+        EXPECT_LE(figures::in_use(), POOL * 8 * SPAN_SIZE);
+        if (!HEAPFIT_TEST_SANITIZED && before != 0) {
+            EXPECT_LE(resident(), before + POOL * (HELD_EACH + THREAD_ITSELF));
+        }
+        pool.wake();
         heap_trim();
         EXPECT_EQ(0u, figures::in_use());
     });

@@ -461,6 +461,14 @@ void memory_see_all(void)
         if (histories[i].count > 0) own_view()->oldest[i] = (uint8_t)(histories[i].count - 1);
 }
 
+void memory_barrier_everywhere(void)
+{
+    interleave();
+    memory_see_all();
+    for (int i = 0; i < INTERLEAVE_THREADS_MAX; i++) join(&views[i], own_view());
+    for (int i = 0; i < INTERLEAVE_THREADS_MAX; i++) views[i].clock[i]++;
+}
+
 /* ---- what the compiler calls (gcc/tsan.c, compiler-rt's tsan_interface.h) ----------------------------------------------------- */
 
 /* No program declares them. */

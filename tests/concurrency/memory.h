@@ -43,5 +43,7 @@ void memory_execute(int threads);
 bool memory_learned(void);
 /* The running thread sees all that was done so far: the child of a fork has a copy of it. */
 void memory_see_all(void);
+/* Every thread does: the kernel has had each pass a barrier. */
+void memory_barrier_everywhere(void);
 
 #endif

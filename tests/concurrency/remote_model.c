@@ -150,9 +150,10 @@ void platform_thread_exit_hook(void (*hook)(void *))
     exit_hook = hook;
 }
 
-void platform_thread_exit_arm(void *argument)
+bool platform_thread_exit_arm(void *argument)
 {
     (void)argument;
+    return true;
 }
 
 unsigned platform_processors(void)
@@ -325,18 +326,32 @@ enum chores_left cache_detach_old(struct heap *heap, uint64_t now, uint32_t age_
     return CHORES_NONE;
 }
 
-enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain)
+enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain, struct heap **lent)
 {
     (void)heap;
     (void)now;
     (void)age_ms;
     (void)chain;
+    (void)lent;
+    return CHORES_NONE;
+}
+
+enum chores_left idle_tend_lent(struct heap *heap, uint64_t now)
+{
+    (void)heap;
+    (void)now;
     return CHORES_NONE;
 }
 
 void heap_wait_for_claim(struct heap *heap)
 {
     (void)heap;
+}
+
+/* Nor lends one: lent_model.c. */
+struct heap *heap_fetch(void)
+{
+    interleave_fail("a heap is fetched that is not lent");
 }
 
 _Atomic(uint32_t) heap_background_status;

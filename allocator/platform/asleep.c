@@ -1,0 +1,155 @@
+/* Whether a thread sleeps in a system call that it made itself.
+ *
+ * The kernel tells of a thread that does not run which system call it is in, if any, and where its stack ends (proc(5),
+ * /proc/PID/task/TID/syscall). If the call was made in a signal's handler, the handler may have interrupted anything; then what
+ * it interrupted is saved on the stack, in a frame that the kernel has written, and that is told by a word that stands in no other
+ * place: the segment selectors of this program on x86-64, the mark of the first record on 64-bit ARM. So the stack is looked
+ * through, from where it ends to the thread's thread-local variables, which stand above it on the stacks that C libraries make.
+ * Elsewhere, on the first thread's stack or one that a program has made for a handler, nothing can be told.
+ *
+ * The look takes a moment, in which the thread may wake and write its stack anew. The clock of its processor time tells: if that has
+ * not moved, the thread has not run.
+ */
+#define _GNU_SOURCE
+#include "platform.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How deep a stack is looked at: threads that wait for work have some KiB on it. */
+enum { DEPTH_MAX = 256 << 10, PIECE = 4096 };
+#define WORD_MASK ((uintptr_t)sizeof(uint64_t) - 1)
+
+/* ---- the kernel's frames ------------------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+static uint64_t selectors(void)
+{
+    uint16_t code, stack;
+    __asm__("mov %%cs, %0" : "=r"(code));
+    __asm__("mov %%ss, %0" : "=r"(stack));
+    return (uint64_t)stack << 48 | code;
+}
+
+/* struct sigcontext has them in one word: cs, gs, fs and ss, of which the kernel writes the two in the middle as 0. */
+static bool is_frame_mark(uint64_t word)
+{
+    return word == selectors();
+}
+
+enum { FRAMES_ARE_KNOWN = 1 };
+#elif defined(__aarch64__)
+/* struct fpsimd_context, with which the records behind struct sigcontext begin: its magic number and its size. */
+static bool is_frame_mark(uint64_t word)
+{
+    return word == UINT64_C(0x0000021046508001);
+}
+
+enum { FRAMES_ARE_KNOWN = 1 };
+#else
+static bool is_frame_mark(uint64_t word)
+{
+    (void)word;
+    return true;
+}
+
+enum { FRAMES_ARE_KNOWN = 0 };
+#endif
+
+/* Whether a signal's handler has been called on the stack between the two addresses and has not returned, as far as is known. */
+static bool has_frame(uintptr_t start, uintptr_t end)
+{
+    uint64_t words[PIECE / sizeof(uint64_t)];
+    for (uintptr_t at = start; at < end; at += sizeof words) {
+        size_t size = end - at < sizeof words ? end - at : sizeof words;
+        struct iovec here = {words, size}, there = {(void *)at, size};
+        /* By the kernel: should the thread have ended meanwhile, there may be nothing to read. */
+        if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != (ssize_t)size) return true;
+        for (size_t i = 0; i < size / sizeof *words; i++)
+            if (is_frame_mark(words[i])) return true;
+    }
+    return false;
+}
+
+/* ---- what the kernel tells ------------------------------------------------------------------------------------------ */
+
+/* Nanoseconds that it has run; 0: it does not exist. */
+static uint64_t time_run(int32_t number)
+{
+    enum { OF_THREAD = 4, SCHEDULED = 2 }; /* of the kernel's numbers for such clocks, linux/posix-timers_types.h */
+    struct timespec time;
+    if (clock_gettime((clockid_t)(~(uint32_t)number << 3 | OF_THREAD | SCHEDULED), &time) != 0) return 0;
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* Whether /proc shows the process under the number that it has here: else it shows threads under other numbers, too. */
+static bool proc_is_ours(void)
+{
+    char text[16], number[16];
+    ssize_t size = readlink("/proc/self", text, sizeof text - 1);
+    if (size <= 0) return false;
+    text[size] = '\0';
+    platform_format(number, sizeof number, "%zu", (size_t)getpid());
+    return strcmp(text, number) == 0;
+}
+
+/* The line of the thread's file, of at most so many characters; false: it has none. */
+static bool read_line(int32_t number, char *line, size_t capacity)
+{
+    char path[64];
+    platform_format(path, sizeof path, "/proc/self/task/%zu/syscall", (size_t)number);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 ? -1 : read(file, line, capacity - 1);
+    if (file >= 0) close(file);
+    line[size > 0 ? size : 0] = '\0';
+    return size > 0;
+}
+
+/* Calls that let another thread run on this one's stack until they return. */
+static bool lends_its_stack(long call)
+{
+#ifdef SYS_vfork
+    if (call == SYS_vfork) return true;
+#endif
+    enum { CLONE3 = 435 }; /* of Linux 5.3, on all processors */
+    return call == SYS_clone || call == CLONE3;
+}
+
+/* Where the stack of a thread ends that is in a system call; 0: it is in none. The line is the number of the call, which is negative
+ * when there is none, its six arguments, and then the stack pointer. Of one that runs it is a word. */
+static uintptr_t stack_in_call(const char *line)
+{
+    enum { BEFORE_STACK = 6 };
+    if (*line < '0' || *line > '9') return 0;
+    char *rest;
+    if (lends_its_stack(strtol(line, &rest, 10))) return 0;
+    for (int i = 0; i < BEFORE_STACK; i++) strtoul(rest, &rest, 16);
+    return strtoul(rest, &rest, 16);
+}
+
+static enum platform_sleep look(int32_t number, uintptr_t local)
+{
+    char line[256];
+    uint64_t run = time_run(number);
+    if (run == 0 || !proc_is_ours() || !read_line(number, line, sizeof line)) return THREAD_IS_ELSEWHERE;
+    if (*line == 'r') return THREAD_RUNS; /* "running" */
+    uintptr_t stack = stack_in_call(line) & ~WORD_MASK;
+    if (stack == 0 || stack >= local || local - stack > DEPTH_MAX || has_frame(stack, local & ~WORD_MASK))
+        return THREAD_IS_ELSEWHERE;
+    return time_run(number) == run ? THREAD_SLEEPS : THREAD_RUNS;
+}
+
+enum platform_sleep platform_thread_sleep(int32_t number, const void *local)
+{
+    if (!FRAMES_ARE_KNOWN) return THREAD_IS_ELSEWHERE;
+    int saved = errno;
+    enum platform_sleep sleep = look(number, (uintptr_t)local);
+    errno = saved;
+    return sleep;
+}
