@@ -13,7 +13,7 @@ use std::process::Command;
 const LAYERS: [&str; 5] = ["platform", "space", "heap", "context", "api"];
 
 /// They define libc's and C++'s names (`malloc`, `operator new`), or are of other variants of the library alone.
-const LEFT_OUT: [&str; 8] = [
+const LEFT_OUT: [&str; 7] = [
     "malloc.c",
     "glibc.c",
     "operators.c",
@@ -21,8 +21,10 @@ const LEFT_OUT: [&str; 8] = [
     "dlclose.c",
     "explain.c",
     "mixed.c",
-    "frame.c",
 ];
+
+/// It reads tables as glibc finds them.
+const GLIBC_ALONE: &str = "frame.c";
 
 /// As in `cmake/HeapfitVariant.cmake`, where the reasons stand.
 const CODE_GENERATION: [&str; 5] = [
@@ -75,6 +77,10 @@ fn sources_root() -> PathBuf {
 }
 
 fn c_files(root: &Path) -> Vec<PathBuf> {
+    let mut left_out = LEFT_OUT.to_vec();
+    if env::var("CARGO_CFG_TARGET_ENV").as_deref() == Ok("musl") {
+        left_out.push(GLIBC_ALONE);
+    }
     let mut files = Vec::new();
     for layer in LAYERS {
         let folder = root.join("allocator").join(layer);
@@ -85,7 +91,7 @@ fn c_files(root: &Path) -> Vec<PathBuf> {
                 .map(|entry| entry.expect("a readable folder").path())
                 .filter(|path| {
                     path.extension() == Some(OsStr::new("c"))
-                        && !LEFT_OUT
+                        && !left_out
                             .iter()
                             .any(|name| path.file_name() == Some(OsStr::new(name)))
                 }),
