@@ -21,6 +21,7 @@ FLAGS = ["-std=c17", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
 
 # A little of the work, and for the programs whose memory is not scaled by --scale, little of that.
 SHORT = {
+    "cold-sweep": ["--objects", "20000"],
     "idle-threads": ["--threads", "8"],
     "longest-call": ["--heap", "64m", "--milliseconds", "100"],
     "many-threads": ["--threads", "20"],
@@ -32,7 +33,15 @@ SHORT = {
 }
 # These print what they measure; the others' output must be equal from run to run.
 PRINT_MEASUREMENTS = {
-    *("calloc-burst", "idle-threads", "longest-call", "numa-columns", "page-reads", "scaling"),
+    *(
+        "calloc-burst",
+        "cold-sweep",
+        "idle-threads",
+        "longest-call",
+        "numa-columns",
+        "page-reads",
+        "scaling",
+    ),
     *("sleeper", "sparse"),
 }
 # Of other studies than the core one.
