@@ -57,11 +57,13 @@ static const struct guard_slot *likelier(const struct guard_slot *a, const struc
 }
 
 /* The slot that an access was meant for, probably; NULL: none. Before the first page of all lies ordinary memory, beyond which a
- * program may reach, too. */
+ * program may reach, too. And the page of a live object refuses what the program forbids, by mprotect, or what no page of the heap
+ * allows: execution. */
 static const struct guard_slot *slot_meant(uintptr_t address)
 {
     if (address < guard.start + guard.page / 2) return NULL;
     const struct guard_slot *slot = guard_slot_of(address);
+    if (slot != NULL && state_of(slot) == GUARD_LIVE) return NULL;
     if (slot == NULL)
         slot = likelier(guard_slot_of(address - guard.page), guard_slot_of(address + guard.page), address);
     return slot == NULL || state_of(slot) == GUARD_UNUSED ? NULL : slot;
@@ -69,8 +71,10 @@ static const struct guard_slot *slot_meant(uintptr_t address)
 
 static void print_fault(const struct platform_fault *fault, const struct guard_slot *slot)
 {
-    static const char *const accesses[] = {
-        [FAULT_ACCESS] = "access to", [FAULT_READ] = "read of", [FAULT_WRITE] = "write to"};
+    static const char *const accesses[] = {[FAULT_ACCESS] = "access to",
+                                           [FAULT_READ] = "read of",
+                                           [FAULT_WRITE] = "write to",
+                                           [FAULT_EXECUTION] = "execution of"};
     const char *access = accesses[fault->access], *when = state_of(slot) == GUARD_LIVE ? "" : ", which was freed";
     const void *address = (const void *)fault->address, *object = (const void *)slot->object;
     size_t distance = distance_to(slot, fault->address);

@@ -7,11 +7,24 @@ _Static_assert((int)HEAP_BINS <= (int)GUARD_BINS_MAX, "a bit for each bin");
 
 _Atomic(size_t) guard_mean;
 
+static _Atomic(uint32_t) forks; /* from the first process to this one */
+
+void guard_samplers_fork_child(void)
+{
+    atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+}
+
+static bool has_a_sequence_of_its_own(const struct guard_sampler *sampler)
+{
+    return sampler->random != 0 && sampler->forks == atomic_load_explicit(&forks, memory_order_relaxed);
+}
+
 /* From now on points are drawn anew; nothing is lost by that, since the process has no memory. */
 static void begin(struct guard_sampler *sampler, size_t mean)
 {
     /* No two that begin at the same time, in processes forked from one perhaps, choose the same objects. */
-    if (sampler->random == 0) sampler->random = (platform_random() ^ (uintptr_t)sampler) | 1;
+    if (!has_a_sequence_of_its_own(sampler)) sampler->random = (platform_random() ^ (uintptr_t)sampler) | 1;
+    sampler->forks = atomic_load_explicit(&forks, memory_order_relaxed);
     memset(sampler->due, 0, sizeof sampler->due);
     sampler->mean = mean;
     sampler->until = chance_distance(&sampler->random, mean);
@@ -22,7 +35,7 @@ static bool is_sampled(struct guard_sampler *sampler, size_t bytes)
 {
     size_t mean = atomic_load_explicit(&guard_mean, memory_order_relaxed);
     if (UNLIKELY(mean == 0 || bytes > platform_page_size())) return false;
-    if (UNLIKELY(sampler->random == 0 || sampler->mean != mean)) begin(sampler, mean);
+    if (UNLIKELY(!has_a_sequence_of_its_own(sampler) || sampler->mean != mean)) begin(sampler, mean);
     return true;
 }
 

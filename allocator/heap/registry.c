@@ -664,7 +664,6 @@ static void thread_numbers_correct(void)
 static void heaps_go_on(const struct heap *own)
 {
     for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before) {
-        heap->guard.random = 0; /* or the children of one process would all choose the same objects */
         if (heap != own && !heap_is_shared(heap)) continue;
         heap->forks = registry.forks;
         if (platform_lock_mend(&heap->cache.lock)) cache_start(&heap->cache);
@@ -727,6 +726,7 @@ static void child_mend(void)
     registry.lockless = own->size != 0; /* not heap_none or heap_sharing */
     registry.forks++;
     heaps_go_on(own);
+    guard_samplers_fork_child();
     thread_numbers_correct();
     heap_background_fork_child();
 }

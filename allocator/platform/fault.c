@@ -78,18 +78,44 @@ static void end_as_without_us(int number, siginfo_t *info)
     if (info->si_code <= 0) syscall(SYS_rt_tgsigqueueinfo, getpid(), (int)syscall(SYS_gettid), number, info);
 }
 
+static bool is_handler(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) != 0 || (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
+}
+
+/* A handler that was there before us may have been installed again in our place, and then calls us, as the one that it found: each
+ * the other, for ever. Then the calls come from ever further down the stack. Where handlers leave by a jump the last one's place
+ * stays, and the next may come from below it, but not so often in a row. */
+static __thread struct {
+    const void *context;
+    uintptr_t stack;
+    unsigned rounds;
+} passing __attribute__((tls_model("initial-exec")));
+
+static bool goes_round(const void *context)
+{
+    enum { ROUNDS_MAX = 8 };
+    uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
+    bool is_deeper = passing.context == context && stack < passing.stack;
+    passing.rounds = is_deeper ? passing.rounds + 1 : 0;
+    passing.context = context;
+    passing.stack = stack;
+    return passing.rounds > ROUNDS_MAX;
+}
+
 static void pass_on(int number, siginfo_t *info, void *context)
 {
-    bool has_information = (before.sa_flags & SA_SIGINFO) != 0;
-    if (!has_information && before.sa_handler == SIG_IGN && info->si_code <= 0) return;
+    bool handled = is_handler(&before);
+    if (!handled && before.sa_handler == SIG_IGN && info->si_code <= 0) return;
     /* What the kernel raises cannot be ignored. */
-    if (!has_information && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN)) {
+    if (!handled || goes_round(context)) {
         end_as_without_us(number, info);
         return;
     }
     if ((before.sa_flags & SA_RESETHAND) != 0) act_by_default(number);
-    if (has_information) before.sa_sigaction(number, info, context);
-    else before.sa_handler(number);
+    /* The kernel gives the registers to those as well that ask for the number alone, and some use them. */
+    before.sa_sigaction(number, info, context);
+    passing.context = NULL; /* and so this is no jump, which would not be any deeper */
 }
 
 static void handle(int number, siginfo_t *info, void *context)
@@ -98,26 +124,41 @@ static void handle(int number, siginfo_t *info, void *context)
     if (info->si_code > 0) {
         struct platform_fault fault = {.address = (uintptr_t)info->si_addr};
         read_context(&fault, context);
+        if (fault.address == fault.code) fault.access = FAULT_EXECUTION;
         look_at(&fault);
     }
     errno = saved;
     pass_on(number, info, context);
 }
 
-bool platform_fault_watch(void (*look)(const struct platform_fault *fault))
+/* In front of `before`. What was in force until then comes into `*replaced`. */
+static bool install(struct sigaction *replaced)
 {
-    int saved = errno;
-    look_at = look;
-    bool done = sigaction(SIGSEGV, NULL, &before) == 0;
-    bool is_handler =
-        (before.sa_flags & SA_SIGINFO) != 0 || (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
     struct sigaction action = {.sa_flags = SA_SIGINFO | SA_ONSTACK};
-    if (is_handler) {
+    if (is_handler(&before)) {
         action.sa_flags = SA_SIGINFO | (before.sa_flags & (SA_ONSTACK | SA_NODEFER | SA_RESTART));
         action.sa_mask = before.sa_mask;
     }
     action.sa_sigaction = handle;
-    done = done && sigaction(SIGSEGV, &action, NULL) == 0;
+    return sigaction(SIGSEGV, &action, replaced) == 0;
+}
+
+static bool is_same(const struct sigaction *a, const struct sigaction *b)
+{
+    return a->sa_sigaction == b->sa_sigaction && a->sa_flags == b->sa_flags;
+}
+
+bool platform_fault_watch(void (*look)(const struct platform_fault *fault))
+{
+    int saved = errno;
+    struct sigaction replaced;
+    look_at = look;
+    bool done = sigaction(SIGSEGV, NULL, &before) == 0 && install(&replaced);
+    /* Another thread may have set an action between the two calls, or may put ours back as the one that it found. */
+    while (done && replaced.sa_sigaction != handle && !is_same(&replaced, &before)) {
+        before = replaced;
+        done = install(&replaced);
+    }
     errno = saved;
     return done;
 }

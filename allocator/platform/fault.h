@@ -4,7 +4,7 @@
 
 #include "platform.h"
 
-enum platform_access { FAULT_ACCESS /* it cannot be told which */, FAULT_READ, FAULT_WRITE };
+enum platform_access { FAULT_ACCESS /* it cannot be told which */, FAULT_READ, FAULT_WRITE, FAULT_EXECUTION };
 
 struct platform_fault {
     uintptr_t address; /* that was accessed */

@@ -195,7 +195,9 @@ bool platform_purge(void *start, size_t size)
 bool platform_seal(void *start, size_t size)
 {
     int saved = errno;
-    void *mapped = mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    /* Without a reserve: else pages that have been open would stay on the kernel's account, and never be one mapping again with
+     * those that have not. */
+    void *mapped = mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     errno = saved;
     return mapped == start;
 }

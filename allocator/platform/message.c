@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- messages -------------------------------------------------------------------------------------- */
@@ -82,6 +84,20 @@ void platform_format(char *buffer, size_t capacity, const char *format, ...)
     buffer[line.length] = '\0';
 }
 
+/* Whether what is written to stderr will neither raise SIGPIPE nor wait: a message must not change how a program ends, nor whether
+ * it does. When nobody takes what was written before, that is waited for a few seconds, once. A sandbox may forbid to ask. */
+static bool stderr_takes_more(void)
+{
+    static _Atomic(bool) has_waited;
+    enum { WAIT_S = 3 };
+    struct pollfd stderr_ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+    bool waits = !atomic_load_explicit(&has_waited, memory_order_relaxed);
+    struct timespec wait = {.tv_sec = waits ? WAIT_S : 0};
+    long ready = syscall(SYS_ppoll, &stderr_ready, 1, &wait, NULL, 0);
+    if (ready == 0) atomic_store_explicit(&has_waited, true, memory_order_relaxed);
+    return ready < 0 || (stderr_ready.revents & (POLLOUT | POLLERR | POLLHUP | POLLNVAL)) == POLLOUT;
+}
+
 void platform_message(const char *format, ...)
 {
     char text[MESSAGE_CAPACITY];
@@ -95,7 +111,7 @@ void platform_message(const char *format, ...)
     int saved = errno;
     /* A bare system call: write is a point at which a thread can be cancelled, and libraries replace it by functions that
      * may not be ready for us yet. When it fails, nobody is left to tell. */
-    syscall(SYS_write, STDERR_FILENO, text, line.length);
+    if (stderr_takes_more()) syscall(SYS_write, STDERR_FILENO, text, line.length);
     errno = saved;
 }
 

@@ -1,10 +1,14 @@
 // Guarded objects as programs meet them: the option, the figures, and the functions of heapfit.h; and those of contexts.
 #include "context_subject.h"
+#include "heap_isolated.h"
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <new>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -217,6 +221,33 @@ TEST(GuardContext, ObjectsOfContextsAreGuardedAsOftenAsOthers)
     // A transaction may end with as many guarded objects as there can be: 1.8 MB of it are 113 on average, of 192.
     EXPECT_NEAR(static_cast<double>(stats_now().guard_samples), expected, expected / 4);
 }
+
+#if !HEAPFIT_TEST_EMULATED // which does not survive all forks
+TEST(GuardContext, ChildrenOfOneProcessDoNotChooseTheSameObjectsOfAContext)
+{
+    Context context = make();
+    set_option("4k");
+    for (int i = 0; i < 1000; i++) hf_context_malloc(context.get(), 64);
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    std::set<int> chosen;
+    for (int child = 0; child < 8; child++) {
+        isolated::expect_passes([&] {
+            int first = 0;
+            size_t before = stats_now().guard_samples;
+            for (; stats_now().guard_samples == before; first++) hf_context_malloc(context.get(), 64);
+            ASSERT_EQ(write(ends[1], &first, sizeof first), static_cast<ssize_t>(sizeof first));
+        });
+        int first;
+        ASSERT_EQ(read(ends[0], &first, sizeof first), static_cast<ssize_t>(sizeof first));
+        chosen.insert(first);
+    }
+    set_option("0");
+    EXPECT_GT(chosen.size(), 2u);
+    close(ends[0]);
+    close(ends[1]);
+}
+#endif
 
 TEST(GuardContext, GuardedObjectsBelongToTheirContext)
 {

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -13,6 +14,7 @@
 #include <csetjmp>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <set>
 #include <string>
 #include <thread>
@@ -33,7 +35,8 @@ extern "C" const char *__tsan_default_options()
 namespace
 {
 bool refuses_to_open, refuses_to_seal;
-}
+void (*set_meanwhile)(int, siginfo_t *, void *); // by another thread, once somebody has asked what is in force
+} // namespace
 
 extern "C" {
 bool __real_platform_open(void *start, size_t size, bool open);
@@ -45,6 +48,19 @@ bool __real_platform_seal(void *start, size_t size);
 bool __wrap_platform_seal(void *start, size_t size)
 {
     return !refuses_to_seal && __real_platform_seal(start, size);
+}
+int __real_sigaction(int number, const struct sigaction *action, struct sigaction *before);
+int __wrap_sigaction(int number, const struct sigaction *action, struct sigaction *before)
+{
+    int result = __real_sigaction(number, action, before);
+    if (action == nullptr && set_meanwhile != nullptr) {
+        struct sigaction others = {};
+        others.sa_sigaction = set_meanwhile;
+        others.sa_flags = SA_SIGINFO;
+        set_meanwhile = nullptr;
+        __real_sigaction(number, &others, nullptr);
+    }
+    return result;
 }
 }
 
@@ -249,6 +265,28 @@ TEST(Guard, SlotsForFreedObjectsAreLeftHoweverManyLive)
     EXPECT_EQ(guards().live, 0u);
 }
 
+#if !HEAPFIT_TEST_EMULATED // what an emulator says of mappings is its own
+TEST(Guard, SlotsThatAreFreeAreOneMappingWhateverWasInThem)
+{
+    auto mappings = [] {
+        std::ifstream file("/proc/self/maps");
+        int count = 0;
+        for (std::string line; std::getline(file, line);) {
+            uintptr_t start = std::stoul(line, nullptr, 16);
+            count += start >= guard.start && start < guard.start + (2 * guard.slots + 1) * guard.page;
+        }
+        return count;
+    };
+    for (int i = 0; i < 600; i++) subject::release(guarded(64)); // in each slot one was
+    EXPECT_LE(mappings(), 2);
+    std::vector<char *> objects;
+    while (objects.size() < guards().slots * 3 / 4) objects.push_back(guarded(64));
+    EXPECT_LE(mappings(), 400);
+    for (char *object : objects) subject::release(object);
+    EXPECT_LE(mappings(), 2);
+}
+#endif
+
 TEST(Guard, ObjectsAreOrdinaryWhereTheKernelRefusesAMapping)
 {
     subject::release(guarded(16)); // the slots exist
@@ -359,6 +397,21 @@ TEST(GuardDeath, AUseAfterFreeIsFoundForAsLongAsTheSlotIsNotUsedAgain)
                 "bytes\n" BY("accessed") BY("allocated") BY("freed") SAID_ALL);
     EXPECT_EXIT(write_to(object), killed_by_segv,
                 "^heapfit: use after free: (write|access) to 0x[0-9a-f]+, byte 1 of the block");
+}
+
+TEST(GuardDeath, WhatThePageOfALiveObjectRefusesIsNoUseAfterFree)
+{
+    auto forbidden = [] {
+        char *object = guarded_by([] { return subject::allocate_aligned(4096, 4096); });
+        if (mprotect(object - address_of(object) % PAGE, PAGE, PROT_NONE) == 0) write_to(object);
+    };
+    EXPECT_EXIT(forbidden(), killed_by_segv, NOTHING_SAID);
+    auto executed = [](char *object) { reinterpret_cast<void (*)()>(hidden(object))(); };
+    char *object = guarded(64);
+    EXPECT_EXIT(executed(object), killed_by_segv, NOTHING_SAID);
+    subject::release(object);
+    EXPECT_EXIT(executed(object), killed_by_segv,
+                "^heapfit: use after free: execution of 0x[0-9a-f]+, byte 1 of the block");
 }
 
 TEST(GuardDeath, AnAccessBetweenSlotsIsThatOfTheNeighbourThatLives)
@@ -523,6 +576,71 @@ TEST(GuardDeath, AHandlerThatIsToBeCalledOnceIsCalledOnce)
         write_to(object + 64);
     };
     EXPECT_EXIT(mistake(), killed_by_segv, "overflow");
+}
+
+#if !defined(__SANITIZE_THREAD__) // whose own handler gives the first alone
+TEST(GuardDeath, AHandlerThatAsksForTheNumberAloneHasTheRegistersToo)
+{
+    auto mistake = [] {
+        struct sigaction action = {};
+        action.sa_sigaction = [](int, siginfo_t *, void *context) {
+            const mcontext_t &machine = static_cast<ucontext_t *>(context)->uc_mcontext;
+#ifdef __x86_64__
+            _exit(machine.gregs[REG_CR2] == 16 ? 42 : 1);
+#else
+            char here;
+            _exit(machine.sp - address_of(&here) < 65536 ? 42 : 1); // an emulator leaves fault_address out
+#endif
+        };
+        sigaction(SIGSEGV, &action, nullptr); // without SA_SIGINFO
+        guarded(64);
+        write_to(reinterpret_cast<char *>(uintptr_t{16}));
+    };
+    EXPECT_EXIT(mistake(), testing::ExitedWithCode(42), NOTHING_SAID);
+}
+#endif
+
+namespace
+{
+struct sigaction found_before;
+void chaining_handler(int number, siginfo_t *info, void *context)
+{
+    handled = handled + 1;
+    if (handled == 100) _exit(1);
+    found_before.sa_sigaction(number, info, context);
+}
+
+// As libraries do that report crashes: unless it is there already.
+void install_chaining()
+{
+    struct sigaction action = {}, now;
+    action.sa_sigaction = chaining_handler;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, nullptr, &now);
+    if (now.sa_sigaction != action.sa_sigaction) sigaction(SIGSEGV, &action, &found_before);
+}
+} // namespace
+
+TEST(GuardDeath, AHandlerThatIsInstalledAgainDoesNotGoRoundWithOurs)
+{
+    auto mistake = [] {
+        install_chaining();
+        guarded(64);
+        install_chaining();
+        write_to(reinterpret_cast<char *>(uintptr_t{16}));
+    };
+    EXPECT_EXIT(mistake(), killed_by_segv, NOTHING_SAID);
+}
+
+TEST(GuardDeath, AHandlerThatIsInstalledWhileOursIsIsNotLost)
+{
+    auto mistake = [] {
+        set_meanwhile = program_handler;
+        char *object = guarded_on(AT_END, 64);
+        if (sigsetjmp(program_goes_on, 1) == 0) write_to(object + 64);
+        _exit(handled == 1 ? 42 : 1);
+    };
+    EXPECT_EXIT(mistake(), testing::ExitedWithCode(42), "^heapfit: overflow");
 }
 
 TEST(GuardDeath, AHandlerThatIsInstalledLaterTakesOurPlace)

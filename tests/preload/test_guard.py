@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -109,6 +110,34 @@ def test_a_mistake_that_does_no_harm_is_found_in_time(
     assert report.returncode == -number
     innermost = {act: found(guarded, stack[0])[0] for act, stack in report.stacks.items()}
     assert innermost == functions
+
+
+@pytest.mark.parametrize("kind", ["freed", "off_by_one"])
+@pytest.mark.parametrize("taken", ["never", "no more"])
+def test_a_report_that_nobody_takes_changes_nothing(
+    taken: str, kind: str, guarded: Path, library: Path
+) -> None:
+    reader, writer = os.pipe()
+    if taken == "no more":
+        os.close(reader)
+    else:
+        os.set_blocking(writer, False)
+        for size in (4096, 1):  # until there is no room
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(writer, b"x" * size)
+        os.set_blocking(writer, True)
+    done = subprocess.run(
+        [guarded, kind],
+        env={**os.environ, "LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": "guard_sample:64k"},
+        stderr=writer,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == -FOUND[kind][2]
+    os.close(writer)
+    if taken == "never":
+        os.close(reader)
 
 
 def test_nothing_is_said_without_the_option(guarded: Path, library: Path) -> None:
