@@ -162,7 +162,7 @@ def test_all_that_is_accessible_is_dumped_and_nothing_else(
             dumped += 1
             ours = end
         elif start == ours and access.startswith("rw"):
-            ours = end  # a mapping of its own by its advice about huge pages, which holds no object's end
+            ours = end  # advised otherwise about huge pages, and without an object's end
         elif start == ours and access.startswith("---"):
             assert "dd" in flags, hex(start)
             excluded += 1
