@@ -360,6 +360,8 @@ void heap_background_consider(void) {}
 
 void heap_background_fork_child(void) {}
 
+void guard_samplers_fork_child(void) {}
+
 void heap_background_start(const void *caller)
 {
     (void)caller;
