@@ -10,6 +10,11 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
+# The share of letters in common from which a name is what was meant, as difflib advises; and how
+# many names are read at a glance.
+_NEAR = 0.6
+_MOST_LISTED = 8
+
 
 class HeapfitError(Exception):
     """The work failed (exit code 1): a program is missing, a library does not load."""
@@ -45,10 +50,20 @@ class UsageError(HeapfitError):
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error for a `name` that is no `kind`, naming the nearest valid one.
 
+    Where none is near and they are few, they are listed instead.
+
     >>> str(unknown("allocator", "jemaloc", ["glibc", "jemalloc"]))
     "unknown allocator 'jemaloc'; did you mean 'jemalloc'?"
+    >>> str(unknown("value of --output", "no", ["same", "ignore"]))
+    "unknown value of --output 'no'; there are ignore and same"
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
-    hint = f"did you mean {near[0]!r}?" if near else f"there is no {kind} yet"
+    few = len(names) <= _MOST_LISTED
+    near = difflib.get_close_matches(name, names, n=1, cutoff=_NEAR if few else 0.0)
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    elif len(names) > 1:
+        hint = f"there are {', '.join(names[:-1])} and {names[-1]}"
+    else:
+        hint = f"there is only {names[0]!r}" if names else f"there is no {kind} yet"
     return UsageError(f"unknown {kind} {name!r}; {hint}")

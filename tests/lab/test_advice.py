@@ -237,7 +237,10 @@ def test_a_difference_too_small_to_matter_is_not_said_to_be_none() -> None:
     truth = {"lean": (1.0, 2.0 / 64), "near": (1.0, 2.5 / 64), "fat": (1.0, 9.0 / 64)}
     advice = advised(measured(truth), {"memory": 1})
     assert headline(advice) == "Keep lean"
-    assert "lean, which differs from near by too little to matter." in advice.reasons
+    assert (
+        "lean, which is not shown to differ from near by more than is too little to matter."
+        in advice.reasons
+    )
 
 
 def test_a_lower_score_that_may_be_chance_is_not_the_reason() -> None:

@@ -323,7 +323,7 @@ def test_a_file_is_read_in_each_run_and_a_pipe_is_said_to_be_dropped(
         (["--save", "heap.json"], 2, "which program?"),
         (["--save", "a", "--github", "--", "./checked"], 2, "are for --against"),
         (["--save", "a", "--runs", "0", "--", "./checked"], 2, "--runs takes"),
-        (["--against", "none.json", "--", "./checked"], 2, "there is no none.json"),
+        (["--against", "none.json", "--", "./checked"], 2, "heapfit check --save none.json -- CMD"),
         (["--against", "check_program.c", "--", "./checked"], 2, "save it anew"),
         (["--against", "heap.json", "--allow", "speed<=1", "--", "./checked"], 2, "unknown figure"),
         (["--against", "heap.json", "--allow", "leaked_bytes>1", "--", "./checked"], 2, "such as"),
@@ -331,6 +331,7 @@ def test_a_file_is_read_in_each_run_and_a_pipe_is_said_to_be_dropped(
         (["--against", "heap.json", "--", "./none"], 127, "there is no program './none'"),
         (["--save", "none/heap.json", "--", "./checked"], 2, "there is no folder none"),
         (["--save", "/dev/full/heap.json", "--", "./checked"], 2, "there is no folder /dev/full"),
+        (["--save", "/proc/sys/heap.json", "--", "./none"], 1, "name a file that can be written"),
     ],
 )
 def test_what_makes_no_sense_is_told_in_a_line(
@@ -387,6 +388,20 @@ def test_a_call_that_is_put_before_another_does_not_take_its_place() -> None:
     before = made((10, 100, "f at x.c:5"), (20, 400, "f at x.c:9"))
     now = made((1, 900, "f at x.c:4"), (10, 100, "f at x.c:6"), (20, 400, "f at x.c:10"))
     assert growth(before, now) == ["+900: f at x.c:4 < main at m.c:1 (not among what was saved)"]
+
+
+def test_what_came_and_what_went_add_up_to_the_growth() -> None:
+    """A call that the compiler no longer puts into its caller is another site, and no growth."""
+    before = made((10, 100, "main at x.c:5"), (1, 70, "g at x.c:8"))
+    now = made((10, 100, "f at x.c:5"), (10, 90, "f at x.c:6"), (1, 10, "g at x.c:8"))
+    assert growth(before, now) == [
+        "+100: f at x.c:5 < main at m.c:1 (not among what was saved)",
+        "+90: f at x.c:6 < main at m.c:1 (not among what was saved)",
+        "-100: main at x.c:5 < main at m.c:1 (not among what is there now)",
+        "-60: g at x.c:8 < main at m.c:1",
+    ]
+    [_, allocated] = against.compare(before, now, {})
+    assert allocated.now[0] - allocated.before[0] == 100 + 90 - 100 - 60
 
 
 def test_calls_of_one_function_are_the_same_in_the_order_of_their_lines() -> None:

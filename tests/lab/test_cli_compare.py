@@ -120,6 +120,14 @@ def test_a_comparison_runs_until_it_is_precise_or_time_is_up(
     assert "The precision asked for, 0.01 %, is not reached" in " ".join(longer.stdout.split())
 
 
+def test_time_that_only_warm_ups_have_is_too_short(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    shared = ["compare", "--allocators", "glibc", "--cores", "1", "--out", tmp_path]
+    result = run_heapfit(*shared, "--max-time", "1s", "--", "sleep", "0.8")
+    assert result.returncode == 1
+    assert "heapfit: time was up before a trial that counts" in result.stderr
+    assert "No trial that counts has succeeded" in result.stdout
+
+
 def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
     clean_environment: dict[str, str], run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -207,6 +215,8 @@ def test_a_program_that_fails_under_one_allocator_is_reported_not_timed(
             (["--baseline", "glbc", "--", "true"], ["unknown allocator 'glbc'", "'glibc'?"]),
             (["--metric", "wal_s", "--", "true"], ["unknown metric 'wal_s'", "'wall_s'?"]),
             (["--alocators", "glibc", "--", "true"], ["unknown option", "'--allocators'?"]),
+            (["/bin/true"], ["/bin/true is no workload", "heapfit compare -- /bin/true"]),
+            (["--output", "no", "--", "true"], ["'no'; there are ignore and same"]),
             (["--output", "sane", "--", "true"], ["--output", "did you mean 'same'?"]),
             (["--cores", "many", "--", "true"], ["--cores", "'many'"]),
             (["--cores", "100000", "--", "true"], ["100000 cores"]),

@@ -44,6 +44,8 @@ def test_every_command_explains_itself_with_an_example(
         assert result.returncode == 0, result.stderr
         assert "Example:" in result.stdout
         assert "--json" in result.stdout
+        assert re.search(r"--help +-h ", result.stdout)
+        assert "<bool>" not in result.stdout  # no value follows a flag
 
 
 @pytest.mark.parametrize("command", commands.COMMANDS)

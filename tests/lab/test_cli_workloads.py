@@ -56,6 +56,11 @@ def test_a_workload_is_written_for_a_server(run_heapfit: Heapfit, tmp_path: Path
     assert json.loads(fixed.stdout)["run"]["command"][-1] == "http://127.0.0.1:80/"
 
 
+def test_a_workload_that_cannot_be_written_says_where_to(run_heapfit: Heapfit) -> None:
+    result = run_heapfit("workloads", "new", "-o", "/proc/sys/w.toml", "--", "true")
+    assert_one_line(result, 1, ["cannot write /proc/sys/w.toml", "choose another place with -o"])
+
+
 def test_a_new_workload_needs_a_command(run_heapfit: Heapfit) -> None:
     assert_one_line(run_heapfit("workloads", "new"), 2, ["heapfit workloads new -- CMD"])
 

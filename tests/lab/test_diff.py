@@ -254,6 +254,9 @@ def test_names_from_outside_cannot_act_on_the_terminal(
     [
         (lambda s, r: (s[0], r[0]), 2, "must be of one kind"),
         (lambda s, r: (s[0], s[0] / "none"), 1, "there is no"),
+        (lambda s, r: (s[0], s[0].parent), 2, "so it is no folder of results"),
+        (lambda s, r: (s[0], s[0]), 2, "are the same; name two"),
+        (lambda s, r: (r[0], r[0]), 2, "are the same; name two"),
         (lambda s, r: (s[0].parent, s[0].parent), 2, "not of a converted trace"),
         (lambda s, r: (s[0], s[1], "--json", "--markdown"), 2, "--json or --markdown"),
     ],

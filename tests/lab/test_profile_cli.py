@@ -259,3 +259,13 @@ def test_tables_are_kept_by_name(tmp_path: Path) -> None:
     folder = write(tmp_path / "t", Tables(blocks))
     with files.converted(folder, tmp_path / "unused") as found:
         assert found == folder
+
+
+def test_what_is_printed_is_not_lost_with_a_page_that_cannot_be_written(
+    run_heapfit: Heapfit, folders: list[Path]
+) -> None:
+    words = ("--page", "/proc/sys/page.html", "--json", "--allocators", "glibc")
+    result = run_heapfit("profile", folders[0], *words)
+    assert result.returncode == 1
+    assert "name another place with --page" in result.stderr
+    assert json.loads(result.stdout)["profile"]

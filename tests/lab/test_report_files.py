@@ -17,6 +17,7 @@ from heapfit.records import InstalledAllocator, Study, Summary, Trial, TrialStat
 from heapfit.report import html_report, json_report, markdown_report, terminal, write_all
 from heapfit.report.analysis import Findings, find
 from heapfit.report.deployment import deployment
+from heapfit.report.files import write_text
 from heapfit.statistics import read, summarise
 from heapfit.study import Journal
 from markupsafe import escape
@@ -194,6 +195,23 @@ def test_a_report_that_cannot_be_written_says_what_to_do_and_keeps_the_old(tmp_p
         write_all(folder)
     assert not list(folder.glob("*.tmp"))
     assert (folder / "trials.jsonl").stat().st_size > 0
+
+
+def test_a_link_and_a_pipe_are_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """`--markdown /dev/stdout`, as root, must not put a file in the place of the device."""
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(tmp_path / "file")
+    write_text(link, "through the link")
+    assert link.is_symlink()
+    assert (tmp_path / "file").read_text() == "through the link"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_text(pipe, "through the pipe")
+        assert os.read(reader, 100) == b"through the pipe"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
 
 
 def test_a_full_disk_is_reported_in_one_line(tmp_path: Path) -> None:

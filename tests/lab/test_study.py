@@ -459,6 +459,12 @@ def test_a_disk_that_is_full_from_the_start_says_what_to_do(small_disk: Path) ->
         execute(study_of(workload("true"), THREE), small_disk / "out")
 
 
+def test_a_folder_that_may_not_be_written_to_is_not_short_of_room(small_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(HeapfitError, match=r"read-only.*choose another place with --out"):
+        execute(study_of(workload("true"), THREE), small_disk / "out")
+
+
 def test_a_disk_that_fills_up_while_a_program_runs_stops_the_study(small_disk: Path) -> None:
     fill = 'test -z "$F" || cat /dev/zero > {scratch}/big'
     study = study_of(workload("sh", "-c", fill), THREE)

@@ -78,7 +78,9 @@ def _beside(standings: Sequence[Standing], known: Sequence[Known]) -> str:
             alike.append(name)
     said = [f"cannot be told apart from {_listed(alike)}"] if alike else []
     if near:
-        said.append(f"differs from {_listed(near)} by too little to matter")
+        said.append(
+            f"is not shown to differ from {_listed(near)} by more than is too little to matter"
+        )
     if unclear:
         said.append(f"differs from {_listed(unclear)} by what may be too little to matter")
     if other:

@@ -54,6 +54,11 @@ def resolve_workload(name: str) -> Workload:
     if name.endswith(".toml"):
         return load_workload(path)
     if "/" in name:
+        if path.is_file():
+            raise UsageError(
+                f"{name} is no workload; for a program write -- before it: "
+                f"heapfit compare -- {name}"
+            )
         return load_workload(path / FILE_NAME)
     known = load_workloads()
     if name not in known:

@@ -34,7 +34,7 @@ COMMANDS = {
     "doctor": "doctor",
 }
 
-SETTINGS = {"help_option_names": ["-h", "--help"]}
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
 class Group(TyperGroup):
@@ -61,7 +61,15 @@ class LazyGroup(Group):
         command.name = cmd_name
         for each in (command, *getattr(command, "commands", {}).values()):
             each.help = _reflowed(each.help)
+            _show_no_type_of_flags(each)
         return command
+
+
+def _show_no_type_of_flags(command: Any) -> None:
+    """Typer's help has `<bool>` beside a flag, as if a value were to follow it."""
+    for each in command.get_params(typer.Context(command, **SETTINGS)):
+        if getattr(each, "is_flag", False):
+            each.metavar = ""
 
 
 def _reflowed(text: str | None) -> str | None:
@@ -103,5 +111,6 @@ def application(arguments: list[str]) -> int:
     """
     own, program = split_program(arguments)
     command = typer.main.get_command(_root)
+    _show_no_type_of_flags(command)
     result = command.main(own, prog_name="heapfit", standalone_mode=False, obj=program)
     return result if isinstance(result, int) else 0

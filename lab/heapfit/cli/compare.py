@@ -50,7 +50,7 @@ from heapfit.cli.provide import (
     with_baseline,
 )
 from heapfit.doctor import Finding, examine_program
-from heapfit.errors import UsageError, unknown
+from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.records import (
     ALLOCATOR,
     CORES,
@@ -61,7 +61,7 @@ from heapfit.records import (
     Study,
     Workload,
 )
-from heapfit.study import DEFAULT_SEED, check_takes, default_cores, execute, plan, remarks
+from heapfit.study import DEFAULT_SEED, check_takes, default_cores, execute, load, plan, remarks
 
 app = new_app()
 
@@ -188,6 +188,8 @@ def compare(
     with kept_on_interrupt(progress, folder):
         run(study, folder, progress, data, mix=mix)
     answer.show(folder, as_json=as_json, gate=gate)
+    if rule and not any(not trial.planned.warmup for trial in load(folder)[1]):
+        raise HeapfitError("time was up before a trial that counts; allow more with --max-time")
     if gate:
         gates.tell(gate.decisions, f"heapfit compare: {study.title or study.name}", as_json=as_json,
                    junit=junit, markdown=markdown, github=github)  # fmt: skip

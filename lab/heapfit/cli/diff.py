@@ -53,8 +53,11 @@ def _found(old: Path, new: Path) -> Diff:
     kinds = _is_study(old), _is_study(new)
     if kinds[0] != kinds[1]:
         raise UsageError(
-            "OLD and NEW must be of one kind: two folders of results or two recordings"
+            "OLD and NEW must be of one kind, two folders of results or two recordings; there is "
+            f"no {STUDY_FILE} in {new if kinds[0] else old}, so it is no folder of results"
         )
+    if old.samefile(new) and (kinds[0] or old.is_file()):
+        raise UsageError(f"{old} and {new} are the same; name two that were measured one by one")
     from heapfit.diff import of_recordings, of_studies
 
     if kinds[0]:

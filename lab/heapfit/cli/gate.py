@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -13,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heapfit.cli.output import results
-from heapfit.errors import UsageError
+from heapfit.errors import HeapfitError, UsageError
 from heapfit.gate import formats
 from heapfit.gate.condition import Condition, parse
 from heapfit.gate.decision import Decision, exit_code
@@ -57,10 +58,12 @@ def conditions(
 
 
 def check_folders(*files: Path | None) -> None:
-    """Raise UsageError where a file has no folder: hours of measuring should not end in that."""
+    """Raise an error where a file cannot be written: hours of measuring should not end in that."""
     for file in files:
         if file and not file.absolute().parent.is_dir():
             raise UsageError(f"there is no folder {file.parent} for {file.name}; make it")
+        if file and not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
+            raise HeapfitError(f"cannot write {file}; {_REMEDY}")
 
 
 class Gate:

@@ -203,12 +203,12 @@ def _show(found: Profile, trace: str, page: Path, *, as_json: bool) -> Path:
     from heapfit.profile.page import save_page
     from heapfit.profile.terminal import show
 
-    save_page(found, page, trace)
     if as_json:
         print_json({"profile": found, "advice": advice(found, trace)})
     else:
         show(found, results, trace)
         results.print()
+    save_page(found, page, trace)  # Last: what is printed is not lost where it cannot be written.
     where = messages if as_json else results
     where.print(f"The page: {page}", soft_wrap=True, markup=False)
     return page

@@ -130,7 +130,9 @@ def new(
     path = output or Path(f"{name}.toml")
     if path.exists():
         raise UsageError(f"{path} is there already; choose another place with -o")
-    path.write_text(_toml(name, command, port), encoding="utf-8")
+    from heapfit.report.files import write_text  # The reports take a second to load.
+
+    write_text(path, _toml(name, command, port), "choose another place with -o")
     if as_json:
         print_json(_described(catalogue.resolve_workload(str(path.absolute()))))
         return

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import starmap, zip_longest
 
 from heapfit.errors import HeapfitError, unknown
 from heapfit.gate.condition import Condition, parse
@@ -42,18 +43,22 @@ class FigureDecision(Decision):
 
 @dataclass(frozen=True)
 class _Pair:
-    """A call site before and now; None: not among those that are kept."""
+    """A call site before and now; None: not among those that are kept. One of them is there."""
 
     before: Site | None
-    now: Site
+    now: Site | None
 
     def growth(self, metric: str) -> int:
-        was = self.before.figures.get(metric, 0) if self.before else 0
-        return self.now.figures.get(metric, 0) - was
+        was, is_now = (
+            each.figures.get(metric, 0) if each else 0 for each in (self.before, self.now)
+        )
+        return is_now - was
 
     @property
     def moved(self) -> bool:
-        return self.before is not None and self.before.calls != self.now.calls
+        if self.before is None or self.now is None:
+            return False
+        return self.before.calls != self.now.calls
 
 
 def allowances(texts: Sequence[str]) -> dict[str, Condition]:
@@ -140,12 +145,30 @@ def _range(runs: Sequence[int]) -> str:
 
 
 def _places(metric: str, pairs: Sequence[_Pair]) -> list[Place]:
-    grown = sorted((each for each in pairs if each.growth(metric) > 0),
-                   key=lambda each: -each.growth(metric))  # fmt: skip
-    return [_place(metric, each) for each in grown[:_MOST_PLACES]]
+    """Return where a figure has grown most, and then where it has shrunk most.
+
+    A function that one build puts into its caller and the other does not is another site: only
+    together do what came and what went say what the change is.
+    """
+    by_growth = sorted(pairs, key=lambda each: -each.growth(metric))
+    grown = [each for each in by_growth if each.growth(metric) > 0]
+    shrunk = [each for each in reversed(by_growth) if each.growth(metric) < 0]
+    return [
+        *(_grown(metric, each) for each in grown[:_MOST_PLACES]),
+        *(_shrunk(metric, each) for each in shrunk[:_MOST_PLACES]),
+    ]
 
 
-def _place(metric: str, pair: _Pair) -> Place:
+def _shrunk(metric: str, pair: _Pair) -> Place:
+    """Of no file: nobody need look at a line that allocates less."""
+    there = pair.now or pair.before
+    assert there is not None
+    gone = "" if pair.now else " (not among what is there now)"
+    return Place(what=f"{pair.growth(metric):,}: {' < '.join(there.calls)}{gone}")
+
+
+def _grown(metric: str, pair: _Pair) -> Place:
+    assert pair.now is not None
     was = "" if pair.before else " (not among what was saved)"
     if pair.before and pair.moved:
         was = f" (was {' < '.join(pair.before.calls)})"
@@ -163,10 +186,10 @@ def _place(metric: str, pair: _Pair) -> Place:
 
 
 def _paired(before: Sequence[Site], now: Sequence[Site]) -> Iterator[_Pair]:
-    """Yield every site of now with the one that it was."""
+    """Yield every site of now with the one that it was, and those that are gone."""
     old, new = _grouped(before), _grouped(now)
-    for functions, sites in new.items():
-        yield from _aligned(old.get(functions, []), sites)
+    for functions in {**new, **old}:
+        yield from _aligned(old.get(functions, []), new.get(functions, []))
 
 
 def _grouped(sites: Sequence[Site]) -> dict[tuple[str, ...], list[Site]]:
@@ -203,5 +226,4 @@ def _aligned(old: Sequence[Site], new: Sequence[Site]) -> Iterator[_Pair]:
     figures = [[tuple(site.figures.values()) for site in sites] for sites in (old, new)]
     matcher = SequenceMatcher(None, figures[0], figures[1], autojunk=False)
     for _, first, last, start, end in matcher.get_opcodes():
-        own = [*old[first:last], *[None] * (end - start)]
-        yield from map(_Pair, own, new[start:end])
+        yield from starmap(_Pair, zip_longest(old[first:last], new[start:end]))

@@ -342,7 +342,9 @@ def load(path: Path) -> Heap:
     try:
         return Heap.model_validate_json(path.read_bytes())
     except FileNotFoundError as error:
-        raise UsageError(f"there is no {path}; make it by: heapfit check --save {path}") from error
+        raise UsageError(
+            f"there is no {path}; make it by: heapfit check --save {path} -- CMD"
+        ) from error
     except (ValidationError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{path} was not saved by this heapfit's check; save it anew with --save"

@@ -32,7 +32,7 @@ def save_page(profile: Profile, path: Path, trace: str = "TRACE") -> None:
 
     `trace` is the file that the page's commands name.
     """
-    write_text(path, page(profile, trace), "make room or mend the folder, and run it again")
+    write_text(path, page(profile, trace), "name another place with --page, or make room")
 
 
 def page(profile: Profile, trace: str = "TRACE") -> str:

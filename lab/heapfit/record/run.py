@@ -176,6 +176,7 @@ def _why_nothing(status: int) -> str:
     if status < 0:
         return f"signal {-status} ended it before it could ({signal.strsignal(-status)})"
     return (
-        "its malloc cannot be replaced, or it was told to wait and never to start; "
-        f"heapfit doctor -- CMD says more (exit code {status})"
+        "the recorder has said why above, or the program's malloc cannot be replaced, or it was "
+        "told to wait and never to start; heapfit doctor -- CMD says more (the program's exit "
+        f"code: {status})"
     )

@@ -26,7 +26,7 @@ MERE_RANGES = (
     "range, which holds the true median with less than 95 % confidence."
 )
 DIFFERENCES = "Where a figure can be zero, the difference of means from {} stands for the ratio."
-NOTHING = "No trial succeeded, so there is nothing to compare."
+NOTHING = "No trial that counts has succeeded, so there is nothing to compare."
 _ALONE = "Only {} takes part: what is compared are its settings."
 
 # Of a difference that is too small to matter, one digit is enough.

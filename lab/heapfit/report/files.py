@@ -20,14 +20,19 @@ def write_text(path: Path, text: str, remedy: str | None = None) -> None:
 
 
 def write_bytes(path: Path, content: bytes, remedy: str | None = None) -> None:
-    """Do the same with `content`."""
+    """Do the same with `content`. A link, a pipe or a device is written to, not replaced."""
+    in_place = path.is_symlink() or (path.exists() and not path.is_file())
     unfinished = path.with_name(f"{path.name}.tmp")
     try:
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)
+        if in_place:
+            path.write_bytes(content)
+        else:
+            unfinished.write_bytes(content)
+            os.replace(unfinished, path)
     except OSError as error:
         with contextlib.suppress(OSError):  # What is in the way of one is in that of the other.
-            unfinished.unlink()
+            if not in_place:
+                unfinished.unlink()
         reason = (error.strerror or str(error)).lower()
         remedy = remedy or (
             "the trials are safe, so make room or mend the folder "

@@ -111,7 +111,7 @@ def _outlived(summary: Summary) -> list[str]:
         f"In {counted(summary.trials_outlived, 'trial')} the program left a process running in the "
         "background, which was ended with it: what that does is not in these figures. If it turns "
         "into a daemon, have it stay in the foreground, and describe it as a server: heapfit "
-        "workloads new -- CMD."
+        "workloads new --port N -- CMD."
     ]
 
 

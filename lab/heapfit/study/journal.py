@@ -8,6 +8,7 @@ something else than the command would measure now are put aside, whole, into a f
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -444,7 +445,9 @@ def _write_all(fd: int, content: bytes) -> None:
 def cannot_write(folder: Path, error: OSError) -> HeapfitError:
     """Return the error for a study's folder that cannot be written."""
     reason = (error.strerror or str(error)).lower()
+    forbidden = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    remedy = "choose another place with --out, or mend it" if forbidden else "make room or mend it"
     return HeapfitError(
-        f"cannot write to {folder}: {reason}; make room or mend it and repeat the same command: "
+        f"cannot write to {folder}: {reason}; {remedy} and repeat the same command: "
         "what is measured is kept"
     )
