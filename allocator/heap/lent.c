@@ -29,7 +29,9 @@
  *
  * Only to a thread that will tell of its end, since its thread-local memory is written to, and that is there. One that ends by a
  * bare system call after it was found asleep, and whose stack is unmapped within the microseconds that follow, would not be noticed. Nor would a
- * call of malloc whose signal handler has left the stack it ran on by swapcontext, which no handler may do.
+ * call of malloc whose signal handler has left the stack it ran on by swapcontext, which no handler may do; one whose handler has sent
+ * the thread elsewhere by changing its saved context; nor one by a child that has the thread's thread-local memory, unless the thread
+ * is known to wait for a child.
  *
  * In the library with pools heaps are never lent: there the way to a block is long, and waits for locks of the pools.
  */

@@ -8,7 +8,11 @@
  * Elsewhere, on the first thread's stack or one that a program has made for a handler, nothing can be told.
  *
  * The look takes a moment, in which the thread may wake and write its stack anew. The clock of its processor time tells: if that has
- * not moved, the thread has not run.
+ * not moved, the thread has not run. But where the kernel takes what interrupts or the host of a virtual machine used off a thread's
+ * time, a moment of it may come to nothing. So the thread has to be in the same call afterwards, too.
+ *
+ * What cannot be told is that a handler, instead of sleeping, has changed where its thread goes on when it returns, and that the
+ * thread sleeps there: the kernel's frame is gone then.
  */
 #define _GNU_SOURCE
 #include "platform.h"
@@ -37,10 +41,14 @@ static uint64_t selectors(void)
     return (uint64_t)stack << 48 | code;
 }
 
-/* struct sigcontext has them in one word: cs, gs, fs and ss, of which the kernel writes the two in the middle as 0. */
+/* struct sigcontext has them in one word: cs, gs, fs and ss, of which the kernel writes the two in the middle as 0. A guest of Xen
+ * without hardware virtualization has two pairs, its kernel's and Xen's, and which of them a thread has depends on how it was last
+ * resumed: so the other may stand in its frame than the one that is read here. */
 static bool is_frame_mark(uint64_t word)
 {
-    return word == selectors();
+    enum { CODE = 0x33, STACK = 0x2B, XEN = 0xE000 };
+    const uint64_t of_linux = (uint64_t)STACK << 48 | CODE, of_xen = (uint64_t)XEN << 48 | XEN;
+    return word == selectors() || (word & ~of_xen) == of_linux;
 }
 
 enum { FRAMES_ARE_KNOWN = 1 };
@@ -99,26 +107,42 @@ static bool proc_is_ours(void)
     return strcmp(text, number) == 0;
 }
 
-/* The line of the thread's file, of at most so many characters; false: it has none. */
-static bool read_line(int32_t number, char *line, size_t capacity)
+static int open_calls_of(int32_t number)
 {
     char path[64];
     platform_format(path, sizeof path, "/proc/self/task/%zu/syscall", (size_t)number);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t size = file < 0 ? -1 : read(file, line, capacity - 1);
-    if (file >= 0) close(file);
-    line[size > 0 ? size : 0] = '\0';
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* What the kernel says of the thread now. */
+struct line {
+    char text[256];
+};
+
+static bool read_line(int file, struct line *line)
+{
+    ssize_t size = pread(file, line->text, sizeof line->text - 1, 0);
+    line->text[size > 0 ? size : 0] = '\0';
     return size > 0;
 }
 
-/* Calls that let another thread run on this one's stack until they return. */
-static bool lends_its_stack(long call)
+/* Calls of which it does not follow that the thread's functions are left alone meanwhile. */
+static bool says_nothing(long call)
 {
+    /* Another thread runs on this one's stack until they return. */
 #ifdef SYS_vfork
     if (call == SYS_vfork) return true;
 #endif
     enum { CLONE3 = 435 }; /* of Linux 5.3, on all processors */
-    return call == SYS_clone || call == CLONE3;
+    if (call == SYS_clone || call == CLONE3) return true;
+    /* The child that is waited for may have its parent's thread-local variables, if clone made it with CLONE_VM, and may allocate. */
+    if (call == SYS_wait4 || call == SYS_waitid) return true;
+#if defined(__x86_64__)
+    /* The kernel, having set a probe, makes the thread call these at any place of its program. */
+    enum { URETPROBE = 335, UPROBE = 336 }; /* of Linux 6.11 and 6.18 */
+    if (call == URETPROBE || call == UPROBE) return true;
+#endif
+    return false;
 }
 
 /* Where the stack of a thread ends that is in a system call; 0: it is in none. The line is the number of the call, which is negative
@@ -128,21 +152,31 @@ static uintptr_t stack_in_call(const char *line)
     enum { BEFORE_STACK = 6 };
     if (*line < '0' || *line > '9') return 0;
     char *rest;
-    if (lends_its_stack(strtol(line, &rest, 10))) return 0;
+    if (says_nothing(strtol(line, &rest, 10))) return 0;
     for (int i = 0; i < BEFORE_STACK; i++) strtoul(rest, &rest, 16);
     return strtoul(rest, &rest, 16);
 }
 
-static enum platform_sleep look(int32_t number, uintptr_t local)
+static enum platform_sleep look_at_calls(int file, int32_t number, uintptr_t local)
 {
-    char line[256];
+    struct line line, after;
     uint64_t run = time_run(number);
-    if (run == 0 || !proc_is_ours() || !read_line(number, line, sizeof line)) return THREAD_IS_ELSEWHERE;
-    if (*line == 'r') return THREAD_RUNS; /* "running" */
-    uintptr_t stack = stack_in_call(line) & ~WORD_MASK;
+    if (run == 0 || !read_line(file, &line)) return THREAD_IS_ELSEWHERE;
+    if (*line.text == 'r') return THREAD_RUNS; /* "running" */
+    uintptr_t stack = stack_in_call(line.text) & ~WORD_MASK;
     if (stack == 0 || stack >= local || local - stack > DEPTH_MAX || has_frame(stack, local & ~WORD_MASK))
         return THREAD_IS_ELSEWHERE;
-    return time_run(number) == run ? THREAD_SLEEPS : THREAD_RUNS;
+    bool stays = read_line(file, &after) && strcmp(line.text, after.text) == 0 && time_run(number) == run;
+    return stays ? THREAD_SLEEPS : THREAD_RUNS;
+}
+
+static enum platform_sleep look(int32_t number, uintptr_t local)
+{
+    int file = proc_is_ours() ? open_calls_of(number) : -1;
+    if (file < 0) return THREAD_IS_ELSEWHERE;
+    enum platform_sleep sleep = look_at_calls(file, number, local);
+    close(file);
+    return sleep;
 }
 
 enum platform_sleep platform_thread_sleep(int32_t number, const void *local)

@@ -10,8 +10,38 @@
 #include <csignal>
 #include <ctime>
 #include <pthread.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+
+namespace
+{
+
+void (*while_stack_is_read)() = nullptr;
+bool clock_stands_still = false;
+
+} // namespace
+
+// What the look asks of the kernel, through the C library.
+extern "C" {
+ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *here, unsigned long here_count,
+                                const struct iovec *there, unsigned long there_count, unsigned long flags)
+{
+    ssize_t size = syscall(SYS_process_vm_readv, process, here, here_count, there, there_count, flags);
+    if (while_stack_is_read != nullptr) while_stack_is_read();
+    return size;
+}
+
+int __real_clock_gettime(clockid_t clock, struct timespec *time);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
+{
+    int failed = __real_clock_gettime(clock, time);
+    if (clock_stands_still && clock < 0) *time = {1, 0};
+    return failed;
+}
+}
 
 namespace
 {
@@ -108,6 +138,76 @@ TEST(AThread, DoesNotSleepInASignalsHandler)
         may_leave_handler = true;
         EXPECT_TRUE(patience::comes_true([&] { return subject.sleep() == THREAD_SLEEPS; })) << "when it has returned";
     }
+}
+
+#if defined(__x86_64__)
+// Xen's selectors stand in some frames, Linux's in others.
+TEST(AThread, DoesNotSleepWhereAFrameOfAKindThatItsKernelMayWriteLies)
+{
+    if (!can_be_told()) GTEST_SKIP() << "the kernel does not tell what threads do";
+    for (uint64_t mark : {UINT64_C(0x002B000000000033), UINT64_C(0xE02B00000000E033)}) {
+        Subject subject;
+        std::atomic<bool> done{false};
+        std::thread thread([&] {
+            const volatile uint64_t word = mark;
+            subject.introduce();
+            while (!done) usleep(20'000);
+            EXPECT_EQ(mark, word);
+        });
+        while (subject.number == 0) usleep(1000);
+        for (int i = 0; i < 1000; i++) ASSERT_NE(THREAD_SLEEPS, subject.sleep());
+        done = true;
+        thread.join();
+    }
+}
+#endif
+
+// The child may have been made by clone with CLONE_VM, so that it allocates from the heap of the thread that waits.
+TEST(AThread, DoesNotSleepWhileItWaitsForAChild)
+{
+    if (!can_be_told()) GTEST_SKIP() << "the kernel does not tell what threads do";
+    Subject subject;
+    pid_t child = fork();
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    std::thread thread([&] {
+        subject.introduce();
+        waitpid(child, nullptr, 0);
+    });
+    while (subject.number == 0) usleep(1000);
+    for (int i = 0; i < 1000; i++) ASSERT_NE(THREAD_SLEEPS, subject.sleep());
+    kill(child, SIGKILL);
+    thread.join();
+}
+
+// The clock does not count each moment: see asleep.c.
+TEST(AThread, HasNotSleptIfItIsInAnotherCallAfterwards)
+{
+    if (!can_be_told()) GTEST_SKIP() << "the kernel does not tell what threads do";
+    Subject subject;
+    static int first[2], second[2];
+    ASSERT_EQ(0, pipe(first));
+    ASSERT_EQ(0, pipe(second));
+    std::thread thread([&] {
+        char byte;
+        subject.introduce();
+        if (read(first[0], &byte, 1) != 1 || read(second[0], &byte, 1) != 1) abort();
+    });
+    while (subject.number == 0) usleep(1000);
+    ASSERT_TRUE(patience::comes_true([&] { return subject.sleep() == THREAD_SLEEPS; }));
+    clock_stands_still = true;
+    while_stack_is_read = [] {
+        while_stack_is_read = nullptr;
+        if (write(first[1], "", 1) != 1) abort();
+        usleep(50'000);
+    };
+    EXPECT_NE(THREAD_SLEEPS, subject.sleep());
+    clock_stands_still = false;
+    ASSERT_EQ(1, write(second[1], "", 1));
+    thread.join();
+    for (int end : {first[0], first[1], second[0], second[1]}) close(end);
 }
 
 } // namespace
