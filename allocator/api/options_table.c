@@ -324,7 +324,7 @@ struct option options_table[OPTION_COUNT] = {
                 {
                     .name = "background",
                     .description = "have a thread give memory back while the program sleeps, from 16m on: auto (in "
-                                   "programs with threads), on, off",
+                                   "programs with threads), on (in all, and from sleeping threads' heaps), off",
                     .kind = HF_OPTION_CHOICE,
                     .live = 1,
                     .initial = BACKGROUND_AUTO,

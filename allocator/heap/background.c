@@ -128,14 +128,23 @@ static bool may_leave(enum resting resting)
 /* Its number; 0: not known yet. Relaxed: only to know whether it still exists. */
 static _Atomic(int32_t) thread_number;
 
+/* What to do about heaps whose threads rest. Where the kernel has no barrier they are left to their owners. To have those of
+ * sleeping threads whole must be asked for: of a few strange programs it is wrongly told that a thread sleeps outside malloc
+ * (platform/asleep.c). */
+static enum resting resting_heaps(bool has_barrier)
+{
+    if (!has_barrier) return RESTING_LEFT;
+    return setting() == BACKGROUND_ON ? RESTING_LENT : RESTING_CLAIMED;
+}
+
 static void background_run(void *unused)
 {
     (void)unused;
     atomic_store_explicit(&thread_number, platform_thread_number(), memory_order_relaxed);
-    /* Where the kernel has no barrier, heaps are left to their owners. */
-    enum resting resting = platform_barrier_prepare() ? RESTING_LENT : RESTING_LEFT;
+    bool has_barrier = platform_barrier_prepare();
     uint64_t busy_at = platform_clock_ms();
     for (;;) {
+        enum resting resting = resting_heaps(has_barrier);
         enum chores_left left = step(resting);
         uint64_t now = platform_clock_ms();
         if (status_change(BACKGROUND_LEAVING, BACKGROUND_ABSENT)) return;

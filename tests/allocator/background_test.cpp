@@ -42,6 +42,7 @@ static bool purging_is_refused; // as where the process has locked its memory
 static std::atomic<bool> barriers_are_refused; // as by a sandbox
 static std::atomic<bool> threads_are_refused; // as by a limit
 static std::atomic<uint64_t> clock_ahead_ms;
+static std::atomic<int> threads_asked_about; // whether they sleep
 
 static std::atomic<int> barriers_before_stall{-1}; // then the thread that would pass one waits; -1: it does not
 static std::atomic<bool> stalls;
@@ -66,6 +67,12 @@ bool __real_platform_thread_start(const char *name, void (*run)(void *), void *a
 bool __wrap_platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority)
 {
     return !threads_are_refused && __real_platform_thread_start(name, run, argument, low_priority);
+}
+int __real_platform_thread_sleep(int32_t number, const void *local);
+int __wrap_platform_thread_sleep(int32_t number, const void *local)
+{
+    threads_asked_about++;
+    return __real_platform_thread_sleep(number, local);
 }
 bool platform_is_in_linker(const void *address);
 bool __real_platform_purge(void *start, size_t size);
@@ -697,6 +704,28 @@ TEST(Background, TakesFromThreadsThatSleepWhatTheirBurstsHaveLeft)
         before = resident();
         EXPECT_TRUE(comes_true([before] { return before - resident() >= THREADS * MIB; })) << before - resident();
     });
+}
+
+// Whether a thread sleeps can be told of all programs but a few strange ones: so only who says "on" has it asked.
+TEST(Background, LeavesThreadsThatSleepTheirHeapsUnlessItIsOn)
+{
+    for (bool is_asked : {false, true})
+        isolated::expect_passes([is_asked] {
+            hf_option_set("background", is_asked ? "on" : "auto");
+            constexpr size_t THREADS = 100;
+            Sleepers sleepers(THREADS, [] {
+                static thread_local Burst burst;
+                burst.run();
+            });
+            if (is_asked) {
+                EXPECT_TRUE(comes_true([] { return threads_asked_about != 0; }));
+                return;
+            }
+            size_t before = resident();
+            EXPECT_TRUE(comes_true([before] { return before - resident() >= THREADS * MIB / 2; }));
+            usleep(2'000'000); // what is done besides is done by then
+            EXPECT_EQ(0, threads_asked_about);
+        });
 }
 
 TEST(Background, GivesBackWhatWasFreedForThreadsThatSleep)
