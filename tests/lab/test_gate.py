@@ -121,6 +121,23 @@ def test_failed_trials_leave_a_condition_untold_but_not_what_is_shown_to_be_beyo
         assert ("1 trial of new failed" in found.why) == (outcome == "untold")
 
 
+@pytest.mark.parametrize(("broken", "outcome"), [(["new"], "failed"), (["old", "new"], "untold")])
+def test_a_treatment_that_never_succeeds_where_the_baseline_does_has_failed(
+    broken: list[str], outcome: str
+) -> None:
+    study, trials = studied({"old": OLD, "new": OLD})
+    failed = {"status": TrialStatus.FAILED, "metrics": {}}
+    made = [
+        each.model_copy(update=failed) if each.planned.allocator in broken else each
+        for each in trials
+    ]
+    [found] = decided("wall_s>1.1", study, made)
+    assert found.outcome == outcome
+    assert ("no trial of new has succeeded; 10 trials of new failed" in found.why) == (
+        outcome == "failed"
+    )
+
+
 def test_a_difference_that_is_too_small_to_be_measured_is_no_failure() -> None:
     made = studied(
         {"old": [2e6 + i for i in range(8)], "new": [2.3e6 + i for i in range(8)]}, MEMORY

@@ -2,8 +2,9 @@
 
 A condition fails where a verdict's interval lies beyond the bound, and passes where it lies within.
 Between the two it cannot be told, and how many replicates would is said. Nor can it be told where
-trials failed, since one that fails when it is slow would look too good, or where the difference is
-too small to be measured. With several settings a condition holds in each.
+some trials failed, since one that fails when it is slow would look too good, or where the
+difference is too small to be measured. A treatment that never succeeds, where the baseline does,
+has failed. With several settings a condition holds in each.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ def _decide(
     outcome, why = _outcome(condition, found, summary)
     failed = _failures(summary, (name, study.baseline), setting)
     replicates = None
-    if failed and outcome != "failed":
+    if _only_fails(summary, name, setting, found):
+        outcome, why = "failed", f"no trial of {name} has succeeded; {failed}"
+    elif failed and outcome != "failed":
         outcome, why = "untold", f"{why}; {failed}"
     elif (
         outcome == "untold"
@@ -156,6 +159,15 @@ def _interval(found: Verdict, summary: Summary) -> str:
     scale = scale_for(unit, values)
     estimate, low, high = map(scale.difference, values)
     return f"{estimate} {scale.unit}".rstrip() + f" ({low} to {high})"
+
+
+def _only_fails(summary: Summary, name: str, setting: Setting, found: Verdict | None) -> bool:
+    """Whether it is this treatment, and not the baseline, that leaves nothing to compare."""
+    return (
+        not (found and found.blocks)
+        and bool(_failures(summary, (name,), setting))
+        and not _failures(summary, (summary.study.baseline,), setting)
+    )
 
 
 def _failures(summary: Summary, names: Sequence[str], setting: Setting) -> str:
