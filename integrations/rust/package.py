@@ -18,6 +18,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,10 +47,15 @@ def vendored() -> Iterator[None]:
         shutil.rmtree(VENDOR, ignore_errors=True)
 
 
-def cargo(*words: str) -> str:
-    """Run cargo and return its output; its messages go on to stderr. SystemExit where it fails."""
+def cargo(*words: str, home: Path | None = None) -> str:
+    """Run cargo and return its output; its messages go on to stderr. SystemExit where it fails.
+
+    `home` is a folder that has nothing yet: in the user's, cargo keeps what it once unpacked of a
+    crate and a version, from whatever registry.
+    """
+    environment = ENVIRONMENT | ({"CARGO_HOME": str(home)} if home else {})
     done = subprocess.run(
-        ["cargo", *words], cwd=HERE, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=False
+        ["cargo", *words], cwd=HERE, env=environment, stdout=subprocess.PIPE, text=True, check=False
     )
     if done.returncode != 0:
         sys.exit(done.returncode)
@@ -130,10 +136,11 @@ def main(arguments: list[str]) -> int:
     for name, package in known.items():
         if name not in CRATES:
             add(package, downloaded(f"{name}-{package['version']}.crate"))
-    with vendored():
+    with vendored(), tempfile.TemporaryDirectory() as empty:
         for name in CRATES:
             # --allow-dirty: the copy is not, and shall not be, in the repository.
-            cargo("package", "--package", name, "--allow-dirty", *arguments, *replaced(REGISTRY))
+            words = ["package", "--package", name, "--allow-dirty", *arguments]
+            cargo(*words, *replaced(REGISTRY), home=Path(empty))
             add(known[name], TARGET / "package" / f"{name}-{known[name]['version']}.crate")
     return 0
 

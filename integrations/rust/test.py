@@ -111,7 +111,9 @@ def package_cases(environment: dict[str, str]) -> Iterator[Case]:
         }.items():
             (folder / path).parent.mkdir(exist_ok=True)
             (folder / path).write_text(text)
-        own = environment | {"CARGO_TARGET_DIR": str(folder / "target")}
+        # cargo keeps what it once unpacked of a crate and a version, from whatever registry.
+        empty = {"CARGO_HOME": str(folder / "home"), "CARGO_TARGET_DIR": str(folder / "target")}
+        own = environment | empty
         added = list(lines_of(["cargo", "add", "--offline", "heapfit"], own, folder))
         ran = list(lines_of(["cargo", "run", "--offline", "--quiet"], own, folder))
     works = added[-1] == "exit 0" and ran[-2:] == ["2890\n", "exit 0"]
