@@ -182,8 +182,8 @@ def test_machines_share_a_study_until_it_is_precise_or_time_is_up(
     finished, trials = load(tmp_path / "timed")
     assert sorted(trial.planned.index for trial in trials) == [p.index for p in finished.plan]
     for name in ("one", "two"):
-        own = [trial for trial in trials if trial.machine == name]
-        assert sum(trial.took_s or 0.0 for trial in own) < 4.0
+        *before_the_last, _ = [trial.took_s or 0.0 for trial in trials if trial.machine == name]
+        assert sum(before_the_last) < 3.0  # none begins when time is up
     assert len(trials) > 4
 
 

@@ -226,4 +226,5 @@ def test_made_studies_do_not_contradict_themselves(seed: int, studies: int) -> N
         kinds.add(headline(seen.advice).split()[0])
         words = ("leads;", "ahead", "no difference", "too little")
         kinds |= {w for w in words if any(w in each for each in seen.sentences.values())}
+    kinds.discard("Nothing")  # that can be said yet: there are few with so few trials
     assert kinds == {"Recommended:", "Keep", "No", "leads;", "ahead", "no difference", "too little"}

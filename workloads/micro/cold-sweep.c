@@ -11,7 +11,7 @@ static uint64_t objects = 1000000, size = 64, rounds = 5;
 
 static void allocate_all(void **blocks)
 {
-    for (uint64_t i = 0; i < objects; i++) blocks[i] = block_new(size, i);
+    for (uint64_t i = 0; i < objects; i++) blocks[i] = block_new(size, micro_mix(micro_seed << 32 ^ i));
 }
 
 static uint64_t check_all(void **blocks)
