@@ -56,7 +56,8 @@ def _found(old: Path, new: Path) -> Diff:
             "OLD and NEW must be of one kind, two folders of results or two recordings; there is "
             f"no {STUDY_FILE} in {new if kinds[0] else old}, so it is no folder of results"
         )
-    if old.samefile(new) and (kinds[0] or old.is_file()):
+    is_something = kinds[0] or old.is_file() or any(old.glob("*.parquet"))
+    if old.samefile(new) and is_something:  # else it is said below what it is not
         raise UsageError(f"{old} and {new} are the same; name two that were measured one by one")
     from heapfit.diff import of_recordings, of_studies
 
