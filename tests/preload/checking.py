@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
-from comparison import Program, missing_packages, run_plain, run_preloaded
+from comparison import Outcome, Program, missing_packages, run_plain, run_preloaded
 
 
 def check_same_with_and_without(program: Program, library: Path, place: Path) -> None:
@@ -17,7 +21,8 @@ def check_same_with_and_without(program: Program, library: Path, place: Path) ->
     assert plain.stdout, f"{program.name} printed nothing that could be compared"
 
     preloaded, starts = run_preloaded(program, place, library)
-    assert preloaded == plain
+    if preloaded != plain:
+        raise AssertionError("\n".join(["the library changed:", *changes(plain, preloaded)]))
 
     with_library = {start.program for start in starts if str(library) in start.libraries}
     without = {start.program for start in starts if str(library) not in start.libraries}
@@ -29,3 +34,17 @@ def check_same_with_and_without(program: Program, library: Path, place: Path) ->
         if start.allocators != {str(library)} and start.program not in program.own_malloc
     }
     assert not elsewhere, "these programs called another malloc"
+
+
+def changes(plain: Outcome, preloaded: Outcome) -> Iterator[str]:
+    """Yield the lines that differ, those of `plain` first, below the name of what they are of.
+
+    The end of a summary may be all that is read: it must not be what both have in common.
+    """
+    for field in dataclasses.fields(Outcome):
+        before, after = (_lines(getattr(each, field.name)) for each in (plain, preloaded))
+        yield from difflib.unified_diff(before, after, field.name, field.name, n=0, lineterm="")
+
+
+def _lines(value: object) -> list[str]:
+    return (value if isinstance(value, str) else json.dumps(value, indent=0)).splitlines()

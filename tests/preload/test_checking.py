@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pool_programs
@@ -13,6 +15,16 @@ import test_large_programs
 import test_programs
 from checking import check_same_with_and_without
 from comparison import PROGRAMS_FOLDER, Program
+
+# Neighbours of different rights are mappings of their own.
+MANY_MAPPINGS = """
+import mmap, time
+rights = mmap.PROT_READ, mmap.PROT_READ | mmap.PROT_WRITE
+kept = [mmap.mmap(-1, 4096, prot=rights[n % 2]) for n in range(400)]
+print(flush=True)
+time.sleep(60)
+"""
+KILLED_AFTER_S = 0.002
 
 
 def shell(script: str, *, loaded_in: str = "sh", package: str = "dash") -> Program:
@@ -98,3 +110,23 @@ def test_every_package_that_is_needed_is_listed() -> None:
     programs = [*test_programs.PROGRAMS, *test_large_programs.PROGRAMS, *hard_programs]
     listed = (Path(__file__).parent / "packages.txt").read_text().split()
     assert listed == sorted({package for program in programs for package in program.packages})
+
+
+def test_the_memory_map_of_a_process_that_ends_is_whole_or_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(PROGRAMS_FOLDER)
+    serving = importlib.import_module("serving")
+    for _ in range(20):
+        process = subprocess.Popen([sys.executable, "-c", MANY_MAPPINGS], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        whole = serving.memory_maps(process.pid)
+        assert len(whole) > 4 * 4096
+        killing = threading.Timer(KILLED_AFTER_S, process.kill)
+        killing.start()
+        while found := serving.memory_maps(process.pid):
+            assert found == whole
+        killing.join()
+        process.wait()
+        process.stdout.close()

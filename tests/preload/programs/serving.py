@@ -101,9 +101,20 @@ def check_preloaded(server: int) -> None:
     Without a preload they trivially do, so that a run with and one without print the same.
     """
     library = os.environ.get("LD_PRELOAD", "")
-    maps = {}
-    for process in family(server):
-        with contextlib.suppress(OSError):  # it ended meanwhile
-            maps[process] = Path(f"/proc/{process}/maps").read_text(errors="replace")
-    without = [process for process, mapped in maps.items() if mapped and library not in mapped]
-    print("preloaded in all of the server's processes:", bool(maps) and not without)
+    mapped = [maps for process in family(server) if (maps := memory_maps(process))]
+    has_all = bool(mapped) and all(library in maps for maps in mapped)
+    print("preloaded in all of the server's processes:", has_all)
+
+
+def memory_maps(process: int) -> str:
+    """Return the memory map of `process` whole; "" where it has ended.
+
+    The kernel gives a map in parts of a page, and of a process that ends meanwhile no further ones:
+    only what is followed by another look at a living process is known to be whole.
+    """
+    maps = Path(f"/proc/{process}/maps")
+    with contextlib.suppress(OSError):
+        found = maps.read_text(errors="replace")
+        if maps.read_bytes():
+            return found
+    return ""
