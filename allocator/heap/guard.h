@@ -91,14 +91,11 @@ ALWAYS_INLINE bool guard_is_on(void)
 enum { GUARD_BINS_MAX = 256 };
 struct guard_sampler {
     uint64_t random;
-    uint32_t forks; /* of the process that the sequence was begun in */
+    uint32_t forks; /* heap_forks where the sequence was begun */
     size_t mean; /* by which `until` was drawn */
     size_t until; /* bytes until the next point */
     uint64_t due[GUARD_BINS_MAX / 64]; /* a bit for each bin: the next block of it has a point */
 };
-
-/* In the child of a fork: from now on its samplers, which are copies, choose by themselves. */
-void guard_samplers_fork_child(void);
 
 /* The bin has no block left, of so many bytes: is the one that is wanted chosen? */
 bool guard_falls(struct guard_sampler *sampler, unsigned bin, size_t bytes);

@@ -7,16 +7,10 @@ _Static_assert((int)HEAP_BINS <= (int)GUARD_BINS_MAX, "a bit for each bin");
 
 _Atomic(size_t) guard_mean;
 
-static _Atomic(uint32_t) forks; /* from the first process to this one */
-
-void guard_samplers_fork_child(void)
-{
-    atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
-}
-
+/* In the child of a fork samplers are copies, and choose by themselves from then on. */
 static bool has_a_sequence_of_its_own(const struct guard_sampler *sampler)
 {
-    return sampler->random != 0 && sampler->forks == atomic_load_explicit(&forks, memory_order_relaxed);
+    return sampler->random != 0 && sampler->forks == heap_forks();
 }
 
 /* From now on points are drawn anew; nothing is lost by that, since the process has no memory. */
@@ -24,7 +18,7 @@ static void begin(struct guard_sampler *sampler, size_t mean)
 {
     /* No two that begin at the same time, in processes forked from one perhaps, choose the same objects. */
     if (!has_a_sequence_of_its_own(sampler)) sampler->random = (platform_random() ^ (uintptr_t)sampler) | 1;
-    sampler->forks = atomic_load_explicit(&forks, memory_order_relaxed);
+    sampler->forks = heap_forks();
     memset(sampler->due, 0, sizeof sampler->due);
     sampler->mean = mean;
     sampler->until = chance_distance(&sampler->random, mean);

@@ -14,11 +14,11 @@
  *
  * Which file does what: fast.h the paths that most calls take; bin.c refilling, carving, emptying; cache.c free spans that
  * a heap keeps; chores.c giving memory back in time; background.c the same while the program sleeps; idle.c what a
- * resting thread's heap holds; lent.c the whole heap of one that sleeps; pressure.c what is done when memory runs short; remote.c
- * blocks that another thread freed; registry.c heaps and threads: birth, death, adoption, fork; shared.c heaps of several threads; large.c objects with spans of their own;
- * mixed.c, in the library with pools alone, bins of objects of many sizes; guard.c, guard_sample.c and guard_report.c objects at the
- * edge of inaccessible pages, whose header says what they are;
- * object.c what the malloc family asks for, of any size; check.c errors of the program.
+ * resting thread's heap holds; lent.c the whole heap of one that sleeps; pressure.c what is done when memory runs
+ * short; remote.c blocks that another thread freed; registry.c heaps and threads: birth, death, adoption, fork;
+ * shared.c heaps of several threads; large.c objects with spans of their own; mixed.c, in the library with pools
+ * alone, bins of objects of many sizes; guard.c, guard_sample.c and guard_report.c objects at the edge of
+ * inaccessible pages (guard.h); object.c what the malloc family asks for, of any size; check.c errors of the program.
  */
 #ifndef HEAPFIT_HEAP_H
 #define HEAPFIT_HEAP_H
@@ -177,24 +177,21 @@ struct heap {
     uint64_t chores_due; /* chores: when to look next, clock in ms */
     uint64_t chores_looked; /* chores: when last looked */
     uint32_t spans_given_back; /* chores: since the bins last returned their blocks for that reason */
-    bool
-        chores; /* chores: memory has become free that may have to be given back. heap_orphans': relaxed, see heap_orphans_pass */
+    bool chores; /* memory has become free that may have to be given back; heap_orphans': see heap_orphans_pass */
     bool busy; /* chores: the last two looks were close together */
     bool tidying; /* chores: more sparse spans were due than are looked through at a time */
-    _Atomic(uint32_t)
-        inside; /* idle.c: HEAP_INSIDE: slow paths of the owner under way; above: how often there were. Its alone */
+    /* idle.c: HEAP_INSIDE: slow paths of the owner under way; above: how often there were. Its alone. */
+    _Atomic(uint32_t) inside;
     _Atomic(uint32_t) claimed; /* idle.c: enum claim; not CLAIM_NONE: slow paths have to wait, or to fetch the heap */
     _Atomic(bool) claim_holds; /* idle.c: and who claimed it is at work in it */
     _Atomic(bool) is_lent; /* lent.c: whoever claims it has all of it. Set under a claim, ended by the owner inside */
     struct heap **place; /* lent.c: the owner's thread_heap, by who becomes the owner; NULL: not to be changed */
-    uint32_t
-        rest_entries; /* idle.c: `inside` when last looked at; and since when it has been so; under the registry's lock */
-    uint64_t rest_begun;
+    uint32_t rest_entries; /* idle.c: `inside` when last looked at, under the registry's lock */
+    uint64_t rest_begun; /* since when it has been so */
     bool rest_done; /* idle.c: what was left when it began has been seen to; under a claim */
     bool rest_runs; /* idle.c: but the thread did not sleep then */
-    uintptr_t
-        inbox_seen; /* idle.c: the first message in the inbox when nothing of it could be had; and when to look again */
-    uint64_t inbox_due;
+    uintptr_t inbox_seen; /* idle.c: the first message in the inbox when nothing of it could be had */
+    uint64_t inbox_due; /* when to look again */
     size_t zeroed_hits, zeroed_misses; /* see heap_figures; read by other threads */
     struct outbox *outbox; /* remote.c: blocks of other heaps that this thread has freed; NULL until there is one */
     size_t remote_batches, remote_blocks; /* remote.c: handed over to other heaps; relaxed, for statistics */
@@ -700,6 +697,8 @@ const struct heap *heap_youngest(void);
 void heap_fork_begin(void);
 void heap_fork_end(void);
 void heap_fork_end_in_child(void);
+/* From the first process to this one. It changes in a child alone, before it has a second thread. */
+uint32_t heap_forks(void);
 /* From now on a copy of this process that is made without these is put in order too, as soon as it needs it. */
 void heap_watch_copies(void);
 

@@ -726,9 +726,13 @@ static void child_mend(void)
     registry.lockless = own->size != 0; /* not heap_none or heap_sharing */
     registry.forks++;
     heaps_go_on(own);
-    guard_samplers_fork_child();
     thread_numbers_correct();
     heap_background_fork_child();
+}
+
+uint32_t heap_forks(void)
+{
+    return registry.forks;
 }
 
 void heap_fork_end_in_child(void)

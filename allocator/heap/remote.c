@@ -535,6 +535,18 @@ static uintptr_t inbox_empty(struct heap *heap)
     return atomic_exchange_explicit(&heap->inbox, 0, memory_order_acquire);
 }
 
+/* Take a message in, or put it before those that are sent on. Returns the next of its inbox, 0 at the end. */
+ALWAYS_INLINE uintptr_t receive(struct heap *heap, uintptr_t first, struct remote_elsewhere *elsewhere)
+{
+    struct message message = message_read(first);
+    uintptr_t next = message.next;
+    if (LIKELY(arrive(heap, &message))) return next;
+    message.next = elsewhere->messages;
+    message_write(&message);
+    elsewhere->messages = message.first;
+    return next;
+}
+
 /* Take in all that is the heap's own; returns what is not. The suspects of before, last: what they are accused of being in has
  * then been taken in. */
 static struct remote_elsewhere take_in(struct heap *heap)
@@ -543,14 +555,7 @@ static struct remote_elsewhere take_in(struct heap *heap)
     if (UNLIKELY(atomic_load_explicit(&heap->suspects, memory_order_relaxed) != 0))
         suspects = atomic_exchange_explicit(&heap->suspects, 0, memory_order_acquire); /* as inbox_empty */
     struct remote_elsewhere elsewhere = {0, 0};
-    for (uintptr_t first = inbox_empty(heap); first != 0;) {
-        struct message message = message_read(first);
-        first = message.next;
-        if (LIKELY(arrive(heap, &message))) continue;
-        message.next = elsewhere.messages;
-        message_write(&message);
-        elsewhere.messages = message.first;
-    }
+    for (uintptr_t first = inbox_empty(heap); first != 0;) first = receive(heap, first, &elsewhere);
     elsewhere.suspects = judge_suspects(heap, suspects);
     return elsewhere;
 }
@@ -699,14 +704,7 @@ bool remote_lent_take_in(struct heap *heap, bool (*is_awaited)(const struct heap
     struct remote_elsewhere elsewhere = {0, 0};
     uint32_t looked = 0;
     uintptr_t first = inbox_empty(heap);
-    while (first != 0 && (++looked % LOOK_EVERY != 0 || !is_awaited(heap))) {
-        struct message message = message_read(first);
-        first = message.next;
-        if (LIKELY(arrive(heap, &message))) continue;
-        message.next = elsewhere.messages;
-        message_write(&message);
-        elsewhere.messages = message.first;
-    }
+    while (first != 0 && (++looked % LOOK_EVERY != 0 || !is_awaited(heap))) first = receive(heap, first, &elsewhere);
     inbox_put_back(heap, first);
     remote_send_on(elsewhere);
     return first == 0;

@@ -95,13 +95,20 @@ static void add(struct trace *trace, uintptr_t address)
     trace->addresses[trace->count++] = address;
 }
 
-/* A shared library's own frames say nothing to its user. In a static library they are the program's. */
-static bool is_own(uintptr_t address)
+/* Where the memory of this library begins; NULL where its frames are a program's, as in a static library, or cannot be told.
+ * A shared library's own frames say nothing to its user. */
+static const void *own_library(void)
 {
-    struct dl_find_object own, object;
-    if (_dl_find_object == NULL || _dl_find_object((void *)(uintptr_t)is_own, &own) != 0) return false;
-    bool is_program = own.dlfo_link_map->l_name == NULL || own.dlfo_link_map->l_name[0] == '\0';
-    return !is_program && _dl_find_object((void *)address, &object) == 0 && object.dlfo_map_start == own.dlfo_map_start;
+    struct dl_find_object own;
+    if (_dl_find_object == NULL || _dl_find_object((void *)(uintptr_t)own_library, &own) != 0) return NULL;
+    const char *name = own.dlfo_link_map->l_name;
+    return name == NULL || name[0] == '\0' ? NULL : own.dlfo_map_start;
+}
+
+static bool is_in(const void *library, uintptr_t address)
+{
+    struct dl_find_object object;
+    return library != NULL && _dl_find_object((void *)address, &object) == 0 && object.dlfo_map_start == library;
 }
 
 static bool step(struct frame *frame)
@@ -122,8 +129,9 @@ static void walk(struct trace *trace, struct frame *frame)
 NOINLINE void trace_take(struct trace *trace)
 {
     struct frame frame = frame_of_caller();
+    const void *own = own_library();
     trace->count = 0;
-    while (is_own(frame.return_address - 1))
+    while (is_in(own, frame.return_address - 1))
         if (!step(&frame)) break;
     walk(trace, &frame);
 }

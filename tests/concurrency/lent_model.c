@@ -22,12 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef __clang__ /* as in remote_model.c */
-#define UNTOLD __attribute__((disable_sanitizer_instrumentation, noinline))
-#else
-#define UNTOLD __attribute__((no_sanitize("thread"), noinline))
-#endif
-
 /* The racy looks of idle.c find nothing here: there are no sparse spans, and no empty ones. */
 #undef READS_RACILY
 #define READS_RACILY

@@ -25,6 +25,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Of a function that stands for the machine rather than for the allocator: memory.c is not told of its accesses. */
+#ifdef __clang__ /* which tells of atomics all the same */
+#define UNTOLD __attribute__((disable_sanitizer_instrumentation, noinline))
+#else
+#define UNTOLD __attribute__((no_sanitize("thread"), noinline))
+#endif
+
 /* What threads share, by the name that a report calls it. Accesses to all other memory are neither reordered nor checked. */
 void memory_watch(const char *name, const void *start, size_t size);
 

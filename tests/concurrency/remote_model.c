@@ -17,13 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What stands for the machine rather than for the allocator: memory.c is not told of its accesses. */
-#ifdef __clang__ /* which tells of atomics all the same */
-#define UNTOLD __attribute__((disable_sanitizer_instrumentation, noinline))
-#else
-#define UNTOLD __attribute__((no_sanitize("thread"), noinline))
-#endif
-
 /* ---- the sources, compiled so that every atomic access is a place to change threads (memory.h) ------------------------------ */
 
 /* What they read while others write it, they read atomically; that a sanitizer need not know of it is not for us. */
@@ -359,8 +352,6 @@ _Atomic(uint32_t) heap_background_status;
 void heap_background_consider(void) {}
 
 void heap_background_fork_child(void) {}
-
-void guard_samplers_fork_child(void) {}
 
 void heap_background_start(const void *caller)
 {
