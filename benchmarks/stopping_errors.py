@@ -16,7 +16,7 @@ of the machine does to intervals where partners run side by side, and where they
     .venv/bin/python benchmarks/stopping_errors.py --json docs/results/stopping.json
 
 Exits 0 where the rule in use keeps the verdict's promises and takes at most 0.6 of the trials, 1
-where it does not. `scripts/update-docs stopping` writes the stored result into docs/method.md.
+where it does not. `scripts/update-docs verdict` writes the stored result into docs/method.md.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <csignal>
 #include <new>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -228,24 +227,14 @@ TEST(GuardContext, ChildrenOfOneProcessDoNotChooseTheSameObjectsOfAContext)
     Context context = make();
     set_option("4k");
     for (int i = 0; i < 1000; i++) hf_context_malloc(context.get(), 64);
-    int ends[2];
-    ASSERT_EQ(pipe(ends), 0);
-    std::set<int> chosen;
-    for (int child = 0; child < 8; child++) {
-        isolated::expect_passes([&] {
-            int first = 0;
-            size_t before = stats_now().guard_samples;
-            for (; stats_now().guard_samples == before; first++) hf_context_malloc(context.get(), 64);
-            ASSERT_EQ(write(ends[1], &first, sizeof first), static_cast<ssize_t>(sizeof first));
-        });
-        int first;
-        ASSERT_EQ(read(ends[0], &first, sizeof first), static_cast<ssize_t>(sizeof first));
-        chosen.insert(first);
-    }
+    auto chosen = isolated::numbers_of_children(8, [&] {
+        int first = 0;
+        size_t before = stats_now().guard_samples;
+        for (; stats_now().guard_samples == before; first++) hf_context_malloc(context.get(), 64);
+        return first;
+    });
     set_option("0");
     EXPECT_GT(chosen.size(), 2u);
-    close(ends[0]);
-    close(ends[1]);
 }
 #endif
 

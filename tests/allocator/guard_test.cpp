@@ -15,7 +15,6 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -781,23 +780,13 @@ TEST(Guard, ChildrenOfOneProcessDoNotChooseTheSameObjects)
     pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end_in_child); // as api/ does
     guard_mean = 4096;
     for (int i = 0; i < 1000; i++) subject::release(subject::allocate(64));
-    int ends[2];
-    ASSERT_EQ(pipe(ends), 0);
-    std::set<int> chosen;
-    for (int child = 0; child < 8; child++) {
-        isolated::expect_passes([&] {
-            int first = 0;
-            while (!is_guarded(subject::allocate(64))) first++;
-            ASSERT_EQ(write(ends[1], &first, sizeof first), static_cast<ssize_t>(sizeof first));
-        });
-        int first;
-        ASSERT_EQ(read(ends[0], &first, sizeof first), static_cast<ssize_t>(sizeof first));
-        chosen.insert(first);
-    }
+    auto chosen = isolated::numbers_of_children(8, [] {
+        int first = 0;
+        while (!is_guarded(subject::allocate(64))) first++;
+        return first;
+    });
     guard_mean = 0;
     EXPECT_GT(chosen.size(), 2u); // each may be at one of 64 places or so
-    close(ends[0]);
-    close(ends[1]);
 }
 #endif
 
