@@ -20,8 +20,7 @@ static bool purge_counted(void *start, size_t size)
 
 void purge_prepare(uint32_t index, uint32_t spans)
 {
-    if (index % HUGE_PAGE_SPANS != 0) huge_pages_break(index);
-    if ((index + spans) % HUGE_PAGE_SPANS != 0) huge_pages_break(index + spans);
+    huge_pages_purged(index, spans);
 }
 
 /* Pages of the kernel's pool are cleared and stay. MADV_DONTNEED on less than a whole one says that it is done, and
@@ -308,7 +307,7 @@ void space_purge_pages(void *start, size_t size)
     huge_pages_alike(index, 1, &taken);
     if (taken) return;
     enum space_access access = space_enter();
-    if (access == SPACE_WHOLE) huge_pages_break(index);
+    if (access == SPACE_WHOLE) huge_pages_purged(index, 1);
     space_leave(access);
     if (access == SPACE_WHOLE) purge_counted(start, size); /* or the pages stay, for once */
 }

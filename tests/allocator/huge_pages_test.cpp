@@ -10,6 +10,7 @@
 #include <atomic>
 #include <map>
 #include <string>
+#include <vector>
 
 #define _Atomic(type) std::atomic<type>
 #define _Static_assert static_assert
@@ -23,7 +24,7 @@ bool __real_platform_purge(void *start, size_t size);
 void __real_platform_advise_huge_pages(void *start, size_t size, bool wanted);
 enum platform_move __real_platform_move_pages(void *from, void *to, size_t size);
 enum platform_move __real_platform_take_huge_pages(void *start, size_t size);
-uint64_t __real_platform_small_pages_cost_us();
+bool __real_platform_populate_page(void *page);
 }
 
 namespace
@@ -44,7 +45,8 @@ struct Pool {
 } kernels_pool;
 
 bool purges_fail = false;
-size_t purged = 0, moved = 0, advised = 0, prices_asked = 0;
+size_t purged = 0, moved = 0, advised = 0, prices_asked = 0, populated = 0;
+bool has_medium_pages = false;
 
 bool touches_pool(const void *start, size_t size)
 {
@@ -94,11 +96,18 @@ enum platform_move __wrap_platform_move_pages(void *from, void *to, size_t size)
     moved++;
     return __real_platform_move_pages(from, to, size);
 }
-uint64_t __wrap_platform_small_pages_cost_us()
+struct platform_page_price __wrap_platform_page_price()
 {
     prices_asked++;
     EXPECT_FALSE(platform_lock_is_own(&space_state.lock)) << "others would wait for hundreds of page faults";
-    return 1000;
+    return {1000, has_medium_pages};
+}
+bool __wrap_platform_populate_page(void *page)
+{
+    populated++;
+    EXPECT_FALSE(platform_lock_is_own(&space_state.lock)) << "others would wait for a page fault";
+    EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(page) % UNIT);
+    return __real_platform_populate_page(page);
 }
 }
 
@@ -469,6 +478,66 @@ TEST(Advice, IsGivenToAHeapThatHasGrownIfThePriceIsRight)
         for (uint32_t i = 0; i < 20; i++) acquire(UNIT_SPANS);
         EXPECT_LE(figures_now().huge, 4 * UNIT) << "those that were tried";
         EXPECT_LE(1u, prices_asked);
+    });
+}
+
+// A heap of so many units that huge pages cost too much for.
+template <typename Body> void in_heap_without_huge_pages(uint32_t units, Body body)
+{
+    in_new_heap(HUGE_PAGES_AUTO, [&] {
+        has_medium_pages = true;
+        space_settings.huge_page_price = 0;
+        ASSERT_TRUE(space_start());
+        std::vector<struct span *> runs;
+        for (uint32_t i = 0; i < units; i++) runs.push_back(acquire(UNIT_SPANS));
+        body(runs);
+    });
+}
+
+TEST(MediumPages, ComeWhereHugeOnesCostTooMuch)
+{
+    in_heap_without_huge_pages(40, [](const std::vector<struct span *> &) {
+        EXPECT_LE(figures_now().huge, 8 * UNIT) << "those that were tried";
+        EXPECT_GE(space_state.units[UNIT_MEDIUM], 25u);
+        EXPECT_GE(populated, space_state.units[UNIT_MEDIUM]);
+        EXPECT_LE(prices_asked, 3u * 3u) << "as often as huge pages are tried, three units each";
+    });
+}
+
+TEST(MediumPages, DoNotComeWhereTheKernelHasNone)
+{
+    in_new_heap(HUGE_PAGES_AUTO, [] {
+        space_settings.huge_page_price = 0;
+        ASSERT_TRUE(space_start());
+        for (uint32_t i = 0; i < 40; i++) acquire(UNIT_SPANS);
+        EXPECT_EQ(0u, space_state.units[UNIT_MEDIUM]);
+        EXPECT_EQ(0u, populated);
+    });
+}
+
+TEST(MediumPages, GoWithAPageThatIsPurged)
+{
+    in_heap_without_huge_pages(40, [](const std::vector<struct span *> &runs) {
+        uint32_t before = space_state.units[UNIT_MEDIUM];
+        struct span *medium = runs[30];
+        ASSERT_EQ(UNIT_MEDIUM, span_at(span_index(medium) / UNIT_SPANS * UNIT_SPANS)->huge);
+        space_purge_pages(bytes_of(medium) + 3 * SPAN_SIZE, SPAN_SIZE);
+        EXPECT_EQ(before - 1, space_state.units[UNIT_MEDIUM]);
+        EXPECT_EQ(1u, space_state.units[UNIT_BROKEN]) << "or the kernel would fill it again";
+    });
+}
+
+TEST(MediumPages, GoWithAUnitThatIsPurged)
+{
+    in_heap_without_huge_pages(40, [](const std::vector<struct span *> &runs) {
+        uint32_t before = space_state.units[UNIT_MEDIUM];
+        for (uint32_t i = 20; i < 30; i++) space_release(runs[i]);
+        space_purge_all();
+        EXPECT_GE(space_state.units[UNIT_MEDIUM], before - 11);
+        EXPECT_LE(space_state.units[UNIT_MEDIUM], before - 9) << "the next touch would get a huge page";
+        size_t calls = figures_now().advice_calls;
+        acquire(8 * UNIT_SPANS);
+        EXPECT_EQ(calls, figures_now().advice_calls);
     });
 }
 
