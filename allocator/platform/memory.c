@@ -18,6 +18,9 @@
 #ifndef MREMAP_DONTUNMAP /* Linux 5.7; absent from older headers */
 #define MREMAP_DONTUNMAP 4
 #endif
+#ifndef MADV_COLD /* Linux 5.4 */
+#define MADV_COLD 20
+#endif
 #ifndef MADV_POPULATE_READ /* Linux 5.14 */
 #define MADV_POPULATE_READ 22
 #endif
@@ -165,6 +168,17 @@ void platform_advise_huge_pages(void *start, size_t size, bool wanted)
 
 /* Enough of them that the clock's own cost does not count, few enough that nobody notices. */
 enum { PAGES_TIMED = 32 };
+
+/* To say that a part of a huge page is not needed soon splits it at once, which no advice to drop it does. */
+void platform_split_huge_pages(void *start, size_t size)
+{
+    int saved = errno;
+    size_t page = platform_page_size();
+    char *first = start, *last = first + size - page;
+    if ((uintptr_t)first % PLATFORM_HUGE_PAGE != 0) madvise(first, page, MADV_COLD);
+    if ((uintptr_t)(last + page) % PLATFORM_HUGE_PAGE != 0) madvise(last, page, MADV_COLD);
+    errno = saved;
+}
 
 bool platform_populate_page(void *page)
 {

@@ -72,6 +72,11 @@ bool platform_give_back(void *start, size_t size);
 #define PLATFORM_HUGE_PAGE ((size_t)2 << 20)
 void platform_advise_huge_pages(void *start, size_t size, bool wanted);
 
+/* Huge pages of which the range has a part, of which nothing has been purged before, become small ones. Else the kernel keeps the
+ * whole page, though it is no longer resident, until memory runs short: in a control group it may count until the group's limit is
+ * met, and past that. Linux 5.4; advice. */
+void platform_split_huge_pages(void *start, size_t size);
+
 /* A committed page becomes resident, with the contents that it has. False before Linux 5.14, and when there is no memory. */
 bool platform_populate_page(void *page);
 

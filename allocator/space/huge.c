@@ -224,13 +224,14 @@ void huge_pages_try(const struct huge_trial *trial)
  * */
 enum { UNITS_BROKEN_MAX = 4096 };
 
-/* The kernel would fill the unit again, in search of huge pages: so no more advice here. */
-static void unit_break(uint32_t unit)
+/* The kernel would fill the unit again, in search of huge pages: so no more advice here. Returns whether there was. */
+static bool unit_break(uint32_t unit)
 {
     bool advised = unit_state(unit) == UNIT_ADVISED || unit_state(unit) == UNIT_MEDIUM;
     if (!advised || space_settings.huge_pages != HUGE_PAGES_AUTO || space_state.units[UNIT_BROKEN] == UNITS_BROKEN_MAX)
-        return;
+        return false;
     tell(unit, unit + HUGE_PAGE_SPANS, UNIT_BROKEN);
+    return true;
 }
 
 /* A unit without its first page would get a huge one, since the kernel drops tables that hold none. */
@@ -244,12 +245,13 @@ static void medium_pages_purged(uint32_t from, uint32_t to)
     }
 }
 
-void huge_pages_purged(uint32_t index, uint32_t spans)
+bool huge_pages_purged(uint32_t index, uint32_t spans)
 {
     uint32_t end = index + spans;
-    if (index % HUGE_PAGE_SPANS != 0) unit_break(unit_round_down(index));
-    if (end % HUGE_PAGE_SPANS != 0) unit_break(unit_round_down(end));
+    bool breaks = index % HUGE_PAGE_SPANS != 0 && unit_break(unit_round_down(index));
+    breaks |= end % HUGE_PAGE_SPANS != 0 && unit_break(unit_round_down(end));
     if (space_state.units[UNIT_MEDIUM] != 0) medium_pages_purged(unit_round_up(index), unit_round_down(end));
+    return breaks;
 }
 
 void huge_pages_mend(uint32_t from, uint32_t to, uint32_t new_from, uint32_t new_to)

@@ -18,11 +18,6 @@ static bool purge_counted(void *start, size_t size)
     return purged;
 }
 
-void purge_prepare(uint32_t index, uint32_t spans)
-{
-    huge_pages_purged(index, spans);
-}
-
 /* Pages of the kernel's pool are cleared and stay. MADV_DONTNEED on less than a whole one says that it is done, and
  * is not; on a whole one it frees, before Linux 6.8, the reservation too, so that another process may take the page
  * and the next touch ends this one with SIGBUS. And what it freed would be of use only to others who use the pool. */
@@ -166,10 +161,11 @@ static uint32_t run_purge(struct span *run, uint32_t most)
     unsigned pool = run->pool;
     run_cut(run, index, spans);
     run_hand_out(index, spans, SPAN_METADATA, pool);
-    purge_prepare(index, spans);
+    bool breaks = huge_pages_purged(index, spans);
     bool uncommits = is_worth_uncommitting(spans);
     platform_lock_release(&space_state.lock);
 
+    if (breaks) platform_split_huge_pages((void *)span_start(span_at(index)), (size_t)spans * SPAN_SIZE);
     bool purged = purge_spans(index, spans);
     enum platform_move uncommitted = purged && uncommits ? run_uncommit(index, spans) : MOVE_REFUSED;
 
@@ -307,7 +303,8 @@ void space_purge_pages(void *start, size_t size)
     huge_pages_alike(index, 1, &taken);
     if (taken) return;
     enum space_access access = space_enter();
-    if (access == SPACE_WHOLE) huge_pages_purged(index, 1);
+    bool breaks = access == SPACE_WHOLE && huge_pages_purged(index, 1);
     space_leave(access);
+    if (breaks) platform_split_huge_pages(start, size);
     if (access == SPACE_WHOLE) purge_counted(start, size); /* or the pages stay, for once */
 }

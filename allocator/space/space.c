@@ -214,7 +214,7 @@ static struct span *acquire(uint32_t spans, uint32_t alignment, enum span_kind k
     *place = place_find_or_make(spans, alignment, own);
     if (place->index == SPAN_NONE) return NULL;
     struct span *first = run_hand_out(place->index, spans, kind, own);
-    if (UNLIKELY(place->is_foreign)) purge_prepare(place->index, spans);
+    if (UNLIKELY(place->is_foreign)) huge_pages_purged(place->index, spans);
     if (place->zeroed && kind == SPAN_LARGE) huge_pages_of_block(place->index, place->index + spans);
     place->trial = huge_pages_trial(place->index, place->index + spans);
     return first;
@@ -365,7 +365,7 @@ static bool run_grow(struct span *first, uint32_t spans, bool *foreign)
     if (from_runs == SPAN_NONE || !commit_again(end, from_runs)) return false;
     if (from_runs < more && !frontier_raise(more - from_runs)) return false;
     *foreign = take_free_runs(end, end + from_runs, first->pool);
-    if (*foreign) purge_prepare(end, more);
+    if (*foreign) huge_pages_purged(end, more);
     if (old > 1) span_at(end - 1)->kind = SPAN_FREE; /* no longer the end */
     return true;
 }

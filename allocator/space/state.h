@@ -255,8 +255,9 @@ void huge_pages_try(const struct huge_trial *trial);
 /* [from, to) spans have been handed out as one object, or as what one has grown by. */
 void huge_pages_of_block(uint32_t from, uint32_t to);
 
-/* These spans are about to be purged. */
-void huge_pages_purged(uint32_t index, uint32_t spans);
+/* These spans are about to be purged, or pages of them. Whether that is the first that goes of some unit: then
+ * platform_split_huge_pages is to come before, without the lock. */
+bool huge_pages_purged(uint32_t index, uint32_t spans);
 
 /* The clean run [from, to) has become longer by [new_from, new_to): broken units that it now contains are whole
  * again. */
@@ -286,9 +287,7 @@ bool purge_is_hopeless(void);
 /* So many spans have come into this pool: purge what is now beyond shared_dirty_max, and some of what is too old. */
 void purge_after_release(unsigned pool, uint32_t spans, uint64_t now);
 
-/* Purge spans that have been handed out, in two steps: the first with the lock held, the second without. False when the
- * kernel refuses. */
-void purge_prepare(uint32_t index, uint32_t spans);
+/* Purge spans that have been handed out: without the lock, after huge_pages_purged. False when the kernel refuses. */
 bool purge_spans(uint32_t index, uint32_t spans);
 
 /* ---- the stock of cleared runs (zeroed.c) ----------------------------------------------------------- */

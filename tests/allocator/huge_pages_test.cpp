@@ -25,6 +25,7 @@ void __real_platform_advise_huge_pages(void *start, size_t size, bool wanted);
 enum platform_move __real_platform_move_pages(void *from, void *to, size_t size);
 enum platform_move __real_platform_take_huge_pages(void *start, size_t size);
 bool __real_platform_populate_page(void *page);
+void __real_platform_split_huge_pages(void *start, size_t size);
 }
 
 namespace
@@ -45,7 +46,7 @@ struct Pool {
 } kernels_pool;
 
 bool purges_fail = false;
-size_t purged = 0, moved = 0, advised = 0, prices_asked = 0, populated = 0;
+size_t purged = 0, moved = 0, advised = 0, prices_asked = 0, populated = 0, split = 0;
 bool has_medium_pages = false;
 
 bool touches_pool(const void *start, size_t size)
@@ -108,6 +109,12 @@ bool __wrap_platform_populate_page(void *page)
     EXPECT_FALSE(platform_lock_is_own(&space_state.lock)) << "others would wait for a page fault";
     EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(page) % UNIT);
     return __real_platform_populate_page(page);
+}
+void __wrap_platform_split_huge_pages(void *start, size_t size)
+{
+    split++;
+    EXPECT_FALSE(platform_lock_is_own(&space_state.lock)) << "others would wait while the kernel copies a table";
+    __real_platform_split_huge_pages(start, size);
 }
 }
 
@@ -478,6 +485,23 @@ TEST(Advice, IsGivenToAHeapThatHasGrownIfThePriceIsRight)
         for (uint32_t i = 0; i < 20; i++) acquire(UNIT_SPANS);
         EXPECT_LE(figures_now().huge, 4 * UNIT) << "those that were tried";
         EXPECT_LE(1u, prices_asked);
+    });
+}
+
+TEST(Advice, IsWithdrawnAndThePageSplitWithTheFirstPartOfAUnitThatIsPurged)
+{
+    in_new_heap(HUGE_PAGES_AUTO, [] {
+        space_settings.huge_page_price = UINT32_MAX;
+        ASSERT_TRUE(space_start());
+        struct span *run = nullptr;
+        for (uint32_t i = 0; i < 20; i++) run = acquire(UNIT_SPANS);
+        auto *unit = span_at(span_index(run) / UNIT_SPANS * UNIT_SPANS);
+        ASSERT_EQ(UNIT_ADVISED, unit->huge);
+        space_purge_pages(bytes_of(run) + SPAN_SIZE, 4096);
+        EXPECT_EQ(UNIT_BROKEN, unit->huge);
+        EXPECT_EQ(1u, split);
+        space_purge_pages(bytes_of(run) + 2 * SPAN_SIZE, 4096);
+        EXPECT_EQ(1u, split) << "there is none any more";
     });
 }
 

@@ -351,6 +351,17 @@ class ControlGroup
         return !path_.empty();
     }
 
+    // Bytes, of all its processes.
+    size_t used() const
+    {
+        size_t bytes = 0;
+        for (const char *name : {"/memory.usage_in_bytes", "/memory.current"}) {
+            std::ifstream file(path_ + name);
+            if (file >> bytes) break;
+        }
+        return bytes;
+    }
+
     bool enter() const
     {
         std::ofstream processes(path_ + "/cgroup.procs");
@@ -362,6 +373,29 @@ class ControlGroup
     std::string name_ = "/heapfit-test-" + std::to_string(getpid()), path_;
     Guardian guardian_{[name = name_] { remove_control_groups(name); }};
 };
+
+// A huge page of which a part has been purged is no longer resident there, but the kernel would keep and count it whole.
+TEST(Limits, AControlGroupIsToldOfPagesThatWereInHugeOnes)
+{
+    constexpr size_t BLOCK = 1 * MIB, BLOCKS = 96;
+    ControlGroup group(256 * MIB);
+    if (!group.exists()) GTEST_SKIP() << "no memory control group can be made here";
+    isolated::expect_passes([&] {
+        ASSERT_TRUE(group.enter());
+        space_settings.huge_page_price = UINT32_MAX; // whatever they cost
+        space_settings.decay_ms = 0;
+        std::vector<void *> blocks;
+        for (size_t i = 0; i < BLOCKS; i++) {
+            blocks.push_back(heap_malloc(BLOCK));
+            ASSERT_NE(nullptr, blocks.back());
+            memset(blocks.back(), 1, BLOCK);
+        }
+        EXPECT_GE(group.used(), BLOCKS * BLOCK);
+        for (size_t i = 0; i < BLOCKS; i += 2) heap_free(blocks[i]);
+        heap_trim();
+        EXPECT_LE(group.used(), BLOCKS * BLOCK / 2 + 8 * MIB);
+    });
+}
 
 // Beyond its limit the kernel kills; so what matters is that memory that was freed counts no more than it must.
 TEST(Limits, AControlGroupHoldsWhatIsLiveHoweverSizesChange)
