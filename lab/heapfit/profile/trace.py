@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel
 
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.profile.bins import MACROS
 from heapfit.profile.tally import UNITS, Key
+from heapfit.trace.native import Problems, Totals
 from heapfit.trace.schema import FILES, KINDS
 
 MEMORY_LIMIT = "1GiB"
@@ -31,11 +32,7 @@ OTHERS_NAME = "others"
 REALLOC = KINDS.index("realloc")
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class Info(_Part):
+class Info(BaseModel, frozen=True):
     """What the recorder said when it began (TRACE_INFO)."""
 
     program: str = ""
@@ -50,36 +47,12 @@ class Info(_Part):
     started_unix_ns: int = 0
 
 
-class Counts(_Part):
-    """struct trace_totals, as far as it is needed here."""
-
-    events: int = 0
-    failed: int = 0
-    unmatched_frees: int = 0
-    replaced: int = 0
-    peak_bytes: int = 0
-    peak_ns: int = 0
-
-
-class Problems(_Part):
-    """struct trace_problems."""
-
-    damaged_bytes: int = 0
-    damaged_blocks: int = 0
-    unknown_blocks: int = 0
-    late_events: int = 0
-    backward_clocks: int = 0
-    lost_events: int = 0
-    cut_short: bool = False
-    sites_limit: int = 0
-
-
-class Summary(_Part):
-    """summary.json."""
+class Summary(BaseModel, frozen=True):
+    """summary.json, as far as it is needed here."""
 
     file: str = ""
     info: Info = Info()
-    totals: Counts = Counts()
+    totals: Totals = Totals()
     problems: Problems = Problems()
     duration_ns: int = 0
 
@@ -238,7 +211,7 @@ def read_summary(folder: Path) -> Summary:
     try:
         text = (folder / "summary.json").read_text()
         return Summary.model_validate(json.loads(text))
-    except (OSError, ValueError, ValidationError) as error:
+    except (OSError, ValueError) as error:  # Pydantic's are ValueErrors, too.
         raise HeapfitError(
             f"{folder}/summary.json cannot be read ({error}); convert the trace again"
         ) from error

@@ -16,10 +16,7 @@ from numpy.typing import NDArray
 
 from heapfit.errors import UsageError
 from heapfit.trace.blocks import rows
-from heapfit.trace.native import Columns, Mark, Reader, Thread, Writer
-
-# Bytes of all files that have been read, and that they have.
-Progress = Callable[[int, int], None]
+from heapfit.trace.native import Columns, Mark, Progress, Reader, Thread, Writer
 
 BATCH_ROWS = 1 << 18
 END_NS = (1 << 64) - 1  # no time is later
@@ -123,20 +120,13 @@ class Marks:
     def until(self, ns: int) -> list[Mark]:
         """Take those up to a time."""
         found = []
-        for mark in self._reader.marks(self._taken):
-            if mark["tick"] > ns:
+        for at, _, _, resident, anonymous, lost in self._reader.marks(self._taken).tolist():
+            if at > ns:
                 break
             self._taken += 1
             # One that knows nothing the writer makes by itself, where it is due.
-            if mark["resident"] or mark["lost"]:
-                found.append(
-                    Mark(
-                        int(mark["tick"]),
-                        int(mark["resident"]),
-                        int(mark["resident_anonymous"]),
-                        int(mark["lost"]),
-                    )
-                )
+            if resident or lost:
+                found.append(Mark(at, resident, anonymous, lost))
         return found
 
 

@@ -21,10 +21,8 @@ from numpy.typing import NDArray
 
 from heapfit.pools.explanation import Module
 from heapfit.pools.symbols import Frame, Symbols
-from heapfit.trace.native import Reader
+from heapfit.trace.native import SITE_TOTALS, Reader
 from heapfit.trace.schema import SITES
-
-_COUNTED = ("allocations", "bytes", "switches", "live_bytes", "live_objects", "peak_live_bytes")
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ def _counted(totals: NDArray[Any], sites: int) -> dict[str, NDArray[Any]]:
     rows = np.zeros(sites + 1, totals.dtype)
     known = min(len(totals), sites + 1)
     rows[:known] = totals[:known]
-    return {name: rows[name][1:] for name in _COUNTED}
+    return {name: rows[name][1:] for name in SITE_TOTALS.names or ()}
 
 
 def _offset(mapping: Mapping | None, address: int) -> int | None:

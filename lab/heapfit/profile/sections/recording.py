@@ -6,8 +6,8 @@ from heapfit.profile.model import Course, Recording
 from heapfit.profile.sections.sizes import END, PEAK, WIDTH
 from heapfit.profile.sections.steps import step_bits
 from heapfit.profile.tally import Counted, Tally, amount, whole
-from heapfit.profile.trace import Problems, Trace
-from heapfit.trace.native import NO_SITES
+from heapfit.profile.trace import Trace
+from heapfit.trace.native import NO_SITES, Problems
 
 STEPS = 1 << 10  # of a course, at most
 
