@@ -137,13 +137,13 @@ def _named(
 
 
 def _recorded(command: list[str], folder: Path, options: Mapping[str, int]) -> list[Path]:
-    from heapfit.record import OPTIONS, RecordOptions, record
+    from heapfit.record import OPTIONS, RecordOptions, run
 
     OPTIONS["sites"].check(str(options["sites"]))
     chosen = RecordOptions(children=bool(options["children"]), sites=options["sites"])
     path = folder / f"{Path(command[0]).name}.%p.hft"
     try:
-        return record(command, path, chosen, inherited(), sys.stderr.fileno())
+        return run(command, path, chosen, inherited(), sys.stderr.fileno()).files
     except (OSError, ValueError) as error:
         raise cannot_run(command, error) from error
 

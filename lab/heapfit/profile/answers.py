@@ -38,7 +38,7 @@ def content(profile: Profile, trace: str = "TRACE") -> Content:
     """Return what the profile shows. `trace` is the file that its commands name."""
     advised = advice(profile, trace)
     return Content(
-        title=join_words(_programs(profile)),
+        title=_programs(profile),
         command=_command(profile),
         circumstances=_circumstances(profile),
         headline=_headline(profile),
@@ -70,9 +70,9 @@ def largest(profile: Profile) -> Recording:
 # ----------------------------------------------------------------------- the head
 
 
-def _programs(profile: Profile) -> list[str]:
+def _programs(profile: Profile) -> str:
     """The recorded programs' names, each once, in the order of the files."""
-    return list(dict.fromkeys(tables.program(each) for each in profile.recordings))
+    return join_words(list(dict.fromkeys(map(tables.program, profile.recordings))))
 
 
 def _command(profile: Profile) -> str:
@@ -105,8 +105,7 @@ def _started(recording: Recording) -> str:
 
 def _headline(profile: Profile) -> str:
     peak = profile.peak.amount
-    names = join_words(_programs(profile))
-    held = f"{names} held at most {size(peak.bytes)} in {count(peak.objects)} blocks"
+    held = f"{_programs(profile)} held at most {size(peak.bytes)} in {count(peak.objects)} blocks"
     if len(profile.recordings) > 1:
         return f"{held}, each process at its own peak."
     most = profile.recordings[0].resident_most
@@ -367,37 +366,26 @@ def _end(profile: Profile) -> list[str]:
 # ---------------------------------------------------------------------- the shapes
 
 
-def _no_table(profile: Profile) -> Table | None:
-    return None
-
-
-def _no_course(profile: Profile) -> Sequence[float]:
-    return ()
-
-
-def _live_course(profile: Profile) -> Sequence[float]:
-    return largest(profile).course.live_bytes
-
-
-def _rate_course(profile: Profile) -> Sequence[float]:
-    return largest(profile).course.allocations
-
-
 @dataclass(frozen=True)
 class _Shape:
     """What a section is made of."""
 
     title: str
     sentences: Callable[[Profile], list[str]]
-    table: Callable[[Profile], Table | None] = _no_table
+    table: Callable[[Profile], Table | None] = lambda _: None
     note: str = ""
-    course: Callable[[Profile], Sequence[float]] = _no_course
+    course: Callable[[Profile], Sequence[float]] = lambda _: ()
     beside: bool = False
     folds: bool = False
 
 
 _SHAPES = {
-    "memory": _Shape("Memory over time", _memory, tables.recordings, course=_live_course),
+    "memory": _Shape(
+        "Memory over time",
+        _memory,
+        tables.recordings,
+        course=lambda profile: largest(profile).course.live_bytes,
+    ),
     "peak": _Shape("What the peak is made of", _peak, tables.peak, beside=True),
     "sizes": _Shape(
         "Sizes",
@@ -419,7 +407,7 @@ _SHAPES = {
         "Allocations over time",
         _rate,
         note="Orange marks above the curve are the bursts of each thread, where there are any.",
-        course=_rate_course,
+        course=lambda profile: largest(profile).course.allocations,
     ),
     "lifetimes": _Shape(
         "Lifetimes",

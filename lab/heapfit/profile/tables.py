@@ -8,32 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from heapfit.profile import model
 from heapfit.profile.content import Cell, Table
-from heapfit.profile.model import (
-    Amount,
-    Bursts,
-    Calls,
-    Distribution,
-    Flow,
-    FrequentSize,
-    Growth,
-    LeakSite,
-    LifetimeRow,
-    Part,
-    Profile,
-    Recording,
-    Rounding,
-    Site,
-    SizePart,
-)
-from heapfit.profile.words import (
-    count,
-    percent,
-    size,
-    size_range,
-    size_text,
-    span,
-)
+from heapfit.profile.model import Amount, Profile, Recording
+from heapfit.profile.words import count, percent, size, size_range, size_text, span
 from heapfit.report.units import DASH
 
 # A page shows so many rows of what may be thousands; the largest come first.
@@ -86,7 +64,7 @@ def process(recording: Recording) -> str:
 
 def peak(profile: Profile) -> Table | None:
     """Who holds the peak: call sites, or without them the threads that allocated it."""
-    columns: _Columns[Part] = {
+    columns: _Columns[model.Part] = {
         "Bytes": lambda each: _bytes(each.amount),
         "Of the peak": lambda each: _share(each.share),
         "Blocks": lambda each: _objects(each.amount),
@@ -110,7 +88,7 @@ def sizes(profile: Profile) -> Table | None:
             ],
             brief=_BRIEF_SIZES,
         )
-    columns: _Columns[FrequentSize] = {
+    columns: _Columns[model.FrequentSize] = {
         "Size": lambda each: Cell(size_text(each.size), each.size),
         "Of the allocations": lambda each: _share(each.share),
         "This and above": lambda each: _share(each.cumulative),
@@ -121,7 +99,7 @@ def sizes(profile: Profile) -> Table | None:
     return _table(frequent, columns, brief=_BRIEF_SIZES)
 
 
-def _ranked(program: Distribution, rank: int) -> Cell:
+def _ranked(program: model.Distribution, rank: int) -> Cell:
     if rank >= len(program.frequent):
         return _NONE
     each = program.frequent[rank]
@@ -130,7 +108,7 @@ def _ranked(program: Distribution, rank: int) -> Cell:
 
 def rounding(profile: Profile) -> Table | None:
     """What each allocator's size classes add."""
-    columns: _Columns[Rounding] = {
+    columns: _Columns[model.Rounding] = {
         "Allocator": lambda each: Cell(
             each.title, each.allocator, "recorded under it" if each.recorded else ""
         ),
@@ -144,7 +122,7 @@ def rounding(profile: Profile) -> Table | None:
 
 def lifetimes(profile: Profile) -> Table | None:
     """How long blocks of each size live: in time, and in bytes that are allocated meanwhile."""
-    columns: _Columns[LifetimeRow] = {
+    columns: _Columns[model.LifetimeRow] = {
         "Size": lambda row: Cell(size_range(row.size), row.size),
         "Blocks": lambda row: _objects(row.amount),
         "Half die within": lambda row: _outlived(row.ns.p50, span),
@@ -164,7 +142,7 @@ def _outlived(value: float | None, shown: Callable[[float], str]) -> Cell:
 
 def bursts(profile: Profile) -> Table | None:
     """Each thread's bursts: what one is on average."""
-    columns: _Columns[Bursts] = {
+    columns: _Columns[model.Bursts] = {
         "Thread": lambda each: Cell(each.thread),
         "Bursts": lambda each: _count(each.bursts),
         "Allocations each": lambda each: _count(each.allocations),
@@ -182,7 +160,7 @@ def threads(profile: Profile) -> Table | None:
     """Pairs of threads of which one frees what the other has allocated, most blocks first."""
     sharing = profile.sharing
     names = numbered(sharing.threads)
-    columns: _Columns[Flow] = {
+    columns: _Columns[model.Flow] = {
         "Allocated by → freed by": lambda flow: Cell(
             f"{names[flow.born]} \N{RIGHTWARDS ARROW} {names[flow.died]}"
         ),
@@ -215,7 +193,7 @@ def realloc(profile: Profile) -> Table | None:
     if not reallocs.calls.objects:
         return None
     lowest = [0.0, *(each.ratio or 0.0 for each in reallocs.growth)]
-    columns: _Columns[tuple[float, Growth]] = {
+    columns: _Columns[tuple[float, model.Growth]] = {
         "New size to old": lambda row: Cell(_growth_label(row[0], row[1].ratio), row[0]),
         "Calls": lambda row: _count(row[1].calls),
         "Of those known": lambda row: _share(row[1].calls / max(reallocs.known, 1)),
@@ -232,7 +210,7 @@ def _growth_label(low: float, high: float | None) -> str:
 
 def calls(profile: Profile) -> Table:
     """Calls by what they were."""
-    columns: _Columns[Calls] = {
+    columns: _Columns[model.Calls] = {
         "Call": lambda each: Cell(each.kind.replace("_", ", ")),
         "Calls": lambda each: _objects(each.amount),
         "Of all": lambda each: _share(each.share),
@@ -244,7 +222,7 @@ def calls(profile: Profile) -> Table:
 
 def sites(profile: Profile) -> Table | None:
     """Call sites, those that allocate most bytes first, and those most interleaved among them."""
-    columns: _Columns[Site] = {
+    columns: _Columns[model.Site] = {
         "Bytes": lambda each: _bytes(each.amount),
         "Of all": lambda each: _share(each.share),
         "Interleaved": lambda each: _share(each.interleaving),
@@ -263,7 +241,7 @@ def sites(profile: Profile) -> Table | None:
     return _by_place("Allocated by", [each.chain for each in ordered], ordered, columns)
 
 
-def _sizes_of(site: Site) -> str:
+def _sizes_of(site: model.Site) -> str:
     if site.smallest == site.largest:
         return size_text(site.largest)
     return f"{size_text(site.smallest)} {DASH} {size_text(site.largest)}"
@@ -271,16 +249,16 @@ def _sizes_of(site: Site) -> str:
 
 def end(profile: Profile) -> Table | None:
     """What lives at the end: by site, or without sites by size."""
-    columns: _Columns[LeakSite | SizePart] = {
+    columns: _Columns[model.LeakSite | model.SizePart] = {
         "Bytes": lambda each: _bytes(each.amount),
         "Of what is left": lambda each: _share(each.share),
         "Blocks": lambda each: _objects(each.amount),
     }
-    by_site: _Columns[LeakSite] = {
+    by_site: _Columns[model.LeakSite] = {
         **columns,
         "Born in the second half": lambda each: _share(each.late_share),
     }
-    by_size: _Columns[SizePart] = {
+    by_size: _Columns[model.SizePart] = {
         "Size": lambda each: Cell(size_range(each.size), each.size),
         **columns,
     }

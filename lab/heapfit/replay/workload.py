@@ -66,11 +66,7 @@ def replay_workload(plan: Plan, *, speed: Speed = Speed.MAX, touch: Touch = Touc
         title=f"Replay of {plan.trace.name}, {facts.events:,} events of {_threads(facts.threads)}",
         question="How do the recorded calls fare under each allocator?",
         run=WorkloadRun(
-            command=[
-                str(find_replayer()),
-                *("--speed", speed, "--touch", touch),
-                str(plan.path),
-            ],
+            command=[str(find_replayer()), *("--speed", speed, "--touch", touch), str(plan.path)],
             timeout_s=_timeout_s(plan, speed),
         ),
         check=WorkloadCheck(stdout="ignore", must_match=f"^plan {facts.checksum}$"),

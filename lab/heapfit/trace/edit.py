@@ -48,10 +48,7 @@ class ThreadMap:
     """From the numbers of one trace's threads to those in the file that is written."""
 
     def __init__(
-        self,
-        reader: Reader,
-        numbers: ThreadNumbers,
-        begin: Callable[[Thread], int] | None = None,
+        self, reader: Reader, numbers: ThreadNumbers, begin: Callable[[Thread], int] | None = None
     ) -> None:
         """`begin` writes a thread and returns its new number, where that need not be the next."""
         self._reader = reader

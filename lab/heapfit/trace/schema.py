@@ -73,10 +73,4 @@ SITES = pa.schema(
 # The numbers of `born_kind` and `died_kind`.
 KINDS = ("free", "malloc", "calloc", "realloc", "aligned", "new", "new_aligned", "delete")
 # Beside the tables: `summary.json`, of the trace's INFO, END, totals and problems.
-FILES = {
-    "objects": OBJECTS,
-    "memory": MEMORY,
-    "threads": THREADS,
-    "flow": FLOW,
-    "sites": SITES,
-}
+FILES = {"objects": OBJECTS, "memory": MEMORY, "threads": THREADS, "flow": FLOW, "sites": SITES}

@@ -65,10 +65,8 @@ def per_second(number: float, profile: Profile) -> float:
 
 
 def power_of_two(number: int, least: int) -> int:
-    """The least power of two from `least` on that is no smaller than `number`."""
-    while least < number:
-        least *= 2
-    return least
+    """The least power of two from `least`, which is one, on that is no smaller than `number`."""
+    return max(least, 1 << max(number - 1, 0).bit_length())
 
 
 def option(number: int) -> str:

@@ -19,10 +19,7 @@ from heapfit.profile.advice.basis import (
     power_of_two,
     under_heapfit,
 )
-from heapfit.profile.model import (
-    LARGE_BYTES,
-    Profile,
-)
+from heapfit.profile.model import LARGE_BYTES, Profile
 from heapfit.profile.words import count, percent, size
 
 # ---------------------------------------------------------------------- sizes

@@ -16,12 +16,7 @@ from heapfit.profile.advice.basis import (
     none,
     under_heapfit,
 )
-from heapfit.profile.model import (
-    LARGE_BYTES,
-    Profile,
-    Recording,
-    Rounding,
-)
+from heapfit.profile.model import LARGE_BYTES, Profile, Recording, Rounding
 from heapfit.profile.words import percent, size
 
 # --------------------------------------------------------------------- memory

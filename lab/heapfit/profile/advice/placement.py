@@ -18,14 +18,7 @@ from heapfit.profile.advice.basis import (
     none,
     per_second,
 )
-from heapfit.profile.model import (
-    SMALL_BYTES,
-    YOUNG_BYTES,
-    Bursts,
-    LifetimeRow,
-    Profile,
-    Site,
-)
+from heapfit.profile.model import SMALL_BYTES, YOUNG_BYTES, Bursts, LifetimeRow, Profile, Site
 from heapfit.profile.words import count, percent, size
 from heapfit.text import counted
 

@@ -10,13 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from heapfit.profile.bins import life_bounds, life_power
-from heapfit.profile.model import (
-    YOUNG_BYTES,
-    LifetimeCell,
-    LifetimeRow,
-    Lifetimes,
-    Quantiles,
-)
+from heapfit.profile.model import YOUNG_BYTES, LifetimeCell, LifetimeRow, Lifetimes, Quantiles
 from heapfit.profile.tally import ADDENDS, Table, Tally, add_up, amount, grouped, share
 from heapfit.profile.trace import Trace
 
