@@ -194,11 +194,19 @@ def value_text(option: LiveOption, value: str) -> str:
     """
     if option.kind != "size" or not value.isdecimal():
         return value
-    number = int(value)
+    return suffixed(int(value)) if int(value) else value
+
+
+def suffixed(number: int) -> str:
+    """Return a size as options of the library are written.
+
+    >>> suffixed(64 << 20)
+    '64m'
+    """
     for suffix, unit in (("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)):
-        if number and number % unit == 0:
+        if number % unit == 0:
             return f"{number // unit}{suffix}"
-    return value
+    return str(number)
 
 
 # ------------------------------------------------------------------------ tables

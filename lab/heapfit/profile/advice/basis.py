@@ -67,15 +67,3 @@ def per_second(number: float, profile: Profile) -> float:
 def power_of_two(number: int, least: int) -> int:
     """The least power of two from `least`, which is one, on that is no smaller than `number`."""
     return max(least, 1 << max(number - 1, 0).bit_length())
-
-
-def option(number: int) -> str:
-    """A size as options of the library are written.
-
-    >>> option(64 << 20)
-    '64m'
-    """
-    for suffix, unit in (("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)):
-        if number % unit == 0:
-            return f"{number // unit}{suffix}"
-    return str(number)
