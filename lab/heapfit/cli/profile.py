@@ -199,7 +199,7 @@ def _profile(tally: Tally, weighed: Sequence[InstalledAllocator]) -> Profile:
 
 def _show(found: Profile, trace: str, page: Path, *, as_json: bool) -> Path:
     """Print the profile, write its page and return the page's path."""
-    from heapfit.profile.advice import advice
+    from heapfit.profile.answers import advice
     from heapfit.profile.page import save_page
     from heapfit.profile.terminal import show
 

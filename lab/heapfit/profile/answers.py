@@ -1,4 +1,7 @@
-"""Puts a profile into words: the facts that it begins with, and each section's answer."""
+"""Puts a profile into words: the facts that it begins with, and its sections.
+
+_SHAPES lists the sections, each with its answer, its table and its advice.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from heapfit.profile import tables
-from heapfit.profile.advice import advice
+from heapfit.profile.advice import calls, memory, placement
+from heapfit.profile.advice.basis import Advice
 from heapfit.profile.content import Content, Fact, Section, Table
 from heapfit.profile.model import YOUNG_BYTES, Distribution, Profile, Recording
 from heapfit.profile.words import (
@@ -36,7 +40,6 @@ _QUERY = (
 
 def content(profile: Profile, trace: str = "TRACE") -> Content:
     """Return what the profile shows. `trace` is the file that its commands name."""
-    advised = advice(profile, trace)
     return Content(
         title=_programs(profile),
         command=_command(profile),
@@ -49,7 +52,7 @@ def content(profile: Profile, trace: str = "TRACE") -> Content:
                 name=name,
                 title=shape.title,
                 sentences=shape.sentences(profile),
-                advice=advised[name],
+                advice=shape.advice(profile, trace),
                 table=shape.table(profile),
                 note=shape.note,
                 course=shape.course(profile),
@@ -60,6 +63,11 @@ def content(profile: Profile, trace: str = "TRACE") -> Content:
         ],
         commands=_commands(trace),
     )
+
+
+def advice(profile: Profile, trace: str = "TRACE") -> dict[str, Advice]:
+    """Return the advice by section, in the order of the sections. `trace` is what commands name."""
+    return {name: shape.advice(profile, trace) for name, shape in _SHAPES.items()}
 
 
 def largest(profile: Profile) -> Recording:
@@ -372,6 +380,7 @@ class _Shape:
 
     title: str
     sentences: Callable[[Profile], list[str]]
+    advice: Callable[[Profile, str], Advice]
     table: Callable[[Profile], Table | None] = lambda _: None
     note: str = ""
     course: Callable[[Profile], Sequence[float]] = lambda _: ()
@@ -383,13 +392,15 @@ _SHAPES = {
     "memory": _Shape(
         "Memory over time",
         _memory,
+        memory.memory,
         tables.recordings,
         course=lambda profile: largest(profile).course.live_bytes,
     ),
-    "peak": _Shape("What the peak is made of", _peak, tables.peak, beside=True),
+    "peak": _Shape("What the peak is made of", _peak, memory.peak, tables.peak, beside=True),
     "sizes": _Shape(
         "Sizes",
         _sizes,
+        calls.sizes,
         tables.sizes,
         "A line's height at a size is the share of allocations that are no larger. Thin lines are "
         "threads.",
@@ -398,6 +409,7 @@ _SHAPES = {
     "rounding": _Shape(
         "Rounding by allocators",
         _rounding,
+        memory.rounding,
         tables.rounding,
         "As malloc_usable_size tells it; headers of blocks, which glibc, dlmalloc, Scudo and TLSF "
         "have, and fragmentation come on top. Orange is what the program ran under.",
@@ -406,32 +418,36 @@ _SHAPES = {
     "rate": _Shape(
         "Allocations over time",
         _rate,
+        calls.rate,
         note="Orange marks above the curve are the bursts of each thread, where there are any.",
         course=lambda profile: largest(profile).course.allocations,
     ),
     "lifetimes": _Shape(
         "Lifetimes",
         _lifetimes,
+        placement.lifetimes,
         tables.lifetimes,
         "Each row is a size, and is 100 % in all: how much of it lives how long.",
         folds=True,
     ),
-    "bursts": _Shape("Bursts", _bursts, tables.bursts),
+    "bursts": _Shape("Bursts", _bursts, placement.bursts, tables.bursts),
     "threads": _Shape(
         "Who frees whose blocks",
         _threads,
+        placement.threads,
         tables.threads,
         "Numbers are per cent of all frees; what threads free of their own stands on the diagonal.",
         beside=True,
     ),
-    "realloc": _Shape("Reallocation", _realloc, tables.realloc),
-    "calloc": _Shape("Calls, and cleared memory", _calloc, tables.calls),
+    "realloc": _Shape("Reallocation", _realloc, calls.realloc, tables.realloc),
+    "calloc": _Shape("Calls, and cleared memory", _calloc, calls.calloc, tables.calls),
     "sites": _Shape(
         "Call sites",
         _sites,
+        placement.sites,
         tables.sites,
         "Interleaved: how many of a site's allocations came after one of another site, of the same "
         "thread and like size, so that blocks of the two stand side by side.",
     ),
-    "end": _Shape("What is left at the end", _end, tables.end, beside=True),
+    "end": _Shape("What is left at the end", _end, memory.end, tables.end, beside=True),
 }

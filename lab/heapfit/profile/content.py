@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heapfit.profile.advice import Advice
+from heapfit.profile.advice.basis import Advice
 
 
 @dataclass(frozen=True)
