@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from heapfit.profile import tables
-from heapfit.profile.advice import calls, memory, placement
-from heapfit.profile.advice.basis import Advice
+from heapfit.profile.advice import Advice, calls, memory, placement
 from heapfit.profile.content import Content, Fact, Section, Table
 from heapfit.profile.model import YOUNG_BYTES, Distribution, Profile, Recording
 from heapfit.profile.words import (

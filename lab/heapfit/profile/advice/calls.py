@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapfit.live.figures import suffixed
-from heapfit.profile.advice.basis import (
+from heapfit.profile.advice import (
     KIB,
     MIB,
     NEGLIGIBLE,

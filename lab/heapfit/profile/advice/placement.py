@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heapfit.profile.advice.basis import (
+from heapfit.profile.advice import (
     DOMINANT,
     KIB,
     MOSTLY,
