@@ -189,7 +189,7 @@ def thresholds(snapshot: Snapshot) -> list[tuple[str, str]]:
 def value_text(option: LiveOption, value: str) -> str:
     """Return a value as a person would write it.
 
-    >>> value_text(LiveOption(name="decay_ms", kind="size", value="0"), "262144")
+    >>> value_text(LiveOption(name="x", kind="size", value="0", in_force="0"), "262144")
     '256k'
     """
     if option.kind != "size" or not value.isdecimal():

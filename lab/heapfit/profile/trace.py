@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,8 +147,7 @@ class Trace:
         for name in FILES:
             self.connection.execute(view(f"{name}_table", self.folder / f"{name}.parquet"))
         self.threads = self._threads()
-        apart = {index for index in self.threads if index != OTHERS}
-        self.connection.execute(_object_view(self, apart))
+        self.connection.execute(_object_view(self))
         if not self.summary.duration_ns:
             found = self.query("SELECT max(greatest(born_ns, coalesce(died_ns, 0))) FROM object")
             self.summary = self.summary.model_copy(update={"duration_ns": found[0][0] or 0})
@@ -217,14 +215,14 @@ def read_summary(folder: Path) -> Summary:
         ) from error
 
 
-def _object_view(trace: Trace, apart: Sequence[int] | set[int]) -> str:
+def _object_view(trace: Trace) -> str:
     """Return the statement for the view `object`, which all counting reads."""
     signed = ("size", "usable", "born_ns", "died_ns", "born_bytes", "died_bytes")
     columns = [f"CAST({name} AS BIGINT) AS {name}" for name in signed]
     columns += ["id", "previous", "address", "site", "born_kind", "died_kind"]
     columns += ["born_thread <> died_thread AS remote"]
     threads = ("born_thread", "died_thread")
-    columns += [f"{_apart(name, apart, trace)} AS {name}" for name in threads]
+    columns += [f"{_apart(name, trace)} AS {name}" for name in threads]
     if trace.sampled:  # The variance of 1/p that is there with probability p is (1 - p) / p^2.
         columns += [
             f"CAST(round(weight * {UNITS}) AS HUGEINT) AS units",
@@ -234,10 +232,10 @@ def _object_view(trace: Trace, apart: Sequence[int] | set[int]) -> str:
     return f"CREATE VIEW object AS SELECT {', '.join(columns)} FROM objects_table"
 
 
-def _apart(column: str, apart: Sequence[int] | set[int], trace: Trace) -> str:
+def _apart(column: str, trace: Trace) -> str:
     if trace.threads[OTHERS].threads == 0:
         return column
-    known = ", ".join(map(str, sorted(apart)))
+    known = ", ".join(str(index) for index in sorted(trace.threads) if index != OTHERS)
     return (
         f"CASE WHEN {column} IS NULL THEN NULL WHEN {column} IN ({known}) THEN {column} "
         f"ELSE {OTHERS} END"

@@ -62,7 +62,7 @@ def percent(part: float, whole: float = 1.0) -> str:
     """Return a part of a whole, never rounded to nothing or to all of it.
 
     >>> percent(1, 8), percent(0), percent(9999, 10000), percent(1, 10**6), percent(3, 3)
-    ('13 %', '0 %', '>99 %', '<0.1 %', '100 %')
+    ('12 %', '0 %', '>99 %', '<0.1 %', '100 %')
     """
     share = 100 * part / whole if whole else 0.0
     if share <= 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from heapfit.profile.bins import next_point, size_point
+from heapfit.profile.bins import size_point
 from heapfit.profile.model import Distribution, FrequentSize, Point, Sizes
 from heapfit.profile.tally import Key, Row, Table, Tally, add_up, amount, grouped
 from heapfit.profile.trace import Trace
@@ -163,7 +163,7 @@ def _points(sizes: Mapping[int, Row], whole: Row) -> list[Point]:
         bytes_ += by_point[point][1] if point in by_point else 0
         shares = {"objects": objects / whole[0], "bytes": bytes_ / whole[1] if whole[1] else 0.0}
         points.append(Point(size=point, **shares))
-        point = next_point(point)
+        point = size_point(point + 1)
     return points
 
 
