@@ -16,10 +16,9 @@ import pytest
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.live import Client, Gone, NotListening, Refused, processes, rates_between
 from heapfit.live.channel import Channel, Peer
-from heapfit.live.memory import parse_memory, read_memory
 from heapfit.live.processes import Process, find, listening
 from heapfit.live.records import LiveOption, Stats
-from heapfit.live.snapshot import take
+from heapfit.live.snapshot import parse_memory, read_memory, take
 from live_double import MIB, Answer, Double
 
 ME = os.getpid()

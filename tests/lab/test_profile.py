@@ -16,7 +16,7 @@ import pytest
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.profile import analyse, bins, tally, trace
 from heapfit.profile.model import Amount, Profile
-from heapfit.profile.sections import bursts, lifetimes, sizes, steps
+from heapfit.profile.sections import bursts, lifetimes, recording, sizes
 from heapfit.profile.tally import Tally, merged
 from profile_tables import CALLOC, REALLOC, Block, SiteRow, Tables, complete, write
 
@@ -487,7 +487,7 @@ def test_a_trace_without_an_allocation_makes_an_empty_profile(made: Made, tmp_pa
 # ----------------------------------------------------------------------- examples
 
 
-@pytest.mark.parametrize("module", [bins, tally, trace, bursts, lifetimes, sizes, steps])
+@pytest.mark.parametrize("module", [bins, tally, trace, bursts, lifetimes, sizes, recording])
 def test_examples_in_the_documentation_are_true(module: ModuleType) -> None:
     outcome = doctest.testmod(module)
     assert outcome.attempted > 0

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from heapfit.profile.advice import Advice, advice
+from heapfit.profile.advice import Advice
+from heapfit.profile.answers import advice
 from heapfit.profile.model import Amount, Flow, Growth, Quantiles, Sites, SizePart
 from profile_data import (
     KIB,

@@ -15,7 +15,7 @@ import pytest
 from browser import Browser, Page
 from heapfit.errors import HeapfitError
 from heapfit.profile import figures, figures_of_time, tables
-from heapfit.profile.advice import advice
+from heapfit.profile.answers import advice
 from heapfit.profile.model import Profile
 from heapfit.profile.page import MOST_RECORDINGS, page, save_page
 from profile_data import busy_recording, calm, changed, course, recording, server, several

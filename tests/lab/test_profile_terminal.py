@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from heapfit.profile.advice import advice
+from heapfit.profile.answers import advice
 from heapfit.profile.model import Profile
 from heapfit.profile.terminal import show
 from profile_data import busy_recording, calm, changed, recording, server, several

@@ -137,13 +137,13 @@ def _named(
 
 
 def _recorded(command: list[str], folder: Path, options: Mapping[str, int]) -> list[Path]:
-    from heapfit.record import OPTIONS, RecordOptions, record
+    from heapfit.record import OPTIONS, RecordOptions, run
 
     OPTIONS["sites"].check(str(options["sites"]))
     chosen = RecordOptions(children=bool(options["children"]), sites=options["sites"])
     path = folder / f"{Path(command[0]).name}.%p.hft"
     try:
-        return record(command, path, chosen, inherited(), sys.stderr.fileno())
+        return run(command, path, chosen, inherited(), sys.stderr.fileno()).files
     except (OSError, ValueError) as error:
         raise cannot_run(command, error) from error
 
@@ -199,7 +199,7 @@ def _profile(tally: Tally, weighed: Sequence[InstalledAllocator]) -> Profile:
 
 def _show(found: Profile, trace: str, page: Path, *, as_json: bool) -> Path:
     """Print the profile, write its page and return the page's path."""
-    from heapfit.profile.advice import advice
+    from heapfit.profile.answers import advice
     from heapfit.profile.page import save_page
     from heapfit.profile.terminal import show
 

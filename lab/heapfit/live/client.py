@@ -117,10 +117,8 @@ class Asker:
                 f"process {peer.pid} listens in the place of {pid} ({self.process.name}), and was "
                 f"sent nothing; end it, then start {pid} anew"
             )
-        if peer.uid not in (
-            self.process.user,
-            0,
-        ):  # It may have been root when it opened the socket.
+        # It may have been root when it opened the socket.
+        if peer.uid not in (self.process.user, 0):
             raise NotListening(
                 f"the socket of process {pid} ({self.process.name}) was opened by user {peer.uid}, "
                 "not by its own; it was sent nothing"

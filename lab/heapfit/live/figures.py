@@ -6,12 +6,12 @@ The terminal's full-screen view and the tables that are printed once show the sa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from heapfit.live.rates import Rates
-from heapfit.live.records import LiveOption
-from heapfit.live.snapshot import Snapshot
+from heapfit.live.records import Heap, LiveOption, Node, SizeClass
+from heapfit.live.snapshot import Rates, Snapshot
 
 NONE_YET = "none"
 _DIGITS = 3
@@ -102,50 +102,49 @@ def memory(snapshot: Snapshot) -> list[Figure]:
         ("footprint", total.footprint),
         ("resident", total.resident),
     ]
-    shown = [Figure(name, value, size(value)) for name, value in figures]
-    if snapshot.memory:
-        resident = snapshot.memory.resident
-        shown.append(Figure("process", resident, size(resident)))
-    return shown
+    figures += [("process", snapshot.memory.resident)] if snapshot.memory else []
+    return [Figure(name, value, size(value)) for name, value in figures]
 
 
 def activity(snapshot: Snapshot, rates: Rates | None) -> list[Figure]:
     """Return how often the allocator leaves its fast path, per second, and huge pages."""
-    return [*_per_second(rates), *_huge_pages(snapshot), *_heaps(snapshot)]
+    if rates is None:
+        left = [Figure(name, 0.0, NONE_YET) for name in (*_LEAVES, _ZEROED)]
+    else:
+        left = _left(
+            (rates.purges, rates.purged_bytes, rates.commits, rates.refills, rates.remote_batches),
+            rates.zeroed_hit_share,
+            "/s",
+        )
+    return [*left, *_huge_pages(snapshot), *_heaps(snapshot)]
 
 
 def since_start(snapshot: Snapshot) -> list[Figure]:
     """Return the same of the whole life of the process."""
-    return [*_counted(snapshot), *_huge_pages(snapshot), *_heaps(snapshot)]
-
-
-def _per_second(rates: Rates | None) -> list[Figure]:
-    names = ("purges", "given back", "commits", "refills", "remote batches", "zeroed hits")
-    if rates is None:
-        return [Figure(name, 0.0, NONE_YET) for name in names]
-    hits = rates.zeroed_hit_share
-    return [
-        Figure("purges", rates.purges, f"{count(rates.purges)}/s"),
-        Figure("given back", rates.purged_bytes, f"{size(rates.purged_bytes)}/s"),
-        Figure("commits", rates.commits, f"{count(rates.commits)}/s"),
-        Figure("refills", rates.refills, f"{count(rates.refills)}/s"),
-        Figure("remote batches", rates.remote_batches, f"{count(rates.remote_batches)}/s"),
-        Figure("zeroed hits", hits or 0.0, share(hits)),
-    ]
-
-
-def _counted(snapshot: Snapshot) -> list[Figure]:
     total = snapshot.stats.total
     asked = total.zeroed_hits + total.zeroed_misses
-    hits = total.zeroed_hits / asked if asked else None
-    return [
-        Figure("purges", total.purges, count(total.purges)),
-        Figure("given back", total.purged, size(total.purged)),
-        Figure("commits", total.commits, count(total.commits)),
-        Figure("refills", total.refills, count(total.refills)),
-        Figure("remote batches", total.remote_batches, count(total.remote_batches)),
-        Figure("zeroed hits", hits or 0.0, share(hits)),
-    ]
+    left = _left(
+        (total.purges, total.purged, total.commits, total.refills, total.remote_batches),
+        total.zeroed_hits / asked if asked else None,
+    )
+    return [*left, *_huge_pages(snapshot), *_heaps(snapshot)]
+
+
+# What an allocator leaves its fast path for, and how that is counted.
+_LEAVES = {
+    "purges": count,
+    "given back": size,
+    "commits": count,
+    "refills": count,
+    "remote batches": count,
+}
+_ZEROED = "zeroed hits"
+
+
+def _left(numbers: Sequence[float], hits: float | None, unit: str = "") -> list[Figure]:
+    shown = zip(_LEAVES.items(), numbers, strict=True)
+    left = [Figure(name, number, f"{text(number)}{unit}") for (name, text), number in shown]
+    return [*left, Figure(_ZEROED, hits or 0.0, share(hits))]
 
 
 def _huge_pages(snapshot: Snapshot) -> list[Figure]:
@@ -190,16 +189,24 @@ def thresholds(snapshot: Snapshot) -> list[tuple[str, str]]:
 def value_text(option: LiveOption, value: str) -> str:
     """Return a value as a person would write it.
 
-    >>> value_text(LiveOption(name="decay_ms", kind="size", value="0"), "262144")
+    >>> value_text(LiveOption(name="x", kind="size", value="0", in_force="0"), "262144")
     '256k'
     """
     if option.kind != "size" or not value.isdecimal():
         return value
-    number = int(value)
+    return suffixed(int(value)) if int(value) else value
+
+
+def suffixed(number: int) -> str:
+    """Return a size as options of the library are written.
+
+    >>> suffixed(64 << 20)
+    '64m'
+    """
     for suffix, unit in (("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)):
-        if number and number % unit == 0:
+        if number % unit == 0:
             return f"{number // unit}{suffix}"
-    return value
+    return str(number)
 
 
 # ------------------------------------------------------------------------ tables
@@ -223,74 +230,70 @@ class Sheet:
     main: str = ""  # the column whose largest rows matter most
 
 
+_Row = TypeVar("_Row")
+# Each column's name, and what it says of a row.
+_Columns = Mapping[str, Callable[[_Row], Cell]]
+
+
 def classes(snapshot: Snapshot) -> Sheet:
     """Return the size classes that have memory."""
-    columns = ("block size", "spans", "live", "free", "live bytes", "free bytes")
-    rows = [
-        (
-            Cell(each.block_size, str(each.block_size)),
-            Cell(each.spans, count(each.spans)),
-            Cell(each.live_objects, count(each.live_objects)),
-            Cell(each.free_objects, count(each.free_objects)),
-            _bytes(each.live_objects * each.block_size),
-            _bytes(each.free_objects * each.block_size),
-        )
-        for each in snapshot.stats.classes
-        if each.spans
-    ]
-    return Sheet(columns, rows, main="live bytes")
+    columns: _Columns[SizeClass] = {
+        "block size": lambda each: Cell(each.block_size, str(each.block_size)),
+        "spans": lambda each: _count(each.spans),
+        "live": lambda each: _count(each.live_objects),
+        "free": lambda each: _count(each.free_objects),
+        "live bytes": lambda each: _bytes(each.live_objects * each.block_size),
+        "free bytes": lambda each: _bytes(each.free_objects * each.block_size),
+    }
+    return _sheet([each for each in snapshot.stats.classes if each.spans], columns, "live bytes")
 
 
 def heaps(snapshot: Snapshot, rates: Rates | None) -> Sheet:
     """Return the heaps: which thread has each, and what it holds."""
-    columns = ("heap", "thread", "spans", "live", "free", "cached", "refills/s")
     refills = rates.refills_of_heaps if rates else {}
-    rows = [
-        (
-            Cell(each.number, str(each.number)),
-            Cell(each.thread, _thread(each.number, each.thread)),
-            Cell(each.spans, count(each.spans)),
-            _bytes(each.live_bytes),
-            _bytes(each.free_bytes),
-            _bytes(each.cached_bytes),
-            _rate(refills.get(each.number)),
-        )
-        for each in snapshot.stats.heaps
-    ]
-    return Sheet(columns, rows, main="live")
+    columns: _Columns[Heap] = {
+        "heap": lambda each: Cell(each.number, str(each.number)),
+        "thread": lambda each: Cell(each.thread, _thread(each.number, each.thread)),
+        "spans": lambda each: _count(each.spans),
+        "live": lambda each: _bytes(each.live_bytes),
+        "free": lambda each: _bytes(each.free_bytes),
+        "cached": lambda each: _bytes(each.cached_bytes),
+        "refills/s": lambda each: (
+            _count(refills[each.number]) if each.number in refills else Cell(0.0, NONE_YET)
+        ),
+    }
+    return _sheet(snapshot.stats.heaps, columns, "live")
 
 
 def nodes(snapshot: Snapshot) -> Sheet:
     """Return the NUMA nodes; no rows where there is one alone."""
-    columns = ("node", "dirty", "zeroed", "crossings")
+    columns: _Columns[Node] = {
+        "node": lambda each: Cell(each.node, str(each.node)),
+        "dirty": lambda each: _bytes(each.dirty_bytes),
+        "zeroed": lambda each: _bytes(each.zeroed_bytes),
+        "crossings": lambda each: _count(each.crossings),
+    }
     found = snapshot.stats.nodes
-    rows = [
-        (
-            Cell(each.node, str(each.node)),
-            _bytes(each.dirty_bytes),
-            _bytes(each.zeroed_bytes),
-            Cell(each.crossings, count(each.crossings)),
-        )
-        for each in found
-        if len(found) > 1
-    ]
-    return Sheet(columns, rows, main="dirty")
+    return _sheet(found if len(found) > 1 else [], columns, "dirty")
 
 
 def options(snapshot: Snapshot) -> Sheet:
     """Return all options: the value in force, the default, and what each is for."""
-    columns = ("option", "in force", "default", "while running", "meaning")
-    rows = [
-        (
-            Cell(place, each.name),
-            Cell(0, value_text(each, each.in_force)),
-            Cell(0, value_text(each, each.initial)),
-            Cell(each.live, "yes" if each.live else "no"),
-            Cell(0, each.description),
-        )
-        for place, each in enumerate(snapshot.options)
-    ]
-    return Sheet(columns, rows, words=columns)
+    columns: _Columns[tuple[int, LiveOption]] = {
+        "option": lambda row: Cell(row[0], row[1].name),
+        "in force": lambda row: Cell(0, value_text(row[1], row[1].in_force)),
+        "default": lambda row: Cell(0, value_text(row[1], row[1].initial)),
+        "while running": lambda row: Cell(row[1].live, "yes" if row[1].live else "no"),
+        "meaning": lambda row: Cell(0, row[1].description),
+    }
+    return _sheet(list(enumerate(snapshot.options)), columns, words=tuple(columns))
+
+
+def _sheet(
+    rows: Sequence[_Row], columns: _Columns[_Row], main: str = "", words: tuple[str, ...] = ()
+) -> Sheet:
+    cells = [tuple(cell(row) for cell in columns.values()) for row in rows]
+    return Sheet(tuple(columns), cells, words, main)
 
 
 def _thread(number: int, thread: int) -> str:
@@ -308,5 +311,5 @@ def _bytes(value: int) -> Cell:
     return Cell(value, size(value))
 
 
-def _rate(value: float | None) -> Cell:
-    return Cell(value or 0.0, NONE_YET if value is None else count(value))
+def _count(value: float) -> Cell:
+    return Cell(value, count(value))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Thread
+from typing import TypeVar
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, start_wsgi_server
@@ -120,14 +122,16 @@ def _registry(find: Find) -> CollectorRegistry:
 # ------------------------------------------------------------------- the metrics
 
 
-def _gauge(name: str, what: str, *labels: str) -> GaugeMetricFamily:
-    unit = "bytes" if name.endswith("_bytes") else ""
-    return GaugeMetricFamily(f"heapfit_{name}", what, labels=[*_LABELS, *labels], unit=unit)
+_Family = TypeVar("_Family", GaugeMetricFamily, CounterMetricFamily)
 
 
-def _counter(name: str, what: str, *labels: str) -> CounterMetricFamily:
+def _family(kind: type[_Family], name: str, what: str, *labels: str) -> _Family:
     unit = "bytes" if name.endswith("_bytes") else ""
-    return CounterMetricFamily(f"heapfit_{name}", what, labels=[*_LABELS, *labels], unit=unit)
+    return kind(f"heapfit_{name}", what, labels=[*_LABELS, *labels], unit=unit)
+
+
+_gauge = partial(_family, GaugeMetricFamily)
+_counter = partial(_family, CounterMetricFamily)
 
 
 def _who(process: Process) -> list[str]:

@@ -126,12 +126,10 @@ def belongs_to_another(process: Process) -> NotListening | None:
 
 def why_not_listening(pid: int) -> HeapfitError:
     """Return the error for a process that does not listen: what it lacks, and what to do."""
-    process = find(pid)
-    if process is None:
-        return Gone(f"process {pid} has ended; heapfit top shows which can be watched")
+    process = _to_be_asked(pid, "heapfit top shows which can be watched")
+    if isinstance(process, HeapfitError):
+        return process
     who = f"process {pid} ({process.name})"
-    if elsewhere := _in_another_namespace(pid, who):
-        return elsewhere
     environment = dict(each.partition("=")[::2] for each in _words(_read(pid, "environ")))
     library = _library(pid)
     start = _start_line(process, environment, library)
@@ -146,12 +144,10 @@ def why_not_listening(pid: int) -> HeapfitError:
 
 def why_not_recording(pid: int) -> HeapfitError:
     """Return the error for a process whose recorder does not listen: what it lacks."""
-    process = find(pid)
-    if process is None:
-        return Gone(f"process {pid} has ended; a recording of it is in the file that it was given")
+    process = _to_be_asked(pid, "a recording of it is in the file that it was given")
+    if isinstance(process, HeapfitError):
+        return process
     who = f"process {pid} ({process.name})"
-    if elsewhere := _in_another_namespace(pid, who):
-        return elsewhere
     command = shlex.join(process.command)
     start = f"heapfit record --later -- {command if command.isprintable() else 'COMMAND'}"
     if not any(map(_RECORDER.fullmatch, _libraries(pid))):
@@ -162,12 +158,16 @@ def why_not_recording(pid: int) -> HeapfitError:
     )
 
 
-def _in_another_namespace(pid: int, who: str) -> NotListening | None:
+def _to_be_asked(pid: int, what_is_left: str) -> Process | HeapfitError:
+    """Return the process; the error where it has ended, or its socket is not in our namespace."""
+    process = find(pid)
+    if process is None:
+        return Gone(f"process {pid} has ended; {what_is_left}")
     if _namespace(pid) in (None, _namespace(os.getpid())):
-        return None
+        return process
     return NotListening(
-        f"{who} is in another network namespace, where its socket is; go there with: "
-        f"sudo nsenter --target {pid} --net heapfit …"
+        f"process {pid} ({process.name}) is in another network namespace, where its socket is; go "
+        f"there with: sudo nsenter --target {pid} --net heapfit …"
     )
 
 

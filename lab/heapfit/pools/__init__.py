@@ -6,14 +6,6 @@ makes one by running a program, `symbols.py` turns addresses into functions and 
 draws what points to what.
 """
 
-from heapfit.pools.explanation import (
-    VARIABLE,
-    Edge,
-    Explanation,
-    Group,
-    Pool,
-    main_process,
-    read,
-)
+from heapfit.pools.explanation import VARIABLE, Edge, Explanation, Group, Pool, main_process, read
 
 __all__ = ["VARIABLE", "Edge", "Explanation", "Group", "Pool", "main_process", "read"]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from elftools.common.exceptions import DWARFError, ELFError
 from elftools.elf.elffile import ELFFile
@@ -61,19 +61,32 @@ class Frame:
         return Path(self.module).name if self.module else ""
 
 
+_What = TypeVar("_What")
+_Span = tuple[int, int, _What]  # the first address, the end, what is there
+_Line = _Span[tuple[str, int]]  # the file and the line
+
+
+def covering(spans: Sequence[_Span[_What]], address: int) -> _Span[_What] | None:
+    """Return the last of `spans`, in order of their first address, to begin before `address`,
+    unless it has ended there."""
+    place = bisect_right(spans, address, key=lambda span: span[0]) - 1
+    return spans[place] if place >= 0 and address < spans[place][1] else None
+
+
 class Symbols:
     """Finds frames among the files that a process had mapped."""
 
     def __init__(self, modules: Sequence[Module]) -> None:
-        self._modules = sorted(modules, key=lambda module: module.base)
-        self._bases = [module.base for module in self._modules]
+        by_base = sorted(modules, key=lambda module: module.base)
+        self._modules = [(module.base, module.end, module) for module in by_base]
         self._files: dict[str, _File] = {}
 
     def frame(self, return_address: int) -> Frame:
         """Return the frame of the call that returns to `return_address`."""
-        module = self._module(return_address)
-        if module is None:
+        found = covering(self._modules, return_address)
+        if found is None:
             return Frame(return_address)
+        module = found[2]
         file = self._files.setdefault(module.path, _File(Path(module.path)))
         # The call is the instruction before; the one after may be another line, or function.
         at = return_address - 1 - (0 if file.is_fixed else module.base)
@@ -84,12 +97,6 @@ class Symbols:
         """Return the frames of a chain of return addresses."""
         return [self.frame(address) for address in chain]
 
-    def _module(self, address: int) -> Module | None:
-        place = bisect_right(self._bases, address) - 1
-        if place < 0 or address >= self._modules[place].end:
-            return None
-        return self._modules[place]
-
 
 class _File:
     """One file's symbols and lines, each read when it is first asked for."""
@@ -99,17 +106,14 @@ class _File:
         self._lines: dict[int, list[_Line]] = {}  # by the offset of the compilation unit
 
     def function(self, address: int) -> str | None:
-        starts, found = self._functions
-        place = bisect_right(starts, address) - 1
-        if place < 0:
-            return None
-        start, size, name = found[place]
-        return demangled(name) if address < start + size else None
+        found = covering(self._functions, address)
+        return demangled(found[2]) if found else None
 
     def line(self, address: int) -> tuple[str, int] | None:
         try:
             unit = self._unit(address)
-            return _in(self._lines_of(unit), address) if unit is not None else None
+            found = covering(self._lines_of(unit), address) if unit is not None else None
+            return found[2] if found else None
         except _UNREADABLE:
             return None
 
@@ -132,12 +136,12 @@ class _File:
         return elves
 
     @cached_property
-    def _functions(self) -> tuple[list[int], list[tuple[int, int, str]]]:
+    def _functions(self) -> list[_Span[str]]:
         try:
             found = sorted({each for elf in self._elves for each in _functions(elf)})
         except _UNREADABLE:
-            found = []
-        return [start for start, _, _ in found], found
+            return []
+        return [(start, start + size, name) for start, size, name in found]
 
     @cached_property
     def _dwarf(self) -> Any:
@@ -171,16 +175,6 @@ class _File:
         if unit.cu_offset not in self._lines:
             self._lines[unit.cu_offset] = sorted(_lines(self._dwarf, unit))
         return self._lines[unit.cu_offset]
-
-
-_Line = tuple[int, int, str, int]  # the first address, the end, the file, the line
-
-
-def _in(lines: Sequence[_Line], address: int) -> tuple[str, int] | None:
-    place = bisect_right(lines, address, key=lambda line: line[0]) - 1
-    if place < 0 or address >= lines[place][1]:
-        return None
-    return lines[place][2], lines[place][3]
 
 
 def _functions(elf: ELFFile) -> Iterator[tuple[int, int, str]]:
@@ -224,7 +218,7 @@ def _lines(dwarf: Any, unit: Any) -> Iterator[_Line]:
     before = None
     for now in line_rows(program):
         if before is not None and before.address < now.address:
-            yield before.address, now.address, file_name(before.file), before.line
+            yield before.address, now.address, (file_name(before.file), before.line)
         before = None if now.ends else now
 
 

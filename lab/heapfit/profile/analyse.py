@@ -11,16 +11,13 @@ from heapfit.profile.model import Profile
 from heapfit.profile.rounding import Ask, usable_sizes, waste
 from heapfit.profile.sections import (
     bursts,
-    leaks,
+    calls,
     lifetimes,
-    peak,
-    reallocs,
+    living,
     recording,
     sharing,
     sites,
     sizes,
-    steps,
-    totals,
 )
 from heapfit.profile.tally import Tally
 from heapfit.profile.trace import Trace
@@ -29,15 +26,15 @@ from heapfit.records import InstalledAllocator
 # What is counted, in this order: the course of time before what is live at its peak, sizes before
 # the recording that they belong to, and the recording before the examples of its bursts.
 _COUNTS: dict[str, Callable[[Trace, Tally], None]] = {
-    "the course of time": steps.count,
+    "the course of time": recording.count_steps,
     "sizes": sizes.count,
     "the recording": recording.count,
     "lifetimes": lifetimes.count,
     "threads": sharing.count,
-    "reallocations": reallocs.count,
-    "the peak": peak.count,
+    "reallocations": calls.count_reallocs,
+    "the peak": living.count_peak,
     "call sites": sites.count,
-    "the end": leaks.count,
+    "the end": living.count_end,
     "bursts": bursts.count,
 }
 
@@ -67,14 +64,14 @@ def profile(
     return Profile(
         heapfit=heapfit.__version__,
         recordings=[each.recording for each in tally.recordings],
-        totals=totals.finish(tally),
+        totals=calls.totals(tally),
         sizes=sizes.finish(tally),
         lifetimes=lifetimes.finish(tally),
         sharing=sharing.finish(tally),
-        reallocs=reallocs.finish(tally),
-        peak=peak.finish(tally),
+        reallocs=calls.reallocs(tally),
+        peak=living.peak(tally),
         transactions=bursts.finish(tally),
         sites=sites.finish(tally),
         waste=waste(tally, allocators, ask),
-        leaks=leaks.finish(tally),
+        leaks=living.end(tally),
     )

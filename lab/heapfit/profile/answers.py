@@ -1,4 +1,7 @@
-"""Puts a profile into words: the facts that it begins with, and each section's answer."""
+"""Puts a profile into words: the facts that it begins with, and its sections.
+
+_SHAPES lists the sections, each with its answer, its table and its advice.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from heapfit.profile import tables
-from heapfit.profile.advice import advice
+from heapfit.profile.advice import Advice, calls, memory, placement
 from heapfit.profile.content import Content, Fact, Section, Table
 from heapfit.profile.model import YOUNG_BYTES, Distribution, Profile, Recording
 from heapfit.profile.words import (
@@ -36,9 +39,8 @@ _QUERY = (
 
 def content(profile: Profile, trace: str = "TRACE") -> Content:
     """Return what the profile shows. `trace` is the file that its commands name."""
-    advised = advice(profile, trace)
     return Content(
-        title=join_words(_programs(profile)),
+        title=_programs(profile),
         command=_command(profile),
         circumstances=_circumstances(profile),
         headline=_headline(profile),
@@ -49,7 +51,7 @@ def content(profile: Profile, trace: str = "TRACE") -> Content:
                 name=name,
                 title=shape.title,
                 sentences=shape.sentences(profile),
-                advice=advised[name],
+                advice=shape.advice(profile, trace),
                 table=shape.table(profile),
                 note=shape.note,
                 course=shape.course(profile),
@@ -62,6 +64,11 @@ def content(profile: Profile, trace: str = "TRACE") -> Content:
     )
 
 
+def advice(profile: Profile, trace: str = "TRACE") -> dict[str, Advice]:
+    """Return the advice by section, in the order of the sections. `trace` is what commands name."""
+    return {name: shape.advice(profile, trace) for name, shape in _SHAPES.items()}
+
+
 def largest(profile: Profile) -> Recording:
     """The recording with the highest peak."""
     return max(profile.recordings, key=lambda each: each.peak.bytes)
@@ -70,9 +77,9 @@ def largest(profile: Profile) -> Recording:
 # ----------------------------------------------------------------------- the head
 
 
-def _programs(profile: Profile) -> list[str]:
+def _programs(profile: Profile) -> str:
     """The recorded programs' names, each once, in the order of the files."""
-    return list(dict.fromkeys(tables.program(each) for each in profile.recordings))
+    return join_words(list(dict.fromkeys(map(tables.program, profile.recordings))))
 
 
 def _command(profile: Profile) -> str:
@@ -105,8 +112,7 @@ def _started(recording: Recording) -> str:
 
 def _headline(profile: Profile) -> str:
     peak = profile.peak.amount
-    names = join_words(_programs(profile))
-    held = f"{names} held at most {size(peak.bytes)} in {count(peak.objects)} blocks"
+    held = f"{_programs(profile)} held at most {size(peak.bytes)} in {count(peak.objects)} blocks"
     if len(profile.recordings) > 1:
         return f"{held}, each process at its own peak."
     most = profile.recordings[0].resident_most
@@ -367,41 +373,33 @@ def _end(profile: Profile) -> list[str]:
 # ---------------------------------------------------------------------- the shapes
 
 
-def _no_table(profile: Profile) -> Table | None:
-    return None
-
-
-def _no_course(profile: Profile) -> Sequence[float]:
-    return ()
-
-
-def _live_course(profile: Profile) -> Sequence[float]:
-    return largest(profile).course.live_bytes
-
-
-def _rate_course(profile: Profile) -> Sequence[float]:
-    return largest(profile).course.allocations
-
-
 @dataclass(frozen=True)
 class _Shape:
     """What a section is made of."""
 
     title: str
     sentences: Callable[[Profile], list[str]]
-    table: Callable[[Profile], Table | None] = _no_table
+    advice: Callable[[Profile, str], Advice]
+    table: Callable[[Profile], Table | None] = lambda _: None
     note: str = ""
-    course: Callable[[Profile], Sequence[float]] = _no_course
+    course: Callable[[Profile], Sequence[float]] = lambda _: ()
     beside: bool = False
     folds: bool = False
 
 
 _SHAPES = {
-    "memory": _Shape("Memory over time", _memory, tables.recordings, course=_live_course),
-    "peak": _Shape("What the peak is made of", _peak, tables.peak, beside=True),
+    "memory": _Shape(
+        "Memory over time",
+        _memory,
+        memory.memory,
+        tables.recordings,
+        course=lambda profile: largest(profile).course.live_bytes,
+    ),
+    "peak": _Shape("What the peak is made of", _peak, memory.peak, tables.peak, beside=True),
     "sizes": _Shape(
         "Sizes",
         _sizes,
+        calls.sizes,
         tables.sizes,
         "A line's height at a size is the share of allocations that are no larger. Thin lines are "
         "threads.",
@@ -410,6 +408,7 @@ _SHAPES = {
     "rounding": _Shape(
         "Rounding by allocators",
         _rounding,
+        memory.rounding,
         tables.rounding,
         "As malloc_usable_size tells it; headers of blocks, which glibc, dlmalloc, Scudo and TLSF "
         "have, and fragmentation come on top. Orange is what the program ran under.",
@@ -418,32 +417,36 @@ _SHAPES = {
     "rate": _Shape(
         "Allocations over time",
         _rate,
+        calls.rate,
         note="Orange marks above the curve are the bursts of each thread, where there are any.",
-        course=_rate_course,
+        course=lambda profile: largest(profile).course.allocations,
     ),
     "lifetimes": _Shape(
         "Lifetimes",
         _lifetimes,
+        placement.lifetimes,
         tables.lifetimes,
         "Each row is a size, and is 100 % in all: how much of it lives how long.",
         folds=True,
     ),
-    "bursts": _Shape("Bursts", _bursts, tables.bursts),
+    "bursts": _Shape("Bursts", _bursts, placement.bursts, tables.bursts),
     "threads": _Shape(
         "Who frees whose blocks",
         _threads,
+        placement.threads,
         tables.threads,
         "Numbers are per cent of all frees; what threads free of their own stands on the diagonal.",
         beside=True,
     ),
-    "realloc": _Shape("Reallocation", _realloc, tables.realloc),
-    "calloc": _Shape("Calls, and cleared memory", _calloc, tables.calls),
+    "realloc": _Shape("Reallocation", _realloc, calls.realloc, tables.realloc),
+    "calloc": _Shape("Calls, and cleared memory", _calloc, calls.calloc, tables.calls),
     "sites": _Shape(
         "Call sites",
         _sites,
+        placement.sites,
         tables.sites,
         "Interleaved: how many of a site's allocations came after one of another site, of the same "
         "thread and like size, so that blocks of the two stand side by side.",
     ),
-    "end": _Shape("What is left at the end", _end, tables.end, beside=True),
+    "end": _Shape("What is left at the end", _end, memory.end, tables.end, beside=True),
 }

@@ -39,15 +39,6 @@ def size_point(size: int) -> int:
     return (((size - 1) >> bits) + 1) << bits
 
 
-def next_point(point: int) -> int:
-    """Return the one of them after `point`.
-
-    >>> next_point(8), next_point(16), next_point(28)
-    (10, 20, 32)
-    """
-    return size_point(point + 1)
-
-
 def size_power(size: int) -> int:
     """Return the power of two, 16 or more, that is no less than `size`.
 

@@ -2,7 +2,7 @@
 
 The terminal and the page lay the same content out, so that both say the same. A section is one
 question about the program's heap: its answer in a sentence or two, one table (`tables.py`), one
-sentence of advice (`advice.py`), and on the page a figure (`figures.py`, `figures_of_time.py`).
+sentence of advice (`advice/`), and on the page a figure (`figures.py`, `figures_of_time.py`).
 """
 
 from __future__ import annotations

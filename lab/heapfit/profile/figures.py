@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from heapfit.profile.content import Drawing
-from heapfit.profile.figures_of_time import BLUE, ORANGE
+from heapfit.profile.figures_of_time import BLUE, LEGEND_ABOVE, ORANGE
 from heapfit.profile.model import Distribution, LifetimeCell, Profile, SizePart
 from heapfit.profile.tables import numbered
 from heapfit.profile.words import count, percent, size, size_range, span
@@ -64,7 +64,7 @@ def sizes(profile: Profile) -> Drawing | None:
             "fixedrange": True,
         },
         showlegend=True,
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        legend=LEGEND_ABOVE,
         margin={"l": 64, "r": 16, "t": 40, "b": 48},
     )
     return Drawing(

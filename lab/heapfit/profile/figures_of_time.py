@@ -17,6 +17,7 @@ from heapfit.report.units import scale_for
 BLUE, ORANGE = COLOURS[1:3]
 # The blue again, light enough to lie under a line on a light or a dark page.
 UNDER_A_LINE = "rgba(15,124,192,0.16)"
+LEGEND_ABOVE = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
 
 _HEIGHT = 320
 _FRAME = 88  # margins above and below
@@ -59,7 +60,7 @@ def memory(profile: Profile, number: int) -> Drawing:
             "zeroline": False,
         },
         showlegend=True,
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        legend=LEGEND_ABOVE,
         margin=_MARGIN,
     )
     return Drawing(

@@ -64,29 +64,24 @@ def _places(section: Section, profile: Profile, store: FigureStore) -> list[_Pla
 
 
 def _drawings(name: str, profile: Profile) -> list[tuple[str, Drawing]]:
-    return _over_time(name, profile) + _once(name, profile)
-
-
-def _once(name: str, profile: Profile) -> list[tuple[str, Drawing]]:
+    """The section's figures, each with what it is called."""
+    if name in _FIGURES_OF_TIME:
+        return _over_time(_FIGURES_OF_TIME[name], profile)
     made = _FIGURES[name](profile) if name in _FIGURES else None
     return [("", made)] if made else []
 
 
-def _over_time(name: str, profile: Profile) -> list[tuple[str, Drawing]]:
+def _over_time(
+    draw: Callable[[Profile, int], Drawing], profile: Profile
+) -> list[tuple[str, Drawing]]:
     """A figure for each recording, under its name where there are several."""
-    if name not in _FIGURES_OF_TIME:
-        return []
     several = len(profile.recordings) > 1
-    order = sorted(range(len(profile.recordings)), key=lambda at: -_peak_of(profile, at))
+    order = sorted(enumerate(profile.recordings), key=lambda each: -each[1].peak.bytes)
     return [
-        (process(profile.recordings[at]) if several else "", _FIGURES_OF_TIME[name](profile, at))
-        for at in order[:MOST_RECORDINGS]
-        if profile.recordings[at].course.allocations
+        (process(recording) if several else "", draw(profile, at))
+        for at, recording in order[:MOST_RECORDINGS]
+        if recording.course.allocations
     ]
-
-
-def _peak_of(profile: Profile, at: int) -> int:
-    return profile.recordings[at].peak.bytes
 
 
 _FIGURES_OF_TIME: dict[str, Callable[[Profile, int], Drawing]] = {

@@ -76,9 +76,8 @@ def usable_sizes(allocator: InstalledAllocator, sizes: Iterable[int]) -> dict[in
 
 def waste(tally: Tally, allocators: Sequence[InstalledAllocator], ask: Ask = usable_sizes) -> Waste:
     """Return what the size classes of `allocators` add to the objects of a tally."""
-    rows = [
-        (_size(size, row), row) for (size,), row in grouped(tally.sums["sizes"], [1], WIDTH).items()
-    ]
+    by_size = grouped(tally.sums["sizes"], lambda _program, size, _kind: size, WIDTH)
+    rows = [(_size(size, row), row) for size, row in by_size.items()]
     known, unknown = [], []
     for allocator in allocators:
         try:

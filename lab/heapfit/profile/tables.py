@@ -4,32 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+from heapfit.profile import model
 from heapfit.profile.content import Cell, Table
-from heapfit.profile.model import (
-    Amount,
-    Bursts,
-    Calls,
-    Distribution,
-    LeakSite,
-    LifetimeRow,
-    Part,
-    Profile,
-    Recording,
-    Rounding,
-    Site,
-    SizePart,
-)
-from heapfit.profile.words import (
-    count,
-    percent,
-    size,
-    size_range,
-    size_text,
-    span,
-)
+from heapfit.profile.model import Amount, Profile, Recording
+from heapfit.profile.words import count, percent, size, size_range, size_text, span
 from heapfit.report.units import DASH
 
 # A page shows so many rows of what may be thousands; the largest come first.
@@ -48,39 +30,24 @@ _CALLERS = 5
 # So many wrappers around malloc are looked behind.
 _WRAPPERS = 3
 
+_Row = TypeVar("_Row")
+# Each column's name, and what it says of a row.
+_Columns = Mapping[str, Callable[[_Row], Cell]]
+
 
 def recordings(profile: Profile) -> Table | None:
     """The recorded processes, where there are several."""
-    if len(profile.recordings) < 2:
-        return None
-    return Table(
-        [
-            "Process",
-            "Most live",
-            "Most resident",
-            "Live at the end",
-            "Allocations",
-            "Threads",
-            "Time",
-        ],
-        [_recording(each) for each in _most_first(profile.recordings)],
-    )
-
-
-def _most_first(recordings: Sequence[Recording]) -> list[Recording]:
-    return sorted(recordings, key=lambda each: -each.peak.bytes)[:_MOST_ROWS]
-
-
-def _recording(each: Recording) -> list[Cell]:
-    return [
-        Cell(process(each), detail=each.name),
-        _bytes(each.peak),
-        _size(each.resident_most) if each.resident_most else Cell(DASH, ""),
-        _bytes(each.end),
-        _objects(each.allocations),
-        Cell(f"{each.threads:,}", each.threads),
-        Cell(span(each.duration_ns), each.duration_ns),
-    ]
+    columns: _Columns[Recording] = {
+        "Process": lambda each: Cell(process(each), detail=each.name),
+        "Most live": lambda each: _bytes(each.peak),
+        "Most resident": lambda each: _size(each.resident_most or None),
+        "Live at the end": lambda each: _bytes(each.end),
+        "Allocations": lambda each: _objects(each.allocations),
+        "Threads": lambda each: Cell(f"{each.threads:,}", each.threads),
+        "Time": lambda each: Cell(span(each.duration_ns), each.duration_ns),
+    }
+    several = profile.recordings if len(profile.recordings) > 1 else []
+    return _table(sorted(several, key=lambda each: -each.peak.bytes)[:_MOST_ROWS], columns)
 
 
 def program(recording: Recording) -> str:
@@ -97,110 +64,75 @@ def process(recording: Recording) -> str:
 
 def peak(profile: Profile) -> Table | None:
     """Who holds the peak: call sites, or without them the threads that allocated it."""
-    parts, column = profile.peak.sites, "Allocated by"
-    if not parts:
-        parts, column = profile.peak.threads, "Allocated by the thread"
-    if not parts:
-        return None
-    columns = [column, "Bytes", "Of the peak", "Blocks", "Mean size"]
-    shown = parts[:_MOST_BESIDE]
-    places = _places([each.name.split(_WITHIN) for each in shown])
-    return Table(columns, [_part(*each) for each in zip(shown, places, strict=True)])
-
-
-def _part(part: Part, place: Cell) -> list[Cell]:
-    return [
-        place,
-        _bytes(part.amount),
-        _share(part.share),
-        _objects(part.amount),
-        _mean(part.amount),
-    ]
+    columns: _Columns[model.Part] = {
+        "Bytes": lambda each: _bytes(each.amount),
+        "Of the peak": lambda each: _share(each.share),
+        "Blocks": lambda each: _objects(each.amount),
+        "Mean size": lambda each: _mean(each.amount),
+    }
+    label = "Allocated by" if profile.peak.sites else "Allocated by the thread"
+    parts = (profile.peak.sites or profile.peak.threads)[:_MOST_BESIDE]
+    return _by_place(label, [each.name.split(_WITHIN) for each in parts], parts, columns)
 
 
 def sizes(profile: Profile) -> Table | None:
     """The most frequent sizes: of one program with all that is known, of several side by side."""
     programs = profile.sizes.programs[:_MOST_PROGRAMS]
-    if not programs:
-        return None
-    if len(programs) == 1:
-        columns = ["Size", "Of the allocations", "This and above", "Allocations", "Bytes"]
-        return Table(columns, _frequent(programs[0]), brief=_BRIEF_SIZES)
-    ranks = range(min(_MOST_FREQUENT, max(len(each.frequent) for each in programs)))
-    return Table(
-        ["Rank", *(each.name for each in programs)],
-        [
-            [Cell(f"{rank + 1}.", rank), *(_ranked(each, rank) for each in programs)]
-            for rank in ranks
-        ],
-        brief=_BRIEF_SIZES,
-    )
+    if len(programs) > 1:
+        ranks = range(min(_MOST_FREQUENT, max(len(each.frequent) for each in programs)))
+        return Table(
+            ["Rank", *(each.name for each in programs)],
+            [
+                [Cell(f"{rank + 1}.", rank), *(_ranked(each, rank) for each in programs)]
+                for rank in ranks
+            ],
+            brief=_BRIEF_SIZES,
+        )
+    columns: _Columns[model.FrequentSize] = {
+        "Size": lambda each: Cell(size_text(each.size), each.size),
+        "Of the allocations": lambda each: _share(each.share),
+        "This and above": lambda each: _share(each.cumulative),
+        "Allocations": lambda each: _objects(each.amount),
+        "Bytes": lambda each: _bytes(each.amount),
+    }
+    frequent = [size for program in programs for size in program.frequent[:_MOST_FREQUENT]]
+    return _table(frequent, columns, brief=_BRIEF_SIZES)
 
 
-def _frequent(program: Distribution) -> list[list[Cell]]:
-    return [
-        [
-            Cell(size_text(each.size), each.size),
-            _share(each.share),
-            _share(each.cumulative),
-            _objects(each.amount),
-            _bytes(each.amount),
-        ]
-        for each in program.frequent[:_MOST_FREQUENT]
-    ]
-
-
-def _ranked(program: Distribution, rank: int) -> Cell:
+def _ranked(program: model.Distribution, rank: int) -> Cell:
     if rank >= len(program.frequent):
-        return Cell(DASH, "")
+        return _NONE
     each = program.frequent[rank]
     return Cell(f"{size_text(each.size)} ({percent(each.share)})", each.share)
 
 
 def rounding(profile: Profile) -> Table | None:
     """What each allocator's size classes add."""
-    known = profile.waste.allocators
-    if not known:
-        return None
-    columns = ["Allocator", "Adds to the peak", "Of the peak", "Of all asked for", "Version"]
-    return Table(columns, [_rounding(each) for each in known])
-
-
-def _rounding(each: Rounding) -> list[Cell]:
-    return [
-        Cell(each.title, each.allocator, "recorded under it" if each.recorded else ""),
-        _size(each.peak_bytes),
-        _share(each.peak_waste) if each.peak_waste is not None else Cell(DASH, ""),
-        _share(each.waste),
-        Cell(each.version),
-    ]
+    columns: _Columns[model.Rounding] = {
+        "Allocator": lambda each: Cell(
+            each.title, each.allocator, "recorded under it" if each.recorded else ""
+        ),
+        "Adds to the peak": lambda each: _size(each.peak_bytes),
+        "Of the peak": lambda each: _share(each.peak_waste),
+        "Of all asked for": lambda each: _share(each.waste),
+        "Version": lambda each: Cell(each.version),
+    }
+    return _table(profile.waste.allocators, columns)
 
 
 def lifetimes(profile: Profile) -> Table | None:
     """How long blocks of each size live: in time, and in bytes that are allocated meanwhile."""
-    rows = [row for row in profile.lifetimes.rows if row.amount.objects]
-    if not rows:
-        return None
-    columns = [
-        "Size",
-        "Blocks",
-        "Half die within",
-        "9 of 10 within",
-        "Half, allocated meanwhile",
-        "Live at the end",
-    ]
-    return Table(columns, [_lifetime(row, size_range(row.size)) for row in rows])
-
-
-def _lifetime(row: LifetimeRow, label: str) -> list[Cell]:
-    return [
-        Cell(label, row.size),
-        _objects(row.amount),
-        _outlived(row.ns.p50, span),
-        _outlived(row.ns.p90, span),
-        _outlived(row.bytes.p50, _whole_bytes),
-        _share(row.living.objects / row.amount.objects),
-    ]
+    columns: _Columns[model.LifetimeRow] = {
+        "Size": lambda row: Cell(size_range(row.size), row.size),
+        "Blocks": lambda row: _objects(row.amount),
+        "Half die within": lambda row: _outlived(row.ns.p50, span),
+        "9 of 10 within": lambda row: _outlived(row.ns.p90, span),
+        "Half, allocated meanwhile": lambda row: _outlived(
+            row.bytes.p50, lambda value: size(math.ceil(value))
+        ),
+        "Live at the end": lambda row: _share(row.living.objects / row.amount.objects),
+    }
+    return _table([row for row in profile.lifetimes.rows if row.amount.objects], columns)
 
 
 def _outlived(value: float | None, shown: Callable[[float], str]) -> Cell:
@@ -208,61 +140,37 @@ def _outlived(value: float | None, shown: Callable[[float], str]) -> Cell:
     return Cell("longer", "") if value is None else Cell(shown(value), value)
 
 
-def _whole_bytes(value: float) -> str:
-    return size(math.ceil(value))
-
-
 def bursts(profile: Profile) -> Table | None:
     """Each thread's bursts: what one is on average."""
-    threads = profile.transactions.threads
-    if not threads:
-        return None
-    columns = [
-        "Thread",
-        "Bursts",
-        "Allocations each",
-        "Bytes each",
-        "Most live",
-        "Live on",
-        "Of its allocations",
-        "Median time",
-        "Longest",
-    ]
-    return Table(columns, [_burst(each) for each in threads[:_MOST_ROWS]])
-
-
-def _burst(each: Bursts) -> list[Cell]:
-    return [
-        Cell(each.thread),
-        _count(each.bursts),
-        _count(each.allocations),
-        _size(each.bytes),
-        _size(each.most_live_bytes),
-        _share(each.survivor_share or 0.0),
-        _share(each.share or 0.0),
-        Cell(span(each.duration_median_ns), each.duration_median_ns),
-        Cell(span(each.duration_most_ns), each.duration_most_ns),
-    ]
+    columns: _Columns[model.Bursts] = {
+        "Thread": lambda each: Cell(each.thread),
+        "Bursts": lambda each: _count(each.bursts),
+        "Allocations each": lambda each: _count(each.allocations),
+        "Bytes each": lambda each: _size(each.bytes),
+        "Most live": lambda each: _size(each.most_live_bytes),
+        "Live on": lambda each: _share(each.survivor_share or 0.0),
+        "Of its allocations": lambda each: _share(each.share or 0.0),
+        "Median time": lambda each: Cell(span(each.duration_median_ns), each.duration_median_ns),
+        "Longest": lambda each: Cell(span(each.duration_most_ns), each.duration_most_ns),
+    }
+    return _table(profile.transactions.threads[:_MOST_ROWS], columns)
 
 
 def threads(profile: Profile) -> Table | None:
     """Pairs of threads of which one frees what the other has allocated, most blocks first."""
     sharing = profile.sharing
-    pairs = [flow for flow in sharing.flow if flow.born != flow.died and flow.amount.objects]
-    if not pairs:
-        return None
     names = numbered(sharing.threads)
-    rows = [
-        [
-            Cell(f"{names[flow.born]} \N{RIGHTWARDS ARROW} {names[flow.died]}"),
-            _objects(flow.amount),
-            _share(flow.amount.objects / max(sharing.freed.objects, 1)),
-            _bytes(flow.amount),
-            _mean(flow.amount),
-        ]
-        for flow in pairs[:_MOST_ROWS]
-    ]
-    return Table(["Allocated by → freed by", "Blocks", "Of all frees", "Bytes", "Mean size"], rows)
+    columns: _Columns[model.Flow] = {
+        "Allocated by → freed by": lambda flow: Cell(
+            f"{names[flow.born]} \N{RIGHTWARDS ARROW} {names[flow.died]}"
+        ),
+        "Blocks": lambda flow: _objects(flow.amount),
+        "Of all frees": lambda flow: _share(flow.amount.objects / max(sharing.freed.objects, 1)),
+        "Bytes": lambda flow: _bytes(flow.amount),
+        "Mean size": lambda flow: _mean(flow.amount),
+    }
+    pairs = [flow for flow in sharing.flow if flow.born != flow.died and flow.amount.objects]
+    return _table(pairs[:_MOST_ROWS], columns)
 
 
 def numbered(names: Sequence[str]) -> list[str]:
@@ -271,10 +179,10 @@ def numbered(names: Sequence[str]) -> list[str]:
     >>> numbered(["main", "worker", "worker"])
     ['main', 'worker 1', 'worker 2']
     """
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     found: list[str] = []
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
+        seen[name] += 1
         found.append(f"{name} {seen[name]}" if names.count(name) > 1 else name)
     return found
 
@@ -284,17 +192,14 @@ def realloc(profile: Profile) -> Table | None:
     reallocs = profile.reallocs
     if not reallocs.calls.objects:
         return None
-    rows, before = [], 0.0
-    for each in reallocs.growth:
-        if not each.calls:
-            before = each.ratio or before
-            continue
-        label = _growth_label(before, each.ratio)
-        rows.append(
-            [Cell(label, before), _count(each.calls), _share(each.calls / max(reallocs.known, 1))]
-        )
-        before = each.ratio or before
-    return Table(["New size to old", "Calls", "Of those known"], rows, brief=len(rows))
+    lowest = [0.0, *(each.ratio or 0.0 for each in reallocs.growth)]
+    columns: _Columns[tuple[float, model.Growth]] = {
+        "New size to old": lambda row: Cell(_growth_label(row[0], row[1].ratio), row[0]),
+        "Calls": lambda row: _count(row[1].calls),
+        "Of those known": lambda row: _share(row[1].calls / max(reallocs.known, 1)),
+    }
+    growth = zip(lowest, reallocs.growth, strict=False)
+    return _filled([row for row in growth if row[1].calls], columns, brief=len(lowest))
 
 
 def _growth_label(low: float, high: float | None) -> str:
@@ -305,59 +210,38 @@ def _growth_label(low: float, high: float | None) -> str:
 
 def calls(profile: Profile) -> Table:
     """Calls by what they were."""
-    rows = [_call(each) for each in profile.totals.calls]
-    return Table(["Call", "Calls", "Of all", "Bytes", "Mean size"], rows, brief=len(rows))
-
-
-def _call(each: Calls) -> list[Cell]:
-    return [
-        Cell(each.kind.replace("_", ", ")),
-        _objects(each.amount),
-        _share(each.share),
-        _bytes(each.amount),
-        _mean(each.amount),
-    ]
+    columns: _Columns[model.Calls] = {
+        "Call": lambda each: Cell(each.kind.replace("_", ", ")),
+        "Calls": lambda each: _objects(each.amount),
+        "Of all": lambda each: _share(each.share),
+        "Bytes": lambda each: _bytes(each.amount),
+        "Mean size": lambda each: _mean(each.amount),
+    }
+    return _filled(profile.totals.calls, columns, brief=len(profile.totals.calls))
 
 
 def sites(profile: Profile) -> Table | None:
     """Call sites, those that allocate most bytes first, and those most interleaved among them."""
-    found = {tuple(each.chain): each for each in profile.sites.by_bytes}
-    found |= {tuple(each.chain): each for each in profile.sites.by_interleaving}
-    if not found:
-        return None
+    columns: _Columns[model.Site] = {
+        "Bytes": lambda each: _bytes(each.amount),
+        "Of all": lambda each: _share(each.share),
+        "Interleaved": lambda each: _share(each.interleaving),
+        "At the peak": lambda each: _bytes(each.peak),
+        "Half die within": lambda each: _outlived(each.median_ns, span),
+        "Allocations": lambda each: _objects(each.amount),
+        "Size": lambda each: Cell(_sizes_of(each), each.largest),
+        "At the end": lambda each: _bytes(each.end),
+        "Freed elsewhere": lambda each: _share(each.remote_share),
+    }
+    found = {
+        tuple(each.chain): each
+        for each in [*profile.sites.by_bytes, *profile.sites.by_interleaving]
+    }
     ordered = sorted(found.values(), key=lambda each: -each.amount.bytes)[:_MOST_SITES]
-    columns = [
-        "Allocated by",
-        "Bytes",
-        "Of all",
-        "Interleaved",
-        "At the peak",
-        "Half die within",
-        "Allocations",
-        "Size",
-        "At the end",
-        "Freed elsewhere",
-    ]
-    places = _places([each.chain for each in ordered])
-    return Table(columns, [_site(*each) for each in zip(ordered, places, strict=True)])
+    return _by_place("Allocated by", [each.chain for each in ordered], ordered, columns)
 
 
-def _site(each: Site, place: Cell) -> list[Cell]:
-    return [
-        place,
-        _bytes(each.amount),
-        _share(each.share),
-        _share(each.interleaving) if each.interleaving is not None else Cell(DASH, ""),
-        _bytes(each.peak),
-        _outlived(each.median_ns, span),
-        _objects(each.amount),
-        Cell(_sizes_of(each), each.largest),
-        _bytes(each.end),
-        _share(each.remote_share) if each.remote_share is not None else Cell(DASH, ""),
-    ]
-
-
-def _sizes_of(site: Site) -> str:
+def _sizes_of(site: model.Site) -> str:
     if site.smallest == site.largest:
         return size_text(site.largest)
     return f"{size_text(site.smallest)} {DASH} {size_text(site.largest)}"
@@ -365,38 +249,50 @@ def _sizes_of(site: Site) -> str:
 
 def end(profile: Profile) -> Table | None:
     """What lives at the end: by site, or without sites by size."""
-    leaks = profile.leaks
-    if leaks.sites:
-        columns = ["Allocated by", "Bytes", "Of what is left", "Blocks", "Born in the second half"]
-        shown = leaks.sites[:_MOST_BESIDE]
-        places = _places([each.name.split(_WITHIN) for each in shown])
-        return Table(columns, [_leak(*each) for each in zip(shown, places, strict=True)])
-    if not leaks.sizes:
+    columns: _Columns[model.LeakSite | model.SizePart] = {
+        "Bytes": lambda each: _bytes(each.amount),
+        "Of what is left": lambda each: _share(each.share),
+        "Blocks": lambda each: _objects(each.amount),
+    }
+    by_site: _Columns[model.LeakSite] = {
+        **columns,
+        "Born in the second half": lambda each: _share(each.late_share),
+    }
+    by_size: _Columns[model.SizePart] = {
+        "Size": lambda each: Cell(size_range(each.size), each.size),
+        **columns,
+    }
+    sites = profile.leaks.sites[:_MOST_BESIDE]
+    if sites:
+        return _by_place(
+            "Allocated by", [each.name.split(_WITHIN) for each in sites], sites, by_site
+        )
+    return _table(sorted(profile.leaks.sizes, key=lambda each: -each.amount.bytes), by_size)
+
+
+# --------------------------------------------------------------------- rows and cells
+
+_NONE = Cell(DASH, "")
+
+
+def _table(rows: Sequence[_Row], columns: _Columns[_Row], brief: int = Table.brief) -> Table | None:
+    """The table of these rows, if there are any."""
+    return _filled(rows, columns, brief) if rows else None
+
+
+def _filled(rows: Sequence[_Row], columns: _Columns[_Row], brief: int) -> Table:
+    return Table(list(columns), [[cell(row) for cell in columns.values()] for row in rows], brief)
+
+
+def _by_place(
+    label: str, chains: Sequence[Sequence[str]], rows: Sequence[_Row], columns: _Columns[_Row]
+) -> Table | None:
+    """The same, below `label` who allocated each row."""
+    made = _table(rows, columns)
+    if made is None:
         return None
-    rows = sorted(leaks.sizes, key=lambda each: -each.amount.bytes)
-    return Table(["Size", "Bytes", "Of what is left", "Blocks"], [_left(each) for each in rows])
-
-
-def _leak(each: LeakSite, place: Cell) -> list[Cell]:
-    return [
-        place,
-        _bytes(each.amount),
-        _share(each.share),
-        _objects(each.amount),
-        _share(each.late_share),
-    ]
-
-
-def _left(each: SizePart) -> list[Cell]:
-    return [
-        Cell(size_range(each.size), each.size),
-        _bytes(each.amount),
-        _share(each.share),
-        _objects(each.amount),
-    ]
-
-
-# -------------------------------------------------------------------------- cells
+    places = zip(_places(chains), made.rows, strict=True)
+    return Table([label, *made.columns], [[place, *row] for place, row in places], made.brief)
 
 
 def _places(chains: Sequence[Sequence[str]]) -> list[Cell]:
@@ -422,25 +318,24 @@ def _chain(short: Sequence[str], chain: Sequence[str]) -> str:
 
 
 def _bytes(amount: Amount) -> Cell:
-    return Cell(size(amount.bytes), amount.bytes)
+    return _size(amount.bytes)
 
 
 def _objects(amount: Amount) -> Cell:
-    return Cell(count(amount.objects), amount.objects)
+    return _count(amount.objects)
 
 
 def _mean(amount: Amount) -> Cell:
-    mean = amount.bytes / amount.objects if amount.objects else 0.0
-    return Cell(size(mean), mean)
+    return _size(amount.bytes / amount.objects if amount.objects else 0.0)
 
 
-def _size(value: float) -> Cell:
-    return Cell(size(value), value)
+def _size(value: float | None) -> Cell:
+    return _NONE if value is None else Cell(size(value), value)
 
 
 def _count(value: float) -> Cell:
     return Cell(count(value), value)
 
 
-def _share(value: float) -> Cell:
-    return Cell(percent(value), value)
+def _share(value: float | None) -> Cell:
+    return _NONE if value is None else Cell(percent(value), value)

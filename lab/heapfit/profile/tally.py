@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from heapfit.profile.model import Amount, Recording
 
@@ -24,6 +24,7 @@ ADDENDS = 4
 Key = tuple[Any, ...]
 Row = tuple[int, ...]
 Table = dict[Key, Row]
+_Group = TypeVar("_Group")
 
 
 @dataclass
@@ -92,23 +93,19 @@ def add_up(rows: Iterable[Row], width: int) -> Row:
     >>> add_up([(1, 2), (3, 4)], 2), add_up([], 2)
     ((4, 6), (0, 0))
     """
-    whole = [0] * width
-    for row in rows:
-        for place, number in enumerate(row):
-            whole[place] += number
-    return tuple(whole)
+    return tuple(map(sum, zip((0,) * width, *rows, strict=True)))
 
 
-def grouped(table: Table, keys: Sequence[int], width: int) -> Table:
-    """Return the sums of `table` by those places of its keys.
+def grouped(table: Table, by: Callable[..., _Group], width: int) -> dict[_Group, Row]:
+    """Return the sums of `table` by what `by` makes of the parts of a key.
 
-    >>> grouped({("a", 1): (2,), ("b", 1): (3,)}, [1], 1)
-    {(1,): (5,)}
+    >>> grouped({("a", 1): (2,), ("b", 1): (3,)}, lambda letter, number: number, 1)
+    {1: (5,)}
     """
-    groups: dict[Key, list[Row]] = defaultdict(list)
+    groups: defaultdict[_Group, list[Row]] = defaultdict(list)
     for key, row in table.items():
-        groups[tuple(key[place] for place in keys)].append(row)
-    return {key: add_up(rows, width) for key, rows in groups.items()}
+        groups[by(*key)].append(row)
+    return {group: add_up(rows, width) for group, rows in groups.items()}
 
 
 def amount(row: Sequence[int], at: int = 0) -> Amount:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel
 
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.profile.bins import MACROS
 from heapfit.profile.tally import UNITS, Key
+from heapfit.trace.native import Problems, Totals
 from heapfit.trace.schema import FILES, KINDS
 
 MEMORY_LIMIT = "1GiB"
@@ -31,11 +31,7 @@ OTHERS_NAME = "others"
 REALLOC = KINDS.index("realloc")
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class Info(_Part):
+class Info(BaseModel, frozen=True):
     """What the recorder said when it began (TRACE_INFO)."""
 
     program: str = ""
@@ -50,36 +46,12 @@ class Info(_Part):
     started_unix_ns: int = 0
 
 
-class Counts(_Part):
-    """struct trace_totals, as far as it is needed here."""
-
-    events: int = 0
-    failed: int = 0
-    unmatched_frees: int = 0
-    replaced: int = 0
-    peak_bytes: int = 0
-    peak_ns: int = 0
-
-
-class Problems(_Part):
-    """struct trace_problems."""
-
-    damaged_bytes: int = 0
-    damaged_blocks: int = 0
-    unknown_blocks: int = 0
-    late_events: int = 0
-    backward_clocks: int = 0
-    lost_events: int = 0
-    cut_short: bool = False
-    sites_limit: int = 0
-
-
-class Summary(_Part):
-    """summary.json."""
+class Summary(BaseModel, frozen=True):
+    """summary.json, as far as it is needed here."""
 
     file: str = ""
     info: Info = Info()
-    totals: Counts = Counts()
+    totals: Totals = Totals()
     problems: Problems = Problems()
     duration_ns: int = 0
 
@@ -175,8 +147,7 @@ class Trace:
         for name in FILES:
             self.connection.execute(view(f"{name}_table", self.folder / f"{name}.parquet"))
         self.threads = self._threads()
-        apart = {index for index in self.threads if index != OTHERS}
-        self.connection.execute(_object_view(self, apart))
+        self.connection.execute(_object_view(self))
         if not self.summary.duration_ns:
             found = self.query("SELECT max(greatest(born_ns, coalesce(died_ns, 0))) FROM object")
             self.summary = self.summary.model_copy(update={"duration_ns": found[0][0] or 0})
@@ -238,20 +209,20 @@ def read_summary(folder: Path) -> Summary:
     try:
         text = (folder / "summary.json").read_text()
         return Summary.model_validate(json.loads(text))
-    except (OSError, ValueError, ValidationError) as error:
+    except (OSError, ValueError) as error:  # Pydantic's are ValueErrors, too.
         raise HeapfitError(
             f"{folder}/summary.json cannot be read ({error}); convert the trace again"
         ) from error
 
 
-def _object_view(trace: Trace, apart: Sequence[int] | set[int]) -> str:
+def _object_view(trace: Trace) -> str:
     """Return the statement for the view `object`, which all counting reads."""
     signed = ("size", "usable", "born_ns", "died_ns", "born_bytes", "died_bytes")
     columns = [f"CAST({name} AS BIGINT) AS {name}" for name in signed]
     columns += ["id", "previous", "address", "site", "born_kind", "died_kind"]
     columns += ["born_thread <> died_thread AS remote"]
     threads = ("born_thread", "died_thread")
-    columns += [f"{_apart(name, apart, trace)} AS {name}" for name in threads]
+    columns += [f"{_apart(name, trace)} AS {name}" for name in threads]
     if trace.sampled:  # The variance of 1/p that is there with probability p is (1 - p) / p^2.
         columns += [
             f"CAST(round(weight * {UNITS}) AS HUGEINT) AS units",
@@ -261,10 +232,10 @@ def _object_view(trace: Trace, apart: Sequence[int] | set[int]) -> str:
     return f"CREATE VIEW object AS SELECT {', '.join(columns)} FROM objects_table"
 
 
-def _apart(column: str, apart: Sequence[int] | set[int], trace: Trace) -> str:
+def _apart(column: str, trace: Trace) -> str:
     if trace.threads[OTHERS].threads == 0:
         return column
-    known = ", ".join(map(str, sorted(apart)))
+    known = ", ".join(str(index) for index in sorted(trace.threads) if index != OTHERS)
     return (
         f"CASE WHEN {column} IS NULL THEN NULL WHEN {column} IN ({known}) THEN {column} "
         f"ELSE {OTHERS} END"

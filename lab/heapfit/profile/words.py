@@ -33,14 +33,7 @@ _EXACT = 100_000
 # The first of the bins of sizes holds all up to the alignment that malloc promises.
 _FIRST_BIN = 16
 # From which number of nanoseconds on a time is written in a unit, the largest first.
-_UNITS = [
-    (3600e9, "h"),
-    (60e9, "min"),
-    (1e9, "s"),
-    (1e6, "ms"),
-    (1e3, "µs"),
-    (1.0, "ns"),
-]
+_UNITS = [(3600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")]
 # A time in minutes or hours is read from 3 of them on; 90 s is clearer than 1.5 min.
 _SMALLEST_SPAN = {"h": 3.0, "min": 3.0}
 
@@ -69,7 +62,7 @@ def percent(part: float, whole: float = 1.0) -> str:
     """Return a part of a whole, never rounded to nothing or to all of it.
 
     >>> percent(1, 8), percent(0), percent(9999, 10000), percent(1, 10**6), percent(3, 3)
-    ('13 %', '0 %', '>99 %', '<0.1 %', '100 %')
+    ('12 %', '0 %', '>99 %', '<0.1 %', '100 %')
     """
     share = 100 * part / whole if whole else 0.0
     if share <= 0:

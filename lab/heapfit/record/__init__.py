@@ -15,7 +15,7 @@ from heapfit.record.options import (
     RecordOptions,
     variables,
 )
-from heapfit.record.run import NothingRecorded, Recording, record, run
+from heapfit.record.run import NothingRecorded, Recording, run
 from heapfit.record.written import Written, examine, is_written
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "Written",
     "examine",
     "is_written",
-    "record",
     "run",
     "variables",
 ]

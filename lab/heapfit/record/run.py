@@ -39,17 +39,6 @@ class NothingRecorded(HeapfitError):
         self.status = status
 
 
-def record(
-    command: Sequence[str],
-    path: Path,
-    options: RecordOptions = RecordOptions(),  # noqa: B008, it cannot be changed
-    environment: Mapping[str, str] | None = None,
-    stdout: int | None = None,
-) -> list[Path]:
-    """Run `command` to its end and return the files that were written: `run` says more."""
-    return run(command, path, options, environment, stdout).files
-
-
 def run(
     command: Sequence[str],
     path: Path,
@@ -108,10 +97,7 @@ def _changes(path: Path, options: RecordOptions, environment: Mapping[str, str])
 
 
 def _run(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    stdout: int | None,
-    stdin: int | None,
+    command: Sequence[str], environment: Mapping[str, str], stdout: int | None, stdin: int | None
 ) -> tuple[int, int]:
     """Return the program's number and how it ended."""
     sys.stdout.flush()

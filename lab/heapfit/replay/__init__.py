@@ -7,13 +7,7 @@ what came out beside a study of the real program. `programs.py` finds the two pr
 
 from heapfit.replay.against import Agreement, agreements
 from heapfit.replay.plan import Plan, make_plan
-from heapfit.replay.workload import (
-    Speed,
-    Touch,
-    measured_by_replay,
-    replay_workload,
-    shown_metrics,
-)
+from heapfit.replay.workload import Speed, Touch, measured_by_replay, replay_workload, shown_metrics
 
 __all__ = [
     "Agreement",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from statistics import geometric_mean
 
 from heapfit.errors import UsageError
-from heapfit.records import Metric, Record, Summary
+from heapfit.records import Record, Summary
 from heapfit.replay.workload import MEMORY, TIME
 
 # Of the real program, what stands for memory: the first that its study has.
@@ -111,7 +111,7 @@ def _costs(summary: Summary, name: str) -> dict[str, float]:
 
     Only of those that have a figure in every setting; of a rate, its inverse.
     """
-    metric = _metric(summary, name)
+    metric = next(metric for metric in summary.study.metrics if metric.name == name)
     medians: dict[str, list[float]] = {}
     for estimate in summary.estimates:
         if estimate.metric == name and estimate.median > 0:
@@ -124,10 +124,6 @@ def _costs(summary: Summary, name: str) -> dict[str, float]:
     }
     is_rate = metric.better == "higher"
     return {name: 1 / mean if is_rate else mean for name, mean in means.items()}
-
-
-def _metric(summary: Summary, name: str) -> Metric:
-    return next(metric for metric in summary.study.metrics if metric.name == name)
 
 
 def _ranked(costs: Sequence[float]) -> list[tuple[float, int]]:

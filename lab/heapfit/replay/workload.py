@@ -7,6 +7,7 @@ from enum import StrEnum
 from heapfit.records import Study, Workload, WorkloadCheck, WorkloadMetric, WorkloadRun
 from heapfit.replay.plan import Plan
 from heapfit.replay.programs import find_replayer
+from heapfit.text import counted
 from heapfit.trial.system_calls import CALLS, metric_name
 
 
@@ -61,16 +62,13 @@ _TIMEOUT_S_PER_EVENT = 5e-6
 def replay_workload(plan: Plan, *, speed: Speed = Speed.MAX, touch: Touch = Touch.PAGE) -> Workload:
     """Return the workload that plays `plan`."""
     facts = plan.facts
+    threads = counted(facts.threads, "thread")
     return Workload(
         name=f"replay-{plan.trace.stem}-{plan.key[:6]}",
-        title=f"Replay of {plan.trace.name}, {facts.events:,} events of {_threads(facts.threads)}",
+        title=f"Replay of {plan.trace.name}, {facts.events:,} events of {threads}",
         question="How do the recorded calls fare under each allocator?",
         run=WorkloadRun(
-            command=[
-                str(find_replayer()),
-                *("--speed", speed, "--touch", touch),
-                str(plan.path),
-            ],
+            command=[str(find_replayer()), *("--speed", speed, "--touch", touch), str(plan.path)],
             timeout_s=_timeout_s(plan, speed),
         ),
         check=WorkloadCheck(stdout="ignore", must_match=f"^plan {facts.checksum}$"),
@@ -102,10 +100,6 @@ def shown_metrics(*, system_calls: bool) -> list[str]:
     System calls take a further run in each trial.
     """
     return [*_SHOWN, *(map(metric_name, CALLS) if system_calls else [])]
-
-
-def _threads(count: int) -> str:
-    return "1 thread" if count == 1 else f"{count:,} threads"
 
 
 def _timeout_s(plan: Plan, speed: Speed) -> float:

@@ -23,7 +23,6 @@ from heapfit.trace.blocks import none
 from heapfit.trace.edit import (
     END_NS,
     Marks,
-    Progress,
     SiteCopy,
     ThreadMap,
     ThreadNumbers,
@@ -31,7 +30,7 @@ from heapfit.trace.edit import (
     check_target,
     write_interleaved,
 )
-from heapfit.trace.native import Columns, Reader, Thread, Writer
+from heapfit.trace.native import Columns, Progress, Reader, Thread, Writer
 
 # What of a trace's first block says nothing about whose it is.
 _KEPT = ("heapfit", "format", "arch", "pointer_bytes", "page_size", "cores", "sample", "sites")

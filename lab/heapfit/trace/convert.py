@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,14 +23,20 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from heapfit.errors import UsageError
-from heapfit.trace.native import ALIVE_KIND, Batch, Columns, Problems, Reader, Thread, Totals
+from heapfit.trace.native import (
+    ALIVE_KIND,
+    Batch,
+    Columns,
+    Problems,
+    Progress,
+    Reader,
+    Thread,
+    Totals,
+)
 from heapfit.trace.schema import FLOW, MEMORY, OBJECTS, THREADS
 from heapfit.trace.sites import sites_table
 
 SUMMARY = "summary.json"
-
-# Bytes of the file that have been read, and that it has.
-Progress = Callable[[int, int], None]
 
 # A row group: large enough to compress well, small enough that two of them are no load.
 _ROWS = 1 << 19
@@ -99,7 +105,7 @@ def convert(
         tables = {
             "memory": _memory(reader),
             "threads": _threads(reader),
-            "flow": _table(reader.flow(), FLOW),
+            "flow": _table(_by_name(reader.flow()), FLOW),
             "sites": sites_table(reader, symbols=symbols),
         }
         for name, table in tables.items():
@@ -203,7 +209,7 @@ def _ones() -> pa.Array:
 
 
 def _memory(reader: Reader) -> pa.Table:
-    found = reader.memory()
+    found = _by_name(reader.memory())
     unknown = found["resident"] == 0
     return _table(found, MEMORY, {"resident": unknown, "resident_anonymous": unknown})
 
@@ -211,26 +217,20 @@ def _memory(reader: Reader) -> pa.Table:
 def _threads(reader: Reader) -> pa.Table:
     rows = reader.thread_rows()
     names = [name.decode(errors="replace") for name in rows["name"].tolist()]
-    columns = {**{name: rows[name] for name in rows.dtype.names or ()}, "thread": rows["index"]}
-    arrays = [
-        pa.array(names if name == "name" else np.ascontiguousarray(columns[name]))
-        for name in THREADS.names
-    ]
-    return pa.Table.from_arrays(arrays, schema=THREADS)
+    return _table({**_by_name(rows), "thread": rows["index"], "name": names}, THREADS)
+
+
+def _by_name(rows: NDArray[Any]) -> dict[str, Any]:
+    return {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()}
 
 
 def _table(
-    found: NDArray[Any], schema: pa.Schema, unknown: dict[str, NDArray[np.bool_]] | None = None
+    columns: Mapping[str, Any], schema: pa.Schema, unknown: Mapping[str, Any] | None = None
 ) -> pa.Table:
-    """Return a table of the library's as one of ours, with nothing where it is `unknown`."""
+    """Return the columns of a schema, with nothing where a mask says that it is `unknown`."""
     masks = unknown or {}
-    return pa.Table.from_arrays(
-        [
-            pa.array(np.ascontiguousarray(found[name]), mask=masks.get(name))
-            for name in schema.names
-        ],
-        schema=schema,
-    )
+    arrays = [pa.array(columns[name], mask=masks.get(name)) for name in schema.names]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _summary(reader: Reader, objects: int) -> Summary:

@@ -30,7 +30,6 @@ from heapfit.trace.blocks import (
 from heapfit.trace.edit import (
     END_NS,
     Marks,
-    Progress,
     SiteCopy,
     ThreadMap,
     ThreadNumbers,
@@ -39,7 +38,7 @@ from heapfit.trace.edit import (
     shifted,
     write_interleaved,
 )
-from heapfit.trace.native import FREE, Columns, Mark, Reader, Writer
+from heapfit.trace.native import FREE, Columns, Mark, Progress, Reader, Writer
 
 
 @dataclass(frozen=True)

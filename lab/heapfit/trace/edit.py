@@ -16,10 +16,7 @@ from numpy.typing import NDArray
 
 from heapfit.errors import UsageError
 from heapfit.trace.blocks import rows
-from heapfit.trace.native import Columns, Mark, Reader, Thread, Writer
-
-# Bytes of all files that have been read, and that they have.
-Progress = Callable[[int, int], None]
+from heapfit.trace.native import Columns, Mark, Progress, Reader, Thread, Writer
 
 BATCH_ROWS = 1 << 18
 END_NS = (1 << 64) - 1  # no time is later
@@ -51,10 +48,7 @@ class ThreadMap:
     """From the numbers of one trace's threads to those in the file that is written."""
 
     def __init__(
-        self,
-        reader: Reader,
-        numbers: ThreadNumbers,
-        begin: Callable[[Thread], int] | None = None,
+        self, reader: Reader, numbers: ThreadNumbers, begin: Callable[[Thread], int] | None = None
     ) -> None:
         """`begin` writes a thread and returns its new number, where that need not be the next."""
         self._reader = reader
@@ -123,20 +117,13 @@ class Marks:
     def until(self, ns: int) -> list[Mark]:
         """Take those up to a time."""
         found = []
-        for mark in self._reader.marks(self._taken):
-            if mark["tick"] > ns:
+        for at, _, _, resident, anonymous, lost in self._reader.marks(self._taken).tolist():
+            if at > ns:
                 break
             self._taken += 1
             # One that knows nothing the writer makes by itself, where it is due.
-            if mark["resident"] or mark["lost"]:
-                found.append(
-                    Mark(
-                        int(mark["tick"]),
-                        int(mark["resident"]),
-                        int(mark["resident_anonymous"]),
-                        int(mark["lost"]),
-                    )
-                )
+            if resident or lost:
+                found.append(Mark(at, resident, anonymous, lost))
         return found
 
 

@@ -24,13 +24,12 @@ from heapfit.trace.edit import (
     BATCH_ROWS,
     END_NS,
     Marks,
-    Progress,
     ThreadMap,
     ThreadNumbers,
     check_target,
     write_interleaved,
 )
-from heapfit.trace.native import Batch, Columns, Mark, Reader, Thread, Writer
+from heapfit.trace.native import Batch, Columns, Mark, Progress, Reader, Thread, Writer
 from heapfit.trace.sites import Mapping, parse_mappings
 
 # Addresses of programs are below, on processors with five levels of page tables too.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import (
     POINTER,
     Structure,
@@ -22,10 +22,9 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -35,12 +34,12 @@ from heapfit.errors import HeapfitError
 from heapfit.trace.library import find_library
 
 Columns = dict[str, NDArray[Any]]
+# Called with the bytes of all files that have been read, and that they have.
+Progress = Callable[[int, int], None]
 _Kinds = Mapping[str, type[np.generic]]
 
 FAILED = 64  # a flag of an event's kind: no memory was to be had
-ALIVE = (1 << 64) - 1  # in place of the time when an object died
 ALIVE_KIND = 255  # in place of what it died by
-KIND_MASK = 15
 FREE, MALLOC, CALLOC, REALLOC, ALIGNED, NEW, NEW_ALIGNED, DELETE = range(8)
 FREES = (FREE, DELETE)
 INNERMOST, NO_SITES = 1, 2  # Problems.sites_limit
@@ -50,205 +49,9 @@ _WHY_BYTES = 256
 # ---------------------------------------------------------------------- structures of trace.h
 
 
-class _Problems(Structure):
-    _fields_ = [
-        ("damaged_bytes", c_uint64),
-        ("damaged_blocks", c_uint64),
-        ("unknown_blocks", c_uint64),
-        ("late_events", c_uint64),
-        ("backward_clocks", c_uint64),
-        ("lost_events", c_uint64),
-        ("missing_blocks", c_uint64),
-        ("cut_short", c_uint8),
-        ("sites_limit", c_uint8),
-        ("error", c_int32),
-    ]
-
-
-class _Totals(Structure):
-    _fields_ = [
-        (name, c_uint64)
-        for name in (
-            "events",
-            "allocations",
-            "frees",
-            "reallocs",
-            "reallocs_in_place",
-            "failed",
-            "bytes",
-            "unmatched_frees",
-            "replaced",
-            "peak_bytes",
-            "peak_objects",
-            "peak_ns",
-            "end_bytes",
-            "end_objects",
-        )
-    ]
-
-
-class _Event(Structure):
-    _fields_ = [
-        ("tick", c_uint64),
-        ("address", c_uint64),
-        ("old", c_uint64),
-        ("size", c_uint64),
-        ("usable", c_uint64),
-        ("lasted", c_uint64),
-        ("site", c_uint32),
-        ("kind", c_uint8),
-        ("alignment", c_uint8),
-    ]
-
-
-class _Mark(Structure):
-    _fields_ = [
-        ("tick", c_uint64),
-        ("monotonic_ns", c_uint64),
-        ("complete_tick", c_uint64),
-        ("resident", c_uint64),
-        ("resident_anonymous", c_uint64),
-        ("lost", c_uint64),
-    ]
-
-
-# Columns in the order of the structures; `capacity` stands before them.
-EVENT_COLUMNS: _Kinds = {
-    "ns": np.uint64,
-    "address": np.uint64,
-    "old": np.uint64,
-    "size": np.uint64,
-    "usable": np.uint64,
-    "lasted_ns": np.uint64,
-    "thread": np.uint32,
-    "site": np.uint32,
-    "kind": np.uint8,
-    "alignment": np.uint8,
-}
-OBJECT_COLUMNS: _Kinds = {
-    "id": np.uint64,
-    "previous": np.uint64,
-    "address": np.uint64,
-    "size": np.uint64,
-    "usable": np.uint64,
-    "born_ns": np.uint64,
-    "died_ns": np.uint64,
-    "born_bytes": np.uint64,
-    "died_bytes": np.uint64,
-    "born_thread": np.uint32,
-    "died_thread": np.uint32,
-    "site": np.uint32,
-    "born_kind": np.uint8,
-    "died_kind": np.uint8,
-    "alignment": np.uint8,
-}
-
-
-class _Events(Structure):
-    _fields_ = [("capacity", c_size_t), *((name, c_void_p) for name in EVENT_COLUMNS)]
-
-
-class _Objects(Structure):
-    _fields_ = [("capacity", c_size_t), *((name, c_void_p) for name in OBJECT_COLUMNS)]
-
-
-_THREAD = np.dtype(
-    [
-        ("index", "<u4"),
-        ("tid", "<i4"),
-        ("name", "S16"),
-        ("events", "<u8"),
-        ("first_ns", "<u8"),
-        ("last_ns", "<u8"),
-    ]
-)
-_SITE = np.dtype([("caller", "<u4"), ("reserved", "<u4"), ("address", "<u8")])
-_MARK = np.dtype([(name, "<u8") for name, *_ in _Mark._fields_])
-_MEMORY = np.dtype(
-    [
-        (name, "<u8")
-        for name in (
-            "ns",
-            "live_bytes",
-            "live_objects",
-            "resident",
-            "resident_anonymous",
-            "allocated_bytes",
-            "allocations",
-            "frees",
-        )
-    ]
-)
-_SITE_TOTALS = np.dtype(
-    [
-        (name, "<u8")
-        for name in (
-            "allocations",
-            "bytes",
-            "switches",
-            "live_bytes",
-            "live_objects",
-            "peak_live_bytes",
-        )
-    ]
-)
-_FLOW = np.dtype(
-    [("born_thread", "<u4"), ("died_thread", "<u4"), ("blocks", "<u8"), ("bytes", "<u8")]
-)
-
-# Functions that give a table: how many rows, and where they are.
-_TABLES = {
-    "trace_threads": _THREAD,
-    "trace_sites": _SITE,
-    "trace_memory": _MEMORY,
-    "trace_site_totals": _SITE_TOTALS,
-    "trace_flow": _FLOW,
-    "trace_marks": _MARK,
-}
-_ANSWERS: dict[str, tuple[Any, list[Any]]] = {
-    "trace_open": (c_void_p, [c_char_p, c_char_p]),
-    "trace_close": (None, [c_void_p]),
-    "trace_info": (c_char_p, [c_void_p]),
-    "trace_end": (c_char_p, [c_void_p]),
-    "trace_problems": (_Problems, [c_void_p]),
-    "trace_position": (c_uint64, [c_void_p]),
-    "trace_stopped": (c_bool, [c_void_p, c_char_p]),
-    "trace_nanoseconds": (c_uint64, [c_void_p, c_uint64]),
-    "trace_modules": (c_char_p, [c_void_p]),
-    "trace_next_events": (c_size_t, [c_void_p, POINTER(_Events)]),
-    "trace_next_objects": (c_size_t, [c_void_p, POINTER(_Objects)]),
-    "trace_totals": (_Totals, [c_void_p]),
-    "trace_create": (c_void_p, [c_char_p, c_char_p, c_char_p]),
-    "trace_write_thread": (c_bool, [c_void_p, c_uint32, c_int32, c_char_p]),
-    "trace_write_site": (c_bool, [c_void_p, c_uint32, c_uint64]),
-    "trace_write_modules": (c_bool, [c_void_p, c_char_p]),
-    "trace_write_event": (c_bool, [c_void_p, c_uint32, POINTER(_Event)]),
-    "trace_write_events": (c_bool, [c_void_p, POINTER(_Events), c_size_t]),
-    "trace_write_mark": (c_bool, [c_void_p, POINTER(_Mark)]),
-    "trace_finish": (c_bool, [c_void_p, c_char_p]),
-    **{name: (c_size_t, [c_void_p, POINTER(c_void_p)]) for name in _TABLES},
-}
-
-
-@cache
-def _library() -> Any:
-    path = find_library()
-    try:
-        library = ctypes.CDLL(str(path), use_errno=True)
-        for name, (result, arguments) in _ANSWERS.items():
-            function = getattr(library, name)
-            function.restype, function.argtypes = result, arguments
-    except (OSError, AttributeError) as error:
-        raise HeapfitError(f"{path} does not fit this heapfit: {error}; build it anew") from error
-    return library
-
-
-# ------------------------------------------------------------------------------- what is read
-
-
 @dataclass(frozen=True)
 class Problems:
-    """What is wrong with a file; trace.h explains each."""
+    """What is wrong with a file; trace.h explains each, in the same order."""
 
     damaged_bytes: int = 0
     damaged_blocks: int = 0
@@ -264,7 +67,7 @@ class Problems:
 
 @dataclass(frozen=True)
 class Totals:
-    """What a pass over all events counts; trace.h explains each."""
+    """What a pass over all events counts; trace.h explains each, in the same order."""
 
     events: int = 0
     allocations: int = 0
@@ -317,6 +120,125 @@ class Mark:
     resident: int = 0
     resident_anonymous: int = 0
     lost: int = 0
+
+
+def _structure(record: type, **kinds: Any) -> type[Structure]:
+    """Return the structure with a record's members: of 64 bits, unless `kinds` has another."""
+    members = [(each.name, kinds.get(each.name, c_uint64)) for each in fields(record)]
+    return type(record.__name__, (Structure,), {"_fields_": members})
+
+
+_Problems = _structure(Problems, cut_short=c_bool, sites_limit=c_uint8, error=c_int32)
+_Totals = _structure(Totals)
+
+
+class _Event(Structure):
+    _fields_ = [
+        *((name, c_uint64) for name in ("ns", "address", "old", "size", "usable", "lasted_ns")),
+        ("site", c_uint32),
+        ("kind", c_uint8),
+        ("alignment", c_uint8),
+    ]
+
+
+def _numbers(names: str) -> np.dtype[Any]:
+    return np.dtype([(name, "<u8") for name in names.split()])
+
+
+# Rows of tables.
+THREAD = np.dtype(
+    [
+        ("index", "<u4"),
+        ("tid", "<i4"),
+        ("name", "S16"),
+        ("events", "<u8"),
+        ("first_ns", "<u8"),
+        ("last_ns", "<u8"),
+    ]
+)
+_SITE = np.dtype([("caller", "<u4"), ("reserved", "<u4"), ("address", "<u8")])
+_MARK = _numbers("tick monotonic_ns complete_tick resident resident_anonymous lost")
+MEMORY = _numbers(
+    "ns live_bytes live_objects resident resident_anonymous allocated_bytes allocations frees"
+)
+SITE_TOTALS = _numbers("allocations bytes switches live_bytes live_objects peak_live_bytes")
+FLOW = np.dtype(
+    [("born_thread", "<u4"), ("died_thread", "<u4"), ("blocks", "<u8"), ("bytes", "<u8")]
+)
+
+
+def _columns(u64: str, u32: str, u8: str) -> _Kinds:
+    kinds: dict[type[np.generic], str] = {np.uint64: u64, np.uint32: u32, np.uint8: u8}
+    return {name: kind for kind, names in kinds.items() for name in names.split()}
+
+
+# Columns in the order of the structures; `capacity` stands before them.
+EVENT_COLUMNS = _columns(
+    "ns address old size usable lasted_ns", u32="thread site", u8="kind alignment"
+)
+OBJECT_COLUMNS = _columns(
+    "id previous address size usable born_ns died_ns born_bytes died_bytes",
+    u32="born_thread died_thread site",
+    u8="born_kind died_kind alignment",
+)
+
+
+class _Events(Structure):
+    _fields_ = [("capacity", c_size_t), *((name, c_void_p) for name in EVENT_COLUMNS)]
+
+
+class _Objects(Structure):
+    _fields_ = [("capacity", c_size_t), *((name, c_void_p) for name in OBJECT_COLUMNS)]
+
+
+# Functions that give a table: how many rows, and where they are.
+_TABLES = {
+    "trace_threads": THREAD,
+    "trace_sites": _SITE,
+    "trace_memory": MEMORY,
+    "trace_site_totals": SITE_TOTALS,
+    "trace_flow": FLOW,
+    "trace_marks": _MARK,
+}
+_ANSWERS: dict[str, tuple[Any, list[Any]]] = {
+    "trace_open": (c_void_p, [c_char_p, c_char_p]),
+    "trace_close": (None, [c_void_p]),
+    "trace_info": (c_char_p, [c_void_p]),
+    "trace_end": (c_char_p, [c_void_p]),
+    "trace_problems": (_Problems, [c_void_p]),
+    "trace_position": (c_uint64, [c_void_p]),
+    "trace_stopped": (c_bool, [c_void_p, c_char_p]),
+    "trace_nanoseconds": (c_uint64, [c_void_p, c_uint64]),
+    "trace_modules": (c_char_p, [c_void_p]),
+    "trace_next_events": (c_size_t, [c_void_p, POINTER(_Events)]),
+    "trace_next_objects": (c_size_t, [c_void_p, POINTER(_Objects)]),
+    "trace_totals": (_Totals, [c_void_p]),
+    "trace_create": (c_void_p, [c_char_p, c_char_p, c_char_p]),
+    "trace_write_thread": (c_bool, [c_void_p, c_uint32, c_int32, c_char_p]),
+    "trace_write_site": (c_bool, [c_void_p, c_uint32, c_uint64]),
+    "trace_write_modules": (c_bool, [c_void_p, c_char_p]),
+    "trace_write_event": (c_bool, [c_void_p, c_uint32, POINTER(_Event)]),
+    "trace_write_events": (c_bool, [c_void_p, POINTER(_Events), c_size_t]),
+    "trace_write_mark": (c_bool, [c_void_p, c_void_p]),
+    "trace_finish": (c_bool, [c_void_p, c_char_p]),
+    **{name: (c_size_t, [c_void_p, POINTER(c_void_p)]) for name in _TABLES},
+}
+
+
+@cache
+def _library() -> Any:
+    path = find_library()
+    try:
+        library = ctypes.CDLL(str(path), use_errno=True)
+        for name, (result, arguments) in _ANSWERS.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError) as error:
+        raise HeapfitError(f"{path} does not fit this heapfit: {error}; build it anew") from error
+    return library
+
+
+# ------------------------------------------------------------------------------- what is read
 
 
 class Batch:
@@ -384,8 +306,7 @@ class Reader:
     @property
     def problems(self) -> Problems:
         """What was wrong with the file so far."""
-        found = _fields(self._library.trace_problems(self._reader))
-        return Problems(**{**found, "cut_short": bool(found["cut_short"])})
+        return Problems(*_members(self._library.trace_problems(self._reader)))
 
     @property
     def position(self) -> int:
@@ -432,27 +353,18 @@ class Reader:
     @property
     def totals(self) -> Totals:
         """What was counted; complete when all objects have been read."""
-        return Totals(**_fields(self._library.trace_totals(self._reader)))
+        return Totals(*_members(self._library.trace_totals(self._reader)))
 
     def read_events(self, batch: Batch) -> int:
         """Fill `batch` with the next events, in order of time; 0 at the end.
 
         HeapfitError when the file would cost more than is allowed, and what to do then.
         """
-        pointers = ctypes.byref(batch.pointers)
-        batch.rows = self._library.trace_next_events(self._reader, pointers)
-        self._check_limits()
-        return batch.rows
+        return self._fill(batch, self._library.trace_next_events)
 
     def read_objects(self, batch: Batch) -> int:
-        """Fill `batch` with the next objects, in order of death; 0 at the end.
-
-        HeapfitError when the file would cost more than is allowed, and what to do then.
-        """
-        pointers = ctypes.byref(batch.pointers)
-        batch.rows = self._library.trace_next_objects(self._reader, pointers)
-        self._check_limits()
-        return batch.rows
+        """Fill `batch` with the next objects, in order of death; 0 at the end. Raises likewise."""
+        return self._fill(batch, self._library.trace_next_objects)
 
     def events(self, capacity: int) -> Iterator[Columns]:
         """Yield all events, in order of time, in columns that the next step changes."""
@@ -460,10 +372,12 @@ class Reader:
         while self.read_events(batch):
             yield batch.filled
 
-    def _check_limits(self) -> None:
+    def _fill(self, batch: Batch, read_next: Callable[..., int]) -> int:
+        batch.rows = read_next(self._reader, ctypes.byref(batch.pointers))
         why = ctypes.create_string_buffer(_WHY_BYTES)
         if self._library.trace_stopped(self._reader, why):
             raise HeapfitError(f"cannot read {self.path}: {_text(why.value)}")
+        return batch.rows
 
     def _table(self, function: str, first: int = 0) -> NDArray[Any]:
         """Return a copy of a table of the library's, which may move it when it reads on."""
@@ -497,12 +411,7 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         whole = self._library.trace_finish(self._writer, json.dumps(self.end).encode())
         failure = self._failure()
         self._writer = None
@@ -528,17 +437,7 @@ class Writer:
 
     def event(self, thread: int, event: Event) -> None:
         """Add one event of a thread, as it is."""
-        made = _Event(
-            event.ns,
-            event.address,
-            event.old,
-            event.size,
-            event.usable,
-            event.lasted_ns,
-            event.site,
-            event.kind,
-            event.alignment,
-        )
+        made = _Event(**vars(event))
         self._check(self._library.trace_write_event(self._writer, thread, ctypes.byref(made)))
 
     def events(self, columns: Columns) -> None:
@@ -551,8 +450,9 @@ class Writer:
     def mark(self, mark: Mark) -> None:
         """Say how the process is, after all events before the mark."""
         at = mark.ns
-        made = _Mark(at, at, at, mark.resident, mark.resident_anonymous, mark.lost)
-        self._check(self._library.trace_write_mark(self._writer, ctypes.byref(made)))
+        row = (at, at, at, mark.resident, mark.resident_anonymous, mark.lost)
+        made = np.array(row, _MARK)
+        self._check(self._library.trace_write_mark(self._writer, made.ctypes.data))
 
     def _check(self, done: bool) -> None:
         if not done:
@@ -576,10 +476,5 @@ def _object(raw: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _fields(structure: Any) -> dict[str, Any]:
-    return {name: getattr(structure, name) for name, *_ in structure._fields_}
-
-
-def as_plain(record: Problems | Totals | Thread) -> dict[str, Any]:
-    """Return a record as plain data, for JSON."""
-    return asdict(record)
+def _members(structure: Any) -> Iterator[Any]:
+    return (getattr(structure, name) for name, _ in structure._fields_)

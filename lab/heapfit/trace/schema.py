@@ -6,9 +6,20 @@ tables are small. Times are nanoseconds since the trace's start, sizes bytes.
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 
+from heapfit.trace import native
+
 U64, U32, U8 = pa.uint64(), pa.uint32(), pa.uint8()
+
+
+def _schema(row: np.dtype[Any]) -> pa.Schema:
+    """Return the columns of a table that the library gives by rows."""
+    return pa.schema([(name, pa.from_numpy_dtype(row[name])) for name in row.names or ()])
+
 
 # A block from birth to death; native/trace.h explains each column. `weight` is how many objects of
 # the program it stands for: 1, or in a sampled trace 1 / (1 - exp(-size / mean bytes)).
@@ -33,21 +44,7 @@ OBJECTS = pa.schema(
     ]
 )
 # The course of memory. `resident` and `resident_anonymous` are null where they were not looked at.
-MEMORY = pa.schema(
-    [
-        (name, U64)
-        for name in (
-            "ns",
-            "live_bytes",
-            "live_objects",
-            "resident",
-            "resident_anonymous",
-            "allocated_bytes",
-            "allocations",
-            "frees",
-        )
-    ]
-)
+MEMORY = _schema(native.MEMORY)
 THREADS = pa.schema(
     [
         ("thread", U32),
@@ -58,7 +55,7 @@ THREADS = pa.schema(
         ("last_ns", U64),
     ]
 )
-FLOW = pa.schema([("born_thread", U32), ("died_thread", U32), ("blocks", U64), ("bytes", U64)])
+FLOW = _schema(native.FLOW)
 # A site is a call: where it returns to, and the site that its function was called from.
 SITES = pa.schema(
     [
@@ -70,21 +67,10 @@ SITES = pa.schema(
         ("function", pa.string()),  # null: not known
         ("file", pa.string()),
         ("line", U32),
-        ("allocations", U64),
-        ("bytes", U64),
-        ("switches", U64),
-        ("live_bytes", U64),
-        ("live_objects", U64),
-        ("peak_live_bytes", U64),
+        *_schema(native.SITE_TOTALS),
     ]
 )
 # The numbers of `born_kind` and `died_kind`.
 KINDS = ("free", "malloc", "calloc", "realloc", "aligned", "new", "new_aligned", "delete")
 # Beside the tables: `summary.json`, of the trace's INFO, END, totals and problems.
-FILES = {
-    "objects": OBJECTS,
-    "memory": MEMORY,
-    "threads": THREADS,
-    "flow": FLOW,
-    "sites": SITES,
-}
+FILES = {"objects": OBJECTS, "memory": MEMORY, "threads": THREADS, "flow": FLOW, "sites": SITES}

@@ -6,7 +6,6 @@ they are now, on this machine: what is not there, or has no symbols, stays an ad
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,11 +19,9 @@ from elftools.elf.elffile import ELFFile
 from numpy.typing import NDArray
 
 from heapfit.pools.explanation import Module
-from heapfit.pools.symbols import Frame, Symbols
-from heapfit.trace.native import Reader
+from heapfit.pools.symbols import Frame, Symbols, covering
+from heapfit.trace.native import SITE_TOTALS, Reader
 from heapfit.trace.schema import SITES
-
-_COUNTED = ("allocations", "bytes", "switches", "live_bytes", "live_objects", "peak_live_bytes")
 
 
 @dataclass(frozen=True)
@@ -60,17 +57,14 @@ class Places:
 
     def __init__(self, mappings: Sequence[Mapping], *, symbols: bool = True) -> None:
         """Take the mappings in order of address; without `symbols` no file is opened."""
-        self._mappings = mappings
-        self._starts = [mapping.start for mapping in mappings]
+        self._mappings = [(mapping.start, mapping.end, mapping) for mapping in mappings]
         self._symbols = Symbols(_modules(mappings)) if symbols else None
         self.frame = cache(self._frame)
 
     def mapping(self, address: int) -> Mapping | None:
         """Return where the call that returns to `address` was mapped from."""
-        place = bisect_right(self._starts, address - 1) - 1
-        if place < 0 or address - 1 >= self._mappings[place].end:
-            return None
-        return self._mappings[place]
+        found = covering(self._mappings, address - 1)
+        return found[2] if found else None
 
     def _frame(self, address: int) -> Frame:
         mapping = self.mapping(address)
@@ -115,7 +109,7 @@ def _counted(totals: NDArray[Any], sites: int) -> dict[str, NDArray[Any]]:
     rows = np.zeros(sites + 1, totals.dtype)
     known = min(len(totals), sites + 1)
     rows[:known] = totals[:known]
-    return {name: rows[name][1:] for name in _COUNTED}
+    return {name: rows[name][1:] for name in SITE_TOTALS.names or ()}
 
 
 def _offset(mapping: Mapping | None, address: int) -> int | None:

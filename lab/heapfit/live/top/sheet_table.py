@@ -63,9 +63,7 @@ class SheetTable(DataTable[Text]):
         if self._column in self._sheet.columns:
             place = self._sheet.columns.index(self._column)
             rows = sorted(
-                rows,
-                key=lambda row: (row[place].value, row[place].text),
-                reverse=self._descending,
+                rows, key=lambda row: (row[place].value, row[place].text), reverse=self._descending
             )
         return rows[:_MOST_ROWS]
 

@@ -21,8 +21,7 @@ from heapfit.live import figures
 from heapfit.live.client import Client
 from heapfit.live.figures import Figure, Sheet
 from heapfit.live.processes import Gone
-from heapfit.live.rates import Rates, rates_between
-from heapfit.live.snapshot import Snapshot, take
+from heapfit.live.snapshot import Rates, Snapshot, rates_between, take
 from heapfit.live.top.sheet_table import SheetTable
 
 _HISTORY = 240  # looks that are remembered: as many as the widest terminal shows

@@ -4,34 +4,74 @@ It names a feature of heapfit, or says that none is needed. A rule fires only on
 the profile, past a threshold that has a name and a reason; where the figures do not decide, the
 sentence says what would. What the features do, and what they cost, is in docs/tuning.md,
 docs/contexts.md and docs/pools.md. Within a section the first rule that fits decides.
+
+Here is what all rules share: the advice itself, and figures per second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from heapfit.profile.model import Profile, Recording
+from heapfit.records import Record
 
-from heapfit.profile.advice import calls, memory, placement
-from heapfit.profile.advice.basis import Advice
-from heapfit.profile.model import Profile
+S = 1e9
+KIB, MIB = 1 << 10, 1 << 20
 
-__all__ = ["Advice", "advice"]
+# What an allocation and its free take together in a slow allocator, without cache misses.
+PAIR_NS = 50
+# Of a core's time: below the first nobody sees it, from the second on it is worth a test.
+NEGLIGIBLE, WORTH_A_TEST = 0.01, 0.05
+# One name for half of a whole is where to look first.
+DOMINANT = 0.5
+MOSTLY = 0.9
+# What fits into a processor's caches does not get faster or smaller by standing elsewhere.
+WORTH_PLACING = 1 * MIB
 
-_RULES: dict[str, Callable[[Profile, str], Advice]] = {
-    "memory": memory.memory,
-    "peak": memory.peak,
-    "sizes": calls.sizes,
-    "rounding": memory.rounding,
-    "rate": calls.rate,
-    "lifetimes": placement.lifetimes,
-    "bursts": placement.bursts,
-    "threads": placement.threads,
-    "realloc": calls.realloc,
-    "calloc": calls.calloc,
-    "sites": placement.sites,
-    "end": memory.end,
-}
+_PROGRAM = "the program"
 
 
-def advice(profile: Profile, trace: str = "TRACE") -> dict[str, Advice]:
-    """Return the advice by section, in the order of the sections. `trace` is what commands name."""
-    return {name: rule(profile, trace) for name, rule in _RULES.items()}
+class Advice(Record):
+    """What a section's figures ask for. `feature` is as the documentation calls it, None where
+    none is needed or none helps; `act` says whether somebody has to do something."""
+
+    feature: str | None
+    act: bool
+    sentence: str
+
+    @property
+    def label(self) -> str:
+        """What the advice is about, in a word or two; empty where nothing is to be done."""
+        return self.feature or (_PROGRAM if self.act else "")
+
+
+def do(feature: str, sentence: str) -> Advice:
+    return Advice(feature=feature, act=True, sentence=sentence)
+
+
+def given(feature: str, sentence: str) -> Advice:
+    """A feature that serves the program as it is: nothing is to be set."""
+    return Advice(feature=feature, act=False, sentence=sentence)
+
+
+def mend(sentence: str) -> Advice:
+    """No feature helps: it is the program's to change."""
+    return Advice(feature=None, act=True, sentence=sentence)
+
+
+def none(sentence: str) -> Advice:
+    return Advice(feature=None, act=False, sentence=sentence)
+
+
+def under_heapfit(recording: Recording) -> bool:
+    """Whether heapfit served the program that was recorded."""
+    return "libheapfit" in recording.allocator
+
+
+def per_second(number: float, profile: Profile) -> float:
+    """So many of the whole recording, a second."""
+    seconds = profile.totals.duration_ns / S
+    return number / seconds if seconds else 0.0
+
+
+def power_of_two(number: int, least: int) -> int:
+    """The least power of two from `least`, which is one, on that is no smaller than `number`."""
+    return max(least, 1 << max(number - 1, 0).bit_length())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from heapfit.profile.advice.basis import (
+from heapfit.live.figures import suffixed
+from heapfit.profile.advice import (
     KIB,
     MIB,
     NEGLIGIBLE,
@@ -14,15 +15,11 @@ from heapfit.profile.advice.basis import (
     given,
     mend,
     none,
-    option,
     per_second,
     power_of_two,
     under_heapfit,
 )
-from heapfit.profile.model import (
-    LARGE_BYTES,
-    Profile,
-)
+from heapfit.profile.model import LARGE_BYTES, Profile
 from heapfit.profile.words import count, percent, size
 
 # ---------------------------------------------------------------------- sizes
@@ -52,19 +49,15 @@ def sizes(profile: Profile, trace: str) -> Advice:
         return do(
             "thread_span_threshold",
             f"{count(often)}/s allocations are above {size(LARGE_BYTES)}, {size(mean)} on "
-            f"average, and most die on their thread: `thread_span_threshold:{option(wanted)}` "
+            f"average, and most die on their thread: `thread_span_threshold:{suffixed(wanted)}` "
             "keeps them there without a lock, for up to that much memory in each thread.",
         )
-    small = _share_up_to(profile, LARGE_BYTES)
+    every = totals.allocations.objects
+    small = 1 - large.objects / every if every else 0.0
     return none(
         f"None needed: {percent(small)} of the allocations are of at most {size(LARGE_BYTES)}, for "
         "which heapfit has size classes and each thread a heap without locks."
     )
-
-
-def _share_up_to(profile: Profile, limit: int) -> float:
-    objects = profile.totals.allocations.objects
-    return 1 - profile.totals.large.objects / objects if objects else 0.0
 
 
 # ----------------------------------------------------------------------- rate
@@ -157,7 +150,7 @@ def calloc(profile: Profile, trace: str) -> Advice:
         return do(
             "zeroed_reserve",
             f"`calloc` of 4 KiB and more asks for {size(cleared)}/s: if a core is idle, "
-            f"`zeroed_reserve:{option(reserve)}` has another thread clear them, for up to that "
+            f"`zeroed_reserve:{suffixed(reserve)}` has another thread clear them, for up to that "
             "much memory.",
         )
     if pages.bytes >= _NOTICED_SHARE * profile.totals.allocations.bytes > 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heapfit.profile.advice.basis import (
+from heapfit.profile.advice import (
     DOMINANT,
     KIB,
     MIB,
@@ -16,12 +16,7 @@ from heapfit.profile.advice.basis import (
     none,
     under_heapfit,
 )
-from heapfit.profile.model import (
-    LARGE_BYTES,
-    Profile,
-    Recording,
-    Rounding,
-)
+from heapfit.profile.model import LARGE_BYTES, Profile, Recording, Rounding
 from heapfit.profile.words import percent, size
 
 # --------------------------------------------------------------------- memory

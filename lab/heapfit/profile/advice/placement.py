@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heapfit.profile.advice.basis import (
+from heapfit.profile.advice import (
     DOMINANT,
     KIB,
     MOSTLY,
@@ -18,14 +18,7 @@ from heapfit.profile.advice.basis import (
     none,
     per_second,
 )
-from heapfit.profile.model import (
-    SMALL_BYTES,
-    YOUNG_BYTES,
-    Bursts,
-    LifetimeRow,
-    Profile,
-    Site,
-)
+from heapfit.profile.model import SMALL_BYTES, YOUNG_BYTES, Bursts, LifetimeRow, Profile, Site
 from heapfit.profile.words import count, percent, size
 from heapfit.text import counted
 

@@ -11,7 +11,7 @@ one is taken that explains most allocations, and of equally good ones the larges
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from heapfit.profile.bins import life_bin, life_bounds
 from heapfit.profile.model import EXAMPLES, Burst, Bursts, Transactions
-from heapfit.profile.sections.sizes import WIDTH, labels
-from heapfit.profile.sections.steps import STEPS
-from heapfit.profile.tally import UNITS, Example, Key, Row, Tally, grouped, share
+from heapfit.profile.sections.recording import STEPS
+from heapfit.profile.sections.sizes import labels, thread_sums
+from heapfit.profile.tally import UNITS, Example, Key, Tally, share
 from heapfit.profile.trace import OTHERS, Trace
 
 FALL = 0.9  # of the rise, at least, that ends a burst
@@ -56,7 +56,7 @@ class Scale:
     ends: Ints
     born: int = 0  # in them, as noted
     died_within: int = 0  # of these, in the same burst
-    table: list[Row] = field(default_factory=list)
+    died_within_units: int = 0  # the objects that these stand for
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def scales(thread: int, steps: Steps) -> list[Scale]:
         turns = turning_points(turns, rise)
         starts, ends = falls(turns)
         scale = Scale(thread, starts, ends)
-        scale.born = int((_until(steps.noted, ends) - _until(steps.noted, starts)).sum())
+        scale.born = _within(steps.noted, scale)
         if len(starts) >= LEAST_BURSTS and scale.born >= LEAST_SHARE * steps.noted[-1]:
             found.append(scale)
         rise *= 2
@@ -113,6 +113,11 @@ def scales(thread: int, steps: Steps) -> list[Scale]:
 def _until(sums: Ints, places: Ints) -> Ints:
     """Return the sums up to those places, where -1 stands for before everything."""
     return np.where(places < 0, 0, sums[np.maximum(places, 0)])
+
+
+def _within(sums: Ints, scale: Scale) -> int:
+    """Return what the sums grow by within bursts."""
+    return int((_until(sums, scale.ends) - _until(sums, scale.starts)).sum())
 
 
 def extremes(live: Ints) -> list[Turn]:
@@ -204,7 +209,7 @@ def _ask_objects(trace: Trace, threads: dict[int, Steps], candidates: list[Scale
         own = [scale for scale in candidates if scale.thread == thread]
         for i, scale in enumerate(own):
             scale.died_within = int(counts[2 * i])
-            scale.table = [(int(counts[2 * i + 1]),)]
+            scale.died_within_units = int(counts[2 * i + 1])
 
 
 def _place(thread: str, step: str) -> str:
@@ -219,21 +224,14 @@ def _make_numbers(trace: Trace, threads: dict[int, Steps], candidates: list[Scal
 
     width = max(sum(c.thread == s.thread for c in candidates) for s in candidates)
     parts = []
-    for thread, steps in threads.items():
+    for thread in dict.fromkeys(scale.thread for scale in candidates):
+        steps = threads[thread]
         own = [scale for scale in candidates if scale.thread == thread]
-        if not own:
-            continue
         columns = [numbered(len(steps.step), scale) for scale in own]
         columns += [np.zeros(len(steps.step), np.int32)] * (width - len(own))
         inside = np.any(np.stack(columns), axis=0)
-        parts.append(
-            pa.table(
-                {
-                    "place": thread * PLACES + steps.step[inside],
-                    **{f"s{i}": column[inside] for i, column in enumerate(columns)},
-                }
-            )
-        )
+        of_scales = {f"s{i}": column[inside] for i, column in enumerate(columns)}
+        parts.append(pa.table({"place": thread * PLACES + steps.step[inside], **of_scales}))
     trace.connection.register("numbers", pa.concat_tables(parts))
 
 
@@ -251,10 +249,7 @@ def numbered(length: int, scale: Scale) -> NDArray[np.int32]:
 def _add(trace: Trace, tally: Tally, steps: Steps, scale: Scale) -> None:
     """Add a thread's bursts to the tally."""
     key = trace.thread_key(scale.thread)
-    within = {
-        name: int((_until(sums, scale.ends) - _until(sums, scale.starts)).sum())
-        for name, sums in steps.sums.items()
-    }
+    within = {name: _within(sums, scale) for name, sums in steps.sums.items()}
     starts, ends = _times(trace, steps, scale)
     live = steps.sums["born_bytes"] - steps.sums["died_bytes"]
     rises = [
@@ -263,24 +258,18 @@ def _add(trace: Trace, tally: Tally, steps: Steps, scale: Scale) -> None:
     ]
     row = (
         len(scale.starts),
-        within["born"],
-        within["born_bytes"],
-        within["died"],
-        within["remote"],
-        within["reborn"],
+        *(within[name] for name in ("born", "born_bytes", "died", "remote", "reborn")),
         sum(rises),
         int((ends - starts).sum()),
-        scale.table[0][0],
+        scale.died_within_units,
     )
     tally.add("bursts", key, row)
     for duration in map(int, ends - starts):
         tally.add("burst_durations", (key, life_bin(duration)), (1,))
         tally.raise_to("bursts", key, (duration,))
     if tally.recordings:
-        known = tally.recordings[-1].examples
-        known += [Example(key, int(a), int(b)) for a, b in zip(starts, ends, strict=True)][
-            :EXAMPLES
-        ]
+        first = zip(starts[:EXAMPLES], ends[:EXAMPLES], strict=True)
+        tally.recordings[-1].examples += [Example(key, int(a), int(b)) for a, b in first]
 
 
 def _times(trace: Trace, steps: Steps, scale: Scale) -> tuple[Ints, Ints]:
@@ -292,7 +281,7 @@ def _times(trace: Trace, steps: Steps, scale: Scale) -> tuple[Ints, Ints]:
 
 def finish(tally: Tally) -> Transactions:
     """Return the bursts of each thread, as means over them."""
-    allocated = grouped(tally.sums["thread_sizes"], [0, 1, 2], WIDTH)
+    allocated = thread_sums(tally)
     table = tally.sums["bursts"]
     names = labels({*allocated, *table})
     leading = sorted(table, key=lambda key: (-table[key][_BORN], key))
@@ -314,16 +303,17 @@ def finish(tally: Tally) -> Transactions:
 def _bursts(tally: Tally, name: str, key: Key, allocated: int) -> Bursts:
     row = tally.sums["bursts"][key]
     number = row[_N]
+    mean = [sums / UNITS / number for sums in row]
     survivors = row[_BORN] - row[_DIED_WITHIN]
     return Bursts(
         thread=name,
         bursts=number,
         share=share(row[_BORN], allocated),
-        allocations=row[_BORN] / UNITS / number,
-        bytes=row[_BYTES] / UNITS / number,
-        frees=row[_DIED] / UNITS / number,
-        reallocs=row[_REBORN] / UNITS / number,
-        most_live_bytes=row[_RISE_BYTES] / UNITS / number,
+        allocations=mean[_BORN],
+        bytes=mean[_BYTES],
+        frees=mean[_DIED],
+        reallocs=mean[_REBORN],
+        most_live_bytes=mean[_RISE_BYTES],
         duration_ns=row[_DURATION] / number,
         duration_median_ns=_median_duration(tally, key),
         duration_most_ns=tally.most["bursts"][key][0],

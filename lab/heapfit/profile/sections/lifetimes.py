@@ -7,18 +7,11 @@ things look like one that does not.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 
 from heapfit.profile.bins import life_bounds, life_power
-from heapfit.profile.model import (
-    YOUNG_BYTES,
-    LifetimeCell,
-    LifetimeRow,
-    Lifetimes,
-    Quantiles,
-)
-from heapfit.profile.tally import ADDENDS, Row, Table, Tally, add_up, amount, grouped, share
+from heapfit.profile.model import YOUNG_BYTES, LifetimeCell, LifetimeRow, Lifetimes, Quantiles
+from heapfit.profile.tally import ADDENDS, Table, Tally, add_up, amount, grouped, share
 from heapfit.profile.trace import Trace
 
 _CLOCKS = ("ns", "bytes")
@@ -87,22 +80,20 @@ def _row(size: int, by_time: Table, by_bytes: Table) -> LifetimeRow:
 
 
 def _cells(table: Table) -> list[LifetimeCell]:
-    cells: dict[tuple[int, int], list[Row]] = defaultdict(list)
-    for (size, lifetime, living), row in table.items():
-        if not living:
-            cells[size, life_power(lifetime)].append(row)
+    died = {key: row for key, row in table.items() if not key[2]}
+    cells = grouped(died, lambda size, lifetime, _: (size, life_power(lifetime)), ADDENDS)
     return [
-        LifetimeCell(size=size, lifetime=lifetime, amount=amount(add_up(rows, ADDENDS)))
-        for (size, lifetime), rows in sorted(cells.items())
+        LifetimeCell(size=size, lifetime=lifetime, amount=amount(row))
+        for (size, lifetime), row in sorted(cells.items())
     ]
 
 
 def _quantiles(table: Table) -> Quantiles:
-    bins = grouped(table, [1, 2], ADDENDS)
-    died = {life_bounds(lifetime): row[0] for (lifetime, living), row in bins.items() if not living}
-    lived = {life_bounds(lifetime): row[0] for (lifetime, living), row in bins.items() if living}
-    values = (survival_quantile(died, lived, each) for each in (0.5, 0.9, 0.99))
-    return Quantiles(**dict(zip(("p50", "p90", "p99"), values, strict=True)))
+    bins = grouped(table, lambda _, lifetime, living: (life_bounds(lifetime), living), ADDENDS)
+    died = {bounds: row[0] for (bounds, living), row in bins.items() if not living}
+    lived = {bounds: row[0] for (bounds, living), row in bins.items() if living}
+    p50, p90, p99 = (survival_quantile(died, lived, part) for part in (0.5, 0.9, 0.99))
+    return Quantiles(p50=p50, p90=p90, p99=p99)
 
 
 def survival_quantile(

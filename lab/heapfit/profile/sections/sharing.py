@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from heapfit.profile.model import Flow, Sharing
 from heapfit.profile.sections.sizes import labels
 from heapfit.profile.tally import ADDENDS, Key, Tally, amount, grouped, share
@@ -27,11 +29,7 @@ def finish(tally: Tally) -> Sharing:
     flow = tally.sums["flow"]
     whole = tally.total("flow", _WIDTH)
     threads, shown = _shown(tally)
-    between: dict[Key, list[int]] = {}
-    for (born, died), row in flow.items():
-        place = between.setdefault((shown[born], shown[died]), [0] * ADDENDS)
-        for i in range(ADDENDS):
-            place[i] += row[i]
+    between = grouped(flow, lambda born, died: (shown[born], shown[died]), _WIDTH)
     cells = sorted(between.items(), key=lambda item: (-item[1][0], item[0]))
     return Sharing(
         threads=threads,
@@ -46,10 +44,10 @@ def finish(tally: Tally) -> Sharing:
 def _shown(tally: Tally) -> tuple[list[str], dict[Key, int]]:
     """Return the names of the threads in the matrix, and by each thread's key its place there."""
     flow = tally.sums["flow"]
-    weight: dict[Key, int] = {}
-    for place in (0, 1):
-        for (key,), row in grouped(flow, [place], _WIDTH).items():
-            weight[key] = weight.get(key, 0) + row[0]
+    weight: Counter[Key] = Counter()
+    for (born, died), row in flow.items():
+        weight[born] += row[0]
+        weight[died] += row[0]
     leading = sorted(weight, key=lambda key: (-weight[key], key))
     names = labels({*weight, *tally.sums["threads"]})
     if len(leading) <= THREADS_SHOWN:

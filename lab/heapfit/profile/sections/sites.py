@@ -6,6 +6,7 @@ mixes with others': where the allocation before, of like size, was mostly anothe
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,8 +44,8 @@ def count(trace: Trace, tally: Tally) -> None:
     frames = _frames(trace)
     if not frames:
         return
-    keys = {site: _key(site, frames) for (site,) in trace.query("SELECT site FROM apart")}
-    counted = _counted(trace)
+    counted = {site: counts for site, *counts in trace.query("SELECT * FROM apart")}
+    keys = {site: _key(site, frames) for site in counted}
     for site, smallest, largest, *row in _sums(trace):
         key = keys.get(site, REST)
         tally.add("sites", key, (*map(int, row), *counted.get(site, (0, 0))))
@@ -73,10 +74,6 @@ def _sums(trace: Trace) -> list[tuple[int, ...]]:
         "SELECT CASE WHEN site IN (SELECT site FROM apart) THEN site ELSE 0 END AS told, "
         f"min(size), max(size), {', '.join(columns)} FROM object GROUP BY told"
     )
-
-
-def _counted(trace: Trace) -> dict[int, tuple[int, int]]:
-    return {site: (n, s) for site, n, s in trace.query("SELECT * FROM apart")}
 
 
 def _frames(trace: Trace) -> dict[int, _Frame]:
@@ -143,20 +140,20 @@ def finish(tally: Tally) -> Sites:
     )
 
 
-_Lives = dict[Key, list[tuple[int, bool, int]]]
+# By site and by whether they live at the end: numbers of objects by the bounds of their lifetime.
+_Lives = defaultdict[tuple[Key, bool], dict[tuple[int, int], int]]
 
 
 def _lives(tally: Tally) -> _Lives:
-    found: _Lives = {}
+    found: _Lives = defaultdict(dict)
     for (key, bound, living), (objects,) in tally.sums["site_lives"].items():
-        found.setdefault(key, []).append((bound, living, objects))
+        found[key, living][bound // 2, bound] = objects
     return found
 
 
 def _site(key: Key, row: Row, tally: Tally, lives: _Lives, all_bytes: int) -> Site:
     module, chain = key
     negative_smallest, largest = tally.most["sites"][key]
-    lived = lives.get(key, [])
     return Site(
         chain=list(chain),
         module=module,
@@ -167,11 +164,7 @@ def _site(key: Key, row: Row, tally: Tally, lives: _Lives, all_bytes: int) -> Si
         small_share=share(row[SMALL], row[0]) or 0.0,
         interleaving=share(row[SWITCHES], row[COUNTED]),
         remote_share=share(row[REMOTE], row[FREED]),
-        median_ns=survival_quantile(
-            {(bound // 2, bound): n for bound, living, n in lived if not living},
-            {(bound // 2, bound): n for bound, living, n in lived if living},
-            0.5,
-        ),
+        median_ns=survival_quantile(lives[key, False], lives[key, True], 0.5),
         peak=amount(row, PEAK),
         end=amount(row, END),
     )

@@ -7,10 +7,9 @@ end by size, and what allocators' size classes add.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import accumulate
 from pathlib import Path
 
-from heapfit.profile.bins import next_point, size_point
+from heapfit.profile.bins import size_point
 from heapfit.profile.model import Distribution, FrequentSize, Point, Sizes
 from heapfit.profile.tally import Key, Row, Table, Tally, add_up, amount, grouped
 from heapfit.profile.trace import Trace
@@ -56,7 +55,7 @@ def count(trace: Trace, tally: Tally) -> None:
 
 def finish(tally: Tally) -> Sizes:
     """Return the distributions of the programs, and of the threads that allocate most."""
-    programs = grouped(tally.sums["sizes"], [0, 1], WIDTH)
+    programs = grouped(tally.sums["sizes"], lambda program, size, _: (program, size), WIDTH)
     by_thread = _by_owner(tally.sums["thread_sizes"], 3)
     leading = sorted(by_thread, key=lambda key: (-_objects(by_thread[key].values()), key))
     names = labels(tally.sums["threads"])
@@ -75,6 +74,11 @@ def finish(tally: Tally) -> Sizes:
             for key in leading[:THREADS_TOLD]
         ],
     )
+
+
+def thread_sums(tally: Tally) -> Table:
+    """Return the sums of each thread's sizes."""
+    return grouped(tally.sums["thread_sizes"], lambda *key: key[:3], WIDTH)
 
 
 def labels(keys: Iterable[Key]) -> dict[Key, str]:
@@ -151,20 +155,16 @@ def _quantile(sizes: Mapping[int, Row], percent: int, largest: int) -> int:
 def _points(sizes: Mapping[int, Row], whole: Row) -> list[Point]:
     if not sizes or not whole[0]:
         return []
-    steps: dict[int, list[int]] = {}
-    point, last = 8, size_point(max(sizes))
+    by_point = grouped({(size,): row for size, row in sizes.items()}, size_point, WIDTH)
+    points, objects, bytes_ = [], 0, 0
+    point, last = 8, max(by_point)
     while point <= last:
-        steps[point] = [0, 0]
-        point = next_point(point)
-    for size, row in sizes.items():
-        steps[size_point(size)][0] += row[0]
-        steps[size_point(size)][1] += row[1]
-    objects = accumulate(step[0] for step in steps.values())
-    bytes_ = accumulate(step[1] for step in steps.values())
-    return [
-        Point(size=size, objects=some / whole[0], bytes=more / whole[1] if whole[1] else 0.0)
-        for size, some, more in zip(steps, objects, bytes_, strict=True)
-    ]
+        objects += by_point[point][0] if point in by_point else 0
+        bytes_ += by_point[point][1] if point in by_point else 0
+        shares = {"objects": objects / whole[0], "bytes": bytes_ / whole[1] if whole[1] else 0.0}
+        points.append(Point(size=point, **shares))
+        point = size_point(point + 1)
+    return points
 
 
 def _frequent(sizes: Mapping[int, Row]) -> list[FrequentSize]:

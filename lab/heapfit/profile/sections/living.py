@@ -1,0 +1,111 @@
+"""What was live at two moments: at the peak, when most bytes were, and at the end.
+
+Both are told by size and by call site, the peak by thread and age too; of the end, which nobody has
+freed, when it was born. A cache fills early, a leak goes on.
+"""
+
+from __future__ import annotations
+
+from heapfit.profile.bins import size_power
+from heapfit.profile.model import Leaks, LeakSite, Part, Peak, SizePart
+from heapfit.profile.sections import sites
+from heapfit.profile.sections.sizes import END, PEAK, USABLE_PEAK, WIDTH, labels, thread_sums
+from heapfit.profile.tally import ADDENDS, Row, Tally, amount, grouped, share, whole
+from heapfit.profile.trace import Trace
+
+TENTHS = 10
+THREADS_TOLD = 12
+SITES_TOLD = 20
+
+
+def count_peak(trace: Trace, tally: Tally) -> None:
+    """Count what was live at the peak by age; all else of it is counted with sizes and sites."""
+    age = f"({trace.peak_ns} - born_ns) * {TENTHS} // {max(trace.peak_ns, 1)}"
+    _count_tenths(trace, tally, "peak_ages", age, trace.at_peak())
+
+
+def count_end(trace: Trace, tally: Tally) -> None:
+    """Count what lives at the end by the tenth of the recording in which it was born."""
+    born = f"born_ns * {TENTHS} // {max(trace.summary.duration_ns, 1)}"
+    _count_tenths(trace, tally, "born_of_living", born, "died_ns IS NULL")
+
+
+def _count_tenths(trace: Trace, tally: Tally, table: str, tenth: str, where: str) -> None:
+    rows = trace.query(
+        f"SELECT least({TENTHS - 1}, {tenth}), {trace.amount()} FROM object WHERE {where} "
+        "GROUP BY ALL"
+    )
+    for number, *row in rows:
+        tally.add(table, (number,), map(int, row))
+
+
+def _tenths(tally: Tally, table: str) -> list[Row]:
+    found = tally.sums[table]
+    return [found.get((number,), (0,) * ADDENDS) for number in range(TENTHS)]
+
+
+def peak(tally: Tally) -> Peak:
+    """Return the composition of the peak."""
+    all_rows = tally.total("sizes", WIDTH)
+    threads = thread_sums(tally)
+    names = labels(threads)
+    of = all_rows[PEAK + 1]
+    return Peak(
+        amount=amount(all_rows, PEAK),
+        usable_bytes=whole(all_rows[USABLE_PEAK]),
+        sizes=_by_power(tally, PEAK),
+        threads=_leading(
+            [_part(names[key], row[PEAK:], of) for key, row in threads.items()], THREADS_TOLD
+        ),
+        sites=_leading(
+            [_part(sites.name(key), row[sites.PEAK :], of) for key, row in sites.rows(tally)],
+            SITES_TOLD,
+        ),
+        ages=[
+            _part(f"{(tenth + 1) * 100 // TENTHS} %", row, of)
+            for tenth, row in enumerate(_tenths(tally, "peak_ages"))
+        ],
+    )
+
+
+def end(tally: Tally) -> Leaks:
+    """Return what lives at the end."""
+    everything = tally.total("sizes", WIDTH)
+    living = [(key, row) for key, row in sites.rows(tally) if row[sites.END]]
+    living.sort(key=lambda item: (-item[1][sites.END + 1], item[0]))
+    return Leaks(
+        amount=amount(everything, END),
+        share=share(everything[END + 1], everything[1]),
+        sizes=_by_power(tally, END),
+        sites=[
+            LeakSite(
+                name=sites.name(key),
+                amount=amount(row, sites.END),
+                share=share(row[sites.END + 1], everything[END + 1]) or 0.0,
+                late_share=share(row[sites.LATE], row[sites.END]) or 0.0,
+            )
+            for key, row in living[:SITES_TOLD]
+        ],
+        born=[amount(row) for row in _tenths(tally, "born_of_living")],
+    )
+
+
+def _by_power(tally: Tally, at: int) -> list[SizePart]:
+    """Return the amounts at place `at` of the table `sizes`, by powers of two of the size."""
+    powers = grouped(tally.sums["sizes"], lambda _program, size, _kind: size_power(size), WIDTH)
+    of = sum(row[at + 1] for row in powers.values())
+    return [
+        SizePart(size=size, amount=amount(row, at), share=share(row[at + 1], of) or 0.0)
+        for size, row in sorted(powers.items())
+        if row[at]
+    ]
+
+
+def _leading(parts: list[Part], most: int) -> list[Part]:
+    """Return the parts with most bytes, most first, without empty ones."""
+    parts = [part for part in parts if part.amount.objects]
+    return sorted(parts, key=lambda part: (-part.amount.bytes, part.name))[:most]
+
+
+def _part(name: str, row: Row, of: int) -> Part:
+    return Part(name=name, amount=amount(row), share=share(row[1], of) or 0.0)
