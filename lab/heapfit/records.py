@@ -302,6 +302,11 @@ class Trial(Record):
     )
 
     @property
+    def duration_s(self) -> float | None:
+        """How long it took; of a trial of an earlier version only the program's time is known."""
+        return self.metrics.get("wall_s") if self.took_s is None else self.took_s
+
+    @property
     def block(self) -> tuple[str | None, int]:
         """What this trial shares with those that its figures are set against: machine and time.
 

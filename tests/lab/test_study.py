@@ -34,7 +34,7 @@ from heapfit.records import (
 )
 from heapfit.study import Journal, Progress, execute, load
 from heapfit.study.plan import extended
-from heapfit.study.timing import RemainingTime
+from heapfit.study.stopping import RemainingTime
 
 THREE = [system_allocator("glibc"), system_allocator("a", F="a"), system_allocator("b", F="b")]
 

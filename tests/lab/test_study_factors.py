@@ -21,7 +21,7 @@ from heapfit.records import (
 )
 from heapfit.statistics import read, summarise
 from heapfit.study import execute, load
-from heapfit.study.timing import RemainingTime
+from heapfit.study.stopping import RemainingTime
 from heapfit.trial import optional_metrics, unavailable_metrics
 from heapfit.trial.levels import Levels
 from heapfit.trial.placeholders import Placeholders

@@ -1,20 +1,20 @@
 """Plan a study, run it, and keep what it measured.
 
 `plan.py` lays out the trials, `factors.py` checks what they vary, `journal.py` keeps them on disk,
-`execute.py` runs what is missing, `stopping.py` says when that is enough. `series.py` and
-`execute_series.py` do the same for a study of many parts: workloads, probes, and the experiments of
-`experiments.py`.
+`execute.py` runs what is missing, `stopping.py` says when that is enough. `series.py` does the same
+for a study of many parts: workloads, probes, and the experiments of `experiments.py`.
 """
 
 from heapfit.study.execute import Progress, execute
-from heapfit.study.execute_series import SeriesProgress, execute_series
 from heapfit.study.experiments import ChosenExperiment, shaped
 from heapfit.study.factors import remarks
 from heapfit.study.journal import Journal, check_takes, load, looks, note_look
 from heapfit.study.plan import DEFAULT_SEED, default_cores, plan
 from heapfit.study.series import (
     SeriesPlan,
+    SeriesProgress,
     command_line,
+    execute_series,
     is_series,
     load_problems,
     load_series,

@@ -34,8 +34,7 @@ from heapfit.study.blocks import Block, Blocks
 from heapfit.study.execute import Progress
 from heapfit.study.journal import Journal
 from heapfit.study.machine_side import Inspection
-from heapfit.study.stopping import Stopping
-from heapfit.study.timing import RemainingTime
+from heapfit.study.stopping import RemainingTime, Stopping
 
 RESOURCE = "heapfit"
 

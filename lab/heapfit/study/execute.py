@@ -15,8 +15,7 @@ from heapfit.records import PlannedTrial, Precision, Study, Trial, TrialStatus
 from heapfit.study.baseline import reference, stop_if_pointless
 from heapfit.study.identity import Watch, identify
 from heapfit.study.journal import Journal
-from heapfit.study.stopping import Stopping
-from heapfit.study.timing import RemainingTime
+from heapfit.study.stopping import RemainingTime, Stopping
 from heapfit.text import counted, join_words
 from heapfit.trial import run_trial
 from heapfit.trial.launcher import find_launcher

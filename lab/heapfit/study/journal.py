@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -114,11 +114,10 @@ class Journal:
         self._open()
         try:
             earlier = self._earlier(study)
-            trials = self._recover()
-            if identify is not None:
-                earlier, study = self._enter(earlier, study, trials, identify, mix)
-            self.study = self._agree(earlier, study)
             self.trials = self._recover()
+            if identify is not None:
+                earlier, study = self._enter(earlier, study, identify, mix)
+            self.study = self._agree(earlier, study)
         except BaseException:
             os.close(self._fd)
             raise
@@ -131,10 +130,10 @@ class Journal:
         except OSError as error:
             raise cannot_write(self.folder, error) from error
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            lock(fd, self.folder)
+        except FolderBusy:
             os.close(fd)
-            raise FolderBusy(self.folder) from error
+            raise
         self._fd = fd
 
     def append(self, trial: Trial) -> None:
@@ -219,27 +218,22 @@ class Journal:
     # ------------------------------------------------------- what is measured
 
     def _enter(
-        self,
-        earlier: Study | None,
-        study: Study,
-        trials: list[Trial],
-        identify: Identify,
-        mix: bool,
+        self, earlier: Study | None, study: Study, identify: Identify, mix: bool
     ) -> tuple[Study | None, Study]:
         """Set what is measured now against what the folder's trials measured.
 
         Return the earlier study, None when it has been put aside, and `study` with its sessions.
         """
-        sessions = earlier.sessions if earlier and trials else []
+        sessions = earlier.sessions if earlier and self.trials else []
         last = next((each for each in reversed(sessions) if each.machine is None), None)
         now = identify(last.identity if last else None)
-        changed = differences(last.identity, now) if last else [_UNKNOWN] if trials else []
+        changed = differences(last.identity, now) if last else [_UNKNOWN] if self.trials else []
         if last is not None and not changed:
             same = last.model_copy(update={"identity": continued(last.identity, now)})
             sessions = [same if each is last else each for each in sessions]
             return earlier, study.model_copy(update={"sessions": sessions})
         if earlier is not None and changed:
-            self.notices = told(changed, _of_trials(trials, last))
+            self.notices = told(changed, _of_trials(self.trials, last))
             if mix:
                 self.notices.append("The study goes on all the same (--mix).")
             else:
@@ -248,9 +242,9 @@ class Journal:
                     f"So it starts anew. What was measured before is kept: heapfit report {kept}. "
                     "With --mix the study would have gone on."
                 )
-                earlier, trials, sessions = None, [], []
-        session = Session(began=datetime.now(UTC), first=len(trials), identity=now)
-        return earlier, study.model_copy(update={"sessions": [*sessions, session]})
+                earlier, sessions = None, []
+        study = study.model_copy(update={"sessions": sessions})
+        return earlier, _with_session(study, now, first=len(self.trials))
 
     def _put_aside(self, began: datetime) -> Path:
         """Move the folder's study and trials to a folder below it, which is returned.
@@ -270,6 +264,7 @@ class Journal:
         held = self._fd
         self._open()
         os.close(held)
+        self.trials, self._size = [], 0
         return kept
 
     def joined(self, machine: str, now: Identity, *, mix: bool) -> None:
@@ -286,15 +281,11 @@ class Journal:
                     f"{' '.join(told(changed, since))} Begin anew with --out, or go on with --mix"
                 )
         count = sum(each.machine == machine for each in self.trials)
-        session = Session(began=datetime.now(UTC), first=count, machine=machine, identity=now)
-        sessions = [*self.study.sessions, session]
-        self._keep(self.study.model_copy(update={"sessions": sessions}))
+        self._keep(_with_session(self.study, now, first=count, machine=machine))
 
     def goes_on_with(self, now: Identity) -> None:
         """What is measured has changed in the course of a trial, and is measured all the same."""
-        session = Session(began=datetime.now(UTC), first=len(self.trials), identity=now)
-        sessions = [*self.study.sessions, session]
-        self._keep(self.study.model_copy(update={"sessions": sessions}))
+        self._keep(_with_session(self.study, now, first=len(self.trials)))
 
     def measures(self, identity: Identity) -> None:
         """Replace what the present session measures: files turned out to be no part of it."""
@@ -309,6 +300,14 @@ class Journal:
         os.ftruncate(self._fd, self._size)
         os.lseek(self._fd, self._size, os.SEEK_SET)
         return trials
+
+
+def _with_session(
+    study: Study, measured: Identity, *, first: int, machine: str | None = None
+) -> Study:
+    """Return `study` with one more session, which begins now."""
+    session = Session(began=datetime.now(UTC), first=first, machine=machine, identity=measured)
+    return study.model_copy(update={"sessions": [*study.sessions, session]})
 
 
 def _read_study(folder: Path) -> Study | None:
@@ -334,7 +333,7 @@ def _parse(path: Path, content: bytes) -> tuple[list[Trial], int]:
     """
     trials: list[Trial] = []
     sound = 0
-    for number, line in _lines(content):
+    for number, line in enumerate(content.splitlines(keepends=True), start=1):
         try:
             trials.append(Trial.model_validate_json(line))
         except ValidationError as error:
@@ -348,10 +347,6 @@ def _parse(path: Path, content: bytes) -> tuple[list[Trial], int]:
             break
         sound += len(line)
     return trials, sound
-
-
-def _lines(content: bytes) -> Iterator[tuple[int, bytes]]:
-    return enumerate(content.splitlines(keepends=True), start=1)
 
 
 def _refuse_another(folder: Path, earlier: Study, wanted: Study) -> None:
@@ -440,6 +435,14 @@ def write_atomically(path: Path, content: bytes) -> None:
 def _write_all(fd: int, content: bytes) -> None:
     while content:
         content = content[os.write(fd, content) :]
+
+
+def lock(fd: int, folder: Path) -> None:
+    """Lock the open file or folder `fd` until it is closed; FolderBusy if another process has."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise FolderBusy(folder) from error
 
 
 def cannot_write(folder: Path, error: OSError) -> HeapfitError:

@@ -36,6 +36,7 @@ from heapfit.records import (
 from heapfit.study.factors import check_factors
 from heapfit.study.stopping import first_replicates
 from heapfit.trial import (
+    BUILTIN_METRIC_NAMES,
     BUILTIN_METRICS,
     METRIC_NAMES,
     OPTIONAL_METRIC_NAMES,
@@ -44,8 +45,6 @@ from heapfit.trial import (
 )
 from heapfit.trial.cores import allowed_cpus, split_cores
 from heapfit.trial.output import as_metric
-
-_BUILTIN_NAMES = [metric.name for metric in BUILTIN_METRICS]
 
 # Any fixed number will do; a fixed one lets the same command line resume what it began.
 DEFAULT_SEED = 20240229
@@ -81,8 +80,8 @@ def plan(
     """
     primary_metric = primary_metric or workload.primary_metric
     asked = [primary_metric, *shown, *measured]
-    own = _own_metrics(workload)
-    missing = _missing([*asked, *_BUILTIN_NAMES], own)
+    own = [*map(as_metric, workload.metrics), *map(as_metric, workload.command_metrics)]
+    missing = _missing([*asked, *BUILTIN_METRIC_NAMES], own)
     optional = [name for name in asked if name in _optional_names(own) and name not in missing]
     metrics = [metric for metric in BUILTIN_METRICS if metric.name not in missing]
     metrics += [*find_metrics(optional), *own]
@@ -98,7 +97,7 @@ def plan(
         cores=list(cores),
         factors=list(factors),
         parameters=dict(parameters or {}),
-        replicates=_replicates(replicates, rule),
+        replicates=_first_replicates(replicates, rule),
         rule=rule,
         warmups=warmups,
         seed=seed,
@@ -131,12 +130,12 @@ def extended(study: Study, replicates: int) -> Study:
     return longer.model_copy(update={"plan": plan})
 
 
-def _replicates(given: int | None, rule: StoppingRule | None) -> int:
-    if (given is None) == (rule is None):
-        raise UsageError(
-            "a study has either a number of replicates or a rule that says when to stop"
-        )
-    return first_replicates(rule) if given is None and rule else given or 0
+def _first_replicates(given: int | None, rule: StoppingRule | None) -> int:
+    if given is not None and rule is None:
+        return given
+    if rule is not None and given is None:
+        return first_replicates(rule)
+    raise UsageError("a study has either a number of replicates or a rule that says when to stop")
 
 
 def _describe_machine(missing: dict[str, str]) -> Machine:
@@ -156,21 +155,6 @@ def _missing(names: Sequence[str], own: Sequence[Metric]) -> dict[str, str]:
     missing = unavailable_metrics(name for name in names if name in METRIC_NAMES)
     printed = {metric.name for metric in own}
     return {name: missing[name] for name in names if name in missing and name not in printed}
-
-
-def _own_metrics(workload: Workload) -> list[Metric]:
-    """The metrics that the program, or a command after it, prints."""
-    commands = [
-        Metric(
-            name=each.name,
-            label=each.label,
-            unit=each.unit,
-            better=each.better,
-            source=f"printed by {each.command[0]} after the trial",
-        )
-        for each in workload.command_metrics
-    ]
-    return [*map(as_metric, workload.metrics), *commands]
 
 
 def _check(study: Study, missing: Mapping[str, str]) -> None:

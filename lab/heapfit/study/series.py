@@ -1,43 +1,57 @@
-"""A study of many parts (workloads, probes, experiments): its plan, and its folder.
+"""A study of many parts (workloads, probes, experiments): its plan, its folder, and its course.
 
 A series is one `Study` for each part, run one after the other under the same allocators. Its folder
 holds `series.json`, and each study in a folder of the workload's or the experiment's name. So
 everything that holds for one study (what is measured is safe, the same command goes on, another
-study is refused) holds for each of them.
+study is refused) holds for each of them. What fails does not stop the rest.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 
 from pydantic import ValidationError
 
 import heapfit
-from heapfit.errors import FolderBusy, HeapfitError, UsageError, unknown
+from heapfit.errors import FolderBusy, HeapfitError, StudyStopped, UsageError, unknown
 from heapfit.records import (
     PRIMARY,
     InstalledAllocator,
+    PlannedTrial,
     Series,
     Study,
     StudyDefinition,
     Trial,
     Workload,
 )
+from heapfit.study.execute import Progress, execute
 from heapfit.study.experiments import ChosenExperiment, left_out, plan_experiment
 from heapfit.study.factors import remarks
-from heapfit.study.journal import STUDY_FILE, cannot_write, check_takes, load, write_atomically
+from heapfit.study.journal import (
+    STUDY_FILE,
+    cannot_write,
+    check_takes,
+    load,
+    lock,
+    write_atomically,
+)
 from heapfit.study.plan import default_cores, plan
+from heapfit.study.stopping import RemainingTime
 from heapfit.trial import BUILTIN_METRICS, OPTIONAL_METRIC_NAMES, unavailable_metrics
 
 SERIES_FILE = "series.json"
 PROBLEMS_FILE = "problems.json"
+
+# Runs the missing trials of a study in its folder; see `execute`.
+Run = Callable[[Study, Path, Progress, Path | None], None]
 
 
 @dataclass(frozen=True)
@@ -240,17 +254,10 @@ def running_in(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise cannot_write(folder, error) from error
     try:
-        _lock(held, folder)
+        lock(held, folder)
         yield
     finally:
         os.close(held)
-
-
-def _lock(held: int, folder: Path) -> None:
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise FolderBusy(folder) from error
 
 
 def _merged(series: Series, earlier: Series) -> Series:
@@ -277,3 +284,121 @@ def _in_order(order: list[str], *several: list[str]) -> list[str]:
     together = list(dict.fromkeys(name for names in several for name in names))
     place = {name: at for at, name in enumerate(order)}
     return sorted(together, key=lambda name: place.get(name, len(place)))
+
+
+# ------------------------------------------------------------------- running
+
+
+class SeriesProgress(Progress):
+    """Told about the course of a series. The time left is that of the whole series."""
+
+    def abandoned(self, study: Study, undone: int, problem: str) -> None:
+        """The part that `study` is cannot be measured; `undone` of its trials will not run."""
+
+
+def execute_series(
+    plan: SeriesPlan,
+    folder: Path,
+    progress: SeriesProgress,
+    data: Mapping[str, Path],
+    unprepared: Mapping[str, str],
+    run: Run = execute,
+) -> dict[str, str]:
+    """Run the missing trials of `plan` in `folder`; return why parts failed, by name.
+
+    `data` has the data folders of the workloads that have one, `unprepared` what went wrong with
+    the preparation of others, which are not run. `run` runs one study: `execute` does here.
+    Raises `UsageError` if the folder holds another study, `FolderBusy` if it is being run there by
+    another process, `HeapfitError` if it cannot be written to, and lets `KeyboardInterrupt` and
+    `StudyStopped` through.
+    """
+    problems: dict[str, str] = {}
+    with running_in(folder):
+        clock = _Clock(plan.studies, plan.done_in(folder))
+        save_series(plan.series, folder)
+        for study in plan.studies:
+            workload = study.workload.name
+            display = _Display(study, progress, clock)
+            try:
+                if workload in unprepared:
+                    raise HeapfitError(unprepared[workload])
+                run(study, folder / study.name, display, data.get(workload))
+            except StudyStopped:
+                raise
+            except HeapfitError as problem:
+                problems[study.name] = str(problem)
+                progress.abandoned(study, len(clock.missing[study.name]), str(problem))
+                is_lasting = not isinstance(problem, FolderBusy)
+                if is_lasting:  # Another is true now, and not when a report is read.
+                    save_problem(folder, study.name, str(problem))
+            else:
+                save_problem(folder, study.name, None)
+            clock.over(study)
+    return problems
+
+
+class _Clock:
+    """Estimates the time left of all studies, those that have not begun included."""
+
+    def __init__(self, studies: Sequence[Study], done: Mapping[str, list[Trial]]) -> None:
+        self.missing = {study.name: _missing(study, done[study.name]) for study in studies}
+        self._times = {study.name: RemainingTime(done[study.name]) for study in studies}
+        self._durations: list[float] = []
+
+    def begin(self, study: Study, done: Sequence[Trial]) -> None:
+        """Count anew what is missing: trials of what has changed since are no longer there."""
+        self.missing[study.name] = _missing(study, done)
+
+    def ran(self, study: Study, planned: PlannedTrial, duration_s: float) -> None:
+        self.missing[study.name].pop(planned.index, None)
+        self._durations.append(duration_s)
+
+    def over(self, study: Study) -> None:
+        self.missing[study.name].clear()
+
+    def after(self, study: Study) -> float:
+        """Return the seconds that the studies other than `study` will still take.
+
+        By their own earlier trials where there are any, else by the median of all trials so far.
+        """
+        typical = median(self._durations) if self._durations else 0.0
+        left = 0.0
+        for name, missing in self.missing.items():
+            if name != study.name and missing:
+                own = self._times[name].of(missing.values())
+                left += typical * len(missing) if own is None else own
+        return left
+
+
+def _missing(study: Study, done: Sequence[Trial]) -> dict[int, PlannedTrial]:
+    indexes = {trial.planned.index for trial in done}
+    return {planned.index: planned for planned in study.plan if planned.index not in indexes}
+
+
+class _Display(Progress):
+    """Passes on the course of one study, with the time of those after it added."""
+
+    def __init__(self, study: Study, series: SeriesProgress, clock: _Clock) -> None:
+        self._study = study
+        self._series = series
+        self._clock = clock
+        self._started_s = 0.0
+
+    def begin(self, study: Study, done: list[Trial]) -> None:
+        self._clock.begin(study, done)
+        self._series.begin(study, done)
+
+    def noticed(self, sentence: str) -> None:
+        self._series.noticed(f"{self._study.name}: {sentence}")
+
+    def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
+        self._started_s = time.monotonic()
+        self._series.started(planned, self._whole(remaining_s))
+
+    def finished(self, trial: Trial, remaining_s: float | None) -> None:
+        duration_s = time.monotonic() - self._started_s
+        self._clock.ran(self._study, trial.planned, duration_s)
+        self._series.finished(trial, self._whole(remaining_s))
+
+    def _whole(self, own_s: float | None) -> float | None:
+        return None if own_s is None else own_s + self._clock.after(self._study)

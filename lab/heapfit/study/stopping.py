@@ -1,11 +1,12 @@
-"""When a study with a stopping rule in place of a number of replicates has enough.
+"""How long the rest of a study will take, and when one that has a rule for that stops.
 
-To reach a precision, the figures are looked at after `LOOKS` blocks, and the plan goes on to the
-next look until every interval that matters (`statistics.precision`) is narrow enough. What a look
-asks is how wide intervals are, never where they lie, so that it cannot wait for a difference to
-show. Widths scatter, and the study ends more readily where they are too narrow by chance: verdicts
-make up for that (`verdict.OF_STOPPING`). Looks lie so far apart that each has a quarter more blocks
-than the one before: more looks would save little and cost more of that.
+A stopping rule stands in place of a number of replicates. To reach a precision, the figures are
+looked at after `LOOKS` blocks, and the plan goes on to the next look until every interval that
+matters (`statistics.precision`) is narrow enough. What a look asks is how wide intervals are, never
+where they lie, so that it cannot wait for a difference to show. Widths scatter, and the study ends
+more readily where they are too narrow by chance: verdicts make up for that (`verdict.OF_STOPPING`).
+Looks lie so far apart that each has a quarter more blocks than the one before: more looks would
+save little and cost more of that.
 
 Within a time, a trial is not begun that could not end in it, as far as earlier ones foretell, nor
 any of a block that could not, but for the first.
@@ -13,14 +14,14 @@ any of a block that could not, but for the first.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from math import inf
+from statistics import median
 from typing import TYPE_CHECKING
 
-from heapfit.records import PlannedTrial, Precision, StoppingRule, Trial
-from heapfit.study.timing import RemainingTime
+from heapfit.records import PlannedTrial, Precision, Setting, StoppingRule, Trial
 
 if TYPE_CHECKING:
     from heapfit.study.journal import Journal
@@ -33,6 +34,42 @@ _FEWEST = 3
 def first_replicates(rule: StoppingRule) -> int:
     """Return how many replicates a study with this rule begins with."""
     return _FEWEST if rule.precision is None else LOOKS[0]
+
+
+Cell = tuple[str, Setting]
+
+# A median of more tells no more, and of thousands would take longer than a short trial.
+_LATEST = 51
+
+
+def _cell(planned: PlannedTrial) -> Cell:
+    return planned.allocator, planned.setting
+
+
+class RemainingTime:
+    """Knows the durations of finished trials by cell of the design."""
+
+    def __init__(self, finished: Iterable[Trial] = ()) -> None:
+        """Start from an earlier run's trials."""
+        self._durations: dict[Cell, deque[float]] = defaultdict(lambda: deque(maxlen=_LATEST))
+        for trial in finished:
+            if trial.duration_s is not None:
+                self.add(trial.planned, trial.duration_s)
+
+    def add(self, planned: PlannedTrial, duration_s: float) -> None:
+        self._durations[_cell(planned)].append(duration_s)
+
+    def of(self, remaining: Iterable[PlannedTrial]) -> float | None:
+        """Return the seconds that `remaining` will take, or None while there is nothing to go by.
+
+        A trial takes the median of its cell; where that has not run yet, the median of those that
+        have.
+        """
+        if not self._durations:
+            return None
+        medians = {cell: median(durations) for cell, durations in self._durations.items()}
+        typical = median(medians.values())
+        return sum(medians.get(_cell(planned), typical) for planned in remaining)
 
 
 class Stopping:
@@ -51,7 +88,7 @@ class Stopping:
 
     def add(self, trial: Trial) -> None:
         """Count a trial that is in the journal."""
-        self._spent_s[trial.machine] += trial.took_s or trial.metrics.get("wall_s", 0.0)
+        self._spent_s[trial.machine] += trial.duration_s or 0.0
         if not trial.planned.warmup:
             self._begun.add(trial.planned.block)
 

@@ -31,13 +31,15 @@ class BadOutput(Exception):
 
 def as_metric(declared: WorkloadMetric | CommandMetric) -> Metric:
     """Return a workload's own metric in the form that a study's report uses."""
-    is_printed = isinstance(declared, WorkloadMetric)
+    by = "the program"
+    if isinstance(declared, CommandMetric):
+        by = f"{declared.command[0]} after the trial"
     return Metric(
         name=declared.name,
         label=declared.label,
         unit=declared.unit,
         better=declared.better,
-        source="printed by the program" if is_printed else "printed by a command run after it",
+        source=f"printed by {by}",
     )
 
 
