@@ -16,8 +16,8 @@ from engine_helpers import (
     workload,
 )
 from heapfit.records import CommandMetric, Trial, TrialStatus, WorkloadMetric
-from heapfit.trial import command_metric, run_trial
-from heapfit.trial.output import as_metric
+from heapfit.trial import run_trial
+from heapfit.trial.verdict import as_metric
 
 
 def metric(*command: str, name: str = "size") -> CommandMetric:
@@ -82,7 +82,7 @@ def test_what_is_no_number_is_a_mismatch(tmp_path: Path, printed: str) -> None:
 def test_a_command_that_hangs_is_ended_with_all_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command_metric, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr("heapfit.trial.run.COMMAND_TIMEOUT_S", 0.5)
     pids = tmp_path / "pids"
     hang = metric("sh", "-c", f"setsid sleep 600 & echo $! > {pids}; wait")
     trial = run_with(tmp_path, ["true"], hang)

@@ -36,11 +36,9 @@ from heapfit.trial import (
     run_trial,
     unavailable_metrics,
 )
-from heapfit.trial.averaging import Averaging
-from heapfit.trial.memory import Memory
 from heapfit.trial.observe import MIN_PERIOD_S, SAMPLING_SHARE
-from heapfit.trial.perf_source import PerfSource
-from heapfit.trial.pss import ProportionalMemory, Rollup, parse_rollup
+from heapfit.trial.perf import PerfSource
+from heapfit.trial.resources import Averaging, Memory, ProportionalMemory, Rollup, parse_rollup
 from heapfit.trial.simulation import SimulatedCaches, SimulatedTlb, read_totals
 from heapfit.trial.source import Source, SourceFailed
 from heapfit.trial.system_calls import StracedCalls, TracedCalls, read_summary
@@ -510,13 +508,13 @@ def test_a_processor_without_a_counter_says_so() -> None:
 TRACEPOINTS_ARE_COUNTED = """
 import sys
 from pathlib import Path
-from heapfit.trial import fragmentation, perf
+from heapfit.trial import perf
 from heapfit.trial.metrics import find_metrics
 from heapfit.trial.system_calls import CALLS, StracedCalls, TracedCalls
 from test_metrics import ok, run_with, workload
 
 caller, folder = sys.argv[1], Path(sys.argv[2])
-assert fragmentation.KernelFragmentation.unavailable() is None
+assert perf.KernelFragmentation.unavailable() is None
 assert [metric.source for metric in find_metrics(["mmap_calls"])] == [TracedCalls.metrics[0].source]
 work = workload(caller, "300", "and again in a child")
 figures = ok(run_with(work, folder, find_metrics(["fragmentation_events"])))
@@ -527,9 +525,9 @@ for call in CALLS:
     assert traced[f"{call}_calls"] == straced[f"{call}_calls"], call
 assert traced["munmap_calls"] >= 600
 
-fragmentation.TRACEPOINT = "kmem:mm_page_alloc"
+perf.FRAGMENTATION = "kmem:mm_page_alloc"
 few, many = (
-    ok(run_with(workload(caller, str(n)), folder, fragmentation.KernelFragmentation.metrics))
+    ok(run_with(workload(caller, str(n)), folder, perf.KernelFragmentation.metrics))
     for n in (100, 4100)
 )
 gained = many["fragmentation_events"] - few["fragmentation_events"]

@@ -22,7 +22,7 @@ from heapfit.pools.graph import dot, write_graph
 from heapfit.pools.run import explain
 from heapfit.pools.symbols import Frame, Symbols, demangled
 from heapfit.trial.launcher import Ended
-from heapfit.trial.pools import PoolExplanations
+from heapfit.trial.own_libraries import PoolExplanations
 from sampling import first
 
 HERE = Path(__file__).parent

@@ -25,7 +25,7 @@ from engine_helpers import (
 from heapfit.errors import UsageError
 from heapfit.records import TrialStatus, WorkloadCheck, WorkloadMetric
 from heapfit.trial import BUILTIN_METRICS
-from heapfit.trial.memory import Memory
+from heapfit.trial.resources import Memory
 
 MIB = 1 << 20
 

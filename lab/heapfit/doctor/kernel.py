@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapfit import machine
 from heapfit.doctor.finding import Finding, read
-from heapfit.trial.hardware import Instructions
+from heapfit.trial.perf import Instructions
 
 
 def examine() -> list[Finding]:

@@ -27,8 +27,7 @@ from heapfit.program import interpreter_of
 from heapfit.record import options as record
 from heapfit.records import Identity, MeasuredFile, PlannedTrial, Study
 from heapfit.text import capitalised
-from heapfit.trial.levels import Levels
-from heapfit.trial.placeholders import Placeholders
+from heapfit.trial.placeholders import Levels, Placeholders
 
 # Of a larger file that is neither program nor library, size and time must do: a second to read it.
 MOST_READ_BYTES = 1 << 28

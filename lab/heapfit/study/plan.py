@@ -44,7 +44,7 @@ from heapfit.trial import (
     unavailable_metrics,
 )
 from heapfit.trial.cores import allowed_cpus, split_cores
-from heapfit.trial.output import as_metric
+from heapfit.trial.verdict import as_metric
 
 # Any fixed number will do; a fixed one lets the same command line resume what it began.
 DEFAULT_SEED = 20240229

@@ -1,8 +1,7 @@
 """Run a program once under one allocator on given cores, and take its figures.
 
-`run.py` leads and `attempt.py` is one run of the program; `metrics.py` lists the metric sources,
-each of which is a module of its own; `launcher` and `launch.c` start the program and guarantee its
-end.
+`run.py` leads and `attempt.py` is one run of the program, which `launcher` and `launch.c` start and
+guarantee to end; `metrics.py` lists the metric sources; `verdict.py` judges.
 """
 
 from heapfit.trial.metrics import (
@@ -12,7 +11,6 @@ from heapfit.trial.metrics import (
     OPTIONAL_METRIC_NAMES,
     find_metric,
     find_metrics,
-    optional_metrics,
     unavailable_metrics,
 )
 from heapfit.trial.run import run_trial
@@ -24,7 +22,6 @@ __all__ = [
     "OPTIONAL_METRIC_NAMES",
     "find_metric",
     "find_metrics",
-    "optional_metrics",
     "run_trial",
     "unavailable_metrics",
 ]

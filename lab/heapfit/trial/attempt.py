@@ -9,21 +9,20 @@ serves.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from heapfit.program import obstacle, started_by
-from heapfit.records import InstalledAllocator, PlannedTrial, Study, TrialStatus, Workload
-from heapfit.trial import output, preload, server, verdict
-from heapfit.trial.cores import CoreSplit, lab_runs_on, split_cores
+from heapfit.records import InstalledAllocator, PlannedTrial, Study, TrialStatus
+from heapfit.trial import preload, verdict
+from heapfit.trial.cores import lab_runs_on, split_cores
 from heapfit.trial.launcher import CouldNotStart, Ended, Running, find_launcher
-from heapfit.trial.levels import Levels
-from heapfit.trial.observe import TimedOut, observe
-from heapfit.trial.placeholders import Placeholders
+from heapfit.trial.observe import observe, ready_port, stop_server, wait_until_ready
+from heapfit.trial.own_libraries import RECORDINGS
+from heapfit.trial.placeholders import Levels, Placeholders
 from heapfit.trial.preload import PreloadWatch
-from heapfit.trial.recordings import RECORDINGS
-from heapfit.trial.source import Source, SourceFailed
+from heapfit.trial.source import Source
 
 STDERR_TAIL_BYTES = 2048
 
@@ -36,27 +35,11 @@ def _obstacle(program: str) -> str | None:
     return None if found is None else f"its malloc is {found[0]}: {found[1]}"
 
 
-@dataclass
 class Attempt:
     """One run, and what is known about it so far. To be closed."""
 
-    study: Study
-    allocator: InstalledAllocator
-    is_reference: bool
-    launcher: Path
-    folder: Path
-    split: CoreSplit
-    levels: Levels
-    placeholders: Placeholders
-    watch: PreloadWatch
-    sources: list[Source]
-    timeout_s: float
-    used: Ended | None = None
-    digest: str | None = None
-
-    @classmethod
-    def prepare(
-        cls,
+    def __init__(
+        self,
         study: Study,
         planned: PlannedTrial,
         sources: Sequence[type[Source]],
@@ -64,37 +47,30 @@ class Attempt:
         timeout_s: float,
         folder: Path,
         data: Path | None,
-    ) -> Attempt:
+    ) -> None:
         """Make ready in `folder`, which exists and is empty."""
-        allocator = study.allocator(planned.allocator)
-        # A tool in between has a memory map of its own, and the run that is timed has told already.
-        is_watched = not any(source.own_run for source in sources)
+        self.workload = study.workload
+        self.allocator = study.allocator(planned.allocator)
+        self.is_reference = planned.allocator == study.reference_of(planned.allocator)
+        self.launcher = find_launcher()
+        self.folder = folder
+        self.timeout_s = timeout_s
+        self.split = split_cores(planned.cores)
+        self.levels = Levels.of(study, planned)
         scratch = folder / "scratch"
         scratch.mkdir()
         (folder / RECORDINGS).mkdir()
-        levels = Levels.of(study, planned)
-        placeholders = Placeholders(
-            study.workload, scratch.resolve(), planned.cores, data, levels.parameters
+        self.placeholders = Placeholders(
+            study.workload, scratch.resolve(), planned.cores, data, self.levels.parameters
         )
-        library = preload.watched_library(allocator) if is_watched else None
-        program = placeholders.expand((study.workload.server or study.workload.run).command[0])
-        return cls(
-            study=study,
-            allocator=allocator,
-            is_reference=planned.allocator == study.reference_of(planned.allocator),
-            launcher=find_launcher(),
-            folder=folder,
-            split=split_cores(planned.cores),
-            levels=levels,
-            placeholders=placeholders,
-            watch=PreloadWatch(library, obstacle=_obstacle(program) if library else None),
-            sources=[source() for source in sources],
-            timeout_s=timeout_s,
-        )
-
-    @property
-    def workload(self) -> Workload:
-        return self.study.workload
+        # A tool in between has a memory map of its own, and the run that is timed has told already.
+        is_watched = not any(source.own_run for source in sources)
+        library = preload.watched_library(self.allocator) if is_watched else None
+        program = self.placeholders.expand((self.workload.server or self.workload.run).command[0])
+        self.watch = PreloadWatch(library, obstacle=_obstacle(program) if library else None)
+        self.sources = [source() for source in sources]
+        self.used: Ended | None = None
+        self.digest: str | None = None
 
     @property
     def stdout(self) -> Path:
@@ -123,10 +99,6 @@ class Attempt:
                 ended, used = self._run_server() if self.workload.server else self._run_program()
         except CouldNotStart as error:
             raise verdict.Rejected(TrialStatus.FAILED, str(error)) from error
-        except (server.ServerFailed, SourceFailed) as error:
-            raise verdict.Rejected(TrialStatus.FAILED, str(error)) from error
-        except TimedOut as error:
-            raise verdict.Rejected(TrialStatus.TIMEOUT, str(error)) from error
         self.used = replace(used, status=ended.status, wall_s=ended.wall_s)
 
     def _run_program(self) -> tuple[Ended, Ended]:
@@ -138,15 +110,15 @@ class Attempt:
     def _run_server(self) -> tuple[Ended, Ended]:
         wanted = self.workload.server
         assert wanted is not None
-        port = server.ready_port(self.placeholders.expand(wanted.ready))
+        port = ready_port(self.placeholders.expand(wanted.ready))
         with self._start("server", wanted.command, self.allocator, self.split.program) as serving:
-            server.wait_until_ready(serving, port, wanted.ready_timeout_s * self.patience)
+            wait_until_ready(serving, port, wanted.ready_timeout_s * self.patience)
             with self._start(
                 "program", self.workload.run.command, None, self.split.others
             ) as client:
                 sources = [*self.sources, self.watch]
                 ended = observe(client, sources, self.timeout_s, serving)
-            return ended, server.stop(serving, self._to_signal(serving.pid), self.patience)
+            return ended, stop_server(serving, self._to_signal(serving.pid), self.patience)
 
     def _to_signal(self, program: int) -> int:
         for source in self.sources:
@@ -200,27 +172,19 @@ class Attempt:
         assert self.used is not None, "run() comes first"
         check = self.workload.check
         verdict.check_exit(self.used.exit_code, check.exit_code)
-        verdict.check_preload(self.watch, self._stderr_under_allocator())
-        try:
-            printed = output.figures(self.workload, self.stdout)
-            compared = [self.stdout] if check.stdout == "same" else []
-            self.digest = output.digest([*compared, *map(self._scratch_file, check.files)])
-        except output.BadOutput as error:
-            raise verdict.Rejected(TrialStatus.MISMATCH, str(error)) from error
-        try:
-            measured = [source.figures(self.used) for source in self.sources]
-        except SourceFailed as error:
-            raise verdict.Rejected(TrialStatus.FAILED, str(error)) from error
+        under_allocator = "server" if self.workload.server else "program"
+        self.watch.check(self.folder / f"{under_allocator}.err")
+        printed = verdict.figures(self.workload, self.stdout)
+        compared = [self.stdout] if check.stdout == "same" else []
+        self.digest = verdict.digest([*compared, *map(self._scratch_file, check.files)])
+        measured = [source.figures(self.used) for source in self.sources]
         return {name: figure for each in [*measured, printed] for name, figure in each.items()}
 
     def stderr_tail(self) -> str:
         """The last words of the program, and of the server if there is one."""
         files = [self.folder / "server.err", self.folder / "program.err"]
-        words = b"".join(output.tail(file, STDERR_TAIL_BYTES) for file in files)
+        words = b"".join(verdict.tail(file, STDERR_TAIL_BYTES) for file in files)
         return words.decode(errors="replace")
-
-    def _stderr_under_allocator(self) -> Path:
-        return self.folder / ("server.err" if self.workload.server else "program.err")
 
     def _scratch_file(self, name: str) -> Path:
         """A file to check: a bare name is in `{scratch}`, a placeholder may lead elsewhere."""

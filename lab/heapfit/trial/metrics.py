@@ -12,13 +12,9 @@ from collections.abc import Iterable, Sequence
 
 from heapfit.errors import HeapfitError, unknown
 from heapfit.records import Metric, Study
-from heapfit.trial.fragmentation import KernelFragmentation
-from heapfit.trial.hardware import COUNTERS
-from heapfit.trial.memory import Memory
-from heapfit.trial.pools import PoolExplanations
-from heapfit.trial.pss import ProportionalMemory
-from heapfit.trial.recordings import Recordings
-from heapfit.trial.resources import Resources
+from heapfit.trial.own_libraries import PoolExplanations, Recordings
+from heapfit.trial.perf import COUNTERS, KernelFragmentation
+from heapfit.trial.resources import Memory, ProportionalMemory, Resources
 from heapfit.trial.simulation import SimulatedCaches, SimulatedTlb
 from heapfit.trial.source import Source
 from heapfit.trial.system_calls import StracedCalls, TracedCalls
@@ -62,12 +58,6 @@ def _ways(name: str) -> list[tuple[type[Source], Metric]]:
     return [
         (each, metric) for each in _ALL_SOURCES for metric in each.metrics if metric.name == name
     ]
-
-
-def optional_metrics() -> list[Metric]:
-    """Return every optional metric that this machine can give, with the source it would have."""
-    missing = unavailable_metrics(OPTIONAL_METRIC_NAMES)
-    return [find_metric(name) for name in OPTIONAL_METRIC_NAMES if name not in missing]
 
 
 def unavailable_metrics(names: Iterable[str] | None = None) -> dict[str, str]:

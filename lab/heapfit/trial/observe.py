@@ -1,4 +1,5 @@
-"""Watch a running program until it ends, feeding the metric sources at a bounded cost.
+"""Watch a running program until it ends, feeding the metric sources at a bounded cost; and a server
+under test: wait until it accepts, and stop it as an administrator would.
 
 There is no sampling thread: the wait for the launcher's report is cut into periods, and the sources
 are asked in between. Each source's period follows from what its last look cost, so that a tree of a
@@ -8,13 +9,16 @@ one rare.
 
 from __future__ import annotations
 
+import signal
+import socket
 import time
 from collections.abc import Sequence
 
+from heapfit.errors import UsageError
+from heapfit.records import TrialStatus
 from heapfit.trial.launcher import Ended, Running
-from heapfit.trial.server import ServerFailed
 from heapfit.trial.source import Source
-from heapfit.trial.verdict import how_it_ended
+from heapfit.trial.verdict import Rejected, how_it_ended
 
 # Share of one processor's time that a source may take. The lab promises to stay under 0.5 % of a
 # trial's wall time; the rest of that budget is for starting and reaping.
@@ -22,8 +26,11 @@ SAMPLING_SHARE = 0.004
 MIN_PERIOD_S = 0.005
 
 
-class TimedOut(Exception):
-    """The program still ran when its time was over."""
+# A server has work to do on SIGTERM (saving, closing); one that needs longer than this hangs.
+STOP_GRACE_S = 20.0
+_POLL_S = 0.01
+_CONNECT_TIMEOUT_S = 1.0
+_STOPPED = (0, -signal.SIGTERM)
 
 
 def observe(
@@ -34,7 +41,8 @@ def observe(
 ) -> Ended:
     """Return how `running` ended. With a `server`, the sources look at that instead.
 
-    Raises `TimedOut`, or `ServerFailed` if the server ends first. Ends no process: its caller does.
+    Raises `Rejected` if it still runs when its time is over, or if the server ends first. Ends no
+    process: its caller does.
     """
     for source in sources:
         source.begin((server or running).launcher_pid)
@@ -47,11 +55,11 @@ def observe(
             return ended
         now_s = time.monotonic()
         if now_s >= deadline:
-            raise TimedOut(f"still ran after {timeout_s:g} s and was ended")
+            reason = f"still ran after {timeout_s:g} s and was ended"
+            raise Rejected(TrialStatus.TIMEOUT, reason)
         if server is not None and (dead := server.wait(0.0)) is not None:
-            raise ServerFailed(
-                f"the server was not there to the end: {how_it_ended(dead.exit_code)}"
-            )
+            how = how_it_ended(dead.exit_code)
+            raise _server_failed(f"the server was not there to the end: {how}")
         for sampling in samplings:
             if now_s >= sampling.due_s:
                 sampling.take(now_s)
@@ -69,3 +77,54 @@ class _Sampling:
         self._source.sample(now_s)
         cost_s = time.thread_time() - before_s
         self.due_s = now_s + max(MIN_PERIOD_S, cost_s / SAMPLING_SHARE)
+
+
+# --------------------------------------------------------------- servers
+
+
+def ready_port(condition: str) -> int:
+    """Return the port of an expanded `ready` condition, `tcp:PORT`."""
+    kind, _, port = condition.partition(":")
+    if kind != "tcp" or not port.isdecimal():
+        raise UsageError(f"a server's 'ready' is tcp:PORT or tcp:{{port}}, not {condition!r}")
+    return int(port)
+
+
+def wait_until_ready(server: Running, port: int, timeout_s: float) -> None:
+    """Return when the server accepts a connection on loopback."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if (dead := server.wait(_POLL_S)) is not None:
+            how = how_it_ended(dead.exit_code)
+            raise _server_failed(f"the server ended before it was ready: {how}")
+        if _accepts(port):
+            return
+    raise _server_failed(f"the server did not accept on port {port} within {timeout_s:g} s")
+
+
+def stop_server(server: Running, process: int, patience: float = 1.0) -> Ended:
+    """Ask the server to end and return what it used from its start to its end.
+
+    `process` is the one to ask; `patience` is how many times the usual grace it has.
+    """
+    grace_s = STOP_GRACE_S * patience
+    server.signal(signal.SIGTERM, process)
+    ended = server.wait(grace_s)
+    if ended is None:
+        raise _server_failed(f"the server still ran {grace_s:g} s after SIGTERM")
+    if ended.exit_code not in _STOPPED:
+        how = how_it_ended(ended.exit_code)
+        raise _server_failed(f"the server did not end well on SIGTERM: {how}")
+    return ended
+
+
+def _accepts(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=_CONNECT_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
+
+
+def _server_failed(reason: str) -> Rejected:
+    return Rejected(TrialStatus.FAILED, reason)

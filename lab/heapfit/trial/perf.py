@@ -1,4 +1,5 @@
-"""Count events of the kernel and the processor in a program's tree, by perf_event_open(2).
+"""Metric sources: events of the kernel and the processor in a program's tree, counted by
+perf_event_open(2).
 
 A counter is opened on the launcher before it forks. It is inherited by everything that the launcher
 starts and begins to count when the program is executed, so the launcher itself is never in it. Only
@@ -15,9 +16,15 @@ import errno
 import os
 import platform
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
+
+from heapfit.records import Metric
+from heapfit.trial.launcher import Ended
+from heapfit.trial.source import Source, SourceFailed, cost
 
 # By machine: the system call's number, for which libc has no function.
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
@@ -38,7 +45,12 @@ _READING = struct.Struct("=QQQ")  # the count, and for how long it was enabled a
 
 _ANY_CORE, _NO_GROUP, _THIS_PROCESS = -1, -1, 0
 
-HARDWARE, SOFTWARE, TRACEPOINT, HARDWARE_CACHE = 0, 1, 2, 3
+HARDWARE, TRACEPOINT, HARDWARE_CACHE = 0, 2, 3
+
+# The numbers of the processor's events and of its caches.
+_CYCLES, _INSTRUCTIONS, _CACHE_MISSES = 0, 1, 3
+_L1D, _DTLB = 0, 3
+FRAGMENTATION = "kmem:mm_page_alloc_extfrag"
 
 _TRACEFS = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
@@ -60,7 +72,7 @@ class Event:
 
 
 def cache_read_misses(cache: int) -> int:
-    """Return the config of a HARDWARE_CACHE event: loads that `cache` (0: L1D, 3: DTLB) missed."""
+    """Return the config of a HARDWARE_CACHE event: loads that `cache` missed."""
     read, miss = 0, 1
     return cache | read << 8 | miss << 16
 
@@ -159,3 +171,117 @@ def _why(event: Event, error: int) -> str:
     if error in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.EINVAL):
         return "the processor shows no such counter, as is common in a virtual machine"
     return f"perf_event_open: {os.strerror(error).lower()}"
+
+
+# --------------------------------------------------------------- sources
+
+
+class PerfSource(Source):
+    """Counts `events()` from the execution of the program until all of its tree has ended."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, Counter] = {}
+
+    @classmethod
+    def events(cls) -> Mapping[str, Event]:
+        """Return the events by the metric that each is; raise `Unavailable`."""
+        raise NotImplementedError
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        try:
+            return refusal(cls.events().values())
+        except Unavailable as reason:
+            return str(reason)
+
+    def attach(self, launcher: int) -> None:
+        try:
+            for metric, event in self.events().items():
+                self._counters[metric] = Counter(event, launcher)
+        except Unavailable as reason:
+            raise SourceFailed(f"{metric} cannot be counted: {reason}") from reason
+
+    def figures(self, ended: Ended) -> dict[str, float]:
+        counts = {metric: counter.read() for metric, counter in self._counters.items()}
+        return {metric: count for metric, count in counts.items() if count is not None}
+
+    def close(self) -> None:
+        with ExitStack() as closing:
+            for counter in self._counters.values():
+                closing.callback(counter.close)
+        self._counters.clear()
+
+
+def _counter(name: str, label: str, what: str) -> tuple[Metric]:
+    means = f"counter of the processor: {what}, user code of the process tree"
+    return (cost(name, label, "count", means),)
+
+
+class _Hardware(PerfSource):
+    """What the processor counts while it runs the program's own code.
+
+    Each counter is a source of its own, for a processor may have one and lack the other. User code
+    alone is counted, which needs no root. Virtual machines often show no counters at all; then
+    `simulation.py` gives some of the same figures.
+    """
+
+    event: ClassVar[Event]
+
+    @classmethod
+    def events(cls) -> Mapping[str, Event]:
+        return {cls.metrics[0].name: cls.event}
+
+
+class Instructions(_Hardware):
+    metrics = _counter("instructions", "Instructions", "instructions retired")
+    event = Event(HARDWARE, _INSTRUCTIONS)
+
+
+class Cycles(_Hardware):
+    metrics = _counter("cycles", "Cycles", "cycles while not halted")
+    event = Event(HARDWARE, _CYCLES)
+
+
+class L1DataMisses(_Hardware):
+    metrics = _counter("l1d_misses", "L1 data cache misses", "loads that missed the L1 cache")
+    event = Event(HARDWARE_CACHE, cache_read_misses(_L1D))
+
+
+class LastLevelMisses(_Hardware):
+    metrics = _counter("llc_misses", "Last-level cache misses", "misses of the last level")
+    event = Event(HARDWARE, _CACHE_MISSES)
+
+
+class DataTlbMisses(_Hardware):
+    metrics = _counter("dtlb_misses", "Data TLB misses", "loads that missed the TLB")
+    event = Event(HARDWARE_CACHE, cache_read_misses(_DTLB))
+
+
+COUNTERS = (Instructions, Cycles, L1DataMisses, LastLevelMisses, DataTlbMisses)
+
+
+class KernelFragmentation(PerfSource):
+    """How often the kernel had to break up memory of another kind for this program.
+
+    The kernel keeps free pages apart by how movable their content will be. When a kind has run out,
+    it takes a block from another kind, and physical memory gets more fragmented: that is the
+    tracepoint, which studies of allocators have counted with SystemTap. Counted here are the events
+    that the program's own requests for memory caused, not those of the whole machine.
+
+    It costs nothing while no event happens. It is to be asked for all the same, since it needs root
+    on most machines, and a program that touches little memory on a machine with much has a plain
+    zero.
+    """
+
+    metrics = (
+        cost(
+            "fragmentation_events",
+            "Kernel fragmentation events",
+            "count",
+            f"tracepoint {FRAGMENTATION} over the process tree",
+        ),
+    )
+
+    @classmethod
+    def events(cls) -> Mapping[str, Event]:
+        return {"fragmentation_events": tracepoint(FRAGMENTATION)}

@@ -1,6 +1,7 @@
-"""Expand `{data}`, `{here}`, `{scratch}`, `{port}`, `{cores}` and parameters in a workload's texts.
+"""What a trial's levels come to for its program, and the texts of a workload that they stand in.
 
-Only these names are touched: other braces belong to the command (awk, JSON, shell) and stay.
+`{data}`, `{here}`, `{scratch}`, `{port}`, `{cores}` and parameters are expanded. Only these names
+are touched: other braces belong to the command (awk, JSON, shell) and stay.
 """
 
 from __future__ import annotations
@@ -13,7 +14,48 @@ from functools import cached_property
 from pathlib import Path
 
 from heapfit.errors import UsageError
-from heapfit.records import Workload
+from heapfit.records import (
+    ENVIRONMENT_PREFIX,
+    OPTION_PREFIX,
+    PlannedTrial,
+    Study,
+    Workload,
+)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The parameters, options of heapfit's and variables of one trial.
+
+    A study sets some names and varies others, and a variant of an allocator sets some for its own
+    trials; a name that is mentioned in none of these ways has the workload's own default. The names
+    are those of `records.Factor`. No name is both varied and set by a variant: the plan sees to
+    that.
+    """
+
+    parameters: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, study: Study, planned: PlannedTrial) -> Levels:
+        """Return the values of the trial `planned` of `study`."""
+        own = study.allocator(planned.allocator).parameters
+        values = {**study.workload.parameters, **study.parameters, **own, **planned.levels}
+        return cls(
+            parameters={name: values[name] for name in study.workload.parameters},
+            options=_prefixed(values, OPTION_PREFIX),
+            environment=_prefixed(values, ENVIRONMENT_PREFIX),
+        )
+
+
+def _prefixed(values: dict[str, str], prefix: str) -> dict[str, str]:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in values.items()
+        if name.startswith(prefix)
+    }
+
 
 BUILTIN_NAMES = ("data", "here", "scratch", "port", "cores")
 
@@ -62,21 +104,10 @@ class Placeholders:
         return _BUILTIN.sub(lambda found: self._value(found[1]), text)
 
     def _value(self, name: str) -> str:
-        match name:
-            case "here":
-                return str(self.workload.here.resolve())
-            case "scratch":
-                return str(self.scratch)
-            case "port":
-                return str(self.port)
-            case "cores":
-                return str(self.cores)
-            case _:
-                return self._data_folder()
-
-    def _data_folder(self) -> str:
-        if self.data is None:
+        if name == "here":
+            return str(self.workload.here.resolve())
+        if name == "data" and self.data is None:
             raise UsageError(
                 f"workload {self.workload.name!r} uses {{data}} but has no [prepare] step"
             )
-        return str(self.data)
+        return str(getattr(self, name))

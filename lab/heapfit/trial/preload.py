@@ -15,10 +15,11 @@ from pathlib import Path
 
 from heapfit import options
 from heapfit.record import options as record
-from heapfit.records import InstalledAllocator
-from heapfit.trial.levels import Levels
+from heapfit.records import InstalledAllocator, TrialStatus
+from heapfit.trial.placeholders import Levels
 from heapfit.trial.source import Source
 from heapfit.trial.tree import ProcessTree
+from heapfit.trial.verdict import Rejected, head
 
 VARIABLE = "LD_PRELOAD"
 
@@ -104,12 +105,6 @@ def _unset(levels: Levels) -> list[str]:
     return [name for name, value in levels.environment.items() if not value]
 
 
-def loader_complaint(stderr: bytes) -> str | None:
-    """Return the dynamic loader's words if it could not preload a library."""
-    found = _LOADER_COMPLAINT.search(stderr)
-    return found.group().decode(errors="replace") if found else None
-
-
 class PreloadWatch(Source):
     """Looks for the allocator's library in the program's tree until it has been seen once.
 
@@ -134,6 +129,23 @@ class PreloadWatch(Source):
             return not self._seen
         looked_s = self._last_look_s - self._first_look_s
         return not self._seen and self._looks >= MIN_LOOKS and looked_s >= MIN_LOOKING_S
+
+    def check(self, stderr: Path) -> None:
+        """Reject a program that ran without the allocator under whose name it was measured.
+
+        What the dynamic loader complains of is at the head of what the program wrote to `stderr`.
+        """
+        complaint = _LOADER_COMPLAINT.search(head(stderr))
+        if complaint is None and not self.missing:
+            return
+        why = complaint.group().decode(errors="replace") if complaint else self.obstacle
+        reason = (
+            f": {why}"
+            if why
+            else ", whose library never appeared in it; "
+            "does it start another program without its environment?"
+        )
+        raise Rejected(TrialStatus.FAILED, f"ran without the allocator{reason}")
 
     def begin(self, root: int) -> None:
         self._root = root

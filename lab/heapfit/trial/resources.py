@@ -1,60 +1,215 @@
-"""Metric source: what the kernel accounted to the program, by `wait4` and `getrusage`.
+"""Metric sources: the time and the memory that a program's whole process tree takes.
 
-The figures are those of RUSAGE_CHILDREN of the launcher once the whole tree is reaped: the
-program, the children it waited for and theirs, and orphans that were left to the launcher. A child
-whose parent ignores SIGCHLD is reaped by the kernel and accounted to nobody. Wall time runs from
-just before the program is forked until the kernel says that it ended.
+What the kernel accounted to the program is RUSAGE_CHILDREN of the launcher once the whole tree is
+reaped: the program, the children it waited for and theirs, and orphans that were left to the
+launcher. A child whose parent ignores SIGCHLD is reaped by the kernel and accounted to nobody. Wall
+time runs from just before the program is forked until the kernel says that it ended.
+
+Memory is sampled: the sum over the tree, which can miss a short peak. The mean weighs each sample
+by the time that it stands for.
 """
 
 from __future__ import annotations
 
-from heapfit.records import Metric
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
 from heapfit.trial.launcher import Ended
-from heapfit.trial.source import Source
+from heapfit.trial.source import Source, cost
+from heapfit.trial.tree import ProcessTree, children_are_listed
 
 _RUSAGE = "getrusage over the program and all its descendants"
+_PSS = "sampled sum of /proc/PID/smaps_rollup over the process tree"
+_KIB = 1024
 
 
 class Resources(Source):
+    """What the kernel accounted, by `wait4` and `getrusage`; a metric has its field's name."""
+
     metrics = (
-        Metric(
-            name="wall_s",
-            label="Wall time",
-            unit="s",
-            better="lower",
-            source="monotonic clock from fork to the end of the program",
-        ),
-        Metric(name="user_s", label="User time", unit="s", better="lower", source=_RUSAGE),
-        Metric(name="system_s", label="System time", unit="s", better="lower", source=_RUSAGE),
-        Metric(
-            name="minor_faults", label="Minor faults", unit="count", better="lower", source=_RUSAGE
-        ),
-        Metric(
-            name="major_faults", label="Major faults", unit="count", better="lower", source=_RUSAGE
-        ),
-        Metric(
-            name="voluntary_switches",
-            label="Voluntary context switches",
-            unit="count",
-            better="lower",
-            source=_RUSAGE,
-        ),
-        Metric(
-            name="involuntary_switches",
-            label="Involuntary context switches",
-            unit="count",
-            better="lower",
-            source=_RUSAGE,
-        ),
+        cost("wall_s", "Wall time", "s", "monotonic clock from fork to the end of the program"),
+        cost("user_s", "User time", "s", _RUSAGE),
+        cost("system_s", "System time", "s", _RUSAGE),
+        cost("minor_faults", "Minor faults", "count", _RUSAGE),
+        cost("major_faults", "Major faults", "count", _RUSAGE),
+        cost("voluntary_switches", "Voluntary context switches", "count", _RUSAGE),
+        cost("involuntary_switches", "Involuntary context switches", "count", _RUSAGE),
     )
 
     def figures(self, ended: Ended) -> dict[str, float]:
-        return {
-            "wall_s": ended.wall_s,
-            "user_s": ended.user_s,
-            "system_s": ended.system_s,
-            "minor_faults": ended.minor_faults,
-            "major_faults": ended.major_faults,
-            "voluntary_switches": ended.voluntary_switches,
-            "involuntary_switches": ended.involuntary_switches,
-        }
+        return {metric.name: getattr(ended, metric.name) for metric in self.metrics}
+
+
+class Averaging:
+    """The peak and the mean over time of a size that is looked at now and then.
+
+    Each look stands for the time around it: the mean is that of the line through all looks.
+    """
+
+    def __init__(self) -> None:
+        self.peak = 0.0
+        self._last = 0.0
+        self._last_s: float | None = None
+        self._area = 0.0  # size times seconds
+        self._duration_s = 0.0
+
+    def add(self, now_s: float, size: float) -> None:
+        """Take the `size` seen at `now_s`."""
+        if self._last_s is not None:
+            span_s = now_s - self._last_s
+            self._area += span_s * (size + self._last) / 2
+            self._duration_s += span_s
+        self._last, self._last_s = size, now_s
+        self.peak = max(self.peak, size)
+
+    def mean(self) -> float:
+        """Return the mean weighted by time; of a single look, what it saw; of none, 0."""
+        return self._area / self._duration_s if self._duration_s else self._last
+
+
+class _SampledMemory(Source):
+    """A size of the process tree that is looked at while the program runs."""
+
+    def __init__(self) -> None:
+        self._tree: ProcessTree | None = None
+        self._sizes = Averaging()
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        if children_are_listed():
+            return None
+        return "the kernel does not list a process's children (CONFIG_PROC_CHILDREN)"
+
+    def begin(self, root: int) -> None:
+        self._tree = ProcessTree(root)
+        self.sample(time.monotonic())
+
+    def sample(self, now_s: float) -> None:
+        assert self._tree is not None, "begin() comes first"
+        size = self._size(self._tree)
+        if size:  # nothing: already a zombie, its memory went before we looked
+            self._sizes.add(now_s, size)
+
+    def _size(self, tree: ProcessTree) -> int:
+        """Return the size of the tree now."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        if self._tree is not None:
+            self._tree.close()
+
+
+class Memory(_SampledMemory):
+    """Resident memory; shared pages count once per process.
+
+    The kernel's own high-water mark (ru_maxrss) misses no peak but knows only the largest single
+    process. The peak is the larger of the two.
+    """
+
+    metrics = (
+        cost(
+            "peak_rss_bytes",
+            "Peak resident memory",
+            "bytes",
+            "the larger of ru_maxrss and the sampled sum over the process tree",
+        ),
+        cost(
+            "mean_rss_bytes",
+            "Mean resident memory",
+            "bytes",
+            "sampled sum over the process tree, weighted by time",
+        ),
+    )
+
+    def _size(self, tree: ProcessTree) -> int:
+        return tree.resident_bytes()
+
+    def figures(self, ended: Ended) -> dict[str, float]:
+        figures = {"peak_rss_bytes": max(self._sizes.peak, float(ended.max_rss_bytes))}
+        if self._sizes.peak:
+            figures["mean_rss_bytes"] = self._sizes.mean()
+        return figures
+
+
+class ProportionalMemory(_SampledMemory):
+    """Proportional set size.
+
+    Resident size counts a page that ten processes share ten times; the proportional size counts a
+    tenth in each. It is the honest figure for a server that forks workers. The kernel adds it up
+    anew at each look (/proc/PID/smaps_rollup), page by page, and holds the program's memory map
+    meanwhile: that is why it is to be asked for, and is looked at the rarer the larger the program
+    is. The kernel keeps no high-water mark of it.
+    """
+
+    metrics = (
+        cost("peak_pss_bytes", "Peak proportional memory", "bytes", _PSS),
+        cost("mean_pss_bytes", "Mean proportional memory", "bytes", f"{_PSS}, weighted by time"),
+    )
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        if not Path("/proc/self/smaps_rollup").exists():
+            return "the kernel has no /proc/PID/smaps_rollup (CONFIG_PROC_PAGE_MONITOR)"
+        return super().unavailable()
+
+    def _size(self, tree: ProcessTree) -> int:
+        rollups: dict[int, Rollup] = {}
+        total = 0
+        for parent, process in tree.processes():
+            rollup = read_rollup(process)
+            if rollup is None:
+                continue
+            rollups[process] = rollup
+            if not rollup.is_twin(rollups.get(parent)):
+                total += rollup.proportional
+        return total
+
+    def figures(self, ended: Ended) -> dict[str, float]:
+        if not self._sizes.peak:
+            return {}  # it ended before the first look
+        return {"peak_pss_bytes": self._sizes.peak, "mean_pss_bytes": self._sizes.mean()}
+
+
+@dataclass(frozen=True)
+class Rollup:
+    """What a process has resident, and its proportional part of it. In bytes."""
+
+    resident: int
+    proportional: int
+
+    def is_twin(self, parent: Rollup | None) -> bool:
+        """Tell whether this child merely borrows its parent's address space (vfork).
+
+        A child that has just been forked looks like its parent too, but shares every page, so that
+        at most half of each is its own.
+        """
+        return self == parent and self.proportional > self.resident / 2
+
+
+def read_rollup(process: int) -> Rollup | None:
+    """Return the sizes of `process`, or None when it has ended or is not ours to look at."""
+    try:
+        fd = os.open(f"/proc/{process}/smaps_rollup", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        text = os.read(fd, os.sysconf("SC_PAGE_SIZE"))
+    except OSError:  # it has ended since
+        return None
+    finally:
+        os.close(fd)
+    return parse_rollup(text)
+
+
+def parse_rollup(text: bytes) -> Rollup | None:
+    """Return the sizes in the text of a smaps_rollup, which a zombie's lacks."""
+    sizes = {
+        line.split(b":")[0]: int(line.split()[1]) * _KIB
+        for line in text.splitlines()
+        if line.startswith((b"Rss:", b"Pss:"))
+    }
+    if len(sizes) < 2:
+        return None
+    return Rollup(resident=sizes[b"Rss"], proportional=sizes[b"Pss"])

@@ -14,15 +14,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from heapfit.errors import HeapfitError
-from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
+from heapfit.records import CommandMetric, PlannedTrial, Study, Trial, TrialStatus
 from heapfit.trial import preload, verdict
 from heapfit.trial.attempt import Attempt
-from heapfit.trial.command_metric import CommandRunner
+from heapfit.trial.launcher import CouldNotStart, Running
 from heapfit.trial.metrics import sources_of
 from heapfit.trial.source import Source
 
 # A program that fails with less than this left on its disk has probably failed for that reason.
 LITTLE_SPACE_BYTES = 1 << 20
+
+# In a command metric's command, for the file with the program's standard output.
+_STDOUT = "{stdout}"
+# It reads what a program wrote; one that takes longer than this hangs.
+COMMAND_TIMEOUT_S = 60.0
 
 
 def run_trial(
@@ -81,7 +86,7 @@ class _TrialRun:
         self.stderr_tail = ""  # of a run after the timed one, where that went wrong
 
     def _attempt(self, folder: Path, sources: list[type[Source]], timeout_s: float) -> Attempt:
-        return Attempt.prepare(
+        return Attempt(
             self._study,
             self._planned,
             sources,
@@ -97,40 +102,69 @@ class _TrialRun:
             timed.run()
             figures = timed.judge()
         verdict.check_same_output(timed.digest, reference, own=timed.is_reference)
-        figures |= self._command_figures()
+        for metric in self._study.workload.command_metrics:
+            figures[metric.name] = self._command_figure(metric)
         for source in self._own_runs:
             figures |= self._figures_of_own_run(source)
         wanted = {metric.name for metric in self._study.metrics}
         return {name: figure for name, figure in figures.items() if name in wanted}
 
-    def _command_figures(self) -> dict[str, float]:
-        runner = CommandRunner(
-            launcher=self.timed.launcher,
-            placeholders=self.timed.placeholders,
-            cpus=self.timed.split.others,
-            environment=preload.environment_changes(None, self.timed.environment),
-            folder=self._folder,
-            stdout=self.timed.stdout,
-        )
-        declared = self._study.workload.command_metrics
-        return {metric.name: runner.figure(metric) for metric in declared}
+    def _command_figure(self, metric: CommandMetric) -> float:
+        """Return the number in the last line that a command of the user's prints.
 
-    def _timeout_of_own_run(self, source: type[Source]) -> float:
-        """By what the program took without the tool, which says more than the study's limit."""
-        assert self.timed.used is not None, "the timed run comes first"
-        return max(self._study.timeout_s, self.timed.used.wall_s * source.slowdown)
+        It runs without the allocator, in the workload's folder, on the lab's processors.
+        """
+        out, err = (self._folder / f"metric-{kind}.txt" for kind in ("out", "err"))
+        exit_code = self._run_command(metric, out, err)
+        if exit_code != 0:
+            last_words = _last_line(err)
+            said = f" (it says: {last_words})" if last_words else ""
+            raise _command_failed(metric, f"{verdict.how_it_ended(exit_code)}{said}")
+        printed = _last_line(out)
+        try:
+            return verdict.number(printed)
+        except ValueError as error:
+            raise verdict.mismatch(
+                f"the last line that the command of metric {metric.name} prints is no usable "
+                f"number: {printed[:80]!r}",
+            ) from error
+
+    def _run_command(self, metric: CommandMetric, out: Path, err: Path) -> int:
+        timed = self.timed
+        words = timed.placeholders.expand_all(metric.command)
+        try:
+            with Running(
+                timed.launcher,
+                [word.replace(_STDOUT, str(timed.stdout)) for word in words],
+                cpus=timed.split.others,
+                directory=timed.workload.here.resolve(),
+                environment=preload.clean_environment(),
+                changes=preload.environment_changes(None, timed.environment),
+                stdin=None,
+                stdout=out,
+                stderr=err,
+            ) as running:
+                ended = running.wait(COMMAND_TIMEOUT_S)
+        except CouldNotStart as error:
+            raise _command_failed(metric, str(error)) from error
+        if ended is None:
+            raise _command_failed(metric, f"it still ran after {COMMAND_TIMEOUT_S:g} s")
+        return ended.exit_code
 
     def _figures_of_own_run(self, source: type[Source]) -> dict[str, float]:
+        assert self.timed.used is not None, "the timed run comes first"
+        # What the program took without the tool says more than the study's limit.
+        timeout_s = max(self._study.timeout_s, self.timed.used.wall_s * source.slowdown)
         names = {metric.name for metric in source.metrics}
         with _folder(self._folder / "own-run") as folder:
-            attempt = self._attempt(folder, [source], self._timeout_of_own_run(source))
+            attempt = self._attempt(folder, [source], timeout_s)
             with closing(attempt):
                 try:
                     attempt.run()
                     figures = attempt.judge()
                     if attempt.digest != self.timed.digest:
                         reason = "gives other output than in the run before, which was timed"
-                        raise verdict.Rejected(TrialStatus.MISMATCH, reason)
+                        raise verdict.mismatch(reason)
                 except verdict.Rejected as rejected:
                     self.stderr_tail = attempt.stderr_tail()
                     raise verdict.Rejected(
@@ -138,6 +172,17 @@ class _TrialRun:
                         f"in the run for {source.metrics[0].name} alone: {rejected.reason}",
                     ) from rejected
         return {name: figure for name, figure in figures.items() if name in names}
+
+
+def _command_failed(metric: CommandMetric, reason: str) -> verdict.Rejected:
+    return verdict.Rejected(
+        TrialStatus.FAILED, f"the command of metric {metric.name} failed: {reason}"
+    )
+
+
+def _last_line(path: Path) -> str:
+    text = verdict.tail(path).decode(errors="replace").strip()
+    return text.rpartition("\n")[2].strip()
 
 
 def _check_space(folder: Path) -> None:

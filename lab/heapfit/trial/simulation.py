@@ -18,13 +18,12 @@ count again in the child.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from heapfit.records import Metric
 from heapfit.trial.launcher import Ended
-from heapfit.trial.source import Source, SourceFailed
+from heapfit.trial.source import Source, SourceFailed, cost
 
 # Cachegrind's names: reads of instructions, and of them the misses of the first and the last level;
 # data reads (r) and writes (w) likewise.
@@ -43,6 +42,7 @@ _TLB = (
 )
 
 _OUTPUT = "cachegrind.*"
+_BY_VALGRIND = "simulated by Valgrind in a run of its own"
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -83,18 +83,15 @@ class _Cachegrind(Source):
         totals = [read_totals(path) for path in self._folder.glob(_OUTPUT)]
         if not totals:
             raise SourceFailed("valgrind wrote no result; does it run the program at all?")
-        return {metric: _sum(totals, names) for metric, names in self.events.items()}
+        return {
+            metric: float(sum(process[name] for process in totals for name in names))
+            for metric, names in self.events.items()
+        }
 
 
 class SimulatedCaches(_Cachegrind):
     metrics = tuple(
-        Metric(
-            name=name,
-            label=f"{label} (simulated)",
-            unit="count",
-            better="lower",
-            source=f"simulated by Valgrind in a run of its own: {what}",
-        )
+        cost(name, f"{label} (simulated)", "count", f"{_BY_VALGRIND}: {what}")
         for name, label, what in (
             ("instructions", "Instructions", "instructions executed"),
             ("l1d_misses", "L1 data cache misses", "loads and stores that missed the L1 cache"),
@@ -113,13 +110,12 @@ class SimulatedCaches(_Cachegrind):
 
 class SimulatedTlb(_Cachegrind):
     metrics = (
-        Metric(
-            name="dtlb_misses",
-            label="Data TLB misses (simulated)",
-            unit="count",
-            better="lower",
-            source="simulated by Valgrind in a run of its own: loads and stores that missed both "
-            "levels of a TLB of 64 and 1536 entries, if all pages had 4 KiB",
+        cost(
+            "dtlb_misses",
+            "Data TLB misses (simulated)",
+            "count",
+            f"{_BY_VALGRIND}: loads and stores that missed both levels of a TLB of 64 and 1536 "
+            "entries, if all pages had 4 KiB",
         ),
     )
     events: ClassVar[Mapping[str, Sequence[str]]] = {"dtlb_misses": LAST_LEVEL_DATA}
@@ -171,7 +167,3 @@ def read_totals(path: Path) -> dict[str, int]:
         elif key == "summary":
             return dict(zip(names, map(int, words.split()), strict=True))
     raise SourceFailed(f"valgrind did not finish {path.name}; is the disk full?")
-
-
-def _sum(totals: Iterable[Mapping[str, int]], names: Sequence[str]) -> float:
-    return float(sum(process[name] for process in totals for name in names))

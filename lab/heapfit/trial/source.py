@@ -1,8 +1,8 @@
 """What every metric source has in common.
 
 A source says which figures it gives, whether this machine can give them, and is told about the
-course of a run: it is attached, the program begins, time passes, it ended. One module per source;
-`metrics.py` lists them and `run.py` drives them.
+course of a run: it is attached, the program begins, time passes, it ended. `metrics.py` lists them
+and `run.py` drives them.
 
 Most sources look at the run that is timed. One that slows the program down has `own_run`: the
 program is then run once more for this source alone, and no other figure comes from that run.
@@ -14,12 +14,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from heapfit.records import Metric
+from heapfit.records import Metric, TrialStatus
 from heapfit.trial.launcher import Ended
+from heapfit.trial.verdict import Rejected
 
 
-class SourceFailed(Exception):
+class SourceFailed(Rejected):
     """A source could not do its part in this run; the message says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(TrialStatus.FAILED, reason)
+
+
+def cost(name: str, label: str, unit: str, source: str) -> Metric:
+    """Return a metric of which less is better, as it is of nearly all."""
+    return Metric(name=name, label=label, unit=unit, better="lower", source=source)
 
 
 class Source:

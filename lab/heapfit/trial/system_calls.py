@@ -23,8 +23,7 @@ from pathlib import Path
 from heapfit.records import Metric
 from heapfit.trial import perf
 from heapfit.trial.launcher import Ended
-from heapfit.trial.perf_source import PerfSource
-from heapfit.trial.source import Source, SourceFailed
+from heapfit.trial.source import Source, SourceFailed, cost
 from heapfit.trial.tree import ProcessTree
 
 CALLS = ("mmap", "munmap", "mremap", "mprotect", "madvise", "brk", "futex")
@@ -38,19 +37,11 @@ def metric_name(call: str) -> str:
 
 
 def _metrics(means: str) -> tuple[Metric, ...]:
-    return tuple(
-        Metric(
-            name=metric_name(call),
-            label=f"Calls of {call}",
-            unit="count",
-            better="lower",
-            source=f"{means} over the process tree, in a run of its own",
-        )
-        for call in CALLS
-    )
+    source = f"{means} over the process tree, in a run of its own"
+    return tuple(cost(metric_name(call), f"Calls of {call}", "count", source) for call in CALLS)
 
 
-class TracedCalls(PerfSource):
+class TracedCalls(perf.PerfSource):
     """Counts by tracepoint."""
 
     metrics = _metrics("kernel tracepoint")

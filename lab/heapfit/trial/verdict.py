@@ -1,15 +1,37 @@
-"""Judge a finished program: did it end well, under the allocator meant, with the right output?
+"""Judge a finished program: did it end well, with the right output, and what figures are in that?
 
-Everything that fails here is reported with its reason and never counted as a time.
+Everything that fails here is reported with its reason and never counted as a time. Output stays on
+disk and is never read as a whole: a program may print gigabytes.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
 import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean, geometric_mean
 
-from heapfit.records import Trial, TrialStatus
-from heapfit.trial import output, preload
+from heapfit.records import (
+    CommandMetric,
+    Metric,
+    Trial,
+    TrialStatus,
+    Workload,
+    WorkloadMetric,
+)
+from heapfit.trial.search import SearchFailed, search
+
+TAIL_BYTES = 4096
+HEAD_BYTES = 65536
+
+_COMBINE: dict[str, Callable[[list[float]], float]] = {
+    "sum": math.fsum,
+    "mean": fmean,
+    "geometric-mean": geometric_mean,
+    "last": lambda figures: figures[-1],
+}
 
 
 class Rejected(Exception):
@@ -19,6 +41,11 @@ class Rejected(Exception):
         super().__init__(reason)
         self.status = status
         self.reason = reason
+
+
+def mismatch(reason: str) -> Rejected:
+    """Return the rejection of a program that ended well and whose output is wrong."""
+    return Rejected(TrialStatus.MISMATCH, reason)
 
 
 def how_it_ended(exit_code: int) -> str:
@@ -45,21 +72,6 @@ def check_exit(exit_code: int, expected: int) -> None:
         raise Rejected(TrialStatus.FAILED, f"{how_it_ended(exit_code)}{wanted}")
 
 
-def check_preload(watch: preload.PreloadWatch, stderr: Path) -> None:
-    """Reject a program that ran without the allocator under whose name it was to be measured."""
-    complaint = preload.loader_complaint(output.head(stderr))
-    if complaint is not None:
-        raise Rejected(TrialStatus.FAILED, f"ran without the allocator: {complaint}")
-    if watch.missing:
-        raise Rejected(
-            TrialStatus.FAILED,
-            f"ran without the allocator: {watch.obstacle}"
-            if watch.obstacle
-            else "ran without the allocator, whose library never appeared in it; "
-            "does it start another program without its environment?",
-        )
-
-
 def check_same_output(trial_digest: str | None, reference: Trial | None, *, own: bool) -> None:
     """Reject output that differs from the reference's; `own` says that both are of the same."""
     if reference is None or trial_digest == reference.output_sha256:
@@ -72,4 +84,95 @@ def check_same_output(trial_digest: str | None, reference: Trial | None, *, own:
         )
     else:
         reason = f"gives other output than under {name}"
-    raise Rejected(TrialStatus.MISMATCH, reason)
+    raise mismatch(reason)
+
+
+# ---------------------------------------------------------------- output
+
+
+def as_metric(declared: WorkloadMetric | CommandMetric) -> Metric:
+    """Return a workload's own metric in the form that a study's report uses."""
+    by = "the program"
+    if isinstance(declared, CommandMetric):
+        by = f"{declared.command[0]} after the trial"
+    return Metric(
+        name=declared.name,
+        label=declared.label,
+        unit=declared.unit,
+        better=declared.better,
+        source=f"printed by {by}",
+    )
+
+
+def tail(path: Path, size: int = TAIL_BYTES) -> bytes:
+    """Return the last `size` bytes of a file that may be large or missing."""
+    if not path.exists():
+        return b""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - size))
+        return file.read()
+
+
+def head(path: Path, size: int = HEAD_BYTES) -> bytes:
+    """Return the first `size` bytes of a file that may be large or missing."""
+    if not path.exists():
+        return b""
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def digest(paths: Sequence[Path]) -> str | None:
+    """Return one SHA-256 for the contents of all `paths`, in their order; None for none.
+
+    Raises `Rejected` for a file that the program should have written and did not.
+    """
+    if not paths:
+        return None
+    return hashlib.sha256("".join(map(_file_digest, paths)).encode()).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise mismatch(f"wrote no file {path.name}: {error.strerror}") from error
+
+
+def figures(workload: Workload, stdout: Path) -> dict[str, float]:
+    """Check `must_match` and read the workload's own metrics from standard output.
+
+    Raises `Rejected` where something is not to be found or is not a number.
+    """
+    must_match = workload.check.must_match
+    patterns = [metric.pattern for metric in workload.metrics]
+    try:
+        if must_match is not None and search(stdout, [must_match], every=False) == [[]]:
+            raise mismatch(f"did not print anything that matches {must_match!r}")
+        found = search(stdout, patterns, every=True)
+    except SearchFailed as failed:
+        raise mismatch(f"printed what cannot be judged: {failed}") from failed
+    return {
+        metric.name: _figure(metric, texts)
+        for metric, texts in zip(workload.metrics, found, strict=True)
+        if texts or not metric.optional
+    }
+
+
+def _figure(metric: WorkloadMetric, printed: Sequence[str]) -> float:
+    if not printed:
+        raise mismatch(f"did not print its metric {metric.name} ({metric.pattern!r})")
+    try:
+        return _COMBINE[metric.combine]([number(text) for text in printed])
+    except (ValueError, ArithmeticError) as error:
+        raise mismatch(
+            f"printed a metric {metric.name} that is no usable number: {error}"
+        ) from error
+
+
+def number(text: str) -> float:
+    """Return the figure in `text`; raise `ValueError` if it is none, nor one to compute with."""
+    figure = float(text)
+    if not math.isfinite(figure):
+        raise ValueError(f"{text.strip()!r} is not finite")
+    return figure
