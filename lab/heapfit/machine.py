@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,6 +17,7 @@ _HUGE_PAGE_POOLS = Path("/sys/kernel/mm/hugepages")
 _OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 _CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 _MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_MODEL_NAME = re.compile(r"^model name[ \t]*:[ \t]*(.*?)[ \t]*$", re.IGNORECASE | re.MULTILINE)
 
 # How the variables begin that steer an allocator, or the loader, from outside; every trial inherits
 # them.
@@ -39,7 +41,7 @@ _NOT_INHERITED = ("LD_PRELOAD", "HEAPFIT_RECORD_PROCESS")
 
 def describe() -> Machine:
     """Return what this machine is; what cannot be found out is None or said in `notes`."""
-    memory = _meminfo()
+    memory = meminfo()
     return Machine(
         hostname=platform.node(),
         cpu=_cpu_model(),
@@ -48,9 +50,9 @@ def describe() -> Machine:
         kernel=platform.release(),
         distribution=_distribution(),
         libc=os.confstr("CS_GNU_LIBC_VERSION") or "unknown",
-        governor=_text(_GOVERNOR),
+        governor=read(_GOVERNOR),
         virtual=_virtual(),
-        huge_pages=_chosen(_text(_HUGE_PAGES / "enabled")),
+        huge_pages=chosen(read(_HUGE_PAGES / "enabled") or "") or None,
         swap_bytes=memory.get("SwapTotal", 0),
         notes=_notes(),
     )
@@ -78,33 +80,30 @@ def memory_settings() -> dict[str, str]:
         files[f"mode of {folder.name}"] = folder / "enabled"
     for folder in sorted(_HUGE_PAGE_POOLS.glob("hugepages-*kB")):
         files[f"pool of {folder.name}"] = folder / "nr_hugepages"
-    found = {name: _text(path) for name, path in files.items()}
-    return {name: _chosen(text) or text for name, text in found.items() if text is not None}
+    found = {name: read(path) for name, path in files.items()}
+    return {name: chosen(text) for name, text in found.items() if text is not None}
 
 
-def _text(path: Path) -> str | None:
+def read(path: Path | str) -> str | None:
+    """Return what the kernel says in the file `path`, or None when it does not say it."""
     try:
-        return path.read_text().strip()
+        return Path(path).read_text(encoding="utf-8").strip()
     except OSError:
         return None
 
 
-def _meminfo() -> dict[str, int]:
+def meminfo() -> dict[str, int]:
     """Return /proc/meminfo in bytes (the file counts in KiB)."""
-    fields = (line.split() for line in (_text(Path("/proc/meminfo")) or "").splitlines())
+    fields = (line.split() for line in (read("/proc/meminfo") or "").splitlines())
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in fields}
 
 
 def _cpu_model() -> str:
     """The processor's name; aarch64 kernels give only numbers, which `lscpu` translates."""
-    for line in (_text(Path("/proc/cpuinfo")) or "").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            return value.strip()
-    for line in _output("lscpu").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "Model name":
-            return f"{value.strip()} ({platform.machine()})"
+    if named := _MODEL_NAME.search(read("/proc/cpuinfo") or ""):
+        return named[1]
+    if named := _MODEL_NAME.search(_output("lscpu")):
+        return f"{named[1]} ({platform.machine()})"
     return platform.machine()
 
 
@@ -122,13 +121,17 @@ def _virtual() -> str | None:
         return found if found != "none" else None
     if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
         return "container"
-    words = (_text(Path("/proc/cpuinfo")) or "").split()
+    words = (read("/proc/cpuinfo") or "").split()
     return "virtual machine" if "hypervisor" in words else None
 
 
-def _chosen(choices: str | None) -> str | None:
-    """Return the bracketed one of `always [madvise] never`."""
-    return choices.partition("[")[2].partition("]")[0] if choices else None
+def chosen(text: str) -> str:
+    """Return the word in brackets: how the kernel marks the setting in force.
+
+    >>> chosen("always [madvise] never")
+    'madvise'
+    """
+    return text.partition("[")[2].partition("]")[0] or text
 
 
 def _notes() -> list[str]:
@@ -141,7 +144,7 @@ def _notes() -> list[str]:
     if allowed < online:
         notes.append(f"{allowed} of {online} processors may be used")
     for path, what in ((_CPU_LIMIT, "processor time"), (_MEMORY_LIMIT, "memory")):
-        limit = _text(path)
+        limit = read(path)
         if limit and not limit.startswith("max"):
             notes.append(f"this control group limits {what}: {limit}")
     return notes

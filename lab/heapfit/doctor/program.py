@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heapfit.catalogue.command import run_quietly
-from heapfit.doctor.finding import Finding
+from heapfit.doctor.checks import Finding
 from heapfit.errors import HeapfitError
 from heapfit.program import Elf, obstacle, read, started_by
 

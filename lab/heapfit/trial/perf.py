@@ -45,7 +45,7 @@ _READING = struct.Struct("=QQQ")  # the count, and for how long it was enabled a
 
 _ANY_CORE, _NO_GROUP, _THIS_PROCESS = -1, -1, 0
 
-HARDWARE, TRACEPOINT, HARDWARE_CACHE = 0, 2, 3
+HARDWARE, SOFTWARE, TRACEPOINT, HARDWARE_CACHE = 0, 1, 2, 3
 
 # The numbers of the processor's events and of its caches.
 _CYCLES, _INSTRUCTIONS, _CACHE_MISSES = 0, 1, 3
