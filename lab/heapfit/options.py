@@ -119,6 +119,13 @@ CONTROL_ON = "control=on"
 GUARD_ON = "guard_sample=32m"
 
 
+def check(name: str, value: str) -> None:
+    """Raise UsageError unless there is an option `name` that accepts `value`."""
+    if name not in OPTIONS:
+        raise unknown("option", name, OPTIONS)
+    OPTIONS[name].check(value)
+
+
 def parse_settings(settings: Iterable[str], variant: str) -> dict[str, str]:
     """Turn `name=value` words into a dictionary, checking every name and value.
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 import shared_home
 from heapfit import catalogue
-from heapfit.catalogue import debian
+from heapfit.catalogue import debian, sources
 from heapfit.catalogue.allocators import find_allocators
-from heapfit.catalogue.sources import unpacked
 from heapfit.errors import HeapfitError, UsageError
 from sampling import sampled
 
@@ -256,7 +255,7 @@ commands = [["cp", "{source}/Cargo.toml", "copied"], ["cp", "copied", "{library}
 def test_a_library_is_compiled_again_when_a_source_beside_the_recipe_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unpacked, "CATALOGUE", tmp_path)
+    monkeypatch.setattr(sources, "CATALOGUE", tmp_path)
     (tmp_path / "ours.c").write_text("void *malloc(unsigned long size);\n")
     described = tmp_path / "own.toml"
     described.write_text(

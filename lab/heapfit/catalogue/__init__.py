@@ -11,17 +11,21 @@ from heapfit.catalogue.allocators import (
     load_allocators,
     resolve_allocators,
 )
-from heapfit.catalogue.programs import (
-    PLACEHOLDER,
-    PROGRAM,
-    resolve_programs,
-    taking_programs,
-    with_programs,
-)
 from heapfit.catalogue.smoke import check_loads, smoke_test
 from heapfit.catalogue.studies import allocators_of, load_studies, resolve_study, workloads_of
-from heapfit.catalogue.treatments import environment_under, resolve_treatment, treatment_word
-from heapfit.catalogue.variants import libraries_of, once_more, with_variants
+from heapfit.catalogue.variants import (
+    PLACEHOLDER,
+    PROGRAM,
+    environment_under,
+    libraries_of,
+    once_more,
+    resolve_programs,
+    resolve_treatment,
+    taking_programs,
+    treatment_word,
+    with_programs,
+    with_variants,
+)
 from heapfit.catalogue.workloads import (
     ad_hoc_workload,
     data_folder,

@@ -1,25 +1,51 @@
-"""The variants of a study: treatments that are more than a library.
+"""Treatments that are more than a library.
 
-A variant is an allocator together with what the program is told (parameters of the workload,
-variables of the environment, options of heapfit's) and what watches it (heapfit's recorder, or a
-tool that starts it). Its name stands wherever a study names allocators, so it must not be one of
-theirs.
+A *variant* of a study is an allocator together with what the program is told (parameters of the
+workload, variables of the environment, options of heapfit's) and what watches it (heapfit's
+recorder, or a tool that starts it). Its name stands wherever a study names allocators, so it must
+not be one of theirs.
+
+Builds of the user's own *program* are variants of the allocators, which set the parameter `program`
+of the workload; so what is measured, kept and compared is what it is for any variant.
+
+A *word* says an allocator with what is set beside it: `NAME`, or `NAME:SETTING=VALUE,…`. It is what
+`heapfit run --allocator` takes, and the reports write. A setting is an option of heapfit's, alone or
+as `option.NAME`, or a variable of the environment, `env.NAME`: as factors are called.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from heapfit.catalogue.allocators import find_allocators, load_allocators
-from heapfit.errors import UsageError, unknown
-from heapfit.options import OPTIONS
+from heapfit import options, paths
+from heapfit.catalogue.allocators import find_allocators, load_allocators, resolve_allocators
+from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.record import options as record_options
-from heapfit.records import InstalledAllocator, StudyDefinition, Variant
+from heapfit.records import (
+    ENVIRONMENT_PREFIX,
+    OPTION_PREFIX,
+    InstalledAllocator,
+    StudyDefinition,
+    Variant,
+    Workload,
+)
+from heapfit.text import join_words
+from heapfit.trial import preload
 from heapfit.trial.preload import takes_options
 
 # In a variant's wrapper: the folder of the study's file.
 _STUDY = "{study}"
+
+PROGRAM = "program"
+PLACEHOLDER = f"{{{PROGRAM}}}"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+# A variable's value may have commas; what follows one and sets nothing belongs to it.
+_SEPARATOR = re.compile(r",(?=[^,=]*=)")
 
 
 def check_variants(path: Path, study: StudyDefinition) -> None:
@@ -33,17 +59,11 @@ def check_variants(path: Path, study: StudyDefinition) -> None:
             raise UsageError(f"{path}: {where} is of a variant; name the allocator of that")
         try:
             find_allocators([library_word(study, variant.allocator)])
-            _check_options(variant)
+            for name, value in variant.options.items():
+                options.check(name, str(value))
             record_options.check(_texts(variant.record or {}))
         except UsageError as error:
             raise UsageError(f"{path}: {where}: {error}") from error
-
-
-def _check_options(variant: Variant) -> None:
-    for name, value in variant.options.items():
-        if name not in OPTIONS:
-            raise unknown("option", name, OPTIONS)
-        OPTIONS[name].check(str(value))
 
 
 def library_word(study: StudyDefinition, word: str) -> str:
@@ -131,3 +151,129 @@ def _is_path(word: str) -> bool:
 
 def _name(word: str) -> str:
     return word.partition("=")[0]
+
+
+# ------------------------------------------------------------------ programs
+
+
+def resolve_programs(text: str) -> dict[str, str]:
+    """Return the files that `old=./a,new=./b` names, by name, as absolute paths.
+
+    Raises UsageError for what makes no sense, HeapfitError for a file that is not there.
+    """
+    found: dict[str, str] = {}
+    for word in text.split(","):
+        name, equals, file = (part.strip() for part in word.partition("="))
+        if not equals or not file or not _NAME.fullmatch(name):
+            raise UsageError(f"--programs takes NAME=FILE,NAME=FILE, not {word!r}")
+        if name in found:
+            raise UsageError(f"two programs are called {name!r}; give each a name of its own")
+        found[name] = _file(name, file)
+    if len(found) < 2:
+        raise UsageError("--programs compares two or more: write --programs old=./a,new=./b")
+    return found
+
+
+def _file(name: str, file: str) -> str:
+    path = Path(file).expanduser().absolute() if "/" in file else Path(shutil.which(file) or file)
+    if not path.is_file():
+        raise HeapfitError(f"{name}: there is no program {file!r}; check its path, or build it")
+    return str(path)
+
+
+def with_programs(
+    programs: Mapping[str, str], allocators: Sequence[InstalledAllocator]
+) -> list[InstalledAllocator]:
+    """Return each of the `programs` under each of the `allocators`, the first program first."""
+    several = len(allocators) > 1
+    return [
+        allocator.model_copy(
+            update={
+                "name": f"{name}+{allocator.name}" if several else name,
+                "title": f"{Path(path).name} under {allocator.title}",
+                "variant_of": allocator,
+                "program": name,
+                "parameters": {PROGRAM: path},
+            }
+        )
+        for name, path in programs.items()
+        for allocator in allocators
+    ]
+
+
+def taking_programs(workload: Workload, programs: Mapping[str, str]) -> Workload:
+    """Return `workload` with the parameter that its command shall have where a program stands.
+
+    Raises UsageError where the command has no place for it, HeapfitError for a file that cannot be
+    run in that place.
+    """
+    command = (workload.server or workload.run).command
+    if not any(PLACEHOLDER in word for word in command):
+        raise UsageError(f"the command takes no program: write {PLACEHOLDER} where it goes")
+    if command[0] == PLACEHOLDER:
+        for name, path in programs.items():
+            if not os.access(path, os.X_OK):
+                raise HeapfitError(f"{name}: {path} may not be run; is it executable for you?")
+    parameters = {**workload.parameters, PROGRAM: next(iter(programs.values()))}
+    title = f"{join_words(list(programs))}: {workload.title}"
+    return workload.model_copy(update={"parameters": parameters, "title": title})
+
+
+# --------------------------------------------------------------------- words
+
+
+def resolve_treatment(word: str, more: Sequence[str] = ()) -> InstalledAllocator:
+    """Return what `word` names, with `more` options of heapfit's, as this machine has it.
+
+    Raises UsageError for a name or a setting that is unknown, HeapfitError for an allocator that
+    is not installed.
+    """
+    name, _, settings = word.partition(":")
+    [allocator] = resolve_allocators([name])
+    words = [
+        each.strip().removeprefix(OPTION_PREFIX) for each in _SEPARATOR.split(settings) if each
+    ]
+    variables = [each for each in words if each.startswith(ENVIRONMENT_PREFIX)]
+    chosen = [*(each for each in words if each not in variables), *more]
+    if chosen and not takes_options(allocator):
+        raise UsageError(f"{allocator.name} has no option {chosen[0]!r}: only heapfit's can be set")
+    for each in variables:
+        if "=" not in each:
+            raise UsageError(f"a variable is set by env.NAME=VALUE, not by {each!r}")
+    environment = (each.removeprefix(ENVIRONMENT_PREFIX).split("=", 1) for each in variables)
+    return allocator.model_copy(
+        update={
+            "environment": {**allocator.environment, **dict(environment)},
+            "options": options.parse_settings(chosen, _library_variant(allocator)),
+        }
+    )
+
+
+def _library_variant(allocator: InstalledAllocator) -> str:
+    """Return which of heapfit's libraries this is, whose options it has."""
+    found = (name for name, each in paths.libraries().items() if each == allocator.library)
+    return next(found, paths.DEFAULT_VARIANT)
+
+
+def environment_under(allocator: InstalledAllocator) -> dict[str, str]:
+    """Return what a program's environment has under `allocator` beyond ours."""
+    preloaded = os.environ.get(preload.VARIABLE)
+    return preload.environment_changes(
+        allocator, {preload.VARIABLE: preloaded} if preloaded else {}
+    )
+
+
+def treatment_word(allocator: InstalledAllocator) -> str:
+    """Return the word that names `allocator`, a variant too, wherever it was described."""
+    plain = allocator.variant_of or allocator
+    entry = load_allocators().get(plain.name)
+    is_known = entry is not None and entry.title == plain.title
+    usual = entry.environment if entry and is_known else {}
+    name = plain.name if is_known else f"{plain.name}={plain.library}"
+    settings = [f"{key}={value}" for key, value in allocator.options.items()]
+    settings += [
+        f"{ENVIRONMENT_PREFIX}{key}={value}"
+        for key, value in allocator.environment.items()
+        if usual.get(key) != value
+    ]
+    return f"{name}:{','.join(settings)}" if settings else name

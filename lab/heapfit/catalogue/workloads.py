@@ -16,9 +16,9 @@ from pathlib import Path
 from heapfit import paths
 from heapfit.catalogue import debian
 from heapfit.catalogue.command import last_line, run_quietly
-from heapfit.catalogue.programs import PLACEHOLDER
 from heapfit.catalogue.record_file import read_record
-from heapfit.catalogue.sources.unpacked import replaced
+from heapfit.catalogue.sources import replaced
+from heapfit.catalogue.variants import PLACEHOLDER
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.program import cannot_start, started_by
 from heapfit.records import Workload, WorkloadPrepare, WorkloadRun

@@ -8,7 +8,7 @@ import typer
 
 from heapfit import catalogue
 from heapfit.catalogue.allocators import find_allocators
-from heapfit.catalogue.sources import by_hand
+from heapfit.catalogue.sources import how_to_name
 from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import messages, print_json, results, say, table
@@ -125,6 +125,6 @@ def _absent(entry: Allocator) -> str:
 def _origin(entry: Allocator) -> str:
     source = entry.source
     if source.kind == "by-hand":
-        return f"yours: {by_hand.how_to_name(entry)}"
+        return f"yours: {how_to_name(entry)}"
     where = {"system": "the system", "heapfit": "this installation", "file": str(source.library)}
     return where.get(source.kind, f"{source.kind}: {source.package}")

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from heapfit import options
 from heapfit.errors import UsageError, unknown
-from heapfit.options import OPTIONS
 from heapfit.records import (
     ALLOCATOR,
     CORES,
@@ -123,11 +123,8 @@ def _check_values(study: Study, name: str, values: Iterable[str]) -> None:
 
 
 def _check_option(study: Study, name: str, values: Iterable[str]) -> None:
-    option = name.removeprefix(OPTION_PREFIX)
-    if option not in OPTIONS:
-        raise unknown("option", option, OPTIONS)
     for value in values:
-        OPTIONS[option].check(value)
+        options.check(name.removeprefix(OPTION_PREFIX), value)
     if not any(map(takes_options, study.allocators)):
         raise UsageError(f"{name} is an option of heapfit, which is not among the allocators")
 
