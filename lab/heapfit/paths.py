@@ -75,16 +75,6 @@ def studies_dir() -> Path:
     return _shared("studies")
 
 
-def traces_dir() -> Path:
-    """Return the folder of the recorded traces that come with heapfit."""
-    return _shared("traces")
-
-
-def integrations_dir() -> Path:
-    """Return the folder of the sources that connect heapfit to other runtimes, such as PHP."""
-    return _shared("integrations")
-
-
 def gdb_script() -> Path:
     """Return the script with which gdb reads heapfit's heap."""
     return _shared("allocator") / "gdb" / "heapfit.py"

@@ -9,14 +9,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from conftest import Heapfit
-from heapfit import paths
 from heapfit.record import examine
 from heapfit.trace.convert import convert
 from sampling import sampled
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "traces" / "README.md"
-TRACES = sorted(paths.traces_dir().glob("*.hft"))
+TRACES = sorted(PAGE.parent.glob("*.hft"))
 LARGEST = 1_000_000
 PROGRAMS = {"redis", "sqlite", "xalan", "python", "cc1plus", "php"}
 

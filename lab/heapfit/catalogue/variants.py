@@ -9,8 +9,8 @@ Builds of the user's own *program* are variants of the allocators, which set the
 of the workload; so what is measured, kept and compared is what it is for any variant.
 
 A *word* says an allocator with what is set beside it: `NAME`, or `NAME:SETTING=VALUE,…`. It is what
-`heapfit run --allocator` takes, and the reports write. A setting is an option of heapfit's, alone or
-as `option.NAME`, or a variable of the environment, `env.NAME`: as factors are called.
+`heapfit run --allocator` takes, and the reports write. A setting is an option of heapfit's, alone
+or as `option.NAME`, or a variable of the environment, `env.NAME`: as factors are called.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ from heapfit.study.cluster import (
     MachineLost,
     connected,
     require_dask,
-    run,
 )
 
 # Called with how many files are done, of how many, and which was the last.
@@ -37,7 +36,7 @@ def count_on(address: str, paths: Sequence[Path], on_file: OnFile | None = None)
     Raises HeapfitError when there is no worker, or one that cannot read a file.
     """
     require_dask()
-    return run(_count_on(address, [path.absolute() for path in paths], on_file))
+    return asyncio.run(_count_on(address, [path.absolute() for path in paths], on_file))
 
 
 async def _count_on(address: str, paths: Sequence[Path], on_file: OnFile | None) -> Tally:

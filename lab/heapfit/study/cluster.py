@@ -18,7 +18,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -80,7 +80,7 @@ class Cluster:
         Raises HeapfitError when there is none, or one that is not fit for them, before anything
         runs.
         """
-        inspections = run(self._inspect(studies))
+        inspections = asyncio.run(self._inspect(studies))
         name, first = next(iter(inspections.items()))
         note = f"run on {', '.join(inspections)}; {name} is described here"
         described = first.machine.model_copy(update={"notes": [note, *first.machine.notes]})
@@ -100,7 +100,7 @@ class Cluster:
         Each machine prepares data of its own, so `data` does not matter.
         """
         with Journal(folder, study) as journal:
-            run(self._execute(journal, on_progress or Progress(), mix))
+            asyncio.run(self._execute(journal, on_progress or Progress(), mix))
 
     async def _execute(self, journal: Journal, progress: Progress, mix: bool) -> None:
         async with connected(self._address) as link:
@@ -120,8 +120,7 @@ class Cluster:
                 *(inspect(link, each, studies, self._install) for each in machines)
             )
         inspections = {each.name: one for each, one in zip(machines, found, strict=True)}
-        _refuse_problems(inspections)
-        _refuse_mixture(inspections)
+        _refuse_unfit(inspections)
         for note in _notes(inspections):
             self._say(f"note: {note}")
         return inspections
@@ -225,10 +224,6 @@ def _name(address: str, worker: dict[str, Any]) -> str:
     return str(worker["host"]) if name == address or "://" in name else name
 
 
-def run(work: Coroutine[Any, Any, Result]) -> Result:
-    return asyncio.run(work)
-
-
 def require_dask() -> None:
     try:
         import distributed  # noqa: F401
@@ -269,14 +264,11 @@ def _sent(study: Study) -> str:
     return study.model_copy(update={"plan": [], "sessions": []}).model_dump_json()
 
 
-def _refuse_problems(inspections: dict[str, Inspection]) -> None:
+def _refuse_unfit(inspections: dict[str, Inspection]) -> None:
+    """Raise for machines with problems, or with different processors."""
     problems = [f"{name}: {each}" for name, it in inspections.items() for each in it.problems]
     if problems:
         raise HeapfitError("; ".join(problems))
-
-
-def _refuse_mixture(inspections: dict[str, Inspection]) -> None:
-    """Raise for machines with different processors."""
     models: dict[str, list[str]] = defaultdict(list)
     for name, inspection in inspections.items():
         models[inspection.machine.cpu].append(name)
@@ -483,9 +475,7 @@ class _Execution:
             stop_if_pointless(self._study, history, trial)
         history.append(trial)
         if keep:
-            self._journal.append(trial)
-            self._stopping.add(trial)
-            self._progress.finished(trial, self._remaining_s())
+            self._keep(trial)
 
     def _count_loss(self, machine: Machine, block: Block, planned: PlannedTrial) -> None:
         """Give a trial up as failed when too many workers have died of it."""
@@ -500,6 +490,9 @@ class _Execution:
             started=datetime.now(UTC),
             machine=machine.name,
         )
+        self._keep(trial)
+
+    def _keep(self, trial: Trial) -> None:
         self._journal.append(trial)
         self._stopping.add(trial)
         self._progress.finished(trial, self._remaining_s())

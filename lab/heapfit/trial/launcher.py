@@ -15,8 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Self
 
 from heapfit.compiling import compiled_once
 from heapfit.errors import HeapfitError
@@ -97,12 +96,16 @@ class Running:
         arguments = [str(launcher), str(report_fd), str(hold_fd), ",".join(map(str, cpus))]
         arguments += [f"{name}={value}" for name, value in changes.items()]
         try:
-            with _open_streams(stdin, stdout, stderr) as streams:
+            with (
+                (stdin or Path(os.devnull)).open("rb") as its_input,
+                stdout.open("wb") as its_output,
+                stderr.open("wb") as its_errors,
+            ):
                 self._process = subprocess.Popen(
                     [*arguments, "--", *command],
-                    stdin=streams.stdin,
-                    stdout=streams.stdout,
-                    stderr=streams.stderr,
+                    stdin=its_input,
+                    stdout=its_output,
+                    stderr=its_errors,
                     cwd=directory,
                     env=environment,
                     pass_fds=inherited,
@@ -173,12 +176,7 @@ class Running:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.stop()
 
     def _attach(self, attach: Callable[[int], None], go_fd: int) -> None:
@@ -225,27 +223,3 @@ class Running:
         self._ended = Ended(
             status, wall_ns / 1e9, user_us / 1e6, system_us / 1e6, max_rss_kib * 1024, *counts
         )
-
-
-@dataclass
-class _Streams:
-    """The three standard streams of a program, open while it is started."""
-
-    stdin: BinaryIO
-    stdout: BinaryIO
-    stderr: BinaryIO
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for stream in (self.stdin, self.stdout, self.stderr):
-            stream.close()
-
-
-def _open_streams(stdin: Path | None, stdout: Path, stderr: Path) -> _Streams:
-    return _Streams(
-        (stdin or Path(os.devnull)).open("rb"),
-        stdout.open("wb", buffering=0),
-        stderr.open("wb", buffering=0),
-    )
