@@ -36,12 +36,10 @@ class AllocatorBuild(Record):
     package, `{project}` a Cargo project that depends on it, `{here}` the folder of the catalogue's
     TOML files, `{library}` the file to make."""
 
-    debian: list[str] = Field(default=[], description="Packages that the commands need.")
-    commands: list[list[str]] = Field(description="Run in turn, in an empty folder.")
-    machine_arguments: dict[str, list[str]] = Field(
-        default={},
-        description="By machine (as `uname -m` says): words that replace the word `{machine}`.",
-    )
+    debian: list[str] = []  # packages that the commands need
+    commands: list[list[str]]  # run in turn, in an empty folder
+    # By machine (as `uname -m` says): words that replace the word `{machine}`.
+    machine_arguments: dict[str, list[str]] = {}
 
 
 class AllocatorSource(Record):
@@ -51,11 +49,9 @@ class AllocatorSource(Record):
     kind: Literal["system", "heapfit", "debian", "pypi", "crate", "file", "by-hand"]
     package: str | None = None
     version: str | None = None
-    library: str | None = Field(
-        default=None,
-        description="Name (or glob) of the library within the package; None: nothing is preloaded. "
-        "`{machine}` stands for the machine as `uname -m` says it.",
-    )
+    # Name (or glob) of the library within the package; None: nothing is preloaded. `{machine}`
+    # stands for the machine as `uname -m` says it.
+    library: str | None = None
     build: AllocatorBuild | None = None
 
 
@@ -80,25 +76,17 @@ class InstalledAllocator(Record):
     name: str
     title: str
     version: str
-    library: Path | None = Field(description="Goes into LD_PRELOAD; None for the system's own.")
+    library: Path | None  # goes into LD_PRELOAD; None for the system's own
     sha256: str | None = None
     environment: dict[str, str] = {}
-    variant_of: InstalledAllocator | None = Field(
-        default=None, description="The allocator as it is without what a variant sets."
-    )
-    program: str | None = Field(
-        default=None, description="Of several builds that are compared, the name of this one."
-    )
-    parameters: dict[str, str] = Field(
-        default={}, description="Of the workload, those that a variant sets."
-    )
-    options: dict[str, str] = Field(default={}, description="Options of heapfit's, likewise.")
-    record: dict[str, str] | None = Field(
-        default=None, description="The recorder's settings, likewise; None: nothing is recorded."
-    )
-    wrapper: list[str] = Field(
-        default=[], description="Words before the program's own, likewise: a tool that starts it."
-    )
+    # The allocator as it is without what a variant sets.
+    variant_of: InstalledAllocator | None = None
+    program: str | None = None  # of several builds that are compared, the name of this one
+    parameters: dict[str, str] = {}  # of the workload, those that a variant sets
+    options: dict[str, str] = {}  # options of heapfit's, likewise
+    # The recorder's settings, likewise; None: nothing is recorded.
+    record: dict[str, str] | None = None
+    wrapper: list[str] = []  # words before the program's own, likewise: a tool that starts it
 
 
 # ------------------------------------------------------------------- workloads
@@ -106,13 +94,8 @@ class InstalledAllocator(Record):
 
 class WorkloadInstall(Record):
     debian: list[str] = []
-    programs: list[str] = Field(
-        default=[], description="Commands that must be on PATH once installed."
-    )
-    large: bool = Field(
-        default=False,
-        description="Takes gigabytes: heapfit's own tests use it only where it is installed.",
-    )
+    programs: list[str] = []  # commands that must be on PATH once installed
+    large: bool = False  # takes gigabytes: heapfit's own tests use it only where it is installed
 
 
 class WorkloadPrepare(Record):
@@ -126,7 +109,7 @@ class WorkloadServer(Record):
     """A server that runs under the allocator while `run.command` drives it from outside."""
 
     command: list[str]
-    ready: str = Field(default="tcp:{port}", description="`tcp:PORT`: ready when it accepts.")
+    ready: str = "tcp:{port}"  # `tcp:PORT`: ready when it accepts
     ready_timeout_s: float = 20.0
 
 
@@ -137,7 +120,7 @@ class WorkloadRun(Record):
 
     command: list[str]
     environment: dict[str, str] = {}
-    stdin: str | None = Field(default=None, description="A file fed to standard input.")
+    stdin: str | None = None  # a file fed to standard input
     timeout_s: float = 300.0
 
 
@@ -146,9 +129,7 @@ class WorkloadCheck(Record):
 
     stdout: Literal["same", "ignore"] = "same"
     files: list[str] = []
-    must_match: str | None = Field(
-        default=None, description="A regular expression that standard output must contain."
-    )
+    must_match: str | None = None  # a regular expression that standard output must contain
     exit_code: int = 0
 
 
@@ -163,9 +144,7 @@ class WorkloadMetric(Record):
     pattern: str
     better: Literal["lower", "higher"]
     combine: Literal["sum", "mean", "geometric-mean", "last"] = "mean"
-    optional: bool = Field(
-        default=False, description="May be missing: not every machine, or parameter, gives it."
-    )
+    optional: bool = False  # may be missing: not every machine, or parameter, gives it
 
 
 class CommandMetric(Record):
@@ -184,19 +163,17 @@ class Workload(Record):
 
     name: str
     title: str
-    question: str = Field(description="What this workload asks of an allocator, one sentence.")
+    question: str  # what this workload asks of an allocator, one sentence
     install: WorkloadInstall = WorkloadInstall()
     prepare: WorkloadPrepare | None = None
     server: WorkloadServer | None = None
     run: WorkloadRun
     check: WorkloadCheck = WorkloadCheck()
-    parameters: dict[str, str] = Field(
-        default={}, description="What a study may vary (threads, sizes): name to default value."
-    )
+    parameters: dict[str, str] = {}  # what a study may vary (threads, sizes): name to default value
     metrics: list[WorkloadMetric] = []
     command_metrics: list[CommandMetric] = []
     primary_metric: str = "wall_s"
-    here: Path = Field(default=Path("."), description="Folder of the TOML file; set by the loader.")
+    here: Path = Path(".")  # folder of the TOML file; set by the loader
 
 
 # -------------------------------------------------------------- metrics, trials
@@ -209,7 +186,7 @@ class Metric(Record):
     label: str
     unit: Literal["s", "bytes", "count", "1/s"] | str
     better: Literal["lower", "higher"]
-    source: str = Field(description="How it is measured, for the report.")
+    source: str  # how it is measured, for the report
 
 
 # These may be nil for a program, and then have no ratio, so that of them the difference is the
@@ -263,11 +240,11 @@ class PlannedTrial(Record):
     """One cell of a study at one replicate. `index` is its place in the random order."""
 
     index: int
-    block: int = Field(description="Every cell runs once within a block, in random order.")
+    block: int  # every cell runs once within a block, in random order
     replicate: int
     allocator: str
     cores: int
-    levels: dict[str, str] = Field(default={}, description="Of each further factor, its level.")
+    levels: dict[str, str] = {}  # of each further factor, its level
     warmup: bool = False
 
     def level(self, factor: str) -> str:
@@ -293,13 +270,9 @@ class Trial(Record):
     metrics: dict[str, float] = {}
     output_sha256: str | None = None
     stderr_tail: str = ""
-    left_running: int = Field(default=0, description="Processes of the program that outlived it.")
-    machine: str | None = Field(
-        default=None, description="The machine of a study on many; it is a block of the analysis."
-    )
-    took_s: float | None = Field(
-        default=None, description="The whole trial, with what goes before and after the program."
-    )
+    left_running: int = 0  # processes of the program that outlived it
+    machine: str | None = None  # the machine of a study on many; it is a block of the analysis
+    took_s: float | None = None  # the whole trial, with what goes before and after the program
 
     @property
     def duration_s(self) -> float | None:
@@ -338,24 +311,20 @@ class Machine(Record):
 class StoppingRule(Record):
     """When a study has replicates enough, in place of their number; both: whichever comes first."""
 
-    precision: float | None = Field(
-        default=None, description="How far intervals may reach to either side, 0.02 for 2 %."
-    )
-    max_time_s: float | None = Field(default=None, description="Of all trials together.")
+    precision: float | None = None  # how far intervals may reach to either side, 0.02 for 2 %
+    max_time_s: float | None = None  # of all trials together
 
 
 class MeasuredFile(Record):
     """A file that is part of what is measured, as it was found."""
 
-    of: str = Field(description="The program or the allocator that it belongs to, by name.")
-    role: Literal["program", "client", "interpreter", "script", "file", "library", "allocator"] = (
-        Field(description="`file`: named on the command line, and neither program nor script.")
-    )
+    of: str  # the program or the allocator that it belongs to, by name
+    # `file`: named on the command line, and neither program nor script.
+    role: Literal["program", "client", "interpreter", "script", "file", "library", "allocator"]
     path: Path
-    sha256: str | None = Field(description="None: too large to be read, or unreadable.")
-    stamp: tuple[int, ...] = Field(
-        description="Inode, size, times of content and of status in ns: all alike, it is the same."
-    )
+    sha256: str | None  # None: too large to be read, or unreadable
+    # Inode, size, times of content and of status in ns: all alike, it is the same.
+    stamp: tuple[int, ...]
 
 
 class Identity(Record):
@@ -366,16 +335,16 @@ class Identity(Record):
     """
 
     files: list[MeasuredFile]
-    environment: dict[str, str] = Field(description="Inherited variables that steer an allocator.")
-    system: dict[str, str] = Field(description="Kernel, huge pages and the like, by name.")
+    environment: dict[str, str]  # inherited variables that steer an allocator
+    system: dict[str, str]  # kernel, huge pages and the like, by name
 
 
 class Session(Record):
     """Trials that measured one and the same thing, from the one with number `first` on."""
 
     began: datetime
-    first: int = Field(description="How many trials the journal had before.")
-    machine: str | None = Field(default=None, description="Of a study on many machines.")
+    first: int  # how many trials the journal had before
+    machine: str | None = None  # of a study on many machines
     identity: Identity
 
 
@@ -383,11 +352,11 @@ class PublishedTable(Record):
     """A table of a paper, shown beside our own figures of `metric`."""
 
     title: str
-    source: str = Field(description="The paper and its table or figure.")
+    source: str  # the paper and its table or figure
     metric: str
     columns: list[str]
-    rows: list[list[str]] = Field(description="As printed; a row's first cell names it.")
-    note: str = Field(default="", description="Why ours may differ: machines, versions, years.")
+    rows: list[list[str]]  # as printed; a row's first cell names it
+    note: str = ""  # why ours may differ: machines, versions, years
 
 
 MOST_COMPARED_SETTINGS = 100
@@ -401,38 +370,30 @@ class Study(Record):
     created: datetime
     name: str
     title: str
-    command: list[str] = Field(description="The command under study (of the workload, unexpanded).")
+    command: list[str]  # the command under study (of the workload, unexpanded)
     workload: Workload
     allocators: list[InstalledAllocator]
     baseline: str
     cores: list[int]
-    factors: list[Factor] = Field(default=[], description="Beyond the allocators and the cores.")
-    parameters: dict[str, str] = Field(
-        default={},
-        description="What is set and not varied, by name as of a `Factor`; a parameter of the "
-        "workload that is not named here has its default.",
-    )
-    replicates: int = Field(description="With a stopping rule those that are planned so far.")
+    factors: list[Factor] = []  # beyond the allocators and the cores
+    # What is set and not varied, by name as of a `Factor`; a parameter of the workload that is not
+    # named here has its default.
+    parameters: dict[str, str] = {}
+    replicates: int  # with a stopping rule those that are planned so far
     rule: StoppingRule | None = None
     warmups: int
     seed: int
     timeout_s: float
     metrics: list[Metric]
     primary_metric: str
-    shown: list[str] = Field(
-        default=[], description="Names of the metrics to show and analyse; none: the primary one."
-    )
-    weights: dict[str, float] = Field(
-        default={}, description="What counts how much in the recommendation; none: all the same."
-    )
+    shown: list[str] = []  # names of the metrics to show and analyse; none: the primary one
+    weights: dict[str, float] = {}  # what counts how much in the recommendation; none: all the same
     machine: Machine
-    sessions: list[Session] = Field(
-        default=[],
-        description="What was measured. More than one of a machine: it has changed on the way, and "
-        "`--mix` went on. None: an earlier version measured it, or nothing is measured yet.",
-    )
+    # What was measured. More than one of a machine: it has changed on the way, and `--mix` went on.
+    # None: an earlier version measured it, or nothing is measured yet.
+    sessions: list[Session] = []
     plan: list[PlannedTrial]
-    reproduce: str = Field(description="The command line that repeats this study.")
+    reproduce: str  # the command line that repeats this study
     published: list[PublishedTable] = []
 
     def allocator(self, name: str) -> InstalledAllocator:
@@ -512,17 +473,15 @@ class FigureDefinition(Record):
 
     name: str
     title: str
-    metric: str = Field(description="A metric's name, or `primary`: each part's own.")
-    experiments: list[str] = Field(
-        default=[], description="Those that it is about; none: the study's `workloads`."
-    )
-    subject: str | None = Field(default=None, description="None: the study's.")
-    peers: list[str] = Field(default=[], description="None: all but the subject.")
+    metric: str  # a metric's name, or `primary`: each part's own
+    experiments: list[str] = []  # those that it is about; none: the study's `workloads`
+    subject: str | None = None  # None: the study's
+    peers: list[str] = []  # None: all but the subject
     reference: Literal["best-peer"]
     combine: Literal["geometric-mean"]
-    goal: float | None = Field(default=None, description="Bounds the subject's combined ratio.")
-    best_goal: float | None = Field(default=None, description="Bounds its best single part.")
-    worst_goal: float | None = Field(default=None, description="Bounds its worst single part.")
+    goal: float | None = None  # bounds the subject's combined ratio
+    best_goal: float | None = None  # bounds its best single part
+    worst_goal: float | None = None  # bounds its worst single part
     published: list[PublishedTable] = []
 
 
@@ -533,14 +492,11 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 class Quick(Record):
     """What `--quick` changes of an experiment."""
 
-    factors: dict[str, list[str | int | float]] = Field(
-        default={}, description="Fewer levels of factors that the experiment has."
-    )
+    # Fewer levels of factors that the experiment has.
+    factors: dict[str, list[str | int | float]] = {}
     parameters: dict[str, str | int | float] = {}
     replicates: int | None = Field(default=None, ge=1)
-    workloads: list[str] = Field(
-        default=[], description="Of an experiment with several, these; none: all."
-    )
+    workloads: list[str] = []  # of an experiment with several, these; none: all
 
 
 class Experiment(Record):
@@ -551,24 +507,17 @@ class Experiment(Record):
 
     name: str = Field(pattern=_NAME)
     title: str = ""
-    workload: str = Field(
-        default="", description="A name of heapfit's, or a path from the study's folder."
-    )
+    workload: str = ""  # a name of heapfit's, or a path from the study's folder
     workloads: list[str] = []
-    family: str = Field(
-        default="", description="The experiment that this is one workload's part of; by the loader."
-    )
-    factors: dict[str, list[str | int | float]] = Field(
-        default={},
-        description="By name (see `Factor`), in the order of the report. `allocator` is the "
-        "study's allocators and `cores` what suits the workload unless they are given.",
-    )
-    parameters: dict[str, str | int | float] = Field(
-        default={}, description="What is set and not varied, by name as of a factor."
-    )
-    metrics: list[str] = Field(default=[], description="Shown and analysed; none: the primary one.")
+    family: str = ""  # the experiment that this is one workload's part of; by the loader
+    # By name (see `Factor`), in the order of the report. `allocator` is the study's allocators and
+    # `cores` what suits the workload unless they are given.
+    factors: dict[str, list[str | int | float]] = {}
+    # What is set and not varied, by name as of a factor.
+    parameters: dict[str, str | int | float] = {}
+    metrics: list[str] = []  # shown and analysed; none: the primary one
     primary_metric: str | None = None
-    replicates: int | None = Field(default=None, ge=1, description="None: the study's.")
+    replicates: int | None = Field(default=None, ge=1)  # None: the study's
     warmups: int | None = Field(default=None, ge=0)
     timeout_s: float | None = Field(default=None, gt=0)
     quick: Quick = Quick()
@@ -582,27 +531,18 @@ class Variant(Record):
     """
 
     name: str = Field(pattern=_NAME)
-    title: str = Field(description="What it is, for the reports.")
-    allocator: str = Field(description="Named as in the study's `allocators`.")
-    environment: dict[str, str] = Field(
-        default={}, description="Variables of the program that runs under the allocator."
-    )
-    parameters: dict[str, str | int | float] = Field(
-        default={}, description="Of the workload, by name."
-    )
-    options: dict[str, str | int | float] = Field(
-        default={}, description="Options of heapfit's, which must be the allocator then."
-    )
-    record: dict[str, str | int] | None = Field(
-        default=None,
-        description="The program runs under heapfit's recorder with these settings of "
-        "HEAPFIT_RECORD_OPTIONS; an empty table: with its defaults.",
-    )
-    wrapper: list[str] = Field(
-        default=[],
-        description="A tool that starts the program, as words before the program's own. `{study}` "
-        "is the folder of the study's file; the workload's placeholders are known.",
-    )
+    title: str  # what it is, for the reports
+    allocator: str  # named as in the study's `allocators`
+    environment: dict[str, str] = {}  # variables of the program that runs under the allocator
+    parameters: dict[str, str | int | float] = {}  # of the workload, by name
+    # Options of heapfit's, which must be the allocator then.
+    options: dict[str, str | int | float] = {}
+    # The program runs under heapfit's recorder with these settings of HEAPFIT_RECORD_OPTIONS; an
+    # empty table: with its defaults.
+    record: dict[str, str | int] | None = None
+    # A tool that starts the program, as words before the program's own. `{study}` is the folder of
+    # the study's file; the workload's placeholders are known.
+    wrapper: list[str] = []
 
 
 class StudyDefinition(Record):
@@ -616,7 +556,7 @@ class StudyDefinition(Record):
     experiments: list[Experiment] = []
     probes: list[str] = []
     variants: list[Variant] = []
-    allocators: list[str] = Field(min_length=2, description="Those of variants among them.")
+    allocators: list[str] = Field(min_length=2)  # those of variants among them
     baseline: str
     subject: str
     replicates: int = Field(ge=1)
@@ -625,10 +565,9 @@ class StudyDefinition(Record):
     warmups: int = Field(default=1, ge=0)
     metrics: list[str] = []
     figures: list[FigureDefinition] = []
-    weights: dict[Literal["time", "memory", "fragmentation"], float] = Field(
-        default={}, description="What counts how much in the recommendation."
-    )
-    here: Path = Field(default=Path("."), description="Folder of the TOML file; set by the loader.")
+    # What counts how much in the recommendation.
+    weights: dict[Literal["time", "memory", "fragmentation"], float] = {}
+    here: Path = Path(".")  # folder of the TOML file; set by the loader
 
     def subject_of(self, figure: FigureDefinition) -> str:
         """Return the allocator that `figure` is about."""
@@ -649,14 +588,12 @@ class Series(Record):
     heapfit_version: str
     created: datetime
     definition: StudyDefinition
-    workloads: list[str] = Field(description="Names of those asked for so far, in order.")
+    workloads: list[str]  # names of those asked for so far, in order
     probes: list[str]
     experiments: list[str] = []
     allocators: list[InstalledAllocator]
     machine: Machine
-    command: str = Field(
-        description="The command line that repeats this study, up to the choice of workloads."
-    )
+    command: str  # the command line that repeats this study, up to the choice of workloads
 
 
 # --------------------------------------------------------------------- results
@@ -671,7 +608,7 @@ class Estimate(Record):
 
     allocator: str
     cores: int
-    levels: dict[str, str] = Field(default={}, description="Of each further factor, its level.")
+    levels: dict[str, str] = {}  # of each further factor, its level
     metric: str
     n: int
     median: float
@@ -696,22 +633,18 @@ class Verdict(Record):
     metric: str
     first: str
     second: str
-    at: dict[str, str] = Field(
-        description="The levels of the setting, the cores among them; none: over all settings."
-    )
+    at: dict[str, str]  # the levels of the setting, the cores among them; none: over all settings
     subject: Subject
-    estimate: float = Field(description="Ratio of first to second, or first less second.")
-    low: float | None = Field(
-        description="95 % interval, simultaneous over all pairs; None: too few blocks."
-    )
+    estimate: float  # ratio of first to second, or first less second
+    low: float | None  # 95 % interval, simultaneous over all pairs; None: too few blocks
     high: float | None
-    p: float | None = Field(description="Adjusted for all pairs of the metric in the setting.")
-    blocks: int = Field(description="Those in which both have a figure.")
-    absolute: float = Field(description="First less second in the metric's unit.")
-    absolute_low: float | None = Field(description="The interval, in the metric's unit.")
+    p: float | None  # adjusted for all pairs of the metric in the setting
+    blocks: int  # those in which both have a figure
+    absolute: float  # first less second in the metric's unit
+    absolute_low: float | None  # the interval, in the metric's unit
     absolute_high: float | None
-    trivial: bool = Field(description="Whether all of the interval is too little to matter.")
-    matters: bool = Field(description="Whether none of the interval is too little to matter.")
+    trivial: bool  # whether all of the interval is too little to matter
+    matters: bool  # whether none of the interval is too little to matter
     method: str
 
     @property
@@ -759,9 +692,9 @@ class MachineDifference(Record):
     first: str
     second: str
     subject: Subject
-    on: dict[str, float] = Field(description="By machine: the ratio, or difference, there.")
-    estimate: float = Field(description="The one as a ratio to the other, or less it.")
-    low: float = Field(description="95 % interval, simultaneous over pairs and machines.")
+    on: dict[str, float]  # by machine: the ratio, or difference, there
+    estimate: float  # the one as a ratio to the other, or less it
+    low: float  # 95 % interval, simultaneous over pairs and machines
     high: float
     p: float
 
@@ -773,7 +706,7 @@ class MachineDifference(Record):
 class Precision(Record):
     """How far the widest of the intervals that matter reaches: of which pair, metric and place."""
 
-    reached: float = Field(description="To either side of a ratio, 0.02 for 2 %; infinite: untold.")
+    reached: float  # to either side of a ratio, 0.02 for 2 %; infinite: untold
     metric: str
     first: str
     second: str
@@ -786,43 +719,32 @@ class Summary(Record):
 
     study: Study
     estimates: list[Estimate]
-    verdicts: list[Verdict] = Field(
-        description="Setting by setting: of the metrics that are analysed, all pairs; of the "
-        "others, each allocator to the baseline."
-    )
+    # Setting by setting: of the metrics that are analysed, all pairs; of the others, each allocator
+    # to the baseline.
+    verdicts: list[Verdict]
     trials_done: int
     trials_planned: int
-    problems: list[Trial] = Field(description="Every trial that is not `ok`.")
-    precision: Precision | None = Field(
-        default=None, description="Of a study that was to reach one; None: nothing to compare."
-    )
-    machines: list[MachineDifference] = Field(
-        default=[], description="Of what decides, where several machines took part."
-    )
-    looks: list[int] = Field(
-        default=[], description="After how many blocks a verdict was shown, and is now."
-    )
-    other_output: list[str] = Field(
-        default=[], description="Of several programs, those that print other than the first."
-    )
-    trials_outlived: int = Field(
-        default=0, description="How many good trials left a process running in the background."
-    )
+    problems: list[Trial]  # every trial that is not `ok`
+    precision: Precision | None = None  # of a study that was to reach one; None: nothing to compare
+    machines: list[MachineDifference] = []  # of what decides, where several machines took part
+    looks: list[int] = []  # after how many blocks a verdict was shown, and is now
+    other_output: list[str] = []  # of several programs, those that print other than the first
+    trials_outlived: int = 0  # how many good trials left a process running in the background
 
 
 class Combined(Record):
     """What an allocator's ratios over all workloads of a series come to."""
 
     geometric_mean: float
-    low: float | None = Field(description="95 % interval; None with too few replicates for one.")
+    low: float | None  # 95 % interval; None with too few replicates for one
     high: float | None
     best: float
-    best_low: float | None = Field(description="The smallest lower bound of all its verdicts.")
-    best_high: float | None = Field(description="The smallest upper bound.")
+    best_low: float | None  # the smallest lower bound of all its verdicts
+    best_high: float | None  # the smallest upper bound
     best_workload: str
     worst: float
-    worst_low: float | None = Field(description="The largest lower bound of all its verdicts.")
-    worst_high: float | None = Field(description="The largest upper bound.")
+    worst_low: float | None  # the largest lower bound of all its verdicts
+    worst_high: float | None  # the largest upper bound
     worst_workload: str
 
 
@@ -834,11 +756,10 @@ class PeerComparison(Record):
     """
 
     definition: FigureDefinition
-    best_peer: dict[str, str] = Field(description="By workload.")
-    ratios: dict[str, dict[str, float]] = Field(description="By workload, then by allocator.")
-    combined: dict[str, Combined] = Field(
-        description="By allocator; only those that have a ratio on every workload of the figure."
-    )
+    best_peer: dict[str, str]  # by workload
+    ratios: dict[str, dict[str, float]]  # by workload, then by allocator
+    # By allocator; only those that have a ratio on every workload of the figure.
+    combined: dict[str, Combined]
 
 
 class SeriesSummary(Record):
@@ -846,10 +767,9 @@ class SeriesSummary(Record):
 
     series: Series
     figures: list[PeerComparison]
-    workloads: dict[str, Summary] = Field(description="Of each workload measured, finished or not.")
+    workloads: dict[str, Summary]  # of each workload measured, finished or not
     probes: dict[str, Summary]
     experiments: dict[str, Summary] = {}
-    problems: dict[str, str] = Field(
-        description="Why a workload could not be measured, by its name. Failed trials of an "
-        "allocator are in its summary."
-    )
+    # Why a workload could not be measured, by its name. Failed trials of an allocator are in its
+    # summary.
+    problems: dict[str, str]
