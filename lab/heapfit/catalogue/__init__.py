@@ -6,12 +6,13 @@ workloads folder; studies of many workloads are `*.toml` in the studies folder. 
 """
 
 from heapfit.catalogue.allocators import (
+    check_loads,
     find_installed,
     install_allocator,
     load_allocators,
     resolve_allocators,
+    smoke_test,
 )
-from heapfit.catalogue.smoke import check_loads, smoke_test
 from heapfit.catalogue.studies import allocators_of, load_studies, resolve_study, workloads_of
 from heapfit.catalogue.variants import (
     PLACEHOLDER,

@@ -43,6 +43,13 @@ def run_quietly(
         raise HeapfitError(f"{command[0]!r} did not finish within {timeout_s:g} s") from error
 
 
+def filled(word: str, places: Mapping[str, Path]) -> str:
+    """Return a word of a command with each `{name}` replaced by its place."""
+    for name, place in places.items():
+        word = word.replace(f"{{{name}}}", str(place))
+    return word
+
+
 def last_line(result: subprocess.CompletedProcess[str]) -> str:
     """Return the last line that a failed program said, for an error of one line."""
     lines = [line for line in (result.stderr or result.stdout).splitlines() if line.strip()]

@@ -23,7 +23,7 @@ from typing import Any
 
 from heapfit import __version__, paths
 from heapfit.catalogue import cargo, debian
-from heapfit.catalogue.command import last_line, run_quietly
+from heapfit.catalogue.command import filled, last_line, run_quietly
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import Allocator, AllocatorBuild, InstalledAllocator
 
@@ -332,10 +332,8 @@ def _expanded(words: Sequence[str], build: AllocatorBuild, places: dict[str, Pat
     for word in words:
         if word == _MACHINE:
             expanded += build.machine_arguments.get(platform.machine(), [])
-            continue
-        for name, place in places.items():
-            word = word.replace(f"{{{name}}}", str(place))
-        expanded.append(word)
+        else:
+            expanded.append(filled(word, places))
     return expanded
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from heapfit import paths
 from heapfit.catalogue import debian
-from heapfit.catalogue.command import last_line, run_quietly
+from heapfit.catalogue.command import filled, last_line, run_quietly
 from heapfit.catalogue.record_file import read_record
 from heapfit.catalogue.sources import replaced
 from heapfit.catalogue.variants import PLACEHOLDER
@@ -146,8 +146,8 @@ def prepare_workload(workload: Workload, say: Callable[[str], None]) -> Path:
 
 
 def _prepare(workload: Workload, prepare: WorkloadPrepare, folder: Path) -> None:
-    places = {"{data}": str(folder), "{here}": str(workload.here)}
-    command = [_substitute(word, places) for word in prepare.command]
+    places = {"data": folder, "here": workload.here}
+    command = [filled(word, places) for word in prepare.command]
     result = run_quietly(command, folder=folder)
     if result.returncode != 0:
         raise HeapfitError(f"preparing {workload.name} failed: {last_line(result)}")
@@ -155,18 +155,8 @@ def _prepare(workload: Workload, prepare: WorkloadPrepare, folder: Path) -> None
     (folder / _MANIFEST).write_text(manifest + "\n", encoding="utf-8")
 
 
-def _substitute(word: str, places: dict[str, str]) -> str:
-    for placeholder, place in places.items():
-        word = word.replace(placeholder, place)
-    return word
-
-
 def _preparation(workload: Workload, prepare: WorkloadPrepare) -> dict[str, object]:
-    return {
-        "command": prepare.command,
-        "version": prepare.version,
-        "here": str(workload.here),
-    }
+    return {**prepare.model_dump(), "here": str(workload.here)}
 
 
 def _missing_programs(workload: Workload) -> list[str]:

@@ -29,12 +29,11 @@ import heapfit
 from heapfit.errors import HeapfitError, StudyStopped
 from heapfit.records import Identity, PlannedTrial, Study, Trial, TrialStatus
 from heapfit.study import machine_side
-from heapfit.study.baseline import reference, stop_if_pointless
 from heapfit.study.blocks import Block, Blocks
-from heapfit.study.execute import Progress
+from heapfit.study.execute import Progress, reference, stop_if_pointless
 from heapfit.study.journal import Journal
 from heapfit.study.machine_side import Inspection
-from heapfit.study.stopping import RemainingTime, Stopping
+from heapfit.study.stopping import Stopping
 
 RESOURCE = "heapfit"
 
@@ -319,8 +318,7 @@ class _Execution:
         self._install = install
         self._mix = mix
         self._blocks = Blocks(journal.study.plan, journal.trials)
-        self._times = RemainingTime(journal.trials)
-        self._stopping = Stopping(journal, self._times)
+        self._stopping = Stopping(journal)
         self._time_is_up: set[str] = set()  # on these machines
         self._lanes: dict[Machine, asyncio.Task[None]] = {}
         self._refused: set[Machine] = set()
@@ -465,7 +463,7 @@ class _Execution:
             judged_by.model_dump_json() if judged_by else None,
         )
         took_s = time.monotonic() - start_s
-        self._times.add(planned, took_s)
+        self._stopping.times.add(planned, took_s)
         about = {"machine": machine.name, "took_s": round(took_s, 6)}
         return Trial.model_validate_json(answer).model_copy(update=about)
 

@@ -75,10 +75,9 @@ class RemainingTime:
 class Stopping:
     """How far the plan of a journal's study goes. Without a rule it goes as far as it does."""
 
-    def __init__(self, journal: Journal, times: RemainingTime) -> None:
-        """`times` knows how long trials take, and is told of those to come."""
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._times = times
+        self.times = RemainingTime(journal.trials)  # to be told of the trials to come
         self._rule = journal.study.rule or StoppingRule()
         self.precision: Precision | None = None  # at the last look
         self._spent_s: dict[str | None, float] = defaultdict(float)  # by the trials of each machine
@@ -101,7 +100,7 @@ class Stopping:
         whole = bool(self._begun) and first.block not in self._begun and not first.warmup
         block = takewhile(lambda planned: planned.block == first.block, missing)
         next_up = list(block) if whole else [first]
-        return self._spent(machine) + (self._times.of(next_up) or 0.0) > limit_s
+        return self._spent(machine) + (self.times.of(next_up) or 0.0) > limit_s
 
     def goes_on(self) -> bool:
         """Extend the plan, all of which has run, unless the study has enough."""
@@ -120,7 +119,7 @@ class Stopping:
         in_time_s = inf if limit_s is None else max(0.0, limit_s - self._spent())
         if limit_s is not None and self._rule.precision is None:
             return in_time_s  # what is planned fills it, as far as is known
-        left_s = self._times.of(missing)
+        left_s = self.times.of(missing)
         if left_s is None:
             return None
         return min((left_s + self._unplanned_s()) / machines, in_time_s)
@@ -160,7 +159,7 @@ class Stopping:
 
     def _block_s(self) -> float | None:
         last = self._journal.study.plan[-1].block
-        return self._times.of([p for p in self._journal.study.plan if p.block == last])
+        return self.times.of([p for p in self._journal.study.plan if p.block == last])
 
     def _spent(self, machine: str | None = None) -> float:
         """What the trials have taken so far: on `machine`, or where that is most."""
