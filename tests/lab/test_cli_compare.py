@@ -103,7 +103,7 @@ def test_a_comparison_runs_until_it_is_precise_or_time_is_up(
 ) -> None:
     shared = ["compare", "--allocators", "glibc,heapfit", "--cores", "1", "--out", tmp_path]
     shared += ["--precision", "0.01%", "--max-time"]
-    result = run_heapfit(*shared, "2s", "--json", "--", "sh", "-c", "echo done")
+    result = run_heapfit(*shared, "2s", "--json", "--", "sh", "-c", "sleep 0.02; echo done")
     assert result.returncode == 0, result.stderr
     summary = json.loads(result.stdout)
     study = summary["study"]
@@ -113,7 +113,7 @@ def test_a_comparison_runs_until_it_is_precise_or_time_is_up(
     assert sum(trial["took_s"] for trial in trials[:-1]) < 2
     assert float(summary["precision"]["reached"]) > 0.0001
     assert "--precision 0.01% --max-time 2s" in study["reproduce"]
-    longer = run_heapfit(*shared, "5s", "--", "sh", "-c", "echo done")
+    longer = run_heapfit(*shared, "5s", "--", "sh", "-c", "sleep 0.02; echo done")
     assert longer.returncode == 0, longer.stderr
     assert "trials are there already" in longer.stderr
     assert len(trials_in(tmp_path)) > len(trials)

@@ -441,6 +441,7 @@ def counted_faults(monkeypatch: pytest.MonkeyPatch) -> Sequence[Metric]:
         pytest.skip(reason)
     sources = (*metrics.BUILTIN_SOURCES, CountedFaults)
     monkeypatch.setattr(metrics, "_ALL_SOURCES", sources)
+    monkeypatch.setitem(metrics._reasons, CountedFaults, None)
     return CountedFaults.metrics
 
 

@@ -20,7 +20,6 @@ from heapfit.records import (
     StudyDefinition,
     Workload,
 )
-from heapfit.study.factors import check_levels
 from heapfit.study.plan import default_cores, plan
 from heapfit.trial import unavailable_metrics
 from heapfit.trial.cores import allowed_cpus
@@ -98,7 +97,7 @@ def plan_experiment(
             timeout_s=experiment.timeout_s,
             primary_metric=experiment.primary_metric,
             reproduce=reproduce,
-            factors=[_factor(name, texts) for name, texts in levels.items()],
+            factors=[Factor(name=name, levels=texts) for name, texts in levels.items()],
             parameters={name: str(value) for name, value in experiment.parameters.items()},
             shown=experiment.metrics,
         )
@@ -136,18 +135,12 @@ def _texts(levels: Sequence[Level]) -> list[str]:
     return [str(level) for level in levels]
 
 
-def _factor(name: str, levels: list[str]) -> Factor:
-    check_levels(name, levels)
-    return Factor(name=name, levels=levels)
-
-
 def _allocators(
     named: Sequence[str] | None, allocators: Sequence[InstalledAllocator]
 ) -> list[InstalledAllocator]:
     """Return those of the study's allocators that the experiment compares, in its order."""
     if named is None:
         return list(allocators)
-    check_levels(ALLOCATOR, named)
     known = {allocator.name: allocator for allocator in allocators}
     compared = [known[name] for name in named if name in known]
     if not compared:
@@ -166,7 +159,6 @@ def _usable_cores(levels: Sequence[str]) -> tuple[list[int], str]:
 
     Where it has none of them, all are returned: the plan refuses them with the reason.
     """
-    check_levels(CORES, levels)
     wrong = next((level for level in levels if not level.isdecimal()), None)
     if wrong is not None:
         raise UsageError(f"the factor 'cores' takes whole numbers, not {wrong!r}")
