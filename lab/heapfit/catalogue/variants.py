@@ -90,9 +90,7 @@ def libraries_of(study: StudyDefinition, named: Iterable[str]) -> dict[str, str]
 
 
 def with_variants(
-    study: StudyDefinition,
-    libraries: Mapping[str, str],
-    installed: Sequence[InstalledAllocator],
+    study: StudyDefinition, libraries: Mapping[str, str], installed: Sequence[InstalledAllocator]
 ) -> list[InstalledAllocator]:
     """Return what `libraries_of` gave as this machine has it, variants as their allocators made so.
 

@@ -34,10 +34,7 @@ _STOPPED = (0, -signal.SIGTERM)
 
 
 def observe(
-    running: Running,
-    sources: Sequence[Source],
-    timeout_s: float,
-    server: Running | None = None,
+    running: Running, sources: Sequence[Source], timeout_s: float, server: Running | None = None
 ) -> Ended:
     """Return how `running` ended. With a `server`, the sources look at that instead.
 

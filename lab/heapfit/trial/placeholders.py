@@ -14,13 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from heapfit.errors import UsageError
-from heapfit.records import (
-    ENVIRONMENT_PREFIX,
-    OPTION_PREFIX,
-    PlannedTrial,
-    Study,
-    Workload,
-)
+from heapfit.records import ENVIRONMENT_PREFIX, OPTION_PREFIX, PlannedTrial, Study, Workload
 
 
 @dataclass(frozen=True)

@@ -87,12 +87,7 @@ class _TrialRun:
 
     def _attempt(self, folder: Path, sources: list[type[Source]], timeout_s: float) -> Attempt:
         return Attempt(
-            self._study,
-            self._planned,
-            sources,
-            timeout_s=timeout_s,
-            folder=folder,
-            data=self._data,
+            self._study, self._planned, sources, timeout_s=timeout_s, folder=folder, data=self._data
         )
 
     def measure(self, reference: Trial | None) -> dict[str, float]:
@@ -126,7 +121,7 @@ class _TrialRun:
         except ValueError as error:
             raise verdict.mismatch(
                 f"the last line that the command of metric {metric.name} prints is no usable "
-                f"number: {printed[:80]!r}",
+                f"number: {printed[:80]!r}"
             ) from error
 
     def _run_command(self, metric: CommandMetric, out: Path, err: Path) -> int:

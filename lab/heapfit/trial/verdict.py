@@ -13,14 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, geometric_mean
 
-from heapfit.records import (
-    CommandMetric,
-    Metric,
-    Trial,
-    TrialStatus,
-    Workload,
-    WorkloadMetric,
-)
+from heapfit.records import CommandMetric, Metric, Trial, TrialStatus, Workload, WorkloadMetric
 from heapfit.trial.search import SearchFailed, search
 
 TAIL_BYTES = 4096
