@@ -162,9 +162,9 @@ def _address_space() -> Finding:
 
 def _container() -> Finding:
     limit = read("/sys/fs/cgroup/memory.max")
-    if limit in (None, "max"):
+    if limit is None or limit == "max":
         return Finding(topic="memory limit", state="none")
-    size = int(str(limit))
+    size = int(limit)
     advice = "close to it the kernel reclaims during a trial" if size < _GIB else ""
     return Finding(topic="memory limit", state=f"{size / _GIB:.1f} GiB", advice=advice)
 

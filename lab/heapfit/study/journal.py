@@ -41,9 +41,7 @@ def load(folder: Path) -> tuple[Study, list[Trial]]:
     study = _read_study(folder)
     if study is None:
         raise UsageError(f"{folder} holds no study: there is no {STUDY_FILE} in it")
-    path = folder / TRIALS_FILE
-    trials, _ = _parse(path, path.read_bytes() if path.exists() else b"")
-    return study, trials
+    return study, _trials_in(folder)
 
 
 def looks(folder: Path) -> list[int]:
@@ -81,14 +79,7 @@ def check_takes(folder: Path, study: Study) -> list[Trial]:
 
     Changes nothing on disk.
     """
-    earlier = _read_study(folder)
-    if earlier is None:
-        path = folder / TRIALS_FILE
-        if path.exists() and path.stat().st_size:
-            raise _without_study(folder)
-        return []
-    _refuse_another(folder, earlier, study)
-    return load(folder)[1]
+    return _trials_in(folder) if _earlier_in(folder, study) else []
 
 
 # What says how a study is shown, or how long it goes on, and not what it measures: the latest word
@@ -112,7 +103,7 @@ class Journal:
         self.notices: list[str] = []
         self._open()
         try:
-            earlier = self._earlier(study)
+            earlier = _earlier_in(folder, study)
             self.trials = self._recover()
             if identify is not None:
                 earlier, study = self._enter(earlier, study, identify, mix)
@@ -170,15 +161,6 @@ class Journal:
 
     def __exit__(self, *raised: object) -> None:
         self.close()
-
-    def _earlier(self, study: Study) -> Study | None:
-        """Return the study that the folder holds, which must be the same as `study`."""
-        earlier = _read_study(self.folder)
-        if earlier is not None:
-            _refuse_another(self.folder, earlier, study)
-        elif os.fstat(self._fd).st_size:
-            raise _without_study(self.folder)
-        return earlier
 
     def _agree(self, earlier: Study | None, study: Study) -> Study:
         """Return the study that this folder is about: `study`, or its earlier, longer, self."""
@@ -319,6 +301,22 @@ def _read_study(folder: Path) -> Study | None:
         ) from error
 
 
+def _earlier_in(folder: Path, study: Study) -> Study | None:
+    """Return the study that the folder holds, if any, which must be the same as `study`."""
+    earlier = _read_study(folder)
+    trials = folder / TRIALS_FILE
+    if earlier is not None:
+        _refuse_another(folder, earlier, study)
+    elif trials.exists() and trials.stat().st_size:
+        raise UsageError(f"{folder} has trials but no {STUDY_FILE}; use another --out")
+    return earlier
+
+
+def _trials_in(folder: Path) -> list[Trial]:
+    path = folder / TRIALS_FILE
+    return _parse(path, path.read_bytes())[0] if path.exists() else []
+
+
 def _parse(path: Path, content: bytes) -> tuple[list[Trial], int]:
     """Return the trials in `content` and the size of its sound part.
 
@@ -351,10 +349,6 @@ def _refuse_another(folder: Path, earlier: Study, wanted: Study) -> None:
         raise UsageError(
             f"{folder} holds another study: {', '.join(differing)} differ{again}; use another --out"
         )
-
-
-def _without_study(folder: Path) -> UsageError:
-    return UsageError(f"{folder} has trials but no {STUDY_FILE}; use another --out")
 
 
 _UNKNOWN = "what is measured may have changed, for it was not recorded then,"

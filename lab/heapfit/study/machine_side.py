@@ -244,26 +244,20 @@ def _local_allocator(wanted: InstalledAllocator) -> InstalledAllocator:
         _same_version(system, wanted)
         return wanted
     entry = catalogue.load_allocators().get(wanted.name)
-    found_here = catalogue.find_installed(entry) if entry is not None else None
-    if found_here is not None and _is_of_catalogue(wanted):
-        if entry is not None and entry.source.kind == "crate":
+    if entry is not None and entry.title == wanted.title:  # not one that the user put there
+        found_here = catalogue.find_installed(entry)
+        if found_here is not None:
             # Compilers write paths and versions of theirs into what they make.
-            return _same_version(found_here, wanted)
-        return _same_content(found_here, wanted)
+            same = _same_version if entry.source.kind == "crate" else _same_content
+            return same(found_here, wanted)
     if not wanted.library.is_file():
         raise HeapfitError(
             f"{wanted.name} is not installed (no {wanted.library}); add --install, "
             "or copy the library there"
         )
     [found] = catalogue.resolve_allocators([f"{wanted.name}={wanted.library}"])
-    same = _same_content(found, wanted)
-    return same.model_copy(update={"title": wanted.title, "environment": wanted.environment})
-
-
-def _is_of_catalogue(wanted: InstalledAllocator) -> bool:
-    """Whether a library of this name is the catalogue's, and not one that the user put there."""
-    entry = catalogue.load_allocators().get(wanted.name)
-    return entry is not None and entry.title == wanted.title
+    _same_content(found, wanted)
+    return found.model_copy(update={"title": wanted.title, "environment": wanted.environment})
 
 
 def _same_version(found: InstalledAllocator, wanted: InstalledAllocator) -> InstalledAllocator:

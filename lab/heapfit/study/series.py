@@ -45,7 +45,7 @@ from heapfit.study.journal import (
 )
 from heapfit.study.plan import default_cores, plan
 from heapfit.study.stopping import RemainingTime
-from heapfit.trial import BUILTIN_METRICS, OPTIONAL_METRIC_NAMES, unavailable_metrics
+from heapfit.trial import METRIC_NAMES, find_metric
 
 SERIES_FILE = "series.json"
 PROBLEMS_FILE = "problems.json"
@@ -153,14 +153,11 @@ def _refuse_same_names(studies: Sequence[Study]) -> None:
 def _check(definition: StudyDefinition, allocators: Sequence[InstalledAllocator]) -> None:
     if all(allocator.name == definition.subject for allocator in allocators):
         raise UsageError(f"{definition.subject} alone has no peers; name another allocator too")
-    known = [*(metric.name for metric in BUILTIN_METRICS), *OPTIONAL_METRIC_NAMES]
-    missing = unavailable_metrics()
-    wanted = _figure_metrics(definition)
-    for name in [*wanted, *definition.metrics]:
-        if name not in known:
-            raise unknown("metric", name, known)
-        if name in missing and name in wanted:
-            raise HeapfitError(f"{name} cannot be measured on this machine: {missing[name]}")
+    for name in _figure_metrics(definition):
+        find_metric(name)  # An error where there is none, or not on this machine.
+    for name in definition.metrics:
+        if name not in METRIC_NAMES:
+            raise unknown("metric", name, METRIC_NAMES)
 
 
 def _figure_metrics(definition: StudyDefinition) -> list[str]:
