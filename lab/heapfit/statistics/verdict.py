@@ -212,6 +212,14 @@ def average(of_settings: Pairs, kept: Flags) -> Pairs:
     )
 
 
+def over_settings(found: Pairs) -> Pairs:
+    """Return `average` of the pairs that have met in a block of every setting; the others are of
+    too little to be compared over all of them."""
+    kept = found.blocks > 0
+    kept &= kept.sum(axis=0) == kept.any(axis=1).sum()
+    return average(found, kept)
+
+
 def judge(found: Pairs, of_each: float = 1.0) -> Judged:
     """Return the intervals and probabilities of a family of pairs, each adjusted for as `of_each`.
 
@@ -386,11 +394,7 @@ class _Family:
         if grid is None:
             return
         kept_figures = np.where(grid[..., None], self.table, np.nan)
-        found = pairs(kept_figures, ratio=self.subject == "ratio", to=to)
-        kept = grid[:, found.first] & grid[:, found.second] & (found.blocks > 0)
-        # A pair that never met in a block of some setting is not compared over all of them.
-        kept &= kept.sum(axis=0) == kept.any(axis=1).sum()
-        averaged = average(found, kept)
+        averaged = over_settings(pairs(kept_figures, ratio=self.subject == "ratio", to=to))
         yield from self._records(averaged, self._judge(averaged), self._average_means(), (), {})
 
     def _judge(self, found: Pairs) -> Judged:
