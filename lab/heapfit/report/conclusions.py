@@ -99,7 +99,7 @@ def _of_program(
         between = f"{verdict.low:.{decimals}f}{DASH}{verdict.high:.{decimals}f}"
     else:
         scale = results.scale(metric, TERMINAL_DIGITS)
-        figure = f"{scale.difference(verdict.estimate)} {scale.unit}".rstrip()
+        figure = scale.difference_text(verdict.estimate)
         between = f"{scale.difference(verdict.low)} to {scale.difference(verdict.high)}"
     if not verdict.shown:
         return (
@@ -170,7 +170,7 @@ def _setting_words(study: Study, setting: Setting) -> str:
 def _beside(verdict: Verdict, scale: Scale) -> str:
     if verdict.subject == "ratio":
         return ratio(verdict.estimate)
-    return f"{scale.difference(verdict.estimate)} {scale.unit}".rstrip()
+    return scale.difference_text(verdict.estimate)
 
 
 def by_setting(results: Results) -> list[tuple[Setting, list[str]]]:

@@ -91,7 +91,4 @@ def _figures(metric: Metric, found: MachineDifference) -> dict[str, str]:
     if found.subject == "ratio":
         return {machine: ratio(value) for machine, value in found.on.items()}
     scale = scale_for(metric.unit, [abs(value) for value in found.on.values()])
-    return {
-        machine: f"{scale.difference(value)} {scale.unit}".rstrip()
-        for machine, value in found.on.items()
-    }
+    return {machine: scale.difference_text(value) for machine, value in found.on.items()}

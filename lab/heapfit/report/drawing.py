@@ -161,9 +161,8 @@ def titled(text: str) -> dict[str, Any]:
 
 
 def axis_title(metric: Metric, scale: Scale) -> str:
-    unit = f" ({scale.unit})" if scale.unit else ""
     better = "" if metric.better == "lower" else ", higher is better"
-    return escaped(f"{metric.label}{unit}{better}")
+    return escaped(f"{metric.label}{scale.suffix}{better}")
 
 
 def label(name: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from heapfit.findings import LetterCell, LettersTable
+from heapfit.findings import Analysis, LetterCell, LettersTable
 from heapfit.records import ALLOCATOR, CORES, Estimate, Metric, Setting
 from heapfit.report.results import Results
 from heapfit.report.settings import (
@@ -137,8 +137,13 @@ def _lettered(
     )
 
 
-def grid(table: LettersTable, metric: Metric, scale: Scale) -> LettersGrid:
-    """Return a paper's `table` laid out, its rows and columns in the order of its cells."""
+def paper_grids(analysis: Analysis, metric: Metric, scale: Scale) -> list[LettersGrid]:
+    """Return the tables of a paper's own analysis laid out."""
+    return [_of_paper(table, metric, scale) for table in analysis.letters if table.cells]
+
+
+def _of_paper(table: LettersTable, metric: Metric, scale: Scale) -> LettersGrid:
+    """A paper's `table`, its rows and columns in the order of its cells."""
     rows = list(dict.fromkeys(cell.row for cell in table.cells))
     columns = list(dict.fromkeys(cell.column for cell in table.cells))
     cells = {(cell.row, cell.column): cell for cell in table.cells}
@@ -162,8 +167,9 @@ def grid(table: LettersTable, metric: Metric, scale: Scale) -> LettersGrid:
     )
 
 
-def legend(table: LettersTable) -> str:
+def legend(analysis: Analysis) -> str:
     """Say how a paper's letters are read, in words for somebody who never saw such a table."""
+    table = next(each for each in analysis.letters if each.cells)
     one = ALLOCATOR if table.rows == ALLOCATOR else f"level of {factor_label(table.rows)}"
     words = (
         "Each cell is the mean of its trials, followed by letters. Lower-case letters compare down "

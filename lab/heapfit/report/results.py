@@ -58,6 +58,19 @@ class Standing:
     trivial: bool  # what the others are shown to be behind by is too little to matter
 
 
+@dataclass(frozen=True)
+class ShownCell:
+    """A cell of a table of metrics, in texts for any renderer to lay out."""
+
+    estimate: Estimate
+    median: str
+    low: str
+    high: str
+    relative: str  # what it is to the baseline; empty: nothing is known
+    undecided: bool
+    is_best: bool
+
+
 class Results:
     """A summary's estimates, indexed. Owned by the report that made it; never changes."""
 
@@ -207,6 +220,24 @@ class Results:
         nowhere."""
         verdict = self.against_baseline(setting, metric, name)
         return verdict is not None and not verdict.shown
+
+    def shown(
+        self, setting: Setting, metric: Metric, name: str, digits: int, sign: str, decimals: int
+    ) -> ShownCell | None:
+        """A figure as a table shows it, with `digits` of it and `decimals` of a ratio."""
+        estimate = self.estimate(setting, metric, name)
+        if estimate is None:
+            return None
+        scale = self.scale(metric, digits)
+        return ShownCell(
+            estimate=estimate,
+            median=scale.number(estimate.median),
+            low=scale.number(estimate.low),
+            high=scale.number(estimate.high),
+            relative=self.relative(setting, metric, name, scale, sign, decimals),
+            undecided=self.undecided(setting, metric, name),
+            is_best=name in self.best(setting, metric),
+        )
 
     def relative(
         self, setting: Setting, metric: Metric, name: str, scale: Scale, sign: str, decimals: int

@@ -195,8 +195,7 @@ def _medians(summary: Summary, name: str, label: str | None, order: list[str]) -
         Cell(scale.number(found[each].median), each in best) if each in found else Cell()
         for each in order
     ]
-    unit = f" ({scale.unit})" if scale.unit else ""
-    return Line(f"{label or metric.label}{unit}", cells, label)
+    return Line(f"{label or metric.label}{scale.suffix}", cells, label)
 
 
 def _best(found: Mapping[str, Estimate], metric: Metric) -> set[str]:

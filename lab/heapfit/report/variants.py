@@ -38,6 +38,11 @@ def explained(allocator: InstalledAllocator) -> str:
     return f"{visible(allocator.title)} ({', '.join(parts)})"
 
 
+def library_text(allocator: InstalledAllocator) -> str:
+    """Return where an allocator's library is."""
+    return str(allocator.library) if allocator.library else "the system's own"
+
+
 def explanations(allocators: Iterable[InstalledAllocator]) -> list[str]:
     """Return a line for each variant: its name, and what it is."""
     return [f"{visible(each.name)}: {explained(each)}" for each in allocators if each.variant_of]
