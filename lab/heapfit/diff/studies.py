@@ -9,7 +9,7 @@ from pathlib import Path
 from heapfit.diff.model import Change, Diff, Figure, Span, change, facts
 from heapfit.records import Metric, Setting, Study
 from heapfit.report import read
-from heapfit.report.machine import machine_facts
+from heapfit.report.described import machine_facts
 from heapfit.report.results import FEWEST_TRIALS, Results
 from heapfit.report.settings import setting_label
 from heapfit.text import counted, join_words, visible

@@ -21,22 +21,21 @@ from heapfit.findings import Analysis
 from heapfit.records import Metric, PublishedTable, Setting, Study, Summary, Verdict
 from heapfit.report import drift as drifts
 from heapfit.report import figures, findings_words
-from heapfit.report.analysis import Findings
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, NOTHING, alone, by_setting
 from heapfit.report.deployment import deployment
+from heapfit.report.described import explained, library_text, machine_facts
 from heapfit.report.design import precision_reached
 from heapfit.report.differences import RatioTable, ratios_to
 from heapfit.report.files import write_text
 from heapfit.report.interaction import Interaction, interactions
 from heapfit.report.letters import LEGEND, LettersGrid, grids, legend, paper_grids
-from heapfit.report.machine import machine_facts
 from heapfit.report.page import FigureStore, render
 from heapfit.report.pareto import pareto
 from heapfit.report.problems import Problem, problems, remarks
+from heapfit.report.reading import Findings
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results, ShownCell
 from heapfit.report.settings import factor_title, level_text, levels_label, setting_label
 from heapfit.report.units import DASH, PAGE_DIGITS, TIMES, Scale, ratio
-from heapfit.report.variants import explained, library_text
 from heapfit.statistics import Readings, analysed_metrics
 from heapfit.statistics.observations import Integers
 from heapfit.text import counted, join_words, visible

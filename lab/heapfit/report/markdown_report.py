@@ -12,18 +12,17 @@ from pathlib import Path
 from heapfit.findings import Advice, Analysis
 from heapfit.records import Metric, Setting, Summary
 from heapfit.report import findings_words as words
-from heapfit.report.analysis import Findings
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, UNDECIDED, overall
 from heapfit.report.deployment import deployment
+from heapfit.report.described import explained, library_text, machine_facts
 from heapfit.report.files import write_text
 from heapfit.report.letters import LEGEND, LettersGrid, grids, legend, paper_grids
-from heapfit.report.machine import machine_facts
 from heapfit.report.markdown import bullets, code, escape, table
 from heapfit.report.problems import problems, remarks
+from heapfit.report.reading import Findings
 from heapfit.report.results import Results
 from heapfit.report.settings import setting_label
 from heapfit.report.units import PAGE_DIGITS
-from heapfit.report.variants import explained, library_text
 from heapfit.statistics import analysed_metrics
 from heapfit.text import capitalised
 

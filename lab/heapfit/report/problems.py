@@ -10,10 +10,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from heapfit.records import PlannedTrial, Session, Setting, Summary, Trial, TrialStatus
+from heapfit.report.described import settings_of_variant
 from heapfit.report.design import design_remarks
 from heapfit.report.settings import setting_label, setting_of
 from heapfit.report.units import scale_for
-from heapfit.report.variants import settings_of_variant
 from heapfit.study.identity import differences
 from heapfit.text import counted, join_words, visible
 

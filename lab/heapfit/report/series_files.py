@@ -12,13 +12,12 @@ from pydantic import Field
 
 from heapfit.findings import Advice
 from heapfit.records import SeriesSummary
-from heapfit.report.analysis import Findings
+from heapfit.report.described import explained, machine_facts
 from heapfit.report.json_report import without_plan
-from heapfit.report.machine import machine_facts
 from heapfit.report.markdown import bullets, code, escape, table
+from heapfit.report.reading import Findings
 from heapfit.report.series_tables import Cell, Table, metric_tables, probe_tables, ratio_tables
 from heapfit.report.series_words import conclusions, notes, recommendations, troubles
-from heapfit.report.variants import explained
 from heapfit.study import command_line
 
 FORMAT: Literal["heapfit-series/2"] = "heapfit-series/2"

@@ -11,11 +11,11 @@ from typing import Any
 from urllib.parse import quote
 
 from heapfit.records import PeerComparison, SeriesSummary, Summary
-from heapfit.report.analysis import Findings
+from heapfit.report.described import explained, library_text, machine_facts
 from heapfit.report.drawing import Figure, escaped, label, line_at_one, looks_of, titled
 from heapfit.report.files import PAGE_FILE
-from heapfit.report.machine import machine_facts
 from heapfit.report.page import FigureStore, render
+from heapfit.report.reading import Findings
 from heapfit.report.series_tables import Table, metric_tables, probe_tables, ratio_tables
 from heapfit.report.series_words import (
     GEOMETRIC_MEAN,
@@ -30,7 +30,6 @@ from heapfit.report.series_words import (
 )
 from heapfit.report.settings import factor_label, level_text
 from heapfit.report.units import TIMES
-from heapfit.report.variants import explained, library_text
 from heapfit.study import command_line
 
 _ROW_HEIGHT = 26

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.text import Text
 
 from heapfit.records import SeriesSummary
-from heapfit.report.analysis import Findings
+from heapfit.report.described import explanations
+from heapfit.report.reading import Findings
 from heapfit.report.series_tables import Cell, Table, probe_tables, ratio_tables
 from heapfit.report.series_words import conclusions, notes, recommendations, troubles
 from heapfit.report.terminal_text import NO_FIGURE, print_line, print_problems, tables
-from heapfit.report.variants import explanations
 from heapfit.text import visible
 
 

@@ -15,7 +15,6 @@ from rich.text import Text
 from heapfit.findings import Advice, Analysis
 from heapfit.records import Metric, Setting, Summary
 from heapfit.report import findings_words as words
-from heapfit.report.analysis import Findings
 from heapfit.report.conclusions import (
     DIFFERENCES,
     MERE_RANGES,
@@ -26,9 +25,11 @@ from heapfit.report.conclusions import (
     headline_metrics,
 )
 from heapfit.report.deployment import DEPLOYMENT, deployment
+from heapfit.report.described import explanations
 from heapfit.report.design import precision_reached
 from heapfit.report.letters import LEGEND, LettersEntry, LettersGrid, grids
 from heapfit.report.problems import problems, remarks
+from heapfit.report.reading import Findings
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results
 from heapfit.report.settings import setting_label
 from heapfit.report.terminal_text import (
@@ -43,7 +44,6 @@ from heapfit.report.terminal_text import (
     tables,
 )
 from heapfit.report.units import DASH, TERMINAL_DIGITS
-from heapfit.report.variants import explanations
 from heapfit.statistics import analysed_metrics
 from heapfit.text import capitalised, counted, join_words, visible
 
