@@ -1,9 +1,9 @@
 """Show what a study found: in the terminal, as a page, as Markdown and as JSON.
 
-`reading.py` loads a study and has it summed up and analysed. `results.py` indexes
-the summary; `conclusions.py`, `findings_words.py`, `problems.py` and `drift.py` put into words what
-it means, `letters.py` and `differences.py` lay out what an analysis compares, `units.py` scales the
-numbers. The writers (`terminal*.py`, `html_*.py`, `markdown_*.py`, `json_report.py`) only lay that
+`reading.py` loads a study and has it summed up and analysed. `results.py` indexes the summary;
+`conclusions.py`, `findings_words.py`, `problems.py` and `drift.py` put into words what it means,
+`letters.py` and `differences.py` lay out what an analysis compares, `units.py` scales the numbers.
+The writers (`terminal.py`, `html_report.py`, `markdown_report.py`, `json_report.py`) only lay that
 out, so all of them say the same. Figures are made on `drawing.py`. For a study of many parts the
 same are the modules `series_*.py`.
 """

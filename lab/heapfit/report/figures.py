@@ -22,9 +22,11 @@ from heapfit.report.drawing import (
     label,
     line_at_one,
     looks_of,
+    rows_axis,
     sample,
     sample_with_extremes,
     titled,
+    widened,
 )
 from heapfit.report.drift import Deviations
 from heapfit.report.results import Results
@@ -198,15 +200,7 @@ def _strip_axes(
             "separatethousands": True,
             "tickangle": 0,
         },
-        yaxis={
-            "range": [len(rows) - 0.5, -0.5],
-            "tickvals": list(range(len(rows))),
-            "ticktext": [label(name) for name in rows],
-            "fixedrange": True,
-            "zeroline": False,
-            "showgrid": False,
-            "automargin": True,
-        },
+        yaxis={**rows_axis(list(map(label, rows))), "showgrid": False, "automargin": True},
         margin={"l": 8, "r": 16, "t": 44, "b": 44},
     )
 
@@ -249,8 +243,7 @@ def _range(results: Results, metric: Metric, setting: Setting, scale: Scale) -> 
     estimates = results.estimates(setting, metric)
     low = scale.scaled(min(min(e.minimum, e.low) for e in estimates))
     high = scale.scaled(max(max(e.maximum, e.high) for e in estimates))
-    margin = (high - low) * _RANGE_MARGIN or abs(high) * _RANGE_MARGIN or 1.0
-    return low - margin, high + margin
+    return widened(low, high, _RANGE_MARGIN)
 
 
 def _jitter(index: int) -> float:

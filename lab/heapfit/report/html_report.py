@@ -24,14 +24,13 @@ from heapfit.report import figures, findings_words
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, NOTHING, alone, by_setting
 from heapfit.report.deployment import deployment
 from heapfit.report.described import explained, library_text, machine_facts
-from heapfit.report.design import precision_reached
 from heapfit.report.differences import RatioTable, ratios_to
 from heapfit.report.files import write_text
 from heapfit.report.interaction import Interaction, interactions
 from heapfit.report.letters import LEGEND, LettersGrid, grids, legend, paper_grids
 from heapfit.report.page import FigureStore, render
 from heapfit.report.pareto import pareto
-from heapfit.report.problems import Problem, problems, remarks
+from heapfit.report.problems import Problem, precision_reached, problems, remarks
 from heapfit.report.reading import Findings
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results, ShownCell
 from heapfit.report.settings import factor_title, level_text, levels_label, setting_label

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from heapfit.records import PeerComparison, SeriesSummary, Summary
 from heapfit.report.described import explained, library_text, machine_facts
-from heapfit.report.drawing import Figure, escaped, label, line_at_one, looks_of, titled
+from heapfit.report.drawing import Figure, escaped, label, line_at_one, looks_of, rows_axis, titled
 from heapfit.report.files import PAGE_FILE
 from heapfit.report.page import FigureStore, render
 from heapfit.report.reading import Findings
@@ -129,11 +129,7 @@ def _drawing(comparison: PeerComparison, allocators: Sequence[str], subject: str
             "zeroline": False,
         },
         yaxis={
-            "range": [len(rows) - 0.5, -0.5],
-            "tickvals": list(range(len(rows))),
-            "ticktext": [f"<b>{GEOMETRIC_MEAN}</b>", *map(label, labels)],
-            "fixedrange": True,
-            "zeroline": False,
+            **rows_axis([f"<b>{GEOMETRIC_MEAN}</b>", *map(label, labels)]),
             "automargin": True,
         },
         shapes=[line_at_one("x")],

@@ -26,9 +26,8 @@ from heapfit.report.conclusions import (
 )
 from heapfit.report.deployment import DEPLOYMENT, deployment
 from heapfit.report.described import explanations
-from heapfit.report.design import precision_reached
 from heapfit.report.letters import LEGEND, LettersEntry, LettersGrid, grids
-from heapfit.report.problems import problems, remarks
+from heapfit.report.problems import precision_reached, problems, remarks
 from heapfit.report.reading import Findings
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results
 from heapfit.report.settings import setting_label
