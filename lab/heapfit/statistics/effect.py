@@ -71,7 +71,7 @@ def _noncentral_f(f: float, df: float, residual_df: float, noncentrality: float)
 def ratio_interval(
     means: tuple[Floats, Floats],
     variances: tuple[Floats, Floats, Floats],
-    critical: Floats,
+    critical: Floats | float,
     exponent: float,
 ) -> tuple[Floats, Floats, Floats]:
     """Return the ratios of means on the measured scale and their bounds.
