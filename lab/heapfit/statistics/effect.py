@@ -105,7 +105,7 @@ def ratio_interval(
 
 
 def _fieller(
-    first: Floats, second: Floats, variances: tuple[Floats, Floats, Floats], squared: Floats
+    first: Floats, second: Floats, variances: tuple[Floats, Floats, Floats], squared: Floats | float
 ) -> tuple[Floats, Floats]:
     """The roots of (first - r second)^2 = squared * variance of that difference."""
     a = second**2 - squared * variances[1]

@@ -30,7 +30,7 @@ from heapfit.records import (
     TrialStatus,
 )
 from heapfit.statistics.observations import Flags, Floats
-from heapfit.statistics.verdict import Pairs, average, judge, pairs
+from heapfit.statistics.verdict import Pairs, average, judge, mean_of_known, pairs
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,7 @@ class _Costs:
     @cached_property
     def means(self) -> Floats:
         """The allocators' geometric means, as logarithms; NaN where there is none."""
-        logs = np.log(self.values)
-        counts = (~np.isnan(logs)).sum(axis=-1)
-        return np.asarray(np.nansum(logs, axis=-1) / np.where(counts, counts, np.nan))
+        return mean_of_known(np.log(self.values))
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ def _against(costs: _Costs, peers: Flags) -> _Against:
             mean=every(found.mean),
             variance=every(found.variance),
             df=every(found.df, max(blocks - 1.0, 1.0)),
-            blocks=every(found.blocks, blocks),
+            blocks=np.insert(found.blocks, best, blocks),
             treatments=np.array(2),  # the mean of one allocator is a family of its own
         ),
         every(judged.low),

@@ -260,6 +260,12 @@ def too_small(metric: Metric) -> float:
     return TOO_SMALL.get(metric.unit, 0.0) if metric.name in _OF_A_RUN else 0.0
 
 
+def mean_of_known(values: Floats, axis: int = -1) -> Floats:
+    """Return the mean along an axis of what is not NaN; NaN where there is nothing."""
+    counts = (~np.isnan(values)).sum(axis=axis)
+    return np.asarray(np.nansum(values, axis=axis) / np.where(counts, counts, np.nan))
+
+
 def by_block(readings: Readings, figures: Floats) -> Floats:
     """Return figures as [setting, allocator, block]; NaN where there is none."""
     block = readings.shared
@@ -449,17 +455,12 @@ class _Family:
     def _means(self) -> Floats:
         """Each allocator's mean in each setting."""
         values = np.log(self.table) if self.subject == "ratio" else self.table
-        counts = (~np.isnan(values)).sum(axis=-1)
-        with np.errstate(invalid="ignore"):
-            means = np.nansum(values, axis=-1) / np.where(counts, counts, np.nan)
-        return np.exp(means) if self.subject == "ratio" else np.asarray(means)
+        means = mean_of_known(values)
+        return np.exp(means) if self.subject == "ratio" else means
 
     def _average_means(self) -> Floats:
         """Each allocator's mean, the average over the settings that it has."""
-        means = self._means()
-        there = (~np.isnan(means)).sum(axis=0)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(np.nansum(means, axis=0) / np.where(there, there, np.nan))
+        return mean_of_known(self._means(), axis=0)
 
 
 def _of_rounding(figures: Floats, first: Integers, second: Integers, ratio: bool) -> Floats:
