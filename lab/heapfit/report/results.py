@@ -143,17 +143,12 @@ class Results:
         """The allocators with the best mean; none where there is nothing to choose between."""
         key = (setting, metric.name)
         if key not in self._bests:
-            self._bests[key] = self._find_best(setting, metric)
+            names = [each.allocator for each in self.estimates(setting, metric)]
+            places = {name: self._place(setting, metric, name) for name in names}
+            best = min(places.values(), default=None)
+            is_choice = len(set(places.values())) > 1
+            self._bests[key] = {name for name in names if is_choice and places[name] == best}
         return self._bests[key]
-
-    def _find_best(self, setting: Setting, metric: Metric) -> set[str]:
-        places = {
-            e.allocator: self._place(setting, metric, e.allocator)
-            for e in self.estimates(setting, metric)
-        }
-        if len(set(places.values())) < 2:
-            return set()
-        return {name for name, place in places.items() if place == min(places.values())}
 
     def scale(self, metric: Metric, digits: int) -> Scale:
         """The scale of one metric, the same in all settings."""
@@ -249,11 +244,8 @@ class Results:
                 return ratio(verdict.estimate, sign, decimals_of(verdict, decimals))
             return scale.difference(verdict.estimate)
         estimate = self.estimate(setting, metric, name)
-        has_ratio = name == self.baseline and estimate and self._has_ratios(metric)
+        has_ratio = name == self.baseline and estimate and metric.name not in self._of_differences
         return ratio(1.0, sign, decimals) if has_ratio else ""
-
-    def _has_ratios(self, metric: Metric) -> bool:
-        return metric.name not in self._of_differences
 
     @property
     def has_differences(self) -> bool:

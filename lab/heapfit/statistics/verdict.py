@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -168,14 +168,14 @@ def _with(found: Pairs, to: int) -> Pairs:
     turned = found.first[own] == to
     others = np.where(turned, found.second[own], found.first[own])
     mean = found.mean[..., own]
-    return Pairs(
+    return replace(
+        found,
         first=others,
         second=np.full_like(others, to),
         mean=np.where(turned, -mean, mean),
         variance=found.variance[..., own],
         df=found.df[..., own],
         blocks=found.blocks[..., own],
-        treatments=found.treatments,
     )
 
 
