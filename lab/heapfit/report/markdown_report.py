@@ -130,7 +130,7 @@ def _anova(analysis: Analysis) -> str:
 
 def _table(results: Results, setting: Setting) -> str:
     metrics = results.metrics
-    titles = [f"{m.label}{results.scale(m, PAGE_DIGITS).suffix}" for m in metrics]
+    titles = [f"{m.label}{results.scale(m, PAGE_DIGITS).suffix}".strip() for m in metrics]
     rows = [
         [escape(name), *(_cell(results, setting, m, name) for m in metrics)]
         for name in results.ranked(setting, metrics[0])
