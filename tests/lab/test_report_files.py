@@ -15,9 +15,9 @@ from heapfit.catalogue import load_allocators
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import InstalledAllocator, Study, Summary, Trial, TrialStatus, WorkloadRun
 from heapfit.report import html_report, json_report, markdown_report, terminal, write_all
-from heapfit.report.analysis import Findings, find
 from heapfit.report.deployment import deployment
 from heapfit.report.files import write_text
+from heapfit.report.reading import Findings, find
 from heapfit.statistics import read, summarise
 from heapfit.study import Journal
 from markupsafe import escape

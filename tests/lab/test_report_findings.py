@@ -16,10 +16,10 @@ import pytest
 from browser import Browser, Page
 from heapfit.records import Factor, PublishedTable
 from heapfit.report import html_report, markdown_report, terminal
-from heapfit.report.analysis import Findings, find
 from heapfit.report.differences import ratios_to
 from heapfit.report.findings_words import headline, one_line
 from heapfit.report.letters import grids
+from heapfit.report.reading import Findings, find
 from heapfit.report.results import Results
 from heapfit.report.settings import setting_label, settings_of
 from heapfit.report.units import PAGE_DIGITS, TERMINAL_DIGITS, TIMES

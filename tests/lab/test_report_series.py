@@ -15,7 +15,6 @@ from heapfit.report import (
     json_report,
     series_files,
     series_terminal,
-    summarise_series,
     write_series,
 )
 from heapfit.report.findings_words import one_line
@@ -86,14 +85,14 @@ def keep(
 
 def printed(folder: Path, width: int) -> str:
     console = Console(file=io.StringIO(), width=width)
-    series_terminal.render(summarise_series(folder), console)
+    series_terminal.render(SeriesReading(folder).summary, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
 def test_a_narrow_terminal_continues_a_table_below_and_loses_no_allocator(tmp_path: Path) -> None:
     folder = keep(tmp_path)
-    summary = summarise_series(folder)
+    summary = SeriesReading(folder).summary
     wide, narrow = printed(folder, 200), printed(folder, 40)
     for allocator in summary.series.allocators:
         assert allocator.name in narrow
@@ -104,7 +103,7 @@ def test_a_narrow_terminal_continues_a_table_below_and_loses_no_allocator(tmp_pa
 
 def test_the_subject_is_set_against_its_goals_with_its_interval(tmp_path: Path) -> None:
     folder = keep(tmp_path)
-    mean = summarise_series(folder).figures[0].combined["heapfit"]
+    mean = SeriesReading(folder).summary.figures[0].combined["heapfit"]
     said = " ".join(printed(folder, 200).split())
     verdict = "met" if mean.geometric_mean <= 1.05 else "missed"
     assert f"heapfit comes to {mean.geometric_mean:.3f} on the geometric mean" in said
@@ -124,7 +123,7 @@ def test_the_subject_is_set_against_its_goals_with_its_interval(tmp_path: Path) 
 def test_a_goal_is_told_only_where_the_whole_interval_is_on_one_side_of_it(
     tmp_path: Path, low: float | None, high: float | None, said: str
 ) -> None:
-    summary = summarise_series(keep(tmp_path))
+    summary = SeriesReading(keep(tmp_path)).summary
     [figure] = summary.figures
     mean = figure.combined["heapfit"].model_copy(update={"low": low, "high": high})
     goal = figure.definition.model_copy(update={"goal": 1.0})
@@ -159,7 +158,7 @@ def test_the_page_draws_every_figure_links_to_every_workload_and_is_quiet(
     assert page.errors == []
     assert page.evaluate(DRAWN) == "drawn"
     assert page.requests == [path.resolve().as_uri()]
-    allocators = len(summarise_series(folder).series.allocators)
+    allocators = len(SeriesReading(folder).summary.series.allocators)
     points = "document.querySelectorAll('.plot .scatterlayer .point').length"
     assert page.evaluate(points) == allocators * 3  # two workloads and the mean
     links = "[...document.querySelectorAll('a[href$=\"report.html\"]')].map(a => a.href).join(' ')"
@@ -171,7 +170,7 @@ def test_the_page_draws_every_figure_links_to_every_workload_and_is_quiet(
 
 
 def test_markdown_tables_are_rectangular_whatever_the_title(tmp_path: Path) -> None:
-    text = series_files.markdown_text(summarise_series(keep(tmp_path, title=HOSTILE)), {})
+    text = series_files.markdown_text(SeriesReading(keep(tmp_path, title=HOSTILE)).summary, {})
     tables = [block for block in text.split("\n\n") if block.startswith("| ")]
     assert len(tables) == 4  # ratios, the probe, two metrics
     for table in tables:
@@ -182,7 +181,7 @@ def test_markdown_tables_are_rectangular_whatever_the_title(tmp_path: Path) -> N
 
 
 def test_json_gives_back_the_summary(tmp_path: Path) -> None:
-    summary = summarise_series(keep(tmp_path))
+    summary = SeriesReading(keep(tmp_path)).summary
     report = series_files.SeriesReport.model_validate_json(series_files.json_text(summary, {}))
     assert report.figures == summary.figures
     assert report.workloads["second"] == json_report.without_plan(summary.workloads["second"])
@@ -193,7 +192,7 @@ def test_json_gives_back_the_summary(tmp_path: Path) -> None:
 
 def test_experiments_have_a_line_and_a_page_each(browser: Browser, tmp_path: Path) -> None:
     folder = keep(tmp_path, replicates=5)
-    series = summarise_series(folder).series
+    series = SeriesReading(folder).summary.series
     experiments = [Experiment(name=name, workload="made") for name in ("first", "second")]
     definition = series.definition.model_copy(
         update={"experiments": experiments, "workloads": [], "probes": [], "figures": []}

@@ -16,8 +16,7 @@ from design_data import study_of as designed
 from engine_helpers import study_of, system_allocator, workload
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import PlannedTrial, Precision, StoppingRule, Study, Trial, TrialStatus
-from heapfit.report.design import precision_reached
-from heapfit.report.problems import remarks
+from heapfit.report.problems import precision_reached, remarks
 from heapfit.report.reading import Reading
 from heapfit.report.reading import read as read_folder
 from heapfit.statistics import read

@@ -10,7 +10,7 @@ from browser import Browser
 from conftest import Heapfit, assert_one_line
 from heapfit.catalogue.studies import load_study
 from heapfit.errors import UsageError
-from heapfit.report import SeriesReading, summarise_series, write_series
+from heapfit.report import SeriesReading, write_series
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -139,7 +139,7 @@ def finished(run_heapfit: Heapfit, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_a_figure_sets_its_subject_against_its_peers(finished: Path) -> None:
-    summary = summarise_series(finished)
+    summary = SeriesReading(finished).summary
     [figure] = summary.figures
     assert set(figure.ratios) == {"all.first", "all.second"}
     for ratios in figure.ratios.values():

@@ -18,10 +18,10 @@ from heapfit.advice import recommend
 from heapfit.findings import Advice
 from heapfit.records import Metric, Study, Trial, TrialStatus
 from heapfit.report import terminal
-from heapfit.report.analysis import Findings
 from heapfit.report.conclusions import conclude
 from heapfit.report.findings_words import headline
 from heapfit.report.letters import grids
+from heapfit.report.reading import Findings
 from heapfit.report.results import Results
 from heapfit.report.units import TERMINAL_DIGITS
 from heapfit.statistics import read, summarise

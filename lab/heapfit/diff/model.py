@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -85,6 +86,15 @@ def change(old: Span, new: Span, *, known: bool = True) -> Change:
     if not known or (old.low <= new.high and new.low <= old.high):
         return Change.UNCLEAR
     return Change.MORE if new.value > old.value else Change.LESS
+
+
+def figure(
+    of: str, name: str, unit: str, spans: Sequence[Span], *, known: bool = True, own: bool = True
+) -> Figure:
+    """Return a figure of the old and the new run; `own`: it is the program's, not the machine's."""
+    old, new = spans
+    found = change(old, new, known=known) if own else Change.NOT_COMPARABLE
+    return Figure(of=of, name=name, unit=unit, old=old, new=new, change=found)
 
 
 def facts(old: dict[str, str], new: dict[str, str]) -> list[Fact]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from heapfit.diff.model import SITE_SEPARATOR, Change, Diff, Figure, Span, change, facts
+from heapfit.diff.model import SITE_SEPARATOR, Change, Diff, Figure, Span, facts, figure
 from heapfit.profile.analyse import OnPart
 from heapfit.profile.analyse import profile as profile_of
 from heapfit.profile.files import count_file
@@ -27,6 +27,8 @@ _LINE = re.compile(r":\d+\)$")
 # Of an estimate, how many of its standard errors to either side hold the truth with 95 %.
 _ERRORS = 1.96
 _NS_PER_S = 1e9
+# Units of what the machine has a say in.
+_OF_THE_MACHINE = ("s", "1/s")
 
 # How a site is called of which no function is known: see profile/sections/sites.py.
 _UNNAMED = re.compile(r"(^|\+)0x[0-9a-f]+$")
@@ -84,24 +86,11 @@ def _described(found: Profile) -> dict[str, str]:
 
 def _figures(old: Profile, new: Profile) -> Iterator[Figure]:
     for (name, unit, before), (_, _, after) in zip(_spans(old), _spans(new), strict=True):
-        yield _figure("", name, unit, before, after)
-    for name, unit, values in (
-        ("Duration", "s", [each.totals.duration_ns / _NS_PER_S for each in (old, new)]),
-        ("Allocations a second", "1/s", [each.totals.per_second or 0.0 for each in (old, new)]),
-    ):
-        spans = [_span(value, 0.0) for value in values]
-        yield Figure(
-            of="",
-            name=name,
-            unit=unit,
-            old=spans[0],
-            new=spans[1],
-            change=Change.NOT_COMPARABLE,
-        )
+        yield figure("", name, unit, (before, after), own=unit not in _OF_THE_MACHINE)
 
 
 def _spans(found: Profile) -> Iterator[tuple[str, str, Span]]:
-    """Name, unit and span of each figure that is the program's own."""
+    """Name, unit and span of each figure."""
     totals, [of] = found.totals, found.recordings
     for name, each in (
         ("Allocations", totals.allocations),
@@ -113,6 +102,8 @@ def _spans(found: Profile) -> Iterator[tuple[str, str, Span]]:
         yield f"{name}: bytes", "bytes", _bytes(each)
     yield "Reallocations of known blocks", "count", _span(found.reallocs.known, 0.0)
     yield "Failed allocations", "count", _span(totals.failed, 0.0)
+    yield "Duration", "s", _span(totals.duration_ns / _NS_PER_S, 0.0)
+    yield "Allocations a second", "1/s", _span(totals.per_second or 0.0, 0.0)
 
 
 def _objects(found: Amount) -> Span:
@@ -125,10 +116,6 @@ def _bytes(found: Amount) -> Span:
 
 def _span(value: float, error: float) -> Span:
     return Span(value=value, low=value - _ERRORS * error, high=value + _ERRORS * error)
-
-
-def _figure(of: str, name: str, unit: str, old: Span, new: Span) -> Figure:
-    return Figure(of=of, name=name, unit=unit, old=old, new=new, change=change(old, new))
 
 
 # ------------------------------------------------------------------ call sites
@@ -150,17 +137,17 @@ def _sites(old: Chains, new: Chains) -> Iterator[Figure]:
         of = visible(SITE_SEPARATOR.join(chain)) or "elsewhere"
         for name, place in (("allocated", 0), ("live at the end", ADDENDS)):
             amounts = amount(before, place), amount(after, place)
-            for figure in (
-                _figure(of, f"{name}: bytes", "bytes", *map(_bytes, amounts)),
-                _figure(of, name, "count", *map(_objects, amounts)),
+            for each in (
+                figure(of, f"{name}: bytes", "bytes", list(map(_bytes, amounts))),
+                figure(of, name, "count", list(map(_objects, amounts))),
             ):
-                if figure.change in (Change.LESS, Change.MORE):
-                    yield figure
+                if each.change in (Change.LESS, Change.MORE):
+                    yield each
 
 
-def _distance(figure: Figure) -> float:
-    apart = abs(figure.new.value - figure.old.value)
-    return apart if figure.unit == "bytes" else apart / _NS_PER_S  # counts after all bytes
+def _distance(found: Figure) -> float:
+    apart = abs(found.new.value - found.old.value)
+    return apart if found.unit == "bytes" else apart / _NS_PER_S  # counts after all bytes
 
 
 # -------------------------------------------------------------- what it means

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from heapfit.diff.model import Change, Diff, Figure, Span, change, facts
+from heapfit.diff.model import Change, Diff, Figure, Span, facts, figure
 from heapfit.records import Metric, Setting, Study
 from heapfit.report import read
-from heapfit.report.machine import machine_facts
+from heapfit.report.described import machine_facts
 from heapfit.report.results import FEWEST_TRIALS, Results
 from heapfit.report.settings import setting_label
 from heapfit.text import counted, join_words, visible
@@ -98,7 +98,7 @@ def _shared(old: Results, new: Results) -> Iterator[tuple[Setting, str]]:
                 yield setting, name
 
 
-def _where(results: Results, setting: Setting, name: str) -> str:
+def _where(setting: Setting, name: str) -> str:
     return f"{visible(name)}, {setting_label(setting)}"
 
 
@@ -121,15 +121,8 @@ def _figures(old: Results, new: Results) -> Iterator[Figure]:
             ]
             exact = all(each.minimum == each.maximum for each in (before, after))
             known = exact or min(before.n, after.n) >= FEWEST_TRIALS
-            is_own = is_of_program(metric)
-            yield Figure(
-                of=_where(old, setting, name),
-                name=visible(metric.label),
-                unit=metric.unit,
-                old=spans[0],
-                new=spans[1],
-                change=change(*spans, known=known) if is_own else Change.NOT_COMPARABLE,
-            )
+            of, own = _where(setting, name), is_of_program(metric)
+            yield figure(of, visible(metric.label), metric.unit, spans, known=known, own=own)
 
 
 def _ratios(old: Results, new: Results) -> Iterator[Figure]:
@@ -150,14 +143,7 @@ def _ratios(old: Results, new: Results) -> Iterator[Figure]:
                 Span(value=each.estimate, low=each.low or 0.0, high=each.high or 0.0)
                 for each in (before, after)
             ]
-            yield Figure(
-                of=_where(old, setting, name),
-                name=visible(metric.label),
-                unit="ratio",
-                old=spans[0],
-                new=spans[1],
-                change=change(*spans),
-            )
+            yield figure(_where(setting, name), visible(metric.label), "ratio", spans)
 
 
 # -------------------------------------------------------------- what it means
@@ -212,12 +198,8 @@ def _missing(old: Results, new: Results) -> Iterator[str]:
         names += [setting_label(each) for each in mine.settings if each not in others.settings]
         if names:
             yield f"In the {which} study alone: {join_words(names)}."
-        if _few(mine.study):
+        if mine.study.replicates < FEWEST_TRIALS:
             yield (
                 f"The {which} study has fewer than {FEWEST_TRIALS} trials of each: of figures "
                 "that scatter it shows nothing."
             )
-
-
-def _few(study: Study) -> bool:
-    return study.replicates < FEWEST_TRIALS

@@ -1,9 +1,9 @@
 """Show what a study found: in the terminal, as a page, as Markdown and as JSON.
 
-`reading.py` loads a study and has it summed up and analysed (`analysis.py`). `results.py` indexes
-the summary; `conclusions.py`, `findings_words.py`, `problems.py` and `drift.py` put into words what
-it means, `letters.py` and `differences.py` lay out what an analysis compares, `units.py` scales the
-numbers. The writers (`terminal*.py`, `html_*.py`, `markdown_*.py`, `json_report.py`) only lay that
+`reading.py` loads a study and has it summed up and analysed. `results.py` indexes the summary;
+`conclusions.py`, `findings_words.py`, `problems.py` and `drift.py` put into words what it means,
+`letters.py` and `differences.py` lay out what an analysis compares, `units.py` scales the numbers.
+The writers (`terminal.py`, `html_report.py`, `markdown_report.py`, `json_report.py`) only lay that
 out, so all of them say the same. Figures are made on `drawing.py`. For a study of many parts the
 same are the modules `series_*.py`.
 """
@@ -23,7 +23,6 @@ from heapfit.report import (
 )
 from heapfit.report.files import JSON_FILE, MARKDOWN_FILE, PAGE_FILE, write_text
 from heapfit.report.reading import Reading, SeriesReading, read
-from heapfit.report.series_summary import summarise_series
 
 __all__ = [
     "Reading",
@@ -34,7 +33,6 @@ __all__ = [
     "read",
     "series_files",
     "series_terminal",
-    "summarise_series",
     "terminal",
     "write_all",
     "write_reading",

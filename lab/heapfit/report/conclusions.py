@@ -16,7 +16,7 @@ from heapfit.report.results import (
 )
 from heapfit.report.settings import levels_label, setting_label, setting_levels, varied
 from heapfit.report.units import DASH, TERMINAL_DIGITS, Scale, ratio, scale_for
-from heapfit.statistics.precision import MEMORY_METRICS
+from heapfit.statistics.precision import deciding_metrics
 from heapfit.statistics.verdict import FEWEST_BLOCKS, setting_name
 from heapfit.text import capitalised, counted, join_words, visible
 
@@ -36,9 +36,9 @@ _MOST_NAMES = 6
 
 
 def headline_metrics(results: Results) -> list[Metric]:
-    """The metrics that a conclusion is drawn for: the primary one and peak memory."""
-    primary = results.study.primary_metric
-    return [m for m in results.metrics if m.name in (primary, *MEMORY_METRICS)]
+    """The metrics that a conclusion is drawn for, in the order of the tables."""
+    deciding = deciding_metrics(results.study)
+    return [metric for metric in results.metrics if metric in deciding]
 
 
 def conclude(results: Results, setting: Setting, metric: Metric) -> str:
@@ -99,7 +99,7 @@ def _of_program(
         between = f"{verdict.low:.{decimals}f}{DASH}{verdict.high:.{decimals}f}"
     else:
         scale = results.scale(metric, TERMINAL_DIGITS)
-        figure = f"{scale.difference(verdict.estimate)} {scale.unit}".rstrip()
+        figure = scale.difference_text(verdict.estimate)
         between = f"{scale.difference(verdict.low)} to {scale.difference(verdict.high)}"
     if not verdict.shown:
         return (
@@ -170,7 +170,7 @@ def _setting_words(study: Study, setting: Setting) -> str:
 def _beside(verdict: Verdict, scale: Scale) -> str:
     if verdict.subject == "ratio":
         return ratio(verdict.estimate)
-    return f"{scale.difference(verdict.estimate)} {scale.unit}".rstrip()
+    return scale.difference_text(verdict.estimate)
 
 
 def by_setting(results: Results) -> list[tuple[Setting, list[str]]]:

@@ -8,7 +8,7 @@ from heapfit.records import Metric, Verdict
 from heapfit.report.findings_words import p_text
 from heapfit.report.results import Results
 from heapfit.report.settings import levels_label
-from heapfit.report.units import DASH, TIMES, Scale
+from heapfit.report.units import DASH, TIMES, Scale, ratio
 
 _DECIMALS = 3
 _OVERALL = "all settings"
@@ -71,11 +71,10 @@ def _column(verdict: Verdict) -> str:
 def _entry(verdict: Verdict, scale: Scale) -> RatioEntry:
     low, high = verdict.low, verdict.high
     is_ratio = verdict.subject == "ratio"
-    shown = _bare if is_ratio else scale.difference
-    estimate = shown(verdict.estimate) + TIMES * is_ratio
+
+    def shown(value: float, sign: str = "") -> str:
+        return ratio(value, sign, _DECIMALS) if is_ratio else scale.difference(value)
+
+    estimate = shown(verdict.estimate, TIMES)
     interval = "" if low is None or high is None else f"{shown(low)} {DASH} {shown(high)}"
     return RatioEntry(estimate, interval, p_text(verdict.p), decided=verdict.shown)
-
-
-def _bare(ratio: float) -> str:
-    return f"{ratio:.{_DECIMALS}f}"

@@ -155,15 +155,31 @@ def sample_with_extremes(values: Floats, most: int) -> Integers:
     return np.sort(np.concatenate([extremes, others]))
 
 
+def widened(low: float, high: float, share: float) -> tuple[float, float]:
+    """Return the range with a margin of that `share` of it at either end."""
+    margin = (high - low) * share or abs(high) * share or 1.0
+    return low - margin, high + margin
+
+
+def rows_axis(labels: Sequence[str]) -> dict[str, Any]:
+    """An upright axis with a row for each label, the first on top."""
+    return {
+        "range": [len(labels) - 0.5, -0.5],
+        "tickvals": list(range(len(labels))),
+        "ticktext": list(labels),
+        "fixedrange": True,
+        "zeroline": False,
+    }
+
+
 def titled(text: str) -> dict[str, Any]:
     """An axis title from text that is already safe."""
     return {"text": text, "font": {"size": FONT_SIZE}, "standoff": 6}
 
 
 def axis_title(metric: Metric, scale: Scale) -> str:
-    unit = f" ({scale.unit})" if scale.unit else ""
     better = "" if metric.better == "lower" else ", higher is better"
-    return escaped(f"{metric.label}{unit}{better}")
+    return escaped(f"{metric.label}{scale.suffix}{better}")
 
 
 def label(name: str) -> str:

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from heapfit.records import Metric, Setting
+from heapfit.records import Estimate, Metric, Setting
 from heapfit.report.drawing import (
     POINT_SIZE,
     Figure,
@@ -22,9 +23,11 @@ from heapfit.report.drawing import (
     label,
     line_at_one,
     looks_of,
+    rows_axis,
     sample,
     sample_with_extremes,
     titled,
+    widened,
 )
 from heapfit.report.drift import Deviations
 from heapfit.report.results import Results
@@ -50,6 +53,99 @@ _RANGE_MARGIN = 0.06
 _FINE_SPAN = 0.05
 
 
+@dataclass(frozen=True)
+class _Strip:
+    """What the figure of one metric in one setting is drawn from."""
+
+    results: Results
+    metric: Metric
+    setting: Setting
+    scale: Scale
+    figure: Figure
+
+    def add_points(
+        self, values: Floats, customdata: list[tuple[int, int]], name: str, row: int, look: Look
+    ) -> None:
+        self.figure.scatter(
+            x=[drawn(self.scale.scaled(value)) for value in values.tolist()],
+            y=[round(row + _POINTS_OFFSET + _jitter(index), 3) for index in range(len(values))],
+            mode="markers",
+            marker={
+                "symbol": f"{look.symbol}-open",
+                "size": POINT_SIZE,
+                "color": look.colour,
+                "opacity": 0.75,
+            },
+            customdata=customdata,
+            hovertemplate=_trial_template(name, "x", self.scale),
+        )
+
+    def add_median(self, estimate: Estimate, row: int, look: Look) -> None:
+        scale = self.scale
+        text = f"{label(estimate.allocator)}: median {escaped(scale.text(estimate.median))}"
+        if estimate.low < estimate.high:
+            between = f"{scale.number(estimate.low)} to {scale.text(estimate.high)}"
+            text += f"<br>95 % interval {escaped(between)}"
+        self.figure.scatter(
+            x=[scale.scaled(estimate.median)],
+            y=[row + _MEDIAN_OFFSET],
+            mode="markers",
+            marker={"symbol": look.symbol, "size": _MEDIAN_SIZE, "color": look.colour},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [scale.scaled(estimate.high - estimate.median)],
+                "arrayminus": [scale.scaled(estimate.median - estimate.low)],
+                "color": look.colour,
+                "thickness": 2.5,
+                "width": 6,
+            },
+            hovertext=[f"{text}<br>{counted(estimate.n, 'trial')}"],
+            hoverinfo="text",
+        )
+
+    def add_axes(self, rows: Sequence[str], span: tuple[float, float]) -> None:
+        self.figure.update(
+            xaxis={
+                "title": titled(axis_title(self.metric, self.scale)),
+                "range": span,
+                "fixedrange": True,
+                "zeroline": False,
+                "separatethousands": True,
+                "tickangle": 0,
+            },
+            yaxis={**rows_axis(list(map(label, rows))), "showgrid": False, "automargin": True},
+            margin={"l": 8, "r": 16, "t": 44, "b": 44},
+        )
+
+    def add_ratio_axis(self, span: tuple[float, float]) -> None:
+        """Add the upper axis, in multiples of the baseline's median, and a line where it is 1."""
+        baseline = self.results.baseline
+        base = self.results.estimate(self.setting, self.metric, baseline)
+        if base is None or not base.median:
+            return
+        unit = self.scale.scaled(base.median)
+        self.figure.update(
+            xaxis2={
+                "overlaying": "x",
+                "side": "top",
+                "anchor": "y",
+                "range": [edge / unit for edge in span],
+                "title": titled(f"ratio to {label(baseline)}"),
+                "tickmode": "auto",  # else its ticks copy the places of the lower axis
+                "tickformat": ".2f" if (span[1] - span[0]) / unit > _FINE_SPAN else ".3f",
+                "ticksuffix": TIMES,
+                "fixedrange": True,
+                "showgrid": False,
+                "zeroline": False,
+                "tickangle": 0,
+            },
+            shapes=[line_at_one("x2")],
+        )
+        # An axis without a trace is not drawn; this one has no points to show.
+        self.figure.scatter(x=[None], y=[None], xaxis="x2", hoverinfo="skip")
+
+
 def strip(
     results: Results,
     readings: Readings,
@@ -64,20 +160,23 @@ def strip(
     `trials` are, by allocator, those of this setting, as indices of the readings. No more than
     `most_points` of each allocator are drawn.
     """
+    estimates = results.estimates(setting, metric)
     scale = results.scale(metric, PAGE_DIGITS)
-    rows = [name for name in results.allocators if results.estimate(setting, metric, name)]
-    figure = Figure(_STRIP_FRAME + _ROW_HEIGHT * len(rows))
-    low, high = _range(results, metric, setting, scale)
+    figure = Figure(_STRIP_FRAME + _ROW_HEIGHT * len(estimates))
+    made = _Strip(results, metric, setting, scale, figure)
     looks = looks_of(results.allocators)
     values = figures_of(readings, metric.name)
-    for row, name in enumerate(rows):
-        look = looks[name]
+    for row, estimate in enumerate(estimates):
+        name = estimate.allocator
         own = trials[name][~np.isnan(values[trials[name]])]
         shown = own[sample_with_extremes(values[own], most_points)]
-        _add_points(figure, values[shown], _customdata(readings, shown), name, scale, row, look)
-        _add_median(figure, results, metric, setting, name, scale, row, look)
-    _strip_axes(figure, results, metric, scale, rows, (low, high))
-    _ratio_axis(figure, results, metric, setting, scale, (low, high))
+        made.add_points(values[shown], _customdata(readings, shown), name, row, looks[name])
+        made.add_median(estimate, row, looks[name])
+    low = scale.scaled(min(min(e.minimum, e.low) for e in estimates))
+    high = scale.scaled(max(max(e.maximum, e.high) for e in estimates))
+    span = widened(low, high, _RANGE_MARGIN)
+    made.add_axes([each.allocator for each in estimates], span)
+    made.add_ratio_axis(span)
     return figure.plain()
 
 
@@ -117,140 +216,6 @@ def drift(
         margin={"l": 64, "r": 16, "t": 48, "b": 48},
     )
     return figure.plain()
-
-
-def _add_points(
-    figure: Figure,
-    values: Floats,
-    customdata: list[tuple[int, int]],
-    name: str,
-    scale: Scale,
-    row: int,
-    look: Look,
-) -> None:
-    figure.scatter(
-        x=[drawn(scale.scaled(value)) for value in values.tolist()],
-        y=[round(row + _POINTS_OFFSET + _jitter(index), 3) for index in range(len(values))],
-        mode="markers",
-        marker={
-            "symbol": f"{look.symbol}-open",
-            "size": POINT_SIZE,
-            "color": look.colour,
-            "opacity": 0.75,
-        },
-        customdata=customdata,
-        hovertemplate=_trial_template(name, "x", scale),
-    )
-
-
-def _add_median(
-    figure: Figure,
-    results: Results,
-    metric: Metric,
-    setting: Setting,
-    name: str,
-    scale: Scale,
-    row: int,
-    look: Look,
-) -> None:
-    estimate = results.estimate(setting, metric, name)
-    if estimate is None:
-        return
-    trials = counted(estimate.n, "trial")
-    text = f"{label(name)}: median {escaped(scale.text(estimate.median))}"
-    if estimate.low < estimate.high:
-        between = f"{scale.number(estimate.low)} to {scale.text(estimate.high)}"
-        text += f"<br>95 % interval {escaped(between)}"
-    text += f"<br>{trials}"
-    figure.scatter(
-        x=[scale.scaled(estimate.median)],
-        y=[row + _MEDIAN_OFFSET],
-        mode="markers",
-        marker={"symbol": look.symbol, "size": _MEDIAN_SIZE, "color": look.colour},
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": [scale.scaled(estimate.high - estimate.median)],
-            "arrayminus": [scale.scaled(estimate.median - estimate.low)],
-            "color": look.colour,
-            "thickness": 2.5,
-            "width": 6,
-        },
-        hovertext=[text],
-        hoverinfo="text",
-    )
-
-
-def _strip_axes(
-    figure: Figure,
-    results: Results,
-    metric: Metric,
-    scale: Scale,
-    rows: Sequence[str],
-    span: tuple[float, float],
-) -> None:
-    figure.update(
-        xaxis={
-            "title": titled(axis_title(metric, scale)),
-            "range": span,
-            "fixedrange": True,
-            "zeroline": False,
-            "separatethousands": True,
-            "tickangle": 0,
-        },
-        yaxis={
-            "range": [len(rows) - 0.5, -0.5],
-            "tickvals": list(range(len(rows))),
-            "ticktext": [label(name) for name in rows],
-            "fixedrange": True,
-            "zeroline": False,
-            "showgrid": False,
-            "automargin": True,
-        },
-        margin={"l": 8, "r": 16, "t": 44, "b": 44},
-    )
-
-
-def _ratio_axis(
-    figure: Figure,
-    results: Results,
-    metric: Metric,
-    setting: Setting,
-    scale: Scale,
-    span: tuple[float, float],
-) -> None:
-    """Add the upper axis, in multiples of the baseline's median, and a line where it is 1."""
-    base = results.estimate(setting, metric, results.baseline)
-    if base is None or not base.median:
-        return
-    unit = scale.scaled(base.median)
-    figure.update(
-        xaxis2={
-            "overlaying": "x",
-            "side": "top",
-            "anchor": "y",
-            "range": [edge / unit for edge in span],
-            "title": titled(f"ratio to {label(results.baseline)}"),
-            "tickmode": "auto",  # else its ticks copy the places of the lower axis
-            "tickformat": ".2f" if (span[1] - span[0]) / unit > _FINE_SPAN else ".3f",
-            "ticksuffix": TIMES,
-            "fixedrange": True,
-            "showgrid": False,
-            "zeroline": False,
-            "tickangle": 0,
-        },
-        shapes=[line_at_one("x2")],
-    )
-    # An axis without a trace is not drawn; this one has no points to show.
-    figure.scatter(x=[None], y=[None], xaxis="x2", hoverinfo="skip")
-
-
-def _range(results: Results, metric: Metric, setting: Setting, scale: Scale) -> tuple[float, float]:
-    estimates = results.estimates(setting, metric)
-    low = scale.scaled(min(min(e.minimum, e.low) for e in estimates))
-    high = scale.scaled(max(max(e.maximum, e.high) for e in estimates))
-    margin = (high - low) * _RANGE_MARGIN or abs(high) * _RANGE_MARGIN or 1.0
-    return low - margin, high + margin
 
 
 def _jitter(index: int) -> float:

@@ -83,6 +83,20 @@ def source_label(source: str) -> str:
     return f" {TIMES} ".join(factor_label(part) for part in source.split(":"))
 
 
+def f_text(row: AnovaRow) -> str:
+    return "" if row.f is None else f"{row.f:,.2f}"
+
+
+def eta_text(row: AnovaRow, *, interval: bool = False) -> str:
+    """Return the share of the scatter that a row explains, with its `interval` if that is asked
+    for."""
+    if row.eta_sq is None:
+        return ""
+    known = interval and row.eta_sq_low is not None and row.eta_sq_high is not None
+    bounds = f" ({row.eta_sq_low:.3f} to {row.eta_sq_high:.3f})" if known else ""
+    return f"{row.eta_sq:.3f}{bounds}"
+
+
 def effects(rows: list[AnovaRow]) -> list[AnovaRow]:
     """Return the rows that are effects: factors and their interactions."""
     return [row for row in rows if row.source not in _NO_EFFECT and row.p is not None]
@@ -130,7 +144,10 @@ def anova_short(analysis: Analysis) -> list[str]:
     residual = next((row.df for row in rows if row.source == "residual"), None)
     return [
         " ".join(
-            filter(None, (f"{source_label(row.source)}:", _f_text(row, residual), p_text(row.p)))
+            filter(
+                None,
+                (f"{source_label(row.source)}:", _f_with_freedom(row, residual), p_text(row.p)),
+            )
         )
         for row in effects(rows)
     ]
@@ -200,7 +217,7 @@ def _with_share(row: AnovaRow) -> str:
     return name if row.eta_sq is None else f"{name} (partial η² {row.eta_sq:.2f})"
 
 
-def _f_text(row: AnovaRow, residual: float | None) -> str:
+def _f_with_freedom(row: AnovaRow, residual: float | None) -> str:
     if row.f is None:
         return ""
     freedom = f"{row.df:g}" + ("" if residual is None else f", {residual:g}")

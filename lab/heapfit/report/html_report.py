@@ -1,28 +1,89 @@
-"""The report of a study as one HTML page: what it shows, in which order. `page.py` makes it."""
+"""The report of a study as one HTML page: what it shows, in which order. `page.py` makes it.
+
+Few settings are laid open. Of many, each is folded until a reader opens it, only the metrics that
+the study is about are drawn, and fewer points stand for the trials of a row.
+"""
 
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
-from heapfit.records import InstalledAllocator, Summary
+from heapfit.findings import Analysis
+from heapfit.records import Metric, PublishedTable, Setting, Study, Summary, Verdict
 from heapfit.report import drift as drifts
-from heapfit.report import figures, html_findings, html_trials
-from heapfit.report.analysis import Findings
+from heapfit.report import figures, findings_words
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, NOTHING, alone, by_setting
 from heapfit.report.deployment import deployment
-from heapfit.report.design import precision_reached
+from heapfit.report.described import explained, library_text, machine_facts
+from heapfit.report.differences import RatioTable, ratios_to
 from heapfit.report.files import write_text
-from heapfit.report.machine import machine_facts
+from heapfit.report.interaction import Interaction, interactions
+from heapfit.report.letters import LEGEND, LettersGrid, grids, legend, paper_grids
 from heapfit.report.page import FigureStore, render
-from heapfit.report.problems import Problem, problems, remarks
-from heapfit.report.results import Results
-from heapfit.report.settings import factor_title, level_text, setting_label
-from heapfit.report.variants import explained
+from heapfit.report.pareto import pareto
+from heapfit.report.problems import Problem, precision_reached, problems, remarks
+from heapfit.report.reading import Findings
+from heapfit.report.results import MOST_OPEN_SETTINGS, Results, ShownCell
+from heapfit.report.settings import factor_title, level_text, levels_label, setting_label
+from heapfit.report.units import DASH, PAGE_DIGITS, TIMES, Scale, ratio
 from heapfit.statistics import Readings, analysed_metrics
-from heapfit.text import visible
+from heapfit.statistics.observations import Integers
+from heapfit.text import counted, join_words, visible
+
+# What a browser draws and a page holds without effort, over all its strips.
+_MOST_POINTS_OF_PAGE = 40_000
+_FEWEST_POINTS = 10
+_RATIO_DECIMALS = 3
+
+# The trials behind the estimates, as indices of the readings, by setting and allocator.
+Cells = Mapping[Setting, Mapping[str, Integers]]
+
+
+@dataclass(frozen=True)
+class FindingSection:
+    """One metric across all settings: plots, what the verdicts say, the analysis that a paper would
+    make with its letters, and what papers printed of it."""
+
+    metric: Metric
+    plots: list[Interaction]
+    grids: list[LettersGrid]
+    ratios: RatioTable | None
+    analysis: Analysis | None
+    paper_grids: list[LettersGrid]
+    published: list[PublishedTable]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One allocator's line in a table, of one metric: shown texts, and what sorting goes by."""
+
+    allocator: str
+    cell: ShownCell | None
+    interval: str = ""
+    ratio_interval: str = ""
+    ratio_values: tuple[float | str, float | str] = ("", "")  # of the ratio, of its lower bound
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One metric in one setting: a figure, its description in words, its table.
+
+    Where every trial gave the same there is nothing to draw, and `constant` says what it was."""
+
+    title: str
+    constant: str | None
+    figure: dict[str, Any] | None
+    alternative: str
+    rows: list[Row]
 
 
 def write(
@@ -34,53 +95,59 @@ def write(
 
 def page(summary: Summary, readings: Readings, findings: Findings | None = None) -> str:
     """Return the page's HTML."""
-    results = Results(summary)
+    results, study = Results(summary), summary.study
     findings = findings or Findings()
-    store = FigureStore()
-    analysed = analysed_metrics(summary.study)
-    advice = html_findings.advice_view(findings.advice, results, store)
-    found = html_findings.finding_sections(results, findings, analysed, store)
-    sections, thinned = html_trials.sections(results, readings, analysed, store)
+    advice = findings.advice
+    cells = _by_cell(readings)
+    folds = len(results.settings) > MOST_OPEN_SETTINGS
+    analysed = [metric for metric in results.metrics if metric.name in analysed_metrics(study)]
+    drawn = analysed if folds else results.metrics
+    most = _most_points(cells, len(drawn))
     return render(
         "report.html.j2",
-        store,
+        FigureStore(),
         summary=summary,
-        study=summary.study,
-        title=summary.study.title or summary.study.name,
-        command=shlex.join(summary.study.command),
-        folds=html_trials.folds(results),
-        factors=_factors(summary),
+        study=study,
+        title=study.title or study.name,
+        command=shlex.join(study.command),
+        folds=folds,
+        factors=_factors(study),
+        words=findings_words,
+        levels_label=levels_label,
+        join_words=join_words,
         advice=advice,
-        deployment=deployment(summary.study, findings.advice),
-        findings=found,
+        trade_off=pareto(advice, results.allocators) if advice else None,
+        deployment=deployment(study, advice),
+        findings=_finding_sections(results, findings, analysed),
+        letters_legend=LEGEND,
+        paper_legend=legend,
+        checks=_checks,
         conclusions=_conclusions(results),
-        overviews=html_trials.overviews(results),
+        overviews=[_overview(results, each) for each in results.settings if results.metrics],
         metrics=results.metrics,
-        units={metric.name: html_trials.unit_of(results, metric) for metric in results.metrics},
-        problems=[_problem_view(problem) for problem in problems(summary)],
+        units={m.name: results.scale(m, PAGE_DIGITS).unit for m in results.metrics},
+        problems=[(each, _standard_error(each)) for each in problems(summary)],
         remarks=remarks(summary),
         precision=precision_reached(summary),
-        sections=sections,
-        drift=_drift(results, readings, store),
-        allocators=summary.study.allocators,
+        sections=[(each, _panels(results, readings, each, cells, most)) for each in drawn],
+        drift=_drift(results, readings),
         explained=explained,
-        library_text=_library_text,
-        machine=machine_facts(summary.study.machine),
+        library_text=library_text,
+        machine=machine_facts(study.machine),
         mere_ranges=MERE_RANGES if results.has_mere_ranges else None,
         differences=DIFFERENCES.format(results.baseline) if results.has_differences else None,
-        thinned=thinned,
-        generator=f"heapfit {summary.study.heapfit_version}",
+        thinned=_thinned(cells, most),
+        generator=f"heapfit {study.heapfit_version}",
     )
 
 
-def _factors(summary: Summary) -> list[tuple[str, str]]:
+def _factors(study: Study) -> list[tuple[str, str]]:
     """The factors beyond allocators and cores with their levels, and parameters that are set."""
-    study = summary.study
-    varied = [
-        (factor_title(factor.name), ", ".join(map(level_text, factor.levels)))
-        for factor in study.factors
+    varied = [(factor.name, factor.levels) for factor in study.factors]
+    held = [(name, [level]) for name, level in study.parameters.items()]
+    return [
+        (factor_title(name), ", ".join(map(level_text, levels))) for name, levels in varied + held
     ]
-    return varied + [(factor_title(k), level_text(v)) for k, v in study.parameters.items()]
 
 
 def _conclusions(results: Results) -> list[tuple[str, list[str]]]:
@@ -96,26 +163,157 @@ def _conclusions(results: Results) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _drift(results: Results, readings: Readings, store: FigureStore) -> dict[str, str] | None:
+def _drift(results: Results, readings: Readings) -> dict[str, Any] | None:
     primary = next((m for m in results.metrics if m.name == results.study.primary_metric), None)
     found = drifts.deviations(readings, primary) if primary else None
     if primary is None or found is None or not len(found.rows):
         return None
     return {
-        "figure": store.add(figures.drift(results, readings, found, primary)),
+        "figure": figures.drift(results, readings, found, primary),
         "sentence": drifts.describe(found, primary),
         "label": primary.label,
     }
 
 
-def _problem_view(problem: Problem) -> dict[str, str]:
+def _standard_error(problem: Problem) -> Markup:
     tail = problem.first.stderr_tail.strip()
-    return {
-        "sentence": problem.sentence,
-        "stderr": Markup("\n").join(visible(line) for line in tail.splitlines()),
-        "places": problem.places,
-    }
+    return Markup("\n").join(visible(line) for line in tail.splitlines())
 
 
-def _library_text(allocator: InstalledAllocator) -> str:
-    return str(allocator.library) if allocator.library else "the system's own"
+# ------------------------------------------------------- the findings over all settings
+
+
+def _finding_sections(
+    results: Results, findings: Findings, metrics: Sequence[Metric]
+) -> list[FindingSection]:
+    """The sections of `metrics` that have anything to show across settings."""
+    wanted = findings.advice.recommended if findings.advice else None
+    made = []
+    for metric in metrics:
+        scale = results.scale(metric, PAGE_DIGITS)
+        analysis = findings.of(metric.name)
+        section = FindingSection(
+            metric=metric,
+            plots=interactions(results, metric),
+            grids=grids(results, metric, scale),
+            ratios=ratios_to(results, metric, scale, wanted),
+            analysis=analysis,
+            paper_grids=paper_grids(analysis, metric, scale) if analysis else [],
+            published=[t for t in results.study.published if t.metric == metric.name],
+        )
+        if section.plots or section.grids or section.published:
+            made.append(section)
+    return made
+
+
+def _checks(analysis: Analysis) -> list[tuple[str, str, str]]:
+    """Each assumption: what it says, the test as measured, the test on the scale of the analysis.
+
+    The last is empty where both are the same scale."""
+    before, after = (
+        {check.assumption: findings_words.check_sentence(check) for check in checks}
+        for checks in (analysis.checks_before, analysis.checks)
+    )
+    transformed = analysis.transform.exponent != 1
+    return [
+        (findings_words.ASSUMPTIONS[each], before.get(each, ""), after.get(each, "") * transformed)
+        for each in dict.fromkeys([*before, *after])
+    ]
+
+
+# ------------------------------------------------------------------- the trials
+
+
+def _by_cell(readings: Readings) -> Cells:
+    """The trials that count, by setting and allocator."""
+    study = readings.study
+    order = np.argsort(readings.cell, kind="stable")
+    cells, starts = np.unique(readings.cell[order], return_index=True)
+    places = list(product((allocator.name for allocator in study.allocators), study.settings()))
+    found: dict[Setting, dict[str, Integers]] = defaultdict(dict)
+    for cell, rows in zip(cells.tolist(), np.split(order, starts[1:]), strict=False):
+        name, setting = places[cell]
+        found[setting][name] = rows
+    return found
+
+
+def _most_points(cells: Cells, metrics: int) -> int:
+    """How many points are drawn of a row, where that many metrics are."""
+    rows = max(1, metrics * sum(len(by_name) for by_name in cells.values()))
+    return min(figures.MOST_POINTS, max(_FEWEST_POINTS, _MOST_POINTS_OF_PAGE // rows))
+
+
+def _thinned(cells: Cells, most_points: int) -> str | None:
+    """Say so when a figure shows fewer points than there are trials."""
+    most = max((len(row) for rows in cells.values() for row in rows.values()), default=0)
+    if most <= most_points:
+        return None
+    return (
+        f"{most_points:,} of up to {counted(most, 'trial')} are drawn per row: the smallest, the "
+        "largest and others evenly chosen. Medians and intervals are of all."
+    )
+
+
+def _overview(results: Results, setting: Setting) -> tuple[str, list[list[Row]]]:
+    """The title and the rows of a table of every allocator by every metric."""
+    return setting_label(setting), [
+        [_row(results, metric, setting, name) for metric in results.metrics]
+        for name in results.ranked(setting, results.metrics[0])
+    ]
+
+
+def _panels(
+    results: Results, readings: Readings, metric: Metric, cells: Cells, most: int
+) -> list[Panel]:
+    scale = results.scale(metric, PAGE_DIGITS)
+    panels = []
+    for setting in results.settings:
+        if not results.estimates(setting, metric):
+            continue
+        rows = [_row(results, metric, setting, name) for name in results.allocators]
+        constant = results.constant(setting, metric)
+        medians = ", ".join(f"{row.allocator} {row.cell.median}" for row in rows if row.cell)
+        title = setting_label(setting)
+        figure = None
+        if constant is None:
+            trials = cells.get(setting, {})
+            figure = figures.strip(results, readings, trials, metric, setting, most)
+        panels.append(
+            Panel(
+                title=title,
+                constant=None if constant is None else scale.text(constant),
+                figure=figure,
+                alternative=f"{metric.label}, {title}: every trial. Medians: {medians}.",
+                rows=rows,
+            )
+        )
+    return panels
+
+
+def _row(results: Results, metric: Metric, setting: Setting, name: str) -> Row:
+    cell = results.shown(setting, metric, name, PAGE_DIGITS, TIMES, _RATIO_DECIMALS)
+    if cell is None:
+        return Row(name, None)
+    verdict = results.against_baseline(setting, metric, name)
+    values: tuple[float | str, float | str] = (1.0 if name == results.baseline else "", "")
+    if verdict is not None:
+        values = verdict.estimate, "" if verdict.low is None else verdict.low
+    return Row(
+        allocator=name,
+        cell=cell,
+        interval=_between(cell.low, cell.high) if cell.estimate.low < cell.estimate.high else "",
+        ratio_interval=_ratio_interval(verdict, results.scale(metric, PAGE_DIGITS)),
+        ratio_values=values,
+    )
+
+
+def _ratio_interval(verdict: Verdict | None, scale: Scale) -> str:
+    if verdict is None or verdict.low is None or verdict.high is None:
+        return ""
+    if verdict.subject == "difference":
+        return _between(scale.difference(verdict.low), scale.difference(verdict.high))
+    return _between(*(ratio(bound, "", _RATIO_DECIMALS) for bound in (verdict.low, verdict.high)))
+
+
+def _between(low: str, high: str) -> str:
+    return f"{low} {DASH} {high}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from heapfit.records import ALLOCATOR, Factor, Metric
+from heapfit.records import ALLOCATOR, Estimate, Factor, Metric
 from heapfit.report.drawing import (
     FONT_SIZE,
     Figure,
@@ -25,6 +25,7 @@ from heapfit.report.drawing import (
     label,
     looks_of,
     titled,
+    widened,
 )
 from heapfit.report.results import Results
 from heapfit.report.settings import (
@@ -54,15 +55,8 @@ _MOST_SPREAD = 4.0
 
 # Levels of the factors that vary, whatever their order.
 Key = frozenset[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Point:
-    """A mean (or a median) with its interval, in base units."""
-
-    middle: float
-    low: float
-    high: float
+# The estimates of a line, one for each level; None: there is none.
+Line = Sequence[Estimate | None]
 
 
 @dataclass(frozen=True)
@@ -86,12 +80,9 @@ def interactions(results: Results, metric: Metric) -> list[Interaction]:
     """Return the plots of `metric` over each factor of several levels, the fewest plots first."""
     points = _points(results, metric)
     factors = [factor for factor in results.study.design() if len(factor.levels) > 1]
-    lines = next(
-        (each for each in factors if each.name == ALLOCATOR), factors[0] if factors else None
-    )
-    if lines is None or not points:
+    if not factors or not points:
         return []
-    others = [factor for factor in factors if factor is not lines]
+    lines, *others = factors  # the allocator is the first, unless there is one alone
     scale = results.scale(metric, PAGE_DIGITS)
     made = [
         _across(points, lines, factor, [o for o in others if o is not factor], metric, scale)
@@ -100,34 +91,29 @@ def interactions(results: Results, metric: Metric) -> list[Interaction]:
     return [each for each in made if each.plots]
 
 
-def _points(results: Results, metric: Metric) -> dict[Key, Point]:
+def _points(results: Results, metric: Metric) -> dict[Key, Estimate]:
     """The medians by the levels that vary."""
     fixed = {factor.name for factor in results.study.design() if len(factor.levels) == 1}
-    return {
-        _key({ALLOCATOR: e.allocator, **setting_levels(setting_of(e))}, fixed): Point(
-            e.median, e.low, e.high
-        )
-        for e in results.summary.estimates
-        if e.metric == metric.name
-    }
-
-
-def _key(levels: Mapping[str, str], fixed: set[str]) -> Key:
-    return frozenset((name, level) for name, level in levels.items() if name and name not in fixed)
+    found: dict[Key, Estimate] = {}
+    for each in results.summary.estimates:
+        if each.metric == metric.name:
+            levels = {ALLOCATOR: each.allocator, **setting_levels(setting_of(each))}
+            found[frozenset(pair for pair in levels.items() if pair[0] not in fixed)] = each
+    return found
 
 
 def _across(
-    points: Mapping[Key, Point],
+    points: Mapping[Key, Estimate],
     lines: Factor,
     across: Factor,
     held: Sequence[Factor],
     metric: Metric,
     scale: Scale,
 ) -> Interaction:
-    panels: list[tuple[str, dict[str, list[Point | None]]]] = []
+    panels: list[tuple[str, dict[str, Line]]] = []
     for levels in product(*(factor.levels for factor in held)):
         at = list(zip((factor.name for factor in held), levels, strict=True))
-        by_line = {
+        by_line: dict[str, Line] = {
             line: [
                 points.get(frozenset([*at, (lines.name, line), (across.name, level)]))
                 for level in across.levels
@@ -146,15 +132,15 @@ def _across(
     return Interaction(factor_label(across.name), plots, same_axis and len(plots) > 1)
 
 
-def _span(by_line: Mapping[str, Sequence[Point | None]]) -> tuple[float, float]:
+def _span(by_line: Mapping[str, Line]) -> tuple[float, float]:
     found = [point for row in by_line.values() for point in row if point]
-    ends = [end for point in found for end in (point.low, point.middle, point.high)]
+    ends = [end for point in found for end in (point.low, point.median, point.high)]
     finite = [end for end in ends if math.isfinite(end)]
     return min(finite), max(finite)
 
 
 def _figure(
-    by_line: Mapping[str, Sequence[Point | None]],
+    by_line: Mapping[str, Line],
     lines: Factor,
     across: Factor,
     metric: Metric,
@@ -165,8 +151,7 @@ def _figure(
     figure = Figure(height)
     looks = looks_of(lines.levels)
     low, high = scale.scaled(span[0]), scale.scaled(span[1])
-    margin = (high - low) * _MARGIN or abs(high) * _MARGIN or 1.0
-    low, high = low - margin, high + margin
+    low, high = widened(low, high, _MARGIN)
     for at, (line, row) in enumerate(by_line.items()):
         shift = _shift(at, len(by_line), len(across.levels))
         _line(figure, line, row, looks[line], scale, shift, across)
@@ -207,7 +192,7 @@ def _shift(line: int, lines: int, levels: int) -> float:
 def _line(
     figure: Figure,
     line: str,
-    row: Sequence[Point | None],
+    row: Line,
     look: Look,
     scale: Scale,
     shift: float,
@@ -215,7 +200,7 @@ def _line(
 ) -> None:
     figure.scatter(
         x=[round(at + shift, 3) for at in range(len(row))],
-        y=[drawn(scale.scaled(point.middle)) if point else None for point in row],
+        y=[drawn(scale.scaled(point.median)) if point else None for point in row],
         name=label(line),
         mode="lines+markers",
         line={"color": look.colour, "width": 1.8, "dash": look.dash},
@@ -223,8 +208,8 @@ def _line(
         error_y={
             "type": "data",
             "symmetric": False,
-            "array": [_arm(p.high - p.middle, scale) if p else 0 for p in row],
-            "arrayminus": [_arm(p.middle - p.low, scale) if p else 0 for p in row],
+            "array": [_arm(p.high - p.median, scale) if p else 0 for p in row],
+            "arrayminus": [_arm(p.median - p.low, scale) if p else 0 for p in row],
             "color": look.colour,
             "thickness": 1.4,
             "width": 3,
@@ -242,16 +227,16 @@ def _arm(length: float, scale: Scale) -> float | None:
     return drawn(scale.scaled(length)) if math.isfinite(length) else None
 
 
-def _hover(line: str, level: str, point: Point, scale: Scale, factor: str) -> str:
+def _hover(line: str, level: str, point: Estimate, scale: Scale, factor: str) -> str:
     between = f"{scale.number(point.low)} to {scale.text(point.high)}"
     return (
         f"{label(line)}, {escaped(level_label(factor, level))}"
-        f"<br>median {escaped(scale.text(point.middle))}<br>95 % interval {escaped(between)}"
+        f"<br>median {escaped(scale.text(point.median))}<br>95 % interval {escaped(between)}"
     )
 
 
 def _ends(
-    by_line: Mapping[str, Sequence[Point | None]],
+    by_line: Mapping[str, Line],
     looks: Mapping[str, Look],
     names: Mapping[str, str],
     scale: Scale,
@@ -268,7 +253,7 @@ def _ends(
         if known:
             at, point = known[-1]
             shift = _shift(number, len(by_line), levels)
-            ends.append((scale.scaled(point.middle), at + shift, line))
+            ends.append((scale.scaled(point.median), at + shift, line))
     ends.sort(reverse=True)
     wanted = [(span[1] - value) * pixels for value, _, _ in ends]
     places = spread(wanted, _LABEL_HEIGHT, height)

@@ -14,10 +14,10 @@ from pydantic import Field
 
 from heapfit.findings import Advice, Analysis
 from heapfit.records import Summary
-from heapfit.report.analysis import Findings
 from heapfit.report.conclusions import overall
 from heapfit.report.deployment import deployment
 from heapfit.report.files import write_text
+from heapfit.report.reading import Findings
 from heapfit.report.results import Results
 
 FORMAT: Literal["heapfit-report/3"] = "heapfit-report/3"

@@ -10,11 +10,11 @@ brackets, upper case for the comparison along its row, lower case for the one do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from heapfit.findings import LetterCell, LettersTable
+from heapfit.findings import Analysis, LetterCell, LettersTable
 from heapfit.records import ALLOCATOR, CORES, Estimate, Metric, Setting
 from heapfit.report.results import Results
 from heapfit.report.settings import (
@@ -82,22 +82,17 @@ def _of_verdicts(
     columns: dict[str, Setting],
 ) -> LettersGrid:
     marks = {level: _marks(results, metric, setting) for level, setting in columns.items()}
+
+    def cell(name: str, level: str) -> LettersEntry | None:
+        estimate = results.estimate(columns[level], metric, name)
+        if estimate is None:
+            return None
+        mark, leads = marks[level].get(name, ("", False))
+        return _entry(estimate, estimate.median, scale, mark, leads=leads)
+
     names = [name for name in results.allocators if any(name in own for own in marks.values())]
-    return LettersGrid(
-        title=title,
-        corner=f"{factor_title(ALLOCATOR)} / {factor_label(across)}",
-        columns=[level_text(level) for level in columns],
-        rows=[
-            (
-                visible(name),
-                [
-                    _lettered(results.estimate(setting, metric, name), scale, marks[level], name)
-                    for level, setting in columns.items()
-                ],
-            )
-            for name in names
-        ],
-    )
+    corner = f"{factor_title(ALLOCATOR)} / {factor_label(across)}"
+    return _laid_out(title, corner, names, list(columns), cell)
 
 
 def _marks(results: Results, metric: Metric, setting: Setting) -> dict[str, tuple[str, bool]]:
@@ -122,48 +117,58 @@ def _marks(results: Results, metric: Metric, setting: Setting) -> dict[str, tupl
     }
 
 
-def _lettered(
-    estimate: Estimate | None, scale: Scale, marks: dict[str, tuple[str, bool]], name: str
-) -> LettersEntry | None:
-    if estimate is None:
-        return None
-    mark, leads = marks.get(name, ("", False))
+def paper_grids(analysis: Analysis, metric: Metric, scale: Scale) -> list[LettersGrid]:
+    """Return the tables of a paper's own analysis laid out."""
+    return [_of_paper(table, metric, scale) for table in analysis.letters if table.cells]
+
+
+def _of_paper(table: LettersTable, metric: Metric, scale: Scale) -> LettersGrid:
+    """A paper's `table`, its rows and columns in the order of its cells."""
+    cells = {(cell.row, cell.column): cell for cell in table.cells}
+    columns = list(dict.fromkeys(cell.column for cell in table.cells))
+    leading = {column: _leading_letters(table.cells, column, metric) for column in columns}
+
+    def cell(row: str, column: str) -> LettersEntry | None:
+        own = cells.get((row, column))
+        if own is None:
+            return None
+        leads = bool(leading[column] & set(own.lower))
+        return _entry(own, own.mean, scale, own.upper + own.lower, leads=leads)
+
+    corner = " / ".join(filter(None, (factor_title(table.rows), factor_label(table.columns))))
+    rows = list(dict.fromkeys(cell.row for cell in table.cells))
+    return _laid_out(levels_label(table.at.items()), corner, rows, columns, cell)
+
+
+def _laid_out(
+    title: str,
+    corner: str,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    cell: Callable[[str, str], LettersEntry | None],
+) -> LettersGrid:
+    return LettersGrid(
+        title=title,
+        corner=corner,
+        columns=list(map(level_text, columns)),
+        rows=[(visible(row), [cell(row, column) for column in columns]) for row in rows],
+    )
+
+
+def _entry(
+    known: Estimate | LetterCell, middle: float, scale: Scale, mark: str, *, leads: bool
+) -> LettersEntry:
     return LettersEntry(
-        figure=scale.number(estimate.median),
+        figure=scale.number(middle),
         letters=f"({mark})" if mark else "",
-        interval=f"{scale.number(estimate.low)} to {scale.text(estimate.high)}, "
-        f"{estimate.n} trials",
+        interval=f"{scale.number(known.low)} to {scale.text(known.high)}, {known.n} trials",
         leads=leads,
     )
 
 
-def grid(table: LettersTable, metric: Metric, scale: Scale) -> LettersGrid:
-    """Return a paper's `table` laid out, its rows and columns in the order of its cells."""
-    rows = list(dict.fromkeys(cell.row for cell in table.cells))
-    columns = list(dict.fromkeys(cell.column for cell in table.cells))
-    cells = {(cell.row, cell.column): cell for cell in table.cells}
-    leading = {column: _leading_letters(table.cells, column, metric) for column in columns}
-    return LettersGrid(
-        title=levels_label(table.at.items()),
-        corner=_corner(table),
-        columns=[level_text(column) for column in columns],
-        rows=[
-            (
-                visible(row),
-                [
-                    _entry(cells[row, column], scale, leading[column])
-                    if (row, column) in cells
-                    else None
-                    for column in columns
-                ],
-            )
-            for row in rows
-        ],
-    )
-
-
-def legend(table: LettersTable) -> str:
+def legend(analysis: Analysis) -> str:
     """Say how a paper's letters are read, in words for somebody who never saw such a table."""
+    table = next(each for each in analysis.letters if each.cells)
     one = ALLOCATOR if table.rows == ALLOCATOR else f"level of {factor_label(table.rows)}"
     words = (
         "Each cell is the mean of its trials, followed by letters. Lower-case letters compare down "
@@ -185,22 +190,8 @@ def _plural(one: str) -> str:
     return f"{one}s" if one == ALLOCATOR else one.replace("level", "levels", 1)
 
 
-def _corner(table: LettersTable) -> str:
-    return " / ".join(filter(None, (factor_title(table.rows), factor_label(table.columns))))
-
-
 def _leading_letters(cells: Sequence[LetterCell], column: str, metric: Metric) -> set[str]:
     """The lower-case letters of the best mean of a column."""
     own = [cell for cell in cells if cell.column == column]
     sign = 1 if metric.better == "lower" else -1
     return set(min(own, key=lambda cell: sign * cell.mean).lower)
-
-
-def _entry(cell: LetterCell, scale: Scale, leading: set[str]) -> LettersEntry:
-    letters = cell.upper + cell.lower
-    return LettersEntry(
-        figure=scale.number(cell.mean),
-        letters=f"({letters})" if letters else "",
-        interval=f"{scale.number(cell.low)} to {scale.text(cell.high)}, {cell.n} trials",
-        leads=bool(leading & set(cell.lower)),
-    )

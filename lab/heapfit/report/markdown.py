@@ -32,7 +32,8 @@ def bullets(lines: list[str]) -> str:
     return "\n".join(f"- {escape(line)}" for line in lines)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of cells that are Markdown already; all but the first column to the right."""
-    lines = [head, ["---", *("---:" for _ in head[1:])], *rows]
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, are_words: bool = False) -> str:
+    """Return a table of cells that are Markdown already; all but the first column to the right,
+    unless all of them `are_words`."""
+    lines = [head, ["---", *("---" if are_words else "---:" for _ in head[1:])], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

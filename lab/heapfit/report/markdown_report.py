@@ -9,19 +9,22 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from heapfit.records import Estimate, Metric, Setting, Summary
-from heapfit.report import markdown_findings
-from heapfit.report.analysis import Findings
+from heapfit.findings import Advice, Analysis
+from heapfit.records import Metric, Setting, Summary
+from heapfit.report import findings_words as words
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, UNDECIDED, overall
 from heapfit.report.deployment import deployment
+from heapfit.report.described import explained, library_text, machine_facts
 from heapfit.report.files import write_text
-from heapfit.report.machine import machine_facts
-from heapfit.report.markdown import bullets, code, escape
+from heapfit.report.letters import LEGEND, LettersGrid, grids, legend, paper_grids
+from heapfit.report.markdown import bullets, code, escape, table
 from heapfit.report.problems import problems, remarks
+from heapfit.report.reading import Findings
 from heapfit.report.results import Results
 from heapfit.report.settings import setting_label
 from heapfit.report.units import PAGE_DIGITS
-from heapfit.report.variants import explained
+from heapfit.statistics import analysed_metrics
+from heapfit.text import capitalised
 
 
 def dumps(summary: Summary, findings: Findings | None = None) -> str:
@@ -30,8 +33,12 @@ def dumps(summary: Summary, findings: Findings | None = None) -> str:
     study = summary.study
     findings = findings or Findings()
     parts = [f"# {escape(study.title or study.name)}"]
-    parts += markdown_findings.recommendation(findings)
-    parts += [bullets(overall(results)), *markdown_findings.sections(results, findings)]
+    parts += _recommendation(findings.advice) if findings.advice else []
+    parts += [bullets(overall(results))]
+    analysed = analysed_metrics(study)
+    for metric in results.metrics:
+        if metric.name in analysed:
+            parts += _findings(results, metric, findings.of(metric.name))
     parts += [_table(results, setting) for setting in results.settings if results.metrics]
     troubles = [problem.sentence for problem in problems(summary)] + remarks(summary)
     if troubles:
@@ -40,7 +47,8 @@ def dumps(summary: Summary, findings: Findings | None = None) -> str:
         parts += ["## How to run what is recommended", *map(code, lines)]
     parts += ["## How to repeat this", code(study.reproduce)]
     parts += ["The command under study:", code(shlex.join(study.command))]
-    parts += ["## Allocators", _allocators(summary), "## Machine", _machine(summary)]
+    facts = [f"{label}: {value}" for label, value in machine_facts(study.machine)]
+    parts += ["## Allocators", _allocators(summary), "## Machine", bullets(facts)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -49,18 +57,85 @@ def write(summary: Summary, path: Path, findings: Findings | None = None) -> Non
     write_text(path, dumps(summary, findings))
 
 
+def _recommendation(advice: Advice) -> list[str]:
+    """The recommendation with its reasons and the ranking."""
+    costs = words.costs_of(advice)
+    rows = [
+        [
+            escape(each.allocator),
+            f"{each.score:.3f}",
+            *(words.cost_text(each, cost) for cost in costs),
+            words.standing_notes(advice, each),
+        ]
+        for each in advice.standings
+    ]
+    unbeaten = capitalised(words.UNBEATEN)
+    return [
+        f"**{escape(words.headline(advice))}.** {escape(advice.reasons)}",
+        table(["allocator", "score", *map(escape, costs), ""], rows),
+        escape(f"Costs are ratios to the best; weights: {words.weights_text(advice)}. {unbeaten}."),
+        *([bullets(advice.notes)] if advice.notes else []),
+    ]
+
+
+def _findings(results: Results, metric: Metric, analysis: Analysis | None) -> list[str]:
+    """The section of a metric that was analysed; nothing where nothing is found."""
+    scale = results.scale(metric, PAGE_DIGITS)
+    shown = [_grid(each) for each in grids(results, metric, scale)]
+    parts = [*shown, escape(LEGEND)] if shown else []
+    if analysis:
+        of_paper = [_grid(each) for each in paper_grids(analysis, metric, scale)]
+        parts += [
+            f"### {escape(metric.label)} as the paper did it",
+            bullets(words.sentences(analysis, results.study.replicates)),
+            *([*of_paper, escape(legend(analysis))] if of_paper else []),
+            _anova(analysis),
+            escape(words.transform_sentence(analysis)),
+        ]
+    title = f"{metric.label}{scale.suffix}"
+    return [f"## {escape(title)}: who differs from whom", *parts] if parts else []
+
+
+def _grid(shown: LettersGrid) -> str:
+    rows = [
+        [
+            escape(name),
+            *(
+                ("**{}** {}" if cell.leads else "{} {}").format(cell.figure, cell.letters).rstrip()
+                if cell
+                else "none"
+                for cell in cells
+            ),
+        ]
+        for name, cells in shown.rows
+    ]
+    made = table([escape(text) for text in (shown.corner, *shown.columns)], rows)
+    return f"{escape(shown.title)}\n\n{made}" if shown.title else made
+
+
+def _anova(analysis: Analysis) -> str:
+    rows = [
+        [
+            escape(words.source_label(row.source)),
+            f"{row.df:g}",
+            f"{row.sum_sq:.4g}",
+            words.f_text(row),
+            escape(words.p_text(row.p, bare=True)),
+            words.eta_text(row),
+        ]
+        for row in analysis.anova
+    ]
+    return table(["source", "DF", "SS", "F", "p", "partial η²"], rows)
+
+
 def _table(results: Results, setting: Setting) -> str:
     metrics = results.metrics
-    head = [
-        results.study.noun,
-        *(escape(f"{m.label} {_unit(results, m)}".strip()) for m in metrics),
-    ]
+    titles = [f"{m.label}{results.scale(m, PAGE_DIGITS).suffix}".strip() for m in metrics]
     rows = [
         [escape(name), *(_cell(results, setting, m, name) for m in metrics)]
         for name in results.ranked(setting, metrics[0])
     ]
-    lines = [head, ["---", *("---:" for _ in metrics)], *rows]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    made = table([results.study.noun, *map(escape, titles)], rows)
     caption = (
         f"Median, its 95 % interval, and the ratio of means to {escape(results.baseline)}, with "
         f"{escape(UNDECIDED)} where no difference is shown; the best mean of each column in bold."
@@ -69,44 +144,24 @@ def _table(results: Results, setting: Setting) -> str:
         caption += f" {escape(DIFFERENCES.format(results.baseline))}"
     if results.has_mere_ranges:
         caption += f" {escape(MERE_RANGES)}"
-    return f"## {escape(setting_label(setting))}\n\n{table}\n\n{caption}"
-
-
-def _unit(results: Results, metric: Metric) -> str:
-    unit = results.scale(metric, PAGE_DIGITS).unit
-    return f"({unit})" if unit else ""
+    return f"## {escape(setting_label(setting))}\n\n{made}\n\n{caption}"
 
 
 def _cell(results: Results, setting: Setting, metric: Metric, name: str) -> str:
-    estimate = results.estimate(setting, metric, name)
-    if estimate is None:
+    cell = results.shown(setting, metric, name, PAGE_DIGITS, "x", 2)
+    if cell is None:
         return "n/a"
-    scale = results.scale(metric, PAGE_DIGITS)
-    median = scale.number(estimate.median)
-    shown = f"**{median}**" if name in results.best(setting, metric) else median
-    mark = UNDECIDED if results.undecided(setting, metric, name) else ""
-    relative = results.relative(setting, metric, name, scale, "x", 2)
-    parts = [shown, _interval(results, metric, estimate), relative and escape(mark + relative)]
-    return " ".join(filter(None, parts))
-
-
-def _interval(results: Results, metric: Metric, estimate: Estimate) -> str:
-    if estimate.n < 2:
-        return ""
-    scale = results.scale(metric, PAGE_DIGITS)
-    return f"({scale.number(estimate.low)} to {scale.number(estimate.high)})"
+    median = f"**{cell.median}**" if cell.is_best else cell.median
+    interval = f"({cell.low} to {cell.high})" if cell.estimate.n > 1 else ""
+    mark = UNDECIDED if cell.undecided else ""
+    relative = escape(mark + cell.relative) if cell.relative else ""
+    return " ".join(filter(None, (median, interval, relative)))
 
 
 def _allocators(summary: Summary) -> str:
-    lines = ["| allocator | what | version | library | SHA-256 |", f"| {' | '.join(['---'] * 5)} |"]
-    for allocator in summary.study.allocators:
-        library = escape(str(allocator.library)) if allocator.library else "the system's own"
-        digest = escape(allocator.sha256 or "")
-        named = [escape(allocator.name), escape(explained(allocator)), escape(allocator.version)]
-        cells = [*named, library, digest]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _machine(summary: Summary) -> str:
-    return bullets([f"{label}: {value}" for label, value in machine_facts(summary.study.machine)])
+    rows = [
+        [each.name, explained(each), each.version, library_text(each), each.sha256 or ""]
+        for each in summary.study.allocators
+    ]
+    head = ["allocator", "what", "version", "library", "SHA-256"]
+    return table(head, [list(map(escape, row)) for row in rows], are_words=True)

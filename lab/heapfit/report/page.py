@@ -43,7 +43,10 @@ class FigureStore:
 
 
 def render(template: str, figures: FigureStore, **content: Any) -> str:
-    """Return the HTML of the page that `template` (an extension of `page.html.j2`) makes."""
+    """Return the HTML of the page that `template` (an extension of `page.html.j2`) makes.
+
+    What the template has drawn by `draw` is added to the `figures`.
+    """
     code = _source("report.js")
     library = plotly()
     return (
@@ -51,7 +54,8 @@ def render(template: str, figures: FigureStore, **content: Any) -> str:
         .get_template(template)
         .render(
             **content,
-            figures=figures.script(),
+            draw=figures.add,
+            figures=figures,
             plotly=library.packed,
             policy=_policy(_hash(code), library.hash),
             style=Markup(_source("report.css")),

@@ -1,4 +1,5 @@
-"""What went wrong in a study, in plain words: failed trials gathered by cause, figures missing.
+"""What went wrong in a study, in plain words: failed trials gathered by cause, figures missing; and
+how precise its verdicts are, how often they were looked at, whether they hold on each machine.
 
 A trial that failed is never a time, but a reader must see it: an allocator that crashes in one
 trial of fifty is news.
@@ -8,14 +9,25 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from math import ceil, isfinite
 
-from heapfit.records import PlannedTrial, Session, Setting, Summary, Trial, TrialStatus
-from heapfit.report.design import design_remarks
+from heapfit.records import (
+    SIGNIFICANT,
+    MachineDifference,
+    Metric,
+    PlannedTrial,
+    Session,
+    Setting,
+    Summary,
+    Trial,
+    TrialStatus,
+)
+from heapfit.report.described import settings_of_variant
 from heapfit.report.settings import setting_label, setting_of
-from heapfit.report.units import scale_for
-from heapfit.report.variants import settings_of_variant
+from heapfit.report.units import ratio, scale_for
 from heapfit.study.identity import differences
-from heapfit.text import counted, join_words, visible
+from heapfit.study.stopping import needed_blocks
+from heapfit.text import counted, join_words, percent, visible
 
 _VERB = {
     TrialStatus.FAILED: "failed",
@@ -82,7 +94,9 @@ def remarks(summary: Summary) -> list[str]:
     return [
         *_unfinished(summary),
         *_mixed(summary),
-        *design_remarks(summary),
+        *_precision(summary),
+        *_looks(summary),
+        *_machines(summary),
         *_missing_figures(summary),
         *_same(summary),
         *_other(summary),
@@ -200,3 +214,84 @@ def _missing_figures(summary: Summary) -> list[str]:
 
 def _cell(planned: PlannedTrial) -> Cell:
     return planned.allocator, planned.setting, planned.warmup
+
+
+# ------------------------------------------------ what the design adds to the verdicts
+
+
+def precision_reached(summary: Summary) -> str | None:
+    """Return what is said of a study that is as precise as it was to be; None of all others."""
+    rule, found = summary.study.rule, summary.precision
+    if rule is None or rule.precision is None or found is None or found.reached > rule.precision:
+        return None
+    return (
+        f"After {counted(found.blocks, 'block')} every interval of what decides reaches at most "
+        f"{percent(found.reached)} to either side; {percent(rule.precision)} was asked for."
+    )
+
+
+def _precision(summary: Summary) -> list[str]:
+    """Say so where a study has ended before it was as precise as it was to be."""
+    rule, found = summary.study.rule, summary.precision
+    if rule is None or rule.precision is None or found is None or found.reached <= rule.precision:
+        return []
+    if summary.trials_done < summary.trials_planned:
+        return []
+    said = f"The precision asked for, {percent(rule.precision)}, is not reached"
+    pair = join_words([visible(found.first), visible(found.second)])
+    if not isfinite(found.reached):
+        return [f"{said}: of {pair} there are too few blocks to compare."]
+    label = next(each.label for each in summary.study.metrics if each.name == found.metric)
+    needed = ceil(needed_blocks(found, rule.precision))
+    return [
+        f"{said}: {visible(label)} of {pair} is known to {percent(found.reached)} after "
+        f"{counted(found.blocks, 'block')}, and some {needed:,} would be needed."
+    ]
+
+
+def _looks(summary: Summary) -> list[str]:
+    """Say what it costs to have seen a verdict and gone on."""
+    shown = [str(blocks) for blocks in summary.looks]
+    if len(shown) < 2:
+        return []
+    rate = percent(min(1.0, len(shown) * SIGNIFICANT))
+    return [
+        f"Verdicts were shown after {join_words(shown)} blocks. Whoever sees one and adds "
+        f"replicates has more chances to see a difference that is none: up to {rate} of such "
+        f"studies show one, not {percent(SIGNIFICANT)}."
+    ]
+
+
+def _machines(summary: Summary) -> list[str]:
+    """Say of each metric whether allocators are shown to differ by machine, with the clearest."""
+    metrics = {metric.name: metric for metric in summary.study.metrics}
+    by_metric: dict[str, list[MachineDifference]] = {}
+    for each in summary.machines:
+        # What reads the same on both is too little to matter.
+        if each.shown and len(set(_figures(metrics[each.metric], each).values())) > 1:
+            by_metric.setdefault(each.metric, []).append(each)
+    return [
+        _by_machine(metric, min(found, key=lambda each: each.p), len(found) - 1)
+        for metric in summary.study.metrics
+        if (found := by_metric.get(metric.name))
+    ]
+
+
+def _by_machine(metric: Metric, found: MachineDifference, more: int) -> str:
+    where = join_words(
+        [f"{figure} on {visible(machine)}" for machine, figure in _figures(metric, found).items()]
+    )
+    rest = f", and {counted(more, 'other pair')} likewise" if more else ""
+    return (
+        f"{visible(metric.label)} depends on the machine: {visible(found.first)} against "
+        f"{visible(found.second)} is {where}{rest}. What is said of all machines together need "
+        "not hold on each."
+    )
+
+
+def _figures(metric: Metric, found: MachineDifference) -> dict[str, str]:
+    """What the one allocator is to the other on each machine, in words."""
+    if found.subject == "ratio":
+        return {machine: ratio(value) for machine, value in found.on.items()}
+    scale = scale_for(metric.unit, [abs(value) for value in found.on.values()])
+    return {machine: scale.difference_text(value) for machine, value in found.on.items()}

@@ -1,18 +1,57 @@
-"""A folder read for its reports: each part is loaded, summed up and analysed once, when asked."""
+"""A folder read for its reports: each part is loaded, summed up and analysed once, when asked.
+
+Statistics and advice are asked here, and nowhere else in the reports, what they find in a study.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from heapfit.records import SeriesSummary, Study, Summary, Trial
-from heapfit.report.analysis import Findings, find
-from heapfit.report.series_summary import summarise_parts
-from heapfit.statistics import Readings, summarise
+from heapfit.advice import recommend
+from heapfit.findings import Advice, Analysis
+from heapfit.records import (
+    FigureDefinition,
+    PeerComparison,
+    Series,
+    SeriesSummary,
+    Study,
+    Summary,
+    Trial,
+)
+from heapfit.statistics import (
+    Readings,
+    analyse_all,
+    analysed_metrics,
+    compare_with_peers,
+    summarise,
+)
 from heapfit.statistics import read as read_trials
 from heapfit.statistics.verdict import FEWEST_BLOCKS
-from heapfit.study import load, load_series, looks
+from heapfit.study import load, load_problems, load_series, looks
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The analyses of a study's metrics as papers make them, the primary one first, and the advice,
+    which is drawn from verdicts."""
+
+    analyses: list[Analysis] = field(default_factory=list)
+    advice: Advice | None = None
+
+    def of(self, metric: str) -> Analysis | None:
+        """Return the analysis of `metric`, if there is one."""
+        return next((each for each in self.analyses if each.metric == metric), None)
+
+
+def find(readings: Readings) -> Findings:
+    """Return what is found in the trials so far; nothing where they are too few."""
+    study = readings.study
+    advice = recommend(readings, study.weights)
+    analyses = analyse_all(readings, analysed_metrics(study))
+    return Findings(analyses, advice if advice.standings else None)
 
 
 class Reading:
@@ -51,13 +90,38 @@ class SeriesReading:
         """Read the series in `folder`. Raises `UsageError` where it cannot be read."""
         series, measured = load_series(folder)
         self.parts = {name: Reading(*each) for name, each in measured.items()}
-        summaries = {name: part.summary for name, part in self.parts.items()}
-        self.summary: SeriesSummary = summarise_parts(folder, series, measured, summaries)
+        self.summary = SeriesSummary(
+            series=series,
+            figures=[_compared(each, series, measured) for each in series.definition.figures],
+            workloads=self._summaries(series.workloads),
+            probes=self._summaries(series.probes),
+            experiments=self._summaries(series.experiments),
+            problems=load_problems(folder),
+        )
 
     @property
     def findings(self) -> dict[str, Findings]:
         """What was found in each experiment, by its name."""
         return {name: self.parts[name].findings for name in self.summary.experiments}
+
+    def _summaries(self, names: Sequence[str]) -> dict[str, Summary]:
+        return {name: self.parts[name].summary for name in names if name in self.parts}
+
+
+def _compared(
+    figure: FigureDefinition, series: Series, measured: Mapping[str, tuple[Study, list[Trial]]]
+) -> PeerComparison:
+    """A figure of a series, over those of its parts that have begun."""
+    definition = series.definition
+    parts = series.workloads
+    if figure.experiments:
+        parts = [each.name for each in definition.experiments_of(figure)]
+    return compare_with_peers(
+        figure,
+        [measured[name] for name in parts if name in measured],
+        [allocator.name for allocator in series.allocators],
+        definition.subject_of(figure),
+    )
 
 
 def read(folder: Path) -> Reading:

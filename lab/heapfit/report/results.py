@@ -58,6 +58,19 @@ class Standing:
     trivial: bool  # what the others are shown to be behind by is too little to matter
 
 
+@dataclass(frozen=True)
+class ShownCell:
+    """A cell of a table of metrics, in texts for any renderer to lay out."""
+
+    estimate: Estimate
+    median: str
+    low: str
+    high: str
+    relative: str  # what it is to the baseline; empty: nothing is known
+    undecided: bool
+    is_best: bool
+
+
 class Results:
     """A summary's estimates, indexed. Owned by the report that made it; never changes."""
 
@@ -130,17 +143,12 @@ class Results:
         """The allocators with the best mean; none where there is nothing to choose between."""
         key = (setting, metric.name)
         if key not in self._bests:
-            self._bests[key] = self._find_best(setting, metric)
+            names = [each.allocator for each in self.estimates(setting, metric)]
+            places = {name: self._place(setting, metric, name) for name in names}
+            best = min(places.values(), default=None)
+            is_choice = len(set(places.values())) > 1
+            self._bests[key] = {name for name in names if is_choice and places[name] == best}
         return self._bests[key]
-
-    def _find_best(self, setting: Setting, metric: Metric) -> set[str]:
-        places = {
-            e.allocator: self._place(setting, metric, e.allocator)
-            for e in self.estimates(setting, metric)
-        }
-        if len(set(places.values())) < 2:
-            return set()
-        return {name for name, place in places.items() if place == min(places.values())}
 
     def scale(self, metric: Metric, digits: int) -> Scale:
         """The scale of one metric, the same in all settings."""
@@ -208,6 +216,24 @@ class Results:
         verdict = self.against_baseline(setting, metric, name)
         return verdict is not None and not verdict.shown
 
+    def shown(
+        self, setting: Setting, metric: Metric, name: str, digits: int, sign: str, decimals: int
+    ) -> ShownCell | None:
+        """A figure as a table shows it, with `digits` of it and `decimals` of a ratio."""
+        estimate = self.estimate(setting, metric, name)
+        if estimate is None:
+            return None
+        scale = self.scale(metric, digits)
+        return ShownCell(
+            estimate=estimate,
+            median=scale.number(estimate.median),
+            low=scale.number(estimate.low),
+            high=scale.number(estimate.high),
+            relative=self.relative(setting, metric, name, scale, sign, decimals),
+            undecided=self.undecided(setting, metric, name),
+            is_best=name in self.best(setting, metric),
+        )
+
     def relative(
         self, setting: Setting, metric: Metric, name: str, scale: Scale, sign: str, decimals: int
     ) -> str:
@@ -218,11 +244,8 @@ class Results:
                 return ratio(verdict.estimate, sign, decimals_of(verdict, decimals))
             return scale.difference(verdict.estimate)
         estimate = self.estimate(setting, metric, name)
-        has_ratio = name == self.baseline and estimate and self._has_ratios(metric)
+        has_ratio = name == self.baseline and estimate and metric.name not in self._of_differences
         return ratio(1.0, sign, decimals) if has_ratio else ""
-
-    def _has_ratios(self, metric: Metric) -> bool:
-        return metric.name not in self._of_differences
 
     @property
     def has_differences(self) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heapfit.records import InstalledAllocator, Metric, PlannedTrial, Study, Trial
+from heapfit.records import InstalledAllocator, Metric, Study, Trial
 from heapfit.report.files import write_bytes
 
 # A study with its trials, by the name of its part in a study of many; a single one has its own.
@@ -58,7 +58,10 @@ class Rows:
             "allocator": (treatment.variant_of or treatment).name,
             "cores": planned.cores,
             **{column: planned.levels.get(each) for each, column in self._factors.items()},
-            **_course(planned),
+            "block": planned.block,
+            "replicate": planned.replicate,
+            "order": planned.index,
+            "warmup": planned.warmup,
             "machine": trial.machine,
             "started": trial.started,
             "status": trial.status.value,
@@ -66,15 +69,6 @@ class Rows:
             "exit_code": trial.exit_code,
             **{column: trial.metrics.get(each.name) for column, each in self.metrics.items()},
         }
-
-
-def _course(planned: PlannedTrial) -> dict[str, Any]:
-    return {
-        "block": planned.block,
-        "replicate": planned.replicate,
-        "order": planned.index,
-        "warmup": planned.warmup,
-    }
 
 
 def _free(name: str, kind: str, taken: Iterable[str]) -> str:

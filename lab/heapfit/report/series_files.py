@@ -5,20 +5,19 @@ As in `report.json` of a single study, the plans' trials are left out of the JSO
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
 
 from heapfit.findings import Advice
 from heapfit.records import SeriesSummary
-from heapfit.report.analysis import Findings
+from heapfit.report.described import explained, machine_facts
 from heapfit.report.json_report import without_plan
-from heapfit.report.machine import machine_facts
-from heapfit.report.markdown import bullets, code, escape
+from heapfit.report.markdown import bullets, code, escape, table
+from heapfit.report.reading import Findings
 from heapfit.report.series_tables import Cell, Table, metric_tables, probe_tables, ratio_tables
 from heapfit.report.series_words import conclusions, notes, recommendations, troubles
-from heapfit.report.variants import explained
 from heapfit.study import command_line
 
 FORMAT: Literal["heapfit-series/2"] = "heapfit-series/2"
@@ -51,9 +50,9 @@ def markdown_text(summary: SeriesSummary, findings: Mapping[str, Findings]) -> s
     parts = [f"# {escape(series.definition.title)}", escape(series.definition.question)]
     lines = [f"{name}: {line}" for name, line in recommendations(summary, findings)]
     parts += [bullets([*conclusions(summary), *lines])]
-    parts += [_section(table) for table in ratio_tables(summary)]
+    parts += [_section(each) for each in ratio_tables(summary)]
     parts += [bullets(notes(summary))] if notes(summary) else []
-    parts += [_section(table) for table in [*probe_tables(summary), *metric_tables(summary)]]
+    parts += [_section(each) for each in [*probe_tables(summary), *metric_tables(summary)]]
     if troubles(summary):
         parts += ["## Problems", bullets(troubles(summary))]
     parts += ["## How to repeat this", code(command_line(series))]
@@ -64,19 +63,11 @@ def markdown_text(summary: SeriesSummary, findings: Mapping[str, Findings]) -> s
     return "\n\n".join(parts) + "\n"
 
 
-def _section(table: Table) -> str:
-    rows = [
-        _row(table.corner, table.columns),
-        _row("---", ["---:"] * len(table.columns), verbatim=True),
-    ]
-    rows += [_row(line.label, line.cells) for line in [*table.lines, *table.totals]]
-    return f"## {escape(table.title)}\n\n" + "\n".join(rows)
+def _section(shown: Table) -> str:
+    rows = [[escape(line.label), *map(_cell, line.cells)] for line in [*shown.lines, *shown.totals]]
+    head = [escape(text) for text in (shown.corner, *shown.columns)]
+    return f"## {escape(shown.title)}\n\n{table(head, rows)}"
 
 
-def _row(label: str, cells: Sequence[str | Cell], *, verbatim: bool = False) -> str:
-    texts = [label, *(cell if isinstance(cell, str) else cell.text for cell in cells)]
-    shown = texts if verbatim else [escape(text) for text in texts]
-    for at, cell in enumerate(cells, start=1):
-        if isinstance(cell, Cell) and cell.is_best:
-            shown[at] = f"**{shown[at]}**"
-    return f"| {' | '.join(shown)} |"
+def _cell(cell: Cell) -> str:
+    return f"**{escape(cell.text)}**" if cell.is_best else escape(cell.text)

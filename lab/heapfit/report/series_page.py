@@ -1,132 +1,148 @@
-"""The page of a series: its figures, drawn and tabled, with a link to each workload."""
+"""The page of a series: its figures, drawn and tabled, with a link to each workload.
+
+A figure shows every allocator's ratio to the best peer, a row per workload. Allocators that it has
+no ratio of are left out; the others look as they do in every figure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
-from heapfit.records import InstalledAllocator, PublishedTable, SeriesSummary, Summary
-from heapfit.report import series_figure
-from heapfit.report.analysis import Findings
+from heapfit.records import PeerComparison, SeriesSummary, Summary
+from heapfit.report.described import explained, library_text, machine_facts
+from heapfit.report.drawing import Figure, escaped, label, line_at_one, looks_of, rows_axis, titled
 from heapfit.report.files import PAGE_FILE
-from heapfit.report.machine import machine_facts
 from heapfit.report.page import FigureStore, render
+from heapfit.report.reading import Findings
 from heapfit.report.series_tables import Table, metric_tables, probe_tables, ratio_tables
 from heapfit.report.series_words import (
+    GEOMETRIC_MEAN,
+    compared_with,
     conclusions,
     explanation,
     notes,
+    part_label,
     recommendations,
+    shown_ratio,
     troubles,
 )
 from heapfit.report.settings import factor_label, level_text
-from heapfit.report.variants import explained
+from heapfit.report.units import TIMES
 from heapfit.study import command_line
 
-
-@dataclass(frozen=True)
-class Section:
-    """One figure of the study: drawn, described in words, its table, and a paper's beside it."""
-
-    anchor: str
-    table: Table
-    note: str
-    figure: str
-    alternative: str
-    published: list[PublishedTable]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One workload in the list of pages; `link` is None while it has no page."""
-
-    name: str
-    title: str
-    question: str
-    link: str | None
-    trials: str
+_ROW_HEIGHT = 26
+_FRAME_HEIGHT = 140
+_MARK_SIZE = 9
+_SUBJECT_SIZE = 13
+# What a reader of a ratio looks for; a logarithmic axis would choose 1, 2, 5, 10 alone.
+_TICKS = [0.25, 0.5, 0.7, 1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100]
 
 
 def page(summary: SeriesSummary, findings: Mapping[str, Findings]) -> str:
     """Return the page's HTML. It links to `NAME/report.html` beside it for each workload."""
     series = summary.series
-    store = FigureStore()
-    link = _linker(summary)
+    definition = series.definition
+    parts = {**summary.workloads, **summary.probes, **summary.experiments}
     return render(
         "series.html.j2",
-        store,
-        title=series.definition.title,
+        FigureStore(),
+        title=definition.title,
         generator=f"heapfit {series.heapfit_version}",
         series=series,
-        definition=series.definition,
+        definition=definition,
+        parts=parts,
+        links={name: f"{quote(name)}/{PAGE_FILE}" for name in parts},
         conclusions=conclusions(summary),
-        recommendations=[
-            (_entry(name, summary.experiments[name], link), line)
-            for name, line in recommendations(summary, findings)
-        ],
+        recommendations=recommendations(summary, findings),
         notes=notes(summary),
         problems=troubles(summary),
-        sections=_sections(summary, store),
+        sections=_sections(summary),
+        explanation=explanation,
         probes=probe_tables(summary),
         metrics=metric_tables(summary),
-        workloads=[_entry(name, each, link) for name, each in summary.workloads.items()],
-        experiments=[_entry(name, each, link) for name, each in summary.experiments.items()],
-        probe_entries=[_entry(name, each, link) for name, each in summary.probes.items()],
-        link=link,
-        varied=lambda name: _varied(summary.experiments[name]),
+        workloads=summary.workloads,
+        probe_parts=summary.probes,
+        experiments=summary.experiments,
+        varied=_varied,
         reproduce=command_line(series),
         explained=explained,
-        library_text=_library_text,
+        library_text=library_text,
         machine=machine_facts(series.machine),
     )
 
 
-def _sections(summary: SeriesSummary, store: FigureStore) -> list[Section]:
-    definition = summary.series.definition
+def _sections(summary: SeriesSummary) -> list[tuple[PeerComparison, Table, dict[str, Any]]]:
+    """Each figure of the study that has ratios, its table and its drawing."""
     names = [allocator.name for allocator in summary.series.allocators]
+    subject_of = summary.series.definition.subject_of
     drawn = [figure for figure in summary.figures if figure.ratios]
-    sections: list[Section] = []
-    for figure, table in zip(drawn, ratio_tables(summary), strict=True):
-        plot = series_figure.ratios(figure, names, definition.subject_of(figure.definition))
-        sections.append(
-            Section(
-                anchor=f"figure-of-{len(sections) + 1}",
-                table=table,
-                note=explanation(figure.definition, definition),
-                figure=store.add(plot),
-                alternative=f"{table.title}: a row per workload, a mark per allocator; "
-                "the table below holds the same numbers.",
-                published=figure.definition.published,
-            )
-        )
-    return sections
-
-
-def _linker(summary: SeriesSummary) -> Callable[[str | None], str | None]:
-    measured = {*summary.workloads, *summary.probes, *summary.experiments}
-
-    def link(workload: str | None) -> str | None:
-        return f"{quote(workload)}/{PAGE_FILE}" if workload in measured else None
-
-    return link
-
-
-def _entry(name: str, summary: Summary, link: Callable[[str | None], str | None]) -> Entry:
-    workload = summary.study.workload
-    trials = f"{summary.trials_done:,} of {summary.trials_planned:,}"
-    title = summary.study.title or workload.title
-    return Entry(name, title, workload.question, link(name), trials)
+    return [
+        (figure, table, _drawing(figure, names, subject_of(figure.definition)))
+        for figure, table in zip(drawn, ratio_tables(summary), strict=True)
+    ]
 
 
 def _varied(summary: Summary) -> str:
     """The factors of an experiment with their levels, in a line."""
-    design = summary.study.design()
     return "; ".join(
         f"{factor_label(factor.name)}: {', '.join(map(level_text, factor.levels))}"
-        for factor in design
+        for factor in summary.study.design()
     )
 
 
-def _library_text(allocator: InstalledAllocator) -> str:
-    return str(allocator.library) if allocator.library else "the system's own"
+def _drawing(comparison: PeerComparison, allocators: Sequence[str], subject: str) -> dict[str, Any]:
+    """The figure: ratios on a logarithmic axis, the geometric means in the first row."""
+    rows = [GEOMETRIC_MEAN, *comparison.ratios]
+    reference = escaped(compared_with(comparison.definition))
+    labels = [part_label(comparison.definition, part) for part in comparison.ratios]
+    figure = Figure(_FRAME_HEIGHT + _ROW_HEIGHT * len(rows))
+    looks = looks_of(allocators)
+    for name in sorted(allocators, key=lambda name: name == subject):  # the subject on top
+        look, own = looks[name], _of(comparison, name)
+        if not own:
+            continue
+        figure.scatter(
+            x=list(own.values()),
+            y=[rows.index(row) for row in own],
+            name=label(name),
+            mode="markers",
+            marker={
+                "symbol": look.symbol if name == subject else f"{look.symbol}-open",
+                "size": _SUBJECT_SIZE if name == subject else _MARK_SIZE,
+                "color": look.colour,
+            },
+            hovertext=[
+                f"{escaped(row)}<br>{label(name)}: {shown_ratio(ratio)}{TIMES}"
+                for row, ratio in own.items()
+            ],
+            hoverinfo="text",
+        )
+    figure.update(
+        xaxis={
+            "title": titled(f"ratio to {reference}, logarithmic; less is better"),
+            "type": "log",
+            "tickvals": _TICKS,
+            "ticksuffix": TIMES,
+            "fixedrange": True,
+            "zeroline": False,
+        },
+        yaxis={
+            **rows_axis([f"<b>{GEOMETRIC_MEAN}</b>", *map(label, labels)]),
+            "automargin": True,
+        },
+        shapes=[line_at_one("x")],
+        showlegend=True,
+        legend={"orientation": "h", "y": 1.01, "yanchor": "bottom", "x": 0},
+        margin={"l": 8, "r": 16, "t": 64, "b": 48},
+    )
+    return figure.plain()
+
+
+def _of(comparison: PeerComparison, allocator: str) -> dict[str, float]:
+    """One allocator's ratios by row."""
+    combined = comparison.combined.get(allocator)
+    mean = {} if combined is None else {GEOMETRIC_MEAN: combined.geometric_mean}
+    rows = comparison.ratios.items()
+    return mean | {workload: row[allocator] for workload, row in rows if allocator in row}

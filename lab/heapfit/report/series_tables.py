@@ -140,6 +140,7 @@ def _metric_table(
 
 
 def _ratio_table(figure: PeerComparison, order: list[str]) -> Table:
+    known = figure.combined
     lines = []
     for workload, ratios in figure.ratios.items():
         best = min(ratios.values())
@@ -149,12 +150,8 @@ def _ratio_table(figure: PeerComparison, order: list[str]) -> Table:
         ]
         lines.append(Line(part_label(figure.definition, workload), cells, workload))
     totals = [
-        _total(
-            GEOMETRIC_MEAN, figure.combined, order, lambda each: shown_ratio(each.geometric_mean)
-        ),
-        _total("95 % interval", figure.combined, order, _interval),
-        _total(BEST, figure.combined, order, lambda each: shown_ratio(each.best)),
-        _total(WORST, figure.combined, order, lambda each: shown_ratio(each.worst)),
+        Line(label, [Cell(show(known[name])) if name in known else Cell() for name in order])
+        for label, show in _TOTALS.items()
     ]
     has_content = [line for line in totals if any(cell.text for cell in line.cells)]
     subject = figure.definition.subject
@@ -167,11 +164,13 @@ def _interval(combined: Combined) -> str:
     return f"{shown_ratio(combined.low)}{DASH}{shown_ratio(combined.high)}"
 
 
-def _total(
-    label: str, combined: Mapping[str, Combined], order: list[str], show: Callable[[Combined], str]
-) -> Line:
-    cells = [Cell(show(combined[name])) if name in combined else Cell() for name in order]
-    return Line(label, cells)
+# What stands below a table of ratios.
+_TOTALS: dict[str, Callable[[Combined], str]] = {
+    GEOMETRIC_MEAN: lambda each: shown_ratio(each.geometric_mean),
+    "95 % interval": _interval,
+    BEST: lambda each: shown_ratio(each.best),
+    WORST: lambda each: shown_ratio(each.worst),
+}
 
 
 def _probe_table(summary: Summary, order: list[str]) -> Table:
@@ -195,8 +194,7 @@ def _medians(summary: Summary, name: str, label: str | None, order: list[str]) -
         Cell(scale.number(found[each].median), each in best) if each in found else Cell()
         for each in order
     ]
-    unit = f" ({scale.unit})" if scale.unit else ""
-    return Line(f"{label or metric.label}{unit}", cells, label)
+    return Line(f"{label or metric.label}{scale.suffix}", cells, label)
 
 
 def _best(found: Mapping[str, Estimate], metric: Metric) -> set[str]:

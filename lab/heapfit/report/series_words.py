@@ -13,9 +13,9 @@ from heapfit.records import (
     StudyDefinition,
     Summary,
 )
-from heapfit.report.analysis import Findings
 from heapfit.report.findings_words import one_line
 from heapfit.report.problems import problems
+from heapfit.report.reading import Findings
 from heapfit.statistics.verdict import FEWEST_BLOCKS
 from heapfit.text import counted, join_words, visible
 

@@ -19,6 +19,7 @@ from heapfit.records import (
     Setting,
     Study,
 )
+from heapfit.statistics.verdict import levels_of
 from heapfit.text import capitalised, counted, visible
 
 _UNSET = "unset"
@@ -48,8 +49,7 @@ def setting_label(setting: Setting) -> str:
 
 def setting_levels(setting: Setting) -> dict[str, str]:
     """Return the level of every factor of a setting, the cores first."""
-    cores, further = setting
-    return {CORES: f"{cores}", **dict(further)}
+    return dict(levels_of(setting))
 
 
 def levels_label(levels: Levels) -> str:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from heapfit.findings import Advice, Analysis
 from heapfit.records import Metric, Setting, Summary
-from heapfit.report.analysis import Findings
+from heapfit.report import findings_words as words
 from heapfit.report.conclusions import (
     DIFFERENCES,
     MERE_RANGES,
@@ -25,27 +25,32 @@ from heapfit.report.conclusions import (
     headline_metrics,
 )
 from heapfit.report.deployment import DEPLOYMENT, deployment
-from heapfit.report.design import precision_reached
-from heapfit.report.problems import problems, remarks
+from heapfit.report.described import explanations
+from heapfit.report.letters import LEGEND, LettersEntry, LettersGrid, grids
+from heapfit.report.problems import precision_reached, problems, remarks
+from heapfit.report.reading import Findings
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results
 from heapfit.report.settings import setting_label
-from heapfit.report.terminal_findings import print_analyses, print_recommendation
 from heapfit.report.terminal_text import (
-    COLUMN_GAP,
     INDENT,
     NO_FIGURE,
-    TABLE_BOX,
     ascii_only,
     encodable,
+    fitting,
+    new_table,
     print_line,
+    print_problems,
+    tables,
 )
 from heapfit.report.units import DASH, TERMINAL_DIGITS
-from heapfit.report.variants import explanations
-from heapfit.text import counted, join_words, visible
+from heapfit.statistics import analysed_metrics
+from heapfit.text import capitalised, counted, join_words, visible
 
 BEST = "*"
 _LONGEST_NAME = 24
 _RATIO_DECIMALS = 2
+# More letters tables than this of one metric scroll the answer away.
+_MOST_TABLES = 3
 
 
 @dataclass(frozen=True)
@@ -67,17 +72,18 @@ def render(summary: Summary, console: Console, findings: Findings | None = None)
     results = Results(summary)
     findings = findings or Findings()
     if findings.advice:
-        print_recommendation(findings.advice, console)
+        _print_recommendation(findings.advice, console)
     if said := alone(results):
         console.print()
         for line in said:
             print_line(console, line, style="bold")
     if len(results.settings) > 1:
-        print_analyses(results, findings, console)
+        _print_analyses(results, findings, console)
     if len(results.settings) <= MOST_OPEN_SETTINGS or not findings.advice:
         _print_settings(results, findings, console)
     _print_variants(summary, console)
-    _print_problems(summary, console)
+    troubles = [problem.sentence for problem in problems(summary)] + remarks(summary)
+    print_problems(console, troubles)
     _print_deployment(summary, findings, console)
 
 
@@ -119,10 +125,10 @@ def _print_table(results: Results, setting: Setting, console: Console) -> list[s
     columns = [_column(results, setting, metric, console) for metric in results.metrics]
     names = {name: _name(results, name, console) for name in order}
     used = max(cell_len(line) for text in names.values() for line in text.plain.split("\n"))
-    shown = _fitting(columns, console.width - used)
+    shown = columns[: fitting([each.width for each in columns], console.width - used)]
 
     title = f"{visible(results.study.title or results.study.name)}, {setting_label(setting)}"
-    table = Table(box=TABLE_BOX, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table = new_table()
     table.add_column("")
     for column in shown:
         table.add_column(Text(column.header), justify="right", no_wrap=True)
@@ -134,17 +140,6 @@ def _print_table(results: Results, setting: Setting, console: Console) -> list[s
     console.print(table)
     console.print()
     return [visible(column.metric.label) for column in columns[len(shown) :]]
-
-
-def _fitting(columns: list[_Column], width: int) -> list[_Column]:
-    """The leading columns that fit; always the first, which is the answer."""
-    shown: list[_Column] = []
-    for column in columns:
-        width -= column.width + COLUMN_GAP
-        if shown and width < 0:
-            break
-        shown.append(column)
-    return shown
 
 
 def _column(results: Results, setting: Setting, metric: Metric, console: Console) -> _Column:
@@ -165,20 +160,18 @@ def _two_lines(label: str) -> str:
 
 def _cell(results: Results, setting: Setting, metric: Metric, name: str, console: Console) -> Text:
     """Median, and ratio or difference; below them the interval of the median."""
-    estimate = results.estimate(setting, metric, name)
-    if estimate is None:
+    shown = results.shown(setting, metric, name, TERMINAL_DIGITS, "x", _RATIO_DECIMALS)
+    if shown is None:
         return Text(NO_FIGURE, style="dim")
-    scale = results.scale(metric, TERMINAL_DIGITS)
-    is_best = name in results.best(setting, metric)
+    style = "bold" if shown.is_best else ""
     cell = Text()
-    cell.append(scale.number(estimate.median), style="bold" if is_best else "")
-    cell.append(BEST if is_best else " ", style="bold" if is_best else "")
-    relative = results.relative(setting, metric, name, scale, "x", _RATIO_DECIMALS)
-    if relative:
-        mark = UNDECIDED if results.undecided(setting, metric, name) else ""
-        cell.append(f"{mark + relative:>6}", style="bold" if is_best else "")
-    if estimate.low < estimate.high:
-        between = f"{scale.number(estimate.low)}{DASH}{scale.number(estimate.high)}"
+    cell.append(shown.median, style=style)
+    cell.append(BEST if shown.is_best else " ", style=style)
+    if shown.relative:
+        mark = UNDECIDED if shown.undecided else ""
+        cell.append(f"{mark + shown.relative:>6}", style=style)
+    if shown.estimate.low < shown.estimate.high:
+        between = f"{shown.low}{DASH}{shown.high}"
         cell.append(f"\n{encodable(between, console)}", style="dim")
     return cell
 
@@ -220,11 +213,91 @@ def _print_legend(results: Results, hidden: list[str], console: Console) -> None
         )
 
 
-def _print_problems(summary: Summary, console: Console) -> None:
-    lines = [problem.sentence for problem in problems(summary)] + remarks(summary)
-    if not lines:
-        return
+# --------------------------------------------------- the findings over all settings
+
+
+def _print_recommendation(advice: Advice, console: Console) -> None:
+    """Print what is recommended, why, and the ranking."""
     console.print()
-    print_line(console, "Problems", style="bold")
-    for line in lines:
-        print_line(console, f"{INDENT}! {line}")
+    print_line(console, words.headline(advice), style="bold")
+    print_line(console, visible(advice.reasons))
+    console.print()
+    costs = words.costs_of(advice)
+    table = new_table()
+    table.add_column("")
+    for header in ("score", *costs):
+        table.add_column(Text(encodable(visible(header), console)), justify="right", no_wrap=True)
+    table.add_column("")
+    for each in advice.standings:
+        figures = [f"{each.score:.3f}", *(words.cost_text(each, cost) for cost in costs)]
+        cells = [visible(each.allocator), *figures, words.standing_notes(advice, each)]
+        style = "bold" if each.allocator == advice.recommended else ""
+        table.add_row(*(Text(encodable(cell, console), style=style) for cell in cells))
+    console.print(table)
+    note = f"Costs are ratios to the best; weights: {words.weights_text(advice)}."
+    for line in (note, f"{capitalised(words.UNBEATEN)}.", *map(visible, advice.notes)):
+        print_line(console, line, style="dim")
+
+
+def _print_analyses(results: Results, findings: Findings, console: Console) -> None:
+    """Print of every analysed metric who differs from whom, and what a paper would say of it."""
+    analysed = analysed_metrics(results.study)
+    any_letters = False
+    for metric in results.metrics:
+        if metric.name not in analysed:
+            continue
+        shown = grids(results, metric, results.scale(metric, TERMINAL_DIGITS))
+        analysis = findings.of(metric.name)
+        if shown:
+            _print_metric(results, metric, shown, console)
+        elif analysis:  # of one allocator
+            console.print()
+            print_line(console, visible(metric.label), style="bold")
+        if analysis and (shown or len(results.allocators) == 1):
+            _print_analysis(results, analysis, console)
+        any_letters = any_letters or bool(shown)
+    if any_letters:
+        print_line(console, LEGEND, style="dim")
+        print_line(console, f"{BEST} no other of its column is shown to be better", style="dim")
+
+
+def _print_metric(
+    results: Results, metric: Metric, shown: list[LettersGrid], console: Console
+) -> None:
+    scale = results.scale(metric, TERMINAL_DIGITS)
+    console.print()
+    print_line(
+        console, visible(f"{metric.label}{scale.suffix}: who differs from whom"), style="bold"
+    )
+    for each in shown[:_MOST_TABLES]:
+        _print_grid(each, console)
+    more = len(shown) - _MOST_TABLES
+    if more > 0:
+        print_line(console, f"{counted(more, 'more such table')} in the report.", style="dim")
+        console.print()
+
+
+def _print_analysis(results: Results, analysis: Analysis, console: Console) -> None:
+    print_line(console, "As the paper did it (the report has more):", style="dim")
+    said = words.sentences(analysis, results.study.replicates)
+    for line in [*said, *words.anova_short(analysis)]:
+        print_line(console, f"{INDENT}{line}", style="dim")
+    console.print()
+
+
+def _print_grid(shown: LettersGrid, console: Console) -> None:
+    """Print the table; what is wider than the terminal is continued below."""
+    console.print()
+    if shown.title:
+        print_line(console, shown.title)
+    rows = [(name, list(map(_lettered, cells))) for name, cells in shown.rows]
+    for part in tables(shown.corner, shown.columns, rows, [], console):
+        console.print(part)
+        console.print()
+
+
+def _lettered(cell: LettersEntry | None) -> Text:
+    if cell is None:
+        return Text(NO_FIGURE)
+    text = f"{cell.figure}{BEST if cell.leads else ' '} {cell.letters}".rstrip()
+    return Text(text, style="bold" if cell.leads else "")

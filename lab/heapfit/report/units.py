@@ -36,6 +36,11 @@ class Scale:
     divisor: float
     decimals: int
 
+    @property
+    def suffix(self) -> str:
+        """The unit as it follows a label: ` (ms)`; nothing where there is none."""
+        return f" ({self.unit})" if self.unit else ""
+
     def scaled(self, value: float) -> float:
         return value / self.divisor
 
@@ -58,6 +63,10 @@ class Scale:
         if not round(self.scaled(value), self.decimals):
             return self.number(0.0)
         return self.number(value) if value < 0 else f"+{self.number(value)}"
+
+    def difference_text(self, value: float) -> str:
+        """Return a difference with its sign and its unit."""
+        return f"{self.difference(value)} {self.unit}".rstrip()
 
     def text(self, value: float) -> str:
         """Return the value with its unit.

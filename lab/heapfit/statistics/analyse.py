@@ -19,19 +19,14 @@ import numpy as np
 
 from heapfit.findings import (
     Analysis,
-    Difference,
     PowerNote,
 )
-from heapfit.statistics import tukey
 from heapfit.statistics.anova import anova
 from heapfit.statistics.assumptions import check
 from heapfit.statistics.comparisons import (
-    Compared,
-    Procedure,
     compare_within,
     letters_tables,
     table_factors,
-    tukey_procedure,
 )
 from heapfit.statistics.fitted import Fitted, fit_on, model_of
 from heapfit.statistics.linear_model import FactorialModel
@@ -65,8 +60,7 @@ def analyse(readings: Readings, metric: str, effect: float = EFFECT) -> Analysis
     before = check(measured.fit.residuals, grid.layout.cell)
     after = before if fitted is measured else check(fitted.fit.residuals, grid.layout.cell)
     rows, columns = table_factors(grid.layout)
-    procedure = tukey_procedure(fitted.pooled, fitted.exponent)
-    down, across = (_within(grid.layout, factor, procedure) for factor in (rows, columns))
+    down, across = compare_within(fitted, rows), compare_within(fitted, columns)
     return Analysis(
         metric=metric,
         factors=[factor.name for factor in grid.layout.factors],
@@ -75,7 +69,7 @@ def analyse(readings: Readings, metric: str, effect: float = EFFECT) -> Analysis
         checks=after,
         anova=anova(grid.layout, model, fitted.fit, fitted.response),
         letters=letters_tables(fitted, down, across),
-        differences=_differences([*down, *across], tukey.TUKEY),
+        differences=[each for family in (*down, *across) for each in family.differences()],
         power=_power(fitted, rows, effect),
         left_out=" ".join([*grid.left_out, *_simplified(model, grid.layout)]),
     )
@@ -86,16 +80,6 @@ def analyse_all(readings: Readings, metrics: Iterable[str] | None = None) -> lis
     names = readings.figures if metrics is None else metrics
     found = (analyse(readings, name) for name in names)
     return [analysis for analysis in found if analysis is not None]
-
-
-def _within(layout: Layout, factor: str, procedure: Procedure) -> list[Compared]:
-    """The families of a factor; none if it does not vary (and only keeps another company)."""
-    varied = any(each.name == factor for each in layout.factors)
-    return compare_within(layout, factor, procedure) if varied else []
-
-
-def _differences(compared: Iterable[Compared], method: str) -> list[Difference]:
-    return [difference for each in compared for difference in each.differences(method)]
 
 
 def _power(fitted: Fitted, factor: str, effect: float) -> PowerNote:

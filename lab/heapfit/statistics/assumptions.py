@@ -38,11 +38,6 @@ def check(residuals: Floats, cell: Integers) -> list[AssumptionCheck]:
     return checks
 
 
-def holds(checks: list[AssumptionCheck], assumption: str) -> bool:
-    """Whether no check speaks against `assumption`."""
-    return all(each.holds for each in checks if each.assumption == assumption)
-
-
 def _normality(residuals: Floats) -> AssumptionCheck:
     # Takes a second to load: only where it is needed.
     from scipy.stats import normaltest, shapiro

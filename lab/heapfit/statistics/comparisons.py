@@ -8,7 +8,7 @@ the SBESC 2011 slides show the tables). Letters run from the largest mean, as th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -22,71 +22,57 @@ from heapfit.statistics.letters import letters
 from heapfit.statistics.median import CONFIDENCE
 from heapfit.statistics.observations import Floats, Layout
 from heapfit.statistics.transform import back
-from heapfit.statistics.tukey import Comparisons, Estimates, compare
-
-# Makes the comparisons of some cells of the design.
-Procedure = Callable[[list[int]], Comparisons]
+from heapfit.statistics.tukey import TUKEY, Comparisons, compare
 
 
 @dataclass(frozen=True)
-class Family:
-    """The cells that differ in the level of one factor alone."""
+class Compared:
+    """What was found of a family: the cells that differ in the level of one factor alone."""
 
     factor: str
     at: dict[str, str]
     levels: list[str]
     cells: list[int]
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A family with what was found of it."""
-
-    family: Family
     comparisons: Comparisons
 
-    def differences(self, method: str) -> Iterator[Difference]:
-        levels = self.family.levels
+    def differences(self) -> Iterator[Difference]:
         for first, second, ratio, low, high, p in self.comparisons.rows():
             yield Difference(
-                factor=self.family.factor,
-                first=levels[first],
-                second=levels[second],
-                at=self.family.at,
+                factor=self.factor,
+                first=self.levels[first],
+                second=self.levels[second],
+                at=self.at,
                 ratio=ratio,
                 low=low,
                 high=high,
                 p=p,
-                method=method,
+                method=TUKEY,
             )
 
 
-def tukey_procedure(estimates: Estimates, exponent: float) -> Procedure:
-    """Return Tukey's procedure, or Games and Howell's, as `estimates` have it."""
-    return lambda cells: compare(estimates.of(cells), exponent)
-
-
-def families(layout: Layout, factor: str) -> list[Family]:
-    """Return a family for each setting of the factors other than `factor`."""
+def compare_within(fitted: Fitted, factor: str) -> list[Compared]:
+    """Return the families of `factor`, one for each setting of the other factors; none where it
+    does not vary (and only keeps another company)."""
+    layout = fitted.sample.layout
     names = [each.name for each in layout.factors]
+    if factor not in names:
+        return []
     axis = names.index(factor)
     cells = np.moveaxis(np.arange(layout.cells).reshape(layout.shape), axis, -1)
     others = [each for each in layout.factors if each.name != factor]
     settings = product(*(each.levels for each in others))
     return [
-        Family(
+        Compared(
             factor=factor,
             at=dict(zip((each.name for each in others), setting, strict=True)),
             levels=layout.factors[axis].levels,
-            cells=members.tolist(),
+            cells=members,
+            comparisons=compare(fitted.pooled.of(members), fitted.exponent),
         )
-        for setting, members in zip(settings, cells.reshape(-1, layout.shape[axis]), strict=True)
+        for setting, members in zip(
+            settings, cells.reshape(-1, layout.shape[axis]).tolist(), strict=True
+        )
     ]
-
-
-def compare_within(layout: Layout, factor: str, procedure: Procedure) -> list[Compared]:
-    """Return every family of `factor` compared by `procedure`."""
-    return [Compared(each, procedure(each.cells)) for each in families(layout, factor)]
 
 
 def table_factors(layout: Layout) -> tuple[str, str]:
@@ -141,9 +127,9 @@ def _marks(fitted: Fitted, compared: list[Compared]) -> list[str]:
     marks = [""] * fitted.sample.layout.cells
     means = fitted.means
     for each in compared:
-        order = np.argsort(-means[each.family.cells], kind="stable").tolist()
+        order = np.argsort(-means[each.cells], kind="stable").tolist()
         found = letters(order, each.comparisons.different())
-        for cell, mark in zip(each.family.cells, found, strict=True):
+        for cell, mark in zip(each.cells, found, strict=True):
             marks[cell] = mark
     return marks
 

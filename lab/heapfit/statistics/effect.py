@@ -71,7 +71,7 @@ def _noncentral_f(f: float, df: float, residual_df: float, noncentrality: float)
 def ratio_interval(
     means: tuple[Floats, Floats],
     variances: tuple[Floats, Floats, Floats],
-    critical: Floats,
+    critical: Floats | float,
     exponent: float,
 ) -> tuple[Floats, Floats, Floats]:
     """Return the ratios of means on the measured scale and their bounds.
@@ -105,7 +105,7 @@ def ratio_interval(
 
 
 def _fieller(
-    first: Floats, second: Floats, variances: tuple[Floats, Floats, Floats], squared: Floats
+    first: Floats, second: Floats, variances: tuple[Floats, Floats, Floats], squared: Floats | float
 ) -> tuple[Floats, Floats]:
     """The roots of (first - r second)^2 = squared * variance of that difference."""
     a = second**2 - squared * variances[1]

@@ -19,8 +19,16 @@ from itertools import combinations
 import numpy as np
 
 from heapfit.records import MachineDifference, Metric
-from heapfit.statistics.observations import Floats, Readings, figures_of
-from heapfit.statistics.verdict import Pairs, average, by_block, judge, of_each, pairs, subject_of
+from heapfit.statistics.observations import Readings, figures_of
+from heapfit.statistics.verdict import (
+    Pairs,
+    by_block,
+    judge,
+    of_each,
+    over_settings,
+    pairs,
+    subject_of,
+)
 
 
 def machine_differences(readings: Readings, metric: Metric) -> list[MachineDifference]:
@@ -33,7 +41,10 @@ def machine_differences(readings: Readings, metric: Metric) -> list[MachineDiffe
     table = by_block(readings, figures)
     machine = np.zeros(table.shape[-1], dtype=np.int64)
     machine[readings.shared] = readings.machine
-    own = [_of_machine(table[..., machine == number], ratio) for number in range(len(names))]
+    own = [
+        over_settings(pairs(table[..., machine == number], ratio=ratio))
+        for number in range(len(names))
+    ]
     couples = list(combinations(range(len(names)), 2))
     many = len(couples) * of_each(readings.study)
     return [
@@ -49,14 +60,6 @@ def _names(readings: Readings) -> list[str]:
     ran_on = {trial.planned.index: trial.machine or "" for trial in readings.trials}
     numbers, places = np.unique(readings.machine, return_index=True)
     return [ran_on[int(readings.index[place])] for _, place in zip(numbers, places, strict=True)]
-
-
-def _of_machine(table: Floats, ratio: bool) -> Pairs:
-    """The pairs over all settings, of one machine's blocks."""
-    found = pairs(table, ratio=ratio)
-    kept = found.blocks > 0
-    kept &= kept.sum(axis=0) == kept.any(axis=1).sum()
-    return average(found, kept)
 
 
 def _between(

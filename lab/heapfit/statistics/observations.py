@@ -118,7 +118,6 @@ def read(study: Study, trials: Sequence[Trial]) -> Readings:
     counted = [trial for trial in trials if not trial.planned.warmup]
     good = [trial for trial in counted if trial.status is TrialStatus.OK]
     planned = [trial.planned for trial in good]
-    metrics = [trial.metrics for trial in good]
     design = study.design()
     return Readings(
         study=study,
@@ -128,7 +127,10 @@ def read(study: Study, trials: Sequence[Trial]) -> Readings:
         index=np.array([each.index for each in planned], dtype=np.int64),
         block=np.array([each.block for each in planned], dtype=np.int64),
         machine=_numbered([trial.machine or "" for trial in good]),
-        figures={name: _column(metrics, name) for name in (each.name for each in study.metrics)},
+        figures={
+            metric.name: np.array([each.metrics.get(metric.name, np.nan) for each in good], float)
+            for metric in study.metrics
+        },
         bad=len(counted) - len(good),
     )
 
@@ -182,10 +184,6 @@ def _layout(readings: Readings, good: Flags) -> Layout | None:
         machine=_numbered(readings.machine[keep].tolist()),
         gaps=gaps,
     )
-
-
-def _column(metrics: Sequence[dict[str, float]], name: str) -> Floats:
-    return np.array([each.get(name, np.nan) for each in metrics], dtype=float)
 
 
 def _level_indices(factor: Factor, planned: Sequence[PlannedTrial]) -> Integers:

@@ -15,10 +15,10 @@ not for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heapfit.records import (
     PRIMARY,
@@ -29,10 +29,8 @@ from heapfit.records import (
     Trial,
     TrialStatus,
 )
-from heapfit.statistics.verdict import Pairs, average, judge, pairs
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from heapfit.statistics.observations import Flags, Floats
+from heapfit.statistics.verdict import Pairs, average, judge, mean_of_known, pairs
 
 
 @dataclass(frozen=True)
@@ -42,9 +40,10 @@ class _Costs:
     workload: str
     values: Floats
 
+    @cached_property
     def means(self) -> Floats:
         """The allocators' geometric means, as logarithms; NaN where there is none."""
-        return _nanmean(np.log(self.values))
+        return mean_of_known(np.log(self.values))
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,7 @@ class _Against:
     low: Floats  # of the verdicts; NaN: untold
     high: Floats
 
+    @property
     def ratios(self) -> Floats:
         return np.exp(self.found.mean)
 
@@ -74,11 +74,11 @@ def compare_with_peers(
     """
     peers = np.array([_is_peer(name, definition, subject) for name in allocators])
     costs = [_costs(study, trials, definition, allocators) for study, trials in measured]
-    found = [_against(each, peers) for each in costs if np.isfinite(each.means()[peers]).any()]
+    found = [_against(each, peers) for each in costs if np.isfinite(each.means[peers]).any()]
     return PeerComparison(
         definition=definition,
         best_peer={each.workload: allocators[each.best] for each in found},
-        ratios={each.workload: _by_allocator(each.ratios(), allocators) for each in found},
+        ratios={each.workload: _by_allocator(each.ratios, allocators) for each in found},
         combined=_combined(found, allocators),
     )
 
@@ -108,41 +108,31 @@ def _costs(
     return _Costs(study.name, values.T)
 
 
-def _nanmean(values: Floats) -> Floats:
-    counts = (~np.isnan(values)).sum(axis=-1)
-    return np.asarray(np.nansum(values, axis=-1) / np.where(counts, counts, np.nan))
-
-
 def _against(costs: _Costs, peers: Flags) -> _Against:
-    means = costs.means()
+    means = costs.means
     best = int(np.nanargmin(np.where(peers, means, np.nan)))
-    found = pairs(costs.values)
+    found = pairs(costs.values, to=best)
     judged = judge(found)
-    count = len(means)
-    # Where each allocator's pair with the best is, and which way round.
-    place = np.zeros((count, count), dtype=np.int64)
-    place[found.first, found.second] = place[found.second, found.first] = np.arange(
-        len(found.first)
-    )
-    own = place[:, best]
-    sign = np.where(np.arange(count) < best, 1.0, -1.0)
-    itself = np.arange(count) == best
-    blocks = np.where(itself, (~np.isnan(costs.values[best])).sum(), found.blocks[own])
-    low, high = judged.low[own], judged.high[own]
+    blocks = (~np.isnan(costs.values[best])).sum()
+
+    def every(others: Floats, itself: float = 0.0) -> Floats:
+        """Of all allocators, the best among them."""
+        return np.insert(others, best, itself)
+
     return _Against(
         costs.workload,
         best,
         Pairs(
-            first=np.arange(count),
-            second=np.full(count, best),
-            mean=np.where(itself, 0.0, sign * found.mean[own]),
-            variance=np.where(itself, 0.0, found.variance[own]),
-            df=np.where(itself, np.maximum(blocks - 1.0, 1.0), found.df[own]),
-            blocks=blocks,
+            first=np.arange(len(means)),
+            second=np.full(len(means), best),
+            mean=every(found.mean),
+            variance=every(found.variance),
+            df=every(found.df, max(blocks - 1.0, 1.0)),
+            blocks=np.insert(found.blocks, best, blocks),
             treatments=np.array(2),  # the mean of one allocator is a family of its own
         ),
-        np.where(itself, 0.0, np.where(sign > 0, low, -high)),
-        np.where(itself, 0.0, np.where(sign > 0, high, -low)),
+        every(judged.low),
+        every(judged.high),
     )
 
 
@@ -154,7 +144,7 @@ def _by_allocator(ratios: Floats, allocators: Sequence[str]) -> dict[str, float]
 def _combined(found: Sequence[_Against], allocators: Sequence[str]) -> dict[str, Combined]:
     if not found:
         return {}
-    rows = np.array([each.ratios() for each in found])
+    rows = np.array([each.ratios for each in found])
     lows, highs = (np.exp([getattr(each, end) for each in found]) for end in ("low", "high"))
     together = judge(average(_stacked([each.found for each in found]), np.isfinite(rows)))
     combined: dict[str, Combined] = {}
@@ -180,15 +170,9 @@ def _combined(found: Sequence[_Against], allocators: Sequence[str]) -> dict[str,
 
 def _stacked(parts: Sequence[Pairs]) -> Pairs:
     """Those of all workloads, the first axis."""
-    return Pairs(
-        first=parts[0].first,
-        second=parts[0].second,
-        mean=np.array([each.mean for each in parts]),
-        variance=np.array([each.variance for each in parts]),
-        df=np.array([each.df for each in parts]),
-        blocks=np.array([each.blocks for each in parts]),
-        treatments=np.array([each.treatments for each in parts]),
-    )
+    columns = ("mean", "variance", "df", "blocks", "treatments")
+    stacked = {name: np.array([getattr(each, name) for each in parts]) for name in columns}
+    return replace(parts[0], **stacked)
 
 
 def _known(bound: float) -> float | None:

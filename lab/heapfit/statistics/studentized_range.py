@@ -62,26 +62,18 @@ def survival(q: ArrayLike, k: int, df: ArrayLike) -> Floats:
 
 @lru_cache(maxsize=4096)
 def critical(k: int, df: float, level: float = 0.05) -> float:
-    """Return q with P(Q > q) = `level`.
+    """Return q with P(Q > q) = `level`, by Newton's method on the logarithm of the tail, which is
+    nearly straight.
 
     >>> round(critical(3, 10), 2)
     3.88
     """
-    return float(criticals(k, np.array([df]), level)[0])
-
-
-def criticals(k: int, df: Floats, level: float = 0.05) -> Floats:
-    """Return `critical` for each of many degrees of freedom.
-
-    By Newton's method on the logarithm of the tail, which is nearly straight.
-    """
-    q = np.full(df.shape, _START)
+    q = _START
     for _ in range(_MOST_STEPS):
-        tail = survival(q, k, df)
-        slope = (survival(q + _STEP, k, df) - tail) / _STEP
-        change = tail / slope * np.log(level / tail)
-        q = np.clip(q + change, q / 2, q * 2)
-        if np.abs(change).max() < _CLOSE:
+        tail, beside = survival([q, q + _STEP], k, df)
+        change = float(tail / ((beside - tail) / _STEP) * np.log(level / tail))
+        q = min(max(q + change, q / 2), q * 2)
+        if abs(change) < _CLOSE:
             break
     return q
 

@@ -18,10 +18,10 @@ from heapfit.records import Estimate, Setting, Study, Summary, Trial, TrialStatu
 from heapfit.statistics.machines import machine_differences
 from heapfit.statistics.median import median_intervals
 from heapfit.statistics.observations import Floats, Readings
-from heapfit.statistics.precision import deciding_metrics, precision_of
+from heapfit.statistics.precision import MEMORY_METRICS, deciding_metrics, precision_of
 from heapfit.statistics.verdict import by_block, verdicts
 
-_OTHER_SIDES = ("replay_peak_bytes", "peak_rss_bytes", "fragmentation_events", "heap_fragmentation")
+_OTHER_SIDES = (*MEMORY_METRICS, "fragmentation_events", "heap_fragmentation")
 
 
 def summarise(readings: Readings) -> Summary:

@@ -70,8 +70,8 @@ def compare(estimates: Estimates, exponent: float) -> Comparisons:
     gap = np.abs(estimates.means[first] - estimates.means[second])
     with np.errstate(divide="ignore", invalid="ignore"):
         studentized = np.where(gap == 0, 0.0, gap / error) * np.sqrt(2)
-    limit = np.full(len(first), critical(k, estimates.df))
     means = estimates.means[first], estimates.means[second]
-    ratio, low, high = ratio_interval(means, parts, limit / np.sqrt(2), exponent)
+    limit = critical(k, estimates.df) / np.sqrt(2)
+    ratio, low, high = ratio_interval(means, parts, limit, exponent)
     p = survival(studentized, k, np.asarray(estimates.df, dtype=np.float64))
     return Comparisons(first.tolist(), second.tolist(), ratio, low, high, p)

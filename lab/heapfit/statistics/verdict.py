@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -168,14 +168,14 @@ def _with(found: Pairs, to: int) -> Pairs:
     turned = found.first[own] == to
     others = np.where(turned, found.second[own], found.first[own])
     mean = found.mean[..., own]
-    return Pairs(
+    return replace(
+        found,
         first=others,
         second=np.full_like(others, to),
         mean=np.where(turned, -mean, mean),
         variance=found.variance[..., own],
         df=found.df[..., own],
         blocks=found.blocks[..., own],
-        treatments=found.treatments,
     )
 
 
@@ -210,6 +210,14 @@ def average(of_settings: Pairs, kept: Flags) -> Pairs:
         blocks=np.where(kept, of_settings.blocks, 0).sum(axis=0),
         treatments=of_settings.treatments.max(axis=0),
     )
+
+
+def over_settings(found: Pairs) -> Pairs:
+    """Return `average` of the pairs that have met in a block of every setting; the others are of
+    too little to be compared over all of them."""
+    kept = found.blocks > 0
+    kept &= kept.sum(axis=0) == kept.any(axis=1).sum()
+    return average(found, kept)
 
 
 def judge(found: Pairs, of_each: float = 1.0) -> Judged:
@@ -250,6 +258,12 @@ def subject_of(metric: str, figures: Floats) -> Subject:
 def too_small(metric: Metric) -> float:
     """Return below which size, in the metric's unit, a difference does not matter; 0: each does."""
     return TOO_SMALL.get(metric.unit, 0.0) if metric.name in _OF_A_RUN else 0.0
+
+
+def mean_of_known(values: Floats, axis: int = -1) -> Floats:
+    """Return the mean along an axis of what is not NaN; NaN where there is nothing."""
+    counts = (~np.isnan(values)).sum(axis=axis)
+    return np.asarray(np.nansum(values, axis=axis) / np.where(counts, counts, np.nan))
 
 
 def by_block(readings: Readings, figures: Floats) -> Floats:
@@ -386,11 +400,7 @@ class _Family:
         if grid is None:
             return
         kept_figures = np.where(grid[..., None], self.table, np.nan)
-        found = pairs(kept_figures, ratio=self.subject == "ratio", to=to)
-        kept = grid[:, found.first] & grid[:, found.second] & (found.blocks > 0)
-        # A pair that never met in a block of some setting is not compared over all of them.
-        kept &= kept.sum(axis=0) == kept.any(axis=1).sum()
-        averaged = average(found, kept)
+        averaged = over_settings(pairs(kept_figures, ratio=self.subject == "ratio", to=to))
         yield from self._records(averaged, self._judge(averaged), self._average_means(), (), {})
 
     def _judge(self, found: Pairs) -> Judged:
@@ -445,17 +455,12 @@ class _Family:
     def _means(self) -> Floats:
         """Each allocator's mean in each setting."""
         values = np.log(self.table) if self.subject == "ratio" else self.table
-        counts = (~np.isnan(values)).sum(axis=-1)
-        with np.errstate(invalid="ignore"):
-            means = np.nansum(values, axis=-1) / np.where(counts, counts, np.nan)
-        return np.exp(means) if self.subject == "ratio" else np.asarray(means)
+        means = mean_of_known(values)
+        return np.exp(means) if self.subject == "ratio" else means
 
     def _average_means(self) -> Floats:
         """Each allocator's mean, the average over the settings that it has."""
-        means = self._means()
-        there = (~np.isnan(means)).sum(axis=0)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(np.nansum(means, axis=0) / np.where(there, there, np.nan))
+        return mean_of_known(self._means(), axis=0)
 
 
 def _of_rounding(figures: Floats, first: Integers, second: Integers, ratio: bool) -> Floats:

@@ -1,12 +1,14 @@
-"""What the variants of a study are, in words: their names alone say little to a reader."""
+"""What was measured, and where, in words: the variants of a study, whose names alone say little to
+a reader, and the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from heapfit.records import InstalledAllocator
-from heapfit.text import visible
+from heapfit.records import InstalledAllocator, Machine
+from heapfit.report.units import bytes_text
+from heapfit.text import counted, visible
 
 # An interpreter and its script say what a tool is; what follows are its arguments.
 _WORDS_OF_A_TOOL = 2
@@ -38,6 +40,30 @@ def explained(allocator: InstalledAllocator) -> str:
     return f"{visible(allocator.title)} ({', '.join(parts)})"
 
 
+def library_text(allocator: InstalledAllocator) -> str:
+    """Return where an allocator's library is."""
+    return str(allocator.library) if allocator.library else "the system's own"
+
+
 def explanations(allocators: Iterable[InstalledAllocator]) -> list[str]:
     """Return a line for each variant: its name, and what it is."""
     return [f"{visible(each.name)}: {explained(each)}" for each in allocators if each.variant_of]
+
+
+def machine_facts(machine: Machine) -> list[tuple[str, str]]:
+    """Return the machine's description as label and value, without what is not known."""
+    facts = [
+        ("CPU", f"{machine.cpu}, {counted(machine.cores, 'core')}"),
+        ("Memory", bytes_text(machine.memory_bytes)),
+        ("Swap", bytes_text(machine.swap_bytes) if machine.swap_bytes else "none"),
+        ("Kernel", machine.kernel),
+        ("Distribution", machine.distribution),
+        ("C library", machine.libc),
+        ("Virtual machine", machine.virtual or ""),
+        ("Frequency governor", machine.governor or ""),
+        ("Transparent huge pages", machine.huge_pages or ""),
+        ("Host", machine.hostname),
+    ]
+    return [(label, visible(value)) for label, value in facts if value] + [
+        ("Note", visible(note)) for note in machine.notes
+    ]
