@@ -22,6 +22,7 @@ from heapfit.findings import Advice, SettingWinner, Standing
 from heapfit.records import Metric, Verdict
 from heapfit.statistics.observations import Floats, Readings, figures_of
 from heapfit.statistics.verdict import TOO_SMALL, in_settings, overall
+from heapfit.text import capitalised
 
 
 @dataclass(frozen=True)
@@ -114,18 +115,19 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
 
 def _that_matter(readings: Readings, wanted: Sequence[Goal]) -> tuple[list[Goal], list[str]]:
     """The goals in which any two allocators may be further apart than too little, and a note on
-    each other one. Where there is no such goal all are kept, so that the ranking can be shown."""
-    kept, notes = [], []
+    each other one. Where there is no such goal all count, so that the ranking can be shown."""
+    kept: list[Goal] = []
+    little: list[Goal] = []
     for goal in wanted:
         found = overall(readings, figures_of(readings, goal.metric.name), goal.metric)
-        if found and all(each.trivial for each in found):
-            notes.append(
-                f"{goal.name.capitalize()} does not count: all {readings.study.noun}s are shown to "
-                f"be within {_little(goal.metric)} of each other, which is too little to matter."
-            )
-        else:
-            kept.append(goal)
-    return (kept or list(wanted)), notes
+        (little if found and all(each.trivial for each in found) else kept).append(goal)
+    start = "{} does not count: all" if kept else "In {} all"
+    notes = [
+        f"{capitalised(start.format(goal.name))} {readings.study.noun}s are shown to be within "
+        f"{_little(goal.metric)} of each other, which is too little to matter."
+        for goal in little
+    ]
+    return (kept or little), notes
 
 
 def _little(metric: Metric) -> str:
