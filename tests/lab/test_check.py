@@ -108,6 +108,25 @@ def test_a_recording_is_read_to_its_end_for_its_summary_once_in_each_run(
     assert len(read) == len(set(read)) == 2
 
 
+def test_a_process_that_is_left_in_the_background_is_told(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    daemon = ["perl", "-MPOSIX", "-e", "fork and exit 0; setsid(); close STDOUT; sleep 5"]
+    saving = ["check", "--runs", "1", "--save", "heap.json"]
+    result = run_heapfit(*saving, "--", *daemon, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "note: the program left a process running in the background" in result.stderr
+    assert "left_running" not in (tmp_path / "heap.json").read_text()
+    result = run_heapfit(*saving, "--attach-children", "--", *daemon, folder=tmp_path)
+    assert_one_line(result, 1, ["perl left a process running", "in the foreground"])
+    checked = ["check", "--against", "heap.json", "--json", "--", *daemon]
+    result = run_heapfit(*checked, folder=tmp_path)
+    assert "left a process running" in " ".join(json.loads(result.stdout)["notes"])
+    result = run_heapfit(*saving, "--", "sh", "-c", "sleep 0.1 & exit 0", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "in the background" not in result.stderr
+
+
 # ------------------------------------------------------------------ what is decided
 
 

@@ -95,6 +95,11 @@ def test_the_version_is_printed(run_heapfit: Heapfit) -> None:
             (["allocators", "show"], ["missing argument", "NAME"]),
             (["report"], ["missing argument 'DIR'", "heapfit report heapfit-results/"]),
             (["compare", "-o", "x"], ["'-o'", "'--output' or '--out'"]),
+            (["frobnicate"], ["unknown command 'frobnicate'; heapfit --help lists them"]),
+            (["compare", "--zzzzzz"], ["'--zzzzzz'; heapfit compare --help lists them"]),
+            (["allocators", "show", "qqqqqq"], ["'qqqqqq'; heapfit allocators lists them"]),
+            (["workloads", "show", "zzzzzz"], ["'zzzzzz'; heapfit workloads lists them"]),
+            (["run", "--set", "zzzzzz=1", "--", "true"], ["there are background, ", "verbose"]),
         ],
     ),
 )
@@ -102,6 +107,38 @@ def test_a_mistyped_command_line_is_explained_in_one_line(
     run_heapfit: Heapfit, arguments: list[str], said: list[str]
 ) -> None:
     assert_one_line(run_heapfit(*arguments), 2, said)
+
+
+MISSING = [
+    ["report", "none"],
+    ["diff", "none", "nor"],
+    ["profile", "none.hft"],
+    ["replay", "none.hft"],
+    ["trace", "info", "none.hft"],
+    ["check", "--against", "none.json", "--", "true"],
+    ["pools", "explain", "none.json"],
+    ["compare", "./none.toml"],
+    ["study", "run", "./none.toml"],
+    ["workloads", "show", "./none.toml"],
+    ["run", "--allocator", "mine=./none.so", "--", "true"],
+]
+
+
+@pytest.mark.parametrize("arguments", MISSING, ids=" ".join)
+def test_a_file_that_is_not_there_is_a_mistake_in_the_command_line(
+    run_heapfit: Heapfit, tmp_path: Path, arguments: list[str]
+) -> None:
+    assert_one_line(run_heapfit(*arguments, folder=tmp_path), 2, ["none"])
+
+
+@pytest.mark.parametrize(
+    "command", ["check", "record", "compare", "run", "profile", "doctor", "workloads new",
+                "pools explain"],
+)  # fmt: skip
+def test_the_usage_of_what_takes_a_program_says_so(run_heapfit: Heapfit, command: str) -> None:
+    shown = run_heapfit(*command.split(), "-h").stdout
+    usage = next(line for line in shown.splitlines() if "Usage:" in line)
+    assert "-- CMD" in usage
 
 
 def test_a_traceback_is_there_for_those_who_ask(run_heapfit: Heapfit) -> None:

@@ -4,9 +4,10 @@ A trial's cost of a goal is its figure, of a rate the inverse. Its score is the 
 mean of its costs. The logarithm of the score is a weighted sum of those of the costs, so that
 scores are compared within blocks like any figure, whatever the correlation of time and memory in a
 trial. So are costs: each allocator's with the baseline's in the blocks that have both, as verdicts
-are. One that fails in slow blocks would look quick by the mean of its own. Geometric means are the only ones under which the ranking does not depend on what the ratios
-are to: P. J. Fleming and J. J. Wallace, "How not to lie with statistics: the correct way to
-summarize benchmark results", CACM 29 (1986), 218-221.
+are. One that fails in slow blocks would look quick by the mean of its own. Geometric means are the
+only ones under which the ranking does not depend on what the ratios are to: P. J. Fleming and J. J.
+Wallace, "How not to lie with statistics: the correct way to summarize benchmark results", CACM 29
+(1986), 218-221.
 
 A goal whose figures may be zero has no cost: what is shown of it counts, but it cannot be weighed
 against others.

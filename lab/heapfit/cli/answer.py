@@ -8,12 +8,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heapfit.cli.output import messages, print_json, results
-from heapfit.study import note_look
+from heapfit.cli.output import messages, print_json, results, warn
+from heapfit.study import is_running, note_look
+from heapfit.study.series import parts_of
+from heapfit.text import counted
 
 if TYPE_CHECKING:
     from heapfit.gate.decision import Decision
+    from heapfit.records import Summary
     from heapfit.report import Reading
+
+_COUNTS = ("trials_done", "trials_planned")
 
 
 def show(
@@ -31,6 +36,7 @@ def show(
     from heapfit.report import json_report, read, terminal, write_reading
 
     reading = read(folder)
+    _say_how_far(folder, [reading.summary], 1)
     decisions = gate(reading) if gate else []
     if as_json and gate:
         report = json.loads(json_report.dumps(reading.summary, reading.findings))
@@ -54,6 +60,10 @@ def show_series(folder: Path, *, as_json: bool) -> Path:
     from heapfit.report import SeriesReading, series_files, series_terminal, write_series
 
     reading = SeriesReading(folder)
+    summary = reading.summary
+    measured = {**summary.workloads, **summary.probes, **summary.experiments}
+    begun = [each for name, each in measured.items() if name not in summary.problems]
+    _say_how_far(folder, begun, len(parts_of(summary.series)) - len(summary.problems))
     if as_json:
         print(series_files.json_text(reading.summary, reading.findings), end="")
     else:
@@ -63,6 +73,18 @@ def show_series(folder: Path, *, as_json: bool) -> Path:
     where = messages if as_json else results
     where.print(f"The page: {page}", soft_wrap=True, markup=False)
     return page
+
+
+def _say_how_far(folder: Path, begun: Sequence[Summary], parts: int) -> None:
+    """Say so, before the figures, where they are of a study that is not finished."""
+    done, planned = (sum(getattr(each, name) for each in begun) for name in _COUNTS)
+    running = is_running(folder)
+    if done < planned or len(begun) < parts or running:
+        where = f" of {len(begun)} of {parts} parts" if parts > 1 else ""
+        state = "is still running" if running else "is not finished"
+        then = "" if running else "; repeating its command goes on"
+        counts = f"{done:,} of {counted(planned, 'trial')}{where} are done so far"
+        warn(f"note: the study in {folder} {state}: {counts}{then}")
 
 
 def _collect_no_cycles() -> None:

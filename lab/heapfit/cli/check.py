@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 app = new_app()
 
 
-@app.command(epilog="Example:  heapfit check --against heap.json -- ./my-program input.xml")
+@app.command(
+    options_metavar="[OPTIONS] -- CMD",
+    epilog="Example:  heapfit check --against heap.json -- ./my-program input.xml",
+)
 def check(
     context: typer.Context,
     save: Annotated[
@@ -103,6 +106,7 @@ def _standard_input() -> int:
 
 
 def _save(program: Program, runs: int, path: Path, *, as_json: bool) -> None:
+    from heapfit.gate.against import LEFT_RUNNING
     from heapfit.gate.heap import dumps
     from heapfit.report.files import write_text
 
@@ -110,6 +114,8 @@ def _save(program: Program, runs: int, path: Path, *, as_json: bool) -> None:
     write_text(path, dumps(found), "name a file that can be written")
     if found.exit_code:
         warn(f"note: the program ended with exit code {found.exit_code}; so it must when checked")
+    if found.left_running:
+        warn(f"note: {LEFT_RUNNING}")
     if as_json:
         print_json(found)
     else:

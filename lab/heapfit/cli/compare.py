@@ -168,6 +168,8 @@ def compare(
         measured=[each.metric for each in conditions],
     )
     gate = gates.Gate(conditions, study) if conditions else None
+    if len(study.allocators) * len(study.settings()) == 1:
+        raise _nothing_to_compare(study.baseline)
     if cluster:
         [study] = cluster.adopt([study])
     reproduce = _command_line(
@@ -193,6 +195,15 @@ def compare(
     if gate:
         gates.tell(gate.decisions, f"heapfit compare: {study.title or study.name}", as_json=as_json,
                    junit=junit, markdown=markdown, github=github)  # fmt: skip
+
+
+def _nothing_to_compare(name: str) -> UsageError:
+    other = "heapfit" if name != "heapfit" else "glibc"
+    return UsageError(
+        f"there is nothing to compare {name} with: add others, as by --allocators {name},{other} "
+        "(heapfit allocators lists them), numbers of --cores or a --factor; --aa compares it with "
+        "itself"
+    )
 
 
 def _rule(

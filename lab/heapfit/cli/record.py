@@ -39,7 +39,10 @@ _DURATION = re.compile(r"([0-9]+)(s|m|h)")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
 
-@app.command(epilog="Example:  heapfit record -o redis.hft --for 60s -- redis-server --port 7000")
+@app.command(
+    options_metavar="[OPTIONS] -- CMD",
+    epilog="Example:  heapfit record -o redis.hft --for 60s -- redis-server --port 7000",
+)
 def record(
     context: typer.Context,
     output: Annotated[

@@ -107,7 +107,11 @@ def show(
     results.print(rows)
 
 
-@app.command("new", epilog="Example:  heapfit workloads new --port 8080 -- ./server --listen 8080")
+@app.command(
+    "new",
+    options_metavar="[OPTIONS] -- CMD",
+    epilog="Example:  heapfit workloads new --port 8080 -- ./server --listen 8080",
+)
 def new(
     context: typer.Context,
     port: Annotated[

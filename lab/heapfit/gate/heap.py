@@ -31,6 +31,7 @@ from pydantic import Field, ValidationError
 import heapfit
 from heapfit import machine
 from heapfit.errors import HeapfitError, UsageError
+from heapfit.gate.orphans import adopted
 from heapfit.record import RecordOptions
 from heapfit.record import run as run_recorded
 from heapfit.records import Record
@@ -78,6 +79,8 @@ class Heap(Record):
     machine: str
     figures: dict[str, list[int]] = Field(description="Of each run, the lowest first.")
     sites: list[Site]
+    # Whether the first run has left a process in the background, which no figure is of.
+    left_running: bool = Field(default=False, exclude=True)
 
 
 @dataclass(frozen=True)
@@ -127,19 +130,26 @@ def _with(before: Heap | None, now: Heap) -> Heap:
 
 def _once(program: Program, folder: Path, *, with_sites: bool) -> Heap:
     _rewind(program.stdin)
-    recording = run_recorded(
-        program.command,
-        folder / "run.%p.hft",
-        RecordOptions(children=program.children, sites=DEPTH),
-        program.environment,
-        subprocess.DEVNULL,
-        program.stdin,
-    )
+    with adopted() as left:
+        recording = run_recorded(
+            program.command,
+            folder / "run.%p.hft",
+            RecordOptions(children=program.children, sites=DEPTH),
+            program.environment,
+            subprocess.DEVNULL,
+            program.stdin,
+        )
+        left_running = bool(left())
     if recording.exit_code in (-signal.SIGINT, _INTERRUPTED):
         raise KeyboardInterrupt
     if recording.exit_code < 0:
         name = signal.Signals(-recording.exit_code).name
         raise HeapfitError(f"{program.command[0]} was ended by {name}; there is nothing to check")
+    if left_running and program.children:
+        raise HeapfitError(
+            f"{program.command[0]} left a process running in the background, whose recording has "
+            "no end; have it stay in the foreground"
+        )
     totals, sites = dict.fromkeys(FIGURES, 0), list[Site]()
     found = [(file, _whole(file)) for file in recording.files]
     # Processes reach their peaks at different times: told is that of the one that had most.
@@ -158,6 +168,7 @@ def _once(program: Program, folder: Path, *, with_sites: bool) -> Heap:
         machine=_machine(with_processor=program.instructions),
         figures={name: [of] for name, of in totals.items()},
         sites=_summed(sites, totals) if with_sites else [],
+        left_running=left_running,
     )
 
 

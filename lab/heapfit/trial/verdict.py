@@ -11,6 +11,9 @@ from pathlib import Path
 from heapfit.records import Trial, TrialStatus
 from heapfit.trial import output, preload
 
+# How the reason begins of a trial that measured another allocator than it was to.
+WITHOUT_ALLOCATOR = "ran without the allocator"
+
 
 class Rejected(Exception):
     """The trial is not a measurement; says which kind of failure it is and why."""
@@ -49,13 +52,13 @@ def check_preload(watch: preload.PreloadWatch, stderr: Path) -> None:
     """Reject a program that ran without the allocator under whose name it was to be measured."""
     complaint = preload.loader_complaint(output.head(stderr))
     if complaint is not None:
-        raise Rejected(TrialStatus.FAILED, f"ran without the allocator: {complaint}")
+        raise Rejected(TrialStatus.FAILED, f"{WITHOUT_ALLOCATOR}: {complaint}")
     if watch.missing:
         raise Rejected(
             TrialStatus.FAILED,
-            f"ran without the allocator: {watch.obstacle}"
+            f"{WITHOUT_ALLOCATOR}: {watch.obstacle}"
             if watch.obstacle
-            else "ran without the allocator, whose library never appeared in it; "
+            else f"{WITHOUT_ALLOCATOR}, whose library never appeared in it; "
             "does it start another program without its environment?",
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from heapfit.catalogue.sources.described import describe
-from heapfit.errors import HeapfitError
+from heapfit.errors import UsageError
 from heapfit.records import Allocator, InstalledAllocator
 
 
@@ -19,4 +19,4 @@ def find(allocator: Allocator) -> InstalledAllocator | None:
 
 def install(allocator: Allocator, say: Callable[[str], None]) -> None:
     """Raise: where the library comes from is the user's affair."""
-    raise HeapfitError(f"{allocator.name}: there is no library at {allocator.source.library}")
+    raise UsageError(f"{allocator.name}: there is no library at {allocator.source.library}")
