@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import subprocess
@@ -11,9 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Heapfit, assert_one_line, heapfit_command
+from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
 from heapfit.cli import commands
-from rich.cells import cell_len
 from sampling import first
 
 COMMANDS = [
@@ -207,24 +205,13 @@ ANSWERING = [
     ["trace", "info", "t.hft"],
     ["replay", "t.hft", "--allocators", "glibc", "--replicates", "1", "--cores", "1"],
 ]
-_COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3[0-8]|4[0-8]|9[0-7])[0-9;]*m")
 
 
 @pytest.mark.parametrize("words", ANSWERING, ids=" ".join)
 def test_every_answer_fits_a_narrow_terminal_a_pipe_and_a_program(
     run_heapfit: Heapfit, made: Path, words: list[str]
 ) -> None:
-    narrow = run_heapfit(*words, environment={"COLUMNS": "60"}, folder=made)
-    assert narrow.returncode == 0, narrow.stderr
-    assert "\x1b" not in narrow.stdout
-    lines = [line for line in narrow.stdout.splitlines() if not _is_whole(line, words)]
-    assert [line for line in lines if cell_len(line) > 60] == []
-    plain = run_heapfit(*words, environment={"NO_COLOR": "1", "FORCE_COLOR": "1"}, folder=made)
-    assert plain.returncode == 0, plain.stderr
-    assert not _COLOUR.search(plain.stdout)
-    as_json = run_heapfit(*words, "--json", folder=made)
-    assert as_json.returncode == 0, as_json.stderr
-    json.loads(as_json.stdout)
+    assert_fits_everywhere(run_heapfit, words, made, lambda line: _is_whole(line, words))
 
 
 def _is_whole(line: str, words: list[str]) -> bool:

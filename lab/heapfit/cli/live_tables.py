@@ -14,21 +14,17 @@ from heapfit.live.figures import Figure, Sheet
 
 # As many heaps as a screen shows; --json has them all.
 _MOST_ROWS = 24
+_WIDE = 1000  # columns, more than any of these tables needs
 
 
 def show_snapshot(snapshot: Snapshot, rates: Rates | None) -> None:
     """Print everything that is known of a process; without rates what it did since its start."""
     results.print(_headline(snapshot), soft_wrap=True, markup=False)
-    side_by_side = Table.grid(padding=(0, 2))
     activity = _pairs("activity", figures.activity(snapshot, rates))
     if rates is None:
         activity = _pairs("since the start", figures.since_start(snapshot))
-    side_by_side.add_row(
-        _pairs("memory", figures.memory(snapshot)),
-        activity,
-        _named("in force", figures.thresholds(snapshot)),
-    )
-    results.print(side_by_side)
+    memory = _pairs("memory", figures.memory(snapshot))
+    _print_beside(memory, activity, _named("in force", figures.thresholds(snapshot)))
     for sheet in (figures.classes(snapshot), figures.heaps(snapshot, rates)):
         _print_largest(sheet)
     nodes = figures.nodes(snapshot)
@@ -79,6 +75,19 @@ def _main_figures(snapshot: Snapshot | None) -> list[str]:
 
 def _pairs(title: str, found: list[Figure]) -> Table:
     return _named(title, [(figure.name, figure.text) for figure in found])
+
+
+def _print_beside(*tables: Table) -> None:
+    """Print tables side by side, or one below the other where they would be cut."""
+    beside = Table.grid(padding=(0, 2))
+    beside.add_row(*tables)
+    if results.measure(beside, options=results.options.update(max_width=_WIDE)).maximum > (
+        results.width
+    ):
+        beside = Table.grid(padding=(0, 0, 1, 0))
+        for each in tables:
+            beside.add_row(each)
+    results.print(beside)
 
 
 def _named(title: str, pairs: list[tuple[str, str]]) -> Table:
