@@ -6,15 +6,14 @@ import gc
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from heapfit.cli.output import messages, print_json, results, warn
+from heapfit.cli.output import print_json, results, say_page, warn
 from heapfit.study import is_running, note_look
 from heapfit.study.series import parts_of
 from heapfit.text import counted
 
 if TYPE_CHECKING:
-    from heapfit.gate.decision import Decision
     from heapfit.records import Summary
     from heapfit.report import Reading
 
@@ -25,11 +24,11 @@ def show(
     folder: Path,
     *,
     as_json: bool,
-    gate: Callable[[Reading], Sequence[Decision]] | None = None,
+    beside: Callable[[Reading], dict[str, Any]] | None = None,
 ) -> Path:
     """Print the answer of the study in `folder`, write its page and return the page's path.
 
-    What the `gate` decides is part of the JSON.
+    What is found `beside` it is part of the JSON.
     """
     _collect_no_cycles()
     # SciPy and Plotly take a second to load; a typing mistake is told without waiting for them.
@@ -37,10 +36,10 @@ def show(
 
     reading = read(folder)
     _say_how_far(folder, [reading.summary], 1)
-    decisions = gate(reading) if gate else []
-    if as_json and gate:
+    more = beside(reading) if beside else {}
+    if as_json and more:
         report = json.loads(json_report.dumps(reading.summary, reading.findings))
-        print_json({**report, "gate": decisions})
+        print_json({**report, **more})
     elif as_json:
         print(json_report.dumps(reading.summary, reading.findings), end="")
     else:
@@ -49,8 +48,7 @@ def show(
     if reading.blocks:
         note_look(folder, reading.blocks)
     page = write_reading(reading, folder)  # What stands in its way does not hide the answer.
-    where = messages if as_json else results
-    where.print(f"The page: {page}", soft_wrap=True, markup=False)
+    say_page(page, as_json=as_json)
     return page
 
 
@@ -70,8 +68,7 @@ def show_series(folder: Path, *, as_json: bool) -> Path:
         series_terminal.render(reading.summary, results, reading.findings)
         results.print()
     page = write_series(reading, folder)
-    where = messages if as_json else results
-    where.print(f"The page: {page}", soft_wrap=True, markup=False)
+    say_page(page, as_json=as_json)
     return page
 
 

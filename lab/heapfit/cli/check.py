@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heapfit.cli.arguments import AsJson
+from heapfit.cli.arguments import AsJson, program_of
 from heapfit.cli.commands import new_app
 from heapfit.cli.gate import Github, Junit, Markdown, check_folders, tell
 from heapfit.cli.launch import cannot_run, inherited
@@ -67,9 +67,7 @@ def check(
     Exits with 1 where a figure is shown to have grown, with 3 where that cannot
     be told. What the program prints on standard output is dropped.
     """
-    command = context.obj
-    if not command:
-        raise UsageError("which program? write: heapfit check --save heap.json -- CMD")
+    command = program_of(context, "check --save heap.json -- CMD")
     if (save is None) == (against is None):
         raise UsageError("either --save FILE or --against FILE says what to do")
     if save and (allow or junit or markdown or github):

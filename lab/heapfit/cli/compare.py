@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shlex
 import stat
 import sys
 import termios
@@ -31,6 +30,7 @@ from heapfit.cli.arguments import (
     Precision,
     Seed,
     Warmups,
+    command_line,
     share,
     split_list,
     split_numbers,
@@ -189,7 +189,7 @@ def compare(
     progress = StudyProgress(messages)
     with kept_on_interrupt(progress, folder):
         run(study, folder, progress, data, mix=mix)
-    answer.show(folder, as_json=as_json, gate=gate)
+    answer.show(folder, as_json=as_json, beside=gate)
     if rule and not any(not trial.planned.warmup for trial in load(folder)[1]):
         raise HeapfitError("time was up before a trial that counts; allow more with --max-time")
     if gate:
@@ -339,32 +339,27 @@ def _command_line(
     fail_if: list[str] | None,
 ) -> str:
     """Return the command line that repeats the study, with every default spelt out."""
-    words = ["heapfit", "compare", *([name] if name else [])]
-    words += ["--allocators", ",".join(named)]
-    if programs is not None:
-        words += ["--programs", programs]
-    else:
-        words += ["--aa"] if itself else ["--baseline", study.baseline]
-    words += ["--cores", ",".join(map(str, study.cores)), *_how_long(study)]
-    for factor in study.factors:
-        words += ["--factor", f"{factor.name}={','.join(factor.levels)}"]
-    words += ["--warmups", str(study.warmups), "--seed", str(study.seed)]
-    words += ["--timeout", f"{study.timeout_s:g}", "--metric", study.primary_metric]
-    words += ["--output", output] if output else []
-    words += ["--out", str(out)] if out else []
-    words += ["--on", on] if on else []
-    for condition in fail_if or []:
-        words += ["--fail-if", condition]
-    words += ["--", *program] if program else []
-    return shlex.join(words)
-
-
-def _how_long(study: Study) -> list[str]:
-    """The options that say how many replicates there are, or when there are enough."""
-    if study.rule is None:
-        return ["--replicates", str(study.replicates)]
-    precision, time_s = study.rule.precision, study.rule.max_time_s
-    return [
-        *([] if precision is None else ["--precision", f"{100 * precision:g}%"]),
-        *([] if time_s is None else ["--max-time", f"{time_s:g}s"]),
-    ]
+    rule = study.rule or StoppingRule()
+    precision, time_s = rule.precision, rule.max_time_s
+    return command_line(
+        "compare",
+        *([name] if name else []),
+        allocators=",".join(named),
+        programs=programs,
+        aa=itself and programs is None,
+        baseline=None if itself or programs is not None else study.baseline,
+        cores=",".join(map(str, study.cores)),
+        replicates=study.replicates if study.rule is None else None,
+        precision=None if precision is None else f"{100 * precision:g}%",
+        max_time=None if time_s is None else f"{time_s:g}s",
+        factor=[f"{factor.name}={','.join(factor.levels)}" for factor in study.factors],
+        warmups=study.warmups,
+        seed=study.seed,
+        timeout=f"{study.timeout_s:g}",
+        metric=study.primary_metric,
+        output=output,
+        out=out,
+        on=on,
+        fail_if=fail_if,
+        program=program,
+    )

@@ -34,9 +34,8 @@ def show_snapshot(snapshot: Snapshot, rates: Rates | None) -> None:
 
 def show_processes(found: list[tuple[Process, Snapshot | None]]) -> None:
     """Print a line for each process; None: it did not answer."""
-    rows = table("PID", "live", "resident", "footprint", "purges", "command")
-    for column in rows.columns[:5]:
-        column.justify = "right"
+    numbers = ("PID", "live", "resident", "footprint", "purges")
+    rows = table(*numbers, "command", right=numbers)
     for process, snapshot in found:
         rows.add_row(str(process.pid), *_main_figures(snapshot), escape(process.command_line))
     results.print(rows)
@@ -113,9 +112,7 @@ def _print_largest(sheet: Sheet) -> None:
 
 
 def _filled(sheet: Sheet) -> Table:
-    rows = table(*sheet.columns)
-    for name, column in zip(sheet.columns, rows.columns, strict=True):
-        column.justify = "left" if name in sheet.words else "right"
+    rows = table(*sheet.columns, right=set(sheet.columns) - set(sheet.words))
     for row in sheet.rows:
         rows.add_row(*(escape(cell.text) for cell in row))
     return rows

@@ -18,7 +18,7 @@ from heapfit import catalogue
 from heapfit.cli.arguments import AsJson, On, split_list
 from heapfit.cli.commands import new_app
 from heapfit.cli.launch import cannot_run, inherited
-from heapfit.cli.output import messages, print_json, results, say, table
+from heapfit.cli.output import messages, print_json, results, say, say_page, table
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
 
@@ -209,8 +209,7 @@ def _show(found: Profile, trace: str, page: Path, *, as_json: bool) -> Path:
         show(found, results, trace)
         results.print()
     save_page(found, page, trace)  # Last: what is printed is not lost where it cannot be written.
-    where = messages if as_json else results
-    where.print(f"The page: {page}", soft_wrap=True, markup=False)
+    say_page(page, as_json=as_json)
     return page
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shlex
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,17 @@ import typer
 
 from heapfit import catalogue
 from heapfit.cli import answer
-from heapfit.cli.arguments import Allocators, AsJson, Install, Mix, On, Out, Seed, split_list
+from heapfit.cli.arguments import (
+    Allocators,
+    AsJson,
+    Install,
+    Mix,
+    On,
+    Out,
+    Seed,
+    command_line,
+    split_list,
+)
 from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import messages, print_json, results, say, table, warn
 from heapfit.cli.progress import ManyProgress, kept_on_interrupt
@@ -288,12 +297,13 @@ def _command_line(
     out: Path | None,
     on: str | None,
 ) -> str:
-    words = ["heapfit", "study", "run", name]
-    words += ["--allocators", ",".join(named)] if named else []
-    words += ["--quick"] if quick else []
-    words += ["--replicates", str(replicates)] if replicates else []
-    words += ["--seed", str(seed)]
-    words += ["--cores", str(cores)] if cores else []
-    words += ["--out", str(out)] if out else []
-    words += ["--on", on] if on else []
-    return shlex.join(words)
+    return command_line(
+        *("study", "run", name),
+        allocators=",".join(named),
+        quick=quick,
+        replicates=replicates,
+        seed=seed,
+        cores=cores or None,
+        out=out,
+        on=on,
+    )
