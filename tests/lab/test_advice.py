@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit.advice import recommend
-from heapfit.advice.front import pareto_front
+from heapfit.advice.costs import pareto_front
 from heapfit.findings import Advice
 from heapfit.records import Metric, Study, Trial
 from heapfit.report.findings_words import headline

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heapfit.advice.costs import Costs, costs_of, has_ratios, score_verdicts
-from heapfit.advice.front import pareto_front
+from heapfit.advice.costs import Costs, costs_of, has_ratios, pareto_front, score_verdicts
 from heapfit.advice.goals import Goal, goals
 from heapfit.advice.words import Known, other_winners, reasons
 from heapfit.findings import Advice, SettingWinner, Standing
@@ -65,7 +64,7 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
     best. Empty weights: all goals weigh the same. A goal in which all are shown to be within too
     little to matter has no part in the score.
 
-    References: in `costs.py` for the score, `front.py` for the front. Raises ValueError for an
+    References: in `costs.py`. Raises ValueError for an
     unknown goal or a negative weight.
     """
     wanted, notes = goals(readings, weights)

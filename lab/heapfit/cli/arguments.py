@@ -130,7 +130,7 @@ def split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:
 
 def command_line(*words: str, program: list[str] | None = None, **options: object) -> str:
     """Return a command line of heapfit's. An option is left out where it is None, False or empty;
-    True stands for one without a value, a list for one that repeats.
+    True stands for one without a value, a list or tuple for one that repeats.
 
     >>> command_line("compare", "cpu", cores=[1], fail_if=None, aa=True, program=["a b", "c"])
     "heapfit compare cpu --cores 1 --aa -- 'a b' c"
@@ -140,7 +140,7 @@ def command_line(*words: str, program: list[str] | None = None, **options: objec
         option = f"--{name.replace('_', '-')}"
         if value is True:
             line.append(option)
-        elif isinstance(value, list):
+        elif isinstance(value, list | tuple):
             line += [word for each in value for word in (option, str(each))]
         elif value is not None and value is not False and value != "":
             line += [option, str(value)]

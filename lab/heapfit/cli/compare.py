@@ -9,7 +9,6 @@ import sys
 import termios
 from array import array
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -49,7 +48,7 @@ from heapfit.cli.provide import (
     results_folder,
     with_baseline,
 )
-from heapfit.doctor import Finding, examine_program
+from heapfit.doctor import examine_program
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.records import (
     ALLOCATOR,
@@ -172,13 +171,13 @@ def compare(
         raise _nothing_to_compare(study.baseline)
     if cluster:
         [study] = cluster.adopt([study])
-    reproduce = _command_line(
-        study, named, programs, name, context.obj, output, out, on, itself, fail_if
-    )
+    reproduce = _command_line(study, named, context)
     study = study.model_copy(update={"reproduce": reproduce})
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
     for program in _started(context.obj or [], builds):
-        _warn_of(examine_program([program]))
+        finding = examine_program([program])
+        if finding and not finding.ok:  # A preload would not measure what it seems to.
+            warn(f"warning: {finding.topic}: {finding.state}; {finding.advice}")
     if context.obj:
         _warn_of_input()
     for remark in remarks(study):
@@ -273,12 +272,14 @@ def _workload(
 ) -> Workload:
     if name and program is None:
         workload = catalogue.resolve_workload(name)
-        return catalogue.taking_programs(workload, builds) if builds else workload
-    if program and name is None:
+    elif program and name is None:
         workload = catalogue.ad_hoc_workload(program, next(iter(builds.values()), None))
         workload = _with_parameters(workload, factors)
-        return catalogue.taking_programs(workload, builds) if builds else workload
-    raise UsageError("compare what? write: heapfit compare WORKLOAD, or: heapfit compare -- CMD")
+    else:
+        raise UsageError(
+            "compare what? write: heapfit compare WORKLOAD, or: heapfit compare -- CMD"
+        )
+    return catalogue.taking_programs(workload, builds) if builds else workload
 
 
 def _with_parameters(workload: Workload, factors: list[Factor]) -> Workload:
@@ -304,12 +305,6 @@ def _checked_output(workload: Workload, output: str | None) -> Workload:
     return workload.model_copy(update={"check": check})
 
 
-def _warn_of(finding: Finding | None) -> None:
-    """Say in one line why a preload would not measure what it seems to, and what to do."""
-    if finding and not finding.ok:
-        warn(f"warning: {finding.topic}: {finding.state}; {finding.advice}")
-
-
 def _warn_of_input() -> None:
     """Say so where standard input holds something: no trial gets it, for all would need it anew."""
     try:
@@ -326,24 +321,15 @@ def _warn_of_input() -> None:
         )
 
 
-def _command_line(
-    study: Study,
-    named: list[str],
-    programs: str | None,
-    name: str | None,
-    program: list[str] | None,
-    output: str | None,
-    out: Path | None,
-    on: str | None,
-    itself: bool,
-    fail_if: list[str] | None,
-) -> str:
+def _command_line(study: Study, named: list[str], context: typer.Context) -> str:
     """Return the command line that repeats the study, with every default spelt out."""
+    given = context.params
+    programs, itself = given["programs"], given["itself"]
     rule = study.rule or StoppingRule()
     precision, time_s = rule.precision, rule.max_time_s
     return command_line(
         "compare",
-        *([name] if name else []),
+        *filter(None, [given["name"]]),
         allocators=",".join(named),
         programs=programs,
         aa=itself and programs is None,
@@ -357,9 +343,9 @@ def _command_line(
         seed=study.seed,
         timeout=f"{study.timeout_s:g}",
         metric=study.primary_metric,
-        output=output,
-        out=out,
-        on=on,
-        fail_if=fail_if,
-        program=program,
+        output=given["output"],
+        out=given["out"],
+        on=given["on"],
+        fail_if=given["fail_if"],
+        program=context.obj,
     )

@@ -92,7 +92,9 @@ def profile(
             _show_answer(_answer(files, sql, keep), as_csv=as_csv, as_json=as_json)
             return
         weighed = _installed(allocators)
-        found = _profile(_tally(files, keep, on), weighed)
+        from heapfit.profile.analyse import profile as analyse
+
+        found = analyse(_tally(files, keep, on), weighed)
         named = str(files[0]) if traces or keep else "TRACE"  # what is not kept nobody can name
         written = _show(found, named, page or Path(f"{short_name(files[0])}.html"), as_json=as_json)
     if open_page:
@@ -189,12 +191,6 @@ def _installed(named: str | None) -> list[InstalledAllocator]:
         return catalogue.resolve_allocators(split_list(named))
     found = map(catalogue.find_installed, catalogue.load_allocators().values())
     return [each for each in found if each is not None]
-
-
-def _profile(tally: Tally, weighed: Sequence[InstalledAllocator]) -> Profile:
-    from heapfit.profile.analyse import profile
-
-    return profile(tally, weighed)
 
 
 def _show(found: Profile, trace: str, page: Path, *, as_json: bool) -> Path:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -84,6 +85,7 @@ def _size(definition: StudyDefinition) -> str:
 
 @app.command("run", epilog="Example:  heapfit study run core --allocators glibc,heapfit,jemalloc")
 def run(
+    context: typer.Context,
     name: Annotated[
         str, typer.Argument(metavar="NAME|FILE", help="A study of heapfit's, or a TOML file.")
     ],
@@ -150,7 +152,7 @@ def run(
         installed,
         cores=cores,
         seed=seed,
-        command=_command_line(name, spelt_out, quick, replicates, cores, seed, out, on),
+        command=_command_line(context.params, spelt_out),
     )
     if cluster:
         plan = plan.with_studies(cluster.adopt(plan.studies))
@@ -287,23 +289,7 @@ def _prepare(workloads: list[Workload]) -> tuple[dict[str, Path], dict[str, str]
     return data, problems
 
 
-def _command_line(
-    name: str,
-    named: list[str],
-    quick: bool,
-    replicates: int | None,
-    cores: int | None,
-    seed: int,
-    out: Path | None,
-    on: str | None,
-) -> str:
-    return command_line(
-        *("study", "run", name),
-        allocators=",".join(named),
-        quick=quick,
-        replicates=replicates,
-        seed=seed,
-        cores=cores or None,
-        out=out,
-        on=on,
-    )
+def _command_line(given: Mapping[str, Any], named: list[str]) -> str:
+    """Return the command line that repeats the study, of those that were `given`."""
+    options = {each: given[each] for each in ("quick", "replicates", "seed", "cores", "out", "on")}
+    return command_line("study", "run", given["name"], allocators=",".join(named), **options)
