@@ -77,7 +77,7 @@ def ad_hoc_workload(command: list[str], program: str | None = None) -> Workload:
     started = started_by(first)
     if started is None or not started.exists():
         why = cannot_start(first)
-        raise (HeapfitError if why.found else UsageError)(str(why))
+        raise (UsageError if started is None and not why.found else HeapfitError)(str(why))
     here = Path.cwd()
     digest = hashlib.sha256("\0".join([str(here), *command]).encode()).hexdigest()
     return Workload(
