@@ -8,6 +8,28 @@ from typing import Any
 
 LINE_MAX = 100
 
+_USUAL = (
+    "0 when it is done, 1 when the work failed, 2 when the command line is wrong or names a file "
+    "that is not there, 130 when Ctrl-C has ended it."
+)
+_CANNOT_START = "126 when the program cannot be run, 127 when there is none of that name."
+_OF_PROGRAM = (
+    "That of the program; a signal that ends it ends heapfit, too. Before the program runs: 1 when "
+    "that cannot be prepared, 2 when the command line is wrong, "
+)
+# By the command's name, where it is not the usual one alone.
+_EXIT_STATUS = {
+    "heapfit": f"{_USUAL} Where a command has others, its own page says so.",
+    "heapfit compare": f"{_USUAL} With --fail-if: 1 also when a bound is shown to be exceeded, 3 "
+    "when that cannot be told.",
+    "heapfit check": f"{_USUAL} 1 also when a figure is shown to have grown, 3 when that cannot be "
+    f"told, {_CANNOT_START}",
+    "heapfit run": _OF_PROGRAM + _CANNOT_START,
+    "heapfit record": _OF_PROGRAM + _CANNOT_START,
+    "heapfit profile": f"{_USUAL} With -- CMD: {_CANNOT_START}",
+    "heapfit pools": f"{_USUAL} With -- CMD: {_CANNOT_START}",
+}
+
 
 def man_pages(root: Any, commands: dict[str, Any], version: str) -> dict[str, str]:
     """Return the page of heapfit itself and that of each command, by file name.
@@ -26,7 +48,7 @@ def _root_page(root: Any, commands: dict[str, Any], version: str) -> str:
     lines = [*_head("heapfit", root, version), ".SH COMMANDS"]
     for name, command in commands.items():
         lines += [".TP", f".BR {_title(name)} (1)", _text(_summary(command))]
-    lines += [".SH OPTIONS", *_options(root), *_tail(root)]
+    lines += [".SH OPTIONS", *_options(root), *_tail("heapfit", root)]
     lines += [".SH SEE ALSO", ".BR heapfit (3),", ".BR heapfit-control (7),"]
     return _joined([*lines, ".BR heapfit-record (7)"])
 
@@ -40,7 +62,7 @@ def _command_page(name: str, command: Any, own: dict[str, Any], version: str) ->
     for sub, each in own.items():
         lines += [f'.SS "{_text(_synopsis(sub, each))}"', *_paragraphs(each), *_options(each)]
         lines += _example(each)
-    return _joined([*lines, *_tail(command), ".SH SEE ALSO", ".BR heapfit (1)"])
+    return _joined([*lines, *_tail(name, command), ".SH SEE ALSO", ".BR heapfit (1)"])
 
 
 def _head(name: str, command: Any, version: str) -> list[str]:
@@ -58,13 +80,9 @@ def _head(name: str, command: Any, version: str) -> list[str]:
     ]
 
 
-def _tail(command: Any) -> list[str]:
+def _tail(name: str, command: Any) -> list[str]:
     lines = [".SH EXAMPLES", *_example(command)] if command.epilog else []
-    lines += [
-        ".SH EXIT STATUS",
-        "0 when it is done, 1 when the work failed, 2 when the command line",
-    ]
-    return [*lines, "is wrong."]
+    return [*lines, ".SH EXIT STATUS", _text(_EXIT_STATUS.get(name, _USUAL))]
 
 
 def _title(name: str) -> str:
@@ -85,7 +103,7 @@ def _synopsis(name: str, command: Any) -> str:
         words.append("[OPTION]...")
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     words += [each.metavar if each.required else f"[{each.metavar}]" for each in arguments]
-    return " ".join(words)
+    return " ".join([*words, *command.options_metavar.split()[1:]])
 
 
 def _paragraphs(command: Any) -> Iterator[str]:

@@ -12,8 +12,14 @@ from pathlib import Path
 
 # The share of letters in common from which a name is what was meant, as difflib advises; and how
 # many names are read at a glance.
-_NEAR = 0.6
+NEAR = 0.6
 _MOST_LISTED = 8
+# What lists the names of a kind of which there may be more than that.
+_LISTED_BY = {
+    "allocator": "heapfit allocators",
+    "workload": "heapfit workloads",
+    "study": "heapfit study list",
+}
 
 
 class HeapfitError(Exception):
@@ -38,6 +44,7 @@ class CannotRun(HeapfitError):
 
     def __init__(self, message: str, *, found: bool) -> None:
         super().__init__(message)
+        self.found = found
         self.exit_code = 126 if found else 127
 
 
@@ -47,10 +54,11 @@ class UsageError(HeapfitError):
     exit_code = 2
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+def unknown(kind: str, name: str, known: Iterable[str], listed_by: str = "") -> UsageError:
     """Return the error for a `name` that is no `kind`, naming the nearest valid one.
 
-    Where none is near and they are few, they are listed instead.
+    Where none is near they are listed instead; of many the command is named that lists them,
+    `listed_by` or the usual one of the kind.
 
     >>> str(unknown("allocator", "jemaloc", ["glibc", "jemalloc"]))
     "unknown allocator 'jemaloc'; did you mean 'jemalloc'?"
@@ -58,10 +66,11 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     "unknown value of --output 'no'; there are ignore and same"
     """
     names = sorted(known)
-    few = len(names) <= _MOST_LISTED
-    near = difflib.get_close_matches(name, names, n=1, cutoff=_NEAR if few else 0.0)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=NEAR)
     if near:
         hint = f"did you mean {near[0]!r}?"
+    elif len(names) > _MOST_LISTED and (by := listed_by or _LISTED_BY.get(kind)):
+        hint = f"{by} lists them"
     elif len(names) > 1:
         hint = f"there are {', '.join(names[:-1])} and {names[-1]}"
     else:

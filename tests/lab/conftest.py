@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import php_stack
 import pytest
 import shared_home
 from heapfit import paths
+from rich.cells import cell_len
 from warm_start import WarmStart
 
 _TIMEOUT_S = 240
@@ -90,6 +93,30 @@ def run_heapfit(clean_environment: dict[str, str], warm_start: WarmStart) -> Hea
 def heapfit_command(*arguments: str | Path) -> list[str]:
     """The words that start `heapfit` with the Python of this test run, from nothing."""
     return [sys.executable, "-m", "heapfit", *map(str, arguments)]
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3[0-8]|4[0-8]|9[0-7])[0-9;]*m")
+
+
+def assert_fits_everywhere(
+    run_heapfit: Heapfit,
+    words: Sequence[str],
+    folder: Path | None = None,
+    is_whole: Callable[[str], bool] = lambda _: False,
+) -> None:
+    """Assert that a command's answer is right for a narrow terminal, a pipe, a person who wants no
+    colours, and a program. `is_whole`: whether a line is never broken."""
+    narrow = run_heapfit(*words, environment={"COLUMNS": "60"}, folder=folder)
+    assert narrow.returncode == 0, narrow.stderr
+    assert "\x1b" not in narrow.stdout
+    lines = [line for line in narrow.stdout.splitlines() if not is_whole(line)]
+    assert [line for line in lines if cell_len(line) > 60] == []
+    plain = run_heapfit(*words, environment={"NO_COLOR": "1", "FORCE_COLOR": "1"}, folder=folder)
+    assert plain.returncode == 0, plain.stderr
+    assert not _COLOUR.search(plain.stdout)
+    as_json = run_heapfit(*words, "--json", folder=folder)
+    assert as_json.returncode == 0, as_json.stderr
+    json.loads(as_json.stdout)
 
 
 def assert_one_line(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit.advice import recommend
-from heapfit.advice.front import pareto_front
+from heapfit.advice.costs import pareto_front
 from heapfit.findings import Advice
 from heapfit.records import Metric, Study, Trial
 from heapfit.report.findings_words import headline
@@ -215,6 +215,52 @@ def test_a_program_too_short_to_be_judged_is_no_reason_to_change() -> None:
     advice = advised(measured(truth), {})
     assert advice.recommended is None
     assert "less than anybody would notice" in advice.reasons
+
+
+def test_what_is_weighed_all_the_same_is_not_said_not_to_count() -> None:
+    """Where all goals are too little to matter, all of them make the table."""
+    truth = {"glibc": (0.004, 2.0 / 64), "other": (0.003, 1.5 / 64)}
+    advice = advised(measured(truth), {})
+    assert set(advice.weights) == set(advice.standings[0].costs) == {"time", "memory"}
+    assert [note.partition(",")[0] for note in advice.notes] == [
+        "In time all allocators are shown to be within 5 ms of each other",
+        "In memory all allocators are shown to be within 1 MiB of each other",
+    ]
+
+
+def failing_when_it_is_slow() -> tuple[Study, list[Trial]]:
+    """The machine gets slower. `picky` takes 10 % more than `old` and fails in the last blocks,
+    `other` 20 % more and fails in the first."""
+    study = study_of(["old", "picky", "other"], {}, [WALL])
+    noise = np.random.default_rng(5)
+    trials = []
+    for block in range(12):
+        for name, factor in (("old", 1.0), ("picky", 1.1), ("other", 1.2)):
+            wall_s = factor * (1 + 0.2 * block) * noise.normal(1, 0.005)
+            fails = (name == "picky" and block > 7) or (name == "other" and block < 4)
+            trials.append(trial_of(study, (name,), {} if fails else {"wall_s": wall_s}, block))
+    return study, trials
+
+
+def test_scores_and_costs_are_of_the_blocks_that_verdicts_are_of() -> None:
+    study, trials = failing_when_it_is_slow()
+    advice = advised((study, trials), {"time": 1})
+    standings = {each.allocator: each for each in advice.standings}
+    assert advice.recommended == "old"
+    for each in (verdict for verdict in advice.scores if "old" in (verdict.first, verdict.second)):
+        first, second = standings[each.first], standings[each.second]
+        assert first.score / second.score == pytest.approx(each.estimate)
+        assert first.costs["time"] / second.costs["time"] == pytest.approx(each.estimate)
+        assert first.metrics["wall_s"] / second.metrics["wall_s"] == pytest.approx(each.estimate)
+    assert "picky costs 10 % more" in advice.reasons
+
+
+def test_how_much_more_another_costs_is_what_the_verdict_on_the_two_says() -> None:
+    study, trials = failing_when_it_is_slow()
+    advice = advised((study.model_copy(update={"baseline": "other"}), trials), {"time": 1})
+    [verdict] = [each for each in advice.scores if {each.first, each.second} == {"old", "other"}]
+    percent = 100 * (max(verdict.estimate, 1 / verdict.estimate) - 1)
+    assert f"other costs {percent:.0f} % more" in advice.reasons
 
 
 def test_where_each_is_better_at_something_and_weights_decide_nothing_the_user_chooses() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import os
 import shutil
 import subprocess
 from collections import Counter
@@ -16,6 +17,8 @@ import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
 from heapfit.gate import against, condition, decision, formats, heap
 from heapfit.gate.heap import FIGURES, Heap, Site, dumps
+from heapfit.trace.convert import Summary, inspect
+from heapfit.trace.native import Thread
 from numpy.typing import NDArray
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -88,6 +91,40 @@ def test_what_is_saved_twice_is_the_same_file_with_a_line_for_each_site(
     run_heapfit("check", "--save", "again.json", "--", "./checked", folder=tmp_path)
     assert (tmp_path / "again.json").read_text() == text == dumps(saved)
     assert sum('"calls"' in line for line in text.splitlines()) == len(saved.sites)
+
+
+def test_a_recording_is_read_to_its_end_for_its_summary_once_in_each_run(
+    tmp_path: Path, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+
+    def counting(file: Path) -> tuple[Summary, list[Thread]]:
+        read.append(file)
+        return inspect(file)
+
+    monkeypatch.setattr(heap, "inspect", counting)
+    program = heap.Program([str(tmp_path / "checked")], dict(os.environ))
+    assert heap.measure(program, 2, lambda *_: None).sites
+    assert len(read) == len(set(read)) == 2
+
+
+def test_a_process_that_is_left_in_the_background_is_told(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    daemon = ["perl", "-MPOSIX", "-e", "fork and exit 0; setsid(); close STDOUT; sleep 5"]
+    saving = ["check", "--runs", "1", "--save", "heap.json"]
+    result = run_heapfit(*saving, "--", *daemon, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "note: the program left a process running in the background" in result.stderr
+    assert "left_running" not in (tmp_path / "heap.json").read_text()
+    result = run_heapfit(*saving, "--attach-children", "--", *daemon, folder=tmp_path)
+    assert_one_line(result, 1, ["perl left a process running", "in the foreground"])
+    checked = ["check", "--against", "heap.json", "--json", "--", *daemon]
+    result = run_heapfit(*checked, folder=tmp_path)
+    assert "left a process running" in " ".join(json.loads(result.stdout)["notes"])
+    result = run_heapfit(*saving, "--", "sh", "-c", "sleep 0.1 & exit 0", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "in the background" not in result.stderr
 
 
 # ------------------------------------------------------------------ what is decided

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shlex
 import signal
@@ -117,11 +118,13 @@ def test_a_comparison_runs_until_it_is_precise_or_time_is_up(
     assert longer.returncode == 0, longer.stderr
     assert "trials are there already" in longer.stderr
     assert len(trials_in(tmp_path)) > len(trials)
-    assert "The precision asked for, 0.01 %, is not reached" in " ".join(longer.stdout.split())
+    said = " ".join(longer.stdout.split())
+    assert "The precision asked for, 0.01 %, is not reached" in said
+    assert "in place of --precision and --max-time, or give the program more work." in said
 
 
 def test_time_that_only_warm_ups_have_is_too_short(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    shared = ["compare", "--allocators", "glibc", "--cores", "1", "--out", tmp_path]
+    shared = ["compare", "--allocators", "glibc,heapfit", "--cores", "1", "--out", tmp_path]
     result = run_heapfit(*shared, "--max-time", "1s", "--", "sleep", "0.8")
     assert result.returncode == 1
     assert "heapfit: time was up before a trial that counts" in result.stderr
@@ -234,6 +237,10 @@ def test_a_program_that_fails_under_one_allocator_is_reported_not_timed(
                 ["major_faults can be zero", "--replicates"],
             ),
             (["--timeout", "0", "--", "true"], ["time-out"]),
+            (["--", "no-such-program"], ["'no-such-program'"]),
+            (["--allocators", "bad=/no/such.so", "--", "true"], ["/no/such.so"]),
+            (["./none.toml"], ["none.toml"]),
+            (["--metric", "zzzz", "--", "true"], ["unknown metric 'zzzz'; there are ", "wall_s"]),
             ([], ["WORKLOAD"]),
             (["--"], ["WORKLOAD"]),
             (["redis", "--", "true"], ["WORKLOAD"]),
@@ -251,10 +258,7 @@ def test_a_senseless_request_is_explained(
     first(
         3,
         [
-            (["--", "no-such-program"], ["'no-such-program'"]),
             (["--allocators", "bad=/etc/passwd", "--", "true"], ["/etc/passwd does not load"]),
-            (["--allocators", "bad=/no/such.so", "--", "true"], ["/no/such.so"]),
-            (["./none.toml"], ["none.toml"]),
             (["--out", "/dev/null/results", "--", "true"], ["/dev/null/results"]),
         ],
     ),
@@ -374,6 +378,49 @@ def test_report_says_when_there_is_no_study(run_heapfit: Heapfit, tmp_path: Path
 
 
 # ------------------------------------------------------------------------- factors
+
+
+def test_one_allocator_alone_is_refused_before_it_runs(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    command = ["compare", "--allocators", "glibc", "--", "touch", ran]
+    said = ["nothing to compare glibc with", "--allocators glibc,heapfit", "--aa"]
+    assert_one_line(run_heapfit(*command, folder=tmp_path), 2, said)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_that_takes_no_allocator_ends_the_comparison_with_the_first_block(
+    run_heapfit: Heapfit, tmp_path: Path, library: Path
+) -> None:
+    compile_static = ["cc", "-static", "-xc", "-", "-o", tmp_path / "static"]
+    subprocess.run(compile_static, input=b"int main(void) { return 0; }", check=True)
+    three = ["--allocators", f"glibc,heapfit,again={library}", "--cores", "1"]
+    result = run_heapfit("compare", *three, "--out", "out", "--", "./static", folder=tmp_path)
+    assert result.returncode == 1
+    said = result.stderr.splitlines()[-1]
+    assert said.startswith("heapfit: there is nothing to compare with glibc: under every other")
+    assert said.endswith("nothing can be preloaded into it: link it dynamically")
+    trials = trials_in(tmp_path / "out")
+    assert len(trials) <= 2
+    assert all(each["planned"]["warmup"] for each in trials)
+
+
+def test_report_says_first_that_a_study_is_still_running(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    run_heapfit("compare", *QUICK, "--out", tmp_path, "--", *PROGRAM)
+    assert run_heapfit("report", tmp_path).stderr == ""
+    journal = tmp_path / "trials.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[:-2]))
+    said = f"note: the study in {tmp_path} is not finished: 4 of 6 trials are done so far; "
+    assert run_heapfit("report", tmp_path).stderr.startswith(said)
+    with journal.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        running = run_heapfit("report", tmp_path)
+    said = f"note: the study in {tmp_path} is still running: 4 of 6 trials are done so far\n"
+    assert running.stderr == said
 
 
 def test_a_command_is_compared_at_every_level_of_a_factor(

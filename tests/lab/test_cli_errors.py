@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import subprocess
@@ -11,9 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Heapfit, assert_one_line, heapfit_command
+from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
 from heapfit.cli import commands
-from rich.cells import cell_len
 from sampling import first
 
 COMMANDS = [
@@ -95,6 +93,11 @@ def test_the_version_is_printed(run_heapfit: Heapfit) -> None:
             (["allocators", "show"], ["missing argument", "NAME"]),
             (["report"], ["missing argument 'DIR'", "heapfit report heapfit-results/"]),
             (["compare", "-o", "x"], ["'-o'", "'--output' or '--out'"]),
+            (["frobnicate"], ["unknown command 'frobnicate'; heapfit --help lists them"]),
+            (["compare", "--zzzzzz"], ["'--zzzzzz'; heapfit compare --help lists them"]),
+            (["allocators", "show", "qqqqqq"], ["'qqqqqq'; heapfit allocators lists them"]),
+            (["workloads", "show", "zzzzzz"], ["'zzzzzz'; heapfit workloads lists them"]),
+            (["run", "--set", "zzzzzz=1", "--", "true"], ["there are background, ", "verbose"]),
         ],
     ),
 )
@@ -102,6 +105,38 @@ def test_a_mistyped_command_line_is_explained_in_one_line(
     run_heapfit: Heapfit, arguments: list[str], said: list[str]
 ) -> None:
     assert_one_line(run_heapfit(*arguments), 2, said)
+
+
+MISSING = [
+    ["report", "none"],
+    ["diff", "none", "nor"],
+    ["profile", "none.hft"],
+    ["replay", "none.hft"],
+    ["trace", "info", "none.hft"],
+    ["check", "--against", "none.json", "--", "true"],
+    ["pools", "explain", "none.json"],
+    ["compare", "./none.toml"],
+    ["study", "run", "./none.toml"],
+    ["workloads", "show", "./none.toml"],
+    ["run", "--allocator", "mine=./none.so", "--", "true"],
+]
+
+
+@pytest.mark.parametrize("arguments", MISSING, ids=" ".join)
+def test_a_file_that_is_not_there_is_a_mistake_in_the_command_line(
+    run_heapfit: Heapfit, tmp_path: Path, arguments: list[str]
+) -> None:
+    assert_one_line(run_heapfit(*arguments, folder=tmp_path), 2, ["none"])
+
+
+@pytest.mark.parametrize(
+    "command", ["check", "record", "compare", "run", "profile", "doctor", "workloads new",
+                "pools explain"],
+)  # fmt: skip
+def test_the_usage_of_what_takes_a_program_says_so(run_heapfit: Heapfit, command: str) -> None:
+    shown = run_heapfit(*command.split(), "-h").stdout
+    usage = next(line for line in shown.splitlines() if "Usage:" in line)
+    assert "-- CMD" in usage
 
 
 def test_a_traceback_is_there_for_those_who_ask(run_heapfit: Heapfit) -> None:
@@ -170,24 +205,13 @@ ANSWERING = [
     ["trace", "info", "t.hft"],
     ["replay", "t.hft", "--allocators", "glibc", "--replicates", "1", "--cores", "1"],
 ]
-_COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3[0-8]|4[0-8]|9[0-7])[0-9;]*m")
 
 
 @pytest.mark.parametrize("words", ANSWERING, ids=" ".join)
 def test_every_answer_fits_a_narrow_terminal_a_pipe_and_a_program(
     run_heapfit: Heapfit, made: Path, words: list[str]
 ) -> None:
-    narrow = run_heapfit(*words, environment={"COLUMNS": "60"}, folder=made)
-    assert narrow.returncode == 0, narrow.stderr
-    assert "\x1b" not in narrow.stdout
-    lines = [line for line in narrow.stdout.splitlines() if not _is_whole(line, words)]
-    assert [line for line in lines if cell_len(line) > 60] == []
-    plain = run_heapfit(*words, environment={"NO_COLOR": "1", "FORCE_COLOR": "1"}, folder=made)
-    assert plain.returncode == 0, plain.stderr
-    assert not _COLOUR.search(plain.stdout)
-    as_json = run_heapfit(*words, "--json", folder=made)
-    assert as_json.returncode == 0, as_json.stderr
-    json.loads(as_json.stdout)
+    assert_fits_everywhere(run_heapfit, words, made, lambda line: _is_whole(line, words))
 
 
 def _is_whole(line: str, words: list[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Heapfit, assert_one_line, heapfit_command
+from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
 from heapfit.errors import HeapfitError
 from heapfit.live import Client, listening
 from live_double import Double
@@ -224,6 +225,43 @@ def test_another_user_is_told_whose_the_process_is(pid: str) -> None:
 def test_the_process_itself_refuses_another_user(pid: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heapfit.live.client.belongs_to_another", lambda _: None)
     assert "another user" in said_to_another_user(lambda: Client(int(pid)).shrink())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ctl", "PID"],
+        ["ctl", "PID", "options"],
+        ["ctl", "PID", "get", "decay_ms"],
+        ["ctl", "PID", "set", "decay_ms=100"],
+        ["ctl", "PID", "trim"],
+        ["top", "PID", "--once", "--interval", "0.1"],
+        ["top", "--once", "--interval", "0.1"],
+        ["export", "--prometheus", "--once", "PID"],
+    ],
+    ids=" ".join,
+)
+def test_every_answer_fits_a_narrow_terminal_a_pipe_and_a_program(
+    run_heapfit: Heapfit, pid: str, words: list[str]
+) -> None:
+    """But for what a scraper reads: that is no terminal's affair."""
+    asked = [pid if word == "PID" else word for word in words]
+    headline = f"{pid} "
+
+    def is_whole(line: str) -> bool:
+        return words[0] == "export" or line.startswith(headline)
+
+    assert_fits_everywhere(run_heapfit, asked, is_whole=is_whole)
+
+
+def test_no_figure_is_cut_in_a_narrow_terminal(run_heapfit: Heapfit, pid: str) -> None:
+    wide, narrow = (
+        run_heapfit("ctl", pid, environment={"COLUMNS": columns}).stdout for columns in ("80", "60")
+    )
+    assert re.search("^memory +since the start +in force", wide, re.MULTILINE)
+    for words in ("free_page_threshold", "remote batches", "in force"):
+        assert words in wide
+        assert words in narrow
 
 
 # ------------------------------------------------------------------------- top

@@ -33,7 +33,7 @@ def test_a_workload_is_written_for_a_command(run_heapfit: Heapfit, tmp_path: Pat
     written = run_heapfit(*command, folder=tmp_path)
     assert written.returncode == 0, written.stderr
     assert "heapfit compare sh.toml" in written.stdout
-    quick = ("--allocators", "glibc", "--replicates", "1", "--cores", "1")
+    quick = ("--allocators", "glibc,heapfit", "--replicates", "1", "--cores", "1")
     compared = run_heapfit("compare", "sh.toml", *quick, folder=tmp_path)
     assert compared.returncode == 0, compared.stderr
     assert_one_line(run_heapfit(*command, folder=tmp_path), 2, ["sh.toml is there already", "-o"])

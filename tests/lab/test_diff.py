@@ -253,7 +253,7 @@ def test_names_from_outside_cannot_act_on_the_terminal(
     ("pick", "code", "said"),
     [
         (lambda s, r: (s[0], r[0]), 2, "must be of one kind"),
-        (lambda s, r: (s[0], s[0] / "none"), 1, "there is no"),
+        (lambda s, r: (s[0], s[0] / "none"), 2, "there is no"),
         (lambda s, r: (s[0], s[0].parent), 2, "so it is no folder of results"),
         (lambda s, r: (s[0], s[0]), 2, "are the same; name two"),
         (lambda s, r: (r[0], r[0]), 2, "are the same; name two"),

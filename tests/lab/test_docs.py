@@ -169,6 +169,24 @@ def test_the_reference_says_what_the_commands_and_the_library_say(
         assert text == expected, "run: .venv/bin/python scripts/update-docs reference"
 
 
+@pytest.mark.parametrize(
+    ("command", "codes"),
+    [
+        ("lib", {"0", "1", "2", "130"}),
+        ("compare", {"0", "1", "2", "3", "130"}),
+        ("check", {"0", "1", "2", "3", "126", "127", "130"}),
+        ("run", {"1", "2", "126", "127"}),
+        ("record", {"1", "2", "126", "127"}),
+        ("profile", {"0", "1", "2", "126", "127", "130"}),
+    ],
+)
+def test_a_commands_manual_names_its_exit_codes(command: str, codes: set[str]) -> None:
+    page = (MANUAL / f"heapfit-{command}.1").read_text(encoding="utf-8")
+    status = page.partition(".SH EXIT STATUS\n")[2].partition(".SH")[0]
+    assert set(re.findall(r"\b([0-9]+) (?:also )?when", status)) == codes
+    assert status.startswith("That of the program") == (command in ("run", "record"))
+
+
 def test_the_commands_manual_pages_are_what_help_is_made_of(update_docs: ModuleType) -> None:
     pages = {page.name: page.read_text(encoding="utf-8") for page in MANUAL.glob("*.1")}
     assert pages == update_docs.manual(), "run: .venv/bin/python scripts/update-docs reference"

@@ -151,7 +151,7 @@ def test_json_has_all_that_was_written_and_the_frames(run_heapfit: Heapfit) -> N
             ([str(RECORDED), "--", "true"], 2, ["which program?"]),
             ([str(RECORDED), "--set", "pools=all"], 2, ["yet to run"]),
             ([str(PROGRAM)], 2, ["no explanation", "heapfit-pools/1"]),
-            (["no-such-file.json"], 1, ["no-such-file.json"]),
+            (["no-such-file.json"], 2, ["no-such-file.json"]),
             ([str(RECORDED), "--graph", "shapes.gif"], 2, [".svg", "'shapes.gif'"]),
         ],
     ),

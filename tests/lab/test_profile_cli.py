@@ -172,7 +172,7 @@ def test_a_wrong_query_is_a_usage_error(run_heapfit: Heapfit, tmp_path: Path) ->
             (["x.hft", "--", "true"], 2, "which recording"),
             (["x.hft", "--csv"], 2, "--csv"),
             (["--on", "tcp://127.0.0.1:1", "--", "true"], 2, "--on"),
-            (["no-such.hft"], 1, "no-such.hft"),
+            (["no-such.hft"], 2, "no-such.hft"),
         ],
     ),
 )

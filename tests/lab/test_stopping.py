@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -145,6 +147,24 @@ def test_one_that_is_never_known_well_enough_ends_at_the_last_look(
     [said] = [line for line in remarks(read_folder(tmp_path).summary) if "precision" in line]
     assert said.startswith("The precision asked for, 0.1 %, is not reached: Wall time of a and b")
     assert "after 100 blocks" in said
+    needed = re.search("some ([0-9,]+) would be needed", said)
+    assert needed
+    number = needed[1].replace(",", "")
+    assert f"repeat the command with --replicates {number} in place of --precision" in said
+
+
+def test_what_time_cut_short_says_how_much_would_do(clock: Clock, tmp_path: Path) -> None:
+    clock.wall = scattered(0.04)
+    execute(until(0.02, max_time_s=20.0), tmp_path)
+    blocks = blocks_in(tmp_path)
+    assert blocks < LOOKS[-1]
+    [said] = [line for line in remarks(read_folder(tmp_path).summary) if "precision" in line]
+    needed = re.search("some ([0-9]+) would be needed", said)
+    assert needed
+    assert int(needed[1]) <= LOOKS[-1]
+    seconds = math.ceil(20.0 * int(needed[1]) / blocks)
+    told = f"{seconds}s" if seconds < 120 else f"{math.ceil(seconds / 60)}m"
+    assert f"repeat the command with --max-time {told}, or give the program more work." in said
 
 
 def test_how_long_it_goes_on_depends_on_widths_and_never_on_differences(

@@ -3,9 +3,11 @@
 A trial's cost of a goal is its figure, of a rate the inverse. Its score is the weighted geometric
 mean of its costs. The logarithm of the score is a weighted sum of those of the costs, so that
 scores are compared within blocks like any figure, whatever the correlation of time and memory in a
-trial. Geometric means are the only ones under which the ranking does not depend on what the ratios
-are to: P. J. Fleming and J. J. Wallace, "How not to lie with statistics: the correct way to
-summarize benchmark results", CACM 29 (1986), 218-221.
+trial. So are costs: each allocator's with the baseline's in the blocks that have both, as verdicts
+are. One that fails in slow blocks would look quick by the mean of its own. Geometric means are the
+only ones under which the ranking does not depend on what the ratios are to: P. J. Fleming and J. J.
+Wallace, "How not to lie with statistics: the correct way to summarize benchmark results", CACM 29
+(1986), 218-221.
 
 A goal whose figures may be zero has no cost: what is shown of it counts, but it cannot be weighed
 against others.
@@ -62,10 +64,13 @@ def costs_of(readings: Readings, goals: Sequence[Goal]) -> Costs | None:
     grid = in_full_grid(readings, score, SCORE.name)
     if grid is None:
         return None
+    kept = np.flatnonzero(grid.any(axis=0)).tolist()
+    baseline = [each.name for each in readings.study.allocators].index(readings.study.baseline)
+    to = baseline if baseline in kept else kept[0]
     return Costs(
-        kept=np.flatnonzero(grid.any(axis=0)).tolist(),
-        by_goal={name: _means(readings, each, grid) for name, each in logs.items()},
-        figures={g.metric.name: _figures(readings, g, raw[g.name], grid) for g in goals},
+        kept=kept,
+        by_goal={name: _means(readings, each, grid, to) for name, each in logs.items()},
+        figures={g.metric.name: _figures(readings, g, raw[g.name], grid, to) for g in goals},
         scores=score,
     )
 
@@ -85,20 +90,46 @@ def _log_cost(goal: Goal, figures: Floats) -> Floats:
     return -logs if goal.metric.better == "higher" else logs
 
 
-def _means(readings: Readings, logs: Floats, grid: Flags) -> Floats:
-    """The mean of each setting and allocator that is compared."""
+def _means(readings: Readings, logs: Floats, grid: Flags, to: int) -> Floats:
+    """The mean of each setting and allocator that is compared: beside that of the allocator `to`,
+    what it is to that one in the blocks that have both; its own where there is no such block."""
     table = by_block(readings, logs)
+    reference = np.broadcast_to(table[:, to : to + 1], table.shape)
+    shared = ~np.isnan(table) & ~np.isnan(reference)
+    shared |= ~shared.any(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        moved = _mean(reference) - _mean(np.where(shared, reference, np.nan))
+        return np.where(grid, _mean(np.where(shared, table, np.nan)) + moved, np.nan)
+
+
+def _mean(table: Floats) -> Floats:
+    """Over the last axis; NaN where there is no figure."""
     counts = (~np.isnan(table)).sum(axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.nansum(table, axis=-1) / np.where(counts, counts, np.nan)
-    return np.where(grid, means, np.nan)
+        return np.asarray(np.nansum(table, axis=-1) / np.where(counts, counts, np.nan))
 
 
-def _figures(readings: Readings, goal: Goal, raw: Floats, grid: Flags) -> Floats:
+def _figures(readings: Readings, goal: Goal, raw: Floats, grid: Flags, to: int) -> Floats:
     """An allocator's figure: the geometric mean; the arithmetic one of figures that may be zero."""
     ratios = has_ratios(goal, raw)
-    means = _means(readings, np.log(raw) if ratios else raw, grid)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        there = (~np.isnan(means)).sum(axis=0)
-        averages = np.nansum(means, axis=0) / np.where(there, there, np.nan)
-    return np.exp(averages) if ratios else np.asarray(averages)
+    averages = _mean(_means(readings, np.log(raw) if ratios else raw, grid, to).T)
+    return np.exp(averages) if ratios else averages
+
+
+def pareto_front(costs: Sequence[Sequence[float]]) -> list[bool]:
+    """Return, for each vector of costs, whether no other is as low everywhere and lower somewhere:
+    the Pareto front, of those that no other one beats in everything.
+
+    References: V. Pareto, "Manuale di economia politica" (1906); H. T. Kung, F. Luccio and F. P.
+    Preparata, "On finding the maxima of a set of vectors", JACM 22 (1975), 469-476, for the notion
+    of dominance.
+
+    >>> pareto_front([(1, 3), (2, 2), (2, 3), (1, 3)])
+    [True, True, False, True]
+    """
+    return [not any(_dominates(other, own) for other in costs) for own in costs]
+
+
+def _dominates(first: Sequence[float], second: Sequence[float]) -> bool:
+    pairs = list(zip(first, second, strict=True))
+    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)

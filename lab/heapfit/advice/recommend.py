@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heapfit.advice.costs import Costs, costs_of, has_ratios, score_verdicts
-from heapfit.advice.front import pareto_front
+from heapfit.advice.costs import Costs, costs_of, has_ratios, pareto_front, score_verdicts
 from heapfit.advice.goals import Goal, goals
 from heapfit.advice.words import Known, other_winners, reasons
 from heapfit.findings import Advice, SettingWinner, Standing
 from heapfit.records import Metric, Verdict
 from heapfit.statistics.observations import Floats, Readings, figures_of
 from heapfit.statistics.verdict import TOO_SMALL, in_settings, overall
+from heapfit.text import capitalised
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
     best. Empty weights: all goals weigh the same. A goal in which all are shown to be within too
     little to matter has no part in the score.
 
-    References: in `costs.py` for the score, `front.py` for the front. Raises ValueError for an
+    References: in `costs.py`. Raises ValueError for an
     unknown goal or a negative weight.
     """
     wanted, notes = goals(readings, weights)
@@ -114,18 +114,19 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
 
 def _that_matter(readings: Readings, wanted: Sequence[Goal]) -> tuple[list[Goal], list[str]]:
     """The goals in which any two allocators may be further apart than too little, and a note on
-    each other one. Where there is no such goal all are kept, so that the ranking can be shown."""
-    kept, notes = [], []
+    each other one. Where there is no such goal all count, so that the ranking can be shown."""
+    kept: list[Goal] = []
+    little: list[Goal] = []
     for goal in wanted:
         found = overall(readings, figures_of(readings, goal.metric.name), goal.metric)
-        if found and all(each.trivial for each in found):
-            notes.append(
-                f"{goal.name.capitalize()} does not count: all {readings.study.noun}s are shown to "
-                f"be within {_little(goal.metric)} of each other, which is too little to matter."
-            )
-        else:
-            kept.append(goal)
-    return (kept or list(wanted)), notes
+        (little if found and all(each.trivial for each in found) else kept).append(goal)
+    start = "{} does not count: all" if kept else "In {} all"
+    notes = [
+        f"{capitalised(start.format(goal.name))} {readings.study.noun}s are shown to be within "
+        f"{_little(goal.metric)} of each other, which is too little to matter."
+        for goal in little
+    ]
+    return (kept or little), notes
 
 
 def _little(metric: Metric) -> str:

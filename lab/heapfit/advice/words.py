@@ -134,7 +134,9 @@ def _lead(
     lead += though
     if against is None or against.score <= best.score:
         return lead + "."
-    return f"{lead}: {against.allocator} costs {_percent(against.score / best.score)} more."
+    weighed = score.get((against.allocator, best.allocator))
+    ratio = weighed.estimate if weighed else against.score / best.score
+    return f"{lead}: {against.allocator} costs {_percent(ratio)} more."
 
 
 def _is_shown(known: Known, first: str, second: str) -> bool:

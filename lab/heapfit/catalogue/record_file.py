@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from heapfit.errors import HeapfitError, UsageError
+from heapfit.errors import NEAR, HeapfitError, UsageError
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 
@@ -18,12 +18,14 @@ AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 def read_record(path: Path, model: type[AnyRecord], **extra: Any) -> AnyRecord:
     """Return the record in the TOML file `path`; `extra` fields are not for the file to set.
 
-    Raises HeapfitError when the file cannot be read, UsageError when it says something wrong.
+    Raises HeapfitError when the file cannot be read, UsageError when there is none or it says
+    something wrong.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise HeapfitError(f"cannot read {path}: {error.strerror}") from error
+        kind = UsageError if isinstance(error, FileNotFoundError) else HeapfitError
+        raise kind(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from error
     try:
@@ -38,7 +40,7 @@ def _explain(detail: ErrorDetails, model: type[BaseModel]) -> str:
     where = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
         near = difflib.get_close_matches(
-            str(detail["loc"][-1]), _fields(model, detail["loc"][:-1]), n=1, cutoff=0.0
+            str(detail["loc"][-1]), _fields(model, detail["loc"][:-1]), n=1, cutoff=NEAR
         )
         return f"unknown key '{where}'" + (f"; did you mean {near[0]!r}?" if near else "")
     if detail["type"] == "missing":

@@ -91,7 +91,7 @@ class File(Source):
         return describe(allocator, version, library) if library.is_file() else None
 
     def install(self, allocator: Allocator, say: Say) -> None:
-        raise HeapfitError(f"{allocator.name}: there is no library at {allocator.source.library}")
+        raise UsageError(f"{allocator.name}: there is no library at {allocator.source.library}")
 
 
 class ByHand(Source):

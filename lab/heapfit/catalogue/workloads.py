@@ -71,12 +71,13 @@ def ad_hoc_workload(command: list[str], program: str | None = None) -> Workload:
 
     Its name is the program's with a digest, so that the same command finds its own results again.
     Of several builds `program` is the file of the first, where the command has their place. Raises
-    HeapfitError when there is no such program.
+    UsageError when there is no such program, HeapfitError when it cannot be run.
     """
     first = program if program is not None and command[0] == PLACEHOLDER else command[0]
     started = started_by(first)
     if started is None or not started.exists():
-        raise HeapfitError(str(cannot_start(first)))
+        why = cannot_start(first)
+        raise (UsageError if started is None and not why.found else HeapfitError)(str(why))
     here = Path.cwd()
     digest = hashlib.sha256("\0".join([str(here), *command]).encode()).hexdigest()
     return Workload(

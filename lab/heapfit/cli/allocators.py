@@ -11,7 +11,7 @@ from heapfit.catalogue.allocators import find_allocators
 from heapfit.catalogue.sources import how_to_name
 from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import Group, new_app
-from heapfit.cli.output import messages, print_json, results, say, table
+from heapfit.cli.output import messages, print_facts, print_json, results, say, table
 from heapfit.errors import HeapfitError
 from heapfit.records import Allocator, InstalledAllocator
 
@@ -96,22 +96,18 @@ def show(
     if as_json:
         print_json(_described(entry, installed))
         return
-    facts = {
-        "name": entry.name,
-        "title": entry.title,
-        "homepage": entry.homepage,
-        "from": _origin(entry),
-        "note": entry.note,
-        "version": installed.version if installed else _absent(entry),
-        "library": str(installed.library) if installed and installed.library else None,
-        "sha256": installed.sha256 if installed else None,
-    }
-    rows = table("", "")
-    rows.show_header = False
-    for fact, value in facts.items():
-        if value:
-            rows.add_row(f"[bold]{fact}[/bold]", value)
-    results.print(rows)
+    print_facts(
+        {
+            "name": entry.name,
+            "title": entry.title,
+            "homepage": entry.homepage,
+            "from": _origin(entry),
+            "note": entry.note,
+            "version": installed.version if installed else _absent(entry),
+            "library": str(installed.library) if installed and installed.library else None,
+            "sha256": installed.sha256 if installed else None,
+        }
+    )
 
 
 def _described(entry: Allocator, installed: InstalledAllocator | None) -> dict[str, Any]:

@@ -6,35 +6,40 @@ import gc
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from heapfit.cli.output import messages, print_json, results
-from heapfit.study import note_look
+from heapfit.cli.output import print_json, results, say_page, warn
+from heapfit.study import is_running, note_look
+from heapfit.study.series import parts_of
+from heapfit.text import counted
 
 if TYPE_CHECKING:
-    from heapfit.gate.decision import Decision
+    from heapfit.records import Summary
     from heapfit.report import Reading
+
+_COUNTS = ("trials_done", "trials_planned")
 
 
 def show(
     folder: Path,
     *,
     as_json: bool,
-    gate: Callable[[Reading], Sequence[Decision]] | None = None,
+    beside: Callable[[Reading], dict[str, Any]] | None = None,
 ) -> Path:
     """Print the answer of the study in `folder`, write its page and return the page's path.
 
-    What the `gate` decides is part of the JSON.
+    What is found `beside` it is part of the JSON.
     """
     _collect_no_cycles()
     # SciPy and Plotly take a second to load; a typing mistake is told without waiting for them.
     from heapfit.report import json_report, read, terminal, write_reading
 
     reading = read(folder)
-    decisions = gate(reading) if gate else []
-    if as_json and gate:
+    _say_how_far(folder, [reading.summary], 1)
+    more = beside(reading) if beside else {}
+    if as_json and more:
         report = json.loads(json_report.dumps(reading.summary, reading.findings))
-        print_json({**report, "gate": decisions})
+        print_json({**report, **more})
     elif as_json:
         print(json_report.dumps(reading.summary, reading.findings), end="")
     else:
@@ -43,8 +48,7 @@ def show(
     if reading.blocks:
         note_look(folder, reading.blocks)
     page = write_reading(reading, folder)  # What stands in its way does not hide the answer.
-    where = messages if as_json else results
-    where.print(f"The page: {page}", soft_wrap=True, markup=False)
+    say_page(page, as_json=as_json)
     return page
 
 
@@ -54,15 +58,30 @@ def show_series(folder: Path, *, as_json: bool) -> Path:
     from heapfit.report import SeriesReading, series_files, series_terminal, write_series
 
     reading = SeriesReading(folder)
+    summary = reading.summary
+    measured = {**summary.workloads, **summary.probes, **summary.experiments}
+    begun = [each for name, each in measured.items() if name not in summary.problems]
+    _say_how_far(folder, begun, len(parts_of(summary.series)) - len(summary.problems))
     if as_json:
         print(series_files.json_text(reading.summary, reading.findings), end="")
     else:
         series_terminal.render(reading.summary, results, reading.findings)
         results.print()
     page = write_series(reading, folder)
-    where = messages if as_json else results
-    where.print(f"The page: {page}", soft_wrap=True, markup=False)
+    say_page(page, as_json=as_json)
     return page
+
+
+def _say_how_far(folder: Path, begun: Sequence[Summary], parts: int) -> None:
+    """Say so, before the figures, where they are of a study that is not finished."""
+    done, planned = (sum(getattr(each, name) for each in begun) for name in _COUNTS)
+    running = is_running(folder)
+    if done < planned or len(begun) < parts or running:
+        where = f" of {len(begun)} of {parts} parts" if parts > 1 else ""
+        state = "is still running" if running else "is not finished"
+        then = "" if running else "; repeating its command goes on"
+        counts = f"{done:,} of {counted(planned, 'trial')}{where} are done so far"
+        warn(f"note: the study in {folder} {state}: {counts}{then}")
 
 
 def _collect_no_cycles() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -105,6 +106,14 @@ def process_number(word: str) -> int:
     return int(word)
 
 
+def program_of(context: typer.Context, example: str) -> list[str]:
+    """Return the user's command line; UsageError says by the `example` how to give one."""
+    command: list[str] = context.obj
+    if not command:
+        raise UsageError(f"which program? write: heapfit {example}")
+    return command
+
+
 def split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:
     """Split heapfit's own arguments from the user's program, which follows the first `--`.
 
@@ -117,6 +126,25 @@ def split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:
         return arguments, None
     divider = arguments.index("--")
     return arguments[:divider], arguments[divider + 1 :]
+
+
+def command_line(*words: str, program: list[str] | None = None, **options: object) -> str:
+    """Return a command line of heapfit's. An option is left out where it is None, False or empty;
+    True stands for one without a value, a list or tuple for one that repeats.
+
+    >>> command_line("compare", "cpu", cores=[1], fail_if=None, aa=True, program=["a b", "c"])
+    "heapfit compare cpu --cores 1 --aa -- 'a b' c"
+    """
+    line = ["heapfit", *words]
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            line.append(option)
+        elif isinstance(value, list | tuple):
+            line += [word for each in value for word in (option, str(each))]
+        elif value is not None and value is not False and value != "":
+            line += [option, str(value)]
+    return shlex.join([*line, "--", *program] if program else line)
 
 
 def split_list(text: str) -> list[str]:

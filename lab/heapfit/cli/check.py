@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heapfit.cli.arguments import AsJson
+from heapfit.cli.arguments import AsJson, program_of
 from heapfit.cli.commands import new_app
 from heapfit.cli.gate import Github, Junit, Markdown, check_folders, tell
 from heapfit.cli.launch import cannot_run, inherited
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 app = new_app()
 
 
-@app.command(epilog="Example:  heapfit check --against heap.json -- ./my-program input.xml")
+@app.command(
+    options_metavar="[OPTIONS] -- CMD",
+    epilog="Example:  heapfit check --against heap.json -- ./my-program input.xml",
+)
 def check(
     context: typer.Context,
     save: Annotated[
@@ -64,9 +67,7 @@ def check(
     Exits with 1 where a figure is shown to have grown, with 3 where that cannot
     be told. What the program prints on standard output is dropped.
     """
-    command = context.obj
-    if not command:
-        raise UsageError("which program? write: heapfit check --save heap.json -- CMD")
+    command = program_of(context, "check --save heap.json -- CMD")
     if (save is None) == (against is None):
         raise UsageError("either --save FILE or --against FILE says what to do")
     if save and (allow or junit or markdown or github):
@@ -103,6 +104,7 @@ def _standard_input() -> int:
 
 
 def _save(program: Program, runs: int, path: Path, *, as_json: bool) -> None:
+    from heapfit.gate.against import LEFT_RUNNING
     from heapfit.gate.heap import dumps
     from heapfit.report.files import write_text
 
@@ -110,6 +112,8 @@ def _save(program: Program, runs: int, path: Path, *, as_json: bool) -> None:
     write_text(path, dumps(found), "name a file that can be written")
     if found.exit_code:
         warn(f"note: the program ended with exit code {found.exit_code}; so it must when checked")
+    if found.left_running:
+        warn(f"note: {LEFT_RUNNING}")
     if as_json:
         print_json(found)
     else:

@@ -43,7 +43,7 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         known = self.list_commands(ctx)
         if args and args[0] not in known and not ctx.resilient_parsing:
-            raise unknown("command", args[0], known)
+            raise unknown("command", args[0], known, f"{ctx.command_path} --help")
         return super().resolve_command(ctx, args)
 
 

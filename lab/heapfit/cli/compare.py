@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shlex
 import stat
 import sys
 import termios
 from array import array
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,6 +29,7 @@ from heapfit.cli.arguments import (
     Precision,
     Seed,
     Warmups,
+    command_line,
     share,
     split_list,
     split_numbers,
@@ -49,7 +48,7 @@ from heapfit.cli.provide import (
     results_folder,
     with_baseline,
 )
-from heapfit.doctor import Finding, examine_program
+from heapfit.doctor import examine_program
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.records import (
     ALLOCATOR,
@@ -168,15 +167,17 @@ def compare(
         measured=[each.metric for each in conditions],
     )
     gate = gates.Gate(conditions, study) if conditions else None
+    if len(study.allocators) * len(study.settings()) == 1:
+        raise _nothing_to_compare(study.baseline)
     if cluster:
         [study] = cluster.adopt([study])
-    reproduce = _command_line(
-        study, named, programs, name, context.obj, output, out, on, itself, fail_if
-    )
+    reproduce = _command_line(study, named, context)
     study = study.model_copy(update={"reproduce": reproduce})
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
     for program in _started(context.obj or [], builds):
-        _warn_of(examine_program([program]))
+        finding = examine_program([program])
+        if finding and not finding.ok:  # A preload would not measure what it seems to.
+            warn(f"warning: {finding.topic}: {finding.state}; {finding.advice}")
     if context.obj:
         _warn_of_input()
     for remark in remarks(study):
@@ -187,12 +188,21 @@ def compare(
     progress = StudyProgress(messages)
     with kept_on_interrupt(progress, folder):
         run(study, folder, progress, data, mix=mix)
-    answer.show(folder, as_json=as_json, gate=gate)
+    answer.show(folder, as_json=as_json, beside=gate)
     if rule and not any(not trial.planned.warmup for trial in load(folder)[1]):
         raise HeapfitError("time was up before a trial that counts; allow more with --max-time")
     if gate:
         gates.tell(gate.decisions, f"heapfit compare: {study.title or study.name}", as_json=as_json,
                    junit=junit, markdown=markdown, github=github)  # fmt: skip
+
+
+def _nothing_to_compare(name: str) -> UsageError:
+    other = "heapfit" if name != "heapfit" else "glibc"
+    return UsageError(
+        f"there is nothing to compare {name} with: add others, as by --allocators {name},{other} "
+        "(heapfit allocators lists them), numbers of --cores or a --factor; --aa compares it with "
+        "itself"
+    )
 
 
 def _rule(
@@ -262,12 +272,14 @@ def _workload(
 ) -> Workload:
     if name and program is None:
         workload = catalogue.resolve_workload(name)
-        return catalogue.taking_programs(workload, builds) if builds else workload
-    if program and name is None:
+    elif program and name is None:
         workload = catalogue.ad_hoc_workload(program, next(iter(builds.values()), None))
         workload = _with_parameters(workload, factors)
-        return catalogue.taking_programs(workload, builds) if builds else workload
-    raise UsageError("compare what? write: heapfit compare WORKLOAD, or: heapfit compare -- CMD")
+    else:
+        raise UsageError(
+            "compare what? write: heapfit compare WORKLOAD, or: heapfit compare -- CMD"
+        )
+    return catalogue.taking_programs(workload, builds) if builds else workload
 
 
 def _with_parameters(workload: Workload, factors: list[Factor]) -> Workload:
@@ -293,12 +305,6 @@ def _checked_output(workload: Workload, output: str | None) -> Workload:
     return workload.model_copy(update={"check": check})
 
 
-def _warn_of(finding: Finding | None) -> None:
-    """Say in one line why a preload would not measure what it seems to, and what to do."""
-    if finding and not finding.ok:
-        warn(f"warning: {finding.topic}: {finding.state}; {finding.advice}")
-
-
 def _warn_of_input() -> None:
     """Say so where standard input holds something: no trial gets it, for all would need it anew."""
     try:
@@ -315,45 +321,31 @@ def _warn_of_input() -> None:
         )
 
 
-def _command_line(
-    study: Study,
-    named: list[str],
-    programs: str | None,
-    name: str | None,
-    program: list[str] | None,
-    output: str | None,
-    out: Path | None,
-    on: str | None,
-    itself: bool,
-    fail_if: list[str] | None,
-) -> str:
+def _command_line(study: Study, named: list[str], context: typer.Context) -> str:
     """Return the command line that repeats the study, with every default spelt out."""
-    words = ["heapfit", "compare", *([name] if name else [])]
-    words += ["--allocators", ",".join(named)]
-    if programs is not None:
-        words += ["--programs", programs]
-    else:
-        words += ["--aa"] if itself else ["--baseline", study.baseline]
-    words += ["--cores", ",".join(map(str, study.cores)), *_how_long(study)]
-    for factor in study.factors:
-        words += ["--factor", f"{factor.name}={','.join(factor.levels)}"]
-    words += ["--warmups", str(study.warmups), "--seed", str(study.seed)]
-    words += ["--timeout", f"{study.timeout_s:g}", "--metric", study.primary_metric]
-    words += ["--output", output] if output else []
-    words += ["--out", str(out)] if out else []
-    words += ["--on", on] if on else []
-    for condition in fail_if or []:
-        words += ["--fail-if", condition]
-    words += ["--", *program] if program else []
-    return shlex.join(words)
-
-
-def _how_long(study: Study) -> list[str]:
-    """The options that say how many replicates there are, or when there are enough."""
-    if study.rule is None:
-        return ["--replicates", str(study.replicates)]
-    precision, time_s = study.rule.precision, study.rule.max_time_s
-    return [
-        *([] if precision is None else ["--precision", f"{100 * precision:g}%"]),
-        *([] if time_s is None else ["--max-time", f"{time_s:g}s"]),
-    ]
+    given = context.params
+    programs, itself = given["programs"], given["itself"]
+    rule = study.rule or StoppingRule()
+    precision, time_s = rule.precision, rule.max_time_s
+    return command_line(
+        "compare",
+        *filter(None, [given["name"]]),
+        allocators=",".join(named),
+        programs=programs,
+        aa=itself and programs is None,
+        baseline=None if itself or programs is not None else study.baseline,
+        cores=",".join(map(str, study.cores)),
+        replicates=study.replicates if study.rule is None else None,
+        precision=None if precision is None else f"{100 * precision:g}%",
+        max_time=None if time_s is None else f"{time_s:g}s",
+        factor=[f"{factor.name}={','.join(factor.levels)}" for factor in study.factors],
+        warmups=study.warmups,
+        seed=study.seed,
+        timeout=f"{study.timeout_s:g}",
+        metric=study.primary_metric,
+        output=given["output"],
+        out=given["out"],
+        on=given["on"],
+        fail_if=given["fail_if"],
+        program=context.obj,
+    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +19,11 @@ from heapfit.live.processes import plain
 from heapfit.record import Recorder, RecorderState
 
 app = new_app()
+
+_RECORD = "record"
+_SETTING = re.compile("[^=]+=.+", re.DOTALL)
+_RECORD_WORDS = ("start", "stop", "status")
+_ACTIONS = ("stats", "options", "get", "set", "shrink", "restore", "trim", _RECORD)
 
 
 @app.command(epilog="Example:  heapfit ctl 12345 set decay_ms=100 shared_span_threshold=64m")
@@ -47,57 +55,61 @@ def ctl(
     heapfit run --control, or with control:on among its HEAPFIT_OPTIONS. record is for one that was
     started by heapfit record: a recording ends with stop, the next start begins another file.
     """
-    _check(action, words or [])
+    given = words or []
+    _check(action, given)
     number = process_number(pid)
+    plain: Any
+    told: str | Callable[[], None]
     if action == _RECORD:
-        answer: Any = _record(Recorder(number), (words or [])[0], as_json)
+        plain, told = _record(Recorder(number), given[0])
     else:
-        answer = _ACTIONS[action](Client(number), words or [], as_json)
+        plain, told = _ask(Client(number), action, given)
     if as_json:
-        print_json(answer)
+        print_json(plain)
+    elif isinstance(told, str):
+        results.print(told, markup=False, soft_wrap=True)
+    else:
+        told()
 
 
 def _check(action: str, words: list[str]) -> None:
     """Raise UsageError unless the request makes sense; nothing has been sent then."""
-    if action not in (*_ACTIONS, _RECORD):
-        raise unknown("action", action, (*_ACTIONS, _RECORD))
+    if action not in _ACTIONS:
+        raise unknown("action", action, _ACTIONS)
     if action == _RECORD and (len(words) != 1 or words[0] not in _RECORD_WORDS):
         raise UsageError("record takes start, stop or status: heapfit ctl PID record status")
     if action == "get" and len(words) != 1:
         raise UsageError("get takes one name: heapfit ctl PID get decay_ms")
-    if action == "set" and not (words and all(_is_setting(word) for word in words)):
+    if action == "set" and not (words and all(map(_SETTING.fullmatch, words))):
         raise UsageError("set takes NAME=VALUE, one or several: heapfit ctl PID set decay_ms=100")
     if action not in ("get", "set", _RECORD) and words:
         raise UsageError(f"{action} takes nothing more, not {words[0]!r}")
 
 
-def _is_setting(word: str) -> bool:
-    name, _, value = word.partition("=")
-    return bool(name and value)
+def _ask(client: Client, action: str, words: list[str]) -> tuple[Any, str | Callable[[], None]]:
+    """Do it; return what came of it as plain data, and for people as text or as what prints it."""
+    match action:
+        case "stats":
+            snapshot = take(client)
+            return described(snapshot), partial(show_snapshot, snapshot, None)
+        case "options":
+            snapshot = take(client)
+            return snapshot.options, partial(show_options, snapshot)
+        case "get":
+            value = client.get(words[0])
+            return {"name": words[0], "value": value}, value
+        case "set":
+            done = _set(client, words)
+            return done, "\n".join(f"{each['name']} = {each['value']}" for each in done)
+        case "restore":
+            client.restore()
+            return {"shrunk": False}, "the options are in force again"
+        case _:
+            given_back = client.shrink() if action == "shrink" else client.trim()
+            return {"given_back": given_back}, f"{figures.size(given_back)} given back"
 
 
-def _stats(client: Client, _: list[str], as_json: bool) -> Any:
-    snapshot = take(client)
-    if not as_json:
-        show_snapshot(snapshot, None)
-    return described(snapshot)
-
-
-def _options(client: Client, _: list[str], as_json: bool) -> Any:
-    snapshot = take(client)
-    if not as_json:
-        show_options(snapshot)
-    return snapshot.options
-
-
-def _get(client: Client, words: list[str], as_json: bool) -> Any:
-    value = client.get(words[0])
-    if not as_json:
-        results.print(value, markup=False)
-    return {"name": words[0], "value": value}
-
-
-def _set(client: Client, words: list[str], as_json: bool) -> Any:
+def _set(client: Client, words: list[str]) -> list[dict[str, str]]:
     """Set one after the other; where one is refused, say what has been set before it."""
     done: list[dict[str, str]] = []
     for name, _, value in (word.partition("=") for word in words):
@@ -106,38 +118,12 @@ def _set(client: Client, words: list[str], as_json: bool) -> Any:
         except HeapfitError as error:
             before = ", ".join(each["name"] for each in done)
             raise type(error)(f"{error} ({before} set before)" if before else str(error)) from error
-    if not as_json:
-        for each in done:
-            results.print(f"{each['name']} = {each['value']}", markup=False)
     return done
 
 
-def _shrink(client: Client, _: list[str], as_json: bool) -> Any:
-    return _given_back(client.shrink(), as_json)
-
-
-def _trim(client: Client, _: list[str], as_json: bool) -> Any:
-    return _given_back(client.trim(), as_json)
-
-
-def _given_back(given_back: int, as_json: bool) -> Any:
-    if not as_json:
-        results.print(f"{figures.size(given_back)} given back")
-    return {"given_back": given_back}
-
-
-def _restore(client: Client, _: list[str], as_json: bool) -> Any:
-    client.restore()
-    if not as_json:
-        results.print("the options are in force again")
-    return {"shrunk": False}
-
-
-def _record(recorder: Recorder, word: str, as_json: bool) -> RecorderState:
+def _record(recorder: Recorder, word: str) -> tuple[RecorderState, str]:
     state = {"start": recorder.start, "stop": recorder.stop, "status": recorder.status}[word]()
-    if not as_json:
-        results.print(_in_words(state), markup=False, soft_wrap=True)
-    return state
+    return state, _in_words(state)
 
 
 def _in_words(state: RecorderState) -> str:
@@ -147,16 +133,3 @@ def _in_words(state: RecorderState) -> str:
     lost = f", {state.lost:,} lost" if state.lost else ""
     size = figures.size(state.bytes)
     return f"{what} {plain(state.file)}: {state.events:,} events, {size}{lost}"
-
-
-_RECORD = "record"
-_RECORD_WORDS = ("start", "stop", "status")
-_ACTIONS = {
-    "stats": _stats,
-    "options": _options,
-    "get": _get,
-    "set": _set,
-    "shrink": _shrink,
-    "restore": _restore,
-    "trim": _trim,
-}

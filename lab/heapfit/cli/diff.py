@@ -11,7 +11,7 @@ from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import new_app
 from heapfit.cli.output import messages, print_json, results
 from heapfit.cli.progress import WorkProgress
-from heapfit.errors import HeapfitError, UsageError
+from heapfit.errors import UsageError
 from heapfit.study import is_series
 from heapfit.study.journal import STUDY_FILE
 
@@ -70,7 +70,7 @@ def _found(old: Path, new: Path) -> Diff:
 def _is_study(path: Path) -> bool:
     """Tell a study's folder from a recording; UsageError for what is neither."""
     if not path.exists():
-        raise HeapfitError(f"there is no {path}; name a folder of results, or a recording (.hft)")
+        raise UsageError(f"there is no {path}; name a folder of results, or a recording (.hft)")
     if path.is_dir() and is_series(path):
         raise UsageError(f"{path} holds a study of many parts; name one of them: {path}/NAME")
     return (path / STUDY_FILE).is_file()

@@ -14,7 +14,7 @@ from heapfit.errors import UsageError
 app = new_app()
 
 
-@app.command(epilog="Example:  heapfit doctor -- ./server")
+@app.command(options_metavar="[OPTIONS] [-- CMD]", epilog="Example:  heapfit doctor -- ./server")
 def doctor(context: typer.Context, as_json: AsJson = False) -> None:
     """Look at this machine: what helps a measurement, what spoils it, and what to do about it.
 

@@ -65,20 +65,20 @@ def _usage(error: Any) -> str:
         known = [name for param in context.command.params for name in getattr(param, "opts", ())]
         options = [name for name in known if name.startswith("-")]
         if option not in options:
-            return _unknown_option(option, options)
+            return _unknown_option(option, options, f"{context.command_path} --help")
     message = str(error.format_message()).rstrip(".")
     message = message[:1].lower() + message[1:]
     example = getattr(context.command, "epilog", None) if context and _is_missing(error) else None
     return f"{message}; {example[:1].lower()}{example[1:]}" if example else message
 
 
-def _unknown_option(option: str, options: list[str]) -> str:
+def _unknown_option(option: str, options: list[str], listed_by: str) -> str:
     """Of a single letter, those that begin with it are as near as each other."""
     letter = option.removeprefix("-")
     near = [f"{name!r}" for name in options if name.startswith(f"--{letter}")]
     if len(letter) == 1 and near:
         return f"unknown option {option!r}; did you mean {' or '.join(near)}?"
-    return str(unknown("option", option, options))
+    return str(unknown("option", option, options, listed_by))
 
 
 def _is_missing(error: Any) -> bool:

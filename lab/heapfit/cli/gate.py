@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -76,10 +76,10 @@ class Gate:
         self.decisions: Sequence[Decision] = []
         self._judge = partial(verdicts.judge, conditions)
 
-    def __call__(self, reading: Reading) -> Sequence[Decision]:
-        """Return the decisions, and keep them to be told."""
+    def __call__(self, reading: Reading) -> dict[str, Any]:
+        """Return the decisions for the JSON, and keep them to be told."""
         self.decisions = self._judge(reading.readings, reading.summary)
-        return self.decisions
+        return {"gate": self.decisions}
 
 
 def tell(

@@ -14,21 +14,17 @@ from heapfit.live.figures import Figure, Sheet
 
 # As many heaps as a screen shows; --json has them all.
 _MOST_ROWS = 24
+_WIDE = 1000  # columns, more than any of these tables needs
 
 
 def show_snapshot(snapshot: Snapshot, rates: Rates | None) -> None:
     """Print everything that is known of a process; without rates what it did since its start."""
     results.print(_headline(snapshot), soft_wrap=True, markup=False)
-    side_by_side = Table.grid(padding=(0, 2))
     activity = _pairs("activity", figures.activity(snapshot, rates))
     if rates is None:
         activity = _pairs("since the start", figures.since_start(snapshot))
-    side_by_side.add_row(
-        _pairs("memory", figures.memory(snapshot)),
-        activity,
-        _named("in force", figures.thresholds(snapshot)),
-    )
-    results.print(side_by_side)
+    memory = _pairs("memory", figures.memory(snapshot))
+    _print_beside(memory, activity, _named("in force", figures.thresholds(snapshot)))
     for sheet in (figures.classes(snapshot), figures.heaps(snapshot, rates)):
         _print_largest(sheet)
     nodes = figures.nodes(snapshot)
@@ -38,9 +34,8 @@ def show_snapshot(snapshot: Snapshot, rates: Rates | None) -> None:
 
 def show_processes(found: list[tuple[Process, Snapshot | None]]) -> None:
     """Print a line for each process; None: it did not answer."""
-    rows = table("PID", "live", "resident", "footprint", "purges", "command")
-    for column in rows.columns[:5]:
-        column.justify = "right"
+    numbers = ("PID", "live", "resident", "footprint", "purges")
+    rows = table(*numbers, "command", right=numbers)
     for process, snapshot in found:
         rows.add_row(str(process.pid), *_main_figures(snapshot), escape(process.command_line))
     results.print(rows)
@@ -81,6 +76,19 @@ def _pairs(title: str, found: list[Figure]) -> Table:
     return _named(title, [(figure.name, figure.text) for figure in found])
 
 
+def _print_beside(*tables: Table) -> None:
+    """Print tables side by side, or one below the other where they would be cut."""
+    beside = Table.grid(padding=(0, 2))
+    beside.add_row(*tables)
+    if results.measure(beside, options=results.options.update(max_width=_WIDE)).maximum > (
+        results.width
+    ):
+        beside = Table.grid(padding=(0, 0, 1, 0))
+        for each in tables:
+            beside.add_row(each)
+    results.print(beside)
+
+
 def _named(title: str, pairs: list[tuple[str, str]]) -> Table:
     rows = table(title, "")
     rows.padding = (0, 1, 0, 0)  # The three of them just fit into 80 columns.
@@ -104,9 +112,7 @@ def _print_largest(sheet: Sheet) -> None:
 
 
 def _filled(sheet: Sheet) -> Table:
-    rows = table(*sheet.columns)
-    for name, column in zip(sheet.columns, rows.columns, strict=True):
-        column.justify = "left" if name in sheet.words else "right"
+    rows = table(*sheet.columns, right=set(sheet.columns) - set(sheet.words))
     for row in sheet.rows:
         rows.add_row(*(escape(cell.text) for cell in row))
     return rows

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -28,12 +30,28 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
 
 
-def table(*columns: str) -> Table:
-    """Return an empty table in the style that all commands share."""
+def say_page(page: Path, *, as_json: bool) -> None:
+    """Say where the page is; not on standard output where a program reads that."""
+    where = messages if as_json else results
+    where.print(f"The page: {page}", soft_wrap=True, markup=False)
+
+
+def table(*columns: str, right: Collection[str] = ()) -> Table:
+    """Return an empty table in the style that all commands share; numbers stand to the `right`."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        made.add_column(column, overflow="fold")
+        made.add_column(column, overflow="fold", justify="right" if column in right else "left")
     return made
+
+
+def print_facts(facts: Mapping[str, str | None]) -> None:
+    """Print what is known of one thing, a line for each fact that there is."""
+    rows = table("", "")
+    rows.show_header = False
+    for fact, value in facts.items():
+        if value:
+            rows.add_row(f"[bold]{fact}[/bold]", value)
+    results.print(rows)
 
 
 def _plain(value: Any) -> Any:

@@ -84,6 +84,8 @@ def _explanations(
     if file is not None:
         if settings:
             raise UsageError("--set is for a program that is yet to run")
+        if not file.exists():
+            raise UsageError(f"there is no {file}; name what a program wrote, or write -- CMD")
         return [read(file)]
     assert command is not None
     under_pools = environment(POOLS, settings)

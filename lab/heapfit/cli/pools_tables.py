@@ -162,9 +162,8 @@ def _signals(group: Group) -> str:
 
 
 def _pools(explanation: Explanation) -> Table:
-    rows = table("pool", "kind", "block", "objects", "live", "memory", "groups")
-    for column in (rows.columns[0], *rows.columns[2:6]):
-        column.justify = "right"
+    numbers = ("pool", "block", "objects", "live", "memory")
+    rows = table("pool", "kind", *numbers[1:], "groups", right=numbers)
     for pool in explanation.pools:
         members = [g.id for g in explanation.groups if explanation.root(g).pool == pool.id]
         rows.add_row(
@@ -180,9 +179,8 @@ def _pools(explanation: Explanation) -> Table:
 
 
 def _edges(explanation: Explanation, *, every: bool) -> Table:
-    rows = table("group", "points at offset", "to group", "links", "to the next object")
-    for column in rows.columns:
-        column.justify = "right"
+    columns = ("group", "points at offset", "to group", "links", "to the next object")
+    rows = table(*columns, right=columns)
     every_edge = [*explanation.edges, *explanation.siblings]
     edges = sorted(every_edge, key=lambda edge: -edge.count)
     for edge in edges if every else edges[:_MOST_EDGES]:

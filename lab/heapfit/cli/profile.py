@@ -18,7 +18,7 @@ from heapfit import catalogue
 from heapfit.cli.arguments import AsJson, On, split_list
 from heapfit.cli.commands import new_app
 from heapfit.cli.launch import cannot_run, inherited
-from heapfit.cli.output import messages, print_json, results, say, table
+from heapfit.cli.output import messages, print_json, results, say, say_page, table
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
 
@@ -92,7 +92,9 @@ def profile(
             _show_answer(_answer(files, sql, keep), as_csv=as_csv, as_json=as_json)
             return
         weighed = _installed(allocators)
-        found = _profile(_tally(files, keep, on), weighed)
+        from heapfit.profile.analyse import profile as analyse
+
+        found = analyse(_tally(files, keep, on), weighed)
         named = str(files[0]) if traces or keep else "TRACE"  # what is not kept nobody can name
         written = _show(found, named, page or Path(f"{short_name(files[0])}.html"), as_json=as_json)
     if open_page:
@@ -191,12 +193,6 @@ def _installed(named: str | None) -> list[InstalledAllocator]:
     return [each for each in found if each is not None]
 
 
-def _profile(tally: Tally, weighed: Sequence[InstalledAllocator]) -> Profile:
-    from heapfit.profile.analyse import profile
-
-    return profile(tally, weighed)
-
-
 def _show(found: Profile, trace: str, page: Path, *, as_json: bool) -> Path:
     """Print the profile, write its page and return the page's path."""
     from heapfit.profile.answers import advice
@@ -209,8 +205,7 @@ def _show(found: Profile, trace: str, page: Path, *, as_json: bool) -> Path:
         show(found, results, trace)
         results.print()
     save_page(found, page, trace)  # Last: what is printed is not lost where it cannot be written.
-    where = messages if as_json else results
-    where.print(f"The page: {page}", soft_wrap=True, markup=False)
+    say_page(page, as_json=as_json)
     return page
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from heapfit.cli.arguments import AsJson
+from heapfit.cli.arguments import AsJson, program_of
 from heapfit.cli.commands import new_app
 from heapfit.cli.launch import cannot_run, inherited
 from heapfit.cli.output import messages, print_json, warn
@@ -39,7 +39,10 @@ _DURATION = re.compile(r"([0-9]+)(s|m|h)")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
 
-@app.command(epilog="Example:  heapfit record -o redis.hft --for 60s -- redis-server --port 7000")
+@app.command(
+    options_metavar="[OPTIONS] -- CMD",
+    epilog="Example:  heapfit record -o redis.hft --for 60s -- redis-server --port 7000",
+)
 def record(
     context: typer.Context,
     output: Annotated[
@@ -86,15 +89,14 @@ def record(
     record. With --json what was written is printed, and what the program prints goes to standard
     error.
     """
-    command = context.obj
-    if not command:
-        raise UsageError("which program? write: heapfit record -- CMD")
+    command = program_of(context, "record -- CMD")
+    OPTIONS["sites"].check(str(sites))
     options = RecordOptions(
         children=children,
         later=later,
         seconds=_seconds(duration),
         sample=_sample(sample),
-        sites=_sites(sites),
+        sites=sites,
         allocator=allocator,
     )
     recording = _record(command, output or _default(command), options, as_json)
@@ -153,23 +155,15 @@ def _sample(text: str | None) -> int:
     return size_in_bytes(text)
 
 
-def _sites(number: int) -> int:
-    OPTIONS["sites"].check(str(number))
-    return number
-
-
 def _line(written: list[Written]) -> str:
     """Return what was written, and the command that goes on from there."""
     paths = [shlex.quote(os.path.relpath(each.path)) for each in written]
-    total = Written(written[0].path, *_sums(written), all(each.whole for each in written))
+    size, count = sum(each.size for each in written), sum(each.events for each in written)
+    total = Written(written[0].path, size, count, all(each.whole for each in written))
     what = paths[0] if len(paths) == 1 else f"{len(paths)} files ({paths[0]} …)"
     each = f", {total.bytes_per_event:.1f} bytes each" if total.bytes_per_event else ""
     events = f"{total.events:,} events{each} ({figures.size(total.size)})"
     return f"wrote {what}: {events}; next: heapfit profile {' '.join(paths)}"
-
-
-def _sums(written: list[Written]) -> tuple[int, int]:
-    return sum(each.size for each in written), sum(each.events for each in written)
 
 
 def _described(written: Written) -> dict[str, Any]:
@@ -185,16 +179,11 @@ def _described(written: Written) -> dict[str, Any]:
 def _warn_of_gaps(written: list[Written], options: RecordOptions) -> None:
     """Say what is odd about the files: a person would find out after hours, reading them."""
     for each in written:
-        if not each.whole and is_written(each.path):
-            warn(
-                f"note: {each.path.name} has no end yet, for its process runs on; heapfit ctl PID "
-                "record stop ends it"
-            )
-        elif not each.whole:
-            warn(
-                f"note: {each.path.name} has no end, for its process was killed; all but the last "
-                "moments are in it"
-            )
+        if not each.whole:
+            why = "has no end, for its process was killed; all but the last moments are in it"
+            if is_written(each.path):
+                why = "has no end yet, for its process runs on; heapfit ctl PID record stop ends it"
+            warn(f"note: {each.path.name} {why}")
     if not any(each.events for each in written):
         told = "--sample is larger than all that it allocated" if options.sample else ""
         warn(f"note: there is no event in it; {told or 'did the program allocate at all?'}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -47,6 +47,9 @@ from heapfit.replay import (
     shown_metrics,
 )
 from heapfit.study import DEFAULT_SEED, check_takes, default_cores, execute, is_series, plan
+
+if TYPE_CHECKING:
+    from heapfit.report import Reading
 
 app = new_app()
 
@@ -188,20 +191,16 @@ def _command_line(study: Study, trace: Path, named: list[str], options: list[str
 
 
 def _show_both(folder: Path, real: Summary, as_json: bool) -> None:
-    from heapfit.report import json_report, read, write_reading
+    found: list[Agreement] = []
 
-    reading = read(folder)
-    found = agreements(reading.summary, real)
-    plain = [each.model_dump() for each in found]
-    (folder / "against.json").write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
-    if as_json:
-        page = write_reading(reading, folder)
-        report = json.loads(json_report.dumps(reading.summary, reading.findings))
-        print(json.dumps({**report, "against": plain}, indent=2, ensure_ascii=False))
-        messages.print(f"The page: {page}", soft_wrap=True, markup=False)
-        return
-    answer.show(folder, as_json=False)
-    for each in found:
+    def against(reading: Reading) -> dict[str, Any]:
+        found.extend(agreements(reading.summary, real))
+        plain = [each.model_dump() for each in found]
+        (folder / "against.json").write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+        return {"against": plain}
+
+    answer.show(folder, as_json=as_json, beside=against)
+    for each in [] if as_json else found:
         _show_agreement(each, real.study.name)
 
 

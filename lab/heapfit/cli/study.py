@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import itertools
-import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from heapfit import catalogue
 from heapfit.cli import answer
-from heapfit.cli.arguments import Allocators, AsJson, Install, Mix, On, Out, Seed, split_list
+from heapfit.cli.arguments import (
+    Allocators,
+    AsJson,
+    Install,
+    Mix,
+    On,
+    Out,
+    Seed,
+    command_line,
+    split_list,
+)
 from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import messages, print_json, results, say, table, warn
 from heapfit.cli.progress import ManyProgress, kept_on_interrupt
@@ -75,6 +85,7 @@ def _size(definition: StudyDefinition) -> str:
 
 @app.command("run", epilog="Example:  heapfit study run core --allocators glibc,heapfit,jemalloc")
 def run(
+    context: typer.Context,
     name: Annotated[
         str, typer.Argument(metavar="NAME|FILE", help="A study of heapfit's, or a TOML file.")
     ],
@@ -141,7 +152,7 @@ def run(
         installed,
         cores=cores,
         seed=seed,
-        command=_command_line(name, spelt_out, quick, replicates, cores, seed, out, on),
+        command=_command_line(context.params, spelt_out),
     )
     if cluster:
         plan = plan.with_studies(cluster.adopt(plan.studies))
@@ -278,22 +289,7 @@ def _prepare(workloads: list[Workload]) -> tuple[dict[str, Path], dict[str, str]
     return data, problems
 
 
-def _command_line(
-    name: str,
-    named: list[str],
-    quick: bool,
-    replicates: int | None,
-    cores: int | None,
-    seed: int,
-    out: Path | None,
-    on: str | None,
-) -> str:
-    words = ["heapfit", "study", "run", name]
-    words += ["--allocators", ",".join(named)] if named else []
-    words += ["--quick"] if quick else []
-    words += ["--replicates", str(replicates)] if replicates else []
-    words += ["--seed", str(seed)]
-    words += ["--cores", str(cores)] if cores else []
-    words += ["--out", str(out)] if out else []
-    words += ["--on", on] if on else []
-    return shlex.join(words)
+def _command_line(given: Mapping[str, Any], named: list[str]) -> str:
+    """Return the command line that repeats the study, of those that were `given`."""
+    options = {each: given[each] for each in ("quick", "replicates", "seed", "cores", "out", "on")}
+    return command_line("study", "run", given["name"], allocators=",".join(named), **options)

@@ -16,7 +16,7 @@ from heapfit import catalogue, paths
 from heapfit.catalogue.workloads import is_prepared
 from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import Group, new_app
-from heapfit.cli.output import print_json, results, say, table
+from heapfit.cli.output import print_facts, print_json, results, say
 from heapfit.errors import UsageError
 from heapfit.records import Workload
 
@@ -87,27 +87,27 @@ def show(
     if as_json:
         print_json(_described(workload))
         return
-    facts = {
-        "name": workload.name,
-        "title": workload.title,
-        "question": workload.question,
-        "command": shlex.join(workload.run.command),
-        "server": shlex.join(workload.server.command) if workload.server else "",
-        "packages": ", ".join(workload.install.debian),
-        "metric": workload.primary_metric,
-        "described in": str(workload.here),
-        "data": str(catalogue.data_folder(workload)) if workload.prepare else "",
-        "state": _state(workload),
-    }
-    rows = table("", "")
-    rows.show_header = False
-    for fact, value in facts.items():
-        if value:
-            rows.add_row(f"[bold]{fact}[/bold]", value)
-    results.print(rows)
+    print_facts(
+        {
+            "name": workload.name,
+            "title": workload.title,
+            "question": workload.question,
+            "command": shlex.join(workload.run.command),
+            "server": shlex.join(workload.server.command) if workload.server else "",
+            "packages": ", ".join(workload.install.debian),
+            "metric": workload.primary_metric,
+            "described in": str(workload.here),
+            "data": str(catalogue.data_folder(workload)) if workload.prepare else "",
+            "state": _state(workload),
+        }
+    )
 
 
-@app.command("new", epilog="Example:  heapfit workloads new --port 8080 -- ./server --listen 8080")
+@app.command(
+    "new",
+    options_metavar="[OPTIONS] -- CMD",
+    epilog="Example:  heapfit workloads new --port 8080 -- ./server --listen 8080",
+)
 def new(
     context: typer.Context,
     port: Annotated[

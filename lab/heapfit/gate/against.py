@@ -28,6 +28,10 @@ from heapfit.text import counted
 # Instructions are allowed to grow by a thousandth: the linker and the environment move them.
 _USUAL = {INSTRUCTIONS: 1.001}
 _MOST_PLACES = 5
+LEFT_RUNNING = (
+    "the program left a process running in the background: what that does is not in these figures; "
+    "if it turns into a daemon, have it stay in the foreground"
+)
 _SPOKEN = {name: name.replace("_", " ") for name in (*FIGURES, INSTRUCTIONS)}
 _POSITION = re.compile(r"(?::|\+0x)([0-9a-f]+)$")
 
@@ -91,7 +95,7 @@ def is_settled(before: Heap, now: Heap, allowed: Mapping[str, Condition]) -> boo
 
 def notes(before: Heap, now: Heap) -> list[str]:
     """Return what else is different, and what one should know of the figures."""
-    found = []
+    found = [LEFT_RUNNING] if now.left_running else []
     if before.command != now.command:
         found.append(f"it was saved of another command: {' '.join(before.command)}")
     if before.machine != now.machine:

@@ -31,10 +31,11 @@ from pydantic import Field, ValidationError
 import heapfit
 from heapfit import machine
 from heapfit.errors import HeapfitError, UsageError
+from heapfit.gate.orphans import adopted
 from heapfit.record import RecordOptions
 from heapfit.record import run as run_recorded
 from heapfit.records import Record
-from heapfit.trace.convert import inspect
+from heapfit.trace.convert import Summary, inspect
 from heapfit.trace.native import ALIVE_KIND, OBJECT_COLUMNS, Batch, Reader
 from heapfit.trace.sites import Places, parse_mappings
 from heapfit.trial.simulation import read_totals
@@ -78,6 +79,8 @@ class Heap(Record):
     machine: str
     figures: dict[str, list[int]] = Field(description="Of each run, the lowest first.")
     sites: list[Site]
+    # Whether the first run has left a process in the background, which no figure is of.
+    left_running: bool = Field(default=False, exclude=True)
 
 
 @dataclass(frozen=True)
@@ -127,27 +130,34 @@ def _with(before: Heap | None, now: Heap) -> Heap:
 
 def _once(program: Program, folder: Path, *, with_sites: bool) -> Heap:
     _rewind(program.stdin)
-    recording = run_recorded(
-        program.command,
-        folder / "run.%p.hft",
-        RecordOptions(children=program.children, sites=DEPTH),
-        program.environment,
-        subprocess.DEVNULL,
-        program.stdin,
-    )
+    with adopted() as left:
+        recording = run_recorded(
+            program.command,
+            folder / "run.%p.hft",
+            RecordOptions(children=program.children, sites=DEPTH),
+            program.environment,
+            subprocess.DEVNULL,
+            program.stdin,
+        )
+        left_running = bool(left())
     if recording.exit_code in (-signal.SIGINT, _INTERRUPTED):
         raise KeyboardInterrupt
     if recording.exit_code < 0:
         name = signal.Signals(-recording.exit_code).name
         raise HeapfitError(f"{program.command[0]} was ended by {name}; there is nothing to check")
+    if left_running and program.children:
+        raise HeapfitError(
+            f"{program.command[0]} left a process running in the background, whose recording has "
+            "no end; have it stay in the foreground"
+        )
     totals, sites = dict.fromkeys(FIGURES, 0), list[Site]()
-    found = [(file, _totals(file)) for file in recording.files]
+    found = [(file, _whole(file)) for file in recording.files]
     # Processes reach their peaks at different times: told is that of the one that had most.
-    largest = max(found, key=lambda each: each[1][PEAK])[0]
-    for file, figures in found:
-        for name, value in figures.items():
+    largest = max(found, key=lambda each: each[1].totals.peak_bytes)[0]
+    for file, summary in found:
+        for name, value in _figures(summary).items():
             totals[name] = max(totals[name], value) if name == PEAK else totals[name] + value
-        sites += _sites(file, is_largest=file == largest) if with_sites else []
+        sites += _sites(file, summary, is_largest=file == largest) if with_sites else []
     if program.instructions:
         totals[INSTRUCTIONS], functions = _executed(program, folder, recording.exit_code)
         sites += functions
@@ -158,18 +168,24 @@ def _once(program: Program, folder: Path, *, with_sites: bool) -> Heap:
         machine=_machine(with_processor=program.instructions),
         figures={name: [of] for name, of in totals.items()},
         sites=_summed(sites, totals) if with_sites else [],
+        left_running=left_running,
     )
 
 
-def _totals(file: Path) -> dict[str, int]:
-    """Return the figures of one process; HeapfitError where not all of it was recorded."""
+def _whole(file: Path) -> Summary:
+    """Return what one process did; HeapfitError where not all of it was recorded."""
     summary, _ = inspect(file)
-    wrong, last = summary.problems, summary.totals
+    wrong = summary.problems
     if wrong.lost_events or wrong.cut_short or wrong.damaged_blocks or wrong.missing_blocks:
         raise HeapfitError(
             "the recording is not whole, so that nothing can be counted: a process was killed, "
             "or the disk is full"
         )
+    return summary
+
+
+def _figures(summary: Summary) -> dict[str, int]:
+    last = summary.totals
     leaked = 0 if _was_replaced(summary.end) else last.end_bytes
     return dict(zip(FIGURES, (last.allocations, last.bytes, last.peak_bytes, leaked), strict=True))
 
@@ -195,9 +211,8 @@ def _rewind(stdin: int) -> None:
 # ------------------------------------------------------------------------- call sites
 
 
-def _sites(file: Path, *, is_largest: bool) -> list[Site]:
+def _sites(file: Path, summary: Summary, *, is_largest: bool) -> list[Site]:
     """Return what each chain of calls allocated, and what of it lived at the peak and the end."""
-    summary, _ = inspect(file)
     peak_ns = summary.totals.peak_ns
     with Reader(file) as reader:
         at_peak: dict[int, int] = defaultdict(int)

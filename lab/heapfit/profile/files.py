@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from heapfit.errors import HeapfitError, UsageError
+from heapfit.errors import UsageError
 from heapfit.profile.analyse import OnPart, count
 from heapfit.profile.tally import Tally
 from heapfit.profile.trace import is_converted
@@ -32,7 +32,7 @@ def converted(
 ) -> Iterator[Path]:
     """Provide the folder of the trace's tables, converted into `tables` unless `path` is it."""
     if not path.exists():
-        raise HeapfitError(f"there is no {path}; write the path of a trace (.hft)")
+        raise UsageError(f"there is no {path}; write the path of a trace (.hft)")
     if path.is_dir():
         if not is_converted(path):
             raise UsageError(f"{path} is a folder, but not of a converted trace")

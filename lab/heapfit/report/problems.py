@@ -18,6 +18,7 @@ from heapfit.records import (
     PlannedTrial,
     Session,
     Setting,
+    StoppingRule,
     Summary,
     Trial,
     TrialStatus,
@@ -26,7 +27,7 @@ from heapfit.report.described import settings_of_variant
 from heapfit.report.settings import setting_label, setting_of
 from heapfit.report.units import ratio, scale_for
 from heapfit.study.identity import differences
-from heapfit.study.stopping import needed_blocks
+from heapfit.study.stopping import LOOKS, needed_blocks
 from heapfit.text import counted, join_words, percent, visible
 
 _VERB = {
@@ -36,6 +37,8 @@ _VERB = {
 }
 
 _MOST_NUMBERS = 10
+
+_UNITS = ((3600, "h"), (60, "m"), (1, "s"))  # in which --max-time is written
 
 _PROCESSOR_TIME = ("user_s", "system_s")
 # Starting a process takes a few milliseconds, and less than 5 ms is too little to matter: in a
@@ -240,13 +243,25 @@ def _precision(summary: Summary) -> list[str]:
     said = f"The precision asked for, {percent(rule.precision)}, is not reached"
     pair = join_words([visible(found.first), visible(found.second)])
     if not isfinite(found.reached):
-        return [f"{said}: of {pair} there are too few blocks to compare."]
+        more = "" if rule.max_time_s is None else "; allow more with --max-time"
+        return [f"{said}: of {pair} there are too few blocks to compare{more}."]
     label = next(each.label for each in summary.study.metrics if each.name == found.metric)
     needed = ceil(needed_blocks(found, rule.precision))
     return [
         f"{said}: {visible(label)} of {pair} is known to {percent(found.reached)} after "
-        f"{counted(found.blocks, 'block')}, and some {needed:,} would be needed."
+        f"{counted(found.blocks, 'block')}, and some {needed:,} would be needed: "
+        f"{_more(rule, found.blocks, needed)}, or give the program more work."
     ]
+
+
+def _more(rule: StoppingRule, blocks: int, needed: int) -> str:
+    """What to do for more blocks: a precision alone ends at the last look."""
+    if rule.max_time_s is None or needed > LOOKS[-1]:
+        limits = "--precision" if rule.max_time_s is None else "--precision and --max-time"
+        return f"repeat the command with --replicates {needed} in place of {limits}"
+    seconds = rule.max_time_s * needed / blocks
+    unit_s, unit = next(each for each in _UNITS if seconds >= 2 * each[0] or each[1] == "s")
+    return f"repeat the command with --max-time {ceil(seconds / unit_s)}{unit}"
 
 
 def _looks(summary: Summary) -> list[str]:

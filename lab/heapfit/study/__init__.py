@@ -8,7 +8,7 @@ for a study of many parts: workloads, probes, and the experiments of `experiment
 from heapfit.study.execute import Progress, execute
 from heapfit.study.experiments import ChosenExperiment, shaped
 from heapfit.study.factors import remarks
-from heapfit.study.journal import Journal, check_takes, load, looks, note_look
+from heapfit.study.journal import Journal, check_takes, is_running, load, looks, note_look
 from heapfit.study.plan import DEFAULT_SEED, default_cores, plan
 from heapfit.study.series import (
     SeriesPlan,
@@ -33,6 +33,7 @@ __all__ = [
     "default_cores",
     "execute",
     "execute_series",
+    "is_running",
     "is_series",
     "load",
     "load_problems",

@@ -20,6 +20,7 @@ from heapfit.study.stopping import Stopping
 from heapfit.text import counted, join_words
 from heapfit.trial import run_trial
 from heapfit.trial.launcher import find_launcher
+from heapfit.trial.verdict import WITHOUT_ALLOCATOR
 
 WORKSPACE = "scratch"
 
@@ -154,7 +155,7 @@ class _Execution:
 # ----------------------------------------------------------------- the baseline
 #
 # Its output is the reference that all others are judged by, and a study whose program fails under
-# it has nothing to compare with.
+# it has nothing to compare with, nor one whose program takes none of the others.
 
 
 def reference(study: Study, trials: Sequence[Trial], planned: PlannedTrial) -> Trial | None:
@@ -179,6 +180,11 @@ def stop_if_pointless(study: Study, trials: Sequence[Trial], trial: Trial) -> No
         )
     if _never_repeated_itself(study, trials, trial):
         raise HeapfitError(trial.reason)
+    if _takes_no_allocator(study, trials, trial):
+        raise HeapfitError(
+            f"there is nothing to compare with {study.baseline}: under every other allocator the "
+            f"program {trial.reason}"
+        )
 
 
 def _advice(study: Study, trial: Trial) -> str:
@@ -205,6 +211,17 @@ def _never_repeated_itself(study: Study, trials: Sequence[Trial], trial: Trial) 
     if name != study.reference_of(name) or trial.status is not TrialStatus.MISMATCH:
         return False
     return len(list(_of_reference(study, trials, trial.planned))) == 1
+
+
+def _takes_no_allocator(study: Study, trials: Sequence[Trial], trial: Trial) -> bool:
+    """Whether the program has run without each allocator that was to be preloaded, and no two are
+    left to compare."""
+    if not trial.reason.startswith(WITHOUT_ALLOCATOR):
+        return False
+    every = [*trials, trial]
+    without = {t.planned.allocator for t in every if t.reason.startswith(WITHOUT_ALLOCATOR)}
+    without -= {t.planned.allocator for t in trials if t.status is TrialStatus.OK}
+    return len(study.allocators) - len(without) < 2
 
 
 def _where(planned: PlannedTrial) -> str:

@@ -44,6 +44,19 @@ def load(folder: Path) -> tuple[Study, list[Trial]]:
     return study, _trials_in(folder)
 
 
+def is_running(folder: Path) -> bool:
+    """Return whether a process measures the study, of many parts or not, in `folder` now."""
+    trials = folder / TRIALS_FILE
+    locked = os.open(trials if trials.exists() else folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(locked, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(locked)
+    return False
+
+
 def looks(folder: Path) -> list[int]:
     """Return after how many blocks verdicts on the study in `folder` were shown, in order."""
     try:

@@ -19,7 +19,7 @@ from heapfit.records import InstalledAllocator, TrialStatus
 from heapfit.trial.placeholders import Levels
 from heapfit.trial.source import Source
 from heapfit.trial.tree import ProcessTree
-from heapfit.trial.verdict import Rejected, head
+from heapfit.trial.verdict import WITHOUT_ALLOCATOR, Rejected, head
 
 VARIABLE = "LD_PRELOAD"
 
@@ -145,7 +145,7 @@ class PreloadWatch(Source):
             else ", whose library never appeared in it; "
             "does it start another program without its environment?"
         )
-        raise Rejected(TrialStatus.FAILED, f"ran without the allocator{reason}")
+        raise Rejected(TrialStatus.FAILED, f"{WITHOUT_ALLOCATOR}{reason}")
 
     def begin(self, root: int) -> None:
         self._root = root

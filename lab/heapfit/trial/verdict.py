@@ -26,6 +26,9 @@ _COMBINE: dict[str, Callable[[list[float]], float]] = {
     "last": lambda figures: figures[-1],
 }
 
+# How the reason begins of a trial that measured another allocator than it was to.
+WITHOUT_ALLOCATOR = "ran without the allocator"
+
 
 class Rejected(Exception):
     """The trial is not a measurement; says which kind of failure it is and why."""
