@@ -8,16 +8,17 @@ study has by itself, and answered by the share of verdicts that show a differenc
 Run it on a quiet machine, with heapfit installed. 200 studies of ten blocks are 4,400 trials of a
 quarter of a second, some 20 minutes:
 
-    .venv/bin/python benchmarks/aa.py --studies 200 --out heapfit-results/aa
+    .venv/bin/python benchmarks/aa.py --json docs/results/aa.json
 
 Studies are kept in the folder; the same command goes on where it was interrupted. Prints a line for
 each program and metric in which anything was shown. Exits 0 where at most 6 % of the verdicts show
-a difference, 1 where more do.
+a difference, 1 where more do. `scripts/update-docs verdict` writes what is kept into the docs.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -96,6 +97,7 @@ def main() -> int:
     parser.add_argument("--studies", type=int, default=200, metavar="N", help="Of all programs.")
     parser.add_argument("--allocator", default="glibc", metavar="NAME")
     parser.add_argument("--out", type=Path, default=Path("heapfit-results/aa"), metavar="FOLDER")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="Keep the result there.")
     arguments = parser.parse_args()
     judged: Counter[tuple[str, str]] = Counter()
     false: Counter[tuple[str, str]] = Counter()
@@ -114,6 +116,13 @@ def main() -> int:
             print(said(f"{key[0]}, {key[1]}", count, judged[key]))
     for metric in sorted({metric for _, metric in judged}):
         print(said(metric, *(sum(counts[n, metric] for n in names) for counts in (false, judged))))
+    if arguments.json is not None:
+        kept = [
+            {"program": program, "metric": metric, "judged": count, "false": false[program, metric]}
+            for (program, metric), count in sorted(judged.items())
+        ]
+        found = {"studies": arguments.studies, "allocator": arguments.allocator, "verdicts": kept}
+        arguments.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0 if judged.total() > 0 and false.total() <= MOST_FALSE * judged.total() else 1
 
 

@@ -449,6 +449,28 @@ def test_the_tables_of_errors_are_those_of_the_kept_simulation(update_docs: Modu
     assert text == made, "run: .venv/bin/python scripts/update-docs verdict"
 
 
+def test_the_table_of_musl_is_that_of_the_kept_runs(
+    update_docs: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "tests" / "musl")
+    kept = json.loads(update_docs.MUSL.read_text(encoding="utf-8"))
+    programs = [each["program"] for each in kept["programs"]]
+    assert programs == [*importlib.import_module("musl_programs").BY_NAME]
+    assert kept["pairs"] >= 20
+    text = update_docs.LIBRARY.read_text(encoding="utf-8")
+    made = update_docs.replaced(text, "musl", update_docs.musl_table())
+    assert text == made, "run: .venv/bin/python scripts/update-docs musl"
+
+
+def test_an_allocator_was_seldom_told_from_itself(update_docs: ModuleType) -> None:
+    benchmark = load_benchmark(ROOT / "benchmarks" / "aa.py")
+    kept = json.loads(update_docs.SAME.read_text(encoding="utf-8"))
+    assert kept["studies"] >= 200
+    assert {each["program"] for each in kept["verdicts"]} == set(benchmark.PROGRAMS)
+    judged = sum(each["judged"] for each in kept["verdicts"])
+    assert sum(each["false"] for each in kept["verdicts"]) <= benchmark.MOST_FALSE * judged
+
+
 def test_the_kept_simulation_keeps_what_the_method_promises(update_docs: ModuleType) -> None:
     benchmark = load_benchmark(ROOT / "benchmarks" / "verdict_errors.py")
     kept = json.loads(update_docs.ERRORS.read_text(encoding="utf-8"))
