@@ -100,18 +100,23 @@ def test_compare_warns_before_it_measures(run_heapfit: Heapfit, tmp_path: Path) 
     program = compiled(tmp_path, MAIN, ARENA)
     options = ("--allocators", "glibc,heapfit", "--replicates", "1", "--warmups", "0")
     result = run_heapfit("compare", *options, "--", program, folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    [warning] = [line for line in result.stderr.splitlines() if "warning" in line]
+    lines = result.stderr.splitlines()
+    [warning] = [line for line in lines if "warning" in line]
     assert warning.startswith("warning: malloc of made: its own; ")
+    [first_trial, *_] = [line for line in lines if "trials; now" in line]
+    assert lines.index(warning) < lines.index(first_trial)
 
 
 @pytest.mark.usefixtures("library")
-def test_a_static_programs_trials_fail_with_the_cause(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    """And nobody leads: there is one allocator with figures."""
+def test_a_static_program_is_not_compared_beyond_the_first_block(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
     program = compiled(tmp_path, MAIN, options=("-static",))
     quick = ["--allocators", "glibc,heapfit", "--replicates", "2", "--cores", "1"]
     result = run_heapfit("compare", *quick, "--", program, folder=tmp_path)
-    said = " ".join(result.stdout.split())
-    assert "its malloc is built in, for it is linked statically" in said
-    assert "leads" not in said
-    assert "Recommended" not in said
+    assert result.returncode == 1
+    assert "nothing to compare with glibc" in result.stderr
+    assert "its malloc is built in, for it is linked statically" in result.stderr
+    [trials] = tmp_path.glob("heapfit-results/*/trials.jsonl")
+    assert len(trials.read_text().splitlines()) <= 2, "those of the first block"
+    assert result.stdout == ""
