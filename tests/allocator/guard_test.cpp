@@ -117,9 +117,10 @@ template <typename Pointer> Pointer *hidden(Pointer *pointer)
     return copy;
 }
 
+// A zero: what the rest of an object's page is filled with may be any odd byte, and is not told from one that is written there.
 void write_to(char *place)
 {
-    *const_cast<volatile char *>(hidden(place)) = 1;
+    *const_cast<volatile char *>(hidden(place)) = 0;
 }
 
 char read_from(const char *place)
