@@ -166,9 +166,6 @@ void platform_advise_huge_pages(void *start, size_t size, bool wanted)
     errno = saved;
 }
 
-/* Enough of them that the clock's own cost does not count, few enough that nobody notices. */
-enum { PAGES_TIMED = 32 };
-
 /* To say that a part of a huge page is not needed soon splits it at once, which no advice to drop it does. */
 void platform_split_huge_pages(void *start, size_t size)
 {
@@ -180,51 +177,25 @@ void platform_split_huge_pages(void *start, size_t size)
     errno = saved;
 }
 
-bool platform_populate_page(void *page)
+/* Enough of them that the clock's own cost does not count, few enough that nobody notices. */
+enum { PAGES_TIMED = 32 };
+
+uint64_t platform_small_pages_cost_us(void)
 {
     int saved = errno;
-    bool done = madvise(page, platform_page_size(), MADV_POPULATE_WRITE) == 0;
-    errno = saved;
-    return done;
-}
-
-/* Of the calling thread, so far; always 0 where the kernel does not say. */
-static long page_faults(void)
-{
-    struct rusage usage;
-    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_minflt : 0;
-}
-
-/* In the middle of a range of a huge page whose first page is there. */
-static struct platform_page_price price_within(volatile char *range)
-{
-    size_t page = platform_page_size(), middle = PLATFORM_HUGE_PAGE / 2;
-    size_t size = PAGES_TIMED * page < middle ? PAGES_TIMED * page : middle;
-    madvise((void *)range, PLATFORM_HUGE_PAGE, MADV_NOHUGEPAGE);
-    *range = 0;
-    madvise((void *)range, PLATFORM_HUGE_PAGE, MADV_HUGEPAGE);
-    long faults = page_faults();
-    uint64_t start = platform_clock_thread_us();
-    for (size_t at = middle; at < middle + size; at += page) range[at] = 0;
-    uint64_t cost = (platform_clock_thread_us() - start) * (PLATFORM_HUGE_PAGE / size);
-    size_t taken = (size_t)(page_faults() - faults);
-    bool medium = taken != 0 && taken * page <= size / 2;
-    return (struct platform_page_price){.microseconds = cost, .medium = medium};
-}
-
-struct platform_page_price platform_page_price(void)
-{
-    int saved = errno;
-    size_t size = 2 * PLATFORM_HUGE_PAGE; /* so that a range lies in it */
-    char *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    struct platform_page_price price = {.microseconds = 0};
+    size_t page = platform_page_size();
+    size_t size = PAGES_TIMED * page;
+    volatile char *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t cost = 0;
     if (pages != MAP_FAILED) {
-        uintptr_t range = ((uintptr_t)pages + PLATFORM_HUGE_PAGE - 1) & ~(PLATFORM_HUGE_PAGE - 1);
-        price = price_within((volatile char *)range);
-        munmap(pages, size);
+        madvise((void *)pages, size, MADV_NOHUGEPAGE); /* beside another mapping they might get one */
+        uint64_t start = platform_clock_thread_us();
+        for (size_t at = 0; at < size; at += page) pages[at] = 0;
+        cost = (platform_clock_thread_us() - start) * (PLATFORM_HUGE_PAGE / size);
+        munmap((void *)pages, size);
     }
     errno = saved;
-    return price;
+    return cost;
 }
 
 bool platform_purge(void *start, size_t size)

@@ -72,23 +72,14 @@ bool platform_give_back(void *start, size_t size);
 #define PLATFORM_HUGE_PAGE ((size_t)2 << 20)
 void platform_advise_huge_pages(void *start, size_t size, bool wanted);
 
-/* Huge pages of which the range has a part, of which nothing has been purged before, become small ones. Else the kernel keeps the
- * whole page, though it is no longer resident, until memory runs short: in a control group it may count until the group's limit is
- * met, and past that. Linux 5.4; advice. */
+/* Huge pages of which the range has a part become small ones, if nothing of them has been purged before. Else the kernel keeps such
+ * a page whole, though a part is no longer resident, until memory runs short: in a control group it counts up to the limit, where
+ * the kernel may be too slow to take it. Linux 5.4, and not of pages that a forked child shares; advice. */
 void platform_split_huge_pages(void *start, size_t size);
 
-/* A committed page becomes resident, with the contents that it has. False before Linux 5.14, and when there is no memory. */
-bool platform_populate_page(void *page);
-
-/* What PLATFORM_HUGE_PAGE bytes cost without a huge page, here and now. Medium pages are of the sizes between, 16 KiB to 1 MiB
- * (multi-size transparent huge pages, Linux 6.8): the kernel gives them where its administrator has enabled a size, huge pages are
- * advised, and the range of a huge page has a page already, which rules out a huge one. */
-struct platform_page_price {
-    uint64_t microseconds; /* of processor time; 0: no memory is to be had */
-    bool medium; /* in medium pages, since the kernel gives such; else in small ones */
-};
-/* Found out by taking a few and giving them back. */
-struct platform_page_price platform_page_price(void);
+/* Microseconds of processor time that it takes to get PLATFORM_HUGE_PAGE bytes in pages of the ordinary size, here and
+ * now: by taking a few and giving them back. 0 when there are none to be had. */
+uint64_t platform_small_pages_cost_us(void);
 
 /* Drop what is in whole pages of a committed range, and refuse any access to them; off the kernel's account, too. False when the
  * kernel refuses: the range is then no longer ours, and must never be touched again. */

@@ -30,8 +30,7 @@ static char *unit_address(uint32_t unit)
 /* Tell the kernel about whole units, none of them taken. */
 static void tell(uint32_t from, uint32_t to, enum unit_state state)
 {
-    bool wanted = state == UNIT_ADVISED || state == UNIT_MEDIUM;
-    platform_advise_huge_pages(unit_address(from), (size_t)(to - from) * SPAN_SIZE, wanted);
+    platform_advise_huge_pages(unit_address(from), (size_t)(to - from) * SPAN_SIZE, state == UNIT_ADVISED);
     space_state.advice_calls++;
     for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) unit_set(unit, state);
 }
@@ -125,27 +124,19 @@ static uint64_t fault_cost_us(uint32_t unit)
     return platform_clock_thread_us() - start;
 }
 
-/* Without huge pages, as last measured; 0 and false before. Relaxed: each stands for itself. */
-static _Atomic(uint64_t) other_pages_cost_us;
-static _Atomic(bool) has_medium_pages;
+/* As last measured, 0 before. Relaxed: a measurement stands for itself. */
+static _Atomic(uint64_t) small_pages_cost_us;
 
 static bool is_cheap(uint64_t cost_us)
 {
-    uint64_t other = atomic_load_explicit(&other_pages_cost_us, memory_order_relaxed);
-    return cost_us * 100 < other * space_settings.huge_page_price;
-}
-
-static void measure_other_pages(void)
-{
-    struct platform_page_price price = platform_page_price();
-    atomic_store_explicit(&other_pages_cost_us, price.microseconds, memory_order_relaxed);
-    atomic_store_explicit(&has_medium_pages, price.medium, memory_order_relaxed);
+    uint64_t small = atomic_load_explicit(&small_pages_cost_us, memory_order_relaxed);
+    return cost_us * 100 < small * space_settings.huge_page_price;
 }
 
 /* A huge page may cost more than as many small ones: the kernel first moves others' pages out of the way, or the host
- * of a virtual machine has taken the memory away. How much more is too much is measured against the pages that there would be
- * otherwise, here and now, and not against a clock: on a machine that gets memory slowly, small pages are slow too. The first
- * units of what the program is about to use are touched to see, several, since one alone may have bad luck. */
+ * of a virtual machine has taken the memory away. How much more is too much is measured against small pages, here and
+ * now, and not against a clock: on a machine that gets memory slowly, small pages are slow too. The first units of
+ * what the program is about to use are touched to see, several, since one alone may have bad luck. */
 enum { UNITS_TRIED = 3 };
 
 static bool is_any_cheap(uint32_t from, uint32_t to)
@@ -153,7 +144,7 @@ static bool is_any_cheap(uint32_t from, uint32_t to)
     for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS) {
         uint64_t cost = fault_cost_us(unit);
         if (is_cheap(cost)) return true;
-        measure_other_pages();
+        atomic_store_explicit(&small_pages_cost_us, platform_small_pages_cost_us(), memory_order_relaxed);
         if (is_cheap(cost)) return true;
     }
     return false;
@@ -164,11 +155,9 @@ enum { HUGE_PAGES_RETRY_GROWTH = 4 };
 
 static void advise_on_trial(uint32_t from, uint32_t to, uint32_t needed)
 {
-    bool medium = space_state.frontier < space_state.huge_pages_from;
-    if (medium && !atomic_load_explicit(&has_medium_pages, memory_order_relaxed)) return;
-    if (!is_dense() || is_stopped()) return;
-    if (!medium) huge_pages_advise(from, to);
-    space_state.trial = (struct huge_trial){.from = from, .to = to, .needed = needed, .medium = medium};
+    if (space_state.frontier < space_state.huge_pages_from || !is_dense() || is_stopped()) return;
+    huge_pages_advise(from, to);
+    space_state.trial = (struct huge_trial){.from = from, .to = to, .needed = needed};
 }
 
 struct huge_trial huge_pages_trial(uint32_t from, uint32_t to)
@@ -181,68 +170,32 @@ struct huge_trial huge_pages_trial(uint32_t from, uint32_t to)
     return trial;
 }
 
-/* The heap has grown so far that huge pages cost too much: [from, to) is for others. */
-static void do_without(uint32_t from, uint32_t to, uint32_t needed)
-{
-    enum space_access access = space_enter();
-    if (access == SPACE_WHOLE) {
-        space_state.huge_pages_from = needed * HUGE_PAGES_RETRY_GROWTH;
-        if (from < to) tell(from, to, UNIT_PLAIN); /* most have not been touched yet */
-    }
-    space_leave(access);
-}
-
-/* The first pages come without the lock: others may use the spans meanwhile. */
-static void get_medium_pages(uint32_t from, uint32_t to)
-{
-    for (uint32_t unit = from; unit < to; unit += HUGE_PAGE_SPANS)
-        if (!platform_populate_page(unit_address(unit))) to = unit;
-    enum space_access access = space_enter();
-    for (uint32_t end = from; access == SPACE_WHOLE && from < to; from = end) {
-        enum unit_state state = unit_state(from);
-        while (end < to && unit_state(end) == state) end += HUGE_PAGE_SPANS;
-        if (state == UNIT_PLAIN) tell(from, end, UNIT_MEDIUM);
-    }
-    space_leave(access);
-}
-
 void huge_pages_try(const struct huge_trial *trial)
 {
     if (LIKELY(trial->to == 0)) return;
-    uint32_t rest = trial->from;
-    if (!trial->medium) {
-        rest += UNITS_TRIED * HUGE_PAGE_SPANS;
-        if (rest > unit_round_up(trial->needed)) rest = unit_round_up(trial->needed);
-        if (rest > trial->to) rest = trial->to;
-        if (is_any_cheap(trial->from, rest)) return;
-        do_without(rest, trial->to, trial->needed);
+    uint32_t tried = trial->from + UNITS_TRIED * HUGE_PAGE_SPANS;
+    if (tried > unit_round_up(trial->needed)) tried = unit_round_up(trial->needed);
+    if (tried > trial->to) tried = trial->to;
+    if (is_any_cheap(trial->from, tried)) return;
+    enum space_access access = space_enter();
+    if (access == SPACE_WHOLE) {
+        space_state.huge_pages_from = trial->needed * HUGE_PAGES_RETRY_GROWTH;
+        if (tried < trial->to) tell(tried, trial->to, UNIT_PLAIN); /* most have not been touched yet */
     }
-    if (atomic_load_explicit(&has_medium_pages, memory_order_relaxed)) get_medium_pages(rest, trial->to);
+    space_leave(access);
 }
 
 /* Each unit whose advice differs from its neighbours' is a mapping of its own in the kernel, whose number is limited.
  * */
 enum { UNITS_BROKEN_MAX = 4096 };
 
-/* The kernel would fill the unit again, in search of huge pages: so no more advice here. Returns whether there was. */
+/* The kernel would fill the unit again, in search of huge pages: so no more advice here, as long as its mappings suffice. Returns
+ * whether the unit may have a huge page. */
 static bool unit_break(uint32_t unit)
 {
-    bool advised = unit_state(unit) == UNIT_ADVISED || unit_state(unit) == UNIT_MEDIUM;
-    if (!advised || space_settings.huge_pages != HUGE_PAGES_AUTO || space_state.units[UNIT_BROKEN] == UNITS_BROKEN_MAX)
-        return false;
-    tell(unit, unit + HUGE_PAGE_SPANS, UNIT_BROKEN);
+    if (unit_state(unit) != UNIT_ADVISED || space_settings.huge_pages != HUGE_PAGES_AUTO) return false;
+    if (space_state.units[UNIT_BROKEN] < UNITS_BROKEN_MAX) tell(unit, unit + HUGE_PAGE_SPANS, UNIT_BROKEN);
     return true;
-}
-
-/* A unit without its first page would get a huge one, since the kernel drops tables that hold none. */
-static void medium_pages_purged(uint32_t from, uint32_t to)
-{
-    for (uint32_t end; from < to; from = end) {
-        end = from + HUGE_PAGE_SPANS;
-        if (unit_state(from) != UNIT_MEDIUM) continue;
-        while (end < to && unit_state(end) == UNIT_MEDIUM) end += HUGE_PAGE_SPANS;
-        tell(from, end, UNIT_PLAIN);
-    }
 }
 
 bool huge_pages_purged(uint32_t index, uint32_t spans)
@@ -250,7 +203,6 @@ bool huge_pages_purged(uint32_t index, uint32_t spans)
     uint32_t end = index + spans;
     bool breaks = index % HUGE_PAGE_SPANS != 0 && unit_break(unit_round_down(index));
     breaks |= end % HUGE_PAGE_SPANS != 0 && unit_break(unit_round_down(end));
-    if (space_state.units[UNIT_MEDIUM] != 0) medium_pages_purged(unit_round_up(index), unit_round_down(end));
     return breaks;
 }
 

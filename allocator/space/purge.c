@@ -21,9 +21,10 @@ static bool purge_counted(void *start, size_t size)
 /* Pages of the kernel's pool are cleared and stay. MADV_DONTNEED on less than a whole one says that it is done, and
  * is not; on a whole one it frees, before Linux 6.8, the reservation too, so that another process may take the page
  * and the next touch ends this one with SIGBUS. And what it freed would be of use only to others who use the pool. */
-bool purge_spans(uint32_t index, uint32_t spans)
+bool purge_spans(uint32_t index, uint32_t spans, bool breaks)
 {
     bool purged = true;
+    if (breaks) platform_split_huge_pages((void *)span_start(span_at(index)), (size_t)spans * SPAN_SIZE);
     while (spans != 0) {
         bool taken;
         uint32_t alike = huge_pages_alike(index, spans, &taken);
@@ -76,12 +77,12 @@ static refused_spans purge_span_by_span(uint32_t index, uint32_t spans)
 {
     refused_spans all = UINT64_MAX >> (64 - spans), refused = 0;
     uint32_t last = spans - 1;
-    bool first_refused = !purge_spans(index, 1);
-    bool last_refused = spans == 1 ? first_refused : !purge_spans(index + last, 1);
+    bool first_refused = !purge_spans(index, 1, false);
+    bool last_refused = spans == 1 ? first_refused : !purge_spans(index + last, 1, false);
     if (first_refused && last_refused) return all;
     refused = (refused_spans)first_refused | (refused_spans)last_refused << last;
     for (uint32_t i = 1; i < last; i++)
-        if (!purge_spans(index + i, 1)) refused |= UINT64_C(1) << i;
+        if (!purge_spans(index + i, 1, false)) refused |= UINT64_C(1) << i;
     return refused;
 }
 
@@ -165,8 +166,7 @@ static uint32_t run_purge(struct span *run, uint32_t most)
     bool uncommits = is_worth_uncommitting(spans);
     platform_lock_release(&space_state.lock);
 
-    if (breaks) platform_split_huge_pages((void *)span_start(span_at(index)), (size_t)spans * SPAN_SIZE);
-    bool purged = purge_spans(index, spans);
+    bool purged = purge_spans(index, spans, breaks);
     enum platform_move uncommitted = purged && uncommits ? run_uncommit(index, spans) : MOVE_REFUSED;
 
     if (UNLIKELY(!platform_lock_enter(&space_state.lock))) {

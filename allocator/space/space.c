@@ -151,6 +151,7 @@ struct place {
     uint32_t index; /* SPAN_NONE: nothing */
     bool zeroed; /* it reads as zeros */
     bool is_foreign; /* its pages are another node's and must go first */
+    bool breaks; /* see huge_pages_purged */
     struct huge_trial trial; /* of its huge pages, once the lock is free */
 };
 
@@ -214,7 +215,7 @@ static struct span *acquire(uint32_t spans, uint32_t alignment, enum span_kind k
     *place = place_find_or_make(spans, alignment, own);
     if (place->index == SPAN_NONE) return NULL;
     struct span *first = run_hand_out(place->index, spans, kind, own);
-    if (UNLIKELY(place->is_foreign)) huge_pages_purged(place->index, spans);
+    if (UNLIKELY(place->is_foreign)) place->breaks = huge_pages_purged(place->index, spans);
     if (place->zeroed && kind == SPAN_LARGE) huge_pages_of_block(place->index, place->index + spans);
     place->trial = huge_pages_trial(place->index, place->index + spans);
     return first;
@@ -237,7 +238,7 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
     huge_pages_say();
     huge_pages_try(&place.trial);
     /* Without the lock: it is ours, and nobody else knows of it. */
-    if (UNLIKELY(place.is_foreign)) place.zeroed = purge_spans(place.index, spans);
+    if (UNLIKELY(place.is_foreign)) place.zeroed = purge_spans(place.index, spans, place.breaks);
     if (zeroed != NULL) *zeroed = place.zeroed;
     return first;
 }
@@ -356,7 +357,7 @@ static bool take_free_runs(uint32_t from, uint32_t to, unsigned own)
 
 /* All or nothing. Sets *foreign to whether pages of other nodes are among what has come to the run, which then stays
  * one of the node that it was: to purge them costs less than to move to another place. */
-static bool run_grow(struct span *first, uint32_t spans, bool *foreign)
+static bool run_grow(struct span *first, uint32_t spans, bool *foreign, bool *breaks)
 {
     uint32_t old = first->run_spans;
     uint32_t end = span_index(first) + old;
@@ -365,7 +366,7 @@ static bool run_grow(struct span *first, uint32_t spans, bool *foreign)
     if (from_runs == SPAN_NONE || !commit_again(end, from_runs)) return false;
     if (from_runs < more && !frontier_raise(more - from_runs)) return false;
     *foreign = take_free_runs(end, end + from_runs, first->pool);
-    if (*foreign) huge_pages_purged(end, more);
+    *breaks = *foreign && huge_pages_purged(end, more);
     if (old > 1) span_at(end - 1)->kind = SPAN_FREE; /* no longer the end */
     return true;
 }
@@ -375,10 +376,10 @@ bool space_resize(struct span *first, uint32_t spans)
     uint32_t index = span_index(first);
     uint32_t old = first->run_spans;
     if (spans == old) return true;
-    bool foreign = false;
+    bool foreign = false, breaks = false;
     struct huge_trial trial = {.to = 0};
     enum space_access access = space_enter();
-    bool done = access == SPACE_WHOLE && (spans < old || run_grow(first, spans, &foreign));
+    bool done = access == SPACE_WHOLE && (spans < old || run_grow(first, spans, &foreign, &breaks));
     if (done) {
         if (first->kind == SPAN_LARGE) {
             space_dense_spans_add((int32_t)spans - (int32_t)old);
@@ -393,7 +394,7 @@ bool space_resize(struct span *first, uint32_t spans)
     huge_pages_say();
     huge_pages_try(&trial);
     /* As in space_acquire. Should the kernel refuse, they stay where they are. */
-    if (UNLIKELY(foreign)) purge_spans(index + old, spans - old);
+    if (UNLIKELY(foreign)) purge_spans(index + old, spans - old, breaks);
     return done;
 }
 

@@ -32,8 +32,7 @@ _Static_assert(LENGTH_LISTS <= 64, "lists_filled has a bit for each list");
 enum unit_state {
     UNIT_PLAIN = 0, /* nothing was said to the kernel */
     UNIT_ADVISED, /* it was asked for a huge page */
-    UNIT_MEDIUM, /* for medium pages: its first page was made resident before, so that it gets no huge one */
-    UNIT_BROKEN, /* no more of either: a part has been purged */
+    UNIT_BROKEN, /* no more: a part has been purged */
     UNIT_TAKEN, /* a page of the kernel's pool, for good: before any of its spans is handed out */
     UNIT_STATES
 };
@@ -49,12 +48,10 @@ struct pool {
 /* Longer runs are in the last list. */
 enum { DEFERRED_LISTS = 20 };
 
-/* Units [from, to) that were advised to be huge pages, and are to be tried as far as they are needed; or that are to get medium
- * pages. */
+/* Units [from, to) that were advised to be huge pages, and are to be tried as far as they are needed. */
 struct huge_trial {
     uint32_t from, to; /* to is 0: none */
     uint32_t needed;
-    bool medium;
 };
 
 struct space_state {
@@ -249,13 +246,13 @@ void huge_pages_committed(uint32_t from, uint32_t to, uint32_t needed);
 /* With the lock: what is to be tried of a run [from, to) that is about to be handed out. */
 struct huge_trial huge_pages_trial(uint32_t from, uint32_t to);
 /* Without the lock, since a huge page takes long to come: touch the first of its units, which nobody else knows yet, and do without
- * huge pages for a while when they cost too much, in medium ones if there are such. */
+ * huge pages for a while when they cost too much. */
 void huge_pages_try(const struct huge_trial *trial);
 
 /* [from, to) spans have been handed out as one object, or as what one has grown by. */
 void huge_pages_of_block(uint32_t from, uint32_t to);
 
-/* These spans are about to be purged, or pages of them. Whether that is the first that goes of some unit: then
+/* These spans are about to be purged, or pages of them. Whether that takes the first part of some unit: then
  * platform_split_huge_pages is to come before, without the lock. */
 bool huge_pages_purged(uint32_t index, uint32_t spans);
 
@@ -287,8 +284,9 @@ bool purge_is_hopeless(void);
 /* So many spans have come into this pool: purge what is now beyond shared_dirty_max, and some of what is too old. */
 void purge_after_release(unsigned pool, uint32_t spans, uint64_t now);
 
-/* Purge spans that have been handed out: without the lock, after huge_pages_purged. False when the kernel refuses. */
-bool purge_spans(uint32_t index, uint32_t spans);
+/* Purge spans that have been handed out, without the lock, after huge_pages_purged, which says whether it `breaks` a unit. False
+ * when the kernel refuses. */
+bool purge_spans(uint32_t index, uint32_t spans, bool breaks);
 
 /* ---- the stock of cleared runs (zeroed.c) ----------------------------------------------------------- */
 

@@ -10,7 +10,6 @@
 #include <atomic>
 #include <map>
 #include <string>
-#include <vector>
 
 #define _Atomic(type) std::atomic<type>
 #define _Static_assert static_assert
@@ -24,7 +23,7 @@ bool __real_platform_purge(void *start, size_t size);
 void __real_platform_advise_huge_pages(void *start, size_t size, bool wanted);
 enum platform_move __real_platform_move_pages(void *from, void *to, size_t size);
 enum platform_move __real_platform_take_huge_pages(void *start, size_t size);
-bool __real_platform_populate_page(void *page);
+uint64_t __real_platform_small_pages_cost_us();
 void __real_platform_split_huge_pages(void *start, size_t size);
 }
 
@@ -46,8 +45,7 @@ struct Pool {
 } kernels_pool;
 
 bool purges_fail = false;
-size_t purged = 0, moved = 0, advised = 0, prices_asked = 0, populated = 0, split = 0;
-bool has_medium_pages = false;
+size_t purged = 0, moved = 0, advised = 0, prices_asked = 0, split = 0;
 
 bool touches_pool(const void *start, size_t size)
 {
@@ -97,18 +95,11 @@ enum platform_move __wrap_platform_move_pages(void *from, void *to, size_t size)
     moved++;
     return __real_platform_move_pages(from, to, size);
 }
-struct platform_page_price __wrap_platform_page_price()
+uint64_t __wrap_platform_small_pages_cost_us()
 {
     prices_asked++;
     EXPECT_FALSE(platform_lock_is_own(&space_state.lock)) << "others would wait for hundreds of page faults";
-    return {1000, has_medium_pages};
-}
-bool __wrap_platform_populate_page(void *page)
-{
-    populated++;
-    EXPECT_FALSE(platform_lock_is_own(&space_state.lock)) << "others would wait for a page fault";
-    EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(page) % UNIT);
-    return __real_platform_populate_page(page);
+    return 1000;
 }
 void __wrap_platform_split_huge_pages(void *start, size_t size)
 {
@@ -488,80 +479,39 @@ TEST(Advice, IsGivenToAHeapThatHasGrownIfThePriceIsRight)
     });
 }
 
+// The last of twenty units that are advised.
+struct span *advised_unit()
+{
+    space_settings.huge_page_price = UINT32_MAX;
+    EXPECT_TRUE(space_start());
+    struct span *run = nullptr;
+    for (uint32_t i = 0; i < 20; i++) run = acquire(UNIT_SPANS);
+    EXPECT_EQ(UNIT_ADVISED, span_at(span_index(run) / UNIT_SPANS * UNIT_SPANS)->huge);
+    return run;
+}
+
 TEST(Advice, IsWithdrawnAndThePageSplitWithTheFirstPartOfAUnitThatIsPurged)
 {
     in_new_heap(HUGE_PAGES_AUTO, [] {
-        space_settings.huge_page_price = UINT32_MAX;
-        ASSERT_TRUE(space_start());
-        struct span *run = nullptr;
-        for (uint32_t i = 0; i < 20; i++) run = acquire(UNIT_SPANS);
-        auto *unit = span_at(span_index(run) / UNIT_SPANS * UNIT_SPANS);
-        ASSERT_EQ(UNIT_ADVISED, unit->huge);
+        struct span *run = advised_unit();
         space_purge_pages(bytes_of(run) + SPAN_SIZE, 4096);
-        EXPECT_EQ(UNIT_BROKEN, unit->huge);
+        EXPECT_EQ(UNIT_BROKEN, span_at(span_index(run) / UNIT_SPANS * UNIT_SPANS)->huge);
         EXPECT_EQ(1u, split);
         space_purge_pages(bytes_of(run) + 2 * SPAN_SIZE, 4096);
         EXPECT_EQ(1u, split) << "there is none any more";
     });
 }
 
-// A heap of so many units that huge pages cost too much for.
-template <typename Body> void in_heap_without_huge_pages(uint32_t units, Body body)
-{
-    in_new_heap(HUGE_PAGES_AUTO, [&] {
-        has_medium_pages = true;
-        space_settings.huge_page_price = 0;
-        ASSERT_TRUE(space_start());
-        std::vector<struct span *> runs;
-        for (uint32_t i = 0; i < units; i++) runs.push_back(acquire(UNIT_SPANS));
-        body(runs);
-    });
-}
-
-TEST(MediumPages, ComeWhereHugeOnesCostTooMuch)
-{
-    in_heap_without_huge_pages(40, [](const std::vector<struct span *> &) {
-        EXPECT_LE(figures_now().huge, 8 * UNIT) << "those that were tried";
-        EXPECT_GE(space_state.units[UNIT_MEDIUM], 25u);
-        EXPECT_GE(populated, space_state.units[UNIT_MEDIUM]);
-        EXPECT_LE(prices_asked, 3u * 3u) << "as often as huge pages are tried, three units each";
-    });
-}
-
-TEST(MediumPages, DoNotComeWhereTheKernelHasNone)
+TEST(Advice, ThatStaysForWantOfMappingsDoesNotKeepAPageWhole)
 {
     in_new_heap(HUGE_PAGES_AUTO, [] {
-        space_settings.huge_page_price = 0;
-        ASSERT_TRUE(space_start());
-        for (uint32_t i = 0; i < 40; i++) acquire(UNIT_SPANS);
-        EXPECT_EQ(0u, space_state.units[UNIT_MEDIUM]);
-        EXPECT_EQ(0u, populated);
-    });
-}
-
-TEST(MediumPages, GoWithAPageThatIsPurged)
-{
-    in_heap_without_huge_pages(40, [](const std::vector<struct span *> &runs) {
-        uint32_t before = space_state.units[UNIT_MEDIUM];
-        struct span *medium = runs[30];
-        ASSERT_EQ(UNIT_MEDIUM, span_at(span_index(medium) / UNIT_SPANS * UNIT_SPANS)->huge);
-        space_purge_pages(bytes_of(medium) + 3 * SPAN_SIZE, SPAN_SIZE);
-        EXPECT_EQ(before - 1, space_state.units[UNIT_MEDIUM]);
-        EXPECT_EQ(1u, space_state.units[UNIT_BROKEN]) << "or the kernel would fill it again";
-    });
-}
-
-TEST(MediumPages, GoWithAUnitThatIsPurged)
-{
-    in_heap_without_huge_pages(40, [](const std::vector<struct span *> &runs) {
-        uint32_t before = space_state.units[UNIT_MEDIUM];
-        for (uint32_t i = 20; i < 30; i++) space_release(runs[i]);
-        space_purge_all();
-        EXPECT_GE(space_state.units[UNIT_MEDIUM], before - 11);
-        EXPECT_LE(space_state.units[UNIT_MEDIUM], before - 9) << "the next touch would get a huge page";
+        struct span *run = advised_unit();
+        space_state.units[UNIT_BROKEN] += 4096;
         size_t calls = figures_now().advice_calls;
-        acquire(8 * UNIT_SPANS);
+        space_purge_pages(bytes_of(run) + SPAN_SIZE, 4096);
         EXPECT_EQ(calls, figures_now().advice_calls);
+        EXPECT_EQ(1u, split);
+        space_state.units[UNIT_BROKEN] -= 4096;
     });
 }
 

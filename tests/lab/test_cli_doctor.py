@@ -7,7 +7,6 @@ import subprocess
 
 import pytest
 from conftest import Heapfit, heapfit_command
-from heapfit.doctor import checks
 from heapfit.trial import METRIC_NAMES, unavailable_metrics
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -57,16 +56,3 @@ def test_a_limit_on_address_space_is_noticed(
     result = subprocess.run(limited, env=clean_environment, capture_output=True, text=True)
     findings = {each["topic"]: each for each in json.loads(result.stdout)}
     assert "ulimit -v unlimited" in findings["address space"]["advice"]
-
-
-@pytest.mark.parametrize(
-    ("setting", "advised"),
-    [("always inherit madvise [never]", True), ("always inherit [madvise] never", False)],
-)
-def test_pages_of_64_kib_that_are_off_are_advised(
-    setting: str, advised: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checks, "read", lambda _: setting)
-    found = checks._medium_pages()
-    assert found.state == ("never" if advised else "madvise")
-    assert ("hugepages-64kB/enabled" in found.advice) is advised

@@ -46,8 +46,7 @@ class Finding(Record):
 def examine() -> list[Finding]:
     """Return every finding about this machine; takes about two seconds."""
     processor = [_cores(), _quota(), _load(), _governor(), _turbo(), _threads_per_core()]
-    pages = [_huge_pages(), _medium_pages()]
-    memory = [_available(), *pages, _swap(), _overcommit(), _address_space(), _container()]
+    memory = [_available(), _huge_pages(), _swap(), _overcommit(), _address_space(), _container()]
     kernel = [_virtualisation(), _address_randomisation(), _counters()]
     return [*processor, *memory, *kernel, _noise(), _library(), _allocators(), *_metrics()]
 
@@ -134,19 +133,6 @@ def _huge_pages() -> Finding:
         "never": f"no allocator can use them here; as root write madvise to {_HUGE_PAGES}/enabled",
     }.get(mode, "")
     return Finding(topic="huge pages", state=mode, advice=advice)
-
-
-def _medium_pages() -> Finding:
-    file = f"{_HUGE_PAGES}/hugepages-64kB/enabled"
-    enabled = read(file)
-    if enabled is None:
-        return Finding(topic="pages of 64 KiB", state="not supported by this kernel")
-    mode = chosen(enabled)
-    advice = (
-        "where huge pages are dear, heapfit fills a large heap faster with them; "
-        f"as root write madvise to {file}"
-    )
-    return Finding(topic="pages of 64 KiB", state=mode, advice=advice if mode == "never" else "")
 
 
 def _swap() -> Finding:
