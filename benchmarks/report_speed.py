@@ -7,7 +7,7 @@ and times the whole command on it, from the start of Python to its end. The lab 
 
     .venv/bin/python benchmarks/report_speed.py --replicates 100
 
-Prints the wall and the processor time of each run, and how large the page is. Exits 0 when the
+Prints the wall and the processor time of each run, how large the page is, and the memory taken. Exits 0 when the
 fastest run is below the limit, 1 when it is above.
 """
 
@@ -73,7 +73,9 @@ def main() -> int:
             times.append(wall)
             print(f"run {number}: {trials:,} trials, {wall:.2f} s, processor {processor:.2f} s")
         size = (folder / "report.html").stat().st_size
-    print(f"The page: {size / 2**20:.1f} MiB. Limit: {LIMIT_S:g} s.")
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # KiB
+    print(f"The page: {size / 2**20:.1f} MiB. Memory: {most / 2**10:.0f} MiB at most. "
+          f"Limit: {LIMIT_S:g} s.")  # fmt: skip
     return 0 if min(times) < LIMIT_S else 1
 
 
