@@ -7,8 +7,8 @@ and times the whole command on it, from the start of Python to its end. The lab 
 
     .venv/bin/python benchmarks/report_speed.py --replicates 100
 
-Prints the wall and the processor time of each run, how large the page is, and the memory taken. Exits 0 when the
-fastest run is below the limit, 1 when it is above.
+Prints the wall and the processor time of each run, how large the page is, and the memory taken.
+Exits 0 when the fastest run is below the limit, 1 when it is above.
 """
 
 from __future__ import annotations
