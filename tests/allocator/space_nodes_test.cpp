@@ -19,6 +19,7 @@ unsigned simulated_nodes = 2;
 thread_local unsigned simulated_node = 0;
 std::atomic<size_t> questions{0};
 std::atomic<bool> purging_is_refused{false};
+std::atomic<size_t> splits{0};
 
 } // namespace
 
@@ -38,6 +39,12 @@ bool __real_platform_purge(void *start, size_t size);
 bool __wrap_platform_purge(void *start, size_t size)
 {
     return !purging_is_refused && __real_platform_purge(start, size);
+}
+void __real_platform_split_huge_pages(void *start, size_t size);
+void __wrap_platform_split_huge_pages(void *start, size_t size)
+{
+    splits++;
+    __real_platform_split_huge_pages(start, size);
 }
 }
 
@@ -212,6 +219,24 @@ TEST(Nodes, ARunThatGrowsOverAnothersPagesLeavesThemBehind)
         EXPECT_EQ(6 * SPAN_SIZE, node_figures()[0].dirty);
         EXPECT_EQ(SPAN_SIZE, node_figures()[1].dirty);
         (void)fence;
+    });
+}
+
+// Otherwise the kernel would keep the page whole for the part that is left.
+TEST(Nodes, ARunThatGrowsOverAPartOfAnothersHugePageSplitsIt)
+{
+    constexpr uint32_t UNIT_SPANS = PLATFORM_HUGE_PAGE / SPAN_SIZE;
+    in_new_space_of_nodes(2, [] {
+        space_settings.huge_page_price = UINT32_MAX; // whatever they cost
+        for (int i = 0; i < 20; i++) acquire_touched_on(0, UNIT_SPANS);
+        struct span *run = acquire_touched_on(0, 4);
+        struct span *foreign = acquire_touched_on(1, 4);
+        acquire(1);
+        ASSERT_GT(figures_now().huge, 0u);
+        space_release(foreign);
+        splits = 0;
+        ASSERT_TRUE(space_resize(run, 8));
+        EXPECT_EQ(1u, splits);
     });
 }
 
