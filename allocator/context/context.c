@@ -213,8 +213,8 @@ EXPORT int hf_context_stats_get(const hf_context *context, hf_context_stats *sta
         .live_bytes = context->kind == HF_REGION ? context->used : dodging_live(context) + guarded,
         .used_bytes = context->used + guarded,
         .peak_bytes = (context->used > context->used_peak ? context->used : context->used_peak) + guarded,
-        .footprint = context->footprint,
-        .footprint_peak = context->footprint_peak,
+        .footprint = context->footprint + guarded,
+        .footprint_peak = context->footprint_peak + guarded,
         .chunks = context->chunks_count,
         .free_alls = context->free_alls,
     };
