@@ -26,7 +26,7 @@ wheel_folders := $(wildcard allocator cmake docs/man examples include integratio
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
   $(shell find $(wheel_folders) -type f -not -path '*/__pycache__/*')
 
-.PHONY: help demo test test-all test-rest bench lint format build dist clean
+.PHONY: help demo test test-all test-rest bench lint format build site dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,10 +36,10 @@ demo: $(VENV)/.wheel ## Compare allocators on a real program and write the repor
 	$(HEAPFIT) workloads install xml-transform
 	$(HEAPFIT) compare xml-transform --allocators $(ALLOCATORS) --replicates $(DEMO_REPLICATES)
 
-test: $(VENV)/.made ## Test every part; closes with 'N passed, N failed' (15 to 20 minutes)
+test: $(VENV)/.made ## Test every part; closes with 'N passed, N failed' (20 to 50 minutes on two cores)
 	@$(VENV)/bin/python scripts/run-tests
 
-test-all: $(VENV)/.made ## Run every test (about an hour)
+test-all: $(VENV)/.made ## Run every test (one to two hours)
 	@$(VENV)/bin/python scripts/run-tests --tier all
 
 test-rest: $(VENV)/.made ## Run what `make test` leaves out
@@ -58,6 +58,11 @@ format: $(VENV)/.requirements-lint ## Lay all sources out as lint wants them
 	@scripts/format
 
 build: $(VENV)/.wheel ## Build the wheel (dist/) and install it into .venv
+	@echo "$$($(VENV)/bin/heapfit --version) is built (dist/) and installed; to use it: source $(VENV)/bin/activate"
+
+site: $(VENV)/.requirements-docs ## Build the documentation as a site, with search (build/site)
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
+	@echo "To read it: $(VENV)/bin/python -m http.server --bind 127.0.0.1 --directory build/site"
 
 dist: $(VENV)/.requirements-dist ## Build and try all that is handed out: packages, wheels, crates, image (dist/)
 	scripts/dist-debian
@@ -82,6 +87,6 @@ $(VENV)/.wheel: $(VENV)/.made $(wheel_sources) scripts/install-wheel
 	scripts/install-wheel $(VENV) dist
 	@touch $@
 
-$(VENV)/.requirements-dist $(VENV)/.requirements-lint $(VENV)/.requirements-test: $(VENV)/.requirements-%: $(VENV)/.made pyproject.toml
+$(VENV)/.requirements-dist $(VENV)/.requirements-docs $(VENV)/.requirements-lint $(VENV)/.requirements-test: $(VENV)/.requirements-%: $(VENV)/.made pyproject.toml
 	scripts/install-requirements $(VENV) $*
 	@touch $@

@@ -8,7 +8,7 @@ include(CMakePackageConfigHelpers)
 set(heapfit_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/heapfit")
 set(heapfit_pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
-set(heapfit_installed heapfit heapfit_static)
+set(heapfit_installed heapfit heapfit_static heapfit-hardened heapfit-hardened_static)
 if(HEAPFIT_POOLS)
   list(APPEND heapfit_installed heapfit-pools heapfit-pools_static)
 endif()

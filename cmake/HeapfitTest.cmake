@@ -1,4 +1,4 @@
-# heapfit_test(<name> [LINK static|shared|objects|layers|checked|pool_...|trace] [LABEL <label>] [TIMEOUT <seconds>] [ALONE] <source>...)
+# heapfit_test(<name> [LINK static|shared|objects|layers|checked|pool_...|hardened_...|trace] [LABEL <label>] [TIMEOUT <seconds>] [ALONE] <source>...)
 #
 # Makes one GoogleTest program; CTest runs each of its tests in a process of its own, as
 # <name>.<Suite>.<Test>. LINK says what of heapfit the program gets:
@@ -8,12 +8,14 @@
 #   layers   the same without api/: nothing replaces the malloc of the test program itself
 #   checked  all objects, with the checks of builds for debugging
 #   pool_static, pool_shared, pool_objects, pool_layers  the same of the library with pools
+#   hardened_static, hardened_shared, hardened_layers  the same of the library that is hardened
 #   front    the recorder's functions (tests/allocator/record_subject.h) in front of the C library's
 #   front_greedy, front_heapfit  the same where dlsym allocates; in front of libheapfit.so
 #   trace    the objects of the lab's reader of traces, and nothing of the allocator
 #
 # A test has one label. Two of them say when it runs: `full`, in the full run alone, and `core`, in the builds for sanitizers
-# and other processors too when little of these is run; the target core_tests builds what has it. The others say what it is of.
+# and other processors too when little of these is run; the target core_tests builds what has it. `single` is `core` too, but not
+# for ThreadSanitizer, which finds little where one thread works at a time. The others say what it is of.
 #
 # ALONE: no other test runs meanwhile, because it changes settings of the whole machine; its label is `alone`.
 
@@ -31,6 +33,32 @@ endif()
 
 add_custom_target(core_tests)
 
+# How a test is compiled, whatever it is linked to.
+function(heapfit_test_compile target)
+  set_target_properties("${target}" PROPERTIES
+    C_STANDARD 17 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF
+    CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+  target_compile_options("${target}" PRIVATE ${HEAPFIT_WARNINGS} ${HEAPFIT_INSTRUMENTATION}
+    # A test that allocates and drops the result must really do so.
+    -fno-builtin
+    # Compiling the tests takes longer than running them: -O1 halves that, and the library itself is what users get.
+    $<$<CONFIG:Release>:-O1>
+    # Clang before 19 has C++14's sized operator delete only when asked.
+    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fsized-deallocation>)
+  target_compile_definitions("${target}" PRIVATE
+    $<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=> "HEAPFIT_EXPECTED_VERSION=\"${PROJECT_VERSION}\""
+    "HEAPFIT_TEST_EMULATED=$<BOOL:${CMAKE_CROSSCOMPILING}>" "HEAPFIT_TEST_COUNTED=$<BOOL:${HEAPFIT_COVERAGE}>")
+  target_link_libraries("${target}" PRIVATE GTest::gtest GTest::gtest_main Threads::Threads)
+endfunction()
+
+# Half of what compiling a test takes goes into these headers; so they are compiled once.
+if(HEAPFIT_GLIBC)
+  add_library(heapfit_test_headers OBJECT "${PROJECT_SOURCE_DIR}/tests/headers.cpp")
+  heapfit_test_compile(heapfit_test_headers)
+  target_precompile_headers(heapfit_test_headers PRIVATE
+    <gtest/gtest.h> <algorithm> <array> <atomic> <cstring> <fstream> <map> <random> <set> <string> <thread> <vector>)
+endif()
+
 function(heapfit_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "ALONE" "LINK;LABEL;TIMEOUT" "")
   set(libraries_static heapfit::heapfit_static)
@@ -45,6 +73,10 @@ function(heapfit_test name)
   set(libraries_pool_shared heapfit::heapfit-pools)
   set(libraries_pool_objects heapfit_platform heapfit-pools_core heapfit-pools_objects)
   set(libraries_pool_layers heapfit_platform heapfit-pools_core heapfit_unconfigured)
+  set(libraries_hardened_static heapfit::heapfit-hardened_static)
+  set(libraries_hardened_shared heapfit::heapfit-hardened)
+  set(libraries_hardened_objects heapfit_platform heapfit-hardened_core heapfit-hardened_objects)
+  set(libraries_hardened_layers heapfit_platform heapfit-hardened_core heapfit_unconfigured)
   set(libraries_front heapfit_front)
   set(libraries_front_greedy heapfit_front_greedy)
   set(libraries_front_heapfit heapfit_front heapfit::heapfit)
@@ -60,32 +92,30 @@ function(heapfit_test name)
   elseif(NOT arg_LABEL)
     set(arg_LABEL allocator)
   endif()
+  if(arg_LABEL STREQUAL "single")
+    if(HEAPFIT_SANITIZE STREQUAL "thread")
+      set(arg_LABEL allocator)
+    else()
+      set(arg_LABEL core)
+    endif()
+  endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT "${HEAPFIT_TEST_TIMEOUT}")
   endif()
 
   add_executable("test_${name}" ${arg_UNPARSED_ARGUMENTS})
-  set_target_properties("test_${name}" PROPERTIES
-    OUTPUT_NAME "${name}"
-    C_STANDARD 17 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF
-    CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
-  target_compile_options("test_${name}" PRIVATE ${HEAPFIT_WARNINGS} ${HEAPFIT_INSTRUMENTATION}
-    # A test that allocates and drops the result must really do so.
-    -fno-builtin
-    # Compiling the tests takes longer than running them: -O1 halves that, and the library itself is what users get.
-    $<$<CONFIG:Release>:-O1>
-    # Clang before 19 has C++14's sized operator delete only when asked.
-    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fsized-deallocation>)
+  set_target_properties("test_${name}" PROPERTIES OUTPUT_NAME "${name}")
+  target_link_libraries("test_${name}" PRIVATE ${libraries_${arg_LINK}})
+  heapfit_test_compile("test_${name}")
+  # They are no headers of C, which in a build that counts lines each test has a file of.
+  if(NOT HEAPFIT_COVERAGE AND NOT "${arg_UNPARSED_ARGUMENTS}" MATCHES "\\.c(;|$)")
+    target_precompile_headers("test_${name}" REUSE_FROM heapfit_test_headers)
+  endif()
   target_link_options("test_${name}" PRIVATE ${HEAPFIT_INSTRUMENTATION})
   if(HEAPFIT_COVERAGE)
     target_sources("test_${name}" PRIVATE "${PROJECT_SOURCE_DIR}/tests/coverage_end.c")
     target_link_options("test_${name}" PRIVATE LINKER:--wrap=_exit LINKER:--wrap=abort)
   endif()
-  target_compile_definitions("test_${name}" PRIVATE
-    $<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=> "HEAPFIT_EXPECTED_VERSION=\"${PROJECT_VERSION}\""
-    "HEAPFIT_TEST_EMULATED=$<BOOL:${CMAKE_CROSSCOMPILING}>" "HEAPFIT_TEST_COUNTED=$<BOOL:${HEAPFIT_COVERAGE}>")
-  target_link_libraries("test_${name}" PRIVATE
-    ${libraries_${arg_LINK}} GTest::gtest GTest::gtest_main Threads::Threads)
   if(arg_LABEL STREQUAL "core")
     add_dependencies(core_tests "test_${name}")
   endif()

@@ -43,8 +43,9 @@ endif()
 # What shared libraries call of the C library by names that it has had only since glibc 2.28, they get from
 # platform/compat.c, which tells why and how.
 set(HEAPFIT_COMPAT_NAMES
-  __rseq_offset __rseq_size _dl_find_object dladdr dladdr1 dlerror dlsym fstat fstatat getcpu getdents64 pthread_attr_setstacksize pthread_create
-  pthread_key_create pthread_setspecific pthread_sigmask stat)
+  __rseq_offset __rseq_size _dl_find_object dladdr dladdr1 dlerror dlsym fstat fstatat getcpu getdents64 pthread_attr_setstacksize
+  pthread_create
+  pthread_getspecific pthread_key_create pthread_setspecific pthread_sigmask stat)
 
 function(heapfit_add_variant target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "OBJECTS;SOURCES;DEFINITIONS")

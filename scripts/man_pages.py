@@ -22,6 +22,8 @@ _EXIT_STATUS = {
     "heapfit": f"{_USUAL} Where a command has others, its own page says so.",
     "heapfit compare": f"{_USUAL} With --fail-if: 1 also when a bound is shown to be exceeded, 3 "
     "when that cannot be told.",
+    "heapfit fit": f"{_USUAL} With --keep: 1 also when everything that is better is shown to "
+    "break a bound, 3 when that cannot be told.",
     "heapfit check": f"{_USUAL} 1 also when a figure is shown to have grown, 3 when that cannot be "
     f"told, {_CANNOT_START}",
     "heapfit run": _OF_PROGRAM + _CANNOT_START,

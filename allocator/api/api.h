@@ -2,7 +2,7 @@
  *
  * Which file does what: malloc.c the malloc family; glibc.c the C library's extensions that report and tune;
  * operators.c C++ new and delete; heapfit.c the names with the hf_ prefix; options_table.c the table of options and
- * options.c its readers; statistics.c figures; report.c figures as text and as JSON (json.c); process.c what happens
+ * options.c its readers; statistics.c figures; ledger.c what each resident page is for; profile.c what sampled objects say; report.c figures as text and as JSON (json.c); process.c what happens
  * when a process starts, forks and ends; control.c the socket by which other processes steer this one, request.c what
  * they may ask; version.c; and in the library with pools explain.c, what was decided about groups of objects, and
  * dlclose.c. malloc.c, glibc.c, operators.c and dlclose.c define names that are not heapfit's own, and the library
@@ -132,6 +132,11 @@ struct json;
 
 /* All statistics as one JSON object. */
 void report_json(struct json *json);
+
+/* ---- the live heap profile (profile.c) -------------------------------------------------------------------------- */
+
+/* The sampled objects that live and their call sites, as one JSON object. One thread at a time. */
+void profile_json(struct json *json);
 
 /* ---- control (request.c, control.c) ---------------------------------------------------------------------------- */
 

@@ -45,6 +45,7 @@ EXPORT const struct entry hf_debug_layout[] = {
     NUMBER(SPAN_GUARD),
     NUMBER(CARVE_UNIT_LOG2),
     NUMBER(LIST_END),
+    NUMBER(LINK_MAX),
     ADDRESS("orphans", &heap_orphans),
     ADDRESS("youngest", &heap_list_at), /* the address of the address of the first */
     FIELD(heap, free),

@@ -172,7 +172,9 @@ EXPORT int malloc_trim(size_t pad)
 }
 
 /* 1: accepted. These tune structures that heapfit does not have, so that ignoring them keeps their promise, which is to
- * be faster or smaller. 0 for M_PERTURB, which promises contents that a program can see, and for what is unknown. */
+ * be faster or smaller. M_PERTURB is accepted too, and ignored: what new and freed memory contains is nothing that a correct
+ * program looks at, each malloc would pay for the question, and programs that find bugs so have better means here
+ * (guard_sample, the hardened library). 0 for what is unknown. */
 EXPORT int mallopt(int parameter, int value)
 {
     (void)value;
@@ -185,6 +187,7 @@ EXPORT int mallopt(int parameter, int value)
     case M_CHECK_ACTION:
     case M_ARENA_TEST:
     case M_ARENA_MAX:
+    case M_PERTURB:
         return 1;
     default:
         return 0;

@@ -113,12 +113,14 @@ EXPORT void free(void *pointer)
 
 EXPORT void free_sized(void *pointer, size_t size)
 {
+    check_family(pointer, FAMILY_MALLOC);
     heap_free_sized(pointer, size);
 }
 
 EXPORT void free_aligned_sized(void *pointer, size_t alignment, size_t size)
 {
-    (void)alignment;
+    check_alignment(pointer, alignment);
+    check_family(pointer, FAMILY_MALLOC);
     heap_free_sized(pointer, size);
 }
 

@@ -53,15 +53,20 @@ struct nothrow; /* std::nothrow_t; nobody looks into one */
 
 static void *own_new(size_t size)
 {
-    return object_malloc_or(size, new_slow);
+    return object_of_family(object_malloc_or(size, new_slow), FAMILY_NEW);
 }
 OPERATOR(own_new, seen_new, "_Znwm");
 
-static void *own_new_aligned(size_t size, size_t alignment)
+ALWAYS_INLINE void *new_aligned(size_t size, size_t alignment, enum family family)
 {
     if (UNLIKELY(!is_power_of_two(alignment))) cxx_throw_bad_alloc(size);
     void *object = object_malloc_aligned(size, alignment);
-    return LIKELY(object != NULL) ? object : new_failed(size, alignment);
+    return object_of_family(LIKELY(object != NULL) ? object : new_failed(size, alignment), family);
+}
+
+static void *own_new_aligned(size_t size, size_t alignment)
+{
+    return new_aligned(size, alignment, FAMILY_NEW);
 }
 OPERATOR(own_new_aligned, seen_new_aligned, "_ZnwmSt11align_val_t");
 
@@ -69,13 +74,13 @@ OPERATOR(own_new_aligned, seen_new_aligned, "_ZnwmSt11align_val_t");
 
 static void *own_new_array(size_t size)
 {
-    return REPLACED(new) ? seen_new(size) : object_malloc_or(size, new_slow);
+    return REPLACED(new) ? seen_new(size) : object_of_family(object_malloc_or(size, new_slow), FAMILY_NEW_ARRAY);
 }
 OPERATOR(own_new_array, seen_new_array, "_Znam");
 
 static void *own_new_array_aligned(size_t size, size_t alignment)
 {
-    return REPLACED(new_aligned) ? seen_new_aligned(size, alignment) : own_new_aligned(size, alignment);
+    return REPLACED(new_aligned) ? seen_new_aligned(size, alignment) : new_aligned(size, alignment, FAMILY_NEW_ARRAY);
 }
 OPERATOR(own_new_array_aligned, seen_new_array_aligned, "_ZnamSt11align_val_t");
 
@@ -116,25 +121,32 @@ static NOINLINE void *new_nothrow_slow(size_t size, struct heap *heap)
 static void *own_new_nothrow(size_t size, const struct nothrow *nothrow)
 {
     if (REPLACED(new)) return catching_new("_ZnwmRKSt9nothrow_t", size, nothrow, seen_new);
-    return object_malloc_or(size, new_nothrow_slow);
+    return object_of_family(object_malloc_or(size, new_nothrow_slow), FAMILY_NEW);
 }
 OPERATOR(own_new_nothrow, seen_new_nothrow, "_ZnwmRKSt9nothrow_t");
 
 static void *own_new_array_nothrow(size_t size, const struct nothrow *nothrow)
 {
     if (REPLACED(new_array) || REPLACED(new)) return catching_new("_ZnamRKSt9nothrow_t", size, nothrow, seen_new_array);
-    return object_malloc_or(size, new_nothrow_slow);
+    return object_of_family(object_malloc_or(size, new_nothrow_slow), FAMILY_NEW_ARRAY);
 }
 OPERATOR(own_new_array_nothrow, seen_new_array_nothrow, "_ZnamRKSt9nothrow_t");
 
-static void *own_new_aligned_nothrow(size_t size, size_t alignment, const struct nothrow *nothrow)
+ALWAYS_INLINE void *new_aligned_or_null(size_t size, size_t alignment, const struct nothrow *nothrow,
+                                        enum family family)
 {
     static const char symbol[] = "_ZnwmSt11align_val_tRKSt9nothrow_t";
     if (REPLACED(new_aligned)) return catching_new_aligned(symbol, size, alignment, nothrow, seen_new_aligned);
     if (UNLIKELY(!is_power_of_two(alignment))) return NULL;
     void *object = object_malloc_aligned(size, alignment);
-    if (LIKELY(object != NULL) || cxx_installed_new_handler() == NULL) return object;
-    return catching_new_aligned(symbol, size, alignment, nothrow, seen_new_aligned);
+    if (UNLIKELY(object == NULL) && cxx_installed_new_handler() != NULL)
+        object = catching_new_aligned(symbol, size, alignment, nothrow, seen_new_aligned);
+    return object_of_family(object, family);
+}
+
+static void *own_new_aligned_nothrow(size_t size, size_t alignment, const struct nothrow *nothrow)
+{
+    return new_aligned_or_null(size, alignment, nothrow, FAMILY_NEW);
 }
 OPERATOR(own_new_aligned_nothrow, seen_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t");
 
@@ -143,22 +155,25 @@ static void *own_new_array_aligned_nothrow(size_t size, size_t alignment, const 
     if (REPLACED(new_array_aligned))
         return catching_new_aligned("_ZnamSt11align_val_tRKSt9nothrow_t", size, alignment, nothrow,
                                     seen_new_array_aligned);
-    return own_new_aligned_nothrow(size, alignment, nothrow);
+    return new_aligned_or_null(size, alignment, nothrow, FAMILY_NEW_ARRAY);
 }
 OPERATOR(own_new_array_aligned_nothrow, seen_new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t");
 
 /* ---- delete: the basic forms ----------------------------------------------------------------------------------------------------- */
 
+/* Where the program has a form of new of its own, what that makes is no family's that we know. */
+#define MADE_BY(family) (REPLACED(new) || REPLACED(new_array) || REPLACED(new_aligned) ? FAMILY_ANY : (family))
+
 static void own_delete(void *pointer)
 {
-    heap_free(pointer);
+    heap_free_of_family(pointer, MADE_BY(FAMILY_NEW));
 }
 OPERATOR(own_delete, seen_delete, "_ZdlPv");
 
 static void own_delete_aligned(void *pointer, size_t alignment)
 {
-    (void)alignment;
-    heap_free(pointer);
+    check_alignment(pointer, alignment);
+    heap_free_of_family(pointer, MADE_BY(FAMILY_NEW));
 }
 OPERATOR(own_delete_aligned, seen_delete_aligned, "_ZdlPvSt11align_val_t");
 
@@ -167,14 +182,18 @@ OPERATOR(own_delete_aligned, seen_delete_aligned, "_ZdlPvSt11align_val_t");
 static void own_delete_array(void *pointer)
 {
     if (REPLACED(delete)) seen_delete(pointer);
-    else heap_free(pointer);
+    else heap_free_of_family(pointer, MADE_BY(FAMILY_NEW_ARRAY));
 }
 OPERATOR(own_delete_array, seen_delete_array, "_ZdaPv");
 
 static void own_delete_array_aligned(void *pointer, size_t alignment)
 {
-    if (REPLACED(delete_aligned)) seen_delete_aligned(pointer, alignment);
-    else heap_free(pointer);
+    if (REPLACED(delete_aligned)) {
+        seen_delete_aligned(pointer, alignment);
+        return;
+    }
+    check_alignment(pointer, alignment);
+    heap_free_of_family(pointer, MADE_BY(FAMILY_NEW_ARRAY));
 }
 OPERATOR(own_delete_array_aligned, seen_delete_array_aligned, "_ZdaPvSt11align_val_t");
 
@@ -192,29 +211,44 @@ OPERATOR(own_delete_array_aligned, seen_delete_array_aligned, "_ZdaPvSt11align_v
 
 OWN_CODE static void own_delete_sized(void *pointer, size_t size)
 {
-    if (REPLACED(delete)) seen_delete(pointer);
-    else heap_free_sized(pointer, size);
+    if (REPLACED(delete)) {
+        seen_delete(pointer);
+        return;
+    }
+    check_family(pointer, MADE_BY(FAMILY_NEW));
+    heap_free_sized(pointer, size);
 }
 OPERATOR(own_delete_sized, seen_delete_sized, "_ZdlPvm");
 
 static void own_delete_array_sized(void *pointer, size_t size)
 {
-    if (REPLACED(delete_array) || REPLACED(delete)) seen_delete_array(pointer);
-    else heap_free_sized(pointer, size);
+    if (REPLACED(delete_array) || REPLACED(delete)) {
+        seen_delete_array(pointer);
+        return;
+    }
+    check_family(pointer, MADE_BY(FAMILY_NEW_ARRAY));
+    heap_free_sized(pointer, size);
 }
 OPERATOR(own_delete_array_sized, seen_delete_array_sized, "_ZdaPvm");
+
+ALWAYS_INLINE void delete_sized_aligned(void *pointer, size_t size, size_t alignment, enum family family)
+{
+    check_alignment(pointer, alignment);
+    check_family(pointer, MADE_BY(family));
+    heap_free_sized(pointer, size);
+}
 
 static void own_delete_sized_aligned(void *pointer, size_t size, size_t alignment)
 {
     if (REPLACED(delete_aligned)) seen_delete_aligned(pointer, alignment);
-    else heap_free_sized(pointer, size);
+    else delete_sized_aligned(pointer, size, alignment, FAMILY_NEW);
 }
 OPERATOR(own_delete_sized_aligned, seen_delete_sized_aligned, "_ZdlPvmSt11align_val_t");
 
 static void own_delete_array_sized_aligned(void *pointer, size_t size, size_t alignment)
 {
     if (REPLACED(delete_array_aligned) || REPLACED(delete_aligned)) seen_delete_array_aligned(pointer, alignment);
-    else heap_free_sized(pointer, size);
+    else delete_sized_aligned(pointer, size, alignment, FAMILY_NEW_ARRAY);
 }
 OPERATOR(own_delete_array_sized_aligned, seen_delete_array_sized_aligned, "_ZdaPvmSt11align_val_t");
 

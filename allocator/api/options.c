@@ -96,15 +96,18 @@ static size_t edit_distance(const char *a, const char *b)
     return row[columns];
 }
 
+/* The option that was probably meant: one that begins so, or whose name is not half another; NULL: none. */
 static const char *nearest_name(const char *name)
 {
     const char *nearest = NULL;
-    size_t least = SIZE_MAX;
+    size_t length = strlen(name), least = length / 2 + 1;
     for (size_t i = 0; i < OPTION_COUNT; i++) {
-        size_t distance = edit_distance(name, options_table[i].public.name);
+        const char *other = options_table[i].public.name;
+        if (strncmp(other, name, length) == 0) return other;
+        size_t distance = edit_distance(name, other);
         if (distance >= least) continue;
         least = distance;
-        nearest = options_table[i].public.name;
+        nearest = other;
     }
     return nearest;
 }
@@ -234,11 +237,36 @@ static struct option_text text_now(const struct option *option)
 
 /* ---- mistakes ------------------------------------------------------------------------------------------------------------ */
 
+static bool begins_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* The variant that has an option which this one has not; NULL: none has. */
+static const char *variant_with(const char *name)
+{
+    if (strcmp(name, "check_family") == 0) return "hardened";
+    return strcmp(name, "pools") == 0 || begins_with(name, "pool_") ? "pools" : NULL;
+}
+
 static COLD void explain_name(struct text name, struct option_mistake *mistake)
 {
     struct word word = word_of(name);
-    platform_format(mistake->text, sizeof mistake->text, "there is no option '%s'; the nearest is '%s'", word.text,
-                    nearest_name(word.text));
+    const char *nearest = name.length == 0 ? NULL : nearest_name(word.text), *variant = variant_with(word.text);
+    if (variant != NULL)
+        platform_format(mistake->text, sizeof mistake->text, "only libheapfit-%s.so has the option '%s'", variant,
+                        word.text);
+    else if (nearest != NULL)
+        platform_format(mistake->text, sizeof mistake->text, "there is no option '%s'; the nearest is '%s'", word.text,
+                        nearest);
+    else
+        platform_format(mistake->text, sizeof mistake->text, "there is no option '%s'; verbose:1 lists them",
+                        word.text);
+}
+
+static const char *size_note(const hf_option *option)
+{
+    return option->kind == HF_OPTION_SIZE ? " (k, m, g are understood)" : "";
 }
 
 static COLD void explain_value(const struct option *option, struct text value, struct option_mistake *mistake)
@@ -249,11 +277,15 @@ static COLD void explain_value(const struct option *option, struct text value, s
     if (public->kind == HF_OPTION_CHOICE)
         platform_format(mistake->text, sizeof mistake->text, "'%s' is no value for '%s' (%s); it stays %s", word.text,
                         public->name, public->description, stays.text);
+    else if (public->words != NULL)
+        platform_format(mistake->text, sizeof mistake->text,
+                        "'%s' is no value for '%s', which takes %s, %s or a number%s; it stays %s", word.text,
+                        public->name, public->words[0], public->words[1], size_note(public), stays.text);
     else
         platform_format(mistake->text, sizeof mistake->text,
                         "'%s' is no value for '%s', which takes %s to %s%s; it stays %s", word.text, public->name,
                         options_text(public, public->minimum).text, options_text(public, public->maximum).text,
-                        public->kind == HF_OPTION_SIZE ? " (k, m, g are understood)" : "", stays.text);
+                        size_note(public), stays.text);
 }
 
 static COLD void explain_not_live(const struct option *option, struct option_mistake *mistake)
@@ -287,8 +319,34 @@ static int option_set(struct text name, struct text value, bool started, struct 
 
 /* ---- HEAPFIT_OPTIONS ----------------------------------------------------------------------------------------------------------- */
 
+static COLD void explain_separator(struct text entry)
+{
+    struct text value = entry;
+    struct word name = word_of(text_cut(&value, '='));
+    platform_message("HEAPFIT_OPTIONS: a ':' stands between an option and its value: %s:%s", name.text,
+                     word_of(value).text);
+}
+
+/* What is between options elsewhere, and in no value: a ';', or a blank with another option behind it. */
+static bool has_other_separator(struct text entry)
+{
+    struct text value = entry;
+    text_cut(&value, ':');
+    bool has_blank = memchr(value.start, ' ', value.length) != NULL;
+    return memchr(entry.start, ';', entry.length) != NULL ||
+           (has_blank && memchr(value.start, ':', value.length) != NULL);
+}
+
 static void read_entry(struct text entry)
 {
+    if (has_other_separator(entry)) {
+        platform_message("HEAPFIT_OPTIONS: a ',' stands between two options, no blank or ';': %s", word_of(entry).text);
+        return;
+    }
+    if (memchr(entry.start, ':', entry.length) == NULL && memchr(entry.start, '=', entry.length) != NULL) {
+        explain_separator(entry);
+        return;
+    }
     struct text value = entry;
     struct text name = text_trimmed(text_cut(&value, ':'));
     struct option_mistake mistake;
@@ -296,10 +354,20 @@ static void read_entry(struct text entry)
         platform_message("HEAPFIT_OPTIONS: %s", mistake.text);
 }
 
+/* There may have been more: what is cut may be a number, and then says another one. */
+static void drop_cut_entry(char *options)
+{
+    platform_message("HEAPFIT_OPTIONS is too long: only what is complete in its first %zu bytes counts",
+                     strlen(options));
+    char *comma = strrchr(options, ',');
+    *(comma != NULL ? comma : options) = '\0';
+}
+
 static void read_environment(void)
 {
     char buffer[1024];
     if (!platform_environment("HEAPFIT_OPTIONS", buffer, sizeof buffer)) return;
+    if (strlen(buffer) == sizeof buffer - 1) drop_cut_entry(buffer);
     struct text rest = text_of(buffer);
     while (rest.length > 0) {
         struct text entry = text_trimmed(text_cut(&rest, ','));

@@ -15,6 +15,7 @@ struct option {
 /* Places in the table. */
 enum {
     LOCKLESS_THREADS,
+    SHARE_FIRST,
     FREE_PAGE_THRESHOLD,
     THREAD_SPAN_THRESHOLD,
     SHARED_SPAN_THRESHOLD,
@@ -31,8 +32,12 @@ enum {
     RESERVATION,
     CONTROL,
     GUARD_SAMPLE,
+    SAMPLE,
     STATS_AT_EXIT,
     VERBOSE,
+#ifdef HEAPFIT_HARDENED
+    CHECK_FAMILY,
+#endif
 #ifdef HEAPFIT_POOLS
     POOLS,
     POOL_CHAIN,

@@ -47,6 +47,11 @@ static void apply_lockless_threads(uint64_t value)
     atomic_store_explicit(&heap_settings.lockless_threads, (uint32_t)value, memory_order_relaxed);
 }
 
+static void apply_share_first(uint64_t value)
+{
+    atomic_store_explicit(&heap_settings.share_first, (uint32_t)value, memory_order_relaxed);
+}
+
 static void apply_zeroed_reserve(uint64_t value)
 {
     atomic_store_explicit(&space_settings.zeroed_reserve, (size_t)value, memory_order_relaxed);
@@ -64,8 +69,20 @@ static void apply_background(uint64_t value)
     atomic_store_explicit(&heap_settings.background, (uint32_t)value, memory_order_relaxed);
 }
 
+static void want_picks(bool wanted)
+{
+    if (wanted) atomic_store_explicit(&pick_wanted, true, memory_order_relaxed); /* a setting */
+}
+
+static void apply_sample(uint64_t value)
+{
+    atomic_store_explicit(&sample_mean, (size_t)value, memory_order_relaxed);
+    want_picks(value != 0);
+}
+
 static void apply_guard_sample(uint64_t value)
 {
+    want_picks(value != 0);
     atomic_store_explicit(&guard_mean, (size_t)value, memory_order_relaxed);
 }
 
@@ -103,10 +120,21 @@ static const char *const stats_choices[] = {[STATS_OFF] = "0", [STATS_TEXT] = "1
  * fault by page fault, under the same lock of the kernel's as the reload. What is beyond goes back at once. */
 enum { DECAY_MS_SHRUNK = 10, FREE_PAGES_SHRUNK = 1 << 20, SHARED_SPANS_SHRUNK = 4 << 20 };
 
+/* In a shared heap a malloc and its free cost some 230 instructions more, which so many times is what the kernel takes for the 200
+ * or so pages that a heap of one's own comes to hold meanwhile. Not where pools are chosen: a shared heap has none. */
+enum { SHARE_FIRST_CALLS = POOLS_EXIST ? 0 : 4096 };
+
 static void apply_numa(uint64_t value)
 {
     space_settings.numa = value == NUMA_AUTO;
 }
+
+#ifdef HEAPFIT_HARDENED
+static void apply_check_family(uint64_t value)
+{
+    atomic_store_explicit(&hardened_families, value != 0, memory_order_relaxed);
+}
+#endif
 
 #ifdef HEAPFIT_POOLS
 
@@ -172,7 +200,7 @@ struct option options_table[OPTION_COUNT] = {
             .public =
                 {
                     .name = "lockless_threads",
-                    .description = "threads that have a heap of their own; those beyond share some under locks",
+                    .description = "threads that have a heap of their own; further ones share some under locks",
                     .kind = HF_OPTION_NUMBER,
                     .live = 1,
                     .initial = UINT32_MAX,
@@ -181,12 +209,28 @@ struct option options_table[OPTION_COUNT] = {
                 },
             .apply = apply_lockless_threads,
         },
+    [SHARE_FIRST] =
+        {
+            .public =
+                {
+                    .name = "share_first",
+                    .description =
+                        "allocations that a thread makes in a shared heap before it gets its own, once four threads "
+                        "for each processor have theirs",
+                    .kind = HF_OPTION_NUMBER,
+                    .live = 1,
+                    .initial = SHARE_FIRST_CALLS,
+                    .maximum = UINT32_MAX,
+                    .unlimited = 1,
+                },
+            .apply = apply_share_first,
+        },
     [FREE_PAGE_THRESHOLD] =
         {
             .public =
                 {
                     .name = "free_page_threshold",
-                    .description = "bytes of free memory within spans in use that a heap keeps until it has decayed",
+                    .description = "bytes of free memory in spans in use that a heap keeps until it has decayed",
                     .kind = HF_OPTION_SIZE,
                     .live = 1,
                     .initial = BYTES_UNLIMITED,
@@ -249,7 +293,7 @@ struct option options_table[OPTION_COUNT] = {
             .public =
                 {
                     .name = "remote_free_batch",
-                    .description = "blocks of another thread that a thread frees before it hands them over",
+                    .description = "freed blocks of another thread that a thread collects before it hands them over",
                     .kind = HF_OPTION_NUMBER,
                     .live = 1,
                     .initial = 256,
@@ -263,7 +307,7 @@ struct option options_table[OPTION_COUNT] = {
             .public =
                 {
                     .name = "remote_free_bytes",
-                    .description = "bytes of such blocks, in the same way",
+                    .description = "bytes of such blocks that it collects before it hands them over",
                     .kind = HF_OPTION_SIZE,
                     .live = 1,
                     .initial = UINT64_C(64) * 1024,
@@ -279,7 +323,8 @@ struct option options_table[OPTION_COUNT] = {
                 {
                     .name = "remote_free_hand_over",
                     .description =
-                        "when blocks are handed over: full (one of the limits), refill (also whenever a bin is filled)",
+                        "when blocks are handed over: full (at one of these limits), refill (also whenever a bin is "
+                        "refilled)",
                     .kind = HF_OPTION_CHOICE,
                     .live = 1,
                     .initial = REMOTE_HAND_OVER_FULL,
@@ -293,7 +338,7 @@ struct option options_table[OPTION_COUNT] = {
             .public =
                 {
                     .name = "huge_pages",
-                    .description = "back the heap by huge pages: never, auto (when large and dense), always, hugetlb "
+                    .description = "back the heap with huge pages: never, auto (when large and dense), always, hugetlb "
                                    "(the kernel's pool)",
                     .kind = HF_OPTION_CHOICE,
                     .initial = HUGE_PAGES_AUTO,
@@ -308,8 +353,8 @@ struct option options_table[OPTION_COUNT] = {
                 {
                     .name = "memory_limit",
                     .description =
-                        "bytes that memory must not exceed: near them nothing free is kept; auto (of the control "
-                        "groups), none",
+                        "bytes of memory near which no free memory is kept (live memory is not limited): auto or 0 "
+                        "(the control groups' limit), none",
                     .kind = HF_OPTION_SIZE,
                     .live = 1,
                     .initial = MEMORY_LIMIT_AUTO,
@@ -323,8 +368,9 @@ struct option options_table[OPTION_COUNT] = {
             .public =
                 {
                     .name = "background",
-                    .description = "have a thread give memory back while the program sleeps, from 16m on: auto (in "
-                                   "programs with threads), on (in all, and from sleeping threads' heaps), off",
+                    .description = "let a thread give memory back while the program sleeps, once the heap has 16m: "
+                                   "auto (in programs with threads), on (in all programs, and also from sleeping "
+                                   "threads' heaps), off",
                     .kind = HF_OPTION_CHOICE,
                     .live = 1,
                     .initial = BACKGROUND_AUTO,
@@ -398,13 +444,26 @@ struct option options_table[OPTION_COUNT] = {
             .public =
                 {
                     .name = "guard_sample",
-                    .description = "put one small object in so many bytes against an inaccessible page, to find memory "
-                                   "errors; 0: none",
+                    .description = "bytes allocated, on average, for each small object that is put against an "
+                                   "inaccessible page to find memory errors; 0: none",
                     .kind = HF_OPTION_SIZE,
                     .live = 1,
                     .maximum = BYTES_UNLIMITED,
                 },
             .apply = apply_guard_sample,
+        },
+    [SAMPLE] =
+        {
+            .public =
+                {
+                    .name = "sample",
+                    .description = "bytes allocated, on average, for each object whose call site is recorded for live "
+                                   "profiles; 0: none",
+                    .kind = HF_OPTION_SIZE,
+                    .live = 1,
+                    .maximum = BYTES_UNLIMITED,
+                },
+            .apply = apply_sample,
         },
     [STATS_AT_EXIT] =
         {
@@ -429,14 +488,28 @@ struct option options_table[OPTION_COUNT] = {
                     .maximum = 1,
                 },
         },
+#ifdef HEAPFIT_HARDENED
+    [CHECK_FAMILY] =
+        {
+            .public =
+                {
+                    .name = "check_family",
+                    .description = "end the program when free is called on what operator new returned, delete on what "
+                                   "malloc or new[] returned, and so on",
+                    .kind = HF_OPTION_FLAG,
+                    .maximum = 1,
+                },
+            .apply = apply_check_family,
+        },
+#endif
 #ifdef HEAPFIT_POOLS
     [POOLS] =
         {
             .public =
                 {
                     .name = "pools",
-                    .description = "which objects get pools: judged (those that gain by it), all (past the limits), "
-                                   "none (all else is done), off (nothing is done)",
+                    .description = "which objects get pools: judged (those that gain from it), all (past the limits), "
+                                   "none (but everything else is done), off (nothing is done)",
                     .kind = HF_OPTION_CHOICE,
                     .initial = POOL_PLACING_JUDGED,
                     .maximum = POOL_PLACING_OFF,
@@ -450,7 +523,7 @@ struct option options_table[OPTION_COUNT] = {
                 {
                     .name = "pool_chain",
                     .description =
-                        "callers that tell which objects are of one kind: adaptive (as many as needed), 1 to 4, full",
+                        "callers that distinguish kinds of objects: adaptive (as many as needed), 1 to 4, full",
                     .kind = HF_OPTION_CHOICE,
                     .initial = POOL_CHAIN_ADAPTIVE,
                     .maximum = POOL_CHAIN_FULL,
@@ -476,7 +549,7 @@ struct option options_table[OPTION_COUNT] = {
                 {
                     .name = "pool_headers",
                     .description =
-                        "leave the room in pools that headers of objects would take, to measure what it costs",
+                        "leave the room in pools that object headers would take, to measure what they would cost",
                     .kind = HF_OPTION_FLAG,
                     .maximum = 1,
                 },

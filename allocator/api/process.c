@@ -10,7 +10,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,21 +24,27 @@ enum { KEPT_AT_LEAST = 200 };
 
 static int kept = -1;
 static struct stat kept_file;
+static bool had_stderr;
 
 static void stderr_keep(void)
 {
     int saved = errno;
-    kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, KEPT_AT_LEAST);
-    if (kept >= 0 && fstat(kept, &kept_file) != 0) kept = -1;
+    had_stderr = fstat(STDERR_FILENO, &kept_file) == 0;
+    if (had_stderr) kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, KEPT_AT_LEAST);
     errno = saved;
 }
 
-/* The program may have closed our descriptor and got its number for a file of its own: that one is left alone. */
-static int stderr_kept(void)
+static bool is_stderr_of_start(int file)
 {
     struct stat now;
-    bool same = kept >= 0 && fstat(kept, &now) == 0 && now.st_dev == kept_file.st_dev && now.st_ino == kept_file.st_ino;
-    return same ? kept : STDERR_FILENO;
+    return had_stderr && file >= 0 && fstat(file, &now) == 0 && now.st_dev == kept_file.st_dev &&
+           now.st_ino == kept_file.st_ino;
+}
+
+/* The program may have closed either descriptor and got its number for a file of its own: that one is left alone. -1: both. */
+static int stderr_kept(void)
+{
+    return is_stderr_of_start(kept) ? kept : is_stderr_of_start(STDERR_FILENO) ? STDERR_FILENO : -1;
 }
 
 /* ---- start and end ----------------------------------------------------------------------------------------------------- */
@@ -68,10 +76,33 @@ __attribute__((constructor)) static void process_start(void)
     control_start();
 }
 
+/* In pieces that a pipe has room for, and only while somebody takes them. */
+static void pass_on(int from, int to)
+{
+    char piece[PIPE_BUF];
+    ssize_t size;
+    lseek(from, 0, SEEK_SET);
+    while ((size = read(from, piece, sizeof piece)) > 0)
+        if (!platform_takes_more(to) || !platform_write(to, piece, (size_t)size)) return;
+}
+
+static void print_statistics(int file, bool as_text)
+{
+    if (as_text) hf_stats_print(file);
+    else hf_stats_json(file);
+}
+
+/* By way of a file in memory: whoever reads our stderr, or has ceased to, must not change how the program ends. Where no file can be
+ * had, as when all descriptors are taken, as far as can be told before. */
 __attribute__((destructor)) static void process_end(void)
 {
     enum stats_at_exit wanted = options_stats_at_exit();
     explain_at_exit();
-    if (UNLIKELY(wanted == STATS_TEXT)) hf_stats_print(stderr_kept());
-    if (UNLIKELY(wanted == STATS_JSON)) hf_stats_json(stderr_kept());
+    int file = LIKELY(wanted == STATS_OFF) ? -1 : stderr_kept();
+    if (file < 0 || !platform_takes_more(file)) return;
+    int statistics = memfd_create("heapfit-statistics", MFD_CLOEXEC);
+    print_statistics(statistics >= 0 ? statistics : file, wanted == STATS_TEXT);
+    if (statistics < 0) return;
+    pass_on(statistics, file);
+    close(statistics);
 }

@@ -13,6 +13,8 @@
 /* The name of a command and what it takes. */
 enum { ARGUMENTS_MAX = 2, WORDS_MAX = 1 + ARGUMENTS_MAX };
 
+enum { NAME_MAX_BYTES = 512 }; /* of a mapping, as long as they are read */
+
 struct request {
     char text[REQUEST_MAX + 1]; /* the line, cut into words by zeros */
     const char *words[WORDS_MAX];
@@ -58,6 +60,60 @@ static void run_stats(struct json *json, const struct request *request)
     answer_open(json);
     json_name(json, "stats");
     report_json(json);
+    json_close(json, '}');
+}
+
+/* The names of files may be anything; an answer is text. */
+static void write_name(struct json *json, const char *name)
+{
+    char text[NAME_MAX_BYTES + 1];
+    size_t length = 0;
+    for (; name[length] != '\0' && length < NAME_MAX_BYTES; length++) {
+        bool is_ascii = name[length] >= ' ' && name[length] <= '~';
+        text[length] = is_ascii ? name[length] : '?';
+    }
+    text[length] = '\0';
+    write_text(json, "name", text);
+}
+
+static void write_ledger_row(const hf_ledger_row *row, void *argument)
+{
+    struct json *json = argument;
+    json_open(json, '{');
+    write_text(json, "cause", row->cause);
+    write_name(json, row->name);
+    json_name(json, "in_heap");
+    json_bool(json, row->in_heap != 0);
+    json_name(json, "heap");
+    json_signed(json, row->heap);
+    json_name(json, "thread");
+    json_signed(json, row->thread);
+    json_name(json, "resident");
+    json_number(json, row->resident);
+    json_name(json, "swapped");
+    json_number(json, row->swapped);
+    json_close(json, '}');
+}
+
+static void run_ledger(struct json *json, const struct request *request)
+{
+    (void)request;
+    answer_open(json);
+    json_name(json, "ledger");
+    json_open(json, '[');
+    int failed = hf_ledger(write_ledger_row, json);
+    json_close(json, ']');
+    json_name(json, "complete");
+    json_bool(json, failed == 0);
+    json_close(json, '}');
+}
+
+static void run_profile(struct json *json, const struct request *request)
+{
+    (void)request;
+    answer_open(json);
+    json_name(json, "profile");
+    profile_json(json);
     json_close(json, '}');
 }
 
@@ -164,7 +220,8 @@ struct command {
 static const struct command commands[] = {
     {"version", {NULL, NULL}, run_version}, {"stats", {NULL, NULL}, run_stats},  {"options", {NULL, NULL}, run_options},
     {"get", {"NAME", NULL}, run_get},       {"set", {"NAME", "VALUE"}, run_set}, {"shrink", {NULL, NULL}, run_shrink},
-    {"restore", {NULL, NULL}, run_restore}, {"trim", {NULL, NULL}, run_trim},
+    {"restore", {NULL, NULL}, run_restore}, {"trim", {NULL, NULL}, run_trim},    {"ledger", {NULL, NULL}, run_ledger},
+    {"profile", {NULL, NULL}, run_profile},
 };
 
 static const struct command *command_find(const char *name)
@@ -210,9 +267,11 @@ static void split(struct request *request, const char *line, size_t length)
 static COLD void refuse_unknown(struct json *json, const char *name)
 {
     char why[2 * REQUEST_MAX];
-    platform_format(why, sizeof why,
-                    "there is no command '%s'; there are version, stats, options, get, set, shrink, restore and trim",
-                    name);
+    platform_format(
+        why, sizeof why,
+        "there is no command '%s'; there are version, stats, options, get, set, shrink, restore, trim, ledger and "
+        "profile",
+        name);
     server_refuse(json, why);
 }
 

@@ -17,10 +17,18 @@
 
 /* ---- collecting ---------------------------------------------------------------------------------------------------- */
 
+/* run_spans changes under the lock that the visitor holds. How much of the run is the object's the library that is hardened writes down
+ * later: until then it is what the descriptor had, and stays so in a fork's child that has not the thread. */
+READS_RACILY static size_t bytes_of_large(const struct span *span)
+{
+    size_t usable = large_usable_size(span), most = (size_t)span->run_spans * SPAN_SIZE;
+    return usable < most ? usable : most;
+}
+
 static void add_large(hf_stats *total, const struct span *span)
 {
     total->large_objects++;
-    total->large_bytes += large_usable_size(span); /* run_spans changes under the lock that the visitor holds */
+    total->large_bytes += bytes_of_large(span);
 }
 
 /* The blocks of one span. */

@@ -53,6 +53,15 @@ void chunk_map_set(uintptr_t start, size_t size, uint8_t class)
     memset(map_biased() + (start >> MAP_UNIT_SHIFT), class, size >> MAP_UNIT_SHIFT);
 }
 
+size_t chunk_map_bytes(uintptr_t *start)
+{
+    platform_lock_acquire(&map.lock);
+    *start = (uintptr_t)map.bytes;
+    size_t size = map.committed;
+    platform_lock_release(&map.lock);
+    return size;
+}
+
 /* Each step is complete before it is noted, so that one of which the child knows nothing may be done again. */
 void chunk_fork_child(void)
 {

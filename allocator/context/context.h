@@ -91,7 +91,7 @@ struct hf_context {
     size_t free_alls;
     bool huge_pages;
     void *memory; /* that this struct lies in, at a varying offset */
-    struct guard_sampler guard; /* dodging: objects that are guarded are chosen as segments are used up */
+    struct picker guard; /* dodging: objects that are guarded are chosen as segments are used up */
     bool has_guarded; /* there may be some */
 
     /* Written by other threads: a line of their own. */
@@ -260,6 +260,8 @@ ALWAYS_INLINE void region_took(struct hf_context *context, uintptr_t object, uin
 const uint8_t *chunk_map(void);
 /* Set the class of [start, start+size), whole units of the map in a chunk. */
 void chunk_map_set(uintptr_t start, size_t size, uint8_t class);
+/* Where the map is, outside of the space, and how many bytes of it can have been written; 0: none. */
+size_t chunk_map_bytes(uintptr_t *start);
 
 /* What the start of a chunk is a multiple of. */
 size_t chunk_alignment(const struct hf_context *context);

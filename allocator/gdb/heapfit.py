@@ -189,7 +189,7 @@ class Heap:
 
     def looks_free(self, block: int) -> bool:
         """Whether a block's first word is a link, as of one that lies in another thread's list."""
-        return number_at(block) ^ self.key < 1 << self.layout["SPAN_SHIFT"]
+        return number_at(block) ^ self.key <= self.layout["LINK_MAX"]
 
 
 def mib(size: int) -> str:

@@ -94,8 +94,10 @@ static enum chores_left step(enum resting resting)
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
     if (decay == DECAY_NEVER || setting() == BACKGROUND_OFF) return CHORES_NONE;
     heap_pressure_pass(platform_clock_ms());
-    enum chores_left left = heap_all_release_old(platform_clock_ms(), decay == AT_ONCE ? AT_ONCE + 1 : decay, resting);
-    left = chores_more_urgent(left, heap_orphans_step());
+    uint32_t age = decay == AT_ONCE ? AT_ONCE + 1 : decay;
+    enum chores_left left = heap_all_release_old(platform_clock_ms(), age, resting);
+    left = chores_more_urgent(left, shared_step(platform_clock_ms(), age));
+    left = chores_more_urgent(left, heap_locked_step(&heap_orphans));
     return chores_more_urgent(left, (enum chores_left)space_purge_old());
 }
 
@@ -104,6 +106,11 @@ static enum chores_left step(enum resting resting)
 static bool has_entered_sandbox(void)
 {
     return setting() != BACKGROUND_ON && platform_is_in_own_sandbox();
+}
+
+bool heap_background_may_interrupt_others(void)
+{
+    return !has_entered_sandbox() && platform_barrier_prepare();
 }
 
 /* ---- its life ----------------------------------------------------------------------------------------------------- */
@@ -141,7 +148,7 @@ static void background_run(void *unused)
 {
     (void)unused;
     atomic_store_explicit(&thread_number, platform_thread_number(), memory_order_relaxed);
-    bool has_barrier = platform_barrier_prepare();
+    bool has_barrier = heap_background_may_interrupt_others();
     uint64_t busy_at = platform_clock_ms();
     for (;;) {
         enum resting resting = resting_heaps(has_barrier);
@@ -184,17 +191,12 @@ void heap_background_allow(void)
     status_change(BACKGROUND_FORBIDDEN, BACKGROUND_ABSENT);
 }
 
-/* The C library frees the memory of dead threads' thread-local variables while it holds the lock without which no thread can be
- * started. That is done by the dynamic linker's functions, which is where such a call of free comes from. */
-void heap_background_start(const void *caller)
+/* Undisturbed: the child of a handler that forks in between would be without the thread, but say that it is there, or go on to
+ * start it having said that it is not. */
+static void start_undisturbed(void *unused)
 {
-    platform_copy_look();
-    if (platform_is_in_linker(caller) || !is_own_process() || !status_change(BACKGROUND_WANTED, BACKGROUND_PRESENT))
-        return;
-    if (has_entered_sandbox()) {
-        status_change(BACKGROUND_PRESENT, BACKGROUND_FORBIDDEN);
-        return;
-    }
+    (void)unused;
+    if (!status_change(BACKGROUND_WANTED, BACKGROUND_PRESENT)) return;
     if (platform_thread_ranks_below_first()) { /* so would the new thread, for good, and with it whoever waits for it */
         put_off(WRONG_STARTER_REST_MS);
         status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
@@ -209,6 +211,17 @@ void heap_background_start(const void *caller)
     if (started) return;
     put_off(REFUSED_REST_MS);
     status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
+}
+
+/* The C library frees the memory of dead threads' thread-local variables while it holds the lock without which no thread can be
+ * started. That is done by the dynamic linker's functions, which is where such a call of free comes from. */
+void heap_background_start(const void *caller)
+{
+    platform_copy_look();
+    if (platform_is_in_linker(caller) || !is_own_process()) return;
+    /* First: a sandbox may forbid by death to block signals. */
+    if (has_entered_sandbox()) status_change(BACKGROUND_WANTED, BACKGROUND_FORBIDDEN);
+    else platform_undisturbed(start_undisturbed, NULL);
 }
 
 void heap_background_fork_child(void)
@@ -240,4 +253,11 @@ void heap_background_leave(void)
     if (status_change(BACKGROUND_PRESENT, BACKGROUND_LEAVING)) platform_wake(&heap_background_status);
     for (int waited = 0; is_there() && waited < FAREWELL_MS; waited++) platform_wait(&never, 0, 1000);
     atomic_store_explicit(&thread_number, 0, memory_order_relaxed);
+}
+
+void heap_background_thread_leaves(void)
+{
+    /* Relaxed: a hint. */
+    if (LIKELY(atomic_load_explicit(&heap_background_status, memory_order_relaxed) != BACKGROUND_PRESENT)) return;
+    if (heap_threads_now() == 0 && platform_first_thread_leaves()) heap_background_leave();
 }

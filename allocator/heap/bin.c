@@ -15,7 +15,7 @@
 
 /* A span wakes when two pages' worth of its blocks have been freed, but after no more than this many: so an eighth of a span
  * is the most that sleeps in it, and a refill serves several requests. */
-enum { WAKE_BLOCKS_MAX = 32 };
+enum { WAKE_BLOCKS_MAX = 32, WAKE_MASK = 0x7F };
 
 /* A bin with many spans carves more than one unit at a time, at most a quarter of a span per span that it has. */
 enum { CARVE_SHARE = 4 };
@@ -106,6 +106,12 @@ void span_set_sparse(struct heap *heap, struct span *span, uint64_t since)
     chain_add(heap, span);
 }
 
+/* In use again, however few of its blocks are. */
+ALWAYS_INLINE void span_set_in_use(struct heap *heap, struct span *span)
+{
+    if (UNLIKELY(span->since != 0)) span_set_sparse(heap, span, 0);
+}
+
 static void span_own(struct heap *heap, struct span *span)
 {
     /* Relaxed: a thread that compares `owner` with its own heap wrote that value itself; one that sends blocks to the
@@ -169,6 +175,7 @@ static uint32_t lowest_bits(uint32_t bits, uint32_t count)
 
 void span_uncarve(struct span *span, uint32_t units, uint32_t blocks)
 {
+    if (UNLIKELY(span->sampled)) sample_forget_units(span, units);
     if (span->uncarved == 0) space_dense_spans_add(-1);
     span->uncarved |= (uint16_t)units;
     span->zeros = false; /* their pages may stay, for the sake of a neighbour or because the kernel refuses */
@@ -184,11 +191,16 @@ static uint32_t units_to_carve(const struct heap *heap, const struct span *span)
 }
 
 /* Carve the next units of a listed span. */
-static uintptr_t span_carve(struct span *span, uint32_t count)
+static uintptr_t span_carve(struct heap *heap, struct span *span, uint32_t count)
 {
-    uint32_t units = lowest_bits(span->uncarved, count);
+    uint32_t units = HARDENED ? hardened_choose_units(heap, span->uncarved, count) : lowest_bits(span->uncarved, count);
+    if (HARDENED) {
+        hardened_clear_units(span, units);
+        atomic_signal_fence(memory_order_release);
+    }
     span->uncarved &= (uint16_t)~units;
     if (span->uncarved == 0) space_dense_spans_add(1);
+    if (HARDENED) return hardened_carve(heap, span, units);
     uintptr_t list = span_list_end(span);
     while (units != 0) {
         uint32_t highest = 31 - (uint32_t)__builtin_clz(units);
@@ -200,11 +212,18 @@ static uintptr_t span_carve(struct span *span, uint32_t count)
 
 /* ---- spans come and go --------------------------------------------------------------------------------------------------------- */
 
-void span_give_back(struct heap *heap, struct span *span)
+/* An empty span leaves its heap. */
+static void span_leave(struct heap *heap, struct span *span)
 {
+    if (UNLIKELY(span->sampled)) sample_forget_all_of(span);
     span_disown(heap, span);
     atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
     span_kind_write(span, SPAN_METADATA);
+}
+
+void span_give_back(struct heap *heap, struct span *span)
+{
+    span_leave(heap, span);
     cache_put(heap, span);
     heap_chores_more(heap);
 }
@@ -213,9 +232,7 @@ void span_give_away(struct heap *heap, struct span *span, uint32_t *chain)
 {
     if (span->listed) span_unlist(heap, span);
     span_set_sparse(heap, span, 0);
-    span_disown(heap, span);
-    atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
-    span_kind_write(span, SPAN_METADATA);
+    span_leave(heap, span);
     span->next = *chain;
     *chain = span_index(span);
 }
@@ -227,12 +244,13 @@ static void span_cut_for(struct span *span, unsigned bin, bool zeros)
     span->bin = (uint8_t)bin;
     span->block_size = block_size;
     span->reciprocal = UINT32_MAX / block_size + 1;
-    span->wake = wake_threshold(block_size);
+    span->wake = wake_threshold(block_size) & WAKE_MASK;
     span->free = span_list_end(span);
     span->carved = 0;
     span->uncarved = span_units_with_blocks(span);
     span->zeros = zeros;
     if (POOLS_EXIST && bin_is_mixed(bin)) mixed_start(span);
+    if (HARDENED) hardened_cut(span, zeros);
 }
 
 /* A span for this bin; NULL: out of memory. */
@@ -284,7 +302,10 @@ static bool bin_grow(struct heap *heap, unsigned bin)
 /* A span with so many live blocks, or fewer, is sparse; 0: it is not worth a look. */
 static uint32_t span_sparse_limit(const struct span *span)
 {
-    if ((span->uncarved & SPARSE_UNITS_USED) != 0) return 0;
+    bool hardly_used = HARDENED
+                           ? __builtin_popcount(span->uncarved) > (int)CARVE_UNITS / 2 /* they are no lowest ones */
+                           : (span->uncarved & SPARSE_UNITS_USED) != 0;
+    if (hardly_used) return 0;
     uint32_t limit = (uint32_t)SPAN_SIZE / span->block_size / 2;
     return limit < SPARSE_BLOCKS ? limit : SPARSE_BLOCKS;
 }
@@ -297,7 +318,7 @@ static uint32_t span_next_look(const struct span *span, uint32_t live)
     return live > limit ? limit : 0;
 }
 
-void span_arrange(struct heap *heap, struct span *span, uint32_t live)
+ALWAYS_INLINE void arrange(struct heap *heap, struct span *span, uint32_t live)
 {
     uint32_t freed = span->carved - live;
     bool gives = span->uncarved != 0 || freed >= span->wake;
@@ -305,6 +326,11 @@ void span_arrange(struct heap *heap, struct span *span, uint32_t live)
     uint32_t until_stop = gives ? live - span_next_look(span, live) : span->wake - freed;
     span->countdown = until_stop < live ? until_stop : live;
     span->held_back = (uint16_t)(live - span->countdown);
+}
+
+void span_arrange(struct heap *heap, struct span *span, uint32_t live)
+{
+    arrange(heap, span, live);
 }
 
 /* The block that is `steps` links behind `block`. */
@@ -320,65 +346,94 @@ static void list_link(uintptr_t block, uintptr_t next)
 }
 
 /* How many blocks a refill may move to the bin. */
-static uint32_t bin_gives(const struct heap *heap, struct bin *bin)
+ALWAYS_INLINE uint32_t bin_gives(const struct heap *heap, struct bin *bin)
 {
     uint32_t most = heap->chores && !heap->busy ? GIVEN_WITH_CHORES : BLOCKS_MAX;
     uint32_t given = bin->given < GIVEN_FIRST ? GIVEN_FIRST : bin->given * 2;
     if (given > most) given = most;
-    bin->given = given & BLOCKS_MAX;
+    bin->given = (uint16_t)given;
     return given;
 }
 
-/* Move `list` of `count` blocks, at least one, to the bin; what is too much goes in front of those freed. */
-static uint32_t span_give_list(struct heap *heap, struct span *span, uintptr_t list, uint32_t count)
+/* Put what is behind the first `most` blocks of the list in front of those freed. */
+static NOINLINE void span_keep_rest(struct span *span, uintptr_t list, uint32_t count, uint32_t most)
 {
-    uint32_t most = bin_gives(heap, &heap->bins[span->bin]);
-    if (guard_is_on())
-        most = (uint32_t)guard_cut(&heap->guard, span->bin, span->block_size, count < most ? count : most);
-    /* Relaxed: a figure, which only the owner writes. */
-    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
-    heap->free[span->bin] = list;
-    if (count <= most) return count;
     uintptr_t last = list_walk(list, most - 1);
     uintptr_t rest = list_walk(last, 1);
     list_link(last, span_list_end(span));
     if (!list_is_empty(span->free)) list_link(list_walk(rest, count - most - 1), span->free);
     span->free = rest;
+}
+
+NOINLINE void *bin_pick(struct heap *heap, unsigned bin, size_t bytes, size_t size, size_t alignment, bool *sampled)
+{
+    *sampled = sample_is_due(heap, bin, bytes);
+    return *sampled || !guard_is_on() ? NULL : guard_sample(&heap->guard, bin, bytes, size, alignment);
+}
+
+uint32_t bin_cut_at_point(struct heap *heap, unsigned bin, size_t bytes, size_t count)
+{
+    size_t guarded = guard_is_on() ? guard_cut(&heap->guard, bin, bytes, count) : count;
+    size_t sampled = sample_cut(heap, bin, bytes, count);
+    /* It ends before the point that the other has found. */
+    if (guarded < sampled) pick_forget(&heap->sample, bin);
+    if (sampled < guarded) pick_forget(&heap->guard, bin);
+    return (uint32_t)(guarded < sampled ? guarded : sampled);
+}
+
+/* How many of the first `count` blocks of a list the bin may be given, since others are picked; and these can be had anew. */
+static NOINLINE uint32_t list_cut(struct heap *heap, struct span *span, unsigned bin, uint32_t count)
+{
+    if (span->sampled) sample_forget_free(span);
+    return bin_cut(heap, bin, span->block_size, count);
+}
+
+/* Move `list` of `count` blocks, at least one, to the bin; what is too much goes in front of those freed. */
+ALWAYS_INLINE uint32_t span_give_list(struct heap *heap, struct span *span, unsigned bin, uintptr_t list,
+                                      uint32_t count)
+{
+    uint32_t most = bin_gives(heap, &heap->bins[bin]);
+    if (pick_is_on()) most = list_cut(heap, span, bin, count < most ? count : most);
+    /* Relaxed: a figure, which only the owner writes. */
+    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
+    heap->free[bin] = list;
+    if (LIKELY(count <= most)) return count;
+    span_keep_rest(span, list, count, most);
     return most;
 }
 
 /* Move blocks that are made for it, in so many units, to the bin of a listed span which has some to make. */
-static void span_give_carved(struct heap *heap, struct span *span, uint32_t units)
+static NOINLINE void span_give_carved(struct heap *heap, struct span *span, unsigned bin, uint32_t units)
 {
     uint32_t before = span->carved;
-    span_set_sparse(heap, span, 0); /* in use again, however few are */
+    span_set_in_use(heap, span);
     int uncarved = __builtin_popcount(span->uncarved);
-    uintptr_t list = span_carve(span, units);
+    uintptr_t list = span_carve(heap, span, units);
     count_carved(heap, (unsigned)(uncarved - __builtin_popcount(span->uncarved)));
-    heap->bins[span->bin].zeros = span->zeros;
-    span_arrange(heap, span, span_live(span) + span_give_list(heap, span, list, span->carved - before));
+    heap->bins[bin].zeros = span->zeros;
+    arrange(heap, span, span_live(span) + span_give_list(heap, span, bin, list, span->carved - before));
 }
 
 /* Move those that were freed. */
-static void span_give_freed(struct heap *heap, struct span *span)
+ALWAYS_INLINE void span_give_freed(struct heap *heap, struct span *span, unsigned bin)
 {
-    uint32_t freed = span->carved - span_live(span);
-    span_set_sparse(heap, span, 0);
+    uint32_t live = span_live(span), freed = span->carved - live;
+    span_set_in_use(heap, span);
     uintptr_t list = span->free;
-    span->free = span_list_end(span);
-    heap->bins[span->bin].zeros = false;
-    span_arrange(heap, span, span_live(span) + span_give_list(heap, span, list, freed));
+    span->free = list_end_of(list);
+    heap->bins[bin].zeros = false;
+    arrange(heap, span, live + span_give_list(heap, span, bin, list, freed));
 }
 
 /* Move blocks of a listed span to its bin. */
-static void span_give(struct heap *heap, struct span *span)
+ALWAYS_INLINE void span_give(struct heap *heap, struct span *span, unsigned bin)
 {
     bool few = span->carved - span_live(span) < span->wake;
-    if (span->uncarved != 0 && few) span_give_carved(heap, span, units_to_carve(heap, span));
-    else span_give_freed(heap, span);
+    if (span->uncarved != 0 && few) span_give_carved(heap, span, bin, units_to_carve(heap, span));
+    else span_give_freed(heap, span, bin);
 }
 
-static void pause_inside(struct heap *heap)
+ALWAYS_INLINE void pause_inside(struct heap *heap)
 {
     heap_chores_pass(heap);
     remote_outbox_flush_at_refill(heap);
@@ -392,23 +447,35 @@ void heap_pause(struct heap *heap)
     heap_leave(heap, entered);
 }
 
-struct span *bin_find_span(struct heap *heap, unsigned bin)
+static NOINLINE struct span *bin_get_span(struct heap *heap, unsigned bin)
+{
+    if (!heap_adopt_span(heap, bin) && !bin_grow(heap, bin)) return NULL;
+    return span_at(heap->bins[bin].listed);
+}
+
+ALWAYS_INLINE struct span *find_span(struct heap *heap, unsigned bin)
 {
     pause_inside(heap);
-    while (heap->bins[bin].listed == SPAN_NONE) {
-        if (heap_adopt_span(heap, bin)) break;
-        if (!bin_grow(heap, bin)) return NULL;
-    }
-    return span_at(heap->bins[bin].listed);
+    uint32_t listed = heap->bins[bin].listed;
+    return LIKELY(listed != SPAN_NONE) ? span_at(listed) : bin_get_span(heap, bin);
+}
+
+struct span *bin_find_span(struct heap *heap, unsigned bin)
+{
+    return find_span(heap, bin);
 }
 
 bool bin_refill(struct heap *heap, unsigned bin)
 {
     uint32_t entered = heap_enter(heap);
-    struct span *span = bin_find_span(heap, bin);
-    if (span != NULL) span_give(heap, span);
+    struct span *span = find_span(heap, bin);
+    if (LIKELY(span != NULL)) {
+        span_give(heap, span, bin);
+        heap_leave(heap, entered);
+        return true;
+    }
     heap_leave(heap, entered);
-    return span != NULL;
+    return false;
 }
 
 /* ---- refilling for calloc ------------------------------------------------------------------------- */
@@ -441,7 +508,7 @@ static bool refill_zeroed(struct heap *heap, unsigned bin)
         span_cut_for(span, bin, true);
         bin_add(heap, span);
     }
-    span_give_carved(heap, span, CARVE_UNITS); /* it is resident: there is no page to be spared */
+    span_give_carved(heap, span, bin, CARVE_UNITS); /* it is resident: there is no page to be spared */
     return true;
 }
 
@@ -484,7 +551,7 @@ READS_RACILY unsigned bin_to_borrow_from(struct heap *heap, unsigned bin)
 
 /* Keep one empty span in a bin that has nothing else to give: else a program at the edge of a span would get and give
  * one back all the time. But none where nothing is to be kept. */
-static bool span_is_last_resort(const struct heap *heap, const struct span *span)
+ALWAYS_INLINE bool span_is_last_resort(const struct heap *heap, const struct span *span)
 {
     const struct bin *bin = &heap->bins[span->bin];
     if (heap == &heap_orphans || atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed) == 0)
@@ -492,17 +559,22 @@ static bool span_is_last_resort(const struct heap *heap, const struct span *span
     return bin->listed == SPAN_NONE || (bin->listed == span_index(span) && span->next == SPAN_NONE);
 }
 
-void span_look(struct heap *heap, struct span *span, uint32_t live)
+static NOINLINE void span_look_at_live(struct heap *heap, struct span *span, uint32_t live)
+{
+    /* It has just become so. A listed one is looked at for no other reason; one that was not may have lost many blocks
+     * at once. */
+    bool sparse = span->listed || (span->since == 0 && live < span_sparse_limit(span));
+    if (sparse) span_set_sparse(heap, span, platform_clock_ms() | 1); /* not 0, nor its low bits */
+    arrange(heap, span, live);
+    /* Last: these may uncarve this very span, and return blocks of it. */
+    if (UNLIKELY(sparse)) heap_chores_sparse(heap);
+    if (UNLIKELY(sparse && !heap->chores)) heap_chores_expect(heap);
+}
+
+ALWAYS_INLINE void look(struct heap *heap, struct span *span, uint32_t live)
 {
     if (live != 0) {
-        /* It has just become so. A listed one is looked at for no other reason; one that was not may have lost many blocks
-         * at once. */
-        bool sparse = span->listed || (span->since == 0 && live < span_sparse_limit(span));
-        if (sparse) span_set_sparse(heap, span, platform_clock_ms() | 1); /* not 0, nor its low bits */
-        span_arrange(heap, span, live);
-        /* Last: these may uncarve this very span, and return blocks of it. */
-        if (UNLIKELY(sparse)) heap_chores_sparse(heap);
-        if (UNLIKELY(sparse && !heap->chores)) heap_chores_expect(heap);
+        span_look_at_live(heap, span, live);
     } else if (span_is_last_resort(heap, span)) {
         span->countdown = 0;
         span->held_back = 0;
@@ -513,12 +585,16 @@ void span_look(struct heap *heap, struct span *span, uint32_t live)
     }
 }
 
+void span_look(struct heap *heap, struct span *span, uint32_t live)
+{
+    look(heap, span, live);
+}
+
 ALWAYS_INLINE void countdown_ended(struct span *span, struct heap *heap)
 {
     uint32_t entered = heap_enter(heap);
     /* Relaxed: it was ours, and is no more if it was found empty and given away before we came in. */
-    if (LIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) == heap))
-        span_look(heap, span, span->held_back);
+    if (LIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) == heap)) look(heap, span, span->held_back);
     heap_leave(heap, entered);
 }
 
@@ -546,7 +622,7 @@ void span_free_list(struct heap *heap, struct span *span, uintptr_t first, uintp
 
 /* ---- flushing and adopting ------------------------------------------------------------------------------------------------------------- */
 
-void heap_return_bin(struct heap *heap, unsigned bin)
+static void return_bin(struct heap *heap, unsigned bin)
 {
     if (POOLS_EXIST && bin_is_mixed(bin)) {
         mixed_let_go(heap, bin);
@@ -554,7 +630,7 @@ void heap_return_bin(struct heap *heap, unsigned bin)
     }
     uintptr_t first = heap->free[bin];
     if (list_is_empty(first)) return;
-    heap->free[bin] = LIST_END; /* before chores come by */
+    heap->free[bin] = bin_nothing(heap); /* before chores come by */
     uint32_t blocks = 1;
     uintptr_t last = first;
     for (uintptr_t next = list_next(last); !list_is_empty(next); next = list_next(last)) {
@@ -564,9 +640,18 @@ void heap_return_bin(struct heap *heap, unsigned bin)
     span_free_list(heap, span_of_offset(first - space.base), first, last, blocks);
 }
 
+void heap_return_bin(struct heap *heap, unsigned bin)
+{
+    pick_forget(&heap->guard, bin);
+    pick_forget(&heap->sample, bin);
+    return_bin(heap, bin);
+}
+
 void heap_return_blocks(struct heap *heap)
 {
-    for (unsigned bin = 0; bin < HEAP_BINS; bin++) heap_return_bin(heap, bin);
+    pick_forget_all(&heap->guard);
+    pick_forget_all(&heap->sample);
+    for (unsigned bin = 0; bin < HEAP_BINS; bin++) return_bin(heap, bin);
 }
 
 /* Give back the spans that were kept although they are empty. */

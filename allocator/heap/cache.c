@@ -45,9 +45,10 @@ static uint32_t *list_of_length(struct span_cache *cache, uint32_t spans)
     return &cache->lists[spans <= CACHE_EXACT ? spans - 1 : CACHE_EXACT];
 }
 
-static void cache_add(struct span_cache *cache, struct span *run)
+static void cache_add(struct span_cache *cache, struct span *run, uint32_t heap_number)
 {
     uint32_t index = span_index(run);
+    run_use_set(run, heap_number + 1);
     uint32_t *list = list_of_length(cache, run->run_spans);
     run->prev = SPAN_NONE;
     run->next = *list;
@@ -63,6 +64,7 @@ static void cache_add(struct span_cache *cache, struct span *run)
 
 static void cache_remove(struct span_cache *cache, struct span *run)
 {
+    run_use_set(run, RUN_ON_ITS_WAY);
     if (run->next != SPAN_NONE) span_at(run->next)->prev = run->prev;
     if (run->prev != SPAN_NONE) span_at(run->prev)->next = run->next;
     else *list_of_length(cache, run->run_spans) = run->next;
@@ -123,7 +125,7 @@ void cache_put(struct heap *heap, struct span *run)
     platform_lock_acquire(&cache->lock);
     uint32_t most = threshold();
     bool kept = run->run_spans <= most;
-    if (kept) cache_add(cache, run);
+    if (kept) cache_add(cache, run, heap->number);
     cache_detach_beyond(cache, most, &chain);
     platform_lock_release(&cache->lock);
     if (!kept) release(run);

@@ -25,6 +25,13 @@ void check_size_failed(const void *pointer, size_t given, size_t usable)
     platform_abort();
 }
 
+void check_alignment_failed(const void *pointer, size_t alignment)
+{
+    platform_message("free of %p with alignment %zu, which it does not have", pointer, alignment);
+    if (guard_slot_of((uintptr_t)pointer) != NULL) guard_report_object(pointer);
+    platform_abort();
+}
+
 /* The start of the large object that contains `offset`, or NULL. Walks back over the inner spans of a run. */
 static const struct span *large_around(size_t offset)
 {
@@ -53,7 +60,7 @@ void check_pointer_failed(const char *function, const void *pointer)
     const struct span *large = large_around(offset);
     if (large != NULL) {
         platform_message("%s of an interior pointer: %p points %zu bytes into the object at %p of %zu bytes", function,
-                         pointer, (size_t)((uintptr_t)pointer - span_start(large)), (const void *)span_start(large),
+                         pointer, (size_t)((uintptr_t)pointer - large_start(large)), (const void *)large_start(large),
                          large_usable_size(large));
         platform_abort();
     }

@@ -59,6 +59,8 @@ void heap_chores_expect_own(void)
     if (heap == &heap_none) return;
     bool shares = heap == &heap_sharing;
     if (shares) heap = heap_thread_enter();
+    if (heap == NULL)
+        return; /* a fork has the one that it shares, and there is no memory for another: somebody else comes by */
     uint32_t entered = heap_enter(heap);
     if (!heap->chores) heap_chores_expect(heap);
     heap_leave(heap, entered);
@@ -182,7 +184,7 @@ static uintptr_t list_without(const struct span *span, const struct free_blocks 
             list = block;
         }
     }
-    return list;
+    return HARDENED ? hardened_shuffle(span, list) : list;
 }
 
 /* Purge the units of the mask, as far as they make whole pages of the kernel's. */
@@ -306,17 +308,19 @@ void heap_orphans_look(void)
     platform_lock_release(&heap_orphans.lock);
 }
 
-enum chores_left heap_orphans_step(void)
+enum chores_left heap_locked_step(struct heap *heap)
 {
     enum chores_left left = CHORES_NONE;
-    if (!platform_lock_enter(&heap_orphans.lock)) return CHORES_LATER; /* a fork has them */
-    if (heap_orphans.chores) {
-        heap_chores_look(&heap_orphans);
-        if (heap_orphans.chores) left = heap_orphans.tidying ? CHORES_NOW : CHORES_LATER;
+    if (!platform_lock_enter(&heap->lock)) return CHORES_LATER; /* a fork has it */
+    if (heap->chores) {
+        heap_chores_look(heap);
+        if (heap->chores) left = heap->tidying ? CHORES_NOW : CHORES_LATER;
     }
-    platform_lock_release(&heap_orphans.lock);
+    platform_lock_release(&heap->lock);
     return left;
 }
+
+_Atomic(uint32_t) heap_trims_asked;
 
 /* ---- at once --------------------------------------------------------------------------------------------------------------------- */
 
@@ -339,29 +343,29 @@ void heap_purge_pages(struct heap *heap, uint32_t spans)
     }
 }
 
-/* In steps, for others wait for the lock. While a fork has it, they keep what they have. */
-void heap_orphans_give_back(void)
+void heap_locked_give_back(struct heap *heap)
 {
-    if (!platform_lock_enter(&heap_orphans.lock)) return;
-    heap_flush(&heap_orphans);
-    uint32_t left = heap_spans(&heap_orphans);
+    if (!platform_lock_enter(&heap->lock)) return;
+    heap->trims_done = atomic_load_explicit(&heap_trims_asked, memory_order_relaxed);
+    if (HARDENED && heap != &heap_orphans) hardened_release(heap);
+    heap_flush(heap);
+    uint32_t left = heap_spans(heap);
     for (;;) {
         uint32_t step = left < SPARSE_SPANS_STEP ? left : SPARSE_SPANS_STEP;
-        heap_purge_pages(&heap_orphans, step);
+        heap_purge_pages(heap, step);
         left -= step;
         if (left == 0) break;
-        platform_lock_release(&heap_orphans.lock);
-        if (!platform_lock_enter(&heap_orphans.lock)) return;
+        platform_lock_release(&heap->lock);
+        if (!platform_lock_enter(&heap->lock)) return;
     }
-    platform_lock_release(&heap_orphans.lock);
+    platform_lock_release(&heap->lock);
 }
-
-_Atomic(uint32_t) heap_trims_asked;
 
 void heap_give_back(struct heap *heap)
 {
     uint32_t entered = heap_enter(heap);
     heap->trims_done = atomic_load_explicit(&heap_trims_asked, memory_order_relaxed);
+    if (HARDENED) hardened_release(heap);
     remote_inbox_take(heap);
     remote_outbox_flush(heap);
     heap_flush(heap);

@@ -66,7 +66,8 @@ static COLD bool start(void)
     bool done = make();
     /* Release: pairs with has_started. */
     atomic_store_explicit(&started, done ? START_DONE : START_FAILED, memory_order_release);
-    if (done) platform_fault_watch(guard_report_fault);
+    if (done && HARDENED) hardened_watch_faults();
+    else if (done) platform_fault_watch(guard_report_fault);
     return done;
 }
 
@@ -278,4 +279,11 @@ void guard_figures(struct guard_figures *figures)
     figures->samples = atomic_load_explicit(&samples, memory_order_relaxed);
     figures->missed = atomic_load_explicit(&missed, memory_order_relaxed);
     figures->own_bytes = figures->live * guard.page - figures->live_bytes + guard.slots * sizeof(struct guard_slot);
+}
+
+size_t guard_records(uintptr_t *start)
+{
+    if (!has_started()) return 0;
+    *start = (uintptr_t)guard.records;
+    return guard.slots * sizeof *guard.records;
 }

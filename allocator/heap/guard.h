@@ -1,12 +1,8 @@
 /* Guarded objects: a few, chosen by chance, each alone at the edge of an inaccessible page.
  *
- * Which: points fall on the bytes of the blocks that a heap's bins are given, one after the other, as a Poisson process with
- * guard_mean bytes between two on average. An object is guarded when a point falls into the block that it would have had. Nothing
- * is counted for that while blocks are handed out: a bin that is refilled is given the blocks before the next point, and no more,
- * so that who wants the one with the point comes to the slow path. So a block of n bytes is chosen with the probability
- * 1 - exp(-n / guard_mean), whatever is allocated beside it, and by nothing that a program does can its objects keep in step with
- * the points. Two things make it inexact: blocks that a bin returns unused were counted all the same, and objects that come round
- * in a context (context/) are not seen again before a new segment is begun.
+ * Which: those that are picked (pick.h), with guard_mean bytes between two points on average; such an object stands in a slot instead
+ * of the block that it would have had. Objects that come round in a context (context/) are not seen again before a new segment is
+ * begun.
  *
  * Where: in slots, pages of one run that is set apart for ever, with an inaccessible page between each two:
  *
@@ -24,6 +20,7 @@
 
 #include "../platform/trace.h"
 #include "../space/space.h"
+#include "pick.h"
 
 /* ---- slots (guard.c) ---------------------------------------------------------------------------------------------------- */
 
@@ -78,6 +75,9 @@ struct guard_figures {
 };
 void guard_figures(struct guard_figures *figures);
 
+/* Where the records of the slots are, outside of the space, and how many bytes; 0: there are none. */
+size_t guard_records(uintptr_t *start);
+
 /* ---- samples (guard_sample.c) --------------------------------------------------------------------------------------------- */
 
 extern _Atomic(size_t) guard_mean; /* bytes between two points, on average; 0: nothing is guarded; live */
@@ -87,27 +87,20 @@ ALWAYS_INLINE bool guard_is_on(void)
     return UNLIKELY(atomic_load_explicit(&guard_mean, memory_order_relaxed) != 0); /* relaxed: a setting */
 }
 
-/* Of whoever hands out blocks by the list: a heap or a context. All zero: it has not begun. */
-enum { GUARD_BINS_MAX = 256 };
-struct guard_sampler {
-    uint64_t random;
-    uint32_t forks; /* heap_forks where the sequence was begun */
-    size_t mean; /* by which `until` was drawn */
-    size_t until; /* bytes until the next point */
-    uint64_t due[GUARD_BINS_MAX / 64]; /* a bit for each bin: the next block of it has a point */
-};
-
 /* The bin has no block left, of so many bytes: is the one that is wanted chosen? */
-bool guard_falls(struct guard_sampler *sampler, unsigned bin, size_t bytes);
+bool guard_falls(struct picker *picker, unsigned bin, size_t bytes);
 /* The same, and the object if it is. */
-void *guard_sample(struct guard_sampler *sampler, unsigned bin, size_t bytes, size_t size, size_t alignment);
+void *guard_sample(struct picker *picker, unsigned bin, size_t bytes, size_t size, size_t alignment);
 /* The bin is about to be given `count` blocks: how many it may be given, at least 1. */
-size_t guard_cut(struct guard_sampler *sampler, unsigned bin, size_t bytes, size_t count);
+size_t guard_cut(struct picker *picker, unsigned bin, size_t bytes, size_t count);
 
 /* ---- reports (guard_report.c) -------------------------------------------------------------------------------------------------- */
 
 /* Of an access that was refused, if its address is one of ours. In a signal's handler. */
 void guard_report_fault(const struct platform_fault *fault);
+
+/* Of faults that a program survives, only the first are reported. Counts this one. */
+bool guard_report_is_due(void);
 
 enum guard_mistake {
     GUARD_POINTER, /* `pointer` is no live object's: freed before, or inside one */

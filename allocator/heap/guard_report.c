@@ -13,18 +13,27 @@ static void print_trace(const struct trace *trace)
     }
 }
 
-/* Who did something with the object, if anybody has. */
-static void print_act(const char *act, int32_t thread, const struct trace *trace)
+/* Who did something with the object, if anybody has. Returns the files that its places are in (trace.h). */
+static uint64_t print_act(const char *act, int32_t thread, const struct trace *trace)
 {
-    if (thread == 0) return;
+    if (thread == 0) return 0;
     platform_message("  %s by thread %zu%s", act, (size_t)thread, trace->count != 0 ? ":" : "");
     print_trace(trace);
+    return trace_files(trace);
 }
 
-static void print_history(const struct guard_slot *slot)
+static uint64_t print_history(const struct guard_slot *slot)
 {
-    print_act("allocated", slot->allocated_by, &slot->allocated);
-    print_act("freed", slot->freed_by, &slot->freed);
+    uint64_t files = print_act("allocated", slot->allocated_by, &slot->allocated);
+    return files | print_act("freed", slot->freed_by, &slot->freed);
+}
+
+/* At the end, so that whoever looks the places up later can tell whether the files are still those. */
+static void print_files(uint64_t files)
+{
+    char text[TRACE_PLACE_MAX];
+    for (unsigned file = 0; files != 0; file++, files >>= 1)
+        if ((files & 1) != 0 && trace_describe_file(file, text)) platform_message("  %s", text);
 }
 
 static enum guard_state state_of(const struct guard_slot *slot)
@@ -96,22 +105,37 @@ static bool is_ours(uintptr_t address)
 }
 
 /* A program may go on after each, if it has a handler that does. */
-enum { REPORTS_MAX = 64, WAIT_US = 1000000 };
+enum { REPORTS_MAX = 64, WAIT_MS = 1000 };
 
-/* The threads that make a mistake at the same time report it one after the other: the first would end the process. Whoever cannot
- * is let through after a second. */
-static _Atomic(uint32_t) reporting, reports;
-
-static void report_begin(void)
+bool guard_report_is_due(void)
 {
-    uint32_t nobody = 0;
-    if (atomic_compare_exchange_strong_explicit(&reporting, &nobody, 1, memory_order_acquire, memory_order_relaxed))
-        return;
-    platform_wait(&reporting, 1, WAIT_US);
+    static _Atomic(uint32_t) reports;
+    /* Relaxed: a bound. First a look, so that the count never comes round. */
+    return atomic_load_explicit(&reports, memory_order_relaxed) < REPORTS_MAX &&
+           atomic_fetch_add_explicit(&reports, 1, memory_order_relaxed) < REPORTS_MAX;
 }
 
-static void report_end(void)
+/* The threads that make a mistake at the same time report it one after the other: the first would end the process. Whoever comes to
+ * wait for a second, since another was ended in the middle of a report, say, or a handler is in it, reports beside it. */
+static _Atomic(uint32_t) reporting;
+
+/* Whether the turn is ours, and is to be ended. */
+static bool report_begin(void)
 {
+    uint64_t begun = platform_clock_ms();
+    do {
+        uint32_t nobody = 0;
+        /* Acquire: pairs with the release in report_end, so that lines do not come before the others'. */
+        if (atomic_compare_exchange_strong_explicit(&reporting, &nobody, 1, memory_order_acquire, memory_order_relaxed))
+            return true;
+        platform_wait(&reporting, 1, WAIT_MS * 1000);
+    } while (platform_clock_ms() - begun < WAIT_MS);
+    return false;
+}
+
+static void report_end(bool has_turn)
+{
+    if (!has_turn) return;
     atomic_store_explicit(&reporting, 0, memory_order_release);
     platform_wake(&reporting);
 }
@@ -120,14 +144,14 @@ void guard_report_fault(const struct platform_fault *fault)
 {
     if (LIKELY(!is_ours(fault->address))) return;
     const struct guard_slot *slot = slot_meant(fault->address);
-    if (slot == NULL || atomic_fetch_add_explicit(&reports, 1, memory_order_relaxed) >= REPORTS_MAX) return;
+    if (slot == NULL || !guard_report_is_due()) return;
     struct trace trace;
-    report_begin();
+    bool has_turn = report_begin();
     print_fault(fault, slot);
     trace_of_fault(&trace, fault);
-    print_act("accessed", platform_thread_number(), &trace);
-    print_history(slot);
-    report_end();
+    uint64_t files = print_act("accessed", platform_thread_number(), &trace);
+    print_files(files | print_history(slot));
+    report_end(has_turn);
 }
 
 /* ---- what is found when an object is freed ---------------------------------------------------------------------------------------- */
@@ -170,8 +194,9 @@ void guard_report_mistake(enum guard_mistake mistake, const char *function, cons
     else if (mistake == GUARD_UNDERFLOWN)
         print_changed("underflow", "before", slot->object - (uintptr_t)pointer, function, slot);
     else print_pointer(function, pointer, slot);
-    print_act(function, platform_thread_number(), &trace);
-    if (slot != NULL && state_of(slot) != GUARD_UNUSED) print_history(slot);
+    uint64_t files = print_act(function, platform_thread_number(), &trace);
+    if (slot != NULL && state_of(slot) != GUARD_UNUSED) files |= print_history(slot);
+    print_files(files);
     platform_abort();
 }
 
@@ -180,6 +205,7 @@ void guard_report_object(const void *pointer)
     const struct guard_slot *slot = guard_slot_of((uintptr_t)pointer);
     struct trace trace;
     trace_take(&trace);
-    print_act("free", platform_thread_number(), &trace);
-    if (slot != NULL) print_history(slot);
+    uint64_t files = print_act("free", platform_thread_number(), &trace);
+    if (slot != NULL) files |= print_history(slot);
+    print_files(files);
 }

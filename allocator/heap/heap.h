@@ -17,8 +17,10 @@
  * resting thread's heap holds; lent.c the whole heap of one that sleeps; pressure.c what is done when memory runs
  * short; remote.c blocks that another thread freed; registry.c heaps and threads: birth, death, adoption, fork;
  * shared.c heaps of several threads; large.c objects with spans of their own; mixed.c, in the library with pools
- * alone, bins of objects of many sizes; guard.c, guard_sample.c and guard_report.c objects at the edge of
- * inaccessible pages (guard.h); object.c what the malloc family asks for, of any size; check.c errors of the program.
+ * alone, bins of objects of many sizes; survey.c what lies in a span, for figures (survey.h); pick.c which objects are
+ * picked by chance (pick.h); guard.c, guard_sample.c and guard_report.c such as stand at the edge of inaccessible pages
+ * (guard.h); sample.c, call_site.c and sample_look.c such as it is known of who asked for them (sample.h; numbered.h); the folder hardened/, in the library that is hardened alone, what stands against attacks (hardened.h); object.c what
+ * the malloc family asks for, of any size; check.c errors of the program.
  */
 #ifndef HEAPFIT_HEAP_H
 #define HEAPFIT_HEAP_H
@@ -26,7 +28,11 @@
 #include "../platform/platform.h"
 #include "../space/space.h"
 #include "guard.h"
+#include "hardened.h"
+#include "sample.h"
 #include "size_class.h"
+
+#include <string.h>
 
 /* ---- settings: set by api/, some while threads run -------------------------------------------------------- */
 
@@ -40,6 +46,7 @@ struct heap_settings {
     _Atomic(uint32_t) thread_spans_cached; /* free spans that a heap keeps for itself */
     _Atomic(size_t) free_page_threshold; /* bytes of free memory in sparse spans that a heap keeps for the decay time */
     _Atomic(uint32_t) lockless_threads; /* threads that get a heap of their own */
+    _Atomic(uint32_t) share_first; /* allocations of a thread of many before it does */
     _Atomic(size_t) memory_limit; /* bytes that the process shall stay below; or one of the following */
     _Atomic(uint32_t) background; /* enum background: when there may be a thread that gives memory back */
     bool cache_line_align; /* blocks fill whole cache lines; set before the first heap is made */
@@ -98,13 +105,26 @@ ALWAYS_INLINE uint32_t bin_block_size(unsigned bin)
 
 /* ---- lists of blocks ---------------------------------------------------------------------------------------- */
 
-/* A list of free blocks of one span. Its head is the address of a block, or an odd number when the list is empty:
- * the span's start with LIST_END set. A free block's first word is its *link*: the next head, exclusive-or the
- * block's own address, exclusive-or space.link_key. Next and block lie in one span, so that a decoded link is below
- * SPAN_SIZE unless the program has overwritten it; and a live block's first word decodes to such a small number only
- * by a chance of 2^-48, or because the program has copied a link (block_looks_free). That is how overwritten links and
- * double frees are noticed. */
-enum { LIST_END = 1, LINK_MAX = 0xFFFF };
+/* A list of free blocks of one span. Its head is the address of a block, or an odd number when the list is empty
+ * (span_list_end, bin_nothing). A free block's first word is its *link*: the next head, exclusive-or the block's own address,
+ * exclusive-or space.link_key. Next and block lie in one span, so that a decoded link is NEXT_MAX at most, or LINK_MAX if no
+ * block follows, unless the program has overwritten it; and a live block's first word decodes to such a small number only
+ * by a chance of 2^-47, or because the program has copied a link (block_looks_free). That is how overwritten links and
+ * double frees are noticed.
+ *
+ * All links have the 16 highest bits of the key, its *mark*, in their highest 16 bits. The key repeats it in its lowest, which
+ * hide how far apart two blocks are and are never checked. So free compares a register with memory to see that a block does
+ * not look free, and has its shifts spared. */
+enum { LIST_END = 1, NEXT_MAX = 0xFFFF, LINK_MAX = 0x1FFFF, LINK_MARK_AT = 3 /* in a word of four times 16 bits */ };
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the highest bits of a word are its last bytes");
+
+/* A key with as much chance in the bits that are checked as the number has; 0: that would not do. For an ordinary first word, a
+ * pointer or a small number, must not have the mark. */
+ALWAYS_INLINE uintptr_t link_key_of(uintptr_t random)
+{
+    uintptr_t mark = random >> 48;
+    return mark == 0 || mark == UINT16_MAX ? 0 : (random & ~(uintptr_t)UINT16_MAX) | mark;
+}
 
 ALWAYS_INLINE bool list_is_empty(uintptr_t head)
 {
@@ -114,6 +134,14 @@ ALWAYS_INLINE bool list_is_empty(uintptr_t head)
 ALWAYS_INLINE uintptr_t *block_words(uintptr_t block)
 {
     return (uintptr_t *)block;
+}
+
+/* The same to be read, also where a bin's list is empty: then there is no word (bin_nothing). */
+ALWAYS_INLINE uintptr_t first_word(uintptr_t head)
+{
+    uintptr_t word;
+    memcpy(&word, (const void *)head, sizeof word);
+    return word;
 }
 
 /* ---- heaps ------------------------------------------------------------------------------------------------------ */
@@ -139,9 +167,9 @@ struct bin {
     uint32_t listed; /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
     uint32_t spans; /* how many spans the bin has */
     uint32_t spans_listed; /* how many of them are listed */
-    unsigned given : 15; /* blocks that the last refill gave at most; the next gives twice as many */
-    unsigned borrowed : 15; /* bytes wasted so far by serving its requests from larger bins; of pools: see place.c */
-    unsigned zeros : 1; /* the blocks that malloc takes next read as zeros, but for their links */
+    uint16_t given; /* blocks that the last refill gave at most; the next gives twice as many */
+    uint16_t borrowed : 15; /* bytes wasted so far by serving its requests from larger bins; of pools: see place.c */
+    uint16_t zeros : 1; /* the blocks that malloc takes next read as zeros, but for their links */
 };
 
 enum { BORROWED_MAX = (1 << 15) - 1 };
@@ -159,12 +187,15 @@ enum { THREADS_MANY = -1 };
 struct heap {
     uintptr_t free[HEAP_BINS]; /* per bin the blocks that malloc takes next, all of one span */
 
-    /* Copies of struct space, all zero in heap_none: to that one every pointer is foreign. */
-    uintptr_t base;
-    size_t size; /* may be behind, until a free finds out */
+    /* From struct space, all zero in heap_none: to that one every pointer is foreign. */
+    uintptr_t
+        last; /* byte that is reserved: addresses are counted from there, since the table is as backward as that */
+    size_t size; /* all three may be behind, until a free finds out */
+    struct span *lowest; /* descriptor: that of the last span */
     uintptr_t link_key;
-    struct span *table; /* span_at(0) */
-    uint8_t classes[FAST_MAX / MALLOC_ALIGNMENT + 1]; /* as size_class_table, or the next of whole cache lines */
+    size_t
+        fast_sizes; /* that malloc finds in heap_classes, from OBJECT_MIN on; 0 in heap_none, whose bins it never looks at */
+    uintptr_t nothing[2]; /* zeros: see bin_nothing */
     bool quiet; /* pools/: who allocates is asked only when a bin is empty */
 
     struct bin bins[HEAP_BINS];
@@ -206,7 +237,11 @@ struct heap {
     _Atomic(int32_t) thread; /* the kernel's number of the one that has it; 0: none; THREADS_MANY: several share it */
     size_t refills; /* how often a bin was filled */
     size_t woken_at; /* pools/: the refills there were when it last had reason to ask; the owner's */
-    struct guard_sampler guard; /* guard_sample.c: the owner's, on its slow paths */
+    struct picker guard; /* guard_sample.c: the owner's, on its slow paths */
+    struct picker sample; /* sample.c: the same */
+#ifdef HEAPFIT_HARDENED
+    struct hardened_heap hardened; /* the owner's */
+#endif
 
     /* Written by other threads: a line of their own. */
     _Atomic(uintptr_t) inbox __attribute__((aligned(CACHE_LINE))); /* blocks freed elsewhere; 0 when empty */
@@ -230,6 +265,29 @@ extern __thread struct heap *thread_heap_kept;
 extern struct heap heap_lent;
 extern __thread struct heap *thread_heap_lent;
 COLD struct heap *heap_fetch(void);
+
+/* The head of a bin's list that is empty. What is read there as a link is the decoded 0, which is none: so malloc, which has to
+ * check each link, need not ask first whether there is a block. */
+ALWAYS_INLINE uintptr_t bin_nothing(const struct heap *heap)
+{
+    return (uintptr_t)heap->nothing | LIST_END;
+}
+
+/* The descriptor for an address. False: it is foreign, or of a span that was reserved since the heap has last looked. */
+ALWAYS_INLINE bool heap_find_span(const struct heap *heap, uintptr_t address, struct span **span)
+{
+    size_t from_end = heap->last - address;
+    if (UNLIKELY(from_end >= heap->size)) return false;
+    *span = heap->lowest + (from_end >> SPAN_SHIFT);
+    return true;
+}
+
+ALWAYS_INLINE void heap_see_space(struct heap *heap)
+{
+    heap->size = space_size();
+    heap->last = space.base + heap->size - 1;
+    heap->lowest = span_at((uint32_t)(heap->size >> SPAN_SHIFT) - 1);
+}
 
 /* Another thread may put heap_lent there at any moment. So each call reads it once, and goes on with what it has read. */
 ALWAYS_INLINE struct heap *thread_heap_now(void)
@@ -369,16 +427,34 @@ void *heap_guest_realloc(struct span *span, void *pointer,
                          size_t size); /* NULL: out of memory. Guarded ones with an owner too */
 size_t heap_guest_usable_size(const char *function, const struct span *span, const void *pointer);
 
-/* The class of a small size in this heap. */
-ALWAYS_INLINE unsigned heap_size_class(const struct heap *heap, size_t size)
+/* The bin for each size, with the tail: size_class, or the next of whole cache lines. Written once, before the first heap is made.
+ * By bytes, so that malloc has nothing to compute. */
+extern uint8_t heap_classes[FAST_MAX + 1];
+
+/* The class of a small size in a heap. */
+ALWAYS_INLINE unsigned heap_size_class(size_t size)
 {
+    size += OBJECT_TAIL;
     /* Above, all blocks fill whole cache lines anyway. */
-    return size <= FAST_MAX ? heap->classes[(size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT]
-                            : size_class_computed(size);
+    return size <= FAST_MAX ? heap_classes[size] : size_class_computed(size);
 }
 
 /* ---- bins (bin.c) ------------------------------------------------------------------------------------------------------ */
 
+/* The bin has no block left, of so many bytes: whether the one that is wanted may have to be guarded or sampled. Where pick_is_on. */
+ALWAYS_INLINE bool bin_may_pick(const struct heap *heap, unsigned bin, size_t bytes)
+{
+    return guard_is_on() || !pick_falls_not(&heap->sample, sample_mean_now(), bin, bytes);
+}
+/* If so: an object that is guarded, if that is to be; or else NULL, and whether the one that a refill gives is to be sampled. */
+void *bin_pick(struct heap *heap, unsigned bin, size_t bytes, size_t size, size_t alignment, bool *sampled);
+/* How many of `count` blocks a bin may be given, at least 1, since what stands behind them is picked: where pick_is_on. */
+uint32_t bin_cut_at_point(struct heap *heap, unsigned bin, size_t bytes, size_t count);
+ALWAYS_INLINE uint32_t bin_cut(struct heap *heap, unsigned bin, size_t bytes, size_t count)
+{
+    if (!guard_is_on() && pick_cuts_not(&heap->sample, sample_mean_now(), bin, count * bytes)) return (uint32_t)count;
+    return bin_cut_at_point(heap, bin, bytes, count);
+}
 /* Fill an empty bin; false when memory has run out. */
 bool bin_refill(struct heap *heap, unsigned bin);
 /* What a heap does now and then on its slow paths: it has no other time of its own. */
@@ -433,9 +509,16 @@ ALWAYS_INLINE uint32_t span_live(const struct span *span)
     return span->countdown + span->held_back;
 }
 
+/* The head of an empty list of the span in which this address lies: outside of it, so that how far it is from any block of it
+ * is above NEXT_MAX. */
+ALWAYS_INLINE uintptr_t list_end_of(uintptr_t address)
+{
+    return ((address & ~(uintptr_t)(SPAN_SIZE - 1)) ^ SPAN_SIZE) | LIST_END;
+}
+
 ALWAYS_INLINE uintptr_t span_list_end(const struct span *span)
 {
-    return span_start(span) | LIST_END;
+    return list_end_of(span_start(span));
 }
 
 /* Blocks are carved, and become resident, by this unit: the smallest page that Linux has. */
@@ -515,10 +598,13 @@ void heap_give_back(struct heap *heap);
 /* Give back pages that hold no live block, of at most so many spans: of the sparse ones first, then of the others, each of which
  * comes last then in their chain. */
 void heap_purge_pages(struct heap *heap, uint32_t spans);
-/* What is due for the orphans, if nobody else is about to do it; and all that they hold without need. */
+/* The same for a heap of a lock, which the caller does not have: in steps, for others wait for it. While a fork has it, the heap
+ * keeps what it has. */
+void heap_locked_give_back(struct heap *heap);
+/* What is due for the orphans, if nobody else is about to do it. */
 void heap_orphans_look(void);
-enum chores_left heap_orphans_step(void);
-void heap_orphans_give_back(void);
+/* What is due for a heap of a lock, by the background thread. */
+enum chores_left heap_locked_step(struct heap *heap);
 
 /* How often all heaps have been asked to do so. */
 extern _Atomic(uint32_t) heap_trims_asked;
@@ -554,8 +640,14 @@ void heap_background_consider(void);
 /* Start it for a function of malloc's family that `caller` has called. Allocates: with no lock held, and the heap in order. */
 void heap_background_start(const void *caller);
 void heap_background_fork_child(void);
+/* Whether heaps of other threads may be looked into while those rest, which takes a system call (membarrier) that a sandbox may end the
+ * process for. */
+bool heap_background_may_interrupt_others(void);
 /* Have the thread end, and wait for it, where it is the only one besides the caller, as far as is known. */
 void heap_background_leave(void);
+/* The calling thread ends, and has given up its heap. It may be the last: the C library runs exit handlers in the last thread of a
+ * process, whichever it is, and that must be one of the program's. */
+void heap_background_thread_leaves(void);
 
 ALWAYS_INLINE void heap_background_expect(void)
 {
@@ -739,6 +831,8 @@ void shared_check(struct heap *heap, const struct span *span, uintptr_t block);
 void shared_settle(struct heap *heap);
 /* Give back what they hold without need. */
 void shared_trim(void);
+/* What is due for them, by the background thread: one that has not been used for so long gives back all that it can. */
+enum chores_left shared_step(uint64_t now, uint32_t age_ms);
 /* No thread shares any more: leave nothing that only another one could use. */
 void shared_hand_down(void);
 /* For heap_fork_begin and its kin; the last takes in what others have freed meanwhile. */
@@ -758,16 +852,21 @@ bool large_room_can_be_made(size_t size, size_t alignment);
 void large_free(struct heap *heap, struct span *span);
 void *large_realloc(struct heap *heap, struct span *span, size_t size);
 
+ALWAYS_INLINE uintptr_t large_start(const struct span *span)
+{
+    return HARDENED ? hardened_large_start(span) : span_start(span);
+}
+
 ALWAYS_INLINE size_t large_usable_size(const struct span *span)
 {
-    return (size_t)span->run_spans * SPAN_SIZE;
+    return HARDENED ? span->free : (size_t)span->run_spans * SPAN_SIZE;
 }
 
 /* ---- errors of the program (check.c): each prints one line and aborts ----------------------------------------------------------- */
 
 _Noreturn COLD void check_link_failed(const void *block);
 
-/* Whether a block looks free. A live one does by a chance of 2^-48, and where the program has copied a link: a link says how far
+/* Whether a block looks free. A live one does by a chance of 2^-47, and where the program has copied a link: a link says how far
  * apart two blocks are and is one at any address. So who finds that a block looks free must look whether it is. */
 ALWAYS_INLINE bool block_looks_free(uintptr_t block)
 {
@@ -786,6 +885,12 @@ _Noreturn COLD void check_bin_failed(const struct heap *heap, unsigned bin); /* 
 _Noreturn COLD void check_pointer_failed(const char *function, const void *pointer);
 _Noreturn COLD void check_double_free(const void *pointer);
 _Noreturn COLD void check_size_failed(const void *pointer, size_t given, size_t usable);
+_Noreturn COLD void check_alignment_failed(const void *pointer, size_t alignment);
+/* A free that states the alignment that was asked for. NULL has any. */
+ALWAYS_INLINE void check_alignment(const void *pointer, size_t alignment)
+{
+    if (UNLIKELY(((uintptr_t)pointer & (alignment - 1)) != 0)) check_alignment_failed(pointer, alignment);
+}
 /* The first word of `block`, of the heap's own, looks like a free block's link: end the program if it is one, as far as the
  * heap's own lists tell. */
 COLD void check_suspicious_free(const struct heap *heap, const struct span *span, uintptr_t block);

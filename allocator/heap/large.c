@@ -2,12 +2,6 @@
  * to 64 KiB costs address space only. */
 #include "heap.h"
 
-#include <string.h>
-
-/* From here on moving page tables is cheaper than copying. Each move may split a kernel mapping in two, whose number is
- * limited (vm.max_map_count), so it must pay well. */
-#define MOVE_PAGES_MIN ((size_t)4 << 20)
-
 static uint32_t spans_for(size_t size)
 {
     size_t spans = (size + SPAN_SIZE - 1) >> SPAN_SHIFT;
@@ -80,15 +74,6 @@ void large_free(struct heap *heap, struct span *span)
     heap_leave(heap, entered);
 }
 
-/* The contents of one run to another; false when the target has become unusable. */
-static bool large_copy(void *to, void *from, size_t bytes)
-{
-    bool movable = bytes >= MOVE_PAGES_MIN && space_pages_can_move(from, bytes) && space_pages_can_move(to, bytes);
-    enum platform_move move = movable ? platform_move_pages(from, to, bytes) : MOVE_REFUSED;
-    if (move == MOVE_REFUSED) memcpy(to, from, bytes);
-    return move != MOVE_TARGET_LOST;
-}
-
 static void *large_move(struct heap *heap, struct span *span, size_t size)
 {
     char *to = large_malloc(heap, size, SPAN_SIZE, NULL);
@@ -96,7 +81,7 @@ static void *large_move(struct heap *heap, struct span *span, size_t size)
     void *from = (void *)span_start(span);
     size_t bytes = large_usable_size(span);
     if (bytes > size) bytes = size;
-    if (!large_copy(to, from, bytes)) { /* its run is never released, so that nobody gets it again */
+    if (!space_move(to, from, bytes)) { /* its run is never released, so that nobody gets it again */
         span_kind_write(span_of_offset(space_offset(to)), SPAN_METADATA);
         return NULL;
     }

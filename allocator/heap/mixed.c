@@ -135,6 +135,7 @@ static void take_in(struct span *span)
 {
     struct mixed *mixed = mixed_of(span);
     uintptr_t block = span->free;
+    if (UNLIKELY(span->sampled)) sample_forget_free(span);
     span->free = span_list_end(span);
     while (!list_is_empty(block)) {
         uint32_t granule = (uint32_t)(block & (SPAN_SIZE - 1)) / MALLOC_ALIGNMENT;
@@ -147,9 +148,16 @@ static void take_in(struct span *span)
     }
 }
 
+/* The head of the bin's list, which is always empty, names the current span; NULL: there is none. */
+static struct mixed *current_of(const struct heap *heap, unsigned bin)
+{
+    uintptr_t head = heap->free[bin];
+    return head == bin_nothing(heap) ? NULL : (struct mixed *)(head & ~(uintptr_t)LIST_END);
+}
+
 uint32_t mixed_units_free(struct heap *heap, struct span *span)
 {
-    if (heap->free[span->bin] == span_list_end(span)) return 0; /* current: soon to be used */
+    if (current_of(heap, span->bin) == mixed_of(span)) return 0; /* soon to be used */
     take_in(span);
     set_uncarved(span, units_in_holes(mixed_of(span)));
     span_arrange(heap, span, span_live(span));
@@ -158,18 +166,12 @@ uint32_t mixed_units_free(struct heap *heap, struct span *span)
 
 /* ---- the current span --------------------------------------------------------------------------------------------- */
 
-/* The end of its list, which says of no other bin's list where it once led, names the current span. */
-static struct mixed *current_of(const struct heap *heap, unsigned bin)
-{
-    return (struct mixed *)(heap->free[bin] & ~(uintptr_t)LIST_END); /* NULL: none */
-}
-
 void mixed_let_go(struct heap *heap, unsigned bin)
 {
     struct mixed *mixed = current_of(heap, bin);
     if (mixed == NULL) return;
     uint32_t entered = heap_enter(heap);
-    heap->free[bin] = LIST_END;
+    heap->free[bin] = bin_nothing(heap);
     holes_flip(mixed, mixed->next, mixed->end);
     mixed->next = mixed->end = GRANULES;
     struct span *span = span_of_offset((uintptr_t)mixed - space.base);
@@ -191,7 +193,7 @@ static struct mixed *make_current(struct heap *heap, struct span *span)
     uint32_t live = span_live(span) + HELD;
     span->carved = (uint16_t)(span->carved + HELD);
     span_arrange(heap, span, live);
-    heap->free[span->bin] = span_list_end(span);
+    heap->free[span->bin] = (uintptr_t)mixed | LIST_END;
     return mixed;
 }
 
@@ -213,11 +215,11 @@ static bool next_hole(struct mixed *mixed, uint32_t granules)
     }
 }
 
-/* The current hole ends before the next guarded object, but holds the one that is wanted. */
+/* The current hole ends before the next object that is picked, but holds the one that is wanted. */
 static void cut_hole(struct heap *heap, unsigned bin, struct mixed *mixed, uint32_t granules)
 {
-    size_t before = guard_cut(&heap->guard, bin, MALLOC_ALIGNMENT, mixed->end - mixed->next);
-    uint32_t end = mixed->next + (before < granules ? granules : (uint32_t)before);
+    uint32_t before = bin_cut(heap, bin, MALLOC_ALIGNMENT, mixed->end - mixed->next);
+    uint32_t end = mixed->next + (before < granules ? granules : before);
     holes_flip(mixed, end, mixed->end);
     mixed->end = end;
 }
@@ -236,7 +238,7 @@ static NOINLINE struct mixed *refill(struct heap *heap, unsigned bin, uint32_t g
         heap_leave(heap, entered);
         if (mixed == NULL) return NULL;
     }
-    if (guard_is_on()) cut_hole(heap, bin, mixed, granules);
+    if (pick_is_on()) cut_hole(heap, bin, mixed, granules);
     /* Relaxed: a figure, which only the owner writes. */
     __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
     return mixed;
@@ -246,10 +248,12 @@ void *mixed_malloc(struct heap *heap, unsigned bin, size_t size)
 {
     uint32_t granules = size == 0 ? 1 : (uint32_t)((size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT);
     struct mixed *mixed = current_of(heap, bin);
+    bool sampled = false;
     if (UNLIKELY(mixed == NULL || mixed->end - mixed->next < granules)) {
-        void *guarded =
-            guard_is_on() ? guard_sample(&heap->guard, bin, (size_t)granules * MALLOC_ALIGNMENT, size, MALLOC_ALIGNMENT)
-                          : NULL;
+        size_t bytes = (size_t)granules * MALLOC_ALIGNMENT;
+        void *guarded = NULL;
+        if (pick_is_on() && bin_may_pick(heap, bin, bytes))
+            guarded = bin_pick(heap, bin, bytes, size, MALLOC_ALIGNMENT, &sampled);
         if (UNLIKELY(guarded != NULL)) return guarded;
         mixed = refill(heap, bin, granules);
         if (UNLIKELY(mixed == NULL)) return NULL;
@@ -263,6 +267,7 @@ void *mixed_malloc(struct heap *heap, unsigned bin, size_t size)
     if (span->listed) span->countdown++;
     else span->held_back++;
     *block_words(object) = 0; /* as bin_pop */
+    if (UNLIKELY(sampled)) sample_note(heap, (void *)object, (size_t)granules * MALLOC_ALIGNMENT);
     return (void *)object;
 }
 

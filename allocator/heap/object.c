@@ -6,6 +6,15 @@
 
 /* ---- allocating ---------------------------------------------------------------------------------------------------------- */
 
+/* Inline, so that it is not there in the variants that have no quarantine, even where nothing is optimised. */
+ALWAYS_INLINE void give_up_quarantines(struct heap *heap)
+{
+    uint32_t entered = heap_enter(heap);
+    hardened_release(heap);
+    heap_leave(heap, entered);
+    hardened_large_release();
+}
+
 /* Memory has run out: give back what this heap holds without need, and the spans that others keep, before a second try. Before a
  * third one, what can be had of heaps whose threads sleep. False: there is nothing more to try. */
 static bool make_room(struct heap *heap, unsigned tries)
@@ -14,6 +23,7 @@ static bool make_room(struct heap *heap, unsigned tries)
     /* A shared heap is locked here, and the registry's lock, which it takes to ask others, comes before. */
     bool may_ask_others = !heap_is_shared(heap);
     if (tries == OWN_AND_KEPT) {
+        if (HARDENED) give_up_quarantines(heap);
         remote_inbox_take(heap);
         heap_flush(heap);
         if (may_ask_others) heap_caches_empty();
@@ -41,33 +51,51 @@ static COLD void *large_malloc_without_memory(struct heap *heap, size_t size, si
     return object;
 }
 
-/* Objects that are guarded are chosen where a bin has run out; NULL: this is none. */
-ALWAYS_INLINE void *guarded_malloc(struct heap *heap, unsigned bin, size_t size, size_t alignment)
+ALWAYS_INLINE bool filled(struct heap *heap, unsigned bin)
 {
-    return guard_is_on() ? guard_sample(&heap->guard, bin, bin_block_size(bin), size, alignment) : NULL;
+    return LIKELY(bin_refill(heap, bin)) || bin_refill_without_memory(heap, bin);
+}
+
+/* Objects that are guarded or sampled are picked where a bin has run out. */
+static NOINLINE void *picked_malloc(struct heap *heap, unsigned bin, size_t size, size_t alignment)
+{
+    bool sampled;
+    size_t bytes = bin_block_size(bin);
+    void *object = bin_pick(heap, bin, bytes, size, alignment, &sampled);
+    if (object != NULL || !filled(heap, bin)) return object;
+    object = bin_pop(heap, bin, heap->free[bin]);
+    if (sampled) sample_note(heap, object, bytes);
+    return object;
+}
+
+/* From a bin that has run out. */
+ALWAYS_INLINE void *refilled_malloc(struct heap *heap, unsigned bin, size_t size, size_t alignment)
+{
+    if (pick_is_on() && bin_may_pick(heap, bin, bin_block_size(bin))) return picked_malloc(heap, bin, size, alignment);
+    return filled(heap, bin) ? bin_pop(heap, bin, heap->free[bin]) : NULL;
 }
 
 static void *small_malloc(struct heap *heap, unsigned bin, size_t size, size_t alignment)
 {
-    if (list_is_empty(heap->free[bin])) {
-        void *guarded = guarded_malloc(heap, bin, size, alignment);
-        if (UNLIKELY(guarded != NULL)) return guarded;
-        if (UNLIKELY(!bin_refill(heap, bin)) && !bin_refill_without_memory(heap, bin)) return NULL;
-    }
+    if (list_is_empty(heap->free[bin])) return refilled_malloc(heap, bin, size, alignment);
     return bin_pop(heap, bin, heap->free[bin]);
 }
 
 /* A block that need not be cleared, if there is one. */
 static void *small_calloc(struct heap *heap, unsigned bin, size_t size, size_t alignment, bool *zeroed)
 {
+    bool sampled = false;
     if (list_is_empty(heap->free[bin])) {
-        void *guarded = guarded_malloc(heap, bin, size, alignment);
+        void *guarded = NULL;
+        if (pick_is_on() && bin_may_pick(heap, bin, bin_block_size(bin)))
+            guarded = bin_pick(heap, bin, bin_block_size(bin), size, alignment, &sampled);
         if (UNLIKELY(guarded != NULL)) return guarded; /* which reads as zeros, as is wanted */
-        if (!bin_refill_zeroed(heap, bin) && UNLIKELY(!bin_refill(heap, bin)) && !bin_refill_without_memory(heap, bin))
-            return NULL;
+        if (!bin_refill_zeroed(heap, bin) && !filled(heap, bin)) return NULL;
     }
-    *zeroed = heap->bins[bin].zeros;
-    return bin_pop(heap, bin, heap->free[bin]);
+    *zeroed = HARDENED || heap->bins[bin].zeros;
+    void *object = bin_pop(heap, bin, heap->free[bin]);
+    if (UNLIKELY(sampled)) sample_note(heap, object, bin_block_size(bin));
+    return object;
 }
 
 void *heap_malloc_bin(struct heap *heap, unsigned bin, size_t size)
@@ -75,24 +103,35 @@ void *heap_malloc_bin(struct heap *heap, unsigned bin, size_t size)
     return small_malloc(heap, bin, size, MALLOC_ALIGNMENT);
 }
 
-/* `*zeroed`: whether memory that reads as zeros is wanted; then whether the object's does. */
-static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
+static void *any_large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
 {
-    if (size <= SMALL_MAX && alignment <= SMALL_MAX) {
-        unsigned bin = heap_size_class(heap, size);
-        /* Blocks stand at multiples of their size from a span's start: one whose size is a multiple of the alignment is
-         * aligned. */
-        while (bin < BIN_COUNT && size_class_bytes(bin) % alignment != 0) bin++;
-        if (bin < BIN_COUNT)
-            return *zeroed ? small_calloc(heap, bin, size, alignment, zeroed)
-                           : small_malloc(heap, bin, size, alignment);
-    }
     void *object = *zeroed ? large_malloc_zeroed(size) : NULL;
     if (object != NULL) return object;
     object = large_malloc(heap, size, alignment, zeroed);
     /* A length that no memory could ever hold, read from a network perhaps, must not cost the process what it keeps. */
     if (LIKELY(object != NULL) || !large_room_can_be_made(size, alignment)) return object;
     return large_malloc_without_memory(heap, size, alignment, zeroed);
+}
+
+/* `*zeroed`: whether memory that reads as zeros is wanted; then whether the object's does. */
+static void *any_malloc_of(struct heap *heap, size_t size, size_t alignment, bool *zeroed)
+{
+    if (HARDENED && UNLIKELY(size == 0)) {
+        void *empty = empty_malloc(alignment);
+        if (LIKELY(empty != NULL)) return empty;
+    }
+    if (size <= BLOCK_MAX && alignment <= SMALL_MAX) {
+        unsigned bin = heap_size_class(size);
+        /* Blocks stand at multiples of their size from a span's start: one whose size is a multiple of the alignment is
+         * aligned. */
+        while (bin < BIN_COUNT && (size_class_bytes(bin) & (alignment - 1)) != 0) bin++;
+        if (bin < BIN_COUNT)
+            return *zeroed ? small_calloc(heap, bin, size, alignment, zeroed)
+                           : small_malloc(heap, bin, size, alignment);
+    }
+    void *object = any_large_malloc(heap, size, alignment, zeroed);
+    if (UNLIKELY(sample_is_on()) && object != NULL) sample_large(heap, object);
+    return object;
 }
 
 /* From a thread that has no heap at hand. It may have slept before it got one: so it is kept as on a slow path, see lent.c. */
@@ -133,21 +172,37 @@ void *heap_malloc_own(size_t size)
     return any_malloc(thread_heap_own(), size, MALLOC_ALIGNMENT, &zeroed);
 }
 
-void *heap_malloc_slow(size_t size, struct heap *heap)
+static COLD void *malloc_borrowing(struct heap *heap, unsigned bin, size_t size)
+{
+    unsigned other = bin_to_borrow_from(heap, bin);
+    void *object = small_malloc(heap, other != BIN_COUNT ? other : bin, size, MALLOC_ALIGNMENT);
+    if (UNLIKELY(object == NULL)) errno = ENOMEM;
+    return object;
+}
+
+static NOINLINE void *malloc_of_any_size(size_t size, struct heap *heap)
 {
     bool zeroed = false;
     if (heap == &heap_diverted) return heap_guest_malloc(size, MALLOC_ALIGNMENT);
-    if (LIKELY(size <= SMALL_MAX && heap->size != 0)) { /* not heap_none, heap_sharing or heap_lent */
-        unsigned bin = heap_size_class(heap, size);
-        if (UNLIKELY(heap->bins[bin].spans == 0)) {
-            unsigned other = bin_to_borrow_from(heap, bin);
-            if (other != BIN_COUNT) bin = other;
-        }
-        void *object = small_malloc(heap, bin, size, MALLOC_ALIGNMENT);
-        if (UNLIKELY(object == NULL)) errno = ENOMEM;
-        return object;
-    }
     return any_malloc(heap, size, MALLOC_ALIGNMENT, &zeroed);
+}
+
+static NOINLINE void *malloc_refilling(struct heap *heap, unsigned bin, size_t size)
+{
+    if (UNLIKELY(heap->bins[bin].spans == 0)) return malloc_borrowing(heap, bin, size);
+    void *object = refilled_malloc(heap, bin, size, MALLOC_ALIGNMENT);
+    if (UNLIKELY(object == NULL)) errno = ENOMEM;
+    return object;
+}
+
+/* Most often a bin gives its last block, or has run out. */
+void *heap_malloc_slow(size_t size, struct heap *heap)
+{
+    if (UNLIKELY(size - OBJECT_MIN > BLOCK_MAX - OBJECT_MIN || heap->fast_sizes == 0))
+        return malloc_of_any_size(size, heap);
+    unsigned bin = heap_size_class(size);
+    uintptr_t block = heap->free[bin];
+    return list_is_empty(block) ? malloc_refilling(heap, bin, size) : bin_pop(heap, bin, block);
 }
 
 void *heap_malloc_aligned(size_t size, size_t alignment)
@@ -167,7 +222,7 @@ static void count_calloc(struct heap *heap, bool zeroed)
 
 void *heap_calloc(size_t size)
 {
-    if (size <= FAST_MAX) {
+    if (!HARDENED && size <= FAST_MAX) {
         void *object = heap_malloc(size);
         return object == NULL ? NULL : memset(object, 0, size);
     }
@@ -192,7 +247,7 @@ ALWAYS_INLINE struct span *span_of_object(const char *function, const void *poin
     if (UNLIKELY(space_offset_is_foreign(offset))) check_pointer_failed(function, pointer);
     struct span *span = span_of_offset(offset);
     bool live = span->kind == SPAN_BLOCKS  ? block_is_at_start(span, (uintptr_t)pointer)
-                : span->kind == SPAN_LARGE ? (uintptr_t)pointer == span_start(span)
+                : span->kind == SPAN_LARGE ? (uintptr_t)pointer == large_start(span)
                                            : span->kind == SPAN_GUEST || span->kind == SPAN_GUARD;
     if (UNLIKELY(!live)) check_pointer_failed(function, pointer);
     return span;
@@ -201,14 +256,16 @@ ALWAYS_INLINE struct span *span_of_object(const char *function, const void *poin
 static size_t span_usable_size(const char *function, const struct span *span, const void *pointer)
 {
     if (span->kind == SPAN_LARGE) return large_usable_size(span);
+    if (HARDENED && span->kind == SPAN_GUARD && empty_is_one(pointer)) return empty_usable_size(function, pointer);
     if (UNLIKELY(span->kind == SPAN_GUARD)) return guard_usable_size(function, pointer);
     if (POOLS_EXIST && bin_is_mixed(span->bin)) return mixed_usable_size(function, span, pointer);
-    return span->block_size;
+    return span->block_size - OBJECT_TAIL;
 }
 
 size_t heap_usable_size(const void *pointer)
 {
     static const char function[] = "malloc_usable_size";
+    if (HARDENED) hardened_check(function, pointer, FAMILY_ANY);
     const struct span *span = span_of_object(function, pointer);
     return span->kind == SPAN_GUEST ? heap_guest_usable_size(function, span, pointer)
                                     : span_usable_size(function, span, pointer);
@@ -216,9 +273,12 @@ size_t heap_usable_size(const void *pointer)
 
 size_t heap_good_size(size_t size)
 {
-    if (size > SMALL_MAX) return (size + SPAN_SIZE - 1) & ~(SPAN_SIZE - 1);
-    unsigned bin = size_class(size);
-    return size_class_bytes(heap_settings.cache_line_align ? size_class_of_lines(bin, CACHE_LINE) : bin);
+    size_t unit = HARDENED ? platform_page_size() : SPAN_SIZE;
+    if (size > BLOCK_MAX) return (size + unit - 1) & ~(unit - 1);
+    if (HARDENED && size == 0) return 0;
+    unsigned bin = size_class(size + OBJECT_TAIL);
+    if (HARDENED && bin == 0) bin = CLASS_MIN;
+    return size_class_bytes(heap_settings.cache_line_align ? size_class_of_lines(bin, CACHE_LINE) : bin) - OBJECT_TAIL;
 }
 
 /* ---- freeing ------------------------------------------------------------------------------------------------------------------ */
@@ -261,20 +321,25 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
     if (pointer == NULL) return;
     struct span *span = span_of_object("free", pointer);
     if (span->kind == SPAN_LARGE) {
+        if (UNLIKELY(span->sampled)) sample_forget_all_of(span);
         large_free(heap, span);
         heap_background_pass(__builtin_return_address(0)); /* those who called it have left by jumps */
     } else if (span->kind == SPAN_GUEST) {
         heap_guest_free(span, pointer);
+    } else if (HARDENED && span->kind == SPAN_GUARD && empty_is_one(pointer)) {
+        empty_free("free", pointer);
     } else if (UNLIKELY(span->kind == SPAN_GUARD)) {
         guard_free("free", pointer);
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
-        if (heap == &heap_sharing) remote_free_alone(span, (uintptr_t)pointer);
-        else if (LIKELY(heap != &heap_none)) remote_free(heap, span, (uintptr_t)pointer);
+        if (heap == &heap_sharing) {
+            remote_free_alone(span, (uintptr_t)pointer);
+            heap_background_pass(__builtin_return_address(0)); /* as above */
+        } else if (LIKELY(heap != &heap_none)) remote_free(heap, span, (uintptr_t)pointer);
         else remote_free_entering(span, (uintptr_t)pointer);
     } else if (UNLIKELY(block_looks_free((uintptr_t)pointer))) {
         remote_free_own_suspect(heap, (uintptr_t)pointer);
     } else {
-        heap->size = space_size(); /* it may have been behind, and brought the call here */
+        heap_see_space(heap); /* it may have been behind, and brought the call here */
         block_free_local(heap, span, (uintptr_t)pointer);
     }
 }
@@ -315,7 +380,8 @@ void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)
     const struct span *span = span_of_object("free", pointer);
     size_t usable = span->kind == SPAN_GUEST ? SIZE_MAX : span_usable_size("free", span, pointer);
     if (size > usable) check_size_failed(pointer, size, usable);
-    heap_free_slow(pointer, heap);
+    if (HARDENED) hardened_free(pointer, FAMILY_ANY);
+    else heap_free_slow(pointer, heap);
 }
 
 /* ---- resizing ------------------------------------------------------------------------------------------------------------------- */
@@ -323,22 +389,33 @@ void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)
 /* Whether a block of this thread's, free of errors, stays where it is: what most calls come to. */
 static bool own_block_stays(const struct heap *heap, const void *pointer, size_t size)
 {
-    size_t offset = (uintptr_t)pointer - heap->base;
-    if (offset >= heap->size) return false;
-    const struct span *span = heap->table - (offset >> SPAN_SHIFT);
-    return atomic_load_explicit(&span->owner, memory_order_relaxed) == heap &&
-           block_is_at_start(span, (uintptr_t)pointer) && !block_looks_free((uintptr_t)pointer) &&
-           object_fits(size, span->block_size);
+    struct span *span;
+    return heap_find_span(heap, (uintptr_t)pointer, &span) && span_is_of(span, heap) &&
+           block_is_at_start(span, (uintptr_t)pointer) && !block_is_marked(heap, (uintptr_t)pointer) &&
+           object_fits(size, span->block_size - OBJECT_TAIL);
 }
 
-/* Whatever the reason, to another object of the thread's own heap. */
-static void *move(struct heap *heap, void *pointer, size_t size, size_t usable)
+static NOINLINE void *malloc_to_move(size_t size, struct heap *heap)
 {
-    bool zeroed = false;
-    void *moved = any_malloc(heap, size, MALLOC_ALIGNMENT, &zeroed);
+    (void)heap;
+    return heap_malloc_own(size);
+}
+
+/* What is found of a guarded object is found by the function that the program has called. */
+static void free_moved(const struct span *span, void *pointer)
+{
+    bool is_guarded = span->kind == SPAN_GUARD && !(HARDENED && empty_is_one(pointer));
+    if (UNLIKELY(is_guarded)) guard_free("realloc", pointer);
+    else heap_free(pointer);
+}
+
+/* Whatever the reason, to another object of the thread's own heap, also when the thread is diverted. */
+static void *move(const struct span *span, void *pointer, size_t size, size_t usable)
+{
+    void *moved = heap_malloc_or(size, malloc_to_move);
     if (UNLIKELY(moved == NULL)) return size <= usable ? pointer : NULL; /* no program expects that shrinking fails */
     memcpy(moved, pointer, usable < size ? usable : size);
-    heap_free(pointer);
+    free_moved(span, pointer);
     return moved;
 }
 
@@ -346,6 +423,15 @@ static COLD void *realloc_too_much(void)
 {
     errno = ENOMEM;
     return NULL;
+}
+
+/* It is sampled by its new size, or not, as if it were another object: so its size and who asked for it are what they say. */
+static void *resize_large(struct heap *heap, struct span *span, void *pointer, size_t size)
+{
+    if (UNLIKELY(span->sampled)) sample_forget_all_of(span);
+    void *resized = large_realloc(heap, span, size);
+    if (UNLIKELY(sample_is_on())) sample_large(heap, resized != NULL ? resized : pointer);
+    return resized;
 }
 
 /* No copy is worth making that would lie in a block of the same size. */
@@ -364,6 +450,7 @@ static COLD void check_resized_suspect(struct heap *heap, struct span *span, voi
 
 void *heap_realloc(void *pointer, size_t size)
 {
+    if (HARDENED) hardened_check("realloc", pointer, FAMILY_MALLOC);
     if (own_block_stays(thread_heap_now(), pointer, size)) return pointer;
     struct heap *heap = thread_heap_own();
     struct span *span = span_of_object("realloc", pointer);
@@ -377,11 +464,11 @@ void *heap_realloc(void *pointer, size_t size)
         if (UNLIKELY(block_looks_free((uintptr_t)pointer))) check_resized_suspect(heap, span, pointer);
         return pointer;
     }
-    if (span->kind == SPAN_LARGE && size > SMALL_MAX) {
-        void *resized = large_realloc(heap, span, size);
+    if (span->kind == SPAN_LARGE && size > BLOCK_MAX) {
+        void *resized = resize_large(heap, span, pointer, size);
         return LIKELY(resized != NULL) ? resized : realloc_too_much();
     }
-    return move(heap, pointer, size, usable); /* an object stays where it is from, also when the thread is diverted */
+    return move(span, pointer, size, usable);
 }
 
 /* ---- trimming -------------------------------------------------------------------------------------------------------------------- */
@@ -390,9 +477,10 @@ static void own_heap_give_back(void)
 {
     struct heap *heap = thread_heap_own();
     if (heap->size != 0) heap_give_back(heap); /* not heap_none or heap_sharing */
+    else if (HARDENED) hardened_release(&heap_none);
     if (!heap_is_started()) return;
     shared_trim();
-    heap_orphans_give_back();
+    heap_locked_give_back(&heap_orphans);
     heap_all_give_back();
 }
 

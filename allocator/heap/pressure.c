@@ -171,7 +171,7 @@ static void give_back(bool blocks)
     if (blocks) atomic_fetch_add_explicit(&heap_trims_asked, 1, memory_order_relaxed);
     if (!platform_lock_is_any_own()) {
         if (blocks) shared_trim();
-        if (blocks) heap_orphans_give_back();
+        if (blocks) heap_locked_give_back(&heap_orphans);
         heap_caches_empty();
         if (blocks) heap_all_give_back();
     }

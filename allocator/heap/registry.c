@@ -6,7 +6,8 @@
  * and gives back spans that have become empty. The heap itself is *idle* until the next thread starts.
  *
  * Threads beyond `lockless_threads` share heaps (shared.c): who gets a heap of its own is decided here, when a thread first
- * needs one; when it exits its place is free.
+ * needs one; when it exits its place is free. Where there are many threads already, one that comes shares at first, too, and gets
+ * its own when it has allocated `share_first` times: most threads of thousands never do.
  *
  * After fork() the child has the forking thread only. The heaps of the others may have been in the middle of anything, so
  * the child never takes them over: their blocks stay usable, and freeing them is safe, but their memory is not reused.
@@ -53,8 +54,9 @@ struct heap heap_lent = {.free = ALL_EMPTY};
 __thread struct heap *thread_heap_kept __attribute__((tls_model("initial-exec"))) = &heap_none;
 __thread struct heap *thread_heap_lent __attribute__((tls_model("initial-exec"))) = &heap_none;
 
-/* The heap that the calling thread shares, while heap_sharing stands in its place. */
+/* The heap that the calling thread shares, while heap_sharing stands in its place, and how often it has allocated there. */
 static __thread struct heap *thread_shared __attribute__((tls_model("initial-exec")));
+static __thread uint32_t thread_shared_calls __attribute__((tls_model("initial-exec")));
 
 struct heap heap_orphans = {.state = HEAP_SHARED};
 
@@ -81,18 +83,24 @@ struct heap *const *const heap_list_at = &registry.youngest;
 
 static void thread_exit_hook(void *unused);
 
-static void classes_set_up(struct heap *heap)
+uint8_t heap_classes[FAST_MAX + 1];
+
+static void classes_set_up(void)
 {
-    memcpy(heap->classes, size_class_table, sizeof heap->classes);
-    if (!heap_settings.cache_line_align) return;
-    for (size_t i = 0; i < sizeof heap->classes; i++)
-        heap->classes[i] = (uint8_t)size_class_of_lines(heap->classes[i], CACHE_LINE);
+    size_t size = 0;
+    for (unsigned class = 0; size <= FAST_MAX; class++) {
+        size_t end = size_class_bytes(class) + 1;
+        unsigned bin = HARDENED && class == 0 ? (unsigned)CLASS_MIN : class;
+        if (heap_settings.cache_line_align) bin = size_class_of_lines(bin, CACHE_LINE);
+        memset(heap_classes + size, (int)bin, end - size);
+        size = end;
+    }
 }
 
 static void heap_set_up_bins(struct heap *heap)
 {
     for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
-        heap->free[bin] = LIST_END;
+        heap->free[bin] = bin_nothing(heap);
         heap->bins[bin] = (struct bin){.listed = SPAN_NONE};
     }
     heap->owned = heap->sparse = (struct span_chain){.first = SPAN_NONE, .last = SPAN_NONE};
@@ -101,13 +109,12 @@ static void heap_set_up_bins(struct heap *heap)
 
 static void heap_set_up(struct heap *heap)
 {
-    heap->base = space.base;
-    heap->size = space_size();
+    heap_see_space(heap);
     heap->link_key = space.link_key;
-    heap->table = span_at(0);
-    classes_set_up(heap);
+    heap->fast_sizes = FAST_MAX - OBJECT_TAIL - OBJECT_MIN + 1;
     heap_set_up_bins(heap);
     cache_start(&heap->cache);
+    if (HARDENED) hardened_heap_start(heap);
 }
 
 static bool start(void)
@@ -115,8 +122,10 @@ static bool start(void)
     if (LIKELY(registry.started)) return true;
     heap_configure();
     if (!space_start()) return false;
-    do space.link_key = platform_random();
-    while (space.link_key <= LINK_MAX); /* a zeroed word must not look like a link */
+    do space.link_key = link_key_of(platform_random());
+    while (space.link_key == 0);
+    classes_set_up();
+    if (HARDENED) hardened_start();
     heap_set_up(&heap_orphans);
     platform_thread_exit_hook(thread_exit_hook);
     registry.started = true;
@@ -277,16 +286,42 @@ static struct heap *take_shared(void)
     return heap;
 }
 
-/* A heap for this thread: of its own, which it then owns, or, when as many have one as may, one to share. */
+/* Threads for each processor that get a heap of their own at once: more cannot run anyway, and most of more allocate little. */
+enum { OWN_AT_ONCE = 4 };
+
+static size_t own_at_once(void)
+{
+    static unsigned processors; /* asked once: a system call */
+    if (processors == 0) processors = platform_processors();
+    return (size_t)processors * OWN_AT_ONCE;
+}
+
+/* Whether this thread may have a heap of its own. */
+static bool has_place(void)
+{
+    uint32_t most = atomic_load_explicit(&heap_settings.lockless_threads, memory_order_relaxed);
+    if (registry.lockless >= most) return false;
+    uint32_t first = atomic_load_explicit(&heap_settings.share_first, memory_order_relaxed);
+    /* Most processes never have so many that the kernel has to be asked for processors. */
+    return registry.lockless < OWN_AT_ONCE || thread_shared_calls >= first || registry.lockless < own_at_once();
+}
+
+static struct heap *take_abandoned_or_own(bool own)
+{
+    bool any_may = atomic_load_explicit(&heap_settings.lockless_threads, memory_order_relaxed) != 0;
+    struct heap *heap = any_may && (!own || registry.idle == NULL) ? take_abandoned() : NULL;
+    return heap == NULL && own ? take_own() : heap;
+}
+
+/* A heap for this thread: of its own, which it then owns, or, when it may not have one, one to share. */
 static struct heap *heap_take(void)
 {
     platform_lock_acquire(&registry.lock);
     struct heap *heap = NULL;
     if (start()) {
-        uint32_t most = atomic_load_explicit(&heap_settings.lockless_threads, memory_order_relaxed);
-        bool free_place = registry.lockless < most;
-        if (most != 0 && (!free_place || registry.idle == NULL)) heap = take_abandoned();
-        if (heap == NULL) heap = free_place ? take_own() : take_shared();
+        bool own = has_place();
+        heap = take_abandoned_or_own(own);
+        if (heap == NULL && !own) heap = take_shared();
     }
     platform_lock_release(&registry.lock);
     return heap;
@@ -331,6 +366,7 @@ static void heap_retire(struct heap *heap, size_t places)
     bool late;
     do {
         uint32_t entered = heap_enter(heap);
+        if (HARDENED) hardened_hand_down(heap);
         remote_inbox_take(heap);
         remote_outbox_flush(heap);
         heap_flush(heap);
@@ -385,24 +421,50 @@ static void thread_exit_hook(void *unused)
     if (thread_takes_for_life()) platform_thread_exit_arm(&heap_none); /* the next round is ours too */
     if (heap == &heap_sharing) share_no_more();
     else if (heap != &heap_none) heap_retire(heap, 1);
+    heap_background_thread_leaves();
 }
 
-/* A heap for a thread that has none. */
-static struct heap *thread_join(void)
+/* From now on the thread has the heap. */
+static void thread_gets(struct heap *heap)
 {
-    struct heap *heap = heap_take();
-    if (heap == NULL || !thread_takes_for_life()) return heap;
     bool diverted = thread_heap == &heap_diverted;
     if (heap_is_shared(heap)) thread_shared = heap;
     /* Before arming, which may allocate: for the thread's life, so not where it is diverted to. */
     thread_heap = heap_is_shared(heap) ? &heap_sharing : heap;
     bool tells = platform_thread_exit_arm(thread_heap);
     if (diverted) heap_divert(true);
-    if (heap_is_shared(heap)) return heap;
+    if (heap_is_shared(heap)) return;
     thread_heap_lent = heap;
     /* Its address is good until the thread ends, which the hook tells us: after that nobody writes there. */
     if (tells) place_set(heap, &thread_heap);
+}
+
+/* A heap for a thread that has none. */
+static struct heap *thread_join(void)
+{
+    struct heap *heap = heap_take();
+    if (heap != NULL && thread_takes_for_life()) thread_gets(heap);
     return heap;
+}
+
+/* A heap for a thread that has shared one for so long that one of its own is worth its memory; if it may have it. */
+static COLD struct heap *thread_shares_no_more(void)
+{
+    platform_lock_acquire(&registry.lock);
+    struct heap *heap = has_place() ? take_abandoned_or_own(true) : NULL;
+    platform_lock_release(&registry.lock);
+    if (heap == NULL) return thread_shared;
+    thread_gets(heap);
+    share_no_more();
+    return heap;
+}
+
+/* The heap that the thread shares, or what it gets in its place. It asks for that once: each time would be a lock for all. */
+static struct heap *shared_heap_of_thread(void)
+{
+    uint32_t first = atomic_load_explicit(&heap_settings.share_first, memory_order_relaxed);
+    if (UNLIKELY(thread_shared_calls++ == first) && first != 0) return thread_shares_no_more();
+    return thread_shared;
 }
 
 /* A heap for one call, though as many threads as may have one: rather one that cannot become idle yet, and has room, than
@@ -425,7 +487,7 @@ struct heap *heap_thread_enter(void)
 {
     struct heap *own = thread_heap_own();
     if (own->size != 0) return own; /* it was lent */
-    struct heap *heap = own == &heap_sharing ? thread_shared : thread_join();
+    struct heap *heap = own == &heap_sharing ? shared_heap_of_thread() : thread_join();
     if (heap == NULL || !heap_is_shared(heap) || platform_lock_enter(&heap->lock)) return heap;
     return heap_borrow();
 }
@@ -565,7 +627,7 @@ void heap_all_give_back(void)
     struct heap *own = thread_heap_own();
     bool has_own = own->size != 0; /* not heap_none or heap_sharing */
     if (has_own && !heap_threads_are_many()) return;
-    enum resting resting = platform_barrier_prepare() ? RESTING_CLAIMED : RESTING_LEFT;
+    enum resting resting = heap_background_may_interrupt_others() ? RESTING_CLAIMED : RESTING_LEFT;
     uint32_t entered = has_own ? heap_enter(own) : 0;
     for (uint32_t rounds = 1 + space_spans(); rounds > 0; rounds--)
         if (heap_all_release_old(platform_clock_ms(), AT_ONCE, resting) != CHORES_NOW) break;
@@ -659,14 +721,14 @@ static void thread_numbers_correct(void)
     }
 }
 
-/* The heaps that go on in the child: its thread's, and those that any thread may use. A thread that emptied all caches may
- * have been in the middle of one: then what is in it is lost. */
+/* The heaps that go on in the child are its thread's, and those that any thread may use. A thread that the child does not have
+ * may have been in the middle of a cache: then what is in it is lost. Of all heaps, since this thread may have been interrupted
+ * while it waited for another's to empty it. */
 static void heaps_go_on(const struct heap *own)
 {
     for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before) {
-        if (heap != own && !heap_is_shared(heap)) continue;
-        heap->forks = registry.forks;
         if (platform_lock_mend(&heap->cache.lock)) cache_start(&heap->cache);
+        if (heap == own || heap_is_shared(heap)) heap->forks = registry.forks;
     }
 }
 
@@ -696,7 +758,7 @@ static void heap_lose_spans(struct heap *heap)
 
 /* The heap of the child's thread. The claim of a thread that is no more has done nothing if it had not found the owner outside.
  * It may have, where the thread has got its heap during the fork, was interrupted with a lock, or was copied without handlers. */
-static const struct heap *heap_of_child(void)
+static struct heap *heap_of_child(void)
 {
     struct heap *own =
         thread_heap == &heap_lent ? thread_heap_lent : thread_heap_own(); /* nobody would end the claim */
@@ -715,8 +777,9 @@ static const struct heap *heap_of_child(void)
  * allocation (platform_fork_watch), it goes on to change these numbers, by one at most. */
 static void child_mend(void)
 {
-    const struct heap *own = heap_of_child();
+    struct heap *own = heap_of_child();
     thread_child_mended = true;
+    if (HARDENED) hardened_fork_child(own);
     platform_fork_watch(NULL);
     space_fork_child();
     platform_lock_fork_end_in_child(&heap_orphans.lock);

@@ -246,10 +246,16 @@ void remote_lent_flush(struct heap *heap)
     outbox_flush(heap);
 }
 
+/* Which list a span's blocks are collected in. */
+ALWAYS_INLINE unsigned list_number(const struct span *span)
+{
+    return (uintptr_t)span / sizeof *span % OUTBOX_LISTS;
+}
+
 /* The list for a span's blocks, once it has one. */
 ALWAYS_INLINE struct outbox_list *list_of(struct heap *heap, const struct span *span)
 {
-    return &heap->outbox->lists[(uint32_t)(heap->table - span) % OUTBOX_LISTS];
+    return &heap->outbox->lists[list_number(span)];
 }
 
 static COLD void outbox_is_full(struct heap *heap, const void *caller)
@@ -401,8 +407,7 @@ READS_RACILY static const struct outbox *outbox_of(const struct heap *heap)
 static bool lists_seem_to_have(const struct heap *heap, const struct span *span, uintptr_t block)
 {
     const struct outbox *outbox = outbox_of(heap);
-    return outbox != NULL &&
-           list_seems_to_have(span, word_at(&outbox->lists[span_index(span) % OUTBOX_LISTS].first), block);
+    return outbox != NULL && list_seems_to_have(span, word_at(&outbox->lists[list_number(span)].first), block);
 }
 
 static bool targets_seem_to_have(const struct heap *heap, const struct span *span, uintptr_t block)
@@ -434,7 +439,8 @@ static bool is_on_its_way(const struct span *span, uintptr_t block)
 static bool has_link(const struct span *span, uintptr_t block)
 {
     uintptr_t next = (*block_words(block) ^ space.link_key) ^ block;
-    return next == span_list_end(span) || (next % MALLOC_ALIGNMENT == 0 && block_is_at_start(span, next));
+    bool is_near = (next ^ block) <= NEXT_MAX;
+    return next == span_list_end(span) || (is_near && next % MALLOC_ALIGNMENT == 0 && block_is_at_start(span, next));
 }
 
 /* A block of the heap's own that looked free when it was freed: one that is ends the program, but for one that another thread
@@ -525,6 +531,7 @@ ALWAYS_INLINE bool arrive(struct heap *heap, const struct message *message)
     struct span *span = span_of_offset(message->first - space.base);
     if (UNLIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) != heap)) return false;
     if (UNLIKELY(message->blocks == 0 || message->blocks > span_live(span))) check_link_failed((void *)message->first);
+    if (HARDENED) block_words(message->first)[1] = 0; /* which a free block has clear */
     span_free_list(heap, span, message->first, message->last, message->blocks);
     return true;
 }

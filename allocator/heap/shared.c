@@ -1,4 +1,5 @@
-/* Heaps that several threads share, each under a lock: for threads beyond `lockless_threads`.
+/* Heaps that several threads share, each under a lock: for threads beyond `lockless_threads`, and for those of many that have not
+ * allocated much yet (`share_first`).
  *
  * Such a thread has heap_sharing in the place of a heap of its own. That one is as empty as heap_none, so that the fast paths
  * find nothing in it and need not know; the slow ones work in the thread's shared heap instead, which is locked from
@@ -89,31 +90,54 @@ void shared_settle(struct heap *heap)
     remote_send_on(elsewhere); /* without the lock: it may lead back here */
 }
 
-/* While a fork has the orphans they keep their spans, until the next time. */
-static void hand_down(struct heap *heap)
+void shared_trim(void)
 {
-    heap_flush(heap);
-    heap_orphan_spans(heap);
+    for (unsigned i = 0; i < SHARED_MAX; i++)
+        if (shared_at(i) != NULL) heap_locked_give_back(shared_at(i));
 }
 
-static void for_each_locked(void (*work)(struct heap *heap))
+/* Whether no slow path has used it for so long, and what it holds since then has not gone back. Its lock orders nothing here:
+ * the background thread alone looks, and `inside` is a hint. */
+static bool is_at_rest(struct heap *heap, uint64_t now, uint32_t age_ms)
+{
+    uint32_t entries = atomic_load_explicit(&heap->inside, memory_order_relaxed);
+    if (entries != heap->rest_entries) {
+        heap->rest_entries = entries;
+        heap->rest_begun = now;
+        heap->rest_done = false;
+    }
+    return !heap->rest_done && now - heap->rest_begun >= age_ms;
+}
+
+static enum chores_left tend(struct heap *heap, uint64_t now, uint32_t age_ms)
+{
+    enum chores_left left = heap_locked_step(heap);
+    if (is_at_rest(heap, now, age_ms)) {
+        heap_locked_give_back(heap);
+        heap->rest_entries = atomic_load_explicit(&heap->inside, memory_order_relaxed); /* which that has changed */
+        heap->rest_done = true;
+    }
+    return heap->rest_done ? left : chores_more_urgent(left, CHORES_LATER);
+}
+
+enum chores_left shared_step(uint64_t now, uint32_t age_ms)
+{
+    enum chores_left left = CHORES_NONE;
+    for (unsigned i = 0; i < SHARED_MAX; i++)
+        if (shared_at(i) != NULL) left = chores_more_urgent(left, tend(shared_at(i), now, age_ms));
+    return left;
+}
+
+/* While a fork has the orphans they keep their spans, until the next time. */
+void shared_hand_down(void)
 {
     for (unsigned i = 0; i < SHARED_MAX; i++) {
         struct heap *heap = shared_at(i);
         if (heap == NULL || !platform_lock_enter(&heap->lock)) continue;
-        work(heap);
+        heap_flush(heap);
+        heap_orphan_spans(heap);
         platform_lock_release(&heap->lock);
     }
-}
-
-void shared_trim(void)
-{
-    for_each_locked(heap_give_back);
-}
-
-void shared_hand_down(void)
-{
-    for_each_locked(hand_down);
 }
 
 /* ---- forks ------------------------------------------------------------------------------------------------------------------- */

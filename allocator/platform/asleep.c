@@ -107,11 +107,12 @@ static bool proc_is_ours(void)
     return strcmp(text, number) == 0;
 }
 
-static int open_calls_of(int32_t number)
+/* By bare system calls, here and below: malloc may come by, in which no thread is to be cancelled. */
+static long open_calls_of(int32_t number)
 {
     char path[64];
     platform_format(path, sizeof path, "/proc/self/task/%zu/syscall", (size_t)number);
-    return open(path, O_RDONLY | O_CLOEXEC);
+    return syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 }
 
 /* What the kernel says of the thread now. */
@@ -119,9 +120,9 @@ struct line {
     char text[256];
 };
 
-static bool read_line(int file, struct line *line)
+static bool read_line(long file, struct line *line)
 {
-    ssize_t size = pread(file, line->text, sizeof line->text - 1, 0);
+    long size = syscall(SYS_pread64, file, line->text, sizeof line->text - 1, 0L);
     line->text[size > 0 ? size : 0] = '\0';
     return size > 0;
 }
@@ -157,7 +158,7 @@ static uintptr_t stack_in_call(const char *line)
     return strtoul(rest, &rest, 16);
 }
 
-static enum platform_sleep look_at_calls(int file, int32_t number, uintptr_t local)
+static enum platform_sleep look_at_calls(long file, int32_t number, uintptr_t local)
 {
     struct line line, after;
     uint64_t run = time_run(number);
@@ -172,10 +173,10 @@ static enum platform_sleep look_at_calls(int file, int32_t number, uintptr_t loc
 
 static enum platform_sleep look(int32_t number, uintptr_t local)
 {
-    int file = proc_is_ours() ? open_calls_of(number) : -1;
+    long file = proc_is_ours() ? open_calls_of(number) : -1;
     if (file < 0) return THREAD_IS_ELSEWHERE;
     enum platform_sleep sleep = look_at_calls(file, number, local);
-    close(file);
+    syscall(SYS_close, file);
     return sleep;
 }
 

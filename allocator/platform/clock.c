@@ -6,7 +6,9 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 uint64_t platform_clock_ms(void)
 {
@@ -34,7 +36,8 @@ uint64_t platform_random(void)
 {
     uint64_t value = 0;
     int saved = errno;
-    if (getrandom(&value, sizeof value, GRND_NONBLOCK) != (ssize_t)sizeof value) {
+    /* A bare system call: getrandom is a point at which a thread can be cancelled, and malloc is none. */
+    if (syscall(SYS_getrandom, &value, sizeof value, GRND_NONBLOCK) != (long)sizeof value) {
         /* Early at boot or in a sandbox: the 16 random bytes that the kernel gives every process. */
         const void *bytes = (const void *)getauxval(AT_RANDOM);
         if (bytes != NULL) memcpy(&value, bytes, sizeof value);

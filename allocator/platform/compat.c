@@ -9,7 +9,8 @@
  *                                                               two it is NULL, and looked for again when it is called, since
  *                                                               they may have come with something that was loaded later
  *     were inline functions, or were not there                  the system call, or what they do
- *     _dl_find_object, __rseq_size, __rseq_offset of 2.35       the dynamic linker is asked whether it has them; see there
+ *     __rseq_size, __rseq_offset of 2.35                        the dynamic linker is asked whether it has them; see there
+ *     _dl_find_object of 2.35                                   the C library is, likewise
  */
 #include "platform.h"
 
@@ -105,6 +106,7 @@ static bool may_wait_for_linker(void)
 }
 
 struct wanted {
+    const char *library; /* its file's name; NULL: one of those below */
     const char *name;
     uintptr_t address;
 };
@@ -115,11 +117,13 @@ static const char *const libraries[] = {HEAPFIT_TEST_OLD_LIBRARY};
 static const char *const libraries[] = {"libpthread.so.0", "libdl.so.2"};
 #endif
 
-static bool is_one_of_them(const char *path)
+static bool is_wanted(const struct wanted *wanted, const char *path)
 {
     const char *slash = strrchr(path, '/');
+    if (slash == NULL) return false;
+    if (wanted->library != NULL) return strcmp(slash + 1, wanted->library) == 0;
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
-        if (slash != NULL && strcmp(slash + 1, libraries[i]) == 0) return true;
+        if (strcmp(slash + 1, libraries[i]) == 0) return true;
     return false;
 }
 
@@ -127,7 +131,7 @@ static int look_in_object(struct dl_phdr_info *object, size_t size, void *argume
 {
     (void)size;
     struct wanted *wanted = argument;
-    if (!is_one_of_them(object->dlpi_name)) return 0;
+    if (!is_wanted(wanted, object->dlpi_name)) return 0;
     struct symbols symbols = symbols_of(object->dlpi_addr, object->dlpi_phdr, object->dlpi_phnum);
     wanted->address = symbol_find(&symbols, object->dlpi_addr, wanted->name);
     return wanted->address != 0;
@@ -166,6 +170,7 @@ static COLD uintptr_t loaded_later(const char *name)
 #endif
 
 FORMERLY(pthread_create, FIRST_VERSION)
+FORMERLY(pthread_getspecific, FIRST_VERSION)
 FORMERLY(pthread_key_create, FIRST_VERSION)
 FORMERLY(pthread_setspecific, FIRST_VERSION)
 FORMERLY(pthread_attr_setstacksize, FIRST_VERSION)
@@ -186,6 +191,13 @@ int __wrap_pthread_key_create(pthread_key_t *key, void (*destructor)(void *))
 {
     __typeof__(&pthread_key_create) create = formerly_pthread_key_create();
     return create != NULL ? create(key, destructor) : EAGAIN;
+}
+
+void *__wrap_pthread_getspecific(pthread_key_t key);
+void *__wrap_pthread_getspecific(pthread_key_t key)
+{
+    __typeof__(&pthread_getspecific) get = formerly_pthread_getspecific();
+    return get != NULL ? get(key) : NULL;
 }
 
 int __wrap_pthread_setspecific(pthread_key_t key, const void *value);
@@ -360,26 +372,36 @@ static int ask_object(struct dl_phdr_info *object, size_t size, void *argument)
 
 typedef int (*find_object)(void *address, struct dl_find_object *found);
 
-/* Of the dynamic linker's, which is there before us; NULL: it has none. */
-static find_object linkers_own(void)
+enum { OBJECT_FINDER_NONE = 1 };
+
+/* It is the C library that has it, though the dynamic linker keeps what it looks at. So the objects are gone through once, by a
+ * thread that may; 0: another one has to. */
+static COLD uintptr_t object_finder(void)
+{
+    if (!may_wait_for_linker()) return 0;
+    struct wanted wanted = {.library = "libc.so.6", .name = "_dl_find_object"};
+#ifndef HEAPFIT_TEST_OLD_LIBRARY
+    dl_iterate_phdr(look_in_object, &wanted);
+#endif
+    return wanted.address != 0 ? wanted.address : OBJECT_FINDER_NONE;
+}
+
+/* The C library's own; NULL: it has none, or that is not known yet. */
+static find_object librarys_own(void)
 {
     static _Atomic(uintptr_t) known; /* relaxed: every thread finds the same */
-    enum { NONE = 1 };
     uintptr_t function = atomic_load_explicit(&known, memory_order_relaxed);
     if (UNLIKELY(function == 0)) {
-#ifndef HEAPFIT_TEST_OLD_LIBRARY
-        function = linker_symbol("_dl_find_object");
-#endif
-        if (function == 0) function = NONE;
-        atomic_store_explicit(&known, function, memory_order_relaxed);
+        function = object_finder();
+        if (function != 0) atomic_store_explicit(&known, function, memory_order_relaxed);
     }
-    return function == NONE ? NULL : (find_object)function;
+    return function <= OBJECT_FINDER_NONE ? NULL : (find_object)function;
 }
 
 int __wrap__dl_find_object(void *address, struct dl_find_object *found);
 int __wrap__dl_find_object(void *address, struct dl_find_object *found)
 {
-    find_object find = linkers_own();
+    find_object find = librarys_own();
     if (LIKELY(find != NULL)) return find(address, found);
     struct asked asked = {(uintptr_t)address, found};
     return dl_iterate_phdr(ask_object, &asked) == 1 ? 0 : -1;

@@ -18,6 +18,8 @@
 #include <link.h>
 #include <string.h>
 
+#include "image.h"
+
 #if defined(__x86_64__)
 enum { REGISTER_BASE = 6, REGISTER_STACK = 7, REGISTER_RETURN = 16 }; /* rbp, rsp, rip, as DWARF numbers them */
 #elif defined(__aarch64__)
@@ -139,20 +141,6 @@ static struct reader reader_at(const struct tables *tables, uintptr_t address)
     return (struct reader){.at = (const uint8_t *)address, .end = (const uint8_t *)tables->end, .failed = !inside};
 }
 
-/* The program headers of an object: in its first page, where linkers put them. NULL when they are not there. */
-static const ElfW(Phdr) * program_headers(const struct dl_find_object *object, unsigned *count)
-{
-    enum { PAGE_LEAST = 4096 };
-    const ElfW(Ehdr) *file = object->dlfo_map_start;
-    if (!platform_is_readable(file) || memcmp(file->e_ident, ELFMAG, SELFMAG) != 0) return NULL;
-    size_t size = (size_t)file->e_phnum * sizeof(ElfW(Phdr));
-    if (file->e_phentsize != sizeof(ElfW(Phdr)) || file->e_phoff % _Alignof(ElfW(Phdr)) != 0 ||
-        file->e_phoff > PAGE_LEAST || size > PAGE_LEAST - file->e_phoff)
-        return NULL;
-    *count = file->e_phnum;
-    return (const void *)((const char *)file + file->e_phoff);
-}
-
 static bool tables_find(uintptr_t address, struct tables *tables)
 {
     struct dl_find_object object;
@@ -160,7 +148,7 @@ static bool tables_find(uintptr_t address, struct tables *tables)
         return false;
     tables->header = (uintptr_t)object.dlfo_eh_frame;
     unsigned count = 0;
-    const ElfW(Phdr) *headers = program_headers(&object, &count);
+    const ElfW(Phdr) *headers = image_parts(object.dlfo_map_start, &count);
     for (unsigned i = 0; i < count; i++) {
         if (headers[i].p_type != PT_LOAD || (headers[i].p_flags & PF_R) == 0) continue;
         tables->start = object.dlfo_link_map->l_addr + headers[i].p_vaddr;
@@ -266,13 +254,14 @@ static bool function_read(const struct tables *tables, uintptr_t address, struct
     return !entry.failed;
 }
 
+/* None begins at 0, where nothing is: that would say of a function that was not found that it was. */
 static bool function_find(uintptr_t address, struct function *function)
 {
     struct tables tables;
     if (!tables_find(address, &tables)) return false;
     uintptr_t entry = entry_find(&tables, address);
-    return entry != 0 && function_read(&tables, entry, function) && function->start <= address &&
-           address < function->end;
+    return entry != 0 && function_read(&tables, entry, function) && function->start != 0 &&
+           function->start <= address && address < function->end;
 }
 
 /* ---- the row of an address: its instructions run ---------------------------------------------------------------------------- */

@@ -48,13 +48,23 @@ size_t platform_physical_memory(void)
     return bytes;
 }
 
-size_t platform_address_space_limit(void)
+static size_t soft_limit(int resource)
 {
     struct rlimit limit;
     int saved = errno;
-    bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    bool limited = getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
     errno = saved;
     return limited ? (size_t)limit.rlim_cur : SIZE_MAX;
+}
+
+size_t platform_address_space_limit(void)
+{
+    return soft_limit(RLIMIT_AS);
+}
+
+bool platform_mappings_are_limited(void)
+{
+    return soft_limit(RLIMIT_DATA) != SIZE_MAX || soft_limit(RLIMIT_AS) != SIZE_MAX;
 }
 
 /* gdb writes whatever is mapped and not excluded into a core file, inaccessible pages as zeros. What is accessible follows what
@@ -224,6 +234,19 @@ bool platform_open(void *start, size_t size, bool open)
     return done;
 }
 
+/* What a file of the kernel's says, as far as it fits. By bare system calls: see platform_node_count. */
+static size_t read_setting(const char *name, char *text, size_t capacity)
+{
+    int saved = errno;
+    long file = syscall(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC), length = -1;
+    if (file >= 0) {
+        length = syscall(SYS_read, file, text, capacity);
+        syscall(SYS_close, file);
+    }
+    errno = saved;
+    return length > 0 ? (size_t)length : 0;
+}
+
 bool platform_overcommit_is_strict(void)
 {
     /* Relaxed: every thread finds the same. */
@@ -231,18 +254,21 @@ bool platform_overcommit_is_strict(void)
     signed char is = atomic_load_explicit(&known, memory_order_relaxed);
     if (is == 0) {
         char policy = '0';
-        int saved = errno;
-        /* Bare system calls: see platform_node_count. */
-        long file = syscall(SYS_openat, AT_FDCWD, "/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
-        if (file >= 0) {
-            syscall(SYS_read, file, &policy, sizeof policy);
-            syscall(SYS_close, file);
-        }
-        errno = saved;
+        read_setting("/proc/sys/vm/overcommit_memory", &policy, 1);
         is = policy == '2' ? 1 : -1;
         atomic_store_explicit(&known, is, memory_order_relaxed);
     }
     return is > 0;
+}
+
+size_t platform_mappings_max(void)
+{
+    enum { DIGITS_MAX = 12, BY_DEFAULT = 65530 }; /* DEFAULT_MAX_MAP_COUNT: include/linux/mm.h */
+    char digits[DIGITS_MAX];
+    size_t length = read_setting("/proc/sys/vm/max_map_count", digits, sizeof digits), max = 0;
+    for (size_t i = 0; i < length && digits[i] >= '0' && digits[i] <= '9'; i++)
+        max = max * 10 + (size_t)(digits[i] - '0');
+    return max != 0 ? max : BY_DEFAULT;
 }
 
 /* From so many bytes on, zeros go past the caches. What is cleared ahead is used some time later: a longer run would

@@ -58,6 +58,10 @@ static const char *line_add_conversion(struct line *line, const char *conversion
         line_add_number(line, va_arg(*arguments, size_t), 10);
         return conversion + 2;
     }
+    if (conversion[0] == 'z' && conversion[1] == 'x') {
+        line_add_number(line, va_arg(*arguments, size_t), 16);
+        return conversion + 2;
+    }
     line_add(line, "%", 1);
     return conversion;
 }
@@ -84,18 +88,17 @@ void platform_format(char *buffer, size_t capacity, const char *format, ...)
     buffer[line.length] = '\0';
 }
 
-/* Whether what is written to stderr will neither raise SIGPIPE nor wait: a message must not change how a program ends, nor whether
- * it does. When nobody takes what was written before, that is waited for a few seconds, once. A sandbox may forbid to ask. */
-static bool stderr_takes_more(void)
+/* When nobody takes what was written before, that is waited for a few seconds, once. A sandbox may forbid to ask. */
+bool platform_takes_more(int file)
 {
     static _Atomic(bool) has_waited;
     enum { WAIT_S = 3 };
-    struct pollfd stderr_ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+    struct pollfd asked = {.fd = file, .events = POLLOUT};
     bool waits = !atomic_load_explicit(&has_waited, memory_order_relaxed);
     struct timespec wait = {.tv_sec = waits ? WAIT_S : 0};
-    long ready = syscall(SYS_ppoll, &stderr_ready, 1, &wait, NULL, 0);
+    long ready = syscall(SYS_ppoll, &asked, 1, &wait, NULL, 0);
     if (ready == 0) atomic_store_explicit(&has_waited, true, memory_order_relaxed);
-    return ready < 0 || (stderr_ready.revents & (POLLOUT | POLLERR | POLLHUP | POLLNVAL)) == POLLOUT;
+    return ready < 0 || (asked.revents & (POLLOUT | POLLERR | POLLHUP | POLLNVAL)) == POLLOUT;
 }
 
 void platform_message(const char *format, ...)
@@ -111,7 +114,7 @@ void platform_message(const char *format, ...)
     int saved = errno;
     /* A bare system call: write is a point at which a thread can be cancelled, and libraries replace it by functions that
      * may not be ready for us yet. When it fails, nobody is left to tell. */
-    if (stderr_takes_more()) syscall(SYS_write, STDERR_FILENO, text, line.length);
+    if (platform_takes_more(STDERR_FILENO)) syscall(SYS_write, STDERR_FILENO, text, line.length);
     errno = saved;
 }
 
@@ -137,18 +140,22 @@ static bool entry_matches(const char *entry, const char *name, char *buffer, siz
     return true;
 }
 
-/* Reads /proc/self/environ entry by entry through `entry`, which must hold a whole "name=value". */
+/* The longest value that anybody asks for, and the longest name before it. What is longer is cut. */
+enum { ENTRY_MAX = 1024 + 64 };
+
+/* Reads /proc/self/environ entry by entry. */
 static bool environment_from_proc(const char *name, char *buffer, size_t capacity)
 {
-    int file = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+    /* By bare system calls: malloc may come by here, in which no thread is to be cancelled. */
+    long file = syscall(SYS_openat, AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC);
     if (file < 0) return false;
     char chunk[256];
-    char entry[1024];
+    char entry[ENTRY_MAX];
     size_t length = 0;
     bool found = false;
-    ssize_t got;
-    while (!found && (got = read(file, chunk, sizeof chunk)) > 0) {
-        for (ssize_t i = 0; i < got && !found; i++) {
+    long got;
+    while (!found && (got = syscall(SYS_read, file, chunk, sizeof chunk)) > 0) {
+        for (long i = 0; i < got && !found; i++) {
             if (length < sizeof entry - 1) entry[length++] = chunk[i];
             if (chunk[i] != '\0') continue;
             entry[length] = '\0';
@@ -156,7 +163,7 @@ static bool environment_from_proc(const char *name, char *buffer, size_t capacit
             length = 0;
         }
     }
-    close(file);
+    syscall(SYS_close, file);
     return found;
 }
 

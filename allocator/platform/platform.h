@@ -43,6 +43,9 @@ size_t platform_physical_memory(void);
 /* The soft limit on address space (RLIMIT_AS); SIZE_MAX when there is none. */
 size_t platform_address_space_limit(void);
 
+/* Whether the process's mappings, or those that it may write to, are limited (RLIMIT_AS, RLIMIT_DATA). */
+bool platform_mappings_are_limited(void);
+
 /* Reserve `size` bytes of address space aligned to `alignment` (a power of two, at least a page). The
  * range is inaccessible, costs no memory and is in no core dump until it is committed. NULL when the kernel refuses. */
 void *platform_reserve(size_t size, size_t alignment);
@@ -95,6 +98,9 @@ bool platform_purge(void *start, size_t size);
 
 /* Whether the kernel counts what is accessible, touched or not, against a fixed limit (vm.overcommit_memory is 2). Asked once. */
 bool platform_overcommit_is_strict(void);
+
+/* Mappings that a process may have (vm.max_map_count). Reads a file. */
+size_t platform_mappings_max(void);
 
 /* Write zeros over whole pages, which somebody will use later, perhaps on another core. */
 void platform_clear(void *start, size_t size);
@@ -205,6 +211,9 @@ void platform_thread_prepare(void);
  * refuses. A fork's child does not have it. Until `run` returns the thread counts as one of the process: where main has
  * left by pthread_exit, the process goes on. */
 bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
+/* Call `act` while no handler of the program's signals runs in this thread: one that forks would have a child that goes on in
+ * the midst of it. */
+void platform_undisturbed(void (*act)(void *), void *argument);
 
 /* Whether the calling thread comes after the first one where processors are short: by SCHED_IDLE or a higher nice value, which a thread
  * that it starts has, too, and may not be allowed to change. */
@@ -230,6 +239,8 @@ enum platform_sleep platform_thread_sleep(int32_t number, const void *local);
 
 /* Whether no other thread of the process is alive: main has left by pthread_exit, and the others have ended. */
 bool platform_thread_is_last(void);
+/* Whether the first thread is the calling one, or has ended while others go on. */
+bool platform_first_thread_leaves(void);
 
 /* Whether code at this address is the dynamic linker's, as far as can be told; if not, yes. */
 bool platform_is_in_linker(const void *address);
@@ -317,8 +328,12 @@ size_t chance_distance(uint64_t *state, size_t mean);
 /* ---- words to the user (message.c) --------------------------------------------------------------- */
 
 /* Write "heapfit: " and the formatted text as one line to stderr with one write(2). Understands %s (string),
- * %p (pointer), %zu (size_t) and nothing else; truncates at 500 bytes. */
+ * %p (pointer), %zu and %zx (size_t) and nothing else; truncates at 500 bytes. */
 void platform_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Whether writing to this pipe or file, PIPE_BUF bytes at most, will neither raise SIGPIPE nor wait, as far as can be told: a message
+ * must not change how a program ends, nor whether it does. */
+bool platform_takes_more(int file);
 
 /* End the process at once, whatever state the C library is in. */
 _Noreturn void platform_end(int code);

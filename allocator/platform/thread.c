@@ -422,6 +422,7 @@ struct start {
     void (*run)(void *);
     void *argument;
     bool low_priority;
+    bool created;
     _Atomic(uint32_t) copied;
 };
 
@@ -466,6 +467,14 @@ static void lower_priority(void)
     if (sched_setscheduler(0, SCHED_IDLE, &none) != 0) setpriority(PRIO_PROCESS, 0, 19);
 }
 
+/* Exit handlers are about to run here, and what would end the program meanwhile is to end it. */
+static void let_signals_in(void)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, NULL);
+}
+
 static void *thread_begin(void *argument)
 {
     struct start *shared = argument;
@@ -479,6 +488,7 @@ static void *thread_begin(void *argument)
     leave_to_others(); /* not before: the starter, which may have a deadline, would wait for a thread that has none */
     if (start.low_priority) lower_priority();
     start.run(start.argument);
+    if (platform_thread_is_last()) let_signals_in();
     return NULL;
 }
 
@@ -487,36 +497,47 @@ typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void 
 /* The C library's own. */
 static create_function *create_thread = pthread_create;
 
-/* All signals are blocked meanwhile, and so in the new thread, which inherits that. */
+void platform_undisturbed(void (*act)(void *), void *argument)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    act(argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 static bool create(struct start *start, size_t stack_size)
 {
     pthread_t thread;
     pthread_attr_t attributes;
-    sigset_t all, before;
     if (pthread_attr_init(&attributes) != 0) return false;
     bool created = pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0 &&
-                   (stack_size == 0 || pthread_attr_setstacksize(&attributes, stack_size) == 0);
-    if (created) {
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        created = create_thread(&thread, &attributes, thread_begin, start) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-    }
+                   (stack_size == 0 || pthread_attr_setstacksize(&attributes, stack_size) == 0) &&
+                   create_thread(&thread, &attributes, thread_begin, start) == 0;
     pthread_attr_destroy(&attributes);
     return created;
+}
+
+/* Undisturbed: the new thread inherits that signals are blocked; and in the child of a handler that forks during the wait there
+ * would be nobody to end it. */
+static void create_and_await(void *argument)
+{
+    struct start *start = argument;
+    /* Much thread-local storage may not leave room in a small stack: then one of the usual size. */
+    size_t minimum = (size_t)sysconf(_SC_THREAD_STACK_MIN);
+    start->created = create(start, minimum + STACK_SIZE) || create(start, 0);
+    /* Acquire: pairs with the release in thread_begin. */
+    while (start->created && atomic_load_explicit(&start->copied, memory_order_acquire) == 0)
+        futex_wait(&start->copied, 0);
 }
 
 bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority)
 {
     struct start start = {.name = name, .run = run, .argument = argument, .low_priority = low_priority};
     int saved = errno;
-    /* Much thread-local storage may not leave room in a small stack: then one of the usual size. */
-    size_t minimum = (size_t)sysconf(_SC_THREAD_STACK_MIN);
-    bool created = create(&start, minimum + STACK_SIZE) || create(&start, 0);
-    /* Acquire: pairs with the release in thread_begin. */
-    while (created && atomic_load_explicit(&start.copied, memory_order_acquire) == 0) futex_wait(&start.copied, 0);
+    platform_undisturbed(create_and_await, &start);
     errno = saved;
-    return created;
+    return start.created;
 }
 
 void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_us)
@@ -568,11 +589,20 @@ bool platform_barrier_everywhere(void)
 static char first_thread_state(void)
 {
     char text[256];
-    int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    ssize_t size = file < 0 ? -1 : read(file, text, sizeof text - 1);
-    if (file >= 0) close(file);
+    /* By bare system calls, which are no points at which a thread can be cancelled. */
+    long file = syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    long size = file < 0 ? -1 : syscall(SYS_read, file, text, sizeof text - 1);
+    if (file >= 0) syscall(SYS_close, file);
     while (size > 0 && text[size - 1] != ')') size--;
     return size > 0 && (size_t)size + 1 < sizeof text ? text[size + 1] : '?';
+}
+
+bool platform_first_thread_leaves(void)
+{
+    int saved = errno;
+    bool leaves = platform_thread_number() == getpid() || first_thread_state() == 'Z';
+    errno = saved;
+    return leaves;
 }
 
 bool platform_thread_is_last(void)

@@ -1,4 +1,4 @@
-/* Stacks, by the rules of frame.c; and the files that code comes from, by _dl_find_object, which takes no locks.
+/* Stacks, by the rules of frame.c, which are kept; and the files that code comes from, by _dl_find_object, which takes no locks.
  *
  * A file may be unloaded, and another be loaded there, before anybody asks what an address was. So the name of each file, with
  * where it lay, is written down when an address of it is first met; there is room for as many as programs with plug-ins have.
@@ -13,10 +13,11 @@
 #include <unistd.h>
 
 #include "frame.h"
+#include "image.h"
 
 #ifdef __GLIBC__
 
-enum { MODULES = 64, MODULE_NONE = UINT8_MAX, PATH_BYTES = 256 };
+enum { MODULES = 64, MODULE_NONE = UINT8_MAX, PATH_BYTES = 256 }; /* a bit of 64 each: trace_files */
 _Static_assert((int)MODULES < (int)MODULE_NONE, "a number fits its byte");
 
 #pragma weak _dl_find_object /* as in frame.c */
@@ -27,6 +28,8 @@ struct module {
     uintptr_t start, end; /* in memory */
     uintptr_t base; /* what its own addresses are counted from */
     char path[PATH_BYTES];
+    uint8_t id[BUILD_ID_MAX];
+    size_t id_size; /* 0: it has none */
 };
 
 static struct module modules[MODULES];
@@ -67,6 +70,7 @@ static unsigned module_add(const struct dl_find_object *object)
     module->end = (uintptr_t)object->dlfo_map_end;
     module->base = object->dlfo_link_map->l_addr;
     path_of(object->dlfo_link_map, module->path);
+    module->id_size = image_build_id(object->dlfo_map_start, object->dlfo_map_end, module->base, module->id);
     atomic_store_explicit(&module->known, true, memory_order_release);
     return number;
 }
@@ -89,10 +93,13 @@ static bool describe_module(unsigned number, uintptr_t address, char *text)
     return true;
 }
 
-static void add(struct trace *trace, uintptr_t address)
+/* Returns its file. */
+static unsigned add(struct trace *trace, uintptr_t address)
 {
-    trace->modules[trace->count] = (uint8_t)module_of(address);
+    unsigned module = module_of(address);
+    trace->modules[trace->count] = (uint8_t)module;
     trace->addresses[trace->count++] = address;
+    return module;
 }
 
 /* Where the memory of this library begins; NULL where its frames are a program's, as in a static library, or cannot be told.
@@ -111,9 +118,32 @@ static bool is_in(const void *library, uintptr_t address)
     return library != NULL && _dl_find_object((void *)address, &object) == 0 && object.dlfo_map_start == library;
 }
 
-static bool step(struct frame *frame)
+/* Rules that were found, by the return address and its file: another may be loaded there later. Any thread writes them at any time, one
+ * over the other. A pair of which each half is of another is told by `check`, which is both in one. Relaxed: nothing hangs on the order. */
+enum { KNOWN_RULES = 1 << 11 };
+static struct known_rule {
+    _Atomic(uint64_t) check, rule;
+} known_rules[KNOWN_RULES];
+
+static struct frame_rule rule_of(uintptr_t return_address, unsigned module)
 {
-    struct frame_rule rule = frame_rule_find(frame->return_address, NULL, NULL);
+    uint64_t key = (uint64_t)module << 56 ^ return_address;
+    struct known_rule *known =
+        &known_rules[key * UINT64_C(0x9E3779B97F4A7C15) >> 53 & (KNOWN_RULES - 1)]; /* Knuth, 6.4 */
+    uint64_t packed = atomic_load_explicit(&known->rule, memory_order_relaxed);
+    if (LIKELY((atomic_load_explicit(&known->check, memory_order_relaxed) ^ packed) == key && module != MODULE_NONE))
+        return rule_unpacked(packed);
+    struct frame_rule rule = frame_rule_find(return_address, NULL, NULL);
+    if (rule.known != FRAME_KNOWN) return rule;
+    packed = rule_packed(&rule);
+    atomic_store_explicit(&known->rule, packed, memory_order_relaxed);
+    atomic_store_explicit(&known->check, packed ^ key, memory_order_relaxed);
+    return rule;
+}
+
+static bool step(struct frame *frame, unsigned module)
+{
+    struct frame_rule rule = rule_of(frame->return_address, module);
     return frame_step(&rule, frame);
 }
 
@@ -121,8 +151,8 @@ static bool step(struct frame *frame)
 static void walk(struct trace *trace, struct frame *frame)
 {
     while (trace->count < TRACE_MAX && frame->return_address != 0) {
-        add(trace, frame->return_address - 1); /* of the call */
-        if (!step(frame)) return;
+        unsigned module = add(trace, frame->return_address - 1); /* of the call */
+        if (!step(frame, module)) return;
     }
 }
 
@@ -132,7 +162,7 @@ NOINLINE void trace_take(struct trace *trace)
     const void *own = own_library();
     trace->count = 0;
     while (is_in(own, frame.return_address - 1))
-        if (!step(&frame)) break;
+        if (!step(&frame, module_of(frame.return_address - 1))) break;
     walk(trace, &frame);
 }
 
@@ -141,8 +171,7 @@ void trace_of_fault(struct trace *trace, const struct platform_fault *fault)
     /* As if the instruction behind were returned to, which is what rules are asked for. */
     struct frame frame = {.return_address = fault->code + 1, .stack = fault->stack, .base = fault->base};
     trace->count = 0;
-    add(trace, fault->code);
-    if (step(&frame)) walk(trace, &frame);
+    if (step(&frame, add(trace, fault->code))) walk(trace, &frame);
     else if (fault->link != 0) walk(trace, &(struct frame){fault->link, fault->stack, fault->base});
 }
 
@@ -151,6 +180,28 @@ void trace_describe(const struct trace *trace, uint32_t index, char text[TRACE_P
     uintptr_t address = trace->addresses[index];
     if (!describe_module(trace->modules[index], address, text))
         platform_format(text, TRACE_PLACE_MAX, "%p", (void *)address);
+}
+
+uint64_t trace_files(const struct trace *trace)
+{
+    uint64_t files = 0;
+    for (uint32_t i = 0; i < trace->count; i++)
+        if (trace->modules[i] < MODULES) files |= UINT64_C(1) << trace->modules[i];
+    return files;
+}
+
+bool trace_describe_file(unsigned file, char text[TRACE_PLACE_MAX])
+{
+    static const char digits[] = "0123456789abcdef";
+    const struct module *module = &modules[file];
+    char id[2 * BUILD_ID_MAX + 1];
+    for (size_t i = 0; i < module->id_size; i++) {
+        id[2 * i] = digits[module->id[i] >> 4];
+        id[2 * i + 1] = digits[module->id[i] & 15];
+    }
+    id[2 * module->id_size] = '\0';
+    platform_format(text, TRACE_PLACE_MAX, "build ID of %s: %s", module->path, id);
+    return module->id_size != 0;
 }
 
 #else
@@ -169,6 +220,18 @@ void trace_of_fault(struct trace *trace, const struct platform_fault *fault)
 void trace_describe(const struct trace *trace, uint32_t index, char text[TRACE_PLACE_MAX])
 {
     platform_format(text, TRACE_PLACE_MAX, "%p", (void *)trace->addresses[index]);
+}
+
+uint64_t trace_files(const struct trace *trace)
+{
+    (void)trace;
+    return 0;
+}
+
+bool trace_describe_file(unsigned file, char text[TRACE_PLACE_MAX])
+{
+    (void)file, (void)text;
+    return false;
 }
 
 #endif

@@ -20,7 +20,12 @@ void trace_of_fault(struct trace *trace, const struct platform_fault *fault);
 
 /* One place as FILE+0xOFFSET, for addr2line and its kin: the call itself, not what it returns to. What is of no file that we know
  * is an address alone. */
-enum { TRACE_PLACE_MAX = 320 };
+enum { TRACE_PLACE_MAX = 352 };
 void trace_describe(const struct trace *trace, uint32_t index, char text[TRACE_PLACE_MAX]);
+
+/* The files that the places are in: the bit of each one's number. */
+uint64_t trace_files(const struct trace *trace);
+/* "build ID of FILE: HEXADECIMAL", by which it is told whether the file is another now; false for a file that has none. */
+bool trace_describe_file(unsigned file, char text[TRACE_PLACE_MAX]);
 
 #endif

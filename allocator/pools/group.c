@@ -79,7 +79,7 @@ uint32_t group_root(uint32_t group)
  * allocated from a heap of its own. */
 static unsigned class_of(uint32_t size)
 {
-    return heap_size_class(thread_heap, size);
+    return heap_size_class(size);
 }
 
 uint32_t group_block_size(uint32_t group)

@@ -229,7 +229,7 @@ static void *place(size_t size, struct heap *heap, struct verdict verdict)
     void *object = NULL;
     if (verdict.kind == VERDICT_ORDINARY) return malloc_ordinary(size);
     if (UNLIKELY(heap->quiet)) heap_wake(heap);
-    bool is_of_size = verdict.kind == VERDICT_POOL && heap_size_class(heap, size) == verdict.class;
+    bool is_of_size = verdict.kind == VERDICT_POOL && heap_size_class(size) == verdict.class;
     if ((is_of_size || verdict.kind == VERDICT_MIXED) && is_open(heap, verdict.bin, size))
         object =
             is_of_size ? heap_malloc_bin(heap, verdict.bin, size) : mixed_malloc(heap, verdict.bin, with_header(size));

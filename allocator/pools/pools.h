@@ -289,8 +289,8 @@ ALWAYS_INLINE void *pools_malloc_slow_here(size_t size, struct heap *heap)
 /* A block, if that is quickly done. */
 ALWAYS_INLINE void *pools_pop(size_t size, struct heap *heap, uintptr_t return_address)
 {
-    if (UNLIKELY(size > FAST_MAX)) return NULL;
-    uintptr_t bin = heap->classes[(size + MALLOC_ALIGNMENT - 1) / MALLOC_ALIGNMENT];
+    if (UNLIKELY(size >= heap->fast_sizes)) return NULL;
+    uintptr_t bin = heap_classes[size];
     if (!heap->quiet) {
         uint64_t word = site_word(return_address);
         if ((uint8_t)word != VERDICT_ORDINARY) {
@@ -299,10 +299,9 @@ ALWAYS_INLINE void *pools_pop(size_t size, struct heap *heap, uintptr_t return_a
         }
     }
     uintptr_t block = heap->free[bin];
-    if (UNLIKELY(list_is_empty(block))) return NULL;
-    /* Also an overwritten link is left to the slow path, which ends the program: so there is no call here, and no frame. */
-    if (UNLIKELY((*block_words(block) ^ heap->link_key) > LINK_MAX)) return NULL;
-    void *object = bin_pop(heap, (unsigned)bin, block);
+    uintptr_t link = first_word(block) ^ heap->link_key;
+    if (UNLIKELY(link > NEXT_MAX)) return NULL; /* as in heap_malloc_or */
+    void *object = block_hand_out(heap, (unsigned)bin, block, link ^ block);
     if (object == NULL) __builtin_unreachable(); /* so that the caller's test for NULL costs nothing here */
     return object;
 }

@@ -7,6 +7,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "next.h"
 #include "record.h"
 
 #include <dlfcn.h>
@@ -33,14 +34,14 @@ static struct {
 void exits_start(void)
 {
     /* ISO C knows no way from an object's address to a function's; POSIX says that this is one. */
-    *(void **)&next._exit = dlsym(RTLD_NEXT, "_exit");
-    *(void **)&next._Exit = dlsym(RTLD_NEXT, "_Exit");
-    *(void **)&next.execv = dlsym(RTLD_NEXT, "execv");
-    *(void **)&next.execvp = dlsym(RTLD_NEXT, "execvp");
-    *(void **)&next.execve = dlsym(RTLD_NEXT, "execve");
-    *(void **)&next.execvpe = dlsym(RTLD_NEXT, "execvpe");
-    *(void **)&next.fexecve = dlsym(RTLD_NEXT, "fexecve");
-    *(void **)&next.daemon = dlsym(RTLD_NEXT, "daemon");
+    *(void **)&next._exit = next_symbol("_exit");
+    *(void **)&next._Exit = next_symbol("_Exit");
+    *(void **)&next.execv = next_symbol("execv");
+    *(void **)&next.execvp = next_symbol("execvp");
+    *(void **)&next.execve = next_symbol("execve");
+    *(void **)&next.execvpe = next_symbol("execvpe");
+    *(void **)&next.fexecve = next_symbol("fexecve");
+    *(void **)&next.daemon = next_symbol("daemon");
     next.found = true;
 }
 

@@ -8,10 +8,13 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "attach.h"
+#include "platform/image.h"
 #include "platform/json.h"
 #include "record.h"
 
 #include <dirent.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int memory = -1, mappings = -1, threads = -1, main_thread = -1;
+static int memory = -1, contents = -1, mappings = -1, threads = -1, main_thread = -1;
 
 static void reopen(int *file, const char *path, int flags)
 {
@@ -30,6 +33,7 @@ void facts_prepare(void)
 {
     char path[64];
     reopen(&memory, "/proc/thread-self/statm", 0);
+    reopen(&contents, "/proc/self/mem", 0);
     reopen(&mappings, "/proc/thread-self/maps", 0);
     reopen(&threads, "/proc/self/task", O_DIRECTORY);
     platform_format(path, sizeof path, "/proc/self/task/%zu/stat", (size_t)getpid());
@@ -126,6 +130,34 @@ bool facts_main_has_left(void)
     return name_end != NULL && strncmp(name_end, ") Z", 3) == 0;
 }
 
+/* ---- build IDs ----------------------------------------------------------------------------------------------------- */
+
+/* The kernel reads it: what is not mapped any more, or beyond the end of a file that was cut, is an error and no signal. */
+static bool read_contents(uint64_t from, void *to, size_t size)
+{
+    return contents >= 0 && pread(contents, to, size, (off_t)from) == (ssize_t)size;
+}
+
+enum { HEADERS_MAX = 64, NOTES_MAX = 1024 }; /* linkers make some ten headers */
+
+/* Bytes of the build ID of the file whose first `mapped` bytes are mapped at `start`; 0: there is none. It may be no ELF file, and say anything. */
+static size_t build_id(uint64_t start, uint64_t mapped, uint8_t id[BUILD_ID_MAX])
+{
+    Elf64_Ehdr file;
+    Elf64_Phdr part;
+    uint8_t notes[NOTES_MAX];
+    if (!read_contents(start, &file, sizeof file) || memcmp(file.e_ident, ELFMAG, SELFMAG) != 0) return 0;
+    if (file.e_ident[EI_CLASS] != ELFCLASS64 || file.e_phentsize != sizeof part || file.e_phoff > mapped) return 0;
+    for (size_t i = 0; i < file.e_phnum && i < HEADERS_MAX; i++) {
+        if (!read_contents(start + file.e_phoff + i * sizeof part, &part, sizeof part)) return 0;
+        if (part.p_type != PT_NOTE || part.p_offset > mapped) continue;
+        size_t size = part.p_filesz < sizeof notes ? part.p_filesz : sizeof notes;
+        size_t found = read_contents(start + part.p_offset, notes, size) ? build_id_among(notes, size, id) : 0;
+        if (found != 0) return found;
+    }
+    return 0;
+}
+
 /* ---- mappings of code ---------------------------------------------------------------------------------------------- */
 
 enum { RANGES_MAX = 4096, PATH_BYTES = 4096, LINE_BYTES = PATH_BYTES + 128 };
@@ -155,10 +187,12 @@ static const char *read_hexadecimal(const char *at, uint64_t *number)
     }
 }
 
+static const char digits[] = "0123456789abcdef";
+
 static char *put_hexadecimal(char *at, uint64_t number)
 {
     for (int shift = 60; shift >= 0; shift -= 4)
-        if (number >> shift != 0 || shift == 0) *at++ = "0123456789abcdef"[number >> shift & 15];
+        if (number >> shift != 0 || shift == 0) *at++ = digits[number >> shift & 15];
     *at++ = ' ';
     return at;
 }
@@ -181,6 +215,36 @@ static size_t put_mapping(const struct range *range, uint64_t offset, const char
     return (size_t)(at - text) + length + 1;
 }
 
+static struct {
+    struct range range;
+    char path[PATH_BYTES];
+} beginning; /* of the file that was last seen mapped from its beginning, which is where notes are */
+
+static void note_beginning(const struct range *range, const char *path)
+{
+    beginning.range = *range;
+    platform_format(beginning.path, sizeof beginning.path, "%s", path);
+}
+
+/* "build-id start id" of the mapping of code at `start`: nothing where the file has none, or is not mapped from its beginning. */
+static size_t put_build_id(uint64_t start, const char *path, char *text, size_t room)
+{
+    enum { NUMBER = 17 }; /* with a space */
+    static const char word[] = "build-id ";
+    uint8_t id[BUILD_ID_MAX];
+    if (path[0] != '/' || strcmp(path, beginning.path) != 0 || room < sizeof word + NUMBER + 2 * sizeof id) return 0;
+    size_t size = build_id(beginning.range.start, beginning.range.end - beginning.range.start, id);
+    if (size == 0) return 0;
+    memcpy(text, word, sizeof word - 1);
+    char *at = put_hexadecimal(text + sizeof word - 1, start);
+    for (size_t i = 0; i < size; i++) {
+        *at++ = digits[id[i] >> 4];
+        *at++ = digits[id[i] & 15];
+    }
+    *at++ = '\n';
+    return (size_t)(at - text);
+}
+
 /* "start-end permissions offset device inode path": what is code goes to `text`. */
 static size_t take_mapping(const char *line, char *text, size_t room)
 {
@@ -189,11 +253,15 @@ static size_t take_mapping(const char *line, char *text, size_t room)
     const char *at = read_hexadecimal(line, &range.start);
     if (*at++ != '-') return 0;
     at = read_hexadecimal(at, &range.end);
-    if (strlen(at) < sizeof " r-xp " || at[3] != 'x') return 0;
+    if (strlen(at) < sizeof " r-xp ") return 0;
+    bool is_code = at[3] == 'x';
     at = read_hexadecimal(skip_word(at + 1), &offset);
     const char *path = skip_word(skip_word(at + 1));
+    if (offset == 0) note_beginning(&range, path);
+    if (!is_code) return 0;
     if (range_count < RANGES_MAX) ranges[range_count++] = range;
-    return put_mapping(&range, offset, path, text, room);
+    size_t size = put_mapping(&range, offset, path, text, room);
+    return size == 0 ? 0 : size + put_build_id(range.start, path, text + size, room - size);
 }
 
 size_t facts_modules(char *text)
@@ -290,6 +358,23 @@ static void put_arguments(struct json *json)
     json_close(json, ']');
 }
 
+/* The variables by which an interpreter asks malloc for every object, as far as they are set: without one a recording of its
+ * program has few of the objects that the program's source speaks of. */
+static void put_environment(struct json *json)
+{
+    static const char *const names[] = {"PYTHONMALLOC", "USE_ZEND_ALLOC"};
+    char value[32];
+    json_name(json, "environment");
+    json_open(json, '{');
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *set = getenv(names[i]);
+        if (set == NULL) continue;
+        platform_format(value, sizeof value, "%s", set);
+        put_text(json, names[i], facts_text(value));
+    }
+    json_close(json, '}');
+}
+
 static const char *program_path(void)
 {
     static char path[PATH_BYTES];
@@ -319,6 +404,7 @@ static uint64_t ticks_per_second(uint64_t tick, uint64_t ns)
 
 size_t facts_info(char *text, uint64_t tick, uint64_t ns)
 {
+    static bool has_recorded; /* or the process that this is a copy of */
     struct json_text info = {.json.write = write_to_text, .text = text};
     struct json *json = &info.json;
     json_open(json, '{');
@@ -328,6 +414,7 @@ size_t facts_info(char *text, uint64_t tick, uint64_t ns)
     put_number(json, "parent", (uint64_t)getppid());
     put_text(json, "program", program_path());
     put_arguments(json);
+    put_environment(json);
     put_text(json, "arch", ARCHITECTURE);
     put_number(json, "pointer_bytes", sizeof(void *));
     put_number(json, "page_size", platform_page_size());
@@ -340,6 +427,9 @@ size_t facts_info(char *text, uint64_t tick, uint64_t ns)
     put_number(json, "started_unix_ns", unix_ns());
     put_number(json, "ticks_per_second_guess", ticks_per_second(tick, ns));
     put_number(json, "file_number", record_file.number);
+    json_name(json, "began_late");
+    json_bool(json, attach_is_late() || record_settings.later || has_recorded);
+    has_recorded = true;
     json_close(json, '}');
     return json_end(json) ? info.size : 0;
 }

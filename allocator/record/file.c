@@ -105,7 +105,8 @@ bool file_prepare(void)
     folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     file = -1;
     record_file = (struct record_file){0};
-    if (folder < 0) platform_message("no recording: %s: %s", path, error_text(errno));
+    if (folder < 0) record_file.error = error_text(errno);
+    if (folder < 0 && !record_settings.quiet) platform_message("no recording: %s: %s", path, record_file.error);
     /* After a fork it is there already. */
     if (workspace == NULL) {
         size_t page = platform_page_size();

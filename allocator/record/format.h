@@ -26,6 +26,9 @@ enum {
     TRACE_SECTION_MAX = 20, /* nor what stands before the events of a section of TRACE_SHARED: 5 bytes, 10 and 3 */
 };
 
+/* No code has an address from here on, but places of interpreted programs have (TRACE_MODULES). */
+#define TRACE_PLACES ((uint64_t)1 << 56)
+
 struct trace_file_header {
     char magic[8];
     uint16_t version; /* a reader refuses a later one */
@@ -38,7 +41,9 @@ enum trace_block {
     TRACE_EVENTS, /* of one thread, in its own order */
     TRACE_THREAD, /* JSON {"thread": index, "tid": number, "name": text}: before the thread's first events, or a new name */
     TRACE_MARK, /* struct trace_mark: the clock, the resident memory, and how far the file is complete */
-    TRACE_MODULES, /* text, a line per mapping of code: "start end offset path", hexadecimal, as it is at this point */
+    TRACE_MODULES, /* text, a line per mapping of code: "start end offset path", hexadecimal, as it is at this point, and below it,
+                    * where its file has a GNU build ID, "build-id start id". And one per place of an interpreted program, when
+                    * it is new: "start end line path\tfunction", from TRACE_PLACES on */
     TRACE_SITES, /* for each call site that is new: varint of the caller's site (0: none), varint of the return address.
                   * The first block's first site is number 1, and so on. A site stands before the events that name it. */
     TRACE_END, /* JSON {"reason": text, ...}; without one the recording was cut short */
@@ -74,7 +79,7 @@ struct trace_mark {
     uint64_t monotonic_ns; /* ... and CLOCK_MONOTONIC: two marks tell what a tick is */
     uint64_t complete_tick; /* all events before it are in the file already, but for those that the reader calls late */
     uint64_t resident; /* bytes of the process in memory (anonymous and file); 0: not known */
-    uint64_t resident_anonymous; /* bytes of it that are no file's */
+    uint64_t resident_anonymous; /* bytes of it that are anonymous */
     uint64_t lost; /* events so far that could not be kept */
 };
 

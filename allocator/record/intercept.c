@@ -412,7 +412,7 @@ EXPORT int dlclose(void *handle)
 {
     static _Atomic(unsigned long long) forgotten;
     int (*next)(void *);
-    *(void **)&next = dlsym(RTLD_NEXT, "dlclose");
+    *(void **)&next = next_symbol("dlclose");
     int result = next(handle);
     if (record_settings.sites == 0) return result;
     unsigned long long unloaded = 0;

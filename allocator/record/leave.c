@@ -118,24 +118,40 @@ static bool is_last(void)
     return true;
 }
 
-static void ask(void)
+/* Nothing tells of a thread's end. */
+void leave_look_again(void)
+{
+    poll(NULL, 0, 1);
+}
+
+static void wake_writer(void)
 {
     char name[SOCKET_NAME_BYTES];
-    uint32_t now = STAYS;
-    /* Sequentially consistent: see sleep.c. And a release: see leave_answer. */
-    while (now != LEAVES &&
-           !atomic_compare_exchange_weak_explicit(&leave.now, &now, WANTED, memory_order_seq_cst, memory_order_relaxed))
-        continue;
     writer_socket_name(name);
     int wake = platform_connect(name); /* for when it waits for requests alone */
     if (wake >= 0) close(wake);
     writer_wake();
 }
 
-/* Nothing tells of a thread's end. */
-static void look_again_soon(void)
+void leave_now(void)
 {
-    poll(NULL, 0, 1);
+    do_leave();
+    wake_writer();
+}
+
+void leave_is_over(void)
+{
+    atomic_store_explicit(&leave.now, STAYS, memory_order_relaxed); /* the next R is not there so far */
+}
+
+static void ask(void)
+{
+    uint32_t now = STAYS;
+    /* Sequentially consistent: see sleep.c. And a release: see leave_answer. */
+    while (now != LEAVES &&
+           !atomic_compare_exchange_weak_explicit(&leave.now, &now, WANTED, memory_order_seq_cst, memory_order_relaxed))
+        continue;
+    wake_writer();
 }
 
 /* Until R and L have ended: then we are the last, and run the exit handlers, which others would not have as large a stack for. */
@@ -146,7 +162,7 @@ void writer_thread_leaves(void)
     for (struct patience patience = patience_of(FINISH_MS);
          !is_over(&patience) && (writer_thread_exists() || last_exists());) {
         if (atomic_load_explicit(&leave.now, memory_order_relaxed) == STAYS) break;
-        look_again_soon();
+        leave_look_again();
     }
 }
 
@@ -158,7 +174,7 @@ static void stay_last(void *unused)
     ask();
     while (writer_thread_exists()) {
         uint32_t now = atomic_load_explicit(&leave.now, memory_order_relaxed);
-        if (now == LEAVES) look_again_soon();
+        if (now == LEAVES) leave_look_again();
         else platform_wait(&leave.now, now, IDLE_MS * 1000);
     }
 }
@@ -169,7 +185,7 @@ static void end_writer(void)
     do_leave();
     writer_wake();
     for (struct patience patience = patience_of(FINISH_MS); !is_over(&patience) && writer_thread_exists();)
-        look_again_soon();
+        leave_look_again();
 }
 
 static void main_thread_leaves(void *argument)

@@ -12,9 +12,11 @@
 #endif
 #include "next.h"
 #include "platform/cxx.h"
+#include "startup.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -216,10 +218,43 @@ static void lacking_delete_aligned_nothrow(void *pointer, size_t alignment, cons
 
 /* ---- looking for them ---------------------------------------------------------------------------------------------------------- */
 
+static bool late;
+
+void next_are_of_program(void)
+{
+    late = true;
+    startup_find();
+}
+
+bool next_is_ours(const void *address)
+{
+    extern const char __ehdr_start[] HERE;
+    extern const char _end[] HERE;
+    return (uintptr_t)address - (uintptr_t)__ehdr_start < (uintptr_t)_end - (uintptr_t)__ehdr_start;
+}
+
+/* A program at a fixed address that asks for a function's address has a stub of its own for it, which is then the address for all who
+ * ask. Where it leads is what calls by name go to (System V ABI for x86-64, "Function Addresses"). */
+static bool is_stub(const void *found)
+{
+    Dl_info info;
+    const ElfW(Sym) *symbol = NULL;
+    return dladdr1(found, &info, (void **)&symbol, RTLD_DL_SYMENT) != 0 && symbol != NULL &&
+           symbol->st_shndx == SHN_UNDEF;
+}
+
+/* What is not in the program is looked for in who asks, too: in us. */
+void *next_symbol(const char *name)
+{
+    void *found = dlsym(late ? RTLD_DEFAULT : RTLD_NEXT, name);
+    if (late && found != NULL && is_stub(found)) found = startup_symbol(name);
+    return late && next_is_ours(found) ? NULL : found;
+}
+
 #define FIND_OR(name, symbol, otherwise)                                                                               \
     do {                                                                                                               \
         __typeof__(NEXT(name)) found;                                                                                  \
-        *(void **)&found = dlsym(RTLD_NEXT, symbol);                                                                   \
+        *(void **)&found = next_symbol(symbol);                                                                        \
         SET_NEXT(name, found != NULL ? found : (otherwise));                                                           \
     } while (0)
 
@@ -235,11 +270,11 @@ static void find_basic(void)
 {
     __typeof__(NEXT(malloc)) found_malloc;
     __typeof__(NEXT(calloc)) found_calloc;
-    *(void **)&found_malloc = dlsym(RTLD_NEXT, "malloc");
-    *(void **)&found_calloc = dlsym(RTLD_NEXT, "calloc");
-    *(void **)&real_realloc = dlsym(RTLD_NEXT, "realloc");
-    *(void **)&real_free = dlsym(RTLD_NEXT, "free");
-    *(void **)&real_malloc_usable_size = dlsym(RTLD_NEXT, "malloc_usable_size");
+    *(void **)&found_malloc = next_symbol("malloc");
+    *(void **)&found_calloc = next_symbol("calloc");
+    *(void **)&real_realloc = next_symbol("realloc");
+    *(void **)&real_free = next_symbol("free");
+    *(void **)&real_malloc_usable_size = next_symbol("malloc_usable_size");
     if (found_malloc == NULL || found_calloc == NULL || real_realloc == NULL || real_free == NULL) no_allocator();
     if (real_malloc_usable_size == NULL) real_malloc_usable_size = lacking_malloc_usable_size;
     bool guarded = atomic_load_explicit(&arena_used, memory_order_relaxed) != 0;

@@ -103,4 +103,13 @@ bool next_is_allocating(uintptr_t start);
 /* Looks for all of them, whether or not a call has done so before. */
 void next_find_all(void);
 
+/* Of any name that we stand in front of: where the next library has it, or the program where we came later (slots.c). NULL: nowhere. */
+void *next_symbol(const char *name);
+
+/* Before all else, where this library was loaded by a running program: no library is behind it, and none calls it. */
+void next_are_of_program(void);
+
+/* Whether it is an address in this library. */
+bool next_is_ours(const void *address);
+
 #endif

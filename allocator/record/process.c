@@ -6,7 +6,10 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "attach.h"
+#include "next.h"
 #include "note.h"
+#include "python.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -24,14 +27,15 @@ static struct {
 
 static void forks_start(void)
 {
-    *(void **)&next.bare = dlsym(RTLD_NEXT, "_Fork");
-    *(void **)&next.fork = dlsym(RTLD_NEXT, "fork");
+    *(void **)&next.bare = next_symbol("_Fork");
+    *(void **)&next.fork = next_symbol("fork");
 }
 
 static bool has_had_thread; /* here, or in the process that this is a copy of: the C library goes by that */
 
 static void has_forked(void)
 {
+    attach_fork_child();
     writer_fork_child(true);
 }
 
@@ -44,6 +48,7 @@ EXPORT pid_t fork(void)
     if (!has_had_thread || next.bare == NULL) return next.fork();
     if (LIKELY(!record_is_inside() && !interrupted_is_malloc(frame_of_caller()))) return next.fork();
     pid_t child = next.bare();
+    if (child == 0) attach_fork_child();
     if (child == 0) writer_fork_child(false);
     return child;
 }
@@ -55,18 +60,29 @@ static void quick_exit_begins(void)
     writer_finish("quick_exit");
 }
 
+void process_prepare(void)
+{
+    python_start();
+    if (has_had_thread) return;
+    pthread_atfork(attach_fork_prepare, attach_fork_parent, has_forked);
+    at_quick_exit(quick_exit_begins); /* the first that is registered is the last that runs */
+    has_had_thread = true;
+}
+
 __attribute__((constructor)) static void process_start(void)
 {
+    bool late = attach_is_late();
+    if (late) next_are_of_program();
     intercept_start();
     exits_start();
     forks_start();
+    if (late) return; /* heapfit_record_attach is called when this is done */
     record_settings_read();
     if (!record_settings_apply()) return;
     intercept_check();
-    pthread_atfork(NULL, NULL, has_forked);
-    at_quick_exit(quick_exit_begins); /* the first that is registered is the last that runs */
-    has_had_thread = true;
+    process_prepare();
     writer_start(!record_settings.later);
+    signals_start();
 }
 
 __attribute__((destructor)) static void process_end(void)

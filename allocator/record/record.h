@@ -11,12 +11,14 @@
  *     free ─► event in the ring ─► next free       ├────► encode.c ─► block.c (zstd, CRC) ─► file
  *                                     ... rings ───┘
  *
- * Which file does what: intercept.c the malloc family; next.c the functions that its calls are passed on to; note.h,
- * ring.c a thread's ring; site.c who called; sample.c which allocations are noted when not all are; process.c,
- * interrupted.c and exits.c how a process starts, forks and ends; writer.c the recorder's thread; recording.c, whole.c, sleep.c and leave.c how
- * it meets the program's (writer.h); stream.c how events get from rings into blocks; file.c the file; facts.c what the kernel
- * knows of the process; request.c what other processes may ask; settings.c what the environment says; encode.c and block.c the
- * format, which the lab's trace tools use too. It needs platform/ and nothing else of the allocator. Nothing here calls malloc.
+ * Which file does what: intercept.c the malloc family; next.c the functions that its calls are passed on to; note.h, ring.c a
+ * thread's ring; site.c who called, with python.c where a Python program did; sample.c which allocations are noted when not all
+ * are; process.c, interrupted.c, exits.c and signals.c how a process starts, forks and ends; writer.c the recorder's thread;
+ * recording.c, whole.c, sleep.c and leave.c how it meets the program's (writer.h); stream.c how events get from rings into
+ * blocks; file.c the file; facts.c what the kernel knows of the process; request.c what other processes may ask; settings.c
+ * what the environment says; attach.c, slots.c, startup.c how it comes into a program that runs already; encode.c and block.c
+ * the format, which the lab's trace tools use too. It needs platform/ and nothing else of the allocator. Nothing here calls
+ * malloc.
  */
 #ifndef HEAPFIT_RECORD_H
 #define HEAPFIT_RECORD_H
@@ -41,9 +43,11 @@ struct record_settings {
     bool first; /* nothing was recorded before this, so that a file of this name is of another time */
     unsigned seconds; /* `seconds:N`: stop by itself after so long; 0: never */
     unsigned flush_ms; /* `flush_ms:N`: an event is in the file after about so long; 100 */
+    bool quiet; /* nothing is said on stderr: who has brought the recorder in is told */
 };
 extern struct record_settings record_settings HERE;
 void record_settings_read(void); /* reports unknown names and bad values once on stderr, as HEAPFIT_OPTIONS does */
+bool record_settings_give(const char *options, const char *path); /* in place of that; false: too long */
 bool record_settings_apply(void); /* whether this process, new or forked, is to be recorded */
 
 /* ---- rings (ring.c) ------------------------------------------------------------------------------------------------ */
@@ -134,6 +138,9 @@ struct record_site {
 };
 size_t sites_published(const struct record_site **all);
 
+/* The same of lines of a Python program, which sites have as addresses: how many bytes of text, as it stands in TRACE_MODULES. */
+size_t places_told(const char **text);
+
 /* Which sites new chains get: all that they are made of; their innermost address alone; or none. */
 enum sites_limit { SITES_ALL, SITES_ALONE, SITES_NO_MORE };
 enum sites_limit sites_limit(void);
@@ -145,6 +152,8 @@ const char *intercept_allocator(void); /* path of the library that calls go to *
 bool sample_begin(void); /* sample.c: before `recording` becomes true. False: no memory, so nothing can be recorded */
 void record_ignore_thread(void); /* ring.c: nothing that the calling thread does is ever noted */
 bool record_is_inside(void); /* the calling thread is in a call that is noted: a signal has interrupted malloc */
+void signals_start(
+    void); /* signals.c: where a signal would end the process by its default action, the file is made whole first */
 void exits_start(void); /* exits.c: finds the functions that it stands in front of */
 void rings_fork_child(void); /* ring.c: nobody else is there, nor is anything recorded: rings are empty and nobody's */
 

@@ -158,7 +158,7 @@ static struct stat error_output; /* what stderr was at the start */
 
 void recording_prepare(void)
 {
-    if (fstat(STDERR_FILENO, &error_output) != 0) error_output.st_ino = 0;
+    if (record_settings.quiet || fstat(STDERR_FILENO, &error_output) != 0) error_output.st_ino = 0;
     own.start_tick = record_ticks();
     own.start_ns = platform_clock_ns();
 }

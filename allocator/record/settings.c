@@ -131,15 +131,22 @@ static void apply(char *setting)
     else option->apply(value);
 }
 
-static void read_options(void)
+enum { OPTIONS_BYTES = 1024 };
+
+/* They are taken apart. */
+static void apply_all(char *text)
 {
-    char text[1024];
-    if (!platform_environment("HEAPFIT_RECORD_OPTIONS", text, sizeof text)) return;
     for (char *setting = text, *next; setting != NULL; setting = next) {
         next = strchr(setting, ',');
         if (next != NULL) *next++ = '\0';
         if (*setting != '\0') apply(setting);
     }
+}
+
+static void read_options(void)
+{
+    char text[OPTIONS_BYTES];
+    if (platform_environment("HEAPFIT_RECORD_OPTIONS", text, sizeof text)) apply_all(text);
 }
 
 /* ---- HEAPFIT_RECORD ---------------------------------------------------------------------------------------------------- */
@@ -215,4 +222,15 @@ void record_settings_read(void)
     if (record_settings.path[0] == '\0') return;
     read_options();
     find_process();
+}
+
+bool record_settings_give(const char *options, const char *path)
+{
+    char text[OPTIONS_BYTES];
+    if (strlen(options) >= sizeof text || strlen(path) >= sizeof record_settings.path) return false;
+    record_settings = (struct record_settings){.flush_ms = FLUSH_MS, .quiet = true, .process = (uint32_t)getpid()};
+    memcpy(text, options, strlen(options) + 1);
+    apply_all(text);
+    memcpy(record_settings.path, path, strlen(path) + 1);
+    return true;
 }

@@ -20,13 +20,19 @@
  * sites as addresses. So there is a limit, of about 60 MiB for all tables together. Past it a new chain's site is its innermost
  * address alone, of which a program has few, and for which a part of the room is kept; and past that, none. Neither takes the
  * lock. The file says from where on that is so (sites_limit).
+ *
+ * Where the thread runs a Python program, its lines stand in the place of the interpreter's loop (python.h): each is a place, with an
+ * address that no code has. Another table knows them, by code object and instruction; what they are is told when one is first met, since
+ * code objects die.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include "note.h"
+#include "python.h"
 
 #include <dlfcn.h>
+#include <string.h>
 
 /* Two to the 64, divided by the golden ratio: products of neighbouring numbers are far apart (Knuth, 6.4). */
 #define SCATTER UINT64_C(0x9E3779B97F4A7C15)
@@ -82,6 +88,17 @@ static struct {
     .rules = {&empty, RULE_PAIRS_MAX_LOG},
     .chains = {&empty, SITES_MAX_LOG + 1},
 };
+
+/* Lines of Python: a program of a million of them has some ten thousand that allocate. */
+enum { PLACES_MAX_LOG = 17, PLACES_TEXT_MAX = 64 << 20, PLACES_TEXT_LEAST = 1 << 20, PLACE_TEXT_MAX = 3 << 10 };
+
+static struct {
+    struct table_place known; /* by a frame's key, and by a hash of what is told of it */
+    char *text; /* reserved: lines as in TRACE_MODULES; the first `committed` bytes can be written */
+    size_t reserved, committed;
+    uint64_t count;
+    _Atomic(size_t) told; /* bytes of text. Release: they are written */
+} places = {.known = {&empty, PLACES_MAX_LOG + 2}};
 
 static size_t pairs_in(const struct table *table)
 {
@@ -257,6 +274,71 @@ ALWAYS_INLINE bool leave(struct frame *frame)
     return left && frame->return_address != 0;
 }
 
+/* ---- places in Python programs ------------------------------------------------------------------------------------------------------- */
+
+static bool places_have_room(size_t size)
+{
+    enum { TOGETHER = 64 << 10 };
+    for (size_t most = PLACES_TEXT_MAX; places.text == NULL && most >= PLACES_TEXT_LEAST; most /= 2) {
+        places.text = platform_reserve(most, PLATFORM_HUGE_PAGE);
+        places.reserved = most;
+    }
+    size_t told = atomic_load_explicit(&places.told, memory_order_relaxed); /* only we write */
+    if (told + size <= places.committed) return true;
+    if (places.text == NULL || places.committed + TOGETHER > places.reserved) return false;
+    if (!platform_commit(places.text + places.committed, TOGETHER)) return false;
+    places.committed += TOGETHER;
+    return true;
+}
+
+/* The address of the place of which `text` tells; 0: there is no room for it. */
+static uintptr_t place_of(const char *text, size_t length)
+{
+    uint64_t key = 0;
+    for (size_t i = 0; i < length; i++) key = ((key << 8 | key >> 56) ^ (uint8_t)text[i]) * SCATTER;
+    uintptr_t known = table_find(&places.known, key);
+    if (known != 0) return known;
+    enum { ADDRESSES_BYTES = 2 * 17 };
+    if (places.count >> PLACES_MAX_LOG != 0 || !places_have_room(ADDRESSES_BYTES + length + 2)) return 0;
+    uintptr_t address = TRACE_PLACES + places.count + 1;
+    if (!table_put(&places.known, key, address)) return 0;
+    size_t told = atomic_load_explicit(&places.told, memory_order_relaxed); /* only we write */
+    char *out = places.text + told;
+    platform_format(out, ADDRESSES_BYTES + 1, "%zx %zx ", address - 1, address);
+    size_t addresses = strlen(out);
+    memcpy(out + addresses, text, length);
+    out[addresses + length] = '\n';
+    places.count++;
+    atomic_store_explicit(&places.told, told + addresses + length + 1, memory_order_release); /* see places_told */
+    return address;
+}
+
+static NOINLINE uintptr_t place_learn(const struct python_frame *frame)
+{
+    static char text[PLACE_TEXT_MAX]; /* under the lock */
+    platform_lock_acquire(&sites.lock);
+    size_t length = python_describe(frame, text, sizeof text);
+    uintptr_t place = length == 0 ? 0 : place_of(text, length);
+    if (place != 0) table_put(&places.known, frame->key, place);
+    platform_lock_release(&sites.lock);
+    return place;
+}
+
+/* Its address; 0: it cannot be told. */
+static uintptr_t place_find(const struct python_frame *frame)
+{
+    uintptr_t place = table_find(&places.known, frame->key);
+    return LIKELY(place != 0) ? place : place_learn(frame);
+}
+
+size_t places_told(const char **text)
+{
+    /* Acquire: pairs with the release in place_of, so that they are written, and that there is a text. */
+    size_t told = atomic_load_explicit(&places.told, memory_order_acquire);
+    *text = places.text;
+    return told;
+}
+
 /* ---- the tree: under the lock --------------------------------------------------------------------------------------------------------- */
 
 enum { COMMITTED_TOGETHER = 1 << 12, TREE_LEAST = 1 << 12 };
@@ -380,6 +462,53 @@ ALWAYS_INLINE void walk(struct frame at, struct chain *chain)
     chain->length = length;
 }
 
+/* A Python program's chain has as many of its lines as are followed, and what is between them and within the innermost; nothing outwards
+ * of the outermost, which is the interpreter's beginning. */
+struct python_walk {
+    size_t count, next; /* frames, and how many are in the chain */
+    struct python_frame frames[PYTHON_FRAMES_MAX];
+};
+
+/* Whether the function that a return address is in is the loop that runs the next frame: what the loop has on the stack is between
+ * its own frame and its caller's. */
+static bool is_loop_of_next(const struct python_walk *python, const struct frame *frame, const struct frame *caller)
+{
+    uintptr_t loop = python->frames[python->next].loop;
+    return loop == 0 ? python_is_loop(frame->return_address) : loop >= frame->stack && loop < caller->stack;
+}
+
+static void chain_add(struct chain *chain, uintptr_t address)
+{
+    if (address == 0 || chain->length == SITES_DEEPEST) return;
+    chain->addresses[chain->length++] = address;
+    chain->key = chain_key(chain->key, address);
+}
+
+/* All frames of the loop of the next. */
+static void chain_add_loop(struct chain *chain, struct python_walk *python)
+{
+    uintptr_t loop = python->frames[python->next].loop;
+    while (python->next < python->count && python->frames[python->next].loop == loop)
+        chain_add(chain, place_find(&python->frames[python->next++]));
+}
+
+/* false: none of this thread's lines is in the chain, which is to be made otherwise. */
+static NOINLINE bool walk_python(struct frame at, struct chain *chain)
+{
+    struct python_walk python;
+    python.next = 0;
+    python.count = python_frames(python.frames, record_settings.sites);
+    chain->length = 0;
+    chain->key = 0;
+    for (bool left = true; left && python.next < python.count && chain->length < SITES_DEEPEST;) {
+        struct frame before = at;
+        left = leave(&at);
+        if (is_loop_of_next(&python, &before, left ? &at : &before)) chain_add_loop(chain, &python);
+        else chain_add(chain, before.return_address);
+    }
+    return python.next != 0 && chain->length != 0; /* there may be no room for its lines */
+}
+
 /* Under the lock. */
 static uint32_t chain_put(const struct chain *chain)
 {
@@ -422,7 +551,7 @@ static COLD uint32_t site_learn(const struct chain *chain)
 uint32_t site_find(const struct frame *frame)
 {
     struct chain chain;
-    walk(*frame, &chain);
+    if (LIKELY(!python_is_here()) || !walk_python(*frame, &chain)) walk(*frame, &chain);
     uint64_t site = table_find(&sites.chains, chain.key);
     return LIKELY(site != 0) ? (uint32_t)site : site_learn(&chain);
 }
@@ -434,6 +563,7 @@ uint32_t site_find(const struct frame *frame)
 static bool is_of_unmapped_code(const struct record_site *site)
 {
     struct dl_find_object object;
+    if (site->address >= TRACE_PLACES) return false;
     return _dl_find_object != NULL && _dl_find_object((void *)(site->address - 1), &object) != 0;
 }
 

@@ -41,6 +41,7 @@ static struct {
 
 static uint32_t threads; /* in this file */
 static size_t sites_written; /* to it */
+static size_t places_written; /* to it: bytes of their text */
 static enum sites_limit limit_written; /* to it */
 static bool strange; /* some of these are in no module that is known */
 static uint8_t scratch[TRACE_RAW_MAX]; /* for blocks other than of events */
@@ -70,19 +71,36 @@ static void limit_flush(void)
     file_block(TRACE_LIMIT, 0, scratch, size);
 }
 
+/* Whole lines of them. */
+static void places_flush(void)
+{
+    const char *text;
+    size_t told = places_told(&text);
+    while (places_written < told) {
+        size_t size = told - places_written;
+        if (size > TRACE_RAW_MAX) {
+            const char *end = memrchr(text + places_written, '\n', TRACE_RAW_MAX);
+            size = (size_t)(end + 1 - (text + places_written));
+        }
+        file_block(TRACE_MODULES, 0, text + places_written, size);
+        places_written += size;
+    }
+}
+
 static void sites_flush(void)
 {
     enum { SITE_BYTES = 5 + 10 };
     limit_flush();
     const struct record_site *sites;
     size_t count = sites_published(&sites);
+    if (sites_written < count) places_flush();
     while (sites_written < count) {
         uint32_t first = (uint32_t)sites_written + 1;
         uint8_t *at = scratch;
         while (sites_written < count && at + SITE_BYTES <= scratch + sizeof scratch) {
             const struct record_site *site = &sites[++sites_written];
             at = put_varint(put_varint(at, site->caller), site->address);
-            strange = strange || !facts_is_code(site->address);
+            strange = strange || (site->address < TRACE_PLACES && !facts_is_code(site->address));
         }
         file_block(TRACE_SITES, first, scratch, (size_t)(at - scratch));
     }
@@ -276,7 +294,7 @@ static uint64_t ring_take(struct record_ring *ring)
 void streams_begin(void)
 {
     threads = 0;
-    sites_written = 0;
+    sites_written = places_written = 0;
     limit_written = SITES_ALL;
     shared.sections = shared.events = 0;
     shared.used = 0;

@@ -62,14 +62,16 @@ static bool prepare(void)
     writer_socket_name(name);
     facts_prepare();
     server = (struct server){.listener = platform_listen(name), .answer = record_answer};
-    if (server.listener < 0) platform_message("no control of the recording: the socket @%s cannot be made", name);
+    if (server.listener < 0 && !record_settings.quiet)
+        platform_message("no control of the recording: the socket @%s cannot be made", name);
     return file_prepare();
 }
 
 static void record_at_once(void)
 {
     const char *wrong = recording_begin();
-    if (wrong != NULL) platform_message("no recording: %s: %s", record_file.path, wrong);
+    if (wrong != NULL) record_file.error = wrong;
+    if (wrong != NULL && !record_settings.quiet) platform_message("no recording: %s: %s", record_file.path, wrong);
 }
 
 /* Its number stays taken, by what cannot be written, lest a message goes into a file of ours. */
@@ -92,7 +94,8 @@ static void run(void *begin)
     record_ignore_thread();
     atomic_store_explicit(&thread.number, platform_thread_number(), memory_order_relaxed); /* told with `ready` */
     bool apart = platform_descriptors_own();
-    if (!apart)
+    if (!apart) record_file.error = "this kernel does not let a thread have descriptors of its own (Linux 5.9 does)";
+    if (!apart && !record_settings.quiet)
         platform_message(
             "no recording: this kernel does not let a thread have descriptors of its own (Linux 5.9 does)");
     if (apart && fcntl(STDERR_FILENO, F_GETFD) < 0) leave_stderr(); /* else a file of ours would get its number */
@@ -109,6 +112,11 @@ static void run(void *begin)
 bool writer_is_ours(void)
 {
     return atomic_load_explicit(&thread.process, memory_order_relaxed) == getpid(); /* written before any P is */
+}
+
+bool writer_listens(void)
+{
+    return server.listener >= 0; /* told with `ready` */
 }
 
 bool writer_thread_exists(void)
@@ -132,6 +140,23 @@ void writer_start(bool begin)
     /* Acquire: pairs with say_ready. */
     while (!is_over(&patience) && atomic_load_explicit(&thread.ready, memory_order_acquire) == 0)
         platform_wait(&thread.ready, 0, LOOK_MS * 1000);
+    if (atomic_load_explicit(&thread.ready, memory_order_relaxed) == 0)
+        platform_message(
+            "the recording has not begun after 5 seconds, and the program goes on without it until it has");
+}
+
+bool writer_end(void)
+{
+    leave_now();
+    for (struct patience patience = patience_of(FINISH_MS); writer_thread_exists();) {
+        if (is_over(&patience)) return false;
+        leave_look_again();
+    }
+    leave_is_over();
+    atomic_store_explicit(&thread.process, 0, memory_order_relaxed);
+    atomic_store_explicit(&thread.number, 0, memory_order_relaxed);
+    atomic_store_explicit(&thread.ready, 0, memory_order_relaxed);
+    return true;
 }
 
 void writer_fork_child(bool may_allocate)

@@ -57,6 +57,8 @@ ALWAYS_INLINE bool is_over(struct patience *patience)
 /* writer.c. P: */
 bool writer_is_ours(void); /* R is of this process, not of the one that this is a copy or a child of vfork of */
 bool writer_thread_exists(void);
+bool writer_listens(void); /* for who tells it what to do */
+bool writer_end(void); /* R ends, and another may be started; false: it is stuck */
 void writer_socket_name(char name[SOCKET_NAME_BYTES]); /* also R */
 
 /* recording.c. R: */
@@ -92,6 +94,9 @@ void leave_look_around(void); /* now and then, whether there is anybody left */
 bool leave_is_decided(void); /* R leaves */
 /* P: */
 void leave_watch_main_thread(void); /* by the thread that starts R */
+void leave_now(void); /* R is to leave, whoever else is there */
+void leave_look_again(void);
+void leave_is_over(void); /* it has */
 void leave_fork_child(void);
 
 #endif

@@ -4,6 +4,8 @@
  */
 #include "state.h"
 
+#include <string.h>
+
 #define MIB ((size_t)1 << 20)
 
 /* ---- units -------------------------------------------------------------------------------------------- */
@@ -270,13 +272,25 @@ static void hugetlb_take(uint32_t from, uint32_t to)
     }
 }
 
-bool space_pages_can_move(const void *start, size_t size)
+static bool pages_can_move(const void *start, size_t size)
 {
     if (space_settings.huge_pages != HUGE_PAGES_HUGETLB) return true;
     bool taken;
     uint32_t first = (uint32_t)(space_offset(start) / SPAN_SIZE);
     uint32_t spans = (uint32_t)((size + SPAN_SIZE - 1) / SPAN_SIZE);
     return huge_pages_alike(first, spans, &taken) == spans && !taken;
+}
+
+/* From here on moving page tables is cheaper than copying. Each move may split a kernel mapping in two, whose number is
+ * limited (vm.max_map_count), so it must pay well. */
+#define MOVE_PAGES_MIN ((size_t)4 << 20)
+
+bool space_move(void *to, void *from, size_t bytes)
+{
+    bool movable = bytes >= MOVE_PAGES_MIN && pages_can_move(from, bytes) && pages_can_move(to, bytes);
+    enum platform_move move = movable ? platform_move_pages(from, to, bytes) : MOVE_REFUSED;
+    if (move == MOVE_REFUSED) memcpy(to, from, bytes);
+    return move != MOVE_TARGET_LOST;
 }
 
 /* ---- what has become accessible ---------------------------------------------------------------------------- */

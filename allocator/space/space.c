@@ -205,6 +205,7 @@ struct span *run_hand_out(uint32_t index, uint32_t spans, enum span_kind kind, u
     first->kind = (uint8_t)kind;
     first->run_spans = spans;
     first->pool = (uint8_t)pool;
+    run_use_set(first, RUN_ON_ITS_WAY);
     if (kind == SPAN_LARGE) space_dense_spans_add((int32_t)spans);
     return first;
 }
@@ -400,10 +401,28 @@ bool space_resize(struct span *first, uint32_t spans)
 
 /* ---- the rest --------------------------------------------------------------------------------------- */
 
+/* In the library that is hardened, bytes at either end of such a run that nobody can access: it may have objects for neighbours, as
+ * the table of descriptors has the first run. */
+static size_t metadata_guard(void)
+{
+#ifdef HEAPFIT_HARDENED
+    if (space_settings.huge_pages != HUGE_PAGES_HUGETLB) return platform_page_size();
+#endif
+    return 0;
+}
+
+static void metadata_set_guards(char *start, char *end, size_t guard)
+{
+    if (guard == 0) return;
+    platform_open(start, guard, false);
+    platform_open(end - guard, guard, false);
+}
+
 /* Always from the clean: it must read as zeros. What is left of the last run is given up. */
 static bool metadata_extend(size_t size)
 {
-    uint32_t spans = (uint32_t)((size + SPAN_SIZE - 1) / SPAN_SIZE);
+    size_t guard = metadata_guard();
+    uint32_t spans = (uint32_t)((size + 2 * guard + SPAN_SIZE - 1) / SPAN_SIZE);
     uint32_t index = run_take_clean(spans);
     for (unsigned pool = pools_end(); index == SPAN_NONE && pool < pools_zeroed_end(); pool++)
         index = acquire_from_pool(spans, 1, pool);
@@ -411,9 +430,12 @@ static bool metadata_extend(size_t size)
     span_at(index + spans - 1)->kind = SPAN_TAIL;
     span_at(index)->kind = SPAN_METADATA;
     span_at(index)->run_spans = spans;
+    run_use_set(span_at(index), RUN_OF_TABLES);
     space_state.spans_metadata += spans;
-    space_state.metadata_next = (char *)span_start(span_at(index));
-    space_state.metadata_end = space_state.metadata_next + (size_t)spans * SPAN_SIZE;
+    char *start = (char *)span_start(span_at(index)), *end = start + (size_t)spans * SPAN_SIZE;
+    metadata_set_guards(start, end, guard);
+    space_state.metadata_next = start + guard;
+    space_state.metadata_end = end - guard;
     return true;
 }
 
@@ -429,9 +451,9 @@ static void *metadata_take(size_t size)
 static void *metadata_beside(size_t size)
 {
     bool zeroed = true;
-    const struct span *first =
-        acquire_beside((uint32_t)((size + SPAN_SIZE - 1) / SPAN_SIZE), 1, SPAN_METADATA, &zeroed);
+    struct span *first = acquire_beside((uint32_t)((size + SPAN_SIZE - 1) / SPAN_SIZE), 1, SPAN_METADATA, &zeroed);
     if (first == NULL) return NULL;
+    run_use_set(first, RUN_OF_TABLES);
     space_state.spans_metadata += first->run_spans;
     return (void *)span_start(first);
 }
@@ -505,6 +527,13 @@ size_t space_node_figures(struct space_node_figures *figures, size_t count)
     return nodes;
 }
 
+/* A fork's child that works beside the space for good may find a run that another thread was about to describe, below the frontier
+ * that it had raised (fork.c): its spans count as runs of one, so that the walk comes to its end, and to what lies behind. */
+static uint32_t run_step(const struct span *first)
+{
+    return first->run_spans != 0 ? first->run_spans : 1;
+}
+
 void space_visit(void (*visit)(const struct span *span, void *argument), void *argument)
 {
     enum space_access access = space_enter();
@@ -512,7 +541,44 @@ void space_visit(void (*visit)(const struct span *span, void *argument), void *a
     for (uint32_t index = 0; index < end;) {
         const struct span *span = span_at(index);
         if (span_kind_read(span) != SPAN_FREE) visit(span, argument);
-        index += span->run_spans;
+        index += run_step(span);
     }
     space_leave(access);
+}
+
+static enum run_state run_state(const struct span *first)
+{
+    if (span_kind_read(first) != SPAN_FREE) return RUN_HANDED_OUT;
+    if (first->pool == CLEAN) return RUN_CLEAN;
+    return pool_is_dirty(first->pool) ? RUN_DIRTY : RUN_ZEROED;
+}
+
+uint32_t space_visit_runs(uint32_t from, uint32_t to, void (*visit)(const struct space_run *run, void *argument),
+                          void *argument)
+{
+    enum space_access access = space_enter();
+    uint32_t end = access == SPACE_DENIED ? 0 : space_state.frontier;
+    for (uint32_t index = 0; index < end && index < to;) {
+        const struct span *first = span_at(index);
+        struct space_run run = {.first = first, .index = index, .spans = run_step(first)};
+        index += run.spans;
+        if (index <= from) continue;
+        run.state = run_state(first);
+        visit(&run, argument);
+    }
+    space_leave(access);
+    return end;
+}
+
+struct space_bounds space_bounds(void)
+{
+    enum space_access access = space_enter();
+    struct space_bounds bounds = {
+        .table = space.base - space_state.table_reserved,
+        .base = space.base,
+        .committed = space.base + (size_t)space_state.committed * SPAN_SIZE,
+        .end = space.base + (size_t)space_state.reserved * SPAN_SIZE,
+    };
+    space_leave(access);
+    return bounds;
 }

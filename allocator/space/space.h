@@ -33,7 +33,7 @@ enum span_kind {
     SPAN_BLOCKS,   /* cut into blocks of one size; owned by a thread heap */
     SPAN_LARGE,    /* first span of a run that is one object */
     SPAN_TAIL,     /* last span of a run of several */
-    SPAN_METADATA, /* the allocator's own; also a run that is being purged */
+    SPAN_METADATA, /* nobody's object, see run_use: the allocator's own, kept by a heap, or on its way */
     SPAN_GUEST,    /* any span of a run that a layer above the heaps cuts up by itself: see space_lend */
     SPAN_GUARD,    /* any span of the run of guarded slots: see space_set_apart */
 };
@@ -46,7 +46,7 @@ struct span {
      * free each other's blocks while the span changes hands (see heap/remote.c). */
     _Atomic(struct heap *) owner;
     uintptr_t free; /* blocks: LIFO of blocks freed since the list was last taken; odd when empty. guest: whose */
-    uint32_t countdown; /* blocks: local frees until the owner must look at the span */
+    uint32_t countdown; /* blocks: local frees until the owner must look at the span. metadata: see run_use */
     uint32_t reciprocal; /* blocks: 2^32 / block_size rounded up, to recognise the start of a block */
     uint32_t block_size; /* blocks: bytes */
     uint16_t held_back; /* blocks: live blocks beyond the countdown */
@@ -58,7 +58,8 @@ struct span {
     unsigned since_high : 6; /* see span_since */
     uint8_t kind; /* enum span_kind; see span_kind_read */
     uint8_t pool; /* free: the pool that the run lies in. in use: the one that it goes back to. See state.h */
-    uint8_t wake; /* blocks: freed ones that make the span worth listing */
+    unsigned wake : 7; /* blocks: freed ones that make the span worth listing */
+    bool sampled : 1; /* blocks and large: some of it is sampled (heap/sample.h); the owner's */
     uint8_t huge; /* first span of a unit of a huge page's size: enum unit_state. By space/, whoever has the span */
     uint32_t next, prev; /* blocks: the bin's list. free: the list of runs of this length */
     uint32_t owned_next, owned_prev; /* blocks: all spans of the heap. free and dirty: the pool by age */
@@ -132,6 +133,22 @@ ALWAYS_INLINE enum span_kind span_kind_read(const struct span *span)
 ALWAYS_INLINE void span_kind_write(struct span *span, enum span_kind kind)
 {
     __atomic_store_n(&span->kind, (uint8_t)kind, __ATOMIC_RELAXED);
+}
+
+/* What a run of the kind SPAN_METADATA is for, which stands in the `countdown` of its first span: the allocator's own tables, for
+ * ever; or it is on its way from one owner to the next, such as to be purged; or else the number of the heap that keeps it, plus 1.
+ * For figures alone, so relaxed. */
+#define RUN_ON_ITS_WAY UINT32_C(0)
+#define RUN_OF_TABLES UINT32_MAX
+
+ALWAYS_INLINE uint32_t run_use(const struct span *first)
+{
+    return __atomic_load_n(&first->countdown, __ATOMIC_RELAXED);
+}
+
+ALWAYS_INLINE void run_use_set(struct span *first, uint32_t use)
+{
+    __atomic_store_n(&first->countdown, use, __ATOMIC_RELAXED);
 }
 
 /* Relaxed: who has a pointer into what was reserved last, has it from one who saw that. */
@@ -267,8 +284,9 @@ void space_purge_all(void);
 /* Purge whole pages within a span of the layer above, which then read as zeros if the kernel agrees. */
 void space_purge_pages(void *start, size_t size);
 
-/* Whether the kernel can move the pages of a stretch within runs of the layer above, see platform_move_pages. */
-bool space_pages_can_move(const void *start, size_t size);
+/* What is at `from` to `to`, both within runs of the layer above and at pages' starts; of `from` nothing is left where its pages
+ * were moved. False: `to` has become unusable for ever, and `from` is as it was. */
+bool space_move(void *to, void *from, size_t bytes);
 
 /* ---- the stock of cleared memory (zeroed.c) ---------------------------------------------------------------- */
 
@@ -323,5 +341,25 @@ size_t space_node_figures(struct space_node_figures *figures, size_t count);
 
 /* Calls `visit` for the first span of every run that is handed out, in address order, with a lock held. */
 void space_visit(void (*visit)(const struct span *span, void *argument), void *argument);
+
+/* A run, handed out or free. */
+enum run_state { RUN_HANDED_OUT, RUN_CLEAN, RUN_DIRTY, RUN_ZEROED };
+struct space_run {
+    const struct span *first;
+    uint32_t index, spans;
+    enum run_state state;
+};
+
+/* Calls `visit` for every run that has spans in [from, to), in address order, with a lock held, for which all runs before are
+ * stepped over too. Returns how many spans were ever handed out. */
+uint32_t space_visit_runs(uint32_t from, uint32_t to, void (*visit)(const struct space_run *run, void *argument),
+                          void *argument);
+
+/* Where the layer's addresses lie now: the table of descriptors from `table` to `base`, then the spans, of which those before
+ * `committed` are accessible, up to `end`. */
+struct space_bounds {
+    uintptr_t table, base, committed, end;
+};
+struct space_bounds space_bounds(void);
 
 #endif

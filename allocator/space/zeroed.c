@@ -144,15 +144,22 @@ void space_zeroed_allow(void)
     status_change(HOUSEKEEPER_FORBIDDEN, HOUSEKEEPER_ABSENT);
 }
 
-void space_zeroed_start(void)
+/* Undisturbed, as heap/background.c's. */
+static void start_undisturbed(void *unused)
 {
-    /* Relaxed: a hint. Most calls end here. */
-    if (LIKELY(atomic_load_explicit(&housekeeper.status, memory_order_relaxed) != HOUSEKEEPER_WANTED)) return;
+    (void)unused;
     if (!status_change(HOUSEKEEPER_WANTED, HOUSEKEEPER_WORKING)) return;
     if (platform_thread_start("heapfit-zero", housekeeper_run, NULL, true)) return;
     atomic_store_explicit(&housekeeper.status, HOUSEKEEPER_REFUSED, memory_order_relaxed);
     platform_message("zeroed_reserve: the system has no thread for it; calloc clears memory itself");
     space_zeroed_release();
+}
+
+void space_zeroed_start(void)
+{
+    /* Relaxed: a hint. Most calls end here. */
+    if (UNLIKELY(atomic_load_explicit(&housekeeper.status, memory_order_relaxed) == HOUSEKEEPER_WANTED))
+        platform_undisturbed(start_undisturbed, NULL);
 }
 
 /* Jobs are in the slots. Sequentially consistent, as the stores to the slots: either we see that the housekeeper sleeps

@@ -327,8 +327,8 @@ class context
         return hf_context_owns(context_, address) != 0;
     }
 
-    // Hand the context to another thread: this one leaves, the two synchronise by any means, the other one enters. Who leaves
-    // must have switched away.
+    // Hand the context to another thread: this one leaves, the two synchronise by any means, the other one enters. A thread
+    // that leaves must have switched away.
     void leave() noexcept
     {
         assert(hf_context_current() != context_);

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heapfit.errors import HeapfitError
+from heapfit.files import replacing
 from heapfit.paths import data_dir
 
 _DIGEST_LETTERS = 12
@@ -28,14 +29,12 @@ def compile_native(target: Path, arguments: Sequence[str], name: str, needs: str
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise HeapfitError(f"{name} is not built and there is no C compiler; install gcc")
-    # The rename makes a half-written file impossible to use, even after a power cut.
-    unfinished = target.with_suffix(f".{os.getpid()}")
-    command = [*compiler.split(), *arguments, "-o", str(unfinished)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        wanted = f" (it needs {needs})" if needs else ""
-        raise HeapfitError(f"cannot compile {name}{wanted}: {done.stderr.strip() or done.args}")
-    unfinished.rename(target)
+    with replacing(target) as unfinished:
+        command = [*compiler.split(), *arguments, "-o", str(unfinished)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            wanted = f" (it needs {needs})" if needs else ""
+            raise HeapfitError(f"cannot compile {name}{wanted}: {done.stderr.strip() or done.args}")
 
 
 def compiled_once(

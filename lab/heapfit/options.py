@@ -47,7 +47,7 @@ class Option:
             return
         written = _VALUE.fullmatch(value)
         if written is None or (written[2] and self.kind != "size"):
-            raise UsageError(f"option {self.name}: {value!r} is no {self._wanted()}")
+            raise UsageError(f"option {self.name}: {value!r} is not a {self._wanted()}")
         if not self.minimum <= size_in_bytes(value) <= self.maximum:
             raise UsageError(
                 f"option {self.name}: {value!r} is not between {self.minimum} and {self.maximum}"
@@ -69,7 +69,7 @@ def size_in_bytes(text: str) -> int:
     """
     written = _VALUE.fullmatch(text)
     if written is None:
-        raise ValueError(f"{text!r} is no size")
+        raise ValueError(f"{text!r} is not a size")
     return int(written[1]) * _SUFFIXES[written[2].lower()]
 
 
@@ -77,6 +77,7 @@ _NUMBER_UNLIMITED = (1 << 32) - 1
 _BYTES_UNLIMITED = 1 << 46
 
 POOLS = "pools"
+HARDENED = "hardened"
 _PLACINGS = ("judged", "all", "none", "off")
 _CHAINS = ("adaptive", "1", "2", "3", "4", "full")
 
@@ -84,6 +85,7 @@ OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
         Option("lockless_threads", "number", 0, _NUMBER_UNLIMITED, unlimited=True),
+        Option("share_first", "number", 0, _NUMBER_UNLIMITED, unlimited=True),
         Option("free_page_threshold", "size", 0, _BYTES_UNLIMITED, unlimited=True),
         Option("thread_span_threshold", "size", 0, _BYTES_UNLIMITED, unlimited=True),
         Option("shared_span_threshold", "size", 0, _BYTES_UNLIMITED, unlimited=True),
@@ -100,8 +102,10 @@ OPTIONS: dict[str, Option] = {
         Option("reservation", "size", 0, 1 << 46),
         Option("control", "choice", 0, 1, choices=("off", "on")),
         Option("guard_sample", "size", 0, _BYTES_UNLIMITED),
+        Option("sample", "size", 0, _BYTES_UNLIMITED),
         Option("stats_at_exit", "choice", 0, 2, choices=("0", "1", "json")),
         Option("verbose", "flag", 0, 1),
+        Option("check_family", "flag", 0, 1, variant=HARDENED),
         Option("pools", "choice", 0, 3, choices=_PLACINGS, variant=POOLS),
         Option("pool_chain", "choice", 0, 5, choices=_CHAINS, variant=POOLS),
         Option("pool_merge", "flag", 0, 1, variant=POOLS),
@@ -136,7 +140,8 @@ def parse_settings(settings: Iterable[str], variant: str) -> dict[str, str]:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise UsageError(f"an option is set by name=value, not by {setting!r}")
+            meant = setting.replace(":", "=", 1) if ":" in setting else f"{setting}=VALUE"
+            raise UsageError(f"an option is set by name=value: write {meant}, not {setting!r}")
         if name not in OPTIONS:
             raise unknown("option", name, OPTIONS)
         if OPTIONS[name].variant not in (None, variant):

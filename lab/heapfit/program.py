@@ -10,11 +10,14 @@ import os
 import shutil
 import stat
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import BinaryIO
 
-from heapfit.errors import CannotRun
+from heapfit.errors import CannotRun, UsageError
+from heapfit.text import visible
 
 _MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 _HEADER = struct.Struct("<32xQQ6xHHHH2x")  # e_phoff, e_shoff, sizes and counts
@@ -81,11 +84,25 @@ def _has_malloc(file: BinaryIO, sections: bytes) -> bool:
 
 
 def _part(file: BinaryIO, offset: int, size: int) -> bytes:
-    file.seek(offset)
-    return file.read(size)
+    file.seek(offset)  # which some file systems allow behind any end
+    part = file.read(size)
+    if len(part) < size:
+        raise ValueError("cut off")
+    return part
 
 
 # ------------------------------------------------------------------ programs
+
+
+def check_text(command: Sequence[str]) -> None:
+    """Raise UsageError for a command that no result can hold: results are JSON, which is text."""
+    for word in command:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"{visible(word)} is not UTF-8; put the command into a script, and name that"
+            ) from None
 
 
 def interpreter_of(program: Path) -> Path:
@@ -120,14 +137,14 @@ def obstacle(program: Path) -> tuple[str, str] | None:
         return None
     if file.loader is None:
         return (
-            "built in, for it is linked statically",
+            "built in, because it is linked statically",
             "nothing can be preloaded into it: link it dynamically",
         )
     if file.has_malloc:
         return "its own", "it would not use a preloaded one: build it without its own"
     if has_rights:
         return (
-            "protected, for it runs with other rights than yours (setuid or capabilities)",
+            "protected, because it runs with other rights than yours (setuid or capabilities)",
             "nothing can be preloaded into it: start it as the user whose rights it takes",
         )
     return None
@@ -137,7 +154,7 @@ def why_not_preloadable(name: str) -> str | None:
     """Return why a preloaded malloc would not be used by the command `name`; None: it would."""
     program = started_by(name)
     found = obstacle(program) if program else None
-    return None if found is None else found[1]
+    return f"its malloc is {found[0]}; {found[1]}" if found else None
 
 
 def _gets_other_rights(program: Path) -> bool:
@@ -156,8 +173,10 @@ def cannot_start(name: str) -> CannotRun:
     file = Path(name) if "/" in name else None
     found = file if file and file.exists() else shutil.which(name, mode=os.F_OK)
     if found is None:
-        message = f"there is no program {name!r}; check its name, or install it"
-        return CannotRun(message, found=False)
+        advice = "check its name, or install it"
+        if len(name.split()) > 1:
+            advice = f"write its words one by one, or have a shell read them: sh -c {quote(name)}"
+        return CannotRun(f"there is no program {name!r}; {advice}", found=False)
     if Path(found).is_dir():
         return CannotRun(f"{name!r} is a folder; name a program in it", found=True)
     if not os.access(found, os.X_OK):
@@ -169,4 +188,20 @@ def cannot_start(name: str) -> CannotRun:
             "its first line"
         )
         return CannotRun(message, found=False)
-    return CannotRun(f"{name!r} is no program that this machine can run", found=True)
+    if interpreter == Path(found) and _is_text(interpreter):
+        message = (
+            f"{name!r} does not say what runs it; give it a first line such as #!/bin/sh, or name "
+            f"that in the command: sh {name}"
+        )
+        return CannotRun(message, found=True)
+    return CannotRun(f"{name!r} is not a program that this machine can run", found=True)
+
+
+def _is_text(file: Path) -> bool:
+    """Whether a file looks like a script, by what the kernel reads of it to tell."""
+    try:
+        with file.open("rb") as opened:
+            first = opened.read(_LONGEST_FIRST_LINE)
+    except OSError:
+        return False
+    return bool(first) and b"\0" not in first

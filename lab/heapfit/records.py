@@ -55,6 +55,21 @@ class AllocatorSource(Record):
     build: AllocatorBuild | None = None
 
 
+class AllocatorSetting(Record):
+    """Something that an allocator's manual lets one set, and that `heapfit fit` tries.
+
+    `when` are conditions on what the program does (`fit.facts`), all of which must hold for the
+    setting to be worth a try."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    gives: Literal["time", "memory", "both"]  # what it may save
+    trades: str  # what that costs, half a sentence
+    why: str  # one sentence
+    when: list[str] = []
+    environment: dict[str, str] = {}
+    options: dict[str, str] = {}  # options of heapfit's
+
+
 class Allocator(Record):
     """An entry of the catalogue, before anything is known about this machine."""
 
@@ -64,6 +79,9 @@ class Allocator(Record):
     source: AllocatorSource
     environment: dict[str, str] = {}
     note: str = ""
+    settings: list[AllocatorSetting] = []
+    by_call_site: bool = False  # it goes by who allocates, which a replay does not have
+    when_named: bool = False  # it has another purpose than speed: compared only where it is named
 
 
 class InstalledAllocator(Record):
@@ -337,6 +355,9 @@ class Identity(Record):
     files: list[MeasuredFile]
     environment: dict[str, str]  # inherited variables that steer an allocator
     system: dict[str, str]  # kernel, huge pages and the like, by name
+    # By program: a library that it is linked with and that brings a malloc, and so is what runs
+    # where nothing is preloaded.
+    linked_allocators: dict[str, Path] = {}
 
 
 class Session(Record):
@@ -381,6 +402,8 @@ class Study(Record):
     parameters: dict[str, str] = {}
     replicates: int  # with a stopping rule those that are planned so far
     rule: StoppingRule | None = None
+    # Whether figures said at some earlier time when it had enough, though it now has a number.
+    was_stopped: bool = False
     warmups: int
     seed: int
     timeout_s: float
@@ -393,7 +416,8 @@ class Study(Record):
     # None: an earlier version measured it, or nothing is measured yet.
     sessions: list[Session] = []
     plan: list[PlannedTrial]
-    reproduce: str  # the command line that repeats this study
+    reproduce: str  # the command line that repeats this study ...
+    directory: str = ""  # ... in this folder, which its paths count from
     published: list[PublishedTable] = []
 
     def allocator(self, name: str) -> InstalledAllocator:
@@ -404,6 +428,11 @@ class Study(Record):
     def programs(self) -> list[str]:
         """The builds that are compared, by name; none where allocators are."""
         return list(dict.fromkeys(each.program for each in self.allocators if each.program))
+
+    @property
+    def stops_by_figures(self) -> bool:
+        """Whether figures say, or have said, when it has enough: verdicts are adjusted for that."""
+        return self.was_stopped or (self.rule is not None and self.rule.precision is not None)
 
     @property
     def noun(self) -> str:

@@ -364,11 +364,26 @@ TEST_F(Control, TellsTheStatistics)
     EXPECT_GE(stats["total"]["commits"].number, 1);
 }
 
+TEST_F(Control, TellsTheLedger)
+{
+    json::Value answer = json::read(ask(pid(), "ledger"));
+    ASSERT_TRUE(answer["ok"].truth);
+    std::map<std::string, int64_t> resident;
+    for (const json::Value &row : answer["ledger"].elements) {
+        resident[row["cause"].text] += row["resident"].number;
+        EXPECT_GE(row["heap"].number, -1);
+        EXPECT_TRUE(row.has("name") && row.has("thread") && row.has("swapped") && row.has("in_heap"));
+    }
+    EXPECT_GT(resident["tables"], 0);
+    EXPECT_GT(resident["file"], 0);
+}
+
 TEST_F(Control, IsNotSeenInTheFigures)
 {
     auto heaps = [this] { return json::read(ask(pid(), "stats"))["stats"]["total"]["heaps"].number; };
     EXPECT_EQ(heaps(), 1) << "its thread has no heap";
-    for (const char *request : {"options", "set decay_ms 1", "trim", "get x", "nonsense"}) ask(pid(), request);
+    for (const char *request : {"options", "set decay_ms 1", "trim", "ledger", "get x", "nonsense"})
+        ask(pid(), request);
     EXPECT_EQ(heaps(), 1);
 }
 

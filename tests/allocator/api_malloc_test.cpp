@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <malloc.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -238,6 +239,38 @@ bool has_numbers(const void *object, size_t size)
         if (static_cast<const unsigned char *>(object)[i] != static_cast<unsigned char>(i * 7 + i / 256)) return false;
     return true;
 }
+
+#if !HEAPFIT_TEST_SANITIZED // whose libraries do not know of threads that are cancelled
+
+// POSIX: malloc is no point at which a thread is cancelled. A request of any kind is made while one waits to act.
+void *allocates_while_cancelled(void *reached)
+{
+    free(malloc(10));
+    pthread_cancel(pthread_self());
+    std::vector<void *> blocks;
+    blocks.reserve(20'400);
+    for (int i = 0; i < 400; i++) blocks.push_back(malloc(100'000)); // enough to look at limits and to purge
+    for (int i = 0; i < 20'000; i++) blocks.push_back(malloc(2'000));
+    for (void *&block : blocks) block = realloc(block, 3'000);
+    for (void *block : blocks) free(block);
+    malloc_trim(0);
+    *static_cast<bool *>(reached) = true;
+    pthread_testcancel();
+    return nullptr;
+}
+
+TEST(Malloc, IsNoPointAtWhichAThreadIsCancelled)
+{
+    bool reached = false;
+    pthread_t thread;
+    void *result = nullptr;
+    ASSERT_EQ(pthread_create(&thread, nullptr, allocates_while_cancelled, &reached), 0);
+    ASSERT_EQ(pthread_join(thread, &result), 0);
+    EXPECT_TRUE(reached);
+    EXPECT_EQ(result, PTHREAD_CANCELED);
+}
+
+#endif
 
 } // namespace
 

@@ -14,6 +14,7 @@
 #include "heapfit/heapfit.h"
 
 extern "C" void free_sized(void *, size_t);
+extern "C" void free_aligned_sized(void *, size_t, size_t);
 
 // Nothing follows the one line; an emulator adds what it has to say.
 #define LINE_END "\n(qemu: [^\n]*\n)?$"
@@ -264,6 +265,21 @@ TEST(SizeMismatch, OfSizedDeleteIsNoticed)
     EXPECT_DEATH(operator delete(object, size_t{5000}),
                  "with size 5000, but only [0-9]+ bytes were allocated" LINE_END);
     operator delete(object);
+}
+
+TEST(AlignmentMismatch, IsNoticed)
+{
+    auto *object = static_cast<char *>(aligned_alloc(64, 128));
+    size_t larger = 64;
+    while (reinterpret_cast<uintptr_t>(object) % larger == 0) larger *= 2;
+    const char *said = "^heapfit: free of 0x[0-9a-f]+ with alignment [0-9]+, which it does not have" LINE_END;
+    EXPECT_DEATH(free_aligned_sized(object, larger, 128), said);
+    EXPECT_DEATH(operator delete(object, std::align_val_t{larger}), said);
+    EXPECT_DEATH(operator delete(object, size_t{128}, std::align_val_t{larger}), said);
+    EXPECT_DEATH(operator delete[](object, std::align_val_t{larger}), said);
+    EXPECT_DEATH(operator delete[](object, size_t{128}, std::align_val_t{larger}), said);
+    free_aligned_sized(object, 64, 128);
+    free_aligned_sized(nullptr, 64, 0);
 }
 
 TEST(SizeMismatch, IsNoticedInAnotherThreadToo)

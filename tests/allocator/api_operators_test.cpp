@@ -273,5 +273,5 @@ TEST(Operators, FreeWhatAConstructorThatThrowsLeftBehind)
         EXPECT_THROW(new (std::nothrow) ThrowsWhenConstructed, std::runtime_error);
     }
     ASSERT_EQ(hf_stats_get(&after, sizeof after), 0);
-    EXPECT_LT(after.live_objects, before.live_objects + 100);
+    EXPECT_LT(after.live_objects, before.live_objects + 500); // some may stay in a quarantine
 }

@@ -5,9 +5,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -108,13 +111,38 @@ TEST_F(Environment, NamesTheNearestOfAnUnknownName)
            "^heapfit: HEAPFIT_OPTIONS: there is no option 'decay'; the nearest is 'decay_ms'\n$");
     expect("remote_batch:7", "remote_free_batch", "256",
            "^heapfit: HEAPFIT_OPTIONS: there is no option 'remote_batch'; the nearest is 'remote_free_batch'\n$");
-    expect("stats:1", "stats_at_exit", "0", "there is no option 'stats'; the nearest is '[a-z_]+'\n$");
+    expect("stats:1", "stats_at_exit", "0", "there is no option 'stats'; the nearest is 'stats_at_exit'\n$");
+    expect("foo:1", "stats_at_exit", "0", "there is no option 'foo'; verbose:1 lists them\n$");
+    expect(":1", "stats_at_exit", "0", "there is no option ''; verbose:1 lists them\n$");
+}
+
+TEST_F(Environment, NamesTheVariantThatHasAnOption)
+{
+    expect("check_family:1", "decay_ms", "500",
+           "^heapfit: HEAPFIT_OPTIONS: only libheapfit-hardened.so has the option 'check_family'\n$");
+    for (const char *name : {"pools:all", "pool_chain:1", "pool_max_size:64"})
+        expect(name, "decay_ms", "500", "only libheapfit-pools.so has the option 'pool[a-z_]*'\n$");
+    expect("pool:1", "decay_ms", "500", "there is no option 'pool'; ");
 }
 
 TEST_F(Environment, GoesOnAfterAMistake)
 {
     expect("nonsense,decay_ms:7", "decay_ms", "7",
-           "^heapfit: HEAPFIT_OPTIONS: there is no option 'nonsense'; the nearest is '[a-z_]+'\n$");
+           "^heapfit: HEAPFIT_OPTIONS: there is no option 'nonsense'; verbose:1 lists them\n$");
+}
+
+TEST_F(Environment, SaysWhatStandsBetweenAnOptionAndItsValue)
+{
+    expect("decay_ms=7", "decay_ms", "500",
+           "^heapfit: HEAPFIT_OPTIONS: a ':' stands between an option and its value: decay_ms:7\n$");
+    expect("=", "decay_ms", "500", "^heapfit: HEAPFIT_OPTIONS: a ':' stands [^\n]*\n$");
+}
+
+TEST_F(Environment, SaysWhatStandsBetweenTwoOptions)
+{
+    const std::string beginning = "^heapfit: HEAPFIT_OPTIONS: a ',' stands between two options, no blank or ';': ";
+    for (const char *options : {"decay_ms:7 verbose:0", "decay_ms:7;verbose:0", "decay_ms=7 ; verbose=0"})
+        expect(options, "decay_ms", "500", (beginning + options + "\n$").c_str());
 }
 
 TEST_F(Environment, ReportsEachMistakeOnce)
@@ -150,7 +178,7 @@ TEST_F(Environment, RefusesNonsenseForEveryOption)
         const hf_option *option = hf_option_at(i);
         std::string name = option->name, initial = text_of(*option, option->initial);
         for (const char *value :
-             {"-1", "999999999999g", "18446744073709551616", "unlimite", "1e3", "0x1", "+1", "\t1"}) {
+             {"-1", "999999999999g", "17179869184g", "18446744073709551616", "unlimite", "1e3", "0x1", "+1", "\t1"}) {
             std::string said = std::string("^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for '") + name +
                                "'[^\n]*; it stays " + initial + "\n$";
             expect((name + ":" + value).c_str(), name.c_str(), initial.c_str(), said.c_str());
@@ -196,6 +224,9 @@ TEST_F(Environment, TakesThresholdsFromNoneToBeyondAllMemory)
             "^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for 'shared_span_threshold', which takes 0 to unlimited "
             "\\(k, m, g are understood\\); it stays unlimited\n$");
     expect("numa:off", "numa", "off", silence);
+    expect("memory_limit:2gb", "memory_limit", "auto",
+           "'2gb' is no value for 'memory_limit', which takes auto, none or a number \\(k, m, g are understood\\); it "
+           "stays auto\n$");
     expect("numa:2", "numa", "auto", "'2' is no value for 'numa' ");
 }
 
@@ -304,6 +335,34 @@ TEST_F(Environment, WritesStatisticsOfProgramsThatCloseStderr)
 {
     setenv("HEAPFIT_OPTIONS", "stats_at_exit:1", 1);
     EXPECT_EXIT(exit_without_stderr(), testing::ExitedWithCode(as_expected), "^heapfit [0-9.]+, process [0-9]+\n");
+}
+
+namespace
+{
+
+// As daemons do, and programs that then open what they work on.
+[[noreturn]] void exit_with_files_of_its_own(const char *path)
+{
+    constexpr int highest = 1024;
+    for (int file = 0; file < highest; file++) close(file);
+    for (int file = 0; file < highest / 2; file++) open(path, O_RDWR | O_CREAT, 0600);
+    exit(as_expected);
+}
+
+} // namespace
+
+TEST_F(Environment, WritesNoStatisticsIntoTheProgramsOwnFiles)
+{
+    setenv("HEAPFIT_OPTIONS", "stats_at_exit:1", 1);
+    const std::string named = testing::TempDir() + "heapfit-own-file-" + std::to_string(getpid());
+    setenv("HEAPFIT_TEST_FILE", named.c_str(), 0); // the child may be this program anew
+    const char *path = getenv("HEAPFIT_TEST_FILE");
+    EXPECT_EXIT(exit_with_files_of_its_own(path), testing::ExitedWithCode(as_expected), "^$");
+    std::ifstream file(path);
+    ASSERT_TRUE(file);
+    const std::string written{std::istreambuf_iterator<char>(file), {}}; // the test program's own output may be there
+    EXPECT_EQ(written.find("process "), std::string::npos) << written;
+    unlink(path);
 }
 
 // ---- hf_option_set, hf_option_get -----------------------------------------------------------------------------------------

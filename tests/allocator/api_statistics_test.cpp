@@ -314,6 +314,7 @@ TEST(Heaps, NameTheirThreads)
 TEST(Heaps, CanBeMany)
 {
     constexpr size_t many = 50;
+    ASSERT_EQ(hf_option_set("share_first", "0"), 0);
     std::atomic<size_t> allocated{0};
     std::atomic<bool> seen{false};
     std::vector<std::thread> threads;
@@ -669,8 +670,16 @@ TEST(Mallopt, AcceptsWhatIsOnlyAHint)
     EXPECT_EQ(mallopt(M_MXFAST, 64), 1);
 }
 
-TEST(Mallopt, RefusesWhatItWouldBreak)
+TEST(Mallopt, AcceptsAPatternAndDoesNotWriteIt)
 {
-    EXPECT_EQ(mallopt(M_PERTURB, 0xAA), 0);
+    EXPECT_EQ(mallopt(M_PERTURB, 0xAA), 1);
+    auto *zeros = static_cast<unsigned char *>(calloc(1, 100));
+    for (int i = 0; i < 100; i++) EXPECT_EQ(zeros[i], 0);
+    free(zeros);
+    EXPECT_EQ(mallopt(M_PERTURB, 0), 1);
+}
+
+TEST(Mallopt, RefusesWhatItDoesNotKnow)
+{
     EXPECT_EQ(mallopt(12345, 1), 0);
 }

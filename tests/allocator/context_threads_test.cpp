@@ -120,6 +120,14 @@ TEST(ContextRealloc, ByAnotherThreadMovesWhatMustMove)
     }
 }
 
+TEST(ContextRealloc, ByAnotherThreadFreesWhatHasMoved)
+{
+    Context context = make();
+    void *object = hf_context_malloc(context.get(), 100);
+    on_another_thread([&] { hf_free(hf_realloc(object, 50000)); });
+    EXPECT_EQ(0u, figures(context).live_bytes);
+}
+
 TEST(ContextRealloc, ByAnotherThreadLeavesWhatFits)
 {
     Context context = make();
@@ -233,6 +241,9 @@ TEST(ContextThreadExit, DestructorsOfThreadSpecificDataMaySwitchAndAllocate)
     runs = 0;
     // Runs before or after the thread's heap has gone, and again.
     ASSERT_EQ(0, pthread_key_create(&key, [](void *value) {
+                  void *where = hf_malloc(100);
+                  EXPECT_EQ(hf_context_owns(context, where) ? context : nullptr, hf_context_current());
+                  hf_free(where);
                   hf_context *before = hf_context_switch(context);
                   void *inside = hf_malloc(100);
                   hf_context_switch(before);

@@ -179,6 +179,7 @@ TEST(Footprint, SleepingThreadsGiveUpTheSpansThatTheyKeep)
     isolated::expect_passes([] {
         constexpr size_t THREADS = 8, BYTES = 24 * MIB / SHARE;
         keep_everything();
+        set("share_first", "0"); // each has spans of its own
         hf_free(touched(1));
         Workers(1, 1); // what the C library needs for threads
         size_t before = resident();

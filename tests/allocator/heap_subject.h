@@ -15,6 +15,9 @@
 namespace subject
 {
 
+// Bytes of a block that the object has not.
+constexpr size_t TAIL = OBJECT_TAIL;
+
 inline void *allocate(size_t size)
 {
 #ifdef HEAPFIT_TEST_POOLS
@@ -69,10 +72,12 @@ inline void trim_everywhere()
     heap_trim_everywhere();
 }
 // A measure of what lives: bytes of the spans that anything lives in.
-constexpr size_t LIVING_TOLERATED = 0;
+// Addresses of empty objects are set apart for ever.
+constexpr size_t LIVING_TOLERATED = HARDENED ? size_t{4} * SPAN_SIZE : 0;
 inline size_t living()
 {
     heap_trim();
+    if (HARDENED) hardened_large_release(); // which trimming leaves: it takes no memory
     size_t slots = (2 * size_t{guard.slots} + 1) * guard.page; // set apart for ever
     return figures::in_use() - (slots + SPAN_SIZE - 1) / SPAN_SIZE * SPAN_SIZE;
 }
@@ -93,6 +98,8 @@ extern "C" {
 
 namespace subject
 {
+
+constexpr size_t TAIL = 0;
 
 inline void *allocate(size_t size)
 {

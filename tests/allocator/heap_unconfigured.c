@@ -13,6 +13,10 @@ void heap_configure(void)
         heap_settings.cache_line_align = strtoul(text, NULL, 10) != 0;
     if (platform_environment("HEAPFIT_TEST_GUARD_SAMPLE", text, sizeof text))
         atomic_store_explicit(&guard_mean, strtoul(text, NULL, 10), memory_order_relaxed);
+    if (platform_environment("HEAPFIT_TEST_SAMPLE", text, sizeof text))
+        atomic_store_explicit(&sample_mean, strtoul(text, NULL, 10), memory_order_relaxed);
+    /* Tests set both as they like. */
+    atomic_store_explicit(&pick_wanted, true, memory_order_relaxed);
 }
 
 bool heap_settings_bound(enum pressure pressure)

@@ -3,6 +3,7 @@
 #include "figures.h"
 #include "heap_internals.h"
 #include "heap_isolated.h"
+#include "heap_subject.h"
 #include "heap_walker.h"
 #include "sleepers.h"
 #include "stress_seed.h"
@@ -296,7 +297,7 @@ class Worker
         Object object;
         object.size = random_.chance(1) ? random_.between(1, 100'000) : random_.between(1, 700);
         object.mark = static_cast<char>(random_.below(256));
-        object.start = static_cast<char *>(heap_malloc(object.size));
+        object.start = static_cast<char *>(subject::allocate(object.size));
         std::memset(object.start, object.mark, object.size);
         objects_.push_back(object);
     }
@@ -461,7 +462,7 @@ class Pool
         own.reserve(1000);
         for (size_t bytes = 0; bytes < BURST;) {
             size_t size = size_t{16} << random.below(10);
-            own.push_back(std::memset(heap_malloc(size), 1, size));
+            own.push_back(std::memset(subject::allocate(size), 1, size));
             bytes += size;
             if (own.size() < 256 && bytes < BURST) continue;
             for (void *block : own) {

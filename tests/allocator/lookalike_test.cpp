@@ -32,7 +32,7 @@ std::vector<void *> lookalikes(size_t size)
         void *block = heap_malloc(size);
         auto address = reinterpret_cast<uintptr_t>(block);
         uintptr_t neighbour = address + i % 7 * heap_good_size(size);
-        uintptr_t next = i % 3 == 0 || (neighbour ^ address) > LINK_MAX
+        uintptr_t next = i % 3 == 0 || (neighbour ^ address) > NEXT_MAX
                              ? span_list_end(span_of_offset(address - space.base))
                              : neighbour;
         make_look_free(block, next ^ address);
@@ -92,6 +92,65 @@ TEST(Lookalike, OfAMoveWithinRecycledMemory)
 TEST(Lookalike, FreedByItsOwner)
 {
     expect_all_is_freed([](size_t size) { free_all(lookalikes(size)); });
+}
+
+// free looks at the key's mark alone before it calls for help.
+TEST(Lookalike, OfWhichOnlyTheMarkIsTheKeys)
+{
+    expect_all_is_freed([](size_t size) {
+        for (int i = 0; i < 1000; i++) {
+            void *block = heap_malloc(size);
+            auto address = reinterpret_cast<uintptr_t>(block);
+            *block_words(address) = ~space.link_key ^ UINT64_C(0xFFFF) << 48;
+            ASSERT_TRUE(block_is_marked(thread_heap, address));
+            ASSERT_FALSE(block_looks_free(address));
+            ASSERT_EQ(block, heap_realloc(block, size));
+            heap_free(block);
+        }
+    });
+}
+
+TEST(LinkKey, HasItsMarkAtBothEnds)
+{
+    EXPECT_EQ(UINT64_C(0x123456789ABC1234), link_key_of(UINT64_C(0x123456789ABCDEF0)));
+    isolated::expect_passes([] {
+        void *block = heap_malloc(64);
+        heap_free(block);
+        EXPECT_EQ(space.link_key >> 48, space.link_key & UINT16_MAX);
+        EXPECT_TRUE(block_is_marked(thread_heap, reinterpret_cast<uintptr_t>(block)));
+    });
+}
+
+// Else each free of an object that begins with a pointer or a small number would be slow, and what reads as zeros would be a link.
+TEST(LinkKey, IsNoneWhoseMarkOrdinaryObjectsHave)
+{
+    EXPECT_EQ(0u, link_key_of(UINT64_C(0x0000FFFFFFFFFFFF)));
+    EXPECT_EQ(0u, link_key_of(UINT64_C(0xFFFF123456789ABC)));
+}
+
+// The last block of a list is marked otherwise than those that another follows.
+TEST(Lists, OfABinEndWithABlockThatIsHandedOutLikeTheOthers)
+{
+    isolated::expect_passes([] {
+        heap_free(heap_malloc(64));
+        unsigned bin = size_class(64);
+        std::vector<void *> blocks;
+        size_t last = 0;
+        for (int i = 0; i < 3000; i++) {
+            uintptr_t block = thread_heap->free[bin];
+            bool is_last = !list_is_empty(block) && list_is_empty(list_next(block));
+            blocks.push_back(heap_malloc(64));
+            if (!is_last) continue;
+            last++;
+            EXPECT_EQ(reinterpret_cast<void *>(block), blocks.back());
+            EXPECT_FALSE(block_looks_free(block));
+            EXPECT_EQ(bin_nothing(thread_heap), thread_heap->free[bin]);
+        }
+        EXPECT_GT(last, 2u) << "this test tests nothing";
+        std::sort(blocks.begin(), blocks.end());
+        EXPECT_EQ(blocks.end(), std::adjacent_find(blocks.begin(), blocks.end()));
+        free_all(blocks);
+    });
 }
 
 TEST(Lookalike, ResizedThenFreed)

@@ -75,7 +75,7 @@ class Group
 
     static void *place(const verdict &verdict, size_t size)
     {
-        if (verdict.kind == VERDICT_POOL && heap_size_class(thread_heap, size) == verdict.class_of_objects)
+        if (verdict.kind == VERDICT_POOL && heap_size_class(size) == verdict.class_of_objects)
             return heap_malloc_bin(thread_heap, verdict.bin, size);
         if (verdict.kind == VERDICT_MIXED) return mixed_malloc(thread_heap, verdict.bin, size);
         return heap_malloc(size);

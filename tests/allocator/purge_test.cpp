@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -17,6 +18,20 @@ namespace
 uint64_t clock_shift_ms; // what has passed that nobody waited for
 size_t purge_calls, purge_bytes;
 bool purging_is_refused;
+
+// Addresses that the kernel refuses to take.
+struct range {
+    const char *start;
+    size_t size;
+};
+std::vector<range> refused;
+
+bool is_refused(const void *start, size_t size)
+{
+    auto *from = static_cast<const char *>(start);
+    auto overlaps = [&](const range &each) { return from < each.start + each.size && each.start < from + size; };
+    return purging_is_refused || std::any_of(refused.begin(), refused.end(), overlaps);
+}
 
 } // namespace
 
@@ -31,7 +46,7 @@ bool __wrap_platform_purge(void *start, size_t size)
 {
     purge_calls++;
     purge_bytes += size;
-    return !purging_is_refused && __real_platform_purge(start, size);
+    return !is_refused(start, size) && __real_platform_purge(start, size);
 }
 }
 
@@ -55,6 +70,11 @@ struct span *fenced_run(uint32_t spans)
     acquire(1);
     std::memset(bytes_of(run), 1, spans * SPAN_SIZE);
     return run;
+}
+
+range whole(struct span *run)
+{
+    return {bytes_of(run), run->run_spans * SPAN_SIZE};
 }
 
 // Bytes that a call purged.
@@ -237,6 +257,23 @@ TEST(ALockedPage, IsNotInTheWayOfAnythingWhenMuchIsLocked)
         for (int i = 0; i < 8; i++) space_purge_old();
         EXPECT_TRUE(reads_as_zeros(free));
         EXPECT_EQ(100 * SPAN_SIZE, figures_now().dirty);
+    });
+}
+
+// That the kernel takes a part shows that the process has not locked all its memory.
+TEST(ALockedPage, DoesNotCountAsALockedProcess)
+{
+    in_new_space([] {
+        std::vector<struct span *> runs;
+        for (int i = 0; i < 5; i++) runs.push_back(fenced_run(2));
+        space_settings.shared_dirty_max = 0;
+        // Each release asks for the run that has waited longest, until one is refused: twice the first, then the second.
+        refused = {whole(runs[0]), whole(runs[2]), whole(runs[3]), {bytes_of(runs[1]), SPAN_SIZE}};
+        for (int i = 0; i < 4; i++) space_release(runs[i]);
+        EXPECT_LT(figures_now().dirty, 8 * SPAN_SIZE) << "a part of the second was taken";
+        size_t before = purge_calls;
+        space_release(runs[4]);
+        EXPECT_GT(purge_calls, before) << "the kernel is asked further";
     });
 }
 

@@ -87,6 +87,16 @@ TEST_F(RecordRing, CallsTheWriterWhenHalfFullAndSeldom)
     EXPECT_EQ(0U, subject_figures().waits);
 }
 
+TEST_F(RecordRing, CallsTheWriterWhenHalfFullBehindWhatItHasTakenToo)
+{
+    for (uint64_t i = 0; i < SUBJECT_RING_EVENTS / 4; i++) note_address(i);
+    taken();
+    for (uint64_t i = 0; i < SUBJECT_RING_EVENTS / 2; i++) note_address(i);
+    EXPECT_EQ(0U, subject_figures().wakes);
+    note_address(0);
+    EXPECT_EQ(1U, subject_figures().wakes);
+}
+
 TEST_F(RecordRing, DropsEventsWhenNothingIsRecordedAnyMore)
 {
     uint64_t lost = subject_figures().lost;

@@ -1,5 +1,6 @@
 // Samples: which allocations are noted is as the Poisson process says, estimates from them are right within their error, and the
 // free of each noted object is found, in whatever thread.
+#include "heap_isolated.h"
 #include "record_subject.h"
 #include "stress_seed.h"
 
@@ -91,6 +92,18 @@ TEST_F(RecordSample, ThreadsDrawDifferently)
     };
     unsigned a = first(), b = first(), c = first();
     EXPECT_FALSE(a == b && b == c);
+}
+
+TEST_F(RecordSample, ChildrenOfOneProcessDrawDifferently)
+{
+    while (!subject_takes(1)) continue; // what is drawn next would be the same in all of them
+    auto first = [] {
+        int at = 0;
+        subject_fork_child();
+        while (!subject_takes(1)) at++;
+        return at;
+    };
+    EXPECT_GT(isolated::numbers_of_children(8, first).size(), 2u);
 }
 
 TEST_F(RecordSample, WhatIsRememberedIsFoundOnceAndNothingElse)

@@ -114,6 +114,20 @@ TEST(Remote, BlocksOfThreadsWithoutAHeapAreCountedToo)
     });
 }
 
+// Who takes in for an owner that sleeps stops when that one comes back, and leaves the rest to it.
+TEST(Remote, WhatIsNotTakenInForAnOwnerThatComesBackIsStillThere)
+{
+    with_blocks(300, [](std::vector<void *> &blocks, Actor &other) {
+        heap_settings.remote_free_batch = 1;
+        other([&] { free_all(blocks); });
+        struct heap *own = thread_heap_own();
+        EXPECT_FALSE(remote_lent_take_in(own, [](const struct heap *) { return true; }));
+        EXPECT_TRUE(remote_inbox_is_filled(own));
+        EXPECT_TRUE(remote_lent_take_in(own, [](const struct heap *) { return false; }));
+        EXPECT_FALSE(remote_inbox_is_filled(own));
+    });
+}
+
 // Every thread frees what others allocated, while the options run through their extremes.
 TEST(Remote, OptionsMayBeSetWhileThreadsFree)
 {

@@ -157,6 +157,25 @@ TEST(Reservation, GrowsInAForksChildThatFoundItHalfDone)
     });
 }
 
+// Or has said one half of it: that spans are reserved, and not yet that their addresses are ours.
+TEST(Reservation, IsKnownInAForksChildThatFoundItHalfNoted)
+{
+    isolated::expect_passes([] {
+        if (!grows()) return;
+        size_t before = space.size;
+        ASSERT_TRUE(reservation_reach(space_state.reserved + 1));
+        space.size = before;
+        space_state.growing = space_state.reserved;
+        reservation_fork_child();
+        EXPECT_EQ(space_state.reserved * SPAN_SIZE, space.size);
+        EXPECT_EQ(0u, space_state.growing);
+        std::vector<char *> objects = allocate(1000, 2 * before);
+        EXPECT_NE(nullptr, objects.back());
+        free_all(objects);
+        space_walker::check();
+    });
+}
+
 #if !HEAPFIT_TEST_SANITIZED && !HEAPFIT_TEST_EMULATED
 
 // A program that lowers its own limit later must still get memory and threads.

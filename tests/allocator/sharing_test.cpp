@@ -139,6 +139,97 @@ TEST(Sharing, TheLimitIsAskedWhenAThreadFirstAllocates)
     });
 }
 
+// ---- where there are many ------------------------------------------------------------------------------------------------
+
+constexpr uint32_t FIRST = 50;
+
+// Threads that have allocated once, the last of which shares: so many for each processor have had heaps of their own at once.
+std::vector<std::unique_ptr<Actor>> a_crowd_of_which_the_last_shares()
+{
+    std::vector<std::unique_ptr<Actor>> crowd;
+    bool last_shares = false;
+    while (!last_shares && crowd.size() < size_t{1000} + 4 * platform_processors()) {
+        crowd.push_back(std::make_unique<Actor>());
+        (*crowd.back())([&] {
+            heap_free(heap_malloc(100));
+            last_shares = shares();
+        });
+    }
+    EXPECT_EQ(4 * platform_processors(), crowd.size()) << "besides the main thread";
+    return crowd;
+}
+
+TEST(Sharing, AThreadOfManySharesAtFirstAndGetsAHeapOfItsOwnWhenItGoesOnToAllocate)
+{
+    with_limit(UINT32_MAX, [] {
+        heap_settings.share_first = FIRST;
+        auto crowd = a_crowd_of_which_the_last_shares();
+        (*crowd.back())([] {
+            std::vector<void *> blocks(FIRST);
+            for (auto &block : blocks) {
+                EXPECT_TRUE(shares());
+                block = heap_malloc(100);
+            }
+            heap_free(heap_malloc(100));
+            EXPECT_FALSE(shares());
+            EXPECT_EQ(0u, figures::of_heaps().sharing);
+            for (void *block : blocks) heap_free(block); // which belong to the heap that it shared
+        });
+    });
+}
+
+TEST(Sharing, AThreadThatIsDivertedGetsAHeapOfItsOwnTheSameWay)
+{
+    with_limit(UINT32_MAX, [] {
+        heap_settings.share_first = FIRST;
+        auto crowd = a_crowd_of_which_the_last_shares();
+        hf_context *context = hf_context_create(nullptr);
+        hf_context_leave(context);
+        (*crowd.back())([=] {
+            hf_context_switch(context);
+            for (uint32_t i = 0; i <= FIRST; i++) heap_free(heap_malloc_own(100));
+            EXPECT_FALSE(shares());
+            EXPECT_EQ(context, hf_context_current());
+            EXPECT_TRUE(hf_context_owns(context, heap_malloc(64)));
+            hf_context_switch(nullptr);
+        });
+        hf_context_destroy(context);
+    });
+}
+
+TEST(Sharing, AThreadOfManyThatMayHaveNoHeapOfItsOwnGoesOnToShare)
+{
+    with_limit(4, [] { // so many have one at once, however few processors there are
+        heap_settings.share_first = FIRST;
+        std::vector<std::unique_ptr<Actor>> crowd;
+        for (int i = 0; i < 4; i++) {
+            crowd.push_back(std::make_unique<Actor>());
+            (*crowd.back())([] { heap_free(heap_malloc(100)); });
+        }
+        (*crowd.back())([] {
+            for (uint32_t i = 0; i < 3 * FIRST; i++) heap_free(heap_malloc(100));
+            EXPECT_TRUE(shares());
+        });
+    });
+}
+
+// As the background thread does.
+TEST(Sharing, WhatASharedHeapHoldsGoesBackWhenNobodyHasUsedItForAWhile)
+{
+    with_limit(0, [] {
+        constexpr uint32_t AGE = 1000;
+        uint64_t now = platform_clock_ms();
+        std::vector<void *> blocks(1000);
+        for (auto &block : blocks) block = heap_malloc(3000);
+        for (void *block : blocks) heap_free(block);
+        EXPECT_EQ(CHORES_LATER, shared_step(now, AGE));
+        EXPECT_EQ(CHORES_LATER, shared_step(now + AGE - 1, AGE));
+        EXPECT_LT(0u, in_use());
+        shared_step(now + AGE, AGE);
+        EXPECT_EQ(0u, in_use());
+    });
+}
+
 // ---- all calls -----------------------------------------------------------------------------------------------------------
 
 void call_everything(uint64_t seed)

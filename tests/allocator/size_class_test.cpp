@@ -1,9 +1,7 @@
 // Size classes: the table, the arithmetic and the sizes themselves say the same.
 #include <gtest/gtest.h>
 
-extern "C" {
-#include "heap/size_class.h"
-}
+#include "heap_internals.h"
 
 namespace
 {
@@ -51,8 +49,10 @@ TEST(SizeClass, TheReciprocalRecognisesEveryStartOfABlockAndNothingElse)
     for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
         uint32_t bytes = size_class_bytes(bin);
         uint32_t reciprocal = UINT32_MAX / bytes + 1;
+        struct span span = {};
+        span.reciprocal = reciprocal;
         for (uint32_t offset = 0; offset < 65536; offset++)
-            ASSERT_EQ(offset % bytes == 0, offset * reciprocal < reciprocal) << offset << " of " << bytes;
+            ASSERT_EQ(offset % bytes == 0, block_is_at_start(&span, offset)) << offset << " of " << bytes;
     }
 }
 

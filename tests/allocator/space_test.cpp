@@ -3,6 +3,14 @@
 #include "space_runs.h"
 #include "stress_seed.h"
 
+#define _Atomic(type) std::atomic<type>
+#define _Static_assert static_assert
+extern "C" {
+#include "space/state.h"
+}
+#undef _Atomic
+#undef _Static_assert
+
 #include <sys/mman.h>
 
 #include <cstdio>
@@ -325,6 +333,28 @@ TEST(Space, VisitsEveryRunInUseInTheOrderOfAddresses)
                        void *argument) { static_cast<std::vector<const struct span *> *>(argument)->push_back(span); },
                     &seen);
         EXPECT_EQ((std::vector<const struct span *>{run[0], run[2]}), seen);
+    });
+}
+
+// As a fork's child may find it: another thread had raised the frontier, and not yet described what it took there.
+TEST(Space, VisitsWhatLiesBehindRunsThatNobodyDescribed)
+{
+    isolated::expect_passes([] {
+        ASSERT_TRUE(space_start());
+        const struct span *before = acquire(3);
+        space_state.frontier += 5;
+        const struct span *behind = acquire(2);
+        std::vector<const struct span *> seen;
+        space_visit([](const struct span *span,
+                       void *argument) { static_cast<std::vector<const struct span *> *>(argument)->push_back(span); },
+                    &seen);
+        EXPECT_EQ((std::vector<const struct span *>{before, behind}), seen);
+        uint32_t spans = 0;
+        space_visit_runs(
+            0, UINT32_MAX,
+            [](const struct space_run *run, void *argument) { *static_cast<uint32_t *>(argument) += run->spans; },
+            &spans);
+        EXPECT_EQ(10u, spans);
     });
 }
 

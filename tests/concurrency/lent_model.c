@@ -36,6 +36,7 @@
 enum { BLOCKS = 3, BIN = 3, BLOCK_BYTES = 64, SIZE = 64 };
 
 struct space space;
+uint8_t heap_classes[FAST_MAX + 1];
 struct heap heap_none, heap_diverted, heap_lent;
 __thread struct heap *thread_heap, *thread_heap_kept, *thread_heap_lent;
 struct heap_settings heap_settings;
@@ -65,17 +66,17 @@ static void set_up(void)
     memset(&heap_lent, 0, sizeof heap_lent);
     space.base = (uintptr_t)memory[1];
     space.size = SPAN_SIZE;
-    space.link_key = UINT64_C(0x123456789ABCDEF0);
+    space.link_key = link_key_of(UINT64_C(0x123456789ABCDEF0));
     for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
-        heap.free[bin] = heap_lent.free[bin] = heap_none.free[bin] = LIST_END;
+        heap.free[bin] = bin_nothing(&heap);
+        heap_lent.free[bin] = heap_none.free[bin] = LIST_END;
         heap.bins[bin].listed = SPAN_NONE;
     }
     heap.owned = heap.sparse = (struct span_chain){.first = SPAN_NONE, .last = SPAN_NONE};
-    heap.base = space.base;
-    heap.size = space.size;
+    heap_see_space(&heap);
     heap.link_key = space.link_key;
-    heap.table = the_span();
-    memset(heap.classes, BIN, sizeof heap.classes);
+    heap.fast_sizes = FAST_MAX + 1;
+    memset(heap_classes, BIN, sizeof heap_classes);
     struct span *span = the_span();
     span->owner = &heap;
     span->kind = SPAN_BLOCKS;
@@ -194,7 +195,7 @@ void heap_return_bin(struct heap *its, unsigned bin)
 {
     uintptr_t first = its->free[bin];
     if (list_is_empty(first)) return;
-    its->free[bin] = LIST_END;
+    its->free[bin] = bin_nothing(its);
     uintptr_t last = first;
     for (uintptr_t next = list_next(last); !list_is_empty(next); next = list_next(last)) last = next;
     struct span *span = span_of_offset(first - space.base);

@@ -109,7 +109,8 @@ class Page:
 
     def press(self, key: str) -> None:
         """Press and release one key, such as "Tab" or "Enter"."""
-        codes = {"Tab": 9, "Enter": 13, "Escape": 27}
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27, "Home": 36, "/": 191}
+        codes |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
         typed = {"text": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
             self.command(
@@ -197,15 +198,15 @@ class Browser:
     ) -> None:
         self.close()
 
-    def open(self, path: Path, width: int = 1280) -> Page:
-        """Open a file in a new tab of the given width and return it once loaded."""
+    def open(self, place: Path | str, width: int = 1280) -> Page:
+        """Open a file or an address in a new tab of the given width and return it once loaded."""
         target = self.command("Target.createTarget", {"url": "about:blank"})["targetId"]
         attach = {"targetId": target, "flatten": True}
         session = self.command("Target.attachToTarget", attach)["sessionId"]
         page = self._pages[session] = Page(self, session)
         page.listen()
         page.look(width)
-        page.goto(path.resolve().as_uri())
+        page.goto(place if isinstance(place, str) else place.resolve().as_uri())
         return page
 
     def command(

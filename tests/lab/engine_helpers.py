@@ -13,6 +13,7 @@ import pytest
 from heapfit.records import InstalledAllocator, PlannedTrial, Study, Trial, Workload, WorkloadRun
 from heapfit.study import plan
 from heapfit.trial import run_trial
+from heapfit.trial.resources import Memory
 from heapfit.trial.source import Source
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
@@ -68,7 +69,7 @@ def is_running(pid: int) -> bool:
     return status.rpartition(")")[2].split()[0] != "Z"
 
 
-def wait_until_gone(pids: Sequence[int], timeout_s: float = 5.0) -> list[int]:
+def wait_until_gone(pids: Sequence[int], timeout_s: float = 60.0) -> list[int]:
     """Return those of `pids` that still run after `timeout_s`; do not wait longer than needed."""
     deadline = time.monotonic() + timeout_s
     while (left := [pid for pid in pids if is_running(pid)]) and time.monotonic() < deadline:
@@ -76,7 +77,7 @@ def wait_until_gone(pids: Sequence[int], timeout_s: float = 5.0) -> list[int]:
     return left
 
 
-def read_pids(path: Path, count: int, timeout_s: float = 10.0) -> list[int]:
+def read_pids(path: Path, count: int, timeout_s: float = 60.0) -> list[int]:
     """Return the process ids in `path`, one a line, once there are `count` of them."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -85,6 +86,23 @@ def read_pids(path: Path, count: int, timeout_s: float = 10.0) -> list[int]:
             return [int(word) for word in words]
         time.sleep(0.01)
     raise AssertionError(f"{path} never named {count} processes")
+
+
+def start_the_clock_late(notes: Path, monkeypatch: pytest.MonkeyPatch, each: int = 1) -> None:
+    """Have the time of each trial begin when its processes have noted `each` more ids in `notes`.
+
+    How soon a program comes to what a test is about is the machine's affair; a trial's time-out
+    that has begun before may end a program that has done nothing yet.
+    """
+    begin, noted = Memory.begin, 0
+
+    def begin_late(memory: Memory, root: int) -> None:
+        nonlocal noted
+        noted += each
+        begin(memory, root)
+        read_pids(notes, noted)
+
+    monkeypatch.setattr(Memory, "begin", begin_late)
 
 
 def allowed_cores() -> int:

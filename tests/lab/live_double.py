@@ -75,7 +75,7 @@ class Double:
         self.ended.set()
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self._thread.join(timeout=10)
+        self._thread.join(timeout=60)
 
     def _serve(self) -> None:
         while True:
@@ -118,12 +118,24 @@ class Double:
             "shrink": self._shrink,
             "restore": self._restore,
             "trim": lambda: {"given_back": 3 * MIB},
+            "ledger": lambda: {"ledger": self.ledger(), "complete": True},
         }
         if word not in known:
             reply = {"ok": False, "error": f"there is no request '{word}'"}
         else:
             reply = {"ok": True, **known[word](*words)}
         return json.dumps(reply).encode() + b"\n"
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """Rows of one cause more than once."""
+        live = {"cause": "live", "name": "", "in_heap": True, "swapped": 0}
+        file = {"cause": "file", "in_heap": False, "heap": -1, "thread": 0, "swapped": 0}
+        return [
+            {**live, "heap": -1, "thread": 0, "resident": 20 * MIB},
+            {**live, "heap": 1, "thread": 4711, "resident": 40 * MIB},
+            {**file, "name": "/lib/libc.so.6", "resident": 2 * MIB},
+            {**file, "name": "/lib/libc.so.6", "resident": 3 * MIB},
+        ]
 
     def _get(self, name: str) -> dict[str, Any]:
         if name not in self.options:

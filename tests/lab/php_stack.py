@@ -28,7 +28,7 @@ SMALL = {
 APPLICATIONS = shared_home.PHP
 PREPARE_TIMEOUT_S = 200
 START_TIMEOUT_S = 120  # the first start may compile
-STOP_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 60
 DRIVE_TIMEOUT_S = 120
 
 

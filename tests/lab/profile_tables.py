@@ -62,9 +62,13 @@ class Tables:
     threads: Sequence[str] = ("main",)
     sites: Sequence[SiteRow] = ()
     resident: Mapping[int, int] = field(default_factory=dict)  # by ns
+    anonymous: Mapping[int, int] = field(default_factory=dict)  # of it, by ns
+    modules: Sequence[str] = ()
+    changed: Sequence[str] = ()
     info: Mapping[str, Any] = field(default_factory=dict)
     problems: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
+    end: Mapping[str, Any] = field(default_factory=lambda: {"reason": "exit"})
 
     @property
     def duration_ns(self) -> int:
@@ -119,9 +123,11 @@ def write(folder: Path, tables: Tables) -> Path:
     summary = {
         "file": f"{folder.name}.hft",
         "info": info,
-        "end": {"reason": "exit"},
+        "end": dict(tables.end),
         "totals": {**totals, **tables.totals},
         "problems": dict(tables.problems),
+        "modules": list(tables.modules),
+        "changed": list(tables.changed),
         "duration_ns": tables.duration_ns,
     }
     (folder / "summary.json").write_text(json.dumps(summary))
@@ -150,7 +156,10 @@ def _write(folder: Path, name: str, schema: pa.Schema, rows: list[dict[str, Any]
 
 def _memory(tables: Tables) -> list[dict[str, Any]]:
     zeros = dict.fromkeys(MEMORY.names, 0)
-    return [{**zeros, "ns": ns, "resident": most} for ns, most in tables.resident.items()]
+    return [
+        {**zeros, "ns": ns, "resident": most, "resident_anonymous": tables.anonymous.get(ns, 0)}
+        for ns, most in tables.resident.items()
+    ]
 
 
 def _threads(tables: Tables) -> list[dict[str, Any]]:

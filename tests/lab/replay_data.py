@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "lab" / "heapfit" / "replay" / "native"
-PLAYER_SOURCES = [NATIVE / f"{name}.c" for name in ("replay", "play", "wait", "memory")]
+PLAYER_SOURCES = [NATIVE / f"{name}.c" for name in ("replay", "play", "wait", "memory", "age")]
 PLAN_SOURCES = [NATIVE / f"{name}.c" for name in ("plan", "blocks", "slots")]
 EVENTS_SOURCE = Path(__file__).with_name("replay_events.c")
 COUNTER_SOURCE = Path(__file__).with_name("replay_counter.c")

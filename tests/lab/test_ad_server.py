@@ -34,7 +34,7 @@ MEBIBYTES, SWING, WORKERS = 8, 8, 3
 SMALL = {"mebibytes": "8", "swing": "8", "workers": "2", "seconds": "2", "reload_s": "1"}
 QUESTIONS = 72
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 60.0
 DRIVER_TIMEOUT_S = 120.0
 
 

@@ -9,10 +9,15 @@ import pytest
 from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit.advice import recommend
 from heapfit.advice.costs import pareto_front
+from heapfit.advice.values import values_of
 from heapfit.findings import Advice
-from heapfit.records import Metric, Study, Trial
+from heapfit.records import Factor, Metric, Study, Trial, TrialStatus
+from heapfit.report import html_report
+from heapfit.report.deployment import deployment
 from heapfit.report.findings_words import headline
-from heapfit.statistics import read
+from heapfit.report.reading import find
+from heapfit.statistics import read, summarise
+from report_data import make_study, make_trials
 
 EVENTS = Metric(name="fragmentation_events", label="", unit="count", better="lower", source="perf")
 RATE = Metric(name="requests_per_s", label="", unit="1/s", better="higher", source="output")
@@ -135,6 +140,13 @@ def test_counts_of_zero_can_be_weighed() -> None:
     assert advice.standings[0].metrics["fragmentation_events"] == 0
 
 
+def test_counts_of_zero_outweigh_no_time_since_no_score_holds_them() -> None:
+    truth = {"quick": (1.0, 40.0), "none": (1.2, 0.0)}
+    advice = advised(measured(truth, (WALL, EVENTS)), {"time": 1, "fragmentation": 1})
+    assert advice.recommended is None
+    assert "Choose by what matters more to you" in advice.reasons
+
+
 def test_settings_count_the_same_and_a_change_of_the_winner_is_said() -> None:
     one = {"a": (1.0,), "b": (1.5,)}
     four = {"a": (0.5,), "b": (0.4,)}
@@ -201,6 +213,16 @@ def test_what_outweighs_what_is_told_by_the_verdicts_on_the_scores() -> None:
     assert all(each.metric == "score" and each.told for each in advice.scores)
 
 
+def test_nobody_is_said_to_be_no_better_where_a_difference_too_small_is_shown() -> None:
+    # 4 ms of the other's 36 are shown beside it, in the cells and in the sentences.
+    truth = {"a": (0.040, 1.0), "b": (0.036, 1.3), "slow": (0.2, 1.3)}
+    advice = advised(measured(truth, cv=0.001), {})
+    assert advice.recommended == "a"
+    assert advice.reasons.endswith(
+        "No other allocator is shown to be better by enough to matter in time or memory."
+    )
+
+
 def test_half_a_mebibyte_outweighs_no_time_beside_an_allocator_that_takes_much() -> None:
     half = 0.5 / 64
     truth = {"fat": (1.3, 40 * half), "lean": (1.19, 4 * half), "quick": (1.0, 5 * half)}
@@ -253,6 +275,19 @@ def test_scores_and_costs_are_of_the_blocks_that_verdicts_are_of() -> None:
         assert first.costs["time"] / second.costs["time"] == pytest.approx(each.estimate)
         assert first.metrics["wall_s"] / second.metrics["wall_s"] == pytest.approx(each.estimate)
     assert "picky costs 10 % more" in advice.reasons
+
+
+def test_who_never_met_the_baseline_in_a_block_costs_what_its_own_show() -> None:
+    study = study_of(["old", "new"], {}, [WALL])
+    walls = {"old": (1.0, 0), "new": (0.8, 4)}  # and in which block they begin
+    trials = [
+        trial_of(study, (name,), {"wall_s": wall_s}, first + block)
+        for name, (wall_s, first) in walls.items()
+        for block in range(4)
+    ]
+    advice = advised((study, trials), {"time": 1})
+    costs = {each.allocator: each.costs["time"] for each in advice.standings}
+    assert costs == {"new": 1.0, "old": pytest.approx(1.25)}
 
 
 def test_how_much_more_another_costs_is_what_the_verdict_on_the_two_says() -> None:
@@ -331,3 +366,84 @@ def test_weights_that_mean_nothing_are_refused(weights: dict[str, float]) -> Non
 
 def test_the_front_keeps_equals() -> None:
     assert pareto_front([(1, 3), (2, 2), (2, 3), (1, 3)]) == [True, True, False, True]
+
+
+def test_who_fails_more_often_than_the_baseline_is_not_recommended() -> None:
+    """Quick but failing in one of its trials, it was recommended, with the line to deploy it."""
+    truth = {"usual": (1.2, 1.2), "quick": (1.0, 1.0), "sound": (1.1, 1.1)}
+    study, trials = measured(truth)
+    assert advised((study, trials), {}).recommended == "quick"
+    at = next(n for n, trial in enumerate(trials) if trial.planned.allocator == "quick")
+    trials[at] = trials[at].model_copy(update={"status": TrialStatus.FAILED, "metrics": {}})
+    advice = advised((study, trials), {})
+    assert advice.recommended == "sound"
+    assert [each.allocator for each in advice.standings] == ["sound", "usual"]
+    left = "quick is left out: 1 trial of it failed, and none of the baseline."
+    assert [note for note in advice.notes if "left out" in note.lower()] == [left]
+
+
+@pytest.mark.parametrize("out", [(2.0, 2.0), (0.5, 0.5), (0.5, 2.0)])
+def test_what_is_left_out_is_better_and_worse_than_nobody(out: tuple[float, float]) -> None:
+    """A build that crashed once made of two equal ones "some are better in one respect and worse
+    in another"."""
+    study, trials = measured({"usual": (1.0, 1.0), "alike": (1.0, 1.0), "out": out})
+    at = next(n for n, trial in enumerate(trials) if trial.planned.allocator == "out")
+    trials[at] = trials[at].model_copy(update={"status": TrialStatus.FAILED, "metrics": {}})
+    advice = advised((study, trials), {})
+    assert headline(advice) == "No significant difference"
+    assert "between the allocators that take part" in advice.reasons
+
+
+def test_the_price_is_what_one_may_have_instead() -> None:
+    truth = {"usual": (1.2, 1.2), "quick": (1.0, 1.0), "sound": (1.1, 1.1)}
+    study, trials = measured(truth)
+    at = next(n for n, trial in enumerate(trials) if trial.planned.allocator == "quick")
+    trials[at] = trials[at].model_copy(update={"status": TrialStatus.FAILED, "metrics": {}})
+    reasons = advised((study, trials), {}).reasons
+    assert "quick" not in reasons
+    assert "No other allocator that takes part is significantly better" in reasons
+
+
+def test_who_fails_as_often_as_the_baseline_takes_part() -> None:
+    study, trials = measured({"usual": (1.2, 1.2), "quick": (1.0, 1.0)})
+    for at, trial in enumerate(trials[:2]):
+        trials[at] = trial.model_copy(update={"status": TrialStatus.FAILED, "metrics": {}})
+    advice = advised((study, trials), {})
+    assert advice.recommended == "quick"
+    assert not any("left out" in note.lower() for note in advice.notes)
+
+
+def of_values(*time_s: float) -> tuple[Study, list[Trial]]:
+    """A study of glibc's arenas in which the runs of each value take so long, without scatter."""
+    name = "env.MALLOC_ARENA_MAX"
+    levels = [f"{number}" for number in range(1, len(time_s) + 1)]
+    study = make_study(
+        ["glibc"], [1], replicates=8, warmups=0, factors=[Factor(name=name, levels=levels)]
+    )
+    trials = make_trials(study)
+    for at, trial in enumerate(trials):
+        got = {**trial.metrics, "peak_rss_bytes": MIB_64}
+        seconds = time_s[int(trial.planned.levels[name]) - 1] + 0.001 * (trial.planned.block % 3)
+        trials[at] = trial.model_copy(update={"metrics": {**got, "wall_s": seconds}})
+    return study, trials
+
+
+def test_of_one_options_values_the_best_is_recommended_with_the_line_that_sets_it() -> None:
+    made = of_values(2.0, 1.0, 1.5)
+    advice = advised(made, {"time": 1})
+    assert advice.recommended == "env.MALLOC_ARENA_MAX 2"
+    assert [each.allocator[-1] for each in advice.standings] == ["2", "3", "1"]
+    [line] = deployment(made[0], advice)
+    assert line.startswith("MALLOC_ARENA_MAX=2 ")
+    html_report.page(summarise(read(*made)), read(*made), find(read(*made)))
+
+
+def test_of_values_that_do_not_differ_none_is_recommended() -> None:
+    advice = advised(of_values(1.0, 1.0), {"time": 1})
+    assert advice.recommended is None
+    assert "values" in advice.reasons
+
+
+def test_sizes_of_the_input_are_not_recommended() -> None:
+    of_sizes = make_study(["glibc"], [1], factors=[Factor(name="n", levels=["1", "2"])])
+    assert values_of(of_sizes) == []

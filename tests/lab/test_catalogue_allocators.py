@@ -14,20 +14,24 @@ import shared_home
 from heapfit import catalogue
 from heapfit.catalogue import debian, sources
 from heapfit.catalogue.allocators import find_allocators
+from heapfit.cli.provide import named_allocators
 from heapfit.errors import HeapfitError, UsageError
 from sampling import sampled
 
 NOBODY = 65534
 # TCMalloc is two hundred C++ files, compiled while other tests run.
-LONGEST_BUILD_S = 1200
+LONGEST_BUILD_S = 2400
 
 
 INSTALLABLE = [
     "dlmalloc",
     "google-tcmalloc",
+    "hardened-malloc",
+    "hardened-malloc-light",
     "hoard",
     "jemalloc",
     "mimalloc",
+    "mimalloc-secure",
     "mimalloc2",
     "rpmalloc",
     "scudo",
@@ -397,3 +401,13 @@ def test_a_package_is_asked_for_once_until_a_package_changes(
     os.utime(database, ns=(1, 1))
     assert debian.version("libx") == "3.0"
     assert len(asked) == 3
+
+
+def test_what_has_another_purpose_is_compared_only_where_it_is_named(library: Path) -> None:
+    usual = {name: name for name in catalogue.load_allocators()}
+    assert "heapfit-hardened" in usual
+    found = named_allocators(None, usual, installed=True)
+    assert {"glibc", "heapfit"} <= set(found)
+    assert "heapfit-hardened" not in found
+    assert named_allocators("installed", usual, installed=False) == found
+    assert named_allocators("heapfit-hardened", usual, installed=True) == ["heapfit-hardened"]

@@ -15,11 +15,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
+from heapfit.errors import HeapfitError, UsageError
 from heapfit.gate import against, condition, decision, formats, heap
-from heapfit.gate.heap import FIGURES, Heap, Site, dumps
+from heapfit.gate.heap import FIGURES, Heap, Site, dumps, load
+from heapfit.record import Recording
 from heapfit.trace.convert import Summary, inspect
 from heapfit.trace.native import Thread
 from numpy.typing import NDArray
+from trace_data import service
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -108,6 +111,15 @@ def test_a_recording_is_read_to_its_end_for_its_summary_once_in_each_run(
     assert len(read) == len(set(read)) == 2
 
 
+def test_a_recording_that_ends_before_its_program_counts_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = service(requests=5).write(tmp_path / "run.hft", {"reason": "no space left"})
+    monkeypatch.setattr(heap, "run_recorded", lambda *_: Recording([full], 0))
+    with pytest.raises(HeapfitError, match="the recording is not whole"):
+        heap.measure(heap.Program(["true"], {}), 1, lambda *_: None)
+
+
 def test_a_process_that_is_left_in_the_background_is_told(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -185,7 +197,7 @@ def test_a_leak_fails_and_names_its_line(
     assert (leaked["outcome"], leaked["before"], leaked["now"]) == ("failed", [0] * 5, [4000] * 5)
     [place] = leaked["places"]
     assert place["line"] == line_of("the line that leaks")
-    assert "(not among what was saved)" in place["what"]
+    assert "(new since it was saved)" in place["what"]
 
 
 def test_less_than_was_saved_passes(run_heapfit: Heapfit, tmp_path: Path, build: Build) -> None:
@@ -306,7 +318,7 @@ def test_a_program_without_symbols_is_told_by_module_and_offset(
     assert result.returncode == 1
     words = " ".join(result.stdout.split())
     assert "+32,000: checked+0x" in words
-    assert "not among what was saved" not in words  # it is the same site at another address
+    assert "new since it was saved" not in words  # it is the same site at another address
 
 
 def test_instructions_are_counted_when_they_were_saved(
@@ -333,7 +345,7 @@ def test_another_machine_or_command_is_said(
     (tmp_path / "heap.json").write_text(dumps(other))
     code, _, said = checked(run_heapfit, tmp_path)
     assert code == 0
-    assert "note: it was saved of another command: ./old\n" in said
+    assert "note: what was saved is of another command: ./old\n" in said
     assert "note: it was saved on pdp11, glibc 2.0, and this is " in said
 
 
@@ -349,7 +361,7 @@ def test_a_file_is_read_in_each_run_and_a_pipe_is_said_to_be_dropped(
     piped = subprocess.run(heapfit_command(*command), input="12345", cwd=tmp_path, check=True,
                            env=clean_environment, capture_output=True, text=True)  # fmt: skip
     assert json.loads(piped.stdout)["figures"]["allocations"] == [1000] * 5
-    assert "a pipe cannot be read in each run" in piped.stderr
+    assert "a pipe cannot be read again in each run" in piped.stderr
 
 
 @pytest.mark.parametrize(
@@ -364,6 +376,11 @@ def test_a_file_is_read_in_each_run_and_a_pipe_is_said_to_be_dropped(
         (["--against", "check_program.c", "--", "./checked"], 2, "save it anew"),
         (["--against", "heap.json", "--allow", "speed<=1", "--", "./checked"], 2, "unknown figure"),
         (["--against", "heap.json", "--allow", "leaked_bytes>1", "--", "./checked"], 2, "such as"),
+        (
+            ["--against", "heap.json", "--allow", "leaked_bytes<=100", "--", "./checked"],
+            2,
+            "here 100 times as much; write a difference with its sign: 'leaked_bytes<=+100'",
+        ),
         (["--against", "heap.json", "--instructions", "--", "./checked"], 2, "no instructions"),
         (["--against", "heap.json", "--", "./none"], 127, "there is no program './none'"),
         (["--save", "none/heap.json", "--", "./checked"], 2, "there is no folder none"),
@@ -384,6 +401,30 @@ def test_a_program_that_ends_otherwise_under_valgrind_has_no_instructions(
     options = ["--save", "heap.json", "--runs", "1", "--instructions"]
     result = run_heapfit("check", *options, "--", "sh", "-c", script, folder=tmp_path)
     assert_one_line(result, 1, ["under Valgrind sh ends with 4, not with 0"])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"allocations": []},
+        {"allocations": [9, 1]},
+        {"else": [1]},
+        {"leaked_bytes": None},  # which was then no longer looked at
+        {"leaked_bytes": [-1]},
+        {"leaked_bytes": [1, 1, 1]},  # of other runs than the rest
+        dict.fromkeys(FIGURES),
+    ],
+)
+def test_a_saved_file_that_was_changed_decides_nothing(
+    saved: Heap, tmp_path: Path, changed: dict[str, list[int] | None]
+) -> None:
+    path = tmp_path / "heap.json"
+    figures = {
+        name: runs for name, runs in {**saved.figures, **changed}.items() if runs is not None
+    }
+    path.write_text(dumps(saved.model_copy(update={"figures": figures})))
+    with pytest.raises(UsageError, match="has been changed since it was saved"):
+        load(path)
 
 
 def test_a_program_that_fails_now_is_not_compared(
@@ -421,10 +462,30 @@ def growth(before: Heap, now: Heap) -> list[str]:
     return [place.what for place in allocated.places]
 
 
+@pytest.mark.parametrize(
+    ("saved", "found", "outcome"),
+    [
+        ([100], [103, 105, 109], "untold"),  # it may have been the lowest of many
+        ([100], [105, 105, 105], "failed"),
+        ([100, 100], [103, 105, 109], "failed"),
+        ([100], [99, 100, 109], "passed"),
+    ],
+)
+def test_one_saved_run_of_what_scatters_decides_nothing(
+    saved: list[int], found: list[int], outcome: str
+) -> None:
+    before, now = (
+        made().model_copy(update={"figures": {"allocations": each}}) for each in (saved, found)
+    )
+    [decision] = against.compare(before, now, {})
+    assert decision.outcome == outcome
+    assert ("one run was saved" in decision.why) == (outcome == "untold")
+
+
 def test_a_call_that_is_put_before_another_does_not_take_its_place() -> None:
     before = made((10, 100, "f at x.c:5"), (20, 400, "f at x.c:9"))
     now = made((1, 900, "f at x.c:4"), (10, 100, "f at x.c:6"), (20, 400, "f at x.c:10"))
-    assert growth(before, now) == ["+900: f at x.c:4 < main at m.c:1 (not among what was saved)"]
+    assert growth(before, now) == ["+900: f at x.c:4 < main at m.c:1 (new since it was saved)"]
 
 
 def test_what_came_and_what_went_add_up_to_the_growth() -> None:
@@ -432,9 +493,9 @@ def test_what_came_and_what_went_add_up_to_the_growth() -> None:
     before = made((10, 100, "main at x.c:5"), (1, 70, "g at x.c:8"))
     now = made((10, 100, "f at x.c:5"), (10, 90, "f at x.c:6"), (1, 10, "g at x.c:8"))
     assert growth(before, now) == [
-        "+100: f at x.c:5 < main at m.c:1 (not among what was saved)",
-        "+90: f at x.c:6 < main at m.c:1 (not among what was saved)",
-        "-100: main at x.c:5 < main at m.c:1 (not among what is there now)",
+        "+100: f at x.c:5 < main at m.c:1 (new since it was saved)",
+        "+90: f at x.c:6 < main at m.c:1 (new since it was saved)",
+        "-100: main at x.c:5 < main at m.c:1 (no longer there)",
         "-60: g at x.c:8 < main at m.c:1",
     ]
     [_, allocated] = against.compare(before, now, {})

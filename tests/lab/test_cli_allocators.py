@@ -56,6 +56,22 @@ def test_an_unknown_allocator_is_told_the_nearest(run_heapfit: Heapfit, command:
     assert_one_line(result, 2, ["unknown allocator 'jemaloc'", "did you mean 'jemalloc'?"])
 
 
+def test_an_option_that_is_none_is_not_taken_for_a_library(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    words = ("compare", "--allocators", "glibc,heapfit:decay=5", "--", "true")
+    result = run_heapfit(*words, folder=tmp_path)
+    assert_one_line(result, 2, ["unknown option 'decay'", "did you mean 'decay_ms'?"])
+
+
+def test_an_option_beside_an_allocator_of_a_comparison_is_told_its_place(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    words = ("compare", "--allocators", "glibc,heapfit:decay_ms=5", "--", "true")
+    result = run_heapfit(*words, folder=tmp_path)
+    assert_one_line(result, 2, ["without options here: heapfit;", "--factor option.decay_ms=A,B"])
+
+
 @pytest.mark.full
 def test_without_names_everything_that_a_registry_has_is_wanted(
     run_heapfit: Heapfit, tmp_path: Path
@@ -74,10 +90,14 @@ def test_without_names_everything_that_a_registry_has_is_wanted(
         },
     )
     assert result.returncode == 1
-    wanted = {"dlmalloc", "google-tcmalloc", "hoard", "mimalloc", "rpmalloc", "snmalloc", "tlsf"}
+    wanted = {
+        *("dlmalloc", "google-tcmalloc", "hardened-malloc", "hardened-malloc-light", "hoard"),
+        *("mimalloc", "mimalloc-secure", "rpmalloc", "snmalloc", "tlsf"),
+    }
     summary = result.stderr.splitlines()[-1]
     assert "could not be installed" in summary
-    assert {name.strip() for name in summary.rpartition(":")[2].split(",")} - {"heapfit"} == wanted
+    told = {name.strip() for name in summary.rpartition(":")[2].split(",")}
+    assert {name for name in told if not name.startswith("heapfit")} == wanted
     for name in ("glibc", "jemalloc", "tcmalloc"):  # These are there, and the others do not hinder.
         assert f"\n{name} " in f"\n{result.stdout}"
 

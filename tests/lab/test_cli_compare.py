@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -55,8 +56,8 @@ def test_an_allocator_is_compared_with_itself(run_heapfit: Heapfit, tmp_path: Pa
     assert study["baseline"] == "heapfit"
     assert [trial["status"] for trial in trials_in(tmp_path)] == ["ok"] * 6
     repeated = run_heapfit(*shlex.split(study["reproduce"])[1:])
-    assert "all 6 trials are there already" in repeated.stderr
-    assert "heapfit and heapfit-again are one allocator" in " ".join(repeated.stdout.split())
+    assert "all 6 trials are already done" in repeated.stderr
+    assert "heapfit and heapfit-again are the same allocator" in " ".join(repeated.stdout.split())
 
 
 @pytest.mark.parametrize("named", ["glibc,heapfit", "installed"])
@@ -74,14 +75,35 @@ def test_the_same_command_adds_nothing_and_more_replicates_add_to_it(
     command = ["compare", *QUICK, "--out", out]
     assert run_heapfit(*command, "--", *PROGRAM).returncode == 0
     first = trials_in(out)
+    (out / "report.md").write_text("as it was")
     again = run_heapfit(*command, "--", *PROGRAM)
     assert again.returncode == 0
-    assert "all 6 trials are there already" in again.stderr
+    assert (out / "report.md").read_text() == "as it was"
+    assert "all 6 trials are already done" in again.stderr
     assert trials_in(out) == first
     more = run_heapfit(*command, "--replicates", "3", "--", *PROGRAM)
     assert more.returncode == 0
     assert trials_in(out)[:6] == first
     assert len(trials_in(out)) == 8
+    assert "as it was" not in (out / "report.md").read_text()
+    (out / "report.md").write_text("as it was")
+    assert run_heapfit("report", out).returncode == 0
+    assert "as it was" not in (out / "report.md").read_text()
+
+
+def test_repeating_a_finished_study_loads_no_tests_of_assumptions(
+    run_heapfit: Heapfit, clean_environment: dict[str, str], tmp_path: Path
+) -> None:
+    options = ["compare", *QUICK, "--out", str(tmp_path), "--", *PROGRAM]
+    assert run_heapfit(*options).returncode == 0
+    python, *words = heapfit_command(*options)
+    result = subprocess.run(
+        [python, "-X", "importtime", *words], env=clean_environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert "heapfit.statistics" in loaded
+    assert not loaded & {"scipy.stats", "scipy.optimize", "scipy.interpolate"}
 
 
 def test_the_first_trial_does_not_wait_for_what_only_the_report_needs(
@@ -116,7 +138,7 @@ def test_a_comparison_runs_until_it_is_precise_or_time_is_up(
     assert "--precision 0.01% --max-time 2s" in study["reproduce"]
     longer = run_heapfit(*shared, "5s", "--", "sh", "-c", "sleep 0.02; echo done")
     assert longer.returncode == 0, longer.stderr
-    assert "trials are there already" in longer.stderr
+    assert "trials are already done" in longer.stderr
     assert len(trials_in(tmp_path)) > len(trials)
     said = " ".join(longer.stdout.split())
     assert "The precision asked for, 0.01 %, is not reached" in said
@@ -127,14 +149,17 @@ def test_time_that_only_warm_ups_have_is_too_short(run_heapfit: Heapfit, tmp_pat
     shared = ["compare", "--allocators", "glibc,heapfit", "--cores", "1", "--out", tmp_path]
     result = run_heapfit(*shared, "--max-time", "1s", "--", "sleep", "0.8")
     assert result.returncode == 1
-    assert "heapfit: time was up before a trial that counts" in result.stderr
+    assert "heapfit: time was up before any trial that counts" in result.stderr
     assert "No trial that counts has succeeded" in result.stdout
 
 
 def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
     clean_environment: dict[str, str], run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
-    program = ["sh", "-c", "sleep 0.3; echo done"]
+    runs, gate = tmp_path / "runs", tmp_path / "gate"
+    # The third run of the program hangs, once.
+    hang = f"if [ $(wc -l < {runs}) = 3 ] && [ ! -e {gate} ]; then touch {gate}; exec sleep 600; fi"
+    program = ["sh", "-c", f"echo >> {runs}; {hang}; echo done"]
     command = ["compare", *QUICK, "--out", str(tmp_path), "--", *program]
     with subprocess.Popen(
         heapfit_command(*command),
@@ -144,20 +169,19 @@ def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
         text=True,
     ) as process:
         deadline = time.monotonic() + 60
-        journal = tmp_path / "trials.jsonl"
-        while not (journal.exists() and journal.read_text().count("\n") >= 2):
-            assert time.monotonic() < deadline, "no trial finished"
+        while not gate.exists():
+            assert time.monotonic() < deadline, "the third trial never began"
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command goes on from there" in said
+    assert "the same command continues from there" in said
     assert "Traceback" not in said
     kept = trials_in(tmp_path)
-    assert 2 <= len(kept) < 6
+    assert len(kept) == 2
     result = run_heapfit(*command)
     assert result.returncode == 0, result.stderr
-    assert f"going on: {len(kept)} of 6" in result.stderr
+    assert f"continuing: {len(kept)} of 6" in result.stderr
     assert trials_in(tmp_path)[: len(kept)] == kept
     assert len(trials_in(tmp_path)) == 6
 
@@ -218,13 +242,13 @@ def test_a_program_that_fails_under_one_allocator_is_reported_not_timed(
             (["--baseline", "glbc", "--", "true"], ["unknown allocator 'glbc'", "'glibc'?"]),
             (["--metric", "wal_s", "--", "true"], ["unknown metric 'wal_s'", "'wall_s'?"]),
             (["--alocators", "glibc", "--", "true"], ["unknown option", "'--allocators'?"]),
-            (["/bin/true"], ["/bin/true is no workload", "heapfit compare -- /bin/true"]),
+            (["/bin/true"], ["/bin/true is not a workload", "heapfit compare -- /bin/true"]),
             (["--output", "no", "--", "true"], ["'no'; there are ignore and same"]),
             (["--output", "sane", "--", "true"], ["--output", "did you mean 'same'?"]),
             (["--cores", "many", "--", "true"], ["--cores", "'many'"]),
             (["--cores", "100000", "--", "true"], ["100000 cores"]),
             (["--replicates", "few", "--", "true"], ["--replicates"]),
-            (["--replicates", "0", "--", "true"], ["replicates"]),
+            (["--replicates", "0", "--", "true"], ["at least 1 replicate, not 0"]),
             (["--precision", "0%", "--", "true"], ["--precision", "more than 0 %"]),
             (["--precision", "200%", "--", "true"], ["--precision", "less than 100 %"]),
             (["--precision", "2", "--", "true"], ["--precision", "such as 2%", "'2'"]),
@@ -419,6 +443,13 @@ def test_report_says_first_that_a_study_is_still_running(
     with journal.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         running = run_heapfit("report", tmp_path)
+    for folder in ("earlier", "earlier/then"):
+        (tmp_path / folder).mkdir()
+    for name in ("study.json", "trials.jsonl"):
+        shutil.copy(tmp_path / name, tmp_path / "earlier" / "then")
+    aside = run_heapfit("report", tmp_path / "earlier" / "then")
+    assert aside.stderr.endswith("; it was put aside and will not be continued\n")
+    assert "goes on" not in aside.stdout
     said = f"note: the study in {tmp_path} is still running: 4 of 6 trials are done so far\n"
     assert running.stderr == said
 
@@ -467,7 +498,7 @@ def test_a_workloads_own_parameters_are_varied(run_heapfit: Heapfit, tmp_path: P
             ("cores=1,2", "--cores"),
             ("allocator=glibc", "--allocators"),
             ("option.decay=1", "did you mean 'decay_ms'?"),
-            ("option.decay_ms=soon", "no whole number"),
+            ("option.decay_ms=soon", "not a whole number"),
         ],
     ),
 )

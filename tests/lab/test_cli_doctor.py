@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 from conftest import Heapfit, heapfit_command
+from heapfit import catalogue, doctor
+from heapfit.records import Allocator
 from heapfit.trial import METRIC_NAMES, unavailable_metrics
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -36,11 +39,14 @@ def test_every_metric_is_listed_with_how_or_why_not(run_heapfit: Heapfit) -> Non
     assert "getrusage" in findings["metric user_s"]["state"]
 
 
-def test_people_get_a_line_per_topic(run_heapfit: Heapfit) -> None:
-    result = run_heapfit("doctor")
-    assert result.returncode == 0
-    assert "address randomisation" in result.stdout
-    assert "ok" in result.stdout
+def test_people_get_what_needs_attention_and_the_rest_when_they_ask(run_heapfit: Heapfit) -> None:
+    findings = json.loads(run_heapfit("doctor", "--json").stdout)
+    brief, whole = run_heapfit("doctor"), run_heapfit("doctor", "--all")
+    assert brief.returncode == whole.returncode == 0
+    assert "ok " not in brief.stdout
+    assert f" of {len(findings)} checks of this machine found nothing amiss" in brief.stdout
+    assert "address randomisation" in whole.stdout
+    assert "ok " in whole.stdout
 
 
 def test_a_limit_on_address_space_is_noticed(
@@ -56,3 +62,23 @@ def test_a_limit_on_address_space_is_noticed(
     result = subprocess.run(limited, env=clean_environment, capture_output=True, text=True)
     findings = {each["topic"]: each for each in json.loads(result.stdout)}
     assert "ulimit -v unlimited" in findings["address space"]["advice"]
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted"),
+    [
+        ({"glibc", "heapfit", "heapfit-pools"}, True),
+        ({"glibc", "heapfit", "jemalloc"}, False),
+    ],
+)
+def test_other_allocators_are_wanted_only_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, installed: set[str], wanted: bool
+) -> None:
+    def found(entry: Allocator) -> Path | None:
+        return Path("/lib.so") if entry.name in installed else None
+
+    monkeypatch.setattr(catalogue, "find_installed", found)
+    [finding] = [each for each in doctor.examine() if each.topic == "allocators"]
+    assert finding.ok != wanted
+    for name in finding.advice.split()[4:]:
+        assert catalogue.load_allocators()[name].source.kind != "yours"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,26 @@ def test_every_command_explains_itself_with_an_example(
         assert "--json" in result.stdout
         assert re.search(r"--help +-h ", result.stdout)
         assert "<bool>" not in result.stdout  # no value follows a flag
+
+
+def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(
+    clean_environment: dict[str, str],
+) -> None:
+    command = heapfit_command("compare", "--max-time", "never", "--replicates", "7", "--", "true")
+    piped = subprocess.run(
+        command, env=clean_environment, capture_output=True, text=True, check=False
+    ).stderr
+    assert piped.count("\n") == 1
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 40))
+    subprocess.run(command, env=clean_environment, stderr=theirs, check=False)
+    shown = os.read(ours, 1 << 16).decode()
+    os.close(theirs)
+    os.close(ours)
+    lines = shown.splitlines()
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 40
+    assert " ".join(lines).split() == piped.split()
 
 
 @pytest.mark.parametrize("command", commands.COMMANDS)
@@ -92,12 +114,21 @@ def test_the_version_is_printed(run_heapfit: Heapfit) -> None:
             (["lib", "extra"], ["unexpected", "extra"]),
             (["allocators", "show"], ["missing argument", "NAME"]),
             (["report"], ["missing argument 'DIR'", "heapfit report heapfit-results/"]),
-            (["compare", "-o", "x"], ["'-o'", "'--output' or '--out'"]),
+            (["compare", "--outp", "x"], ["'--outp'", "did you mean '--output'?"]),
             (["frobnicate"], ["unknown command 'frobnicate'; heapfit --help lists them"]),
             (["compare", "--zzzzzz"], ["'--zzzzzz'; heapfit compare --help lists them"]),
             (["allocators", "show", "qqqqqq"], ["'qqqqqq'; heapfit allocators lists them"]),
             (["workloads", "show", "zzzzzz"], ["'zzzzzz'; heapfit workloads lists them"]),
             (["run", "--set", "zzzzzz=1", "--", "true"], ["there are background, ", "verbose"]),
+            (["compare", "true", "x"], ["extra", "write -- before it: heapfit compare -- CMD"]),
+            (["compare", "--on", "http://a:1", "--", "true"], ["such as tcp://HOST:8786"]),
+            (["doctor", "true"], ["write -- before it: heapfit doctor -- CMD"]),
+            (["compare", "true"], ["write -- before it: heapfit compare -- true"]),
+            (["compare", "--", "true | cat"], ["one by one", "sh -c 'true | cat'"]),
+            (["compare", "--", "/"], ["'/' is a folder"]),
+            (["compare", "--replicates", "ten"], ["--replicates takes a whole number, not 'ten'"]),
+            (["compare", "--timeout", "1m"], ["--timeout takes a number, not '1m'"]),
+            (["replay", "a", "--touch", "pages"], ["heapfit: --touch: 'pages' is not one of"]),
         ],
     ),
 )
@@ -158,7 +189,7 @@ def test_a_reader_that_leaves_early_is_no_reason_for_noise(
         text=True,
     )
     os.close(write_end)
-    assert result.returncode == 1
+    assert result.returncode == 141, "as of SIGPIPE, and no gate that has failed"
     assert result.stderr == ""
 
 
@@ -188,26 +219,43 @@ def made(run_heapfit: Heapfit, library: Path, tmp_path_factory: pytest.TempPathF
     assert compared.returncode == 0, compared.stderr
     recorded = run_heapfit("record", "-o", folder / "t.hft", "--", *program)
     assert recorded.returncode == 0, recorded.stderr
+    shutil.copytree(folder / "results", folder / "results-2")
+    shutil.copy(folder / "t.hft", folder / "t-2.hft")
     return folder
 
 
 # Of each command that prints an answer, the words after it; `made` is where they are run.
 ANSWERING = [
     ["allocators"],
+    ["study", "list"],
+    ["report", "results"],
+    ["profile", "t.hft"],
+    ["trace", "info", "t.hft"],
+    ["lib"],
+    ["compare", "--aa", "--replicates", "1", "--cores", "1", "--", "true"],
+    ["check", "--save", "heap.json", "--", "true"],
+    ["diff", "results", "results-2"],
+]
+# Of the full run alone.
+FURTHER_ANSWERING = [
     ["allocators", "show", "heapfit"],
     ["workloads"],
     ["workloads", "show", "redis"],
-    ["study", "list"],
     ["doctor"],
-    ["report", "results"],
-    ["profile", "t.hft"],
     ["profile", "t.hft", "--sql", "SELECT * FROM threads LIMIT 2"],
-    ["trace", "info", "t.hft"],
     ["replay", "t.hft", "--allocators", "glibc", "--replicates", "1", "--cores", "1"],
+    ["record", "-o", "recorded-%p.hft", "--", "true"],
+    ["diff", "t.hft", "t-2.hft"],
+    ["trace", "convert", "t.hft"],
+    ["trace", "cut", "t.hft", "--threads", "1", "--out", "cut.hft"],
+    ["trace", "merge", "t.hft", "t-2.hft", "--out", "merged.hft"],
+    ["trace", "anonymise", "t.hft", "--out", "anonymous.hft"],
 ]
 
 
-@pytest.mark.parametrize("words", ANSWERING, ids=" ".join)
+@pytest.mark.parametrize(
+    "words", first(len(ANSWERING), [*ANSWERING, *FURTHER_ANSWERING]), ids=" ".join
+)
 def test_every_answer_fits_a_narrow_terminal_a_pipe_and_a_program(
     run_heapfit: Heapfit, made: Path, words: list[str]
 ) -> None:
@@ -216,8 +264,8 @@ def test_every_answer_fits_a_narrow_terminal_a_pipe_and_a_program(
 
 def _is_whole(line: str, words: list[str]) -> bool:
     """Whether a line is meant to be copied, or read by a program, and so never broken."""
-    is_of_list = words == ["workloads"] or ("--sql" in words and line.startswith("  "))
-    return is_of_list or line.startswith("The page: ") or "/" in line
+    is_of_answer = "--sql" in words and line.startswith("  ")
+    return is_of_answer or line.startswith("The page: ") or "/" in line
 
 
 @pytest.mark.parametrize("command", commands.COMMANDS)
@@ -229,3 +277,16 @@ def test_no_help_breaks_off_in_a_sentence(run_heapfit: Heapfit, command: str) ->
         line, after = line.strip(), after.strip()
         if line and after and not line.startswith("Usage"):
             assert len(line) + 1 + len(after.split()[0]) > 58, (line, after)
+
+
+@pytest.mark.parametrize("command", [["compare"], ["check", "--save", "heap.json"]])
+def test_a_word_that_is_no_text_is_refused_before_anything_runs(
+    clean_environment: dict[str, str], tmp_path: Path, command: list[str]
+) -> None:
+    """It was an internal error, of `check` after all runs."""
+    words = [*heapfit_command(*command, "--"), "touch", b"caf\xe9"]
+    result = subprocess.run(words, env=clean_environment, cwd=tmp_path, capture_output=True)
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].startswith(b"heapfit: caf")
+    assert b"is not UTF-8; put the command into a script, and name that" in result.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -189,7 +189,7 @@ def test_options_that_other_allocators_ignore_are_remarked_on(
     result = run_heapfit(
         *("study", "run", study, "--quick", "--out", tmp_path / "out", "--workloads", "options")
     )
-    assert "note: options: only heapfit reads option.decay_ms; glibc run at each" in result.stderr
+    assert "note: options: only heapfit reads option.decay_ms; each level is" in result.stderr
 
 
 def test_an_interrupted_experiment_goes_on_at_the_next_trial(
@@ -208,7 +208,7 @@ def test_an_interrupted_experiment_goes_on_at_the_next_trial(
         os.kill(running.pid, signal.SIGINT)
         _, said = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "the same command goes on from there" in said
+    assert "the same command continues from there" in said
     before = trials_in(out / "threads")
     assert 3 <= len(before) < 28
     assert run_heapfit(*command).returncode == 0
@@ -231,7 +231,7 @@ def test_an_allocator_that_fails_the_check_is_shown_and_nothing_is_lost(
     assert {each["planned"]["levels"]["threads"] for each in failed} == {"1"}
     assert {each["planned"]["allocator"] for each in failed} == {"heapfit"}
     page = (tmp_path / "out" / "threads" / "report.md").read_text()
-    assert "gives other output than under glibc" in page
+    assert "gives different output than under glibc" in page
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_an_allocator_that_fails_the_check_is_shown_and_nothing_is_lost(
         3,
         [
             ("threads = [1, 2]", "threads = []", ["'factors.threads'", "'threads' has no levels"]),
-            ("threads = [1, 2]", "threads = [1, 2, 1]", ["'1' stands twice in 'factors.threads"]),
-            ("threads = [1, 2]", 'threads = [1, "1"]', ["'1' stands twice in 'factors.threads"]),
+            ("threads = [1, 2]", "threads = [1, 2, 1]", ["'1' occurs twice in 'factors.threads"]),
+            ("threads = [1, 2]", 'threads = [1, "1"]', ["'1' occurs twice in 'factors.threads"]),
             ("threads = [1, 2]", "thread = [1, 2]", ["unknown factor of quick: 'threads'"]),
             (
                 '"env.MODE"',
@@ -264,17 +264,17 @@ def test_an_allocator_that_fails_the_check_is_shown_and_nothing_is_lost(
             ("warmups = 0", "warmups = -1", ["'experiments.0.warmups'"]),
             ("threads = 3", "thraeds = 3", ["unknown factor 'thraeds'", "'threads'"]),
             ('["rate", "wall_s"]', '["rate", "wal_s"]', ["unknown metric 'wal_s'", "'wall_s'"]),
-            ('["rate", "wall_s"]', '["rate", "rate"]', ["'rate' stands twice in 'metrics of"]),
+            ('["rate", "wall_s"]', '["rate", "rate"]', ["'rate' occurs twice in 'metrics of"]),
             ('"rate"\nmetrics', '"rte"\nmetrics', ["unknown metric 'rte'"]),
             ("option.decay_ms", "option.decay", ["unknown option 'decay'", "'decay_ms'"]),
-            ("[0, 1000]", '["soon"]', ["option decay_ms: 'soon' is no whole number"]),
+            ("[0, 1000]", '["soon"]', ["option decay_ms: 'soon' is not a whole number"]),
             ('allocator = ["heapfit"]', 'allocator = ["glibc"]', ["not among the allocators"]),
             (
                 'allocator = ["heapfit"]',
                 'allocator = ["jemalloc"]',
                 ["unknown allocator 'jemalloc'"],
             ),
-            ('name = "options"', 'name = "threads"', ["'threads' stands twice in 'experiments'"]),
+            ('name = "options"', 'name = "threads"', ["'threads' occurs twice in 'experiments'"]),
             ('name = "options"', 'name = "a/b"', ["'experiments.1.name'"]),
             ('workload = "service/"', 'workload = "sevrice"', ["unknown workload 'sevrice'"]),
             ('service/workload.toml"', 'python-tree"', ["the parameters of python-tree: none"]),

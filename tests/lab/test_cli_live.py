@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
+from heapfit.cli import ctl
 from heapfit.errors import HeapfitError
 from heapfit.live import Client, listening
 from live_double import Double
@@ -24,7 +25,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from sampling import first
 
 HERE = Path(__file__).resolve().parent
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 MIB = 1 << 20
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -132,10 +133,11 @@ def test_shrinking_gives_memory_back_and_restoring_keeps_it_again(
     run_heapfit: Heapfit, pid: str
 ) -> None:
     resident = resident_of(pid)
-    given_back = as_json(run_heapfit("ctl", pid, "shrink", "--json"))["given_back"]
-    assert isinstance(given_back, int)
-    assert given_back > 16 * MIB
+    told = as_json(run_heapfit("ctl", pid, "shrink", "--json"))
+    assert isinstance(told["given_back"], int)
+    assert told["given_back"] > 16 * MIB
     assert resident_of(pid) < resident - 16 * MIB
+    assert told["resident"] < told["resident_before"] - 16 * MIB
     assert json.loads(run_heapfit("ctl", pid, "--json").stdout)["stats"]["shrunk"] is True
     assert run_heapfit("ctl", pid, "restore").stdout == "the options are in force again\n"
     assert json.loads(run_heapfit("ctl", pid, "--json").stdout)["stats"]["shrunk"] is False
@@ -147,7 +149,8 @@ def resident_of(pid: str) -> int:
 
 
 def test_trim_gives_back_once(run_heapfit: Heapfit, pid: str) -> None:
-    assert run_heapfit("ctl", pid, "trim").stdout.endswith(" given back\n")
+    said = run_heapfit("ctl", pid, "trim").stdout
+    assert re.fullmatch(r"[^;]+ given back; resident was [^,]+, is .+\n", said)
 
 
 @pytest.mark.parametrize(
@@ -155,14 +158,16 @@ def test_trim_gives_back_once(run_heapfit: Heapfit, pid: str) -> None:
     first(
         3,
         [
-            (["12x"], 2, ["'12x' is no process's number", "heapfit top"]),
-            (["0"], 2, ["is no process's number"]),
+            (["12x"], 2, ["'12x' is not a process ID", "heapfit top"]),
+            (["0"], 2, ["is not a process ID"]),
             (["1", "shrnk"], 2, ["unknown action 'shrnk'", "did you mean 'shrink'?"]),
             (["1", "get"], 2, ["get takes one name"]),
             (["1", "set"], 2, ["set takes NAME=VALUE"]),
             (["1", "set", "decay_ms"], 2, ["set takes NAME=VALUE"]),
             (["1", "set", "decay_ms="], 2, ["set takes NAME=VALUE"]),
             (["1", "shrink", "now"], 2, ["shrink takes nothing more, not 'now'"]),
+            (["ledger", "123"], 2, ["the process ID comes first: heapfit ctl 123 ledger"]),
+            (["set", "123", "a=1"], 2, ["comes first: heapfit ctl 123 set a=1"]),
             (["4194304"], 1, ["there is no process 4194304", "heapfit top"]),
         ],
     ),
@@ -179,7 +184,7 @@ def test_the_library_says_what_is_wrong_with_a_setting(run_heapfit: Heapfit, pid
     assert run_heapfit("ctl", pid, "get", "decay_ms").stdout == "7\n"
     assert_one_line(run_heapfit("ctl", pid, "set", "decay_ms=soon"), 2, ["soon"])
     assert_one_line(run_heapfit("ctl", pid, "set", "huge_pages=never"), 2, ["huge_pages"])
-    assert_one_line(run_heapfit("ctl", pid, "set", "decay_ms=1 000"), 2, ["no word"])
+    assert_one_line(run_heapfit("ctl", pid, "set", "decay_ms=1 000"), 2, ["is not one word"])
 
 
 def test_a_process_without_control_is_told_the_line_to_start_with(
@@ -232,6 +237,7 @@ def test_the_process_itself_refuses_another_user(pid: str, monkeypatch: pytest.M
     [
         ["ctl", "PID"],
         ["ctl", "PID", "options"],
+        ["export", "--json", "--ledger", "PID"],
         ["ctl", "PID", "get", "decay_ms"],
         ["ctl", "PID", "set", "decay_ms=100"],
         ["ctl", "PID", "trim"],
@@ -279,6 +285,24 @@ def test_top_lists_the_processes_when_there_are_several(run_heapfit: Heapfit, st
     printed = run_heapfit("top", "--once").stdout
     for pid in pids:
         assert pid in printed
+
+
+def test_ctl_without_a_process_shows_the_choice(run_heapfit: Heapfit, start: Start) -> None:
+    pids = [listening_pid(start("--control")) for _ in range(2)]
+    asked = run_heapfit("ctl", "ledger")
+    assert asked.returncode == 2
+    assert asked.stderr.splitlines() == ["heapfit: name one of these processes: heapfit ctl PID"]
+    assert all(each in asked.stdout for each in pids)
+
+
+def test_ctl_asks_the_only_process(
+    pid: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ctl, "some_clients", lambda: [Client(int(pid))])
+    for words, pid_named in ((["get", "decay_ms"], False), ([pid, "get", "decay_ms"], True)):
+        assert ctl._read(words) == (pid if pid_named else None, "get", ["decay_ms"])
+    ctl.ctl("get", "decay_ms")
+    assert capsys.readouterr().out == "unlimited\n"
 
 
 def test_top_wants_a_terminal(run_heapfit: Heapfit, pid: str) -> None:
@@ -407,7 +431,7 @@ def test_a_port_that_is_taken_is_told(
 
 def test_a_form_and_a_process_that_are_right_are_needed(run_heapfit: Heapfit) -> None:
     assert_one_line(run_heapfit("export"), 2, ["in which form?", "--prometheus"])
-    assert_one_line(run_heapfit("export", "--prometheus", "x"), 2, ["no process's number"])
+    assert_one_line(run_heapfit("export", "--prometheus", "x"), 2, ["not a process ID"])
     assert_one_line(
         run_heapfit("export", "--prometheus", "4194304"), 1, ["there is no process 4194304"]
     )

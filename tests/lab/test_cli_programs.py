@@ -43,7 +43,8 @@ def test_a_build_is_said_to_be_what_it_is_to_the_first(
     run_heapfit: Heapfit, builds: str, tmp_path: Path
 ) -> None:
     command = ["compare", "--programs", builds, "--replicates", "5", "--cores", "1"]
-    result = run_heapfit(*command, "--", "{program}", folder=tmp_path)
+    narrow = {"COLUMNS": "80"}
+    result = run_heapfit(*command, "--", "{program}", folder=tmp_path, environment=narrow)
     assert result.returncode == 0, result.stderr
     said = " ".join(result.stdout.split())
     assert "Recommended: new" in said
@@ -62,7 +63,7 @@ def test_a_build_is_said_to_be_what_it_is_to_the_first(
     assert written["study"]["baseline"] == "old"
     assert [each["program"] for each in written["study"]["allocators"]] == ["old", "new"]
     repeated = run_heapfit(*shlex.split(written["study"]["reproduce"])[1:], folder=tmp_path)
-    assert "all 12 trials are there already" in repeated.stderr
+    assert "all 12 trials are already done" in repeated.stderr
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
@@ -100,7 +101,7 @@ def test_builds_may_print_different_things_and_that_is_said(
     assert result.returncode == 0, result.stderr
     assert {each["status"] for each in trials_in(tmp_path / "out")} == {"ok"}
     said = " ".join(result.stdout.split())
-    assert "new prints something else than old, in trials that are good all the same" in said
+    assert "new prints something different from old, in trials that are good all the same" in said
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["other_output"] == ["new"]
 
@@ -115,7 +116,7 @@ def test_each_build_is_held_to_its_own_output_under_the_first_allocator(
     assert result.returncode == 0, result.stderr
     summary = json.loads((tmp_path / "out" / "report.json").read_text())
     assert trial(summary, "mismatch") == ["new+heapfit"] * 3
-    assert "gives other output than under new+glibc" in " ".join(result.stdout.split())
+    assert "gives different output than under new+glibc" in " ".join(result.stdout.split())
 
 
 def test_each_builds_own_output_is_there_before_others_are_held_to_it() -> None:
@@ -212,7 +213,7 @@ def test_a_server_of_ones_own_is_compared_in_two_builds(
         (["old=./a,new="], 2, "NAME=FILE"),
         (["old=./a,new=./none"], 2, "new: there is no program './none'"),
         (["old=./a,new=."], 2, "new: there is no program '.'"),
-        (["old=./a,new=./notes"], 1, "notes may not be run"),
+        (["old=./a,new=./notes"], 2, "notes' is not executable; run: chmod +x"),
         (["old=./a,new=./b", "--aa"], 2, "leave out --programs"),
         (["old=./a,new=./b", "--baseline", "heapfit"], 2, "the first of them is the baseline"),
         (["old=./a,new=./b", "--factor", "program=./a"], 2, "'program'"),

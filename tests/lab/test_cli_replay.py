@@ -55,7 +55,7 @@ def test_the_same_command_goes_on_and_other_options_are_another_study(
     out = tmp_path / "out"
     first = replayed(run_heapfit, trace, *FAST, "--out", out)
     again = run_heapfit("replay", trace, *FAST, "--out", out)
-    assert "all 6 trials are there already" in again.stderr
+    assert "all 6 trials are already done" in again.stderr
     other = run_heapfit("replay", trace, *FAST, "--out", out, "--touch", "line")
     assert other.returncode == 2
     assert "holds another study" in other.stderr
@@ -63,13 +63,44 @@ def test_the_same_command_goes_on_and_other_options_are_another_study(
     assert "--no-system-calls" in first["study"]["reproduce"]
 
 
+def test_what_goes_by_call_sites_is_replayed_only_by_name(
+    run_heapfit: Heapfit, trace: Path, tmp_path: Path
+) -> None:
+    quick = ["--replicates", "1", "--warmups", "0", "--cores", "1", "--no-system-calls"]
+    out = tmp_path / "installed"
+    done = run_heapfit("replay", trace, "--allocators", "installed", *quick, "--out", out)
+    assert done.returncode == 0, done.stderr
+    played = {each["planned"]["allocator"] for each in trials_in(out)}
+    assert "heapfit" in played
+    assert "heapfit-pools" not in played
+    said = " ".join(done.stderr.split())
+    assert "heapfit-pools is left out: it depends on call sites" in said
+    out = tmp_path / "named"
+    done = run_heapfit("replay", trace, "--allocators", "heapfit-pools", *quick, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "heapfit-pools can do no more than it does without them" in " ".join(done.stderr.split())
+    assert "heapfit-pools" in {each["planned"]["allocator"] for each in trials_in(out)}
+
+
+def test_memory_counts_once_in_a_replays_recommendation(
+    run_heapfit: Heapfit, trace: Path, tmp_path: Path
+) -> None:
+    found = replayed(run_heapfit, trace, *FAST, "--replicates", "3", "--out", tmp_path / "out")
+    assert set(found["advice"]["metrics"]) == {"time", "memory"}
+
+
+def test_an_aged_heap_is_another_study(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
+    found = replayed(run_heapfit, trace, *FAST, "--age", "4", "--out", tmp_path / "out")
+    assert "on a heap aged to 4 times its peak" in found["study"]["title"]
+    assert "--age=4" in found["study"]["reproduce"]
+
+
 @pytest.mark.full
 def test_all_calls_on_one_thread(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
     plans = set()
-    for threads, said in (("as-recorded", "of 5 threads"), ("1", "of 1 thread")):
-        report = replayed(
-            run_heapfit, trace, *FAST, "--threads", threads, "--out", tmp_path / threads
-        )
+    for options, said in (([], "of 5 threads"), (["--one-thread"], "of 1 thread")):
+        out = tmp_path / said.replace(" ", "-")
+        report = replayed(run_heapfit, trace, *FAST, *options, "--out", out)
         assert report["study"]["title"].endswith(said)
         [note] = [n for n in report["study"]["machine"]["notes"] if n.startswith("plan: ")]
         plans.add(note)
@@ -136,7 +167,6 @@ def test_a_trace_that_was_cut_short_is_played_as_far_as_it_goes(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--threads", "2"], "unknown value of --threads: '2'"),
         (["--speed", "double"], "double"),
         (["--touch", "all"], "all"),
         (["--against", "."], "holds no study"),

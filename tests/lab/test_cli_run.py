@@ -76,7 +76,7 @@ def test_a_signal_to_heapfit_reaches_the_program(clean_environment: dict[str, st
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGUSR1)
-        assert process.communicate(timeout=30)[0] == "caught\n"
+        assert process.communicate(timeout=60)[0] == "caught\n"
     assert process.returncode == 7
 
 
@@ -114,8 +114,14 @@ def test_some_options_have_a_short_form(
 ) -> None:
     words = ["--set", "decay_ms=10", short, *more]
     result = run_heapfit("run", *words, "--", "printenv", "HEAPFIT_OPTIONS")
-    assert f"decay_ms:10,{option}" in result.stdout
+    assert f"{option},decay_ms:10" in result.stdout
     assert result.stderr == ""
+
+
+def test_what_is_set_refines_a_short_form(run_heapfit: Heapfit) -> None:
+    words = ["--set", "guard_sample=32k", "--guard"]
+    result = run_heapfit("run", *words, "--", "printenv", "HEAPFIT_OPTIONS")
+    assert result.stdout == "guard_sample:32k\n"
 
 
 # Asks the library itself, through its C API, in a program that runs under it.
@@ -185,9 +191,12 @@ def test_a_file_that_is_no_program_is_explained(run_heapfit: Heapfit, tmp_path: 
     text.write_text("no program\n")
     advice = f"is not executable; run: chmod +x {text}"
     assert_one_line(run_heapfit("run", "--", text), 126, [str(text), advice])
-    assert_one_line(run_heapfit("compare", "--", text, folder=tmp_path), 1, [advice])
+    assert_one_line(run_heapfit("compare", "--", text, folder=tmp_path), 2, [advice])
     text.chmod(0o755)
-    assert_one_line(run_heapfit("run", "--", text), 126, [str(text), "no program that this"])
+    says = ["does not say what runs it", f"in the command: sh {text}"]
+    assert_one_line(run_heapfit("run", "--", text), 126, says)
+    text.write_bytes(b"\x7fELF\0")
+    assert_one_line(run_heapfit("run", "--", text), 126, [str(text), "not a program that this"])
     assert_one_line(run_heapfit("run", "--", tmp_path), 126, ["is a folder"])
     text.write_text("#!/no/such/interpreter\n")
     for command, exit_code in (("run", 127), ("compare", 1)):
@@ -270,6 +279,7 @@ def test_each_allocator_of_the_catalogue_runs_or_says_how_to_come_by_it(
     [
         (["jemaloc"], ["unknown allocator", "did you mean 'jemalloc'?"]),
         (["glibc:decay_ms=1"], ["glibc", "only heapfit's can be set"]),
+        (["glibc", "--guard"], ["only heapfit's can be set, as --control and --guard do"]),
         (["glibc", "--control"], ["glibc", "control=on"]),
         (["heapfit:decay"], ["name=value", "'decay'"]),
         (["heapfit:env.A"], ["env.NAME=VALUE"]),

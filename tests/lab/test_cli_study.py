@@ -82,7 +82,7 @@ def test_the_same_command_adds_nothing_and_report_makes_it_anew(
     before = {name: trials_in(finished / name) for name in WORKLOADS}
     again = run_heapfit("study", "run", finished.parent / "small.toml", "--out", finished)
     assert again.returncode == 0, again.stderr
-    assert "13 of 13 trials are there already" in again.stderr
+    assert "13 of 13 trials are already done" in again.stderr
     assert {name: trials_in(finished / name) for name in WORKLOADS} == before
     (finished / "report.md").unlink()
     report = run_heapfit("report", finished)
@@ -147,11 +147,13 @@ def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
         os.kill(running.pid, signal.SIGINT)
         _, said = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "the same command goes on from there" in said
+    assert "the same command continues from there" in said
     assert len(trials_in(out / "small-churn")) == 5
     (tmp_path / "pareto" / "workload.toml").write_text(slow.replace('"2000"]', '"1"]'))
     other = run_heapfit(*command)  # Another workload now: not the same study.
-    assert_one_line(other, 2, ["small-pareto", "holds another study: workload differ"])
+    assert_one_line(
+        other, 2, ["small-pareto", "holds another study: workload (run.command) differs"]
+    )
     anew = run_heapfit("study", "run", study, "--out", tmp_path / "new", "--no-probes")
     assert anew.returncode == 0, anew.stderr
 
@@ -233,7 +235,7 @@ def test_a_preparation_that_fails_is_a_problem_of_its_workload(
             ("warmups = 0", "warmpus = 0", ["unknown key 'warmpus'", "'warmups'"]),
             ("replicates = 2", "replicates = 0", ["'replicates'"]),
             ('"pareto/"', '"laarson"', ["unknown workload 'laarson'", "'larson'"]),
-            ('"pareto/"', '"churn/"', ["'churn/' stands twice in 'workloads'"]),
+            ('"pareto/"', '"churn/"', ["'churn/' occurs twice in 'workloads'"]),
             ('probes = ["sleeper/"]', 'probes = ["churn/"]', ["both a workload and a probe"]),
             ('"heapfit"]', '"heapfti"]', ["the subject 'heapfit' is not in 'allocators'"]),
             ('["glibc", "heapfit"]', '["glibc", "heapfit", "jemaloc"]', ["unknown allocator"]),

@@ -21,11 +21,15 @@ def test_the_list_is_grouped_by_kind_with_a_line_each(run_heapfit: Heapfit) -> N
     known = json.loads(run_heapfit("workloads", "--json").stdout)
     lines = run_heapfit("workloads").stdout.splitlines()
     kinds = [line for line in lines if not line.startswith(" ")]
-    assert len(lines) == len(known) + len(kinds)
+    kinds = [line.rstrip() for line in kinds]
     assert {"programs", "servers", "micro", "olden"} <= set(kinds)
     assert len(kinds) == len(set(kinds))
-    # A reader at the other end of a pipe gets it whole.
-    assert any(line.endswith(known[0]["title"]) for line in lines)
+    begun = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
+    assert sorted(begun) == sorted(each["name"] for each in known)
+    # What is longer goes on below, as in other tables.
+    assert max(map(len, lines)) <= 80
+    said = " ".join(" ".join(lines).split())
+    assert all(word in said for each in known for word in each["title"].split())
 
 
 def test_a_workload_is_written_for_a_command(run_heapfit: Heapfit, tmp_path: Path) -> None:
@@ -63,6 +67,12 @@ def test_a_workload_that_cannot_be_written_says_where_to(run_heapfit: Heapfit) -
 
 def test_a_new_workload_needs_a_command(run_heapfit: Heapfit) -> None:
     assert_one_line(run_heapfit("workloads", "new"), 2, ["heapfit workloads new -- CMD"])
+
+
+def test_a_port_that_is_none_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    result = run_heapfit("workloads", "new", "--port", "99999", "--", "true", folder=tmp_path)
+    assert_one_line(result, 2, ["--port takes a number from 1 to 65535, not 99999"])
+    assert not list(tmp_path.iterdir())
 
 
 def test_installing_makes_a_workload_ready(run_heapfit: Heapfit, empty_home: Path) -> None:

@@ -177,13 +177,14 @@ def test_machines_share_a_study_until_it_is_precise_or_time_is_up(
     assert finished.replicates in LOOKS
     assert len(by_block(trials)) == finished.replicates
     assert all(trial.took_s for trial in trials)
-    in_time = StoppingRule(max_time_s=3.0)
+    most_s = 12.0  # five trials begin in it however busy the machine is
+    in_time = StoppingRule(max_time_s=most_s)
     run_on(fleet, _until(study, in_time, 3), tmp_path / "timed")
     finished, trials = load(tmp_path / "timed")
     assert sorted(trial.planned.index for trial in trials) == [p.index for p in finished.plan]
     for name in ("one", "two"):
         *before_the_last, _ = [trial.took_s or 0.0 for trial in trials if trial.machine == name]
-        assert sum(before_the_last) < 3.0  # none begins when time is up
+        assert sum(before_the_last) < most_s  # none begins when time is up
     assert len(trials) > 4
 
 

@@ -17,6 +17,7 @@ from engine_helpers import (
 )
 from heapfit.records import CommandMetric, Trial, TrialStatus, WorkloadMetric
 from heapfit.trial import run_trial
+from heapfit.trial.launcher import Ended, Running
 from heapfit.trial.verdict import as_metric
 
 
@@ -84,6 +85,14 @@ def test_a_command_that_hangs_is_ended_with_all_it_started(
 ) -> None:
     monkeypatch.setattr("heapfit.trial.run.COMMAND_TIMEOUT_S", 0.5)
     pids = tmp_path / "pids"
+    wait = Running.wait
+
+    def wait_once_it_hangs(running: Running, timeout_s: float) -> Ended | None:
+        if running.command[0] == "sh":
+            read_pids(pids, 1)
+        return wait(running, timeout_s)
+
+    monkeypatch.setattr(Running, "wait", wait_once_it_hangs)
     hang = metric("sh", "-c", f"setsid sleep 600 & echo $! > {pids}; wait")
     trial = run_with(tmp_path, ["true"], hang)
     assert trial.status is TrialStatus.FAILED

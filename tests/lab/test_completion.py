@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
 
 import pytest
 from conftest import heapfit_command
-from heapfit.cli.completion import candidates
+from heapfit.cli.commands import COMMANDS
+from heapfit.cli.completion import about, candidates
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,11 @@ from heapfit.cli.completion import candidates
         (["compare"], "--repl", ["--replicates"]),
         (["compare", "--metric"], "peak_r", ["peak_rss_bytes"]),
         (["compare", "--baseline"], "gli", ["glibc"]),
-        (["compare", "--allocators"], "glibc,mimalloc", ["glibc,mimalloc", "glibc,mimalloc2"]),
+        (
+            ["compare", "--allocators"],
+            "glibc,mimalloc",
+            ["glibc,mimalloc", "glibc,mimalloc-secure", "glibc,mimalloc2"],
+        ),
         (["compare", "--allocators"], "glibc,gli", []),
         (["compare", "--output"], "", ["same", "ignore"]),
         (["compare", "--json", "sqlite", "--baseline"], "hoa", ["hoard"]),
@@ -67,7 +73,8 @@ def test_zsh_is_answered_by_a_command_with_what_each_option_means(
     clean_environment: dict[str, str],
 ) -> None:
     answer, _ = asked(clean_environment, "zsh", _TYPER_COMPLETE_ARGS="heapfit compare --tim")
-    assert answer == '_arguments \'*: :(("--timeout":"When a trial is given up."))\'\n'
+    told = '"--timeout":"Give up a trial after this many seconds."'
+    assert answer == f"_arguments '*: :(({told}))'\n"
     answer, _ = asked(clean_environment, "zsh", _TYPER_COMPLETE_ARGS="heapfit report ")
     assert answer == "_files\n"
 
@@ -79,7 +86,7 @@ def test_fish_is_told_whether_there_is_anything_and_then_what(
     is_args, get_args = ({"_TYPER_COMPLETE_FISH_ACTION": f"{each}-args"} for each in ("is", "get"))
     assert asked(clean_environment, "fish", **words, **is_args) == ("", 0)
     answer, _ = asked(clean_environment, "fish", **words, **get_args)
-    assert answer == "--timeout\tWhen a trial is given up.\n"
+    assert answer == "--timeout\tGive up a trial after this many seconds.\n"
     files = {"_TYPER_COMPLETE_ARGS": "heapfit report "}
     assert asked(clean_environment, "fish", **files, **is_args) == ("", 1)
 
@@ -108,3 +115,13 @@ def test_a_shell_waits_for_nothing_but_the_standard_library(
         timeout=60,
     )
     assert done.stdout == "--replicates\nset()\n"
+
+
+def test_the_help_of_all_commands_imports_none_of_them() -> None:
+    imported = "import sys; print([each for each in sys.modules if each == 'heapfit.cli.compare'])"
+    code = f"from heapfit.cli.commands import application; application(['--help']); {imported}"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert printed.splitlines()[-1] == "[]"
+    told = " ".join(re.sub("[│╭╮╰╯─]", " ", printed).split())
+    for name in COMMANDS:
+        assert f" {name} {about(name).split(': ')[0]}" in told

@@ -56,6 +56,7 @@ BOOKING = re.compile(r"\d{4}-\d\d-\d\d ([*!] )?\(\d{6}\) [A-Z][\w ]+")
 POSTING = re.compile(r"    ([A-Z][\w :]+?)(?: {2,}(-?[\d.]+) ([A-Z]+)(?: @ ([\d.]+) ([A-Z]+))?)?")
 
 
+@pytest.mark.full
 def test_every_booking_balances(tmp_path: Path) -> None:
     journal = (prepared("ledger", tmp_path) / "company.ledger").read_text()
     bookings = journal.strip().split("\n\n")

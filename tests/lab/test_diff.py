@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import profile_tables
 import pytest
 from conftest import Heapfit, assert_one_line
 from heapfit.diff import Change, Diff, of_recordings, of_studies
 from heapfit.diff.model import Span, change
-from heapfit.diff.studies import is_of_program
+from heapfit.diff.recordings import _without_line
+from heapfit.meaning import is_of_program
+from heapfit.profile.sections import sites as counting_sites
 from heapfit.records import Study, Trial
 from heapfit.study import Journal
 from heapfit.trial.metrics import find_metric
+from profile_tables import Block, SiteRow, Tables, complete
 from report_data import make_study, make_trials
 from trace_data import sampled, service, write_tables
 
@@ -68,7 +73,7 @@ def test_ratios_within_each_run_show_what_the_machine_hides(studies: tuple[Path,
     moved = {each.name: each.change for each in diff.ratios}
     assert moved["Wall time"] is Change.MORE  # though glibc takes twice as long, too
     assert moved["User time"] is Change.UNCLEAR
-    assert any("within its own run" in each and "1 of" in each for each in diff.conclusions)
+    assert any("within each run" in each and "1 of" in each for each in diff.conclusions)
 
 
 def test_what_has_changed_beside_the_program_is_named(studies: tuple[Path, Path]) -> None:
@@ -78,7 +83,7 @@ def test_what_has_changed_beside_the_program_is_named(studies: tuple[Path, Path]
         "Kernel": ("6.1.0-18-amd64", "6.6.9"),
     }
     said = " ".join(diff.conclusions)
-    assert "may come from what has changed beside the program: Kernel" in said
+    assert "may come from what has changed besides the program: Kernel" in said
     assert "In the old study alone: jemalloc" in said
     assert "In the new study alone: mimalloc" in said
 
@@ -91,7 +96,7 @@ def test_a_run_beside_itself_differs_in_nothing(studies: tuple[Path, Path]) -> N
         Change.UNCLEAR,
         Change.NOT_COMPARABLE,
     }
-    assert "Counts and memory may be compared, and of none is a difference shown." in (
+    assert "Counts and memory can be compared; no difference is shown in any of them." in (
         diff.conclusions
     )
 
@@ -109,6 +114,21 @@ def test_few_trials_show_nothing_but_what_does_not_scatter(tmp_path: Path) -> No
     assert heapfit["Minor faults"] is Change.MORE
     assert heapfit["Peak RSS"] is Change.UNCLEAR
     assert any("fewer than 6 trials" in each for each in diff.conclusions)
+
+
+def test_one_trial_each_is_not_taken_for_what_does_not_scatter(tmp_path: Path) -> None:
+    study = make_study(("glibc", "heapfit"), cores=[1], replicates=1)
+    old = keep(tmp_path / "old", study)
+    new = keep(
+        tmp_path / "new", study, lambda t: {n: 1.01 * value for n, value in t.metrics.items()}
+    )
+    found = of_studies(old, new)
+    assert {each.change for each in found.figures} <= {
+        Change.SAME,
+        Change.UNCLEAR,
+        Change.NOT_COMPARABLE,
+    }
+    assert "no difference is shown in any" in found.conclusions[0]
 
 
 def test_other_commands_and_baselines_are_told(tmp_path: Path) -> None:
@@ -206,6 +226,134 @@ def _name_sites(folder: Path, line: int) -> None:
     pq.write_table(pa.Table.from_pylist(named, schema), folder / "sites.parquet")
 
 
+def _built(folder: Path, build_id: str, line: int, *, source: str = "", changed: str = "") -> Path:
+    """A recording of /usr/bin/program in that build, whose one site is in that line."""
+    modules = ["1000 2000 0 /usr/bin/program", f"build-id 1000 {build_id}"]
+    if source:
+        modules.append(f"{1 << 56:x} {(1 << 56) + 1:x} {line} {source}\tf")
+    tables = Tables(
+        complete([Block(64 * line, 10, site=1)]),
+        sites=[SiteRow(1, "f", file="/src/a.c", line=line)],
+        info={"sites": 8},
+        modules=modules,
+        changed=[changed] if changed else [],
+    )
+    return profile_tables.write(folder, tables)
+
+
+def test_sites_of_one_build_are_told_apart_by_line(tmp_path: Path) -> None:
+    old, new = (_built(tmp_path / str(line), "c0ffee", line) for line in (3, 5))
+    assert {each.of for each in of_recordings(old, new).sites} == {"f (a.c:3)", "f (a.c:5)"}
+    rebuilt = _built(tmp_path / "rebuilt", "decade", 5)
+    assert {each.of for each in of_recordings(old, rebuilt).sites} == {"f (a.c)"}
+    # A line of an interpreted program may move though the interpreter is the same.
+    old, new = (_built(tmp_path / f"i{n}", "c0ffee", n, source="/srv/a.c") for n in (3, 5))
+    assert {each.of for each in of_recordings(old, new).sites} == {"f (a.c)"}
+
+
+def test_what_was_rebuilt_has_addresses_and_is_told_how_to_keep_names(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    old = _built(tmp_path / "old", "c0ffee", 3, changed="/usr/bin/program")
+    new = _built(tmp_path / "new", "decade", 5)
+    found = of_recordings(old, new)
+    assert {each.of for each in found.sites} == {"program+0x10", "f (a.c)"}
+    kept = f"keep the names: heapfit profile {old} --keep FOLDER; then: heapfit diff FOLDER {new}"
+    assert [kept in each for each in found.notes] == [True]
+    shown = run_heapfit("diff", old, new).stdout
+    assert shown.index(kept) < shown.index("Call sites: bytes live at the peak")
+    assert "keep the names: heapfit profile" in run_heapfit("diff", old, new, "--markdown").stdout
+
+
+def test_a_line_may_move_and_what_it_calls_may_not() -> None:
+    assert _without_line("open (a.cc:7)") == _without_line("open (a.cc:9)") == "open (a.cc)"
+    with_a_library = "open (a.cc:7, std::function::operator())"
+    assert _without_line(with_a_library) == "open (a.cc, std::function::operator())"
+    assert _without_line("libz.so+0x12") == "libz.so+0x12"
+
+
+def _with_sites(folder: Path, sites: list[SiteRow], sizes: list[int], **info: int) -> Path:
+    """A recording of which each site allocates blocks of those sizes, for good."""
+    blocks = [
+        Block(size=size, born_ns=site.site, site=site.site) for site in sites for size in sizes
+    ]
+    tables = Tables(complete(blocks), sites=sites, info={"sites": 8, **info})
+    return profile_tables.write(folder, tables)
+
+
+def test_sites_that_are_new_or_gone_are_told_apart(tmp_path: Path) -> None:
+    kept = SiteRow(1, "kept", file="/src/a.c", line=3)
+    old = _with_sites(tmp_path / "old", [kept, SiteRow(2, "former")], [100])
+    new = _with_sites(tmp_path / "new", [kept, SiteRow(2, "latter")], [100, 400])
+    found = {(each.of, each.name): each for each in of_recordings(old, new).sites}
+    assert {of: each.change for (of, name), each in found.items() if name == "allocated"} == {
+        "kept (a.c)": Change.MORE,
+        "former": Change.GONE,
+        "latter": Change.NEW,
+    }
+    at_peak = found["latter", "live at the peak: bytes"]
+    assert (at_peak.old.value, at_peak.new.value, at_peak.change) == (0, 500, Change.NEW)
+
+
+def _concluded(tmp_path: Path, **of_new: Any) -> str:
+    blocks = complete([Block(64, 10, 20)])
+    old = profile_tables.write(tmp_path / "old", Tables(blocks, totals={"unmatched_frees": 2}))
+    new = profile_tables.write(tmp_path / "new", Tables(blocks, **of_new))
+    return " ".join(of_recordings(old, new).conclusions)
+
+
+def test_a_recording_is_whole_that_lacks_what_the_linker_allocated_before_it(
+    tmp_path: Path,
+) -> None:
+    said = _concluded(tmp_path, totals={"unmatched_frees": 2})
+    assert "not whole" not in said
+    assert "a part of its process" not in said
+
+
+def test_a_recording_that_lost_something_or_is_of_a_part_is_told_of(tmp_path: Path) -> None:
+    assert "A recording is not whole" in _concluded(tmp_path / "lost", problems={"lost_events": 1})
+    assert "is of a part of its process" in _concluded(tmp_path / "part", end={"reason": "stop"})
+
+
+def test_what_a_sample_lacks_may_have_been_there(tmp_path: Path) -> None:
+    old = _with_sites(tmp_path / "old", [SiteRow(1, "former")], [100], sample=64)
+    new = _with_sites(tmp_path / "new", [SiteRow(1, "latter")], [100], sample=64)
+    changes = {each.change for each in of_recordings(old, new).sites}
+    assert changes == {Change.MORE, Change.LESS}
+
+
+def test_a_site_beyond_those_told_apart_is_not_called_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting_sites, "APART", 1)
+    old = _with_sites(tmp_path / "old", [SiteRow(1, "one"), SiteRow(2, "two")], [100])
+    new = _with_sites(tmp_path / "new", [SiteRow(2, "two")], [100])
+    changes = {each.of: each.change for each in of_recordings(old, new).sites}
+    assert changes["two"] is Change.MORE
+    assert changes["one"] is Change.GONE
+
+
+def test_call_sites_are_shown_with_what_they_differ_by(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    # Of two chains that are shown alike, the sums are.
+    outer = [SiteRow(1, "one"), SiteRow(2, "two")]
+    chain = [
+        SiteRow(each + 2 * depth, f"f{depth}", caller=each + 2 * depth - 2)
+        for depth in (1, 2, 3)
+        for each in (1, 2)
+    ]
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder, size in ((old, 1024), (new, 3 * 1024)):
+        blocks = [Block(size=size, born_ns=site, site=site) for site in (7, 8)]
+        tables = Tables(complete(blocks), sites=[*outer, *chain], info={"sites": 8})
+        profile_tables.write(folder, tables)
+    shown = run_heapfit("diff", old, new).stdout
+    rows = re.findall(r"^f3 < f2 < f1 +2 KiB +6 KiB +\+4 KiB +more *$", shown, re.MULTILINE)
+    assert len(rows) == 3
+    assert "Call sites: bytes live at the peak" in shown
+
+
 def test_estimates_differ_only_where_their_intervals_do(tmp_path: Path) -> None:
     both = [
         write_tables(sampled(service(200), 4096, seed), tmp_path / f"{seed}.tables")
@@ -230,6 +378,7 @@ def test_each_kind_is_shown_in_every_form(
             assert max(map(len, shown.stdout.splitlines())) <= int(width)
             assert "What may be concluded" in shown.stdout
             assert "not comparable" in shown.stdout
+            assert ("~ the intervals overlap" in shown.stdout) == (pair is studies)
             assert "\x1b" not in shown.stdout
         plain: dict[str, Any] = json.loads(run_heapfit("diff", *pair, "--json").stdout)
         assert [plain["old"], plain["new"]] == list(map(str, pair))
@@ -252,12 +401,12 @@ def test_names_from_outside_cannot_act_on_the_terminal(
 @pytest.mark.parametrize(
     ("pick", "code", "said"),
     [
-        (lambda s, r: (s[0], r[0]), 2, "must be of one kind"),
+        (lambda s, r: (s[0], r[0]), 2, "must be of the same kind"),
         (lambda s, r: (s[0], s[0] / "none"), 2, "there is no"),
-        (lambda s, r: (s[0], s[0].parent), 2, "so it is no folder of results"),
+        (lambda s, r: (s[0], s[0].parent), 2, "so it is not a folder of results"),
         (lambda s, r: (s[0], s[0]), 2, "are the same; name two"),
         (lambda s, r: (r[0], r[0]), 2, "are the same; name two"),
-        (lambda s, r: (s[0].parent, s[0].parent), 2, "not of a converted trace"),
+        (lambda s, r: (s[0].parent, s[0].parent), 2, "not that of a converted trace"),
         (lambda s, r: (s[0], s[1], "--json", "--markdown"), 2, "--json or --markdown"),
     ],
 )

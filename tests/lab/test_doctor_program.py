@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit
-from heapfit.doctor import Finding, examine_program
+from heapfit.doctor import Finding, examine_objects, examine_program
 
 ARENA = """
 #include <stddef.h>
@@ -74,7 +74,14 @@ def test_of_a_script_the_interpreter_counts(tmp_path: Path, first_line: str) -> 
     assert "linked statically" in finding_of(script).state
 
 
-@pytest.mark.parametrize("content", [b"", b"text", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" * 99])
+CUT_OFF = Path("/bin/true").read_bytes()[: -2 * 64]  # without the last two section headers
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"text", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" * 99, CUT_OFF],
+    ids=["empty", "text", "beginning", "nonsense", "cut off"],
+)
 def test_what_is_no_program_is_none(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "file"
     file.write_bytes(content)
@@ -92,7 +99,20 @@ def test_doctor_looks_at_a_program_when_asked(run_heapfit: Heapfit, tmp_path: Pa
     assert not first["ok"]
     absent = run_heapfit("doctor", "--", tmp_path / "absent")
     assert absent.returncode == 2
-    assert "absent' is no program" in absent.stderr.splitlines()[-1]
+    assert "absent' is not a program" in absent.stderr.splitlines()[-1]
+
+
+def test_what_an_interpreter_keeps_from_malloc_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.delenv("PYTHONMALLOC", raising=False)
+    found = examine_objects(["python3", "x.py"])
+    assert found is not None
+    assert found.topic == "objects of python3"
+    assert "PYTHONMALLOC=malloc" in found.advice
+    monkeypatch.setenv("PYTHONMALLOC", "malloc")
+    assert examine_objects(["python3", "x.py"]) is None
+    assert examine_objects(["sh"]) is None
+    assert examine_objects(["not-there"]) is None
 
 
 @pytest.mark.usefixtures("library")
@@ -108,6 +128,30 @@ def test_compare_warns_before_it_measures(run_heapfit: Heapfit, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("library")
+def test_of_a_workloads_program_too_it_is_said_that_it_is_linked_with_an_allocator(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    arena = compiled(tmp_path, ARENA, options=("-shared", "-fPIC"))
+    arena = arena.rename(tmp_path / "libarena.so")
+    path = f"-Wl,--no-as-needed,-rpath,{tmp_path}"
+    compiled(tmp_path, MAIN, options=(path, str(arena))).rename(tmp_path / "program")
+    described = tmp_path / "workload.toml"
+    texts = 'name = "own"\ntitle = "t"\nquestion = "q"\n[run]\ncommand = ["{here}/program"]\n'
+    described.write_text(texts)
+    quick = ["--allocators", "glibc,heapfit", "--replicates", "1", "--cores", "1", "--json"]
+    result = run_heapfit("compare", described, *quick, folder=tmp_path)
+    assert "warning: malloc of program: from libarena.so, which it is linked" in result.stderr
+    report = (tmp_path / "heapfit-results" / "own" / "report.md").read_text()
+    [said] = [line for line in report.splitlines() if "The program is linked" in line]
+    assert "libarena.so, which has a malloc: glibc, for which nothing is preloaded, ran on" in said
+
+    described.write_text(texts + 'environment = { LD_PRELOAD = "libc.so.6" }\n')
+    result = run_heapfit("compare", described, *quick, "--out", tmp_path / "o", folder=tmp_path)
+    assert result.returncode == 0
+    assert "linked with" not in result.stderr + (tmp_path / "o" / "report.md").read_text()
+
+
+@pytest.mark.usefixtures("library")
 def test_a_static_program_is_not_compared_beyond_the_first_block(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -116,7 +160,7 @@ def test_a_static_program_is_not_compared_beyond_the_first_block(
     result = run_heapfit("compare", *quick, "--", program, folder=tmp_path)
     assert result.returncode == 1
     assert "nothing to compare with glibc" in result.stderr
-    assert "its malloc is built in, for it is linked statically" in result.stderr
+    assert "its malloc is built in, because it is linked statically" in result.stderr
     [trials] = tmp_path.glob("heapfit-results/*/trials.jsonl")
     assert len(trials.read_text().splitlines()) <= 2, "those of the first block"
     assert result.stdout == ""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "sessions"
-READY_TIMEOUT_S = 20.0
+READY_TIMEOUT_S = 60.0
 VISITORS = "20"
 
 Start = Callable[[Path], str]

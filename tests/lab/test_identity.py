@@ -20,7 +20,7 @@ from heapfit.errors import FolderBusy, HeapfitError
 from heapfit.records import Factor, PlannedTrial, Study, Trial, TrialStatus
 from heapfit.report import read
 from heapfit.report.problems import remarks
-from heapfit.study import Journal, Progress, execute, load
+from heapfit.study import Journal, Progress, execute, journal, load
 from heapfit.study.identity import Watch, differences, identify
 from heapfit.trial import run_trial
 from heapfit.trial.preload import VARIABLE
@@ -96,7 +96,7 @@ def test_mixing_is_asked_for_and_the_report_says_what_differs(tmp_path: Path) ->
     run(study_of(workload(str(program)), TWO, replicates=1), out)
     build(program, "2")
     said = run(study_of(workload(str(program)), TWO, replicates=2), out, mix=True)
-    assert said[-1] == "The study goes on all the same (--mix)."
+    assert said[-1] == "The study continues all the same (--mix)."
     assert kept_in(out) == []
     assert len(load(out)[1]) == 6
     [remark] = remarks(read(out).summary)[:1]
@@ -173,6 +173,30 @@ def test_the_script_on_an_interpreters_command_line_is_part_of_what_is_measured(
     assert differences(before, identify(study, None)) == [f"the script {script} has changed"]
 
 
+@pytest.mark.parametrize("word", ["{}", "if={}", "--input={}"])
+def test_a_file_is_named_by_a_word_or_behind_its_sign_of_equality(
+    tmp_path: Path, word: str
+) -> None:
+    """Of `dd if=FILE` trials of two inputs were mixed in silence."""
+    named = tmp_path / "orders.txt"
+    named.write_text("1\n")
+    study = study_of(workload("dd", word.format(named)), TWO)
+    before = identify(study, None)
+    named.write_text("2\n")
+    assert differences(before, identify(study, None)) == [f"the file {named} has changed"]
+
+
+def test_what_a_program_writes_is_no_script_of_its_own_whatever_it_is_called(
+    tmp_path: Path,
+) -> None:
+    """More replicates were asked for, and all that there were had been put aside."""
+    made, words = tmp_path / "made.sql", ("sh", "-c", 'echo 1 > "$0"')
+    assert run(study_of(workload(*words, str(made)), TWO, replicates=2), tmp_path / "out") == []
+    assert made.exists()
+    assert run(study_of(workload(*words, str(made)), TWO, replicates=3), tmp_path / "out") == []
+    assert kept_in(tmp_path / "out") == []
+
+
 def test_the_libraries_of_a_program_and_of_an_allocator_are_measured(
     tmp_path: Path, library: Path
 ) -> None:
@@ -215,6 +239,23 @@ def test_two_results_are_said_to_be_of_another_program(tmp_path: Path) -> None:
     [kept] = kept_in(tmp_path / "out")
     changed = {each.name for each in of_studies(kept, tmp_path / "out").changed}
     assert changed == {"content of program"}
+
+
+def test_two_files_of_one_name_are_both_compared(tmp_path: Path) -> None:
+    """Of builds old/app and new/app the former was rebuilt, and "nothing has changed" was said."""
+    for folder in ("old", "new"):
+        (tmp_path / folder).mkdir()
+        build(tmp_path / folder / "app", "1")
+    paths = {name: str(tmp_path / name / "app") for name in ("old", "new")}
+    work = workload("{program}", parameters={"program": paths["old"]})
+    study = study_of(work, with_programs(paths, TWO[:1]), replicates=1)
+    run(study, tmp_path / "out")
+    build(tmp_path / "old" / "app", "2")
+    run(study, tmp_path / "out")
+    [kept] = kept_in(tmp_path / "out")
+    [changed] = of_studies(kept, tmp_path / "out").changed
+    assert changed.name == "content of app"
+    assert changed.old != changed.new
 
 
 def test_what_is_unchanged_is_not_read_again(
@@ -283,6 +324,25 @@ def test_a_folder_is_not_put_aside_under_a_command_that_runs_in_it(tmp_path: Pat
     assert kept_in(out) == []
 
 
+def test_who_waited_for_a_folder_that_was_put_aside_leaves_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, kept = tmp_path / "trials.jsonl", tmp_path / "kept.jsonl"
+    path.write_bytes(b"")
+    real = journal.lock
+
+    def put_aside_first(fd: int, folder: Path) -> None:
+        path.rename(kept)
+        kept.write_text("an earlier trial")
+        path.touch()
+        real(fd, folder)
+
+    monkeypatch.setattr(journal, "lock", put_aside_first)
+    with pytest.raises(FolderBusy):
+        Journal(tmp_path, study_of(workload("true"), [system_allocator("a")]))
+    assert kept.read_text() == "an earlier trial"
+
+
 def test_a_machine_of_several_that_measures_something_else_takes_no_part(tmp_path: Path) -> None:
     program = build(tmp_path / "program", "1")
     study = study_of(workload(str(program)), TWO)
@@ -319,7 +379,7 @@ def test_a_program_rebuilt_meanwhile_is_noticed_and_called_so(tmp_path: Path, te
         execute(study, tmp_path / "out", progress)
     assert str(raised.value).startswith(
         f"the program {program} has changed while it was being measured; the trial that ran then "
-        "does not count, and before it stand 3 trials, which are kept"
+        "does not count; what was measured before it (3 trials) is kept"
     )
     assert progress.statuses == [TrialStatus.OK] * 3
     said = run(study, tmp_path / "out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -10,13 +11,22 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.live import Client, Gone, NotListening, Refused, processes, rates_between
 from heapfit.live.channel import Channel, Peer
-from heapfit.live.processes import Process, find, listening
+from heapfit.live.processes import (
+    Process,
+    find,
+    listening,
+    why_not_listening,
+    why_not_recording,
+)
 from heapfit.live.records import LiveOption, Stats
 from heapfit.live.snapshot import parse_memory, read_memory, take
 from live_double import MIB, Answer, Double
@@ -118,7 +128,7 @@ def test_the_librarys_own_words_are_passed_on(double: Double) -> None:
 
 @pytest.mark.parametrize("word", ["", "two words", "line\nshrink", "tab\t", "\x1b", "größe"])
 def test_what_is_no_word_is_not_sent(double: Double, word: str) -> None:
-    with pytest.raises(UsageError, match="no word"):
+    with pytest.raises(UsageError, match="is not one word"):
         Client(ME).set("decay_ms", word)
     assert double.asked == []
 
@@ -156,7 +166,7 @@ def test_a_thread_is_no_process(double: Double) -> None:
 def test_a_process_without_heapfit_is_told_how_to_start_with_it(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
-    with pytest.raises(NotListening, match=r"heapfit run --control -- sleep 1000$"):
+    with pytest.raises(NotListening, match=r"heapfit run --control -- sleep 1000; or "):
         Client(sleeper.pid).stats()
 
 
@@ -173,6 +183,15 @@ def test_a_process_of_another_user_is_not_asked(
 def test_root_may_ask_everybody(double: Double, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert Client(ME).get("decay_ms") == "500"
+
+
+def test_a_process_may_have_opened_its_socket_before_it_ceased_to_be_root(
+    double: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(ME)
+    client.process = replace(client.process, user=NOBODY)
+    monkeypatch.setattr(Channel, "peer", property(lambda _: Peer(ME, 0, 0)))
+    assert client.get("decay_ms") == "500"
 
 
 def test_a_socket_that_another_user_opened_is_sent_nothing(
@@ -209,8 +228,11 @@ def test_a_process_that_is_stopped() -> None:
         stopped.send_signal(signal.SIGSTOP)
         os.waitpid(stopped.pid, os.WUNTRACED)  # each of its threads stops when it next runs
         try:
-            with pytest.raises(HeapfitError, match="is it stopped"):
-                Client(stopped.pid, timeout_s=0.2).stats()
+            began = time.monotonic()
+            for ask in (Client(stopped.pid).stats, Client(stopped.pid).ledger):
+                with pytest.raises(HeapfitError, match=f"is stopped; .*kill -CONT {stopped.pid}"):
+                    ask()
+            assert time.monotonic() - began < 5  # the time that an answer has
         finally:
             stopped.kill()
 
@@ -225,12 +247,51 @@ def test_a_process_that_is_stopped() -> None:
         lambda _: b'{"ok":true,"stats":{}}\n',
         lambda _: b'{"ok":true,"stats":{"format":"heapfit-stats/2","pid":1}}\n',
         lambda _: b"HTTP/1.1 400 Bad Request\r\n",
-        lambda _: b"x" * (17 << 20),
+        lambda _: b"x" * (33 << 20),
     ],
 )
 def test_garbage_is_not_believed(answer: Answer) -> None:
     with Double(behave=answer), pytest.raises(HeapfitError, match="does not understand"):
         Client(ME).stats()
+
+
+def profile_of(
+    mean: int = 1 << 19, size: int = 64, call: str = "/bin/a b+0x10", **more: int
+) -> bytes:
+    sample = {"site": 1, "bytes": size, "mean": mean, **more}
+    told: dict[str, Any] = {"mean": 1 << 19, "samples": [sample]}
+    told["sites"] = [{"site": 1, "calls": [call]}]
+    return json.dumps({"ok": True, "profile": told}).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        profile_of(mean=0),
+        profile_of(mean=-1),
+        profile_of(size=0),
+        profile_of(size=-5),
+        profile_of(size=10**400),
+        profile_of(size=1 << 64),
+        profile_of(age_ms=-1),
+        profile_of(call="nonsense"),
+        profile_of(call="/bin/true+0x"),
+        profile_of(call="/bin/true+0x1" + "0" * 16),
+    ],
+)
+def test_a_profile_that_no_library_gives_is_not_believed(answer: bytes) -> None:
+    with Double(behave=lambda _: answer), pytest.raises(HeapfitError, match="not understand"):
+        Client(ME).profile()
+
+
+@pytest.mark.parametrize("call", ["/bin/a b+0x10", "/bin/a+b\n+0xffffffffffffffff", "0x7f00"])
+def test_the_largest_and_oddest_profile_is_believed(call: str) -> None:
+    most = (1 << 64) - 1
+    for mean, size in ((1, most), (most, 1), (most, most)):
+        answer = profile_of(mean=mean, size=size, call=call)
+        with Double(behave=lambda _, answer=answer: answer):  # type: ignore[misc]
+            [site] = Client(ME).profile().sites
+        assert site.bytes.low <= site.bytes.value <= site.bytes.high
 
 
 def test_a_connection_that_is_closed_early() -> None:
@@ -256,6 +317,51 @@ def test_those_that_listen_are_found_with_their_command_lines(double: Double) ->
     (found,) = [each for each in listening() if each.pid == ME]
     assert found == find(ME)
     assert "python" in found.command_line
+
+
+def fill_queue(number: int) -> list[socket.socket]:
+    """Connect to a process until no connection more has a place in its queue."""
+    crowd: list[socket.socket] = []
+    with suppress(BlockingIOError):
+        while len(crowd) < 1000:
+            crowd.append(socket.socket(socket.AF_UNIX))
+            crowd[-1].setblocking(False)
+            crowd[-1].connect(f"\0heapfit/{number}")
+    return crowd
+
+
+def test_a_stopped_process_is_found_however_often_it_was_asked(library: Path) -> None:
+    environment = {**os.environ, "LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": "control:on"}
+    with subprocess.Popen(["sleep", "1000"], env=environment) as stopped:
+        try:
+            while stopped.pid not in [each.pid for each in listening()]:
+                time.sleep(0.01)
+            stopped.send_signal(signal.SIGSTOP)
+            os.waitpid(stopped.pid, os.WUNTRACED)
+            crowd = fill_queue(stopped.pid)
+            assert stopped.pid in [each.pid for each in listening()]
+            for each in crowd:
+                each.close()
+            assert stopped.pid in [each.pid for each in listening()]
+        finally:
+            stopped.kill()
+
+
+def test_who_has_no_time_and_no_heapfit_is_not_found(
+    double: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another test may have loaded the library into this process.
+    monkeypatch.setattr(processes, "_libraries", lambda _: [])
+    double.behave = double.hang
+    first = socket.socket(socket.AF_UNIX)
+    first.connect(f"\0heapfit/{ME}")
+    first.sendall(b"stats\n")
+    while not double.asked:  # From now on it serves nobody else.
+        time.sleep(0.01)
+    crowd = [first, *fill_queue(ME)]
+    assert ME not in [each.pid for each in listening()]
+    for each in crowd:
+        each.close()
 
 
 def described(command: tuple[str, ...], name: str = "server") -> Process:
@@ -374,3 +480,22 @@ def test_the_memory_of_a_process_that_is_gone_is_unknown(sleeper: subprocess.Pop
 def test_an_option_may_have_members_that_we_do_not_know() -> None:
     raw = {"name": "x", "kind": "size", "value": "1", "in_force": "1", "later": True}
     assert LiveOption.model_validate(raw).value == "1"
+
+
+def test_of_a_process_that_has_changed_its_title_the_program_is_named() -> None:
+    program = "import sys; print(flush=True); sys.stdin.read()"
+    title = "server: *:7631 [idle]"
+    with subprocess.Popen(
+        [title, "-c", program, ""],
+        executable=sys.executable,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        told = str(why_not_listening(process.pid))
+        recording = str(why_not_recording(process.pid))
+        process.communicate()
+    assert f"heapfit run --control -- {Path(sys.executable).resolve()} ARGUMENTS" in told
+    assert f"heapfit record --pid {process.pid}" in told
+    assert "*:7631" not in told.partition("start it with")[2] + recording.partition("with:")[2]

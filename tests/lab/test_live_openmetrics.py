@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Iterator
@@ -92,3 +93,15 @@ def test_a_process_that_has_ended_is_not_mentioned() -> None:
     text = openmetrics.text(lambda: [ended])
     families = {each.name: each for each in text_string_to_metric_families(text)}
     assert families["heapfit_up"].samples == []
+
+
+@pytest.mark.parametrize("said", [10**400, 1 << 64, -1])
+def test_a_figure_that_no_library_gives_is_no_obstacle_to_the_others(
+    double: Double, said: int
+) -> None:
+    figures = double.stats()
+    figures["total"]["live_bytes"] = said
+    double.behave = lambda _: json.dumps({"ok": True, "stats": figures}).encode() + b"\n"
+    families = scraped()
+    assert value(families["heapfit_up"]) == 0
+    assert families["heapfit_live_bytes"].samples == []

@@ -36,12 +36,14 @@ from heapfit.trial import (
     run_trial,
     unavailable_metrics,
 )
+from heapfit.trial.launcher import Ended
 from heapfit.trial.observe import MIN_PERIOD_S, SAMPLING_SHARE
 from heapfit.trial.perf import PerfSource
 from heapfit.trial.resources import Averaging, Memory, ProportionalMemory, Rollup, parse_rollup
 from heapfit.trial.simulation import SimulatedCaches, SimulatedTlb, read_totals
 from heapfit.trial.source import Source, SourceFailed
 from heapfit.trial.system_calls import StracedCalls, TracedCalls, read_summary
+from heapfit.trial.tree import ProcessTree
 
 MIB = 1 << 20
 
@@ -244,11 +246,29 @@ def test_a_borrowed_address_space_is_told_from_a_copied_one() -> None:
     assert not parent.is_twin(None)
 
 
+def test_a_borrowed_address_space_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {1: Rollup(100, 90), 2: Rollup(100, 90), 3: Rollup(100, 45)}
+    monkeypatch.setattr("heapfit.trial.resources.read_rollup", sizes.get)
+    monkeypatch.setattr(ProcessTree, "processes", lambda _: [(0, 1), (1, 2), (1, 3)])
+    assert ProportionalMemory()._size(ProcessTree(os.getpid())) == 90 + 45
+
+
 def test_the_rollup_of_a_zombie_has_no_sizes() -> None:
     assert parse_rollup(b"") is None
     assert parse_rollup(b"5500-ffff ---p 00000000 00:00 0 [rollup]\nRss: 8 kB\nPss: 4 kB\n") == (
         Rollup(resident=8192, proportional=4096)
     )
+
+
+@pytest.mark.parametrize(("kernels", "peak"), [(5 << 20, 5 << 20), (2 << 20, 3 << 20)])
+def test_the_peak_is_what_looks_or_the_kernel_have_seen_whichever_is_more(
+    kernels: int, peak: int
+) -> None:
+    """The kernel knows one process, and looks may come too late; both happen."""
+    memory = Memory()
+    memory._sizes.add(0.0, 3 << 20)
+    ended = Ended(0, 1.0, 0.0, 0.0, kernels, *[0] * 5)
+    assert memory.figures(ended)["peak_rss_bytes"] == peak
 
 
 def test_a_mean_weighs_each_look_by_its_time() -> None:
@@ -318,7 +338,7 @@ def test_other_output_in_the_second_run_is_a_mismatch(tmp_path: Path) -> None:
     count = f"echo x >> {tmp_path}/log; cat {tmp_path}/log"
     trial = run_with(workload("sh", "-c", count), tmp_path, StracedCalls.metrics)
     assert trial.status is TrialStatus.MISMATCH
-    assert "other output" in trial.reason
+    assert "different output" in trial.reason
 
 
 def test_the_allocator_is_in_the_traced_program_too(tmp_path: Path) -> None:
@@ -532,7 +552,8 @@ few, many = (
     for n in (100, 4100)
 )
 gained = many["fragmentation_events"] - few["fragmentation_events"]
-assert 4000 <= gained < 6000, gained
+# What starting a program takes is a few pages more or less in each run.
+assert 3900 <= gained < 6000, gained
 print("all counted")
 """
 

@@ -87,6 +87,7 @@ NOTE = {
 }
 
 
+@pytest.mark.full
 def test_prints_every_metric_that_the_workloads_read(tiny: Path, tmp_path: Path) -> None:
     data = write_pages(tmp_path, [LONG_SUM])
     with serving(tiny, data, tmp_path / "scratch", workers=2) as served:

@@ -20,7 +20,7 @@ from heapfit.pools import VARIABLE, Explanation, main_process, read
 from heapfit.pools.explanation import Module
 from heapfit.pools.graph import dot, write_graph
 from heapfit.pools.run import explain
-from heapfit.pools.symbols import Frame, Symbols, demangled
+from heapfit.symbols import Frame, Symbols, demangled
 from heapfit.trial.launcher import Ended
 from heapfit.trial.own_libraries import PoolExplanations
 from sampling import first
@@ -105,7 +105,7 @@ def test_each_group_is_shown_with_its_place_the_reason_and_what_was_seen(
         "left out by max_size (128): 1 group, 1 object",
         "left out by min_objects (100): 1 group, 3 objects",
         "merge on, headers off",
-        "(what calls it could not be told)",
+        "(its callers could not be determined)",
         "3 more",
         "16\N{EN DASH}48",
         "1.86 calls on average",
@@ -149,7 +149,7 @@ def test_json_has_all_that_was_written_and_the_frames(run_heapfit: Heapfit) -> N
         [
             ([], 2, ["which program?", "heapfit pools explain -- CMD"]),
             ([str(RECORDED), "--", "true"], 2, ["which program?"]),
-            ([str(RECORDED), "--set", "pools=all"], 2, ["yet to run"]),
+            ([str(RECORDED), "--set", "pools=all"], 2, ["is to be run"]),
             ([str(PROGRAM)], 2, ["no explanation", "heapfit-pools/1"]),
             (["no-such-file.json"], 2, ["no-such-file.json"]),
             ([str(RECORDED), "--graph", "shapes.gif"], 2, [".svg", "'shapes.gif'"]),
@@ -238,7 +238,7 @@ def test_debug_information_beside_the_program_is_found_by_build_id(
     kept.parent.mkdir(parents=True)
     shutil.copy(tmp_path / "program", kept)
     subprocess.run(["strip", tmp_path / "program"], check=True)
-    monkeypatch.setattr("heapfit.pools.symbols._DEBUG_FOLDER", tmp_path / "debug")
+    monkeypatch.setattr("heapfit.symbols._DEBUG_FOLDER", tmp_path / "debug")
     assert symbols.frame(inner).where == "outer (pools_program.c:13)"
 
 

@@ -13,14 +13,21 @@ from types import ModuleType
 import duckdb
 import profile_tables
 import pytest
+from heapfit import interpreters
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.profile import analyse, bins, tally, trace
+from heapfit.profile.advice import memory
+from heapfit.profile.answers import content
 from heapfit.profile.model import Amount, Profile
 from heapfit.profile.sections import bursts, lifetimes, recording, sizes
 from heapfit.profile.tally import Tally, merged
+from heapfit.trace import ending
+from heapfit.trace import sites as trace_sites
+from heapfit.trace.native import Problems
 from profile_tables import CALLOC, REALLOC, Block, SiteRow, Tables, complete, write
 
 Made = Callable[..., Profile]
+S = 1_000_000_000
 
 
 @pytest.fixture
@@ -269,11 +276,47 @@ def test_the_course_adds_up(made: Made) -> None:
 
 def test_what_lives_at_the_end_is_told_by_when_it_was_born(made: Made) -> None:
     leaks = made(BLOCKS, threads=NAMES).leaks
-    end = max(max(b.born_ns, b.died_ns or 0) for b in BLOCKS)
     living = [block for block in BLOCKS if block.died_ns is None]
     assert plain(leaks.amount) == (len(living), sum(block.size for block in living))
-    tenths = Counter(min(9, block.born_ns * 10 // end) for block in living)
+    tenths = Counter((block.id - 1) * 10 // len(BLOCKS) for block in living)
     assert [each.objects for each in leaks.born] == [tenths[i] for i in range(10)]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_recording_that_began_within_its_process_is_known_as_such(
+    made: Made, is_late: bool
+) -> None:
+    found = made([Block(48, 0, 2 * S)], info={"began_late": is_late})
+    shown = content(found)
+    assert found.recordings[0].began_late is is_late
+    assert any("began in the middle of the process" in each for each in shown.problems) is is_late
+
+
+def test_where_a_recording_began_late_what_is_resident_is_not_set_against_what_is_live(
+    made: Made,
+) -> None:
+    found = made(
+        [Block(48, 0, S)],
+        resident=dict.fromkeys((50_000, S), 240 << 20),
+        anonymous=dict.fromkeys((50_000, S), 230 << 20),
+        info={"began_late": True},
+    )
+    shown = content(found)
+    assert shown.problems[0].startswith(
+        "The recording began in the middle of the process, when 230 MiB of its own memory were"
+    )
+    assert "resident" not in shown.headline
+    assert not shown.proposals
+    advised = {each.name: each.advice.sentence for each in shown.sections}
+    assert advised["memory"].startswith("No advice can be given: the recording began in the middle")
+    assert advised["peak"].startswith("No advice can be given: this is the peak of what was")
+
+
+def test_a_title_that_a_program_wrote_over_its_command_is_told_as_it_is(made: Made) -> None:
+    title = {"arguments": ["redis-server *:7631", *[""] * 27]}
+    assert content(made([Block(48, 0, S)], info=title)).command == "redis-server *:7631"
+    command = {"arguments": ["cp", "a b", ""]}
+    assert content(made([Block(48, 0, S)], info=command)).command == "cp 'a b' ''"
 
 
 def test_what_is_wrong_with_a_file_is_said(made: Made) -> None:
@@ -284,7 +327,7 @@ def test_what_is_wrong_with_a_file_is_said(made: Made) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "said"), [(1, "only the innermost address is known"), (2, "have no site")]
+    ("limit", "said"), [(1, "only the innermost address is known"), (2, "have no call site")]
 )
 def test_chains_of_calls_that_were_too_many_are_told_of(made: Made, limit: int, said: str) -> None:
     [recording] = made(BLOCKS[:5], threads=NAMES, problems={"sites_limit": limit}).recordings
@@ -321,9 +364,43 @@ def test_call_sites_have_their_chains_and_their_sums(made: Made) -> None:
     assert plain(first.end) == profile_tables.each(own, lambda block: block.died_ns is None)
     assert profile.sites.by_interleaving[0].chain == ["libx.so+0x1f0"]
     assert sum(part.amount.objects for part in profile.peak.sites) == profile.peak.amount.objects
-    late = [b for b in own if b.died_ns is None and b.born_ns * 2 > 2000 * 100]
+    late = [b for b in own if b.died_ns is None and b.id > len(blocks) / 2]
     told = {each.name: each for each in profile.leaks.sites}["node_new (list.c:7) < main"]
-    assert told.late_share == pytest.approx(len(late) / plain(first.end)[0], abs=0.02)
+    assert told.late_share == pytest.approx(len(late) / plain(first.end)[0], abs=0.001)
+
+
+def test_who_leaks_and_then_waits_leaks(made: Made) -> None:
+    blocks = [Block(1000, born_ns=1000 * i, site=1) for i in range(1000)]
+    waited = Block(16, born_ns=10**9, died_ns=10**9 + 10, site=2)
+    sites = [SiteRow(1, "session_open"), SiteRow(2, "main")]
+    profile = made([*complete(blocks), *complete([waited])], sites=sites, info={"sites": 1})
+    found = memory.end(profile, "x.hft")
+    assert found.act
+    assert found.sentence.startswith("session_open still holds 977 KiB at the end, and 50 % of it")
+
+
+@pytest.mark.parametrize("why", ["no space left on the device", "the time is over"])
+def test_what_lives_when_a_recording_ends_early_is_no_leak(made: Made, why: str) -> None:
+    blocks = complete([Block(1000, born_ns=1000 * i, site=1) for i in range(1000)])
+    sites = [SiteRow(1, "session_open")]
+    profile = made(blocks, sites=sites, info={"sites": 1}, end={"reason": why})
+    told = content(profile)
+    end = next(each for each in told.sections if each.name == "end")
+    assert end.title == "What was live when the recording ended"
+    assert not end.advice.act
+    assert "blocks were live when the recording ended" in end.sentences[0]
+    assert "Live when the recording ended" in [fact.label for fact in told.facts]
+    assert why in told.problems[0]
+
+
+def test_of_problems_only_those_that_there_are_are_told() -> None:
+    passed_over = "Damage in the file was skipped: "
+    between, blocks = Problems(damaged_bytes=12), Problems(damaged_blocks=1)
+    assert recording.problems(between, 0) == [f"{passed_over}12 bytes between blocks."]
+    assert recording.problems(blocks, 0) == [f"{passed_over}1 block."]
+    [older] = recording.problems(Problems(), 1)
+    assert "older than the recording, or whose allocation was lost: 1. What was allocated" in older
+    assert "dynamic linker" in older
 
 
 def test_without_call_sites_that_is_said(made: Made) -> None:
@@ -484,10 +561,38 @@ def test_a_trace_without_an_allocation_makes_an_empty_profile(made: Made, tmp_pa
     assert profile.recordings[0].course.live_bytes == [0]
 
 
+@pytest.mark.parametrize(
+    "raised",
+    [
+        RuntimeError("Query interrupted"),
+        duckdb.InterruptException("INTERRUPT Error: Interrupted!"),
+        duckdb.InvalidInputException("Python exception: KeyboardInterrupt: "),
+    ],
+    ids=lambda raised: type(raised).__name__,
+)
+def test_an_interrupt_ends_a_query_as_it_ends_all_else(raised: Exception) -> None:
+    with pytest.raises(KeyboardInterrupt), trace.interruptible():
+        raise raised
+
+
 # ----------------------------------------------------------------------- examples
 
 
-@pytest.mark.parametrize("module", [bins, tally, trace, bursts, lifetimes, sizes, recording])
+@pytest.mark.parametrize(
+    "module",
+    [
+        bins,
+        tally,
+        trace,
+        interpreters,
+        bursts,
+        lifetimes,
+        sizes,
+        recording,
+        ending,
+        trace_sites,
+    ],
+)
 def test_examples_in_the_documentation_are_true(module: ModuleType) -> None:
     outcome = doctest.testmod(module)
     assert outcome.attempted > 0

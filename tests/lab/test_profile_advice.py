@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from heapfit.profile.advice import Advice
-from heapfit.profile.answers import advice
-from heapfit.profile.model import Amount, Flow, Growth, Quantiles, Sites, SizePart
+from heapfit.profile.answers import advice, content
+from heapfit.profile.model import Amount, Flow, Growth, Profile, Quantiles, Sites, SizePart
 from profile_data import (
     KIB,
     MIB,
@@ -226,7 +226,7 @@ def test_one_site_that_holds_half_of_the_peak_is_named() -> None:
 
 def test_a_peak_of_large_blocks_is_beyond_any_allocator() -> None:
     large = SizePart(size=1 << 20, amount=amount(10, 1 << 19), share=0.6)
-    assert "by whole pages" in given("peak", peak__sizes=[large]).sentence
+    assert "in whole pages" in given("peak", peak__sizes=[large]).sentence
     small = changed(large, size=32 * KIB)
     assert "by whole pages" not in given("peak", peak__sizes=[small]).sentence
 
@@ -282,7 +282,13 @@ def test_an_allocator_of_less_rounding_is_named_with_what_it_saves() -> None:
 
 
 def test_a_small_saving_is_no_reason_to_change() -> None:
-    assert rounded(("jemalloc", 0.05), ("glibc", 0.099)).feature is None
+    found = rounded(("jemalloc", 0.05), ("glibc", 0.099))
+    assert found.feature is None
+    assert "adds 9.90 MiB to the peak by rounding, and jemalloc 5 MiB: 4.90 MiB less" in (
+        found.sentence
+    )
+    alone = rounded(("jemalloc", 0.05), ("glibc", 0.05), recorded="jemalloc")
+    assert "and no allocator whose classes are known adds less" in alone.sentence
 
 
 def test_heapfit_is_named_where_it_is_as_good_as_the_best() -> None:
@@ -293,6 +299,7 @@ def test_heapfit_is_named_where_it_is_as_good_as_the_best() -> None:
 def test_allocators_whose_headers_do_not_show_are_not_recommended() -> None:
     found = rounded(("dlmalloc", 0.0), ("tlsf", 0.0), ("jemalloc", 0.1), recorded="jemalloc")
     assert found.feature is None
+    assert "those that add less have headers on top" in found.sentence
 
 
 def test_of_an_unknown_allocator_nothing_is_said() -> None:
@@ -307,7 +314,7 @@ def test_of_an_unknown_allocator_nothing_is_said() -> None:
     [
         (199_000, None, "less than 1 %"),
         (500_000, None, "2.5 % of a core"),
-        (1_000_000, "another allocator", "5.0 % of a core"),
+        (1_000_000, "another allocator", "5 % of a core"),
         (30_000_000, "another allocator", "150 % of a core"),
     ],
 )
@@ -557,7 +564,7 @@ def test_a_site_in_both_lists_counts_once() -> None:
 def test_without_call_sites_one_is_told_how_to_record_them() -> None:
     found = given("sites", sites__recorded=False)
     assert not found.act
-    assert "heapfit record --sites 8" in found.sentence
+    assert "--sites 0" in found.sentence
 
 
 # ------------------------------------------------------------------------------ end
@@ -580,10 +587,84 @@ def test_what_was_set_up_early_or_is_small_is_no_leak() -> None:
     assert not left(0.8).act  # what turns over is young at any time
 
 
+def test_what_was_allocated_late_and_is_no_leak_is_said_to_be_so() -> None:
+    """The column beside it says 80 %: that nothing has grown would contradict it."""
+    said = left(0.8).sentence
+    assert said.startswith("No sign of a leak: 80 % of what open_file (io.c:2) holds came in the")
+    assert "100 % of its blocks were freed" in said
+    assert "too little to tell" in left(0.5, whole=100 * KIB).sentence
+    assert "no large part of what lives at the end was allocated late" in left(0.3).sentence
+
+
 def test_without_sites_steady_growth_shows_in_when_things_were_born() -> None:
     steady = [amount(3_000)] * 10
     found = given("end", leaks__sites=[], leaks__born=steady)
     assert found.act
-    assert "heapfit record --sites 8" in found.sentence
+    assert "--sites 0" in found.sentence
     early = [amount(30_000), *[amount(100)] * 8, amount(40_000)]
     assert not given("end", leaks__sites=[], leaks__born=early).act
+
+
+# ------------------------------------------------------- of an interpreter's own memory
+
+
+@pytest.mark.parametrize(
+    ("program", "variable", "value"),
+    [("python3.11", "PYTHONMALLOC", "malloc"), ("php-fpm8.2", "USE_ZEND_ALLOC", "0")],
+)
+def test_what_an_interpreter_keeps_for_itself_is_not_the_allocators(
+    program: str, variable: str, value: str
+) -> None:
+    """A service in Python of 4 MiB live and 40 resident was told to try another allocator."""
+    resident = course([4 * MIB] * 10, [40 * MIB] * 10)
+    of = {"program": f"/usr/bin/{program}", "course": resident}
+    found = for_recording("memory", **of)
+    assert found.feature == variable
+    assert f"record it with `heapfit record --objects` (`{variable}={value}`) before" in (
+        found.sentence
+    )
+    assert for_recording("memory", **of, environment={variable: value}).feature != variable
+    assert for_recording("memory", course=resident).feature == "another allocator"
+
+
+# ---------------------------------------------------------------------- of a sample
+
+
+def sample_of(profile: Profile) -> Profile:
+    recordings = [each.model_copy(update={"sample": 64 * KIB}) for each in profile.recordings]
+    return profile.model_copy(update={"recordings": recordings})
+
+
+def test_what_a_sample_cannot_know_is_not_said() -> None:
+    """Each is said of a full recording, and was said of a sample just as surely, and was wrong."""
+    full, sample = content(server(), "x.hft"), content(sample_of(server()), "x.hft")
+    said, unsaid = ({each.name: each for each in shown.sections} for shown in (full, sample))
+    assert list(said) == list(unsaid)
+    assert said["bursts"].table is not None
+    assert unsaid["bursts"].table is None
+    assert "for each block" in " ".join(said["realloc"].sentences)
+    assert "for each block" not in " ".join(unsaid["realloc"].sentences)
+    assert "Interleaved" in said["sites"].table.columns
+    assert "Interleaved" not in unsaid["sites"].table.columns
+    for name in ("bursts", "realloc", "sites"):
+        assert unsaid[name].advice.sentence.startswith("A sample does not tell ")
+        assert not unsaid[name].advice.act
+
+
+def test_rates_of_a_sample_are_told_as_estimates() -> None:
+    exact, sampled = calm(), changed(calm(), recordings=[recording(sample=512 * KIB)])
+    for profile, is_estimate in ((exact, False), (sampled, True)):
+        told = content(profile)
+        [fact] = [each.note for each in told.facts if each.label == "Allocations"]
+        [rate] = [each for each in told.sections if each.name == "rate"]
+        for sentence in (*fact.split(", "), rate.sentences[0].lower(), rate.advice.sentence):
+            assert ("about " in sentence) is is_estimate, sentence
+
+
+def test_a_sample_is_not_to_be_replayed() -> None:
+    """`heapfit replay` refuses one: it has no call for most blocks."""
+    for profile in (server(), several()):
+        assert "heapfit replay x.hft" in str(content(profile, "x.hft"))
+        shown = str(content(sample_of(profile), "x.hft"))
+        assert "heapfit replay x.hft" not in shown
+        assert "a recording without `--sample`, played back by `heapfit replay`" in shown

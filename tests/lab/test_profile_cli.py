@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -102,6 +104,48 @@ def test_a_program_is_recorded_first(run_heapfit: Heapfit, tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("library")
+@pytest.mark.usefixtures("library")
+def test_a_program_that_was_rebuilt_since_is_told_of(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    program, source = tmp_path / "program", tmp_path / "program.c"
+    source.write_text("#include <stdlib.h>\nint main(void) { return malloc(99) == NULL; }\n")
+    build = ["cc", "-g", "-O0", source, "-o", program]
+    subprocess.run(build, check=True)
+    recorded = run_heapfit("record", "--out", tmp_path / "p.hft", "--", program)
+    assert recorded.returncode == 0, recorded.stderr
+    words = ("profile", tmp_path / "p.hft", "--page", tmp_path / "p.html", "--allocators", "glibc")
+    assert "changed after" not in run_heapfit(*words).stdout
+    subprocess.run(build, check=True)
+    assert "changed after" not in run_heapfit(*words).stdout  # It is the same, only written later.
+    source.write_text(source.read_text().replace("main(void) {", "main(void) {\n"))
+    before = program.stat()
+    subprocess.run(build, check=True)
+    os.utime(program, ns=(before.st_atime_ns, 0))  # as a package that is unpacked has it
+    said = " ".join(run_heapfit(*words).stdout.split())
+    assert "program changed after the recording began" in said
+
+
+def test_a_recording_that_ended_before_its_program_is_told_of(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    folder = trace(tmp_path / "service")
+    words = ("profile", folder, "--page", tmp_path / "p.html", "--allocators", "glibc")
+    assert "ended before" not in run_heapfit(*words).stdout
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["end"] = {"reason": "the disk is full"}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    said = " ".join(run_heapfit(*words).stdout.split())
+    assert "The recording ended before the program did (the disk is full)" in said
+
+
+def test_in_a_pipe_no_line_is_broken_and_no_progress_is_told(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    folder = trace(tmp_path / "service")
+    shown = run_heapfit("profile", folder, "--page", tmp_path / "p.html", "--allocators", "glibc")
+    assert re.search(r'^Ask for more .*: heapfit profile .* limit 10"$', shown.stdout, re.MULTILINE)
+    assert shown.stderr == ""
+
+
 def test_a_file_that_is_no_recording_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
     (tmp_path / "x.hft").write_text("hello")
     done = run_heapfit("profile", tmp_path / "x.hft")

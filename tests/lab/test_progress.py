@@ -20,6 +20,12 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _ERASED = re.compile(r"\x1b\[2K")
 
 
+@pytest.fixture(autouse=True)
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is drawn is not for the terminal of who runs the tests, which may be a dumb one."""
+    monkeypatch.setenv("TERM", "xterm")
+
+
 def small_study(**fields: object) -> Study:
     """Each allocator prints a figure of its own: 10, and 25 for the other."""
     figure = WorkloadMetric(

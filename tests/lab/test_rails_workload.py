@@ -29,8 +29,8 @@ FOLDER = paths.workloads_dir() / "rails"
 WORKLOAD = load_workloads([FOLDER])["rails"]
 PEOPLE = 100
 REQUESTS = 120
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20
+START_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 60
 DRIVER_TIMEOUT_S = 120
 # Much less than Rails takes to load on any machine, much more than a fork takes.
 LOADING_CPU_S = 0.1

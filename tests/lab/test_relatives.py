@@ -132,6 +132,7 @@ def digest(output: str) -> str:
 # --------------------------------------------------------------------- programs
 
 
+@pytest.mark.full
 @some_programs
 def test_a_program_passes_its_own_check_and_frees_all_it_took(sanitized: Path, name: str) -> None:
     done = run(sanitized / name, *little(name))

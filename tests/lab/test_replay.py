@@ -182,6 +182,26 @@ def test_memory_counts_where_it_is_touched(built: Path, tmp_path: Path) -> None:
     assert told["none"]["replay_peak_bytes"] < 8 * MIB
 
 
+def test_an_aged_heap_is_the_same_for_every_allocator(built: Path, tmp_path: Path) -> None:
+    plan = make_plan(built, random_events(5, threads=3, count=20_000), tmp_path / "plan")
+    program = built / "heapfit-replay"
+    fresh, aged, again, counted_too = (
+        figures(play(program, plan, "--age", age, LD_PRELOAD=str(library or "")))
+        for age, library in (("0", ""), ("8", ""), ("8", ""), ("8", built / "counter.so"))
+    )
+    assert fresh["aged_bytes"] == 0
+    assert aged["aged_bytes"] == again["aged_bytes"] == counted_too["aged_bytes"] > 0
+    assert aged["peak_live_bytes"] == fresh["peak_live_bytes"] + aged["aged_bytes"]
+    assert aged["replay_peak_bytes"] > fresh["replay_peak_bytes"]
+    # An eighth is left of what was filled to eight times the peak, more or less by chance.
+    assert 0.5 < aged["aged_bytes"] / fresh["peak_live_bytes"] < 2
+    assert play(program, plan, "--age", "x").returncode == 2
+    sanitized = play(built / "replay-address", plan, "--age", "8",
+                     ASAN_OPTIONS="detect_leaks=0")  # fmt: skip
+    assert "runtime error" not in sanitized.stderr
+    assert sanitized.returncode == 0
+
+
 def test_a_block_that_grows_is_touched_where_it_is_new(built: Path, tmp_path: Path) -> None:
     grows = [Event(1, 0, MALLOC, 64, 0, MIB)]
     grows += [Event(i, 0, 3, 64 * i, 64 * (i - 1), i * MIB) for i in range(2, 33)]

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 from engine_helpers import study_of, system_allocator, workload
 from heapfit.errors import UsageError
-from heapfit.records import Summary, Trial, TrialStatus, WorkloadMetric
-from heapfit.replay import agreements
-from heapfit.statistics import read, summarise
+from heapfit.records import PlannedTrial, Summary, Trial, TrialStatus, WorkloadMetric
+from heapfit.replay import agreements, halved
+from heapfit.statistics import Readings, read, summarise
 
 Figures = Mapping[str, float]  # by allocator
 
@@ -25,23 +25,39 @@ def metric(name: str, better: str = "lower") -> WorkloadMetric:
 
 def summary(figures: Mapping[str, Figures], primary: str, better: str = "lower") -> Summary:
     """A study's summary with the `figures` of each metric, the same in three replicates."""
+    return summarise(readings(figures, primary, better))
+
+
+def readings(
+    figures: Mapping[str, Figures],
+    primary: str,
+    better: str = "lower",
+    blocks: int = 3,
+    odd: Figures | None = None,
+) -> Readings:
+    """The trials of such a study; in every second block `odd` is the primary metric's."""
     names = sorted({allocator for each in figures.values() for allocator in each})
     own = [metric(name, better if name == primary else "lower") for name in figures]
-    builtin = ("wall_s", "peak_rss_bytes")
+    builtin = ("wall_s", "peak_rss_bytes", "instructions")
     study = study_of(
         workload("true", metrics=[each for each in own if each.name not in builtin]),
         [system_allocator(name) for name in names],
-        replicates=3,
+        replicates=blocks,
         warmups=0,
+        measured=["instructions"] if "instructions" in figures else [],
         primary_metric=primary,
     )
+
+    def _of(name: str, planned: PlannedTrial) -> Figures:
+        return odd if odd and name == primary and planned.block % 2 else figures[name]
+
     trials = [
         Trial(
             planned=planned,
             status=TrialStatus.OK,
             started=datetime.now(UTC),
             metrics={
-                name: each[planned.allocator]
+                name: _of(name, planned)[planned.allocator]
                 for name, each in figures.items()
                 if planned.allocator in each
             },
@@ -49,7 +65,7 @@ def summary(figures: Mapping[str, Figures], primary: str, better: str = "lower")
         for planned in study.plan
         if not planned.warmup
     ]
-    return summarise(read(study, trials))
+    return read(study, trials)
 
 
 def ranked(*costs: float) -> Figures:
@@ -115,5 +131,30 @@ def test_only_allocators_in_both_are_ranked() -> None:
 
 def test_two_allocators_are_no_ranking() -> None:
     replay = replayed(ranked(1, 2), ranked(1, 2))
-    with pytest.raises(UsageError, match="2 allocators in common; a ranking takes 3"):
+    with pytest.raises(UsageError, match="2 allocators in common; a ranking needs 3"):
         agreements(replay, summary({"wall_s": ranked(1, 2, 3)}, "wall_s"))
+
+
+def test_instructions_have_a_ranking_of_their_own() -> None:
+    replay = summary(
+        {
+            "allocator_s": ranked(1, 2, 4, 3),
+            "instructions": ranked(1, 2, 3, 4),
+            "replay_peak_bytes": ranked(1, 2, 3, 4),
+        },
+        "allocator_s",
+    )
+    time, instructions = agreements(replay, summary({"wall_s": ranked(1, 2, 3, 4)}, "wall_s"))
+    assert (time.what, time.tau) == ("time", pytest.approx(4 / 6))
+    assert (instructions.what, instructions.tau) == ("instructions", pytest.approx(1))
+    assert instructions.real_metric == "wall_s"
+
+
+def test_the_halves_of_the_real_program_say_what_is_to_be_had() -> None:
+    replay = replayed(ranked(1, 2, 3, 4), ranked(1, 2, 3, 4))
+    figures = {"wall_s": ranked(1, 2, 3, 4), "peak_rss_bytes": ranked(1, 2, 3, 4)}
+    real = readings(figures, "wall_s", blocks=6, odd=ranked(1, 2, 4, 3))
+    time, memory = agreements(replay, summarise(real), halved(real))
+    assert time.halves == pytest.approx(4 / 6)
+    assert memory.halves == pytest.approx(1)
+    assert halved(readings(figures, "wall_s", blocks=3)) is None

@@ -276,6 +276,7 @@ def test_a_free_of_an_unknown_block_looks_at_no_thread(plan_of: Planner) -> None
     assert plan.header["unmatched_frees"] == len(frees)
 
 
+@pytest.mark.full
 def test_hundreds_of_thousands_of_blocks_may_live_at_once(plan_of: Planner) -> None:
     count = 150_000
     addresses = [64 * (i + 1) for i in range(count)]

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
+import re
 import shlex
+import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from conftest import Heapfit
 from heapfit.catalogue import load_allocators
 from heapfit.errors import HeapfitError, UsageError
+from heapfit.files import write_text
 from heapfit.records import InstalledAllocator, Study, Summary, Trial, TrialStatus, WorkloadRun
-from heapfit.report import html_report, json_report, markdown_report, terminal, write_all
+from heapfit.report import (
+    html_report,
+    is_current,
+    json_report,
+    markdown_report,
+    reading,
+    terminal,
+    write_all,
+)
 from heapfit.report.deployment import deployment
-from heapfit.report.files import write_text
 from heapfit.report.reading import Findings, find
 from heapfit.statistics import read, summarise
-from heapfit.study import Journal
+from heapfit.study import Journal, note_look
 from markupsafe import escape
 from report_data import Faults, make_study, make_trials
 from rich.console import Console
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def keep(folder: Path, study: Study, trials: list[Trial]) -> Path:
@@ -48,6 +62,53 @@ def test_json_gives_back_the_summary_and_the_findings_whole(tmp_path: Path) -> N
     assert report.advice == findings.advice
     assert report.advice is not None
     assert report.study.plan == []  # it is in study.json
+
+
+def test_analyses_are_made_for_who_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(reading, "analyse_all", lambda *given: made.append(given) or [])
+    study = make_study(cores=[1])
+    findings = find(read(study, make_trials(study)))
+    terminal.render(
+        summarise(read(study, make_trials(study))), Console(file=io.StringIO()), findings
+    )
+    assert made == []
+    assert findings.analyses == findings.analyses == []
+    assert len(made) == 1
+
+
+def test_reports_are_current_until_the_study_changes(tmp_path: Path) -> None:
+    study = make_study(cores=[1])
+    trials = make_trials(study)
+    folder = keep(tmp_path / "out", study, trials[:-1])
+    assert not is_current(folder)
+    write_all(folder)
+    assert is_current(folder)
+    with Journal(folder, study):
+        pass
+    assert is_current(folder)  # Nothing was added.
+    keep(folder, study, trials[-1:])
+    assert not is_current(folder)
+    write_all(folder)
+    note_look(folder, 3)
+    assert not is_current(folder)
+    write_all(folder)
+    (folder / "report.md").unlink()
+    assert not is_current(folder)
+
+
+def test_reports_of_the_future_are_not_current(tmp_path: Path) -> None:
+    """The clock was put back by an hour: trials that were added seemed to be older than the page,
+    which was then not written anew."""
+    study = make_study(cores=[1])
+    trials = make_trials(study)
+    folder = keep(tmp_path / "out", study, trials[:-1])
+    write_all(folder)
+    ahead = time.time() + 3600
+    for name in ("report.json", "report.md", "report.html"):
+        os.utime(folder / name, (ahead, ahead))
+    keep(folder, study, trials[-1:])
+    assert not is_current(folder)
 
 
 def test_json_carries_its_format_and_the_conclusions(tmp_path: Path) -> None:
@@ -186,6 +247,31 @@ def test_a_folder_without_a_study_is_a_mistake_of_usage(tmp_path: Path) -> None:
         write_all(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["demo", "compare", "compare-busy"])
+def test_what_earlier_versions_measured_is_read(name: str, tmp_path: Path) -> None:
+    """The documentation's studies: each was measured by the version of its day."""
+    kept = ROOT / "docs/results" / name
+    shutil.copy(kept / "study.json", tmp_path)
+    trials = gzip.decompress((kept / "trials.jsonl.gz").read_bytes())
+    (tmp_path / "trials.jsonl").write_bytes(trials)
+    report = json_report.read(write_all(tmp_path).with_name("report.json"))
+    assert report.trials_done == trials.count(b"\n") == report.trials_planned
+    assert report.advice is not None
+
+
+def test_what_a_later_version_measured_is_refused_in_a_line(
+    tmp_path: Path, run_heapfit: Heapfit
+) -> None:
+    study = make_study(cores=[1], replicates=2)
+    keep(tmp_path, study, make_trials(study))
+    path = tmp_path / "study.json"
+    path.write_text(re.sub(r'"schema_version":\s*1', '"schema_version": 2', path.read_text()))
+    answer = run_heapfit("report", tmp_path)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith(f"heapfit: {path} is not a study that this version can read")
+    assert "Traceback" not in answer.stderr
+
+
 def test_a_report_that_cannot_be_written_says_what_to_do_and_keeps_the_old(tmp_path: Path) -> None:
     study = make_study(cores=[1], replicates=2)
     folder = keep(tmp_path, study, make_trials(study))
@@ -215,7 +301,7 @@ def test_a_link_and_a_pipe_are_written_to_and_not_replaced(tmp_path: Path) -> No
 
 
 def test_a_full_disk_is_reported_in_one_line(tmp_path: Path) -> None:
-    os.symlink("/dev/full", tmp_path / "report.json.tmp")
+    os.symlink("/dev/full", tmp_path / f".report.json.{os.getpid()}")
     study = make_study(cores=[1], replicates=1)
     with pytest.raises(HeapfitError, match="no space left on device") as caught:
         json_report.write(summarise(read(study, make_trials(study))), tmp_path / "report.json")

@@ -11,19 +11,23 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
 from browser import Browser, Page
+from design_data import study_of, trial_of
 from heapfit.records import Factor, PublishedTable
 from heapfit.report import html_report, markdown_report, terminal
+from heapfit.report.conclusions import conclude
 from heapfit.report.differences import ratios_to
 from heapfit.report.findings_words import headline, one_line
 from heapfit.report.letters import grids
+from heapfit.report.pareto import pareto
 from heapfit.report.reading import Findings, find
 from heapfit.report.results import Results
 from heapfit.report.settings import setting_label, settings_of
-from heapfit.report.units import PAGE_DIGITS, TERMINAL_DIGITS, TIMES
 from heapfit.statistics import Readings, read, summarise
+from heapfit.text import PAGE_DIGITS, TERMINAL_DIGITS, TIMES
 from report_data import METRICS, make_study, make_trials
 from rich.cells import cell_len
 from rich.console import Console
@@ -138,12 +142,62 @@ def test_letters_are_in_the_papers_notation_everywhere() -> None:
             assert re.search(rf"{scale.number(cell.mean)}(\*\*)? {re.escape(letters)} \|", text)
 
 
+def test_of_builds_the_page_speaks_of_programs_and_of_no_lines_without_plots() -> None:
+    study = make_study(allocators=["glibc", "heapfit"], cores=[1], replicates=4)
+    glibc, heapfit = study.allocators
+    builds = [each.model_copy(update={"program": each.name, "variant_of": glibc})
+              for each in (glibc, heapfit)]  # fmt: skip
+    study = study.model_copy(update={"allocators": builds})
+    readings = read(study, make_trials(study))
+    text = html_report.page(summarise(readings), readings, find(readings))
+    prose = re.sub(r"<(script|style).*?</\1>|<[^>]+>", "", text, flags=re.DOTALL)
+    assert "Program / cores" in prose
+    assert "a ratio to the best program" in prose
+    assert "two programs that share a letter" in prose
+    assert "its name stands at its end" not in prose, "nothing is drawn over one setting"
+
+
+def test_what_is_next_to_nothing_apart_looks_so_and_no_two_labels_of_an_axis_are_the_same() -> None:
+    study = make_study(allocators=["glibc", "heapfit"], cores=[1], replicates=4)
+    _, findings = designed()
+    assert findings.advice is not None
+    costs = {"time": 1.0002, "memory": 1.3}
+    standings = [
+        findings.advice.standings[0].model_copy(update={"costs": cost, "allocator": name})
+        for name, cost in (("glibc", {"time": 1.0, "memory": 1.0}), ("heapfit", costs))
+    ]
+    figure = pareto(
+        findings.advice.model_copy(update={"standings": standings}),
+        [each.name for each in study.allocators],
+    )
+    assert figure is not None
+    low, high = figure["layout"]["xaxis"]["range"]
+    assert high - low > 0.05, "ticks of a hundredth, which is what labels show"
+
+
 def test_only_cells_that_are_not_shown_to_be_behind_lead() -> None:
     readings, _ = designed()
     results = Results(summarise(readings))
     shown = grids(results, WALL, results.scale(WALL, 4))[0]
     leaders = [name for name, cells in shown.rows if cells[-1] is not None and cells[-1].leads]
     assert set(leaders) == {"heapfit", "mimalloc"}
+
+
+def test_who_is_shown_to_be_worse_than_another_does_not_lead_beside_one_that_scatters() -> None:
+    """The best mean scatters so that nothing differs from it: all were marked as unsurpassed."""
+    study = study_of(["glibc", "noisy", "good", "bad"], {}, (WALL,))
+    generator = np.random.default_rng(3)
+    truth = {"glibc": (2.4, 0.01), "noisy": (1.7, 0.2), "good": (2.0, 0.003), "bad": (2.1, 0.003)}
+    trials = [
+        trial_of(study, (name,), {"wall_s": float(mean * np.exp(generator.normal(0, cv)))}, block)
+        for block in range(10)
+        for name, (mean, cv) in truth.items()
+    ]
+    results = Results(summarise(read(study, trials)))
+    assert "noisy has the best mean; none of the others" in conclude(results, (1, ()), WALL)
+    [shown] = grids(results, WALL, results.scale(WALL, 4))
+    leaders = [name for name, [cell] in shown.rows if cell is not None and cell.leads]
+    assert leaders == ["noisy", "good"]
 
 
 def test_ratios_are_turned_so_that_all_are_to_the_reference() -> None:
@@ -217,7 +271,7 @@ def test_the_terminal_has_the_recommendation_and_every_letter_at_any_width(width
     for table in grids(results, WALL, results.scale(WALL, TERMINAL_DIGITS)):
         for _, cells in table.rows:
             assert all(cell and f"{cell.letters}" in text for cell in cells)
-    assert "As the paper did it" in text
+    assert "As papers do it, by an analysis of variance" in text
     assert f"allocator {TIMES} threads: F(" in text
 
 

@@ -87,6 +87,18 @@ def test_names_that_meet_are_told_apart() -> None:
     assert len(set(rows.columns)) == len(rows.columns)
 
 
+def test_of_a_variant_the_allocator_is_the_one_that_it_is_of() -> None:
+    study = make_study(("glibc", "tuned"))
+    plain, tuned = study.allocators
+    allocators = [plain, tuned.model_copy(update={"variant_of": plain})]
+    study = study.model_copy(update={"allocators": allocators})
+    rows = list(Rows({"a": (study, make_trials(study))}))
+    assert {(row["treatment"], row["allocator"]) for row in rows} == {
+        ("glibc", "glibc"),
+        ("tuned", "glibc"),
+    }
+
+
 def test_parts_of_a_study_are_rows_of_one_table() -> None:
     first, second = make_study(cores=[1]), make_study(("glibc", "heapfit"), cores=[2])
     parts = {name: (each, make_trials(each)) for name, each in (("a", first), ("b", second))}
@@ -97,9 +109,10 @@ def test_parts_of_a_study_are_rows_of_one_table() -> None:
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
+        (["--csv", "none/a.csv"], 2, "there is no folder none for a.csv; make it"),
         (["--csv", "--json"], 2, "--csv and --parquet write trials alone"),
-        (["--parquet", "/dev/null/none"], 1, "cannot write /dev/null/none"),
-        (["--csv", "/dev/null/none"], 1, "cannot write /dev/null/none"),
+        (["--parquet", "/dev/null/none"], 2, "there is no folder /dev/null for none"),
+        (["--csv", "/dev/full/none"], 2, "there is no folder /dev/full for none"),
     ],
 )
 def test_what_cannot_be_written_is_explained(

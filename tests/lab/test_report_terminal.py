@@ -8,11 +8,12 @@ import pytest
 from heapfit.records import Study, Summary, Trial, TrialStatus
 from heapfit.report import conclusions, terminal
 from heapfit.report.results import Results
-from heapfit.report.units import DASH, TERMINAL_DIGITS, ratio
 from heapfit.statistics import read, summarise
+from heapfit.text import DASH, TERMINAL_DIGITS, ratio
 from report_data import METRICS, RATE, Faults, make_study, make_trials
 from rich.cells import cell_len
 from rich.console import Console
+from test_report_words import summary_with
 
 WIDTHS = [80, 120, 200]
 
@@ -88,15 +89,28 @@ def test_a_cell_has_median_ratio_and_interval() -> None:
     verdict = Results(summary).against_baseline((1, ()), METRICS[0], "jemalloc")
     assert verdict is not None
     shown_ratio = ratio(verdict.estimate)
-    assert lines[at].split()[1:3] == [f"{scale.number(wall.median)}*", shown_ratio]
+    assert lines[at].split()[1:3] == [scale.number(wall.median), f"*{shown_ratio}"]
     between = f"{scale.number(wall.low)}{DASH}{scale.number(wall.high)}"
     assert lines[at + 1].split()[0] == between
+
+
+def test_the_mark_of_the_best_mean_stands_beside_the_ratio_of_means() -> None:
+    trials = {"glibc": [1.0] * 9, "heapfit": [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 2.0, 2.0]}
+    results = Results(summary_with(trials))
+    verdict = results.against_baseline((1, ()), METRICS[0], "heapfit")
+    assert verdict is not None
+    assert verdict.estimate > 1  # the better median, and the worse mean
+    text = shown(results.summary)
+    rows = {line.split()[0]: line for line in text.splitlines() if "x" in line and "  " in line}
+    assert rows["glibc"].split()[2:] == [f"{terminal.BEST}1.00x"]
+    assert terminal.BEST not in rows["heapfit"]
+    assert "* beside a ratio or difference: the best mean of its column" in text
 
 
 def test_the_best_of_a_column_is_marked_without_colour_and_bold_with_it() -> None:
     summary = measured(make_study(cores=[1]))
     row = next(line for line in shown(summary).splitlines() if line.startswith("heapfit"))
-    assert row.split()[1].endswith(terminal.BEST)
+    assert f"{terminal.BEST}{conclusions.UNDECIDED}" in row or f" {terminal.BEST}0." in row
     assert "\x1b[1m" in shown(summary, colour=True)
 
 
@@ -143,9 +157,9 @@ def test_a_single_allocator_is_no_comparison() -> None:
 
 def test_one_replicate_has_no_interval_and_claims_nothing() -> None:
     text = " ".join(shown(measured(make_study(replicates=1, warmups=0)), 80).split())
-    assert "1 trial per allocator cannot settle wall time" in text
+    assert "With 1 trial per allocator nothing can be shown on wall time; at least 3" in text
+    assert "interval" not in text
     assert DASH not in text
-    assert "the interval of a median is only their range" in text
 
 
 def test_before_the_first_trial_nothing_breaks() -> None:

@@ -5,24 +5,22 @@ from __future__ import annotations
 import doctest
 
 import pytest
-from heapfit import text
+from heapfit import drawing, text
 from heapfit.records import Factor, Metric, Study, Summary, Trial, TrialStatus
 from heapfit.report import (
-    drawing,
     findings_words,
     interaction,
     markdown,
     page,
     settings,
-    units,
 )
 from heapfit.report.conclusions import NOTHING, overall
 from heapfit.report.drift import describe, deviations
 from heapfit.report.problems import problems, remarks
 from heapfit.report.results import Results
-from heapfit.report.units import PAGE_DIGITS, TERMINAL_DIGITS, scale_for
 from heapfit.statistics import read, summarise
 from heapfit.statistics.verdict import FEWEST_BLOCKS
+from heapfit.text import PAGE_DIGITS, TERMINAL_DIGITS, scale_for
 from report_data import METRICS, RATE, Faults, make_study, make_trials
 
 WALL = METRICS[0]
@@ -57,7 +55,7 @@ def conclusion(values: dict[str, list[float]], metric: Metric = WALL) -> str:
 
 
 @pytest.mark.parametrize(
-    "module", [text, units, markdown, page, settings, findings_words, interaction, drawing]
+    "module", [text, markdown, page, settings, findings_words, interaction, drawing]
 )
 def test_the_examples_in_docstrings_are_true(module: object) -> None:
     outcome = doctest.testmod(module)  # type: ignore[arg-type]
@@ -160,6 +158,19 @@ def test_two_that_overlap_lead_together_and_are_not_told_apart() -> None:
     assert "heapfit leads; mimalloc cannot be told apart from it (0.88x of glibc each)" in said
 
 
+def test_who_fails_where_another_is_slow_does_not_lead_it() -> None:
+    """By its mean beside the baseline it was said to be "ahead of all the others", of which one had
+    been shown to be better wherever both had run."""
+    seconds = [1.40, 1.41, 1.39, 1.42, 1.40, 2.60, 2.61, 2.62, 2.60, 2.59, 2.61, 2.60]
+    quick = [1.60, 1.61, 1.62, 1.60, 1.61]  # and none where bravo takes long
+    said = conclusion({"glibc": [2.0, 2.01] * 6, "alpha": quick, "bravo": seconds})
+    assert "leads" not in said
+    assert (
+        "alpha has the best mean, but bravo is shown to be better in the blocks that both have "
+        "(0.80x and 1.00x of glibc)" in said
+    )
+
+
 def test_no_difference_is_said_when_that_is_the_truth() -> None:
     noise = [0.97, 1.03, 0.98, 1.02, 0.99, 1.01, 1.0]
     said = conclusion({"glibc": noise, "heapfit": noise[::-1]})
@@ -180,9 +191,19 @@ def test_too_few_trials_settle_nothing() -> None:
     few = FEWEST_BLOCKS - 1
     said = conclusion({"glibc": [1.0] * few, "heapfit": [0.5] * few})
     assert said == (
-        "2 trials per allocator cannot settle wall time: a 95 % interval needs 3. "
-        "heapfit has the best mean so far (0.50x of glibc)."
+        "With 2 trials per allocator nothing can be shown on wall time; at least 3 are needed "
+        "(--replicates 3). heapfit has the best mean so far (0.50x of glibc)."
     )
+
+
+def test_few_trials_that_show_nothing_ask_for_more() -> None:
+    noisy = {"glibc": [1.0, 1.2, 0.8], "heapfit": [0.9, 1.3, 0.9]}
+    assert conclusion(noisy) == (
+        "On wall time, no difference can be shown between glibc and heapfit: 3 replicates show "
+        "large ones alone, and more would show smaller ones (--replicates 6)."
+    )
+    many = conclusion({name: figures * 2 for name, figures in noisy.items()})
+    assert many == "On wall time, no difference can be shown between glibc and heapfit."
 
 
 def test_an_allocator_with_too_few_trials_is_left_out_by_name() -> None:
@@ -249,7 +270,7 @@ def test_problems_are_gathered_by_cause_and_counted() -> None:
     ("status", "words"),
     [
         (TrialStatus.TIMEOUT, "ran past the time limit"),
-        (TrialStatus.MISMATCH, "gave another output"),
+        (TrialStatus.MISMATCH, "gave different output"),
     ],
 )
 def test_every_kind_of_problem_has_plain_words(status: TrialStatus, words: str) -> None:
@@ -263,7 +284,7 @@ def test_every_kind_of_problem_has_plain_words(status: TrialStatus, words: str) 
 def test_an_unfinished_study_is_called_so() -> None:
     study = make_study(cores=[1], replicates=6)
     assert remarks(summarise(read(study, make_trials(study)[:12]))) == [
-        "The study is not finished: 12 of 35 trials are done; repeating its command goes on."
+        "The study is not finished: 12 of 35 trials are done."
     ]
 
 

@@ -120,6 +120,7 @@ def test_one_machine_or_one_allocator_has_nothing_to_tell() -> None:
     assert differences(ran({"one": short, "two": short})) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("wild", [1.0, 5.0])
 def test_no_more_than_one_study_of_twenty_tells_of_a_difference_that_is_none(wild: float) -> None:
     """Three allocators on three machines, of which one scatters more."""

@@ -97,6 +97,19 @@ def test_a_ratio_is_that_of_the_workloads_own_verdict() -> None:
     assert (combined.worst_low, combined.worst_high) == pytest.approx((verdict.low, verdict.high))
 
 
+def test_what_another_machine_ran_of_a_block_is_set_against_nothing_of_the_first() -> None:
+    """A machine ten times as slow, which ended one block for a lost one, made 1.1 a 1.96."""
+    study, trials = workload("a", {"glibc": [1.0] * 4, "heapfit": [1.1] * 4, "jemalloc": [8.0] * 4})
+    moved = []
+    for trial in trials:
+        planned = trial.planned
+        is_lost = planned.allocator == "heapfit" and planned.replicate == 0
+        figure = trial.metrics["wall_s"] * (10 if is_lost else 1)
+        machine = "slow" if is_lost else "fast"
+        moved.append(trial.model_copy(update={"machine": machine, "metrics": {"wall_s": figure}}))
+    assert compared((study, moved)).ratios["a"]["heapfit"] == pytest.approx(1.1)
+
+
 def test_who_fails_on_a_workload_has_no_mean() -> None:
     study, trials = workload("b", constant(1.0, 2.0, 3.0))
     without = [trial for trial in trials if trial.planned.allocator != "jemalloc"]

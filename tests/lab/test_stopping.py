@@ -230,6 +230,22 @@ def test_verdicts_make_up_for_stopping_where_intervals_are_narrow(
     assert said.endswith("to either side; 3 % was asked for.")
 
 
+def test_a_study_that_figures_stopped_stays_adjusted_when_it_gets_a_number(
+    clock: Clock, tmp_path: Path
+) -> None:
+    """The same trials said `no difference` after --precision, and `a difference` after the same
+    command with --replicates, which added none."""
+    clock.wall = scattered(0.05)
+    execute(until(0.03), tmp_path)
+    before = Reading(*load(tmp_path)).summary.verdicts
+    execute(study_of(workload("true"), TWO, replicates=blocks_in(tmp_path)), tmp_path)
+    study, trials = load(tmp_path)
+    assert study.rule is None
+    after = Reading(study, trials).summary.verdicts
+    assert [each.p for each in after] == [each.p for each in before]
+    assert {each.method for each in after} == {STOPPED_METHOD}
+
+
 def test_adjusting_for_more_pairs_agrees_with_its_own_intervals() -> None:
     figures = np.exp(np.random.default_rng(2).normal(0, 0.05, (300, 3, 8)))
     figures[:, 0] *= 1.07
@@ -262,6 +278,20 @@ def test_the_widest_interval_of_time_and_memory_decides() -> None:
     assert found.reached == pytest.approx(np.exp((judged.high - judged.low).max() / 2) - 1)
 
 
+def test_what_has_no_ratio_is_not_said_to_be_precise() -> None:
+    study = designed(["a", "b"], {}, (WALL, MEMORY)).model_copy(
+        update={"rule": StoppingRule(precision=0.02), "primary_metric": "wall_s"}
+    )
+    trials = [
+        trial_of(study, (name,), {"wall_s": float(block * 2.0), "peak_rss_bytes": size}, block)
+        for block in range(8)
+        for name, size in (("a", 50 * MIB + block), ("b", 60 * MIB - block))
+    ]
+    summary = Reading(study, trials).summary
+    assert precision_reached(summary) is None
+    assert any("no ratio whose precision" in each for each in remarks(summary))
+
+
 def test_a_pair_without_blocks_enough_is_not_precise() -> None:
     study = designed(["a", "b"], {})
     trials = [trial_of(study, (name,), {"wall_s": 1.0}, b) for name in "ab" for b in range(2)]
@@ -269,6 +299,20 @@ def test_a_pair_without_blocks_enough_is_not_precise() -> None:
     assert found is not None
     assert found.reached == float("inf")
     assert precision_of(read(study, trials[:2])) is None  # there is no pair at all
+
+
+def test_an_interval_wider_than_numbers_reach_is_not_precise() -> None:
+    """Its lower bound is a number that is rounded to 0, by which the study ended in a traceback."""
+    study = designed(["a", "b"], {})
+    figures = {"a": [1.0, 1e-100, 1e100], "b": [1e100, 1.0, 1e-100]}
+    trials = [
+        trial_of(study, (name,), {"wall_s": seconds}, block)
+        for name, own in figures.items()
+        for block, seconds in enumerate(own)
+    ]
+    found = precision_of(read(study, trials))
+    assert found is not None
+    assert found.reached == float("inf")
 
 
 # ------------------------------------------------------------------ time
@@ -294,6 +338,18 @@ def test_a_trial_is_not_begun_that_could_not_end_in_time(clock: Clock, tmp_path:
     assert len(trials) == 7
     assert study.plan == [trial.planned for trial in trials]
     assert remarks(Reading(study, trials).summary) == []
+
+
+def test_of_a_block_that_is_begun_each_trial_counts_for_itself(
+    clock: Clock, tmp_path: Path
+) -> None:
+    clock.wall = lambda planned: 3.0 if planned.index == 6 else 1.0
+    three = [*TWO, system_allocator("c", C="1")]
+    rule = StoppingRule(max_time_s=10.5)
+    execute(study_of(workload("true"), three, replicates=None, rule=rule), tmp_path)
+    # After the first of the second block, which took 3 s, there is time for one of the other two.
+    assert clock.now_s == 10.0
+    assert len(load(tmp_path)[1]) == 8
 
 
 def test_more_time_ends_the_block_that_was_cut_short(clock: Clock, tmp_path: Path) -> None:

@@ -17,12 +17,14 @@ import pytest
 from engine_helpers import (
     allowed_cores,
     is_running,
+    start_the_clock_late,
     study_of,
     system_allocator,
     wait_until_gone,
     workload,
 )
 from heapfit.errors import HeapfitError, UsageError
+from heapfit.files import write_text
 from heapfit.records import (
     Factor,
     PlannedTrial,
@@ -32,7 +34,9 @@ from heapfit.records import (
     WorkloadCheck,
     WorkloadMetric,
 )
-from heapfit.study import Journal, Progress, execute, load
+from heapfit.report.problems import remarks
+from heapfit.statistics import read, summarise
+from heapfit.study import Journal, Progress, execute, load, note_look
 from heapfit.study.plan import extended
 from heapfit.study.stopping import RemainingTime
 
@@ -77,6 +81,23 @@ def order_of(trials: list[Trial]) -> list[int]:
 
 
 # ---------------------------------------------------------------------------- plan
+
+
+def test_a_plan_has_all_that_it_was_asked_for_and_needs_no_finishing() -> None:
+    study = study_of(
+        workload("true"),
+        THREE,
+        only=["peak_rss_bytes", "wall_s"],
+        name="own",
+        title="A title of its own",
+        weights={"time": 2.0},
+        notes=["one core is broken"],
+        reproduce=lambda made: f"heapfit compare --timeout {made.timeout_s:g}",
+    )
+    assert (study.name, study.title, study.weights) == ("own", "A title of its own", {"time": 2.0})
+    assert [metric.name for metric in study.metrics] == ["peak_rss_bytes", "wall_s"]
+    assert study.machine.notes[-1] == "one core is broken"
+    assert study.reproduce == f"heapfit compare --timeout {study.timeout_s:g}"
 
 
 def test_every_block_has_every_allocator_at_every_number_of_cores_once() -> None:
@@ -156,8 +177,10 @@ def test_more_replicates_continue_the_same_order() -> None:
         ({"cores": [1000]}, "1000 cores"),
         ({"cores": []}, "number of cores"),
         ({"cores": [1, 1]}, "number of cores"),
-        ({"replicates": 0}, "at least 1"),
-        ({"timeout_s": 0}, "positive"),
+        ({"cores": [0]}, "at least 1 core, not 0"),
+        ({"replicates": 0}, "at least 1 replicate, not 0"),
+        ({"warmups": -1}, "at least 0 warm-ups, not -1"),
+        ({"timeout_s": 0}, "more than 0 seconds, not 0"),
         ({"allocators": [THREE[0], THREE[0]]}, "named twice"),
     ],
 )
@@ -168,7 +191,7 @@ def test_nonsense_is_refused_before_anything_runs(
         study_of(workload("true"), **{"allocators": THREE, **fields})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("pattern", "complaint"), [("(", "no regular"), ("rate", "needs a group")])
+@pytest.mark.parametrize(("pattern", "complaint"), [("(", "not a reg"), ("rate", "needs a group")])
 def test_a_bad_pattern_is_refused_before_anything_runs(pattern: str, complaint: str) -> None:
     metric = WorkloadMetric(name="r", label="R", unit="1/s", better="higher", pattern=pattern)
     with pytest.raises(UsageError, match=complaint):
@@ -254,6 +277,30 @@ def test_a_failure_under_another_allocator_does_not_end_the_study(tmp_path: Path
 # ------------------------------------------------------------------ stop and resume
 
 
+def test_a_treatment_that_never_ends_is_left_out_after_two_time_outs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = tmp_path / "begun"
+    start_the_clock_late(begun, monkeypatch)
+    hangs = workload("sh", "-c", f'echo $$ >> {begun}; [ "$F" != b ] || exec sleep 60')
+    study = study_of(hangs, THREE, replicates=4, timeout_s=0.5)
+    notices: list[str] = []
+    progress = Recorder()
+    progress.noticed = notices.append  # type: ignore[method-assign]
+    execute(study, tmp_path, progress)
+    kept, trials = load(tmp_path)
+    ran = Counter(trial.planned.allocator for trial in trials)
+    assert ran == {"glibc": 5, "a": 5, "b": 2}
+    assert len(kept.plan) == len(trials)  # so that the study is finished
+    assert [notice.split(":")[0] for notice in notices] == ["b is left out from here on"]
+    summary = summarise(read(kept, trials))
+    assert any(said.startswith("b, 1 core, is left out: ") for said in remarks(summary))
+    execute(study, tmp_path)
+    assert load(tmp_path)[1] == trials  # Nothing is begun anew.
+    execute(study_of(hangs, THREE, replicates=5, timeout_s=0.5), tmp_path)
+    assert Counter(trial.planned.allocator for trial in load(tmp_path)[1])["b"] == 2
+
+
 def test_ctrl_c_between_trials_loses_nothing(tmp_path: Path) -> None:
     study = study_of(workload("true"), THREE, replicates=2)
     with pytest.raises(KeyboardInterrupt):
@@ -281,7 +328,7 @@ def test_a_study_that_was_stopped_in_a_trial_goes_on_with_that_trial(
     hanging = int(pids.read_text().split()[-1])
     assert is_running(hanging)
     lab.send_signal(blow)
-    lab.wait(20)
+    lab.wait(60)
     assert lab.returncode != 0
     assert wait_until_gone([hanging]) == []
     assert order_of(load(folder)[1]) == [0, 1, 2]
@@ -317,7 +364,7 @@ def start_lab(study: Study, folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+def wait_for(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it never came to be"
@@ -356,12 +403,15 @@ def test_fewer_replicates_leave_a_longer_study_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "named"),
     [
-        (study_of(workload("false"), THREE), "workload"),
+        (study_of(workload("false"), THREE), r"workload \(run\.command\)"),
         (study_of(workload("true"), THREE[:2]), "allocators"),
         (study_of(workload("true"), THREE, baseline="a"), "baseline"),
         (study_of(workload("true"), THREE, seed=7), "seed"),
         (study_of(workload("true"), THREE, timeout_s=7.0), "time-out"),
-        (study_of(workload("true", check=WorkloadCheck(stdout="ignore")), THREE), "workload"),
+        (
+            study_of(workload("true", check=WorkloadCheck(stdout="ignore")), THREE, seed=7),
+            r"workload \(check\.stdout\) and seed",
+        ),
     ],
 )
 def test_another_studys_folder_is_refused_and_left_alone(
@@ -376,9 +426,50 @@ def test_another_studys_folder_is_refused_and_left_alone(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_a_study_is_gone_on_with_where_its_paths_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, elsewhere = tmp_path / "out", tmp_path / "an other"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    command = "heapfit compare ./w.toml"
+    execute(study_of(workload("true"), THREE, reproduce=command), folder)
+    with pytest.raises(UsageError, match=rf"\(go on with it by: {command}\)"):
+        execute(study_of(workload("true"), THREE, seed=7), folder)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=rf"by: cd '{elsewhere}' && {command}\)"):
+        execute(study_of(workload("true"), THREE, seed=7), folder)
+
+
 def test_a_folder_without_a_study_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no study"):
+    with pytest.raises(UsageError, match=r"holds no study: there is no study\.json in it$"):
         load(tmp_path)
+
+
+def test_studies_near_a_folder_without_one_are_named(tmp_path: Path) -> None:
+    made = tmp_path / "program-0a1b2c"
+    execute(study_of(workload("true")), made, Progress())
+    for given, why in (
+        (tmp_path / "program", "there is no folder .*program"),
+        (tmp_path, "holds no study"),
+        (made / "trials.jsonl", "holds no study"),
+    ):
+        with pytest.raises(UsageError, match=f"{why}.*; studies are in {made}$"):
+            load(given)
+
+
+def test_who_asks_for_fewer_replicates_than_are_going_on_is_told(tmp_path: Path) -> None:
+    class Stopping(Progress):
+        def finished(self, trial: Trial, remaining_s: float | None) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        execute(study_of(workload("true"), replicates=5), tmp_path, Stopping())
+    with Journal(tmp_path, study_of(workload("true"), replicates=5)) as journal:
+        assert journal.notices == []
+    with Journal(tmp_path, study_of(workload("true"), replicates=2)) as journal:
+        [said] = journal.notices
+    assert "5 replicates, and continues up to these: asking for 2 takes none away" in said
 
 
 def test_a_study_of_an_unknown_form_is_a_usage_error(tmp_path: Path) -> None:
@@ -461,8 +552,16 @@ def test_a_disk_that_is_full_from_the_start_says_what_to_do(small_disk: Path) ->
 
 def test_a_folder_that_may_not_be_written_to_is_not_short_of_room(small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    with pytest.raises(HeapfitError, match=r"read-only.*choose another place with --out"):
+    with pytest.raises(HeapfitError, match=r"read-only.*nothing can be kept there.*--out"):
         execute(study_of(workload("true"), THREE), small_disk / "out")
+
+
+def test_a_finished_study_that_may_not_be_written_to_is_read_all_the_same(small_disk: Path) -> None:
+    finished_study(small_disk)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    note_look(small_disk, 3)
+    with pytest.raises(HeapfitError, match=r"copy the folder to a place .* run heapfit report"):
+        write_text(small_disk / "report.md", "")
 
 
 def test_a_disk_that_fills_up_while_a_program_runs_stops_the_study(small_disk: Path) -> None:

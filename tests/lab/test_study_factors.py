@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import PYTHON, study_of, system_allocator, workload
+from engine_helpers import PYTHON, start_the_clock_late, study_of, system_allocator, workload
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import (
     Factor,
@@ -130,8 +130,12 @@ def test_a_baseline_that_fails_at_one_level_stops_the_study_and_names_it(tmp_pat
         execute(study_of(work, TWO, factors=[THREADS]), tmp_path)
 
 
-def test_a_trial_is_given_up_at_one_level_and_the_others_go_on(tmp_path: Path) -> None:
-    script = 'test "${OTHER}{threads}" != 14 || sleep 60'
+def test_a_trial_is_given_up_at_one_level_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = tmp_path / "begun"
+    start_the_clock_late(begun, monkeypatch)
+    script = f'echo $$ >> {begun}; test "${{OTHER}}{{threads}}" != 14 || exec sleep 60'
     work = workload("sh", "-c", script, parameters=PARAMETERS)
     execute(study_of(work, TWO, factors=[THREADS], warmups=0, timeout_s=1.0), tmp_path)
     given_up = [each for each in load(tmp_path)[1] if each.status is TrialStatus.TIMEOUT]
@@ -205,9 +209,9 @@ def test_options_are_not_for_other_allocators(tmp_path: Path, library: Path) -> 
         ({"factors": [THREADS], "parameters": {"threads": "2"}}, "both varied and set to '2'"),
         ({"parameters": {"sise": "1"}}, "did you mean 'size'"),
         ({"factors": [Factor(name="option.decay", levels=["1"])]}, "did you mean 'decay_ms'"),
-        ({"factors": [Factor(name="option.decay_ms", levels=["x"])]}, "no whole number"),
+        ({"factors": [Factor(name="option.decay_ms", levels=["x"])]}, "not a whole number"),
         ({"factors": [Factor(name="option.decay_ms", levels=["1"])]}, "not among the allocators"),
-        ({"factors": [Factor(name="env.", levels=["1"])]}, "no environment variable"),
+        ({"factors": [Factor(name="env.", levels=["1"])]}, "not the name of an env"),
         ({"shown": ["wal_s"]}, "unknown metric 'wal_s'; did you mean 'wall_s'"),
     ],
 )

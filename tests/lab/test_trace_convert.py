@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import trace_data
+from conftest import Heapfit
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.trace import convert as converting
 from heapfit.trace.convert import Summary, convert, inspect, mean_sample, weights
 from heapfit.trace.native import MALLOC, Event, Reader, Writer
 from heapfit.trace.schema import FILES
-from trace_data import END, Answers, Program, sampled, service
+from trace_data import END, MODULES, Answers, Program, sampled, service
 
 Rows = list[dict[str, Any]]
 
@@ -81,7 +82,8 @@ def test_the_summary_says_what_the_trace_is(
     assert summary.info["arguments"] == program.info["arguments"]
     assert summary.end == END
     assert summary.duration_ns == program.marks[-1].ns
-    assert json.loads((folder / "summary.json").read_text()) == summary.plain
+    written = json.loads((folder / "summary.json").read_text())
+    assert written == {**summary.plain, "modules": MODULES, "changed": []}
 
 
 def test_many_small_batches_give_the_same_as_one(
@@ -153,6 +155,43 @@ def test_a_recording_that_was_cut_short_is_converted_as_far_as_it_goes(
     assert summary.problems.cut_short
     assert 0 < summary.objects < len(answers.blocks)
     assert summary.end is None
+
+
+NUMBERS = ("pid", "parent", "cores", "page_size", "sample", "sites", "started_unix_ns")
+NO_NUMBERS = ("x", [], {}, None, True, 0.5, float("inf"), float("nan"), -1, 1 << 63, 10**29)
+NO_TEXTS = (1, [], {}, None, True, "\ud800")
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        *((member, value) for member in (*NUMBERS, "file_number") for value in NO_NUMBERS),
+        *((member, value) for member in ("program", "allocator", "arch") for value in NO_TEXTS),
+        *(("arguments", value) for value in ("x", 5, {}, None, [1], ["\ud800"])),
+        *(("environment", value) for value in ("x", ["A"], None, {"A": 1}, {"\ud800": "b"})),
+    ],
+)
+def test_what_no_recorder_says_of_itself_is_passed_over(
+    member: str, value: Any, tmp_path: Path
+) -> None:
+    with Writer(tmp_path / "a.hft", {"pointer_bytes": 8, member: value}):
+        pass
+    with Reader(tmp_path / "a.hft") as reader:
+        assert reader.info == {"pointer_bytes": 8, "ticks_per_second_guess": 1_000_000_000}
+
+
+@pytest.mark.parametrize("to", ["pprof", "perfetto"])
+@pytest.mark.parametrize("value", [-1, "x", float("inf"), 10**29])
+def test_what_no_recorder_says_of_itself_is_no_obstacle(
+    run_heapfit: Heapfit, tmp_path: Path, to: str, value: Any
+) -> None:
+    with Writer(tmp_path / "a.hft", dict.fromkeys((*NUMBERS, "file_number"), value)) as writer:
+        writer.site(0, 0x1000)
+        writer.event(0, Event(1, MALLOC, 16, size=8, usable=8, site=1))
+    result = run_heapfit(
+        "trace", "export", "--to", to, tmp_path / "a.hft", "-o", tmp_path / "made", folder=tmp_path
+    )
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("content", [b"", b"heapfit", b"#!/bin/sh\necho hello\n" * 100])

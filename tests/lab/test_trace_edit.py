@@ -16,9 +16,10 @@ from heapfit.trace import merge as merging
 from heapfit.trace.anonymise import anonymise
 from heapfit.trace.convert import convert, inspect
 from heapfit.trace.cut import Part, cut
+from heapfit.trace.ending import ended_early
 from heapfit.trace.merge import PROCESSES_MAX, merge
 from heapfit.trace.native import FREE, FREES, MALLOC, REALLOC, Event, Mark, Reader, Writer
-from trace_data import HEAP, INFO, MODULES, Answers, Program, service
+from trace_data import END, HEAP, INFO, MODULES, Answers, Program, service
 
 Calls = list[tuple[int, Event]]
 
@@ -157,6 +158,20 @@ def test_a_block_is_of_the_thread_that_reallocated_it_last(tmp_path: Path) -> No
     assert not Answers(found).live
 
 
+def test_a_free_of_a_block_that_was_never_seen_is_the_threads_that_frees_it(
+    tmp_path: Path,
+) -> None:
+    """As in a recording that began while the program ran."""
+    program = Program()
+    first, second = program.thread("first"), program.thread("second")
+    for thread in (first, second, first):
+        program.free(thread, 0x7000 + 16 * len(program.calls))
+    program.free(second, program.malloc(second, 10))
+    program.write(tmp_path / "all.hft")
+    cut(tmp_path / "all.hft", tmp_path / "of-first.hft", Part(threads=frozenset({first})))
+    assert [event.address for _, event in calls(tmp_path / "of-first.hft")] == [0x7000, 0x7020]
+
+
 def test_a_name_that_a_thread_takes_later_is_its_name(tmp_path: Path) -> None:
     with Writer(tmp_path / "a.hft", INFO) as writer:
         for number in range(5000):
@@ -274,7 +289,7 @@ def test_threads_of_one_file_stay_apart_though_their_number_was_used_again(tmp_p
 
 def test_traces_that_were_sampled_otherwise_do_not_add_up(trace: Path, tmp_path: Path) -> None:
     other = Program(info={**INFO, "sample": 4096}).write(tmp_path / "sampled.hft")
-    with pytest.raises(UsageError, match="sampled otherwise"):
+    with pytest.raises(UsageError, match="sampled differently"):
         merge([trace, other], tmp_path / "all.hft")
 
 
@@ -290,7 +305,7 @@ def test_addresses_too_high_to_be_moved_are_refused(tmp_path: Path) -> None:
 
 
 def test_more_processes_than_fit_are_refused(trace: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"merge {PROCESSES_MAX} at most"):
+    with pytest.raises(UsageError, match=f"merge at most {PROCESSES_MAX} into one"):
         merge([trace] * (PROCESSES_MAX + 1), tmp_path / "all.hft")
 
 
@@ -306,6 +321,14 @@ def anonymous(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_new_trace_is_for_its_owner_alone(anonymous: Path) -> None:
     assert anonymous.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_anonymous_trace_still_tells_that_it_ended_before_its_program(tmp_path: Path) -> None:
+    program = service(requests=2)
+    for name, end, is_early in (("a", END, False), ("b", {"reason": "stop"}, True)):
+        made = tmp_path / f"{name}.anonymous.hft"
+        anonymise(program.write(tmp_path / f"{name}.hft", end), made)
+        assert bool(ended_early(inspect(made)[0].end)) is is_early
 
 
 def test_nothing_of_the_program_is_left(anonymous: Path) -> None:

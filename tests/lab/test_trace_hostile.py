@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow
 import pytest
 from conftest import Heapfit, assert_one_line
+from heapfit.record.options import SITES_MAX
 from heapfit.trace.native import MALLOC, Event, Reader, Thread, Writer
 
 INFO, EVENTS, SITES, END = 1, 2, 6, 7
@@ -143,3 +144,15 @@ def test_many_threads_are_no_load(tmp_path: Path) -> None:
         read = np.concatenate([events["thread"].copy() for events in reader.events(1 << 16)])
         assert np.array_equal(read, np.arange(threads))
         assert reader.threads[7] == Thread(7, 8, "", 1, 7, 7)
+
+
+def test_chains_of_calls_are_no_deeper_than_a_recorder_makes_them(tmp_path: Path) -> None:
+    """Of 13 kilobytes folded stacks took 83 seconds and 56 MB."""
+    with Writer(tmp_path / "a.hft", {}) as writer:
+        for number in range(1, 201):
+            writer.site(number - 1, 16 * number)
+        writer.event(0, Event(0, MALLOC, 16, size=8, usable=8, site=200))
+    with Reader(tmp_path / "a.hft") as reader:
+        list(reader.events(1 << 10))
+        callers = reader.sites()["caller"].tolist()
+    assert callers == [0 if index % SITES_MAX == 0 else index for index in range(200)]

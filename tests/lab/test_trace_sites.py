@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import subprocess
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from elftools.elf.elffile import ELFFile
-from heapfit.pools.symbols import line_rows
+from conftest import Heapfit
 from heapfit.trace.convert import convert
 from heapfit.trace.native import MALLOC, Event, Writer
 from heapfit.trace.sites import Mapping, Places, parse_mappings
@@ -56,19 +56,24 @@ def test_a_site_has_its_function_file_and_line(flags: str, tmp_path: Path) -> No
     assert frame.line == 4
 
 
-@pytest.mark.parametrize("version", [2, 4, 5])
-def test_rows_of_lines_are_those_of_an_independent_reader(version: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", [".", ".debug"])
+def test_a_stripped_program_has_the_lines_of_the_file_that_it_names(
+    tmp_path: Path, folder: str
+) -> None:
     (tmp_path / "p.c").write_text(SOURCE)
-    command = ["cc", f"-gdwarf-{version}", "-O2", "-o", tmp_path / "p", tmp_path / "p.c"]
-    subprocess.run(command, check=True)
-    with (tmp_path / "p").open("rb") as file:
-        dwarf = ELFFile(file).get_dwarf_info()
-        for unit in dwarf.iter_CUs():
-            program = dwarf.line_program_for_CU(unit)
-            states = [entry.state for entry in program.get_entries() if entry.state]
-            expected = [(s.address, s.file, s.line, bool(s.end_sequence)) for s in states]
-            assert list(line_rows(program)) == expected
-            assert len(expected) > 10
+    command = ["cc", "-g", "-O1", "-Wl,--build-id=none", "-o", "p", "p.c"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    (tmp_path / folder).mkdir(exist_ok=True)
+    for words in (
+        ["--only-keep-debug", "p", f"{folder}/p.debug"],
+        ["--strip-all", f"--add-gnu-debuglink={folder}/p.debug", "p"],
+    ):
+        subprocess.run(["objcopy", *words], check=True, cwd=tmp_path)
+    address, lines = run(tmp_path / "p")
+    frame = Places(parse_mappings(lines)).frame(address)
+    assert (frame.function, frame.line) == ("caller", 4)
+    (tmp_path / folder / "p.debug").write_bytes(b"of another build")
+    assert Places(parse_mappings(lines)).frame(address).function is None
 
 
 def test_an_address_outside_all_mappings_has_no_name() -> None:
@@ -121,3 +126,59 @@ def test_the_table_has_names_and_places_in_files(tmp_path: Path) -> None:
     assert (known["caller"], known["allocations"], known["bytes"]) == (1, 1, 8)
     _, plain = pq.read_table(tmp_path / "plain" / "sites.parquet").to_pylist()
     assert plain == {**known, "function": None, "file": None, "line": None}
+
+
+# The compiler puts the C++ library's functions into what the user wrote, and `twice` into `main`.
+CPP_SOURCE = """
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+struct Session { std::string user; std::vector<int> numbers; };
+static std::map<int, std::unique_ptr<Session>> sessions;
+template <class Number> __attribute__((noinline)) void open_session(Number i)
+{
+    auto session = std::make_unique<Session>();
+    session->numbers.resize(1000);
+    session->user = "a name that takes memory, of number " + std::to_string(i);
+    sessions.emplace(i, std::move(session));
+}
+static inline void twice(int i) { open_session(i); open_session(i + 1); }
+int main() { for (int i = 0; i < 2000; i += 2) twice(i); }
+"""
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O2", "-O3"])
+def test_sites_of_cpp_are_the_users_lines(
+    run_heapfit: Heapfit, tmp_path: Path, level: str, library: Path
+) -> None:
+    """They were lines of unique_ptr.h and new_allocator.h, and templates of a hundred letters."""
+    source = tmp_path / "p.cc"
+    source.write_text(CPP_SOURCE)
+    subprocess.run(["c++", "-g", level, "-o", tmp_path / "p", source], check=True)
+    lines = CPP_SOURCE.splitlines()
+    trace = tmp_path / "p.hft"
+    run_heapfit("record", "-o", trace, "--sites", "16", "--", tmp_path / "p")
+    answer = run_heapfit("profile", "--json", trace, folder=tmp_path).stdout
+    found = {each["chain"][0]: each for each in json.loads(answer)["profile"]["sites"]["by_bytes"]}
+    for name in ("make_unique", "resize", "to_string", "emplace"):
+        number = next(at for at, line in enumerate(lines, 1) if name in line)
+        [label] = [each for each in found if each.startswith(f"open_session (p.cc:{number}")]
+        assert found[label]["amount"]["objects"] >= 2000
+        calls = [each.partition(" (")[0] for each in found[label]["chain"]]
+        assert calls == ["open_session", "twice", "main"]
+    assert json.loads(answer)["profile"]["sites"]["without_lines"] == {}
+    resize = next(each for each in found if "std::vector::resize" in each)
+    assert found[resize]["amount"] == {**found[resize]["amount"], "objects": 2000, "bytes": 8000000}
+
+
+def test_code_without_line_numbers_is_named(
+    run_heapfit: Heapfit, tmp_path: Path, library: Path
+) -> None:
+    (tmp_path / "p.cc").write_text(CPP_SOURCE)
+    subprocess.run(["c++", "-O2", "-o", tmp_path / "p", tmp_path / "p.cc"], check=True)
+    trace = tmp_path / "p.hft"
+    run_heapfit("record", "-o", trace, "--sites", "16", "--", tmp_path / "p")
+    told = " ".join(run_heapfit("profile", trace, folder=tmp_path).stdout.split())
+    assert "come from code without line numbers, in p: install its debug symbols, or" in told
+    assert "open_session (std::" in told

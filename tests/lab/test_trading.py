@@ -21,6 +21,8 @@ from heapfit.catalogue.studies import load_study
 from loopback import accepts, free_port
 from shared_home import workload_data
 
+pytestmark = pytest.mark.full  # its programs take minutes to compile
+
 ROOT = Path(__file__).parents[2]
 FOLDER = paths.workloads_dir() / "trading"
 DICTIONARY = FOLDER / "dictionary.xml"
@@ -32,7 +34,7 @@ SESSIONS = 3
 NO_LIMIT = 1_000_000
 START_TIMEOUT_S = 60
 CLIENT_TIMEOUT_S = 90
-STOP_TIMEOUT_S = 20
+STOP_TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")

@@ -18,13 +18,15 @@ from engine_helpers import (
     allowed_cores,
     read_pids,
     run_once,
+    start_the_clock_late,
     system_allocator,
     wait_until_gone,
     workload,
 )
 from heapfit.errors import UsageError
 from heapfit.records import TrialStatus, WorkloadCheck, WorkloadMetric
-from heapfit.trial import BUILTIN_METRICS
+from heapfit.trial import BUILTIN_METRICS, verdict
+from heapfit.trial.preload import MIN_LOOKING_S, PreloadWatch
 from heapfit.trial.resources import Memory
 
 MIB = 1 << 20
@@ -48,7 +50,8 @@ note(); time.sleep(600)
 
 
 def test_gives_every_builtin_metric(tmp_path: Path) -> None:
-    trial = run_once(workload("sleep", "0.1"), tmp_path)
+    # Long enough to be looked at on a busy machine.
+    trial = run_once(workload("sleep", "1"), tmp_path)
     assert trial.status is TrialStatus.OK
     assert trial.exit_code == 0
     assert trial.metrics.keys() == {metric.name for metric in BUILTIN_METRICS}
@@ -291,7 +294,7 @@ def test_other_output_than_the_reference_is_a_mismatch(tmp_path: Path) -> None:
     )
     assert same.status is TrialStatus.OK
     assert other.status is TrialStatus.MISMATCH
-    assert other.reason == "gives other output than under glibc"
+    assert other.reason == "gives different output than under glibc"
     assert other.metrics == {}
 
 
@@ -383,8 +386,33 @@ def test_a_statically_linked_program_is_not_measured_under_a_false_name(
     assert "statically" in trial.reason
 
 
-def test_a_hanging_program_is_ended_with_all_its_descendants(tmp_path: Path) -> None:
+def test_a_library_is_missed_only_by_looks_that_lie_apart() -> None:
+    """A wrapper without it may be about to start the program."""
+    watch = PreloadWatch(Path("/no/such/library.so"))
+    watch.begin(os.getpid())
+    with subprocess.Popen(["sleep", "600"]) as wrapper:
+        seen_after = []
+        for now_s in (10.0, 10.0 + MIN_LOOKING_S / 2, 10.0 + 2 * MIN_LOOKING_S):
+            looks = watch._looks
+            while watch._looks == looks:  # until its own libraries are loaded
+                watch.sample(now_s)
+            seen_after.append(watch.missing)
+        wrapper.kill()
+    assert seen_after == [False, False, True]
+
+
+def test_files_that_have_changed_places_are_other_output(tmp_path: Path) -> None:
+    files = [tmp_path / "first", tmp_path / "second"]
+    for file in files:
+        file.write_text(file.name)
+    assert verdict.digest(files) != verdict.digest(files[::-1])
+
+
+def test_a_hanging_program_is_ended_with_all_its_descendants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pids = tmp_path / "pids"
+    start_the_clock_late(pids, monkeypatch, each=3)
     trial = run_once(workload(*PYTHON, STUBBORN_FAMILY, str(pids)), tmp_path / "w", timeout_s=1.0)
     assert trial.status is TrialStatus.TIMEOUT
     assert trial.reason == "still ran after 1 s and was ended"
@@ -417,7 +445,7 @@ def test_no_program_outlives_the_lab(tmp_path: Path, blow: signal.Signals) -> No
     )
     family = read_pids(pids, 3)
     lab.send_signal(blow)
-    lab.wait(20)
+    lab.wait(60)
     assert wait_until_gone(family) == []
 
 

@@ -50,7 +50,7 @@ def test_a_search_without_end_is_given_up_and_named(
 ) -> None:
     monkeypatch.setattr(search, "TIMEOUT_S", SHORT_S)
     output.write_text(LETTERS)
-    with pytest.raises(SearchFailed, match=r"\^\(a\+\)\+b' comes to no end within 1 s"):
+    with pytest.raises(SearchFailed, match=r"\^\(a\+\)\+b' does not finish within 1 s"):
         search.search(output, ["a", BACKTRACKS, "b"], every=False)
 
 
@@ -67,4 +67,4 @@ def test_a_trial_whose_output_cannot_be_judged_is_a_mismatch(
     check = WorkloadCheck(must_match=BACKTRACKS)
     trial = run_once(workload("echo", LETTERS, check=check), tmp_path)
     assert trial.status is TrialStatus.MISMATCH
-    assert "comes to no end" in trial.reason
+    assert "does not finish" in trial.reason

@@ -7,8 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import PYTHON, allowed_cores, run_once, system_allocator, workload
-from heapfit.errors import UsageError
+from engine_helpers import (
+    PYTHON,
+    allowed_cores,
+    run_once,
+    start_the_clock_late,
+    study_of,
+    system_allocator,
+    workload,
+)
+from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import (
     Trial,
     TrialStatus,
@@ -17,6 +25,7 @@ from heapfit.records import (
     WorkloadMetric,
     WorkloadServer,
 )
+from heapfit.study import execute
 
 REDIS = [
     "redis-server",
@@ -92,6 +101,7 @@ def test_server_and_client_run_apart(tmp_path: Path) -> None:
 def test_a_client_that_fails_fails_the_trial(tmp_path: Path) -> None:
     trial = run_once(redis("false"), tmp_path)
     assert (trial.status, trial.exit_code) == (TrialStatus.FAILED, 1)
+    assert trial.reason == "the load (false) failed: exit code 1, 0 expected"
 
 
 def test_a_server_that_dies_is_blamed_rather_than_its_client(tmp_path: Path) -> None:
@@ -125,12 +135,22 @@ def test_a_server_that_does_not_start_is_a_failure(tmp_path: Path) -> None:
     assert trial.stderr_tail == "no port\n"
 
 
-def test_a_client_that_hangs_times_out_and_takes_the_server_along(tmp_path: Path) -> None:
+def test_a_server_that_turns_into_a_daemon_is_told_not_to(tmp_path: Path) -> None:
+    work = workload("true", server=WorkloadServer(command=["true"]))
+    with pytest.raises(HeapfitError, match="a trial of the server fails under the baseline glibc"):
+        execute(study_of(work), tmp_path / "out")
+    assert run_once(work, tmp_path).reason.endswith("a daemon, have it stay in the foreground")
+
+
+def test_a_client_that_hangs_times_out_and_takes_the_server_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     note = (
         "redis-cli -p {port} info server |"
         " sed -n 's/process_id:\\([0-9]*\\).*/\\1/p' > $1; sleep 60"
     )
     pid = tmp_path / "pid"
+    start_the_clock_late(pid, monkeypatch)
     trial = run_once(redis("sh", "-c", note, "sh", str(pid)), tmp_path / "w", timeout_s=1.0)
     assert trial.status is TrialStatus.TIMEOUT
     assert not Path(f"/proc/{int(pid.read_text())}").exists()

@@ -150,6 +150,15 @@ def test_rounded_figures_that_agree_by_accident_are_not_taken_for_certain() -> N
     assert found.p > 0.01
 
 
+def test_rounding_alone_leaves_the_spread_of_a_figure_anywhere_in_its_step() -> None:
+    """A uniform error: a variance of step squared over 12 for each of the two figures."""
+    figures = np.array([[10.0, 20.0, 10.0, 20.0], [20.0, 40.0, 20.0, 40.0]])  # in steps of 10
+    of_logarithms = (10**2 / (10 * 20) + 10**2 / (20 * 40)) / 12
+    assert pairs(figures).variance.tolist() == pytest.approx([of_logarithms / 4])
+    apart = np.array([[10.0, 20.0, 10.0, 20.0], [20.0, 30.0, 20.0, 30.0]])  # always by one step
+    assert pairs(apart, ratio=False).variance.tolist() == pytest.approx([2 * 10**2 / 12 / 4])
+
+
 def test_two_blocks_say_nothing_and_the_estimate_is_there_all_the_same() -> None:
     found = between(measured({"a": [1.0, 1.1], "b": [2.0, 2.2]}), "a", "b")
     assert (found.estimate, found.low, found.high, found.p) == (
@@ -249,6 +258,18 @@ def test_the_settings_of_one_allocator_are_compared_as_allocators_are() -> None:
     assert all(each.at == {} for each in found)
 
 
+def test_a_setting_with_one_block_has_the_spread_of_the_others() -> None:
+    figures = np.full((3, 2, 4), np.nan)
+    figures[:2] = [[scattered(seed, 1.0, 0.05, 4) for seed in (at, at + 9)] for at in range(2)]
+    figures[2, :, 0] = 1.0, 1.1
+    in_settings = pairs(figures)
+    everywhere = verdict.average(in_settings, np.ones((3, 1), dtype=bool))
+    known = in_settings.variance[:2, 0]
+    assert np.isnan(in_settings.variance[2, 0])
+    of_one_block = (known * 4).mean()
+    assert everywhere.variance.tolist() == pytest.approx([(known.sum() + of_one_block) / 3**2])
+
+
 def test_facts_that_balance_each_other_over_the_settings_are_no_difference() -> None:
     logs = np.array([[[0.1] * 3, [0.0] * 3], [[0.2] * 3, [0.0] * 3], [[0.0] * 3, [0.3] * 3]])
     everywhere = judge(verdict.average(pairs(np.exp(logs)), np.ones((3, 1), dtype=bool)))
@@ -280,6 +301,7 @@ def test_the_error_over_all_settings_is_as_promised(settings: int) -> None:
     assert false / studies < 0.065
 
 
+@pytest.mark.full
 def test_the_promises_are_kept_in_every_simulated_study(benchmark: ModuleType) -> None:
     """The stored simulation in small: the bounds are wider by three standard errors."""
     studies = 1500

@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -23,8 +24,8 @@ from heapfit.report.findings_words import headline
 from heapfit.report.letters import grids
 from heapfit.report.reading import Findings
 from heapfit.report.results import Results
-from heapfit.report.units import TERMINAL_DIGITS
 from heapfit.statistics import read, summarise
+from heapfit.text import TERMINAL_DIGITS
 from rich.console import Console
 
 STUDIES = 1000
@@ -97,7 +98,7 @@ def shown(study: Study, trials: list[Trial]) -> Shown:
     cells: dict[str, dict[str, Cell]] = {metric.name: {} for metric in METRICS}
     for allocator in study.allocators:
         line = next(li for li in table.splitlines() if li.startswith(allocator.name))
-        found = re.findall(r"[\d.,]([* ]) *(~?)(\d+\.\d\d+x)", line)
+        found = re.findall(r"[\d.,] *(\*?)(~?)(\d+\.\d\d+x)", line)
         for metric, (star, mark, ratio) in zip(METRICS, found, strict=True):
             cells[metric.name][allocator.name] = Cell(star == "*", bool(mark), ratio)
     sentences = {metric.name: conclude(results, SETTING, metric) for metric in METRICS}
@@ -134,7 +135,7 @@ def _of_metric(seen: Shown, metric: Metric) -> Iterator[str]:
         if name != "glibc" and not cell.undecided and float(cell.ratio[:-1]) == 1:
             yield f"a difference of {name} that reads {cell.ratio}"
     if not letters:
-        if "cannot settle" not in sentence and "nothing to compare" not in sentence:
+        if "nothing can be shown" not in sentence and "nothing to compare" not in sentence:
             yield "a conclusion from nothing"
         return
     alike = all(share(first, second) for first in letters for second in letters)
@@ -188,7 +189,9 @@ def _of_advice(seen: Shown) -> Iterator[str]:
     if advice.recommended not in (None, "glibc") and not better[advice.recommended]:
         yield f"{advice.recommended} is recommended, though no cell shows it to be better"
     if advice.recommended in (None, "glibc"):
-        for name in better:
+        # Who fails more often than the baseline is left out, and a note says so.
+        left_out = {name for name in better if f"{name} is left out: " in " ".join(advice.notes)}
+        for name in better.keys() - left_out:
             if better[name] and not worse[name]:
                 yield f"{headline(advice)}, though {name} is shown to be better and not worse"
     if said := re.search(
@@ -202,7 +205,11 @@ def _of_advice(seen: Shown) -> Iterator[str]:
                     yield f"{name} is told apart in {metric.name}"
     if advice.recommended is None and "may be chance" in advice.reasons:
         for metric in (each for each in METRICS if each.name in advice.metrics.values()):
-            if "no difference can be shown" not in seen.sentences[metric.name]:
+            # Of those that take part: who fails more often than the baseline is left out.
+            letters = seen.letters[metric.name]
+            compared = [s.allocator for s in advice.standings if s.allocator in letters]
+            marks = [set(letters[name]) for name in compared]
+            if not all(first & second for first, second in combinations(marks, 2)):
                 yield f"no significant difference, beside one in {metric.name}"
     if advice.recommended is not None and all(
         "no difference can be shown" in sentence for sentence in seen.sentences.values()

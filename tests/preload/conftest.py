@@ -1,7 +1,7 @@
 """What the tests of preloading share: the libraries under test.
 
-These are the variants that heapfit itself would preload; HEAPFIT_LIBRARY and HEAPFIT_POOLS_LIBRARY
-name others in their place.
+These are the variants that heapfit itself would preload; HEAPFIT_LIBRARY, HEAPFIT_POOLS_LIBRARY and
+HEAPFIT_HARDENED_LIBRARY name others in their place.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from heapfit import paths
 # pytest's own limit for a test: each program runs twice, within a limit of its own.
 TEST_TIMEOUT_S = 2 * TIMEOUT_S + 60
 
+# The servers that tests start are here; a proxy, if there is one, is for those elsewhere.
+os.environ["no_proxy"] = ",".join(["127.0.0.1", os.environ.get("no_proxy", "")])
+
 # The check stands in a module of its own; its assertions are to show the difference, too.
 pytest.register_assert_rewrite("checking")
 
@@ -24,9 +27,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+    items[:] = [item for item in items if not _is_hardened_otherwise(item)]
 
 
-VARIABLES = {"default": "HEAPFIT_LIBRARY", "pools": "HEAPFIT_POOLS_LIBRARY"}
+def _is_hardened_otherwise(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    hardened = callspec is not None and callspec.params.get("library") == "hardened"
+    return hardened and item.get_closest_marker("unhardened") is not None
+
+
+VARIABLES = {
+    "default": "HEAPFIT_LIBRARY",
+    "pools": "HEAPFIT_POOLS_LIBRARY",
+    "hardened": "HEAPFIT_HARDENED_LIBRARY",
+}
+# Some programs run under it in every run (test_hardened.py).
+FULL = {"hardened"}
 
 
 def variant_library(variant: str) -> Path:
@@ -37,7 +53,12 @@ def variant_library(variant: str) -> Path:
     return found
 
 
-@pytest.fixture(scope="session", params=VARIABLES)
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(each, marks=[pytest.mark.full] if each in FULL else []) for each in VARIABLES
+    ],
+)
 def library(request: pytest.FixtureRequest) -> Path:
     """Each variant in turn: what real programs are run under."""
     return variant_library(request.param)
@@ -51,3 +72,8 @@ def default_library() -> Path:
 @pytest.fixture(scope="session")
 def pools_library() -> Path:
     return variant_library("pools")
+
+
+@pytest.fixture(scope="session")
+def hardened_library() -> Path:
+    return variant_library("hardened")

@@ -21,7 +21,7 @@ from heapfit import paths
 
 ROOT = Path(__file__).resolve().parents[2]
 STORED = Path(__file__).with_name("interface.txt")
-LIBRARIES = ["default", "pools", "record"]
+LIBRARIES = ["default", "hardened", "pools", "record"]
 
 HIDDEN_BIT = 0x8000  # of a symbol's version: not the one that new programs get
 
@@ -127,6 +127,9 @@ def _text(kind: DIE | None) -> str:
     if kind is None:
         return "void"
     if kind.tag == "DW_TAG_pointer_type":
+        to = _type(kind)
+        if to is not None and to.tag == "DW_TAG_subroutine_type":
+            return _function("(*)", to)
         return f"{_text(_type(kind))} *"
     if kind.tag == "DW_TAG_const_type":
         bare = _text(_type(kind))

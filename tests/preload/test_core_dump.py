@@ -61,6 +61,7 @@ def bound_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (8 * CORE_MAX, 8 * CORE_MAX))
 
 
+@pytest.mark.unhardened("what is freed is cleared")
 def test_gcore_writes_what_is_in_use_and_gdb_reads_it(
     subject: subprocess.Popen[str], program: Path, tmp_path: Path
 ) -> None:
@@ -104,6 +105,7 @@ def asks(*commands: str) -> list[str]:
 
 
 @pytest.mark.parametrize("from_core", [False, True], ids=["attached", "core"])
+@pytest.mark.unhardened("large objects begin within their spans")
 def test_gdb_says_what_an_address_belongs_to(
     subject: subprocess.Popen[str], program: Path, tmp_path: Path, from_core: bool
 ) -> None:
@@ -149,6 +151,7 @@ def test_gdb_says_so_of_a_process_without_heapfit(program: Path) -> None:
         process.communicate()
 
 
+@pytest.mark.unhardened("has inaccessible pages within its spans")
 def test_all_that_is_accessible_is_dumped_and_nothing_else(
     subject: subprocess.Popen[str],
 ) -> None:

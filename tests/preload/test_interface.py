@@ -23,7 +23,7 @@ def test_the_interface_is_the_one_that_is_stored() -> None:
     )
 
 
-@pytest.mark.parametrize("variant", ["default", "pools"])
+@pytest.mark.parametrize("variant", ["default", "hardened", "pools"])
 def test_the_malloc_family_has_no_version_and_all_else_has_one(variant: str) -> None:
     """A `malloc` with a version would not be found by programs that were linked with libc's."""
     for name, version in interface.exports(paths.library(variant)).items():

@@ -116,7 +116,7 @@ def test_what_was_freed_is_there_for_other_sizes_under_a_processs_limit(
 @pytest.mark.parametrize(
     ("name", "mebibytes"),
     [
-        ("sqlite3", 36),
+        pytest.param("sqlite3", 36, marks=pytest.mark.full),
         ("perl", 26),
         ("python3-documents", 56),
         pytest.param("node", 170, marks=pytest.mark.full),
@@ -152,7 +152,11 @@ int main(int argc, char **argv)
 # What systemd, and the kernel since 5.16, grant to everybody.
 LOCKED_LIMIT = 8 * MIB
 # The library with pools has tables of some MiB, with which a program may be above that limit.
-ADDED_MAX = {"libheapfit.so": 3 * MIB, "libheapfit-pools.so": 8 * MIB}
+ADDED_MAX = {
+    "libheapfit.so": 3 * MIB,
+    "libheapfit-pools.so": 8 * MIB,
+    "libheapfit-hardened.so": 3 * MIB,
+}
 NOBODY = 65534
 
 
@@ -189,6 +193,79 @@ def test_an_ordinary_user_may_lock_a_small_programs_memory(
         assert (done.stdout, done.stderr, done.returncode) == ("locked\n", "", 0), preload
 
 
+LOWERS = """
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+static void *allocates(void *unused)
+{
+    for (int round = 0; round < 20; round++) {
+        char *blocks[200];
+        for (int i = 0; i < 200; i++) {
+            blocks[i] = malloc(i % 50 == 0 ? 2000000 : 100 + 300 * i);
+            if (blocks[i]) memset(blocks[i], 1, 100);
+        }
+        for (int i = 0; i < 200; i++) free(blocks[i]);
+    }
+    return unused;
+}
+int main(int argc, char **argv)
+{
+    size_t bytes = argc > 1 ? 1 << 20 : 24 << 20;
+    char *live = malloc(bytes);
+    if (!live) return puts("no memory"), 1;
+    memset(live, 1, bytes);
+    if (argc > 1 && mlockall(atoi(argv[1])) != 0) return puts("mlockall"), 1;
+    struct rlimit little = {65536, 65536};
+    if (setrlimit(RLIMIT_MEMLOCK, &little) != 0) return puts("setrlimit"), 1;
+    pthread_t threads[4];
+    int started = 0;
+    for (; started < 4; started++)
+        if (pthread_create(&threads[started], NULL, allocates, NULL) != 0) break;
+    allocates(NULL);
+    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    free(live);
+    if (malloc(1000) == NULL) return puts("nothing is left"), 1;
+    return puts("went on"), 0;
+}
+"""
+
+
+# What is to be locked from then on cannot be had, which the program is told; the rest is unhurt.
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a program as another user")
+@pytest.mark.parametrize("locked", [[], ["1"], ["3"]], ids=["nothing", "current", "future"])
+def test_a_program_that_has_allocated_may_lower_what_it_may_lock(
+    library: Path, tmp_path: Path, locked: list[str]
+) -> None:
+    (tmp_path / "lowers.c").write_text(LOWERS)
+    program = compiled(tmp_path / "lowers.c", tmp_path)
+    for folder in [tmp_path, *tmp_path.parents]:
+        if folder.stat().st_uid == 0 and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o111)
+
+    def as_nobody() -> None:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (LOCKED_LIMIT, LOCKED_LIMIT))
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+    if locked and library.name != "libheapfit.so":
+        return  # which has tables that are not to be locked so
+    for preload in ["", shutil.copy(library, tmp_path)]:
+        done = subprocess.run(
+            [program, *locked],
+            env={"LD_PRELOAD": str(preload)},
+            preexec_fn=as_nobody,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.stdout, done.stderr, done.returncode) == ("went on\n", "", 0), preload
+
+
 def test_a_small_program_has_little_more_address_space(library: Path) -> None:
     def size(preload: str) -> int:
         command = ["/bin/grep", "VmSize", "/proc/self/status"]
@@ -212,6 +289,8 @@ def environment_with(library: Path, settings: str) -> dict[str, str]:
 
 # Without a limit its free memory waits: then it needs more, how much depends on how threads take
 # turns (benchmarks/container.py runs it a hundred times, and other allocators beside it).
+@pytest.mark.full
+@pytest.mark.unhardened("needs more for the same objects, by canaries and its quarantine")
 def test_free_memory_that_waits_does_not_count_in_a_container(
     group: Group, library: Path, tmp_path: Path
 ) -> None:
@@ -229,6 +308,7 @@ def test_free_memory_that_waits_does_not_count_in_a_container(
         assert int(within.stdout) < limit
 
 
+@pytest.mark.unhardened("gives large objects back at once")
 def test_a_limit_that_is_lowered_gets_what_is_free(
     group: Group, library: Path, tmp_path: Path
 ) -> None:

@@ -39,7 +39,9 @@ LINES = {
     "sized_free": WRONG_SIZE.format(100000),
     "sized_delete": WRONG_SIZE.format(5000),
     "write_after_free": (
-        f"corrupted free list: the free block at {ADDRESS} was written to after it was freed"
+        f"(corrupted free list: the free block at {ADDRESS} was written to after it was freed"
+        # The hardened library, which looks at all of it.
+        f"|use after free: the free block at {ADDRESS} of 112 bytes was written to at {ADDRESS})"
     ),
 }
 

@@ -17,7 +17,7 @@ from elftools.elf.sections import SymbolTableSection
 from heapfit import paths
 
 OLDEST = (2, 28)
-LIBRARIES = ["default", "pools", "record"]
+LIBRARIES = ["default", "pools", "hardened", "record"]
 
 
 def wanted(library: Path) -> list[tuple[str, str]]:

@@ -2,15 +2,18 @@
 
 strace refuses one system call after the other, and all from one on, in every thread. What is
 refused may be the dynamic loader's, which gives up in a way of its own, whatever is preloaded.
+That none is forgotten is told from the functions that the libraries take from the C library, and
+from the numbers of calls in their sources.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import process_groups
@@ -18,6 +21,7 @@ import pytest
 from comparison import PROGRAMS_FOLDER
 from heapfit import paths
 
+ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 60
 OPTIONS = "control:on,zeroed_reserve:1m,stats_at_exit:1,huge_pages:always"
 LOADER_GAVE_UP = 127
@@ -51,6 +55,24 @@ OTHERS = {
     "close_range": "EMFILE",
     "dup2": "EBADF",
     "close": "EIO",
+    "pread64": "EIO",
+    "write": "ENOSPC",
+    "lseek": "ESPIPE",
+    "ftruncate": "EIO",
+    "unlinkat": "EACCES",
+    "getcwd": "ENOENT",
+    "readlink": "EACCES",
+    "getdents64": "EIO",
+    "memfd_create": "EMFILE",
+    "pipe2": "EMFILE",
+    "process_vm_readv": "EPERM",
+    "membarrier": "EPERM",
+    "rt_sigaction": "EINVAL",
+    "getpriority": "ESRCH",
+    "sched_getscheduler": "EPERM",
+    "sched_setaffinity": "EPERM",
+    "connect": "ECONNREFUSED",
+    "ppoll": "EINTR",
     "socket": "EMFILE",
     "bind": "EADDRINUSE",
     "listen": "EPERM",
@@ -61,8 +83,61 @@ OTHERS = {
     "getsockopt": "EPERM",
 }
 CALLS = {**MEMORY, **OTHERS}
-# As many in turn; programs make more of some, but then the same again and again.
+# What is made only once another call has been refused.
+ONLY_AFTER = {
+    "pipe2": "process_vm_readv",
+    "setpriority": "sched_setscheduler",
+    "ftruncate": "write",
+    "unlinkat": "write",
+}
+# As many in turn; programs make more of some, but then the same again and again. From so many on;
+# and those alone where a library differs from another one in little.
 IN_TURN = 40
+FROM_ON = (1, 2, 4, 8, 16, 32)
+
+# ---- what the libraries can ask of the kernel, but is not refused here, and why
+
+NOT_REFUSED = {
+    **dict.fromkeys(("getpid", "getppid", "gettid", "geteuid"), "cannot fail"),
+    "exit_group": "cannot fail",
+    "futex": "no kernel refuses to wake; where it did, the C library's own locks would hang, too",
+    "getcpu": "fails only where there is none, and is answered without the kernel",
+    "clock_gettime": "is answered without the kernel",
+    "fstat": "libraries of before glibc 2.33 have it, which are not those of this machine",
+    **dict.fromkeys(("setns", "unshare", "execveat"), "the program's own, and so is the answer"),
+    **dict.fromkeys(("vfork", "wait4", "waitid"), "another thread's, which is only looked at"),
+    **dict.fromkeys(("kill", "rt_tgsigqueueinfo"), "sends the program a signal again that ends it"),
+}
+
+# Calls of functions that are not named as they are.
+BEHIND = {
+    "open": {"openat"},
+    "pread": {"pread64"},
+    "recv": {"recvfrom"},
+    "send": {"sendto"},
+    "getrlimit": {"prlimit64"},
+    "sigaction": {"rt_sigaction"},
+    "sigprocmask": {"rt_sigprocmask"},
+    "pthread_create": {"mmap", "mprotect", "munmap", "clone", "clone3", "rt_sigprocmask"},
+    "sysconf": {"openat", "read", "close", "prlimit64", "sched_getaffinity", "sysinfo"},
+    "dprintf": {"write"},
+    "fprintf": {"write"},
+    "fwrite": {"write"},
+}
+# Functions that ask nothing of it, or do as the program ends.
+WITHOUT = {
+    *("abort", "exit", "syscall", "environ", "stderr"),
+    *("dl_iterate_phdr", "dladdr", "dladdr1", "dlerror", "dlsym", "getauxval", "getenv"),
+    *("memchr", "memcmp", "memcpy", "memmove", "memrchr", "memset"),
+    *("sigaddset", "sigemptyset", "sigfillset"),
+    *("strchr", "strcmp", "strcpy", "strlen", "strncmp", "strnlen", "strrchr", "strstr"),
+    *("strtol", "strtoul"),
+    *("pthread_attr_destroy", "pthread_attr_init", "pthread_attr_setdetachstate"),
+    *("pthread_attr_setstacksize", "pthread_getspecific", "pthread_key_create"),
+    *("pthread_self", "pthread_setcancelstate", "pthread_setspecific"),
+}
+# The compiler's and C++'s; Zydis and libzstd, which ask nothing either.
+WITHOUT_BY_NAME = re.compile(r"_|Zydis|ZSTD_")
 
 _CALL = re.compile(r"^(\d+) +([a-z_0-9]+)\(")
 
@@ -75,26 +150,56 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-@pytest.fixture(params=["default", "pools", "record"])
-def preloaded(request: pytest.FixtureRequest) -> Path:
-    return paths.library(request.param)
+@dataclass(frozen=True)
+class Preloaded:
+    """A library, and options beside those that all have."""
+
+    variant: str
+    options: str = ""
+
+    @property
+    def alone(self) -> Iterable[int]:
+        """The calls that are refused alone."""
+        return FROM_ON if self.options or self.variant == "hardened" else range(1, IN_TURN + 1)
 
 
-def under_strace(subject: Path, library: Path, *words: str) -> subprocess.CompletedProcess[str]:
+ALL_PRELOADED = [
+    *(Preloaded(variant) for variant in ("default", "pools", "record", "hardened")),
+    Preloaded("default", ",guard_sample:32k"),
+]
+
+
+def named(preloaded: Preloaded) -> str:
+    return preloaded.variant + preloaded.options.partition(":")[0].replace(",", "-")
+
+
+def under_strace(
+    subject: Path, preloaded: Preloaded, *words: str
+) -> subprocess.CompletedProcess[str]:
+    recorded = subject.with_name("trace.hft")
+    recorded.unlink(missing_ok=True)
     variables = {
-        "LD_PRELOAD": str(library),
-        "HEAPFIT_OPTIONS": OPTIONS,
-        "HEAPFIT_RECORD": str(subject.with_name(f"{os.getpid()}.hft")),
+        "LD_PRELOAD": str(paths.library(preloaded.variant)),
+        "HEAPFIT_OPTIONS": OPTIONS + preloaded.options,
+        "HEAPFIT_RECORD": recorded.name,
     }
     command = ["strace", "-f", "-qqq", "-e", "signal=none", *words]
     for name, value in variables.items():
         command += ["-E", f"{name}={value}"]
-    return process_groups.run([*command, str(subject)], timeout_s=TIMEOUT_S)
+    return process_groups.run([*command, str(subject)], timeout_s=TIMEOUT_S, cwd=subject.parent)
 
 
-def counts(subject: Path, library: Path, log: Path, *words: str) -> Counter[str]:
+def refusals(call: str, when: str) -> list[str]:
+    """What strace refuses so that `call` is made, and that it is refused, if `when` says so."""
+    first = ONLY_AFTER.get(call)
+    each = [f"inject={first}:error={CALLS[first]}"] if first else []
+    each += [f"inject={call}:error={CALLS[call]}:when={when}"] if when else []
+    return [word for inject in each for word in ("-e", inject)]
+
+
+def counts(subject: Path, preloaded: Preloaded, log: Path, *words: str) -> Counter[str]:
     """How often a thread makes each call, of those that make the most of it."""
-    under_strace(subject, library, "-o", str(log), *words)
+    under_strace(subject, preloaded, "-o", str(log), *words)
     by_thread: Counter[tuple[str, str]] = Counter()
     for line in log.read_text(errors="replace").splitlines():
         if found := _CALL.match(line):
@@ -105,12 +210,12 @@ def counts(subject: Path, library: Path, log: Path, *words: str) -> Counter[str]
     return most
 
 
-def check_refused(subject: Path, library: Path, call: str, when: str, loads: bool) -> None:
+def check_refused(subject: Path, preloaded: Preloaded, call: str, when: str, loads: bool) -> None:
     """`loads`: whether the first call that is refused is one that the loader makes to load."""
-    inject = f"inject={call}:error={CALLS[call]}:when={when}"
-    words = ["-o", "/dev/null", "-e", f"trace={call}", "-e", inject]
-    result = under_strace(subject, library, *words)
-    told = f"{inject}: exit code {result.returncode}\n{result.stdout}\n{result.stderr[-2000:]}"
+    words = refusals(call, when)
+    traced = ",".join(dict.fromkeys((call, ONLY_AFTER.get(call, call))))
+    result = under_strace(subject, preloaded, "-o", "/dev/null", "-e", f"trace={traced}", *words)
+    told = f"{words}: exit code {result.returncode}\n{result.stdout}\n{result.stderr[-2000:]}"
     if result.returncode == LOADER_GAVE_UP:
         assert any(words in result.stderr for words in LOADERS_WORDS), told
         return
@@ -124,12 +229,49 @@ def check_refused(subject: Path, library: Path, call: str, when: str, loads: boo
 
 # One alone, and all from one on.
 @pytest.mark.full
+@pytest.mark.parametrize("preloaded", ALL_PRELOADED, ids=named)
 @pytest.mark.parametrize("which", ["", "+"])
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_may_be_refused(
-    call: str, which: str, subject: Path, preloaded: Path, tmp_path: Path
+    call: str, which: str, subject: Path, preloaded: Preloaded, tmp_path: Path
 ) -> None:
-    made = counts(subject, preloaded, tmp_path / "log")[call]
+    made = counts(subject, preloaded, tmp_path / "log", *refusals(call, ""))[call]
     to_load = counts(subject, preloaded, tmp_path / "loader", *LOADER_ALONE)[call]
-    for number in range(1, min(made, IN_TURN) + 1):
-        check_refused(subject, preloaded, call, f"{number}{which}", number <= to_load)
+    for number in FROM_ON if which else preloaded.alone:
+        if number <= made:
+            check_refused(subject, preloaded, call, f"{number}{which}", number <= to_load)
+
+
+# ---- none is forgotten
+
+
+@pytest.mark.full
+def test_every_call_of_the_list_is_made(subject: Path, tmp_path: Path) -> None:
+    """Or else nothing is refused above."""
+    made: set[str] = set()
+    for first in ("", *ONLY_AFTER):
+        for preloaded in ALL_PRELOADED:
+            made |= set(counts(subject, preloaded, tmp_path / "log", *refusals(first, "")))
+    assert set(CALLS) - made == set()
+
+
+def functions_of(library: Path) -> set[str]:
+    """Return the functions of other libraries that one calls."""
+    command = ["nm", "--dynamic", "--undefined-only", str(library)]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return {line.split()[-1].partition("@")[0] for line in listed.splitlines()}
+
+
+def calls_of_sources() -> set[str]:
+    """Return the system calls that the allocator's sources make by their numbers."""
+    sources = (path for path in (ROOT / "allocator").rglob("*.[ch]"))
+    return {call for path in sources for call in re.findall(r"\bSYS_(\w+)", path.read_text())}
+
+
+def test_every_call_of_the_libraries_is_refused_or_left_out_for_a_reason() -> None:
+    variants = {preloaded.variant for preloaded in ALL_PRELOADED}
+    functions = {each for variant in variants for each in functions_of(paths.library(variant))}
+    asking = {each for each in functions - WITHOUT if not WITHOUT_BY_NAME.match(each)}
+    made = calls_of_sources().union(*(BEHIND.get(each, {each}) for each in asking))
+    assert made - set(CALLS) - set(NOT_REFUSED) == set()
+    assert set(NOT_REFUSED) - made == set(), "nothing of the list is gone"

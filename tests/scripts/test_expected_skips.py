@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -103,3 +109,86 @@ def test_every_reason_is_given_by_some_source() -> None:
 def test_every_table_says_when_it_applies() -> None:
     assert all(table["condition"] for table in TABLES.values())
     assert all(("tests" in table) != ("left-out" in table) for table in TABLES.values())
+
+
+# ---- conditions ------------------------------------------------------------------------------
+
+NOTHING: frozenset[str] = frozenset()
+
+
+@pytest.fixture(scope="module")
+def summary() -> ModuleType:
+    """`scripts/test-summary` as a module."""
+    loader = SourceFileLoader("test_summary_program", str(ROOT / "scripts" / "test-summary"))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[loader.name] = module  # its dataclass asks for it
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("test", "fact", "others"),
+    [
+        ("limits.Limits.MemoryLockedLater", "not-root", "confined"),
+        ("limits.Limits.StrictOvercommit", "not-root", "one-processor"),
+        ("limits.Limits.StrictOvercommit", "confined", "one-processor"),
+        ("test_server_and_client_run_apart", "one-processor", "not-root"),
+    ],
+)
+def test_a_skip_is_expected_where_its_fact_holds_alone(
+    summary: ModuleType, test: str, fact: str, others: str
+) -> None:
+    why = next(why for pattern, why in listed() if pattern == test)
+    assert summary.skip_is_expected("lab", test, why, frozenset({fact}))
+    assert not summary.skip_is_expected("lab", test, why, frozenset({others}))
+    assert not summary.skip_is_expected("lab", test, why, NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("test", "why", "suites", "others"),
+    [
+        (
+            "asleep.AThread.Is",
+            "the kernel does not tell what threads do",
+            ["aarch64", "tsan"],
+            ["library", "asan"],
+        ),
+        (
+            "idle.RestingHeaps.Rest",
+            "ThreadSanitizer knows nothing of membarrier(2)",
+            ["asan", "tsan"],
+            ["library", "aarch64"],
+        ),
+    ],
+)
+def test_a_skip_is_expected_in_its_suites_alone(
+    summary: ModuleType, test: str, why: str, suites: list[str], others: list[str]
+) -> None:
+    for suite in suites:
+        assert summary.skip_is_expected(suite, test, why, NOTHING)
+        assert summary.skip_is_expected(f"{suite}-rest", test, why, NOTHING)
+    for suite in others:
+        assert not summary.skip_is_expected(suite, test, why, NOTHING)
+
+
+def test_who_runs_the_tests_is_seen(summary: ModuleType) -> None:
+    """By a user of a namespace of its own, who is called root there and nobody else is."""
+    assert ("not-root" in summary.facts_here()) == (os.geteuid() != 0)
+    asked = "import runpy, sys; print(*runpy.run_path(sys.argv[1])['facts_here']())"
+    program = [sys.executable, "-c", asked, str(ROOT / "scripts" / "test-summary")]
+    apart = ["unshare", "--user", *(["--map-root-user"] if os.geteuid() else [])]
+    found = subprocess.run([*apart, *program], capture_output=True, text=True)
+    if found.returncode == 0:  # most kernels let anybody have one
+        assert ("not-root" in found.stdout.split()) == (os.geteuid() == 0)
+        assert "confined" in found.stdout.split()
+
+
+def test_every_fact_and_suite_of_a_table_is_one_that_there_is(summary: ModuleType) -> None:
+    known = (ROOT / "scripts" / "test-summary").read_text()
+    facts = {fact for table in TABLES.values() for fact in table.get("when", [])}
+    assert all(f'"{fact}": ' in known for fact in facts)
+    suites = {suite for table in TABLES.values() for suite in table.get("suites", [])}
+    preparations = (ROOT / "scripts" / "run-tests").read_text()
+    assert all(f'ctest("{suite}", ' in preparations for suite in suites)

@@ -13,10 +13,10 @@ PROGRAM = Path(__file__).resolve().parents[2] / "scripts" / "test-summary"
 PYTEST_PASSED = '<testcase name="a" classname="b" time="0.1"/>'
 PYTEST_FAILED = '<testcase name="c"><failure message="assert 1 == 2">...</failure></testcase>'
 PYTEST_ERROR = '<testcase name="d"><error message="fixture failed">...</error></testcase>'
-# Of these two tests/expected-skips.toml knows the names and the reasons.
+# Of these two tests/expected-skips.toml knows the names and the reasons, on any machine.
 PYTEST_SKIPPED = (
-    '<testcase name="test_server_and_client_run_apart">'
-    '<skipped type="pytest.skip" message="needs a core for each side"/></testcase>'
+    '<testcase name="test_what_this_machine_cannot_give_is_left_out_with_a_note_or_refused">'
+    '<skipped type="pytest.skip" message="this machine can give every metric"/></testcase>'
 )
 CTEST_PASSED = '<testcase name="f" status="run"><system-out>fine</system-out></testcase>'
 CTEST_FAILED = '<testcase name="g" status="fail"><failure message="Failed"/></testcase>'
@@ -24,15 +24,16 @@ CTEST_NO_PROGRAM = (
     '<testcase name="h" status="notrun"><skipped message="Unable to find executable"/></testcase>'
 )
 CTEST_SKIPPED = (
-    '<testcase name="limits.Limits.MemoryLockedLater" status="notrun">'
+    '<testcase name="record_front.RecordThreads.TimesOfAnAddressAreInItsOrder" status="notrun">'
     '<skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>'
     "<system-out>[ RUN      ] X.Y\n/a/b.cpp:1: Skipped\n"
-    "only root may lock memory without limit\n\n[  SKIPPED ]</system-out></testcase>"
+    "the clock is too coarse here to tell two events in a row apart\n\n"
+    "[  SKIPPED ]</system-out></testcase>"
 )
 PYTEST_SKIPPED_UNEXPECTEDLY = (
     '<testcase name="e"><skipped type="pytest.skip" message="why"/></testcase>'
 )
-PYTEST_SKIPPED_FOR_ANOTHER_REASON = PYTEST_SKIPPED.replace("needs a core", "does not like")
+PYTEST_SKIPPED_FOR_ANOTHER_REASON = PYTEST_SKIPPED.replace("this machine", "no machine")
 CTEST_SKIPPED_WITHOUT_REASON = (
     '<testcase name="j" status="notrun">'
     '<skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/></testcase>'
@@ -110,11 +111,13 @@ def test_a_skipped_case_is_told(write, summary, case):
     [
         (
             PYTEST_SKIPPED,
-            "skipped: test_server_and_client_run_apart: needs a core for each side",
+            "skipped: test_what_this_machine_cannot_give_is_left_out_with_a_note_or_refused: "
+            "this machine can give every metric",
         ),
         (
             CTEST_SKIPPED,
-            "skipped: limits.Limits.MemoryLockedLater: only root may lock memory without limit",
+            "skipped: record_front.RecordThreads.TimesOfAnAddressAreInItsOrder: "
+            "the clock is too coarse here to tell two events in a row apart",
         ),
     ],
 )
@@ -129,11 +132,13 @@ def test_a_suite_without_results_counts_as_a_failure(write, summary):
     assert summary("one", "never-built") == ("1 passed, 1 failed", 1)
 
 
-def test_a_suite_without_an_exit_code_counts_as_a_failure(write, summary, tmp_path):
+def test_a_suite_without_an_exit_code_counts_as_a_failure_beside_what_it_has_done(
+    write, summary, tmp_path
+):
     write("one", PYTEST_PASSED)
     write("two", PYTEST_PASSED)
     (tmp_path / "two.exit").unlink()
-    assert summary("one", "two") == ("1 passed, 1 failed", 1)
+    assert summary("one", "two") == ("2 passed, 1 failed", 1)
 
 
 def test_a_suite_that_was_killed_while_writing_counts_as_a_failure(write, summary, tmp_path):
@@ -150,6 +155,22 @@ def test_a_suite_that_ran_nothing_counts_as_a_failure(write, summary):
 
 def test_a_bad_exit_code_counts_even_when_every_case_passed(write, summary):
     write("one", PYTEST_PASSED, exit_code=137)
+    assert summary("one") == ("1 passed, 1 failed", 1)
+
+
+@pytest.mark.parametrize("exit_code", [2, -9, 137])
+def test_a_suite_that_was_ended_amid_its_tests_is_told_beside_what_failed(
+    write, whole_summary, exit_code
+):
+    write("one", PYTEST_PASSED, PYTEST_FAILED, exit_code=exit_code)
+    lines, code = whole_summary("one")
+    assert lines[0].endswith(f"1 passed, 2 failed (ended with exit code {exit_code})")
+    assert (lines[-1], code) == ("1 passed, 2 failed", 1)
+
+
+@pytest.mark.parametrize(("case", "exit_code"), [(PYTEST_FAILED, 1), (CTEST_FAILED, 8)])
+def test_a_failed_test_is_counted_once(write, summary, case, exit_code):
+    write("one", PYTEST_PASSED, case, exit_code=exit_code)
     assert summary("one") == ("1 passed, 1 failed", 1)
 
 
@@ -171,3 +192,45 @@ def test_only_the_end_of_a_long_output_is_shown(write, whole_summary):
     lines, _ = whole_summary("one")
     assert lines[-2] == "    line 99"
     assert len(lines) < 20
+
+
+def test_a_test_that_was_ended_without_a_word_is_named_with_the_end_that_ctest_saw(
+    write, whole_summary, tmp_path: Path
+):
+    """Of a real run: its results do not tell a crash from an exit code, and its log does."""
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\nproject(endings NONE)\nenable_testing()\n"
+        'add_test(NAME code COMMAND sh -c "exit 3")\n'
+        'add_test(NAME crash COMMAND sh -c "kill -SEGV $$")\n'
+    )
+    build = tmp_path / "build"
+    subprocess.run(["cmake", "-B", build], cwd=tmp_path, capture_output=True, check=True)
+    command = ["ctest", "--test-dir", build, "--output-junit", tmp_path / "ended.xml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    (tmp_path / "ended.log").write_text(done.stdout)
+    (tmp_path / "ended.exit").write_text(f"{done.returncode}\n")
+    lines, _ = whole_summary("ended")
+    (code, crash) = (line for line in lines if line.startswith("failed: "))
+    assert code.startswith("failed: ended: code (Failed, after 0.")
+    assert crash.startswith("failed: ended: crash (SEGFAULT, after 0.")
+
+
+def test_a_suite_that_had_no_time_is_named_and_has_not_failed(tmp_path: Path, write, whole_summary):
+    write("done", PYTEST_PASSED)
+    (tmp_path / "late.left").touch()
+    lines, code = whole_summary("done", "late")
+    assert "late       left: there was no time for it" in lines
+    assert (lines[-1], code) == ("1 passed, 0 failed", 0)
+    lines, code = whole_summary("late")
+    assert (lines[-1], code) == ("nothing was run: there was no time for any of it", 0)
+
+
+def test_what_a_suite_that_had_no_time_has_found_is_told(tmp_path: Path, write, whole_summary):
+    write("done", PYTEST_PASSED)
+    write("late", PYTEST_PASSED, PYTEST_FAILED)
+    (tmp_path / "late.exit").unlink()
+    (tmp_path / "late.left").touch()
+    lines, code = whole_summary("done", "late")
+    told = "late       left: there was no time for it; until then 1 passed, 1 failed"
+    assert lines[lines.index(told) + 1] == "           failed: c"
+    assert (lines[-1], code) == ("1 passed, 0 failed", 0)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import FPM, HERE, Extension, define, environment, full, modules, run
 
-START_TIMEOUT_S = 30
+START_TIMEOUT_S = 60
 START_POLL_S = 0.05
 WARM_UP = 20
 REQUESTS = 150

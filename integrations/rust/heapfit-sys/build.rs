@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folders of `allocator/`, each a layer.
+/// The folders of `allocator/`, each a layer. What lies in a folder of theirs is of another variant of the library.
 const LAYERS: [&str; 5] = ["platform", "space", "heap", "context", "api"];
 
 /// They define libc's and C++'s names (`malloc`, `operator new`), or are of other variants of the library alone.

@@ -6,25 +6,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from heapfit import meaning
 from heapfit.records import Metric, Study
 from heapfit.statistics.observations import Readings, figures_of
 
-TIME, MEMORY, FRAGMENTATION = GOALS = ("time", "memory", "fragmentation")
+TIME, MEMORY, FRAGMENTATION, MEAN_MEMORY = GOALS = (
+    "time",
+    "memory",
+    "fragmentation",
+    "mean-memory",
+)
+# Those that count where nobody says. Mean memory would be memory counted twice.
+_USUAL = (TIME, MEMORY, FRAGMENTATION)
 
-# In the order of preference. In a replay the heap alone: the rest is the replayer's. Proportional
-# set size where a study asked for it: it does not count twice what processes share. Peaks before
-# averages: memory is provided for the peak.
+# The metrics that stand for a goal, in the order of preference.
 _METRICS = {
-    MEMORY: (
-        "replay_peak_bytes",
-        "peak_pss_bytes",
-        "peak_rss_bytes",
-        "mean_pss_bytes",
-        "mean_rss_bytes",
-    ),
-    FRAGMENTATION: ("fragmentation_events", "heap_fragmentation"),
+    MEMORY: meaning.MEMORY,
+    MEAN_MEMORY: meaning.MEAN_MEMORY,
+    FRAGMENTATION: meaning.FRAGMENTATION,
 }
-_WALL = "wall_s"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal],
     found: list[Goal] = []
     notes: list[str] = []
     for name in GOALS:
-        weight = asked.get(name, 0.0) if asked else 1.0
+        weight = asked.get(name, 0.0) if asked else float(name in _USUAL)
         metric = _metric(name, readings)
         if weight and metric:
             found.append(Goal(name, metric, weight))
@@ -75,4 +75,6 @@ def _metric(goal: str, readings: Readings) -> Metric | None:
 def _time_metrics(study: Study) -> tuple[str, ...]:
     """The primary metric, a rate or latency as a rule, unless it is of another goal."""
     others = {name for names in _METRICS.values() for name in names}
-    return (_WALL,) if study.primary_metric in others else (study.primary_metric, _WALL)
+    return (
+        (meaning.WALL,) if study.primary_metric in others else (study.primary_metric, meaning.WALL)
+    )

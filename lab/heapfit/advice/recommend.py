@@ -9,19 +9,22 @@ up what they have without a reason; else the unbeaten one of the lowest score.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from heapfit.advice.costs import Costs, costs_of, has_ratios, pareto_front, score_verdicts
 from heapfit.advice.goals import Goal, goals
+from heapfit.advice.values import between_values
 from heapfit.advice.words import Known, other_winners, reasons
 from heapfit.findings import Advice, SettingWinner, Standing
-from heapfit.records import Metric, Verdict
+from heapfit.meaning import TOO_SMALL
+from heapfit.records import Metric, TrialStatus, Verdict
 from heapfit.statistics.observations import Floats, Readings, figures_of
-from heapfit.statistics.verdict import TOO_SMALL, in_settings, overall
-from heapfit.text import capitalised
+from heapfit.statistics.verdict import in_settings, overall
+from heapfit.text import capitalised, counted
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,12 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
     best. Empty weights: all goals weigh the same. A goal in which all are shown to be within too
     little to matter has no part in the score.
 
+    In a study of one option's values under one allocator, these are ranked.
+
     References: in `costs.py`. Raises ValueError for an
     unknown goal or a negative weight.
     """
+    readings = between_values(readings)
     wanted, notes = goals(readings, weights)
     weighed, little = _that_matter(readings, wanted)
     costs = costs_of(readings, weighed) if weighed else None
@@ -82,11 +88,23 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
             f"{readings.study.noun}s have trials with figures to compare.",
             notes=notes,
         )
+    failing = _failing(readings)
+    every = [allocator.name for allocator in readings.study.allocators]
+    costs = replace(costs, kept=[place for place in costs.kept if every[place] not in failing])
+    if len(costs.kept) < 2:
+        return Advice(
+            weights=counted,
+            metrics=metrics,
+            standings=[],
+            recommended=None,
+            reasons="There is nothing to recommend: only one "
+            f"{readings.study.noun} is left in which no more trials fail than in the baseline.",
+            notes=[*notes, *failing.values()],
+        )
     on_scores, in_each = score_verdicts(readings, costs)
-    contest, by_setting = _contests(readings, weighed, on_scores, in_each)
     study = readings.study
-    every = [allocator.name for allocator in study.allocators]
     names = [every[index] for index in costs.kept]
+    contest, by_setting = _contests(readings, weighed, on_scores, in_each, names)
     scores = _scores(costs, weighed)
     in_order = sorted(names, key=lambda name: scores[every.index(name)])
     best, recommended = _chosen(contest, in_order, study.baseline)
@@ -108,7 +126,13 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
             study, weighed, standings, recommended, [k for _, k in contest.goals], contest.score
         ),
         by_setting=winners,
-        notes=[*notes, *little, *_left_out(every, names), *other_winners(best, winners)],
+        notes=[
+            *notes,
+            *little,
+            *failing.values(),
+            *_left_out([each for each in every if each not in failing], names),
+            *other_winners(best, winners),
+        ],
     )
 
 
@@ -138,22 +162,27 @@ def _contests(
     wanted: Sequence[Goal],
     on_scores: Sequence[Verdict],
     in_each: Sequence[Sequence[Verdict]],
+    names: Collection[str],
 ) -> tuple[Contest, list[Contest]]:
+    """What is shown of those that take part: nobody else's differences are a reason."""
     figures = [(goal.metric, figures_of(readings, goal.metric.name)) for goal in wanted]
-    everywhere = [(metric, _known(overall(readings, each, metric))) for metric, each in figures]
+    everywhere = [
+        (metric, _known(overall(readings, each, metric), names)) for metric, each in figures
+    ]
     settings = [
-        [(metric, _known(found)) for found in in_settings(readings, each, metric)]
+        [(metric, _known(found, names)) for found in in_settings(readings, each, metric)]
         for metric, each in figures
     ]
     weighable = all(has_ratios(g, figures_of(readings, g.metric.name)) for g in wanted)
     within = zip(zip(*settings, strict=True), in_each, strict=True)
-    return Contest(everywhere, weighable, _known(on_scores)), [
-        Contest(of_goals, weighable, _known(own)) for of_goals, own in within
+    return Contest(everywhere, weighable, _known(on_scores, names)), [
+        Contest(of_goals, weighable, _known(own, names)) for of_goals, own in within
     ]
 
 
-def _known(verdicts: Iterable[Verdict]) -> Known:
-    either_way = [each for verdict in verdicts for each in (verdict, verdict.turned())]
+def _known(verdicts: Iterable[Verdict], names: Collection[str]) -> Known:
+    between = [each for each in verdicts if each.first in names and each.second in names]
+    either_way = [each for verdict in between for each in (verdict, verdict.turned())]
     return {(each.first, each.second): each for each in either_way}
 
 
@@ -228,6 +257,27 @@ def _goods(
 def _left_out(every: Sequence[str], kept: Sequence[str]) -> list[str]:
     names = [name for name in every if name not in kept]
     return [f"Left out, without figures in every setting: {', '.join(names)}."] if names else []
+
+
+def _failing(readings: Readings) -> dict[str, str]:
+    """Return who has more failed trials than the baseline, each with a sentence that says so.
+
+    Nobody is to deploy what fails, however good the trials that are left.
+    """
+    failed = Counter(
+        each.planned.allocator for each in readings.trials if each.status is not TrialStatus.OK
+    )
+    accepted = failed[readings.study.baseline]
+    return {
+        name: f"{name} is left out: {_trials_failed(count)}, "
+        + (f"and {accepted} of the baseline." if accepted else "and none of the baseline.")
+        for name, count in failed.items()
+        if count > accepted
+    }
+
+
+def _trials_failed(count: int) -> str:
+    return f"{counted(count, 'trial')} of it failed"
 
 
 def _winners(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from heapfit.advice.goals import Goal
 from heapfit.findings import SettingWinner, Standing
 from heapfit.records import Study, Verdict
+from heapfit.text import join_words, percent
 
 # The verdicts of a metric by pair, each either way round.
 Known = Mapping[tuple[str, str], Verdict]
@@ -30,18 +31,22 @@ def reasons(
             f"{standings[0].allocator} has the lowest cost, but these few trials do not say "
             "whether that is chance. Run more replicates before deciding."
         )
+    # Who is left out may be better or worse than anybody: nothing is said of it here.
+    one, several = study.noun, f"{study.noun}s"
+    if len(standings) < len(study.allocators):
+        one, several = f"{one} that takes part", f"{several} that take part"
     if recommended is None:
-        return _undecided(study.noun, standings, verdicts)
-    price = _trade_off(study.noun, wanted, standings, known)
+        return _undecided(several, standings, verdicts)
+    price = _trade_off(one, wanted, standings, known)
     if recommended == study.baseline and any(s.tied_with_best for s in standings[1:]):
-        return f"{_kept(study.noun, standings, known)} {price}"
+        return f"{_kept(one, standings, known)} {price}"
     return f"{_lead(study, wanted, standings, known, score)} {price}"
 
 
-def _undecided(noun: str, standings: Sequence[Standing], verdicts: Sequence[Verdict]) -> str:
+def _undecided(several: str, standings: Sequence[Standing], verdicts: Sequence[Verdict]) -> str:
     if any(each.counts for each in verdicts):
         return (
-            f"Some {noun}s are better in one respect and worse in another, and under these "
+            f"Some {several} are better in one respect and worse in another, and under these "
             "weights no significant difference remains. Choose by what matters more to you."
         )
     shown = [each for each in verdicts if each.shown]
@@ -51,12 +56,12 @@ def _undecided(noun: str, standings: Sequence[Standing], verdicts: Sequence[Verd
             f"No difference is shown that matters: those that are shown {size} less than anybody "
             "would notice. Keep what you have, or measure a longer run."
         )
-    return f"{_no_difference(noun, standings)} Keep what you have."
+    return f"{_no_difference(several, standings)} Keep what you have."
 
 
-def _kept(noun: str, standings: Sequence[Standing], known: Sequence[Known]) -> str:
+def _kept(one: str, standings: Sequence[Standing], known: Sequence[Known]) -> str:
     kept = standings[0].allocator
-    return f"No {noun} is shown to be better than {kept}, which {_beside(standings, known)}."
+    return f"No {one} is shown to be better than {kept}, which {_beside(standings, known)}."
 
 
 def _beside(standings: Sequence[Standing], known: Sequence[Known]) -> str:
@@ -76,15 +81,15 @@ def _beside(standings: Sequence[Standing], known: Sequence[Known]) -> str:
             near.append(name)
         else:
             alike.append(name)
-    said = [f"cannot be told apart from {_listed(alike)}"] if alike else []
+    said = [f"cannot be told apart from {join_words(alike)}"] if alike else []
     if near:
         said.append(
-            f"is not shown to differ from {_listed(near)} by more than is too little to matter"
+            f"is not shown to differ from {join_words(near)} by more than is too little to matter"
         )
     if unclear:
-        said.append(f"differs from {_listed(unclear)} by what may be too little to matter")
+        said.append(f"differs from {join_words(unclear)} by what may be too little to matter")
     if other:
-        said.append(f"is better than {_listed(other)} in one respect and worse in another")
+        said.append(f"is better than {join_words(other)} in one respect and worse in another")
     return ", and ".join(said)
 
 
@@ -101,12 +106,12 @@ def _setting(at: dict[str, str]) -> str:
     return ", ".join(f"{factor} {level}" for factor, level in at.items())
 
 
-def _no_difference(noun: str, standings: Sequence[Standing]) -> str:
+def _no_difference(several: str, standings: Sequence[Standing]) -> str:
     last = standings[-1]
     return (
-        f"There is no significant difference between the {noun}s under these weights: from the "
+        f"There is no significant difference between the {several} under these weights: from the "
         f"lowest cost, {standings[0].allocator}'s, to the highest, {last.allocator}'s, is "
-        f"{_percent(last.score / standings[0].score)}, which may be chance."
+        f"{percent(last.score / standings[0].score - 1)}, which may be chance."
     )
 
 
@@ -123,7 +128,7 @@ def _lead(
     though = f", though it {beside}" if beside else ""
     if against is not None and not _is_shown(score, best.allocator, against.allocator):
         # A lower score that may be chance is no reason: what is shown of single goals is.
-        ahead = _listed(_ahead(wanted, known, best.allocator, against.allocator))
+        ahead = join_words(_ahead(wanted, known, best.allocator, against.allocator))
         return (
             f"{best.allocator} is shown to be better than {against.allocator} in {ahead}{though}."
         )
@@ -136,7 +141,7 @@ def _lead(
         return lead + "."
     weighed = score.get((against.allocator, best.allocator))
     ratio = weighed.estimate if weighed else against.score / best.score
-    return f"{lead}: {against.allocator} costs {_percent(ratio)} more."
+    return f"{lead}: {against.allocator} costs {percent(ratio - 1)} more."
 
 
 def _is_shown(known: Known, first: str, second: str) -> bool:
@@ -161,41 +166,32 @@ def _reference(study: Study, standings: Sequence[Standing]) -> Standing | None:
 
 
 def _trade_off(
-    noun: str, wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequence[Known]
+    one: str, wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequence[Known]
 ) -> str:
     """What the leader gives up in each goal to the best of those that are shown to be better."""
     leader = standings[0].allocator
     given = []
+    little = False  # whether somebody is better, by what may be too little to matter
     for goal, of_goal in zip(wanted, known, strict=True):
         sign = 1 if goal.metric.better == "lower" else -1
-        worse = [
+        shown = [
             each
             for (first, _), each in of_goal.items()
-            if first == leader and each.counts and sign * each.beyond > 0
+            if first == leader and each.shown and sign * each.beyond > 0
         ]
+        worse = [each for each in shown if each.counts]
+        little = little or len(worse) < len(shown)
         if worse:
             given.append(_price(goal, max(worse, key=lambda each: sign * each.beyond)))
-    names = _listed([goal.name for goal in wanted])
     if not given:
-        return f"No other {noun} is significantly better in {names.replace(' and ', ' or ')}."
-    return f"The price, against the best in each, is {_listed(given)}."
+        names = join_words([goal.name for goal in wanted]).replace(" and ", " or ")
+        enough = "shown to be better by enough to matter" if little else "significantly better"
+        return f"No other {one} is {enough} in {names}."
+    return f"The price, against the best in each, is {join_words(given)}."
 
 
 def _price(goal: Goal, verdict: Verdict) -> str:
     if verdict.subject == "difference":
         return f"more {goal.name} than {verdict.second}"
     ratio = verdict.estimate if goal.metric.better == "lower" else 1 / verdict.estimate
-    return f"{_percent(ratio)} more {goal.name} than {verdict.second}"
-
-
-def _percent(ratio: float) -> str:
-    """
-    >>> _percent(1.034), _percent(1.2), _percent(3.5)
-    ('3.4 %', '20 %', '250 %')
-    """
-    share = 100 * (ratio - 1)
-    return f"{share:.1f} %" if share < 10 else f"{share:.0f} %"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    return f"{percent(ratio - 1)} more {goal.name} than {verdict.second}"

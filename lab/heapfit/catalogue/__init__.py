@@ -25,6 +25,7 @@ from heapfit.catalogue.variants import (
     taking_programs,
     treatment_word,
     with_programs,
+    with_setting,
     with_variants,
 )
 from heapfit.catalogue.workloads import (
@@ -64,6 +65,7 @@ __all__ = [
     "taking_programs",
     "treatment_word",
     "with_programs",
+    "with_setting",
     "with_variants",
     "workloads_of",
 ]

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import platform
-import shutil
 import sys
 import tempfile
 import zipfile
@@ -24,7 +23,9 @@ from typing import Any
 from heapfit import __version__, paths
 from heapfit.catalogue import cargo, debian
 from heapfit.catalogue.command import filled, last_line, run_quietly
-from heapfit.errors import HeapfitError, UsageError
+from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.files import replacing_folder
+from heapfit.options import OPTIONS
 from heapfit.records import Allocator, AllocatorBuild, InstalledAllocator
 
 # The folder of the catalogue's own TOML files. Recipes name source files beside them as `{here}/…`.
@@ -91,6 +92,14 @@ class File(Source):
         return describe(allocator, version, library) if library.is_file() else None
 
     def install(self, allocator: Allocator, say: Say) -> None:
+        name, colon, setting = allocator.name.partition(":")
+        if colon and name.startswith("heapfit"):  # heapfit:decay=5, not NAME=LIBRARY
+            if setting not in OPTIONS:
+                raise unknown("option", setting, OPTIONS)
+            raise UsageError(
+                f"an allocator is named without options here: {name}; compare settings by "
+                f"heapfit compare --factor option.{setting}=A,B, or as TOML files with variables"
+            )
         raise UsageError(f"{allocator.name}: there is no library at {allocator.source.library}")
 
 
@@ -238,23 +247,13 @@ def replaced(final: Path) -> Iterator[Path]:
     Raises HeapfitError when the folder cannot be made or written.
     """
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{final.name}-", dir=final.parent))
+        with replacing_folder(final) as unfinished:
+            yield unfinished
     except OSError as error:
         raise HeapfitError(
             f"cannot write to {final.parent}: {error.strerror}; "
             "set HEAPFIT_HOME to a folder that you may write to"
         ) from error
-    try:
-        yield temporary
-        temporary.chmod(0o755)
-        if final.exists():
-            shutil.rmtree(final)
-        os.rename(temporary, final)
-    except OSError as error:
-        raise HeapfitError(f"cannot write to {final.parent}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _libc_version() -> str:

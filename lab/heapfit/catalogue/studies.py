@@ -107,7 +107,18 @@ def _check_figure(
             raise UsageError(f"{where}: {unknown('experiment', name, experiments)}")
     for part in study.experiments_of(figure):
         if figure.metric not in (PRIMARY, *BUILTIN_METRIC_NAMES, *part.metrics):
-            raise UsageError(f"{where}: {figure.metric!r} is no metric of {part.name}")
+            raise UsageError(f"{where}: {figure.metric!r} is not a metric of {part.name}")
+        if varied := _varied(part):
+            raise UsageError(
+                f"{where}: {part.name} varies {varied}, and a figure has one ratio of each part; "
+                "write an experiment for each level"
+            )
+
+
+def _varied(experiment: Experiment) -> str | None:
+    """Return a factor beside the allocator of which an experiment has several levels, if any."""
+    factors = (*experiment.factors.items(), *experiment.quick.factors.items())
+    return next((n for n, levels in factors if n != ALLOCATOR and len(levels) > 1), None)
 
 
 def _check_experiment(path: Path, experiment: Experiment, allocators: Sequence[str]) -> None:
@@ -172,4 +183,4 @@ def _workload(study: StudyDefinition, name: str, known: dict[str, Workload]) -> 
 def _refuse_twice(path: Path, what: str, names: list[str]) -> None:
     twice = {name for name in names if names.count(name) > 1}
     if twice:
-        raise UsageError(f"{path}: {min(twice)!r} stands twice in '{what}'")
+        raise UsageError(f"{path}: {min(twice)!r} occurs twice in '{what}'")

@@ -23,11 +23,13 @@ from pathlib import Path
 
 from heapfit import options, paths
 from heapfit.catalogue.allocators import find_allocators, load_allocators, resolve_allocators
-from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.errors import UsageError, unknown
+from heapfit.program import cannot_start
 from heapfit.record import options as record_options
 from heapfit.records import (
     ENVIRONMENT_PREFIX,
     OPTION_PREFIX,
+    AllocatorSetting,
     InstalledAllocator,
     StudyDefinition,
     Variant,
@@ -54,9 +56,9 @@ def check_variants(path: Path, study: StudyDefinition) -> None:
     for variant in study.variants:
         where = f"variant {variant.name!r}"
         if variant.name in taken:
-            raise UsageError(f"{path}: {where} has the name of an allocator; call it otherwise")
+            raise UsageError(f"{path}: {where} has the name of an allocator; give it another one")
         if variant.allocator in {each.name for each in study.variants}:
-            raise UsageError(f"{path}: {where} is of a variant; name the allocator of that")
+            raise UsageError(f"{path}: {where} is of a variant; name that variant's allocator")
         try:
             find_allocators([library_word(study, variant.allocator)])
             for name, value in variant.options.items():
@@ -119,11 +121,24 @@ def once_more(allocator: InstalledAllocator) -> InstalledAllocator:
     )
 
 
+def with_setting(allocator: InstalledAllocator, setting: AllocatorSetting) -> InstalledAllocator:
+    """Return `allocator` with what its catalogue entry says may be set: `NAME+SETTING`."""
+    return allocator.model_copy(
+        update={
+            "name": f"{allocator.name}+{setting.name}",
+            "title": f"{allocator.title}, {setting.name}",
+            "environment": {**allocator.environment, **setting.environment},
+            "variant_of": allocator,
+            "options": setting.options,
+        }
+    )
+
+
 def _applied(variant: Variant, allocator: InstalledAllocator, here: Path) -> InstalledAllocator:
     if variant.options and not takes_options(allocator):
         raise UsageError(
-            f"variant {variant.name!r} sets {min(variant.options)}, an option of heapfit's, but is "
-            f"of {allocator.name}"
+            f"variant {variant.name!r} sets {min(variant.options)}, an option of heapfit's, "
+            f"but its allocator is {allocator.name}"
         )
     return allocator.model_copy(
         update={
@@ -202,16 +217,18 @@ def with_programs(
 def taking_programs(workload: Workload, programs: Mapping[str, str]) -> Workload:
     """Return `workload` with the parameter that its command shall have where a program stands.
 
-    Raises UsageError where the command has no place for it, HeapfitError for a file that cannot be
-    run in that place.
+    Raises UsageError where the command has no place for it, or for a file that may not be run in
+    that place.
     """
     command = (workload.server or workload.run).command
     if not any(PLACEHOLDER in word for word in command):
-        raise UsageError(f"the command takes no program: write {PLACEHOLDER} where it goes")
+        raise UsageError(
+            f"the command does not use the programs: write {PLACEHOLDER} where it goes"
+        )
     if command[0] == PLACEHOLDER:
         for name, path in programs.items():
             if not os.access(path, os.X_OK):
-                raise HeapfitError(f"{name}: {path} may not be run; is it executable for you?")
+                raise UsageError(f"{name}: {cannot_start(path)}")
     parameters = {**workload.parameters, PROGRAM: next(iter(programs.values()))}
     title = f"{join_words(list(programs))}: {workload.title}"
     return workload.model_copy(update={"parameters": parameters, "title": title})
@@ -234,7 +251,10 @@ def resolve_treatment(word: str, more: Sequence[str] = ()) -> InstalledAllocator
     variables = [each for each in words if each.startswith(ENVIRONMENT_PREFIX)]
     chosen = [*(each for each in words if each not in variables), *more]
     if chosen and not takes_options(allocator):
-        raise UsageError(f"{allocator.name} has no option {chosen[0]!r}: only heapfit's can be set")
+        raise UsageError(
+            f"{allocator.name} has no option {chosen[0]!r}: only heapfit's can be set, as "
+            "--control and --guard do, too"
+        )
     for each in variables:
         if "=" not in each:
             raise UsageError(f"a variable is set by env.NAME=VALUE, not by {each!r}")

@@ -20,7 +20,7 @@ from heapfit.catalogue.record_file import read_record
 from heapfit.catalogue.sources import replaced
 from heapfit.catalogue.variants import PLACEHOLDER
 from heapfit.errors import HeapfitError, UsageError, unknown
-from heapfit.program import cannot_start, started_by
+from heapfit.program import cannot_start, check_text, started_by
 from heapfit.records import Workload, WorkloadPrepare, WorkloadRun
 
 FILE_NAME = "workload.toml"
@@ -53,14 +53,14 @@ def resolve_workload(name: str) -> Workload:
     path = Path(name).expanduser()
     if name.endswith(".toml"):
         return load_workload(path)
+    known = {} if "/" in name else load_workloads()
+    is_program = path.is_file() if "/" in name else shutil.which(name) is not None
+    if is_program and name not in known:
+        raise UsageError(
+            f"{name} is not a workload; for a program write -- before it: heapfit compare -- {name}"
+        )
     if "/" in name:
-        if path.is_file():
-            raise UsageError(
-                f"{name} is no workload; for a program write -- before it: "
-                f"heapfit compare -- {name}"
-            )
         return load_workload(path / FILE_NAME)
-    known = load_workloads()
     if name not in known:
         raise unknown("workload", name, known)
     return known[name]
@@ -71,13 +71,15 @@ def ad_hoc_workload(command: list[str], program: str | None = None) -> Workload:
 
     Its name is the program's with a digest, so that the same command finds its own results again.
     Of several builds `program` is the file of the first, where the command has their place. Raises
-    UsageError when there is no such program, HeapfitError when it cannot be run.
+    UsageError when there is no such program or it may not be run, HeapfitError when its
+    interpreter is missing.
     """
+    check_text(command)
     first = program if program is not None and command[0] == PLACEHOLDER else command[0]
     started = started_by(first)
     if started is None or not started.exists():
         why = cannot_start(first)
-        raise (UsageError if started is None and not why.found else HeapfitError)(str(why))
+        raise (UsageError if started is None else HeapfitError)(str(why))
     here = Path.cwd()
     digest = hashlib.sha256("\0".join([str(here), *command]).encode()).hexdigest()
     return Workload(

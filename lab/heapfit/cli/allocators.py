@@ -44,13 +44,14 @@ def list_allocators(as_json: AsJson = False) -> None:
 @app.command("install", epilog="Example:  heapfit allocators install jemalloc mimalloc")
 def install(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="Default: the whole catalogue.")
+        list[str] | None,
+        typer.Argument(metavar="NAME...", help="Allocators. Default: the whole catalogue."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Install allocators, and try each on real programs. Those that are there are only tried.
+    """Install allocators and try each on real programs; installed ones are only tried.
 
-    One that cannot be installed does not keep the others from it.
+    One that cannot be installed does not stop the others.
     """
     wanted = find_allocators(names) if names else _installable()
     installed: list[InstalledAllocator] = []
@@ -90,7 +91,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="An allocator, or mine=./lib.so.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show everything that is known of one allocator."""
+    """Show everything that is known about one allocator."""
     entry = find_allocators([name])[0]
     installed = catalogue.find_installed(entry)
     if as_json:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from heapfit.cli.output import print_json, results, say_page, warn
 from heapfit.study import is_running, note_look
+from heapfit.study.journal import EARLIER
 from heapfit.study.series import parts_of
 from heapfit.text import counted
 
@@ -25,14 +26,15 @@ def show(
     *,
     as_json: bool,
     beside: Callable[[Reading], dict[str, Any]] | None = None,
+    anew: bool = False,
 ) -> Path:
     """Print the answer of the study in `folder`, write its page and return the page's path.
 
-    What is found `beside` it is part of the JSON.
+    What is found `beside` it is part of the JSON. A page that is current is left, but for `anew`.
     """
     _collect_no_cycles()
     # SciPy and Plotly take a second to load; a typing mistake is told without waiting for them.
-    from heapfit.report import json_report, read, terminal, write_reading
+    from heapfit.report import PAGE_FILE, is_current, json_report, read, terminal, write_reading
 
     reading = read(folder)
     _say_how_far(folder, [reading.summary], 1)
@@ -47,7 +49,9 @@ def show(
         results.print()
     if reading.blocks:
         note_look(folder, reading.blocks)
-    page = write_reading(reading, folder)  # What stands in its way does not hide the answer.
+    page = folder / PAGE_FILE
+    if anew or not is_current(folder):
+        write_reading(reading, folder)  # What stands in its way does not hide the answer.
     say_page(page, as_json=as_json)
     return page
 
@@ -79,7 +83,9 @@ def _say_how_far(folder: Path, begun: Sequence[Summary], parts: int) -> None:
     if done < planned or len(begun) < parts or running:
         where = f" of {len(begun)} of {parts} parts" if parts > 1 else ""
         state = "is still running" if running else "is not finished"
-        then = "" if running else "; repeating its command goes on"
+        then = "" if running else "; repeat its command to continue"
+        if folder.absolute().parent.name == EARLIER:
+            then = "; it was put aside and will not be continued"
         counts = f"{done:,} of {counted(planned, 'trial')}{where} are done so far"
         warn(f"note: the study in {folder} {state}: {counts}{then}")
 

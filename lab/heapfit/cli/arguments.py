@@ -15,36 +15,67 @@ _NUMBER = re.compile(r"[0-9]+([.][0-9]+)?")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600}
 _PID_MAX = 1 << 22  # The kernel gives out none beyond.
 
+# Return addresses that commands follow of each allocation unless told otherwise: past the usual
+# wrappers. A profile without them names no line.
+CALLS_FOLLOWED = 8
+
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print JSON, for programs, instead of text for people.")
+]
+Subject = Annotated[
+    str | None,
+    typer.Argument(metavar="WORKLOAD | -- CMD", help="A workload, a TOML file, or a command."),
 ]
 Allocators = Annotated[
     str | None,
     typer.Option(
         metavar="A,B",
-        help="Names, or mine=./lib.so, or `installed`. Default: the study's, or all installed.",
+        help="Names, mine=./lib.so, or `installed`. Default: the study's, or all that are "
+        "installed.",
     ),
 ]
-Cores = Annotated[str | None, typer.Option(metavar="N,M", help="Numbers of cores. Default: all.")]
-Replicates = Annotated[int, typer.Option(metavar="N", help="Trials of each that count.")]
+Cores = Annotated[
+    str | None, typer.Option(metavar="N,M", help="Numbers of cores to run on. Default: all.")
+]
+Replicates = Annotated[
+    int, typer.Option(metavar="N", help="Measured trials of each allocator, at each setting.")
+]
 Precision = Annotated[
     str | None,
     typer.Option(
         metavar="2%",
-        help="As many replicates as it takes for intervals of the metric and of peak memory to "
-        "reach no further to either side.",
+        help="Add replicates until the confidence intervals of the metric and of peak "
+        "memory reach no further than this to either side.",
     ),
 ]
 MaxTime = Annotated[
     str | None,
-    typer.Option(metavar="10m", help="As many replicates as fit into that time: 90s, 10m, 2h."),
+    typer.Option(
+        metavar="10m", help="Add replicates until this much time has passed: 90s, 10m, 2h."
+    ),
 ]
-Warmups = Annotated[int, typer.Option(metavar="N", help="Trials of each before those.")]
-Baseline = Annotated[str, typer.Option(metavar="NAME", help="What the others are compared with.")]
-Seed = Annotated[int, typer.Option(metavar="N", help="Of the random order.")]
+Warmups = Annotated[
+    int,
+    typer.Option(metavar="N", help="Warm-up trials before the measured ones; they do not count."),
+]
+Baseline = Annotated[
+    str, typer.Option(metavar="NAME", help="The allocator that the others are compared with.")
+]
+Timeout = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Give up a trial after this many seconds.")
+]
+OutputCheck = Annotated[
+    str | None,
+    typer.Option(
+        metavar="same|ignore", help="Whether the program must print the same under every allocator."
+    ),
+]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the random order of trials.")]
 Out = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Where everything goes. Default: heapfit-results/NAME"),
+    typer.Option(
+        "--out", "-o", metavar="DIR", help="Folder for the results. Default: heapfit-results/NAME."
+    ),
 ]
 On = Annotated[
     str | None,
@@ -55,11 +86,12 @@ On = Annotated[
 Mix = Annotated[
     bool,
     typer.Option(
-        "--mix", help="Go on although the program, a library or the machine has changed since."
+        "--mix",
+        help="Continue a study even if the program, a library or the machine has changed since.",
     ),
 ]
 Install = Annotated[
-    bool, typer.Option("--install", help="Install what is missing of allocators and workloads.")
+    bool, typer.Option("--install", help="Install allocators and workloads that are missing.")
 ]
 
 
@@ -101,7 +133,7 @@ def process_number(word: str) -> int:
     """
     if not word.isdecimal() or not 0 < int(word) <= _PID_MAX:
         raise UsageError(
-            f"{word!r} is no process's number; heapfit top shows those that can be watched"
+            f"{word!r} is not a process ID; heapfit top shows the processes that can be watched"
         )
     return int(word)
 

@@ -20,7 +20,7 @@ from heapfit.cli.launch import cannot_run, inherited
 from heapfit.cli.output import messages, print_json, results, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
-from heapfit.program import why_not_preloadable
+from heapfit.program import check_text, why_not_preloadable
 
 if TYPE_CHECKING:
     from heapfit.gate.against import FigureDecision
@@ -36,45 +36,57 @@ app = new_app()
 def check(
     context: typer.Context,
     save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Save what the program does with its heap.")
+        Path | None, typer.Option(metavar="FILE", help="Save the program's figures to this file.")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Compare it with what was saved there.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Compare the program's figures with those saved in this file."
+        ),
     ] = None,
     allow: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FIGURE<=BOUND",
-            help="A ratio to what was saved, or +N more; repeats. Default: no more than saved.",
+            help="Allow this ratio to the saved figure, or +N more; may be repeated. Default: no "
+            "more than saved.",
         ),
     ] = None,
     runs: Annotated[
-        int, typer.Option(metavar="N", help="At most so many runs, to see what scatters.")
+        int,
+        typer.Option(metavar="N", help="Make at most this many runs, to see which figures vary."),
     ] = 5,
     instructions: Annotated[
-        bool, typer.Option("--instructions", help="Count them too, by Valgrind, which is slow.")
+        bool,
+        typer.Option(
+            "--instructions", help="Also count instructions, with Valgrind, which is slow."
+        ),
     ] = False,
     children: Annotated[
-        bool, typer.Option("--attach-children", help="Record the processes that it starts, too.")
+        bool,
+        typer.Option(
+            "--attach-children", help="Also record the processes that the program starts."
+        ),
     ] = False,
     junit: Junit = None,
     markdown: Markdown = None,
     github: Github = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check that a program allocates no more than it did: what does not scatter, by call site.
+    """Check that a program allocates no more than it did before: counts and bytes, by call site.
 
-    Exits with 1 where a figure is shown to have grown, with 3 where that cannot
-    be told. What the program prints on standard output is dropped.
+    Exits with 1 if a figure is shown to have grown, with 3 if that cannot be told. What the
+    program prints on standard output is discarded.
     """
     command = program_of(context, "check --save heap.json -- CMD")
+    check_text(command)
     if (save is None) == (against is None):
-        raise UsageError("either --save FILE or --against FILE says what to do")
+        raise UsageError("give either --save FILE or --against FILE")
     if save and (allow or junit or markdown or github):
         raise UsageError("--allow, --junit, --markdown and --github are for --against")
     check_folders(save, junit, markdown)
     if runs < 1:
-        raise UsageError(f"--runs takes a number from 1 on, not {runs}")
+        raise UsageError(f"--runs takes a number of at least 1, not {runs}")
     if obstacle := why_not_preloadable(command[0]):
         warn(f"note: nothing can be recorded of {command[0]} itself: {obstacle}")
     from heapfit.gate.heap import Program  # What reads recordings takes a while to load.
@@ -99,19 +111,25 @@ def _standard_input() -> int:
     if stat.S_ISREG(mode):
         return 0
     if stat.S_ISFIFO(mode):
-        warn("note: a pipe cannot be read in each run; the program's input is empty (use < FILE)")
+        warn(
+            "note: a pipe cannot be read again in each run, so the program's input is empty (use "
+            "< FILE)"
+        )
     return subprocess.DEVNULL
 
 
 def _save(program: Program, runs: int, path: Path, *, as_json: bool) -> None:
+    from heapfit.files import write_text
     from heapfit.gate.against import LEFT_RUNNING
     from heapfit.gate.heap import dumps
-    from heapfit.report.files import write_text
 
     found = _measured(program, runs)
     write_text(path, dumps(found), "name a file that can be written")
     if found.exit_code:
-        warn(f"note: the program ended with exit code {found.exit_code}; so it must when checked")
+        warn(
+            f"note: the program ended with exit code {found.exit_code}; it must do so when "
+            "checked, too"
+        )
     if found.left_running:
         warn(f"note: {LEFT_RUNNING}")
     if as_json:

@@ -26,8 +26,11 @@ from heapfit.cli.arguments import (
     Mix,
     On,
     Out,
+    OutputCheck,
     Precision,
     Seed,
+    Subject,
+    Timeout,
     Warmups,
     command_line,
     share,
@@ -46,10 +49,11 @@ from heapfit.cli.provide import (
     provide_allocators,
     provide_programs,
     results_folder,
+    subject,
     with_baseline,
 )
 from heapfit.doctor import examine_program
-from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import (
     ALLOCATOR,
     CORES,
@@ -61,11 +65,11 @@ from heapfit.records import (
     Workload,
 )
 from heapfit.study import DEFAULT_SEED, check_takes, default_cores, execute, load, plan, remarks
+from heapfit.trial.preload import VARIABLE
 
 app = new_app()
 
 _REPLICATES = 10
-_OUTPUT_CHECKS = ("same", "ignore")
 
 
 @app.command(
@@ -73,28 +77,30 @@ _OUTPUT_CHECKS = ("same", "ignore")
 )
 def compare(
     context: typer.Context,
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="WORKLOAD | -- CMD", help="A workload, a TOML file, or a command."),
-    ] = None,
+    name: Subject = None,
     allocators: Allocators = None,
     cores: Cores = None,
     factor: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=A,B",
-            help="Vary more: {NAME} of the command, env.NAME, option.NAME (heapfit's); repeats.",
+            help="Also vary something else: {NAME} in the command, env.NAME, or heapfit's "
+            "option.NAME; may be repeated.",
         ),
     ] = None,
     programs: Annotated[
         str | None,
         typer.Option(
             metavar="A=FILE,B=FILE",
-            help="Compare builds of one program: {program} of the command is each in turn.",
+            help="Compare builds of one program: {program} in the command stands for each in turn.",
         ),
     ] = None,
     replicates: Annotated[
-        int | None, typer.Option(metavar="N", help="Trials of each that count. Default: 10.")
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Measured trials of each allocator or build, at each setting. Default: 10.",
+        ),
     ] = None,
     precision: Precision = None,
     max_time: MaxTime = None,
@@ -102,21 +108,14 @@ def compare(
     baseline: Baseline = "glibc",
     itself: Annotated[
         bool,
-        typer.Option("--aa", help="One allocator under two names: all that differs is chance."),
+        typer.Option("--aa", help="Compare an allocator with itself: every difference is chance."),
     ] = False,
     metric: Annotated[
         str | None, typer.Option(metavar="NAME", help="The metric that decides.")
     ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="When a trial is given up.")
-    ] = None,
+    timeout: Timeout = None,
     seed: Seed = DEFAULT_SEED,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            metavar="same|ignore", help="Must a program print the same under every allocator?"
-        ),
-    ] = None,
+    output: OutputCheck = None,
     out: Out = None,
     on: On = None,
     mix: Mix = False,
@@ -127,15 +126,15 @@ def compare(
     github: Github = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare allocators on a program, or builds of it: a table here, a page in the results folder.
+    """Compare allocators on a program, or builds of it: prints a table, and writes a page.
 
-    The same command goes on where an interrupted one stopped; more replicates add to it.
+    If it was interrupted, the same command continues where it stopped; more replicates extend it.
     """
     rule = _rule(replicates, precision, max_time)
     factors = [_factor(text) for text in factor or []]
     conditions = gates.conditions(fail_if, junit, markdown, github)
     builds = catalogue.resolve_programs(programs) if programs is not None else {}
-    workload = _checked_output(_workload(name, context.obj, factors, builds), output)
+    workload = _workload(name, context.obj, output, factors, builds)
     usual = {name: name for name in catalogue.load_allocators()}
     if builds:
         _check_alone(itself, baseline)
@@ -165,16 +164,15 @@ def compare(
         primary_metric=metric,
         factors=factors,
         measured=[each.metric for each in conditions],
+        reproduce=lambda study: _command_line(study, named, context),
     )
     gate = gates.Gate(conditions, study) if conditions else None
     if len(study.allocators) * len(study.settings()) == 1:
         raise _nothing_to_compare(study.baseline)
     if cluster:
         [study] = cluster.adopt([study])
-    reproduce = _command_line(study, named, context)
-    study = study.model_copy(update={"reproduce": reproduce})
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
-    for program in _started(context.obj or [], builds):
+    for program in _started(workload, builds):
         finding = examine_program([program])
         if finding and not finding.ok:  # A preload would not measure what it seems to.
             warn(f"warning: {finding.topic}: {finding.state}; {finding.advice}")
@@ -188,9 +186,14 @@ def compare(
     progress = StudyProgress(messages)
     with kept_on_interrupt(progress, folder):
         run(study, folder, progress, data, mix=mix)
-    answer.show(folder, as_json=as_json, beside=gate)
+    try:
+        answer.show(folder, as_json=as_json, beside=gate)
+    except HeapfitError:  # The page cannot be written: what was decided is told all the same.
+        if gate and not as_json:
+            gates.show(gate.decisions)
+        raise
     if rule and not any(not trial.planned.warmup for trial in load(folder)[1]):
-        raise HeapfitError("time was up before a trial that counts; allow more with --max-time")
+        raise HeapfitError("time was up before any trial that counts; allow more with --max-time")
     if gate:
         gates.tell(gate.decisions, f"heapfit compare: {study.title or study.name}", as_json=as_json,
                    junit=junit, markdown=markdown, github=github)  # fmt: skip
@@ -199,9 +202,9 @@ def compare(
 def _nothing_to_compare(name: str) -> UsageError:
     other = "heapfit" if name != "heapfit" else "glibc"
     return UsageError(
-        f"there is nothing to compare {name} with: add others, as by --allocators {name},{other} "
-        "(heapfit allocators lists them), numbers of --cores or a --factor; --aa compares it with "
-        "itself"
+        f"there is nothing to compare {name} with: add others, for example by --allocators "
+        f"{name},{other} (heapfit allocators lists them), by several numbers of --cores or by "
+        "a --factor; --aa compares it with itself"
     )
 
 
@@ -220,9 +223,16 @@ def _rule(
     )
 
 
-def _started(command: list[str], builds: Mapping[str, str]) -> list[str]:
-    """The program that the user's command starts, or each of the builds in its place."""
-    return list(builds.values()) if command[:1] == [catalogue.PLACEHOLDER] else command[:1]
+def _started(workload: Workload, builds: Mapping[str, str]) -> list[str]:
+    """The program that is measured, or each of the builds in its place; none where the workload
+    has seen to it that whatever the program is linked with stands behind the C library."""
+    if VARIABLE in workload.run.environment:
+        return []
+    program = (workload.server or workload.run).command[0]
+    if program == catalogue.PLACEHOLDER:
+        return list(builds.values())
+    program = program.replace("{here}", f"{workload.here}")
+    return [f"{workload.here / program}" if "/" in program else program]
 
 
 def _check_alone(itself: bool, baseline: str) -> None:
@@ -267,18 +277,13 @@ def _factor(text: str) -> Factor:
 def _workload(
     name: str | None,
     program: list[str] | None,
+    output: str | None,
     factors: list[Factor],
     builds: Mapping[str, str],
 ) -> Workload:
-    if name and program is None:
-        workload = catalogue.resolve_workload(name)
-    elif program and name is None:
-        workload = catalogue.ad_hoc_workload(program, next(iter(builds.values()), None))
+    workload = subject("compare", name, program, output, stand_in=next(iter(builds.values()), None))
+    if program:
         workload = _with_parameters(workload, factors)
-    else:
-        raise UsageError(
-            "compare what? write: heapfit compare WORKLOAD, or: heapfit compare -- CMD"
-        )
     return catalogue.taking_programs(workload, builds) if builds else workload
 
 
@@ -290,19 +295,11 @@ def _with_parameters(workload: Workload, factors: list[Factor]) -> Workload:
             placeholder = f"{{{factor.name}}}"
             if not any(placeholder in word for word in workload.run.command):
                 raise UsageError(
-                    f"the command takes no {factor.name}: write {placeholder} where its level goes"
+                    f"the command does not use {factor.name}: write {placeholder} where its "
+                    "level goes"
                 )
             parameters[factor.name] = factor.levels[0]
     return workload.model_copy(update={"parameters": parameters})
-
-
-def _checked_output(workload: Workload, output: str | None) -> Workload:
-    if output is None:
-        return workload
-    if output not in _OUTPUT_CHECKS:
-        raise unknown("value of --output:", output, _OUTPUT_CHECKS)
-    check = workload.check.model_copy(update={"stdout": output})
-    return workload.model_copy(update={"check": check})
 
 
 def _warn_of_input() -> None:
@@ -336,12 +333,12 @@ def _command_line(study: Study, named: list[str], context: typer.Context) -> str
         baseline=None if itself or programs is not None else study.baseline,
         cores=",".join(map(str, study.cores)),
         replicates=study.replicates if study.rule is None else None,
-        precision=None if precision is None else f"{100 * precision:g}%",
-        max_time=None if time_s is None else f"{time_s:g}s",
+        precision=None if precision is None else f"{100 * precision:.12g}%",
+        max_time=None if time_s is None else f"{time_s:.12g}s",
         factor=[f"{factor.name}={','.join(factor.levels)}" for factor in study.factors],
         warmups=study.warmups,
         seed=study.seed,
-        timeout=f"{study.timeout_s:g}",
+        timeout=f"{study.timeout_s:.12g}",
         metric=study.primary_metric,
         output=given["output"],
         out=given["out"],

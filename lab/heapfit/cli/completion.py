@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def candidates(before: list[str], word: str) -> list[tuple[str, str]]:
     """
     if "--" in before:
         return []  # the user's own program
-    table = json.loads(_TABLE.read_text(encoding="utf-8"))
+    table = _table()
     commands, name, value_of = table["commands"], "", None
     for each in before:
         options = commands[name]["options"]
@@ -60,9 +61,26 @@ def candidates(before: list[str], word: str) -> list[tuple[str, str]]:
     command = commands[name]
     found = [(option, told) for option, (_, told) in command["options"].items()]
     if not word.startswith("-"):
-        found = [(sub, commands[f"{name} {sub}".strip()]["help"]) for sub in command["commands"]]
+        found = [(sub, _brief(f"{name} {sub}".strip())) for sub in command["commands"]]
         found += [(value, "") for value in _values(table["values"], command["argument"], word)]
     return [(value, told) for value, told in found if value.startswith(word)]
+
+
+def about(command: str) -> str:
+    """Return the sentence that says what a command does."""
+    told: str = _table()["commands"][command]["help"]
+    return told
+
+
+def _brief(command: str) -> str:
+    """Return what stands before the first colon: a shell has one line for it."""
+    return about(command).partition(": ")[0].removesuffix(".")
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
+    return table
 
 
 def _values(known: dict[str, Any], kind: str, word: str) -> list[str]:

@@ -34,7 +34,7 @@ def diff(
 ) -> None:
     """Set two results, or two recordings, side by side: what differs, and what that may mean.
 
-    Counts and memory of two runs can be compared, times cannot: for these, see heapfit compare.
+    Counts and memory of two runs can be compared; times cannot: for those, see heapfit compare.
     """
     if as_markdown and as_json:
         raise UsageError("--json or --markdown? give one of them")
@@ -53,12 +53,13 @@ def _found(old: Path, new: Path) -> Diff:
     kinds = _is_study(old), _is_study(new)
     if kinds[0] != kinds[1]:
         raise UsageError(
-            "OLD and NEW must be of one kind, two folders of results or two recordings; there is "
-            f"no {STUDY_FILE} in {new if kinds[0] else old}, so it is no folder of results"
+            "OLD and NEW must be of the same kind, two folders of results or two recordings; "
+            f"there is no {STUDY_FILE} in {new if kinds[0] else old}, so it is not a folder of "
+            "results"
         )
     is_something = kinds[0] or old.is_file() or any(old.glob("*.parquet"))
     if old.samefile(new) and is_something:  # else it is said below what it is not
-        raise UsageError(f"{old} and {new} are the same; name two that were measured one by one")
+        raise UsageError(f"{old} and {new} are the same; name two that were measured separately")
     from heapfit.diff import of_recordings, of_studies
 
     if kinds[0]:

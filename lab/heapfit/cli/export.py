@@ -16,6 +16,7 @@ from heapfit.cli.live_tables import described
 from heapfit.cli.output import print_json, say, warn
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.live import Client, Process, Snapshot, all_clients, find, listening, take
+from heapfit.live.client import LEDGER_TIMEOUT_S
 
 app = new_app()
 
@@ -34,43 +35,63 @@ def export(
         bool, typer.Option("--prometheus", help="Serve OpenMetrics at http://HOST:PORT/metrics.")
     ] = False,
     host: Annotated[
-        str, typer.Option(metavar="HOST", help="Where to listen; anybody who reaches it may read.")
+        str,
+        typer.Option(
+            metavar="HOST",
+            help="The address to listen on; anybody who can reach it can read the figures.",
+        ),
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(metavar="PORT", min=0, max=65535, help="0: any that is free.")
+        int,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="The port to listen on; 0: any that is free."
+        ),
     ] = _PORT,
     once: Annotated[
-        bool, typer.Option("--once", help="Print what would be served now, and end.")
+        bool, typer.Option("--once", help="Print what would be served now and exit.")
+    ] = False,
+    ledger: Annotated[
+        bool,
+        typer.Option(
+            "--ledger",
+            help="Also serve the ledger of resident memory, which looks at all of it each time.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Serve the figures of running processes to a scraper, until SIGTERM or Ctrl-C.
 
-    Processes that begin later are found, and one that has ended is left out. With --json their
-    figures are printed once.
+    Processes that start later are included, and those that have ended are left out. With --json
+    the figures are printed once. In addition to the metrics, the live heap profiles of processes
+    that take samples (the option sample) are at /debug/pprof/heap?pid=PID, for go tool pprof.
     """
     if not prometheus and not as_json:
         raise UsageError("in which form? write: heapfit export --prometheus, or --json")
     numbers = [process_number(pid) for pid in pids or []]
     if as_json:
-        print_json([described(snapshot) for snapshot in _snapshots(numbers)])
+        print_json(
+            [
+                described(snapshot)
+                for snapshot in _snapshots(numbers, LEDGER_TIMEOUT_S if ledger else None)
+            ]
+        )
         return
     for number in numbers:
         Client(number).stats()  # Told now, where somebody sees it, rather than to the scraper.
     if once:
-        _print(numbers)
+        _print(numbers, with_ledgers=ledger)
     else:
-        _serve(numbers, host, port)
+        _serve(numbers, host, port, with_ledgers=ledger)
 
 
-def _snapshots(numbers: list[int]) -> Iterator[Snapshot]:
+def _snapshots(numbers: list[int], ledger_timeout_s: float | None) -> Iterator[Snapshot]:
     """Yield what is known of each process; of all that listen, one that fails stops no other."""
     if numbers:
-        yield from (take(Client(number)) for number in numbers)
+        yield from (take(Client(number), ledger_timeout_s) for number in numbers)
         return
     for client in all_clients():
         try:
-            yield take(client)
+            yield take(client, ledger_timeout_s)
         except HeapfitError as error:
             warn(str(error))
 
@@ -82,19 +103,21 @@ def _found(numbers: list[int]) -> list[Process]:
     return [process for number in numbers if (process := find(number))]
 
 
-def _print(numbers: list[int]) -> None:
+def _print(numbers: list[int], *, with_ledgers: bool) -> None:
     from heapfit.live import openmetrics
 
-    print(openmetrics.text(lambda: _found(numbers)), end="")
+    print(openmetrics.text(lambda: _found(numbers), with_ledgers=with_ledgers), end="")
 
 
-def _serve(numbers: list[int], host: str, port: int) -> None:
+def _serve(numbers: list[int], host: str, port: int, *, with_ledgers: bool) -> None:
     from heapfit.live import openmetrics
 
     # Blocked before any thread is made, so that they all are, and the signal comes to us.
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
     try:
-        server, thread = openmetrics.serve(lambda: _found(numbers), host, port)
+        server, thread = openmetrics.serve(
+            lambda: _found(numbers), host, port, with_ledgers=with_ledgers
+        )
     except OSError as error:
         raise _cannot_listen(error, host, port) from error
     say(f"serving http://{host}:{server.server_port}/metrics; Ctrl-C ends it")

@@ -5,13 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
 from heapfit.errors import HeapfitError, UsageError, unknown
 
 DEBUG_VARIABLE = "HEAPFIT_DEBUG"
-INTERRUPTED = 128 + 2  # What a shell reports for a program that SIGINT ended.
+_NUMBERS = {"int": "a whole number", "float": "a number"}  # of a type as pydantic names it
+# What a shell reports for a program that a signal ended: SIGINT; SIGPIPE, which Python ignores.
+INTERRUPTED = 128 + 2
+READER_LEFT = 128 + 13
 
 
 def reported(work: Callable[[], int]) -> int:
@@ -23,12 +27,16 @@ def reported(work: Callable[[], int]) -> int:
         return _with_output_closed(work)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except SystemExit as ended:  # Typer ends so, with a 1, when nobody reads any more.
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        return READER_LEFT
     except Exception as error:
         if os.environ.get(DEBUG_VARIABLE) == "1":
             raise
         message, exit_code = explain(error)
         if message:
-            print(f"heapfit: {message}", file=sys.stderr)
+            print(_wrapped(f"heapfit: {message}"), file=sys.stderr)
         return exit_code
 
 
@@ -39,11 +47,20 @@ def explain(error: Exception) -> tuple[str, int]:
     if hasattr(error, "format_message"):  # Typer's own; it need not be loaded to know them.
         return _one_line(_usage(error)), UsageError.exit_code
     if isinstance(error, BrokenPipeError):
-        return "", HeapfitError.exit_code
+        return "", READER_LEFT
     if isinstance(error, OSError):
         return _one_line(_system(error)), HeapfitError.exit_code
     what = _one_line(f"{type(error).__name__}: {error}")
     return f"internal error: {what}; {DEBUG_VARIABLE}=1 shows where", HeapfitError.exit_code
+
+
+def _wrapped(line: str) -> str:
+    """Return `line` in lines of whole words where a terminal shows them; words stay whole."""
+    try:
+        width = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):  # It is none.
+        return line
+    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _with_output_closed(work: Callable[[], int]) -> int:
@@ -66,17 +83,40 @@ def _usage(error: Any) -> str:
         options = [name for name in known if name.startswith("-")]
         if option not in options:
             return _unknown_option(option, options, f"{context.command_path} --help")
-    message = str(error.format_message()).rstrip(".")
+    message = _bad_value(error) or str(error.format_message()).rstrip(".")
     message = message[:1].lower() + message[1:]
+    if context and message.startswith("got unexpected"):
+        takes_program = "-- CMD" in context.command.get_usage(context)
+        advice = f"; for a program write -- before it: {context.command_path} -- CMD"
+        return f"{message}{advice if takes_program else ''}"
     example = getattr(context.command, "epilog", None) if context and _is_missing(error) else None
     return f"{message}; {example[:1].lower()}{example[1:]}" if example else message
 
 
+_SHOULD_BE = "Input should be "  # pydantic's way to say it
+
+
+def _bad_value(error: Any) -> str | None:
+    """What Typer leaves to pydantic: name the value, and what was expected of it."""
+    errors = getattr(error.__cause__, "errors", None)
+    if errors is None:
+        return None
+    first = errors()[0]
+    kind = str(first["type"]).partition("_")[0]
+    name = max(error.param.opts, key=len)
+    if kind in _NUMBERS:
+        return f"{name} takes {_NUMBERS[kind]}, not {first['input']!r}"
+    said = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
+    if said.startswith(_SHOULD_BE):
+        return f"{name} must be {said.removeprefix(_SHOULD_BE)}, not {first['input']}"
+    return f"{name}: {said}"
+
+
 def _unknown_option(option: str, options: list[str], listed_by: str) -> str:
-    """Of a single letter, those that begin with it are as near as each other."""
-    letter = option.removeprefix("-")
-    near = [f"{name!r}" for name in options if name.startswith(f"--{letter}")]
-    if len(letter) == 1 and near:
+    """Those that begin with it, or with a single letter, are as near as each other."""
+    begins = f"-{option}" if len(option) == len("-x") else option
+    near = [f"{name!r}" for name in options if begins.startswith("--") and name.startswith(begins)]
+    if near:
         return f"unknown option {option!r}; did you mean {' or '.join(near)}?"
     return str(unknown("option", option, options, listed_by))
 

@@ -29,19 +29,21 @@ FailIf = Annotated[
     typer.Option(
         "--fail-if",
         metavar="[NAME:]METRIC>BOUND",
-        help="Exit with 1 where that is shown of the ratio to the baseline, with 3 where it cannot "
-        "be told; > or <; repeats.",
+        help="Exit with 1 if this is shown to hold for the ratio to the baseline, with 3 "
+        "if that cannot be told; > or <; may be repeated.",
     ),
 ]
 Junit = Annotated[
-    Path | None, typer.Option("--junit", metavar="FILE", help="The gate's decisions as JUnit XML.")
+    Path | None, typer.Option("--junit", metavar="FILE", help="Write the decisions as JUnit XML.")
 ]
 Markdown = Annotated[
     Path | None,
-    typer.Option("--markdown", metavar="FILE", help="The same as Markdown, for a comment."),
+    typer.Option(
+        "--markdown", metavar="FILE", help="Write the decisions as Markdown, for a comment."
+    ),
 ]
 Github = Annotated[
-    bool, typer.Option("--github", help="The same as annotations of GitHub's actions.")
+    bool, typer.Option("--github", help="Print the decisions as annotations for GitHub Actions.")
 ]
 
 _REMEDY = "name a file that can be written"
@@ -52,7 +54,7 @@ def conditions(
 ) -> list[Condition]:
     """Return the conditions of `--fail-if`; what they are told by makes no sense without them."""
     if (junit or markdown or github) and not fail_if:
-        raise UsageError("--junit, --markdown and --github tell what --fail-if decides: add that")
+        raise UsageError("--junit, --markdown and --github report what --fail-if decides: add that")
     check_folders(junit, markdown)
     return [parse(text, "--fail-if", "< >", "wall_s>1.03") for text in fail_if or []]
 
@@ -63,7 +65,7 @@ def check_folders(*files: Path | None) -> None:
         if file and not file.absolute().parent.is_dir():
             raise UsageError(f"there is no folder {file.parent} for {file.name}; make it")
         if file and not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
-            raise HeapfitError(f"cannot write {file}; {_REMEDY}")
+            raise HeapfitError(f"cannot write {file}, which is read-only for you; {_REMEDY}")
 
 
 class Gate:
@@ -92,10 +94,10 @@ def tell(
     github: bool,
 ) -> None:
     """Tell the decisions in every form that was asked for, and end with the code that they have."""
-    from heapfit.report.files import write_text  # The reports take a second to load.
+    from heapfit.files import write_text  # The reports take a second to load.
 
     if not as_json:
-        _print(decisions)
+        show(decisions)
     if junit:
         write_text(junit, formats.junit(decisions, title), _REMEDY)
     if markdown:
@@ -106,7 +108,8 @@ def tell(
         raise typer.Exit(code)
 
 
-def _print(decisions: Sequence[Decision]) -> None:
+def show(decisions: Sequence[Decision]) -> None:
+    """Print the decisions, the places of each that failed below it."""
     shown = Table.grid(padding=(0, 2, 0, 0))
     shown.add_column(no_wrap=True)
     shown.add_column(overflow="fold")

@@ -17,6 +17,13 @@ from heapfit.program import cannot_start, obstacle, started_by
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
+def refined(control: bool, guard: bool, settings: Iterable[str]) -> list[str]:
+    """Return the settings of `--control`, `--guard` and `--set`; of a name the last counts, so that
+    `--set` refines what a switch stands for wherever it is written."""
+    switches = {options.CONTROL_ON: control, options.GUARD_ON: guard}
+    return [*(setting for setting, is_on in switches.items() if is_on), *settings]
+
+
 def environment_changes(variant: str, settings: Iterable[str]) -> dict[str, str]:
     """Return what a program's environment has beyond ours: the library, and its options.
 

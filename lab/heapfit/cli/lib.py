@@ -17,10 +17,13 @@ app = new_app()
 @app.command(epilog="Example:  LD_PRELOAD=$(heapfit lib) git status")
 def lib(
     variant: Annotated[
-        str, typer.Option(metavar="NAME", help="Which of heapfit's libraries.")
+        str, typer.Option(metavar="NAME", help="The variant of heapfit's library.")
     ] = paths.DEFAULT_VARIANT,
     gdb: Annotated[
-        bool, typer.Option("--gdb", help="The script with which gdb reads the heap, instead.")
+        bool,
+        typer.Option(
+            "--gdb", help="Print the path of the script with which gdb reads the heap instead."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

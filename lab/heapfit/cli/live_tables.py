@@ -8,8 +8,11 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from heapfit import text
+from heapfit.cli.ledger_tables import described_ledger
 from heapfit.cli.output import results, table
-from heapfit.live import Process, Rates, Snapshot, figures
+from heapfit.errors import HeapfitError
+from heapfit.live import Client, Rates, Snapshot, figures, take
 from heapfit.live.figures import Figure, Sheet
 
 # As many heaps as a screen shows; --json has them all.
@@ -32,13 +35,21 @@ def show_snapshot(snapshot: Snapshot, rates: Rates | None) -> None:
         _print_largest(nodes)
 
 
-def show_processes(found: list[tuple[Process, Snapshot | None]]) -> None:
-    """Print a line for each process; None: it did not answer."""
+def show_processes(clients: list[Client]) -> None:
+    """Print a line for each process."""
     numbers = ("PID", "live", "resident", "footprint", "purges")
     rows = table(*numbers, "command", right=numbers)
-    for process, snapshot in found:
-        rows.add_row(str(process.pid), *_main_figures(snapshot), escape(process.command_line))
+    for each in clients:
+        line = escape(each.process.command_line)
+        rows.add_row(str(each.process.pid), *_main_figures(_taken(each)), line)
     results.print(rows)
+
+
+def _taken(client: Client) -> Snapshot | None:
+    try:
+        return take(client)
+    except HeapfitError:
+        return None  # it does not answer, or has ended
 
 
 def described(snapshot: Snapshot) -> dict[str, Any]:
@@ -50,6 +61,7 @@ def described(snapshot: Snapshot) -> dict[str, Any]:
         "stats": snapshot.stats,
         "options": snapshot.options,
         "memory": {"resident": memory.resident, "huge": memory.huge} if memory else None,
+        **({"ledger": described_ledger(snapshot.ledger)} if snapshot.ledger else {}),
     }
 
 
@@ -69,7 +81,7 @@ def _main_figures(snapshot: Snapshot | None) -> list[str]:
         return ["no answer", "", "", ""]
     total = snapshot.stats.total
     sizes = [total.live_bytes, total.resident, total.footprint]
-    return [*map(figures.size, sizes), figures.count(total.purges)]
+    return [*map(text.size, sizes), text.count(total.purges)]
 
 
 def _pairs(title: str, found: list[Figure]) -> Table:

@@ -58,7 +58,7 @@ class RunningMedians:
 
     def _cell(self, allocator: str, setting: Setting) -> str:
         # The reports take a second to load, which is not wanted before the first trial is done.
-        from heapfit.report.units import ratio, scale_for
+        from heapfit.text import ratio, scale_for
 
         own = self._median(allocator, setting)
         if own is None:

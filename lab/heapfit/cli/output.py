@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,19 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-results = Console(highlight=False)
-messages = Console(stderr=True, highlight=False)
+
+def _console(*, stderr: bool) -> Console:
+    """Return a console that breaks lines where a terminal shows them, or COLUMNS asks for it.
+
+    Elsewhere nothing is broken: a command that was cannot be pasted.
+    """
+    made = Console(stderr=stderr, highlight=False)
+    made.soft_wrap = not made.is_terminal and "COLUMNS" not in os.environ
+    return made
+
+
+results = _console(stderr=False)
+messages = _console(stderr=True)
 
 
 def say(line: str) -> None:
@@ -22,7 +34,7 @@ def say(line: str) -> None:
 
 def warn(line: str) -> None:
     """Tell the person what they should know before they trust a result."""
-    messages.print(line, style="yellow", markup=False, soft_wrap=True)
+    messages.print(line, style="yellow", markup=False)
 
 
 def print_json(value: Any) -> None:

@@ -18,7 +18,7 @@ from heapfit.options import POOLS
 from heapfit.pools import Explanation, main_process, read
 from heapfit.pools.graph import dot, write_graph
 from heapfit.pools.run import explain as explain_run
-from heapfit.pools.symbols import Frame, Symbols
+from heapfit.symbols import Frame, Symbols
 
 app = new_app(cls=Group, epilog="Example:  heapfit pools explain -- ./server --port 7000")
 
@@ -27,7 +27,7 @@ Frames = dict[int, list[Frame]]
 
 @app.callback(invoke_without_command=True)
 def pools(context: typer.Context) -> None:
-    """Pools: what decided where a program's objects stand."""
+    """Pools: explain where a program's objects were placed."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -39,26 +39,30 @@ def explain(
         Path | None,
         typer.Argument(
             metavar="FILE | -- CMD",
-            help="A program, or what one wrote that ran with HEAPFIT_POOLS_EXPLAIN=FILE.",
+            help="A program, or the file that a program wrote with HEAPFIT_POOLS_EXPLAIN=FILE.",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Set an option of the library; repeats."),
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Set an option of the library; may be repeated."
+        ),
     ] = None,
     graph: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write what points to what: .dot, .svg, .png or .pdf."),
+        typer.Option(
+            metavar="FILE", help="Write a graph of what points to what: .dot, .svg, .png or .pdf."
+        ),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Every group, and not only the largest.")
+        bool, typer.Option("--all", help="Show every group, not only the largest.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a program with pools, then say of each group of objects where it was placed, and why.
+    """Run a program with pools, then say for each group of objects where it was placed, and why.
 
     A group is the objects that one chain of calls allocates. What the program prints goes to
-    standard error. It must end in order; a server may be ended by Ctrl-C, if it exits by itself.
+    standard error. It must exit normally; if a server does so on Ctrl-C, end it that way.
     """
     found = _explanations(file, context.obj, settings or [])
     explained = main_process(found)
@@ -73,7 +77,10 @@ def explain(
         show(explained, frames, every=every)
     if len(found) > 1:
         others = ", ".join(_name(each) for each in found if each is not explained)
-        warn(f"note: of {len(found)} processes this is the one with the most objects; not {others}")
+        warn(
+            f"note: of {len(found)} processes, this is the one with the most objects; not shown: "
+            f"{others}"
+        )
 
 
 def _explanations(
@@ -83,9 +90,11 @@ def _explanations(
         raise UsageError("which program? write: heapfit pools explain -- CMD")
     if file is not None:
         if settings:
-            raise UsageError("--set is for a program that is yet to run")
+            raise UsageError("--set is only for a program that is to be run")
         if not file.exists():
-            raise UsageError(f"there is no {file}; name what a program wrote, or write -- CMD")
+            raise UsageError(
+                f"there is no {file}; name a file that a program wrote, or write -- CMD"
+            )
         return [read(file)]
     assert command is not None
     under_pools = environment(POOLS, settings)

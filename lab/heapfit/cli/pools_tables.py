@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from heapfit.cli.output import results, table
-from heapfit.live.figures import count, share, size
+from heapfit.live.figures import share
 from heapfit.pools import Explanation, Group
-from heapfit.pools.symbols import Frame
-from heapfit.text import counted
+from heapfit.symbols import Frame
+from heapfit.text import count, counted, size
 
 # As many as a screen shows; --all has the others.
 _MOST_GROUPS = 24
@@ -137,7 +137,7 @@ def _why(group: Group, frames: Sequence[Frame]) -> Text:
     if group.length > len(frames):
         lines.append(f"{_CALLED_BY}{group.length - len(frames)} more")
     if not group.complete:
-        lines.append("(what calls it could not be told)")
+        lines.append("(its callers could not be determined)")
     said = Text("\n".join(lines))
     merged = f"merged ({group.merged_by})" if group.merged_by else ""
     why = ": ".join(filter(None, [merged, group.reason]))

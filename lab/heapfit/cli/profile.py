@@ -15,7 +15,7 @@ import typer
 from rich.cells import cell_len
 
 from heapfit import catalogue
-from heapfit.cli.arguments import AsJson, On, split_list
+from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, On, split_list
 from heapfit.cli.commands import new_app
 from heapfit.cli.launch import cannot_run, inherited
 from heapfit.cli.output import messages, print_json, results, say, say_page, table
@@ -24,6 +24,7 @@ from heapfit.errors import UsageError
 
 if TYPE_CHECKING:
     from heapfit.profile.model import Profile
+    from heapfit.profile.page import Against
     from heapfit.profile.sql import Answer
     from heapfit.profile.tally import Tally
     from heapfit.records import InstalledAllocator
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 app = new_app()
 
 _GAP = 2  # Between the columns of a table.
-
-# Return addresses that are followed when a command is recorded here: past the usual wrappers.
-_SITES = 8
 
 
 @app.command(epilog="Example:  heapfit profile redis.hft --open")
@@ -47,43 +45,67 @@ def profile(
     ] = None,
     page: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where the page goes. Default: TRACE.html, here."),
+        typer.Option(
+            metavar="FILE", help="The file for the page. Default: TRACE.html in the current folder."
+        ),
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     sql: Annotated[
         str | None,
         typer.Option(
             metavar="QUERY",
-            help="Answer this instead, over objects, memory, sites, threads and flow.",
+            help="Answer this SQL query instead, over the tables objects, memory, sites, threads "
+            "and flow.",
         ),
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="The answer to --sql as CSV.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print the answer to --sql as CSV.")
+    ] = False,
     allocators: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B", help="Whose size classes to weigh. Default: of all that are installed."
+            metavar="A,B",
+            help="Allocators whose size classes are compared. Default: all that are installed.",
         ),
     ] = None,
     sites: Annotated[
-        int, typer.Option(metavar="N", help="Of -- CMD: follow N return addresses; 0: none.")
-    ] = _SITES,
+        int,
+        typer.Option(
+            metavar="N", help="With -- CMD: record call chains of N return addresses; 0: none."
+        ),
+    ] = CALLS_FOLLOWED,
     children: Annotated[
         bool,
-        typer.Option("--attach-children", help="Of -- CMD: record what it starts, too."),
+        typer.Option(
+            "--attach-children", help="With -- CMD: also record the processes that it starts."
+        ),
+    ] = False,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OLD", help="Show what has grown since this older recording, and where."
+        ),
+    ] = None,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print what --against shows as Markdown.")
     ] = False,
     keep: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep the tables there (and what -- CMD recorded)."),
+        typer.Option(
+            metavar="DIR", help="Keep the tables in this folder (and the recording of -- CMD)."
+        ),
     ] = None,
     on: On = None,
     as_json: AsJson = False,
 ) -> None:
     """Characterise a program's use of its heap: sizes, rates, lifetimes, threads, sites, waste.
 
-    Several traces make one profile, of all together. A program is recorded first; what it prints
-    goes to standard error. Sizes are as asked for.
+    Several traces are combined into one profile. A program is recorded first, with its output on
+    standard error. Sizes are those that the program asked for. With --against, the comparison of
+    heapfit diff is printed, and the page has both.
     """
     _check(traces or [], context.obj, sql=sql, as_csv=as_csv, on=on)
+    _check_against(traces or [], against, sql, as_markdown=as_markdown, as_json=as_json)
     from heapfit.profile.files import short_name
 
     options = {"children": children, "sites": sites}
@@ -94,9 +116,17 @@ def profile(
         weighed = _installed(allocators)
         from heapfit.profile.analyse import profile as analyse
 
-        found = analyse(_tally(files, keep, on), weighed)
+        tally = _tally(files, keep, on)
+        found = analyse(tally, weighed)
         named = str(files[0]) if traces or keep else "TRACE"  # what is not kept nobody can name
-        written = _show(found, named, page or Path(f"{short_name(files[0])}.html"), as_json=as_json)
+        written = page or Path(f"{short_name(files[0])}.html")
+        if against is None:
+            _print(found, named, as_json=as_json)
+            compared = None
+        else:
+            compared = _compared(against, _tally([against], None, on), named, tally)
+            _print_compared(compared, found, named, as_json=as_json, as_markdown=as_markdown)
+        _save(found, written, named, compared, is_quiet=as_json or as_markdown)
     if open_page:
         webbrowser.open(written.absolute().as_uri())
 
@@ -193,10 +223,8 @@ def _installed(named: str | None) -> list[InstalledAllocator]:
     return [each for each in found if each is not None]
 
 
-def _show(found: Profile, trace: str, page: Path, *, as_json: bool) -> Path:
-    """Print the profile, write its page and return the page's path."""
+def _print(found: Profile, trace: str, *, as_json: bool) -> None:
     from heapfit.profile.answers import advice
-    from heapfit.profile.page import save_page
     from heapfit.profile.terminal import show
 
     if as_json:
@@ -204,9 +232,68 @@ def _show(found: Profile, trace: str, page: Path, *, as_json: bool) -> Path:
     else:
         show(found, results, trace)
         results.print()
-    save_page(found, page, trace)  # Last: what is printed is not lost where it cannot be written.
-    say_page(page, as_json=as_json)
-    return page
+
+
+def _save(
+    found: Profile, page: Path, trace: str, compared: Against | None, *, is_quiet: bool
+) -> None:
+    """Write the page: last, so that what is printed is not lost where it cannot be written."""
+    from heapfit.profile.page import save_page
+
+    save_page(found, page, trace, compared)
+    say_page(page, as_json=is_quiet)
+
+
+# ------------------------------------------------------------------------- --against
+
+
+def _check_against(
+    traces: Sequence[Path],
+    old: Path | None,
+    sql: str | None,
+    *,
+    as_markdown: bool,
+    as_json: bool,
+) -> None:
+    if old is None:
+        if as_markdown:
+            raise UsageError("--markdown is for what --against shows; give that an older recording")
+        return
+    if sql is not None:
+        raise UsageError("--against or --sql? give one of them")
+    if as_markdown and as_json:
+        raise UsageError("--json or --markdown? give one of them")
+    if not old.exists():
+        raise UsageError(f"there is no {old}; write the path of an older recording (.hft)")
+    if len(traces) > 1:
+        raise UsageError(
+            "--against compares one recording with another; name one TRACE, not several"
+        )
+    if any(trace.exists() and trace.samefile(old) for trace in traces):
+        raise UsageError(f"{traces[0]} and {old} are the same; name two recordings")
+
+
+def _compared(old: Path, before: Tally, new: str, after: Tally) -> Against:
+    from heapfit.diff import of_tallies
+    from heapfit.profile.page import Against
+    from heapfit.profile.sections.flames import difference
+
+    return Against(of_tallies(str(old), new, before, after), difference(before, after))
+
+
+def _print_compared(
+    compared: Against, found: Profile, trace: str, *, as_json: bool, as_markdown: bool
+) -> None:
+    from heapfit.diff import markdown, show
+    from heapfit.profile.answers import advice
+
+    if as_json:
+        print_json({"profile": found, "advice": advice(found, trace), "against": compared.diff})
+    elif as_markdown:
+        print(markdown(compared.diff), end="")
+    else:
+        show(compared.diff, results)
+        results.print()
 
 
 # ------------------------------------------------------------------------- --sql

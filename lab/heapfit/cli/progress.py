@@ -32,11 +32,10 @@ from heapfit.cli.failures import INTERRUPTED
 from heapfit.cli.medians import RunningMedians, describe
 from heapfit.records import PlannedTrial, Precision, Study, Trial
 from heapfit.study import Progress, SeriesProgress
-from heapfit.text import counted, percent
+from heapfit.text import counted, duration, percent
 
 # Into a log file or a pipe, a line no more often than this.
 _LINE_INTERVAL_S = 10.0
-_MINUTE_S, _HOUR_S = 60, 3600
 
 
 class StudyProgress(Progress):
@@ -76,14 +75,14 @@ class StudyProgress(Progress):
         """Show the study's length and what an earlier run has already done."""
         self.done, self.planned = len(done), len(study.plan)
         if self.done == self.planned and study.rule:
-            self.console.print(f"{self.planned} trials are there already")
+            self.console.print(f"{self.planned} trials are already done")
         elif self.done == self.planned:
             self.console.print(
-                f"all {self.planned} trials are there already; "
-                "--replicates adds more, --out begins a new study"
+                f"all {self.planned} trials are already done; --replicates adds more, --out "
+                "begins a new study"
             )
         elif done:
-            self.console.print(f"going on: {self.done} of {self.planned} trials are there already")
+            self.console.print(f"continuing: {self.done} of {self.planned} trials are already done")
         self._begin(study, done)
 
     def noticed(self, sentence: str) -> None:
@@ -180,7 +179,7 @@ def kept_on_interrupt(progress: StudyProgress, folder: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         progress.console.print(
             f"interrupted: {progress.done} of {progress.planned} trials are kept in {folder}; "
-            "the same command goes on from there",
+            "the same command continues from there",
             soft_wrap=True,
             markup=False,
         )
@@ -188,7 +187,11 @@ def kept_on_interrupt(progress: StudyProgress, folder: Path) -> Iterator[None]:
 
 
 class WorkProgress:
-    """Shows how far a work of known length is, on `console`; a context manager around it."""
+    """Shows how far a work of known length is, on `console`; a context manager around it.
+
+    Elsewhere than in a terminal it shows nothing: what is not a result, and no error, only disturbs
+    who reads them.
+    """
 
     def __init__(self, console: Console) -> None:
         """Show nothing before the first call."""
@@ -202,7 +205,6 @@ class WorkProgress:
             transient=True,
         )
         self._task: TaskID | None = None
-        self._next_line = time.monotonic() + _LINE_INTERVAL_S
 
     def __enter__(self) -> Self:
         return self
@@ -218,25 +220,7 @@ class WorkProgress:
                 self._task = self._bar.add_task("")
                 self._bar.start()
             self._bar.update(self._task, completed=done, total=total, description=what)
-        elif time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + _LINE_INTERVAL_S
-            percent = int(done * 100 / total) if total else 0
-            self._console.print(f"{percent} %: {what}", markup=False, soft_wrap=True)
 
 
 def _left(remaining_s: float | None) -> str:
     return "" if remaining_s is None else f"{duration(remaining_s)} left"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration as a person would say it.
-
-    >>> duration(4.2), duration(75), duration(3700)
-    ('5 s', '1 min 15 s', '1 h 1 min')
-    """
-    whole = int(seconds) + (seconds > int(seconds))
-    if whole < _MINUTE_S:
-        return f"{whole} s"
-    if whole < _HOUR_S:
-        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S} s"
-    return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S} min"

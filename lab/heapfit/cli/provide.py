@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING
 from heapfit import catalogue
 from heapfit.catalogue.allocators import find_allocators
 from heapfit.cli.arguments import split_list
-from heapfit.cli.output import say
-from heapfit.errors import HeapfitError, UsageError
+from heapfit.cli.output import messages, say, warn
+from heapfit.cli.progress import WorkProgress
+from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.records import InstalledAllocator, Workload
 
 if TYPE_CHECKING:  # Dask takes a while to load, and few need it.
+    from heapfit.replay import Plan
     from heapfit.study.cluster import Cluster
 
 # In place of names: of all that would be compared, what this machine has.
@@ -22,19 +25,55 @@ INSTALLED = "installed"
 
 RESULTS = Path("heapfit-results")
 
+_OUTPUT_CHECKS = ("same", "ignore")
+
+# As Dask writes them: tcp://scheduler:8786, tls://…, or without the protocol.
+_ADDRESS = re.compile(r"(?:(?:tcp|tls|ucx|ws|wss)://)?[^/]+:[0-9]+")
+
+
+def subject(
+    command: str,
+    name: str | None,
+    program: list[str] | None,
+    output: str | None,
+    *,
+    stand_in: str | None = None,
+) -> Workload:
+    """Return what is measured: the workload `name`, or the user's own program; `output` is what the
+    option says of what it prints, `stand_in` a build that stands for {program}.
+
+    UsageError says how to name one to heapfit's `command`.
+    """
+    if name and program is None:
+        workload = catalogue.resolve_workload(name)
+    elif program and name is None:
+        workload = catalogue.ad_hoc_workload(program, stand_in)
+    else:
+        start = f"heapfit {command}"
+        raise UsageError(f"{command} what? write: {start} WORKLOAD, or: {start} -- CMD")
+    if output is None:
+        return workload
+    if output not in _OUTPUT_CHECKS:
+        raise unknown("value of --output:", output, _OUTPUT_CHECKS)
+    check = workload.check.model_copy(update={"stdout": output})
+    return workload.model_copy(update={"check": check})
+
 
 def named_allocators(option: str | None, usual: Mapping[str, str], *, installed: bool) -> list[str]:
     """Return the allocators that the `option` names, without it the `usual` ones.
 
     Of the usual ones, each with the allocator behind it, which is another one for a variant. With
-    `installed`, as with `--allocators installed`, these are the usual ones that this machine has.
+    `installed`, as with `--allocators installed`, these are the usual ones that this machine has,
+    but for those that are compared only where somebody names them.
     """
     if option is not None and option != INSTALLED:
         return split_list(option)
     if option is None and not installed:
         return list(usual)
     entries = zip(usual, find_allocators(usual.values()), strict=True)
-    return [word for word, entry in entries if catalogue.find_installed(entry)]
+    return [
+        word for word, entry in entries if not entry.when_named and catalogue.find_installed(entry)
+    ]
 
 
 def with_baseline(named: list[str], baseline: str) -> list[str]:
@@ -76,10 +115,30 @@ def provide_programs(workloads: Sequence[Workload], *, install: bool) -> None:
             catalogue.install_workload(workload, say)
 
 
+def plan_of(trace: Path, *, one_thread: bool = False) -> Plan:
+    """Return the plan that plays `trace`, made now unless it is there, and say what it lacks."""
+    from heapfit.replay import make_plan
+
+    what = f"reading {trace.name}"
+    with WorkProgress(messages) as progress:
+        made = make_plan(
+            trace,
+            one_thread=one_thread,
+            on_progress=lambda position, size: progress(position, size, what),
+        )
+    facts = made.facts
+    say(f"{trace.name}: {facts.events:,} events, {facts.peak_bytes:,} bytes live at the peak")
+    for remark in facts.remarks():
+        warn(f"note: {remark}")
+    return made
+
+
 def join_cluster(address: str | None, *, install: bool) -> Cluster | None:
     """Return the cluster that a study is to run on; None for this machine."""
     if address is None:
         return None
+    if not _ADDRESS.fullmatch(address):
+        raise UsageError(f"--on takes an address such as tcp://HOST:8786, not {address!r}")
     from heapfit.study.cluster import Cluster
 
     return Cluster(address, say, install=install)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from heapfit import paths
 from heapfit.cli.completion import completed
-from heapfit.cli.launch import become, environment_changes
-from heapfit.options import CONTROL_ON, GUARD_ON
+from heapfit.cli.launch import become, environment_changes, refined
 
 _OPTIONS = ("--variant", "--set")
-_SWITCHES = {"--control": CONTROL_ON, "--guard": GUARD_ON}
+_SWITCHES = ("--control", "--guard")
 
 
 def done_quickly(arguments: list[str]) -> bool:
@@ -31,10 +30,11 @@ def done_quickly(arguments: list[str]) -> bool:
         divider = arguments.index("--")
         options, command = _options(arguments[1:divider]), arguments[divider + 1 :]
         if options is not None and command:
-            variants = [value for name, value in options if name == "--variant"]
-            settings = [value for name, value in options if name == "--set"]
-            settings += [_SWITCHES[name] for name, _ in options if name in _SWITCHES]
-            variant = (variants or [paths.DEFAULT_VARIANT])[-1]
+            given: dict[str, list[str]] = {}
+            for name, value in options:
+                given.setdefault(name, []).append(value)
+            variant = given.get("--variant", [paths.DEFAULT_VARIANT])[-1]
+            settings = refined("--control" in given, "--guard" in given, given.get("--set", []))
             become(command, environment_changes(variant, settings))
     return False
 

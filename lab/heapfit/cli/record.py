@@ -13,24 +13,31 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from heapfit.cli.arguments import AsJson, program_of
+from heapfit import text
+from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, process_number, program_of
 from heapfit.cli.commands import new_app
 from heapfit.cli.launch import cannot_run, inherited
 from heapfit.cli.output import messages, print_json, warn
-from heapfit.errors import UsageError
-from heapfit.live import figures
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.interpreters import OBJECTS_FROM_MALLOC, hiding
+from heapfit.live.processes import present
 from heapfit.options import size_in_bytes
 from heapfit.program import why_not_preloadable
 from heapfit.record import (
     OPTIONS,
+    Attached,
     NothingRecorded,
     Recording,
     RecordOptions,
     Written,
+    attach,
     examine,
+    follow,
     is_written,
+    told_to_stop,
 )
 from heapfit.record import run as run_recorded
+from heapfit.trace.ending import ended_early
 
 app = new_app()
 
@@ -41,54 +48,97 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
 @app.command(
     options_metavar="[OPTIONS] -- CMD",
-    epilog="Example:  heapfit record -o redis.hft --for 60s -- redis-server --port 7000",
+    epilog="Examples:  heapfit record -o redis.hft --for 60s -- redis-server --port 7000; "
+    "heapfit record --pid 12345 --for 30s --sample 512k -o running.hft",
 )
 def record(
     context: typer.Context,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output",
+            "--out",
             "-o",
             metavar="FILE",
-            help="%p becomes the process's number. Default: PROGRAM.%p.hft in this folder.",
+            help="The file to record to; %p becomes the process ID. Default: PROGRAM.%p.hft in "
+            "the current folder.",
+        ),
+    ] = None,
+    pid: Annotated[
+        str | None,
+        typer.Option(
+            "--pid",
+            metavar="PID",
+            help="Record a process that is already running, until --for, Ctrl-C or its end.",
         ),
     ] = None,
     children: Annotated[
         bool,
-        typer.Option("--attach-children", help="Record the processes that it starts, too."),
+        typer.Option(
+            "--attach-children", help="Also record the processes that the program starts."
+        ),
     ] = False,
     duration: Annotated[
         str | None,
-        typer.Option("--for", metavar="TIME", help="Stop after 60s, 5m or 1h; it runs on."),
+        typer.Option(
+            "--for",
+            metavar="TIME",
+            help="Stop recording after this time, such as 60s, 5m or 1h; the program runs on.",
+        ),
     ] = None,
     later: Annotated[
-        bool, typer.Option("--later", help="Begin with heapfit ctl PID record start.")
+        bool,
+        typer.Option("--later", help="Record nothing until heapfit ctl PID record start is run."),
     ] = False,
     sample: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Note an allocation every so many bytes; 512k in production."
+            metavar="SIZE",
+            help="Record one allocation per about this many bytes; use 512k in production.",
         ),
     ] = None,
     sites: Annotated[
-        int, typer.Option(metavar="N", help="Follow N return addresses, at most 64.")
-    ] = 0,
+        int,
+        typer.Option(
+            metavar="N",
+            help="Record call chains of N return addresses, at most 64; 0: none, which is quicker.",
+        ),
+    ] = CALLS_FOLLOWED,
+    objects: Annotated[
+        bool,
+        typer.Option(
+            "--objects",
+            help="Make Python and PHP allocate each object by malloc, instead of from memory "
+            "that they manage themselves (PYTHONMALLOC=malloc, USE_ZEND_ALLOC=0).",
+        ),
+    ] = False,
     allocator: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Under which it runs: as compare names it. Default: its own."
+            metavar="NAME",
+            help="The allocator to run the program under, named as for compare. Default: the "
+            "program's own.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a program and write down all that it does with its heap; what it prints is not touched.
+    """Run a program and record everything that it does with its heap; its output is not touched.
 
-    The exit code and the signals are the program's own. Its children are recorded with
-    --attach-children only, each into FILE.PID. To stop sooner, or begin later, use heapfit ctl PID
-    record. With --json what was written is printed, and what the program prints goes to standard
-    error.
+    The exit code and the signals are the program's own. Its children are recorded only with
+    --attach-children, each into FILE.PID. To stop sooner, or begin later, use heapfit ctl PID
+    record. With --json, a description of what was written is printed, and the program's own output
+    goes to standard error.
+
+    With --pid, a running process is recorded that was not prepared for it: the recorder is loaded
+    into the process, which stands still for some milliseconds, and goes idle at the end. Blocks
+    allocated earlier count when they are freed. It must be a 64-bit x86 process with glibc and
+    without a seccomp filter, and you must be allowed to trace it.
     """
+    if pid is not None:
+        _refuse_beside_pid(context, children, later, objects, allocator)
+        options = RecordOptions(seconds=_seconds(duration), sample=_sample(sample), sites=sites)
+        OPTIONS["sites"].check(str(sites))
+        _record_running(process_number(pid), output, options, as_json)
+        return
     command = program_of(context, "record -- CMD")
     OPTIONS["sites"].check(str(sites))
     options = RecordOptions(
@@ -99,22 +149,88 @@ def record(
         sites=sites,
         allocator=allocator,
     )
-    recording = _record(command, output or _default(command), options, as_json)
+    environment = inherited() | (OBJECTS_FROM_MALLOC if objects else {})
+    recording = _record(command, output or _default(command), options, environment, as_json)
     written = [examine(path) for path in recording.files]
     if as_json:
         print_json({"files": list(map(_described, written)), "exit_code": recording.exit_code})
     else:
         messages.print(_line(written), soft_wrap=True, markup=False)
     _warn_of_gaps(written, options)
+    if any(each.events for each in written):
+        _warn_of_hidden(written[0].path)
     end_as(recording.exit_code)
 
 
-def _record(command: list[str], path: Path, options: RecordOptions, as_json: bool) -> Recording:
+def _refuse_beside_pid(
+    context: typer.Context, children: bool, later: bool, objects: bool, allocator: str | None
+) -> None:
+    given = {
+        "a command": bool(context.obj),
+        "--attach-children": children,
+        "--later": later,
+        "--objects": objects,
+        "--allocator": allocator is not None,
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise UsageError(
+                f"--pid is for a process that already runs, with which {name} cannot be used"
+            )
+
+
+# Why a recording of a running process ends where nothing is amiss, beside the program's own end.
+_EXPECTED = ("", "stop", "the time is over", "exec")
+
+
+def _record_running(pid: int, output: Path | None, options: RecordOptions, as_json: bool) -> None:
+    with told_to_stop() as is_told:
+        name = present(pid).name.replace("/", "-")
+        attached = attach(pid, output or Path(f"{name}.%p{SUFFIX}"), options)
+        _say_attached(attached, options)
+        follow(attached, is_told, options.seconds, lambda line: warn(f"note: {line}"))
+    if not attached.file.exists():
+        raise HeapfitError(f"process {pid} ended before anything was written to {attached.file}")
+    written = examine(attached.file)
+    if as_json:
+        described = {"still_ms": attached.still_ms, "took_ms": attached.took_ms}
+        print_json({"files": [_described(written)], "attached": described})
+    else:
+        messages.print(_line([written]), soft_wrap=True, markup=False)
+    _warn_of_gaps([written], options, pid)
+    if written.events:
+        _warn_of_hidden(written.path)
+    if written.ended not in _EXPECTED and ended_early({"reason": written.ended}):
+        raise HeapfitError(f"the recording ended early: {written.ended}")
+
+
+def _say_attached(attached: Attached, options: RecordOptions) -> None:
+    who = f"process {attached.process.pid} ({attached.process.name})"
+    ends = f"for {options.seconds} s, or until Ctrl-C" if options.seconds else "until Ctrl-C"
+    if attached.still_ms is None:
+        warn(
+            f"note: {who} already has a recorder, whose file and options are used: {attached.file}"
+        )
+    else:
+        messages.print(
+            f"recording {who} {ends}; it stood still for {attached.still_ms:.1f} ms",
+            soft_wrap=True,
+            markup=False,
+        )
+
+
+def _record(
+    command: list[str],
+    path: Path,
+    options: RecordOptions,
+    environment: dict[str, str],
+    as_json: bool,
+) -> Recording:
     if obstacle := why_not_preloadable(command[0]):
         warn(f"note: nothing can be recorded of {command[0]} itself: {obstacle}")
     stdout = sys.stderr.fileno() if as_json else None
     try:
-        return run_recorded(command, path, options, inherited(), stdout)
+        return run_recorded(command, path, options, environment, stdout)
     except NothingRecorded as error:
         if error.status == 0:
             raise
@@ -162,7 +278,7 @@ def _line(written: list[Written]) -> str:
     total = Written(written[0].path, size, count, all(each.whole for each in written))
     what = paths[0] if len(paths) == 1 else f"{len(paths)} files ({paths[0]} …)"
     each = f", {total.bytes_per_event:.1f} bytes each" if total.bytes_per_event else ""
-    events = f"{total.events:,} events{each} ({figures.size(total.size)})"
+    events = f"{total.events:,} events{each} ({text.size(total.size)})"
     return f"wrote {what}: {events}; next: heapfit profile {' '.join(paths)}"
 
 
@@ -176,14 +292,34 @@ def _described(written: Written) -> dict[str, Any]:
     }
 
 
-def _warn_of_gaps(written: list[Written], options: RecordOptions) -> None:
-    """Say what is odd about the files: a person would find out after hours, reading them."""
+def _warn_of_gaps(written: list[Written], options: RecordOptions, pid: int | None = None) -> None:
+    """Say what is odd about the files: a person would find out after hours, reading them.
+
+    `pid`: the process that wrote them, if it is known.
+    """
     for each in written:
         if not each.whole:
-            why = "has no end, for its process was killed; all but the last moments are in it"
-            if is_written(each.path):
-                why = "has no end yet, for its process runs on; heapfit ctl PID record stop ends it"
+            why = (
+                "has no end, because its process was killed; everything but the last moments is "
+                "in it"
+            )
+            if is_written(each.path, pid):
+                why = (
+                    "has no end yet, because its process still runs; heapfit ctl "
+                    f"{pid or 'PID'} record stop ends it"
+                )
             warn(f"note: {each.path.name} {why}")
     if not any(each.events for each in written):
-        told = "--sample is larger than all that it allocated" if options.sample else ""
-        warn(f"note: there is no event in it; {told or 'did the program allocate at all?'}")
+        told = "--sample is larger than everything that it allocated" if options.sample else ""
+        warn(f"note: there are no events in it; {told or 'did the program allocate at all?'}")
+
+
+def _warn_of_hidden(trace: Path) -> None:
+    """Say that an interpreter kept objects for itself, where it need not."""
+    from heapfit.trace.native import Reader
+
+    with Reader(trace) as reader:
+        info = reader.info
+    found = hiding(str(info.get("program", "")), info.get("environment", {}))
+    if found is not None and found.variable:
+        warn(f"note: {found.keeps}; {found.instead} to see each of them")

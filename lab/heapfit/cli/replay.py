@@ -25,23 +25,24 @@ from heapfit.cli.arguments import (
     split_numbers,
 )
 from heapfit.cli.commands import new_app
-from heapfit.cli.output import messages, results, say, table, warn
-from heapfit.cli.progress import StudyProgress, WorkProgress, kept_on_interrupt
+from heapfit.cli.output import messages, results, table, warn
+from heapfit.cli.progress import StudyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
+    INSTALLED,
     named_allocators,
+    plan_of,
     provide_allocators,
     results_folder,
     with_baseline,
 )
-from heapfit.errors import UsageError, unknown
-from heapfit.records import Study, Summary
+from heapfit.errors import UsageError
+from heapfit.records import Study
 from heapfit.replay import (
     Agreement,
-    Plan,
     Speed,
     Touch,
     agreements,
-    make_plan,
+    halved,
     measured_by_replay,
     replay_workload,
     shown_metrics,
@@ -53,34 +54,40 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-_AS_RECORDED, _ONE = "as-recorded", "1"
-
 
 @app.command(
     epilog="Example:  heapfit replay redis.hft --allocators glibc,heapfit,jemalloc --touch line"
 )
 def replay(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="What heapfit record wrote.")],
+    trace: Annotated[
+        Path, typer.Argument(metavar="TRACE", help="A file that heapfit record wrote.")
+    ],
     allocators: Allocators = None,
     speed: Annotated[
         Speed,
-        typer.Option(
-            metavar="max|real", help="As fast as it goes, or sleeping to the recorded times."
-        ),
+        typer.Option(metavar="max|real", help="As fast as possible, or at the recorded times."),
     ] = Speed.MAX,
-    threads: Annotated[
-        str,
-        typer.Option(
-            metavar=f"{_AS_RECORDED}|{_ONE}", help="The recorded threads, or all calls on one."
-        ),
-    ] = _AS_RECORDED,
+    one_thread: Annotated[
+        bool,
+        typer.Option("--one-thread", help="Make all calls on one thread, in the order of time."),
+    ] = False,
     touch: Annotated[
         Touch,
         typer.Option(
             metavar="page|line|none",
-            help="Write to every page of a new block, to every cache line, or not.",
+            help="Write to every page of a new block, to every cache line, or to none.",
         ),
     ] = Touch.PAGE,
+    age: Annotated[
+        float,
+        typer.Option(
+            metavar="TIMES",
+            min=0,
+            max=1000,
+            help="Age the heap first: fill it to this many times the recording's peak, then "
+            "thin it out.",
+        ),
+    ] = 0,
     cores: Cores = None,
     replicates: Replicates = 10,
     warmups: Warmups = 1,
@@ -88,13 +95,23 @@ def replay(
     no_system_calls: Annotated[
         bool,
         typer.Option(
-            "--no-system-calls", help="Save the further run of each trial that counts them."
+            "--no-system-calls",
+            help="Do not count system calls; counting them takes another run of each trial.",
+        ),
+    ] = False,
+    instructions: Annotated[
+        bool,
+        typer.Option(
+            "--instructions",
+            help="Also count instructions, which hardly vary. If the processor does not count "
+            "them, Valgrind does, in a slow run of each trial.",
         ),
     ] = False,
     against: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="A study of the real program: does it rank the allocators alike?"
+            metavar="DIR",
+            help="A study of the real program: say whether the two rank the allocators alike.",
         ),
     ] = None,
     seed: Seed = DEFAULT_SEED,
@@ -105,18 +122,22 @@ def replay(
 ) -> None:
     """Play a recorded program's calls under several allocators, and compare them.
 
-    The calls are made by the recorded threads in the recorded order, and the memory is touched;
-    nothing else of the program is there. Time is that of the calls and of touching what they give:
-    what the replayer takes for itself is measured in each trial and subtracted. The same command
-    goes on where an interrupted one stopped.
+    The calls are made on the recorded threads, in the recorded order, and the memory is touched;
+    nothing else of the program runs. Times are those of the calls and of touching the memory: what
+    the replayer itself takes is measured in each trial and subtracted. If it was interrupted, the
+    same command continues where it stopped.
     """
     real = _real_study(against)
-    if threads not in (_AS_RECORDED, _ONE):
-        raise unknown("value of --threads:", threads, (_AS_RECORDED, _ONE))
-    made = _plan_of(trace, one_thread=threads == _ONE)
-    workload = replay_workload(made, speed=speed, touch=touch)
-    usual = {name: name for name in catalogue.load_allocators()}
-    named = with_baseline(named_allocators(allocators, usual, installed=True), baseline)
+    made = plan_of(trace, one_thread=one_thread)
+    workload = replay_workload(made, speed=speed, touch=touch, age=age)
+    named = _named(allocators, baseline)
+    options = [f"--speed={speed}", f"--touch={touch}"]
+    options += ["--one-thread"] if one_thread else []
+    options += [f"--age={age:g}"] if age else []
+    options += ["--no-system-calls"] if no_system_calls else []
+    options += ["--instructions"] if instructions else []
+    options += [f"--against={against}"] if against else []
+    options += [f"--out={out}"] if out else []
     study = plan(
         workload,
         provide_allocators(named, install=install),
@@ -125,14 +146,11 @@ def replay(
         replicates=replicates,
         warmups=warmups,
         seed=seed,
-        shown=shown_metrics(system_calls=not no_system_calls),
+        shown=shown_metrics(system_calls=not no_system_calls, instructions=instructions),
+        only=measured_by_replay(),
+        notes=[*made.facts.remarks(), f"plan: checksum {made.facts.checksum}"],
+        reproduce=lambda study: _command_line(study, trace, named, options),
     )
-    options = [f"--speed={speed}", f"--threads={threads}", f"--touch={touch}"]
-    options += ["--no-system-calls"] if no_system_calls else []
-    options += [f"--against={against}"] if against else []
-    options += [f"--out={out}"] if out else []
-    reproduce = _command_line(study, trace, named, options)
-    study = _with_remarks(measured_by_replay(study), made, reproduce)
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
     progress = StudyProgress(messages)
     with kept_on_interrupt(progress, folder):
@@ -143,7 +161,26 @@ def replay(
         _show_both(folder, real, as_json)
 
 
-def _real_study(folder: Path | None) -> Summary | None:
+def _named(allocators: str | None, baseline: str) -> list[str]:
+    """The allocators to be played; one that goes by call sites only where somebody names it."""
+    entries = catalogue.load_allocators().values()
+    usual = {each.name: each.name for each in entries if not each.by_call_site}
+    named = with_baseline(named_allocators(allocators, usual, installed=True), baseline)
+    by_site = [each.name for each in entries if each.by_call_site]
+    for name in (each for each in by_site if each in named):
+        warn(
+            f"note: a replay has no call sites, so {name} can do no more than it does without them"
+        )
+    left_out = [each for each in by_site if each not in named]
+    if left_out and allocators in (None, INSTALLED):
+        warn(
+            f"note: {', '.join(left_out)} is left out: it depends on call sites, which a "
+            "replay does not have; try it on the program"
+        )
+    return named
+
+
+def _real_study(folder: Path | None) -> Reading | None:
     """Return the study that the replay is set against; UsageError before anything is measured."""
     if folder is None:
         return None
@@ -154,29 +191,7 @@ def _real_study(folder: Path | None) -> Summary | None:
         )
     from heapfit.report import read
 
-    return read(folder).summary
-
-
-def _plan_of(trace: Path, *, one_thread: bool) -> Plan:
-    what = f"reading {trace.name}"
-    with WorkProgress(messages) as progress:
-        made = make_plan(
-            trace,
-            one_thread=one_thread,
-            on_progress=lambda position, size: progress(position, size, what),
-        )
-    facts = made.facts
-    say(f"{trace.name}: {facts.events:,} events, {facts.peak_bytes:,} bytes live at the peak")
-    for remark in facts.remarks():
-        warn(f"note: {remark}")
-    return made
-
-
-def _with_remarks(study: Study, made: Plan, reproduce: str) -> Study:
-    """The report names what the replay lacks beside what the machine does."""
-    notes = [*study.machine.notes, *made.facts.remarks(), f"plan: checksum {made.facts.checksum}"]
-    machine = study.machine.model_copy(update={"notes": notes})
-    return study.model_copy(update={"machine": machine, "reproduce": reproduce})
+    return read(folder)
 
 
 def _command_line(study: Study, trace: Path, named: list[str], options: list[str]) -> str:
@@ -190,11 +205,11 @@ def _command_line(study: Study, trace: Path, named: list[str], options: list[str
 # ------------------------------------------------------------------- beside the real program
 
 
-def _show_both(folder: Path, real: Summary, as_json: bool) -> None:
+def _show_both(folder: Path, real: Reading, as_json: bool) -> None:
     found: list[Agreement] = []
 
     def against(reading: Reading) -> dict[str, Any]:
-        found.extend(agreements(reading.summary, real))
+        found.extend(agreements(reading.summary, real.summary, halved(real.readings)))
         plain = [each.model_dump() for each in found]
         (folder / "against.json").write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
         return {"against": plain}
@@ -222,3 +237,10 @@ def _show_agreement(agreement: Agreement, real: str) -> None:
             str(place.replayed_rank),
         )
     results.print(rows)
+    if agreement.halves is not None:
+        results.print(
+            f"Two halves of {real}'s own trials agree with tau {agreement.halves:.2f}: a replay "
+            "cannot be shown to foretell more.",
+            soft_wrap=True,
+            markup=False,
+        )

@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from heapfit.cli import answer
 from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import new_app
+from heapfit.cli.gate import check_folders
 from heapfit.cli.output import messages
 from heapfit.errors import UsageError
 from heapfit.study import is_series, load, load_series
@@ -46,24 +47,32 @@ def report(
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     csv: Annotated[
         str | None,
-        typer.Option(_CSV, metavar="[FILE]", help="Write a row for each trial, here or to FILE."),
+        typer.Option(
+            _CSV,
+            metavar="[FILE]",
+            help="Write a row for each trial, to standard output or to FILE.",
+        ),
     ] = None,
     parquet: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The same rows as Parquet, with units.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the same rows as Parquet, with units."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the table of a study, finished or not, and write its page anew.
 
-    With --csv or --parquet nothing but the trials is written, a row each, in base units.
+    With --csv or --parquet, only the trials are written, one row each, in base units.
     """
     if csv is not None or parquet is not None:
         if open_page or as_json:
             raise UsageError("--csv and --parquet write trials alone; leave out --open and --json")
+        check_folders(Path(csv) if csv not in (None, _STANDARD_OUTPUT) else None, parquet)
         _write_trials(folder, csv, parquet)
         return
-    show = answer.show_series if is_series(folder) else answer.show
-    page = show(folder, as_json=as_json)
+    if is_series(folder):
+        page = answer.show_series(folder, as_json=as_json)
+    else:
+        page = answer.show(folder, as_json=as_json, anew=True)
     if open_page:
         webbrowser.open(page.absolute().as_uri())
 

@@ -10,9 +10,8 @@ import typer
 from heapfit import paths
 from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import new_app
-from heapfit.cli.launch import become, environment_changes
+from heapfit.cli.launch import become, environment_changes, refined
 from heapfit.errors import UsageError
-from heapfit.options import CONTROL_ON, GUARD_ON
 
 app = new_app()
 
@@ -27,39 +26,45 @@ def run(
         list[str] | None, typer.Argument(metavar="-- CMD", help="The program and its arguments.")
     ] = None,
     variant: Annotated[
-        str, typer.Option(metavar="NAME", help="Which of heapfit's libraries to load.")
+        str, typer.Option(metavar="NAME", help="The variant of heapfit's library to load.")
     ] = paths.DEFAULT_VARIANT,
     allocator: Annotated[
         str | None,
         typer.Option(
             metavar="NAME[:A=B,…]",
-            help="Another allocator, or mine=./lib.so, with options of heapfit's and env.NAME=….",
+            help="Another allocator, or mine=./lib.so; A=B is an option of heapfit or "
+            "env.NAME=VALUE.",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Set an option of the library; repeats."),
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Set an option of the library; may be repeated."
+        ),
     ] = None,
     control: Annotated[
-        bool, typer.Option("--control", help="Let heapfit ctl, top and export ask and steer it.")
+        bool,
+        typer.Option(
+            "--control", help="Let heapfit ctl, top and export watch and steer the program."
+        ),
     ] = False,
     guard: Annotated[
         bool,
         typer.Option(
             "--guard",
-            help="Report memory errors: one small object in 32 MiB stands beside an inaccessible "
-            "page. For another size: --set guard_sample=SIZE.",
+            help="Report memory errors: of each 32 MiB allocated, one small object is put "
+            "against an inaccessible page. For another size: --set guard_sample=SIZE.",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a program under an allocator; its exit code and its signals are the program's own.
 
-    With --json the program is not run: what would be run, and with which environment, is printed.
+    With --json the program is not run: the command and the environment that it would be run with
+    are printed instead.
     """
     command = _command(words or [], context.obj)
-    switches = [*([CONTROL_ON] if control else []), *([GUARD_ON] if guard else [])]
-    chosen = [*(settings or []), *switches]
+    chosen = refined(control, guard, settings or [])
     if allocator is None:
         changes = environment_changes(variant, chosen)
     elif variant != paths.DEFAULT_VARIANT:

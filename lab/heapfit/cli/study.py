@@ -96,19 +96,31 @@ def run(
     workloads: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B", help="Of the study's parts (workloads, probes, experiments), these."
+            metavar="A,B",
+            help="Run only these of the study's parts (workloads, probes, experiments).",
         ),
     ] = None,
     replicates: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Trials of each that count, of probes too."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Measured trials of each allocator, at each setting, including in probes.",
+        ),
     ] = None,
     cores: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Default: the experiment's; all, one fewer for a server."),
+        typer.Option(
+            metavar="N",
+            help="Number of cores. Default: the experiment's, else all, one fewer for a server.",
+        ),
     ] = None,
     probes: Annotated[
-        bool | None, typer.Option("--probes/--no-probes", help="Default: unless --quick.")
+        bool | None,
+        typer.Option(
+            "--probes/--no-probes",
+            help="Also run the probes. Default: yes, unless --quick is given.",
+        ),
     ] = None,
     seed: Seed = DEFAULT_SEED,
     out: Out = None,
@@ -117,11 +129,11 @@ def run(
     install: Install = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a study: tables of ratios to the best peer here, a page for each workload and for all.
+    """Run a study: prints ratios to the best peer, and writes a page for each workload and for all.
 
-    Of designed experiments the analysis is shown. The same command goes on where an interrupted one
-    stopped; more replicates or parts add to it. A part that fails is told at the end and does not
-    stop the others.
+    For designed experiments, the analysis is shown. If it was interrupted, the same command
+    continues where it stopped; more replicates or parts extend it. A part that fails is reported at
+    the end and does not stop the others.
     """
     definition = _shaped(catalogue.resolve_study(name), quick, replicates)
     with_probes = not quick if probes is None else probes
@@ -268,7 +280,7 @@ def _measure(
     planned = sum(len(each.plan) for each in plan.studies)
     done = sum(map(len, plan.done_in(folder).values()))
     if done:
-        say(f"{done} of {planned} trials are there already")
+        say(f"{done} of {planned} trials are already done")
     data, unprepared = _prepare([] if cluster else workloads)
     run = partial(cluster.execute if cluster else execute, mix=mix)
     progress = ManyProgress(messages, planned)

@@ -12,8 +12,8 @@ from heapfit.cli.arguments import AsJson, process_number
 from heapfit.cli.commands import new_app
 from heapfit.cli.live_tables import described, show_processes, show_snapshot
 from heapfit.cli.output import print_json
-from heapfit.errors import HeapfitError, UsageError
-from heapfit.live import Client, Snapshot, all_clients, rates_between, take
+from heapfit.errors import UsageError
+from heapfit.live import Client, rates_between, some_clients, take
 
 app = new_app()
 
@@ -24,22 +24,27 @@ _LEAST_INTERVAL_S = 0.1
 def top(
     pid: Annotated[
         str | None,
-        typer.Argument(metavar="PID", help="Default: the only process with control:on, or ask."),
+        typer.Argument(
+            metavar="PID",
+            help="Default: the only process with control:on; asks if there are several.",
+        ),
     ] = None,
-    interval: Annotated[float, typer.Option(metavar="SECONDS", help="Between two looks.")] = 1.0,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Seconds between two samples.")
+    ] = 1.0,
     once: Annotated[
-        bool, typer.Option("--once", help="Print the figures of one interval, and end.")
+        bool, typer.Option("--once", help="Print the figures of one interval and exit.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Watch the heap of a running process: memory, rates, thresholds, size classes and threads.
 
-    s shrinks it, r restores it, p pauses, q quits. The process must be yours, and started by
-    heapfit run --control, or with control:on among its HEAPFIT_OPTIONS.
+    Key s shrinks the heap, r restores it, p pauses, q quits. The process must be yours, and started
+    by heapfit run --control, or with control:on among its HEAPFIT_OPTIONS.
     """
     if interval < _LEAST_INTERVAL_S:
         raise UsageError(f"--interval {interval:g} is too short; at least {_LEAST_INTERVAL_S} s")
-    clients = [Client(process_number(pid))] if pid else _found()
+    clients = [Client(process_number(pid))] if pid else some_clients()
     if as_json:
         print_json([described(take(client)) for client in clients])
     elif once:
@@ -48,30 +53,14 @@ def top(
         _watch(clients, interval)
 
 
-def _found() -> list[Client]:
-    found = all_clients()
-    if not found:
-        raise HeapfitError(
-            "no process of yours can be watched; start one with: heapfit run --control -- COMMAND"
-        )
-    return found
-
-
 def _print(clients: list[Client], interval_s: float) -> None:
     if len(clients) > 1:
-        show_processes([(client.process, _taken(client)) for client in clients])
+        show_processes(clients)
         return
     before = take(clients[0])
     time.sleep(interval_s)
     now = take(clients[0])
     show_snapshot(now, rates_between(before.stats, now.stats))
-
-
-def _taken(client: Client) -> Snapshot | None:
-    try:
-        return take(client)
-    except HeapfitError:
-        return None
 
 
 def _watch(clients: list[Client], interval_s: float) -> None:

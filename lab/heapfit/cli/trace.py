@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,15 +16,23 @@ from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import messages, print_json, results, say
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
+from heapfit.flames.formats import Format, Unit, What
 
 app = new_app(cls=Group, epilog="Example:  heapfit trace info server.hft")
 
 SUFFIX = ".hft"
 _TABLES_SUFFIX = ".tables"
+# What a person does with an exported file.
+_OPENED_BY = {
+    Format.PPROF: "look at it with: go tool pprof -http : {}",
+    Format.FOLDED: "draw it with: flamegraph.pl --countname bytes {} > flames.svg",
+    Format.SPEEDSCOPE: "open it in: https://www.speedscope.app",
+    Format.PERFETTO: "open it in: https://ui.perfetto.dev",
+}
 _UNITS_NS = {"": 10**9, "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9}
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|)")
 
-Trace = Annotated[Path, typer.Argument(metavar="TRACE", help="A file of heapfit record.")]
+Trace = Annotated[Path, typer.Argument(metavar="TRACE", help="A file that heapfit record wrote.")]
 Written = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FILE", help="The new trace. Default: named after it."),
@@ -39,7 +48,7 @@ def trace(context: typer.Context) -> None:
 
 @app.command(epilog="Example:  heapfit trace info server.hft")
 def info(trace: Trace, as_json: AsJson = False) -> None:
-    """Say what was recorded, how much, and whether the file is whole."""
+    """Show what was recorded, how much, and whether the file is whole."""
     from heapfit.trace.convert import inspect
 
     with _shown(f"reading {trace.name}") as progress:
@@ -57,7 +66,7 @@ def convert(
     trace: Trace,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Default: the trace's name and .tables"),
+        typer.Option("--out", "-o", metavar="DIR", help="Default: the trace's name with .tables"),
     ] = None,
     symbols: Annotated[
         bool, typer.Option("--symbols/--no-symbols", help="Look up the names of call sites.")
@@ -66,7 +75,7 @@ def convert(
 ) -> None:
     """Convert a trace into Parquet tables: its objects, memory over time, threads, call sites.
 
-    Whatever reads Parquet can ask them anything. An older conversion in DIR is replaced.
+    Anything that reads Parquet can query them. An older conversion in DIR is replaced.
     """
     from heapfit.trace.convert import convert as convert_trace
 
@@ -80,35 +89,88 @@ def convert(
     )
 
 
+@app.command(epilog="Example:  heapfit trace export server.hft --to pprof -o server.pb.gz")
+def export(
+    trace: Annotated[
+        Path,
+        typer.Argument(metavar="TRACE", help="A file that heapfit record wrote, or its tables."),
+    ],
+    to: Annotated[Format, typer.Option("--to", help="The tool that is to read the file.")],
+    what: Annotated[
+        What, typer.Option("--what", help="Which blocks to count, or to show first.")
+    ] = What.LIVE_AT_PEAK,
+    by: Annotated[Unit, typer.Option("--by", help="What to count, or to show first.")] = Unit.BYTES,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Default: standard output, if that is not a terminal.",
+        ),
+    ] = None,
+) -> None:
+    """Write the call sites of a trace, with what they hold, as a file for another tool.
+
+    pprof: for `go tool pprof`, with Go's four sample types. folded: one stack per line, for
+    FlameGraph and inferno. speedscope, perfetto: for these two viewers. If only a sample was
+    recorded, all figures are estimates.
+    """
+    if out is None and sys.stdout.isatty():
+        raise UsageError(
+            "the file is not printed on a terminal; name one with -o FILE, or use a pipe"
+        )
+    from heapfit.files import write_bytes
+    from heapfit.flames.export import export as export_trace
+
+    if not trace.is_dir():
+        _there(trace)
+    with WorkProgress(messages) as progress:
+        made = export_trace(trace, to, what, by, progress)
+    if out is None:
+        sys.stdout.buffer.write(made)
+    else:
+        write_bytes(out, made, "name another file with -o, or make room")
+        say(f"wrote {out}; {_OPENED_BY[to].format(out)}")
+
+
 @app.command(epilog="Example:  heapfit trace cut server.hft --from 10s --to 12.5s")
 def cut(
     trace: Trace,
     start: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="As in 10s, 250ms or 2m.")
+        str | None,
+        typer.Option(
+            "--from", metavar="TIME", help="Where the part begins, as in 10s, 250ms or 2m."
+        ),
     ] = None,
     to: Annotated[
         str | None, typer.Option("--to", metavar="TIME", help="Where the part ends.")
     ] = None,
     events: Annotated[
         str | None,
-        typer.Option(metavar="[FIRST:]LAST", help="By number: 1000000 is the first million."),
+        typer.Option(
+            metavar="[FIRST:]LAST",
+            help="A range of events by number: 1000000 is the first million.",
+        ),
     ] = None,
     threads: Annotated[
         str | None,
-        typer.Option(metavar="N,N", help="What these allocate; heapfit trace info numbers them."),
+        typer.Option(
+            metavar="N,N", help="Keep what these threads allocate; heapfit trace info numbers them."
+        ),
     ] = None,
     live: Annotated[
         bool,
-        typer.Option("--live/--no-live", help="Begin with the blocks that live at the start."),
+        typer.Option("--live/--no-live", help="Begin with the blocks that are live at the start."),
     ] = True,
     out: Written = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cut a part out of a trace: of its time, of its events, of what some threads allocate.
+    """Cut a part out of a trace: a span of time, a range of events, or what some threads allocate.
 
-    The part is a trace whose time begins at 0. Blocks that live at its start are allocated there,
-    at once. Of threads, the frees of their blocks are kept whoever makes them; threads are numbered
-    anew in the order in which they appear.
+    The part is a trace whose time begins at 0. Blocks that are live at its start are allocated
+    there, all at once. With --threads, the frees of these threads' blocks are kept, whichever
+    thread makes them; threads are renumbered in the order in which they appear.
     """
     from heapfit.trace.cut import Part
     from heapfit.trace.cut import cut as cut_trace
@@ -130,22 +192,23 @@ def cut(
     _answer(
         as_json,
         {**vars(made), "file": str(target)},
-        f"{target}: {made.events:,} events, and {made.live:,} blocks that lived at its start",
+        f"{target}: {made.events:,} events, and {made.live:,} blocks that were live at its start",
     )
 
 
 @app.command(epilog="Example:  heapfit trace merge server.hft server.hft.2 --out all.hft")
 def merge(
     traces: Annotated[
-        list[Path], typer.Argument(metavar="TRACE...", help="Of processes, or of parts of one.")
+        list[Path],
+        typer.Argument(metavar="TRACE...", help="Traces of several processes, or of parts of one."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The new trace.")],
     as_json: AsJson = False,
 ) -> None:
     """Merge traces into one, in the order of their time.
 
-    Parts of one process are put together again. Processes stay apart: their threads are numbered
-    one after the other, and the addresses of each are moved by a multiple of 2^57.
+    Parts of one process are joined again. Processes stay apart: their threads are numbered
+    consecutively, and the addresses of each process are moved by a multiple of 2^57.
     """
     from heapfit.trace.merge import merge as merge_traces
 
@@ -161,10 +224,10 @@ def merge(
 
 @app.command(epilog="Example:  heapfit trace anonymise server.hft --out to-send.hft")
 def anonymise(trace: Trace, out: Written = None, as_json: AsJson = False) -> None:
-    """Take out what tells whose a trace is: names, paths, arguments, process numbers, addresses.
+    """Remove what shows where a trace is from: names, paths, arguments, process IDs, addresses.
 
-    Sizes, times, threads, call sites and how they call each other stay, so that what a profile
-    finds and what a replay does stay the same.
+    Sizes, times, threads, call sites and how they call each other are kept, so that a profile
+    finds the same and a replay does the same.
     """
     from heapfit.trace.anonymise import anonymise as anonymise_trace
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from heapfit.cli.output import results, table, warn
-from heapfit.live.figures import count, size
-from heapfit.text import counted, visible
+from heapfit.text import count, counted, size, visible
 from heapfit.trace.convert import Summary, mean_sample
 from heapfit.trace.native import NO_SITES, Problems, Thread
 
@@ -28,7 +26,7 @@ def show(found: Summary, threads: Sequence[Thread]) -> None:
 
 def _program(found: Summary) -> list[str]:
     info = found.info
-    command = " ".join(map(str, _list(info.get("arguments")))) or info.get("program") or "?"
+    command = " ".join(info.get("arguments", [])) or info.get("program") or "?"
     who = f"{command} (process {info.get('pid', '?')})"
     if info.get("anonymous"):
         who = "an anonymous program"
@@ -41,10 +39,6 @@ def _program(found: Summary) -> list[str]:
     if found.end:
         lines.append(f"ended: {found.end.get('reason', '?')}")
     return lines
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _amount(found: Summary) -> list[str]:
@@ -80,7 +74,7 @@ def problems(found: Problems) -> list[str]:
     ['1 event could not be kept while recording', 'the recording was cut short: it has no end']
     """
     numbers = {
-        "{} of the file cannot be read and were passed over": found.damaged_bytes
+        "{} of the file cannot be read and were skipped": found.damaged_bytes
         and counted(found.damaged_bytes, "byte"),
         "{}, which were left out": found.damaged_blocks
         and counted(found.damaged_blocks, "damaged block"),
@@ -88,7 +82,7 @@ def problems(found: Problems) -> list[str]:
         and counted(found.missing_blocks, "block"),
         "{} of a newer kind, which were left out": found.unknown_blocks
         and counted(found.unknown_blocks, "block"),
-        "{} came too late to stand in the order of time": found.late_events
+        "{} came too late to be put into the order of time": found.late_events
         and counted(found.late_events, "event"),
         "the clock went backwards at {}": found.backward_clocks
         and counted(found.backward_clocks, "event"),
@@ -98,10 +92,10 @@ def problems(found: Problems) -> list[str]:
     said = [sentence.format(what) for sentence, what in numbers.items() if what]
     if found.sites_limit:
         said.append(
-            "there were too many chains of calls: those that came later have no site"
+            "there were too many chains of calls: later ones have no call site"
             if found.sites_limit == NO_SITES
-            else "there were too many chains of calls: of those that came later only the innermost "
-            "address is known; record with fewer --sites"
+            else "there were too many chains of calls: of later ones, only the innermost address "
+            "is known; record with fewer --sites"
         )
     if found.cut_short:
         said.append("the recording was cut short: it has no end")

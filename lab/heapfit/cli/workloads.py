@@ -16,10 +16,11 @@ from heapfit import catalogue, paths
 from heapfit.catalogue.workloads import is_prepared
 from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import Group, new_app
-from heapfit.cli.output import print_facts, print_json, results, say
+from heapfit.cli.output import print_facts, print_json, results, say, table
 from heapfit.errors import UsageError
 from heapfit.records import Workload
 
+_HIGHEST_PORT = 65535
 # What a list says of the first word of a state.
 _STATES = {"ready": "ready", "installed;": "prepares", "needs": "missing"}
 
@@ -40,17 +41,14 @@ def list_workloads(as_json: AsJson = False) -> None:
     if as_json:
         print_json([_described(workload) for workload in known])
         return
-    width = max(len(workload.name) for workload in known)
+    rows = table("", "", "")
+    rows.show_header = False
     for kind, those in groupby(known, _kind):
-        results.print(f"[bold]{kind}[/bold]")
+        rows.add_row(Text(kind, style="bold"))
         for workload in those:
-            line = Text(f"  {workload.name:{width}}  ")
-            line.append(f"{_STATES[_state(workload).partition(' ')[0]]:9}", style="dim")
-            line.append(workload.title)
-            if results.is_terminal:
-                results.print(line, no_wrap=True, overflow="ellipsis")
-            else:  # A program that reads it gets it whole.
-                results.print(line, soft_wrap=True)
+            state = _STATES[_state(workload).partition(" ")[0]]
+            rows.add_row(f"  {workload.name}", Text(state, style="dim"), Text(workload.title))
+    results.print(rows)
     say("heapfit workloads show NAME: what each asks of an allocator, and what it needs")
 
 
@@ -82,7 +80,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A workload, or a TOML file.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show everything that is known of one workload."""
+    """Show everything that is known about one workload."""
     workload = catalogue.resolve_workload(name)
     if as_json:
         print_json(_described(workload))
@@ -112,31 +110,37 @@ def new(
     context: typer.Context,
     port: Annotated[
         int | None,
-        typer.Option(metavar="N", help="It is a server that listens there; its number may vary."),
+        typer.Option(
+            metavar="N",
+            help="The command is a server on this port; where it names the port, trials may "
+            "use another one.",
+        ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: PROGRAM.toml")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: PROGRAM.toml")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a workload for a command of your own, to be completed: a server needs what drives it.
+    """Write a workload file for a command of your own, to be completed: a server needs a load.
 
-    It lies in the present folder, where the command will run.
+    It is written to the current folder, where the command will run.
     """
     command: list[str] | None = context.obj
     if not command:
         raise UsageError("a workload of what? write: heapfit workloads new -- CMD")
+    if port is not None and not 0 < port <= _HIGHEST_PORT:
+        raise UsageError(f"--port takes a number from 1 to {_HIGHEST_PORT}, not {port}")
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(command[0]).name).strip("-") or "program"
     path = output or Path(f"{name}.toml")
     if path.exists():
         raise UsageError(f"{path} is there already; choose another place with -o")
-    from heapfit.report.files import write_text  # The reports take a second to load.
+    from heapfit.files import write_text  # The reports take a second to load.
 
     write_text(path, _toml(name, command, port), "choose another place with -o")
     if as_json:
         print_json(_described(catalogue.resolve_workload(str(path.absolute()))))
         return
-    todo = "put what drives the server into its [run], then run" if port else "run"
+    todo = "put the load that drives the server into its [run], then run" if port else "run"
     results.print(f"wrote {path}; {todo}: heapfit compare {path}", soft_wrap=True, markup=False)
 
 
@@ -147,13 +151,13 @@ def _toml(name: str, command: list[str], port: int | None) -> str:
         parts = ["[run]", f"command = {json.dumps(command)}"]
     else:
         words = [re.sub(rf"\b{port}\b", "{port}", word) for word in command]
-        client = ["curl", "--silent", "--fail", "http://127.0.0.1:{port}/"]
+        client = ["curl", "--silent", "--show-error", "--fail", "http://127.0.0.1:{port}/"]
         parts = [
             "[server]",
             f"command = {json.dumps(words)}",
             f'ready = "tcp:{"{port}" if words != command else port}"',
             "",
-            "# What drives the server, and is timed: replace it by your load.",
+            "# The load that drives the server, and is timed: replace it with your own.",
             "[run]",
             f"command = {json.dumps(client if words != command else _at(client, port))}",
         ]
@@ -166,7 +170,7 @@ def _toml(name: str, command: list[str], port: int | None) -> str:
         "timeout_s = 60",
         "",
         "[check]",
-        '# "same": it must print the same under every allocator.',
+        '# "same": the program must print the same under every allocator.',
         f'stdout = "{"same" if port is None else "ignore"}"',
     ]
     return "\n".join(lines) + "\n"

@@ -8,8 +8,18 @@ run. `of_studies` and `of_recordings` make a `Diff`, and `shown` lays it out.
 from __future__ import annotations
 
 from heapfit.diff.model import Change, Diff, Fact, Figure
-from heapfit.diff.recordings import of_recordings
+from heapfit.diff.recordings import of_recordings, of_tallies
 from heapfit.diff.shown import markdown, show
 from heapfit.diff.studies import of_studies
 
-__all__ = ["Change", "Diff", "Fact", "Figure", "markdown", "of_recordings", "of_studies", "show"]
+__all__ = [
+    "Change",
+    "Diff",
+    "Fact",
+    "Figure",
+    "markdown",
+    "of_recordings",
+    "of_studies",
+    "of_tallies",
+    "show",
+]

@@ -20,6 +20,8 @@ class Change(StrEnum):
     SAME = "same"
     LESS = "less"
     MORE = "more"
+    NEW = "new"  # of a call site that the old run does not have
+    GONE = "gone"  # of one that the new run does not have
     UNCLEAR = "unclear"  # the intervals of both meet, or there are too few trials for any
     NOT_COMPARABLE = "not comparable"  # it is the machine's as much as the program's
 
@@ -71,6 +73,9 @@ class Diff(Record):
     )
     sites: list[Figure] = Field(
         default=[], description="Call sites whose figures differ, those by most bytes first."
+    )
+    notes: list[str] = Field(
+        default=[], description="What to know before one reads the names of the call sites."
     )
     conclusions: list[str] = Field(description="What may be concluded and what may not.")
 

@@ -1,7 +1,7 @@
 """Two recordings side by side: calls, bytes and what lives, in all and by call site.
 
-A site is the same in both when the functions of its chain are: lines are left out, since they move
-with every edit above them.
+A site is the same in both when the functions of its chain are. Lines are left out, since they move
+with every edit above them, unless both recordings are of the same build.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,13 +19,14 @@ from heapfit.profile.analyse import profile as profile_of
 from heapfit.profile.files import count_file
 from heapfit.profile.model import Amount, Profile
 from heapfit.profile.sections import sites
+from heapfit.profile.sections.recording import file_names
 from heapfit.profile.tally import ADDENDS, Tally, add_up, amount
 from heapfit.profile.words import size
 from heapfit.text import join_words, visible
+from heapfit.weighted import interval
 
-_LINE = re.compile(r":\d+\)$")
-# Of an estimate, how many of its standard errors to either side hold the truth with 95 %.
-_ERRORS = 1.96
+_FILE = re.compile(r" \(([^:()]+):\d+")
+_LINE = re.compile(r"( \([^:()]+):\d+((, .*)?\))$")
 _NS_PER_S = 1e9
 # Units of what the machine has a say in.
 _OF_THE_MACHINE = ("s", "1/s")
@@ -33,9 +34,11 @@ _OF_THE_MACHINE = ("s", "1/s")
 # How a site is called of which no function is known: see profile/sections/sites.py.
 _UNNAMED = re.compile(r"(^|\+)0x[0-9a-f]+$")
 _TIMES = (
-    "Times may not be compared: recording takes time itself, and each run saw another state of the "
-    "machine. For that: heapfit compare --programs old=…,new=… -- {program}"
+    "Times cannot be compared: recording itself takes time, and each run saw the machine in "
+    "another state. To compare times: heapfit compare --programs old=…,new=… -- {program}"
 )
+
+_WIDTH = 3 * ADDENDS  # of a site's row, what is compared
 
 Chains = dict[tuple[str, ...], tuple[int, ...]]
 
@@ -46,21 +49,32 @@ def of_recordings(old: Path, new: Path, on_part: OnPart | None = None) -> Diff:
     Raises HeapfitError for what cannot be read.
     """
     tallies = count_file(old, None, on_part), count_file(new, None, on_part)
-    profiles = profile_of(tallies[0]), profile_of(tallies[1])
+    return of_tallies(str(old), str(new), *tallies)
+
+
+def of_tallies(old: str, new: str, *tallies: Tally) -> Diff:
+    """Return what two recordings of these names are to each other, by what was counted of them."""
+    before, after = profiles = [profile_of(each) for each in tallies]
     changed = facts(*map(_described, profiles))
     began = [each.recordings[0].started_unix_ns / _NS_PER_S for each in profiles]
-    chains = _chains(tallies[0]), _chains(tallies[1])
-    differing = sorted(_sites(*chains), key=lambda each: -_distance(each))
+    lines = _same_build(*tallies)
+    chains = _chains(tallies[0], lines=lines), _chains(tallies[1], lines=lines)
+    all_told = [
+        not profile.recordings[0].sample and not any(each.get((), ()))
+        for profile, each in zip(profiles, chains, strict=True)
+    ]
+    differing = sorted(_sites(*chains, *all_told), key=lambda each: -_distance(each))
     return Diff(
         kind="recordings",
-        old=str(old),
-        new=str(new),
+        old=old,
+        new=new,
         began=[datetime.fromtimestamp(each, UTC) if each else None for each in began],
         changed=changed,
-        figures=list(_figures(*profiles)),
+        figures=list(_figures(before, after)),
         sites=differing,
+        notes=list(_changed((old, new), tallies)),
         conclusions=[
-            *_conclusions(*profiles, [each.name for each in changed]),
+            *_conclusions(before, after, [each.name for each in changed]),
             *_unnamed(chains),
             _TIMES,
         ],
@@ -71,7 +85,8 @@ def _described(found: Profile) -> dict[str, str]:
     [of] = found.recordings
     described = {
         "program": of.program,
-        "arguments": shlex.join(of.arguments[1:]),
+        # A title that the program wrote over them leaves empty ones.
+        "arguments": shlex.join(of.arguments[1:]) if any(of.arguments[1:]) else "",
         "allocator": of.allocator,
         "architecture": of.arch,
         "cores": str(of.cores),
@@ -115,34 +130,77 @@ def _bytes(found: Amount) -> Span:
 
 
 def _span(value: float, error: float) -> Span:
-    return Span(value=value, low=value - _ERRORS * error, high=value + _ERRORS * error)
+    low, high = interval(value, error**2)
+    return Span(value=value, low=low, high=high)
 
 
 # ------------------------------------------------------------------ call sites
 
 
-def _chains(tally: Tally) -> Chains:
-    """The sums of all sites by the functions of their chains."""
+def _same_build(old: Tally, new: Tally) -> bool:
+    """Whether both are of the same program, to the byte, and its libraries are the same, too."""
+    before, after = old.recordings[0], new.recordings[0]
+    shared = before.builds.keys() & after.builds.keys()
+    return before.recording.program in shared and all(
+        before.builds[path] == after.builds[path] for path in shared
+    )
+
+
+def _changed(names: Sequence[str], tallies: Sequence[Tally]) -> Iterator[str]:
+    """Say of which recording the names are lost, and how to keep them."""
+    kept = [
+        "FOLDER" if tally.recordings[0].changed else shlex.quote(name)
+        for name, tally in zip(names, tallies, strict=True)
+    ]
+    for name, tally in zip(names, tallies, strict=True):
+        if files := tally.recordings[0].changed:
+            yield (
+                f"{visible(file_names(files))} changed after {visible(name)} was recorded: what "
+                "was called there has addresses instead of names, and matches nothing. Before you "
+                f"rebuild a program, keep the names: heapfit profile {visible(shlex.quote(name))} "
+                f"--keep FOLDER; then: heapfit diff {visible(' '.join(kept))}"
+            )
+
+
+def _chains(tally: Tally, *, lines: bool) -> Chains:
+    """The sums of all sites by the functions of their chains; with `lines` by their lines, too,
+    but for those of interpreted programs, whose files may have changed since."""
     found: dict[tuple[str, ...], list[tuple[int, ...]]] = defaultdict(list)
+    sources = tally.recordings[0].sources
     for (_, chain), row in sites.rows(tally):
-        found[tuple(_LINE.sub(")", label) for label in chain)].append(row[: 2 * ADDENDS])
-    return {chain: add_up(rows, 2 * ADDENDS) for chain, rows in found.items()}
+        calls = [
+            each if lines and not _is_in(each, sources) else _without_line(each) for each in chain
+        ]
+        found[tuple(calls)].append(row[:_WIDTH])
+    return {chain: add_up(rows, _WIDTH) for chain, rows in found.items()}
 
 
-def _sites(old: Chains, new: Chains) -> Iterator[Figure]:
-    """The figures by which each site differs."""
-    nothing = (0,) * 2 * ADDENDS
+# What is told of a site, and the place of its amount in the row.
+_AMOUNTS = (
+    ("allocated", sites.ALL),
+    ("live at the end", sites.END),
+    ("live at the peak", sites.PEAK),
+)
+
+
+def _sites(old: Chains, new: Chains, all_old: bool, all_new: bool) -> Iterator[Figure]:
+    """The figures by which each site differs; whether all of a run's sites are known tells whether
+    one may be called new, or gone."""
+    nothing = (0,) * _WIDTH
     for chain in dict.fromkeys([*old, *new]):
         before, after = old.get(chain, nothing), new.get(chain, nothing)
+        is_new, is_gone = all_old and not before[sites.ALL], all_new and not after[sites.ALL]
         of = visible(SITE_SEPARATOR.join(chain)) or "elsewhere"
-        for name, place in (("allocated", 0), ("live at the end", ADDENDS)):
+        for name, place in _AMOUNTS:
             amounts = amount(before, place), amount(after, place)
             for each in (
                 figure(of, f"{name}: bytes", "bytes", list(map(_bytes, amounts))),
                 figure(of, name, "count", list(map(_objects, amounts))),
             ):
-                if each.change in (Change.LESS, Change.MORE):
-                    yield each
+                if each.change is Change.MORE:
+                    yield each.model_copy(update={"change": Change.NEW}) if is_new else each
+                elif each.change is Change.LESS:
+                    yield each.model_copy(update={"change": Change.GONE}) if is_gone else each
 
 
 def _distance(found: Figure) -> float:
@@ -155,34 +213,54 @@ def _distance(found: Figure) -> float:
 
 def _conclusions(old: Profile, new: Profile, changed: list[str]) -> Iterator[str]:
     yield (
-        "Calls, bytes and call sites are the program's own and may be compared, if both had the "
-        "same work to do."
+        "Calls, bytes and call sites are the program's own and can be compared, if both runs "
+        "had the same work to do."
     )
     if "arguments" in changed:
-        yield "The arguments differ: look whether that is the same work."
+        yield "The arguments differ: check whether both are the same work."
     recordings = [*old.recordings, *new.recordings]
     if any(each.threads > 1 for each in recordings):
         yield (
-            "With several threads the peak and some counts differ from run to run: of one "
-            "recording each, it is not known how much. Record each twice, and see what remains."
+            "With several threads, the peak and some counts differ from run to run, and one "
+            "recording of each does not tell by how much. Record each twice, and see which "
+            "differences remain."
         )
     if any(each.sample for each in recordings):
         yield (
-            "Sampled figures are estimates: only what their 95 % intervals tell apart is said to "
-            "differ."
+            "Sampled figures are estimates: they are said to differ only where their 95 % "
+            "intervals do not overlap."
         )
     if {"allocator", "page size"} & set(changed):
         yield (
-            "Sizes are as they were asked for; what the allocators make of them is not compared."
+            "Sizes are those that the program asked for; what the allocators make of them is "
+            "not compared."
         )
-    if any(each.problems for each in recordings):
-        yield "A recording is not whole (see heapfit trace info): what it lacks seems to be less."
+    if not all(each.whole for each in recordings):
+        yield (
+            "A recording is not whole (see heapfit trace info): what is missing from it looks "
+            "like a decrease."
+        )
+    if any(each.began_late or each.ended_early for each in recordings):
+        yield (
+            "A recording is of a part of its process (see heapfit profile): what came before it, "
+            "or after it, looks like a decrease."
+        )
+
+
+def _is_in(call: str, files: Collection[str]) -> bool:
+    found = _FILE.search(call)
+    return found is not None and found[1] in files
+
+
+def _without_line(call: str) -> str:
+    """Return a call as it is in another version of the program, where lines have moved."""
+    return _LINE.sub(r"\1\2", call)
 
 
 def _unnamed(both: Iterable[Chains]) -> Iterator[str]:
     innermost = (chain[0] for chains in both for chain in chains if chain)
     if any(_UNNAMED.search(label) for label in innermost):
         yield (
-            "Some call sites have addresses for names: these match only where both recordings are "
-            "of the same files. Programs with debug information have names."
+            "Some call sites have addresses instead of names: these match only if both "
+            "recordings are of the same files. Programs with debug information have names."
         )

@@ -12,23 +12,27 @@ from rich.text import Text
 from heapfit.diff.model import SITE_SEPARATOR, Change, Diff, Figure, Span
 from heapfit.report.markdown import bullets, escape, table
 from heapfit.report.terminal_text import COLUMN_GAP, INDENT, encodable, print_line
-from heapfit.report.units import DASH, ratio, scale_for
-from heapfit.text import counted, visible
+from heapfit.text import DASH, counted, ratio, scale_for, visible
 
 _SAID = {
     Change.SAME: "same",
     Change.LESS: "less",
     Change.MORE: "more",
+    Change.NEW: "new",
+    Change.GONE: "gone",
     Change.UNCLEAR: "~",
     Change.NOT_COMPARABLE: "not comparable",
 }
-_LEGEND = "~ the intervals meet, or too few trials make one: no difference is shown"
-_UNCHANGED = "Of program, machine and versions nothing has changed that is stored."
+_LEGEND = "~ the intervals overlap, or there are too few trials for one: no difference is shown"
+_UNCHANGED = "Nothing that is stored about program, machine and versions has changed."
 _HEAD = ("", "old", "new", "new/old", "")
 _RATIOS = ("", "old", "new", "")
-_SITES_SHOWN = 12
+_SITES_HEAD = ("", "old", "new", "by", "")
+# What is told of call sites, of each so many.
+_OF_SITES = ("live at the peak", "live at the end", "allocated")
+_OF_SITES_TITLE = "Call sites"
+_SITES_SHOWN = 8
 _CALLS_SHOWN = 3
-_BELOW_MAIN = ("__libc_start", "_start")
 
 Rows = list[list[str]]
 
@@ -37,16 +41,23 @@ def show(diff: Diff, console: Console) -> None:
     """Print what `diff` holds, as wide as `console` is."""
     for line in _names(diff):
         print_line(console, line)
-    for title, head, rows in _tables(diff):
+    notes = diff.notes
+    for title, head, rows in tables(diff):
         console.print()
+        if title.startswith(_OF_SITES_TITLE):
+            for note in notes:
+                print_line(console, note, style="yellow")
+            notes = []
         print_line(console, title, style="bold")
         console.print(_made(head, rows, console))
-    if len(_shown_sites(diff)) < len(diff.sites):
-        more = len(diff.sites) - len(_shown_sites(diff))
+    shown = sum(len(figures) for name in _OF_SITES for _, figures in _shown_sites(diff, name))
+    if shown < len(diff.sites):
+        more = len(diff.sites) - shown
         print_line(console, f"{counted(more, 'more figure')} of call sites in --json.", style="dim")
     console.print()
-    print_line(console, _LEGEND, style="dim")
-    console.print()
+    if _has_intervals(diff):
+        print_line(console, _LEGEND, style="dim")
+        console.print()
     print_line(console, "What may be concluded", style="bold")
     for each in diff.conclusions:
         print_line(console, f"{INDENT}{each}")
@@ -64,14 +75,25 @@ def _names(diff: Diff) -> list[str]:
 def markdown(diff: Diff) -> str:
     """Return the same as Markdown."""
     parts = ["# What has changed between two runs", bullets(_names(diff))]
-    for title, head, rows in _tables(diff):
+    notes = diff.notes
+    for title, head, rows in tables(diff):
+        if notes and title.startswith(_OF_SITES_TITLE):
+            parts += [bullets(notes)]
+            notes = []
         cells = [[escape(cell) for cell in row] for row in rows]
         parts += [f"## {escape(title)}", table(head, cells)]
-    parts += [escape(_LEGEND), "## What may be concluded", bullets(diff.conclusions)]
+    parts += [escape(_LEGEND)] if _has_intervals(diff) else []
+    parts += ["## What may be concluded", bullets(diff.conclusions)]
     return "\n\n".join(parts) + "\n"
 
 
-def _tables(diff: Diff) -> Iterator[tuple[str, Sequence[str], Rows]]:
+def _has_intervals(diff: Diff) -> bool:
+    """Whether anything is marked by ~, as no figure of a recording is, which is counted."""
+    word = _SAID[Change.UNCLEAR]
+    return any(word in row for _, _, rows in tables(diff) for row in rows)
+
+
+def tables(diff: Diff) -> Iterator[tuple[str, Sequence[str], Rows]]:
     if diff.changed:
         facts = [[each.name, each.old or "none", each.new or "none"] for each in diff.changed]
         yield "What has changed", ("", "old", "new"), facts
@@ -83,20 +105,37 @@ def _tables(diff: Diff) -> Iterator[tuple[str, Sequence[str], Rows]]:
             for each in diff.ratios
         ]
         yield "Ratio to the baseline of the same run", _RATIOS, rows
-    if diff.sites:
-        shown = _shown_sites(diff)
-        rows = [_row(each, f"{_innermost(each.of)}: {each.name}") for each in shown]
-        yield "Call sites that differ most", _HEAD, rows
+    for name in _OF_SITES:
+        if rows := [_site_row(*each) for each in _shown_sites(diff, name)]:
+            yield f"{_OF_SITES_TITLE}: bytes {name}", _SITES_HEAD, rows
 
 
-def _shown_sites(diff: Diff) -> list[Figure]:
-    return diff.sites[:_SITES_SHOWN]
+def _shown_sites(diff: Diff, name: str) -> list[tuple[str, list[Figure]]]:
+    """Figures of that name by the short name of their sites, those first that differ most."""
+    found: dict[str, list[Figure]] = {}
+    for each in diff.sites:
+        if each.name == f"{name}: bytes":
+            found.setdefault(_innermost(each.of), []).append(each)
+    return sorted(found.items(), key=lambda item: -abs(_grown(item[1])))[:_SITES_SHOWN]
+
+
+def _grown(figures: Sequence[Figure]) -> float:
+    return sum(each.new.value - each.old.value for each in figures)
+
+
+def _site_row(site: str, figures: Sequence[Figure]) -> list[str]:
+    old = sum(each.old.value for each in figures)
+    new = sum(each.new.value for each in figures)
+    scale = scale_for(figures[0].unit, [old, new])
+    changes = {each.change for each in figures}
+    change = changes.pop() if len(changes) == 1 else Change.MORE if new > old else Change.LESS
+    by = scale.difference_text(new - old)
+    return [site, scale.text(old), scale.text(new), by, _SAID[change]]
 
 
 def _innermost(chain: str) -> str:
     """The calls that a person knows a site by; those that led to them are in JSON."""
-    calls = [each for each in chain.split(SITE_SEPARATOR) if not each.startswith(_BELOW_MAIN)]
-    return SITE_SEPARATOR.join(calls[:_CALLS_SHOWN]) or chain
+    return SITE_SEPARATOR.join(chain.split(SITE_SEPARATOR)[:_CALLS_SHOWN])
 
 
 def _row(figure: Figure, name: str = "") -> list[str]:

@@ -7,23 +7,15 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from heapfit.diff.model import Change, Diff, Figure, Span, facts, figure
-from heapfit.records import Metric, Setting, Study
+from heapfit.meaning import is_of_program
+from heapfit.records import Identity, Metric, Setting, Study
 from heapfit.report import read
 from heapfit.report.described import machine_facts
 from heapfit.report.results import FEWEST_TRIALS, Results
 from heapfit.report.settings import setting_label
+from heapfit.statistics.verdict import FEWEST_BLOCKS
 from heapfit.text import counted, join_words, visible
 
-_TIMES = ("s", "ms", "µs", "us", "ns")
-# Counts that other programs, the disk and the order of threads have a say in.
-_OF_THE_MACHINE = (
-    "cycles",
-    "futex_calls",
-    "involuntary_switches",
-    "major_faults",
-    "voluntary_switches",
-)
-_COUNTED = "counter of the processor"
 _MEMORY_DEPENDS_ON = ("Kernel", "C library", "Transparent huge pages", "Swap", "Memory")
 
 
@@ -56,13 +48,6 @@ def of_studies(old: Path, new: Path) -> Diff:
     )
 
 
-def is_of_program(metric: Metric) -> bool:
-    """Tell whether a figure says the same on a busy machine and on a quiet one."""
-    if metric.unit in _TIMES or metric.unit.endswith("/s") or metric.name in _OF_THE_MACHINE:
-        return False
-    return not (metric.name.endswith("_misses") and metric.source.startswith(_COUNTED))
-
-
 def _described(study: Study, treatments: Collection[str], *, recorded: bool) -> dict[str, str]:
     """What is known of a study beside its figures; of its treatments, those that both have.
 
@@ -82,13 +67,20 @@ def _described(study: Study, treatments: Collection[str], *, recorded: bool) -> 
             described[f"{name} of {each.name}"] = value
     described |= {name: text for name, text in machine_facts(study.machine) if name != "Note"}
     for session in study.sessions[-1:] if recorded else ():
-        for file in session.identity.files:
-            if file.role != "allocator" and file.sha256:
-                described[f"content of {file.path.name}"] = file.sha256[:12]
+        described |= _contents(session.identity)
         described |= {f"set: {n}": value for n, value in session.identity.environment.items()}
     for index, note in enumerate(study.machine.notes):
         described[f"note {index + 1}"] = note
     return {visible(name): visible(text) for name, text in described.items()}
+
+
+def _contents(identity: Identity) -> dict[str, str]:
+    """The checksums of what was measured, by the names of the files: builds may share one."""
+    found: dict[str, dict[str, None]] = {}
+    for file in identity.files:
+        if file.role != "allocator" and file.sha256:
+            found.setdefault(f"content of {file.path.name}", {})[file.sha256[:12]] = None
+    return {name: ", ".join(checksums) for name, checksums in found.items()}
 
 
 def _shared(old: Results, new: Results) -> Iterator[tuple[Setting, str]]:
@@ -119,8 +111,12 @@ def _figures(old: Results, new: Results) -> Iterator[Figure]:
             spans = [
                 Span(value=each.median, low=each.low, high=each.high) for each in (before, after)
             ]
-            exact = all(each.minimum == each.maximum for each in (before, after))
-            known = exact or min(before.n, after.n) >= FEWEST_TRIALS
+            fewest = min(before.n, after.n)
+            # A single trial is always like itself.
+            repeated = fewest >= FEWEST_BLOCKS and all(
+                each.minimum == each.maximum for each in (before, after)
+            )
+            known = repeated or fewest >= FEWEST_TRIALS
             of, own = _where(setting, name), is_of_program(metric)
             yield figure(of, visible(metric.label), metric.unit, spans, known=known, own=own)
 
@@ -152,14 +148,14 @@ def _ratios(old: Results, new: Results) -> Iterator[Figure]:
 def _counts(figures: list[Figure]) -> Iterator[str]:
     own = [each for each in figures if each.change is not Change.NOT_COMPARABLE]
     if not own:
-        yield "The two have no figure in common that may be compared."
+        yield "The two have no figure in common that can be compared."
         return
     differ = [each for each in own if each.change in (Change.LESS, Change.MORE)]
     if not differ:
-        yield "Counts and memory may be compared, and of none is a difference shown."
+        yield "Counts and memory can be compared; no difference is shown in any of them."
     else:
         told = counted(len(differ), "figure")
-        yield f"Counts and memory may be compared: {told} of {len(own)} differ."
+        yield f"Counts and memory can be compared: {told} of {len(own)} differ."
 
 
 def _because(changed: list[str]) -> Iterator[str]:
@@ -168,25 +164,27 @@ def _because(changed: list[str]) -> Iterator[str]:
     causes += [name for name in changed if name.startswith("version of ")]
     if causes:
         yield (
-            f"A difference may come from what has changed beside the program: {join_words(causes)}."
+            "A difference may come from what has changed besides the program: "
+            f"{join_words(causes)}."
         )
     if "command" in changed:
-        yield "The commands differ: only if they do the same work do their figures compare."
+        yield "The commands differ: their figures can be compared only if they do the same work."
 
 
 def _times(old: Results, new: Results, ratios: list[Figure]) -> Iterator[str]:
     yield (
-        "Times may not be compared: each run saw another state of the machine, of which nothing is "
-        "known. For that, measure both in one run: heapfit compare --programs, or --allocators."
+        "Times cannot be compared: each run saw the machine in another state, about which "
+        "nothing is known. To compare times, measure both in one run: heapfit compare "
+        "--programs, or --allocators."
     )
     if old.baseline != new.baseline:
-        yield "The baselines differ, so that ratios to them do not compare, either."
+        yield "The baselines differ, so ratios to them cannot be compared, either."
     elif ratios:
         moved = sum(each.change in (Change.LESS, Change.MORE) for each in ratios)
         told = f"{moved} of {len(ratios)} moved" if moved else "none is shown to have moved"
         yield (
-            f"What each is to {visible(old.baseline)} within its own run may be compared, if that "
-            f"is as it was: {told}."
+            f"Ratios to {visible(old.baseline)} within each run can be compared, as long as "
+            f"{visible(old.baseline)} itself is what it was: {told}."
         )
 
 
@@ -200,6 +198,6 @@ def _missing(old: Results, new: Results) -> Iterator[str]:
             yield f"In the {which} study alone: {join_words(names)}."
         if mine.study.replicates < FEWEST_TRIALS:
             yield (
-                f"The {which} study has fewer than {FEWEST_TRIALS} trials of each: of figures "
-                "that scatter it shows nothing."
+                f"The {which} study has fewer than {FEWEST_TRIALS} trials of each: it shows "
+                "nothing about figures that vary."
             )

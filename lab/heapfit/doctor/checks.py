@@ -59,7 +59,7 @@ def _cores() -> Finding:
     state = f"{usable} of {present} usable"
     if usable > 1:
         return Finding(topic="cores", state=state)
-    advice = "the sampler of memory shares the core with the program: give this shell two or more"
+    advice = "the memory sampler shares the core with the program: give this shell two or more"
     return Finding(topic="cores", state=state, advice=advice)
 
 
@@ -83,7 +83,7 @@ def _load() -> Finding:
 def _governor() -> Finding:
     governor = read(f"{_CPU}/cpu0/cpufreq/scaling_governor")
     if governor is None:
-        return Finding(topic="cpu governor", state="not ours to see (virtual machine or fixed)")
+        return Finding(topic="cpu governor", state="not visible (virtual machine, or fixed)")
     advice = "" if governor == "performance" else "run: sudo cpupower frequency-set -g performance"
     return Finding(topic="cpu governor", state=governor, advice=advice)
 
@@ -241,14 +241,14 @@ def _library() -> Finding:
 
 
 def _allocators() -> Finding:
+    """Say which allocators are installed; the others are wanted only where there is no peer yet."""
     entries = catalogue.load_allocators()
-    missing = [name for name, entry in entries.items() if catalogue.find_installed(entry) is None]
-    installed = [name for name in entries if name not in missing]
-    absent = [name for name in missing if name != "heapfit"]
+    installed = [name for name, entry in entries.items() if catalogue.find_installed(entry)]
+    peers = [name for name in installed if entries[name].source.kind not in {"system", "heapfit"}]
     return Finding(
         topic="allocators",
         state=f"installed: {', '.join(installed)}",
-        advice=f"run: heapfit allocators install {' '.join(absent)}" if absent else "",
+        advice="" if peers else "run: heapfit allocators install jemalloc mimalloc tcmalloc",
     )
 
 

@@ -5,18 +5,21 @@ The program is looked at, not run: its file, and the libraries that the dynamic 
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from heapfit.catalogue.command import run_quietly
 from heapfit.doctor.checks import Finding
 from heapfit.errors import HeapfitError
+from heapfit.interpreters import hiding
 from heapfit.program import Elf, obstacle, read, started_by
+from heapfit.text import capitalised
 
 _TIMEOUT_S = 10.0
 _RESOLVED = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
-_C_LIBRARY = "libc.so."
+C_LIBRARY = "libc.so."
 
 
 def examine(command: Sequence[str]) -> Finding | None:
@@ -36,18 +39,41 @@ def examine(command: Sequence[str]) -> Finding | None:
     return _of_libraries(topic, _libraries(file.loader, program))
 
 
+def examine_objects(command: Sequence[str]) -> Finding | None:
+    """Return what an interpreter keeps from any malloc in the program that `command` starts; None
+    where that is no such interpreter, or was told to keep nothing."""
+    program = started_by(command[0])
+    found = hiding(str(program.resolve()), os.environ) if program else None
+    if found is None:
+        return None
+    return Finding(
+        topic=f"objects of {Path(command[0]).name}",
+        state=capitalised(f"{found.keeps}, which no preloaded malloc serves"),
+        advice=f"to see them, {found.instead}",
+    )
+
+
 def _of_libraries(topic: str, libraries: Sequence[Path]) -> Finding:
-    c_library = next((path for path in libraries if path.name.startswith(_C_LIBRARY)), None)
-    for path in libraries:
-        library = None if path == c_library else _read(path)
-        if library is not None and library.has_malloc:
-            return Finding(
-                topic=topic,
-                state=f"from {path.name}, which it is linked with",
-                advice="'glibc' preloads nothing and would measure that one: "
-                f"add libc={c_library} to --allocators",
-            )
-    return Finding(topic=topic, state="the C library's")
+    found = linked_allocator(libraries)
+    if found is None:
+        return Finding(topic=topic, state="the C library's")
+    return Finding(
+        topic=topic,
+        state=f"from {found.name}, which it is linked with",
+        advice="'glibc' preloads nothing and would measure that one: "
+        f"add libc={c_library(libraries)} to --allocators",
+    )
+
+
+def linked_allocator(libraries: Iterable[Path]) -> Path | None:
+    """Return the first of a program's libraries, beside the C library, that brings a malloc."""
+    others = (path for path in libraries if not path.name.startswith(C_LIBRARY))
+    return next((path for path in others if (file := _read(path)) and file.has_malloc), None)
+
+
+def c_library(libraries: Iterable[Path]) -> Path | None:
+    """Return the C library among a program's libraries."""
+    return next((path for path in libraries if path.name.startswith(C_LIBRARY)), None)
 
 
 def libraries_of(program: Path) -> list[Path]:

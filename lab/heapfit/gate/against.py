@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,8 +79,8 @@ def compare(before: Heap, now: Heap, allowed: Mapping[str, Condition]) -> list[F
     """Return a decision for each figure that was saved. HeapfitError: the program has failed."""
     if now.exit_code != before.exit_code:
         raise HeapfitError(
-            f"the program ended with exit code {now.exit_code}, and with {before.exit_code} when "
-            "it was saved, so that nothing is compared"
+            f"the program ended with exit code {now.exit_code}, and with {before.exit_code} "
+            "when it was saved, so nothing is compared"
         )
     pairs = list(_paired(before.sites, now.sites))
     return [_decide(metric, before, now, allowed, pairs) for metric in before.figures]
@@ -97,7 +98,7 @@ def notes(before: Heap, now: Heap) -> list[str]:
     """Return what else is different, and what one should know of the figures."""
     found = [LEFT_RUNNING] if now.left_running else []
     if before.command != now.command:
-        found.append(f"it was saved of another command: {' '.join(before.command)}")
+        found.append(f"what was saved is of another command: {shlex.join(before.command)}")
     if before.machine != now.machine:
         found.append(f"it was saved on {before.machine}, and this is {now.machine}")
     moved = sum(pair.moved for pair in _paired(before.sites, now.sites))
@@ -124,13 +125,20 @@ def _decide(
     saved, found = before.figures[metric], now.figures[metric]
     bound = _bound(metric, saved, allowed)
     most_within = found[len(found) // 2] <= bound
-    outcome: Outcome = "passed" if most_within else "failed" if found[0] > bound else "untold"
+    # One saved run does not tell how far its figure scatters: it may have been the lowest of many.
+    is_shown = found[0] > bound and (len(saved) > 1 or found[0] == found[-1])
+    outcome: Outcome = "passed" if most_within else "failed" if is_shown else "untold"
     why = f"{_range(found)}, as when it was saved"
     if _range(found) != _range(saved):
         limit = "" if outcome == "passed" else f"; at most {bound:,.0f} allowed"
         why = f"{_range(found)} ({_range(saved)} when saved{limit})"
-    if outcome == "untold":
-        why += f"; its {counted(len(found), 'run')} lie on both sides: allow more with --allow"
+    if outcome == "untold" and found[0] > bound:
+        why += "; it varies, and only one run was saved: save it anew with more, or use --allow"
+    elif outcome == "untold":
+        why += (
+            f"; its {counted(len(found), 'run')} lie on both sides of the limit: allow more with "
+            "--allow"
+        )
     return FigureDecision(
         name=_SPOKEN[metric],
         outcome=outcome,
@@ -167,13 +175,13 @@ def _shrunk(metric: str, pair: _Pair) -> Place:
     """Of no file: nobody need look at a line that allocates less."""
     there = pair.now or pair.before
     assert there is not None
-    gone = "" if pair.now else " (not among what is there now)"
+    gone = "" if pair.now else " (no longer there)"
     return Place(what=f"{pair.growth(metric):,}: {' < '.join(there.calls)}{gone}")
 
 
 def _grown(metric: str, pair: _Pair) -> Place:
     assert pair.now is not None
-    was = "" if pair.before else " (not among what was saved)"
+    was = "" if pair.before else " (new since it was saved)"
     if pair.before and pair.moved:
         was = f" (was {' < '.join(pair.before.calls)})"
     what = f"+{pair.growth(metric):,}: {' < '.join(pair.now.calls)}{was}"

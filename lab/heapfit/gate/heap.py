@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import shutil
 import signal
 import subprocess
@@ -32,10 +31,13 @@ import heapfit
 from heapfit import machine
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.gate.orphans import adopted
+from heapfit.names import brief
 from heapfit.record import RecordOptions
 from heapfit.record import run as run_recorded
 from heapfit.records import Record
+from heapfit.symbols import Frame, own_calls
 from heapfit.trace.convert import Summary, inspect
+from heapfit.trace.ending import ended_early
 from heapfit.trace.native import ALIVE_KIND, OBJECT_COLUMNS, Batch, Reader
 from heapfit.trace.sites import Places, parse_mappings
 from heapfit.trial.simulation import read_totals
@@ -54,11 +56,8 @@ DEPTH = 8  # calls that are followed, past the usual wrappers
 # Of a figure, from which a call site is kept, or a function: those of the C library are many.
 _SHARE = dict.fromkeys(FIGURES, 1e-3) | {INSTRUCTIONS: 1e-2}
 _BATCH = 1 << 16
-_MAIN = "main"
 _UNKNOWN = "unknown"
 _INTERRUPTED = 128 + signal.SIGINT  # as programs say themselves that Ctrl-C has ended them
-# What compilers append to the name of a function that they have cloned or split.
-_CLONE = re.compile(r"( \[clone \.\w+[^]]*\]|\.(isra|part|constprop|cold|lto_priv)\b[.0-9]*)")
 _PLACED = ("site", "size", "born_ns", "died_ns", "died_kind")
 
 
@@ -121,8 +120,8 @@ def _with(before: Heap | None, now: Heap) -> Heap:
         return now
     if before.exit_code != now.exit_code:
         raise HeapfitError(
-            f"the program ended with {before.exit_code} and then with {now.exit_code}; "
-            "what it does must repeat before it can be checked"
+            f"the program ended with {before.exit_code} and then with {now.exit_code}; it must "
+            "do the same in each run before it can be checked"
         )
     figures = {name: sorted([*own, *now.figures[name]]) for name, own in before.figures.items()}
     return before.model_copy(update={"figures": figures})
@@ -176,7 +175,8 @@ def _whole(file: Path) -> Summary:
     """Return what one process did; HeapfitError where not all of it was recorded."""
     summary, _ = inspect(file)
     wrong = summary.problems
-    if wrong.lost_events or wrong.cut_short or wrong.damaged_blocks or wrong.missing_blocks:
+    stopped = ended_early(summary.end) and not _was_replaced(summary.end)
+    if wrong.lost_events or stopped or wrong.damaged_blocks or wrong.missing_blocks:
         raise HeapfitError(
             "the recording is not whole, so that nothing can be counted: a process was killed, "
             "or the disk is full"
@@ -243,31 +243,19 @@ def _sites(file: Path, summary: Summary, *, is_largest: bool) -> list[Site]:
 def _calls(
     site: int, callers: Sequence[int], addresses: Sequence[int], places: Places
 ) -> Iterator[str]:
-    """Yield the calls from a site outwards, as far as `main`: what is beyond is the C library's."""
+    """Yield the calls from a site outwards, as far as `main`."""
+    chain: list[Frame] = []
     while 0 < site <= len(addresses):
-        address = addresses[site - 1]
-        frame, mapping = places.frame(address), places.mapping(address)
+        chain += places.frames(addresses[site - 1])
+        site = callers[site - 1]
+    for frame, _ in own_calls(chain):
         if frame.file:
             where = f"{_relative(frame.file)}:{frame.line}"
-        elif mapping:
-            offset = address - mapping.start + mapping.offset
-            where = f"{Path(mapping.path).name}+{offset:#x}"
+        elif frame.module:
+            where = f"{Path(frame.module).name}+{frame.offset:#x}"
         else:
             where = _UNKNOWN
-        function = _unsplit(frame.function or "")
-        yield f"{function} at {where}" if function else where
-        if function == _MAIN:
-            return
-        site = callers[site - 1]
-
-
-def _unsplit(function: str) -> str:
-    """Return the function that a compiler has cloned or split.
-
-    >>> _unsplit("parse.isra.0"), _unsplit("f(int) [clone .cold]"), _unsplit("operator new")
-    ('parse', 'f(int)', 'operator new')
-    """
-    return _CLONE.sub("", function)
+        yield f"{brief(frame.function)} at {where}" if frame.function else where
 
 
 def _relative(file: str) -> str:
@@ -333,7 +321,7 @@ def _functions(file: Path) -> Iterator[Site]:
         first = min((line for line, _ in counted if line), default=0)
         where = f" at {_relative(source)}:{first}" if first and source != "???" else ""
         total = sum(count for _, count in counted)
-        yield Site(figures={INSTRUCTIONS: total}, calls=[f"{_unsplit(function)}{where}"])
+        yield Site(figures={INSTRUCTIONS: total}, calls=[f"{brief(function)}{where}"])
 
 
 # ------------------------------------------------------------------------- the file
@@ -355,7 +343,12 @@ def _line(value: object) -> str:
 def load(path: Path) -> Heap:
     """Return what `dumps` made; UsageError where the file holds none."""
     try:
-        return Heap.model_validate_json(path.read_bytes())
+        found = Heap.model_validate_json(path.read_bytes())
+        if not _is_sound(found.figures):
+            raise UsageError(
+                f"{path} has been changed since it was saved; save it anew with --save"
+            )
+        return found
     except FileNotFoundError as error:
         raise UsageError(
             f"there is no {path}; make it by: heapfit check --save {path} -- CMD"
@@ -364,3 +357,14 @@ def load(path: Path) -> Heap:
         raise UsageError(
             f"{path} was not saved by this heapfit's check; save it anew with --save"
         ) from error
+
+
+def _is_sound(figures: Mapping[str, Sequence[int]]) -> bool:
+    """Whether these are the runs of all figures as they are saved: nothing is decided by others,
+    and one that is not there would not be looked at."""
+    counts = {len(runs) for runs in figures.values()}
+    return (
+        set(FIGURES) <= figures.keys() <= _SHARE.keys()
+        and len(counts) == 1
+        and all(runs and runs[0] >= 0 and list(runs) == sorted(runs) for runs in figures.values())
+    )

@@ -2,9 +2,10 @@
 
 A condition fails where a verdict's interval lies beyond the bound, and passes where it lies within.
 Between the two it cannot be told, and how many replicates would is said. Nor can it be told where
-some trials failed, since one that fails when it is slow would look too good, or where the
-difference is too small to be measured. A treatment that never succeeds, where the baseline does,
-has failed. With several settings a condition holds in each.
+some trials failed, since one that fails when it is slow would look too good: a treatment that is
+shown to be beyond the bound all the same has failed, unless it is the baseline that may look too
+good. Nor where the difference is too small to be measured. A treatment that never succeeds, where
+the baseline does, has failed. With several settings a condition holds in each.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.gate.condition import Condition
 from heapfit.gate.decision import Decision, Outcome
+from heapfit.meaning import RESIDENT_PEAK, WALL
 from heapfit.records import CAN_BE_ZERO, Setting, Study, Summary, Verdict
-from heapfit.report.units import scale_for
 from heapfit.statistics.observations import Readings, figures_of
 from heapfit.statistics.power import MOST_REPLICATES, replicates_to_tell
 from heapfit.statistics.verdict import (
@@ -27,7 +28,11 @@ from heapfit.statistics.verdict import (
     pairs,
     setting_name,
 )
-from heapfit.text import counted
+from heapfit.text import counted, join_words, scale_for
+
+# Measured of every program that runs. Any other metric is compared by its difference as soon as one
+# of its figures is zero.
+_NEVER_ZERO = (WALL, RESIDENT_PEAK, "instructions")
 
 
 class RatioDecision(Decision):
@@ -46,12 +51,17 @@ def check(conditions: Sequence[Condition], study: Study) -> None:
             start = f"{each.metric} cannot be measured"
             for note in study.machine.notes:
                 if note.startswith(start):
-                    raise HeapfitError(f"--fail-if {each.text!r}: {note}")
+                    raise HeapfitError(f"{each.option} {each.text!r}: {note}")
             raise unknown("metric", each.metric, known)
         if each.metric in CAN_BE_ZERO and not each.is_difference:
             raise UsageError(
-                f"--fail-if {each.text!r}: {each.metric} can be zero and then has no ratio; "
+                f"{each.option} {each.text!r}: {each.metric} can be zero and then has no ratio; "
                 f"bound its difference, with a sign: '{each.metric}{each.sign}+…'"
+            )
+        if each.metric in _NEVER_ZERO and each.is_difference:
+            raise UsageError(
+                f"--fail-if {each.text!r}: {each.metric} is compared by its ratio; "
+                f"bound that, without a sign: '{each.metric}{each.sign}1.03'"
             )
         _treatments(each, study)
 
@@ -60,10 +70,17 @@ def _treatments(condition: Condition, study: Study) -> list[str]:
     others = [each.name for each in study.allocators if each.name != study.baseline]
     if condition.treatment is None:
         if not others:
-            raise UsageError(f"--fail-if compares with {study.baseline}; name another, too")
+            raise UsageError(
+                f"{condition.option} compares with {study.baseline}; name another, too"
+            )
         return others
+    if condition.treatment == study.baseline:
+        raise UsageError(
+            f"--fail-if {condition.text!r}: {study.baseline} is the baseline, which the others are "
+            "compared with; name one of them"
+        )
     if condition.treatment not in others:
-        raise unknown("treatment beside the baseline", condition.treatment, others)
+        raise unknown(study.noun, condition.treatment, others)
     return [condition.treatment]
 
 
@@ -87,11 +104,12 @@ def _decide(
     where = f" at {setting_name(study, setting)}" if len(study.settings()) > 1 else ""
     found = next(_verdicts(summary, condition.metric, name, setting), None)
     outcome, why = _outcome(condition, found, summary)
-    failed = _failures(summary, (name, study.baseline), setting)
+    of_baseline = _failures(summary, study.baseline, setting)
+    failed = join_words([*filter(None, (_failures(summary, name, setting), of_baseline))])
     replicates = None
     if _only_fails(summary, name, setting, found):
         outcome, why = "failed", f"no trial of {name} has succeeded; {failed}"
-    elif failed and outcome != "failed":
+    elif of_baseline or (failed and outcome != "failed"):
         outcome, why = "untold", f"{why}; {failed}"
     elif (
         outcome == "untold"
@@ -134,7 +152,7 @@ def _outcome(condition: Condition, found: Verdict | None, summary: Summary) -> t
         return "untold", f"{why}; that is a {found.subject}, which is bounded {other} a sign"
     if _is_beyond(condition, found):
         if found.trivial:
-            return "untold", f"{why}; that is too little to be measured: let it do more work"
+            return "untold", f"{why}; that is too little to be measured: give the program more work"
         return "failed", why
     is_within = high <= condition.bound if condition.sign == ">" else low >= condition.bound
     return ("passed" if is_within else "untold"), why
@@ -165,20 +183,17 @@ def _only_fails(summary: Summary, name: str, setting: Setting, found: Verdict | 
     """Whether it is this treatment, and not the baseline, that leaves nothing to compare."""
     return (
         not (found and found.blocks)
-        and bool(_failures(summary, (name,), setting))
-        and not _failures(summary, (summary.study.baseline,), setting)
+        and bool(_failures(summary, name, setting))
+        and not _failures(summary, summary.study.baseline, setting)
     )
 
 
-def _failures(summary: Summary, names: Sequence[str], setting: Setting) -> str:
-    failed = [
-        each
+def _failures(summary: Summary, name: str, setting: Setting) -> str:
+    failed = sum(
+        each.planned.allocator == name and each.planned.setting == setting
         for each in summary.problems
-        if each.planned.allocator in names and each.planned.setting == setting
-    ]
-    if not failed:
-        return ""
-    return f"{counted(len(failed), 'trial')} of {failed[0].planned.allocator} failed"
+    )
+    return f"{counted(failed, 'trial')} of {name} failed" if failed else ""
 
 
 def _replicates(

@@ -2,18 +2,25 @@
 
 client      asks one process, over the socket that heapfit opens in it with `control:on`
 processes   which processes there are to ask, and why one cannot be asked
+ledger      what its resident memory is there for
+profile     who asked for what lives; profile_files: the same for other tools
 snapshot    everything that can be known of one process at one moment, and between two
 figures     how that is written for people
-openmetrics and for a scraper; `top`: the terminal's full-screen view
+openmetrics and for a scraper; pprof_page: profiles beside that
+top         the terminal's full-screen view
 """
 
-from heapfit.live.client import Client, Refused, all_clients
+from heapfit.live.client import Client, Refused, all_clients, some_clients
+from heapfit.live.ledger import Ledger
 from heapfit.live.processes import Gone, NotListening, Process, find, listening, present
+from heapfit.live.profile import LiveProfile
 from heapfit.live.snapshot import Rates, Snapshot, rates_between, take
 
 __all__ = [
     "Client",
     "Gone",
+    "Ledger",
+    "LiveProfile",
     "NotListening",
     "Process",
     "Rates",
@@ -24,5 +31,6 @@ __all__ = [
     "listening",
     "present",
     "rates_between",
+    "some_clients",
     "take",
 ]

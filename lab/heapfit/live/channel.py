@@ -18,8 +18,9 @@ from typing import NamedTuple
 TIMEOUT_S = 5.0
 SERVICE = "heapfit"  # the name before the process's number: that of the control channel
 REQUEST_MAX = 256  # bytes, without the newline, as the library reads them
-# Ten thousand heaps in JSON take two megabytes; more than this is no answer of ours.
-_REPLY_MAX = 16 << 20
+# As many samples and call sites as the library keeps take less; more than this is no
+# answer of ours.
+_REPLY_MAX = 32 << 20
 _CHUNK = 1 << 16
 _BUSY_POLL_S = 0.01
 _CREDENTIALS = struct.Struct("3i")  # struct ucred

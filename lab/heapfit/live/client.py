@@ -7,14 +7,17 @@ to ask just now shall not be among them.
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from pydantic import ValidationError
 
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.live.channel import REQUEST_MAX, SERVICE, TIMEOUT_S, Peer, opened
+from heapfit.live.ledger import Ledger
 from heapfit.live.processes import (
     Gone,
+    NotAnswering,
     NotListening,
     Process,
     belongs_to_another,
@@ -24,7 +27,13 @@ from heapfit.live.processes import (
     present,
     why_not_listening,
 )
-from heapfit.live.records import LiveOption, LiveRecord, Stats
+from heapfit.live.profile import LiveProfile, profile
+from heapfit.live.records import Count, LedgerRow, LiveOption, LiveRecord, ProfileAnswer, Stats
+
+# The process looks at each block that is resident: of some ten gigabytes that takes some seconds.
+LEDGER_TIMEOUT_S = 60.0
+# States of a process, as the kernel writes them.
+_STOPPED, _TRACED = "T", "t"
 
 
 class Refused(UsageError):
@@ -46,12 +55,21 @@ class _OptionsReply(Reply):
     options: list[LiveOption]
 
 
+class _LedgerReply(Reply):
+    ledger: list[LedgerRow]
+    complete: bool
+
+
+class _ProfileReply(Reply):
+    profile: ProfileAnswer
+
+
 class _ValueReply(Reply):
     value: str
 
 
 class _GivenBackReply(Reply):
-    given_back: int
+    given_back: Count
 
 
 _AnyReply = TypeVar("_AnyReply", bound=Reply)
@@ -70,10 +88,12 @@ class Asker:
         if error:
             raise error
 
-    def _ask(self, request: str, kind: type[_AnyReply]) -> _AnyReply:
+    def _ask(
+        self, request: str, kind: type[_AnyReply], timeout_s: float | None = None
+    ) -> _AnyReply:
         if len(request) > REQUEST_MAX:
             raise UsageError(f"a request has at most {REQUEST_MAX} characters; this one is longer")
-        line = self._exchange(request)
+        line = self._exchange(request, timeout_s or self._timeout_s)
         try:
             reply = Reply.model_validate_json(line)
             if reply.ok:
@@ -86,19 +106,20 @@ class Asker:
         """Return the error for a process that does not listen."""
         return why_not_listening(self.process.pid)
 
-    def _exchange(self, request: str) -> bytes:
+    def _exchange(self, request: str, timeout_s: float) -> bytes:
         """Return the line that the process answers with, if it is the process that we mean."""
         pid = self.process.pid
         try:
-            with opened(self.process.own_pid, self._timeout_s, self.service) as channel:
+            with opened(self.process.own_pid, timeout_s, self.service) as channel:
                 self._check(channel.peer)
+                self._check_runs()
                 return channel.ask(request)
         except ConnectionRefusedError:
             raise self._why_not() from None
         except TimeoutError:
-            raise HeapfitError(
+            raise NotAnswering(
                 f"process {pid} ({self.process.name}) does not answer within "
-                f"{self._timeout_s:g} s; is it stopped? the state in /proc/{pid}/status says so"
+                f"{timeout_s:g} s; {_why_silent(pid)}"
             ) from None
         except (EOFError, ConnectionError):
             if find(pid) is None:
@@ -124,10 +145,18 @@ class Asker:
                 "not by its own; it was sent nothing"
             )
 
+    def _check_runs(self) -> None:
+        """Raise NotAnswering of a process that is stopped, which would not answer in any time."""
+        pid = self.process.pid
+        if _state(pid) == _STOPPED:
+            raise NotAnswering(
+                f"process {pid} ({self.process.name}) is stopped; have it go on: kill -CONT {pid}"
+            )
+
     def _nonsense(self) -> HeapfitError:
         return HeapfitError(
-            f"process {self.process.pid} ({self.process.name}) answers what this heapfit does not "
-            "understand; is the library in it of another version?"
+            f"process {self.process.pid} ({self.process.name}) gives an answer that this "
+            "heapfit does not understand; is its library of another version?"
         )
 
 
@@ -137,6 +166,30 @@ class Client(Asker):
     def stats(self) -> Stats:
         """Return what the heap holds."""
         return self._ask("stats", _StatsReply).stats
+
+    def ledger(self, timeout_s: float = LEDGER_TIMEOUT_S) -> Ledger:
+        """Return what the resident memory is there for; takes long for a large heap."""
+        reply = self._ask("ledger", _LedgerReply, timeout_s)
+        return Ledger(reply.ledger, reply.complete)
+
+    def profile(self, timeout_s: float = LEDGER_TIMEOUT_S) -> LiveProfile:
+        """Return who asked for what lives; of a process that takes no samples, nothing."""
+        return profile(self.samples(timeout_s), Path(f"/proc/{self.process.pid}/root"))
+
+    def samples(self, timeout_s: float = LEDGER_TIMEOUT_S) -> ProfileAnswer:
+        """Return what that is made from."""
+        return self._ask("profile", _ProfileReply, timeout_s).profile
+
+    def sampled_profile(self, timeout_s: float = LEDGER_TIMEOUT_S) -> LiveProfile:
+        """Return the same; HeapfitError of a process that takes no samples."""
+        found = self.profile(timeout_s)
+        if not found.mean and not found.sites:
+            pid = self.process.pid
+            raise HeapfitError(
+                f"process {pid} ({self.process.name}) takes no samples; "
+                f"have it take some: heapfit ctl {pid} set sample=512k"
+            )
+        return found
 
     def options(self) -> list[LiveOption]:
         """Return the options that the library in the process has, and their values."""
@@ -172,8 +225,33 @@ def all_clients() -> list[Client]:
     return found
 
 
+def some_clients() -> list[Client]:
+    """Return these; HeapfitError, which says how to start one, where there is none."""
+    found = all_clients()
+    if not found:
+        raise HeapfitError(
+            "no process of yours can be asked; start one with: heapfit run --control -- COMMAND"
+        )
+    return found
+
+
+def _why_silent(pid: int) -> str:
+    if _state(pid) == _TRACED:
+        return "a debugger holds it: have it go on there"
+    return "it has no time; try again"
+
+
+def _state(pid: int) -> str:
+    """Return the letter for what a process does now; empty where nobody knows."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].strip()[:1]  # behind the name, which may hold anything
+
+
 def _word(text: str) -> str:
     """Return a word of a request, if it is one."""
     if not text or " " in text or not (text.isascii() and text.isprintable()):
-        raise UsageError(f"{plain(text)!r} is no word; names and values have no spaces")
+        raise UsageError(f"{plain(text)!r} is not one word; names and values have no spaces")
     return text

@@ -5,38 +5,16 @@ The terminal's full-screen view and the tables that are printed once show the sa
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from heapfit.live.ledger import Cause
 from heapfit.live.records import Heap, LiveOption, Node, SizeClass
 from heapfit.live.snapshot import Rates, Snapshot
+from heapfit.text import count, percent, size, suffixed
 
 NONE_YET = "none"
-_DIGITS = 3
-_SPARKS = "▁▂▃▄▅▆▇"  # Without a full block, so that lines below each other stay apart.
-
-
-# ----------------------------------------------------------------------- numbers
-
-
-def size(value: float) -> str:
-    """Return a number of bytes, to three digits.
-
-    >>> size(0), size(1000), size(1536), size(1023.9 * 2**20)
-    ('0 B', '1000 B', '1.50 KiB', '1024 MiB')
-    """
-    return _scaled(value, 1024.0, (" B", " KiB", " MiB", " GiB", " TiB"))
-
-
-def count(value: float) -> str:
-    """Return a number of things, to three digits.
-
-    >>> count(12), count(12_345), count(0.25)
-    ('12', '12.3k', '0.25')
-    """
-    return _scaled(value, 1000.0, ("", "k", "M", "G", "T"))
 
 
 def share(value: float | None) -> str:
@@ -45,36 +23,7 @@ def share(value: float | None) -> str:
     >>> share(0.123), share(None)
     ('12 %', 'none')
     """
-    return NONE_YET if value is None else f"{value * 100:.0f} %"
-
-
-def _scaled(value: float, step: float, units: tuple[str, ...]) -> str:
-    if value < 0:
-        return f"-{_scaled(-value, step, units)}"
-    rung = 0
-    while value >= step and rung < len(units) - 1:
-        value /= step
-        rung += 1
-    return f"{_three_digits(value, whole=rung == 0)}{units[rung]}"
-
-
-def _three_digits(value: float, *, whole: bool) -> str:
-    if whole and value == int(value):
-        return str(int(value))
-    leading = math.floor(math.log10(value)) + 1 if value >= 1 else 1
-    return f"{value:.{max(_DIGITS - leading, 0)}f}"
-
-
-def spark(values: Iterable[float], width: int) -> str:
-    """Return the last `width` of `values` as a line of bars, from 0 to the largest of them.
-
-    >>> spark([0, 1, 2, 4], 6)
-    '▁▂▄▇'
-    """
-    last = list(values)[-width:] if width > 0 else []
-    most = max(last, default=0)
-    steps = len(_SPARKS) - 1
-    return "".join(_SPARKS[math.floor(each / most * steps) if most else 0] for each in last)
+    return NONE_YET if value is None else percent(value)
 
 
 # ------------------------------------------------------------------------ memory
@@ -197,18 +146,6 @@ def value_text(option: LiveOption, value: str) -> str:
     return suffixed(int(value)) if int(value) else value
 
 
-def suffixed(number: int) -> str:
-    """Return a size as options of the library are written.
-
-    >>> suffixed(64 << 20)
-    '64m'
-    """
-    for suffix, unit in (("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)):
-        if number % unit == 0:
-            return f"{number // unit}{suffix}"
-    return str(number)
-
-
 # ------------------------------------------------------------------------ tables
 
 
@@ -253,7 +190,7 @@ def heaps(snapshot: Snapshot, rates: Rates | None) -> Sheet:
     refills = rates.refills_of_heaps if rates else {}
     columns: _Columns[Heap] = {
         "heap": lambda each: Cell(each.number, str(each.number)),
-        "thread": lambda each: Cell(each.thread, _thread(each.number, each.thread)),
+        "thread": lambda each: Cell(each.thread, thread(each.number, each.thread)),
         "spans": lambda each: _count(each.spans),
         "live": lambda each: _bytes(each.live_bytes),
         "free": lambda each: _bytes(each.free_bytes),
@@ -277,6 +214,21 @@ def nodes(snapshot: Snapshot) -> Sheet:
     return _sheet(found if len(found) > 1 else [], columns, "dirty")
 
 
+def ledger(snapshot: Snapshot) -> Sheet:
+    """Return what the resident memory is there for; no rows where that was not asked for."""
+    found = snapshot.ledger
+    whole = found.resident if found else 0
+    columns: _Columns[tuple[int, Cause]] = {
+        "cause": lambda row: Cell(row[0], row[1].name.replace("_", " ")),
+        "where": lambda row: Cell(not row[1].in_heap, "heap" if row[1].in_heap else "outside"),
+        "resident": lambda row: _bytes(row[1].resident),
+        "share": lambda row: Cell(row[1].resident, share(row[1].resident / whole)),
+        "meaning": lambda row: Cell(row[0], row[1].meaning),
+    }
+    rows = list(enumerate(found.causes() if whole and found else []))
+    return _sheet(rows, columns, "resident", ("cause", "where", "meaning"))
+
+
 def options(snapshot: Snapshot) -> Sheet:
     """Return all options: the value in force, the default, and what each is for."""
     columns: _Columns[tuple[int, LiveOption]] = {
@@ -296,10 +248,10 @@ def _sheet(
     return Sheet(tuple(columns), cells, words, main)
 
 
-def _thread(number: int, thread: int) -> str:
+def thread(number: int, thread: int) -> str:
     """Say whose a heap is.
 
-    >>> _thread(0, 0), _thread(1, 0), _thread(1, -1), _thread(1, 4711)
+    >>> thread(0, 0), thread(1, 0), thread(1, -1), thread(1, 4711)
     ('threads that are gone', 'none', 'several', '4711')
     """
     if number == 0:

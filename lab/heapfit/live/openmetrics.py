@@ -13,12 +13,13 @@ from threading import Thread
 from typing import TypeVar
 from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, start_wsgi_server
+from prometheus_client import CollectorRegistry, make_wsgi_app, start_wsgi_server
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from heapfit.errors import HeapfitError
+from heapfit.live import pprof_page
 from heapfit.live.client import Client
 from heapfit.live.processes import Gone, Process
 from heapfit.live.records import LiveOption
@@ -26,6 +27,7 @@ from heapfit.live.snapshot import Snapshot, take
 
 # Well below the ten seconds that a scraper waits.
 TIMEOUT_S = 2.0
+_LEDGER_TIMEOUT_S = 6.0
 _AT_ONCE = 16
 _LABELS = ("pid", "command")
 
@@ -71,9 +73,12 @@ _Asked = tuple[Process, Snapshot | None]
 class LiveCollector(Collector):
     """Asks the processes that `find` returns, anew at each scrape."""
 
-    def __init__(self, find: Find, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, find: Find, timeout_s: float = TIMEOUT_S, *, with_ledgers: bool = False
+    ) -> None:
         self._find = find
         self._timeout_s = timeout_s
+        self._with_ledgers = with_ledgers
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, with a sample for each process that there is."""
@@ -84,7 +89,8 @@ class LiveCollector(Collector):
     def _ask(self, process: Process) -> _Asked | None:
         """Return what a process answers, nothing when it does not; None when it is gone."""
         try:
-            return process, take(Client(process.pid, self._timeout_s))
+            client = Client(process.pid, self._timeout_s)
+            return process, take(client, _LEDGER_TIMEOUT_S if self._with_ledgers else None)
         except Gone:
             return None
         except HeapfitError:
@@ -100,22 +106,32 @@ def families(asked: list[_Asked]) -> Iterator[Metric]:
     yield from _of_classes(answered)
     yield from _of_nodes(answered)
     yield _of_options(answered)
+    if any(each.ledger for each in answered):
+        yield _of_ledgers(answered)
 
 
-def text(find: Find) -> str:
+def text(find: Find, *, with_ledgers: bool = False) -> str:
     """Return what a scraper would be told now."""
-    written: bytes = generate_latest(_registry(find))  # type: ignore[no-untyped-call]
+    written: bytes = generate_latest(_registry(find, with_ledgers=with_ledgers))  # type: ignore[no-untyped-call]
     return written.decode()
 
 
-def serve(find: Find, host: str, port: int) -> tuple[WSGIServer, Thread]:
-    """Serve the metrics in threads of their own; OSError when the address cannot be listened at."""
-    return start_wsgi_server(port, addr=host, registry=_registry(find))
+def serve(
+    find: Find, host: str, port: int, *, with_ledgers: bool = False
+) -> tuple[WSGIServer, Thread]:
+    """Serve the metrics, and profiles beside them, in threads of their own.
+
+    OSError when the address cannot be listened at.
+    """
+    registry = _registry(find, with_ledgers=with_ledgers)
+    server, thread = start_wsgi_server(port, addr=host, registry=registry)
+    server.set_app(pprof_page.beside(make_wsgi_app(registry), find))
+    return server, thread
 
 
-def _registry(find: Find) -> CollectorRegistry:
+def _registry(find: Find, *, with_ledgers: bool) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(LiveCollector(find))
+    registry.register(LiveCollector(find, with_ledgers=with_ledgers))
     return registry
 
 
@@ -188,6 +204,15 @@ def _of_nodes(snapshots: list[Snapshot]) -> Iterator[Metric]:
             dirty.add_metric(labels, row.dirty_bytes)
             crossings.add_metric(labels, row.crossings)
     yield from (dirty, crossings)
+
+
+def _of_ledgers(snapshots: list[Snapshot]) -> Metric:
+    metric = _gauge("ledger_bytes", "Resident memory by what it is there for.", "where", "cause")
+    for each in snapshots:
+        for cause in each.ledger.causes() if each.ledger else []:
+            where = "heap" if cause.in_heap else "outside"
+            metric.add_metric([*_who(each.process), where, cause.name], cause.resident)
+    return metric
 
 
 def _of_options(snapshots: list[Snapshot]) -> Metric:

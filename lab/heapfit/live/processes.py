@@ -6,6 +6,7 @@ import os
 import pwd
 import re
 import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,10 @@ class Gone(HeapfitError):
 
 class NotListening(HeapfitError):
     """The process is there and cannot be asked."""
+
+
+class NotAnswering(HeapfitError):
+    """The process listens and has not answered in time: it is stopped, or waits for something."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,15 @@ def find(pid: int) -> Process | None:
         own_pid=int(status.get("NSpid", str(pid)).split()[-1]),
         user=int(status["Uid"].split()[1]),  # real, effective, saved, of the file system
         name=plain(status["Name"]),
-        command=tuple(_words(_read(pid, "cmdline"))),
+        command=_command(_words(_read(pid, "cmdline"))),
     )
+
+
+def _command(words: list[str]) -> tuple[str, ...]:
+    """Return the words of a command; a program that writes a title over them leaves empty ones."""
+    while len(words) > 1 and not words[-1]:
+        words.pop()
+    return tuple(words)
 
 
 def present(pid: int) -> Process:
@@ -105,7 +117,9 @@ def _listener(number: int) -> Process | None:
     try:
         with opened(number, _LOOK_TIMEOUT_S) as channel:
             process = find(channel.peer.pid)
-    except OSError:  # It has ended since, or has no time: then it is of no use now.
+    except TimeoutError:  # Its queue is full, perhaps of us: a stopped process serves nobody.
+        process = find(number) if _library(number) else None
+    except OSError:  # It has ended since.
         return None
     return process if process and process.own_pid == number else None
 
@@ -134,7 +148,10 @@ def why_not_listening(pid: int) -> HeapfitError:
     library = _library(pid)
     start = _start_line(process, environment, library)
     if library is None:
-        return NotListening(f"{who} does not run under heapfit; start it with: {start}")
+        return NotListening(
+            f"{who} does not run under heapfit; start it with: {start}; or see what it allocates "
+            f"from now on: heapfit record --pid {pid}"
+        )
     if "control:on" in environment.get(options.VARIABLE, "").replace(" ", "").split(","):
         return NotListening(
             f"{who} was started with control:on and does not listen; it says why on its stderr"
@@ -148,10 +165,12 @@ def why_not_recording(pid: int) -> HeapfitError:
     if isinstance(process, HeapfitError):
         return process
     who = f"process {pid} ({process.name})"
-    command = shlex.join(process.command)
-    start = f"heapfit record --later -- {command if command.isprintable() else 'COMMAND'}"
+    start = f"heapfit record --later -- {_started_as(process)}"
     if not any(map(_RECORDER.fullmatch, _libraries(pid))):
-        return NotListening(f"{who} does not run under the recorder; start it with: {start}")
+        return NotListening(
+            f"{who} does not run under the recorder; record it as it is with heapfit record "
+            f"--pid {pid}, or start it with: {start}"
+        )
     return NotListening(
         f"{who} has the recorder and no file to write to, or is a child of the program that was to "
         f"be recorded; start it with: {start.replace('--later', '--later --attach-children')}"
@@ -179,8 +198,20 @@ def _start_line(process: Process, environment: dict[str, str], library: str | No
         words = [f"{options.VARIABLE}={shlex.quote(value)}"]
     else:
         words = ["heapfit run --control", *_variant(library), *_settings(given), "--"]
-    command = shlex.join(process.command)
-    return " ".join([*words, command if command.isprintable() and command else "COMMAND"])
+    return " ".join([*words, _started_as(process)])
+
+
+def _started_as(process: Process) -> str:
+    """Return the words that started a process, as far as they are known: of one that has changed
+    its title, as servers do, the program's file is."""
+    words = process.command
+    if words and " " in words[0] and shutil.which(words[0]) is None:
+        try:
+            return f"{shlex.quote(os.readlink(f'/proc/{process.pid}/exe'))} ARGUMENTS"
+        except OSError:
+            return "COMMAND"
+    command = shlex.join(words)
+    return command if command.isprintable() and command else "COMMAND"
 
 
 def _variant(library: str | None) -> list[str]:

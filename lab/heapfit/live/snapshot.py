@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from heapfit.errors import HeapfitError
 from heapfit.live.client import Client
-from heapfit.live.processes import Process
+from heapfit.live.ledger import Ledger
+from heapfit.live.processes import Gone, Process
 from heapfit.live.records import LiveOption, Stats
 
 _KIB = 1024
@@ -21,16 +23,28 @@ class Snapshot:
     stats: Stats
     options: list[LiveOption]
     memory: ProcessMemory | None
+    ledger: Ledger | None = None  # which takes longer than all the rest
 
 
-def take(client: Client) -> Snapshot:
-    """Ask a process for all of it."""
+def take(client: Client, ledger_timeout_s: float | None = None) -> Snapshot:
+    """Ask a process for all of it; for the ledger if there is time for one."""
     return Snapshot(
         process=client.process,
         stats=client.stats(),
         options=client.options(),
         memory=read_memory(client.process.pid),
+        ledger=_ledger(client, ledger_timeout_s) if ledger_timeout_s else None,
     )
+
+
+def _ledger(client: Client, timeout_s: float) -> Ledger | None:
+    """Return it; None from a library that has none, or that needs more time."""
+    try:
+        return client.ledger(timeout_s)
+    except Gone:
+        raise
+    except HeapfitError:
+        return None
 
 
 # ------------------------------------------------------------------- the kernel's figures

@@ -2,8 +2,7 @@
 
 The library writes an *explanation* when the process ends: its groups with their call chains, what
 was seen of their first objects, where they were placed. `explanation.py` has its records, `run.py`
-makes one by running a program, `symbols.py` turns addresses into functions and lines, `graph.py`
-draws what points to what.
+makes one by running a program, `graph.py` draws what points to what.
 """
 
 from heapfit.pools.explanation import VARIABLE, Edge, Explanation, Group, Pool, main_process, read

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.pools.explanation import Edge, Explanation, Group, Pool
-from heapfit.pools.symbols import Frame
+from heapfit.symbols import Frame
 
 # More than anybody can follow; the groups with the most objects are kept.
 _MOST_GROUPS = 60

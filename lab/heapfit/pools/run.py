@@ -44,6 +44,6 @@ def _why_nothing(status: int) -> str:
     if status < 0:
         return f"signal {-status} ended it before it could ({signal.strsignal(-status)})"
     return (
-        "it ended by _exit, or has no use of the library; heapfit doctor -- CMD says whether its "
-        f"malloc can be replaced (exit code {status})"
+        "it ended by _exit, or does not use the library; heapfit doctor -- CMD says whether "
+        f"its malloc can be replaced (exit code {status})"
     )

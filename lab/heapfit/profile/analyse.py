@@ -12,6 +12,7 @@ from heapfit.profile.rounding import Ask, usable_sizes, waste
 from heapfit.profile.sections import (
     bursts,
     calls,
+    flames,
     lifetimes,
     living,
     recording,
@@ -34,6 +35,7 @@ _COUNTS: dict[str, Callable[[Trace, Tally], None]] = {
     "reallocations": calls.count_reallocs,
     "the peak": living.count_peak,
     "call sites": sites.count,
+    "stacks": flames.count,
     "the end": living.count_end,
     "bursts": bursts.count,
 }
@@ -74,4 +76,5 @@ def profile(
         sites=sites.finish(tally),
         waste=waste(tally, allocators, ask),
         leaks=living.end(tally),
+        flames=flames.finish(tally),
     )

@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from heapfit.profile import tables
-from heapfit.profile.advice import Advice, calls, memory, placement
+from heapfit.profile.advice import (
+    Advice,
+    began_late,
+    calls,
+    ended_early,
+    memory,
+    none,
+    placement,
+    sampled,
+)
 from heapfit.profile.content import Content, Fact, Section, Table
 from heapfit.profile.model import YOUNG_BYTES, Distribution, Profile, Recording
 from heapfit.profile.words import (
+    blocks,
     bytes_with_error,
     count,
     objects_with_error,
@@ -32,8 +42,9 @@ NOTHING_TO_DO = "Nothing in this profile asks for an option, a pool or another a
 _MOST_PROGRAMS = 4
 # A longer command line, such as one with a script in it, tells no more.
 _LONGEST_COMMAND = 300
+# `weight` is 1, and in a sample how many blocks of the program one stands for.
 _QUERY = (
-    '"select size, count(*) as blocks from objects group by size order by blocks desc limit 10"'
+    '"select size, sum(weight) as blocks from objects group by size order by blocks desc limit 10"'
 )
 
 
@@ -58,15 +69,21 @@ def content(profile: Profile, trace: str = "TRACE") -> Content:
                 beside=shape.beside,
                 folds=shape.folds,
             )
-            for name, shape in _SHAPES.items()
+            for name, shape in _shapes(profile).items()
         ],
-        commands=_commands(trace),
+        commands=_commands(profile, trace),
     )
 
 
 def advice(profile: Profile, trace: str = "TRACE") -> dict[str, Advice]:
     """Return the advice by section, in the order of the sections. `trace` is what commands name."""
-    return {name: shape.advice(profile, trace) for name, shape in _SHAPES.items()}
+    return {name: shape.advice(profile, trace) for name, shape in _shapes(profile).items()}
+
+
+def _shapes(profile: Profile) -> dict[str, _Shape]:
+    """Return the sections, of a sample or of a part of a program with what it can tell alone."""
+    shapes = _SHAPES | _OF_A_SAMPLE if sampled(profile.recordings) else _SHAPES
+    return shapes | {"end": _OF_A_PART} if ended_early(profile) else shapes
 
 
 def largest(profile: Profile) -> Recording:
@@ -84,8 +101,19 @@ def _programs(profile: Profile) -> str:
 
 def _command(profile: Profile) -> str:
     first = profile.recordings[0]
-    command = shlex.join(first.arguments) if len(profile.recordings) == 1 else ""
+    command = _as_called(first.arguments) if len(profile.recordings) == 1 else ""
     return command if len(command) <= _LONGEST_COMMAND else f"{command[: _LONGEST_COMMAND - 1]}…"
+
+
+def _as_called(arguments: Sequence[str]) -> str:
+    """Return a command as a shell would be given it, or the title that a program wrote over it: of
+    that, one word is left, and empty ones where the others were.
+
+    >>> _as_called(["cp", "a b", ""]), _as_called(["redis-server *:6379", "", ""])
+    ("cp 'a b' ''", 'redis-server *:6379')
+    """
+    is_title = len(arguments) > 1 and not any(arguments[1:])
+    return arguments[0] if is_title else shlex.join(arguments)
 
 
 def _circumstances(profile: Profile) -> list[str]:
@@ -112,17 +140,22 @@ def _started(recording: Recording) -> str:
 
 def _headline(profile: Profile) -> str:
     peak = profile.peak.amount
-    held = f"{_programs(profile)} held at most {size(peak.bytes)} in {count(peak.objects)} blocks"
+    held = f"{_programs(profile)} held at most {size(peak.bytes)} in {blocks(peak.objects)}"
+    if began_late(profile):
+        held += " of what it allocated while it was recorded"
     if len(profile.recordings) > 1:
         return f"{held}, each process at its own peak."
     most = profile.recordings[0].resident_most
-    return f"{held}, with {size(most)} resident." if most else f"{held}."
+    compares = most and not began_late(profile)
+    return f"{held}, with {size(most or 0)} resident." if compares else f"{held}."
 
 
 def _facts(profile: Profile) -> list[Fact]:
     totals, main = profile.totals, largest(profile)
     threads = sum(each.threads for each in profile.recordings)
     several = len(profile.recordings) > 1
+    about = _about(profile)
+    of_it = " of those recorded" if began_late(profile) else ""
     return [
         Fact(
             "Recorded",
@@ -132,8 +165,8 @@ def _facts(profile: Profile) -> list[Fact]:
         Fact(
             "Allocations",
             objects_with_error(totals.allocations),
-            f"{count(totals.per_second or 0.0)}/s, "
-            f"{count(totals.per_second_most or 0.0)}/s at the busiest",
+            f"{about}{count(totals.per_second or 0.0)}/s, "
+            f"{about}{count(totals.per_second_most or 0.0)}/s at the busiest",
         ),
         Fact(
             "Asked for",
@@ -143,14 +176,14 @@ def _facts(profile: Profile) -> list[Fact]:
         Fact(
             "Most live",
             bytes_with_error(profile.peak.amount),
-            f"{count(profile.peak.amount.objects)} blocks, "
+            f"{count(profile.peak.amount.objects)} blocks{of_it}, "
             + ("each at its own peak" if several else f"after {span(main.peak_ns)}"),
         ),
         Fact("Most resident", *_resident(profile)),
         Fact(
-            "Live at the end",
+            "Live when the recording ended" if ended_early(profile) else "Live at the end",
             bytes_with_error(profile.leaks.amount),
-            f"{count(profile.leaks.amount.objects)} blocks",
+            f"{count(profile.leaks.amount.objects)} blocks{of_it}",
         ),
         Fact(
             "Freed by another thread", _share(profile.sharing.remote_share), "of the freed blocks"
@@ -163,11 +196,17 @@ def _facts(profile: Profile) -> list[Fact]:
     ]
 
 
+def _about(profile: Profile) -> str:
+    """What stands before a rate: in a sample it is estimated."""
+    return "about " if sampled(profile.recordings) else ""
+
+
 def _resident(profile: Profile) -> tuple[str, str]:
     known = [each.resident_most for each in profile.recordings if each.resident_most]
     if not known:
-        return "not known", "it was not looked at"
-    return size(sum(known)), "code, libraries and stacks included"
+        return "not known", "it was not recorded"
+    before = "what was allocated before, " if began_late(profile) else ""
+    return size(sum(known)), f"{before}code, libraries and stacks included"
 
 
 def _share(value: float | None) -> str:
@@ -183,10 +222,11 @@ def _problems(profile: Profile) -> list[str]:
     ]
 
 
-def _commands(trace: str) -> list[tuple[str, str]]:
+def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
     name = shlex.quote(trace)
+    replay = ("Play it back under other allocators", f"heapfit replay {name}")
     return [
-        ("Play it back under other allocators", f"heapfit replay {name}"),
+        *([] if sampled(profile.recordings) else [replay]),
         ("Ask for more than is shown here", f"heapfit profile {name} --sql {_QUERY}"),
         ("Run the program under heapfit", "heapfit run -- CMD"),
     ]
@@ -199,15 +239,17 @@ def _memory(profile: Profile) -> list[str]:
     main = largest(profile)
     course = main.course
     sentences = [
-        f"{_of(main, profile)}at most {size(main.peak.bytes)} were live, in "
+        f"{_of(main, profile)}{'of what was recorded, ' if main.began_late else ''}at most "
+        f"{size(main.peak.bytes)} were live, in "
         f"{count(main.peak.objects)} blocks, after {span(main.peak_ns)} of "
         f"{span(main.duration_ns)}; {size(main.end.bytes)} at the end."
     ]
     if main.resident_most is None:
-        return [capitalised(sentences[0]), "How much was resident was not looked at."]
+        return [capitalised(sentences[0]), "How much was resident was not recorded."]
     anonymous = max((each for each in course.resident_anonymous if each is not None), default=None)
-    part = "" if anonymous is None else f", {size(anonymous)} of it no file's"
-    sentences.append(f"At most {size(main.resident_most)} were resident{part}.")
+    part = "" if anonymous is None else f", {size(anonymous)} of it anonymous"
+    before = ", what was allocated before the recording included" if main.began_late else ""
+    sentences.append(f"At most {size(main.resident_most)} were resident{part}{before}.")
     return [capitalised(each) for each in sentences]
 
 
@@ -233,7 +275,7 @@ def _peak(profile: Profile) -> list[str]:
         )
     if peak.ages:
         sentences.append(
-            f"{percent(peak.ages[0].share)} of it were allocated in the last tenth of the time "
+            f"{percent(peak.ages[0].share)} of it was allocated in the last tenth of the time "
             "before."
         )
     return sentences
@@ -262,7 +304,7 @@ def _rounding(profile: Profile) -> list[str]:
         if each.recorded
     ]
     if not sentences:
-        sentences = ["Of the allocator that the program ran under this is not known."]
+        sentences = ["For the allocator that the program ran under, this is not known."]
     if waste.unknown:
         sentences.append(f"Without a figure: {'; '.join(waste.unknown)}.")
     return sentences
@@ -272,9 +314,10 @@ def _rate(profile: Profile) -> list[str]:
     totals = profile.totals
     if totals.per_second is None:
         return ["The recording has no length."]
-    most = totals.per_second_most
-    peak = "" if most is None else f", {count(most)} in the busiest step of the figure"
-    return [f"{count(totals.per_second)} allocations a second on average{peak}."]
+    most, about = totals.per_second_most, _about(profile)
+    peak = "" if most is None else f", {about}{count(most)} in the busiest step of the figure"
+    said = f"{about}{count(totals.per_second)} allocations a second on average{peak}."
+    return [capitalised(said)]
 
 
 def _lifetimes(profile: Profile) -> list[str]:
@@ -297,13 +340,13 @@ def _bursts(profile: Profile) -> list[str]:
     found = profile.transactions
     if not found.threads:
         return [
-            "No thread works in periods at whose end nine tenths of what it allocated in them is "
-            "free again."
+            "No thread works in bursts: periods by whose end nine tenths of what it allocated "
+            "in them has been freed."
         ]
     first = max(found.threads, key=lambda each: each.bursts * each.allocations)
     return [
-        f"{_share(found.share)} of all allocations are within bursts: periods at whose end at "
-        "least nine tenths of what the thread allocated in them is free again.",
+        f"{_share(found.share)} of all allocations are within bursts: periods by whose end at "
+        "least nine tenths of what the thread allocated in them has been freed.",
         f"{first.thread} has {counted(first.bursts, 'burst')} of {count(first.allocations)} "
         f"allocations and {size(first.bytes)} on average, of which {size(first.most_live_bytes)} "
         f"are live at a time; {_share(first.survivor_share)} of the blocks live on.",
@@ -318,8 +361,8 @@ def _threads(profile: Profile) -> list[str]:
         return ["One thread allocates and frees."]
     return [
         f"{_share(sharing.remote_share)} of the freed blocks, and "
-        f"{_share(sharing.remote_bytes_share)} of their bytes, are freed by another thread than "
-        "allocated them."
+        f"{_share(sharing.remote_bytes_share)} of their bytes, are freed by another thread "
+        "than the one that allocated them."
     ]
 
 
@@ -339,6 +382,16 @@ def _realloc(profile: Profile) -> list[str]:
     ]
 
 
+def _sampled_reallocs(profile: Profile) -> list[str]:
+    reallocs = profile.reallocs
+    if not reallocs.calls.objects:
+        return ["No reallocation is in the sample."]
+    return [
+        f"Of the allocations {_share(reallocs.share)} are reallocations: "
+        f"{objects_with_error(reallocs.calls)}, of {bytes_with_error(reallocs.calls)}."
+    ]
+
+
 def _calloc(profile: Profile) -> list[str]:
     totals = profile.totals
     if not totals.calloc.objects:
@@ -355,17 +408,46 @@ def _sites(profile: Profile) -> list[str]:
     if not sites.recorded:
         return ["Call sites were not recorded."]
     return [
-        f"{counted(sites.distinct, 'call site')}; {_share(sites.interleaving)} of the allocations "
-        "come after one of another site, of the same thread and like size."
+        f"{counted(sites.distinct, 'call site')}; {_share(sites.interleaving)} of the "
+        "allocations come after one of another site, of the same thread and of similar size.",
+        *_without_lines(profile),
+    ]
+
+
+# Of all bytes: what has no line below is not what anybody looks for.
+_LINES_MISSED = 0.05
+
+
+def _without_lines(profile: Profile) -> list[str]:
+    found = profile.sites.without_lines
+    missed = sum(found.values())
+    if missed < _LINES_MISSED:
+        return []
+    modules = [module or "code that is gone" for module in list(found)[:_MOST_PROGRAMS]]
+    return [
+        f"{percent(missed)} of the bytes come from code without line numbers, in "
+        f"{join_words(modules)}: install its debug symbols, or compile it with -g."
+    ]
+
+
+def _sampled_sites(profile: Profile) -> list[str]:
+    if not profile.sites.recorded:
+        return ["Call sites were not recorded."]
+    return [
+        f"{counted(profile.sites.distinct, 'call site')} in the sample.",
+        *_without_lines(profile),
     ]
 
 
 def _end(profile: Profile) -> list[str]:
     leaks = profile.leaks
     if not leaks.amount.objects:
-        return ["Everything was freed."]
+        of = " that was allocated while it was recorded" if began_late(profile) else ""
+        return [f"Everything{of} was freed."]
+    left = "live when the recording ended" if ended_early(profile) else "not freed"
     return [
-        f"{bytes_with_error(leaks.amount)} in {count(leaks.amount.objects)} blocks were not freed, "
+        f"{bytes_with_error(leaks.amount)} in {blocks(leaks.amount.objects)} "
+        f"{'was' if leaks.amount.objects == 1 else 'were'} {left}, "
         f"{_share(leaks.share)} of all that was asked for."
     ]
 
@@ -410,8 +492,8 @@ _SHAPES = {
         _rounding,
         memory.rounding,
         tables.rounding,
-        "As malloc_usable_size tells it; headers of blocks, which glibc, dlmalloc, Scudo and TLSF "
-        "have, and fragmentation come on top. Orange is what the program ran under.",
+        "As malloc_usable_size reports it; fragmentation, and the block headers of glibc, "
+        "dlmalloc, Scudo and TLSF, come on top. Orange is what the program ran under.",
         beside=True,
     ),
     "rate": _Shape(
@@ -426,7 +508,7 @@ _SHAPES = {
         _lifetimes,
         placement.lifetimes,
         tables.lifetimes,
-        "Each row is a size, and is 100 % in all: how much of it lives how long.",
+        "Each row is a size, and adds up to 100 %: how much of it lives how long.",
         folds=True,
     ),
     "bursts": _Shape("Bursts", _bursts, placement.bursts, tables.bursts),
@@ -435,7 +517,7 @@ _SHAPES = {
         _threads,
         placement.threads,
         tables.threads,
-        "Numbers are per cent of all frees; what threads free of their own stands on the diagonal.",
+        "Numbers are per cent of all frees; those of a thread's own blocks are on the diagonal.",
         beside=True,
     ),
     "realloc": _Shape("Reallocation", _realloc, calls.realloc, tables.realloc),
@@ -445,8 +527,46 @@ _SHAPES = {
         _sites,
         placement.sites,
         tables.sites,
-        "Interleaved: how many of a site's allocations came after one of another site, of the same "
-        "thread and like size, so that blocks of the two stand side by side.",
+        "Interleaved: how many of a site's allocations came after one of another site, of the "
+        "same thread and of similar size, so that blocks of the two lie side by side.",
     ),
     "end": _Shape("What is left at the end", _end, memory.end, tables.end, beside=True),
+}
+
+# In place of the last: what a program would have freed yet nobody knows.
+_OF_A_PART = replace(
+    _SHAPES["end"],
+    title="What was live when the recording ended",
+    advice=lambda _profile, _trace: none(
+        "Whether any of it is a leak is not known: the recording ended before the program did."
+    ),
+)
+
+
+def _told_by_a_full_recording(what: str) -> Callable[[Profile, str], Advice]:
+    """Return advice that says what a sample, which has single objects, cannot know."""
+    sentence = f"A sample does not tell {what}; a recording without `--sample` does."
+    return lambda _profile, _trace: none(sentence)
+
+
+# In place of these: of blocks that follow each other a sample has one here and there.
+_OF_A_SAMPLE = {
+    "bursts": _Shape(
+        "Bursts",
+        lambda _: [
+            "Whether threads work in periods by whose end everything has been freed is not known."
+        ],
+        _told_by_a_full_recording("which allocations follow each other"),
+    ),
+    "realloc": _Shape(
+        "Reallocation",
+        _sampled_reallocs,
+        _told_by_a_full_recording("how often a block is reallocated, and how often it is moved"),
+    ),
+    "sites": _Shape(
+        "Call sites",
+        _sampled_sites,
+        _told_by_a_full_recording("whose blocks lie side by side, and so whether pools help"),
+        tables.sampled_sites,
+    ),
 }

@@ -92,7 +92,7 @@ class _Work:
             self._losses[place] += 1
             if self._losses[place] >= MAX_LOSSES:
                 raise HeapfitError(
-                    f"{MAX_LOSSES} workers died over {path}; have they memory for it?"
+                    f"{MAX_LOSSES} workers died over {path}; do they have enough memory for it?"
                 ) from None
             self.waiting.append(place)
             raise

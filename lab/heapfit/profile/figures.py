@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from heapfit.drawing import COLOURS, Figure, drawn, escaped, label, titled
 from heapfit.profile.content import Drawing
 from heapfit.profile.figures_of_time import BLUE, LEGEND_ABOVE, ORANGE
 from heapfit.profile.model import Distribution, LifetimeCell, Profile, SizePart
 from heapfit.profile.tables import numbered
 from heapfit.profile.words import count, percent, size, size_range, span
-from heapfit.report.drawing import COLOURS, Figure, drawn, escaped, label, titled
-from heapfit.report.units import bytes_text, scale_for
+from heapfit.text import bytes_text, scale_for
 
 # More lines cannot be told apart; the largest are drawn.
 MOST_THREADS = 8
@@ -382,7 +382,7 @@ def rounding(profile: Profile) -> Drawing | None:
 
 
 def end(profile: Profile) -> Drawing | None:
-    """When what lives at the end was born, by tenths of the recording."""
+    """When what lives at the end was born, by tenths of all allocations."""
     born = profile.leaks.born
     most = max((each.bytes for each in born), default=0)
     if not most:
@@ -395,7 +395,7 @@ def end(profile: Profile) -> Drawing | None:
         y=[drawn(scale.scaled(each.bytes)) for each in born],
         marker={"color": BLUE},
         hovertext=[
-            f"born from {start} % of the time on: {size(each.bytes)}<br>{count(each.objects)} "
+            f"allocated from {start} % of all on: {size(each.bytes)}<br>{count(each.objects)} "
             "blocks"
             for start, each in zip(tenths, born, strict=True)
         ],
@@ -403,7 +403,7 @@ def end(profile: Profile) -> Drawing | None:
     )
     figure.update(
         xaxis={
-            "title": titled("born, in % of the recording's time"),
+            "title": titled("allocated, in % of all allocations before"),
             "tickvals": [0, len(born) / 2, len(born)],
             "ticktext": ["0", "50", "100"],
             "fixedrange": True,
@@ -417,5 +417,5 @@ def end(profile: Profile) -> Drawing | None:
         margin={"l": 64, "r": 16, "t": 16, "b": 48},
     )
     return Drawing(
-        figure.plain(), "When what lives at the end was allocated, by tenths of the time."
+        figure.plain(), "When what lives at the end was allocated, by tenths of all allocations."
     )

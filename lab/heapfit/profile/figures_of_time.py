@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from heapfit.drawing import COLOURS, Figure, drawn, escaped, label, titled
 from heapfit.profile.content import Drawing
 from heapfit.profile.model import Burst, Course, Profile
 from heapfit.profile.tables import program
 from heapfit.profile.words import count, size, span, time_scale
-from heapfit.report.drawing import COLOURS, Figure, drawn, escaped, label, titled
-from heapfit.report.units import scale_for
+from heapfit.text import scale_for
 
 BLUE, ORANGE = COLOURS[1:3]
 # The blue again, light enough to lie under a line on a light or a dark page.
@@ -78,7 +78,7 @@ def _memory_lines(course: Course) -> list[tuple[_Values, str, dict[str, Any]]]:
     lines: list[tuple[_Values, str, dict[str, Any]]] = [
         (course.live_bytes, "live", solid),
         (course.resident, "resident", resident),
-        (course.resident_anonymous, "resident, no file's", anonymous),
+        (course.resident_anonymous, "resident, anonymous", anonymous),
     ]
     return [line for line in lines if known(line[0])]
 

@@ -35,7 +35,7 @@ def converted(
         raise UsageError(f"there is no {path}; write the path of a trace (.hft)")
     if path.is_dir():
         if not is_converted(path):
-            raise UsageError(f"{path} is a folder, but not of a converted trace")
+            raise UsageError(f"{path} is a folder, but not that of a converted trace")
         yield path
     elif tables is not None:
         _convert(path, tables, on_part)

@@ -7,6 +7,9 @@ A share is a part of one, and None where there is nothing to take a part of.
 
 from __future__ import annotations
 
+from pydantic import Field
+
+from heapfit.flames.tree import Tree
 from heapfit.records import Record
 
 
@@ -49,6 +52,7 @@ class Recording(Record):
     cores: int
     page_size: int
     started_unix_ns: int
+    environment: dict[str, str]  # the variables that an interpreter's own allocator heeds
     duration_ns: int
     sample: int  # mean bytes between noted allocations; 0: each is there
     sites: int  # return addresses that were followed; 0: none
@@ -60,6 +64,9 @@ class Recording(Record):
     end: Amount  # live at the end
     resident_most: int | None
     problems: list[str]  # a sentence each, for a person: damage, loss, a recording cut short
+    whole: bool = True  # the file has all that the recorder noted, as `heapfit trace info` sees it
+    ended_early: bool = False  # before its program: what was live then need not have been left
+    began_late: bool = False  # in the middle of its process: what was live before is in no figure
     course: Course
 
 
@@ -322,6 +329,7 @@ class Sites(Record):
     by_bytes: list[Site]
     by_interleaving: list[Site]  # most foreign neighbours first: interleaving times allocations
     interleaving: float | None  # of all
+    without_lines: dict[str, float]  # by module: share of all bytes whose first call has no line
 
 
 # ----------------------------------------------------------------- rounding
@@ -351,7 +359,8 @@ class LeakSite(Record):
     name: str
     amount: Amount
     share: float  # of the bytes that live at the end
-    late_share: float  # of its objects, those born in the recording's second half
+    late_share: float  # of its objects, those of the second half of all allocations
+    freed_share: float = 1.0  # of all its blocks, those that were freed
 
 
 class Leaks(Record):
@@ -361,7 +370,7 @@ class Leaks(Record):
     share: float | None  # of all bytes that were asked for
     sizes: list[SizePart]
     sites: list[LeakSite]
-    born: list[Amount]  # by the tenth of the recording in which it was born
+    born: list[Amount]  # by the tenth of all allocations that it is of
 
 
 class Profile(Record):
@@ -379,3 +388,5 @@ class Profile(Record):
     sites: Sites
     waste: Waste
     leaks: Leaks
+    # For the page alone: --json would be of many megabytes, and exported files have more of it.
+    flames: Tree = Field(default=Tree(), exclude=True)

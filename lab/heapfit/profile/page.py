@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from markupsafe import Markup
+
+from heapfit.diff.model import Diff
+from heapfit.diff.shown import tables as tables_of
+from heapfit.files import write_text
+from heapfit.flames.tree import Tree
 from heapfit.profile import figures, figures_of_time
 from heapfit.profile.answers import NOTHING_TO_DO, content
 from heapfit.profile.content import Drawing, Section
 from heapfit.profile.model import Profile
 from heapfit.profile.tables import process
-from heapfit.report.files import write_text
-from heapfit.report.page import FigureStore, render
+from heapfit.report.page import FigureStore, packed, render
+from heapfit.text import visible
 
 # The figures over time are drawn of so many recordings, those of the highest peaks.
 MOST_RECORDINGS = 4
@@ -27,21 +34,38 @@ class _Place:
     caption: str = ""
 
 
-def save_page(profile: Profile, path: Path, trace: str = "TRACE") -> None:
+@dataclass(frozen=True)
+class Against:
+    """An older recording that the profile is set beside, and where stacks hold more or less."""
+
+    diff: Diff
+    flames: Tree
+
+
+def save_page(
+    profile: Profile, path: Path, trace: str = "TRACE", against: Against | None = None
+) -> None:
     """Write the page to `path`. Raises `HeapfitError` where it cannot be written.
 
     `trace` is the file that the page's commands name.
     """
-    write_text(path, page(profile, trace), "name another place with --page, or make room")
+    text = page(profile, trace, against)
+    write_text(path, text, "name another place with --page, or make room")
 
 
-def page(profile: Profile, trace: str = "TRACE") -> str:
+def page(profile: Profile, trace: str = "TRACE", against: Against | None = None) -> str:
     """Return the page's HTML."""
     store = FigureStore()
     shown = content(profile, trace)
+    trees = {"sites": profile.flames, "against": against.flames if against else Tree()}
+    flames = {name: _packed(tree) for name, tree in trees.items() if tree}
     return render(
         "profile.html.j2",
         store,
+        scripts=["flames.js"] if flames else [],
+        flames=flames,
+        against=against.diff if against else None,
+        tables_against=list(tables_of(against.diff)) if against else [],
         title=shown.title,
         generator=f"heapfit {profile.heapfit}",
         command=shown.command,
@@ -54,6 +78,13 @@ def page(profile: Profile, trace: str = "TRACE") -> str:
         sections=[(section, _places(section, profile, store)) for section in shown.sections],
         commands=shown.commands,
     )
+
+
+def _packed(tree: Tree) -> Markup:
+    """The tree for the page's script, with its names as they may be shown."""
+    plain = tree.model_dump()
+    plain["names"] = [visible(name) for name in tree.names]
+    return packed(json.dumps(plain, separators=(",", ":")))
 
 
 def _places(section: Section, profile: Profile, store: FigureStore) -> list[_Place]:

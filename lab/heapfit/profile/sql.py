@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 
 from heapfit.errors import UsageError
-from heapfit.profile.trace import connect, quoted, read_summary
+from heapfit.profile.trace import connect, interruptible, quoted, read_summary
 from heapfit.trace.schema import FILES
 
 
@@ -50,9 +50,10 @@ def ask(folders: Sequence[Path], query: str) -> Answer:
         for name in FILES:
             connection.execute(_view(name, folders))
         try:
-            found = connection.execute(query)
-            columns = [column[0] for column in found.description or []]
-            return Answer(columns, found.fetchall() if columns else [])
+            with interruptible():
+                found = connection.execute(query)
+                columns = [column[0] for column in found.description or []]
+                return Answer(columns, found.fetchall() if columns else [])
         except duckdb.Error as error:
             raise UsageError(f"--sql: {error}") from error
         finally:

@@ -12,7 +12,7 @@ from heapfit.profile import model
 from heapfit.profile.content import Cell, Table
 from heapfit.profile.model import Amount, Profile, Recording
 from heapfit.profile.words import count, percent, size, size_range, size_text, span
-from heapfit.report.units import DASH
+from heapfit.text import DASH
 
 # A page shows so many rows of what may be thousands; the largest come first.
 _MOST_ROWS = 40
@@ -220,23 +220,33 @@ def calls(profile: Profile) -> Table:
     return _filled(profile.totals.calls, columns, brief=len(profile.totals.calls))
 
 
+_SITE_COLUMNS: _Columns[model.Site] = {
+    "Bytes": lambda each: _bytes(each.amount),
+    "Of all": lambda each: _share(each.share),
+    "Interleaved": lambda each: _share(each.interleaving),
+    "At the peak": lambda each: _bytes(each.peak),
+    "Half die within": lambda each: _outlived(each.median_ns, span),
+    "Allocations": lambda each: _objects(each.amount),
+    "Size": lambda each: Cell(_sizes_of(each), each.largest),
+    "At the end": lambda each: _bytes(each.end),
+    "Freed elsewhere": lambda each: _share(each.remote_share),
+}
+
+
 def sites(profile: Profile) -> Table | None:
     """Call sites, those that allocate most bytes first, and those most interleaved among them."""
-    columns: _Columns[model.Site] = {
-        "Bytes": lambda each: _bytes(each.amount),
-        "Of all": lambda each: _share(each.share),
-        "Interleaved": lambda each: _share(each.interleaving),
-        "At the peak": lambda each: _bytes(each.peak),
-        "Half die within": lambda each: _outlived(each.median_ns, span),
-        "Allocations": lambda each: _objects(each.amount),
-        "Size": lambda each: Cell(_sizes_of(each), each.largest),
-        "At the end": lambda each: _bytes(each.end),
-        "Freed elsewhere": lambda each: _share(each.remote_share),
-    }
-    found = {
-        tuple(each.chain): each
-        for each in [*profile.sites.by_bytes, *profile.sites.by_interleaving]
-    }
+    every = [*profile.sites.by_bytes, *profile.sites.by_interleaving]
+    return _sites(every, _SITE_COLUMNS)
+
+
+def sampled_sites(profile: Profile) -> Table | None:
+    """Call sites of a sample, which does not tell whose blocks stand side by side."""
+    told = {name: cell for name, cell in _SITE_COLUMNS.items() if name != "Interleaved"}
+    return _sites(profile.sites.by_bytes, told)
+
+
+def _sites(every: Sequence[model.Site], columns: _Columns[model.Site]) -> Table | None:
+    found = {tuple(each.chain): each for each in every}
     ordered = sorted(found.values(), key=lambda each: -each.amount.bytes)[:_MOST_SITES]
     return _by_place("Allocated by", [each.chain for each in ordered], ordered, columns)
 
@@ -251,12 +261,12 @@ def end(profile: Profile) -> Table | None:
     """What lives at the end: by site, or without sites by size."""
     columns: _Columns[model.LeakSite | model.SizePart] = {
         "Bytes": lambda each: _bytes(each.amount),
-        "Of what is left": lambda each: _share(each.share),
+        "Of what was live": lambda each: _share(each.share),
         "Blocks": lambda each: _objects(each.amount),
     }
     by_site: _Columns[model.LeakSite] = {
         **columns,
-        "Born in the second half": lambda each: _share(each.late_share),
+        "Of the later half": lambda each: _share(each.late_share),
     }
     by_size: _Columns[model.SizePart] = {
         "Size": lambda each: Cell(size_range(each.size), each.size),

@@ -42,6 +42,9 @@ class Counted:
 
     recording: Recording
     examples: list[Example] = field(default_factory=list)
+    builds: dict[str, str] = field(default_factory=dict)  # build IDs of its files, by path
+    sources: frozenset[str] = frozenset()  # of interpreted programs, without folders
+    changed: tuple[str, ...] = ()  # files that are others by now
 
 
 @dataclass

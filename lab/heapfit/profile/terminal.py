@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from heapfit.live.figures import spark
 from heapfit.profile.answers import NOTHING_TO_DO, content
 from heapfit.profile.content import Cell, Content, Fact, Section, Table
 from heapfit.profile.model import Profile
@@ -24,7 +23,7 @@ from heapfit.report.terminal_text import (
     encodable,
     print_line,
 )
-from heapfit.text import visible
+from heapfit.text import spark, visible
 
 # A course as wide as this shows its peaks, and leaves room for what it is of.
 _SPARK_WIDTH = 60
@@ -83,6 +82,10 @@ def _print_list(title: str, lines: Sequence[str], console: Console) -> None:
         return
     console.print()
     print_line(console, title, style="bold")
+    if console.soft_wrap:
+        for line in lines:
+            print_line(console, visible(f"- {line}"))
+        return
     made = RichTable(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
     made.add_column(width=1)
     made.add_column()

@@ -7,8 +7,12 @@ and with a folder to put aside what does not fit, whatever the trace's length.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,8 @@ from heapfit.trace.native import Problems, Totals
 from heapfit.trace.schema import FILES, KINDS
 
 MEMORY_LIMIT = "1GiB"
+# What DuckDB says where a signal came, or came while it waited for us.
+_INTERRUPTED = re.compile("^Query interrupted|KeyboardInterrupt")
 
 # Threads that are told apart in one trace; the rest, with the fewest events, are one: OTHERS.
 THREADS_APART = 64
@@ -44,6 +50,8 @@ class Info(BaseModel, frozen=True):
     sample: int = 0
     sites: int = 0
     started_unix_ns: int = 0
+    environment: dict[str, str] = {}
+    began_late: bool = False  # in the middle of its process
 
 
 class Summary(BaseModel, frozen=True):
@@ -54,6 +62,9 @@ class Summary(BaseModel, frozen=True):
     totals: Totals = Totals()
     problems: Problems = Problems()
     duration_ns: int = 0
+    end: dict[str, Any] | None = None  # how the recording ended, in the recorder's words
+    modules: list[str] = []  # `start end offset path` of the code that was mapped
+    changed: list[str] = []  # files of it that were written after the recording began
 
 
 @dataclass(frozen=True)
@@ -78,8 +89,10 @@ class Trace:
         self.connection = connect(aside)
         self.step_bits = 0  # of the table `steps`
         self.peak_ns = 0  # when most bytes were live
+        self.objects_span = (0, 1)  # the first number of an object, and how many there are
         try:
-            self._open()
+            with interruptible():
+                self._open()
         except duckdb.Error as error:
             self.connection.close()
             raise _unreadable(folder, error) from error
@@ -103,14 +116,16 @@ class Trace:
     def query(self, text: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query; HeapfitError when the tables cannot be read."""
         try:
-            return self.connection.execute(text).fetchall()
+            with interruptible():
+                return self.connection.execute(text).fetchall()
         except duckdb.Error as error:
             raise _unreadable(self.folder, error) from error
 
     def make(self, table: str, text: str) -> None:
         """Keep a query's rows as a table until the connection closes."""
         try:
-            self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {text}")
+            with interruptible():
+                self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {text}")
         except duckdb.Error as error:
             raise _unreadable(self.folder, error) from error
 
@@ -135,19 +150,48 @@ class Trace:
             return f"coalesce(sum(units * {column}){only}, 0)"
         return f"coalesce(sum({column}){only}, 0) * {UNITS}"
 
+    @cached_property
+    def stretch(self) -> float:
+        """How many bytes the program asked for, for each that a sample has noted."""
+        if not self.sampled:
+            return 1.0
+        [(estimated, noted)] = self.query(
+            f"SELECT {self.total('size')} / {UNITS}, sum(size) FROM object"
+        )
+        return float(estimated / noted) if noted else 1.0
+
+    def lived_bytes(self, end: str) -> str:
+        """Return what the program asked for in an object's life, which has its end at `end`."""
+        lived = f"{end} - born_bytes"
+        return f"CAST(({lived}) * {self.stretch} AS BIGINT)" if self.sampled else lived
+
     def at_peak(self) -> str:
         """Return the condition that an object was live when most bytes were."""
         peak = self.peak_ns
         return f"born_ns <= {peak} AND (died_ns IS NULL OR died_ns > {peak})"
+
+    def allocated_part(self, parts: int) -> str:
+        """Return the number, from 0 on, of the part of all allocations that an object is of.
+
+        The parts have as many allocations each: so much of the program's work, whatever its time.
+        """
+        first, many = self.objects_span
+        return f"(id - {first}) * {parts} // {many}"
 
     # -------------------------------------------------------------- opening
 
     def _open(self) -> None:
         self.connection.execute(MACROS)
         for name in FILES:
-            self.connection.execute(view(f"{name}_table", self.folder / f"{name}.parquet"))
+            file, columns = self.folder / f"{name}.parquet", "*"
+            if name == "sites" and self.summary.changed:
+                columns = _without_names(self.summary.changed)
+            self.connection.execute(view(f"{name}_table", file, columns))
         self.threads = self._threads()
         self.connection.execute(_object_view(self))
+        [(first, last)] = self.query("SELECT min(id), max(id) FROM object")
+        if first is not None:
+            self.objects_span = (first, last - first + 1)
         if not self.summary.duration_ns:
             found = self.query("SELECT max(greatest(born_ns, coalesce(died_ns, 0))) FROM object")
             self.summary = self.summary.model_copy(update={"duration_ns": found[0][0] or 0})
@@ -184,6 +228,15 @@ def view(name: str, file: Path, columns: str = "*") -> str:
     return f"CREATE VIEW {name} AS SELECT {columns} FROM read_parquet({quoted(str(file))})"
 
 
+def _without_names(changed: Iterable[str]) -> str:
+    """Return the columns of the sites, without names for what is in files that are others by now:
+    these tell what is at its addresses today."""
+    files = ", ".join(map(quoted, changed))
+    names = ("function", "file", "line")
+    kept = [f"CASE WHEN module IN ({files}) THEN NULL ELSE {each} END AS {each}" for each in names]
+    return f"* REPLACE ({', '.join(kept)})"
+
+
 def quoted(text: str) -> str:
     """Return `text` as SQL writes it.
 
@@ -203,8 +256,8 @@ def read_summary(folder: Path) -> Summary:
     missing = [name for name in FILES if not (folder / f"{name}.parquet").is_file()]
     if missing:
         raise UsageError(
-            f"{folder} is no converted trace: it has no {missing[0]}.parquet; "
-            "write: heapfit trace convert TRACE"
+            f"{folder} is not a converted trace: it has no {missing[0]}.parquet; write: "
+            "heapfit trace convert TRACE"
         )
     try:
         text = (folder / "summary.json").read_text()
@@ -240,6 +293,20 @@ def _apart(column: str, trace: Trace) -> str:
         f"CASE WHEN {column} IS NULL THEN NULL WHEN {column} IN ({known}) THEN {column} "
         f"ELSE {OTHERS} END"
     )
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Have Ctrl-C end what DuckDB does as it ends everything else.
+
+    DuckDB takes the signal, and raises now an error of its own, now one of Python's.
+    """
+    try:
+        yield
+    except (duckdb.Error, RuntimeError) as error:
+        if isinstance(error, duckdb.InterruptException) or _INTERRUPTED.search(str(error)):
+            raise KeyboardInterrupt from error
+        raise
 
 
 def _unreadable(folder: Path, error: duckdb.Error) -> HeapfitError:

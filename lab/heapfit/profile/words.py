@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from heapfit.live import figures
+from heapfit import text
 from heapfit.profile.model import Amount
-from heapfit.report.units import DASH, bytes_text
+from heapfit.text import DASH, bytes_text
+from heapfit.text import part_of as percent
 
 __all__ = [
     "TimeScale",
@@ -44,7 +45,7 @@ def size(value: float) -> str:
     >>> size(32 << 10), size(1536)
     ('32 KiB', '1.50 KiB')
     """
-    return _ROUND.sub("", figures.size(value))
+    return _ROUND.sub("", text.size(value))
 
 
 def count(value: float) -> str:
@@ -55,25 +56,15 @@ def count(value: float) -> str:
     """
     if value < _FINE and value != int(value):
         return f"{value:.1f}"
-    return _ROUND.sub("", figures.count(value))
+    return _ROUND.sub("", text.count(value))
 
 
-def percent(part: float, whole: float = 1.0) -> str:
-    """Return a part of a whole, never rounded to nothing or to all of it.
-
-    >>> percent(1, 8), percent(0), percent(9999, 10000), percent(1, 10**6), percent(3, 3)
-    ('12 %', '0 %', '>99 %', '<0.1 %', '100 %')
+def blocks(number: float) -> str:
     """
-    share = 100 * part / whole if whole else 0.0
-    if share <= 0:
-        return "0 %"
-    if share < 0.1:
-        return "<0.1 %"
-    if share < 9.95:
-        return f"{share:.1f} %"
-    if 99.5 <= share < 100:
-        return ">99 %"
-    return f"{share:.0f} %"
+    >>> blocks(1), blocks(12_345)
+    ('1 block', '12.3k blocks')
+    """
+    return f"{count(number)} block{'' if number == 1 else 's'}"
 
 
 def span(ns: float) -> str:

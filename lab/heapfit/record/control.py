@@ -5,6 +5,7 @@ from __future__ import annotations
 from heapfit.errors import HeapfitError
 from heapfit.live.client import Asker, Reply
 from heapfit.live.processes import why_not_recording
+from heapfit.live.records import Count
 
 SERVICE = "heapfit-record"
 
@@ -14,9 +15,9 @@ class RecorderState(Reply):
 
     recording: bool = False
     file: str = ""
-    events: int = 0
-    bytes: int = 0
-    lost: int = 0
+    events: Count = 0
+    bytes: Count = 0
+    lost: Count = 0
 
 
 class Recorder(Asker):

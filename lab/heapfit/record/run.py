@@ -15,6 +15,7 @@ from pathlib import Path
 
 from heapfit import paths
 from heapfit.errors import HeapfitError, UsageError
+from heapfit.program import why_not_preloadable
 from heapfit.record.options import PROCESS, PROCESS_VARIABLE, RecordOptions, library, variables
 
 _PRELOAD = "LD_PRELOAD"
@@ -54,7 +55,7 @@ def run(
     is none afterwards, OSError or ValueError where the program cannot be started.
     """
     path = path.absolute()
-    _check_path(path)
+    check_path(path)
     given = dict(os.environ if environment is None else environment)
     given.pop(PROCESS_VARIABLE, None)  # We may be recorded ourselves; the program is its own.
     before = _found(path)
@@ -62,13 +63,15 @@ def run(
     main = path.name.replace(PROCESS, str(process))
     files = sorted(set(_found(path)) - set(before), key=lambda each: _rank(each, main))
     if not files:
-        raise NothingRecorded(f"{command[0]} wrote no recording: {_why_nothing(status)}", status)
+        why = _why_nothing(command[0], status)
+        raise NothingRecorded(f"{command[0]} wrote no recording: {why}", status)
     return Recording(files, status)
 
 
-def _check_path(path: Path) -> None:
+def check_path(path: Path) -> None:
+    """Raise UsageError or HeapfitError where no new file can be written at `path`."""
     if not path.parent.is_dir():
-        raise UsageError(f"there is no folder {path.parent} to write a recording to; make it")
+        raise UsageError(f"there is no folder {path.parent} to write a recording to; create it")
     if PROCESS not in path.name and path.exists():
         raise UsageError(f"{path} is there already; move it away, or choose another with -o")
     try:
@@ -158,11 +161,10 @@ def _rank(file: Path, main: str) -> tuple[bool, bool, int]:
     return not is_main, not file.name.startswith(main), file.stat().st_mtime_ns
 
 
-def _why_nothing(status: int) -> str:
+def _why_nothing(program: str, status: int) -> str:
     if status < 0:
         return f"signal {-status} ended it before it could ({signal.strsignal(-status)})"
-    return (
-        "the recorder has said why above, or the program's malloc cannot be replaced, or it was "
-        "told to wait and never to start; heapfit doctor -- CMD says more (the program's exit "
-        f"code: {status})"
+    why = why_not_preloadable(program) or (
+        "the recorder has said why above, or it was told to wait and never to start"
     )
+    return f"{why} (the program's exit code: {status})"

@@ -6,9 +6,10 @@ blocks hold is not checked. `heapfit trace info` reads it all.
 
 from __future__ import annotations
 
+import json
 import re
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,17 +19,21 @@ _BLOCK_MAGIC = 0x31424648
 # Magic, type, codec, reserved, stored, raw, thread, events; two clocks, sequence and checksum.
 _BLOCK_HEADER = struct.Struct("<IBBHIIII16x4x4x")
 _END = 7  # TRACE_END
+_AS_IT_IS = 0  # the codec
+_LONGEST_END = 1 << 16  # bytes
 _RECORDER = b"/libheapfit-record"
 
 
 @dataclass(frozen=True)
 class Written:
-    """A file of the recorder. `whole` says that the recorder closed it, and was not killed."""
+    """A file of the recorder. `whole` says that the recorder closed it, and was not killed; `ended`
+    why it did, in its words."""
 
     path: Path
     size: int
     events: int
     whole: bool
+    ended: str = field(default="", compare=False)
 
     @property
     def bytes_per_event(self) -> float | None:
@@ -42,9 +47,12 @@ def examine(path: Path) -> Written:
         return Written(path, path.stat().st_size, *_walk(file))
 
 
-def is_written(path: Path) -> bool:
-    """Return whether a process whose number is in the file's name runs on under the recorder."""
-    numbers = re.findall(r"[0-9]+", path.name)
+def is_written(path: Path, process: int | None = None) -> bool:
+    """Return whether the process that writes the file runs on under the recorder.
+
+    Where nobody knows its number, each number in the file's name may be that.
+    """
+    numbers = re.findall(r"[0-9]+", path.name) if process is None else [str(process)]
     return any(_RECORDER in _maps(number) for number in numbers)
 
 
@@ -55,17 +63,35 @@ def _maps(process: str) -> bytes:
         return b""
 
 
-def _walk(file: BinaryIO) -> tuple[int, bool]:
-    events, whole = 0, False
+def _walk(file: BinaryIO) -> tuple[int, bool, str]:
+    events, whole, ended = 0, False, ""
     opening = file.read(_FILE_HEADER.size)
     if not opening.startswith(_FILE_MAGIC) or len(opening) < _FILE_HEADER.size:
-        return 0, False
+        return 0, False, ""
     file.seek(_FILE_HEADER.unpack(opening)[2])
     while len(raw := file.read(_BLOCK_HEADER.size)) == _BLOCK_HEADER.size:
-        magic, kind, _, _, stored, _, _, count = _BLOCK_HEADER.unpack(raw)
+        magic, kind, codec, _, stored, size, _, count = _BLOCK_HEADER.unpack(raw)
         if magic != _BLOCK_MAGIC:
             break
         events += count
         whole = kind == _END
-        file.seek(stored, 1)
-    return events, whole
+        if whole:
+            ended = _reason(file.read(stored), codec, size)
+        else:
+            file.seek(stored, 1)
+    return events, whole, ended
+
+
+def _reason(content: bytes, codec: int, size: int) -> str:
+    """Return the reason that TRACE_END gives; nothing where it cannot be read."""
+    try:
+        text = content if codec == _AS_IT_IS else _decompressed(content, size)
+        return str(json.loads(text).get("reason", ""))
+    except (ValueError, AttributeError, OSError):  # the latter are of zstd
+        return ""
+
+
+def _decompressed(content: bytes, size: int) -> bytes:
+    import pyarrow as pa  # It takes a while, and the block is seldom large enough to be compressed.
+
+    return bytes(pa.decompress(content, min(size, _LONGEST_END), "zstd", asbytes=True))

@@ -18,7 +18,7 @@ _NATIVE = _HERE / "native"
 _ALLOCATOR = _HERE.resolve().parents[2] / "allocator"
 _SOURCES = {
     PLANNER: ("compile.c", "plan.c", "blocks.c", "slots.c"),
-    REPLAYER: ("replay.c", "play.c", "wait.c", "memory.c"),
+    REPLAYER: ("replay.c", "play.c", "wait.c", "memory.c", "age.c"),
 }
 _FLAGS = ("-std=c17", "-D_GNU_SOURCE", "-O2", "-fno-builtin", "-pthread", f"-I{_ALLOCATOR}")
 

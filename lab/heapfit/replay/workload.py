@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from heapfit.records import Study, Workload, WorkloadCheck, WorkloadMetric, WorkloadRun
+from heapfit.meaning import REPLAYED_MEMORY, REPLAYED_TIME, WALL
+from heapfit.records import Workload, WorkloadCheck, WorkloadMetric, WorkloadRun
 from heapfit.replay.plan import Plan
 from heapfit.replay.programs import find_replayer
 from heapfit.text import counted
@@ -26,27 +27,24 @@ class Touch(StrEnum):
     NONE = "none"
 
 
-TIME, MEMORY = "allocator_s", "replay_peak_bytes"
-_TRIAL_TIME = "wall_s"  # what is left of a study is told by it
-
 # By name: label and unit. `native/replay.c` prints them, a line each.
 _METRICS = {
-    TIME: ("Allocator time", "s"),
+    REPLAYED_TIME: ("Allocator time", "s"),
     "allocator_ns_per_event": ("Allocator time per event", "ns"),
     "own_ns_per_event": ("Replayer's own time per event", "ns"),
     "replay_s": ("Wall time of the replay", "s"),
     "waited_s": ("Waiting of threads for others", "s"),
-    MEMORY: ("Peak resident heap", "bytes"),
+    REPLAYED_MEMORY: ("Peak resident heap", "bytes"),
     "replay_mean_bytes": ("Mean resident heap", "bytes"),
     "heap_fragmentation": ("Peak resident / peak live", "ratio"),
     "mean_heap_fragmentation": ("Mean resident / mean live", "ratio"),
     "replay_faults": ("Page faults", "count"),
 }
 _SHOWN = (
-    TIME,
+    REPLAYED_TIME,
     "own_ns_per_event",
     "replay_s",
-    MEMORY,
+    REPLAYED_MEMORY,
     "replay_mean_bytes",
     "heap_fragmentation",
     "mean_heap_fragmentation",
@@ -59,16 +57,24 @@ _TIMEOUT_S = 300.0
 _TIMEOUT_S_PER_EVENT = 5e-6
 
 
-def replay_workload(plan: Plan, *, speed: Speed = Speed.MAX, touch: Touch = Touch.PAGE) -> Workload:
-    """Return the workload that plays `plan`."""
+def replay_workload(
+    plan: Plan, *, speed: Speed = Speed.MAX, touch: Touch = Touch.PAGE, age: float = 0.0
+) -> Workload:
+    """Return the workload that plays `plan`, on a heap aged to `age` times the recording's peak."""
     facts = plan.facts
     threads = counted(facts.threads, "thread")
+    aged = f" on a heap aged to {age:g} times its peak" if age else ""
+    options = ["--speed", speed, "--touch", touch, *(["--age", f"{age:g}"] if age else [])]
     return Workload(
         name=f"replay-{plan.trace.stem}-{plan.key[:6]}",
-        title=f"Replay of {plan.trace.name}, {facts.events:,} events of {threads}",
+        title=f"Replay of {plan.trace.name}, {facts.events:,} events of {threads}{aged}",
         question="How do the recorded calls fare under each allocator?",
         run=WorkloadRun(
-            command=[str(find_replayer()), *("--speed", speed, "--touch", touch), str(plan.path)],
+            command=[
+                str(find_replayer()),
+                *options,
+                str(plan.path),
+            ],
             timeout_s=_timeout_s(plan, speed),
         ),
         check=WorkloadCheck(stdout="ignore", must_match=f"^plan {facts.checksum}$"),
@@ -78,28 +84,29 @@ def replay_workload(plan: Plan, *, speed: Speed = Speed.MAX, touch: Touch = Touc
             )
             for name, (label, unit) in _METRICS.items()
         ],
-        primary_metric=TIME,
+        primary_metric=REPLAYED_TIME,
         here=plan.path.parent,
     )
 
 
-def measured_by_replay(study: Study) -> Study:
-    """Return `study` with what a replay says of itself first, and of the whole process little.
+def measured_by_replay() -> list[str]:
+    """Return the names of what a replay says of itself first, and of the whole process little.
 
     What is measured of a process from outside has the replayer's tables in it, and its run without
     calls.
     """
-    wanted = [*_METRICS, *map(metric_name, CALLS), _TRIAL_TIME]
-    known = {metric.name: metric for metric in study.metrics}
-    return study.model_copy(update={"metrics": [known[name] for name in wanted if name in known]})
+    # What is left of a study is told by its trials' time.
+    return [*_METRICS, *map(metric_name, CALLS), "instructions", WALL]
 
 
-def shown_metrics(*, system_calls: bool) -> list[str]:
+def shown_metrics(*, system_calls: bool, instructions: bool = False) -> list[str]:
     """Return the names of the metrics that a replay's report shows.
 
-    System calls take a further run in each trial.
+    System calls take a further run in each trial, and so do instructions where the processor does
+    not count them.
     """
-    return [*_SHOWN, *(map(metric_name, CALLS) if system_calls else [])]
+    calls = map(metric_name, CALLS) if system_calls else []
+    return [*_SHOWN, *calls, *(["instructions"] if instructions else [])]
 
 
 def _timeout_s(plan: Plan, speed: Speed) -> float:

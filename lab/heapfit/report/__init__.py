@@ -10,8 +10,11 @@ same are the modules `series_*.py`.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+import heapfit
+from heapfit.files import write_text
 from heapfit.report import (
     html_report,
     json_report,
@@ -21,13 +24,16 @@ from heapfit.report import (
     series_terminal,
     terminal,
 )
-from heapfit.report.files import JSON_FILE, MARKDOWN_FILE, PAGE_FILE, write_text
+from heapfit.report.page import JSON_FILE, MARKDOWN_FILE, PAGE_FILE
 from heapfit.report.reading import Reading, SeriesReading, read
+from heapfit.study.journal import LOOKS_FILE, STUDY_FILE, TRIALS_FILE
 
 __all__ = [
+    "PAGE_FILE",
     "Reading",
     "SeriesReading",
     "html_report",
+    "is_current",
     "json_report",
     "markdown_report",
     "read",
@@ -57,6 +63,22 @@ def write_reading(reading: Reading, folder: Path) -> Path:
     page = folder / PAGE_FILE
     html_report.write(summary, reading.readings, page, findings)
     return page
+
+
+def is_current(folder: Path) -> bool:
+    """Whether the reports of the study in `folder` were written after its last change, and after
+    this heapfit was installed. Those of the future are not: the clock was put back, and what has
+    changed since seems to be older."""
+    names = (STUDY_FILE, TRIALS_FILE, LOOKS_FILE)
+    made_from = [*filter(Path.exists, (folder / name for name in names)), Path(heapfit.__file__)]
+    try:
+        pages = [(folder / name).stat() for name in (JSON_FILE, MARKDOWN_FILE, PAGE_FILE)]
+    except FileNotFoundError:
+        return False
+    written = min(page.st_mtime_ns for page in pages)
+    if max(page.st_mtime_ns for page in pages) > time.time_ns():
+        return False
+    return all(each.stat().st_ctime_ns < written for each in made_from)
 
 
 def write_series(reading: SeriesReading, folder: Path) -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from heapfit.meaning import deciding_metrics
 from heapfit.records import Metric, Setting, Study, Verdict
 from heapfit.report.results import (
     FEWEST_TRIALS,
@@ -15,15 +16,23 @@ from heapfit.report.results import (
     decimals_of,
 )
 from heapfit.report.settings import levels_label, setting_label, setting_levels, varied
-from heapfit.report.units import DASH, TERMINAL_DIGITS, Scale, ratio, scale_for
-from heapfit.statistics.precision import deciding_metrics
 from heapfit.statistics.verdict import FEWEST_BLOCKS, setting_name
-from heapfit.text import capitalised, counted, join_words, visible
+from heapfit.text import (
+    DASH,
+    TERMINAL_DIGITS,
+    Scale,
+    capitalised,
+    counted,
+    join_words,
+    ratio,
+    scale_for,
+    visible,
+)
 
 UNDECIDED = "~"
 MERE_RANGES = (
-    f"Where fewer than {FEWEST_TRIALS} trials succeeded, the interval of a median is only their "
-    "range, which holds the true median with less than 95 % confidence."
+    f"Where fewer than {FEWEST_TRIALS} trials have a figure, the interval of a median is only "
+    "their range, which holds the true median with less than 95 % confidence."
 )
 DIFFERENCES = "Where a figure can be zero, the difference of means from {} stands for the ratio."
 NOTHING = "No trial that counts has succeeded, so there is nothing to compare."
@@ -55,7 +64,7 @@ def conclude(results: Results, setting: Setting, metric: Metric) -> str:
         return _too_few(results, setting, metric)
     if results.study.programs:
         return " ".join(_programs(results, setting, metric))
-    compared = [found.best, *found.tied, *found.behind]
+    compared = [found.best, *found.tied, *found.behind, *found.ahead]
     thin = [e.allocator for e in estimates if e.allocator not in compared]
     absent = [
         name for name in results.allocators if results.estimate(setting, metric, name) is None
@@ -143,6 +152,8 @@ def _settings(results: Results, metric: Metric) -> str:
     if found.alike:
         return f"{where}, no difference can be shown between the settings."
     best = names[found.best]
+    if found.ahead:
+        return f"{where}, {_overtaken(best, [names[each] for each in found.ahead])}."
     if not found.behind:
         return (
             f"{where}, {best} has the best mean; none of the others can be told apart from it, "
@@ -199,7 +210,10 @@ def _compare(
     best = visible(found.best)
     if found.alike:
         names = join_words([visible(name) for name in (found.best, *found.tied)])
-        return f"{where}, no difference can be shown between {names}."
+        return f"{where}, no difference can be shown between {names}{_little_known(results)}."
+    if found.ahead:
+        figures = _figures(results, setting, metric, [found.best, *found.ahead])
+        return f"{where}, {_overtaken(best, [visible(each) for each in found.ahead])} ({figures})."
     figures = _figures(results, setting, metric, [found.best, *found.tied])
     if not found.behind:
         return (
@@ -211,6 +225,22 @@ def _compare(
         return f"{where}, {best} leads, ahead of all the others ({figures}){little}."
     names = join_words([visible(name) for name in found.tied])
     return f"{where}, {best} leads; {names} cannot be told apart from it ({figures}){little}."
+
+
+def _overtaken(best: str, ahead: Sequence[str]) -> str:
+    """Say that who has the best mean beside the baseline is not the best where others ran too."""
+    verb = "is" if len(ahead) == 1 else "are"
+    return (
+        f"{best} has the best mean, but {_some(ahead)} {verb} shown to be better in the blocks "
+        "that both have"
+    )
+
+
+def _little_known(results: Results) -> str:
+    """Say so where there are hardly trials enough to show a difference."""
+    more = _option(results.study, FEWEST_TRIALS)
+    few = counted(results.study.replicates, "replicate")
+    return f": {few} show large ones alone, and more would show smaller ones{more}" if more else ""
 
 
 def _too_little(results: Results, setting: Setting, metric: Metric, found: Standing) -> str:
@@ -253,10 +283,17 @@ def _too_few(results: Results, setting: Setting, metric: Metric) -> str:
     trials = counted(most, "trial") if fewest == most else f"{fewest} to {counted(most, 'trial')}"
     best = results.ranked(setting, metric)[0]
     return (
-        f"{trials} per {results.study.noun} cannot settle {_mid_sentence(metric.label)}: "
-        f"a 95 % interval needs {FEWEST_BLOCKS}. {visible(best)} has the best mean so far "
+        f"With {trials} per {results.study.noun} nothing can be shown on "
+        f"{_mid_sentence(metric.label)}; at least {FEWEST_BLOCKS} are needed"
+        f"{_option(results.study, FEWEST_BLOCKS)}. {visible(best)} has the best mean so far "
         f"({_figures(results, setting, metric, [best])})."
     )
+
+
+def _option(study: Study, replicates: int) -> str:
+    """The option that asks for so many replicates, where it is that which a study lacks."""
+    is_lacking = study.rule is None and study.replicates < replicates
+    return f" (--replicates {replicates})" if is_lacking else ""
 
 
 def _figures(results: Results, setting: Setting, metric: Metric, names: list[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from heapfit import catalogue, options
+from heapfit.advice.values import values_of
 from heapfit.findings import Advice
 from heapfit.records import InstalledAllocator, Study
 from heapfit.text import visible
@@ -21,13 +22,17 @@ def deployment(study: Study, advice: Advice | None) -> list[str]:
     """Return the lines; none where there is nothing to change, or no line would do it."""
     if advice is None or advice.recommended is None or advice.keeps:
         return []
-    chosen = study.allocator(advice.recommended)
+    values = values_of(study)
+    chosen = next(each for each in values or study.allocators if each.name == advice.recommended)
     # Of a tool there is no such line, and of programs under one allocator nothing but the choice.
     if chosen.record is not None or chosen.wrapper or study.noun == "program":
         return []
     command = _command(study, chosen)
     word = shlex.quote(catalogue.treatment_word(chosen))
-    lines = [f"heapfit run --allocator {word} -- {command}"]
+    lines = []
+    if not values:  # The name of a value is no allocator's.
+        word = shlex.quote(catalogue.treatment_word(chosen))
+        lines.append(f"heapfit run --allocator {word} -- {command}")
     # Its own options alone: those that the reader's environment has are not of the study.
     changes = environment_changes(chosen, {options.VARIABLE: ""})
     variables = [f"{name}={shlex.quote(value)}" for name, value in changes.items() if value]

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from heapfit.records import InstalledAllocator, Machine
-from heapfit.report.units import bytes_text
-from heapfit.text import counted, visible
+from heapfit.text import bytes_text, counted, visible
 
 # An interpreter and its script say what a tool is; what follows are its arguments.
 _WORDS_OF_A_TOOL = 2

@@ -8,7 +8,7 @@ from heapfit.records import Metric, Verdict
 from heapfit.report.findings_words import p_text
 from heapfit.report.results import Results
 from heapfit.report.settings import levels_label
-from heapfit.report.units import DASH, TIMES, Scale, ratio
+from heapfit.text import DASH, TIMES, Scale, ratio
 
 _DECIMALS = 3
 _OVERALL = "all settings"

@@ -14,7 +14,7 @@ import numpy as np
 from heapfit.records import Metric
 from heapfit.statistics.median import cell_medians
 from heapfit.statistics.observations import Floats, Integers, Readings, figures_of
-from heapfit.text import visible
+from heapfit.text import percent, visible
 
 # Thirds: enough trials in each for a median, and a slow rise shows between first and last.
 _PARTS = 3
@@ -55,7 +55,7 @@ def describe(found: Deviations, metric: Metric) -> str:
     if not first:
         return f"{label} is mostly zero: no drift to judge."
     change = float(np.median(relative[-part:])) / first
-    shown = f"{abs(change - 1):.1%}".replace("%", " %")
+    shown = percent(abs(change - 1))
     if abs(change - 1) < NOTABLE:
         return (
             f"{label}: no notable drift; the last third of the trials differs from the first "

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from heapfit.records import Estimate, Metric, Setting
-from heapfit.report.drawing import (
+from heapfit.drawing import (
     POINT_SIZE,
     Figure,
     Look,
@@ -29,11 +28,11 @@ from heapfit.report.drawing import (
     titled,
     widened,
 )
+from heapfit.records import Estimate, Metric, Setting
 from heapfit.report.drift import Deviations
 from heapfit.report.results import Results
-from heapfit.report.units import PAGE_DIGITS, TIMES, Scale
 from heapfit.statistics.observations import Floats, Integers, Readings, figures_of
-from heapfit.text import counted
+from heapfit.text import PAGE_DIGITS, TIMES, Scale, counted
 
 # A plot of more points than this per row is a smear, and slow: a sample is shown instead.
 MOST_POINTS = 200
@@ -206,7 +205,7 @@ def drift(
     figure.update(
         xaxis={"title": titled("Trial, in the order of running"), "fixedrange": True},
         yaxis={
-            "title": titled(f"{escaped(metric.label)} / its allocator's median"),
+            "title": titled(f"{escaped(metric.label)} / its own median"),
             "tickformat": ".2f",
             "fixedrange": True,
         },

@@ -7,8 +7,7 @@ import math
 from heapfit.findings import Advice, Analysis, AnovaRow, AssumptionCheck, PowerNote, Standing
 from heapfit.records import SIGNIFICANT
 from heapfit.report.settings import factor_label
-from heapfit.report.units import TIMES
-from heapfit.text import counted, join_words, visible
+from heapfit.text import TIMES, counted, join_words, percent, visible
 
 # Rows of the table that are no effect.
 _NO_EFFECT = ("block", "machine", "residual", "total")
@@ -196,12 +195,12 @@ def checks_sentence(analysis: Analysis) -> str:
 
 def power_sentence(note: PowerNote, replicates: int) -> str:
     """Return how many replicates a small difference needs."""
-    scatter = f"A trial scatters by {_per_cent(note.residual_cv)}"
-    aim = f"a difference of {_per_cent(note.effect)} with {_per_cent(note.power)} power"
+    scatter = f"A trial scatters by {percent(note.residual_cv)}"
+    aim = f"a difference of {percent(note.effect)} with {percent(note.power)} power"
     if note.replicates is None:
         return f"{scatter}: no reasonable number of replicates would show {aim}."
     found = (
-        f" and shows differences from {_per_cent(note.detectable)} on"
+        f" and shows differences from {percent(note.detectable)} on"
         if note.detectable is not None
         else ""
     )
@@ -222,7 +221,3 @@ def _f_with_freedom(row: AnovaRow, residual: float | None) -> str:
         return ""
     freedom = f"{row.df:g}" + ("" if residual is None else f", {residual:g}")
     return f"F({freedom}) = {row.f:.4g},"
-
-
-def _per_cent(share: float) -> str:
-    return f"{100 * share:.3g} %"

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from heapfit.advice.values import values_of
+from heapfit.files import write_text
 from heapfit.findings import Analysis
 from heapfit.records import Metric, PublishedTable, Setting, Study, Summary, Verdict
 from heapfit.report import drift as drifts
@@ -25,7 +27,6 @@ from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, NOTHING, alone,
 from heapfit.report.deployment import deployment
 from heapfit.report.described import explained, library_text, machine_facts
 from heapfit.report.differences import RatioTable, ratios_to
-from heapfit.report.files import write_text
 from heapfit.report.interaction import Interaction, interactions
 from heapfit.report.letters import LEGEND, LettersGrid, grids, legend, paper_grids
 from heapfit.report.page import FigureStore, render
@@ -34,10 +35,9 @@ from heapfit.report.problems import Problem, precision_reached, problems, remark
 from heapfit.report.reading import Findings
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results, ShownCell
 from heapfit.report.settings import factor_title, level_text, levels_label, setting_label
-from heapfit.report.units import DASH, PAGE_DIGITS, TIMES, Scale, ratio
 from heapfit.statistics import Readings, analysed_metrics
 from heapfit.statistics.observations import Integers
-from heapfit.text import counted, join_words, visible
+from heapfit.text import DASH, PAGE_DIGITS, TIMES, Scale, counted, join_words, ratio, visible
 
 # What a browser draws and a page holds without effort, over all its strips.
 _MOST_POINTS_OF_PAGE = 40_000
@@ -116,10 +116,10 @@ def page(summary: Summary, readings: Readings, findings: Findings | None = None)
         levels_label=levels_label,
         join_words=join_words,
         advice=advice,
-        trade_off=pareto(advice, results.allocators) if advice else None,
+        trade_off=pareto(advice, _treatments(results)) if advice else None,
         deployment=deployment(study, advice),
         findings=_finding_sections(results, findings, analysed),
-        letters_legend=LEGEND,
+        letters_legend=LEGEND.format(study.noun),
         paper_legend=legend,
         checks=_checks,
         conclusions=_conclusions(results),
@@ -134,11 +134,17 @@ def page(summary: Summary, readings: Readings, findings: Findings | None = None)
         explained=explained,
         library_text=library_text,
         machine=machine_facts(study.machine),
+        has_intervals=results.has_intervals,
         mere_ranges=MERE_RANGES if results.has_mere_ranges else None,
         differences=DIFFERENCES.format(results.baseline) if results.has_differences else None,
         thinned=_thinned(cells, most),
         generator=f"heapfit {study.heapfit_version}",
     )
+
+
+def _treatments(results: Results) -> list[str]:
+    """What an advice ranks: the values of a study of one option's, of all others the allocators."""
+    return [each.name for each in values_of(results.study)] or results.allocators
 
 
 def _factors(study: Study) -> list[tuple[str, str]]:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from heapfit.records import ALLOCATOR, Estimate, Factor, Metric
-from heapfit.report.drawing import (
+from heapfit.drawing import (
     FONT_SIZE,
     Figure,
     Look,
@@ -27,6 +26,7 @@ from heapfit.report.drawing import (
     titled,
     widened,
 )
+from heapfit.records import ALLOCATOR, Estimate, Factor, Metric
 from heapfit.report.results import Results
 from heapfit.report.settings import (
     factor_label,
@@ -37,7 +37,7 @@ from heapfit.report.settings import (
     setting_levels,
     setting_of,
 )
-from heapfit.report.units import PAGE_DIGITS, Scale
+from heapfit.text import PAGE_DIGITS, Scale
 
 # Geometry in pixels; x is counted in levels.
 _LEAST_HEIGHT = 300

@@ -12,11 +12,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from heapfit.files import write_text
 from heapfit.findings import Advice, Analysis
 from heapfit.records import Summary
 from heapfit.report.conclusions import overall
 from heapfit.report.deployment import deployment
-from heapfit.report.files import write_text
 from heapfit.report.reading import Findings
 from heapfit.report.results import Results
 

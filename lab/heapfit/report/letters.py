@@ -25,15 +25,13 @@ from heapfit.report.settings import (
     setting_levels,
     varied,
 )
-from heapfit.report.units import Scale
 from heapfit.statistics.letters import letters
-from heapfit.text import visible
+from heapfit.text import Scale, capitalised, visible
 
 LEGEND = (
     "Each cell is the median of its trials, followed by letters, which compare down a column: two "
-    "allocators that share a letter there cannot be told apart; with no letter in common they "
-    "differ."
-)
+    "{}s that share a letter there cannot be told apart; with no letter in common they differ."
+)  # to be filled with what a study compares
 
 
 @dataclass(frozen=True)
@@ -91,20 +89,20 @@ def _of_verdicts(
         return _entry(estimate, estimate.median, scale, mark, leads=leads)
 
     names = [name for name in results.allocators if any(name in own for own in marks.values())]
-    corner = f"{factor_title(ALLOCATOR)} / {factor_label(across)}"
+    corner = f"{capitalised(results.study.noun)} / {factor_label(across)}"
     return _laid_out(title, corner, names, list(columns), cell)
 
 
 def _marks(results: Results, metric: Metric, setting: Setting) -> dict[str, tuple[str, bool]]:
-    """The letters of each allocator that is compared, the worst first, and whether it is not shown
-    to be behind the best."""
+    """The letters of each allocator that is compared, the worst first, and whether no other is
+    shown to be better."""
     standing = results.standing(setting, metric)
     if standing is None:
         return {}
     names = [
         name
         for name in reversed(results.ranked(setting, metric))
-        if name in (standing.best, *standing.tied, *standing.behind)
+        if name in (standing.best, *standing.tied, *standing.behind, *standing.ahead)
     ]
     different = [
         (first, second)
@@ -113,7 +111,7 @@ def _marks(results: Results, metric: Metric, setting: Setting) -> dict[str, tupl
     ]
     found = letters(range(len(names)), different)
     return {
-        name: (mark, name not in standing.behind) for name, mark in zip(names, found, strict=True)
+        name: (mark, name not in standing.beaten) for name, mark in zip(names, found, strict=True)
     }
 
 

@@ -9,22 +9,21 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from heapfit.files import write_text
 from heapfit.findings import Advice, Analysis
 from heapfit.records import Metric, Setting, Summary
 from heapfit.report import findings_words as words
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, UNDECIDED, overall
 from heapfit.report.deployment import deployment
 from heapfit.report.described import explained, library_text, machine_facts
-from heapfit.report.files import write_text
 from heapfit.report.letters import LEGEND, LettersGrid, grids, legend, paper_grids
 from heapfit.report.markdown import bullets, code, escape, table
 from heapfit.report.problems import problems, remarks
 from heapfit.report.reading import Findings
 from heapfit.report.results import Results
 from heapfit.report.settings import setting_label
-from heapfit.report.units import PAGE_DIGITS
 from heapfit.statistics import analysed_metrics
-from heapfit.text import capitalised
+from heapfit.text import PAGE_DIGITS, capitalised
 
 
 def dumps(summary: Summary, findings: Findings | None = None) -> str:
@@ -82,11 +81,11 @@ def _findings(results: Results, metric: Metric, analysis: Analysis | None) -> li
     """The section of a metric that was analysed; nothing where nothing is found."""
     scale = results.scale(metric, PAGE_DIGITS)
     shown = [_grid(each) for each in grids(results, metric, scale)]
-    parts = [*shown, escape(LEGEND)] if shown else []
+    parts = [*shown, escape(LEGEND.format(results.study.noun))] if shown else []
     if analysis:
         of_paper = [_grid(each) for each in paper_grids(analysis, metric, scale)]
         parts += [
-            f"### {escape(metric.label)} as the paper did it",
+            f"### {escape(metric.label)} as papers do it",
             bullets(words.sentences(analysis, results.study.replicates)),
             *([*of_paper, escape(legend(analysis))] if of_paper else []),
             _anova(analysis),
@@ -137,8 +136,9 @@ def _table(results: Results, setting: Setting) -> str:
     ]
     made = table([results.study.noun, *map(escape, titles)], rows)
     caption = (
-        f"Median, its 95 % interval, and the ratio of means to {escape(results.baseline)}, with "
-        f"{escape(UNDECIDED)} where no difference is shown; the best mean of each column in bold."
+        "Median, its 95 % interval where there are several trials, and the ratio of means to "
+        f"{escape(results.baseline)}, with {escape(UNDECIDED)} where no difference is shown; the "
+        "ratio of the best mean of each column in bold."
     )
     if results.has_differences:
         caption += f" {escape(DIFFERENCES.format(results.baseline))}"
@@ -151,11 +151,11 @@ def _cell(results: Results, setting: Setting, metric: Metric, name: str) -> str:
     cell = results.shown(setting, metric, name, PAGE_DIGITS, "x", 2)
     if cell is None:
         return "n/a"
-    median = f"**{cell.median}**" if cell.is_best else cell.median
     interval = f"({cell.low} to {cell.high})" if cell.estimate.n > 1 else ""
     mark = UNDECIDED if cell.undecided else ""
-    relative = escape(mark + cell.relative) if cell.relative else ""
-    return " ".join(filter(None, (median, interval, relative)))
+    relative = escape(mark + cell.relative) if cell.relative else "0" if cell.is_best else ""
+    relative = f"**{relative}**" if cell.is_best else relative
+    return " ".join(filter(None, (cell.median, interval, relative)))
 
 
 def _allocators(summary: Summary) -> str:

@@ -12,6 +12,7 @@ import base64
 import gzip
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,10 @@ from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from heapfit.text import visible
+
+PAGE_FILE = "report.html"
+MARKDOWN_FILE = "report.md"
+JSON_FILE = "report.json"
 
 # A higher level takes half as long again for a page that is smaller by a thousandth.
 _COMPRESSION = 6
@@ -42,12 +47,15 @@ class FigureStore:
         return script_data(self._figures)
 
 
-def render(template: str, figures: FigureStore, **content: Any) -> str:
+def render(
+    template: str, figures: FigureStore, *, scripts: Sequence[str] = (), **content: Any
+) -> str:
     """Return the HTML of the page that `template` (an extension of `page.html.j2`) makes.
 
-    What the template has drawn by `draw` is added to the `figures`.
+    What the template has drawn by `draw` is added to the `figures`. `scripts` are those that the
+    page runs after its own.
     """
-    code = _source("report.js")
+    code = "".join(map(_source, ("report.js", *scripts)))
     library = plotly()
     return (
         environment()
@@ -88,8 +96,13 @@ class PackedScript:
 def plotly() -> PackedScript:
     """Return Plotly's library, packed once for all pages that a process writes."""
     text = get_plotlyjs()
+    return PackedScript(packed(text), _hash(text))
+
+
+def packed(text: str) -> Markup:
+    """Return a text compressed, as the page's script unpacks it: nothing of it is markup."""
     compressed = gzip.compress(text.encode(), _COMPRESSION, mtime=0)
-    return PackedScript(Markup(base64.b64encode(compressed).decode("ascii")), _hash(text))
+    return Markup(base64.b64encode(compressed).decode("ascii"))
 
 
 def _hash(script: str) -> str:

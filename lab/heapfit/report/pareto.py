@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from heapfit.drawing import FONT_SIZE, Figure, drawn, label, looks_of, titled
 from heapfit.findings import Advice, Standing
-from heapfit.report.drawing import FONT_SIZE, Figure, drawn, label, looks_of, titled
-from heapfit.report.units import TIMES
+from heapfit.text import TIMES
 
 TIME, MEMORY = "time", "memory"
 
@@ -18,6 +18,8 @@ _HEIGHT = 380
 _TOP, _BOTTOM = 16, 50
 _MARK_SIZE = 12
 _MARGIN = 0.12
+# What is nearer together shall look so, and the labels of its axis, of two digits, differ.
+_LEAST_SPAN = 0.05
 _LABEL_GAP = 14
 # Names stand a little above their marks, since the border runs to the right of these.
 _LABEL_RISE = 11
@@ -67,10 +69,10 @@ def pareto(advice: Advice, allocators: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _range(costs: Sequence[float]) -> tuple[float, float]:
-    low, high = min(costs), max(costs)
-    margin = (high - low) * _MARGIN or 0.02
+    low = min(costs)
+    span = max(max(costs) - low, _LEAST_SPAN)
     # Room for the names, which stand to the right of their marks.
-    return drawn(low - margin), drawn(high + 2 * margin)
+    return drawn(low - span * _MARGIN), drawn(low + span * (1 + 2 * _MARGIN))
 
 
 def _add_front(figure: Figure, shown: Sequence[Standing], right: float, top: float) -> None:

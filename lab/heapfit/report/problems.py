@@ -11,6 +11,8 @@ from collections import Counter
 from dataclasses import dataclass
 from math import ceil, isfinite
 
+from heapfit.doctor.program import c_library
+from heapfit.meaning import PROCESSOR_TIME, deciding_metrics
 from heapfit.records import (
     SIGNIFICANT,
     MachineDifference,
@@ -25,22 +27,21 @@ from heapfit.records import (
 )
 from heapfit.report.described import settings_of_variant
 from heapfit.report.settings import setting_label, setting_of
-from heapfit.report.units import ratio, scale_for
 from heapfit.study.identity import differences
-from heapfit.study.stopping import LOOKS, needed_blocks
-from heapfit.text import counted, join_words, percent, visible
+from heapfit.study.stopping import LOOKS, MOST_TIMEOUTS, needed_blocks, never_finish
+from heapfit.text import counted, join_words, percent, ratio, scale_for, visible
+from heapfit.trial.preload import VARIABLE
 
 _VERB = {
     TrialStatus.FAILED: "failed",
     TrialStatus.TIMEOUT: "ran past the time limit",
-    TrialStatus.MISMATCH: "gave another output",
+    TrialStatus.MISMATCH: "gave different output",
 }
 
 _MOST_NUMBERS = 10
 
 _UNITS = ((3600, "h"), (60, "m"), (1, "s"))  # in which --max-time is written
 
-_PROCESSOR_TIME = ("user_s", "system_s")
 # Starting a process takes a few milliseconds, and less than 5 ms is too little to matter: in a
 # program that takes no more than this, a quarter of the time would be too little.
 _SHORT_S = 0.02
@@ -97,6 +98,7 @@ def remarks(summary: Summary) -> list[str]:
     return [
         *_unfinished(summary),
         *_mixed(summary),
+        *_linked(summary),
         *_precision(summary),
         *_looks(summary),
         *_machines(summary),
@@ -104,6 +106,7 @@ def remarks(summary: Summary) -> list[str]:
         *_same(summary),
         *_other(summary),
         *_outlived(summary),
+        *_left_out(summary),
         *_small(summary),
     ]
 
@@ -114,9 +117,21 @@ def _other(summary: Summary) -> list[str]:
     names = join_words([visible(name) for name in summary.other_output])
     verb = "print" if len(summary.other_output) > 1 else "prints"
     return [
-        f"{names} {verb} something else than {visible(summary.study.programs[0])}, in trials that "
-        "are good all the same: each program is held to its own output. If they should do the same "
-        "work, look into that first."
+        f"{names} {verb} something different from {visible(summary.study.programs[0])}, in "
+        "trials that are good all the same, since each program is held to its own output. If "
+        "they should do the same work, look into that first."
+    ]
+
+
+def _left_out(summary: Summary) -> list[str]:
+    """Say who was given up, so that the rest could go on."""
+    return [
+        f"{visible(name)}, {setting_label(setting)}, is left out: no trial of it has ended, and "
+        f"{MOST_TIMEOUTS} ran into the time-out. To give it more time: --timeout."
+        for name, setting in sorted(
+            never_finish(summary.study, summary.problems)
+            - {(each.allocator, setting_of(each)) for each in summary.estimates}
+        )
     ]
 
 
@@ -125,10 +140,10 @@ def _outlived(summary: Summary) -> list[str]:
     if 2 * summary.trials_outlived <= summary.trials_done or summary.study.workload.server:
         return []
     return [
-        f"In {counted(summary.trials_outlived, 'trial')} the program left a process running in the "
-        "background, which was ended with it: what that does is not in these figures. If it turns "
-        "into a daemon, have it stay in the foreground, and describe it as a server: heapfit "
-        "workloads new --port N -- CMD."
+        f"In {counted(summary.trials_outlived, 'trial')} the program left a process running in "
+        "the background, which was ended with it: what that process does is not in these "
+        "figures. If it turns into a daemon, have it stay in the foreground, and describe it "
+        "as a server: heapfit workloads new --port N -- CMD."
     ]
 
 
@@ -158,13 +173,36 @@ def _mixed(summary: Summary) -> list[str]:
     return said
 
 
+def _linked(summary: Summary) -> list[str]:
+    """Say so where a treatment that preloads nothing did not run on the C library's malloc."""
+    study = summary.study
+    bare = [each for each in study.allocators if each.library is None]
+    if VARIABLE in study.workload.run.environment:
+        return []  # The workload has put the C library first itself.
+    said = {}
+    for session in study.sessions:
+        used = session.identity.files
+        for of, library in session.identity.linked_allocators.items():
+            own = [visible(each.name) for each in bare if each.program in (None, of)]
+            libraries = (each.path for each in used if each.of == of and each.role == "library")
+            if own:
+                program = visible(of) if study.programs else "The program"
+                said[of] = (
+                    f"{program} is linked with {visible(library.name)}, which has a malloc: "
+                    f"{join_words(own)}, for which nothing is preloaded, ran on that and not "
+                    "on the C library's. To measure the latter, add "
+                    f"libc={c_library(libraries)} to --allocators."
+                )
+    return list(said.values())
+
+
 def _same(summary: Summary) -> list[str]:
     allocators = summary.study.allocators
     names = {each.name for each in allocators}
     return [
-        f"{visible(each.variant_of.name)} and {visible(each.name)} are one allocator: what is "
-        "shown to differ between them is chance, which one column of twenty has, or the machine's "
-        "doing."
+        f"{visible(each.variant_of.name)} and {visible(each.name)} are the same allocator: a "
+        "difference shown between them is chance, as in one column of twenty, or caused by "
+        "the machine."
         for each in allocators
         if each.variant_of and each.variant_of.name in names and not settings_of_variant(each)
     ]
@@ -175,15 +213,15 @@ def _small(summary: Summary) -> list[str]:
     own = [each for each in summary.estimates if each.allocator == summary.study.baseline]
     spent: dict[Setting, dict[str, float]] = {}
     for each in own:
-        if each.metric in _PROCESSOR_TIME:
+        if each.metric in PROCESSOR_TIME:
             spent.setdefault(setting_of(each), {})[each.metric] = each.median
-    totals = [sum(parts.values()) for parts in spent.values() if len(parts) == len(_PROCESSOR_TIME)]
+    totals = [sum(parts.values()) for parts in spent.values() if len(parts) == len(PROCESSOR_TIME)]
     if not totals or min(totals) >= _SHORT_S:
         return []
     shown = scale_for("s", [min(totals)], 2).text(min(totals))
     return [
-        f"The program takes {shown} of processor time, of which much goes into starting it: that "
-        "is too little to judge an allocator by. Give it more work."
+        f"The program takes {shown} of processor time, much of which goes into starting it: "
+        "that is too little to judge an allocator by. Give it more work."
     ]
 
 
@@ -192,7 +230,7 @@ def _unfinished(summary: Summary) -> list[str]:
         return []
     return [
         f"The study is not finished: {summary.trials_done:,} of "
-        f"{counted(summary.trials_planned, 'trial')} are done; repeating its command goes on."
+        f"{counted(summary.trials_planned, 'trial')} are done."
     ]
 
 
@@ -227,6 +265,8 @@ def precision_reached(summary: Summary) -> str | None:
     rule, found = summary.study.rule, summary.precision
     if rule is None or rule.precision is None or found is None or found.reached > rule.precision:
         return None
+    if _without_ratio(summary):
+        return None
     return (
         f"After {counted(found.blocks, 'block')} every interval of what decides reaches at most "
         f"{percent(found.reached)} to either side; {percent(rule.precision)} was asked for."
@@ -236,6 +276,11 @@ def precision_reached(summary: Summary) -> str | None:
 def _precision(summary: Summary) -> list[str]:
     """Say so where a study has ended before it was as precise as it was to be."""
     rule, found = summary.study.rule, summary.precision
+    if rule is not None and rule.precision is not None and (names := _without_ratio(summary)):
+        return [
+            f"Of {join_words(names)} some figure is zero, so that there is no ratio whose "
+            "precision could be waited for: say how many --replicates in place of --precision."
+        ]
     if rule is None or rule.precision is None or found is None or found.reached <= rule.precision:
         return []
     if summary.trials_done < summary.trials_planned:
@@ -252,6 +297,13 @@ def _precision(summary: Summary) -> list[str]:
         f"{counted(found.blocks, 'block')}, and some {needed:,} would be needed: "
         f"{_more(rule, found.blocks, needed)}, or give the program more work."
     ]
+
+
+def _without_ratio(summary: Summary) -> list[str]:
+    """The labels of what decides and is compared by differences."""
+    names = {each.metric for each in summary.verdicts if each.subject == "difference"}
+    deciding = deciding_metrics(summary.study)
+    return [visible(metric.label) for metric in deciding if metric.name in names]
 
 
 def _more(rule: StoppingRule, blocks: int, needed: int) -> str:
@@ -271,9 +323,9 @@ def _looks(summary: Summary) -> list[str]:
         return []
     rate = percent(min(1.0, len(shown) * SIGNIFICANT))
     return [
-        f"Verdicts were shown after {join_words(shown)} blocks. Whoever sees one and adds "
-        f"replicates has more chances to see a difference that is none: up to {rate} of such "
-        f"studies show one, not {percent(SIGNIFICANT)}."
+        f"Verdicts were shown after {join_words(shown)} blocks. Seeing one and then adding "
+        f"replicates gives more chances to see a difference that is not there: up to {rate} of "
+        f"such studies show one, not {percent(SIGNIFICANT)}."
     ]
 
 

@@ -5,8 +5,8 @@ Statistics and advice are asked here, and nowhere else in the reports, what they
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -38,8 +38,13 @@ class Findings:
     """The analyses of a study's metrics as papers make them, the primary one first, and the advice,
     which is drawn from verdicts."""
 
-    analyses: list[Analysis] = field(default_factory=list)
     advice: Advice | None = None
+    analyse: Callable[[], list[Analysis]] = list
+
+    @cached_property
+    def analyses(self) -> list[Analysis]:
+        """Made when somebody reads them: SciPy's tests of assumptions take a while to load."""
+        return self.analyse()
 
     def of(self, metric: str) -> Analysis | None:
         """Return the analysis of `metric`, if there is one."""
@@ -50,8 +55,10 @@ def find(readings: Readings) -> Findings:
     """Return what is found in the trials so far; nothing where they are too few."""
     study = readings.study
     advice = recommend(readings, study.weights)
-    analyses = analyse_all(readings, analysed_metrics(study))
-    return Findings(analyses, advice if advice.standings else None)
+    return Findings(
+        advice if advice.standings else None,
+        lambda: analyse_all(readings, analysed_metrics(study)),
+    )
 
 
 class Reading:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 
+from heapfit.meaning import MEMORY, PEAKS, PROCESSOR_TIME, WALL
 from heapfit.records import Estimate, Metric, Setting, Summary, Verdict
 from heapfit.report.settings import setting_levels, setting_of, settings_of
-from heapfit.report.units import Scale, ratio, scale_for
-from heapfit.statistics.precision import MEMORY_METRICS
+from heapfit.text import Scale, ratio, scale_for
 
 # The smallest sample whose extremes enclose the median with 95 % confidence: 1 - 2 * 0.5**n
 # reaches 0.95 at n = 6. With fewer trials an interval is only their range.
@@ -28,10 +28,9 @@ _MOST_MORE_DECIMALS = 2
 
 # After the primary metric and memory, the ones that most readers look for; then the workload's own.
 _USUAL_ORDER = [
-    "wall_s",
-    "user_s",
-    "system_s",
-    "mean_rss_bytes",
+    WALL,
+    *PROCESSOR_TIME,
+    *MEMORY,
     "minor_faults",
     "major_faults",
     "voluntary_switches",
@@ -47,13 +46,17 @@ Place = tuple[tuple[str, str], ...]
 class Standing:
     """How the allocators stand to each other in one metric and setting, by its verdicts.
 
-    `tied` are not shown to differ from the `best`, `behind` are shown to be worse; `alike`: no two
-    of all are shown to differ.
+    `best` has the best mean beside the baseline. `tied` are not shown to differ from it, `behind`
+    are shown to be worse, and `ahead` to be better: in the blocks that they have in common, which
+    are not all where trials have failed. `alike`: no two of all are shown to differ. `beaten`: of
+    whom some other is shown to be better.
     """
 
     best: str
     tied: list[str]
     behind: list[str]
+    ahead: list[str]
+    beaten: set[str]
     alike: bool
     trivial: bool  # what the others are shown to be behind by is too little to matter
 
@@ -97,7 +100,7 @@ class Results:
         def place(metric: Metric) -> tuple[bool, bool, int]:
             usual = metric.name in _USUAL_ORDER
             rank = _USUAL_ORDER.index(metric.name) if usual else len(_USUAL_ORDER)
-            return (metric.name != primary, metric.name not in MEMORY_METRICS, rank)
+            return (metric.name != primary, metric.name not in PEAKS, rank)
 
         return sorted(present, key=place)
 
@@ -189,7 +192,7 @@ class Results:
             for pair in permutations(compared, 2)
             if (each := self.verdict(setting, metric, *pair))
         }
-        return _stand(compared, known)
+        return _stand(compared, known, metric)
 
     def between_settings(self, metric: Metric) -> dict[tuple[str, str], Verdict]:
         """What is known of the settings of a study of one allocator, each pair either way round."""
@@ -203,12 +206,17 @@ class Results:
         if not names:
             return None
         behind = {n: known[n, names[0]].beyond if (n, names[0]) in known else 0.0 for n in names}
-        return _stand(sorted(names, key=lambda n: _cost(behind[n], metric)), known)
+        return _stand(sorted(names, key=lambda n: _cost(behind[n], metric)), known, metric)
 
     @cached_property
     def has_mere_ranges(self) -> bool:
         """Whether some interval is only a range, of too few trials for 95 % confidence."""
-        return any(e.n < FEWEST_TRIALS for e in self.summary.estimates)
+        return any(1 < e.n < FEWEST_TRIALS for e in self.summary.estimates)
+
+    @cached_property
+    def has_intervals(self) -> bool:
+        """Whether there were blocks enough for the interval of some difference."""
+        return any(each.told for each in self.summary.verdicts)
 
     def undecided(self, setting: Setting, metric: Metric, name: str) -> bool:
         """Whether no difference from the baseline is shown; of the baseline itself it is said
@@ -262,14 +270,21 @@ class Results:
         return min(counts, default=0), max(counts, default=0)
 
 
-def _stand(ranked: Sequence[str], known: Mapping[tuple[str, str], Verdict]) -> Standing:
+def _stand(
+    ranked: Sequence[str], known: Mapping[tuple[str, str], Verdict], metric: Metric
+) -> Standing:
     """How those stand that are `ranked`, the best mean first, by what is `known` of them."""
     best, *others = ranked
-    behind = {name: each for name in others if (each := known.get((best, name))) and each.shown}
+    # Each pair is there either way round.
+    better = {pair for pair, each in known.items() if each.shown and _cost(each.beyond, metric) < 0}
+    behind = {name: known[best, name] for name in others if (best, name) in better}
+    ahead = [name for name in others if (name, best) in better]
     return Standing(
         best=best,
-        tied=[name for name in others if name not in behind],
+        tied=[name for name in others if name not in behind and name not in ahead],
         behind=list(behind),
+        ahead=ahead,
+        beaten={worse for _, worse in better},
         alike=not any(each.shown for each in known.values()),
         trivial=bool(behind) and all(each.trivial for each in behind.values()),
     )

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from heapfit.files import write_bytes
 from heapfit.records import InstalledAllocator, Metric, Study, Trial
-from heapfit.report.files import write_bytes
 
 # A study with its trials, by the name of its part in a study of many; a single one has its own.
 Parts = Mapping[str, tuple[Study, Sequence[Trial]]]

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from heapfit.drawing import Figure, escaped, label, line_at_one, looks_of, rows_axis, titled
 from heapfit.records import PeerComparison, SeriesSummary, Summary
 from heapfit.report.described import explained, library_text, machine_facts
-from heapfit.report.drawing import Figure, escaped, label, line_at_one, looks_of, rows_axis, titled
-from heapfit.report.files import PAGE_FILE
-from heapfit.report.page import FigureStore, render
+from heapfit.report.page import PAGE_FILE, FigureStore, render
 from heapfit.report.reading import Findings
 from heapfit.report.series_tables import Table, metric_tables, probe_tables, ratio_tables
 from heapfit.report.series_words import (
@@ -29,8 +28,8 @@ from heapfit.report.series_words import (
     troubles,
 )
 from heapfit.report.settings import factor_label, level_text
-from heapfit.report.units import TIMES
 from heapfit.study import command_line
+from heapfit.text import TIMES
 
 _ROW_HEIGHT = 26
 _FRAME_HEIGHT = 140

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from heapfit.meaning import RESIDENT_PEAK
 from heapfit.records import (
     Combined,
     Estimate,
@@ -21,9 +22,8 @@ from heapfit.records import (
     Summary,
 )
 from heapfit.report.series_words import BEST, GEOMETRIC_MEAN, WORST, part_label, shown_ratio
-from heapfit.report.units import DASH, TERMINAL_DIGITS, scale_for
+from heapfit.text import DASH, TERMINAL_DIGITS, scale_for
 
-_MEMORY = "peak_rss_bytes"
 _WORKLOAD = "workload"
 
 
@@ -176,7 +176,7 @@ _TOTALS: dict[str, Callable[[Combined], str]] = {
 def _probe_table(summary: Summary, order: list[str]) -> Table:
     study = summary.study
     own = [metric.name for metric in study.workload.metrics]
-    wanted = dict.fromkeys([study.primary_metric, *own, _MEMORY])
+    wanted = dict.fromkeys([study.primary_metric, *own, RESIDENT_PEAK])
     lines = [_medians(summary, name, None, order) for name in wanted]
     title = f"{study.title} ({study.name})"
     return Table(title, "figure", order, [line for line in lines if line is not None], [])

@@ -42,13 +42,14 @@ from heapfit.report.terminal_text import (
     print_problems,
     tables,
 )
-from heapfit.report.units import DASH, TERMINAL_DIGITS
 from heapfit.statistics import analysed_metrics
-from heapfit.text import capitalised, counted, join_words, visible
+from heapfit.text import DASH, TERMINAL_DIGITS, capitalised, counted, join_words, visible
 
 BEST = "*"
 _LONGEST_NAME = 24
 _RATIO_DECIMALS = 2
+_RELATIVE_WIDTH = 6  # with a mark
+_NO_DIFFERENCE = "0"  # of the baseline from itself
 # More letters tables than this of one metric scroll the answer away.
 _MOST_TABLES = 3
 
@@ -159,17 +160,18 @@ def _two_lines(label: str) -> str:
 
 
 def _cell(results: Results, setting: Setting, metric: Metric, name: str, console: Console) -> Text:
-    """Median, and ratio or difference; below them the interval of the median."""
+    """Median, and ratio or difference, which the mark of the best mean belongs to; below them the
+    interval of the median."""
     shown = results.shown(setting, metric, name, TERMINAL_DIGITS, "x", _RATIO_DECIMALS)
     if shown is None:
         return Text(NO_FIGURE, style="dim")
     style = "bold" if shown.is_best else ""
     cell = Text()
     cell.append(shown.median, style=style)
-    cell.append(BEST if shown.is_best else " ", style=style)
-    if shown.relative:
-        mark = UNDECIDED if shown.undecided else ""
-        cell.append(f"{mark + shown.relative:>6}", style=style)
+    relative = shown.relative or (_NO_DIFFERENCE if shown.is_best else "")
+    if relative:
+        marks = (BEST if shown.is_best else "") + (UNDECIDED if shown.undecided else "")
+        cell.append(f" {marks + relative:>{_RELATIVE_WIDTH}}", style=style)
     if shown.estimate.low < shown.estimate.high:
         between = f"{shown.low}{DASH}{shown.high}"
         cell.append(f"\n{encodable(between, console)}", style="dim")
@@ -192,12 +194,13 @@ def _print_legend(results: Results, hidden: list[str], console: Console) -> None
     fewest, most = min(c[0] for c in counts), max(c[1] for c in counts)
     trials = counted(most, "trial") if fewest == most else f"{fewest} to {counted(most, 'trial')}"
     interval = ", and below it the median's 95 % interval" if most > 1 else ""
+    why = ": its 95 % interval includes equality" if results.has_intervals else ""
     console.print()
     for line in (
         f"Each cell: the median of {trials}, and the ratio of means to {baseline}{interval}.",
         *([DIFFERENCES.format(baseline)] if results.has_differences else []),
-        f"{BEST} best mean of its column",
-        f"{UNDECIDED} no difference from {baseline} is shown: its 95 % interval includes equality",
+        f"{BEST} beside a ratio or difference: the best mean of its column",
+        f"{UNDECIDED} no difference from {baseline} is shown{why}",
     ):
         print_line(console, line, style="dim")
     if reached := precision_reached(results.summary):
@@ -257,7 +260,7 @@ def _print_analyses(results: Results, findings: Findings, console: Console) -> N
             _print_analysis(results, analysis, console)
         any_letters = any_letters or bool(shown)
     if any_letters:
-        print_line(console, LEGEND, style="dim")
+        print_line(console, LEGEND.format(results.study.noun), style="dim")
         print_line(console, f"{BEST} no other of its column is shown to be better", style="dim")
 
 
@@ -278,7 +281,9 @@ def _print_metric(
 
 
 def _print_analysis(results: Results, analysis: Analysis, console: Console) -> None:
-    print_line(console, "As the paper did it (the report has more):", style="dim")
+    print_line(
+        console, "As papers do it, by an analysis of variance (the report has more):", style="dim"
+    )
     said = words.sentences(analysis, results.study.replicates)
     for line in [*said, *words.anova_short(analysis)]:
         print_line(console, f"{INDENT}{line}", style="dim")

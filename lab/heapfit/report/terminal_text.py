@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from heapfit.report.units import DASH, TIMES
+from heapfit.text import DASH, TIMES
 
 NO_FIGURE = "-"
 # Between two columns: the padding that the table asks for, and its empty divider.
@@ -23,8 +23,8 @@ Row = tuple[str, Sequence[Text]]
 
 
 def print_line(console: Console, line: str, style: str = "") -> None:
-    """Print `line`, which is already `visible`, wrapped as wide as `console` is."""
-    console.print(Text(encodable(line, console), style=style), soft_wrap=False)
+    """Print `line`, which is already `visible`, wrapped as wide as `console` is, if it wraps."""
+    console.print(Text(encodable(line, console), style=style))
 
 
 def print_problems(console: Console, lines: Sequence[str]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import fdtr, ncfdtr
 
 from heapfit.statistics.median import CONFIDENCE
@@ -48,6 +47,8 @@ def partial_eta_squared(f: float, df: float, residual_df: float, n: int) -> Effe
 
 def _noncentrality(f: float, df: float, residual_df: float, below: float) -> float:
     """The noncentrality under which F stays below `f` with probability `below`; at least 0."""
+    from scipy.optimize import brentq  # Takes a while to load: only for who reads an analysis.
+
     if fdtr(df, residual_df, f) <= below:
         return 0.0
     ceiling = _REACH * (f * df + df + 10)

@@ -96,15 +96,15 @@ def _costs(
     wanted = study.primary_metric if definition.metric == PRIMARY else definition.metric
     is_rate = any(m.name == wanted and m.better == "higher" for m in study.metrics)
     columns = {name: column for column, name in enumerate(allocators)}
-    rows: dict[int, Floats] = {}
+    rows: dict[tuple[str | None, int], Floats] = {}
     for trial in trials:
         figure = trial.metrics.get(wanted, 0.0)
         column = columns.get(trial.planned.allocator)
         if trial.status is TrialStatus.OK and not trial.planned.warmup and column is not None:
-            row = rows.setdefault(trial.planned.block, np.full(len(allocators), np.nan))
+            row = rows.setdefault(trial.block, np.full(len(allocators), np.nan))
             if figure > 0:  # A ratio to nothing says nothing.
                 row[column] = 1 / figure if is_rate else figure
-    values = np.array([rows[block] for block in sorted(rows)]).reshape(-1, len(allocators))
+    values = np.array(list(rows.values())).reshape(-1, len(allocators))
     return _Costs(study.name, values.T)
 
 

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from math import expm1, log1p, sqrt
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import nctdtr
 
 from heapfit.findings import PowerNote
@@ -120,6 +119,8 @@ def _fewest(power_of: Callable[[int], float], power: float) -> int | None:
 
 
 def _detectable(comparison: Comparison, replicates: int, power: float) -> float | None:
+    from scipy.optimize import brentq  # Takes a while to load: only for who reads an analysis.
+
     def shortfall(effect: float) -> float:
         return comparison.power(effect, replicates) - power
 

@@ -11,18 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from heapfit.records import Metric, Precision, Study, Verdict
+from heapfit.meaning import deciding_metrics
+from heapfit.records import Metric, Precision, Verdict
 from heapfit.statistics.observations import Readings, figures_of
 from heapfit.statistics.verdict import between_settings, in_settings
-
-# Memory is the other side of every trade that an allocator makes.
-MEMORY_METRICS = ("replay_peak_bytes", "peak_rss_bytes")
-
-
-def deciding_metrics(study: Study) -> list[Metric]:
-    """Return the metrics that the headline and the recommendation read."""
-    wanted = (study.primary_metric, *MEMORY_METRICS)
-    return [metric for metric in study.metrics if metric.name in wanted]
 
 
 def precision_of(readings: Readings) -> Precision | None:
@@ -43,7 +35,7 @@ def _verdicts(readings: Readings, metrics: Iterable[Metric]) -> Iterator[Verdict
 
 def _precision(verdict: Verdict) -> Precision:
     reached = math.inf
-    if verdict.low is not None and verdict.high is not None:
+    if verdict.low and verdict.high is not None:  # A bound of nothing is one below all numbers.
         reached = math.sqrt(verdict.high / verdict.low) - 1
     return Precision(
         reached=reached,

@@ -20,14 +20,17 @@ maximum studentized range statistic", Journal of Statistical Computation and Sim
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import ArrayLike
-from scipy.interpolate import CubicSpline
 from scipy.special import chdtri, gammaln, ndtr, stdtr
 
 from heapfit.statistics.observations import Floats
+
+if TYPE_CHECKING:
+    from scipy.interpolate import CubicSpline
 
 # Beyond that the range of any number of normals that is compared here does not go (p < 1e-16).
 _WIDEST = 14.0
@@ -91,6 +94,8 @@ def _deviations(df: Floats) -> tuple[Floats, Floats]:
 @lru_cache(maxsize=64)
 def _range_table(k: int) -> CubicSpline:
     """P(W <= w) of the range of k standard normals, for w from 0 to `_WIDEST`."""
+    from scipy.interpolate import CubicSpline  # Takes a while to load.
+
     z = _REACH * _NODES
     scale = _REACH * _WEIGHTS
     phi = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)

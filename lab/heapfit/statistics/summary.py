@@ -14,14 +14,15 @@ from itertools import product
 
 import numpy as np
 
+from heapfit.meaning import FRAGMENTATION, PEAKS, deciding_metrics
 from heapfit.records import Estimate, Setting, Study, Summary, Trial, TrialStatus
 from heapfit.statistics.machines import machine_differences
 from heapfit.statistics.median import median_intervals
 from heapfit.statistics.observations import Floats, Readings
-from heapfit.statistics.precision import MEMORY_METRICS, deciding_metrics, precision_of
+from heapfit.statistics.precision import precision_of
 from heapfit.statistics.verdict import by_block, verdicts
 
-_OTHER_SIDES = (*MEMORY_METRICS, "fragmentation_events", "heap_fragmentation")
+_OTHER_SIDES = (*PEAKS, *FRAGMENTATION)
 
 
 def summarise(readings: Readings) -> Summary:

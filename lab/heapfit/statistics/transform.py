@@ -20,7 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
 from scipy.special import chdtri, exprel
 
 from heapfit.findings import Transform
@@ -70,6 +69,8 @@ def choose(model: FactorialModel, figures: Floats) -> Transform:
 
 def box_cox(model: FactorialModel, figures: Floats) -> BoxCox:
     """Return Box and Cox's exponent for positive `figures` under `model`."""
+    from scipy.optimize import minimize_scalar  # Takes a while to load, and few figures need it.
+
     likelihood = _profile(model, figures)
     best = minimize_scalar(
         lambda exponent: -likelihood(exponent),
@@ -127,6 +128,8 @@ def _crossing(
 
     The likelihood is nearly a parabola about `inside`: that tells where to look.
     """
+    from scipy.optimize import brentq
+
     drop = likelihood(inside) - floor
     probe = inside + (bound - inside) * _PROBE
     fallen = max(likelihood(inside) - likelihood(probe), drop * _PROBE**2)

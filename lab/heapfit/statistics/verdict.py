@@ -37,6 +37,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from heapfit.meaning import too_small
 from heapfit.records import (
     ALLOCATOR,
     CAN_BE_ZERO,
@@ -67,25 +68,6 @@ OF_STOPPING = 1.5
 # Two blocks have one degree of freedom: an interval of theirs says next to nothing.
 FEWEST_BLOCKS = 3
 
-# Differences of less than that, in base units, are too small to matter, however certain. 5 ms: a
-# process that is put aside once loses a slice of the scheduler's, 3 to 4 ms. 1 MiB: the kernel's
-# own count of resident pages may be off by that on eight processors (32 pages on each, since 6.2).
-TOO_SMALL = {"s": 0.005, "bytes": float(2**20)}
-# They are sizes of whole runs: what a program measures itself may be of any size.
-_OF_A_RUN = frozenset(
-    {
-        "wall_s",
-        "user_s",
-        "system_s",
-        "replay_s",
-        "allocator_s",
-        "peak_rss_bytes",
-        "mean_rss_bytes",
-        "peak_pss_bytes",
-        "mean_pss_bytes",
-        "replay_peak_bytes",
-    }
-)
 # Steps between figures that are smaller, relative to the largest figure, are rounding of sums.
 _ROUNDING = 1e-9
 
@@ -255,11 +237,6 @@ def subject_of(metric: str, figures: Floats) -> Subject:
     return "difference" if can_be_zero else "ratio"
 
 
-def too_small(metric: Metric) -> float:
-    """Return below which size, in the metric's unit, a difference does not matter; 0: each does."""
-    return TOO_SMALL.get(metric.unit, 0.0) if metric.name in _OF_A_RUN else 0.0
-
-
 def mean_of_known(values: Floats, axis: int = -1) -> Floats:
     """Return the mean along an axis of what is not NaN; NaN where there is nothing."""
     counts = (~np.isnan(values)).sum(axis=axis)
@@ -371,8 +348,7 @@ def _family(readings: Readings, figures: Floats, metric: Metric) -> _Family:
 
 def of_each(study: Study) -> float:
     """Return how many times each pair of a study is adjusted for."""
-    stopped = study.rule is not None and study.rule.precision is not None
-    return OF_STOPPING if stopped else 1.0
+    return OF_STOPPING if study.stops_by_figures else 1.0
 
 
 @dataclass(frozen=True)

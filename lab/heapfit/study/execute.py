@@ -6,6 +6,7 @@ running trial and nothing else, and the same call goes on where it stopped.
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import time
@@ -16,13 +17,18 @@ from heapfit.errors import HeapfitError
 from heapfit.records import PlannedTrial, Precision, Study, Trial, TrialStatus
 from heapfit.study.identity import Watch, identify
 from heapfit.study.journal import Journal
-from heapfit.study.stopping import Stopping
+from heapfit.study.stopping import MOST_TIMEOUTS, Stopping, cell_of, never_finish
 from heapfit.text import counted, join_words
 from heapfit.trial import run_trial
 from heapfit.trial.launcher import find_launcher
 from heapfit.trial.verdict import WITHOUT_ALLOCATOR
 
 WORKSPACE = "scratch"
+
+# What programs say where there is none: the C library's words for ENOTTY, and their own.
+_OF_A_TERMINAL = re.compile(
+    r"inappropriate ioctl|not a (tty|terminal)|\b(no|get) tty\b|\bTERM\b", re.I
+)
 
 
 class Progress:
@@ -44,7 +50,8 @@ class Progress:
         """A trial is in the journal; `remaining_s` is the time left for those after it."""
 
     def extended(self, study: Study, precision: Precision | None) -> None:
-        """More is planned; `precision` is what a look has found where the study is to reach one."""
+        """More is planned, or less, where something never finishes; `precision` is what a look has
+        found where the study is to reach one."""
 
 
 def execute(
@@ -96,14 +103,36 @@ class _Execution:
 
     def _run_planned(self) -> bool:
         """Run what the plan lacks; return whether there was time for all of it."""
-        done = {trial.planned.index for trial in self._journal.trials}
-        missing = [each for each in self._journal.study.plan if each.index not in done]
-        for at, planned in enumerate(missing):
-            if self._stopping.time_is_up(missing[at:]):
+        missing = self._missing()
+        while missing:
+            if self._stopping.time_is_up(missing):
                 self._journal.cut()
                 return False
-            self._run_one(planned, missing[at + 1 :])
+            self._run_one(missing[0], missing[1:])
+            missing = self._missing() if self._gives_up(missing[0]) else missing[1:]
         return True
+
+    def _missing(self) -> list[PlannedTrial]:
+        """What the plan lacks, which loses whatever never finishes."""
+        journal = self._journal
+        hanging = never_finish(journal.study, journal.trials)
+        if hanging and journal.leave_out(hanging):
+            self._progress.extended(journal.study, None)
+        done = {trial.planned.index for trial in journal.trials}
+        return [each for each in journal.study.plan if each.index not in done]
+
+    def _gives_up(self, planned: PlannedTrial) -> bool:
+        """Whether a trial has shown that its like will never finish, which then is told."""
+        if self._journal.trials[-1].status is not TrialStatus.TIMEOUT:
+            return False
+        gives_up = cell_of(planned) in never_finish(self._journal.study, self._journal.trials)
+        if gives_up:
+            cores = f" on {counted(planned.cores, 'core')}" * (len(self._journal.study.cores) > 1)
+            self._progress.noticed(
+                f"{planned.allocator} is left out from here on{_where(planned)}{cores}: no trial "
+                f"of it has ended, and {MOST_TIMEOUTS} ran into the time-out; --timeout gives more"
+            )
+        return gives_up
 
     def _run_one(self, planned: PlannedTrial, after: list[PlannedTrial]) -> None:
         self._progress.started(planned, self._stopping.remaining_s([planned, *after]))
@@ -145,10 +174,10 @@ class _Execution:
     def _stopped_by(self, changed: list[str]) -> str:
         count = len(self._journal.trials)
         return (
-            f"{join_words(changed)} while it was being measured; the trial that ran then does not "
-            f"count, and before it stand {counted(count, 'trial')}, which are kept; once the build "
-            "is done, repeat the same command: it starts anew with what is there then, or goes on "
-            "with --mix"
+            f"{join_words(changed)} while it was being measured; the trial that ran then does "
+            f"not count; what was measured before it ({counted(count, 'trial')}) is kept; once "
+            "the build is done, repeat the same command: it starts anew with what is there "
+            "then, or continues with --mix"
         )
 
 
@@ -173,8 +202,9 @@ def stop_if_pointless(study: Study, trials: Sequence[Trial], trial: Trial) -> No
     is_judged_by_baseline = study.reference_of(trial.planned.allocator) == study.baseline
     if is_judged_by_baseline and reference(study, trials, trial.planned) is None:
         who = f"the baseline {study.baseline}"
+        what = "a trial of the server" if study.workload.server else "the program"
         raise HeapfitError(
-            f"{f'{who} fails' if study.programs else f'the program fails under {who}'}"
+            f"{f'{who} fails' if study.programs else f'{what} fails under {who}'}"
             f"{_where(trial.planned)}, so there is nothing "
             f"to compare with: {trial.reason}{_last_line(trial.stderr_tail)}{_advice(study, trial)}"
         )
@@ -188,7 +218,12 @@ def stop_if_pointless(study: Study, trials: Sequence[Trial], trial: Trial) -> No
 
 
 def _advice(study: Study, trial: Trial) -> str:
-    """What to do about a program that does not end."""
+    """What to do about a program that does not end, or needs a terminal."""
+    if trial.status is TrialStatus.FAILED and _OF_A_TERMINAL.search(trial.stderr_tail):
+        return (
+            "; it seems to need a terminal, which no trial has: have script give it one, "
+            f"script -qec {shlex.quote(shlex.join(study.command))} /dev/null"
+        )
     if trial.status is not TrialStatus.TIMEOUT or study.workload.server:
         return ""
     return (

@@ -100,20 +100,16 @@ def plan_experiment(
             factors=[Factor(name=name, levels=texts) for name, texts in levels.items()],
             parameters={name: str(value) for name, value in experiment.parameters.items()},
             shown=experiment.metrics,
+            name=experiment.name,
+            title=experiment.title or workload.title,
+            weights=dict(definition.weights.items()),
+            published=experiment.published,
+            notes=[note] if note else [],
         )
         _check_published(experiment, study)
     except UsageError as error:
         raise UsageError(f"experiment {experiment.name}: {error}") from error
-    notes = [*study.machine.notes, *([note] if note else [])]
-    return study.model_copy(
-        update={
-            "name": experiment.name,
-            "title": experiment.title or workload.title,
-            "weights": dict(definition.weights),
-            "published": experiment.published,
-            "machine": study.machine.model_copy(update={"notes": notes}),
-        }
-    )
+    return study
 
 
 def left_out(chosen: ChosenExperiment, study: Study) -> list[str]:

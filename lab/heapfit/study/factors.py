@@ -97,8 +97,8 @@ def remarks(study: Study) -> list[str]:
     if not others or not varied:
         return []
     return [
-        f"only heapfit reads {', '.join(varied)}; {', '.join(others)} run at each level all the "
-        "same, and what their figures differ by is noise"
+        f"only heapfit reads {', '.join(varied)}; each level is measured under "
+        f"{', '.join(others)} all the same, and differences between those figures are noise"
     ]
 
 
@@ -117,7 +117,7 @@ def _check_values(study: Study, name: str, values: Iterable[str]) -> None:
         _check_option(study, name, values)
     elif name.startswith(ENVIRONMENT_PREFIX):
         if not _VARIABLE.fullmatch(name.removeprefix(ENVIRONMENT_PREFIX)):
-            raise UsageError(f"{name!r} names no environment variable")
+            raise UsageError(f"{name!r} is not the name of an environment variable")
     elif name not in study.workload.parameters:
         raise _unknown(study.workload, name)
 

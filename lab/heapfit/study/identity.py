@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 import heapfit
-from heapfit.doctor.program import libraries_of
+from heapfit.doctor.program import libraries_of, linked_allocator
 from heapfit.machine import inherited_settings, memory_settings
 from heapfit.program import interpreter_of
 from heapfit.record import options as record
@@ -37,6 +37,8 @@ _SCRIPT_SUFFIXES = (".R", ".awk", ".jar", ".jl", ".js", ".lua", ".mjs", ".php", 
                     ".sh", ".sql", ".tcl")  # fmt: skip
 # The values of a trial that name no file which is there before it.
 _OF_ONE_TRIAL = ("{scratch}", "{port}")
+# What a command line names beside its program. Such a one that came to be since is its output.
+_ARGUMENTS = ("script", "file")
 
 Role = Literal["program", "client", "interpreter", "script", "file", "library", "allocator"]
 
@@ -48,9 +50,13 @@ def identify(study: Study, data: Path | None, known: Identity | None = None) -> 
     """
     read = {} if known is None else {(each.path, each.stamp): each for each in known.files}
     files: dict[tuple[str, Path], MeasuredFile] = {}
+    linked: dict[str, Path] = {}
     for of, role, path in [*_program_files(study, data), *_allocator_files(study)]:
-        if (of, path) not in files:
-            files[of, path] = _measured(of, role, path, read)
+        if (of, path) in files:
+            continue
+        files[of, path] = _measured(of, role, path, read)
+        if role == "program" and (library := linked_allocator(_libraries_behind(path))):
+            linked.setdefault(of, library)
     return Identity(
         files=list(files.values()),
         environment=inherited_settings(),
@@ -61,6 +67,7 @@ def identify(study: Study, data: Path | None, known: Identity | None = None) -> 
             "version of heapfit": heapfit.__version__,
             **memory_settings(),
         },
+        linked_allocators=linked,
     )
 
 
@@ -77,7 +84,7 @@ def differences(before: Identity, now: Identity) -> list[str]:
 def continued(before: Identity, now: Identity) -> Identity:
     """Return `now`, which does not differ from `before`, without the files that were left out."""
     kept = {each.path for each in before.files}
-    files = [each for each in now.files if each.role != "file" or each.path in kept]
+    files = [each for each in now.files if each.role not in _ARGUMENTS or each.path in kept]
     return now.model_copy(update={"files": files})
 
 
@@ -166,12 +173,17 @@ def _of_command(study: Study, role: Role, words: Sequence[str]) -> Iterator[tupl
         interpreter = interpreter_of(found)
         if interpreter != found:
             yield "interpreter", interpreter
-        for library in _libraries(interpreter, _stamp(interpreter)):
+        for library in _libraries_behind(found):
             yield "library", library
     for word in words[1:]:
-        named = here / word
-        if _is_file(named):
-            yield "script" if _is_script(named) else "file", named
+        for name in (word, word.partition("=")[2]):  # `FILE`, `--input=FILE`, `if=FILE`
+            if _is_file(here / name):
+                yield "script" if _is_script(here / name) else "file", here / name
+
+
+def _libraries_behind(program: Path) -> list[Path]:
+    interpreter = interpreter_of(program)
+    return _libraries(interpreter, _stamp(interpreter))
 
 
 @lru_cache(maxsize=64)
@@ -263,7 +275,7 @@ def _differing_files(before: Sequence[MeasuredFile], now: Sequence[MeasuredFile]
         elif other is not None and not _same(each, other):
             yield f"{_named(each)} has changed, and is now {other.path}"
     for each in left.values():
-        if each.role != "file":  # A file that came to be since is the program's own output.
+        if each.role not in _ARGUMENTS:
             yield f"{_named(each)} has come to be used"
 
 

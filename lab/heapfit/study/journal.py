@@ -8,23 +8,26 @@ something else than the command would measure now are put aside, whole, into a f
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
+import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
 from typing import Self
 
 from pydantic import ValidationError
 
 from heapfit.errors import FolderBusy, HeapfitError, UsageError
-from heapfit.records import Identity, InstalledAllocator, Session, Study, Trial
+from heapfit.files import is_forbidden, write_durably
+from heapfit.records import Identity, InstalledAllocator, Record, Session, Study, Trial
 from heapfit.study.identity import continued, differences, told
 from heapfit.study.plan import extended
-from heapfit.text import counted
+from heapfit.study.stopping import Cell, cell_of
+from heapfit.text import counted, join_words
 
 STUDY_FILE = "study.json"
 TRIALS_FILE = "trials.jsonl"
@@ -40,8 +43,22 @@ def load(folder: Path) -> tuple[Study, list[Trial]]:
     """Read a study's folder, finished or not, without changing it."""
     study = _read_study(folder)
     if study is None:
-        raise UsageError(f"{folder} holds no study: there is no {STUDY_FILE} in it")
+        raise UsageError(_no_study(folder))
     return study, _trials_in(folder)
+
+
+def _no_study(folder: Path) -> str:
+    """Say why there is nothing to read, and which studies are near."""
+    why = f"{folder} holds no study: there is no {STUDY_FILE} in it"
+    if not folder.exists():
+        why = f"there is no folder {folder}"
+    # A name without its digest, the folder of all results, or a file of a study.
+    places = [*folder.parent.glob(f"{escape(folder.name)}*"), *folder.glob("*"), folder.parent]
+    near = sorted({str(each) for each in places if (each / STUDY_FILE).is_file()})
+    if not near:
+        return why
+    more = [f"{len(near) - _MOST_NAMED} more"] if len(near) > _MOST_NAMED else []
+    return f"{why}; studies are in {join_words([*near[:_MOST_NAMED], *more])}"
 
 
 def is_running(folder: Path) -> bool:
@@ -66,7 +83,7 @@ def looks(folder: Path) -> list[int]:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HeapfitError(
-            f"{folder / LOOKS_FILE} is damaged, which says how often verdicts were shown; "
+            f"{folder / LOOKS_FILE} is damaged, so how often verdicts were shown is not known; "
             "use another --out"
         ) from error
 
@@ -82,9 +99,11 @@ def note_look(folder: Path, blocks: int) -> None:
     line = json.dumps({"blocks": blocks, "at": datetime.now(UTC).isoformat()}) + "\n"
     try:
         earlier = path.read_bytes() if path.exists() else b""
-        write_atomically(path, earlier + line.encode())
+        write_durably(path, earlier + line.encode())
     except OSError as error:
-        raise cannot_write(folder, error) from error
+        # Where nobody may write nobody adds trials either; what the page says of it suffices.
+        if not is_forbidden(error):
+            raise cannot_write(folder, error) from error
 
 
 def check_takes(folder: Path, study: Study) -> list[Trial]:
@@ -94,6 +113,8 @@ def check_takes(folder: Path, study: Study) -> list[Trial]:
     """
     return _trials_in(folder) if _earlier_in(folder, study) else []
 
+
+_MOST_NAMED = 3
 
 # What says how a study is shown, or how long it goes on, and not what it measures: the latest word
 # counts.
@@ -134,6 +155,9 @@ class Journal:
             raise cannot_write(self.folder, error) from error
         try:
             lock(fd, self.folder)
+            # Who had it until now may have put it aside: what is locked is then an earlier study's.
+            if not (path.exists() and os.path.samestat(os.fstat(fd), path.stat())):
+                raise FolderBusy(self.folder)
         except FolderBusy:
             os.close(fd)
             raise
@@ -166,6 +190,16 @@ class Journal:
         replicates = max((p.replicate for p in plan if not p.warmup), default=1)
         self._keep(self.study.model_copy(update={"plan": plan, "replicates": replicates}))
 
+    def leave_out(self, cells: Collection[Cell]) -> bool:
+        """Leave out of the plan what has not run of these treatments in their settings; return
+        whether there was any."""
+        done = {trial.planned.index for trial in self.trials}
+        plan = [p for p in self.study.plan if p.index in done or cell_of(p) not in cells]
+        is_shorter = len(plan) < len(self.study.plan)
+        if is_shorter:
+            self._keep(self.study.model_copy(update={"plan": plan}))
+        return is_shorter
+
     def close(self) -> None:
         os.close(self._fd)
 
@@ -180,6 +214,12 @@ class Journal:
         agreed = study
         if earlier is not None:
             longer = study.replicates > earlier.replicates
+            if study.replicates < earlier.replicates and len(self.trials) < len(earlier.plan):
+                self.notices.append(
+                    f"This study was begun with {earlier.replicates} replicates, and continues "
+                    f"up to these: asking for {study.replicates} takes none away. Another "
+                    "--out begins another study."
+                )
             agreed = extended(earlier, study.replicates) if longer else earlier
             present = {each.name: each for each in study.allocators}
             agreed = agreed.model_copy(
@@ -188,6 +228,7 @@ class Journal:
                     # In their order, by which the trials are shuffled, as they are now.
                     "allocators": [present[each.name] for each in earlier.allocators],
                     "sessions": study.sessions or earlier.sessions,
+                    "was_stopped": earlier.stops_by_figures,
                 }
             )
         if agreed != earlier:
@@ -200,7 +241,7 @@ class Journal:
 
     def _write(self, study: Study) -> None:
         try:
-            write_atomically(self.folder / STUDY_FILE, study.model_dump_json(indent=1).encode())
+            write_durably(self.folder / STUDY_FILE, study.model_dump_json(indent=1).encode())
         except OSError as error:
             raise cannot_write(self.folder, error) from error
 
@@ -224,12 +265,12 @@ class Journal:
         if earlier is not None and changed:
             self.notices = told(changed, _of_trials(self.trials, last))
             if mix:
-                self.notices.append("The study goes on all the same (--mix).")
+                self.notices.append("The study continues all the same (--mix).")
             else:
                 kept = self._put_aside(last.began if last else earlier.created)
                 self.notices.append(
-                    f"So it starts anew. What was measured before is kept: heapfit report {kept}. "
-                    "With --mix the study would have gone on."
+                    "So it starts anew. What was measured before is kept: heapfit report "
+                    f"{kept}. With --mix the study would have continued."
                 )
                 earlier, sessions = None, []
         study = study.model_copy(update={"sessions": sessions})
@@ -267,7 +308,8 @@ class Journal:
             if not mix:
                 since = _of_trials([t for t in self.trials if t.machine == machine], own[-1])
                 raise HeapfitError(
-                    f"{' '.join(told(changed, since))} Begin anew with --out, or go on with --mix"
+                    f"{' '.join(told(changed, since))} Begin anew with --out, or continue with "
+                    "--mix"
                 )
         count = sum(each.machine == machine for each in self.trials)
         self._keep(_with_session(self.study, now, first=count, machine=machine))
@@ -285,8 +327,10 @@ class Journal:
     def _recover(self) -> list[Trial]:
         """Return the trials on disk and cut off a torn last line."""
         path = self.folder / TRIALS_FILE
-        trials, self._size = _parse(path, path.read_bytes())
-        os.ftruncate(self._fd, self._size)
+        content = path.read_bytes()
+        trials, self._size = _parse(path, content)
+        if self._size < len(content):  # else it would be newer than its report
+            os.ftruncate(self._fd, self._size)
         os.lseek(self._fd, self._size, os.SEEK_SET)
         return trials
 
@@ -358,13 +402,35 @@ def _refuse_another(folder: Path, earlier: Study, wanted: Study) -> None:
     before, after = _identity(earlier), _identity(wanted)
     differing = [name for name in before if before[name] != after[name]]
     if differing:
-        again = f" (go on with it by: {earlier.reproduce})" if earlier.reproduce else ""
+        again = f" (go on with it by: {_command_from_here(earlier)})" if earlier.reproduce else ""
+        verb = "differ" if differing[0].endswith("s") or len(differing) > 1 else "differs"
+        if "workload" in differing:
+            parts = join_words([*_differing_keys(earlier.workload, wanted.workload)])
+            differing[differing.index("workload")] = f"workload ({parts})"
         raise UsageError(
-            f"{folder} holds another study: {', '.join(differing)} differ{again}; use another --out"
+            f"{folder} holds another study: {join_words(differing)} {verb}{again}; "
+            "use another --out"
         )
 
 
-_UNKNOWN = "what is measured may have changed, for it was not recorded then,"
+def _command_from_here(study: Study) -> str:
+    """Return the command that repeats `study`, whose paths count from where it was given."""
+    if study.directory in ("", f"{Path.cwd()}"):
+        return study.reproduce
+    return f"cd {shlex.quote(study.directory)} && {study.reproduce}"
+
+
+def _differing_keys(before: Record, after: Record, within: str = "") -> Iterator[str]:
+    """Yield what differs of two records, as the keys of its TOML file: `run.command`."""
+    for key, old in before:
+        new = getattr(after, key)
+        if isinstance(old, Record) and isinstance(new, Record):
+            yield from _differing_keys(old, new, f"{within}{key}.")
+        elif old != new:
+            yield f"{within}{key}"
+
+
+_UNKNOWN = "what is measured may have changed, since it was not recorded then,"
 
 # The page and its companions, whatever their endings.
 _PAGES = "report"
@@ -416,23 +482,6 @@ def _allocator_identity(allocator: InstalledAllocator) -> tuple[object, ...]:
     return allocator.name, allocator.library is not None, *items, watched
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write `content` to `path`, on disk when this returns; what was there stays until then."""
-    unfinished = path.with_suffix(".tmp")
-    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-    try:
-        _write_all(fd, content)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    unfinished.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def _write_all(fd: int, content: bytes) -> None:
     while content:
         content = content[os.write(fd, content) :]
@@ -449,9 +498,10 @@ def lock(fd: int, folder: Path) -> None:
 def cannot_write(folder: Path, error: OSError) -> HeapfitError:
     """Return the error for a study's folder that cannot be written."""
     reason = (error.strerror or str(error)).lower()
-    forbidden = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
-    remedy = "choose another place with --out, or mend it" if forbidden else "make room or mend it"
-    return HeapfitError(
-        f"cannot write to {folder}: {reason}; {remedy} and repeat the same command: "
-        "what is measured is kept"
+    remedy = (
+        "nothing can be kept there, so choose another place with --out, or make it writable and "
+        "repeat the same command"
+        if is_forbidden(error)
+        else "make room or mend it and repeat the same command: what is measured is kept"
     )
+    return HeapfitError(f"cannot write to {folder}: {reason}; {remedy}")

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import heapfit
 from heapfit import machine
@@ -28,6 +29,7 @@ from heapfit.records import (
     Machine,
     Metric,
     PlannedTrial,
+    PublishedTable,
     Setting,
     StoppingRule,
     Study,
@@ -35,6 +37,7 @@ from heapfit.records import (
 )
 from heapfit.study.factors import check_factors
 from heapfit.study.stopping import first_replicates
+from heapfit.text import counted
 from heapfit.trial import (
     BUILTIN_METRIC_NAMES,
     BUILTIN_METRICS,
@@ -62,19 +65,28 @@ def plan(
     seed: int = DEFAULT_SEED,
     timeout_s: float | None = None,
     primary_metric: str | None = None,
-    reproduce: str = "",
+    reproduce: str | Callable[[Study], str] = "",
     factors: Sequence[Factor] = (),
     parameters: Mapping[str, str] | None = None,
     shown: Sequence[str] = (),
     measured: Sequence[str] = (),
+    only: Sequence[str] | None = None,
+    name: str | None = None,
+    title: str | None = None,
+    weights: Mapping[str, float] | None = None,
+    published: Sequence[PublishedTable] = (),
+    notes: Sequence[str] = (),
 ) -> Study:
     """Return a study of `workload`; raise `UsageError` for what makes no sense.
 
     Without `replicates` it goes on until the `rule` says that it has enough.
-    `timeout_s` and `primary_metric` are the workload's own unless given. `reproduce` is the command
-    line that the user would repeat. `factors` are those beyond the allocators and the cores,
+    `name`, `title`, `timeout_s` and `primary_metric` are the workload's own unless given.
+    `reproduce` is the command line that the user would repeat, or makes it from the plan, where
+    every default is filled in. `factors` are those beyond the allocators and the cores,
     `parameters` what is set and not varied, `shown` the metrics to show and analyse. Optional
-    metrics are measured where they are shown, primary or among those to be `measured`. Raises
+    metrics are measured where they are shown, primary or among those to be `measured`; with `only`,
+    nothing else than these is kept, in their order. `weights` are those of the recommendation,
+    `notes` what the report is to name beside what the machine does. Raises
     `HeapfitError` where this machine cannot give the primary metric; of the others, it leaves out
     what cannot be had, with a note in the study's machine.
     """
@@ -85,11 +97,13 @@ def plan(
     optional = [name for name in asked if name in _optional_names(own) and name not in missing]
     metrics = [metric for metric in BUILTIN_METRICS if metric.name not in missing]
     metrics += [*find_metrics(optional), *own]
+    if only is not None:
+        metrics = sorted((m for m in metrics if m.name in only), key=lambda m: only.index(m.name))
     study = Study(
         heapfit_version=heapfit.__version__,
         created=datetime.now(UTC),
-        name=workload.name,
-        title=workload.title,
+        name=name or workload.name,
+        title=title or workload.title,
         command=(workload.server or workload.run).command,
         workload=workload,
         allocators=list(allocators),
@@ -105,12 +119,16 @@ def plan(
         metrics=metrics,
         primary_metric=primary_metric,
         shown=[name for name in shown if name not in missing],
-        machine=_describe_machine(missing),
+        weights=dict(weights or {}),
+        machine=_describe_machine(missing, notes),
         plan=[],
-        reproduce=reproduce,
+        reproduce="",
+        directory=f"{Path.cwd()}",
+        published=list(published),
     )
     _check(study, missing)
-    return study.model_copy(update={"plan": list(_trials(study))})
+    command = reproduce if isinstance(reproduce, str) else reproduce(study)
+    return study.model_copy(update={"plan": list(_trials(study)), "reproduce": command})
 
 
 def default_cores(workload: Workload) -> int:
@@ -138,11 +156,11 @@ def _first_replicates(given: int | None, rule: StoppingRule | None) -> int:
     raise UsageError("a study has either a number of replicates or a rule that says when to stop")
 
 
-def _describe_machine(missing: dict[str, str]) -> Machine:
+def _describe_machine(missing: dict[str, str], notes: Sequence[str]) -> Machine:
     """The machine, with a note for each metric that the report will lack because of it."""
     described = machine.describe()
-    notes = [f"{name} cannot be measured: {reason}" for name, reason in missing.items()]
-    return described.model_copy(update={"notes": [*described.notes, *notes]})
+    lacking = [f"{name} cannot be measured: {reason}" for name, reason in missing.items()]
+    return described.model_copy(update={"notes": [*described.notes, *lacking, *notes]})
 
 
 def _optional_names(own: Sequence[Metric]) -> set[str]:
@@ -178,10 +196,13 @@ def _check(study: Study, missing: Mapping[str, str]) -> None:
         raise UsageError("give each number of cores once, at least one")
     for cores in study.cores:
         split_cores(cores)
-    if study.replicates < 1 or study.warmups < 0 or study.timeout_s <= 0:
-        raise UsageError(
-            "replicates must be at least 1, warm-ups at least 0, the time-out positive"
-        )
+    for what, number, least in (
+        ("replicate", study.replicates, 1), ("warm-up", study.warmups, 0),
+    ):  # fmt: skip
+        if number < least:
+            raise UsageError(f"there must be at least {counted(least, what)}, not {number}")
+    if study.timeout_s <= 0:
+        raise UsageError(f"the time-out must be more than 0 seconds, not {study.timeout_s:g}")
     check_factors(study)
     if study.rule and study.rule.precision is not None and study.primary_metric in CAN_BE_ZERO:
         raise UsageError(
@@ -199,7 +220,7 @@ def _check_patterns(workload: Workload) -> None:
         try:
             compiled = re.compile(pattern)
         except re.error as error:
-            raise UsageError(f"{what}: {pattern!r} is no regular expression: {error}") from error
+            raise UsageError(f"{what}: {pattern!r} is not a regular expression: {error}") from error
         if compiled.groups < groups:
             raise UsageError(f"{what}: {pattern!r} needs a group (…) around the figure")
 

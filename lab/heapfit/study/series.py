@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 import heapfit
 from heapfit.errors import FolderBusy, HeapfitError, StudyStopped, UsageError, unknown
+from heapfit.files import write_durably
 from heapfit.records import (
     PRIMARY,
     InstalledAllocator,
@@ -41,7 +42,6 @@ from heapfit.study.journal import (
     check_takes,
     load,
     lock,
-    write_atomically,
 )
 from heapfit.study.plan import default_cores, plan
 from heapfit.study.stopping import RemainingTime
@@ -210,7 +210,7 @@ def save_series(series: Series, folder: Path) -> Series:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         merged = _merged(series, load_series(folder)[0]) if is_series(folder) else series
-        write_atomically(folder / SERIES_FILE, merged.model_dump_json(indent=1).encode())
+        write_durably(folder / SERIES_FILE, merged.model_dump_json(indent=1).encode())
     except OSError as error:
         raise cannot_write(folder, error) from error
     return merged
@@ -232,7 +232,7 @@ def save_problem(folder: Path, part: str, problem: str | None) -> None:
     if problem is not None:
         problems[part] = problem
     try:
-        write_atomically(folder / PROBLEMS_FILE, json.dumps(problems, indent=1).encode())
+        write_durably(folder / PROBLEMS_FILE, json.dumps(problems, indent=1).encode())
     except OSError as error:
         raise cannot_write(folder, error) from error
 

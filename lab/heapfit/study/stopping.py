@@ -14,14 +14,22 @@ any of a block that could not, but for the first.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
-from heapfit.records import PlannedTrial, Precision, Setting, StoppingRule, Trial
+from heapfit.records import (
+    PlannedTrial,
+    Precision,
+    Setting,
+    StoppingRule,
+    Study,
+    Trial,
+    TrialStatus,
+)
 
 if TYPE_CHECKING:
     from heapfit.study.journal import Journal
@@ -42,8 +50,28 @@ Cell = tuple[str, Setting]
 _LATEST = 51
 
 
-def _cell(planned: PlannedTrial) -> Cell:
+def cell_of(planned: PlannedTrial) -> Cell:
+    """Return the treatment of a trial and its setting."""
     return planned.allocator, planned.setting
+
+
+# A machine may stand still for once; what has hung twice, and never ended, would cost the study a
+# time-out in every block.
+MOST_TIMEOUTS = 2
+
+
+def never_finish(study: Study, trials: Iterable[Trial]) -> set[Cell]:
+    """Return the cells of which no trial has ended and as many ran into the time-out.
+
+    Never one that others' output is judged by: without that a study ends.
+    """
+    timeouts = Counter(cell_of(t.planned) for t in trials if t.status is TrialStatus.TIMEOUT)
+    ended = {cell_of(t.planned) for t in trials if t.status is not TrialStatus.TIMEOUT}
+    return {
+        cell
+        for cell, count in timeouts.items()
+        if count >= MOST_TIMEOUTS and cell not in ended and study.reference_of(cell[0]) != cell[0]
+    }
 
 
 class RemainingTime:
@@ -57,7 +85,7 @@ class RemainingTime:
                 self.add(trial.planned, trial.duration_s)
 
     def add(self, planned: PlannedTrial, duration_s: float) -> None:
-        self._durations[_cell(planned)].append(duration_s)
+        self._durations[cell_of(planned)].append(duration_s)
 
     def of(self, remaining: Iterable[PlannedTrial]) -> float | None:
         """Return the seconds that `remaining` will take, or None while there is nothing to go by.
@@ -69,7 +97,7 @@ class RemainingTime:
             return None
         medians = {cell: median(durations) for cell, durations in self._durations.items()}
         typical = median(medians.values())
-        return sum(medians.get(_cell(planned), typical) for planned in remaining)
+        return sum(medians.get(cell_of(planned), typical) for planned in remaining)
 
 
 class Stopping:

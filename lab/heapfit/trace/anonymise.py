@@ -30,10 +30,21 @@ from heapfit.trace.edit import (
     check_target,
     write_interleaved,
 )
+from heapfit.trace.ending import ended_early
 from heapfit.trace.native import Columns, Progress, Reader, Thread, Writer
 
 # What of a trace's first block says nothing about whose it is.
-_KEPT = ("heapfit", "format", "arch", "pointer_bytes", "page_size", "cores", "sample", "sites")
+_KEPT = (
+    "heapfit",
+    "format",
+    "arch",
+    "pointer_bytes",
+    "page_size",
+    "cores",
+    "sample",
+    "sites",
+    "began_late",
+)
 _RANGE_BITS = 36
 _PLACE_BITS = 40  # what a range becomes is so far from the next that no block reaches into it
 _RANGES_MAX = 1 << 20
@@ -67,7 +78,7 @@ def _copy(reader: Reader, writer: Writer, on_progress: Progress | None) -> int:
         write_interleaved(writer, made, marks.until(int(events["ns"][-1])))
         count += len(events["ns"])
     write_interleaved(writer, none(), marks.until(END_NS))
-    writer.end = {"reason": "anonymised"}
+    writer.end = {"reason": "not told" if ended_early(reader.end) else "anonymised"}
     return count
 
 
@@ -113,6 +124,8 @@ class _Places:
         """Fix where a range comes to lie: its first block in the middle of a place of its own."""
         if range_ not in self._moves:
             if len(self._moves) == _RANGES_MAX:
-                raise HeapfitError("addresses are scattered as no program's are; is it damaged?")
+                raise HeapfitError(
+                    "addresses are scattered in a way that no program's are; is it damaged?"
+                )
             middle = (2 * len(self._moves) + 1) << (_PLACE_BITS - 1)
             self._moves[range_] = (middle - (address >> _KEPT_BITS << _KEPT_BITS)) % (1 << 64)

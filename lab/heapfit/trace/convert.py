@@ -34,7 +34,7 @@ from heapfit.trace.native import (
     Totals,
 )
 from heapfit.trace.schema import FLOW, MEMORY, OBJECTS, THREADS
-from heapfit.trace.sites import sites_table
+from heapfit.trace.sites import changed_since, parse_mappings, sites_table
 
 SUMMARY = "summary.json"
 
@@ -111,7 +111,10 @@ def convert(
         for name, table in tables.items():
             pq.write_table(table, unfinished / f"{name}.parquet", compression="zstd")
         summary = _summary(reader, objects)
-        (unfinished / SUMMARY).write_text(json.dumps(summary.plain, indent=1) + "\n")
+        began = reader.info.get("started_unix_ns", 0)
+        changed = changed_since(parse_mappings(reader.modules), began) if symbols and began else []
+        told = {**summary.plain, "modules": reader.modules, "changed": changed}
+        (unfinished / SUMMARY).write_text(json.dumps(told, indent=1) + "\n")
     return summary
 
 
@@ -119,7 +122,7 @@ def convert(
 def _made(folder: Path) -> Iterator[Path]:
     """A folder to write into, which takes the place of `folder` when all is done."""
     if folder.exists() and not (folder / SUMMARY).exists():
-        raise UsageError(f"{folder} is there and holds no tables of a trace; name another")
+        raise UsageError(f"{folder} exists and holds no tables of a trace; name another")
     unfinished = folder.absolute().with_name(f".{folder.name}.{os.getpid()}")
     unfinished.mkdir(mode=0o700, parents=True)  # as private as the trace
     try:

@@ -72,6 +72,8 @@ def cut(source: Path, target: Path, part: Part, on_progress: Progress | None = N
     check_target(target, [source])
     with Reader(source) as reader:
         info = {**reader.info, "cut": part.plain}
+        within = not part.live and (part.from_ns > 0 or part.from_event > 0)
+        info["began_late"] = info.get("began_late", False) or within
         with Writer(target, info) as writer:
             return _Cutter(reader, writer, part).cut(on_progress)
 
@@ -97,8 +99,8 @@ class _Cutter:
                 self._take(rows(events, inside))
         if self._origin is None:
             raise UsageError(
-                f"that part of {self._reader.path} holds no event; "
-                "heapfit trace info says how much there is"
+                f"that part of {self._reader.path} holds no events; heapfit trace info says "
+                "how much there is"
             )
         if self._part.to_event is None:
             self._write(none(), self._marks.until(self._part.to_ns or END_NS))

@@ -30,7 +30,7 @@ from heapfit.trace.edit import (
     write_interleaved,
 )
 from heapfit.trace.native import Batch, Columns, Mark, Progress, Reader, Thread, Writer
-from heapfit.trace.sites import Mapping, parse_mappings
+from heapfit.trace.sites import parse_mappings
 
 # Addresses of programs are below, on processors with five levels of page tables too.
 _SPACE_BITS = 57
@@ -63,8 +63,7 @@ def merge(sources: Sequence[Path], target: Path, on_progress: Progress | None = 
 
 
 def _started(info: dict[str, Any]) -> int:
-    started = info.get("started_unix_ns", 0)
-    return started if isinstance(started, int) and 0 <= started < 1 << 63 else 0
+    return int(info.get("started_unix_ns", 0))
 
 
 def _check(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> None:
@@ -72,8 +71,8 @@ def _check(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> None:
     other = next((i for i, sample in enumerate(samples) if sample != samples[0]), None)
     if other is not None:
         raise UsageError(
-            f"{sources[other]} was sampled otherwise than {sources[0]} ({samples[other]} and "
-            f"{samples[0]} bytes); what they say does not add up"
+            f"{sources[other]} was sampled differently from {sources[0]} ({samples[other]} and "
+            f"{samples[0]} bytes); their figures cannot be added up"
         )
 
 
@@ -92,7 +91,7 @@ def _processes(infos: Sequence[dict[str, Any]]) -> list[int]:
         found.append(match)
     if len(groups) > PROCESSES_MAX:
         raise UsageError(
-            f"these are {len(groups)} processes; merge {PROCESSES_MAX} at most into one"
+            f"these are {len(groups)} processes; merge at most {PROCESSES_MAX} into one"
         )
     return found
 
@@ -265,10 +264,5 @@ class _Merger:
         lines: dict[str, None] = {}  # each once, in order
         for source in self._sources:
             for mapping in parse_mappings(source.reader.modules):
-                lines[_line(mapping, source.process.base)] = None
+                lines |= dict.fromkeys(mapping.lines(source.process.base))
         self.writer.modules(list(lines))
-
-
-def _line(mapping: Mapping, base: int) -> str:
-    start, end = mapping.start + base, mapping.end + base
-    return f"{start:x} {end:x} {mapping.offset:x} {mapping.path}"

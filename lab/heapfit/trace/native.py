@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import (
     POINTER,
@@ -45,6 +46,7 @@ FREES = (FREE, DELETE)
 INNERMOST, NO_SITES = 1, 2  # Problems.sites_limit
 
 _WHY_BYTES = 256
+_HALF = re.compile("[\ud800-\udfff]")  # a character that JSON can name, and UTF-8 cannot
 
 # ---------------------------------------------------------------------- structures of trace.h
 
@@ -156,7 +158,7 @@ THREAD = np.dtype(
         ("last_ns", "<u8"),
     ]
 )
-_SITE = np.dtype([("caller", "<u4"), ("reserved", "<u4"), ("address", "<u8")])
+_SITE = np.dtype([("caller", "<u4"), ("depth", "<u4"), ("address", "<u8")])
 _MARK = _numbers("tick monotonic_ns complete_tick resident resident_anonymous lost")
 MEMORY = _numbers(
     "ns live_bytes live_objects resident resident_anonymous allocated_bytes allocations frees"
@@ -294,8 +296,9 @@ class Reader:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What was recorded, how and where, as the file says."""
-        return _object(self._library.trace_info(self._reader))
+        """What was recorded, how and where, as the file says; not what is none of a recorder's."""
+        said = _object(self._library.trace_info(self._reader))
+        return {name: value for name, value in said.items() if _INFO.get(name, _any)(value)}
 
     @property
     def end(self) -> dict[str, Any] | None:
@@ -474,6 +477,41 @@ def _object(raw: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _any(_: Any) -> bool:
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _is_answer(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and not _HALF.search(value)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _are_named_texts(value: Any) -> bool:
+    return isinstance(value, dict) and _are_texts([*value, *value.values()])
+
+
+# What members of TRACE_INFO are, of which anything is made (allocator/record/facts.c).
+_INFO: Mapping[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("heapfit", "program", "arch", "allocator"), _is_text),
+    **dict.fromkeys(("pid", "parent", "cores", "page_size", "sample", "sites"), _is_number),
+    **dict.fromkeys(("started_unix_ns", "file_number"), _is_number),
+    "began_late": _is_answer,
+    "arguments": _are_texts,
+    "environment": _are_named_texts,
+}
 
 
 def _members(structure: Any) -> Iterator[Any]:

@@ -171,7 +171,8 @@ class Attempt:
         """
         assert self.used is not None, "run() comes first"
         check = self.workload.check
-        verdict.check_exit(self.used.exit_code, check.exit_code)
+        load = Path(self.workload.run.command[0]).name if self.workload.server else None
+        verdict.check_exit(self.used.exit_code, check.exit_code, load)
         under_allocator = "server" if self.workload.server else "program"
         self.watch.check(self.folder / f"{under_allocator}.err")
         printed = verdict.figures(self.workload, self.stdout)

@@ -29,7 +29,9 @@ def split_cores(cores: int) -> CoreSplit:
     Where the program takes all of them, the others share them with it.
     """
     allowed = allowed_cpus()
-    if not 1 <= cores <= len(allowed):
+    if cores < 1:
+        raise UsageError(f"a trial needs at least 1 core, not {cores}")
+    if cores > len(allowed):
         raise UsageError(
             f"a trial on {cores} cores needs as many; this process may use {len(allowed)}"
         )

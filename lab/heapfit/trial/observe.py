@@ -93,7 +93,9 @@ def wait_until_ready(server: Running, port: int, timeout_s: float) -> None:
     while time.monotonic() < deadline:
         if (dead := server.wait(_POLL_S)) is not None:
             how = how_it_ended(dead.exit_code)
-            raise _server_failed(f"the server ended before it was ready: {how}")
+            daemon = "; if it turns into a daemon, have it stay in the foreground"
+            advice = daemon if dead.exit_code == 0 else ""
+            raise _server_failed(f"the server ended before it was ready: {how}{advice}")
         if _accepts(port):
             return
     raise _server_failed(f"the server did not accept on port {port} within {timeout_s:g} s")

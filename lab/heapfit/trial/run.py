@@ -158,7 +158,7 @@ class _TrialRun:
                     attempt.run()
                     figures = attempt.judge()
                     if attempt.digest != self.timed.digest:
-                        reason = "gives other output than in the run before, which was timed"
+                        reason = "gives different output than in the run before, which was timed"
                         raise verdict.mismatch(reason)
                 except verdict.Rejected as rejected:
                     self.stderr_tail = attempt.stderr_tail()

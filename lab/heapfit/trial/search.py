@@ -41,7 +41,7 @@ def search(path: Path, patterns: Sequence[str], *, every: bool) -> list[list[str
     except subprocess.TimeoutExpired as expired:
         answered = (expired.stdout or b"").count(b"\n")
         raise SearchFailed(
-            f"{patterns[min(answered, len(patterns) - 1)]!r} comes to no end within "
+            f"{patterns[min(answered, len(patterns) - 1)]!r} does not finish within "
             f"{TIMEOUT_S:g} s; can it backtrack less?"
         ) from expired
     answers = done.stdout.splitlines()

@@ -62,10 +62,12 @@ def how_it_ended(exit_code: int) -> str:
     return f"killed by {name} ({signal.strsignal(number)})"
 
 
-def check_exit(exit_code: int, expected: int) -> None:
+def check_exit(exit_code: int, expected: int, load: str | None = None) -> None:
+    """Reject a program that ended otherwise than it should; `load` is what drives a server."""
     if exit_code != expected:
         wanted = "" if exit_code < 0 else f", {expected} expected"
-        raise Rejected(TrialStatus.FAILED, f"{how_it_ended(exit_code)}{wanted}")
+        who = f"the load ({load}) failed: " if load else ""
+        raise Rejected(TrialStatus.FAILED, f"{who}{how_it_ended(exit_code)}{wanted}")
 
 
 def check_same_output(trial_digest: str | None, reference: Trial | None, *, own: bool) -> None:
@@ -75,11 +77,11 @@ def check_same_output(trial_digest: str | None, reference: Trial | None, *, own:
     name = reference.planned.allocator
     if own:
         reason = (
-            f"{name} does not give the same output on every run; "
+            f"under {name} the program does not give the same output on every run; "
             "if that is as it should be, compare with --output ignore"
         )
     else:
-        reason = f"gives other output than under {name}"
+        reason = f"gives different output than under {name}"
     raise mismatch(reason)
 
 
@@ -147,7 +149,7 @@ def figures(workload: Workload, stdout: Path) -> dict[str, float]:
             raise mismatch(f"did not print anything that matches {must_match!r}")
         found = search(stdout, patterns, every=True)
     except SearchFailed as failed:
-        raise mismatch(f"printed what cannot be judged: {failed}") from failed
+        raise mismatch(f"printed output that cannot be judged: {failed}") from failed
     return {
         metric.name: _figure(metric, texts)
         for metric, texts in zip(workload.metrics, found, strict=True)

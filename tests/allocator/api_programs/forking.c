@@ -14,31 +14,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { PATIENCE_S = 400, CHILD_PATIENCE_S = 120 };
 
-static atomic_bool stop;
-
-static void *churns(void *argument)
-{
-    for (uint32_t seed = (uint32_t)(uintptr_t)argument; !stop; seed++) churn(seed, 500);
-    return NULL;
-}
-
 /* ---- children ------------------------------------------------------------------------------------------------------- */
 
 static void await(pid_t child)
 {
-    int status = 0;
-    pid_t waited;
-    do waited = waitpid(child, &status, 0);
-    while (waited < 0 && errno == EINTR);
-    require(waited == child, "no child to wait for");
-    require(!WIFSIGNALED(status) || WTERMSIG(status) != SIGALRM, "a child hung");
-    require(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a child failed");
+    require(exit_code_of(child) == 0, "a child failed");
 }
 
 static void *churns_a_little(void *argument)
@@ -88,7 +75,7 @@ static void release_mutex(void)
 
 static void *churns_in_mutex(void *argument)
 {
-    for (uint32_t seed = (uint32_t)(uintptr_t)argument; !stop; seed++) {
+    for (uint32_t seed = (uint32_t)(uintptr_t)argument; !threads_stop; seed++) {
         pthread_mutex_lock(&mutex);
         churn(seed, 200);
         pthread_mutex_unlock(&mutex);
@@ -100,7 +87,7 @@ static void *churns_in_mutex(void *argument)
 static void *churns_in_short_lives(void *argument)
 {
     static _Atomic(void *) left[64];
-    for (unsigned i = 0; !stop; i++) {
+    for (unsigned i = 0; !threads_stop; i++) {
         pthread_t thread;
         start(&thread, churns_a_little, (void *)(uintptr_t)i);
         free(atomic_exchange(&left[i % 64], malloc(100 + i % 1000)));
@@ -118,7 +105,7 @@ static int way_mutex(void)
     for (uintptr_t i = 0; i < THREADS; i++) start(&threads[i], churns_in_mutex, (void *)i);
     start(&threads[THREADS], churns_in_short_lives, NULL);
     for (unsigned i = 0; i < FORKS; i++) fork_and_await(i % 4 == 0 ? 2 : 1);
-    stop = true;
+    threads_stop = true;
     for (unsigned i = 0; i <= THREADS; i++) pthread_join(threads[i], NULL);
     return 0;
 }
@@ -165,7 +152,7 @@ static FILE *lines_file(void)
 
 static void *reads_lines(void *argument)
 {
-    while (!stop) {
+    while (!threads_stop) {
         FILE *file = lines_file();
         char *line = NULL;
         size_t size = 0;
@@ -185,7 +172,7 @@ static void *reads_lines(void *argument)
 
 static void *flushes_all(void *argument)
 {
-    while (!stop) fflush(NULL);
+    while (!threads_stop) fflush(NULL);
     return argument;
 }
 
@@ -213,7 +200,7 @@ static int way_stdio(void)
     for (unsigned i = 0; i < READERS + FLUSHERS; i++) start(&others[i], i < READERS ? reads_lines : flushes_all, NULL);
     for (unsigned i = 0; i < FORKERS; i++) start(&forkers[i], forks, NULL);
     for (unsigned i = 0; i < FORKERS; i++) pthread_join(forkers[i], NULL);
-    stop = true;
+    threads_stop = true;
     for (unsigned i = 0; i < READERS + FLUSHERS; i++) pthread_join(others[i], NULL);
     return 0;
 }
@@ -240,7 +227,9 @@ static void fork_in_handler(int number)
     } else {
         int status = 0;
         while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-        if (status != 0) _exit(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? 3 : 4);
+        if (status != 0)
+            dprintf(STDERR_FILENO, "child %d ended with wait status %#x\n", (int)signal_forks, (unsigned)status);
+        if (status != 0) _exit(1);
     }
     errno = saved;
 }
@@ -278,14 +267,88 @@ static void *churns_unsignalled(void *argument)
     return churns(argument);
 }
 
+/* Runs that go into its cache and come from it. */
+static void *churns_large(void *argument)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    for (size_t i = 0; !threads_stop; i++) {
+        void *volatile large = malloc((size_t)(1 + i % 8) << 16);
+        free(large);
+    }
+    return argument;
+}
+
 static int way_signal_threads(void)
 {
     enum { THREADS = 3 };
     pthread_t threads[THREADS];
     for (uintptr_t i = 0; i < THREADS; i++) start(&threads[i], churns_unsignalled, (void *)i);
     churn_until_forked();
-    stop = true;
+    threads_stop = true;
     for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    return 0;
+}
+
+/* In the midst of a trim, which takes the locks of other threads' caches one after the other. */
+static int way_signal_trim(void)
+{
+    enum { THREADS = 3 };
+    pthread_t threads[THREADS];
+    int (*trim)(size_t);
+    *(void **)&trim = dlsym(RTLD_DEFAULT, "malloc_trim");
+    require(trim != NULL, "no malloc_trim");
+    for (uintptr_t i = 0; i < THREADS; i++) start(&threads[i], churns_large, NULL);
+    fork_from_now_on();
+    while (signal_forks < SIGNAL_FORKS && !is_child) trim(0);
+    if (is_child) _exit(0);
+    setitimer(ITIMER_PROF, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
+    threads_stop = true;
+    for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    return 0;
+}
+
+/* ---- no memory ------------------------------------------------------------------------------------------------------------------ */
+
+/* Another thread frees a large object while the process forks, when there is no memory for what it might do about it. */
+static void *large_object;
+static pthread_barrier_t forks_now, has_freed;
+
+static void *frees_meanwhile(void *argument)
+{
+    churn(1, 100);
+    pthread_barrier_wait(&has_freed);
+    pthread_barrier_wait(&forks_now);
+    free(large_object);
+    pthread_barrier_wait(&has_freed);
+    return argument;
+}
+
+static void let_it_free(void)
+{
+    pthread_barrier_wait(&forks_now);
+    pthread_barrier_wait(&has_freed);
+}
+
+static int way_no_memory(void)
+{
+    const struct rlimit limit = {(rlim_t)400 << 20, (rlim_t)400 << 20};
+    pthread_t thread;
+    pthread_barrier_init(&forks_now, NULL, 2);
+    pthread_barrier_init(&has_freed, NULL, 2);
+    start(&thread, frees_meanwhile, NULL);
+    pthread_barrier_wait(&has_freed);
+    large_object = malloc((size_t)1 << 20);
+    require(large_object != NULL, "no object");
+    require(setrlimit(RLIMIT_AS, &limit) == 0, "no limit");
+    for (size_t size = (size_t)16 << 20; size >= 16; size /= 2)
+        while (malloc(size) != NULL) continue;
+    forking_handlers.prepare = let_it_free;
+    pid_t child = fork(); /* which the kernel may have no memory for */
+    if (child == 0) _exit(0);
+    if (child > 0) await(child);
+    pthread_join(thread, NULL);
     return 0;
 }
 
@@ -347,6 +410,8 @@ int main(int argc, char **argv)
         {"stdio", way_stdio},
         {"signal", way_signal},
         {"signal_threads", way_signal_threads},
+        {"signal_trim", way_signal_trim},
+        {"no_memory", way_no_memory},
         {"abort", way_abort},
     };
     alarm(PATIENCE_S);

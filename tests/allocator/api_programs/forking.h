@@ -1,10 +1,12 @@
-/* What forking.c is made of. */
+/* What forking.c and bad_days.c are made of. */
 #ifndef FORKING_H
 #define FORKING_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* forking_handlers.c, a library that forking.c is linked with. Its constructor registers handlers of fork, which call these;
  * so early that they run inside those of a malloc that is preloaded. */
@@ -19,11 +21,18 @@ extern struct forking_handlers forking_handlers;
 /* Ends the program when it does not hold. */
 void require(bool holds, const char *what);
 
+/* Waits for a child, which must have ended by itself. One that hangs is ended by its alarm. */
+int exit_code_of(pid_t child);
+
 void start(pthread_t *thread, void *(*run)(void *), void *argument);
 
 /* Allocates and frees so many objects, of all kinds: blocks, spans of blocks, large objects. What it leaves it has
  * checked. */
 void churn(uint32_t seed, unsigned steps);
+
+/* What threads that go on are told to end by; and a thread that churns until then, whose argument is its first seed. */
+extern atomic_bool threads_stop;
+void *churns(void *argument);
 
 /* Threads that do so, until they are joined. */
 void workers_start(void);

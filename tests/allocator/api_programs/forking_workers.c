@@ -1,9 +1,12 @@
 #include "forking.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 void require(bool holds, const char *what)
@@ -11,6 +14,18 @@ void require(bool holds, const char *what)
     if (holds) return;
     fprintf(stderr, "%s\n", what);
     _exit(1);
+}
+
+int exit_code_of(pid_t child)
+{
+    int status = 0;
+    pid_t waited;
+    do waited = waitpid(child, &status, 0);
+    while (waited < 0 && errno == EINTR);
+    require(waited == child, "no child to wait for");
+    require(!WIFSIGNALED(status) || WTERMSIG(status) != SIGALRM, "a child hung");
+    require(WIFEXITED(status), "a child was ended by a signal");
+    return WEXITSTATUS(status);
 }
 
 void start(pthread_t *thread, void *(*run)(void *), void *argument)
@@ -47,6 +62,14 @@ void churn(uint32_t seed, unsigned steps)
         }
     }
     for (unsigned slot = 0; slot < SLOTS; slot++) free(blocks[slot]);
+}
+
+atomic_bool threads_stop;
+
+void *churns(void *argument)
+{
+    for (uint32_t seed = (uint32_t)(uintptr_t)argument; !threads_stop; seed++) churn(seed, 500);
+    return NULL;
 }
 
 /* ---- workers --------------------------------------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ from serving import check_preloaded, family, free_port, serving, wait_until
 
 WORKERS = 2
 LOAD_S = 1
-LOAD_TIMEOUT_S = 30
+LOAD_TIMEOUT_S = 60
 FILE_SIZES = (0, 100, 5_000, 70_000, 1_500_000)
 
 CONFIGURATION = """

@@ -1,9 +1,12 @@
 /* Holds at most the same amount of memory all the time, in objects of another size in each phase, made by a thread of its own
- * that ends, and freed by the main one: phases MIB. */
+ * that ends, and freed by the main one: phases MIB. A further thread sleeps meanwhile. After each round, all that is free is asked
+ * back, and at the end no memory is left. */
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { PHASES = 9, MIB = 1024 * 1024 };
 
@@ -39,8 +42,41 @@ static size_t drop(struct phase *phase)
     return sum;
 }
 
+static pthread_mutex_t asleep = PTHREAD_MUTEX_INITIALIZER;
+
+static void *sleep_on(void *argument)
+{
+    free(malloc(100));
+    pthread_mutex_lock(&asleep);
+    pthread_mutex_unlock(&asleep);
+    return argument;
+}
+
+/* As where the address space is limited, unless it is already: not everyone may raise a limit. */
+static void use_up_memory(size_t step)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0) abort();
+    if (limit.rlim_cur > (rlim_t)1 << 30) limit.rlim_cur = (rlim_t)1 << 30;
+    if (setrlimit(RLIMIT_AS, &limit) != 0) abort();
+    void **taken = NULL, **next;
+    while ((next = malloc(step)) != NULL) {
+        *next = taken;
+        taken = next;
+    }
+    while (taken != NULL) {
+        next = *taken;
+        free(taken);
+        taken = next;
+    }
+}
+
 int main(int count, char **words)
 {
+    pthread_t sleeper;
+    pthread_mutex_lock(&asleep);
+    if (pthread_create(&sleeper, NULL, sleep_on, NULL) != 0) abort();
+
     static struct phase phases[PHASES];
     size_t live = count == 2 ? (size_t)atol(words[1]) * MIB : 0;
     if (live == 0) return 2;
@@ -54,6 +90,10 @@ int main(int count, char **words)
             pthread_join(phase->thread, NULL);
             printf("%zu %zx\n", phase->size, drop(phase));
         }
+        malloc_trim(0);
     }
+    use_up_memory(10 * MIB);
+    pthread_mutex_unlock(&asleep);
+    pthread_join(sleeper, NULL);
     return 0;
 }

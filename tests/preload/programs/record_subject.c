@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/close_range.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -57,8 +59,13 @@ static void churn(long events)
     for (long i = 0; i < events; i++) free(allocate((size_t)(i * 7919 % 1777)));
 }
 
+/* Says by a file beside it that the program waits, and so has begun. */
 static void wait_for_file(const char *path)
 {
+    char awaited[PATH_MAX];
+    snprintf(awaited, sizeof awaited, "%s.awaited", path);
+    int file = open(awaited, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    require(file >= 0 && close(file) == 0, "awaited");
     while (access(path, F_OK) != 0) usleep(1000);
 }
 
@@ -84,6 +91,60 @@ static void way_exits(char **arguments)
     if (strcmp(arguments[0], "_exit") == 0) _exit(CODE);
     if (strcmp(arguments[0], "_Exit") == 0) _Exit(CODE);
     quick_exit(CODE);
+}
+
+static void handle_own(int number)
+{
+    (void)number;
+}
+
+static struct sigaction swap(int number, void (*handler)(int))
+{
+    struct sigaction action = {.sa_handler = handler}, before;
+    require(sigaction(number, &action, &before) == 0, "sigaction");
+    return before;
+}
+
+/* What it has set, and the default, is what it is told, by either function. */
+static void way_defaults(char **arguments)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+    (void)arguments;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        int number = numbers[i];
+        struct sigaction now;
+        require(sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_DFL, "the default at first");
+        require(signal(number, handle_own) == SIG_DFL && signal(number, SIG_DFL) == handle_own, "signal");
+        require(swap(number, handle_own).sa_handler == SIG_DFL, "its own by sigaction");
+        require(swap(number, SIG_IGN).sa_handler == handle_own && raise(number) == 0, "ignored");
+        require(swap(number, SIG_DFL).sa_handler == SIG_IGN && signal(number, SIG_DFL) == SIG_DFL, "the default");
+    }
+    work(1);
+}
+
+/* It ends by the signal that is named, which it has handled before. */
+static void way_ended(char **arguments)
+{
+    int number = atoi(arguments[0]);
+    work(1);
+    swap(number, handle_own);
+    require(raise(number) == 0, "its own handler");
+    swap(number, SIG_DFL);
+    kill(getpid(), number);
+    for (;;) pause();
+}
+
+/* A child of its own ends, and is seen to end, by a signal; it goes on. */
+static void way_child_ended(char **arguments)
+{
+    (void)arguments;
+    work(1);
+    pid_t child = fork();
+    if (child == 0)
+        for (;;) pause();
+    kill(child, SIGTERM);
+    require(wait_for(child) == 1000 + SIGTERM, "ended by the signal");
+    work(1);
 }
 
 static void *exit_there(void *unused)
@@ -132,6 +193,17 @@ static void way_winding(char **arguments)
 {
     for (uint64_t i = 1, count = strtoull(arguments[0], NULL, 10); i <= count; i++)
         require(wind(i * UINT64_C(0x9E3779B97F4A7C15), 64) == 65, "calls");
+}
+
+/* Maps files as if they were code; of the last one nothing is left then. */
+static void way_odd_code(char **arguments)
+{
+    for (char **at = arguments; *at != NULL; at++) {
+        int file = open(*at, O_RDWR);
+        require(file >= 0 && mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0) != MAP_FAILED, "mapping");
+        require(at[1] != NULL || ftruncate(file, 0) == 0, "truncated");
+        close(file);
+    }
 }
 
 static void way_wait(char **arguments)
@@ -625,8 +697,12 @@ static const struct way {
     {"return", way_return},
     {"exits", way_exits},
     {"exit_in_thread", way_exit_in_thread},
+    {"defaults", way_defaults},
+    {"ended", way_ended},
+    {"child_ended", way_child_ended},
     {"reallocs", way_reallocs},
     {"winding", way_winding},
+    {"odd_code", way_odd_code},
     {"wait", way_wait},
     {"churn", way_churn},
     {"churn_slowly", way_churn_slowly},

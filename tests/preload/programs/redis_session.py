@@ -14,8 +14,8 @@ from pathlib import Path
 SOCKET = "redis.sock"
 KEYS = 3000
 REQUESTS = 20000
-START_TIMEOUT_S = 20
-SAVE_TIMEOUT_S = 30
+START_TIMEOUT_S = 60
+SAVE_TIMEOUT_S = 60
 STEP_TIMEOUT_S = 60
 
 # Sizes of values, and redis-benchmark's names of what to do with them.

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-START_TIMEOUT_S = 30
-STOP_TIMEOUT_S = 30
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 60
 POLL_S = 0.05
 
 # What root becomes for a program that refuses to run as root: nobody, who owns nothing else.

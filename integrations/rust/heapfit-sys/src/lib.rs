@@ -266,6 +266,26 @@ pub struct hf_node_stats {
     pub crossings: usize,
 }
 
+/// Resident memory of one cause. The header has the words for causes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hf_ledger_row {
+    /// One of the header's words.
+    pub cause: *const c_char,
+    /// A file, or the name of a mapping.
+    pub name: *const c_char,
+    /// Whether it is heapfit's memory.
+    pub in_heap: c_int,
+    /// The number of the heap whose it is; -1: no one heap's.
+    pub heap: c_long,
+    /// The kernel's number of the thread; 0: none.
+    pub thread: c_long,
+    /// Bytes.
+    pub resident: usize,
+    /// Bytes in swap space.
+    pub swapped: usize,
+}
+
 // Documented in heapfit.h, under the same names.
 #[allow(missing_docs)]
 extern "C" {
@@ -323,4 +343,9 @@ extern "C" {
     pub fn hf_stats_nodes(nodes: *mut hf_node_stats, count: usize) -> usize;
     pub fn hf_stats_print(file: c_int);
     pub fn hf_stats_json(file: c_int);
+
+    pub fn hf_ledger(
+        visit: Option<unsafe extern "C" fn(row: *const hf_ledger_row, argument: *mut c_void)>,
+        argument: *mut c_void,
+    ) -> c_int;
 }

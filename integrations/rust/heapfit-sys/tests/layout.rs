@@ -158,6 +158,17 @@ fn declared() -> Vec<(String, usize)> {
         zeroed_bytes,
         crossings
     );
+    members!(
+        expected,
+        hf_ledger_row,
+        cause,
+        name,
+        in_heap,
+        heap,
+        thread,
+        resident,
+        swapped
+    );
     constants!(expected, HF_DEFRAG_DODGING, HF_REGION);
     constants!(
         expected,

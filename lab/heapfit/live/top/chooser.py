@@ -14,11 +14,12 @@ from textual.widgets import DataTable, Footer, Static
 
 from heapfit.errors import HeapfitError
 from heapfit.live.client import Client
-from heapfit.live.figures import NONE_YET, Cell, Sheet, size
+from heapfit.live.figures import NONE_YET, Cell, Sheet
 from heapfit.live.processes import Process, listening
 from heapfit.live.records import Stats
 from heapfit.live.top.sheet_table import SheetTable
 from heapfit.live.top.watch import Watch
+from heapfit.text import size
 
 # A process that is stopped must not keep the others from the screen for long.
 _TIMEOUT_S = 1.0

@@ -16,9 +16,10 @@ from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.widgets import Footer, Static, TabbedContent, TabPane
 
+from heapfit import text
 from heapfit.errors import HeapfitError
 from heapfit.live import figures
-from heapfit.live.client import Client
+from heapfit.live.client import LEDGER_TIMEOUT_S, Client
 from heapfit.live.figures import Figure, Sheet
 from heapfit.live.processes import Gone
 from heapfit.live.snapshot import Rates, Snapshot, rates_between, take
@@ -33,6 +34,7 @@ _FIGURES, _GAPS = 10, 2
 _SHEETS: dict[str, Callable[[Snapshot, Rates | None], Sheet]] = {
     "classes": lambda snapshot, _: figures.classes(snapshot),
     "heaps": figures.heaps,
+    "ledger": lambda snapshot, _: figures.ledger(snapshot),
     "options": lambda snapshot, _: figures.options(snapshot),
 }
 
@@ -46,6 +48,7 @@ class Watch(Screen[None]):
         ("p", "pause", "Pause"),
         Binding("c", "tab('classes')", "Size classes", show=False),
         Binding("h", "tab('heaps')", "Heaps", show=False),
+        Binding("l", "tab('ledger')", "Ledger", show=False),
         Binding("o", "tab('options')", "Options", show=False),
         ("escape", "back", "Back"),
     ]
@@ -77,6 +80,8 @@ class Watch(Screen[None]):
                 yield SheetTable(name="classes-table", column="live bytes")
             with TabPane("[u]H[/u]eaps", id="heaps"):
                 yield SheetTable(name="heaps-table", column="live")
+            with TabPane("[u]L[/u]edger", id="ledger"):
+                yield SheetTable(name="ledger-table", column="resident")
             with TabPane("[u]O[/u]ptions", id="options"):
                 yield SheetTable(name="options-table")
         yield Footer()
@@ -101,7 +106,7 @@ class Watch(Screen[None]):
     async def _look(self) -> None:
         self._looking = True
         try:
-            snapshot = await asyncio.to_thread(take, self._client)
+            snapshot = await asyncio.to_thread(take, self._client, self._ledger_timeout_s())
         except HeapfitError as error:
             self._problem = str(error)
             self._ended = isinstance(error, Gone)
@@ -111,6 +116,11 @@ class Watch(Screen[None]):
         finally:
             self._looking = False
         self._show()
+
+    def _ledger_timeout_s(self) -> float | None:
+        """Return None unless somebody looks at the ledger: it takes the process longer."""
+        shown = self.query_one(TabbedContent).active == "ledger"
+        return LEDGER_TIMEOUT_S if shown else None
 
     def _take_in(self, snapshot: Snapshot) -> None:
         before = self._snapshot
@@ -163,7 +173,7 @@ class Watch(Screen[None]):
         rows = _grid(names, _FIGURES)
         rows.add_column(no_wrap=True)
         for figure in found:
-            bars = figures.spark(self._history[figure.name], room)
+            bars = text.spark(self._history[figure.name], room)
             rows.add_row(figure.name, Text(figure.text, "bold"), Text(bars, "cyan"))
         return rows
 
@@ -193,6 +203,7 @@ class Watch(Screen[None]):
         """Show one of the tables."""
         self.query_one(TabbedContent).active = name
         self.query_one(f"#{name}-table").focus()
+        self._tick()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the way back only where the process was chosen among others."""
@@ -204,7 +215,7 @@ class Watch(Screen[None]):
 
     def action_shrink(self) -> None:
         """Turn speed for memory."""
-        self._steer(lambda: f"{figures.size(self._client.shrink())} given back")
+        self._steer(lambda: f"{text.size(self._client.shrink())} given back")
 
     def action_restore(self) -> None:
         """Put the options in force again."""

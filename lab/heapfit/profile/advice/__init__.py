@@ -10,6 +10,8 @@ Here is what all rules share: the advice itself, and figures per second.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from heapfit.profile.model import Profile, Recording
 from heapfit.records import Record
 
@@ -64,6 +66,29 @@ def none(sentence: str) -> Advice:
 def under_heapfit(recording: Recording) -> bool:
     """Whether heapfit served the program that was recorded."""
     return "libheapfit" in recording.allocator
+
+
+def sampled(recordings: Iterable[Recording]) -> bool:
+    """Whether one of the recordings noted a sample of the allocations alone."""
+    return any(each.sample for each in recordings)
+
+
+def ended_early(profile: Profile) -> bool:
+    """Whether one of the recordings ended before its program, which might have freed more."""
+    return any(each.ended_early for each in profile.recordings)
+
+
+def began_late(profile: Profile) -> bool:
+    """Whether one of the recordings began in the middle of its process: there was memory of which
+    it knows nothing."""
+    return any(each.began_late for each in profile.recordings)
+
+
+def replayed(recordings: Iterable[Recording], trace: str) -> str:
+    """What compares allocators on these calls: a replay, which needs all of them."""
+    if sampled(recordings):
+        return "a recording without `--sample`, played back by `heapfit replay`,"
+    return f"`heapfit replay {trace}`"
 
 
 def per_second(number: float, profile: Profile) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from heapfit.live.figures import suffixed
 from heapfit.profile.advice import (
     KIB,
     MIB,
@@ -17,10 +16,13 @@ from heapfit.profile.advice import (
     none,
     per_second,
     power_of_two,
+    replayed,
+    sampled,
     under_heapfit,
 )
 from heapfit.profile.model import LARGE_BYTES, Profile
 from heapfit.profile.words import count, percent, size
+from heapfit.text import capitalised, suffixed
 
 # ---------------------------------------------------------------------- sizes
 
@@ -55,8 +57,8 @@ def sizes(profile: Profile, trace: str) -> Advice:
     every = totals.allocations.objects
     small = 1 - large.objects / every if every else 0.0
     return none(
-        f"None needed: {percent(small)} of the allocations are of at most {size(LARGE_BYTES)}, for "
-        "which heapfit has size classes and each thread a heap without locks."
+        f"Nothing to do: {percent(small)} of the allocations are of at most {size(LARGE_BYTES)}, "
+        "for which heapfit has size classes and each thread a heap without locks."
     )
 
 
@@ -66,19 +68,24 @@ def sizes(profile: Profile, trace: str) -> Advice:
 def rate(profile: Profile, trace: str) -> Advice:
     per_second = profile.totals.per_second or 0.0
     part = per_second * PAIR_NS / S
-    cost = f"{count(per_second)} allocations a second take, at {PAIR_NS} ns for each with its free,"
+    about = "about " if sampled(profile.recordings) else ""
+    cost = (
+        f"{about}{count(per_second)} allocations a second take, at {PAIR_NS} ns for each with its "
+        "free,"
+    )
     if part < NEGLIGIBLE:
         return none(
-            f"None needed: {cost} less than 1 % of a core, so choose the allocator by its memory."
+            f"Nothing to do: {cost} less than 1 % of a core, so choose the allocator by its memory."
         )
     if part < WORTH_A_TEST:
         return none(
-            f"None needed: {cost} {percent(part)} of a core, of which an allocator can save a part."
+            f"Nothing to do: {cost} {percent(part)} of a core, of which an allocator can save a "
+            "part."
         )
     return do(
         "another allocator",
-        f"{cost} {percent(part)} of a core: `heapfit replay {trace}` tells how much of that each "
-        "allocator really takes.",
+        f"{capitalised(cost)} {percent(part)} of a core: {replayed(profile.recordings, trace)} "
+        "tells how much of that each allocator really takes.",
     )
 
 
@@ -93,11 +100,11 @@ _SMALL_STEP = 1.1
 def realloc(profile: Profile, trace: str) -> Advice:
     calls = profile.reallocs
     if not calls.calls.objects:
-        return none("None: the program reallocates nothing.")
+        return none("Nothing to do: the program reallocates nothing.")
     copied = per_second(calls.copied_bytes, profile)
     if copied < _NOTICED_BYTES_PER_S:
         return none(
-            f"None needed: moving blocks copies {size(copied)}/s, less than 1 % of a core's time."
+            f"Nothing to do: moving blocks copies {size(copied)}/s, less than 1 % of a core's time."
         )
     if calls.copied_huge_bytes >= calls.copied_bytes / 2 and _moves_by_tables(profile):
         return _by_tables(profile, copied)
@@ -110,8 +117,8 @@ def realloc(profile: Profile, trace: str) -> Advice:
     return do(
         "another allocator",
         f"Moving blocks copies {size(copied)}/s, and {percent(calls.in_place_share or 0.0)} of "
-        f"the reallocations stay in place: `heapfit replay {trace}` tells what that costs under "
-        "others.",
+        f"the reallocations stay in place: {replayed(profile.recordings, trace)} tells what that "
+        "costs under others.",
     )
 
 
@@ -123,7 +130,9 @@ def _moves_by_tables(profile: Profile) -> bool:
 def _by_tables(profile: Profile, copied: float) -> Advice:
     huge = percent(profile.reallocs.copied_huge_bytes, profile.reallocs.copied_bytes)
     feature = "realloc by mremap"
-    what = f"{huge} of the {size(copied)}/s that moving blocks copies are in blocks from 4 MiB on"
+    what = (
+        f"{huge} of the {size(copied)}/s that moving blocks copies are in blocks of 4 MiB or more"
+    )
     if all(map(under_heapfit, profile.recordings)):
         return given(
             feature, f"Nothing to set: {what}, and heapfit has moved these without a copy."
@@ -157,7 +166,7 @@ def calloc(profile: Profile, trace: str) -> Advice:
         return given(
             "known zero pages",
             f"Nothing to set: {percent(pages.bytes, profile.totals.allocations.bytes)} of the "
-            "bytes are callocs of 4 KiB and more, and heapfit does not clear again what comes "
-            "zero from the kernel.",
+            "bytes are callocs of 4 KiB and more, and heapfit does not clear memory again "
+            "that the kernel provides zeroed.",
         )
-    return none(f"None needed: `calloc` of whole pages asks for {size(cleared)}/s.")
+    return none(f"Nothing to do: `calloc` of whole pages asks for {size(cleared)}/s.")

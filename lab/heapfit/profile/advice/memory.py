@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from heapfit.interpreters import hiding
 from heapfit.profile.advice import (
     DOMINANT,
     KIB,
     MIB,
     Advice,
     S,
+    began_late,
     do,
     given,
     mend,
     none,
+    replayed,
     under_heapfit,
 )
-from heapfit.profile.model import LARGE_BYTES, Profile, Recording, Rounding
+from heapfit.profile.model import LARGE_BYTES, LeakSite, Profile, Recording, Rounding
 from heapfit.profile.words import percent, size
 
 # --------------------------------------------------------------------- memory
@@ -35,11 +38,16 @@ _HUGE_PAGES_PAY = 64 * MIB
 
 
 def memory(profile: Profile, trace: str) -> Advice:
-    watched = [each for each in profile.recordings if _resident(each)]
+    watched = [each for each in profile.recordings if _resident(each) and not each.began_late]
+    if not watched and began_late(profile):
+        return none(
+            "No advice can be given: the recording began in the middle of the process, and what "
+            "was allocated before is resident too, of which it knows nothing."
+        )
     if not watched:
         return none(
-            "None can be given: how much memory was resident is not in this recording, and a "
-            "program's heap alone does not tell it."
+            "No advice can be given: how much memory was resident is not in this recording, "
+            "and a program's heap alone does not tell."
         )
     most = max(watched, key=lambda each: each.resident_most or 0)
     return _kept_after_peak(most) or _excess_at_peak(most, trace) or _huge_pages(most)
@@ -63,8 +71,9 @@ def _kept_after_peak(recording: Recording) -> Advice | None:
     if under_heapfit(recording):
         return do(
             "decay_ms",
-            f"{fact}, under heapfit: see by `heapfit ctl PID trim` whether that is free memory; "
-            "then `decay_ms:100` gives it back sooner, else few live blocks hold many pages.",
+            f"{fact}, under heapfit: `heapfit ctl PID trim` shows whether that is free memory; "
+            "if it is, `decay_ms:100` gives it back sooner, and if not, few live blocks hold "
+            "many pages.",
         )
     return do(
         "decay_ms",
@@ -89,11 +98,18 @@ def _excess_at_peak(recording: Recording, trace: str) -> Advice | None:
     excess = resident - live
     if excess < _NOTICEABLE_EXCESS or resident < live * _EXCESSIVE_RATIO:
         return None
+    beyond = f"At most {size(resident)} were resident, {size(excess)} beyond the most that was live"
+    hidden = hiding(recording.program, recording.environment)
+    if hidden is not None:
+        return do(
+            hidden.variable or "the interpreter",
+            f"{beyond} and recorded; {hidden.keeps}, so {hidden.instead} before you try another "
+            "allocator.",
+        )
     return do(
         "another allocator",
-        f"At most {size(resident)} were resident, {size(excess)} beyond the most that was live: "
-        f"`heapfit replay {trace}` tells how much of that each allocator would need, and what is "
-        "left is the program's own.",
+        f"{beyond}: {replayed([recording], trace)} tells how much of that each allocator would "
+        "need; the rest is the program's own.",
     )
 
 
@@ -106,9 +122,11 @@ def _huge_pages(recording: Recording) -> Advice:
             "by `huge_pages:auto`, as long as the kernel's transparent_hugepage is madvise or "
             "always.",
         )
+    excess = max(max(_resident(recording)) - live, 0)
+    little = "half of that" if excess >= _NOTICEABLE_EXCESS else size(_NOTICEABLE_EXCESS)
     return none(
-        f"None needed: resident memory exceeds the {size(live)} live by less than half, or by less "
-        f"than {size(_NOTICEABLE_EXCESS)}, and so small a heap gains nothing by huge pages."
+        f"Nothing to do: beyond the {size(live)} live, {size(excess)} of anonymous memory were "
+        f"resident, less than {little}, and so small a heap gains nothing by huge pages."
     )
 
 
@@ -123,14 +141,19 @@ _WORTH_SHRINKING = 64 * MIB
 def peak(profile: Profile, trace: str) -> Advice:
     peak = profile.peak
     if not peak.amount.bytes:
-        return none("None: nothing was live.")
+        return none("Nothing to do: nothing was live.")
+    if began_late(profile):
+        return none(
+            "No advice can be given: this is the peak of what was allocated while it was recorded, "
+            "a part of what the process held."
+        )
     return (
         _surge(profile)
         or _dominant_site(profile)
         or _large_blocks(profile)
         or none(
-            "None needed: the peak is made of many things, of which no allocator can drop one; "
-            "what it adds to them stands under rounding."
+            "Nothing to do: the peak is made of many things, none of which an allocator can "
+            "drop; what it adds to them is under rounding."
         )
     )
 
@@ -145,9 +168,10 @@ def _surge(profile: Profile) -> Advice | None:
         return None
     return do(
         "hf_footprint_shrink",
-        f"{size(youngest.amount.bytes)} of the peak were allocated in the last tenth of the time "
-        "before it and did not stay: call `hf_footprint_shrink()` before such a phase and "
-        "`hf_footprint_restore()` after it, so that free memory kept for speed does not add to it.",
+        f"{size(youngest.amount.bytes)} of the peak was allocated in the last tenth of the "
+        "time before it and did not stay: call `hf_footprint_shrink()` before such a phase "
+        "and `hf_footprint_restore()` after it, so that free memory kept for speed does not "
+        "add to it.",
     )
 
 
@@ -156,8 +180,8 @@ def _dominant_site(profile: Profile) -> Advice | None:
     if first is None or first.share < DOMINANT:
         return None
     return none(
-        f"None: {percent(first.share)} of the peak belong to {first.name}, and no allocator makes "
-        "that smaller; look there first."
+        f"{percent(first.share)} of the peak belongs to {first.name}; no allocator makes that "
+        "smaller, so look there first."
     )
 
 
@@ -166,8 +190,8 @@ def _large_blocks(profile: Profile) -> Advice | None:
     if share < DOMINANT:
         return None
     return none(
-        f"None: {percent(share)} of the peak are in blocks above {size(LARGE_BYTES)}, which every "
-        "allocator serves by whole pages; only the program can hold less."
+        f"{percent(share)} of the peak is in blocks above {size(LARGE_BYTES)}, which every "
+        "allocator serves in whole pages; only the program can hold less."
     )
 
 
@@ -188,20 +212,37 @@ def rounding(profile: Profile, trace: str) -> Advice:
     recorded = next((each for each in known if each.recorded), None)
     better = [each for each in known if each.allocator not in _WITH_HEADERS]
     if recorded is None or not better or not profile.peak.amount.bytes:
-        return none("None: what the program's own allocator adds is not known here.")
+        return none("What the program's own allocator adds is not known here.")
     best = _preferred(better, profile.peak.amount.bytes)
     saved = recorded.peak_bytes - best.peak_bytes
     if saved < max(_WORTH_CHANGING * profile.peak.amount.bytes, _WORTH_CHANGING_BYTES):
+        if began_late(profile):
+            return none(
+                f"{recorded.title} adds {size(recorded.peak_bytes)} to what was live of the "
+                "recorded allocations; what it adds to those of before is not known."
+            )
         return none(
-            f"None needed: {recorded.title} adds {size(recorded.peak_bytes)} to the peak by "
-            "rounding, and no allocator of known classes much less."
+            f"Nothing to do: {recorded.title} adds {size(recorded.peak_bytes)} to the peak by "
+            f"rounding, and {_saves_little(recorded, best, known)}."
         )
     return do(
         "another allocator",
         f"{best.title} would add {size(best.peak_bytes)} to the peak by rounding where "
-        f"{recorded.title} adds {size(recorded.peak_bytes)}; `heapfit replay {trace}` tells what "
-        "is left of that with fragmentation.",
+        f"{recorded.title} adds {size(recorded.peak_bytes)}; "
+        f"{replayed(profile.recordings, trace)} tells what is left of that with fragmentation.",
     )
+
+
+def _saves_little(recorded: Rounding, best: Rounding, known: Sequence[Rounding]) -> str:
+    saved = recorded.peak_bytes - best.peak_bytes
+    if saved > 0:
+        return (
+            f"{best.title} {size(best.peak_bytes)}: {size(saved)} less, no reason for another "
+            "allocator"
+        )
+    if min(each.peak_bytes for each in known) < recorded.peak_bytes:
+        return "those that add less have headers on top"
+    return "no allocator whose classes are known adds less"
 
 
 def _preferred(allocators: Sequence[Rounding], peak: int) -> Rounding:
@@ -213,9 +254,12 @@ def _preferred(allocators: Sequence[Rounding], peak: int) -> Rounding:
 
 # ------------------------------------------------------------------------ end
 
-# A leak grows all the time; what is set up once is born early, what is in use was born just now.
-# More born late than this is what turns over: the young are always many among it.
+# A leak grows as the program works, which is told by its allocations: it may wait for most of the
+# time. What is set up once is born early, what is in use was born just now. More born late than
+# this is what turns over: the young are always many among it.
 _GROWS, _TURNS_OVER = 0.4, 0.6
+# But what is hardly ever freed turns over nothing: that leak began late.
+_HARDLY_FREED = 0.05
 _LEAK_SHARE = 0.1
 _LEAK_OBJECTS = 100
 _LEAK_BYTES = 64 * KIB
@@ -227,7 +271,8 @@ def end(profile: Profile, trace: str) -> Advice:
         each
         for each in leaks.sites
         if each.share >= _LEAK_SHARE
-        and _GROWS <= each.late_share <= _TURNS_OVER
+        and each.late_share >= _GROWS
+        and (each.late_share <= _TURNS_OVER or each.freed_share <= _HARDLY_FREED)
         and each.amount.objects >= _LEAK_OBJECTS
         and each.amount.bytes >= _LEAK_BYTES
     ]
@@ -235,15 +280,35 @@ def end(profile: Profile, trace: str) -> Advice:
         first = max(growing, key=lambda each: each.amount.bytes)
         return mend(
             f"{first.name} still holds {size(first.amount.bytes)} at the end, and "
-            f"{percent(first.late_share)} of it came in the second half: if that is a leak, no "
-            "allocator mends it."
+            f"{percent(first.late_share)} of it came in the later half of all allocations: if that "
+            "is a leak, no allocator mends it."
         )
     if not leaks.sites and _grows(profile):
         return mend(
-            "What lives at the end has come in evenly all along, as a leak does, which no "
-            "allocator mends: `heapfit record --sites 8` tells from where."
+            "What lives at the end was allocated evenly all along, as in a leak, which no "
+            "allocator mends: `heapfit record` tells where, unless given `--sites 0`."
         )
-    return none("None needed: nothing that lives at the end has kept growing.")
+    young = [
+        each
+        for each in leaks.sites
+        if each.share >= _LEAK_SHARE and each.late_share >= _GROWS and each not in growing
+    ]
+    if young:
+        return none(_no_leak(max(young, key=lambda each: each.amount.bytes)))
+    if not leaks.amount.objects:
+        return none("Nothing to do: nothing is left.")
+    return none("Nothing to do: no large part of what lives at the end was allocated late.")
+
+
+def _no_leak(site: LeakSite) -> str:
+    """Why a site whose blocks are of the later half does not look like a leak."""
+    late = f"{percent(site.late_share)} of what {site.name} holds came in the later half"
+    if site.late_share > _TURNS_OVER and site.freed_share > _HARDLY_FREED:
+        return (
+            f"No sign of a leak: {late} of all allocations, and {percent(site.freed_share)} of its "
+            "blocks were freed, as where blocks come and go."
+        )
+    return f"No sign of a leak: {late} of all allocations, but it is too little to tell."
 
 
 def _grows(profile: Profile) -> bool:

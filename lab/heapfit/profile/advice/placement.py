@@ -46,11 +46,11 @@ def lifetimes(profile: Profile, trace: str) -> Advice:
     young = profile.lifetimes.young_share
     if young is not None and young >= MOSTLY:
         return none(
-            f"None needed: {percent(young)} of the blocks die within {size(YOUNG_BYTES)} of "
-            "further allocation, so that each is served from one just freed."
+            f"Nothing to do: {percent(young)} of the blocks die within {size(YOUNG_BYTES)} of "
+            "further allocation, so new ones are served from those just freed."
         )
     return none(
-        "None needed: no size of small blocks mixes many that die at once with many that last."
+        "Nothing to do: no size of small blocks mixes many that die at once with many that last."
     )
 
 
@@ -77,7 +77,7 @@ def bursts(profile: Profile, trace: str) -> Advice:
     first = max(found, key=lambda each: each.bursts * each.allocations)
     if (profile.totals.per_second or 0.0) * PAIR_NS / S < NEGLIGIBLE:
         return none(
-            f"None needed: {first.thread} works in bursts that a context could free at once, but "
+            f"Nothing to do: {first.thread} works in bursts that a context could free at once, but "
             "all allocation takes less than 1 % of a core."
         )
     region = first.most_live_bytes >= _HARDLY_REUSED * first.bytes
@@ -101,17 +101,22 @@ def _fits_context(each: Bursts) -> bool:
 
 def _why_no_context(threads: Sequence[Bursts]) -> str:
     if not threads:
-        return "None: no thread allocates in periods at whose end nearly all is dead."
+        return (
+            "Nothing to do: no thread allocates in periods by whose end nearly everything has "
+            "been freed."
+        )
     most = max(threads, key=lambda each: each.bursts * each.allocations)
     if most.bursts < _RECURRING:
-        why = f"they are {counted(most.bursts, 'burst')}, and a context pays by being used again"
+        why = (
+            f"there are {counted(most.bursts, 'burst')}, and a context pays off by being used again"
+        )
     elif most.allocations < _WORTH_A_CONTEXT:
         why = f"with {count(most.allocations)} allocations each there is little to free at once"
     elif (most.share or 0.0) < DOMINANT:
         why = f"only {percent(most.share or 0.0)} of its allocations are within them"
     else:
         why = f"{percent(most.remote_share or 0.0)} of their blocks are freed by other threads"
-    return f"None: {most.thread} has bursts, but {why}."
+    return f"Nothing to do: {most.thread} has bursts, but {why}."
 
 
 # -------------------------------------------------------------------- threads
@@ -137,7 +142,7 @@ def threads(profile: Profile, trace: str) -> Advice:
         _many_threads(profile)
         or _one_for_several(profile)
         or _remote_batches(profile)
-        or none("None needed: nearly every block is freed by the thread that allocated it.")
+        or none("Nothing to do: nearly every block is freed by the thread that allocated it.")
     )
 
 
@@ -148,8 +153,9 @@ def _many_threads(profile: Profile) -> Advice | None:
             return do(
                 "lockless_threads",
                 f"{counted(each.threads, 'thread')} make "
-                f"{count(each.allocations.objects / each.threads)} allocations each: if they live "
-                "at the same time, `lockless_threads:64` spares most of them a heap of their own.",
+                f"{count(each.allocations.objects / each.threads)} allocations each: if they "
+                "live at the same time, `lockless_threads:64` saves most of them a heap of "
+                "their own.",
             )
     return None
 
@@ -168,9 +174,9 @@ def _one_for_several(profile: Profile) -> Advice | None:
         if len(others) >= 2:
             return do(
                 "cache_line_align",
-                f"{sharing.threads[born]} allocates small blocks that {len(others)} other threads "
-                "free: if `perf c2c` shows that they contend for cache lines, "
-                "`cache_line_align:1` parts them, at 64 bytes for each block.",
+                f"{sharing.threads[born]} allocates small blocks that {len(others)} other "
+                "threads free: if `perf c2c` shows that they contend for cache lines, "
+                "`cache_line_align:1` separates them, at 64 bytes for each block.",
             )
     return None
 
@@ -185,8 +191,8 @@ def _remote_batches(profile: Profile) -> Advice | None:
         return do(
             "remote_free_bytes",
             f"Blocks that other threads free are {size(_remote_size(profile))} on average, so "
-            f"that a batch holds {count(max(blocks, 1.0))}: `remote_free_bytes:1m` makes batches "
-            "larger, for that much memory under way in each thread.",
+            f"that a batch holds {count(max(blocks, 1.0))}: `remote_free_bytes:1m` makes "
+            "batches larger, for that much memory in transit in each thread.",
         )
     return given(
         "remote-free queues",
@@ -215,7 +221,7 @@ def sites(profile: Profile, trace: str) -> Advice:
     sites = profile.sites
     if not sites.recorded:
         return none(
-            "None can be given: record with `heapfit record --sites 8` to learn who allocates, and "
+            "No advice can be given: record without `--sites 0` to learn what allocates, and "
             "whether pools would help."
         )
     fitting = {
@@ -226,14 +232,15 @@ def sites(profile: Profile, trace: str) -> Advice:
     held = sum(each.peak.bytes for each in fitting.values())
     if held < WORTH_PLACING:
         return none(
-            "None needed: no call makes many small blocks that last and stand among others' blocks."
+            "Nothing to do: no call site makes many small blocks that last and lie among "
+            "those of others."
         )
     first = max(fitting.values(), key=lambda each: each.peak.bytes)
     return do(
         "pools",
         f"{_calls(len(fitting), first)} {size(held)} of small blocks that last, with others' "
-        "blocks between them: `heapfit pools explain -- CMD` tells which of them pools would put "
-        "together.",
+        "blocks between them: `heapfit pools explain -- CMD` tells which of them pools would "
+        "place together.",
     )
 
 

@@ -21,9 +21,8 @@ def count(trace: Trace, tally: Tally) -> None:
     """Count objects by size and lifetime on both clocks; those that live apart."""
     ends = {"ns": trace.summary.duration_ns, "bytes": _bytes_at_end(trace)}
     for clock in _CLOCKS:
-        lived = f"coalesce(died_{clock}, {ends[clock]}) - born_{clock}"
-        if clock == "bytes":
-            lived = f"CAST(({lived}) * {_stretch(trace)} AS BIGINT)" if trace.sampled else lived
+        end = f"coalesce(died_{clock}, {ends[clock]})"
+        lived = trace.lived_bytes(end) if clock == "bytes" else f"{end} - born_{clock}"
         rows = trace.query(
             f"SELECT size_power(size), life_bin({lived}), died_ns IS NULL, {trace.amount()} "
             "FROM object GROUP BY ALL"
@@ -35,14 +34,6 @@ def count(trace: Trace, tally: Tally) -> None:
 def _bytes_at_end(trace: Trace) -> int:
     found = trace.query("SELECT max(greatest(born_bytes, coalesce(died_bytes, 0))) FROM object")
     return found[0][0] or 0
-
-
-def _stretch(trace: Trace) -> float:
-    """Return how many bytes the program asked for, for each that a sample has noted."""
-    [(estimated, noted)] = trace.query(
-        f"SELECT {trace.total('size')} / 65536, sum(size) FROM object"
-    )
-    return float(estimated / noted) if noted else 1.0
 
 
 def finish(tally: Tally) -> Lifetimes:

@@ -25,8 +25,11 @@ def count_peak(trace: Trace, tally: Tally) -> None:
 
 
 def count_end(trace: Trace, tally: Tally) -> None:
-    """Count what lives at the end by the tenth of the recording in which it was born."""
-    born = f"born_ns * {TENTHS} // {max(trace.summary.duration_ns, 1)}"
+    """Count what lives at the end by the tenth of all allocations that it is of.
+
+    Not of the time: a program that leaks as it works, and then waits, leaks all the same.
+    """
+    born = trace.allocated_part(TENTHS)
     _count_tenths(trace, tally, "born_of_living", born, "died_ns IS NULL")
 
 
@@ -83,6 +86,7 @@ def end(tally: Tally) -> Leaks:
                 amount=amount(row, sites.END),
                 share=share(row[sites.END + 1], everything[END + 1]) or 0.0,
                 late_share=share(row[sites.LATE], row[sites.END]) or 0.0,
+                freed_share=share(row[sites.FREED], row[0]) or 0.0,
             )
             for key, row in living[:SITES_TOLD]
         ],

@@ -6,20 +6,30 @@ of a recording and for its bursts; and with it, when the most was live.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from operator import sub
+from pathlib import Path
 
+from heapfit.interpreters import hiding
 from heapfit.profile.model import Course, Recording
 from heapfit.profile.sections.sizes import END, PEAK, WIDTH
 from heapfit.profile.tally import Counted, Tally, amount, whole
-from heapfit.profile.trace import REALLOC, Trace
+from heapfit.profile.trace import REALLOC, Info, Trace
+from heapfit.text import capitalised, counted, join_words, size
+from heapfit.trace.ending import NO_END, ended_early
 from heapfit.trace.native import NO_SITES, Problems
+from heapfit.trace.sites import parse_mappings
 
 COURSE_STEPS = 1 << 10  # of a course, at most
 # Of a recording, at most; the finest in which a burst can be seen. Where there are more threads
 # than THREADS_FINE they are fewer, so that all threads' steps together fit into memory.
 STEPS = 1 << 18
 THREADS_FINE = 8
+
+_MOST_FILES = 3  # are named
+# The recorder looks at the memory when it begins; a later look may be of what is in the recording.
+_FIRST_LOOK_NS = 10_000_000
 
 _SUMS = ("noted_born", "born", "born_bytes", "reborn", "noted_died", "died", "died_bytes", "remote")
 
@@ -29,6 +39,7 @@ def count(trace: Trace, tally: Tally) -> None:
     summary, sizes = trace.summary, tally.total("sizes", WIDTH)
     course = _course(trace)
     resident = [each for each in course.resident if each is not None]
+    early, late = ended_early(summary.end), summary.info.began_late
     taken = set(Recording.model_fields) & set(type(summary.info).model_fields)
     recording = Recording(
         **{name: getattr(summary.info, name) for name in taken},
@@ -41,45 +52,135 @@ def count(trace: Trace, tally: Tally) -> None:
         peak_ns=trace.peak_ns,
         end=amount(sizes, END),
         resident_most=max(resident, default=None),
-        problems=problems(summary.problems, summary.totals.unmatched_frees),
+        problems=[
+            *(_began_late(_had_before(trace)) if late else []),
+            *problems(summary.problems, 0 if trace.sampled else summary.totals.unmatched_frees),
+            *_hidden(summary.info),
+            *_changed(summary.changed),
+            *_ended_before(early),
+        ],
+        whole=summary.problems == Problems(),
+        ended_early=bool(early),
         course=course,
     )
-    tally.recordings.append(Counted(recording))
+    mappings = parse_mappings(summary.modules)
+    tally.recordings.append(
+        Counted(
+            recording,
+            builds={each.path: each.build_id for each in mappings if each.build_id},
+            sources=frozenset(
+                Path(each.path.partition("\t")[0]).name
+                for each in mappings
+                if each.place(each.end) is not None
+            ),
+            changed=tuple(summary.changed),
+        )
+    )
     counts = summary.totals
     lost = summary.problems.lost_events
     row = (counts.events, counts.failed, counts.unmatched_frees, lost, summary.duration_ns)
     tally.add("counts", (), row)
 
 
+def _had_before(trace: Trace) -> int | None:
+    """Return the resident bytes of the process's own that were there when the recording began; None
+    where nobody looked then."""
+    rows = trace.query(
+        "SELECT resident_anonymous - allocated_bytes FROM memory_table "
+        f"WHERE resident_anonymous > 0 AND ns <= {_FIRST_LOOK_NS} ORDER BY ns LIMIT 1"
+    )
+    return max(int(rows[0][0]), 0) if rows else None
+
+
+def _hidden(info: Info) -> list[str]:
+    found = hiding(info.program, info.environment)
+    if found is None:
+        return []
+    return [capitalised(f"{found.keeps}, and these are not recorded: {found.instead}.")]
+
+
+def _changed(files: Sequence[str]) -> list[str]:
+    if not files:
+        return []
+    return [
+        f"{file_names(files)} changed after the recording began: its functions and lines there are "
+        "not known any more, and addresses stand in their place. Before you rebuild a program, "
+        "keep them: heapfit profile TRACE --keep FOLDER."
+    ]
+
+
+def file_names(files: Sequence[str]) -> str:
+    """Return the names of the first of these files, and how many more there are.
+
+    >>> file_names(["/bin/a", "/bin/b"])
+    'a and b'
+    """
+    named = [Path(each).name for each in files[:_MOST_FILES]]
+    if len(files) > _MOST_FILES:
+        named.append(counted(len(files) - _MOST_FILES, "other file"))
+    return join_words(named)
+
+
+def _began_late(before: int | None) -> list[str]:
+    there = f", when {size(before)} of its own memory were resident" if before else ""
+    return [
+        f"The recording began in the middle of the process{there}: what was allocated before is in "
+        "no figure here, and is not free. What is live is told of what was allocated since; to "
+        "have all of it, record the program from its start: heapfit record -- CMD."
+    ]
+
+
+def _ended_before(why: str) -> list[str]:
+    if why in ("", NO_END):  # of which the problems of the file tell
+        return []
+    return [
+        f"The recording ended before the program did ({why}): what was live then may have been "
+        "freed later."
+    ]
+
+
 def problems(found: Problems, unmatched: int) -> list[str]:
-    """Return what is wrong with a file, a sentence each."""
+    """Return what is wrong with a file, a sentence each.
+
+    `unmatched` is of a full recording: in a sample a block's reallocation is noted though the block
+    was not.
+    """
     told = (
         (found.cut_short, "The recording was cut short: what followed its last block is lost."),
         (
             found.damaged_blocks or found.damaged_bytes,
-            f"{found.damaged_blocks:,} damaged blocks and {found.damaged_bytes:,} bytes between "
-            "blocks were passed over.",
+            f"Damage in the file was skipped: {join_words(_damage(found))}.",
         ),
-        (found.unknown_blocks, f"{found.unknown_blocks:,} blocks are of kinds unknown here."),
+        (found.unknown_blocks, f"{found.unknown_blocks:,} blocks are of unknown kinds."),
         (
             found.sites_limit,
-            "There were more chains of calls than the recorder keeps: "
+            "There were more call chains than the recorder keeps: "
             + (
-                "later ones have no site"
+                "later ones have no call site"
                 if found.sites_limit == NO_SITES
-                else "of later ones only the innermost address is known"
+                else "of later ones, only the innermost address is known"
             )
-            + ". Record with fewer --sites to have all.",
+            + ". Record with fewer --sites to have them all.",
         ),
         (found.lost_events, f"The recorder could not keep {found.lost_events:,} events."),
         (found.late_events, f"{found.late_events:,} events came late: their time is inexact."),
         (found.backward_clocks, f"The clock went backwards {found.backward_clocks:,} times."),
         (
             unmatched,
-            f"{unmatched:,} freed blocks are older than the recording, or their birth is lost.",
+            "Frees of blocks that are older than the recording, or whose allocation was lost: "
+            f"{unmatched:,}. What was allocated before the recorder began, for example by the "
+            "dynamic linker, is in no figure here.",
         ),
     )
     return [sentence for wrong, sentence in told if wrong]
+
+
+def _damage(found: Problems) -> list[str]:
+    blocks, between = found.damaged_blocks, found.damaged_bytes
+    return [
+        *([counted(blocks, "block")] if blocks else []),
+        *([f"{counted(between, 'byte')} between blocks"] if between else []),
+    ]
 
 
 def _course(trace: Trace) -> Course:

@@ -6,18 +6,21 @@ mixes with others': where the allocation before, of like size, was mostly anothe
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from heapfit.profile.model import SMALL_BYTES, Site, Sites
 from heapfit.profile.sections.lifetimes import survival_quantile
 from heapfit.profile.tally import Key, Row, Tally, amount, share
 from heapfit.profile.trace import Trace
+from heapfit.symbols import Frame, own_calls, told
 
 # Sites of one trace that are told apart, those with most bytes, then most allocations.
 APART = 4096
-CHAIN_SHOWN = 8  # calls
+CHAIN_SHOWN = 8  # calls ...
+CHAIN_READ = 64  # ... of so many, those that compilers and libraries have put in between included
 TOLD = 50
 
 # Places in a row of the table `sites`: three amounts, then numbers of objects in UNITS, then the
@@ -25,13 +28,8 @@ TOLD = 50
 ALL, END, PEAK, SMALL, FREED, REMOTE, LATE, COUNTED, SWITCHES = 0, 4, 8, 12, 13, 14, 15, 16, 17
 WIDTH = 18
 
+_HAS_LINE = re.compile(r" \([^:()]+:\d+")  # of a call as it is told
 REST: Key = ("", ())  # of what belongs to no site told apart
-
-
-class _Frame(NamedTuple):
-    caller: int
-    label: str
-    module: str
 
 
 def count(trace: Trace, tally: Tally) -> None:
@@ -45,7 +43,8 @@ def count(trace: Trace, tally: Tally) -> None:
     if not frames:
         return
     counted = {site: counts for site, *counts in trace.query("SELECT * FROM apart")}
-    keys = {site: _key(site, frames) for site in counted}
+    changed = frozenset(trace.summary.changed)
+    keys = {site: _key(site, frames, changed) for site in counted}
     for site, smallest, largest, *row in _sums(trace):
         key = keys.get(site, REST)
         tally.add("sites", key, (*map(int, row), *counted.get(site, (0, 0))))
@@ -60,7 +59,7 @@ def count(trace: Trace, tally: Tally) -> None:
 
 
 def _sums(trace: Trace) -> list[tuple[int, ...]]:
-    late = f"died_ns IS NULL AND born_ns * 2 > {trace.summary.duration_ns}"
+    late = f"died_ns IS NULL AND {trace.allocated_part(2)} = 1"
     columns = (
         trace.amount(),
         trace.amount("died_ns IS NULL"),
@@ -76,39 +75,24 @@ def _sums(trace: Trace) -> list[tuple[int, ...]]:
     )
 
 
-def _frames(trace: Trace) -> dict[int, _Frame]:
+def _frames(trace: Trace) -> dict[int, tuple[int, Frame]]:
+    """Return each site's caller, and what it is."""
     rows = trace.query(
-        'SELECT site, caller, address, module, "offset", function, file, line FROM sites_table'
+        'SELECT site, caller, address, module, function, file, line, "offset" FROM sites_table'
     )
-    return {site: _Frame(caller, _label(*rest), _basename(rest[1])) for site, caller, *rest in rows}
+    return {site: (caller, Frame(*frame)) for site, caller, *frame in rows}
 
 
-def _label(
-    address: int,
-    module: str | None,
-    offset: int | None,
-    function: str | None,
-    file: str | None,
-    line: int | None,
-) -> str:
-    """Return how a person finds the call: as exact as is known."""
-    if function:
-        return f"{function} ({_basename(file)}:{line})" if file and line else function
-    return f"{_basename(module)}+{offset or 0:#x}" if module else f"{address:#x}"
-
-
-def _basename(path: str | None) -> str:
-    return Path(path).name if path else ""
-
-
-def _key(site: int, frames: dict[int, _Frame]) -> Key:
-    """Return the module and the chain of labels by which a site is the same in all traces."""
-    module = frames[site].module if site in frames else ""
-    chain: list[str] = []
-    while site in frames and len(chain) < CHAIN_SHOWN:
-        chain.append(frames[site].label)
-        site = frames[site].caller
-    return module, tuple(chain)
+def _key(site: int, frames: dict[int, tuple[int, Frame]], changed: Collection[str]) -> Key:
+    """Return the module and the chain of calls by which a site is the same in all traces."""
+    chain: list[Frame] = []
+    while site in frames and len(chain) < CHAIN_READ:
+        site, frame = frames[site]
+        # What calls were inlined at an address of a file that has changed is not known any more.
+        if frame.module not in changed or frame not in chain[-1:]:
+            chain.append(frame)
+    module = Path(own_calls(chain)[0][0].module or "").name if chain else ""
+    return module, tuple(told(chain)[:CHAIN_SHOWN])
 
 
 def name(key: Key) -> str:
@@ -137,7 +121,16 @@ def finish(tally: Tally) -> Sites:
         by_bytes=[_site(key, row, tally, lives, all_bytes) for key, row in by_bytes],
         by_interleaving=[_site(key, row, tally, lives, all_bytes) for key, row in by_switches],
         interleaving=share(switches, sum(row[COUNTED] for _, row in named)),
+        without_lines=_without_lines(named, all_bytes),
     )
+
+
+def _without_lines(named: Sequence[tuple[Key, Row]], all_bytes: int) -> dict[str, float]:
+    sums: Counter[str] = Counter()
+    for (module, (first, *_)), row in named:
+        if not _HAS_LINE.search(first):
+            sums[module] += row[1]
+    return {module: share(found, all_bytes) or 0.0 for module, found in sums.most_common()}
 
 
 # By site and by whether they live at the end: numbers of objects by the bounds of their lifetime.

@@ -32,8 +32,8 @@ static uint64_t resident(int statm)
 /* What the recording had in use where the slowest thread is now: no thread is far ahead of it. */
 static uint64_t live(const struct replay *replay)
 {
-    uint64_t point = least_progress(replay) / PLAN_STEP;
-    return point < replay->plan->course_points ? replay->course[point] : replay->plan->left_bytes;
+    uint64_t point = least_progress(replay) / PLAN_STEP, aged = replay->looks->aged_bytes;
+    return aged + (point < replay->plan->course_points ? replay->course[point] : replay->plan->left_bytes);
 }
 
 struct look look_at_memory(const struct replay *replay)
@@ -52,8 +52,17 @@ static uint32_t thin_out(struct looks *looks, uint32_t count)
     return count / 2;
 }
 
-static void look_on(const struct replay *replay)
+/* It is ended with the process that it looks at. */
+static void wait_for_go(struct replay *replay)
 {
+    const struct timespec nap = {.tv_nsec = INTERVAL_NS};
+    while (!atomic_load_explicit(&replay->looks->go, memory_order_acquire)) nanosleep(&nap, NULL);
+    replay->began_ns = replay->looks->began_ns;
+}
+
+static void look_on(struct replay *replay)
+{
+    wait_for_go(replay);
     struct looks *looks = replay->looks;
     uint64_t interval = INTERVAL_NS, next = clock_ns(CLOCK_MONOTONIC);
     uint32_t count = 1; /* the first was there before */
@@ -71,8 +80,6 @@ static void look_on(const struct replay *replay)
 
 bool watch_begin(struct replay *replay)
 {
-    replay->began_ns = clock_ns(CLOCK_MONOTONIC); /* but for the time of a fork, which is as nothing on this scale */
-    replay->looks->looks[0] = look_at_memory(replay);
     pid_t parent = getpid();
     replay->watcher = fork();
     if (replay->watcher != 0) return replay->watcher > 0;
@@ -81,11 +88,20 @@ bool watch_begin(struct replay *replay)
     _exit(EXIT_SUCCESS);
 }
 
+void watch_go(struct replay *replay, uint64_t aged_bytes)
+{
+    struct looks *looks = replay->looks;
+    looks->aged_bytes = aged_bytes;
+    looks->began_ns = replay->began_ns = clock_ns(CLOCK_MONOTONIC);
+    looks->looks[0] = look_at_memory(replay);
+    atomic_store_explicit(&looks->go, true, memory_order_release);
+}
+
 bool watch_end(struct replay *replay)
 {
     struct looks *looks = replay->looks;
     struct look last = look_at_memory(replay);
-    last.live = replay->plan->left_bytes;
+    last.live = looks->aged_bytes + replay->plan->left_bytes;
     atomic_store_explicit(&looks->stop, true, memory_order_relaxed);
     int status;
     while (waitpid(replay->watcher, &status, 0) < 0) {

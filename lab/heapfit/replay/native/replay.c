@@ -1,6 +1,6 @@
 /* heapfit-replay: plays a plan (plan.h), and says what it took.
  *
- *   heapfit-replay [--speed max|real] [--touch page|line|none] [--course FILE] PLAN
+ *   heapfit-replay [--speed max|real] [--touch page|line|none] [--age TIMES] [--course FILE] PLAN
  *
  * Whichever allocator this program runs under makes the calls. First a child plays the plan without calls, at full speed:
  * what that takes is the replayer's own, and subtracted. Then the plan is played. What is measured goes to standard output,
@@ -23,12 +23,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { EXIT_USAGE = 2, OUTPUT = 4096 };
+enum { EXIT_USAGE = 2, OUTPUT = 4096, AGE_MAX = 1000 };
 static const double NS = 1e-9;
 
 struct request {
     bool real_speed;
     enum touch touch;
+    double age; /* the heap is aged to so many times the recording's peak; 0: it is not */
     const char *course; /* NULL: none is wanted */
     const char *plan;
 };
@@ -44,6 +45,11 @@ static bool parse_option(struct request *request, const char *option, const char
     for (int i = 0; strcmp(option, "--touch") == 0 && i < 3; i++) {
         request->touch = (enum touch)i;
         if (strcmp(value, touches[i]) == 0) return true;
+    }
+    if (strcmp(option, "--age") == 0) {
+        char *end;
+        request->age = strtod(value, &end);
+        return end != value && *end == '\0' && request->age >= 0 && request->age <= AGE_MAX;
     }
     if (strcmp(option, "--course") != 0) return false;
     request->course = value;
@@ -185,7 +191,7 @@ static double at_least_one(double bytes)
 }
 
 static void print(const struct plan_header *plan, const struct used *own, const struct used *used,
-                  const struct memory_course *memory)
+                  const struct memory_course *memory, uint64_t aged_bytes)
 {
     printf("plan %016" PRIx64 "\n", plan->checksum);
     printf("events %" PRIu64 "\nthreads %" PRIu32 "\n", plan->events, plan->streams);
@@ -198,8 +204,9 @@ static void print(const struct plan_header *plan, const struct used *own, const 
     printf("replay_faults %" PRIu64 "\n", used->faults);
     printf("replay_peak_bytes %" PRIu64 "\n", memory->peak);
     printf("replay_mean_bytes %.0f\n", memory->mean);
-    printf("peak_live_bytes %" PRIu64 "\n", plan->peak_bytes);
-    printf("heap_fragmentation %.6f\n", (double)memory->peak / at_least_one((double)plan->peak_bytes));
+    printf("peak_live_bytes %" PRIu64 "\n", plan->peak_bytes + aged_bytes);
+    printf("aged_bytes %" PRIu64 "\n", aged_bytes);
+    printf("heap_fragmentation %.6f\n", (double)memory->peak / at_least_one((double)(plan->peak_bytes + aged_bytes)));
     printf("mean_heap_fragmentation %.6f\n", memory->mean / at_least_one(memory->mean_live));
 }
 
@@ -209,7 +216,8 @@ int main(int argc, char **argv)
     setvbuf(stdout, output, _IOFBF, sizeof output);
     struct request request;
     if (!parse(argc, argv, &request)) {
-        fail(EXIT_USAGE, "usage", "heapfit-replay [--speed max|real] [--touch page|line|none] [--course FILE] PLAN");
+        fail(EXIT_USAGE, "usage",
+             "heapfit-replay [--speed max|real] [--touch page|line|none] [--age TIMES] [--course FILE] PLAN");
     }
     prctl(PR_SET_TIMERSLACK, 1); /* else a nap lasts 50 us longer */
     const struct plan_header *plan = map_plan(request.plan);
@@ -220,14 +228,17 @@ int main(int argc, char **argv)
     replay.looks = shared_memory(sizeof *replay.looks);
     replay.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     if (replay.statm < 0 || !watch_begin(&replay)) fail(EXIT_FAILURE, "cannot watch the memory", strerror(errno));
+    struct ageing ageing = age_heap(&replay, request.age);
+    watch_go(&replay, ageing.left_bytes);
     replay_run(&replay, &used);
     if (!watch_end(&replay)) fail(EXIT_FAILURE, "the process that watched the memory", "it was killed");
 
     struct memory_course memory = memory_course(replay.looks);
-    print(plan, &own, &used, &memory);
+    print(plan, &own, &used, &memory, ageing.left_bytes);
     if (request.course != NULL) write_course(request.course, replay.looks);
-    if (used.failures > 0) {
-        fprintf(stderr, "%" PRIu64 " allocations failed that succeeded when they were recorded\n", used.failures);
+    if (used.failures + ageing.failures > 0) {
+        fprintf(stderr, "%" PRIu64 " allocations failed that succeeded when they were recorded\n",
+                used.failures + ageing.failures);
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;

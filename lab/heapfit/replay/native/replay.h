@@ -1,5 +1,6 @@
-/* The replayer's parts: play.c makes the recorded calls, wait.c waits for other threads, memory.c looks at the memory,
- * replay.c is the program around them. None of them calls the allocator but to make a recorded call. */
+/* The replayer's parts: play.c makes the recorded calls, wait.c waits for other threads, memory.c looks at the memory, age.c
+ * ages the heap before, replay.c is the program around them. None of them calls the allocator but to make a recorded call, or
+ * to age the heap. */
 #ifndef HEAPFIT_REPLAY_H
 #define HEAPFIT_REPLAY_H
 
@@ -41,15 +42,19 @@ struct player {
 /* A look at the memory. */
 struct look {
     uint64_t ns; /* since the replay began */
-    uint64_t resident; /* bytes of anonymous memory: no file's, and not the replayer's own tables, which are shared */
+    uint64_t resident; /* bytes of anonymous memory, without the replayer's own tables, which are shared */
     uint64_t live; /* bytes that the recording had in use at that place */
 };
 
 enum { LOOKS_MAX = 1 << 16 };
 
-/* Shared with the process that looks, whose all of it is until it has ended, but for `stop` and `at_peak`. */
+/* Shared with the process that looks. All of it is that one's from `go` on until it has ended, but for `stop` and `at_peak`;
+ * before `go` it touches nothing. */
 struct looks {
-    _Atomic(bool) stop;
+    _Atomic(bool) go; /* release: the first look and what it depends on are there; acquire by who waits for it */
+    _Atomic(bool) stop; /* relaxed: it carries nothing over */
+    uint64_t began_ns;
+    uint64_t aged_bytes; /* live from before the replay */
     uint32_t count;
     struct look at_peak; /* by the thread that makes the recording's peak */
     struct look looks[LOOKS_MAX];
@@ -94,9 +99,19 @@ void sleep_until(struct player *me, uint64_t ns); /* since the replay began */
 uint64_t clock_ns(clockid_t clock);
 uint64_t least_progress(const struct replay *replay); /* PLAYER_AWAY: there is nobody */
 
+/* age.c: before the replay, to so many times the recording's peak. */
+struct ageing {
+    uint64_t left_bytes; /* live from then on */
+    uint64_t failures;
+};
+struct ageing age_heap(const struct replay *replay, double times);
+
 /* memory.c */
 struct look look_at_memory(const struct replay *replay);
+/* Makes the process that looks, while there is hardly any memory that the two would have to copy, and sets it going when the
+ * heap is ready. */
 bool watch_begin(struct replay *replay); /* false: errno says why */
+void watch_go(struct replay *replay, uint64_t aged_bytes);
 bool watch_end(struct replay *replay); /* false: what was seen is lost */
 
 struct memory_course {

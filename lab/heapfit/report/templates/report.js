@@ -18,6 +18,7 @@
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
     return new Response(stream).text();
   }
+  globalThis.unpack = unpack; // for scripts that follow
 
   async function loadPlotly() {
     const script = document.createElement("script");

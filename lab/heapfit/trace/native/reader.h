@@ -74,6 +74,7 @@ enum {
     SITES_SPARE = 1 << 16, /* see may_be_site */
     SITES_A_BYTE = 8, /* of the file up to there, at most */
     SITES_MAX = 1 << 22, /* recorders' limit is below */
+    SITES_DEEPEST = 64, /* recorders' limit, in allocator/record/site.c */
     MODULES_MAX = 16 << 20, /* bytes */
 };
 

@@ -201,7 +201,11 @@ static bool add_site(struct trace_reader *reader, uint64_t caller, uint64_t addr
     if (!room_for(reader, &tables->sites, &tables->sites_capacity, tables->site_count + 1, sizeof *tables->sites))
         return false;
     if (caller >= tables->site_count) caller = 0; /* one that is lost; chains of callers end, whatever the file says */
-    tables->sites[tables->site_count++] = (struct trace_site){.caller = (uint32_t)caller, .address = address};
+    /* Of deeper chains a small file could hold so many that following each takes minutes. No recorder makes them. */
+    if (caller != 0 && tables->sites[caller].depth >= SITES_DEEPEST) caller = 0;
+    uint32_t depth = caller == 0 ? 1 : tables->sites[caller].depth + 1;
+    tables->sites[tables->site_count++] =
+        (struct trace_site){.caller = (uint32_t)caller, .depth = depth, .address = address};
     return true;
 }
 

@@ -70,7 +70,7 @@ struct trace_thread {
 };
 struct trace_site {
     uint32_t caller;
-    uint32_t reserved;
+    uint32_t depth; /* sites from the outermost caller to this one */
     uint64_t address;
 }; /* of site i: element i; 0 is none */
 TRACE_API size_t trace_threads(const struct trace_reader *reader, const struct trace_thread **threads);

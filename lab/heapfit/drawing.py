@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heapfit.records import Metric
-from heapfit.report.units import Scale
-from heapfit.statistics.observations import Floats, Integers
-from heapfit.text import visible
+from heapfit.text import Scale, visible
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 # Mid-tones with a contrast of at least 3:1 to both the light and the dark page, ordered so that
 # neighbours differ in lightness too.

@@ -1,0 +1,1 @@
+"""The parts of benchmarks/accounts.py: what heapfit's account of memory is worth."""

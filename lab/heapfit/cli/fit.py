@@ -1,0 +1,451 @@
+"""`heapfit fit`: from a program to the lines that deploy the allocator that fits it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from heapfit import catalogue
+from heapfit.cli.arguments import (
+    Allocators,
+    AsJson,
+    Baseline,
+    Out,
+    OutputCheck,
+    Timeout,
+    command_line,
+    process_number,
+    time_span,
+)
+from heapfit.cli.commands import new_app
+from heapfit.cli.output import messages, print_facts, print_json, results, say, table, warn
+from heapfit.cli.progress import StudyProgress, kept_on_interrupt
+from heapfit.cli.provide import (
+    named_allocators,
+    plan_of,
+    provide_allocators,
+    provide_programs,
+    results_folder,
+    subject,
+    with_baseline,
+)
+from heapfit.doctor import examine, examine_objects, examine_program
+from heapfit.errors import UsageError
+from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus
+from heapfit.study import default_cores, execute, load, note_look
+from heapfit.text import counted, duration, visible
+
+if TYPE_CHECKING:
+    from heapfit.fit.answer import Answer
+    from heapfit.fit.candidates import Candidate
+    from heapfit.fit.facts import Facts
+    from heapfit.fit.search import Setup
+    from heapfit.fit.state import Request, State
+    from heapfit.report import Reading
+
+app = new_app()
+
+# What of a machine's findings a fit's figures suffer from.
+_TOPICS = {"cores", "cpu quota", "load now", "cpu governor", "memory", "swap", "noise"}
+_TRACE = ".hft"
+
+
+@app.command(epilog="Example:  heapfit fit --goal memory --keep 'wall_s<=1.02' -- ./my-program")
+def fit(
+    context: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="WORKLOAD | TRACE | -- CMD",
+            help="A workload, a TOML file, a recording, or a command.",
+        ),
+    ] = None,
+    pid: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PID",
+            help="Record a running service that heapfit record has started, and fit that "
+            "recording.",
+        ),
+    ] = None,
+    goal: Annotated[
+        str,
+        typer.Option(
+            metavar="memory|mean|time|balance|'peak<=2g'",
+            help="What to reduce: peak or mean memory, time, or both; or time, within a limit "
+            "of memory.",
+        ),
+    ] = "balance",
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="METRIC<=BOUND",
+            help="Choose only a candidate that is shown to keep its ratio to today's figure "
+            "within this bound; <= or >=; may be repeated.",
+        ),
+    ] = None,
+    time: Annotated[
+        str,
+        typer.Option(metavar="15m", help="How long all trials together may take: 90s, 15m, 2h."),
+    ] = "15m",
+    allocators: Allocators = None,
+    baseline: Baseline = "glibc",
+    timeout: Timeout = None,
+    output: OutputCheck = None,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain", help="Print the plan and the candidates without running anything."
+        ),
+    ] = False,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the allocator and the setting that fit a program, and write the lines that deploy it.
+
+    It looks at the program, tries what may help, in rounds of fewer candidates and more trials,
+    measures the last candidates anew, and chooses by the verdict, or advises to stay. For a
+    recording, or a running service, candidates are compared by replaying its calls. If it was
+    interrupted, the same command continues where it stopped.
+    """
+    from heapfit.fit import candidates, look, search, state  # SciPy takes a while to load.
+    from heapfit.fit import goal as goals
+    from heapfit.replay import replay_workload
+
+    wanted = goals.parse(goal)
+    time_s = time_span(time, "--time")
+    conditions = search.conditions(keep or [])
+    _check_subject(name, pid, context.obj, explain=explain)
+    usual = {each: each for each in catalogue.load_allocators()}
+    words = with_baseline(named_allocators(allocators, usual, installed=True), baseline)
+    command = command_line(
+        *("fit", *filter(None, [name])), pid=pid, goal=goal, keep=keep, time=time,
+        baseline=baseline, allocators=",".join(words), timeout=timeout, output=output,
+        program=context.obj,
+    )  # fmt: skip
+    request = state.Request(command=command, goal=goal)
+
+    def folder_for(what: str) -> Path:
+        return out or results_folder(f"fit-{what}", partial(state.load, request=request))
+
+    trace = _trace(name)
+    if pid is not None:
+        folder = folder_for(f"pid-{pid}")
+        trace = _recorded(process_number(pid), folder, request, time_s)
+    if trace is not None:
+        workload = replay_workload(plan_of(trace))
+    else:
+        workload = subject("fit", name, context.obj, output)
+        look.refuse(workload)
+    installed = provide_allocators(words, install=False)
+    if trace is None:
+        provide_programs([workload], install=False)
+    setup = search.Setup(
+        workload=workload,
+        baseline=next(each for each in installed if each.name == baseline.partition("=")[0]),
+        cores=default_cores(workload),
+        goal=wanted,
+        keep=conditions,
+        time_s=time_s,
+        timeout_s=timeout or min(workload.run.timeout_s, time_s),
+        command=command,
+        is_replay=trace is not None,
+    )
+    folder = folder if pid is not None else folder_for(workload.name)
+    kept = state.load(folder, request)
+    facts = kept.facts or (
+        look.by_trace(trace, setup.cores)[0] if trace else look.by_file(workload, setup.cores)
+    )
+    found = candidates.candidates(
+        installed, setup.baseline.name, facts, wanted, is_replay=setup.is_replay
+    )
+    search.check(setup, candidates.tried_of(found))
+    if explain:
+        _explain(facts, found, time_s, as_json=as_json)
+        return
+    _Fit(setup, installed, folder, kept, trace, quiet=as_json).run(facts)
+
+
+def _check_subject(
+    name: str | None, pid: str | None, program: list[str] | None, *, explain: bool
+) -> None:
+    """Raise UsageError for a process together with something else, or what cannot be explained."""
+    if pid is not None and (name or program):
+        raise UsageError("--pid already names the program; leave out what else is named")
+    if pid is not None and explain:
+        raise UsageError(
+            f"--explain runs nothing, and nothing is known about process {pid} before it is "
+            "recorded"
+        )
+
+
+def _trace(name: str | None) -> Path | None:
+    """Return the recording that is named, if one is."""
+    if name is None or not name.endswith(_TRACE):
+        return None
+    if not Path(name).is_file():
+        raise UsageError(f"there is no recording {name}; check its path")
+    return Path(name)
+
+
+def _recorded(pid: int, folder: Path, request: Request, time_s: float) -> Path:
+    """Return the recording of a running process, made now unless the folder has it."""
+    from heapfit.fit import look, running, state
+
+    kept = state.load(folder, request)
+    trace = folder / look.RECORDING
+    if not trace.exists():
+        recorder = running.recorder_of(pid)
+        state.save(folder, kept)
+        for_s = running.seconds(time_s)
+        say(f"recording process {pid} for {duration(for_s)}; it should be doing its usual work")
+        running.record(recorder, trace, for_s)
+    return trace
+
+
+class _Fit:
+    """The steps, one after the other, and what is said between them."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        installed: list[InstalledAllocator],
+        folder: Path,
+        state: State,
+        trace: Path | None,
+        *,
+        quiet: bool,
+    ) -> None:
+        """`trace` is the recording that is replayed, if that is what is fitted."""
+        self.setup = replace(setup, run=self._run)
+        self.installed, self.folder, self.state, self.trace = installed, folder, state, trace
+        self.quiet, self.console = quiet, messages if quiet else results
+        workload = setup.workload
+        self.data = catalogue.prepare_workload(workload, say) if workload.prepare else None
+
+    def run(self, facts: Facts) -> None:
+        from heapfit.fit import answer, look, page, search
+        from heapfit.report import write_reading
+
+        facts, trial_s = self._look(facts)
+        left = self._candidates(facts, trial_s)
+        self._heading("Screening", "rounds of fewer candidates and more blocks")
+        screened = search.screen(self.setup, left, self.folder, trial_s)
+        names = ", ".join(each.name for each in screened.left) or "nobody"
+        self._heading("Verdict", f"{names}, and {self.setup.baseline.name}, measured anew")
+        where = search.confirm(self.setup, screened, self.folder)
+        setup = self.setup
+        today = None if self.trace else look.today(setup.workload, setup.baseline)
+        found, reading = answer.answered(setup, where, screened, today)
+        if where and reading:
+            note_look(where, reading.blocks)
+            write_reading(reading, where)
+        self._keep(answer=found)
+        files = self._deploy(found, reading)
+        shown = page.write(self.state, reading, files, self.folder)
+        if self.quiet:
+            more = {"folder": self.folder, "deploy": files, "page": shown}
+            print_json({**self.state.model_dump(mode="json"), **more})
+        else:
+            _show(found, files)
+            results.print(f"The page: {shown}", soft_wrap=True, markup=False)
+        if found.exit_code:
+            raise typer.Exit(found.exit_code)
+
+    def _look(self, facts: Facts) -> tuple[Facts, float]:
+        """Return the facts, and how long a trial takes."""
+        from heapfit.fit import look, search
+        from heapfit.fit.facts import labelled
+
+        what = "its recording" if self.trace else "the program as it is, and a recording of it"
+        self._heading("Look", f"the machine, {what}")
+        self._warn()
+        self._keep()
+        study = self.setup.study("as it is", [], search.LOOK_BLOCKS, 1, 0)
+        self._run(study, self.folder / "look", self.setup.time_s)
+        trials = load(self.folder / "look")[1]
+        look.check_repeats(trials)
+        good = [each for each in trials if each.status is TrialStatus.OK]
+        if self.state.facts is None:
+            if self.trace:
+                facts, notes = look.by_trace(self.trace, self.setup.cores)
+            else:
+                say("recording one run")
+                facts = look.by_runs(facts, good)
+                facts, notes = look.by_recording(facts, study, self.folder, self.data)
+            self._keep(facts=facts, notes=notes)
+        if not self.quiet:
+            print_facts(labelled(facts))
+            if (self.folder / look.RECORDING).exists():
+                say(f"more of it: heapfit profile {self.folder / look.RECORDING}")
+        for note in self.state.notes:
+            warn(f"note: {note}")
+        return facts, search.median_s(good)
+
+    def _warn(self) -> None:
+        """Of what makes figures wrong or unsteady."""
+        workload = self.setup.workload
+        command = (workload.server or workload.run).command
+        own = [] if self.trace else [examine_program(command), examine_objects(command)]
+        for each in [*own, *(found for found in examine() if found.topic in _TOPICS)]:
+            if each is not None and not each.ok:
+                warn(f"warning: {each.topic}: {each.state}; {each.advice}")
+
+    def _candidates(self, facts: Facts, trial_s: float) -> list[InstalledAllocator]:
+        from heapfit.fit import candidates, search
+        from heapfit.fit.state import Considered
+
+        setup = self.setup
+        found = candidates.candidates(
+            self.installed, setup.baseline.name, facts, setup.goal, is_replay=setup.is_replay
+        )
+        count = len(candidates.tried_of(found))
+        room = search.room(count, trial_s, setup.time_s)
+        if room < count and not setup.is_replay:
+            found = self._foretold(found, facts, room)
+        found = candidates.first_of(found, room, f"there is time for {room}; allow more --time")
+        self._keep(candidates=[Considered.of(each) for each in found])
+        self._heading("Candidates", f"{room} of {len(found)} are tried")
+        if not self.quiet:
+            results.print(_rows(found))
+        return candidates.tried_of(found)
+
+    def _foretold(self, found: list[Candidate], facts: Facts, room: int) -> list[Candidate]:
+        """Leave out by a replay what there is no time for."""
+        from heapfit.errors import HeapfitError
+        from heapfit.fit import foretold
+
+        tried = sum(each.tried for each in found)
+        why_not = foretold.why_not(facts, tried, self.setup.time_s)
+        if why_not is None:
+            self._heading("First round", f"{tried} candidates on a replay of the recording")
+            try:
+                made = foretold.recorded_in_full(self.setup, self.folder, self.data)
+                return foretold.thin_out(self.setup, found, room, made, self.folder)
+            except HeapfitError as error:
+                why_not = str(error)
+        warn(f"note: no replay shows which candidates to leave out: {why_not}")
+        return found
+
+    def _run(self, study: Study, where: Path, limit_s: float | None = None) -> None:
+        progress = _StepProgress(limit_s)
+        with kept_on_interrupt(progress, self.folder):
+            execute(study, where, progress, self.data)
+
+    def _keep(self, **update: object) -> None:
+        from heapfit.fit.state import save
+
+        self.state = self.state.model_copy(update=update)
+        save(self.folder, self.state)
+
+    def _deploy(self, answer: Answer, reading: Reading | None) -> list[Path]:
+        from heapfit.fit import deploy
+
+        if answer.choice is None or reading is None:
+            deploy.remove(self.folder / "deploy")
+            return []
+        chosen = reading.study.allocator(answer.choice)
+        evidence = "\n".join([*answer.why, f"The trials: heapfit report {answer.study}"])
+        promise = deploy.promise(answer, reading.summary, self.setup.workload, evidence)
+        return deploy.write(chosen, promise, self.folder / "deploy")
+
+    def _heading(self, title: str, what: str) -> None:
+        self.console.print(f"\n[bold]{title}[/bold]: {escape(what)}")
+
+
+class _StepProgress(StudyProgress):
+    """Shows one step; the first run of the program tells whether there is time for any."""
+
+    def __init__(self, limit_s: float | None) -> None:
+        """Show nothing until the step begins."""
+        super().__init__(messages)
+        self._limit_s = limit_s
+
+    def begin(self, study: Study, done: list[Trial]) -> None:
+        """Show how long the step is and what an earlier run has already done."""
+        self.done, self.planned = len(done), len(study.plan)
+        if done:
+            self.console.print(f"{self.done} of {self.planned} trials are already done")
+        self._begin(study, done)
+
+    def finished(self, trial: Trial, remaining_s: float | None) -> None:
+        """Count a trial."""
+        from heapfit.fit.search import check_time
+
+        super().finished(trial, remaining_s)
+        if self._limit_s is not None and trial.status is TrialStatus.OK:
+            check_time(trial.duration_s or 0.0, self._limit_s)
+
+
+def _explain(facts: Facts, found: list[Candidate], time_s: float, *, as_json: bool) -> None:
+    """Print the plan. What depends on a run of the program is open yet, and would be tried."""
+    from heapfit.fit import search
+    from heapfit.fit.state import Considered
+
+    rounds = search.sizes(sum(each.tried for each in found))
+    steps = [
+        f"look: {search.LOOK_BLOCKS + 1} runs, and a recorded one",
+        *(f"screening: {counted(n, 'candidate')} beside today's" for n in rounds),
+        f"verdict: at most {search.FINALISTS} beside today's, in new blocks",
+    ]
+    if as_json:
+        considered = [Considered.of(each) for each in found]
+        print_json({"time_s": time_s, "steps": steps, "facts": facts, "candidates": considered})
+        return
+    most_s = time_s / search.FEWEST_RUNS
+    results.print(f"In {duration(time_s)}, of which one run may take {most_s:.1f} s at most:")
+    for step in steps:
+        results.print(f"  {step}", markup=False)
+    results.print()
+    results.print(_rows(found))
+
+
+def _rows(found: list[Candidate]) -> Table:
+    """Return the candidates; those that are left out together where the reason is the same."""
+    rows = table("", "candidate", "why")
+    for (tried, reason), those in groupby(found, lambda each: (each.tried, each.reason)):
+        names = ", ".join(each.name for each in those)
+        rows.add_row("try" if tried else "-", escape(names), escape(visible(reason)))
+    return rows
+
+
+def _show(answer: Answer, files: list[Path]) -> None:
+    from heapfit.fit.answer import interval
+    from heapfit.fit.page import headline
+
+    if answer.today:
+        results.print(answer.today, markup=False)
+    rows = table(f"beside {answer.baseline}", "time", "peak memory", "mean memory")
+    for each in answer.standings:
+        rows.add_row(escape(each.name), *map(interval, (each.time, each.memory, each.mean)))
+    if answer.standings:
+        results.print(rows)
+        results.print("Ratios with 95 % intervals; ~ no difference is shown.", style="dim")
+    for decision in answer.decisions:
+        results.print(f"{decision.outcome}: {decision.name}: {decision.why}", markup=False)
+    results.print("\n[bold]What else was tried[/bold]")
+    rows = table("candidate", "until", "why it is not chosen")
+    for other in answer.not_chosen:
+        rows.add_row(escape(other.name), other.after, escape(visible(other.reason)))
+    results.print(rows)
+    said = headline(answer.choice, answer.baseline)
+    results.print(f"\n[bold]{escape(said)}[/bold] (goal: {escape(answer.goal)})")
+    lines = [
+        *answer.why,
+        *([f"The evidence: heapfit report {answer.study}"] if answer.study else []),
+    ]
+    for line in lines:
+        results.print(line, markup=False)
+    if files:
+        results.print("\n[bold]Deploy[/bold]")
+        results.print(files[0].read_text(encoding="utf-8"), soft_wrap=True, markup=False, end="")
+        results.print(
+            f"How to deploy it, and how to undo that: {files[-1]}", soft_wrap=True, markup=False
+        )

@@ -1,0 +1,94 @@
+"""Write a file or a folder whole or not at all: an older one stays until the new is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from heapfit.errors import HeapfitError
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield where to write the file that takes the place of `path` when all is done.
+
+    Each process has a place of its own, so that whoever makes the same meanwhile is not disturbed.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield unfinished
+        os.replace(unfinished, path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # What is in the way of one is in that of the other.
+            unfinished.unlink()
+        raise
+
+
+@contextlib.contextmanager
+def replacing_folder(folder: Path, mode: int = 0o777) -> Iterator[Path]:
+    """Yield a new folder, which takes the place of `folder` when all is done.
+
+    Where another process that does the same was quicker, its folder stays.
+    """
+    unfinished = folder.absolute().with_name(f".{folder.name}.{os.getpid()}")
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a process of this number that was killed
+        unfinished.mkdir(mode=mode, parents=True)
+        yield unfinished
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            unfinished.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def write_text(path: Path, text: str, remedy: str | None = None) -> None:
+    """Write `text` to `path`. Raises `HeapfitError` where it cannot be written, with the `remedy`:
+    that of a study's reports, unless given."""
+    write_bytes(path, text.encode(), remedy)
+
+
+def write_bytes(path: Path, content: bytes, remedy: str | None = None) -> None:
+    """Do the same with `content`. A link, a pipe or a device is written to, not replaced."""
+    in_place = path.is_symlink() or (path.exists() and not path.is_file())
+    try:
+        if in_place:
+            path.write_bytes(content)
+        else:
+            with replacing(path) as unfinished:
+                unfinished.write_bytes(content)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        remedy = remedy or (
+            "the trials are safe, so copy the folder to a place that you may write to, and run "
+            "heapfit report there"
+            if is_forbidden(error)
+            else "the trials are safe, so make room or mend the folder "
+            f"and run: heapfit report {path.parent}"
+        )
+        raise HeapfitError(f"cannot write {path}: {reason}; {remedy}") from error
+
+
+def is_forbidden(error: OSError) -> bool:
+    """Whether it says that one may not write there, not that there is no room."""
+    return error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write `content` to `path`, on disk when this returns; what was there stays until then."""
+    with replacing(path) as unfinished, unfinished.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,396 @@
+"""What is chosen, by the verdict on the last blocks alone, what it gains and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import Field
+
+from heapfit.advice import recommend
+from heapfit.findings import Advice
+from heapfit.fit import noise
+from heapfit.fit.goal import BALANCE, MEAN, MEAN_METRICS, PEAK_METRICS, Goal, Limit, first_of, parse
+from heapfit.fit.search import Screened, Setup, time_for
+from heapfit.gate import verdicts
+from heapfit.gate.decision import CANNOT_BE_TOLD, Decision, Outcome, exit_code
+from heapfit.meaning import too_small
+from heapfit.records import Metric, Record, Study, Summary, Verdict
+from heapfit.report import Reading, read
+from heapfit.text import bytes_text, join_words, scale_for
+
+_WORST: tuple[Outcome, ...] = ("failed", "untold", "passed")
+
+
+class Standing(Record):
+    """A finalist beside what there is today."""
+
+    name: str
+    time: Verdict | None  # None: no figure
+    memory: Verdict | None
+    mean: Verdict | None = None  # of resident memory, over time
+    unbeaten: bool  # of time and memory taken together
+    keeps: Outcome  # the bounds of --keep
+    gains: bool  # it is shown to be better by the goal, by more than is too little to matter
+    shortfall: str = ""  # why that is not so
+    limited: float | None = None  # upper end of the interval of what the goal limits, in bytes
+    untold: list[str] = Field(
+        default=[]
+    )  # metrics of the goal in which it may be the same, or well better
+
+
+class NotChosen(Record):
+    """Something that was tried and did not pay."""
+
+    name: str
+    after: str
+    reason: str
+
+
+class Answer(Record):
+    """A choice with its evidence; without a choice: stay with what there is."""
+
+    choice: str | None
+    goal: str
+    baseline: str
+    today: str | None = None  # what the baseline stands for, where that is not its name
+    is_replay: bool = False  # it rests on a recording's replay, not on the program
+    why: list[str]  # sentences
+    standings: list[Standing]  # the best by the goal first
+    decisions: list[verdicts.RatioDecision]
+    not_chosen: list[NotChosen]
+    exit_code: int
+    study: str | None  # the folder with the evidence
+
+
+ON_A_REPLAY = (
+    "This rests on a replay of the recorded calls: it predicts memory well, time in the "
+    "allocator less well, and the rest of the program not at all. Watch it after deploying."
+)
+
+
+def answered(
+    setup: Setup, where: Path | None, screened: Screened, today: str | None = None
+) -> tuple[Answer, Reading | None]:
+    """Return the answer that the study in `where` gives, and that study as it was read."""
+    others = [NotChosen(name=d.name, after=d.after, reason=d.reason) for d in screened.dropped]
+    start = Answer(
+        choice=None,
+        goal=setup.goal.text,
+        baseline=setup.baseline.name,
+        today=today,
+        is_replay=setup.is_replay,
+        why=["Nothing that was tried ran without a failure or within the bounds."],
+        standings=[],
+        decisions=[],
+        not_chosen=others,
+        exit_code=int(bool(setup.keep or setup.goal.limit)),
+        study=None,
+    )
+    if where is None:
+        return start, None
+    reading = read(where)
+    return judged(setup, where, reading, start), reading
+
+
+def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer:
+    """Return `start` with what the study that is read, in `where`, says."""
+    summary = reading.summary
+    conditions = [each.forbidden() for each in setup.keep]
+    decisions = list(verdicts.judge(conditions, reading.readings, summary))
+    advice = recommend(reading.readings, setup.goal.weights)
+    both = recommend(reading.readings, parse(BALANCE).weights)
+    study = summary.study
+    time = _metric(summary, both.metrics.get("time", _time(study)))
+    memory = _metric(summary, both.metrics.get("memory", first_of(study, PEAK_METRICS)))
+    mean = _metric(summary, first_of(study, MEAN_METRICS))
+    unbeaten = {each.allocator for each in both.standings if each.unbeaten}
+    failed = {each.planned.allocator for each in summary.problems}
+    highest = _highest(summary, setup.goal.limit)
+    standings = [
+        Standing(
+            name=name,
+            time=_found(summary, time, name),
+            memory=_found(summary, memory, name),
+            mean=_found(summary, mean, name),
+            unbeaten=name in unbeaten,
+            keeps=_kept(name, decisions),
+            gains=not (short := _shortfall(summary, advice, name)),
+            shortfall=short,
+            limited=highest.get(name),
+            untold=_untold(reading, advice, name),
+        )
+        for name in (each.allocator for each in advice.standings)
+        if name != setup.baseline.name and name not in failed
+    ]
+    is_over = not _meets(setup.goal.limit, highest.get(setup.baseline.name))
+    # What is over the limit today is left for whatever is within, be it no quicker.
+    able = [
+        each
+        for each in standings
+        if _meets(setup.goal.limit, each.limited) and (each.gains or is_over)
+    ]
+    choice = _simplest([each for each in able if each.keeps == "passed"], advice)
+    told = [each for each in decisions for one in able if each.name.startswith(f"{one.name} ")]
+    code = 0 if choice else _exit_code(able, told)
+    wanted = [time, mean if setup.goal.text == MEAN else memory]
+    why = _why(summary, choice, able, advice, wanted)
+    if choice is None and is_over and not able:
+        why, code = [_nothing_meets(setup.goal, highest)], 1
+    elif choice is None and not able and any(each.untold for each in standings):
+        why, code = [*_untold_words(setup, reading, standings), *why[1:]], CANNOT_BE_TOLD
+    elif choice is not None and choice.limited is not None:
+        why.append(f"{_limited_words(setup.goal, choice.limited)}: within {setup.goal.text}.")
+    after = f"{where.name}, {reading.blocks} blocks"
+    others = [
+        *start.not_chosen,
+        *_failed(summary),
+        *(
+            NotChosen(name=each.name, after=after, reason=_reason(each, choice, setup.goal))
+            for each in standings
+            if each is not choice
+        ),
+    ]
+    return start.model_copy(
+        update={
+            "choice": choice.name if choice else None,
+            "why": [*why, *([ON_A_REPLAY] if setup.is_replay else [])],
+            "standings": standings,
+            "decisions": decisions,
+            "not_chosen": others,
+            "exit_code": code,
+            "study": str(where),
+        }
+    )
+
+
+# ------------------------------------------------------------------- a limit
+
+
+def _highest(summary: Summary, limit: Limit | None) -> dict[str, float]:
+    """Return by allocator the upper end of the interval of what the goal limits."""
+    if limit is None:
+        return {}
+    metric = limit.metric(summary.study)
+    return {each.allocator: each.high for each in summary.estimates if each.metric == metric}
+
+
+def _meets(limit: Limit | None, highest: float | None) -> bool:
+    return limit is None or (highest is not None and highest <= limit.size)
+
+
+def _nothing_meets(goal: Goal, highest: dict[str, float]) -> str:
+    if not highest:
+        return f"Nothing meets {goal.text}: no figure was measured."
+    lowest = min(highest, key=lambda name: highest[name])
+    return (
+        f"Nothing meets {goal.text}: the lowest value seen is that of {lowest}, "
+        f"{bytes_text(round(highest[lowest]))} (upper end of the 95 % interval)."
+    )
+
+
+def _limited_words(goal: Goal, highest: float) -> str:
+    assert goal.limit is not None, "it has a figure for it"
+    return (
+        f"Its {goal.limit.what} resident memory is {bytes_text(round(highest))} at the upper end "
+        "of the 95 % interval"
+    )
+
+
+# -------------------------------------------------------------- a noisy machine
+
+
+def _untold(reading: Reading, advice: Advice, name: str) -> list[str]:
+    """The goal's metrics of which the intervals say nothing; none where it is shown to be worse."""
+    summary = reading.summary
+    found = {
+        each: _found(summary, _metric(summary, each), name) for each in advice.metrics.values()
+    }
+    if any(_better(_metric(summary, each), verdict) < 0 for each, verdict in found.items()):
+        return []
+    lower = [each for each in found if _metric(summary, each).better == "lower"]
+    return [each for each in lower if noise.is_untold(reading.readings, each, found[each])]
+
+
+def _untold_words(setup: Setup, reading: Reading, standings: Sequence[Standing]) -> list[str]:
+    """What cannot be told of each, and what it would take."""
+    summary = reading.summary
+    lines, needed = [], []
+    for each in standings:
+        for name in each.untold:
+            metric = _metric(summary, name)
+            verdict = _found(summary, metric, each.name)
+            assert verdict is not None, "it would not be untold"
+            lines.append(
+                f"Whether {each.name} has less {metric.label.lower()} than {setup.baseline.name} "
+                f"cannot be told: the interval of their ratio reaches "
+                f"{100 * noise.reach(verdict):.0f} % to either side."
+            )
+            needed.append(noise.blocks_to_show(reading.readings, name, each.name))
+    known = [each for each in needed if each]
+    return [*lines, _what_it_takes(reading, max(known) if known else None)]
+
+
+def _what_it_takes(reading: Reading, blocks: int | None) -> str:
+    quiet = "a quieter machine, or more work in each run, would need fewer"
+    if blocks is None:
+        return f"No practicable number of blocks would tell: {quiet.partition(',')[0]}."
+    said = f"About {blocks} blocks would show a gain of {100 * noise.WORTH:.0f} %"
+    time_s = time_for(reading, blocks)
+    if time_s is None:
+        return f"{said}, more than fit runs; {quiet}."
+    return f"{said}: allow --time {-(-time_s // 60):.0f}m; {quiet}."
+
+
+def _time(study: Study) -> str:
+    """What stands for time where all are alike in it."""
+    return "wall_s" if study.primary_metric.endswith("_bytes") else study.primary_metric
+
+
+def _simplest(good: Sequence[Standing], advice: Advice) -> Standing | None:
+    """The first, unless it is a setting of an allocator that does as well, as far as is shown."""
+    tied = {each.allocator for each in advice.standings if each.tied_with_best}
+    best = next(iter(good), None)
+    plain = best.name.partition("+")[0] if best else ""
+    return next((each for each in good if each.name == plain and plain in tied), best)
+
+
+def _exit_code(able: Sequence[Standing], told: Sequence[Decision]) -> int:
+    """1 where every gain is shown to break a bound, 3 where of one that cannot be told."""
+    if any(each.keeps == "untold" for each in able):
+        return CANNOT_BE_TOLD
+    return exit_code(told)
+
+
+def _metric(summary: Summary, name: str) -> Metric:
+    return next(each for each in summary.study.metrics if each.name == name)
+
+
+def _found(summary: Summary, metric: Metric, name: str) -> Verdict | None:
+    """The verdict on `name` beside the baseline."""
+    pair = {name, summary.study.baseline}
+    for each in summary.verdicts:
+        if each.metric == metric.name and {each.first, each.second} == pair:
+            return each if each.first == name else each.turned()
+    return None
+
+
+def _better(metric: Metric, verdict: Verdict | None) -> int:
+    """1: better by what matters; -1: worse; 0: neither is shown."""
+    if verdict is None or not verdict.counts:
+        return 0
+    return 1 if (verdict.beyond < 0) == (metric.better == "lower") else -1
+
+
+def _shortfall(summary: Summary, advice: Advice, name: str) -> str:
+    """Why it is not better than the baseline as a recommendation has it (`advice.recommend`);
+    nothing where it is."""
+    metrics = {of: _metric(summary, each) for of, each in advice.metrics.items()}
+    found = {of: _better(each, _found(summary, each, name)) for of, each in metrics.items()}
+    gained, paid = ([of for of, sign in found.items() if sign == wanted] for wanted in (1, -1))
+    if gained and paid and not _pays(summary, advice, name):
+        return (
+            f"better in {join_words(gained)} and worse in {join_words(paid)}, and not shown to be "
+            "better in both taken together"
+        )
+    if gained:
+        return ""
+    little = [_little(each, _found(summary, each, name)) for each in metrics.values()]
+    if any(little):
+        return f"better by what {join_words([each for each in little if each])}"
+    return f"not shown to be better in {join_words(list(metrics), 'or')}"
+
+
+def _pays(summary: Summary, advice: Advice, name: str) -> bool:
+    """Whether its score, of all that the goal names, is shown to be better than the baseline's."""
+    baseline = summary.study.baseline
+    for each in advice.scores:
+        if {each.first, each.second} == {name, baseline}:
+            return each.shown and (each if each.first == name else each.turned()).beyond < 0
+    return False
+
+
+def _little(metric: Metric, verdict: Verdict | None) -> str:
+    """How a gain that is shown may be too small to matter, as a predicate; nothing of others."""
+    if verdict is None or not verdict.shown or verdict.matters:
+        return ""
+    if (verdict.beyond < 0) != (metric.better == "lower"):
+        return ""
+    least = scale_for(metric.unit, [too_small(metric)], 1).text(too_small(metric))
+    return f"{'is' if verdict.trivial else 'may be'} less than {least}, too little to matter"
+
+
+def _kept(name: str, decisions: Sequence[Decision]) -> Outcome:
+    own = {each.outcome for each in decisions if each.name.startswith(f"{name} ")}
+    return next((each for each in _WORST if each in own), "passed")
+
+
+def _failed(summary: Summary) -> list[NotChosen]:
+    """Finalists of which a trial went wrong: what fails now and then is no choice."""
+    reasons = {each.planned.allocator: each.reason for each in summary.problems}
+    return [
+        NotChosen(name=name, after="confirm", reason=f"a trial of it failed: {reason}")
+        for name, reason in reasons.items()
+        if name != summary.study.baseline
+    ]
+
+
+def interval(verdict: Verdict | None) -> str:
+    """Return a ratio with its interval: `0.93x (0.92 to 0.94)`; `~` before it: none is shown."""
+    if verdict is None or verdict.subject == "difference":
+        return "-"
+    mark = "" if verdict.shown else "~"
+    if verdict.low is None or verdict.high is None:
+        return f"{mark}{verdict.estimate:.3f}x"
+    return f"{mark}{verdict.estimate:.3f}x ({verdict.low:.3f} to {verdict.high:.3f})"
+
+
+def _why(
+    summary: Summary,
+    choice: Standing | None,
+    able: Sequence[Standing],
+    advice: Advice,
+    metrics: Sequence[Metric],
+) -> list[str]:
+    baseline = summary.study.baseline
+    if choice is None:
+        if able:
+            names = join_words([each.name for each in able])
+            broken = ("is shown to break" if all(e.keeps == "failed" for e in able)
+                      else "is not shown to hold")  # fmt: skip
+            return [f"Better by the goal, but what --keep asks for {broken}: {names}."]
+        said = f"is shown to be better than {baseline} by the goal, and by enough to matter"
+        return [f"Nothing that was tried {said}.", advice.reasons]
+    lines = []
+    for metric in metrics:
+        verdict = _found(summary, metric, choice.name)
+        if verdict is None:
+            continue
+        start = f"{choice.name} has {interval(verdict).lstrip('~')} the {metric.label.lower()}"
+        lines.append(f"{start} of {baseline}: {_meaning(metric, verdict)}.")
+    return lines
+
+
+def _meaning(metric: Metric, verdict: Verdict) -> str:
+    if not verdict.shown:
+        return "no difference is shown"
+    if not verdict.matters:
+        return "a difference that is, or may be, too little to matter"
+    return "a gain" if _better(metric, verdict) > 0 else "a cost"
+
+
+def _reason(standing: Standing, choice: Standing | None, goal: Goal) -> str:
+    memory = standing.mean if goal.text == MEAN else standing.memory
+    figures = f"time {interval(standing.time)}, memory {interval(memory)}"
+    if not _meets(goal.limit, standing.limited):
+        return f"above {goal.text}: {bytes_text(round(standing.limited or 0))}"
+    if standing.untold and not standing.gains:
+        return f"whether it is better cannot be told: {figures}"
+    if not standing.gains:
+        return f"{standing.shortfall}: {figures}"
+    if standing.keeps != "passed":
+        how = "is shown to break" if standing.keeps == "failed" else "is not shown to hold"
+        return f"a bound of --keep {how}: {figures}"
+    if choice is None:
+        return f"it is within {goal.text}, as is what is used today: {figures}"
+    return f"it pays too, but is not shown to be ahead of {choice.name}: {figures}"

@@ -1,0 +1,101 @@
+"""Which allocators and settings are worth trying on a program, each with the reason."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from heapfit import catalogue
+from heapfit.fit import facts as known
+from heapfit.fit.facts import Facts
+from heapfit.fit.goal import Goal
+from heapfit.records import Allocator, AllocatorSetting, InstalledAllocator
+
+_NO_CALL_SITES = "it depends on call sites, which a replay does not have: try it on the program"
+_NO_INTERPRETER = (
+    "it changes which calls are made, and a replay repeats the recorded ones: try it on the program"
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An allocator, or a setting of one, and why it is tried or not."""
+
+    allocator: InstalledAllocator
+    tried: bool
+    reason: str
+    trades: str = ""
+    replayable: bool = True  # a replay of the recorded calls can tell what it does
+
+    @property
+    def name(self) -> str:
+        return self.allocator.name
+
+
+def candidates(
+    installed: Sequence[InstalledAllocator],
+    baseline: str,
+    facts: Facts,
+    goal: Goal,
+    *,
+    is_replay: bool = False,
+) -> list[Candidate]:
+    """Return the allocators but for the baseline, then what each can be told, in the order in
+    which they are tried where time is short. Of a replay what that cannot tell is not tried."""
+    entries = catalogue.load_allocators()
+    plain = [_plain(each, entries.get(each.name)) for each in installed if each.name != baseline]
+    settings = [
+        (place, _judged(each, setting, facts, goal))
+        for each in installed
+        if each.name in entries
+        for place, setting in enumerate(entries[each.name].settings)
+    ]
+    # The first of each allocator before the second of any.
+    settings.sort(key=lambda each: (each[0], "") if each[1].tried else (1000, each[1].reason))
+    found = [*plain, *(each for _, each in settings)]
+    return [_without_program(each) for each in found] if is_replay else found
+
+
+def _plain(allocator: InstalledAllocator, entry: Allocator | None) -> Candidate:
+    goes_by_sites = entry is not None and entry.by_call_site
+    return Candidate(allocator, True, "installed", replayable=not goes_by_sites)
+
+
+def _without_program(candidate: Candidate) -> Candidate:
+    if candidate.replayable:
+        return candidate
+    reason = _NO_INTERPRETER if candidate.allocator.variant_of else _NO_CALL_SITES
+    return replace(candidate, tried=False, reason=reason)
+
+
+def _judged(
+    allocator: InstalledAllocator, setting: AllocatorSetting, facts: Facts, goal: Goal
+) -> Candidate:
+    variant = catalogue.with_setting(allocator, setting)
+    missed = [each for each in setting.when if known.holds(each, facts) is False]
+    taken = [name for name in setting.environment if name in os.environ]
+    tried = False
+    if goal.gives != setting.gives and "both" not in (goal.gives, setting.gives):
+        reason = f"it gives {setting.gives}, and the goal is {goal.text}"
+    elif missed:
+        reason = known.told(missed[0], facts)
+    elif taken:
+        reason = f"{taken[0]} is set here already, to {os.environ[taken[0]]!r}"
+    else:
+        tried = True
+        seen = "; ".join(known.told(each, facts) for each in setting.when)
+        reason = f"{setting.why} Seen: {seen}. Price: {setting.trades}."
+    replayable = not any(known.is_of_interpreter(each) for each in setting.when)
+    return Candidate(variant, tried, reason, setting.trades, replayable)
+
+
+def first_of(found: Sequence[Candidate], count: int, why: str) -> list[Candidate]:
+    """Return `found`, of which no more than the first `count` are tried."""
+    tried = [each for each in found if each.tried]
+    late = {each.name for each in tried[count:]}
+    return [replace(each, tried=False, reason=why) if each.name in late else each for each in found]
+
+
+def tried_of(found: Iterable[Candidate]) -> list[InstalledAllocator]:
+    return [each.allocator for each in found if each.tried]

@@ -1,0 +1,364 @@
+"""The files that put a choice into use: for a shell, systemd, Docker, Compose and Kubernetes, and
+how to see that it is in force and to take it back."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from heapfit import catalogue, options
+from heapfit.catalogue import treatment_word
+from heapfit.fit.answer import Answer, Standing
+from heapfit.fit.goal import PEAK_METRICS
+from heapfit.records import InstalledAllocator, Summary, Verdict, Workload
+from heapfit.study.journal import cannot_write
+from heapfit.trial.preload import VARIABLE, environment_changes, takes_options
+
+# A library that no package has put in its place goes here, on the machine and into the image.
+_LOCAL = Path("/usr/local/lib")
+
+ALERTS = "alerts.yaml"
+# What a service's processor time may be beside that of a week ago without anybody's doing.
+_WEEKLY = 1.1
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What is deployed in place of what, and how far the evidence reaches."""
+
+    evidence: str
+    today: InstalledAllocator
+    peak_bytes: float | None = None  # what it may reach, by the upper end of the interval
+    time: float | None = None  # processor time to today's, likewise
+    preloaded: str = ""  # what the workload preloads itself, the C library
+
+
+def promise(answer: Answer, summary: Summary, workload: Workload, evidence: str) -> Promise:
+    """Return what `answer`, which has a choice, promises by the study that is summed up."""
+    chosen = next(each for each in answer.standings if each.name == answer.choice)
+    today = summary.study.allocator(answer.baseline)
+    return Promise(
+        evidence=evidence,
+        today=today,
+        peak_bytes=_peak(chosen, summary),
+        time=_upper(chosen.time),
+        preloaded=workload.run.environment.get(VARIABLE, ""),
+    )
+
+
+def _upper(verdict: Verdict | None) -> float | None:
+    return verdict.high if verdict and verdict.subject == "ratio" else None
+
+
+def _peak(chosen: Standing, summary: Summary) -> float | None:
+    """The upper end of the ratio to today's, of today's."""
+    high = _upper(chosen.memory)
+    today = [
+        each.median
+        for each in summary.estimates
+        if each.allocator == summary.study.baseline and each.metric in PEAK_METRICS
+    ]
+    return high * today[0] if high and today else None
+
+
+def write(chosen: InstalledAllocator, of: Promise, folder: Path) -> list[Path]:
+    """Write the files that put `chosen` in place of what there is into `folder`, anew; return
+    them."""
+    variables = deployed(chosen, of.preloaded)
+    if of.today.library and not chosen.library:
+        variables.setdefault(VARIABLE, "")
+    files = {
+        "heapfit.env": _environment_file(variables),
+        "heapfit.conf": _systemd(variables),
+        "install.sh": _script(_INSTALL, chosen),
+        "remove.sh": _script(_REMOVE, chosen),
+        "Dockerfile.part": _docker(variables, chosen),
+        "compose.part.yaml": _compose(variables),
+        "kubernetes.part.yaml": _kubernetes(variables),
+        ALERTS: _alerts(chosen, of),
+        "README.txt": _readme(variables, chosen, of),
+    }
+    try:
+        remove(folder)
+        folder.mkdir(parents=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        for name in ("install.sh", "remove.sh"):
+            (folder / name).chmod(0o755)
+        if chosen.library and _is_copied(chosen):
+            shutil.copyfile(chosen.library, folder / chosen.library.name)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    return [folder / name for name in files]
+
+
+def remove(folder: Path) -> None:
+    """Remove what an earlier answer has written."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def deployed(chosen: InstalledAllocator, preloaded: str = "") -> dict[str, str]:
+    """Return the variables that put `chosen` in force, the library where it will be, before what is
+    `preloaded` anyway."""
+    place = _place(chosen)
+    there = chosen.model_copy(update={"library": place})
+    wanted = {options.VARIABLE: "", VARIABLE: preloaded}
+    # Its own options alone: those that this shell has are not part of the choice.
+    return {k: v for k, v in environment_changes(there, wanted).items() if v}
+
+
+def _place(chosen: InstalledAllocator) -> Path | None:
+    library = chosen.library
+    if library is None or _package(chosen) or library.is_relative_to("/usr"):
+        return library
+    return _LOCAL / library.name
+
+
+def _is_copied(chosen: InstalledAllocator) -> bool:
+    """Whether the library is a file of this machine's that goes along."""
+    return _place(chosen) != chosen.library
+
+
+def _package(chosen: InstalledAllocator) -> str | None:
+    """The Debian package that has the library, if one has."""
+    plain = chosen.variant_of or chosen
+    entry = catalogue.load_allocators().get(plain.name)
+    return entry.source.package if entry and entry.source.kind == "debian" else None
+
+
+def _environment_file(variables: Mapping[str, str]) -> str:
+    """For `EnvironmentFile=` of systemd, `docker run --env-file`, and `set -a; . FILE`."""
+    return "".join(f"{name}={value}\n" for name, value in variables.items())
+
+
+def _systemd(variables: Mapping[str, str]) -> str:
+    words = [_quoted(f"{name}={value}".replace("%", "%%")) for name, value in variables.items()]
+    lines = [f"Environment={word}" for word in words]
+    return "\n".join(
+        ["# /etc/systemd/system/SERVICE.service.d/heapfit.conf", "[Service]", *lines, ""]
+    )
+
+
+def _docker(variables: Mapping[str, str], chosen: InstalledAllocator) -> str:
+    lines = []
+    if package := _package(chosen):
+        lines.append(
+            f"RUN apt-get update && apt-get install -y --no-install-recommends {package} "
+            "&& rm -rf /var/lib/apt/lists/*"
+        )
+    elif place := _place(chosen):
+        lines.append(f"COPY {place.name} {place}")
+    for name, value in variables.items():
+        lines.append(f"ENV {name}={_quoted(value).replace('$', chr(92) + '$')}")
+    return "\n".join([*lines, ""])
+
+
+def _compose(variables: Mapping[str, str]) -> str:
+    """A `$` is doubled: Compose would fill in a variable."""
+    lines = [
+        f"      {name}: {_quoted(value.replace('$', '$$'))}" for name, value in variables.items()
+    ]
+    return "\n".join(["services:", "  SERVICE:", "    environment:", *lines, ""])
+
+
+def _kubernetes(variables: Mapping[str, str]) -> str:
+    indent = " " * 12
+    entries = [f"{indent}- name: {name}\n{indent}  value: {_quoted(value)}"
+               for name, value in variables.items()]  # fmt: skip
+    head = ["spec:", "  template:", "    spec:", "      containers:", "        - name: SERVICE",
+            "          env:"]  # fmt: skip
+    return "\n".join([*head, *entries, ""])
+
+
+def _quoted(value: str) -> str:
+    """In double quotes with backslashes, as YAML, systemd and Docker all read it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promise) -> str:
+    words = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    version = (chosen.variant_of or chosen).version
+    return _README.format(
+        title=f"{chosen.title}, version {version}",
+        evidence=of.evidence,
+        needs=_needs(chosen),
+        line=f"{words} PROGRAM",
+        in_force="\n  ".join(_in_force(variables, chosen, of.today)),
+        watch="\n  ".join(_watched(chosen)),
+        run=f"heapfit run --allocator {shlex.quote(treatment_word(chosen))} -- PROGRAM",
+    )
+
+
+def _script(text: str, chosen: InstalledAllocator) -> str:
+    place = _place(chosen)
+    package = _package(chosen)
+    copied = place is not None and _is_copied(chosen)
+    return text.format(
+        package=shlex.quote(package or ""),
+        library=shlex.quote(place.name if place and copied else ""),
+        place=shlex.quote(str(place) if copied else ""),
+    )
+
+
+_INSTALL = """\
+#!/bin/sh
+# Puts the choice into use for a systemd service: sudo sh install.sh SERVICE
+# DESTDIR=DIR puts the files below DIR, and restarts nothing.
+set -eu
+service=${{1:?"usage: $0 SERVICE"}}
+service=${{service%.service}}
+here=$(dirname "$0")
+package={package} library={library} place={place}
+drop_in=${{DESTDIR:-}}/etc/systemd/system/$service.service.d
+if [ -z "${{DESTDIR:-}}" ] && ! systemctl cat "$service.service" >/dev/null 2>&1; then
+    echo "$0: systemd has no service $service" >&2
+    exit 1
+fi
+if [ -n "$package" ] && [ -z "${{DESTDIR:-}}" ]; then
+    apt-get install --yes "$package"
+fi
+if [ -n "$library" ]; then
+    install -D -m 755 "$here/$library" "${{DESTDIR:-}}$place"
+fi
+install -D -m 644 "$here/heapfit.conf" "$drop_in/heapfit.conf"
+[ -n "${{DESTDIR:-}}" ] && exit 0
+systemctl daemon-reload
+systemctl restart "$service.service"
+systemctl --no-pager --lines 0 status "$service.service"
+"""
+
+# The library stays: other services may have been given it, too, and it does nothing by itself.
+_REMOVE = """\
+#!/bin/sh
+# Undoes it: sudo sh remove.sh SERVICE
+set -eu
+service=${{1:?"usage: $0 SERVICE"}}
+service=${{service%.service}}
+drop_in=${{DESTDIR:-}}/etc/systemd/system/$service.service.d
+rm -f "$drop_in/heapfit.conf"
+rmdir --ignore-fail-on-non-empty "$drop_in" 2>/dev/null || true
+[ -n "${{DESTDIR:-}}" ] && exit 0
+systemctl daemon-reload
+systemctl restart "$service.service"
+"""
+
+
+def _alerts(chosen: InstalledAllocator, of: Promise) -> str:
+    """Rules for Prometheus. Resident memory and processor time are what client libraries of every
+    language export of their process."""
+    rules = []
+    if takes_options(chosen):
+        rule = _rule(
+            "AllocatorNotInForce", 'absent(heapfit_up{command="PROGRAM"} == 1)', "10m",
+            "No process of PROGRAM answers heapfit export.",
+        )  # fmt: skip
+        note = "      # With control:on in HEAPFIT_OPTIONS, and heapfit export beside PROGRAM:"
+        rules.append("\n".join([note, *(f"      # {each[6:]}" for each in rule.splitlines())]))
+    if of.peak_bytes:
+        peak = math.ceil(of.peak_bytes)
+        rules.append(
+            _rule("MemoryAbovePromise",
+                  f'max_over_time(process_resident_memory_bytes{{job="SERVICE"}}[1h]) > {peak}',
+                  "1h",
+                  "SERVICE has had more resident memory than heapfit fit promised by what it "
+                  "measured; where its work is another one, put your own figure there.")
+        )  # fmt: skip
+    usage = 'process_cpu_seconds_total{job="SERVICE"}[1d]'
+    factor = max(of.time or 1.0, _WEEKLY)
+    rules.append(
+        _rule("TimeAbovePromise", f"rate({usage}) > {factor:.3g} * rate({usage} offset 1w)", "1h",
+              "SERVICE takes more processor time than a week ago, before the allocator was "
+              "changed, beyond what heapfit fit found.")
+    )  # fmt: skip
+    head = ["# A file of Prometheus's rule_files. SERVICE is the job that it scrapes.", "groups:",
+            "  - name: heapfit-fit", "    rules:"]  # fmt: skip
+    return "\n".join([*head, *rules, ""])
+
+
+def _rule(name: str, expression: str, lasting: str, summary: str) -> str:
+    lines = [
+        f"- alert: {name}",
+        f"  expr: {_quoted(expression)}",
+        f"  for: {lasting}",
+        "  labels: {severity: warning}",
+        "  annotations:",
+        f"    summary: {_quoted(summary)}",
+    ]
+    return "\n".join(f"      {line}" for line in lines)
+
+
+_README = """\
+{title}, chosen by heapfit fit.
+
+{evidence}
+
+What it needs
+  {needs}
+
+Use it (SERVICE and PROGRAM stand for yours; an image must contain the library, too)
+  a shell      {line}
+  systemd      sudo sh install.sh SERVICE
+               (puts the library and heapfit.conf in their places, and restarts SERVICE)
+  Docker       add the lines of Dockerfile.part to the end of the Dockerfile
+  Compose      docker compose -f compose.yaml -f compose.part.yaml up -d
+  Kubernetes   kubectl patch deployment SERVICE --patch-file kubernetes.part.yaml
+  here         {run}
+
+See that it is in force
+  {in_force}
+
+Watch it
+  {watch}
+
+Undo it: remove what was added, and restart the program. Nothing else has changed.
+  systemd      sudo sh remove.sh SERVICE
+  Docker       remove the lines from the Dockerfile
+  Compose      docker compose -f compose.yaml up -d
+  Kubernetes   kubectl rollout undo deployment SERVICE
+"""
+
+
+def _watched(chosen: InstalledAllocator) -> list[str]:
+    lines = [
+        "alerts.yaml goes into Prometheus's rule_files; it fires when memory or processor time is",
+        "not as promised. Its figures are those of the trials: put in your service's own if it",
+        "does other work.",
+    ]
+    if takes_options(chosen):
+        lines += [
+            "For what the heap holds, with control:on in HEAPFIT_OPTIONS:",
+            "heapfit export --prometheus    (serves http://127.0.0.1:9464/metrics)",
+            "heapfit top PID",
+        ]
+    return lines
+
+
+def _needs(chosen: InstalledAllocator) -> str:
+    place = _place(chosen)
+    if chosen.library is None or place is None:
+        return "Nothing: it is the C library's own malloc, with a setting."
+    if package := _package(chosen):
+        return f"The Debian package {package}: apt-get install {package}"
+    if place == chosen.library:
+        return f"The library {place}, as it is on the machine that chose it."
+    return f"The library, in its place: install -D -m 755 {chosen.library.name} {place}"
+
+
+def _in_force(
+    variables: Mapping[str, str], chosen: InstalledAllocator, today: InstalledAllocator
+) -> list[str]:
+    lines = []
+    if today.library and not chosen.library:
+        lines.append(f"grep -c {today.library.name} /proc/PID/maps    (0)")
+    if chosen.library:
+        lines.append(f"grep -c {chosen.library.name} /proc/PID/maps    (more than 0)")
+    if own := [name for name in variables if name != VARIABLE]:
+        lines.append(rf"tr '\0' '\n' < /proc/PID/environ | grep -E '{'|'.join(own)}'")
+    if takes_options(chosen):
+        lines.append("heapfit ctl PID stats    (with control:on in HEAPFIT_OPTIONS)")
+    return lines

@@ -1,0 +1,292 @@
+"""Find out what is known of a program before anything is tried: from its file, from some runs under
+what it has today, and from a recording of one more."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+
+from heapfit import machine
+from heapfit.catalogue.command import filled
+from heapfit.doctor.program import C_LIBRARY, c_library, libraries_of, linked_allocator
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.fit.facts import Facts
+from heapfit.profile.analyse import profile as profiled
+from heapfit.profile.files import count_file
+from heapfit.profile.tally import Tally
+from heapfit.program import obstacle, started_by
+from heapfit.record import VARIANT, examine
+from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus, Workload
+from heapfit.trial import preload
+from heapfit.trial.attempt import Attempt
+from heapfit.trial.own_libraries import RECORDINGS
+from heapfit.trial.source import Source
+from heapfit.trial.tree import PAGE_SIZE, ProcessTree
+from heapfit.trial.verdict import Rejected
+
+# A program that computes for less than that is mostly its own start, whatever its allocator.
+SHORTEST_S = 0.02
+
+# Of a program that runs for so long one allocation in so many bytes is recorded; of the longest,
+# in the last row, so few that its recording is read within seconds.
+_SAMPLES = ((0.5, "0"), (5.0, "16k"), (60.0, "128k"))
+_SAMPLE_OF_LONG = "1m"
+
+# The recorded run, in the folder of the fit: `heapfit profile` opens it.
+RECORDING = "recording.hft"
+
+_RECORDER = b"libheapfit-record"
+
+_HUGE_PAGES = {"always": 2.0, "madvise": 1.0}
+
+
+def refuse(workload: Workload) -> None:
+    """Raise an error where no allocator can be put into the program, or where one is already."""
+    started = _program(workload)
+    found = obstacle(started) if started else None
+    if found:
+        raise HeapfitError(
+            f"no allocator can be tried: the program's malloc is {found[0]}; {found[1]}"
+        )
+    for where, pinned in (
+        ("this shell", os.environ.get(preload.VARIABLE)),
+        ("the workload", workload.run.environment.get(preload.VARIABLE)),
+    ):
+        # A workload puts the C library before an allocator that its program is linked with.
+        if pinned and (where == "this shell" or not _is_c_library_alone(pinned)):
+            raise UsageError(
+                f"{where} sets {preload.VARIABLE}={pinned}, which fit has to set itself; unset it, "
+                f"and to measure against it write --baseline today={pinned}"
+            )
+
+
+def _is_c_library_alone(preloaded: str) -> bool:
+    """
+    >>> _is_c_library_alone("libc.so.6"), _is_c_library_alone("libc.so.6:/tmp/libmine.so")
+    (True, False)
+    """
+    return all(Path(each).name.startswith(C_LIBRARY) for each in re.split("[ :]+", preloaded))
+
+
+def today(workload: Workload, baseline: InstalledAllocator) -> str | None:
+    """Return what the baseline stands for, where the program is linked with an allocator."""
+    started = _program(workload)
+    linked = linked_allocator(libraries_of(started)) if started else None
+    if linked is None or started is None or baseline.library is not None:
+        return None
+    brings = f"{started.name} is linked with {linked.name}"
+    if workload.run.environment.get(preload.VARIABLE):
+        return (
+            f"{brings}, which the workload replaces by the C library's malloc: that is what "
+            f"{baseline.name} stands for, and not what {started.name} has by itself; to compare "
+            f"with that, write --baseline today={linked}"
+        )
+    libc = c_library(libraries_of(started))
+    return (
+        f"{brings}, which is what {baseline.name} stands for, since it preloads nothing; to "
+        f"compare with the C library's malloc, write --baseline libc={libc}"
+    )
+
+
+def by_file(workload: Workload, cores: int) -> Facts:
+    """Return the facts that are there without running the program."""
+    started = _program(workload)
+    return Facts(
+        cores=cores,
+        **_interpreters(started),
+        huge_pages=_huge_pages(),
+    )
+
+
+def _huge_pages() -> float:
+    return _HUGE_PAGES.get(machine.describe().huge_pages or "", 0.0)
+
+
+def _program(workload: Workload) -> Path | None:
+    word = (workload.server or workload.run).command[0]
+    return started_by(filled(word, {"here": workload.here}))
+
+
+def _interpreters(program: Path | None) -> dict[str, float]:
+    """Which of the interpreters that have settings of their own the program is."""
+    name = program.resolve().name if program else ""
+    return {each: float(name.startswith(each)) for each in ("python", "php", "ruby")}
+
+
+def by_runs(facts: Facts, trials: list[Trial]) -> Facts:
+    """Return `facts` with those of the program's `trials` under what it has today.
+
+    Raises HeapfitError for a program that does too little for any allocator to matter.
+    """
+    figures = {
+        name: median(each.metrics[name] for each in trials)
+        for name in ("wall_s", "user_s", "system_s", "minor_faults", "peak_rss_bytes")
+    }
+    processor_s, wall_s = figures["user_s"] + figures["system_s"], figures["wall_s"]
+    if processor_s < SHORTEST_S:
+        raise HeapfitError(
+            f"the program computes for {1000 * processor_s:.0f} ms, most of which is its own "
+            f"start; give it more to do, {1000 * SHORTEST_S:.0f} ms at least, better a second"
+        )
+    return facts.model_copy(
+        update={
+            "wall_s": wall_s,
+            "processor_share": processor_s / wall_s,
+            "faults_per_s": figures["minor_faults"] / wall_s,
+            "peak_rss_bytes": figures["peak_rss_bytes"],
+        }
+    )
+
+
+class _Witness(Source):
+    """Looks at the process of the program that is largest when it is: its threads, its libraries,
+    and what it has been told to preload."""
+
+    def __init__(self) -> None:
+        self.maps = self.environment = b""
+        self.program = Path()
+        self._root = self._pages = self._tasks = 0
+
+    def begin(self, root: int) -> None:
+        self._root = root
+
+    def sample(self, now_s: float) -> None:
+        for _, process in ProcessTree(self._root).processes():
+            try:
+                self._look(Path(f"/proc/{process}"))
+            except (OSError, IndexError):  # It has ended.
+                continue
+
+    def _look(self, process: Path) -> None:
+        self._tasks = max(self._tasks, len(os.listdir(process / "task")))
+        pages = int((process / "statm").read_text().split()[1])
+        if pages > self._pages:
+            maps, environment = ((process / each).read_bytes() for each in ("maps", "environ"))
+            if maps and b"libc" in maps:  # Else it is still being loaded.
+                self._pages, self.maps, self.environment = pages, maps, environment
+                self.program = (process / "exe").readlink()
+
+    @property
+    def is_recorded(self) -> bool:
+        return _RECORDER in self.maps
+
+    @property
+    def threads(self) -> int:
+        """At the same time at most, without that of the recorder."""
+        return max(1, self._tasks - self.is_recorded)
+
+    @property
+    def resident_bytes(self) -> int:
+        return self._pages * PAGE_SIZE
+
+
+def check_repeats(trials: list[Trial]) -> None:
+    """Raise HeapfitError for a program that runs once and never again."""
+    first, *others = trials
+    if (
+        first.status is TrialStatus.OK
+        and others
+        and not any(e.status is TrialStatus.OK for e in others)
+    ):
+        said = others[0].stderr_tail.strip().splitlines()
+        raise HeapfitError(
+            "the first run succeeds and the next one fails: "
+            f"{others[0].reason}{f' (it says: {said[-1].strip()})' if said else ''}; it leaves "
+            "something behind that is in the way of the next run, such as a file: have a "
+            "script remove that first, or write into {scratch}, a workload's empty folder"
+        )
+
+
+def by_recording(
+    facts: Facts, study: Study, folder: Path, data: Path | None
+) -> tuple[Facts, list[str]]:
+    """Return `facts` with those of a recorded run of `study`'s program, and notes on that. The
+    recording is kept in `folder`.
+
+    Raises HeapfitError where what does the work is not reached by a preload.
+    """
+    wall_s = facts.wall_s or 0.0
+    sample = next((size for longest, size in _SAMPLES if wall_s < longest), _SAMPLE_OF_LONG)
+    try:
+        seen = record(study, folder, data, sample)
+    except Rejected as error:
+        return facts, [f"It could not be recorded: {error.reason}."]
+    interpreters = {
+        name: max(value, getattr(facts, name))
+        for name, value in _interpreters(seen.program).items()
+    }
+    facts = facts.model_copy(update={"threads": float(seen.threads), **interpreters})
+    return _with_recording(facts, folder / RECORDING, seen.resident_bytes)
+
+
+def by_trace(trace: Path, cores: int) -> tuple[Facts, list[str]]:
+    """Return the facts that a recording alone tells, and notes on that."""
+    facts = Facts(cores=cores, huge_pages=_huge_pages(), python=0, php=0, ruby=0)
+    return _with_recording(facts, trace, 0)
+
+
+def record(study: Study, folder: Path, data: Path | None, sample: str) -> _Witness:
+    """Record one run of `study`'s program into `folder`; of several processes, the one is kept
+    that has recorded most.
+
+    Raises HeapfitError where no preload reaches it, Rejected where it failed.
+    """
+    plain = study.allocators[0]
+    recorded = plain.model_copy(
+        update={"name": VARIANT, "variant_of": plain, "record": {"sample": sample,
+                                                                "children": "on"}}
+    )  # fmt: skip
+    recording = study.model_copy(update={"allocators": [plain, recorded]})
+    planned = study.plan[0].model_copy(update={"allocator": VARIANT})
+    with tempfile.TemporaryDirectory(dir=folder, prefix="recording-") as aside:
+        attempt = Attempt(recording, planned, [_Witness], timeout_s=study.timeout_s,
+                          folder=Path(aside), data=data)  # fmt: skip
+        with closing(attempt):
+            attempt.run()
+        [seen] = attempt.sources
+        assert isinstance(seen, _Witness)
+        _check_reached(seen)
+        files = (Path(aside) / RECORDINGS).iterdir()
+        main = max(files, key=lambda each: examine(each).events, default=None)
+        if main is not None:
+            main.replace(folder / RECORDING)
+    return seen
+
+
+def _check_reached(seen: _Witness) -> None:
+    if not seen.maps or seen.is_recorded:
+        return
+    start = f"{preload.VARIABLE}=".encode()
+    told = [word for word in seen.environment.split(b"\0") if word.startswith(start)]
+    has = told[0].decode(errors="replace") if told else f"no {preload.VARIABLE}"
+    raise HeapfitError(
+        f"no allocator reaches {seen.program.name}, which does the work: it runs with {has}, set "
+        "by the program or a script that starts it; take that out, or name the command itself"
+    )
+
+
+def _with_recording(facts: Facts, main: Path, resident: int) -> tuple[Facts, list[str]]:
+    """Add what the recording says of a process of which so much was `resident`."""
+    if not main.exists() or not examine(main).events:
+        return facts, ["Nothing was recorded: it hardly uses malloc."]
+    tally = Tally()
+    tally.include(count_file(main))
+    found = profiled(tally)
+    [recording] = found.recordings
+    resident = max(recording.resident_most or 0, resident, 1)
+    totals = found.totals
+    update = {
+        "allocating_threads": float(sum(each.threads for each in found.sizes.threads)),
+        "allocations": float(totals.allocations.objects),
+        "allocations_per_s": totals.per_second,
+        "live_share": min(recording.peak.bytes / resident, 1.0),
+        "large_share": totals.large.bytes / max(totals.allocations.bytes, 1),
+        "remote_share": found.sharing.remote_share or 0.0,
+    }
+    if facts.threads is None:
+        update |= {"threads": float(recording.threads), "peak_rss_bytes": float(resident)}
+    return facts.model_copy(update=update), []

@@ -1,0 +1,56 @@
+"""Record a service that is running, through the recorder that it was started with."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from heapfit.errors import HeapfitError
+from heapfit.live.processes import NotListening
+from heapfit.record import Recorder
+from heapfit.study.journal import cannot_write
+
+# Of the whole time, what the recording has, and how long it is at most: a minute of a service's
+# work has its usual calls, and can be played.
+_SHARE, _LONGEST_S = 0.1, 60.0
+
+
+def seconds(time_s: float) -> float:
+    """Return how long a service is recorded where everything may take `time_s`."""
+    return min(_SHARE * time_s, _LONGEST_S)
+
+
+def record(recorder: Recorder, to: Path, for_s: float) -> None:
+    """Have `recorder` record its process for a while, and put a copy at `to`. It is stopped again,
+    however this ends."""
+    recorder.start()
+    try:
+        time.sleep(for_s)
+    finally:
+        state = recorder.stop()
+    try:
+        shutil.copyfile(state.file, to)
+    except OSError as error:
+        raise cannot_write(to.parent, error) from error
+
+
+def recorder_of(pid: int) -> Recorder:
+    """Return the recorder of process `pid`, which is at rest.
+
+    Raises HeapfitError, with what to do, for a process that cannot be recorded.
+    """
+    try:
+        recorder = Recorder(pid)
+        before = recorder.status()
+    except NotListening as error:
+        raise HeapfitError(
+            f"{error}; give it its usual work, and repeat this. Or describe it and what drives it: "
+            "heapfit workloads new"
+        ) from error
+    if before.recording:
+        raise HeapfitError(
+            f"process {pid} is being recorded already, to {before.file}; end that with "
+            f"heapfit ctl {pid} record stop, then repeat this, or run: heapfit fit {before.file}"
+        )
+    return recorder

@@ -1,0 +1,296 @@
+"""Measure the candidates: by successive halving, each round in blocks of its own, until three are
+left; these are then measured anew.
+
+A round has a fixed share of the time; the half that does worse by the goal's score goes, so that
+those that stay get twice the blocks (K. Jamieson and A. Talwalkar, "Non-stochastic best arm
+identification and hyperparameter optimization", AISTATS 2016, 240-248). Who has been selected was
+lucky, too: the verdict is therefore on new blocks, and no trial of a round counts in it.
+
+Everything follows from the journals: how many blocks a step has from what trials before it took,
+who is in a round from the round before. So an interrupted search goes on by being done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from heapfit.advice import recommend
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.fit.goal import Goal
+from heapfit.fit.noise import blocks_to_show
+from heapfit.gate import verdicts
+from heapfit.gate.condition import Condition, parse
+from heapfit.records import InstalledAllocator, Study, Trial, Workload
+from heapfit.replay import measured_by_replay
+from heapfit.report import Reading
+from heapfit.statistics import Readings, summarise
+from heapfit.statistics import read as read_trials
+from heapfit.study import DEFAULT_SEED, load, plan
+from heapfit.text import bytes_text
+
+FINALISTS = 3
+REPLAY = "replay"  # the folder of a first round on a recording
+# Of the whole time, what the rounds have together; most of the rest is the verdict's.
+_SCREENING = 0.45
+# One block has no spread, so that a slow moment would decide. More than ten are the verdict's.
+_BLOCKS = (2, 10)
+# More than thirty only where the scatter of the screening asks for it.
+_CONFIRM_BLOCKS = (6, 30, 100)
+_LAST_STEP = 100  # beyond the number of any round
+# What a setting's cost has to be of its allocator's without it, so that nobody deploys a setting
+# that does nothing.
+_EARNED = 0.99
+LOOK_BLOCKS = 2  # after a warm-up; one more run is recorded
+# To look at the program, and to compare one candidate with what there is.
+FEWEST_RUNS = LOOK_BLOCKS + 2 + 2 * (1 + _CONFIRM_BLOCKS[0])
+
+# Runs the missing trials of a study in its folder.
+Run = Callable[[Study, Path], None]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all steps share."""
+
+    workload: Workload
+    baseline: InstalledAllocator
+    cores: int
+    goal: Goal
+    keep: Sequence[Condition]
+    time_s: float
+    timeout_s: float
+    command: str
+    run: Run | None = None
+    is_replay: bool = False  # the program is a recording's replay
+
+    def study(
+        self, title: str, names: Sequence[InstalledAllocator], blocks: int, warmups: int, step: int
+    ) -> Study:
+        """Return the study of a step; steps differ in the seed of their random order."""
+        return plan(
+            self.workload,
+            [self.baseline, *names],
+            baseline=self.baseline.name,
+            cores=[self.cores],
+            replicates=blocks,
+            warmups=warmups,
+            seed=DEFAULT_SEED + step,
+            timeout_s=self.timeout_s,
+            measured=[each.metric for each in self.keep],
+            reproduce=self.command,
+            title=f"{self.workload.title}: {title}",
+            weights=self.goal.weights,
+            only=measured_by_replay() if self.is_replay else None,
+        )
+
+    def measure(self, study: Study, folder: Path) -> None:
+        """Run what a step still lacks."""
+        assert self.run is not None, "nothing is to be run"
+        self.run(study, folder)
+
+
+def conditions(texts: Sequence[str]) -> list[Condition]:
+    """Return the bounds of `--keep`; UsageError for what is none."""
+    found = [parse(text, "--keep", "<= >=", "wall_s<=1.01") for text in texts]
+    if named := next((each for each in found if each.treatment), None):
+        raise UsageError(f"--keep bounds every candidate alike; leave out {named.treatment}:")
+    return found
+
+
+def check(setup: Setup, found: list[InstalledAllocator]) -> None:
+    """Raise an error where there is nothing to try, or a bound can never be judged."""
+    if not found:
+        raise UsageError(
+            f"there is nothing to try beside {setup.baseline.name}: name more --allocators"
+        )
+    verdicts.check(setup.keep, setup.study("", found, 1, 0, 0))
+
+
+@dataclass
+class Dropped:
+    """Who is out, after how much, and why."""
+
+    name: str
+    after: str
+    reason: str
+
+
+@dataclass
+class Screened:
+    """Who is left, best first, and who is not."""
+
+    left: list[InstalledAllocator]
+    dropped: list[Dropped] = field(default_factory=list)
+
+
+def sizes(count: int) -> list[int]:
+    """Return how many candidates each round has.
+
+    >>> sizes(20), sizes(3)
+    ([20, 10, 5], [])
+    """
+    rounds = []
+    while count > FINALISTS:
+        rounds.append(count)
+        count = max(FINALISTS, (count + 1) // 2)
+    return rounds
+
+
+def blocks_of(rounds: Sequence[int], trial_s: float, time_s: float) -> list[int]:
+    """Return how many blocks each round has where a trial takes `trial_s`.
+
+    >>> blocks_of([20, 10, 5], 1.0, 400)
+    [2, 5, 10]
+    """
+    least, most = _BLOCKS
+    share = _SCREENING * time_s / max(len(rounds), 1)
+    return [min(max(int(share / (trial_s * (n + 1))), least), most) for n in rounds]
+
+
+def room(count: int, trial_s: float, time_s: float) -> int:
+    """Return how many of `count` candidates can be tried in the time.
+
+    >>> room(20, 1.0, 900), room(20, 10.0, 900), room(20, 30.0, 900)
+    (20, 12, 3)
+    """
+    for tried in range(count, FINALISTS, -1):
+        rounds = sizes(tried)
+        least = sum(_BLOCKS[0] * (n + 1) * trial_s for n in rounds)
+        if least <= _SCREENING * time_s:
+            return tried
+    left = int(time_s / trial_s) - FEWEST_RUNS
+    return min(count, max(1, min(FINALISTS, 1 + left // (1 + _CONFIRM_BLOCKS[0]))))
+
+
+def check_time(trial_s: float, time_s: float) -> None:
+    """Raise HeapfitError where the time is too short to compare anything."""
+    needed = FEWEST_RUNS * trial_s
+    if needed > time_s:
+        raise HeapfitError(
+            f"one run takes {trial_s:.1f} s, and {FEWEST_RUNS} are the fewest that tell anything: "
+            f"allow --time {max(1, -(-needed // 60)):.0f}m, or give the program less to do"
+        )
+
+
+def screen(setup: Setup, found: list[InstalledAllocator], folder: Path, trial_s: float) -> Screened:
+    """Run the rounds in folders below `folder`."""
+    state = Screened(found)
+    rounds = sizes(len(found))
+    for number, blocks in enumerate(blocks_of(rounds, trial_s, setup.time_s), start=1):
+        keep = (rounds[number:] or [FINALISTS])[0]
+        if len(state.left) > keep:
+            where = folder / f"screen-{number}"
+            title = f"screening, round {number}"
+            setup.measure(setup.study(title, state.left, blocks, 0, number), where)
+            _halve(setup, state, where, keep)
+    return state
+
+
+def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
+    study, trials = load(where)
+    after = f"{where.name}, {study.replicates} blocks"
+    readings = read_trials(study, trials)
+    by_name = {each.name: each for each in state.left}
+    out: dict[str, str] = {}
+    for trial in trials:
+        if trial.reason and trial.planned.allocator in by_name:
+            out.setdefault(trial.planned.allocator, f"a trial of it {trial.status}: {trial.reason}")
+    conditions = [each.forbidden() for each in setup.keep]
+    if len(readings.block):
+        for decision in verdicts.judge(conditions, readings, summarise(readings)):
+            if decision.outcome == "failed" and decision.verdict:
+                out.setdefault(decision.verdict.first, f"{decision.condition}: {decision.why}")
+    advice = recommend(readings, setup.goal.weights)
+    order = {each.allocator: each.score for each in advice.standings}
+    over = _over(setup.goal, readings)
+    base = order.get(setup.baseline.name, 1.0)
+    for name in by_name:
+        plain = name.partition("+")[0]
+        if (
+            name != plain
+            and plain not in over
+            and order.get(name, 0.0) > _EARNED * order.get(plain, 9.0)
+        ):
+            out.setdefault(name, f"it saved less than 1 % of the cost of {plain} alone")
+    good = [name for name in order if name in by_name and name not in out]
+    # Where nothing is within a limit, the nearest to it is what is to be told of.
+    good.sort(key=lambda name: over.get(name, 0.0))
+    for name in good[keep:]:
+        if name in over:
+            out[name] = f"{bytes_text(round(over[name]))} is above {setup.goal.text}"
+        else:
+            out[name] = f"its cost by the goal was {order[name] / base:.3f}x of today's"
+    for name in by_name:
+        if name not in good:
+            out.setdefault(name, "it has no figures to compare")
+    state.dropped += [Dropped(name, after, why) for name, why in out.items()]
+    state.left = [by_name[name] for name in good[:keep]]
+
+
+def _over(goal: Goal, readings: Readings) -> dict[str, float]:
+    """Return, of those whose memory is above the goal's limit, what it is."""
+    if goal.limit is None:
+        return {}
+    metric = goal.limit.metric(readings.study)
+    return {
+        each.allocator: each.median
+        for each in summarise(readings).estimates
+        if each.metric == metric and each.median > goal.limit.size
+    }
+
+
+def confirm(setup: Setup, state: Screened, folder: Path) -> Path | None:
+    """Measure the finalists and the baseline in new blocks; return the study's folder, None where
+    nobody is left."""
+    if not state.left:
+        return None
+    spent = [trial for part in steps(folder) for trial in load(part)[1]]
+    trial_s = median_s(spent)
+    first = [trial for part in folder.glob(REPLAY) for trial in load(part)[1]]
+    left_s = setup.time_s - sum(each.duration_s or 0.0 for each in [*spent, *first])
+    least, usual, most = _CONFIRM_BLOCKS
+    while len(state.left) > 1 and (1 + least) * (1 + len(state.left)) * trial_s > left_s:
+        state.dropped.append(Dropped(state.left.pop().name, "the screening", "time was up"))
+    blocks = int(left_s / (trial_s * (1 + len(state.left)))) - 1
+    wanted = min(max(usual, _wanted(setup, folder)), most)
+    where = folder / "confirm"
+    study = setup.study("the verdict", state.left, min(max(blocks, least), wanted), 1, _LAST_STEP)
+    setup.measure(study, where)
+    return where
+
+
+def time_for(reading: Reading, blocks: int) -> float | None:
+    """Return what `--time` gives the verdict so many blocks; None: it has no more than it had."""
+    if blocks > _CONFIRM_BLOCKS[-1]:
+        return None
+    per_block_s = median_s(reading.trials) * len(reading.study.allocators)
+    return per_block_s * (blocks + 1) / (1 - _SCREENING)
+
+
+def _wanted(setup: Setup, folder: Path) -> int:
+    """How many blocks would show a gain that matters, by the scatter of the last screening: the
+    figures of the verdict have no part in how many there are."""
+    screened = [each for each in steps(folder) if each.name != "look"]
+    if not screened:
+        return _CONFIRM_BLOCKS[-1]
+    readings = read_trials(*load(screened[-1]))
+    found = [
+        blocks_to_show(readings, metric, each.name)
+        for metric in recommend(readings, setup.goal.weights).metrics.values()
+        for each in readings.study.allocators
+        if each.name != setup.baseline.name
+    ]
+    return max((each for each in found if each), default=0)
+
+
+def steps(folder: Path) -> list[Path]:
+    """Return the folders of the studies before the verdict."""
+    return [folder / "look", *sorted(folder.glob("screen-*"))]
+
+
+def median_s(trials: Sequence[Trial]) -> float:
+    """Return how long a trial takes, with what goes before and after the program."""
+    return median(each.duration_s or 0.0 for each in trials)

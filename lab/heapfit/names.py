@@ -1,0 +1,118 @@
+"""Functions as people read them: short, and which of them only pass a call on.
+
+C++'s demangled names have every type in full, and between a program and `malloc` stand functions of
+the allocator and of the standard library that its authors never wrote. Exported files keep them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+# What runs before `main`, or before a thread's function; the beginnings of names.
+_BELOW_MAIN = ("__libc_start", "_start")
+_BELOW_THREADS = ("clone", "clone3", "__clone", "__clone3")
+
+_ALLOCATORS = {
+    *("malloc", "calloc", "realloc", "reallocarray", "aligned_alloc", "memalign", "valloc"),
+    *("posix_memalign", "strdup", "strndup", "operator new", "operator new[]"),
+}
+# Names in the standard library that are its own: what calls an allocator, and reserved ones.
+_INTERNAL = re.compile(
+    r"^__gnu_cxx::|^std::(?:allocator|allocator_traits|construct_at)\b|^std::(?:.*::)?_[A-Z_]"
+)
+_INLINE_NAMESPACES = re.compile(r"\b(std::)__(?:cxx11|1|debug)::")
+# Versions, what the compiler calls the parts and copies that it makes of a function, and what Rust
+# appends to each.
+_PART = r"\.(?:cold|part|isra|constprop|lto_priv)(?:\.\d+)*"
+_SUFFIX = re.compile(rf"(?:@+[\w.]+|{_PART}|\s*\[clone [^]]*\]|::h[0-9a-f]{{16}}$)+$")
+_ABI = re.compile(r"\[abi:\w+\]")
+_QUALIFIERS = re.compile(r"(?: const| volatile| &&?| noexcept)+$")
+_ANONYMOUS = "(anonymous namespace)"
+_OPERATOR = re.compile(r"\boperator(?:\(\)|<=>|<<=?|>>=?|[<>]=?|->\*?)")
+# Where the part of a name begins that may have blanks: an operator's, a lambda's.
+_WITH_BLANKS = re.compile(r"\boperator\b|\{")
+_HIDDEN_ARGUMENTS = "<…>"
+
+
+@cache
+def passes_on(name: str) -> bool:
+    """Tell whether a function, by its short name, is none that somebody looks for.
+
+    >>> [passes_on(name) for name in ("std::vector<…>::_M_realloc_insert<…>", "operator new")]
+    [True, True]
+    >>> [passes_on(name) for name in ("std::vector<…>::push_back", "main", "_start")]
+    [False, False, True]
+    """
+    return (
+        name in _ALLOCATORS
+        or name in _BELOW_THREADS
+        or name.startswith(_BELOW_MAIN)
+        or bool(_INTERNAL.search(name))
+    )
+
+
+@cache
+def shortened(function: str) -> str:
+    """Return a function's name without its result, its parameters and those of its templates.
+
+    >>> shortened("void a::list<int, b<c> >::add<d>(d&&, int) const [clone .cold]")
+    'a::list<…>::add<…>'
+    >>> shortened("(anonymous namespace)::f(int)::{lambda(int)#1}::operator()(int) const")
+    '(anonymous namespace)::f::{lambda(int)#1}::operator()'
+    >>> shortened("operator new(unsigned long)"), shortened("pthread_create@GLIBC_2.2.5")
+    ('operator new', 'pthread_create')
+    """
+    name = _ABI.sub("", _SUFFIX.sub("", function))
+    if name.startswith("<") or not any(each in name for each in "<( "):
+        return name  # of C, or of Rust, whose names begin with a type
+    bare = _QUALIFIERS.sub("", _INLINE_NAMESPACES.sub(r"\1", _without_parameters(name)))
+    # The result stands before the last blank, but for those that are parts of the name.
+    blanks = _WITH_BLANKS.search(bare)
+    end = blanks.start() if blanks else None
+    space = bare.replace(_ANONYMOUS, "x" * len(_ANONYMOUS)).rfind(" ", 0, end)
+    return bare[space + 1 :] or function
+
+
+def brief(function: str) -> str:
+    """Return a function's short name without what stands for templates' arguments.
+
+    >>> brief("void std::vector<int, std::allocator<int> >::_M_fill(unsigned long, int const&)")
+    'std::vector::_M_fill'
+    >>> brief("book::order::operator()(int) const"), brief("operator new(unsigned long)")
+    ('book::order::operator()', 'operator new')
+    >>> brief("parse.isra.0"), brief("f(int) [clone .cold]")
+    ('parse', 'f')
+    """
+    return shortened(function).replace(_HIDDEN_ARGUMENTS, "").rstrip()
+
+
+def _without_parameters(name: str) -> str:
+    """Return what is not within brackets. What stands in braces, a lambda's, tells it apart."""
+    kept: list[str] = []
+    angles = rounds = braces = at = 0
+    while at < len(name):
+        outside = angles == rounds == 0
+        operator = _OPERATOR.match(name, at) if outside else None
+        if operator or (outside and name.startswith(_ANONYMOUS, at)):
+            whole = operator.group() if operator else _ANONYMOUS
+            kept.append(whole)
+            at += len(whole)
+            continue
+        character = name[at]
+        at += 1
+        braces += (character == "{") - (character == "}")
+        if braces or character == "}":
+            kept.append(character if outside else "")
+        elif character == "<":
+            kept.append(_HIDDEN_ARGUMENTS if outside else "")
+            angles += 1
+        elif character == "(":
+            rounds += 1
+        elif character == ")" and rounds:
+            rounds -= 1
+        elif character == ">" and angles:
+            angles -= 1
+        elif outside:
+            kept.append(character)
+    return "".join(kept)

@@ -1,0 +1,689 @@
+// The ledger: each cause of resident memory is planted, and found with its bytes; and all of it is what the kernel counts.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <future>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "heapfit/heapfit.h"
+#include "patience.h"
+
+extern "C" long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
+
+// The beginning of the paths that cannot be opened.
+static const char *hidden;
+// Whether the kernel refuses to copy memory; and a page that becomes inaccessible as soon as it has.
+static bool copies_are_refused;
+static void *page_to_protect;
+
+// Of pages of this process.
+static long copy_pages(long number, long process, long to, long c, long from, long e, long f)
+{
+    if (copies_are_refused) {
+        errno = EPERM;
+        return -1;
+    }
+    long copied = __real_syscall(number, process, to, c, from, e, f);
+    const auto *page = reinterpret_cast<const iovec *>(from);
+    if (copied > 0 && page->iov_base == page_to_protect) mprotect(page->iov_base, page->iov_len, PROT_NONE);
+    return copied;
+}
+
+extern "C" {
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+    if (number == SYS_openat && hidden != nullptr &&
+        strncmp(reinterpret_cast<const char *>(b), hidden, strlen(hidden)) == 0) {
+        errno = ENOENT;
+        return -1;
+    }
+    if (number == SYS_process_vm_readv) return copy_pages(number, a, b, c, d, e, f);
+    return __real_syscall(number, a, b, c, d, e, f);
+}
+}
+
+namespace
+{
+
+constexpr size_t kib = 1024, mib = 1024 * kib, span = 64 * kib;
+constexpr size_t block = 1024; // a size class of its own, of which pages and spans hold a whole number
+
+size_t page()
+{
+    return static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+struct Row {
+    char cause[16], name[256];
+    bool in_heap;
+    long heap, thread;
+    size_t resident;
+};
+
+// Rows as they were at one moment: noted without allocating, for that would be seen.
+class Ledger
+{
+  public:
+    Ledger()
+    {
+        rows_ = static_cast<Row *>(mmap(nullptr, sizeof(Row) * most, PROT_READ | PROT_WRITE,
+                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0));
+        EXPECT_EQ(hf_ledger(note, this), 0);
+    }
+    ~Ledger()
+    {
+        munmap(rows_, sizeof(Row) * most);
+    }
+    Ledger(const Ledger &) = delete;
+    Ledger &operator=(const Ledger &) = delete;
+
+    template <typename Condition> size_t sum(Condition condition) const
+    {
+        size_t bytes = 0;
+        for (size_t i = 0; i < count_; i++)
+            if (condition(rows_[i])) bytes += rows_[i].resident;
+        return bytes;
+    }
+    size_t of(std::string_view cause) const
+    {
+        return sum([&](const Row &row) { return row.cause == cause; });
+    }
+    size_t of(std::string_view cause, long thread) const
+    {
+        return sum([&](const Row &row) { return row.cause == cause && row.thread == thread; });
+    }
+    static constexpr size_t size() // of what a ledger is noted in, which is in the next one
+    {
+        return sizeof(Row) * most;
+    }
+    size_t all() const
+    {
+        return sum([](const Row &) { return true; });
+    }
+
+  private:
+    static constexpr size_t most = 1000;
+
+    static void note(const hf_ledger_row *row, void *argument)
+    {
+        auto *ledger = static_cast<Ledger *>(argument);
+        ASSERT_LT(ledger->count_, most);
+        Row &noted = ledger->rows_[ledger->count_++];
+        snprintf(noted.cause, sizeof noted.cause, "%s", row->cause);
+        snprintf(noted.name, sizeof noted.name, "%s", row->name);
+        noted.in_heap = row->in_heap != 0;
+        noted.heap = row->heap;
+        noted.thread = row->thread;
+        noted.resident = row->resident;
+    }
+
+    Row *rows_;
+    size_t count_ = 0;
+};
+
+// Bytes by which a cause has grown. What the test itself does with memory may take some pages.
+long grown(const Ledger &before, const Ledger &after, std::string_view cause)
+{
+    return static_cast<long>(after.of(cause)) - static_cast<long>(before.of(cause));
+}
+long slack()
+{
+    return static_cast<long>(4 * page());
+}
+
+// The same for the whole process, in which a sanitizer's shadow grows whatever is done.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool has_shadow = true;
+#else
+constexpr bool has_shadow = false;
+#endif
+long slack_of_all()
+{
+    return has_shadow ? static_cast<long>(2 * mib) : slack();
+}
+
+size_t by_kernel(const char *field)
+{
+    FILE *file = fopen("/proc/self/smaps", "r");
+    char line[1024];
+    size_t kibibytes = 0, length = strlen(field);
+    while (fgets(line, sizeof line, file) != nullptr)
+        if (strncmp(line, field, length) == 0) kibibytes += strtoul(line + length, nullptr, 10);
+    fclose(file);
+    return kibibytes * kib;
+}
+size_t resident_by_kernel()
+{
+    return by_kernel("Rss:");
+}
+
+// An emulator shows its own mappings.
+bool kernel_tells()
+{
+    return !HEAPFIT_TEST_EMULATED;
+}
+
+void fill(std::vector<char *> &objects)
+{
+    for (char *&object : objects) {
+        object = static_cast<char *>(hf_malloc(block));
+        memset(object, 1, block);
+    }
+}
+std::vector<char *> allocate(size_t bytes)
+{
+    std::vector<char *> objects(bytes / block);
+    fill(objects);
+    return objects;
+}
+
+// Free all but those that begin at a multiple of `distance`, and return how many these are.
+size_t thin_out(std::vector<char *> &objects, size_t distance)
+{
+    auto goes = [&](const char *object) { return reinterpret_cast<uintptr_t>(object) % distance != 0; };
+    for (char *object : objects)
+        if (goes(object)) hf_free(object);
+    objects.erase(std::remove_if(objects.begin(), objects.end(), goes), objects.end());
+    return objects.size();
+}
+
+void free_all(const std::vector<char *> &objects)
+{
+    for (char *object : objects) hf_free(object);
+}
+
+// A thread that does something, tells what came of it, and waits until this object ends.
+class Sleeper
+{
+  public:
+    template <typename Work> explicit Sleeper(Work work)
+    {
+        thread_ = std::thread([this, work] {
+            number_ = static_cast<long>(syscall(SYS_gettid));
+            work();
+            done_.set_value();
+            end_.get_future().wait();
+        });
+        done_.get_future().wait();
+    }
+    ~Sleeper()
+    {
+        end_.set_value();
+        thread_.join();
+    }
+    Sleeper(const Sleeper &) = delete;
+    Sleeper &operator=(const Sleeper &) = delete;
+
+    long number() const
+    {
+        return number_;
+    }
+
+  private:
+    std::promise<void> done_, end_;
+    std::atomic<long> number_{0};
+    std::thread thread_;
+};
+
+// Nothing goes back to the kernel by itself.
+class LedgerTest : public testing::Test
+{
+  protected:
+    void SetUp() override
+    {
+        ASSERT_EQ(hf_option_set("decay_ms", "unlimited"), 0);
+        ASSERT_EQ(hf_usable_size(hf_malloc(block)), block);
+        resident_by_kernel(); // with all that looking takes
+        Ledger first;
+    }
+};
+
+} // namespace
+
+// ---- the heap ----------------------------------------------------------------------------------------------------------
+
+TEST_F(LedgerTest, LiveBlocksAndWhatTheyPin)
+{
+    std::vector<char *> objects(4 * mib / block);
+    Ledger empty;
+    fill(objects);
+    Ledger full;
+    EXPECT_NEAR(grown(empty, full, "live"), 4 * mib, slack());
+    size_t left = thin_out(objects, page());
+    Ledger thin;
+    ASSERT_GE(left, 4 * mib / page() - 1);
+    EXPECT_NEAR(grown(full, thin, "pinned"), left * (page() - block), span + slack());
+    EXPECT_NEAR(grown(full, thin, "live"), static_cast<double>(left * block) - 4 * mib, span + slack());
+    free_all(objects);
+}
+
+TEST_F(LedgerTest, PagesWithoutALiveObjectAreKeptByTheHeapOfTheThread)
+{
+    Ledger before;
+    size_t spans = 0;
+    Sleeper sleeper([&] {
+        std::vector<char *> objects = allocate(4 * mib);
+        spans = thin_out(objects, span);
+    });
+    Ledger after;
+    ASSERT_GE(spans, 4 * mib / span - 1);
+    EXPECT_NEAR(after.of("kept", sleeper.number()), spans * (span - page()), span + slack());
+    EXPECT_NEAR(after.of("pinned", sleeper.number()), spans * (page() - block), page() + slack());
+    EXPECT_NEAR(after.of("live", sleeper.number()), spans * block, span + slack());
+}
+
+TEST_F(LedgerTest, FreeSpansThatAThreadKeepsAreItsOwn)
+{
+    Sleeper sleeper([&] {
+        char *object = static_cast<char *>(hf_malloc(2 * span));
+        memset(object, 1, 2 * span);
+        hf_free(object);
+    });
+    EXPECT_EQ(Ledger().of("cached", sleeper.number()), 2 * span);
+}
+
+TEST_F(LedgerTest, FreeMemoryOfAllWaitsForItsDecay)
+{
+    ASSERT_EQ(hf_option_set("thread_span_threshold", "0"), 0);
+    char *object = static_cast<char *>(hf_malloc(8 * mib));
+    memset(object, 1, 8 * mib);
+    Ledger before;
+    hf_free(object);
+    Ledger after;
+    EXPECT_NEAR(grown(before, after, "decaying"), 8 * mib, slack());
+    EXPECT_NEAR(grown(before, after, "live"), -static_cast<double>(8 * mib), slack());
+    hf_trim();
+    EXPECT_NEAR(grown(after, Ledger(), "decaying"), -static_cast<double>(8 * mib), slack());
+}
+
+TEST_F(LedgerTest, WhatAThreadLeavesBehindIsOrphaned)
+{
+    Ledger before;
+    size_t spans = 0;
+    std::thread([&] {
+        std::vector<char *> objects = allocate(4 * mib);
+        spans = thin_out(objects, span);
+    }).join();
+    Ledger after;
+    ASSERT_GE(spans, 4 * mib / span - 1);
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    EXPECT_NEAR(grown(before, after, "orphaned"), spans * (span - page), span + slack());
+    EXPECT_NEAR(grown(before, after, "pinned"), spans * (page - block), span + slack());
+}
+
+TEST_F(LedgerTest, BlocksThatAnotherThreadFreedAreOnTheWayToTheirOwner)
+{
+    std::vector<char *> objects;
+    Sleeper owner([&] { objects = allocate(4 * mib); });
+    Ledger before;
+    ASSERT_EQ(before.of("on_the_way"), 0u);
+    free_all(objects); // by this thread
+    Ledger after;
+    EXPECT_NEAR(after.of("on_the_way", owner.number()), 4 * mib, slack());
+    EXPECT_NEAR(grown(before, after, "live"), -static_cast<double>(4 * mib), span + slack());
+}
+
+TEST_F(LedgerTest, BlocksReadyForMallocAreNotOnTheWay)
+{
+    Sleeper owner([] { free_all(allocate(4 * mib)); });
+    Sleeper another([] { hf_free(hf_malloc(block)); });
+    Ledger after;
+    EXPECT_EQ(after.of("on_the_way"), 0u);
+}
+
+TEST_F(LedgerTest, TheRestOfAHugePageWasNeverUsed)
+{
+    constexpr size_t huge = 2 * mib, size = 48 * mib + span;
+    char *object = static_cast<char *>(hf_malloc(size));
+    Ledger before;
+    memset(object, 1, size);
+    if (by_kernel("AnonHugePages:") < size - huge || !kernel_tells()) GTEST_SKIP() << "the kernel gives no huge pages";
+    size_t behind = huge - (reinterpret_cast<uintptr_t>(object) + size) % huge;
+    Ledger after;
+    EXPECT_NEAR(grown(before, after, "never_used"), behind, slack());
+    EXPECT_NEAR(grown(before, after, "live"), size, slack());
+    // Behind what was ever handed out, and before what is: left free for its alignment.
+    void *aligned = hf_aligned_alloc(huge, huge);
+    EXPECT_NEAR(grown(before, Ledger(), "never_used"), behind, slack());
+    hf_free(aligned);
+    hf_free(object);
+}
+
+TEST_F(LedgerTest, HeapsOfThreadsAreAmongTheTables)
+{
+    ASSERT_EQ(hf_option_set("share_first", "0"), 0); // each has its own at once
+    Ledger before;
+    std::vector<std::unique_ptr<Sleeper>> sleepers;
+    for (int i = 0; i < 64; i++) sleepers.push_back(std::make_unique<Sleeper>([] { hf_free(hf_malloc(1)); }));
+    EXPECT_GE(grown(before, Ledger(), "tables"), static_cast<long>(64 * 2 * kib));
+}
+
+TEST_F(LedgerTest, ContextsGuardedObjectsAndTablesHaveTheirs)
+{
+    Ledger before;
+    hf_context *context = hf_context_create(nullptr);
+    memset(hf_context_malloc(context, mib), 1, mib);
+    ASSERT_EQ(hf_option_set("guard_sample", "16"), 0);
+    std::vector<char *> objects = allocate(mib);
+    ASSERT_EQ(hf_option_set("guard_sample", "0"), 0);
+    Ledger after;
+    EXPECT_GE(grown(before, after, "contexts"), static_cast<long>(mib));
+    EXPECT_LE(grown(before, after, "contexts"), static_cast<long>(2 * mib) + slack()); // all of a huge page
+    hf_stats stats;
+    ASSERT_EQ(hf_stats_get(&stats, sizeof stats), 0);
+    ASSERT_GT(stats.guard_objects, 10u);
+    EXPECT_EQ(after.of("guarded"), stats.guard_objects * page());
+    EXPECT_GE(after.of("tables"), page());
+    free_all(objects);
+    hf_context_destroy(context);
+}
+
+TEST_F(LedgerTest, ClearedMemoryWaitsForCalloc)
+{
+    ASSERT_EQ(hf_option_set("zeroed_reserve", "8m"), 0);
+    char *object = static_cast<char *>(hf_malloc(16 * mib));
+    memset(object, 1, 16 * mib);
+    hf_free(object);
+    hf_free(hf_calloc(1, mib));
+    hf_stats stats{};
+    EXPECT_TRUE(patience::comes_true([&] {
+        hf_free(hf_calloc(1, mib));
+        hf_stats_get(&stats, sizeof stats);
+        return stats.zeroed_bytes >= 4 * mib;
+    }));
+    EXPECT_TRUE(patience::comes_true([&] {
+        Ledger now;
+        hf_stats_get(&stats, sizeof stats);
+        return now.of("zeroed") == stats.zeroed_bytes;
+    }));
+    ASSERT_EQ(hf_option_set("zeroed_reserve", "0"), 0);
+}
+
+// ---- outside of it -------------------------------------------------------------------------------------------------------
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // whose own mappings would be among ours
+TEST_F(LedgerTest, MappingsOfTheProgramAreToldApart)
+{
+    if (!kernel_tells()) GTEST_SKIP() << "/proc/self/smaps is not about this program";
+    Ledger before;
+    auto touched = [](int protection, int flags, size_t size, int file = -1) {
+        void *start = mmap(nullptr, size, protection, flags, file, 0);
+        memset(start, 1, size);
+        return start;
+    };
+    int file = memfd_create("planted", MFD_CLOEXEC);
+    ASSERT_EQ(ftruncate(file, 3 * mib), 0);
+    void *anonymous = touched(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, 5 * mib);
+    void *code = touched(PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, mib);
+    void *shared = touched(PROT_READ | PROT_WRITE, MAP_SHARED, 3 * mib, file);
+    char path[] = "/tmp/heapfit-ledger-XXXXXX";
+    int named = mkstemp(path);
+    ASSERT_EQ(ftruncate(named, 2 * mib), 0);
+    void *mapped = touched(PROT_READ | PROT_WRITE, MAP_PRIVATE, 2 * mib, named);
+    Ledger after;
+    EXPECT_NEAR(grown(before, after, "anonymous"), 5 * mib + Ledger::size(), slack());
+    EXPECT_NEAR(grown(before, after, "jit"), mib, slack());
+    EXPECT_NEAR(grown(before, after, "shared"), 3 * mib, slack());
+    EXPECT_EQ(after.sum([&](const Row &row) {
+        return row.cause == std::string_view("file") && row.name == std::string_view(path);
+    }),
+              2 * mib);
+    unlink(path);
+    close(named);
+    close(file);
+    munmap(anonymous, 5 * mib);
+    munmap(code, mib);
+    munmap(shared, 3 * mib);
+    munmap(mapped, 2 * mib);
+}
+#endif
+
+TEST_F(LedgerTest, StacksAreFoundOfThreadsThatSleepAndThatRun)
+{
+    if (!kernel_tells()) GTEST_SKIP() << "/proc/self/smaps is not about this program";
+    auto use_stack = [] {
+        volatile char room[512 * kib];
+        for (size_t at = 0; at < sizeof room; at += kib) room[at] = 1;
+    };
+    Sleeper sleeper(use_stack);
+    std::atomic<bool> stop{false};
+    std::atomic<long> runs{0};
+    std::thread runner([&] {
+        use_stack();
+        hf_free(hf_malloc(1));
+        runs = static_cast<long>(syscall(SYS_gettid));
+        while (!stop) {
+        }
+    });
+    EXPECT_TRUE(patience::comes_true([&] { return runs != 0; }));
+    EXPECT_TRUE(patience::comes_true([&] { return Ledger().of("stack", sleeper.number()) >= 512 * kib; }))
+        << "once it sleeps";
+    Ledger now;
+    EXPECT_GE(now.of("stack", runs), 512 * kib);
+    EXPECT_GT(now.of("stack", getpid()), 0u);
+    stop = true;
+    runner.join();
+}
+
+// ---- all of it -----------------------------------------------------------------------------------------------------------
+
+TEST_F(LedgerTest, AllRowsAreWhatTheKernelCounts)
+{
+    if (!kernel_tells()) GTEST_SKIP() << "/proc/self/smaps is not about this program";
+    std::vector<char *> objects = allocate(8 * mib);
+    thin_out(objects, 2 * page());
+    Ledger now;
+    EXPECT_NEAR(now.all(), resident_by_kernel(), slack_of_all());
+    free_all(objects);
+}
+
+// The kernel has one page of zeros for all of them, and counts it nowhere.
+TEST_F(LedgerTest, PagesThatWereOnlyReadCountNowhere)
+{
+    if (!kernel_tells()) GTEST_SKIP() << "/proc/self/smaps is not about this program";
+    constexpr size_t size = 16 * mib;
+    Ledger before;
+    const volatile char *object = static_cast<const char *>(hf_calloc(1, size));
+    for (size_t at = 0; at < size; at += page()) ASSERT_EQ(object[at], 0);
+    Ledger after;
+    EXPECT_NEAR(grown(before, after, "live"), 0, slack());
+    EXPECT_NEAR(after.all(), resident_by_kernel(), slack_of_all());
+}
+
+// Descriptors are looked through 4 GiB at a time.
+TEST_F(LedgerTest, WhatLiesFarApartIsFound)
+{
+    constexpr size_t far = 5 * kib * mib;
+    std::vector<char *> objects(4 * mib / block);
+    char *object = static_cast<char *>(hf_malloc(far));
+    ASSERT_NE(object, nullptr);
+    Ledger before;
+    object[far - 1] = 1;
+    fill(objects);
+    Ledger after;
+    EXPECT_GE(grown(before, after, "live"), static_cast<long>(4 * mib + page()));
+    EXPECT_LE(grown(before, after, "live"), static_cast<long>(6 * mib) + slack()); // a huge page for one byte
+    if (kernel_tells()) {
+        EXPECT_NEAR(after.all(), resident_by_kernel(), slack_of_all());
+    }
+    hf_free(object);
+    free_all(objects);
+}
+
+// A child shares all its pages with its parent, as it shares the page of zeros.
+TEST_F(LedgerTest, AForksChildSeesItsOwn)
+{
+    if (!kernel_tells()) GTEST_SKIP() << "/proc/self/smaps is not about this program";
+    std::vector<char *> objects = allocate(8 * mib);
+    pid_t child = fork();
+    if (child == 0) {
+        resident_by_kernel(); // with all the code that it takes
+        Ledger first, now;
+        size_t counted = resident_by_kernel();
+        size_t difference = now.all() > counted ? now.all() - counted : counted - now.all();
+        _exit(difference <= static_cast<size_t>(slack_of_all()) && now.of("live") >= 8 * mib ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+}
+
+TEST_F(LedgerTest, WhileThreadsAreBusyItIsRightToAPercent)
+{
+    if (!kernel_tells()) GTEST_SKIP() << "/proc/self/smaps is not about this program";
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    for (unsigned seed = 1; seed <= 3; seed++)
+        threads.emplace_back([&stop, seed] {
+            std::vector<void *> live(20000);
+            for (unsigned i = seed; !stop; i = i * 1103515245 + 12345) {
+                void *&object = live[(i >> 8) % live.size()];
+                hf_free(object);
+                size_t size = (i >> 16) % 2000;
+                object = hf_malloc(size);
+                memset(object, 1, size);
+            }
+            for (void *object : live) hf_free(object);
+        });
+    EXPECT_TRUE(patience::comes_true([] { return resident_by_kernel() >= 64 * mib; }));
+    std::vector<double> differences;
+    for (int i = 0; i < 21; i++) {
+        Ledger now;
+        auto counted = static_cast<double>(resident_by_kernel());
+        differences.push_back(std::abs(static_cast<double>(now.all()) - counted) / counted);
+    }
+    stop = true;
+    for (std::thread &each : threads) each.join();
+    std::sort(differences.begin(), differences.end());
+    EXPECT_LE(differences[differences.size() / 2], 0.01);
+}
+
+// ---- where the kernel tells less -----------------------------------------------------------------------------------------
+
+// mincore finds the pages that were only read, too, and which these are it does not say.
+TEST_F(LedgerTest, WithoutAMapOfPagesItIsStillWhatTheKernelCounts)
+{
+    if (!kernel_tells()) GTEST_SKIP() << "/proc/self/smaps is not about this program";
+    constexpr size_t size = 16 * mib;
+    std::vector<char *> objects(4 * mib / block);
+    hidden = "/proc/self/pagemap";
+    Ledger before;
+    fill(objects);
+    Ledger after;
+    EXPECT_NEAR(grown(before, after, "live"), 4 * mib, slack());
+    EXPECT_NEAR(after.all(), resident_by_kernel(), slack_of_all());
+    const volatile char *object = static_cast<const char *>(hf_calloc(1, size));
+    for (size_t at = 0; at < size; at += page()) ASSERT_EQ(object[at], 0);
+    Ledger with_zeros;
+    EXPECT_NEAR(with_zeros.all(), resident_by_kernel(), slack_of_all());
+    free_all(objects);
+}
+
+TEST_F(LedgerTest, WithoutProcTheHeapAloneIsTold)
+{
+    std::vector<char *> objects = allocate(4 * mib);
+    hidden = "/proc/";
+    struct Sums {
+        size_t live, outside;
+    } sums{0, 0};
+    EXPECT_EQ(hf_ledger(
+                  [](const hf_ledger_row *row, void *argument) {
+                      auto *found = static_cast<Sums *>(argument);
+                      if (row->in_heap == 0) found->outside += row->resident;
+                      if (row->cause == std::string_view("live")) found->live += row->resident;
+                  },
+                  &sums),
+              -1);
+    EXPECT_EQ(errno, ENOENT);
+    EXPECT_GE(sums.live, 4 * mib);
+    EXPECT_EQ(sums.outside, 0u);
+    free_all(objects);
+}
+
+// ---- what it must not do ------------------------------------------------------------------------------------------------
+
+// Whether the kernel copies memory.
+class LedgerOfInaccessibleTest : public LedgerTest, public testing::WithParamInterface<bool>
+{
+};
+INSTANTIATE_TEST_SUITE_P(, LedgerOfInaccessibleTest, testing::Bool());
+
+TEST_P(LedgerOfInaccessibleTest, ObjectsThatTheProgramHasMadeInaccessibleAreNotRead)
+{
+    copies_are_refused = !GetParam();
+    std::vector<char *> objects(64);
+    for (char *&object : objects) {
+        object = static_cast<char *>(hf_aligned_alloc(page(), page()));
+        object[0] = 1;
+        ASSERT_EQ(mprotect(object, page(), PROT_NONE), 0);
+    }
+    Ledger now;
+    EXPECT_GE(now.of("live"), 64 * page());
+    for (char *object : objects) mprotect(object, page(), PROT_READ | PROT_WRITE);
+    free_all(objects);
+    copies_are_refused = false;
+}
+
+TEST_F(LedgerTest, APageMayBecomeInaccessibleWhileItsSpanIsLookedAt)
+{
+    auto *object = static_cast<char *>(hf_aligned_alloc(page(), page()));
+    object[0] = 1;
+    page_to_protect = object;
+    Ledger now;
+    page_to_protect = nullptr;
+    EXPECT_GE(now.of("live"), page());
+    mprotect(object, page(), PROT_READ | PROT_WRITE);
+    hf_free(object);
+}
+
+// A filter of system calls may.
+TEST_F(LedgerTest, FreeBlocksAreFoundWhereTheKernelRefusesToCopyMemory)
+{
+    std::vector<char *> objects = allocate(4 * mib);
+    size_t left = thin_out(objects, page());
+    copies_are_refused = true;
+    Ledger refused;
+    copies_are_refused = false;
+    Ledger now;
+    EXPECT_GE(refused.of("pinned"), left * (page() - block));
+    EXPECT_EQ(refused.of("pinned"), now.of("pinned"));
+    free_all(objects);
+}
+
+TEST_F(LedgerTest, LookingAllocatesNothingAndLeavesNoDescriptorOpen)
+{
+    hf_stats before, after;
+    int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    close(lowest);
+    hf_stats_get(&before, sizeof before);
+    for (int i = 0; i < 10; i++) hf_ledger([](const hf_ledger_row *, void *) {}, nullptr);
+    hf_stats_get(&after, sizeof after);
+    EXPECT_EQ(before.live_objects, after.live_objects);
+    EXPECT_EQ(before.refills, after.refills);
+    int again = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    EXPECT_EQ(again, lowest);
+    close(again);
+}
+
+TEST(Ledger, WithoutAFunctionToCallIsAMistake)
+{
+    EXPECT_EQ(hf_ledger(nullptr, nullptr), -1);
+    EXPECT_EQ(errno, EINVAL);
+}

@@ -1,0 +1,712 @@
+// What libheapfit-hardened does against errors that an attacker could use: each ends the process with a line that names it, or
+// comes to nothing. What of it stands against what is said in docs/security.md.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <malloc.h>
+#include <set>
+#include <string>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "heap_isolated.h"
+#include "heapfit/heapfit.h"
+
+// Called while memory is cleared that becomes a large object's.
+static thread_local void (*before_clearing)();
+
+extern "C" {
+int __real_madvise(void *start, size_t size, int advice);
+int __wrap_madvise(void *start, size_t size, int advice)
+{
+    if (before_clearing != nullptr && advice == MADV_DONTNEED) before_clearing();
+    return __real_madvise(start, size, advice);
+}
+}
+
+namespace
+{
+
+// Hides where a pointer comes from: compilers warn of what these tests do.
+char *hidden(void *pointer)
+{
+    void *volatile copy = pointer;
+    return static_cast<char *>(copy);
+}
+
+char *make(size_t size)
+{
+    return hidden(malloc(size));
+}
+
+// Objects of one size, among which one is spoilt.
+class Neighbours
+{
+  public:
+    explicit Neighbours(size_t size)
+    {
+        for (int i = 0; i < 64; i++) all_.push_back(make(size));
+        std::sort(all_.begin(), all_.end());
+    }
+    // Another one lives in its page where pages have room for two, so that the page stays. It is no span's first.
+    char *one() const
+    {
+        auto page = [](const char *object) { return reinterpret_cast<uintptr_t>(object) / 4096; };
+        auto in_one_page = [page](const char *object, const char *next) { return page(object) == page(next); };
+        auto found = std::adjacent_find(all_.begin(), all_.end(), in_one_page);
+        if (found != all_.end()) return found[1];
+        auto is_no_first = [](const char *object) { return reinterpret_cast<uintptr_t>(object) % 65536 != 0; };
+        return *std::find_if(all_.begin() + all_.size() / 2, all_.end(), is_no_first);
+    }
+    void release()
+    {
+        for (char *each : all_) free(each);
+        all_.clear();
+    }
+
+  private:
+    std::vector<char *> all_;
+};
+
+// So often that each that was freed is handed out again: one free in 64 passes a block through a common quarantine of 256 places, and
+// what is there has to leave, too. It stays for all of this in one case of 10^15.
+void use_all_again(size_t size)
+{
+    for (int round = 0; round < 1700; round++) {
+        std::vector<char *> objects;
+        for (int i = 0; i < 300; i++) objects.push_back(make(size));
+        for (char *object : objects) free(object);
+    }
+}
+
+void expect_not_handed_out_next(size_t size)
+{
+    char *last = nullptr, *before = nullptr;
+    for (int i = 0; i < 1000; i++) {
+        char *object = make(size);
+        EXPECT_TRUE(object != last && object != before) << i;
+        free(object);
+        before = last;
+        last = object;
+    }
+}
+
+bool is_clear(const char *object, size_t size)
+{
+    return std::all_of(object, object + size, [](char byte) { return byte == 0; });
+}
+
+void in_thread(void (*act)(char *), char *object)
+{
+    std::thread(act, object).join();
+}
+
+const size_t SMALL = 40, MEDIUM = 6000, LARGE = 300000;
+
+// Large objects are then only cleared, and neither stand between inaccessible pages nor become inaccessible (docs/security.md).
+bool mappings_are_limited()
+{
+    auto limited = [](auto what) {
+        rlimit limit;
+        return getrlimit(what, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    };
+    return limited(RLIMIT_AS) || limited(RLIMIT_DATA);
+}
+
+class GuardedLarge : public testing::Test
+{
+  protected:
+    void SetUp() override
+    {
+        if (mappings_are_limited()) GTEST_SKIP() << "the address space is limited";
+    }
+};
+
+class Sizes : public testing::TestWithParam<size_t>
+{
+};
+
+INSTANTIATE_TEST_SUITE_P(Hardened, Sizes, testing::Values(SMALL, MEDIUM, LARGE));
+
+class BlockSizes : public testing::TestWithParam<size_t>
+{
+};
+
+INSTANTIATE_TEST_SUITE_P(Hardened, BlockSizes, testing::Values(1, SMALL, 1000, MEDIUM, 32000));
+
+} // namespace
+
+// ---- overflow
+
+TEST_P(BlockSizes, AByteBehindAnObjectIsFoundWhenItIsFreed)
+{
+    EXPECT_DEATH(
+        {
+            char *object = make(GetParam());
+            object[malloc_usable_size(object)] ^= 1;
+            free(object);
+        },
+        "^heapfit: overflow: what stands behind the object at 0x[0-9a-f]+ of [0-9]+ bytes was overwritten, found "
+        "by free\n");
+}
+
+TEST_P(BlockSizes, AByteBehindAnObjectIsFoundWhenItIsResized)
+{
+    EXPECT_DEATH(
+        {
+            char *object = make(GetParam());
+            object[malloc_usable_size(object)] ^= 1;
+            hidden(realloc(object, 2 * GetParam()));
+        },
+        "^heapfit: overflow: .* found by realloc\n");
+}
+
+TEST_P(BlockSizes, AnotherThreadFindsItToo)
+{
+    EXPECT_DEATH(
+        {
+            char *object = make(GetParam());
+            object[malloc_usable_size(object)] ^= 1;
+            in_thread([](char *given) { free(given); }, object);
+        },
+        "^heapfit: overflow: ");
+}
+
+TEST_P(BlockSizes, WhatStandsBeforeAnObjectIsFoundWhenItIsFreed)
+{
+    Neighbours neighbours(GetParam());
+    char *object = neighbours.one();
+    EXPECT_DEATH(
+        {
+            memset(object - 8, 'A', 8);
+            free(object);
+        },
+        "^heapfit: underflow or overflow: what stands before the object at 0x[0-9a-f]+ of ");
+    neighbours.release();
+}
+
+// 11000 bytes leave room at a span's end, and those of 16 KiB do not.
+TEST(Hardened, WhatStandsBeforeASpansFirstObjectIsFoundToo)
+{
+    const uintptr_t SPAN = 65536;
+    for (size_t size : {size_t{11000}, size_t{16376}}) {
+        std::set<uintptr_t> spans;
+        std::vector<char *> objects;
+        char *first = nullptr;
+        for (int i = 0; i < 400; i++) {
+            char *object = objects.emplace_back(make(size));
+            auto at = reinterpret_cast<uintptr_t>(object);
+            spans.insert(at / SPAN);
+            if (at % SPAN == 0 && spans.count(at / SPAN - 1) != 0) first = object;
+        }
+        ASSERT_NE(nullptr, first);
+        EXPECT_DEATH(
+            {
+                memset(first - 8, 'A', 8);
+                free(first);
+            },
+            "^heapfit: underflow or overflow: ");
+        for (char *object : objects) free(object);
+    }
+}
+
+TEST(Hardened, ACanaryIsAnotherOneForEachAddressAndBeginsWithAZero)
+{
+    std::set<uint64_t> canaries;
+    for (int i = 0; i < 1000; i++) {
+        uint64_t canary;
+        char *object = make(24);
+        memcpy(&canary, object + malloc_usable_size(object), sizeof canary);
+        canaries.insert(canary);
+        EXPECT_EQ(0, object[malloc_usable_size(object)]) << "where a string ends that has no end";
+    }
+    EXPECT_EQ(1000u, canaries.size());
+}
+
+TEST_F(GuardedLarge, EndsAtAnInaccessiblePage)
+{
+    char *object = make(LARGE);
+    EXPECT_DEATH(
+        object[malloc_usable_size(object)] = 1,
+        "^heapfit: overflow: access to 0x[0-9a-f]+, 1 bytes behind the object at 0x[0-9a-f]+ of 303104 bytes\n");
+    free(object);
+}
+
+TEST_F(GuardedLarge, BeginsBehindAnInaccessiblePage)
+{
+    char *object = make(LARGE);
+    EXPECT_DEATH(object[-1] = 1, "^heapfit: underflow: access to 0x[0-9a-f]+, 1 bytes before the object at ");
+    free(object);
+}
+
+TEST_F(GuardedLarge, EndsThereAfterItHasGrownAndShrunk)
+{
+    char *object = make(LARGE);
+    for (size_t size : {size_t{310000}, size_t{400000}, size_t{4000000}, size_t{20000000}, size_t{350000}, LARGE}) {
+        memset(object, 'a', malloc_usable_size(object));
+        object = hidden(realloc(object, size));
+        EXPECT_GE(malloc_usable_size(object), size);
+        EXPECT_EQ('a', object[0]);
+        EXPECT_DEATH(object[malloc_usable_size(object)] = 1, "^heapfit: overflow: ") << size;
+    }
+    free(object);
+}
+
+TEST(Hardened, WhatALargeObjectGrowsByHoldsNothing)
+{
+    for (int i = 0; i < 40; i++) { // so that there is memory that was used
+        char *used = make(1000000);
+        memset(used, 'a', 1000000);
+        free(used);
+    }
+    for (int i = 0; i < 20; i++) {
+        char *object = make(LARGE);
+        size_t before = malloc_usable_size(object);
+        object = hidden(realloc(object, 900000));
+        EXPECT_TRUE(is_clear(object + before, malloc_usable_size(object) - before));
+        free(object);
+    }
+}
+
+// A process has a limited number of mappings, and needs some for its threads and files.
+TEST(Hardened, SoManyLargeObjectsLeaveMappingsToTheProgram)
+{
+    std::vector<char *> objects(40000);
+    for (char *&object : objects) ASSERT_NE(nullptr, object = make(65536));
+    int started = 0;
+    for (int i = 0; i < 50; i++) std::thread([&started] { started++; }).join();
+    EXPECT_EQ(50, started);
+    std::ifstream maps("/proc/self/maps");
+    EXPECT_NE(-1, maps.peek()) << "there is memory for a file's buffer";
+    for (char *object : objects) free(object);
+}
+
+// ---- use after free
+
+// The neighbours live on: memory in which nothing lives may go back, and is cleared before it comes again.
+TEST_P(BlockSizes, AWriteToAFreeBlockIsFoundWhenItIsHandedOutAgain)
+{
+    for (size_t place : {0, 1, 2, 3}) {
+        EXPECT_DEATH(
+            {
+                Neighbours neighbours(GetParam());
+                char *object = neighbours.one();
+                size_t size = malloc_usable_size(object);
+                free(object);
+                object[place * (size - 1) / 3] = 1;
+                use_all_again(GetParam());
+            },
+            "^heapfit: (use after free: the free block at 0x[0-9a-f]+ of [0-9]+ bytes was written to at 0x|corrupted)");
+    }
+}
+
+TEST_P(BlockSizes, AWriteToABlockThatAnotherThreadFreedIsFoundToo)
+{
+    EXPECT_DEATH(
+        {
+            Neighbours neighbours(GetParam());
+            char *object = neighbours.one();
+            in_thread([](char *given) { free(given); }, object);
+            object[GetParam() / 2] = 1;
+            if (GetParam() < 4096) hf_trim(); // ends the quarantine of what the thread has left; drops whole pages
+            use_all_again(GetParam());
+        },
+        "^heapfit: (use after free: |corrupted free list)");
+}
+
+TEST(Hardened, WhatAThreadHasLeftInItsQuarantineIsUsedAgain)
+{
+    std::set<char *> left;
+    std::thread([&left] {
+        for (int i = 0; i < 100; i++) left.insert(make(2000));
+        for (char *object : left) free(object);
+    }).join();
+    bool again = false;
+    for (int i = 0; i < 1000000 && !again; i++) {
+        char *object = make(2000);
+        again = left.count(object) != 0;
+        free(object);
+    }
+    EXPECT_TRUE(again);
+}
+
+TEST_F(GuardedLarge, IsInaccessibleWhenItIsFreed)
+{
+    char *object = make(LARGE);
+    free(object);
+    EXPECT_DEATH(object[1000] = 1, "^heapfit: use after free: access to 0x[0-9a-f]+, in the object at 0x[0-9a-f]+ of "
+                                   "303104 bytes, which was freed\n");
+}
+
+TEST_P(BlockSizes, WhatIsFreedIsNotHandedOutNext)
+{
+    expect_not_handed_out_next(GetParam());
+}
+
+TEST_F(GuardedLarge, IsNotHandedOutNextWhenItIsFreed)
+{
+    expect_not_handed_out_next(LARGE);
+}
+
+TEST_P(Sizes, AndSeldomWhenAThreadHasFreedItThatEnds)
+{
+    int next = 0;
+    for (int i = 0; i < 40; i++) {
+        char *object = make(GetParam());
+        in_thread([](char *given) { free(given); }, object);
+        next += object == make(GetParam());
+    }
+    EXPECT_LT(next, 10);
+}
+
+// ---- stale data
+
+TEST_P(BlockSizes, AFreedObjectHoldsNothing)
+{
+    char *object = make(GetParam());
+    size_t size = malloc_usable_size(object);
+    memset(object, 's', size);
+    free(object);
+    EXPECT_TRUE(is_clear(object, size));
+}
+
+TEST_P(Sizes, ANewObjectHoldsNothing)
+{
+    for (int round = 0; round < 200; round++) {
+        char *object = make(GetParam());
+        ASSERT_TRUE(is_clear(object, malloc_usable_size(object)));
+        memset(object, 's', malloc_usable_size(object));
+        free(object);
+    }
+}
+
+TEST(Hardened, MemoryThatServedOtherSizesHoldsNothing)
+{
+    for (size_t size : {40, 3000, 100, 20000, 300000, 500, 64, 100000, 9000}) {
+        std::vector<char *> objects;
+        for (size_t bytes = 0; bytes < 8000000; bytes += size) {
+            objects.push_back(make(size));
+            ASSERT_TRUE(is_clear(objects.back(), malloc_usable_size(objects.back()))) << size;
+            memset(objects.back(), 's', malloc_usable_size(objects.back()));
+        }
+        for (char *object : objects) free(object);
+        hf_trim();
+    }
+}
+
+// ---- layout
+
+TEST(Hardened, ObjectsStandInAnotherOrderThanTheyAreMade)
+{
+    for (size_t size : {size_t{24}, size_t{200}, size_t{2000}}) {
+        int behind = 0;
+        char *before = make(size);
+        for (int i = 0; i < 400; i++) {
+            char *object = make(size);
+            behind += object == before + malloc_usable_size(before) + 8;
+            before = object;
+        }
+        // Of 2000 bytes few have room in a quarantine: 80 stand so by chance, 106 at most in 2000 runs; in order, nearly all.
+        EXPECT_LT(behind, 200) << size;
+    }
+}
+
+TEST(Hardened, NorAreThoseInOrderThatTrimmingLeaves)
+{
+    std::vector<char *> objects;
+    for (int i = 0; i < 20000; i++) objects.push_back(make(56));
+    for (size_t i = 0; i < objects.size(); i++)
+        if (i % 200 != 0) free(objects[i]);
+    hf_trim();
+    int behind = 0;
+    char *before = make(56);
+    for (int i = 0; i < 2000; i++) {
+        char *object = make(56);
+        behind += object == before + 64;
+        before = object;
+    }
+    EXPECT_LT(behind, 500);
+}
+
+TEST(Hardened, ProcessesHaveOrdersOfTheirOwn)
+{
+    auto order_in_child = [](int pipe_end) {
+        uint64_t mixed = 0;
+        for (int i = 0; i < 20000; i++) mixed = mixed * 31 + reinterpret_cast<uintptr_t>(make(48));
+        return write(pipe_end, &mixed, sizeof mixed) == sizeof mixed ? 0 : 1;
+    };
+
+    uint64_t mixed[2];
+    for (uint64_t &each : mixed) {
+        int ends[2], status;
+        ASSERT_EQ(0, pipe(ends));
+        pid_t child = fork();
+        if (child == 0) _exit(order_in_child(ends[1]));
+        ASSERT_EQ(child, waitpid(child, &status, 0));
+        ASSERT_EQ(static_cast<ssize_t>(sizeof each), read(ends[0], &each, sizeof each));
+        close(ends[0]);
+        close(ends[1]);
+    }
+    EXPECT_NE(mixed[0], mixed[1]);
+}
+
+// Where the parent had drawn before, and all of them could draw the same.
+TEST_F(GuardedLarge, StandsAtAPlaceOfItsOwnInEachProcessAsAnObjectOfNoBytesDoes)
+{
+    for (size_t size : {size_t{0}, LARGE}) {
+        // A large object begins with a page, of which a span may have three, or one alone.
+        if (size != 0 && sysconf(_SC_PAGESIZE) > 16384) continue;
+        free(make(size));
+        auto place = [size] { return static_cast<int>(reinterpret_cast<uintptr_t>(make(size)) / 16 % (1 << 30)); };
+        EXPECT_GT(isolated::numbers_of_children(16, place).size(), 1u) << size;
+    }
+}
+
+// ---- frees that are none
+
+TEST_P(BlockSizes, ASecondFreeIsFoundAtOnce)
+{
+    auto freed = [] {
+        char *object = make(GetParam());
+        free(object);
+        return object;
+    };
+    EXPECT_DEATH(free(freed()), "^heapfit: double free of 0x[0-9a-f]+\n");
+    EXPECT_DEATH(in_thread([](char *given) { free(given); }, freed()), "^heapfit: double free of 0x[0-9a-f]+\n");
+    EXPECT_DEATH(hidden(realloc(freed(), 10)), "^heapfit: realloc of 0x[0-9a-f]+, which is not allocated");
+    EXPECT_DEATH(malloc_usable_size(freed()), "^heapfit: malloc_usable_size of 0x[0-9a-f]+, which is not allocated");
+}
+
+TEST(Hardened, ABlockThatWasNeverHandedOutIsNotFreed)
+{
+    const size_t SIZE = 9000; // which nobody else wants
+    char *object = make(SIZE);
+    uintptr_t span = reinterpret_cast<uintptr_t>(object) & ~uintptr_t{65535};
+    char *never = reinterpret_cast<char *>(span);
+    if (never == object) never += malloc_usable_size(object) + 8;
+    EXPECT_DEATH(free(never), "^heapfit: double free of 0x[0-9a-f]+\n");
+}
+
+TEST_F(GuardedLarge, IsFreedOnce)
+{
+    char *object = make(LARGE);
+    free(object);
+    EXPECT_DEATH(free(object), "^heapfit: free of 0x[0-9a-f]+, which is not allocated \\(freed before\\?\\)\n");
+}
+
+TEST_P(Sizes, WhatStandsInsideAnObjectIsNotFreed)
+{
+    char *object = make(GetParam());
+    EXPECT_DEATH(free(object + 16), "^heapfit: free of an interior pointer: ");
+    free(object);
+}
+
+// Where two threads free an object, one of them is told, whichever comes first.
+void free_in_two_threads(char *object)
+{
+    std::atomic<int> ready{0};
+    auto release = [&] {
+        free(make(1));
+        for (ready++; ready < 2;) {
+        }
+        free(object);
+    };
+    std::thread other(release);
+    release();
+    other.join();
+}
+
+TEST_P(Sizes, OfTwoFreesAtTheSameTimeOneIsFound)
+{
+    for (int round = 0; round < 40; round++)
+        EXPECT_DEATH(free_in_two_threads(make(GetParam())),
+                     "^heapfit: (double free of |free of 0x[0-9a-f]+, which is not allocated)");
+}
+
+#if defined(__x86_64__)
+// The processor stops after each instruction of a free, and the handler frees another object at one of them. Eight such blocks are
+// in quarantine, so that both often come to the same place.
+namespace stepping
+{
+const unsigned long TRAP_FLAG = 0x100;
+const size_t SIZE = 1900;
+const int FIRST = 150; // the block is not clear earlier
+int until;
+char *other;
+
+void step(int)
+{
+    if (--until == 0) free(other);
+}
+
+// Whether the other one was freed meanwhile.
+bool free_both(char *object, int at)
+{
+    until = at;
+    __asm__ volatile("pushfq\n\torq %0, (%%rsp)\n\tpopfq" ::"i"(TRAP_FLAG) : "cc", "memory");
+    free(object);
+    __asm__ volatile("pushfq\n\tandq %0, (%%rsp)\n\tpopfq" ::"i"(~TRAP_FLAG) : "cc", "memory");
+    return until <= 0;
+}
+} // namespace stepping
+
+TEST(Hardened, AHandlerMayFreeAtEachInstructionOfAFree)
+{
+    signal(SIGTRAP, stepping::step);
+    for (int round = 0; round < 12; round++) {
+        for (int at = stepping::FIRST; at < 500; at++) {
+            char *object = make(stepping::SIZE);
+            stepping::other = make(stepping::SIZE);
+            if (!stepping::free_both(object, at)) {
+                free(stepping::other);
+                break;
+            }
+            std::set<char *> objects;
+            for (int i = 0; i < 8; i++) EXPECT_TRUE(objects.insert(make(stepping::SIZE)).second);
+            for (char *each : objects) free(each);
+        }
+    }
+    signal(SIGTRAP, SIG_DFL);
+}
+#endif
+
+// ---- objects of no bytes
+
+TEST(Hardened, AnObjectOfNoBytesCannotBeAccessed)
+{
+    char *object = make(0);
+    EXPECT_EQ(0u, malloc_usable_size(object));
+    EXPECT_DEATH(object[0] = 1, "^heapfit: access to 0x[0-9a-f]+, an object of no bytes\n");
+    EXPECT_DEATH(
+        {
+            free(object);
+            free(object);
+        },
+        "^heapfit: double free of ");
+    free(object);
+}
+
+TEST(Hardened, ObjectsOfNoBytesAreDifferentHoweverManyThereAre)
+{
+    std::set<char *> objects;
+    for (int i = 0; i < 20000; i++) EXPECT_TRUE(objects.insert(make(0)).second);
+    for (char *object : objects) free(object);
+    char *object = hidden(realloc(make(0), 100));
+    memset(object, 'a', 100);
+    free(object);
+}
+
+TEST(Hardened, ObjectsOfNoBytesAreAsAlignedAsIsAskedFor)
+{
+    for (size_t alignment = 16; alignment <= 65536; alignment *= 2) {
+        char *object = hidden(aligned_alloc(alignment, 0));
+        EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(object) % alignment);
+        EXPECT_EQ(0u, malloc_usable_size(object));
+        EXPECT_DEATH(object[0] = 1, "^heapfit: access to 0x[0-9a-f]+, an object of no bytes\n") << alignment;
+        free(object);
+    }
+}
+
+// ---- our own data
+
+TEST(Hardened, TheFirstRunOfOurOwnDataStandsBetweenInaccessiblePages)
+{
+    const size_t ALIGNMENT = 2 << 20; // of the first span
+    free(make(1));
+    std::ifstream maps("/proc/self/maps");
+    std::string range, rights, rest, before;
+    bool found = false;
+    while (maps >> range >> rights && std::getline(maps, rest)) {
+        uintptr_t start = std::stoul(range, nullptr, 16);
+        found |= rights == "---p" && start % ALIGNMENT == 0 && before == range.substr(0, range.find('-'));
+        before = rights == "rw-p" ? range.substr(range.find('-') + 1) : "";
+    }
+    EXPECT_TRUE(found) << "the table of descriptors ends at a page that cannot be accessed";
+}
+
+// ---- what correct programs do
+
+TEST(Hardened, SizesAreWhatTheyAreSaidToBe)
+{
+    for (size_t size = 0; size < 70000; size += size < 2000 ? 1 : 977) {
+        char *object = make(size);
+        EXPECT_GE(malloc_usable_size(object), size);
+        EXPECT_GE(malloc_usable_size(object), hf_good_size(size)) << size; // more where a bin lends to another
+        memset(object, 'a', malloc_usable_size(object)); // does not reach the canary
+        free(object);
+    }
+}
+
+TEST(Hardened, AlignedObjectsAreAligned)
+{
+    for (size_t alignment = 16; alignment <= size_t{4} << 20; alignment *= 2) {
+        for (size_t size : {size_t{1}, size_t{100}, size_t{5000}, size_t{70000}, size_t{3000000}}) {
+            char *object = hidden(aligned_alloc(alignment, size));
+            EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(object) % alignment);
+            memset(object, 'a', malloc_usable_size(object));
+            object = hidden(realloc(object, size * 3));
+            memset(object, 'b', malloc_usable_size(object));
+            free(object);
+        }
+    }
+}
+
+// What a figure is made from may have become a large object's inaccessible page a moment later.
+TEST(Hardened, TheLedgerIsMadeWhileSpansChangeTheirUse)
+{
+    std::atomic<bool> done{false};
+    auto use_memory = [&done](size_t step) {
+        std::vector<char *> objects(1000, nullptr);
+        for (size_t i = 0; !done; i++) {
+            char *&object = objects[i % objects.size()];
+            free(object);
+            size_t size = i * step % 100 < 95 ? i * step % 8999 : i * step % 400009;
+            object = make(size);
+            if (size != 0) object[0] = 1;
+        }
+        for (char *object : objects) free(object);
+    };
+    std::vector<std::thread> users;
+    for (size_t step : {7919, 104729, 611953}) users.emplace_back(use_memory, step);
+    size_t resident = 0;
+    auto add = [](const hf_ledger_row *row, void *sum) { *static_cast<size_t *>(sum) += row->resident; };
+    for (int i = 0; i < 100; i++) EXPECT_EQ(hf_ledger(add, &resident), 0);
+    done = true;
+    for (std::thread &user : users) user.join();
+    EXPECT_GT(resident, 0u);
+}
+
+// Its descriptor does not say yet how large it is, but what it had of a span of blocks: the address of one.
+TEST(Hardened, StatisticsOfALargeObjectInTheMakingAreOfNoMoreThanThereIs)
+{
+    static const int LOOKS = 20; // at all spans there are
+    static int looks;
+    std::vector<char *> objects;
+    ASSERT_EQ(0, hf_option_set("decay_ms", "unlimited")); // nothing is given back, with a lock that statistics want
+    for (int i = 0; i < 4000; i++) objects.push_back(make(30000));
+    for (char *object : objects) free(object);
+    before_clearing = [] {
+        hf_stats stats;
+        ASSERT_EQ(0, hf_stats_get(&stats, sizeof stats));
+        EXPECT_LE(stats.large_bytes, stats.committed);
+        looks++;
+    };
+    for (char *&object : objects) {
+        object = make(60000);
+        if (looks >= LOOKS) before_clearing = nullptr;
+    }
+    before_clearing = nullptr;
+    EXPECT_GE(looks, LOOKS);
+    for (char *object : objects) free(object);
+}

@@ -1,0 +1,464 @@
+// Sampled objects: who is sampled, that a sample ends with its object whatever way that goes, and what samples are worth. Once with
+// objects of the ordinary heap, once with some of them in pools.
+#include "heap_isolated.h"
+#include "heap_subject.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <thread>
+#include <vector>
+
+namespace
+{
+bool refuses_metadata;
+}
+
+extern "C" {
+void *__real_space_metadata(size_t size);
+void *__wrap_space_metadata(size_t size)
+{
+    return refuses_metadata ? nullptr : __real_space_metadata(size);
+}
+}
+
+namespace
+{
+
+enum : size_t { ALL = 1, NONE = 0 }; // means: every object has a point, or none
+
+void set_mean(size_t mean)
+{
+    sample_mean = mean;
+    pick_wanted = true;
+}
+
+template <typename Allocate> void *sampled_by(Allocate allocate)
+{
+    set_mean(ALL);
+    void *object = nullptr;
+    // What a bin holds ready is not picked from.
+    for (size_t before = sample_figures().taken; sample_figures().taken == before;) object = allocate();
+    set_mean(NONE);
+    return object;
+}
+
+void *sampled(size_t size)
+{
+    return sampled_by([size] { return subject::allocate(size); });
+}
+
+const std::vector<struct sampled> &live()
+{
+    static thread_local std::vector<struct sampled> found;
+    found.clear();
+    EXPECT_TRUE(sample_visit([](const struct sampled *each,
+                                void *all) { static_cast<std::vector<struct sampled> *>(all)->push_back(*each); },
+                             &found));
+    return found;
+}
+
+// The test's own vectors come from elsewhere: the layers are not the program's malloc.
+size_t live_count()
+{
+    return live().size();
+}
+
+TEST(Sample, NothingIsSampledWhileItIsOff)
+{
+    for (int i = 0; i < 100000; i++) subject::release(subject::allocate(64));
+    EXPECT_EQ(sample_figures().taken, 0u);
+    EXPECT_EQ(live_count(), 0u);
+}
+
+TEST(Sample, ALiveObjectIsFoundWithItsBytesAndItsSite)
+{
+    void *object = sampled(100);
+    const auto &found = live();
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].bytes, subject::usable_size(object) + subject::TAIL);
+    EXPECT_EQ(found[0].mean, size_t{ALL});
+    subject::release(object);
+    EXPECT_EQ(live_count(), 0u);
+}
+
+// Two functions that are not one to the compiler.
+__attribute__((noinline)) void *allocate_here(size_t size)
+{
+    void *volatile object = subject::allocate(size);
+    return object;
+}
+__attribute__((noinline)) void *allocate_there(size_t size)
+{
+    void *volatile object = subject::allocate(size);
+    return object;
+}
+
+#ifdef __GLIBC__
+TEST(Sample, ObjectsOfOneCallSiteHaveOneNumberAndOthersAnother)
+{
+    std::map<uint32_t, size_t> here, there;
+    for (int i = 0; i < 40; i++) {
+        bool is_here = i % 2 == 0;
+        void *object = sampled_by([=] { return is_here ? allocate_here(5000) : allocate_there(5000); });
+        const auto &found = live();
+        ASSERT_EQ(found.size(), 1u);
+        (is_here ? here : there)[found[0].site]++;
+        subject::release(object);
+    }
+    EXPECT_EQ(here.count(CALL_SITE_NONE) + there.count(CALL_SITE_NONE), 0u);
+    for (const auto &[site, count] : here) EXPECT_EQ(there.count(site), 0u);
+    // The allocator itself, whose frames are the test's here, may get there by another path once.
+    EXPECT_LE(here.size(), 2u);
+    EXPECT_LE(there.size(), 2u);
+}
+#endif
+
+// ---- how a sample ends --------------------------------------------------------------------------------------------------
+
+// Much is allocated where it was, by nobody who is sampled. Whether that had its block again.
+bool is_had_again(void *address, size_t size)
+{
+    std::vector<void *> others;
+    bool had = false;
+    for (size_t bytes = 0; bytes < 32 << 20; bytes += size) {
+        others.push_back(subject::allocate(size));
+        memset(others.back(), 1, size); // it must not look free
+        had |= others.back() == address;
+    }
+    EXPECT_EQ(live_count(), 0u);
+    for (void *other : others) subject::release(other);
+    return had;
+}
+
+// A span gives blocks once so many of them have been freed.
+void free_others(size_t size)
+{
+    std::vector<void *> others;
+    for (int i = 0; i < 200; i++) others.push_back(subject::allocate(size));
+    for (void *other : others) subject::release(other);
+}
+
+class Ends : public ::testing::TestWithParam<size_t>
+{
+};
+
+TEST_P(Ends, WhenItsBlockIsHadAgain)
+{
+    void *object = sampled(GetParam());
+    size_t size = subject::usable_size(object); // it may have been borrowed from a larger bin
+    subject::release(object);
+    EXPECT_EQ(live_count(), 0u);
+    free_others(size);
+    EXPECT_TRUE(is_had_again(object, size));
+}
+
+TEST_P(Ends, WhenAnotherThreadFreesIt)
+{
+    void *object = sampled(GetParam());
+    size_t size = subject::usable_size(object);
+    std::thread([=] { subject::release(object); }).join();
+    EXPECT_EQ(live_count(), 0u);
+    free_others(size);
+    EXPECT_TRUE(is_had_again(object, size));
+}
+
+TEST_P(Ends, WhenItsThreadHasEndedBefore)
+{
+    void *object = nullptr;
+    std::thread([&] { object = sampled(GetParam()); }).join();
+    EXPECT_EQ(live_count(), 1u);
+    size_t size = subject::usable_size(object);
+    subject::release(object);
+    EXPECT_EQ(live_count(), 0u);
+    is_had_again(object, size);
+}
+
+TEST_P(Ends, WhenItIsResizedToWhereItCannotStay)
+{
+    void *object = subject::resize(sampled(GetParam()), 4 * GetParam());
+    EXPECT_EQ(live_count(), 0u);
+    subject::release(object);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Ends, ::testing::Values(24, 48, 400, 3000, 20000, 200000));
+
+TEST(Sample, StaysWhereAnObjectIsResizedInItsBlock)
+{
+    void *object = sampled(100), *resized = subject::resize(object, 97);
+    EXPECT_EQ(object, resized);
+    EXPECT_EQ(live_count(), 1u);
+    subject::release(resized);
+}
+
+TEST(Sample, ALargeObjectThatGrowsIsOfItsNewSize)
+{
+    void *object = sampled(100000);
+    set_mean(ALL);
+    object = subject::resize(object, 1000000);
+    set_mean(NONE);
+    const auto &found = live();
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_GE(found[0].bytes, 1000000u);
+    subject::release(object);
+    EXPECT_EQ(live_count(), 0u);
+}
+
+TEST(Sample, AlignedAndClearedObjectsAreSampledToo)
+{
+    void *aligned = sampled_by([] { return subject::allocate_aligned(100, 512); });
+    void *cleared = sampled_by([] { return subject::allocate_zeroed(6000); });
+    EXPECT_EQ(live_count(), 2u);
+    subject::release(aligned);
+    subject::release(cleared);
+    EXPECT_EQ(live_count(), 0u);
+}
+
+// Pages of sparse spans go back while their last objects live, and spans that are empty to others.
+TEST(Sample, EndsWhereItsPageWasGivenBack)
+{
+    enum { COUNT = 20000, SIZE = 500 };
+    std::vector<void *> objects;
+    subject::set_decay_ms(0);
+    set_mean(ALL);
+    for (int i = 0; i < COUNT; i++) objects.push_back(subject::allocate(SIZE));
+    set_mean(NONE);
+    size_t all = live_count();
+    EXPECT_GT(all, COUNT * 9 / 10u);
+    for (size_t i = 0; i < objects.size(); i++)
+        if (i % 200 != 0) subject::release(objects[i]);
+    subject::trim();
+    subject::trim();
+    size_t left = live_count();
+    EXPECT_LE(left, COUNT / 200u);
+    EXPECT_GT(left, COUNT / 200u * 8 / 10);
+    std::vector<void *> others;
+    for (int i = 0; i < COUNT; i++) {
+        others.push_back(subject::allocate(SIZE));
+        memset(others.back(), 1, SIZE);
+    }
+    EXPECT_EQ(live_count(), left);
+    for (size_t i = 0; i < objects.size(); i += 200) subject::release(objects[i]);
+    EXPECT_EQ(live_count(), 0u);
+    for (void *other : others) subject::release(other);
+}
+
+// Blocks of other sizes are made of the same spans.
+TEST(Sample, NoneIsLeftOfWhatWasFreedWhateverIsMadeOfItsMemory)
+{
+    std::vector<void *> objects;
+    for (size_t size = 16; size < 40000; size = size * 3 / 2) {
+        set_mean(ALL);
+        for (int i = 0; i < 600; i++) objects.push_back(subject::allocate(size));
+        set_mean(NONE);
+        EXPECT_GT(live_count(), 300u) << size;
+        for (void *object : objects) {
+            memset(object, 0xFF, size);
+            subject::release(object);
+        }
+        objects.clear();
+        EXPECT_EQ(live_count(), 0u) << size;
+    }
+}
+
+// ---- bad days -----------------------------------------------------------------------------------------------------------
+
+TEST(Sample, WithoutMemoryForItsTablesAnObjectIsAllocatedAndNotSampled)
+{
+    subject::release(subject::allocate(100));
+    refuses_metadata = true;
+    set_mean(ALL);
+    std::vector<void *> objects;
+    for (int i = 0; i < 1000; i++) objects.push_back(subject::allocate(100));
+    for (void *object : objects) ASSERT_NE(object, nullptr);
+    EXPECT_EQ(sample_figures().taken, 0u);
+    EXPECT_GT(sample_figures().missed, 900u);
+    refuses_metadata = false;
+    for (int i = 0; i < 100; i++) objects.push_back(subject::allocate(100));
+    EXPECT_GT(sample_figures().taken, 90u);
+    for (void *object : objects) subject::release(object);
+    EXPECT_EQ(live_count(), 0u);
+}
+
+TEST(Sample, AFullTableTakesNoMoreUntilSomeHaveEnded)
+{
+    enum { MORE = 140000, MOST = 1 << 17 };
+    std::vector<void *> objects;
+    set_mean(ALL);
+    for (int i = 0; i < MORE; i++) objects.push_back(subject::allocate(24));
+    EXPECT_EQ(live_count(), size_t{MOST});
+    EXPECT_GT(sample_figures().missed, 0u);
+    for (void *object : objects) subject::release(object);
+    EXPECT_EQ(live_count(), 0u);
+    for (void *&object : objects) object = subject::allocate(24);
+    EXPECT_EQ(live_count(), size_t{MOST});
+    for (void *object : objects) subject::release(object);
+}
+
+// A recursion has a chain of its own at each depth and of each path: more than the table holds.
+void *allocate_by_path(unsigned path, unsigned depth)
+{
+    void *volatile object = nullptr;
+    // A number in the code behind each call, so that they are eight to the compiler.
+#define CALL(n)                                                                                                        \
+    case n:                                                                                                            \
+        object = allocate_by_path(path >> 3, depth - 1);                                                               \
+        __asm__ volatile("" ::"r"(n));                                                                                 \
+        break
+    if (depth == 0) return subject::allocate(40);
+    switch (path & 7) {
+        CALL(0);
+        CALL(1);
+        CALL(2);
+        CALL(3);
+        CALL(4);
+        CALL(5);
+        CALL(6);
+        CALL(7);
+    }
+#undef CALL
+    return object;
+}
+
+#ifdef __GLIBC__
+TEST(Sample, WhenThereAreTooManyCallSitesTheInnermostCallersAreKnown)
+{
+    enum { PATHS = 1 << 15, DEPTH = 5 };
+    std::vector<void *> objects;
+    set_mean(ALL);
+    for (unsigned path = 0; path < PATHS; path++) objects.push_back(allocate_by_path(path, DEPTH));
+    set_mean(NONE);
+    std::map<uint32_t, size_t> depths;
+    for (const auto &each : live()) {
+        ASSERT_NE(each.site, uint32_t{CALL_SITE_NONE});
+        depths[call_site_trace(each.site)->count]++;
+    }
+    EXPECT_GT(depths[1], PATHS / 20u);
+    EXPECT_LT(depths[1], PATHS / 5u);
+    for (void *object : objects) subject::release(object);
+}
+#endif
+
+#if !HEAPFIT_TEST_SANITIZED
+TEST(Sample, AForkedChildKeepsWhatItHasInherited)
+{
+    void *object = sampled(100);
+    isolated::expect_passes([=] {
+        EXPECT_EQ(live_count(), 1u);
+        void *own = sampled(100);
+        EXPECT_EQ(live_count(), 2u);
+        subject::release(object);
+        EXPECT_EQ(live_count(), 1u);
+        subject::release(own);
+        EXPECT_EQ(live_count(), 0u);
+    });
+    EXPECT_EQ(live_count(), 1u);
+    subject::release(object);
+}
+#endif
+
+TEST(Sample, ThreadsThatAllocateAndFreeForEachOtherLoseNoSample)
+{
+    enum { THREADS = 4, ROUNDS = 20000, PLACES = 512 };
+    static std::atomic<void *> places[PLACES];
+    set_mean(256);
+    std::atomic<bool> goes_on{true};
+    std::thread looker([&] {
+        while (goes_on) live_count();
+    });
+    std::vector<std::thread> threads;
+    for (unsigned number = 0; number < THREADS; number++)
+        threads.emplace_back([number] {
+            uint64_t random = number + 1;
+            for (int i = 0; i < ROUNDS; i++) {
+                size_t size = 16 + chance_draw(&random) % (i % 64 == 0 ? 100000 : 600);
+                auto *object = static_cast<char *>(subject::allocate(size));
+                memset(object, 0x55, size);
+                subject::release(places[chance_draw(&random) % PLACES].exchange(object));
+            }
+        });
+    for (auto &thread : threads) thread.join();
+    goes_on = false;
+    looker.join();
+    set_mean(NONE);
+    size_t bytes = 0;
+    for (const auto &each : live()) {
+        EXPECT_EQ(each.mean, 256u);
+        bytes += each.bytes;
+    }
+    EXPECT_GT(bytes, 0u);
+    for (auto &place : places) subject::release(place.exchange(nullptr));
+    EXPECT_EQ(live_count(), 0u);
+    EXPECT_EQ(sample_figures().missed, 0u);
+}
+
+// ---- what samples are worth ---------------------------------------------------------------------------------------------
+
+double weight(const struct sampled &each)
+{
+    return 1 / -std::expm1(-static_cast<double>(each.bytes) / static_cast<double>(each.mean));
+}
+
+// Of objects that live together, in bins that are filled and emptied, beside guarded ones: weighted samples are as many.
+TEST(SampleEstimate, WeightedSamplesAreAsManyAsThereAreObjects)
+{
+    enum { SEEDS = 200, COUNT = 300, MEAN = 8192 };
+    const size_t sizes[] = {16, 112, 1008, 6144}; // of blocks, and of granules
+    subject::release(subject::allocate(1));
+    guard_mean = 1 << 20; // both at the same time
+    std::map<size_t, double> sums, squares;
+    std::vector<void *> objects;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        thread_heap->sample = {};
+        thread_heap->sample.random = seed;
+        thread_heap->sample.forks = heap_forks();
+        set_mean(MEAN);
+        for (int i = 0; i < COUNT; i++)
+            for (size_t size : sizes) {
+                objects.push_back(subject::allocate(size));
+                if (i % 3 == 0) subject::release(subject::allocate(size));
+            }
+        std::map<size_t, double> counts;
+        for (const auto &each : live()) counts[*(std::upper_bound(sizes, sizes + 4, each.bytes) - 1)] += weight(each);
+        for (const auto &[bytes, count] : counts) sums[bytes] += count, squares[bytes] += count * count;
+        for (void *object : objects) subject::release(object);
+        objects.clear();
+    }
+    guard_mean = 0;
+    set_mean(NONE);
+    for (const auto &[bytes, sum] : sums) {
+        double p = -std::expm1(-static_cast<double>(bytes) / MEAN);
+        double error = std::sqrt(COUNT * (1 - p) / p / SEEDS); // of the mean
+        EXPECT_NEAR(sum / SEEDS, COUNT, 4 * error) << bytes;
+        double spread = std::sqrt(squares[bytes] / SEEDS - sum / SEEDS * sum / SEEDS);
+        EXPECT_NEAR(spread, error * std::sqrt(double{SEEDS}), 0.25 * spread) << bytes;
+    }
+}
+
+#ifndef HEAPFIT_TEST_POOLS // where it is not known which part of a page is free
+// One object in so many stays on each page: these hold the rest.
+TEST(SampleEstimate, WhatIsPinnedIsDividedAmongThoseThatPinIt)
+{
+    enum { COUNT = 40000, SIZE = 100, BLOCK = 112, KEPT_OF = 50, MEAN = 1024 };
+    std::vector<void *> objects, kept;
+    set_mean(MEAN);
+    for (int i = 0; i < COUNT; i++) objects.push_back(subject::allocate(SIZE));
+    for (int i = 0; i < COUNT; i++)
+        if (i % KEPT_OF == 0) kept.push_back(objects[static_cast<size_t>(i)]);
+        else subject::release(objects[static_cast<size_t>(i)]);
+    double pinned = 0;
+    for (const auto &each : live()) pinned += weight(each) * static_cast<double>(each.pinned);
+    set_mean(NONE);
+    std::map<uintptr_t, size_t> pages;
+    for (void *object : kept) pages[reinterpret_cast<uintptr_t>(object) / platform_page_size()]++;
+    double truth = static_cast<double>(pages.size() * platform_page_size()) - static_cast<double>(kept.size()) * BLOCK;
+    // As many samples as that is: a tenth of the kept.
+    EXPECT_NEAR(pinned, truth, 0.5 * truth);
+    for (void *object : kept) subject::release(object);
+}
+#endif
+
+} // namespace

@@ -1,0 +1,199 @@
+"""What `heapfit fit` chooses, of made figures: within a limit of memory, and in noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from browser import Browser
+from design_data import MEMORY, WALL, study_of, trial_of
+from heapfit.fit import answer, goal, noise, page, state
+from heapfit.fit.facts import Facts
+from heapfit.records import Metric
+from heapfit.report import Reading
+
+MEAN = Metric(name="mean_rss_bytes", label="Mean memory", unit="bytes", better="lower", source="")
+MIB, GIB = 2**20, 2**30
+
+# Seconds, peak and mean bytes; the first is today's.
+TRUTH = {
+    "today": (1.0, 2.0 * GIB, 1.0 * GIB),
+    "quick": (0.8, 3.0 * GIB, 1.5 * GIB),
+    "lean": (1.2, 1.0 * GIB, 0.9 * GIB),
+    "even": (1.0, 2.0 * GIB, 0.5 * GIB),
+}
+
+
+def chosen(
+    text: str, truth: Mapping[str, Sequence[float]] = TRUTH, cv: float = 0.005, blocks: int = 12
+) -> answer.Answer:
+    return judged(text, truth, cv, blocks)[0]
+
+
+def judged(
+    text: str, truth: Mapping[str, Sequence[float]], cv: float, blocks: int
+) -> tuple[answer.Answer, Reading]:
+    generator = np.random.default_rng(7)
+    metrics = (WALL, MEMORY, MEAN)
+    study = study_of(list(truth), {"cores": ["1"]}, metrics)
+    trials = [
+        trial_of(
+            study,
+            (name,),
+            {
+                metric.name: figure * float(np.exp(generator.normal(0, cv)))
+                for metric, figure in zip(metrics, figures, strict=True)
+            },
+            block,
+        )
+        for block in range(blocks)
+        for name, figures in truth.items()
+    ]
+    setup: Any = SimpleNamespace(
+        goal=goal.parse(text), baseline=study.allocator("today"), keep=[], is_replay=False
+    )
+    start = answer.Answer(
+        choice=None, goal=text, baseline="today", why=[], standings=[], decisions=[],
+        not_chosen=[], exit_code=0, study=None,
+    )  # fmt: skip
+    reading = Reading(study, trials)
+    return answer.judged(setup, Path("confirm"), reading, start), reading
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as running:
+        yield running
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("text", ["time", "peak<=500m"])
+def test_the_page_has_the_answer_on_any_window(
+    browser: Browser, tmp_path: Path, text: str, width: int
+) -> None:
+    found, reading = judged(text, TRUTH, 0.005, 12)
+    deploy = tmp_path / "deploy"
+    deploy.mkdir()
+    file = deploy / "heapfit.env"
+    file.write_text(f"LD_PRELOAD=/usr/local/lib/{'very-' * 20}long.so\nA=<b>\n")
+    kept = state.State(
+        request=state.Request(command="heapfit fit -- ./program", goal=text),
+        facts=Facts(cores=2, python=0, huge_pages=0, wall_s=1.0),
+        candidates=[state.Considered(name="quick", tried=True, reason="<i>", trades="")],
+        answer=found,
+    )
+    shown = browser.open(page.write(kept, reading, [file] if found.choice else [], tmp_path), width)
+    shown.wait_until("document.documentElement.dataset.figures !== undefined")
+    assert shown.errors == []
+    assert shown.evaluate("document.documentElement.scrollWidth") == width
+    words = shown.evaluate("document.body.innerText")
+    assert (f"Choose {found.choice}" if found.choice else "Stay with today") in words
+    assert ("A=<b>" in words) == (found.choice is not None)
+    assert found.why[0] in words
+    assert shown.evaluate("document.querySelectorAll('.plot .point').length") == len(TRUTH)
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("time", "quick"),
+        ("memory", "lean"),
+        ("mean", "even"),
+        ("peak<=4g", "quick"),
+        ("peak<=2200m", None),  # today's is within, and nothing that is, is quicker
+        ("peak<=1500m", "lean"),  # today's is not, so that slower is better than ended
+        ("mean<=700m", "even"),
+        ("mean<=950m", "even"),
+    ],
+)
+def test_the_goal_decides(text: str, choice: str | None) -> None:
+    found = chosen(text)
+    assert found.choice == choice
+    assert found.exit_code == 0
+
+
+def test_within_a_limit_is_who_has_all_of_the_interval_there() -> None:
+    found = chosen("peak<=1500m")
+    limited = {each.name: each.limited for each in found.standings}
+    highest = limited["lean"]
+    assert 0.99 * GIB < highest < 1.01 * GIB
+    assert "peak resident memory is 1 GiB at the upper end" in found.why[-1]
+    reasons = {each.name: each.reason for each in found.not_chosen}
+    assert reasons["quick"].startswith("above peak<=1500m: 3")
+    assert chosen(f"peak<={int(highest) + 1}").choice == "lean"
+    assert chosen(f"peak<={int(highest) - 1}").choice is None
+
+
+def test_a_limit_that_nothing_meets_is_told_with_the_lowest() -> None:
+    found = chosen("peak<=500m")
+    assert found.choice is None
+    assert found.exit_code == 1
+    [why] = found.why
+    assert why.startswith("Nothing meets peak<=500m: the lowest value seen is that of lean, 1")
+
+
+def test_noise_that_hides_a_gain_is_told_with_what_it_would_take() -> None:
+    alike = {"today": (1.0, GIB, GIB), "other": (1.0, GIB, GIB)}
+    quiet = chosen("time", alike)
+    assert (quiet.choice, quiet.exit_code) == (None, 0)
+    assert not any(each.untold for each in quiet.standings)
+    assert quiet.why[0].startswith("Nothing that was tried is shown to be better")
+    noisy = chosen("time", alike, cv=0.2)
+    assert (noisy.choice, noisy.exit_code) == (None, 3)
+    assert "Whether other has less wall time than today cannot be told" in noisy.why[0]
+    assert "would show a gain of 5 %" in noisy.why[1]
+    assert noisy.standings[0].untold == ["wall_s"]
+
+
+def reason(text: str, other: tuple[float, float, float], cv: float = 0.005) -> str:
+    """Why another than today's is not chosen."""
+    found = chosen(text, {"today": (1.0, 100.0 * MIB, 100.0 * MIB), "other": other}, cv=cv)
+    assert found.choice is None
+    [of_other] = found.not_chosen
+    return of_other.reason
+
+
+def test_why_something_is_not_chosen_agrees_with_its_row() -> None:
+    alike = (1.0, 100.0 * MIB, 100.0 * MIB)
+    assert reason("balance", alike).startswith("not shown to be better in time or memory: ")
+    assert reason("time", alike).startswith("not shown to be better in time: ")
+    little = (1.0, 99.5 * MIB, 100.0 * MIB)
+    said = reason("balance", little, cv=1e-4)
+    assert said.startswith("better by what is less than 1 MiB, too little to matter: ")
+    assert "memory 0.995x" in said
+    said = reason("balance", (1.0, 99.0 * MIB, 100.0 * MIB), cv=1e-3)
+    assert said.startswith("better by what may be less than 1 MiB, too little to matter: ")
+    said = reason("balance", (1.05, 95.0 * MIB, 100.0 * MIB))
+    assert said.startswith("better in memory and worse in time, and not shown to be better in both")
+
+
+def test_who_is_shown_to_be_worse_is_not_untold() -> None:
+    worse = {"today": (1.0, GIB, GIB), "other": (1.0, 3.0 * GIB, GIB)}
+    found = chosen("balance", worse, cv=0.15)
+    assert found.exit_code == 0
+    assert found.standings[0].untold == []
+
+
+def test_the_more_it_scatters_the_more_blocks_would_tell() -> None:
+    alike = {"today": (1.0, GIB, GIB), "other": (1.0, GIB, GIB)}
+    metrics = (WALL, MEMORY, MEAN)
+    study = study_of(list(alike), {"cores": ["1"]}, metrics)
+
+    def needed(cv: float) -> int | None:
+        generator = np.random.default_rng(3)
+        trials = [
+            trial_of(study, (name,), {"wall_s": float(np.exp(generator.normal(0, cv)))}, block)
+            for block in range(10)
+            for name in alike
+        ]
+        return noise.blocks_to_show(Reading(study, trials).readings, "wall_s", "other")
+
+    few, many = needed(0.01), needed(0.05)
+    assert few is not None
+    assert many is not None
+    assert few < many
+    assert needed(5.0) is None

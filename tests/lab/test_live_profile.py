@@ -1,0 +1,331 @@
+"""Live heap profiles of programs of which it is known what they hold, and who pins free memory."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import viewers
+from conftest import Heapfit, heapfit_command
+from heapfit.cli import profile_tables
+from heapfit.live import Client, openmetrics, present
+from heapfit.live.profile import OLD_S, Site, estimate, profile
+from heapfit.live.records import ProfileAnswer, ProfileSample, ProfileSite
+from live_double import Double
+from rich.console import Console
+
+HERE = Path(__file__).resolve().parent
+KIB = 1 << 10
+ROUNDS = 100
+# As in profile_program.c: bytes of a block, and how many.
+OBJECTS = {
+    "site_0": (32, 60000),
+    "site_1": (112, 15000),
+    "site_2": (512, 6000),
+    "site_3": (3072, 700),
+    "site_4": (20480, 100),
+    "site_5": (262144, 12),
+}
+
+
+@dataclass(frozen=True)
+class Running:
+    process: subprocess.Popen[str]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def client(self) -> Client:
+        return Client(self.pid)
+
+    def hear(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def again(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("again\n")
+        self.process.stdin.flush()
+        assert self.hear() == "ready"
+
+
+Start = Callable[..., Running]
+
+
+def compiled(source: str, folder: Path) -> Path:
+    program = folder / Path(source).stem
+    command = ["gcc", "-O2", "-g", "-pthread", "-o", program, HERE / source]
+    subprocess.run(command, check=True)
+    return program
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    folder = tmp_path_factory.mktemp("programs")
+    made: dict[str, Path] = {}
+
+    def program(source: str) -> Path:
+        if source not in made:
+            made[source] = compiled(source, folder)
+        return made[source]
+
+    return program
+
+
+@pytest.fixture
+def start(clean_environment: dict[str, str], programs: Callable[[str], Path]) -> Iterator[Start]:
+    """Starts a program under heapfit so that it can be asked; all are ended after the test."""
+    running: list[subprocess.Popen[str]] = []
+
+    def started(source: str, *arguments: str, options: str) -> Running:
+        process = subprocess.Popen(
+            heapfit_command("run", "--control", "--", programs(source), *arguments),
+            env={**clean_environment, "HEAPFIT_OPTIONS": options},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        running.append(process)
+        return Running(process)
+
+    yield started
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def function(site: Site) -> str:
+    """The function of the program that is a site's: what it is known by in these tests."""
+    return re.split(r"\W", site.words[0])[0]
+
+
+# ------------------------------------------------------------------- who pins
+
+
+def test_whose_objects_pin_free_memory_is_named_first(start: Start) -> None:
+    programs = [start("pinning_program.c", str(n), options="sample:32k") for n in range(20)]
+    wrong = []
+    for number, program in enumerate(programs):
+        culprit = program.hear()
+        pinners = program.client.profile().pinners()
+        if not pinners or function(pinners[0]) != culprit:
+            wrong.append((number, culprit, [function(each) for each in pinners[:3]]))
+    assert len(wrong) <= 1, wrong
+
+
+def test_a_program_whose_file_was_replaced_has_its_own_functions(
+    start: Start, programs: Callable[[str], Path]
+) -> None:
+    running = start("pinning_program.c", "3", options="sample:32k")
+    culprit = running.hear()
+    path = programs("pinning_program.c")
+    other = path.with_name("other")
+    words = ["gcc", "-g", "-O2", "-xc", "-", "-o", other]
+    subprocess.run(words, input="int main(void) { return 0; }", text=True, check=True)
+    other.rename(path)  # as a package's upgrade or a linker does; the program runs on
+    try:
+        assert function(running.client.profile().pinners()[0]) == culprit
+    finally:
+        path.unlink()
+        compiled("pinning_program.c", path.parent)
+
+
+def test_the_ledger_says_who_pins_how_much_and_for_how_long(
+    run_heapfit: Heapfit, start: Start
+) -> None:
+    program = start("pinning_program.c", "1", options="sample:4k")
+    culprit = program.hear()
+    pid = str(program.pid)
+    found = json.loads(run_heapfit("ctl", pid, "ledger", "--json").stdout)
+    first = found["pinners"][0]
+    assert first["calls"][0].startswith(f"{culprit} (pinning_program.c:")
+    assert first["older_than_ten_minutes"] == 0
+    assert 0 <= first["median_age_s"] < OLD_S
+    in_causes = {each["cause"]: each["resident"] for each in found["causes"]}
+    told = sum(each["pinned"]["estimate"] for each in found["pinners"])
+    assert told == pytest.approx(in_causes["pinned"], rel=0.35)
+    shown = " ".join(run_heapfit("ctl", pid, "ledger").stdout.split())
+    sentence = (
+        r"About [\d.]+ MiB of free memory \([\d.]+ MiB to [\d.]+ MiB\) is pinned by "
+        r"[\d.]+ [KM]iB of objects "
+        rf"that {culprit} \(pinning_program.c:\d+\) allocates; "
+        r"0 % of them are older than 10 minutes\."
+    )
+    assert re.search(sentence, shown)
+
+
+def test_a_process_without_samples_is_told_how_to_take_some(
+    run_heapfit: Heapfit, start: Start, tmp_path: Path
+) -> None:
+    program = start("profile_program.c", options="")
+    program.hear()
+    pid = str(program.pid)
+    refused = run_heapfit("ctl", pid, "profile", "--pprof", tmp_path / "file")
+    assert refused.returncode == 1
+    assert f"heapfit ctl {pid} set sample=512k" in refused.stderr
+    assert not (tmp_path / "file").exists()
+    assert "set sample=512k" in run_heapfit("ctl", pid, "ledger").stdout
+    run_heapfit("ctl", pid, "set", "sample=64k")
+    program.again()
+    shown = run_heapfit("ctl", pid, "profile", environment={"COLUMNS": "120"}).stdout
+    assert "site_4 (profile_program.c:" in shown
+
+
+# ------------------------------------------------------------------- how much
+
+
+def test_the_intervals_hold_what_there_is(start: Start) -> None:
+    program = start("profile_program.c", options="sample:64k")
+    assert program.hear() == "ready"
+    total = sum(size * count for size, count in OBJECTS.values())
+    held: Counter[bool] = Counter()
+    sums: Counter[int] = Counter()
+    rounds = ROUNDS
+    for _ in range(rounds):
+        samples = program.client.samples().samples
+        for size, count in OBJECTS.values():
+            assert size * count > total / 100
+            of_site = [each for each in samples if each.bytes == size]  # no other has this size
+            told = estimate(of_site, lambda each: each.bytes)
+            held[told.low <= size * count * (1 + 1e-9) and told.high >= size * count] += 1
+            sums[size] += round(told.value)
+        program.again()
+    assert held[True] / held.total() >= 0.94, held
+    for size, count in OBJECTS.values():
+        # Five standard errors of the mean of so many rounds.
+        error = (64 * KIB / (size * count * rounds)) ** 0.5
+        assert sums[size] / rounds == pytest.approx(size * count, rel=5 * error + 1e-6), size
+
+
+def test_a_site_is_of_all_samples_of_the_same_lines() -> None:
+    samples = [
+        ProfileSample(site=1, bytes=64, mean=6400, age_ms=1000),
+        ProfileSample(site=2, bytes=64, mean=6400, age_ms=700_000),
+        ProfileSample(site=2, bytes=64, mean=6400, age_ms=800_000),
+    ]
+    [site] = profile(ProfileAnswer(mean=6400, samples=samples)).sites
+    assert site.words == ["a caller that is not known"]
+    assert site.old_share == pytest.approx(2 / 3)
+    assert site.median_age_s == 700
+    assert site.blocks.value == pytest.approx(3 * 100.5, rel=0.001)
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_a_call_site_has_room_in_a_terminal_of_any_width(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = [ProfileSample(site=1, bytes=64, mean=6400, age_ms=1000)]
+    calls = [ProfileSite(site=1, calls=["/usr/lib/libapplication-framework.so.6+0x12345"])]
+    found = profile(ProfileAnswer(mean=6400, samples=samples, sites=calls))
+    printed = io.StringIO()
+    monkeypatch.setattr(profile_tables, "results", Console(file=printed, width=width))
+    profile_tables.show_profile(found)
+    lines = printed.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    name = found.sites[0].name
+    assert len(name) > 30
+    assert any(name in line for line in lines)
+    assert any(line.strip() == name for line in lines) == (width < 100)
+
+
+def test_what_is_sampled_for_certain_has_no_interval() -> None:
+    huge = ProfileSample(site=1, bytes=1 << 30, mean=1 << 10)
+    found = estimate([huge], lambda each: each.bytes)
+    assert (found.low, found.value, found.high) == (1 << 30, 1 << 30, 1 << 30)
+
+
+# ------------------------------------------------------------------- for other tools
+
+
+def test_pprof_reads_the_profile_from_a_file_and_over_http(
+    run_heapfit: Heapfit, start: Start, tmp_path: Path
+) -> None:
+    program = start("profile_program.c", options="sample:16k")
+    program.hear()
+    path, folded = tmp_path / "heap.pb.gz", tmp_path / "heap.folded"
+    words = ["--pprof", path, "--folded", folded, "--json"]
+    told = json.loads(run_heapfit("ctl", str(program.pid), "profile", *words).stdout)
+    assert_same(told, viewers.pprof_top(path, "inuse_space"), "bytes")
+    assert_same(told, viewers.pprof_top(path, "inuse_objects"), "blocks")
+    lines = [line.rpartition(" ") for line in folded.read_text().splitlines()]
+    in_lines = {stack.split(";")[-1]: int(size) for stack, _, size in lines}
+    assert in_lines == {stack: flat for stack, (flat, _) in top_flat(path).items()}
+    printed = run_heapfit("ctl", str(program.pid), "profile", "--folded", "-", folder=tmp_path)
+    assert [line.rpartition(" ")[0] for line in printed.stdout.splitlines()] == [
+        stack for stack, _, _ in lines
+    ]
+
+    with served([program.pid]) as address:
+        at = f"{address}/debug/pprof/heap"
+        over = viewers.pprof(f"{at}?pid={program.pid}", "-top", "-sample_index=inuse_space")
+        assert re.search(r"MB .* site_4", over)
+        assert "heapfit_live_bytes" in read(f"{address}/metrics")
+        assert "site" not in read(f"{address}/metrics")
+
+
+def top_flat(path: Path) -> dict[str, tuple[int, int]]:
+    return {name: each for name, each in viewers.pprof_top(path, "inuse_space").items() if each[0]}
+
+
+def assert_same(told: dict[str, object], top: dict[str, tuple[int, int]], what: str) -> None:
+    sites = told["sites"]
+    assert isinstance(sites, list)
+    sums: Counter[str] = Counter()
+    for each in sites:
+        sums[re.split(r"\W", each["calls"][0])[0]] += each[what]["estimate"]
+    for name in OBJECTS:
+        assert top[name][0] == pytest.approx(sums[name], rel=0.001)
+        assert top["main"][1] >= top[name][0]
+
+
+@contextmanager
+def served(pids: list[int]) -> Iterator[str]:
+    server, thread = openmetrics.serve(lambda: map(present, pids), "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def read(address: str) -> str:
+    with urllib.request.urlopen(address) as answer:
+        return answer.read().decode()
+
+
+def test_over_http_a_process_is_named_where_there_are_several() -> None:
+    with Double():
+        me = os.getpid()
+        with served([me, me]) as address, pytest.raises(urllib.error.HTTPError) as refused:
+            read(f"{address}/debug/pprof/heap")
+        assert refused.value.code == 404
+        assert f"pid=PID with one of: {me}" in refused.value.read().decode()
+        with served([me]) as address, pytest.raises(urllib.error.HTTPError) as refused:
+            read(f"{address}/debug/pprof/heap?pid=1")
+        assert refused.value.code == 404
+        # A library that has no profile.
+        with served([me]) as address, pytest.raises(urllib.error.HTTPError) as refused:
+            read(f"{address}/debug/pprof/heap")
+        assert refused.value.code == 503
+
+
+def test_files_are_written_of_a_profile_alone(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    with Double():
+        words = ["ctl", str(os.getpid()), "ledger", "--pprof", tmp_path / "file"]
+        refused = run_heapfit(*words)
+    assert refused.returncode == 2
+    assert "are for profile" in refused.stderr

@@ -1,0 +1,454 @@
+"""Flame graphs in a profile's page: what the tree has, and the graph in a real browser.
+
+Needs Debian's `chromium`, as tests of the page do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import profile_tables
+import pytest
+from browser import Browser, Page
+from conftest import Heapfit, assert_one_line
+from heapfit.flames.tree import Tree, grow
+from heapfit.names import brief, passes_on, shortened
+from heapfit.profile.analyse import count, profile
+from heapfit.profile.page import page, save_page
+from heapfit.profile.sections import flames
+from heapfit.profile.tally import merged
+from profile_data import calm, changed
+from profile_tables import Block, SiteRow, Tables
+
+TITLES = ["live at the peak", "allocated in all"]
+HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
+STACKS = {
+    ("main", "serve", "parse"): (3, 3000, 30, 30_000),
+    ("main", "serve"): (1, 1000, 1, 1000),
+    ("main", "load"): (2, 6000, 2, 6000),
+    ("start", "parse", HOSTILE): (5, 2000, 5, 2000),
+    ("main", "gone"): (0, 0, 7, 5000),
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as running:
+        yield running
+
+
+def opened(browser: Browser, folder: Path, tree: Tree, width: int = 1280) -> Page:
+    """Open the page of a profile with that tree, and wait until all is drawn."""
+    path = folder / "profile.html"
+    save_page(changed(calm(), flames=tree), path, "x.hft")
+    shown = browser.open(path, width)
+    state = "document.documentElement.dataset"
+    shown.wait_until(f"{state}.flames && {state}.figures")
+    assert (shown.errors, shown.evaluate(f"{state}.flames")) == ([], "drawn")
+    assert {url for url in shown.requests if not url.startswith("data:")} == {
+        path.resolve().as_uri()
+    }
+    return shown
+
+
+def bars(page: Page) -> dict[str, tuple[float, float, int]]:
+    """The bars by what is told of each: left and width in parts of the whole, and row."""
+    found = page.evaluate(
+        """[...document.querySelectorAll('.flames .bars div')].map((bar) => {
+          const whole = bar.parentElement.getBoundingClientRect();
+          const own = bar.getBoundingClientRect();
+          return [bar.ariaLabel, (own.left - whole.left) / whole.width, own.width / whole.width,
+                  Math.round((own.top - whole.top) / own.height)];
+        })"""
+    )
+    return {label: tuple(rest) for label, *rest in found}
+
+
+def choose(page: Page, what: str, unit: str = "bytes") -> None:
+    page.evaluate(
+        f"""{{ const [what, unit] = document.querySelectorAll('.flames select');
+          what.value = [...what.options].find((each) => each.text === {what!r}).value;
+          unit.value = {unit!r};
+          what.dispatchEvent(new Event('change')); }}"""
+    )
+
+
+def find(page: Page, word: str) -> str:
+    return page.evaluate(
+        f"""(() => {{ const field = document.querySelector('.flames input');
+          field.value = {word!r};
+          field.dispatchEvent(new Event('input'));
+          return document.querySelector('.flames output').value; }})()"""
+    )
+
+
+def told(page: Page) -> str:
+    return page.evaluate("document.querySelector('.flames .told').innerText")
+
+
+# ------------------------------------------------------------------------------------- the names
+
+
+@pytest.mark.parametrize(
+    ("function", "short"),
+    [
+        ("main", "main"),
+        ("operator new[](unsigned long)", "operator new[]"),
+        ("bool operator< <char>(a<char> const&, b)", "operator< <…>"),
+        ("a::operator()(int) const", "a::operator()"),
+        ("a::operator->() const &", "a::operator->"),
+        ("std::ostream& operator<< <std::x>(std::ostream&, int)", "operator<< <…>"),
+        ("a<b>::operator bool() const", "a<…>::operator bool"),
+        ("void (anonymous namespace)::f<int>(int)", "(anonymous namespace)::f<…>"),
+        ("std::function<void (int)>::operator()(int) const", "std::function<…>::operator()"),
+        ("f::{lambda(int, x<y>)#2}::operator()(int)", "f::{lambda(int, x<y>)#2}::operator()"),
+        ("std::__cxx11::basic_string<char>::append(char const*)", "std::basic_string<…>::append"),
+        ("f(void (*)(int), int)", "f"),
+        ("<vec::Vec<T> as clone::Clone>::clone", "<vec::Vec<T> as clone::Clone>::clone"),
+        ("qsort_r@@GLIBC_2.8", "qsort_r"),
+        ("void a::f[abi:cxx11](int) const", "a::f"),
+        ("map::operator[]", "map::operator[]"),
+        ("my_operator<int>(int)", "my_operator<…>"),
+        ("operator_t f<int>(int)", "f<…>"),
+        ('operator"" _s(char const*)', 'operator"" _s'),
+        ("alloc::vec::Vec<T>::push::h0123456789abcdef", "alloc::vec::Vec<…>::push"),
+        ("main.cold", "main"),
+        ("open_session(int) [clone .cold]", "open_session"),
+        ("parse.constprop.0.isra.0", "parse"),
+        ("fill(int) [clone .constprop.0] [clone .cold]", "fill"),
+        ("", ""),
+    ],
+)
+def test_names_are_shortened_to_what_tells_functions_apart(function: str, short: str) -> None:
+    assert shortened(function) == short
+
+
+def test_a_name_in_brief_is_the_short_one_without_templates_arguments() -> None:
+    assert brief("bool operator< <char>(a<char> const&, b)") == "operator<"
+    assert brief("void (anonymous namespace)::f<int>(int)") == "(anonymous namespace)::f"
+    assert brief("a<b>::operator bool() const") == "a::operator bool"
+    whole = "<vec::Vec<T> as clone::Clone>::clone"
+    assert brief(f"{whole}::h0123456789abcdef") == whole
+
+
+@pytest.mark.parametrize(
+    "function", ["> a) <b", "((((", ")", "<", "}{", "a<b(c", "f operator", " "]
+)
+def test_whatever_a_function_is_called_it_has_a_name(function: str) -> None:
+    assert shortened(function)
+
+
+@pytest.mark.parametrize(
+    ("function", "hidden"),
+    [
+        ("std::vector<int>::_M_realloc_insert<int>(int)", True),
+        ("std::__new_allocator<int>::allocate(unsigned long, void const*)", True),
+        ("std::allocator_traits<std::allocator<int> >::allocate(int)", True),
+        ("__gnu_cxx::new_allocator<int>::allocate(int)", True),
+        ("std::__cxx11::basic_string<char>::_M_create(unsigned long&)", True),
+        ("operator new(unsigned long)", True),
+        ("calloc", True),
+        ("__libc_start_call_main", True),
+        ("std::vector<int>::push_back(int const&)", False),
+        ("std::__cxx11::basic_string<char>::append(char const*)", False),
+        ("my::_M_allocate()", False),
+        ("my_malloc", False),
+        ("my::std::_Thing()", False),
+    ],
+)
+def test_what_only_passes_a_call_on_is_hidden(function: str, hidden: bool) -> None:
+    assert passes_on(shortened(function)) is hidden
+
+
+# -------------------------------------------------------------------------------------- the tree
+
+
+def sums(tree: Tree, measure: int, unit: str) -> Counter[tuple[str, ...]]:
+    """What each stack and all that it leads to has, in plain Python."""
+    total: Counter[tuple[str, ...]] = Counter()
+    for node, own in enumerate(getattr(tree.measures[measure], unit)):
+        path = []
+        while node:
+            path.insert(0, tree.names[tree.labels[node]])
+            node = tree.parents[node]
+        for length in range(len(path) + 1):
+            total[tuple(path[:length])] += own
+    return total
+
+
+def test_the_tree_has_every_stack_once() -> None:
+    tree = grow(STACKS, TITLES)
+    assert all(parent < node for node, parent in enumerate(tree.parents) if node)
+    found = sums(tree, 1, "bytes")
+    assert found[("main",)] == 42_000
+    assert found[("main", "serve")] == 31_000
+    assert found[()] == sum(row[3] for row in STACKS.values())
+    assert sums(tree, 0, "blocks")[()] == 11
+    assert not grow({}, TITLES)
+
+
+def site_tables(names: Sequence[str], seed: int) -> Tables:
+    blocks = profile_tables.random_blocks(seed, 300, threads=1, sites=len(names))
+    sites = [SiteRow(i, name, caller=i - 1) for i, name in enumerate(names, start=1)]
+    return Tables(blocks, sites=sites, info={"sites": 8})
+
+
+def test_traces_are_added_up_by_functions(tmp_path: Path) -> None:
+    names = ["_start", "main", "work(int)", "std::vector<int>::_M_grow()"]
+    folders = [
+        profile_tables.write(tmp_path / f"{seed}", site_tables(names, seed)) for seed in (1, 2)
+    ]
+    both = profile(merged(map(count, folders)))
+    blocks = [block for seed in (1, 2) for block in site_tables(names, seed).blocks]
+    of_all = flames.TITLES.index("allocated in all")
+    found = sums(both.flames, of_all, "bytes")
+    assert found[("main", "work")] == sum(b.size for b in blocks if b.site in (3, 4))
+    assert found[("_start",)] == sum(b.size for b in blocks if b.site == 1)
+    assert set(found) == {(), ("_start",), ("main",), ("main", "work")}
+    at_end = sums(both.flames, flames.TITLES.index("live at the end"), "blocks")
+    assert at_end[()] == both.leaks.amount.objects
+    at_peak = sums(both.flames, flames.TITLES.index("live at the peak"), "bytes")
+    assert at_peak[()] == both.peak.amount.bytes
+    assert "flames" not in both.model_dump()
+
+
+def test_without_sites_there_is_no_graph(tmp_path: Path) -> None:
+    blocks = profile_tables.complete([Block(size=10, born_ns=5), Block(size=20, born_ns=6)])
+    found = profile(count(profile_tables.write(tmp_path / "none", Tables(blocks))))
+    assert not found.flames
+    assert 'class="flames"' not in page(found)
+
+
+def test_the_tree_of_a_difference_has_what_grew_and_what_shrank(tmp_path: Path) -> None:
+    old, new = (
+        count(profile_tables.write(tmp_path / name, site_tables(["main", name], 1)))
+        for name in ("old", "new")
+    )
+    tree = flames.difference(old, new)
+    titles = [each.title for each in tree.measures]
+    assert titles[:2] == ["live at the peak: more", "live at the peak: less"]
+    more, less = (titles.index(f"allocated in all: {way}") for way in ("more", "less"))
+    size = sum(block.size for block in site_tables(["main", "x"], 1).blocks if block.site == 2)
+    assert sums(tree, more, "bytes")[()] == sums(tree, more, "bytes")[("main", "new")] == size
+    assert sums(tree, less, "bytes")[()] == sums(tree, less, "bytes")[("main", "old")] == size
+    assert not any(sums(flames.difference(old, old), more, "blocks").values())
+
+
+# ------------------------------------------------------------------------------------ the browser
+
+
+def test_bars_are_as_wide_as_what_they_hold(browser: Browser, tmp_path: Path) -> None:
+    page = opened(browser, tmp_path, grow(STACKS, TITLES))
+    found = bars(page)
+    whole = 12_000
+    assert found["main, 9.77 KiB, 83 % of 11.7 KiB"] == pytest.approx(
+        (0, 10_000 / whole, 1), abs=0.01
+    )
+    assert found["load, 5.86 KiB, 50 % of 11.7 KiB"] == pytest.approx(
+        (0, 6000 / whole, 2), abs=0.01
+    )
+    assert found["serve, 3.91 KiB, 33 % of 11.7 KiB"] == pytest.approx(
+        (6000 / whole, 4000 / whole, 2), abs=0.01
+    )
+    assert not any(label.startswith("gone") for label in found)
+    choose(page, "allocated in all", "blocks")
+    labels = list(bars(page))
+    assert "serve, 31 blocks, 69 % of 45 blocks" in labels
+    assert "gone, 7 blocks, 16 % of 45 blocks" in labels
+
+
+def test_a_bar_is_zoomed_in_on_and_out_again(browser: Browser, tmp_path: Path) -> None:
+    page = opened(browser, tmp_path, grow(STACKS, TITLES))
+    page.evaluate("document.querySelector('[aria-label^=\"serve\"]').click()")
+    found = {label.partition(",")[0]: where for label, where in bars(page).items()}
+    assert found["serve"] == pytest.approx((0, 1, 2), abs=0.01)
+    assert found["parse"] == pytest.approx((0, 0.75, 3), abs=0.01)
+    assert set(found) == {"all", "main", "serve", "parse"}
+    page.evaluate("document.querySelector('.flames button').click()")
+    assert len(bars(page)) == 8
+
+
+def test_the_graph_is_walked_by_keys(browser: Browser, tmp_path: Path) -> None:
+    page = opened(browser, tmp_path, grow(STACKS, TITLES))
+    page.evaluate("document.querySelector('.flames [tabindex=\"0\"]').focus()")
+
+    def focused_after(*keys: str) -> str:
+        for key in keys:
+            page.press(key)
+        return page.evaluate("document.activeElement.ariaLabel").partition(",")[0]
+
+    assert focused_after() == "all"
+    assert focused_after("ArrowDown", "ArrowDown") == "load"
+    assert focused_after("ArrowRight") == "serve"
+    assert focused_after("ArrowRight") == "serve"  # there is no other
+    assert focused_after("Enter") == "serve"
+    assert "load" not in " ".join(bars(page))
+    assert focused_after("ArrowDown") == "parse"
+    assert "parse" in told(page)
+    assert "called by serve ← main" in told(page)
+    assert focused_after("Escape", "Home", "ArrowUp", "ArrowUp", "ArrowUp") == "all"
+    tabs = page.evaluate("document.querySelectorAll('.flames .bars [tabindex=\"0\"]').length")
+    assert tabs == 1
+    page.press("/")
+    assert page.evaluate("document.activeElement.tagName") == "INPUT"
+
+
+def test_a_bar_keeps_the_focus_when_the_graph_is_drawn_anew(
+    browser: Browser, tmp_path: Path
+) -> None:
+    page = opened(browser, tmp_path, grow(STACKS, TITLES))
+    page.evaluate("document.querySelector('.flames [tabindex=\"0\"]').focus()")
+    page.press("ArrowDown")
+    drawn = "new Promise((done) => new MutationObserver(done).observe(bars, { childList: true }))"
+    page.evaluate(
+        "{ const bars = document.querySelector('.flames .bars');"
+        f" bars.style.width = '500px'; {drawn}.then(() => true) }}"
+    )
+    focused = page.evaluate("document.activeElement.ariaLabel")
+    assert focused is not None
+    assert focused.startswith("main,")
+
+
+def test_what_is_found_is_counted_once(browser: Browser, tmp_path: Path) -> None:
+    stacks = {**STACKS, ("main", "load", "Loader"): (1, 4000, 1, 4000)}
+    page = opened(browser, tmp_path, grow(stacks, TITLES))
+    assert find(page, "LOAD") == "9.77 KiB, 63 % in 1 place"
+    assert find(page, "parse") == "4.88 KiB, 31 % in 2 places"
+    marked = "[...document.querySelectorAll('.flames .match')].map((bar) => bar.textContent)"
+    assert page.evaluate(marked) == ["parse", "parse"]
+    page.evaluate("document.querySelector('.flames input').focus()")
+    page.press("Enter")
+    assert "called by serve ← main" in told(page)
+    page.press("Enter")
+    assert "called by start" in told(page)
+    assert find(page, "nowhere") == "0 B, 0 % in 0 places"
+    assert find(page, "") == ""
+
+
+def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:
+    page = opened(browser, tmp_path, grow(STACKS, TITLES))
+    find(page, "onerror")
+    page.evaluate("document.querySelector('.flames .match').click()")
+    assert HOSTILE in told(page)
+    assert page.evaluate("document.querySelector('.flames .match').textContent") == HOSTILE
+    assert page.evaluate("document.querySelectorAll('main img, [onerror]').length") == 0
+    assert page.errors == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_graph_fits_its_window(browser: Browser, tmp_path: Path, width: int) -> None:
+    page = opened(browser, tmp_path, grow(STACKS, TITLES), width)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.look(800)
+    page.wait_until("document.querySelector('.flames .bars').clientWidth < 800")
+    assert len(bars(page)) == 8
+
+
+def test_a_hundred_thousand_functions_are_drawn_as_far_as_they_can_be_seen(
+    browser: Browser, tmp_path: Path
+) -> None:
+    stacks = {
+        (f"f{i % 10}", f"g{i % 100}", f"h{i % 1000}", f"leaf{i}"): (1, 100 + i % 7, 1, 100)
+        for i in range(100_000)
+    }
+    tree = grow(stacks, TITLES)
+    assert len(tree.parents) > 101_000
+    page = opened(browser, tmp_path, tree)
+    drawn = page.evaluate("document.querySelectorAll('.flames .bars div').length")
+    assert 100 <= drawn <= 3000
+    assert find(page, "leaf99999").endswith("in 1 place")
+    page.evaluate("document.querySelector('.flames input').focus()")
+    page.press("Enter")
+    assert "leaf99999" in " ".join(bars(page))
+    assert (tmp_path / "profile.html").stat().st_size < 6 << 20
+
+
+def test_paper_shows_the_graph_without_what_nobody_can_press(
+    browser: Browser, tmp_path: Path
+) -> None:
+    page = opened(browser, tmp_path, grow(STACKS, TITLES))
+    page.evaluate(
+        "addEventListener('beforeprint', () => { window.shown = {"
+        " bars: document.querySelectorAll('.flames .bars div').length,"
+        " height: document.querySelector('.flames .bars').clientHeight }; })"
+    )
+    page.print_to(tmp_path / "profile.pdf")
+    assert page.evaluate("shown.bars") == 8
+    assert page.evaluate("shown.height") > 60
+    page.look(680, media="print")
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('.flames .controls')).display")
+        == "none"
+    )
+
+
+# -------------------------------------------------------------------------------------- --against
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """An old and a new recording: of the same, but that the new one has a site of another name."""
+    old, new = (
+        profile_tables.write(tmp_path / name, site_tables(["main", name, "same"], 1))
+        for name in ("old", "new")
+    )
+    return old, new
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_has_what_has_changed(
+    browser: Browser, tmp_path: Path, run_heapfit: Heapfit, pair: tuple[Path, Path], width: int
+) -> None:
+    old, new = pair
+    words = ("--against", old, "--page", tmp_path / "page.html", "--allocators", "glibc")
+    done = run_heapfit("profile", new, *words)
+    assert done.returncode == 0, done.stderr
+    shown = browser.open(tmp_path / "page.html", width)
+    shown.wait_until("document.documentElement.dataset.flames === 'drawn'")
+    assert shown.errors == []
+    section = "document.querySelector('#against').closest('section')"
+    text = shown.evaluate(f"{section}.innerText")
+    assert "Call sites: bytes live at the peak" in text
+    assert "new < main" in text
+    labels = shown.evaluate(
+        f"[...{section}.querySelectorAll('.bars div')].map((bar) => bar.textContent)"
+    )
+    assert labels[:3] == ["all", "main", "new"]
+    assert shown.evaluate("document.querySelectorAll('.flames').length") == 2
+    assert shown.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_what_has_changed_is_that_of_diff(
+    run_heapfit: Heapfit, tmp_path: Path, pair: tuple[Path, Path]
+) -> None:
+    old, new = pair
+    words = ("profile", new, "--against", old, "--allocators", "glibc")
+    of_diff = run_heapfit("diff", old, new)
+    printed = run_heapfit(*words, folder=tmp_path)
+    assert printed.returncode == 0, printed.stderr
+    assert printed.stdout == f"{of_diff.stdout}\nThe page: new.html\n"
+    markdown = run_heapfit(*words, "--markdown", folder=tmp_path)
+    assert markdown.stdout == run_heapfit("diff", old, new, "--markdown").stdout
+    as_json = json.loads(run_heapfit(*words, "--json", folder=tmp_path).stdout)
+    assert as_json["against"] == json.loads(run_heapfit("diff", old, new, "--json").stdout)
+    assert as_json["profile"]["totals"]["allocations"]["objects"] == 300
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["old", "new", "--against", "old"], "one recording with another"),
+        (["new", "--against", "new"], "are the same"),
+        (["new", "--against", "none"], "there is no none"),
+        (["new", "--markdown"], "--markdown is for what --against shows"),
+        (["new", "--against", "old", "--json", "--markdown"], "--json or --markdown?"),
+        (["new", "--against", "old", "--sql", "SELECT 1"], "--against or --sql?"),
+    ],
+)
+def test_what_cannot_be_set_against_is_told(
+    run_heapfit: Heapfit, tmp_path: Path, pair: tuple[Path, Path], words: list[str], said: str
+) -> None:
+    assert_one_line(run_heapfit("profile", *words, folder=pair[0].parent), 2, [said])

@@ -1,0 +1,311 @@
+"""Recordings of Python programs: call sites are the program's lines, not the interpreter's loop.
+
+Of each version that the recorder knows, as far as one is installed: Debian's, and those of pyenv.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Heapfit, heapfit_command
+from heapfit.trace.convert import convert
+from heapfit.trace.native import Reader
+from heapfit.trace.sites import parse_mappings
+
+pytestmark = pytest.mark.usefixtures("library")
+
+SESSIONS = Path(__file__).parents[2] / "docs/examples/sessions"
+DEBIANS = Path("/usr/bin/python3.11")
+
+
+def pythons(*minors: int) -> list[Any]:
+    """The interpreters of these versions, Debian's first."""
+    found = [DEBIANS] if 11 in minors else []
+    for minor in minors:
+        found += sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3.{minor}"))
+    return [pytest.param(each, id="-".join(each.parts[-3::2])) for each in found if each.exists()]
+
+
+PROGRAM = """\
+class Shop:
+    def __init__(self):
+        self.kept = []
+
+    def open_session(self, number):
+        self.kept.append(
+            bytearray(10_001)
+        )
+
+    def index(self):
+        for number in range(200):
+            self.open_session(number)
+
+
+def through_c():
+    return sorted(range(50), key=lambda number: bytes(3_001))
+
+
+def generate():
+    for number in range(100):
+        yield bytearray(7_001)
+
+
+def deep(levels):
+    return deep(levels - 1) if levels else bytearray(90_001)
+
+
+def without_its_lock():
+    import zlib
+
+    return zlib.compress(b"x" * 100_000)
+
+
+def in_threads():
+    import threading
+
+    threads = [threading.Thread(target=generate_all) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def generate_all():
+    return list(generate())
+
+
+def gone(number):
+    made = {}
+    text = chr(10) * (number % 7) + f"def made_{number}(): return bytearray(5_001)"
+    exec(compile(text, f"made_{number}.py", "exec"), made)
+    return made[f"made_{number}"]()
+
+
+shop = Shop()
+shop.index()
+through_c()
+in_threads()
+kept = [deep(500), without_its_lock()]
+kept += [gone(number) for number in range(300)]
+del kept
+"""
+
+
+def line_of(text: str) -> int:
+    return next(at for at, line in enumerate(PROGRAM.splitlines(), 1) if text in line)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    return tmp_path / "shop.py"
+
+
+def record(run_heapfit: Heapfit, folder: Path, *words: str | Path) -> Path:
+    result = run_heapfit("record", "-o", folder / "t.hft", *words)
+    assert result.returncode == 0, result.stderr
+    return folder / "t.hft"
+
+
+def tables(trace: Path) -> tuple[dict[int, dict[str, Any]], list[dict[str, Any]]]:
+    """The sites by number, and the objects."""
+    import pyarrow.parquet as pq
+
+    folder = trace.with_suffix("")
+    convert(trace, folder)
+    sites = {each["site"]: each for each in pq.read_table(folder / "sites.parquet").to_pylist()}
+    objects = pq.read_table(folder / "objects.parquet", columns=["size", "site"]).to_pylist()
+    shutil.rmtree(folder)
+    return sites, objects
+
+
+def lines(sites: dict[int, dict[str, Any]], site: int) -> list[str]:
+    """The Python lines of a chain, the innermost first: FILE:LINE FUNCTION."""
+    found = []
+    while site:
+        row = sites[site]
+        if row["module"] is not None and row["module"] == row["file"]:
+            found.append(f"{Path(row['file']).name}:{row['line']} {row['function']}")
+        site = row["caller"]
+    return found
+
+
+def of_size(trace: Path, sizes: range) -> Counter[tuple[str, ...]]:
+    """How many objects of these sizes have which lines, up to the module's."""
+    sites, objects = tables(trace)
+    return Counter(tuple(lines(sites, each["site"])) for each in objects if each["size"] in sizes)
+
+
+def shop_chains(trace: Path) -> Counter[tuple[str, ...]]:
+    sites, objects = tables(trace)
+    return Counter(tuple(lines(sites, each["site"])) for each in objects if each["size"] > 3_000)
+
+
+SESSION = (
+    f"shop.py:{line_of('bytearray(10_001)')} Shop.open_session",
+    f"shop.py:{line_of('self.open_session(number)')} Shop.index",
+    f"shop.py:{line_of('shop.index()')} <module>",
+)
+
+
+@pytest.mark.parametrize("python", pythons(11, 12, 13))
+def test_each_object_has_the_lines_that_led_to_it(
+    run_heapfit: Heapfit, tmp_path: Path, shop: Path, python: Path
+) -> None:
+    found = shop_chains(record(run_heapfit, tmp_path, "--", python, shop))
+    assert found[SESSION] == 200
+    key, call = line_of("lambda number"), PROGRAM.splitlines().index("through_c()") + 1
+    through_c = (f"shop.py:{key} through_c.<locals>.<lambda>", f"shop.py:{key} through_c")
+    assert found[*through_c, f"shop.py:{call} <module>"] == 50
+    del found[()]  # what reads the program's file, before any line runs
+    generated = [each for each in found if each[0].endswith(" generate")]
+    assert sum(found[each] for each in generated) == 400
+    for chain in generated:
+        assert chain[0] == f"shop.py:{line_of('yield bytearray')} generate"
+        assert chain[1] == f"shop.py:{line_of('return list(generate())')} generate_all"
+        assert chain[2].endswith("Thread.run")
+    assert found[(f"shop.py:{line_of('def deep') + 1} deep",) * 8] >= 1
+    unlocked = f"shop.py:{line_of('zlib.compress')} without_its_lock"
+    assert any(each[0] == unlocked for each in found)
+
+
+@pytest.mark.parametrize("python", pythons(11, 12, 13))
+def test_code_that_is_gone_keeps_its_name_and_what_takes_its_place_has_its_own(
+    run_heapfit: Heapfit, tmp_path: Path, shop: Path, python: Path
+) -> None:
+    found = shop_chains(record(run_heapfit, tmp_path, "--", python, shop))
+    caller = f"shop.py:{line_of('made[f')} gone"
+    for number in range(300):
+        line = f"made_{number}.py:{number % 7 + 1} made_{number}"
+        assert sum(count for chain, count in found.items() if chain[:2] == (line, caller)) == 1
+
+
+@pytest.mark.parametrize("python", pythons(11, 12, 13))
+def test_a_sample_has_lines_too(
+    run_heapfit: Heapfit, tmp_path: Path, shop: Path, python: Path
+) -> None:
+    trace = record(run_heapfit, tmp_path, "--sample", "1k", "--", python, shop)
+    assert shop_chains(trace)[SESSION] > 100
+
+
+@pytest.mark.parametrize("python", pythons(10))
+def test_another_version_has_the_frames_of_its_interpreter(
+    run_heapfit: Heapfit, tmp_path: Path, shop: Path, python: Path
+) -> None:
+    trace = record(run_heapfit, tmp_path, "--", python, shop)
+    sites, _ = tables(trace)
+    assert any(each["function"] == "_PyEval_EvalFrameDefault" for each in sites.values())
+    assert not any(lines(sites, site) for site in sites)
+
+
+def test_lines_go_along_with_a_part_of_a_trace_and_with_others_but_not_without_names(
+    run_heapfit: Heapfit, tmp_path: Path, shop: Path
+) -> None:
+    trace = record(run_heapfit, tmp_path, "--", DEBIANS, shop)
+    whole, merged, bare = (tmp_path / name for name in ("cut.hft", "merged.hft", "bare.hft"))
+    run_heapfit("trace", "cut", trace, "--from", "1us", "-o", whole)
+    run_heapfit("trace", "merge", trace, whole, "-o", merged)
+    run_heapfit("trace", "anonymise", trace, "-o", bare)
+    assert shop_chains(whole)[SESSION] == 200
+    assert shop_chains(merged)[SESSION] == 400
+    with Reader(bare) as reader:
+        for _ in reader.events(1 << 16):
+            pass
+        assert not parse_mappings(reader.modules)
+
+
+def test_python_is_told_of_its_own_memory_unless_it_does_without(
+    run_heapfit: Heapfit, tmp_path: Path, shop: Path
+) -> None:
+    plain = run_heapfit("record", "-o", tmp_path / "p.hft", "--", DEBIANS, shop)
+    assert "record it with `heapfit record --objects` (`PYTHONMALLOC=malloc`)" in plain.stderr
+    every = run_heapfit("record", "--objects", "-o", tmp_path / "e.hft", "--", DEBIANS, shop)
+    assert "--objects" not in every.stderr
+    assert sum(of_size(tmp_path / "e.hft", range(1, 513)).values()) > 3 * sum(
+        of_size(tmp_path / "p.hft", range(1, 513)).values()
+    )
+
+
+# Visits to the service as soon as it answers, by its own load, of which this is a part.
+LOAD = """
+import socket, sys, time
+sys.path.insert(0, sys.argv[1])
+import load
+load.VISITS = 200
+for _ in range(400):
+    try:
+        socket.create_connection(("127.0.0.1", int(sys.argv[2]))).close()
+        break
+    except OSError:
+        time.sleep(0.05)
+sys.argv = ["load.py", sys.argv[2], "100000"]
+load.main()
+"""
+
+
+@pytest.mark.full
+def test_the_profile_names_the_line_that_holds_a_services_memory(
+    run_heapfit: Heapfit, clean_environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Two commands, as README has them: what a visitor looked at is kept by one line of service.py,
+    and below it the answer's way through asyncio."""
+    source = (SESSIONS / "service.py").read_text().splitlines()
+    kept = next(at for at, line in enumerate(source, 1) if "json.dumps(session).encode()" in line)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    words = ["record", "--objects", "-o", "s.hft", "--", DEBIANS, SESSIONS / "service.py", port]
+    with subprocess.Popen(
+        heapfit_command(*words),
+        cwd=tmp_path,
+        env=clean_environment,
+        stderr=subprocess.DEVNULL,
+    ) as service:
+        load = [sys.executable, "-c", LOAD, SESSIONS, port]
+        done = subprocess.run(load, capture_output=True, timeout=60)
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(60) == -signal.SIGTERM
+    assert b"answers right" in done.stdout, done.stderr
+    result = run_heapfit("profile", "--json", "s.hft", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    at_peak = json.loads(result.stdout)["profile"]["peak"]["sites"]
+    first = next(each["name"] for each in at_peak if "service.py" in each["name"])
+    assert re.match(rf"visit \(service.py:{kept}\) < serve \(service.py:", first)
+
+
+LATE_LEAK = """
+#include <stdlib.h>
+#include <unistd.h>
+static void *kept[60000];
+__attribute__((noinline)) static void leak(int i) { kept[i] = malloc(100); }
+int main(void)
+{
+    for (int i = 0; i < 200000; i++) free(malloc(40));
+    for (int i = 0; i < 60000; i++) leak(i);
+    usleep(2000000);
+    return kept[59999] == NULL;
+}
+"""
+
+
+def test_a_leak_that_begins_late_and_is_followed_by_idle_time_is_named(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    """It was told that nothing had grown: all of it was young, as what turns over is."""
+    (tmp_path / "p.c").write_text(LATE_LEAK)
+    subprocess.run(["cc", "-g", "-O1", "-o", "p", "p.c"], check=True, cwd=tmp_path)
+    trace = record(run_heapfit, tmp_path, "--", tmp_path / "p")
+    result = run_heapfit("profile", "--json", trace, folder=tmp_path)
+    found = json.loads(result.stdout)["advice"]["end"]
+    assert found["act"]
+    assert found["sentence"].startswith("leak (p.c:5)")

@@ -1,0 +1,174 @@
+"""Real programs where a sandbox leaves them little: a filter that kills for unknown system calls,
+and no /proc and no /sys.
+
+Such a filter is written for the program, from the calls that it makes. What the library makes
+beside them is told in docs/library.md, and no more than that is allowed here.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import process_groups
+import pytest
+from checking import check_same_with_and_without
+from comparison import PROGRAMS_FOLDER, TIMEOUT_S, Program
+from loading import LoaderLog
+from test_programs import PROGRAMS
+
+ROOT = Path(__file__).resolve().parents[2]
+NO_FILTER = 77  # of programs/allow_calls.c
+
+Launcher = Callable[[set[str], list[str]], list[str]]
+
+
+def documented_calls() -> set[str]:
+    """The system calls that docs/library.md says the library makes with its default options."""
+    text = (ROOT / "docs/library.md").read_text()
+    found = re.search(r"\*\*System calls\*\*.*?```text\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    return set(found[1].split())
+
+
+def numbers_of_calls() -> dict[str, int]:
+    """Of all system calls that the headers of this machine name."""
+    command = ["/usr/bin/gcc", "-E", "-dM", "-include", "sys/syscall.h", "-xc", "/dev/null"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    pairs = re.findall(r"^#define __NR_(\w+) (\d+)$", done.stdout, re.MULTILINE)
+    return {name: int(number) for name, number in pairs}
+
+
+@pytest.fixture(scope="session")
+def allowing(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
+    launcher = tmp_path_factory.mktemp("allow") / "allow_calls"
+    source = PROGRAMS_FOLDER / "allow_calls.c"
+    subprocess.run(["/usr/bin/gcc", "-O1", source, "-o", launcher], check=True)
+    numbers = numbers_of_calls()
+
+    def command(calls: set[str], words: list[str]) -> list[str]:
+        allowed = [str(numbers[call]) for call in sorted(calls & numbers.keys())]
+        return [str(launcher), *allowed, "--", *words]
+
+    every = command(set(numbers), ["true"])
+    tried = subprocess.run(every, stderr=subprocess.PIPE, text=True, check=False)
+    if tried.returncode == NO_FILTER:
+        pytest.skip(f"here {tried.stderr.strip()}")
+    return command
+
+
+@pytest.fixture(scope="session")
+def phases(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """Threads that take and free 40 MiB, so that all is done that is done for large heaps."""
+    program = tmp_path_factory.mktemp("phases") / "phases"
+    source = PROGRAMS_FOLDER / "phases.c"
+    subprocess.run(["/usr/bin/gcc", "-O1", "-pthread", source, "-o", program], check=True)
+    return Program("phases", [str(program), "40"], {"phases"}, ["gcc", "libc6-dev"])
+
+
+def named(name: str, phases: Program) -> Program:
+    return next(each for each in [phases, *PROGRAMS] if each.name == name)
+
+
+def calls_made(program: Program, log: Path) -> set[str]:
+    """The system calls that a program makes without the library; some are for the loader's log."""
+    folder = log.parent / "traced"
+    folder.mkdir()
+    words = ["strace", "-f", "-qqq", "-e", "signal=none", "-o", str(log)]
+    for name, value in LoaderLog(log.parent / "loader").environment.items():
+        words += ["-E", f"{name}={value}"]
+    process_groups.run([*words, *program.expanded()], timeout_s=TIMEOUT_S, cwd=folder)
+    return set(re.findall(r"^\d+ +(\w+)\(", log.read_text(errors="replace"), re.MULTILINE))
+
+
+# By default the control group is looked at (memory_limit:auto).
+@pytest.mark.parametrize("settings", ["", "memory_limit:1g"])
+@pytest.mark.parametrize("name", ["phases", "perl"])
+def test_a_filter_may_kill_for_other_calls_than_those_that_are_documented(
+    name: str, settings: str, phases: Program, allowing: Launcher, library: Path, tmp_path: Path
+) -> None:
+    program = named(name, phases)
+    calls = calls_made(program, tmp_path / "log") | documented_calls() | {"execve"}
+    calls |= {"rt_sigaction"} if "hardened" in library.name else set()
+    limited = replace(
+        program,
+        command=allowing(calls, program.expanded()),
+        environment={**program.environment, "HEAPFIT_OPTIONS": settings},
+    )
+    check_same_with_and_without(limited, library, tmp_path)
+
+
+@pytest.mark.parametrize("settings", ["", "background:off"])
+def test_a_program_that_confines_itself_may_leave_out_all_calls_but_those_that_are_documented(
+    settings: str, library: Path, tmp_path: Path
+) -> None:
+    """Its own calls are few; those of the programs above hide what the library makes."""
+    program = tmp_path / "confined"
+    source = PROGRAMS_FOLDER / "confined.c"
+    subprocess.run(["/usr/bin/gcc", "-O1", "-pthread", source, "-o", program], check=True)
+    hardened = {"rt_sigaction"} if "hardened" in library.name else set()
+    numbers = numbers_of_calls()
+    words = [str(numbers[call]) for call in documented_calls() | hardened if call in numbers]
+    environment = {"LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": settings}
+    done = subprocess.run(
+        [program, *words], env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    if done.returncode == NO_FILTER:
+        pytest.skip("here no filter can be installed")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_the_filter_kills(phases: Program, allowing: Launcher, tmp_path: Path) -> None:
+    """So that what passes above passes because the library makes no other call."""
+    calls = calls_made(phases, tmp_path / "log") - {"munmap"} | {"execve"}
+    done = subprocess.run(allowing(calls, phases.expanded()), check=False)
+    assert done.returncode == -signal.SIGSYS
+
+
+EVERYTHING = (
+    "background:on,zeroed_reserve:8m,guard_sample:64k,huge_pages:always,decay_ms:10,control:on"
+)
+
+
+# The program and its options, since a thread of ours is in the way of who enters a namespace.
+Blinder = Callable[[list[str], str], list[str]]
+
+
+@pytest.fixture(scope="session")
+def without_kernel_files() -> Blinder:
+    """Runs a command where /proc and /sys are empty folders."""
+    mounts = "mount -t tmpfs none /proc && mount -t tmpfs none /sys"
+    script = f'{mounts} && HEAPFIT_OPTIONS="$0" exec "$@"'
+
+    def command(words: list[str], settings: str) -> list[str]:
+        return ["unshare", "-rm", "sh", "-c", script, settings, *words]
+
+    tried = subprocess.run(command(["true"], ""), stderr=subprocess.PIPE, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"nothing can be mounted here: {tried.stderr.strip()}")
+    return command
+
+
+@pytest.mark.parametrize("settings", ["", EVERYTHING], ids=["default", "everything"])
+@pytest.mark.parametrize("name", ["phases", "python3-threads"])
+def test_a_program_works_without_proc_and_sys(
+    name: str,
+    settings: str,
+    phases: Program,
+    without_kernel_files: Blinder,
+    library: Path,
+    tmp_path: Path,
+) -> None:
+    program = named(name, phases)
+    blind = replace(program, command=without_kernel_files(program.expanded(), settings))
+    check_same_with_and_without(blind, library, tmp_path)
+
+
+def test_there_is_no_proc_and_no_sys(without_kernel_files: Blinder) -> None:
+    command = without_kernel_files(["ls", "-A", "/proc", "/sys"], "")
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == "/proc:\n\n/sys:\n"

@@ -1,0 +1,35 @@
+"""What a program pays for its first malloc, in system calls: no more than was stored."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+STORED = json.loads((ROOT / "docs/results/start-up.json").read_text())
+# A kernel or C library that is another may want one or two more.
+TOLERATED = 2
+
+
+def test_one_malloc_makes_no_more_system_calls_than_are_stored(tmp_path: Path) -> None:
+    counts = runpy.run_path(str(ROOT / "benchmarks/start_up.py"))["count_all"](tmp_path)
+    stored = {name: count - STORED["glibc"] for name, count in STORED.items()}
+    more = {name: count - counts["glibc"] for name, count in counts.items()}
+    assert more.keys() == stored.keys()
+    assert all(more[name] <= stored[name] + TOLERATED for name in stored), (more, stored)
+
+
+def test_the_page_tells_the_stored_counts() -> None:
+    page = (ROOT / "docs/performance.md").read_text()
+    row = " | ".join(str(STORED[name]) for name in ["glibc", "default", "pools", "hardened"])
+    assert f"| system calls of a program with one `malloc` | {row} |" in page
+
+
+def test_the_page_tells_what_the_background_thread_was_found_to_cost() -> None:
+    stored = json.loads((ROOT / "docs/results/housekeeper.json").read_text())
+    page = (ROOT / "docs/performance.md").read_text()
+    assert f"in {stored['idle_seconds']} s | {stored['idle_processor_s']} s |" in page
+    assert f"over `off` | {stored['ratio']} |" in page
+    for program, ratio in stored["ratios"].items():
+        assert f"| `{program}` | {ratio} | {100 * stored['shares'][program]:.2f} % |" in page
