@@ -20,13 +20,15 @@ allocator_names := $(subst $(comma), ,$(ALLOCATORS))
 
 BUILD_PACKAGES := gcc libc6-dev libzydis-dev libzstd-dev # for the library with pools; for traces
 CMAKE_PACKAGES := cmake ninja-build
-RUST_LINT_PACKAGES := cargo-web rustfmt-web rust-web-clippy
+# A toolchain of rustup's is used where there is one.
+CARGO_PACKAGES := $(if $(shell command -v cargo),,cargo-web)
+RUST_LINT_PACKAGES := $(if $(shell command -v cargo-clippy),,cargo-web rustfmt-web rust-web-clippy)
 
 wheel_folders := $(wildcard allocator cmake docs/man examples include integrations lab studies traces workloads)
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
   $(shell find $(wheel_folders) -type f -not -path '*/__pycache__/*')
 
-.PHONY: help demo test test-all test-rest bench lint format build site dist clean
+.PHONY: help demo test test-all bench lint format build site dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,14 +38,16 @@ demo: $(VENV)/.wheel ## Compare allocators on a real program and write the repor
 	$(HEAPFIT) workloads install xml-transform
 	$(HEAPFIT) compare xml-transform --allocators $(ALLOCATORS) --replicates $(DEMO_REPLICATES)
 
-test: $(VENV)/.made ## Test every part; closes with 'N passed, N failed' (20 to 50 minutes on two cores)
-	@$(VENV)/bin/python scripts/run-tests
+# Two suites at a time, which share the machine's two cores; what fails does not keep the others from running.
+run_suites = mkdir -p build && flock --nonblock --close --conflict-exit-code 3 build/tests.lock \
+  $(MAKE) --no-print-directory -f tests/suites.mk PYTHON=$(PYTHON) $(1) || \
+  { [ $$? -ne 3 ] || echo "Another run of the tests goes on in this checkout: wait until it has ended."; exit 1; }
 
-test-all: $(VENV)/.made ## Run every test (one to two hours)
-	@$(VENV)/bin/python scripts/run-tests --tier all
+test: ## Test every part, in minutes; closes with 'N passed, N failed'
+	@$(call run_suites,gate)
 
-test-rest: $(VENV)/.made ## Run what `make test` leaves out
-	@$(VENV)/bin/python scripts/run-tests --tier rest
+test-all: ## Run every test (hours)
+	@$(call run_suites,all)
 
 bench: $(VENV)/.wheel ## Run the core study: every peer on every workload (hours; STUDY_OPTIONS=--quick)
 	$(HEAPFIT) study run $(STUDY) --install $(STUDY_OPTIONS)

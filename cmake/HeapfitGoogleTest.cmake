@@ -1,5 +1,5 @@
 # GTest::gtest and GTest::gtest_main, from Debian's packages: the built library for a native build,
-# the sources that the same package brings for any other (another processor, or instrumented code).
+# the sources that the same package brings for any other (another processor, or for ThreadSanitizer).
 
 include_guard()
 
@@ -7,7 +7,7 @@ set(HEAPFIT_GOOGLETEST_SOURCE "/usr/src/googletest" CACHE PATH "GoogleTest's sou
 set(googletest_advice
   "install it (Debian: apt-get install libgtest-dev) or configure with -DHEAPFIT_BUILD_TESTS=OFF")
 
-if(CMAKE_CROSSCOMPILING OR HEAPFIT_SANITIZE)
+if(CMAKE_CROSSCOMPILING OR HEAPFIT_SANITIZE STREQUAL "thread")
   if(NOT EXISTS "${HEAPFIT_GOOGLETEST_SOURCE}/CMakeLists.txt")
     message(FATAL_ERROR
       "no GoogleTest sources in ${HEAPFIT_GOOGLETEST_SOURCE}: ${googletest_advice}")

@@ -1,4 +1,5 @@
-# heapfit_test(<name> [LINK static|shared|objects|layers|checked|pool_...|hardened_...|trace] [LABEL <label>] [TIMEOUT <seconds>] [ALONE] <source>...)
+# heapfit_test(<name> [LINK static|shared|objects|layers|checked|pool_...|hardened_...|trace] [LABEL <label>] [SANITIZED]
+#   [FULL [TIMEOUT <seconds>]] [ALONE] <source>...)
 #
 # Makes one GoogleTest program; CTest runs each of its tests in a process of its own, as
 # <name>.<Suite>.<Test>. LINK says what of heapfit the program gets:
@@ -13,11 +14,15 @@
 #   front_greedy, front_heapfit  the same where dlsym allocates; in front of libheapfit.so
 #   trace    the objects of the lab's reader of traces, and nothing of the allocator
 #
-# A test has one label. Two of them say when it runs: `full`, in the full run alone, and `core`, in the builds for sanitizers
-# and other processors too when little of these is run; the target core_tests builds what has it. `single` is `core` too, but not
-# for ThreadSanitizer, which finds little where one thread works at a time. The others say what it is of.
+# LABEL core: the test is for the sanitizers and other processors too; of these, the gate has those that are SANITIZED. `single` is `core`, but not for ThreadSanitizer, which
+# finds little where one thread works at a time.
+# FULL: the test is for the full run alone, and may take longer than others (TIMEOUT). ALONE: for the full run, and no other test runs meanwhile, because it changes
+# settings of the whole machine.
 #
-# ALONE: no other test runs meanwhile, because it changes settings of the whole machine; its label is `alone`.
+# CTest's label of a test is what it is of, joined to when it runs: `core-gate`, `allocator-full`, `allocator-full-alone`;
+# `ctest -L` selects by any part. `gate` is of the tests that every change must pass (CONTRIBUTING.md says what may be in one): in a build for
+# sanitizers the SANITIZED ones, in other builds the rest, so that no program is compiled for it twice. The targets gate_tests and
+# core_tests build the programs of both labels.
 
 include_guard()
 if(HEAPFIT_GLIBC)
@@ -25,24 +30,55 @@ if(HEAPFIT_GLIBC)
   include(HeapfitGoogleTest)
 endif()
 
-# Seconds, with room for a busy machine; emulated and instrumented programs get five times as many.
-set(HEAPFIT_TEST_TIMEOUT 120)
-if(CMAKE_CROSSCOMPILING OR HEAPFIT_SANITIZE OR HEAPFIT_COVERAGE)
-  math(EXPR HEAPFIT_TEST_TIMEOUT "${HEAPFIT_TEST_TIMEOUT} * 5")
-endif()
+# Seconds after which a test is taken to hang.
+set(HEAPFIT_TEST_TIMEOUT 600)
 
 add_custom_target(core_tests)
+add_custom_target(gate_tests)
+
+# heapfit_in_gate(<variable> <when>): whether a test is in the gate of this build. <when> is FULL, SANITIZED or nothing.
+function(heapfit_in_gate variable when)
+  set(is_gate OFF)
+  if((HEAPFIT_SANITIZE AND when STREQUAL "SANITIZED") OR (NOT HEAPFIT_SANITIZE AND when STREQUAL ""))
+    set(is_gate ON)
+  endif()
+  set("${variable}" "${is_gate}" PARENT_SCOPE)
+endfunction()
+
+# heapfit_label(<variable> <label> <when>): the label that CTest gets.
+function(heapfit_label variable label when)
+  heapfit_in_gate(is_gate "${when}")
+  if(is_gate)
+    string(APPEND label "-gate")
+  elseif(when STREQUAL "FULL")
+    string(APPEND label "-full")
+  endif()
+  set("${variable}" "${label}" PARENT_SCOPE)
+endfunction()
+
+# heapfit_label_tests(<label> <when> <test>...): the same for tests that are not GoogleTest's.
+function(heapfit_label_tests label when)
+  heapfit_label(label "${label}" "${when}")
+  set_tests_properties(${ARGN} PROPERTIES LABELS "${label}" TIMEOUT "${HEAPFIT_TEST_TIMEOUT}")
+endfunction()
+
+# AddressSanitizer looks at the library's own code: a test with its checks takes three times as long to compile. ThreadSanitizer
+# has to see all that synchronises.
+set(HEAPFIT_TEST_INSTRUMENTATION ${HEAPFIT_INSTRUMENTATION})
+if(HEAPFIT_SANITIZE MATCHES "address")
+  set(HEAPFIT_TEST_INSTRUMENTATION -D__SANITIZE_ADDRESS__=1)
+endif()
 
 # How a test is compiled, whatever it is linked to.
 function(heapfit_test_compile target)
   set_target_properties("${target}" PROPERTIES
     C_STANDARD 17 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF
     CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
-  target_compile_options("${target}" PRIVATE ${HEAPFIT_WARNINGS} ${HEAPFIT_INSTRUMENTATION}
+  target_compile_options("${target}" PRIVATE ${HEAPFIT_WARNINGS} ${HEAPFIT_TEST_INSTRUMENTATION}
     # A test that allocates and drops the result must really do so.
     -fno-builtin
-    # Compiling the tests takes longer than running them: -O1 halves that, and the library itself is what users get.
-    $<$<CONFIG:Release>:-O1>
+    # Compiling the tests takes longer than running them; the library itself is what users get.
+    $<$<CONFIG:Release>:-O0>
     # Clang before 19 has C++14's sized operator delete only when asked.
     $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fsized-deallocation>)
   target_compile_definitions("${target}" PRIVATE
@@ -60,7 +96,7 @@ if(HEAPFIT_GLIBC)
 endif()
 
 function(heapfit_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "ALONE" "LINK;LABEL;TIMEOUT" "")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ALONE;FULL;SANITIZED" "LINK;LABEL;TIMEOUT" "")
   set(libraries_static heapfit::heapfit_static)
   set(libraries_shared heapfit::heapfit)
   set(libraries_objects heapfit_platform heapfit_core heapfit_objects)
@@ -87,20 +123,25 @@ function(heapfit_test name)
   if(NOT DEFINED libraries_${arg_LINK})
     message(FATAL_ERROR "heapfit_test(${name}): LINK is none of those above: '${arg_LINK}'")
   endif()
-  if(arg_ALONE)
-    set(arg_LABEL alone)
-  elseif(NOT arg_LABEL)
+  if(NOT arg_LABEL)
     set(arg_LABEL allocator)
+  elseif(arg_LABEL STREQUAL "single" AND HEAPFIT_SANITIZE STREQUAL "thread")
+    set(arg_LABEL allocator)
+  elseif(arg_LABEL STREQUAL "single")
+    set(arg_LABEL core)
   endif()
-  if(arg_LABEL STREQUAL "single")
-    if(HEAPFIT_SANITIZE STREQUAL "thread")
-      set(arg_LABEL allocator)
-    else()
-      set(arg_LABEL core)
-    endif()
+  set(when "")
+  if(arg_FULL OR arg_ALONE)
+    set(when FULL)
+  elseif(arg_SANITIZED)
+    set(when SANITIZED)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT "${HEAPFIT_TEST_TIMEOUT}")
+  endif()
+  heapfit_label(label "${arg_LABEL}" "${when}")
+  if(arg_ALONE)
+    string(APPEND label "-alone")
   endif()
 
   add_executable("test_${name}" ${arg_UNPARSED_ARGUMENTS})
@@ -119,8 +160,11 @@ function(heapfit_test name)
   if(arg_LABEL STREQUAL "core")
     add_dependencies(core_tests "test_${name}")
   endif()
+  if(label MATCHES "gate")
+    add_dependencies(gate_tests "test_${name}")
+  endif()
   gtest_discover_tests("test_${name}"
     TEST_PREFIX "${name}."
     DISCOVERY_TIMEOUT "${HEAPFIT_TEST_TIMEOUT}"
-    PROPERTIES TIMEOUT "${arg_TIMEOUT}" LABELS "${arg_LABEL}" RUN_SERIAL "${arg_ALONE}")
+    PROPERTIES TIMEOUT "${arg_TIMEOUT}" LABELS "${label}" RUN_SERIAL "${arg_ALONE}")
 endfunction()

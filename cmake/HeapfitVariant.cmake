@@ -74,7 +74,7 @@ function(heapfit_add_objects objects sources definitions)
     ${HEAPFIT_WARNINGS}
     ${HEAPFIT_CODE_GENERATION}
     $<$<CONFIG:Release>:-O2>)
-  target_compile_options("${objects}" PUBLIC ${HEAPFIT_INSTRUMENTATION})
+  target_compile_options("${objects}" PRIVATE ${HEAPFIT_INSTRUMENTATION})
   target_link_options("${objects}" PUBLIC ${HEAPFIT_INSTRUMENTATION})
   target_compile_definitions("${objects}"
     PRIVATE _GNU_SOURCE= "HEAPFIT_VERSION=\"${PROJECT_VERSION}\""

@@ -10,6 +10,8 @@ import pytest
 from conftest import load_benchmark
 from heapfit.records import Verdict
 
+pytestmark = pytest.mark.full
+
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "aa.py"
 
 

@@ -12,6 +12,8 @@ import pytest
 from conftest import load_benchmark
 from heapfit.live.records import LedgerRow
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARK = ROOT / "benchmarks" / "accounts.py"
 

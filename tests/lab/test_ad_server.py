@@ -27,6 +27,8 @@ from heapfit.records import TrialStatus
 from sampling import first
 from shared_home import workload_data
 
+pytestmark = pytest.mark.full
+
 FOLDER = paths.workloads_dir() / "ad-server"
 WORKLOAD = load_workloads([FOLDER])["ad-server"]
 MEBIBYTES, SWING, WORKERS = 8, 8, 3

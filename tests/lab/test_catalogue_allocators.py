@@ -18,6 +18,8 @@ from heapfit.cli.provide import named_allocators
 from heapfit.errors import HeapfitError, UsageError
 from sampling import sampled
 
+pytestmark = pytest.mark.full
+
 NOBODY = 65534
 # TCMalloc is two hundred C++ files, compiled while other tests run.
 LONGEST_BUILD_S = 2400

@@ -24,7 +24,7 @@ from heapfit.trace.native import Thread
 from numpy.typing import NDArray
 from trace_data import service
 
-pytestmark = pytest.mark.usefixtures("library")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
 SOURCE = Path(__file__).with_name("check_program.c")
 Build = Callable[..., None]
@@ -71,6 +71,7 @@ def checked(run_heapfit: Heapfit, folder: Path, *options: str) -> tuple[int, dic
 # ------------------------------------------------------------------ what is saved
 
 
+@pytest.mark.gate
 def test_what_is_saved_is_what_the_program_does(saved: Heap) -> None:
     assert saved.figures == dict.fromkeys(FIGURES, [0] * 5) | {
         "allocations": [1000] * 5,
@@ -155,6 +156,7 @@ def test_a_rebuilt_program_passes_and_what_moved_is_said(
     assert said == "note: 1 call site moved to another line or address\n"
 
 
+@pytest.mark.gate
 def test_more_bytes_fail_and_name_their_line(
     run_heapfit: Heapfit, tmp_path: Path, build: Build, saved: Heap
 ) -> None:
@@ -185,6 +187,7 @@ def test_more_bytes_fail_and_name_their_line(
     assert f"+32,000: fill at check\\_program.c:{line}" in (tmp_path / "m.md").read_text()
 
 
+@pytest.mark.gate
 def test_a_leak_fails_and_names_its_line(
     run_heapfit: Heapfit, tmp_path: Path, build: Build, saved: Heap
 ) -> None:
@@ -488,6 +491,7 @@ def test_a_call_that_is_put_before_another_does_not_take_its_place() -> None:
     assert growth(before, now) == ["+900: f at x.c:4 < main at m.c:1 (new since it was saved)"]
 
 
+@pytest.mark.gate
 def test_what_came_and_what_went_add_up_to_the_growth() -> None:
     """A call that the compiler no longer puts into its caller is another site, and no growth."""
     before = made((10, 100, "main at x.c:5"), (1, 70, "g at x.c:8"))

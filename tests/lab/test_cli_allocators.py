@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import Heapfit, assert_one_line
 
+pytestmark = pytest.mark.full
+
 
 def test_the_list_names_every_allocator(run_heapfit: Heapfit) -> None:
     for arguments in (["allocators"], ["allocators", "list"]):

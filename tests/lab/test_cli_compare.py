@@ -16,12 +16,13 @@ from conftest import Heapfit, assert_one_line, heapfit_command
 from sampling import first
 from study_files import trials_in
 
-pytestmark = pytest.mark.usefixtures("library")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
 PROGRAM = ["python3", "-c", "print(sum(len(str(n)) for n in range(20000)))"]
 QUICK = ["--allocators", "glibc,heapfit", "--replicates", "2", "--cores", "1"]
 
 
+@pytest.mark.gate
 def test_a_command_is_compared_and_the_page_written(run_heapfit: Heapfit, tmp_path: Path) -> None:
     result = run_heapfit("compare", *QUICK, "--", *PROGRAM, folder=tmp_path)
     assert result.returncode == 0, result.stderr
@@ -45,6 +46,7 @@ def test_progress_and_results_do_not_mix(run_heapfit: Heapfit, tmp_path: Path) -
     assert "of 6 trials" in result.stderr
 
 
+@pytest.mark.gate
 def test_an_allocator_is_compared_with_itself(run_heapfit: Heapfit, tmp_path: Path) -> None:
     command = ["compare", "--allocators", "heapfit", "--aa", "--replicates", "2", "--cores", "1",
                "--out", tmp_path]  # fmt: skip
@@ -68,6 +70,7 @@ def test_several_allocators_are_not_compared_with_themselves(
     assert_one_line(result, 2, ["--aa compares one allocator with itself", named])
 
 
+@pytest.mark.gate
 def test_the_same_command_adds_nothing_and_more_replicates_add_to_it(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from heapfit import catalogue, doctor
 from heapfit.records import Allocator
 from heapfit.trial import METRIC_NAMES, unavailable_metrics
 
-pytestmark = pytest.mark.usefixtures("library")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
 
 def test_every_finding_is_ok_or_says_what_to_do(run_heapfit: Heapfit) -> None:

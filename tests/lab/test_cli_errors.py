@@ -16,6 +16,8 @@ from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_c
 from heapfit.cli import commands
 from sampling import first
 
+pytestmark = pytest.mark.full
+
 COMMANDS = [
     ["compare"],
     ["report"],

@@ -16,7 +16,7 @@ from engine_helpers import allowed_cores
 from sampling import first
 from study_files import trials_in
 
-pytestmark = pytest.mark.usefixtures("library")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
 SERVICE = """\
 name = "service"

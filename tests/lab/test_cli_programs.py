@@ -18,7 +18,7 @@ from heapfit.errors import HeapfitError
 from heapfit.study import machine_side
 from study_files import trials_in
 
-pytestmark = pytest.mark.usefixtures("library")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
 QUICK = ["--replicates", "2", "--cores", "1"]
 

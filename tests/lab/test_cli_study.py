@@ -18,7 +18,7 @@ from conftest import Heapfit, assert_one_line, heapfit_command
 from sampling import first
 from study_files import STUDY, trials_in, write_study, write_workload
 
-pytestmark = pytest.mark.usefixtures("library")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
 WORKLOADS = ["small-churn", "small-pareto"]
 

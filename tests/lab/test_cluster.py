@@ -33,6 +33,8 @@ from heapfit.study.stopping import LOOKS
 from loopback import accepts, free_port
 from study_files import write_study
 
+pytestmark = pytest.mark.full
+
 STARTUP_S = 60.0
 POLL_S = 0.05
 

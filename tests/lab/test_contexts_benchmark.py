@@ -16,6 +16,8 @@ import shared_home
 from conftest import load_benchmark
 from heapfit import paths
 
+pytestmark = pytest.mark.full
+
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "contexts.py"
 PROGRAMS = ["context-pairs", "context-request", "context-end"]
 

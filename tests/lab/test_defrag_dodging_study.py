@@ -11,6 +11,8 @@ from heapfit.catalogue import allocators_of, libraries_of, load_allocators
 from heapfit.catalogue.studies import load_studies, workloads_of
 from heapfit.records import ALLOCATOR, CORES, Experiment, StudyDefinition, Variant
 
+pytestmark = pytest.mark.full
+
 WORKLOADS = Path(__file__).resolve().parents[2] / "workloads"
 
 

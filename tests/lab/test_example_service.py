@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "sessions"
 READY_TIMEOUT_S = 60.0
 VISITORS = "20"

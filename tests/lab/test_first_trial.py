@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from conftest import load_benchmark
+
+pytestmark = pytest.mark.full
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "first_trial.py"
 

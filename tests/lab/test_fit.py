@@ -27,7 +27,7 @@ from heapfit.study import execute
 from study_files import trials_in
 from trace_data import sampled, service
 
-pytestmark = pytest.mark.usefixtures("library")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
 HERE = Path(__file__).parent
 TWO = ["--allocators", "glibc,heapfit"]

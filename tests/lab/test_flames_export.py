@@ -29,6 +29,8 @@ from heapfit.profile.trace import Trace
 from profile_tables import Block, SiteRow, Tables
 from viewers import perfetto, pprof, pprof_top, query, speedscope
 
+pytestmark = pytest.mark.full
+
 HOSTILE = ["a;b 7\nc 8", "</script><script>alert(1)</script>", "\x1b[31m\u202e", "ü 語"]
 FUNCTIONS = ["main", "serve", "parse", "leak"]
 

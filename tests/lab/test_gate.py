@@ -23,6 +23,8 @@ from heapfit.statistics.power import POWER, replicates_to_tell
 from heapfit.statistics.verdict import judge as intervals
 from heapfit.statistics.verdict import pairs
 
+pytestmark = pytest.mark.full
+
 SYSTEM = Metric(name="system_s", label="", unit="s", better="lower", source="wait4")
 ERRORS = Metric(name="errors", label="", unit="count", better="lower", source="the program")
 # A malloc that costs 64 MiB, touched before main.
@@ -81,6 +83,7 @@ OLD = scattered(1.0, 0.01, 1)
         (scattered(0.904, 0.01, 2), "wall_s<0.9", "untold"),
     ],
 )
+@pytest.mark.gate
 def test_a_bound_is_judged_by_the_whole_interval(
     new: list[float], condition: str, outcome: str
 ) -> None:
@@ -91,6 +94,7 @@ def test_a_bound_is_judged_by_the_whole_interval(
     assert (found.replicates is not None) == (outcome == "untold")
 
 
+@pytest.mark.gate
 def test_a_condition_is_of_each_treatment_unless_it_names_one() -> None:
     made = studied({"old": OLD, "a": scattered(1.2, 0.01, 2), "b": scattered(1, 0.01, 3)})
     assert [(each.name, each.outcome) for each in decided("wall_s>1.05", *made)] == [
@@ -238,6 +242,7 @@ DECISIONS = [
 ]
 
 
+@pytest.mark.gate
 def test_junit_has_a_test_for_each_decision() -> None:
     root = ElementTree.fromstring(formats.junit(DECISIONS, "suite"))
     [suite] = root
@@ -336,6 +341,7 @@ def test_all_forms_come_from_one_run(run_heapfit: Heapfit, tmp_path: Path, hungr
     assert "| **failed** |" in (tmp_path / "m.md").read_text()
 
 
+@pytest.mark.gate
 def test_a_build_is_gated_against_the_one_before(run_heapfit: Heapfit, tmp_path: Path) -> None:
     (tmp_path / "own.c").write_text(
         "#include <stdlib.h>\n#include <string.h>\n"

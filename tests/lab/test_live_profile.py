@@ -25,6 +25,8 @@ from heapfit.live.records import ProfileAnswer, ProfileSample, ProfileSite
 from live_double import Double
 from rich.console import Console
 
+pytestmark = pytest.mark.full
+
 HERE = Path(__file__).resolve().parent
 KIB = 1 << 10
 ROUNDS = 100

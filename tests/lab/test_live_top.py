@@ -15,6 +15,8 @@ from live_double import Double
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static, TabbedContent
 
+pytestmark = pytest.mark.full
+
 ME = os.getpid()
 WIDE, NARROW = (140, 40), (80, 24)
 _INTERVAL_S = 0.05

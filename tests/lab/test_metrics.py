@@ -45,6 +45,8 @@ from heapfit.trial.source import Source, SourceFailed
 from heapfit.trial.system_calls import StracedCalls, TracedCalls, read_summary
 from heapfit.trial.tree import ProcessTree
 
+pytestmark = pytest.mark.full
+
 MIB = 1 << 20
 
 # Maps and unmaps N times, and starts itself once more to do it again in a child.

@@ -13,6 +13,8 @@ import shared_home
 from heapfit.records import Workload
 from sampling import sampled
 
+pytestmark = pytest.mark.full
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 MICRO = REPOSITORY / "workloads" / "micro"
 WORKLOADS = sorted(path.parent.name for path in MICRO.glob("*/workload.toml"))

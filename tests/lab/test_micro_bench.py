@@ -12,6 +12,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 MICRO = Path(__file__).resolve().parents[2] / "workloads" / "micro"
 MEBIBYTE = 2**20
 

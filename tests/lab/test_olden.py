@@ -21,6 +21,8 @@ from sampling import sampled
 from shared_home import workload_data
 from study_files import trials_in
 
+pytestmark = pytest.mark.full
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 OLDEN = REPOSITORY / "workloads" / "olden"
 PROGRAMS = sorted(path.stem for path in OLDEN.glob("*.c"))

@@ -17,6 +17,8 @@ from urllib.parse import urlencode
 import pytest
 from php_stack import FOLDER, Served, figures, serving
 
+pytestmark = pytest.mark.full
+
 TELEPHONE = "php-twig"
 SHOP = "php-shop"
 BLOG = "php-wordpress"

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from loopback import free_port
 
+pytestmark = pytest.mark.full
+
 WORKLOADS = Path(__file__).resolve().parents[2] / "workloads"
 PHP = WORKLOADS / "php"
 SHOP = WORKLOADS / "php-shop"

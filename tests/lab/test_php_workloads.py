@@ -28,6 +28,8 @@ from php_stack import (
 )
 from sampling import sampled
 
+pytestmark = pytest.mark.full
+
 APPLICATIONS = sorted(path.parent.name for path in FOLDER.glob("php-*/application.toml"))
 MODES = ["zend", "defrag-dodging", "region", "malloc"]
 FORMS = ["php-mediawiki", "php-dokuwiki"]

@@ -21,6 +21,8 @@ from heapfit.records import (
 )
 from heapfit.trial.metrics import METRIC_NAMES
 
+pytestmark = pytest.mark.full
+
 STUDY = Path(__file__).resolve().parents[2] / "studies" / "pools.toml"
 PAPERS_PROGRAMS = 12
 

@@ -21,6 +21,8 @@ from sampling import first
 from test_cluster import Fleet, fleet
 from trace_data import Answers, service
 
+pytestmark = pytest.mark.full
+
 __all__ = ["fleet"]
 
 
@@ -35,6 +37,7 @@ def folders(tmp_path: Path) -> list[Path]:
     return [trace(tmp_path / f"trace{seed}", seed) for seed in range(5)]
 
 
+@pytest.mark.gate
 def test_a_profile_is_printed_and_its_page_written(run_heapfit: Heapfit, tmp_path: Path) -> None:
     folder = trace(tmp_path / "service")
     done = run_heapfit("profile", folder, "--allocators", "glibc", folder=tmp_path)
@@ -84,6 +87,7 @@ def test_a_recording_is_converted_first(run_heapfit: Heapfit, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("library")
+@pytest.mark.gate
 def test_a_program_is_recorded_first(run_heapfit: Heapfit, tmp_path: Path) -> None:
     program = tmp_path / "program"
     source = (

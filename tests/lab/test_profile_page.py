@@ -20,6 +20,8 @@ from heapfit.profile.model import Profile
 from heapfit.profile.page import MOST_RECORDINGS, page, save_page
 from profile_data import busy_recording, calm, changed, course, recording, server, several
 
+pytestmark = pytest.mark.full
+
 DRAWN = "document.documentElement.dataset.figures"
 DESKTOP, TABLET, PHONE = 1280, 768, 390
 

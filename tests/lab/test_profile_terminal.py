@@ -12,6 +12,8 @@ from profile_data import busy_recording, calm, changed, recording, server, sever
 from rich.cells import cell_len
 from rich.console import Console
 
+pytestmark = pytest.mark.full
+
 WIDTHS = [60, 80, 120, 200]
 
 

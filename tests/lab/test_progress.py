@@ -14,6 +14,8 @@ from heapfit.study import execute
 from heapfit.study.plan import extended
 from rich.console import Console
 
+pytestmark = pytest.mark.full
+
 TWO = [system_allocator("glibc"), system_allocator("other", OTHER="1")]
 THREADS = Factor(name="threads", levels=["1", "[2]"])
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -22,7 +22,7 @@ from heapfit.trace.convert import convert
 from heapfit.trace.native import Reader
 from heapfit.trace.sites import parse_mappings
 
-pytestmark = pytest.mark.usefixtures("library")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
 SESSIONS = Path(__file__).parents[2] / "docs/examples/sessions"
 DEBIANS = Path("/usr/bin/python3.11")

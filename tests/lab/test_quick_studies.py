@@ -12,6 +12,8 @@ from heapfit.catalogue.studies import load_studies
 from heapfit.records import ALLOCATOR, StudyDefinition
 from heapfit.study.experiments import shaped
 
+pytestmark = pytest.mark.full
+
 STUDIES = {name: study for name, study in load_studies().items() if study.experiments}
 # Of the whole study's trials; that of the recorder, whose programs are all short, is nearest.
 LARGEST_PART = 1 / 5

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import shared_home
 
+pytestmark = pytest.mark.full
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 RANGE_CODING = REPOSITORY / "workloads" / "range-coding"
 CODERS = ("range-encoder", "range-decoder")

@@ -15,6 +15,8 @@ from heapfit.study import plan
 from heapfit.trial import run_trial
 from shared_home import workload_data
 
+pytestmark = pytest.mark.full
+
 RANGE_CODING = paths.workloads_dir() / "range-coding"
 WORKLOADS = load_workloads([RANGE_CODING])
 LITTLE = {"chunk-search": "64", "range-encoder": "2", "range-decoder": "2"}

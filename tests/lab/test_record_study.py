@@ -15,7 +15,7 @@ from heapfit.records import StudyDefinition
 from heapfit.trial.metrics import METRIC_NAMES
 from study_files import trials_in
 
-pytestmark = pytest.mark.usefixtures("library")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = ROOT / "studies" / "record.toml"

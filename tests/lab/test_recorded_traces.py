@@ -13,6 +13,8 @@ from heapfit.record import examine
 from heapfit.trace.convert import convert
 from sampling import sampled
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "traces" / "README.md"
 TRACES = sorted(PAGE.parent.glob("*.hft"))

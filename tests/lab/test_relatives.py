@@ -20,6 +20,8 @@ from heapfit.trial import run_trial
 from sampling import sampled
 from shared_home import workload_data
 
+pytestmark = pytest.mark.full
+
 FOLDER = paths.workloads_dir()
 MICRO_HEADER = FOLDER / "micro" / "micro.h"
 GROUPS = [FOLDER / name for name in ("ptrdist", "spec-relatives", "layout")]

@@ -25,6 +25,8 @@ from replay_data import (
     random_events,
 )
 
+pytestmark = pytest.mark.full
+
 MIB = 1 << 20
 # In the order of the kinds in a trace.
 NAMES = ("free", "malloc", "calloc", "realloc", "aligned", "new", "new_aligned", "delete")
@@ -99,6 +101,7 @@ def recorded(events: Iterable[Event]) -> Counts:
 
 
 @pytest.mark.parametrize(("threads", "options"), [(1, ()), (4, ("--one-thread",)), (16, ())])
+@pytest.mark.gate
 def test_exactly_the_recorded_calls_happen(
     built: Path, tmp_path: Path, threads: int, options: tuple[str, ...]
 ) -> None:

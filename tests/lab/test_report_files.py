@@ -36,6 +36,8 @@ from markupsafe import escape
 from report_data import Faults, make_study, make_trials
 from rich.console import Console
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 

@@ -32,6 +32,8 @@ from report_data import METRICS, make_study, make_trials
 from rich.cells import cell_len
 from rich.console import Console
 
+pytestmark = pytest.mark.full
+
 DRAWN = "document.documentElement.dataset.figures"
 HOSTILE = "</script><img src=x onerror=alert(1)>%{x}"
 WALL = METRICS[0]

@@ -18,6 +18,8 @@ from heapfit.report import figures, html_report
 from heapfit.statistics import read, summarise
 from report_data import METRICS, RATE, Faults, make_study, make_trials
 
+pytestmark = pytest.mark.full
+
 DRAWN = "document.documentElement.dataset.figures"
 DESKTOP, PHONE = 1280, 390
 

@@ -24,6 +24,8 @@ from heapfit.study.series import save_problem, save_series
 from report_data import Faults, make_study, make_trials
 from rich.console import Console
 
+pytestmark = pytest.mark.full
+
 HOSTILE = "</script><img src=x onerror=alert(1)>|`"
 DRAWN = "document.documentElement.dataset.figures"
 

@@ -14,6 +14,8 @@ from heapfit.options import OPTIONS
 from heapfit.records import ALLOCATOR, CORES, Experiment, StudyDefinition, Variant
 from heapfit.trial.metrics import METRIC_NAMES
 
+pytestmark = pytest.mark.full
+
 STUDY = Path(__file__).resolve().parents[2] / "studies" / "serving.toml"
 ROWS = ["T0", "T1", "T2", "T3", "T4"]
 

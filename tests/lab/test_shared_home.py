@@ -11,6 +11,8 @@ import pytest
 import shared_home
 from heapfit.catalogue import load_workloads
 
+pytestmark = pytest.mark.full
+
 # Takes long enough that the other would begin before this one has ended.
 MAKE = """
 import pathlib, sys, time

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from heapfit.trial.simulation import CACHES, cache_options
 
+pytestmark = pytest.mark.full
+
 DESCRIBED = ("level", "type", "size", "ways_of_associativity", "coherency_line_size")
 
 

@@ -27,6 +27,8 @@ import pytest
 from browser import Browser
 from markdown_it import MarkdownIt
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).resolve().parents[2]
 DESKTOP, PHONE, PAPER = 1280, 390, 794  # paper: A4 at 96 pixels an inch
 # What a page is made of; a list that Markdown takes for text, say, changes the numbers.

@@ -25,6 +25,8 @@ from heapfit.study.stopping import RemainingTime
 from heapfit.trial import OPTIONAL_METRIC_NAMES, unavailable_metrics
 from heapfit.trial.placeholders import Levels, Placeholders
 
+pytestmark = pytest.mark.full
+
 TWO = [system_allocator("glibc"), system_allocator("other", OTHER="1")]
 THREADS = Factor(name="threads", levels=["1", "2", "4"])
 SIZE = Factor(name="size", levels=["256k", "1m"])

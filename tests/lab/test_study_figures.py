@@ -13,7 +13,7 @@ from heapfit.catalogue.studies import load_study
 from heapfit.errors import UsageError
 from heapfit.report import SeriesReading, write_series
 
-pytestmark = pytest.mark.usefixtures("library")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
 WORKLOAD = """\
 name = "{name}"

@@ -15,6 +15,8 @@ from conftest import Heapfit, assert_one_line
 from heapfit.record.options import SITES_MAX
 from heapfit.trace.native import MALLOC, Event, Reader, Thread, Writer
 
+pytestmark = pytest.mark.full
+
 INFO, EVENTS, SITES, END = 1, 2, 6, 7
 MIB = 1 << 20
 

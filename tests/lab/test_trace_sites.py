@@ -15,6 +15,8 @@ from heapfit.trace.convert import convert
 from heapfit.trace.native import MALLOC, Event, Writer
 from heapfit.trace.sites import Mapping, Places, parse_mappings
 
+pytestmark = pytest.mark.full
+
 # Calls a function through a pointer, so that a return address lies in `caller`.
 SOURCE = """
 #include <stdio.h>

@@ -12,6 +12,8 @@ from types import ModuleType
 import pytest
 from conftest import load_benchmark
 
+pytestmark = pytest.mark.full
+
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "trial_overhead.py"
 
 

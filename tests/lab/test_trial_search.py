@@ -10,6 +10,8 @@ from heapfit.records import TrialStatus, WorkloadCheck
 from heapfit.trial import search
 from heapfit.trial.search import SearchFailed
 
+pytestmark = pytest.mark.full
+
 # Tries every way to share the letters out among the groups: two to the power of their number.
 BACKTRACKS = "^(a+)+b"
 LETTERS = "a" * 60

@@ -10,7 +10,7 @@ from conftest import Heapfit, assert_one_line
 from sampling import first
 from study_files import trials_in
 
-pytestmark = pytest.mark.usefixtures("library")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
 SERVICE = """\
 name = "service"

@@ -28,6 +28,8 @@ from heapfit.statistics import read, summarise
 from heapfit.text import TERMINAL_DIGITS
 from rich.console import Console
 
+pytestmark = pytest.mark.full
+
 STUDIES = 1000
 SETTING = (1, ())
 NAMES = ["glibc", "alpha", "bravo", "delta", "gamma", "omega"]

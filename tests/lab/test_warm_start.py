@@ -12,7 +12,7 @@ from conftest import Heapfit
 from engine_helpers import wait_until_gone
 from warm_start import WarmStart
 
-pytestmark = pytest.mark.usefixtures("library")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
 
 def test_each_command_has_arguments_environment_folder_and_files_of_its_own(

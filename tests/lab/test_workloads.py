@@ -17,6 +17,8 @@ from heapfit.trial import run_trial
 from sampling import sampled
 from shared_home import workload_data
 
+pytestmark = pytest.mark.full
+
 FOLDER = paths.workloads_dir()
 # Only the folders at the top: the small programs of our own below micro/ have their own tests. So
 # have the PHP applications, whose databases are not the same to the byte each time.

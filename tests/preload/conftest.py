@@ -41,8 +41,8 @@ VARIABLES = {
     "pools": "HEAPFIT_POOLS_LIBRARY",
     "hardened": "HEAPFIT_HARDENED_LIBRARY",
 }
-# Some programs run under it in every run (test_hardened.py).
-FULL = {"hardened"}
+# Some programs run under them in every run (test_hardened.py, test_pools.py).
+FULL = {"hardened", "pools"}
 
 
 def variant_library(variant: str) -> Path:

@@ -50,9 +50,12 @@ WAYS = (
     "signals",
 )
 
-pytestmark = pytest.mark.skipif(
-    os.uname().machine != "x86_64", reason="only x86-64 processes can be attached to"
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        os.uname().machine != "x86_64", reason="only x86-64 processes can be attached to"
+    ),
+]
 
 
 @pytest.fixture(scope="module")

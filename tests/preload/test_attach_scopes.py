@@ -14,9 +14,12 @@ from trace_file import read_trace
 
 PROGRAMS = Path(__file__).parent / "programs"
 
-pytestmark = pytest.mark.skipif(
-    os.uname().machine != "x86_64", reason="only x86-64 processes can be attached to"
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        os.uname().machine != "x86_64", reason="only x86-64 processes can be attached to"
+    ),
+]
 
 
 def _compile(source: str, made: Path, *options: str) -> Path:

@@ -16,6 +16,8 @@ import test_programs
 from checking import check_same_with_and_without
 from comparison import PROGRAMS_FOLDER, Program
 
+pytestmark = pytest.mark.full
+
 # Neighbours of different rights are mappings of their own.
 MANY_MAPPINGS = """
 import mmap, time

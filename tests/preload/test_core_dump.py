@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 SUBJECT = Path(__file__).parent / "programs/core_subject.c"
 MIB = 1 << 20
 # It holds 37 MiB; more is made accessible in advance, and the program's own mappings come on top.

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from test_core_dump import asks, gdb, held, program, subject_under
 
+pytestmark = pytest.mark.full
+
 PROGRAMS = Path(__file__).parent / "programs"
 TIMEOUT_S = 120
 ADDRESS = "0x[0-9a-f]+"

@@ -11,6 +11,8 @@ from checking import check_same_with_and_without
 from comparison import Program
 from test_programs import PROGRAMS
 
+pytestmark = pytest.mark.full
+
 ATTACKS = Path(__file__).parents[2] / "benchmarks/attacks.py"
 SOME = {"sqlite3", "perl", "git", "make", "tar-xz"}
 

@@ -9,6 +9,8 @@ import pytest
 from checking import check_same_with_and_without
 from comparison import PROGRAMS_FOLDER, Program
 
+pytestmark = pytest.mark.full
+
 GIB = 1 << 30
 LIVE_GIB = 12
 

@@ -15,6 +15,8 @@ import pytest
 from checking import check_same_with_and_without
 from comparison import Program, run_plain
 
+pytestmark = pytest.mark.full
+
 
 def large_server(
     name: str,

@@ -21,6 +21,8 @@ from checking import check_same_with_and_without
 from comparison import PROGRAMS_FOLDER, TIMEOUT_S, Program
 from test_programs import PROGRAMS
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 MIB = 1 << 20
 LIVE_MIB = 40

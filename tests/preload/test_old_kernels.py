@@ -19,6 +19,8 @@ from comparison import PROGRAMS_FOLDER, Program
 from heapfit import paths
 from test_programs import PROGRAMS, PYTHON
 
+pytestmark = pytest.mark.full
+
 TIMEOUT_S = 60
 NO_FILTER = 77  # of programs/old_kernel.c
 

@@ -11,6 +11,8 @@ from comparison import Program
 from pool_programs import PROGRAMS as POOL_PROGRAMS
 from test_programs import PROGRAMS
 
+pytestmark = pytest.mark.full
+
 SETTINGS = [
     "huge_pages:always",
     "zeroed_reserve:8m",

@@ -15,6 +15,8 @@ from checking import check_same_with_and_without
 from comparison import Program
 from pool_programs import NOT_UNDERSTOOD, PROGRAMS, HardProgram, build
 
+pytestmark = pytest.mark.full
+
 # As users have it; with every group placed; and with the longest chains, each walked to its end.
 SETTINGS = ["pools:judged", "pools:all", "pools:all,pool_chain:full"]
 
@@ -54,6 +56,7 @@ def test_behaves_the_same_where_chains_are_hard_to_see(
         assert sum(fallback[reason] for reason in NOT_UNDERSTOOD) > 0, fallback
 
 
+@pytest.mark.gate
 def test_an_ordinary_program_is_understood(pools_library: Path, tmp_path: Path) -> None:
     """So that what is counted above is no mistake that is made with every program."""
     # Where the compiler has made no wrapper part of its caller.

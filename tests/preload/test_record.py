@@ -26,6 +26,8 @@ from heapfit.symbols import build_id
 from heapfit.trace.sites import parse_mappings
 from trace_file import FREE, REALLOC, WORD, Trace, read_trace
 
+pytestmark = pytest.mark.full
+
 # As in programs/record_subject.c.
 SIZE, BLOCKS, CODE = 1000003, 100, 7
 
@@ -163,6 +165,7 @@ def ask(process: subprocess.Popen[str] | int, request: str) -> dict[str, Any]:
 # ---- the whole of it -----------------------------------------------------------------------------
 
 
+@pytest.mark.gate
 def test_a_recording_holds_what_the_program_did(recording: Recording) -> None:
     result = recording.run("return")
     assert result.stderr == ""
@@ -263,6 +266,7 @@ def test_threads_have_their_names_and_later_ones_too(recording: Recording) -> No
     assert trace.threads[0]["tid"] == trace.info["pid"]
 
 
+@pytest.mark.gate
 def test_a_realloc_is_one_event_with_its_site(recording: Recording) -> None:
     recording.run("reallocs", options="sites:2")
     trace = recording.whole()
@@ -291,6 +295,7 @@ def test_sites_have_a_limit_which_the_file_tells(recording: Recording) -> None:
 
 
 @pytest.mark.parametrize("way", ["_exit", "_Exit", "quick_exit"])
+@pytest.mark.gate
 def test_a_program_that_ends_without_destructors_leaves_a_whole_file(
     recording: Recording, way: str
 ) -> None:
@@ -301,6 +306,7 @@ def test_a_program_that_ends_without_destructors_leaves_a_whole_file(
     assert trace.end["reason"] == way
 
 
+@pytest.mark.gate
 def test_exit_in_another_thread(recording: Recording) -> None:
     recording.run("exit_in_thread")
     assert batches(recording.whole()) == {1: BLOCKS}
@@ -366,6 +372,7 @@ def test_a_program_killed_while_it_is_busy_leaves_whole_blocks(recording: Record
     assert trace.end is None
 
 
+@pytest.mark.gate
 def test_the_main_thread_may_leave_before_others(recording: Recording) -> None:
     recording.run("main_leaves")
     trace = recording.whole()
@@ -417,6 +424,7 @@ def test_threads_that_do_little_share_blocks(recording: Recording) -> None:
 
 
 @pytest.mark.parametrize("way", ["execv", "execl", "execlp", "execle", "execvpe", "fexecve"])
+@pytest.mark.gate
 def test_a_program_that_takes_the_place_gets_a_file_of_its_own(
     recording: Recording, way: str
 ) -> None:
@@ -431,6 +439,7 @@ def test_a_program_that_takes_the_place_gets_a_file_of_its_own(
     assert not first.info["began_late"] | second.info["began_late"]
 
 
+@pytest.mark.gate
 def test_a_recording_goes_on_when_an_exec_fails(recording: Recording) -> None:
     recording.run("exec_fails")
     trace = recording.whole()
@@ -453,6 +462,7 @@ def test_what_is_done_during_an_exec_that_fails_is_recorded(recording: Recording
 
 
 @pytest.mark.parametrize("children", ["off", "on"])
+@pytest.mark.gate
 def test_programs_started_by_vfork_and_posix_spawn(recording: Recording, children: str) -> None:
     recording.run("vfork", options=f"children:{children}")
     assert batches(recording.whole()) == {1: BLOCKS, 2: BLOCKS}
@@ -474,6 +484,7 @@ def test_forks_in_the_midst_of_it(recording: Recording, children: str) -> None:
 
 @pytest.mark.parametrize("what", ["malloc", "realloc"])
 @pytest.mark.parametrize("options", ["", "sample:1m", "start:later", "children:on"])
+@pytest.mark.gate
 def test_a_handler_that_has_interrupted_malloc_may_fork(
     recording: Recording, options: str, what: str
 ) -> None:
@@ -556,6 +567,7 @@ def test_a_full_disk_ends_the_recording_alone(recording: Recording, small_disk: 
 
 
 @pytest.mark.parametrize("where", ["nowhere/trace.hft", "folder", "fifo", ""])
+@pytest.mark.gate
 def test_a_file_that_cannot_be_made_is_said_once(
     recording: Recording, tmp_path: Path, where: str
 ) -> None:
@@ -654,6 +666,7 @@ def test_a_program_with_other_rights_is_not_recorded(recording: Recording, tmp_p
     assert recording.files() == []
 
 
+@pytest.mark.gate
 def test_the_environment_stays_the_programs(recording: Recording) -> None:
     assert recording.run("environment").stderr == ""
 

@@ -21,6 +21,8 @@ import pytest
 from comparison import PROGRAMS_FOLDER
 from heapfit import paths
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 60
 OPTIONS = "control:on,zeroed_reserve:1m,stats_at_exit:1,huge_pages:always"

@@ -21,6 +21,8 @@ from comparison import PROGRAMS_FOLDER, TIMEOUT_S, Program
 from loading import LoaderLog
 from test_programs import PROGRAMS
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).resolve().parents[2]
 NO_FILTER = 77  # of programs/allow_calls.c
 

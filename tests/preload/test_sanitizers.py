@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 SOURCE = Path(__file__).parent / "programs/sanitized.c"
 TIMEOUT_S = 120
 GCC, CLANG = "/usr/bin/gcc", "/usr/bin/clang-16"

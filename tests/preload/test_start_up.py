@@ -6,6 +6,10 @@ import json
 import runpy
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).resolve().parents[2]
 STORED = json.loads((ROOT / "docs/results/start-up.json").read_text())
 # A kernel or C library that is another may want one or two more.

@@ -12,6 +12,8 @@ from pool_programs import PROGRAMS as POOL_PROGRAMS
 from pool_programs import HardProgram, build
 from test_programs import python_program
 
+pytestmark = pytest.mark.full
+
 GXX = ["/usr/bin/g++", "-std=c++17", "-O1", "-pthread"]
 # test_pools.py has these under the variant with pools, for what it makes of their callers.
 FOREIGN = [

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 SOURCES = Path(__file__).resolve().parents[2]
 ADVICE = "configure with -D HEAPFIT_ALLOW_MISSING=ON"
 

@@ -9,6 +9,8 @@ import process_groups
 import psutil
 import pytest
 
+pytestmark = pytest.mark.full
+
 ENDS_S = 30
 
 
