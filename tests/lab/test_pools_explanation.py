@@ -179,6 +179,7 @@ def test_names_with_quotes_and_backslashes_stay_text(recorded: Explanation) -> N
     assert r"operator\"\" \\ km" in dot(recorded, frames)
 
 
+@pytest.mark.full
 def test_the_graph_is_drawn_by_graphviz(recorded: Explanation, tmp_path: Path) -> None:
     path = tmp_path / "shapes.svg"
     write_graph(path, dot(recorded, frames_of(recorded)))
