@@ -696,6 +696,9 @@ ALWAYS_INLINE void heap_pressure_pass(uint64_t clock)
 /* Set heap_settings.memory_limit. */
 void heap_pressure_limit(size_t limit);
 
+/* In a fork's child. */
+void heap_pressure_fork_child(void);
+
 /* Defined by the layer above: bound what the options keep free, as it is right for this pressure; false: not now. */
 bool heap_settings_bound(enum pressure pressure);
 

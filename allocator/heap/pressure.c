@@ -75,6 +75,13 @@ static const struct platform_stall_watch *watch_find(void)
     return &watch;
 }
 
+/* A thread that the child does not have may have been finding out: it is begun anew, since `watch_known`, by which alone others look
+ * at `watch`, is what that thread would have set last. */
+void heap_pressure_fork_child(void)
+{
+    platform_lock_mend(&watch_lock);
+}
+
 /* With no limit of the groups', one of the user's for this process. */
 static void view_of(size_t limit, struct view *view)
 {

@@ -790,6 +790,7 @@ static void child_mend(void)
     registry.forks++;
     heaps_go_on(own);
     thread_numbers_correct();
+    heap_pressure_fork_child();
     heap_background_fork_child();
 }
 

@@ -1,7 +1,8 @@
 // fork() in a signal's handler while another thread has each of the allocator's locks in turn, and while the interrupted thread
 // has. A thread stops where it has just acquired a lock for the n-th time at a place of the code that it had not yet acquired one
 // at; it goes on when the fork is over, or when somebody is about to wait for it, as glibc's fork does, too. Parent and child go on with what
-// they were doing, and neither hangs.
+// they were doing, and neither hangs. Nor does any lock stay in the child with a thread that is not there: where nobody waits for it
+// either, what it guards would be done without for ever.
 //
 // Each case runs in a process of its own: what is locked where depends on what has been allocated before.
 #include "heap_internals.h"
@@ -15,6 +16,7 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <thread>
 
@@ -41,6 +43,36 @@ bool stops_here(const void *place)
         if (course.seen[static_cast<size_t>(i)] == place) return false;
     course.seen[static_cast<size_t>(course.places++)] = place;
     return course.places - 1 == course.stops_at;
+}
+
+// ---- locks ---------------------------------------------------------------------------------------------------------------
+
+// All that either thread has asked for. None is ever unmade.
+constexpr size_t LOCKS_MAX = 256;
+std::array<std::atomic<const platform_lock *>, LOCKS_MAX> locks;
+
+void note(const platform_lock *lock)
+{
+    for (auto &place : locks) {
+        const platform_lock *there = nullptr;
+        if (place.compare_exchange_strong(there, lock) || there == lock) return;
+    }
+    std::fprintf(stderr, "there are more locks than LOCKS_MAX\n");
+    std::abort();
+}
+
+// By a process's only thread, which has none.
+bool all_are_free()
+{
+    constexpr unsigned OWNER_SHIFT = 16; // as in platform/thread.c
+    for (const auto &place : locks) {
+        const platform_lock *lock = place;
+        if (lock == nullptr || lock->word >> OWNER_SHIFT == 0) continue;
+        std::fprintf(stderr, "the lock at %p is that of a thread which the child has not\n",
+                     static_cast<const void *>(lock));
+        return false;
+    }
+    return true;
 }
 
 // ---- the two threads -------------------------------------------------------------------------------------------------------
@@ -89,6 +121,7 @@ extern "C" {
 void __real_platform_lock_acquire(platform_lock *lock);
 void __wrap_platform_lock_acquire(platform_lock *lock)
 {
+    note(lock);
     about_to_wait(lock);
     __real_platform_lock_acquire(lock);
     acquired(__builtin_return_address(0));
@@ -96,6 +129,7 @@ void __wrap_platform_lock_acquire(platform_lock *lock)
 bool __real_platform_lock_enter(platform_lock *lock);
 bool __wrap_platform_lock_enter(platform_lock *lock)
 {
+    note(lock);
     about_to_wait(lock);
     bool entered = __real_platform_lock_enter(lock);
     if (entered) acquired(__builtin_return_address(0));
@@ -104,6 +138,7 @@ bool __wrap_platform_lock_enter(platform_lock *lock)
 bool __real_platform_lock_try(platform_lock *lock);
 bool __wrap_platform_lock_try(platform_lock *lock)
 {
+    note(lock);
     bool got = __real_platform_lock_try(lock);
     if (got) acquired(__builtin_return_address(0));
     return got;
@@ -160,10 +195,14 @@ void use_context()
     hf_context_destroy(context);
 }
 
+// So much that the allocator looks how much memory is left: more than LOOK_FROM of heap/pressure.c.
+constexpr size_t MUCH = size_t{17} << 20;
+
 // Everything of the library that takes a lock.
 void use_everything()
 {
     Blocks own;
+    std::free(std::malloc(MUCH));
     fill(own);
     own[0] = std::realloc(own[0], 900'000);
     empty(of_others);
@@ -238,7 +277,7 @@ void run_case(int other_stops, int forker_stops)
     use_everything();
     if (is_child) {
         run_to_end(runs_in_child);
-        _exit(WELL);
+        _exit(all_are_free() ? WELL : HUNG_OR_FAILED);
     }
     other_goes_on();
     watches.join();

@@ -38,9 +38,17 @@ __attribute__((constructor(101))) void register_before_the_allocator()
 
 #ifdef HEAPFIT_TEST_LAYERS
 // As api/process.c does.
+void fork_end_in_child()
+{
+    heap_fork_end_in_child();
+#ifdef HEAPFIT_TEST_POOLS
+    pools_fork_child();
+#endif
+}
+
 __attribute__((constructor(102))) void register_the_allocator()
 {
-    pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end_in_child);
+    pthread_atfork(heap_fork_begin, heap_fork_end, fork_end_in_child);
 }
 #endif
 

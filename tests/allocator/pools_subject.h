@@ -35,12 +35,15 @@ inline bool make_pools()
     return true;
 }
 
+// Before main. The first allocation would be too late: in fork_test.cpp it may be another thread's than the one that forks just
+// then, and a child waits for ever for who initialises a static variable of a function and is not there.
+inline const bool pools_are_made = make_pools();
+
 inline void *allocate(size_t size)
 {
-    static bool made = make_pools();
     static thread_local unsigned turn;
     unsigned site = ORDINARY_SITE;
-    turn += made;
+    turn += pools_are_made; // not before that: there are no sites to be found
     if (turn % 3 == 1 && size <= FAST_MAX) site = CLASS_SITE + size_class(size);
     if (turn % 3 == 2) site = MIXED_SITE + turn / 3 % MIXED;
     struct frame caller = {};
