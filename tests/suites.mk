@@ -54,7 +54,8 @@ requirements:
 
 # configure PRESET, build PRESET TARGET: compiling goes on after an error, so that one test does not hide the others.
 configure = cmake --preset $(1) >build/cmake-$(1).log || { cat build/cmake-$(1).log; exit 1; }
-build = cmake --build --preset $(1) --target $(2) --parallel $(or $(3),1) -- -k 0 | tail -n 1
+build = cmake --build --preset $(1) --target $(2) --parallel $(or $(3),1) -- -k 0 >build/$@.log || \
+  { grep -A 20 '^FAILED' build/$@.log; exit 1; }
 # ctest_run PRESET SELECTION: leaves build/results/TARGET.xml. Of the output only what failed is shown.
 ctest_run = ctest --preset $(1) $(2) --quiet --output-on-failure --output-junit $(CURDIR)/$(RESULTS)/$@.xml
 
@@ -87,7 +88,7 @@ gate-php: libraries requirements
 	@$(pytest) -m "$(gate_tests)" integrations/php/tests
 
 gate-rust: packages
-	@$(PYTHON) integrations/rust/test.py $(RESULTS)/$@.xml
+	@$(PYTHON) integrations/rust/test.py $(RESULTS)/$@.xml >build/rust.log 2>&1 || { tail -n 60 build/rust.log; exit 1; }
 
 # ---- the full run ---------------------------------------------------------------------------------------------------------
 

@@ -352,6 +352,7 @@ _Atomic(uint32_t) heap_background_status;
 void heap_background_consider(void) {}
 
 void heap_background_fork_child(void) {}
+void heap_pressure_fork_child(void) {}
 
 void heap_background_start(const void *caller)
 {

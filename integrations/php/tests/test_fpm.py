@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import FPM, HERE, Extension, define, environment, full, modules, run
 
+pytestmark = pytest.mark.full
+
 START_TIMEOUT_S = 60
 START_POLL_S = 0.05
 WARM_UP = 20
