@@ -28,7 +28,7 @@ wheel_folders := $(wildcard allocator cmake docs/man examples include integratio
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
   $(shell find $(wheel_folders) -type f -not -path '*/__pycache__/*')
 
-.PHONY: help demo test test-all bench lint format build site dist clean
+.PHONY: help demo test test-all bench lint analyze format build site dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,8 +54,13 @@ bench: $(VENV)/.wheel ## Run the core study: every peer on every workload (hours
 
 lint: $(VENV)/.requirements-lint ## Check the form of all sources with pinned tools
 	@scripts/apt-install $(BUILD_PACKAGES) $(CMAKE_PACKAGES) $(RUST_LINT_PACKAGES)
-	@cmake --preset lint
+	@mkdir -p build; cmake --preset lint >build/cmake-lint.log || { cat build/cmake-lint.log; exit 1; }
 	@scripts/lint
+
+analyze: $(VENV)/.requirements-lint ## Follow the allocator's paths with clang's static analyzer (minutes)
+	@scripts/apt-install $(BUILD_PACKAGES) $(CMAKE_PACKAGES)
+	@cmake --preset lint
+	@scripts/lint analyze
 
 format: $(VENV)/.requirements-lint ## Lay all sources out as lint wants them
 	@scripts/apt-install $(RUST_LINT_PACKAGES)
@@ -91,6 +96,6 @@ $(VENV)/.wheel: $(VENV)/.made $(wheel_sources) scripts/install-wheel
 	scripts/install-wheel $(VENV) dist
 	@touch $@
 
-$(VENV)/.requirements-dist $(VENV)/.requirements-docs $(VENV)/.requirements-lint $(VENV)/.requirements-test: $(VENV)/.requirements-%: $(VENV)/.made pyproject.toml
+$(VENV)/.requirements-dist $(VENV)/.requirements-docs $(VENV)/.requirements-lint $(VENV)/.requirements-test $(VENV)/.requirements-test-all: $(VENV)/.requirements-%: $(VENV)/.made pyproject.toml
 	scripts/install-requirements $(VENV) $*
 	@touch $@

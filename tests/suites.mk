@@ -28,7 +28,7 @@ PROGRAM_PACKAGES := git iso-codes perl php-cli redis-server redis-tools sqlite3 
 GATE := gate-native gate-asan gate-lab gate-commands gate-programs gate-php gate-rust
 FULL := native alone asan tsan debug clang aarch64 musl fuzz lab programs musl-programs php rust scripts wheel
 
-.PHONY: gate all $(GATE) $(FULL) packages packages-all libraries requirements results
+.PHONY: gate all $(GATE) $(FULL) packages packages-all libraries requirements requirements-all results
 
 gate all: | results
 	@code=0; env $(if $(filter gate,$@),HEAPFIT_TEST_SEED=1 HEAPFIT_TEST_SECONDS=0) \
@@ -50,7 +50,10 @@ packages-all: packages
 	  cargo-web $$($(PYTHON) scripts/test-packages)
 
 requirements:
-	@$(MAKE) --no-print-directory PYTHON=$(PYTHON) $(VENV)/.requirements-test
+	@$(MAKE) --no-print-directory --quiet PYTHON=$(PYTHON) $(VENV)/.requirements-test
+
+requirements-all: requirements
+	@$(MAKE) --no-print-directory --quiet PYTHON=$(PYTHON) $(VENV)/.requirements-test-all
 
 # configure PRESET, build PRESET TARGET: compiling goes on after an error, so that one test does not hide the others.
 configure = cmake --preset $(1) >build/cmake-$(1).log || { cat build/cmake-$(1).log; exit 1; }
@@ -109,23 +112,23 @@ aarch64: packages-all
 musl fuzz: packages-all
 	@$(call configure,$@); $(call build,$@,all); $(call ctest_run,$@,)
 
-lab: libraries requirements packages-all
+lab: libraries requirements-all packages-all
 	@$(pytest) --numprocesses 2 --dist loadfile tests/lab
 
-programs: libraries requirements packages-all
+programs: libraries requirements-all packages-all
 	@$(pytest) tests/preload
 
-musl-programs: requirements musl
+musl-programs: requirements-all musl
 	@$(pytest) tests/musl
 
-php: libraries requirements packages-all
+php: libraries requirements-all packages-all
 	@$(pytest) integrations/php/tests
 
 rust: packages-all
 	@$(PYTHON) integrations/rust/test.py $(RESULTS)/$@.xml
 
-scripts: libraries requirements
+scripts: libraries requirements-all
 	@$(pytest) tests/scripts
 
-wheel: requirements packages-all
+wheel: requirements-all packages-all
 	@$(pytest) tests/wheel

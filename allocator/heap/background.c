@@ -144,11 +144,25 @@ static enum resting resting_heaps(bool has_barrier)
     return setting() == BACKGROUND_ON ? RESTING_LENT : RESTING_CLAIMED;
 }
 
+/* With a table of descriptors of its own, so that no file that it opens takes a number that the program expects to get, and what the
+ * program closes is closed. Where the kernel has no such table (before Linux 5.9) it opens files in the program's. */
+static bool has_entered_sandbox_since(bool apart, const struct platform_sandbox_watch *watch)
+{
+    if (!apart) return has_entered_sandbox();
+    return setting() != BACKGROUND_ON && platform_sandbox_watch_again(watch);
+}
+
 static void background_run(void *unused)
 {
     (void)unused;
+    struct platform_sandbox_watch watch = {.file = -1};
     atomic_store_explicit(&thread_number, platform_thread_number(), memory_order_relaxed);
-    bool has_barrier = heap_background_may_interrupt_others();
+    bool apart = platform_descriptors_own_all();
+    if (apart && platform_sandbox_watch_begin(&watch) && setting() != BACKGROUND_ON) {
+        atomic_store_explicit(&heap_background_status, BACKGROUND_FORBIDDEN, memory_order_relaxed);
+        return;
+    }
+    bool has_barrier = platform_barrier_prepare();
     uint64_t busy_at = platform_clock_ms();
     for (;;) {
         enum resting resting = resting_heaps(has_barrier);
@@ -163,7 +177,7 @@ static void background_run(void *unused)
         }
         if (now - busy_at >= IDLE_MS && may_leave(resting)) return;
         platform_wait(&heap_background_status, BACKGROUND_PRESENT, sleep_ms() * 1000);
-        if (has_entered_sandbox()) {
+        if (has_entered_sandbox_since(apart, &watch)) {
             atomic_store_explicit(&heap_background_status, BACKGROUND_FORBIDDEN, memory_order_relaxed);
             return;
         }

@@ -10,12 +10,41 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A process that enters a time namespace, or is restored from a checkpoint on another machine, finds its monotonic clock set back:
+ * what was dated before would be in the future for as long. So what was lost is added from then on.
+ *
+ *     seen_ms     about the latest time that a thread has returned: renewed every SEEN_MS, so that its line is mostly read
+ *     added_ms    what has been lost, all in all
+ *
+ * Both relaxed: numbers. Two threads that find the clock set back at once add what is missing once, by the exchange; one that was
+ * kept from running for longer than SEEN_MS between reading the clock and looking at seen_ms adds what it slept, which makes
+ * some memory look older than it is, once. */
+static _Atomic(uint64_t) seen_ms, added_ms;
+
+enum { SEEN_MS = 500 };
+
+__attribute__((cold, noinline)) static uint64_t clock_follow(uint64_t now, uint64_t added)
+{
+    uint64_t seen = atomic_load_explicit(&seen_ms, memory_order_relaxed);
+    if (now >= seen) {
+        atomic_store_explicit(&seen_ms, now, memory_order_relaxed);
+        return now;
+    }
+    if (seen - now <= SEEN_MS) return now; /* another thread has looked later */
+    atomic_compare_exchange_strong_explicit(&added_ms, &added, added + (seen - now), memory_order_relaxed,
+                                            memory_order_relaxed);
+    return seen;
+}
+
 uint64_t platform_clock_ms(void)
 {
-    struct timespec now;
+    struct timespec time;
     /* COARSE is answered from the vDSO without reading the hardware clock. */
-    if (clock_gettime(CLOCK_MONOTONIC_COARSE, &now) != 0) return 0;
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    if (clock_gettime(CLOCK_MONOTONIC_COARSE, &time) != 0) return 0;
+    uint64_t added = atomic_load_explicit(&added_ms, memory_order_relaxed);
+    uint64_t now = (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000 + added;
+    uint64_t passed = now - atomic_load_explicit(&seen_ms, memory_order_relaxed);
+    return __builtin_expect(passed < SEEN_MS, 1) ? now : clock_follow(now, added);
 }
 
 uint64_t platform_clock_thread_us(void)

@@ -247,18 +247,18 @@ static size_t read_setting(const char *name, char *text, size_t capacity)
     return length > 0 ? (size_t)length : 0;
 }
 
+static _Atomic(bool) overcommit_is_strict; /* relaxed: a flag that stands for itself */
+
+void platform_overcommit_learn(void)
+{
+    char policy = '0';
+    read_setting("/proc/sys/vm/overcommit_memory", &policy, 1);
+    atomic_store_explicit(&overcommit_is_strict, policy == '2', memory_order_relaxed);
+}
+
 bool platform_overcommit_is_strict(void)
 {
-    /* Relaxed: every thread finds the same. */
-    static _Atomic(signed char) known; /* 0 until asked, then 1 or -1 */
-    signed char is = atomic_load_explicit(&known, memory_order_relaxed);
-    if (is == 0) {
-        char policy = '0';
-        read_setting("/proc/sys/vm/overcommit_memory", &policy, 1);
-        is = policy == '2' ? 1 : -1;
-        atomic_store_explicit(&known, is, memory_order_relaxed);
-    }
-    return is > 0;
+    return atomic_load_explicit(&overcommit_is_strict, memory_order_relaxed);
 }
 
 size_t platform_mappings_max(void)

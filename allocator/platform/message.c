@@ -101,6 +101,8 @@ bool platform_takes_more(int file)
     return ready < 0 || (asked.revents & (POLLOUT | POLLERR | POLLHUP | POLLNVAL)) == POLLOUT;
 }
 
+__thread bool platform_descriptors_are_own;
+
 void platform_message(const char *format, ...)
 {
     char text[MESSAGE_CAPACITY];
@@ -112,9 +114,13 @@ void platform_message(const char *format, ...)
     va_end(arguments);
     text[line.length++] = '\n';
     int saved = errno;
-    /* A bare system call: write is a point at which a thread can be cancelled, and libraries replace it by functions that
+    /* Bare system calls: write is a point at which a thread can be cancelled, and libraries replace it by functions that
      * may not be ready for us yet. When it fails, nobody is left to tell. */
-    if (platform_takes_more(STDERR_FILENO)) syscall(SYS_write, STDERR_FILENO, text, line.length);
+    long file = STDERR_FILENO;
+    if (platform_descriptors_are_own) /* /proc/self has those of the first thread */
+        file = syscall(SYS_openat, AT_FDCWD, "/proc/self/fd/2", O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
+    if (file >= 0 && platform_takes_more((int)file)) syscall(SYS_write, file, text, line.length);
+    if (file > STDERR_FILENO) syscall(SYS_close, file);
     errno = saved;
 }
 

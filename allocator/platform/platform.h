@@ -96,7 +96,9 @@ bool platform_open(void *start, size_t size, bool open);
  * kernel refuses (locked pages): the contents are then undefined. */
 bool platform_purge(void *start, size_t size);
 
-/* Whether the kernel counts what is accessible, touched or not, against a fixed limit (vm.overcommit_memory is 2). Asked once. */
+/* Whether the kernel counts what is accessible, touched or not, against a fixed limit (vm.overcommit_memory is 2). It is asked when
+ * the process starts, by platform_overcommit_learn: later a sandbox may end the process for opening the file. False before. */
+void platform_overcommit_learn(void);
 bool platform_overcommit_is_strict(void);
 
 /* Mappings that a process may have (vm.max_map_count). Reads a file. */
@@ -222,6 +224,15 @@ bool platform_thread_ranks_below_first(void);
 /* Whether the calling thread is in a sandbox (seccomp) that is not that of a container, or that cannot be told (sandbox.c). */
 bool platform_is_in_own_sandbox(void);
 
+/* The same for a thread that has a table of descriptors of its own, and looks again and again: the file stays open in there, since one
+ * that enters a sandbox may be ended by it for opening another. `again` is whether there are other filters than at the beginning. */
+struct platform_sandbox_watch {
+    long file;
+    uint64_t filters;
+};
+bool platform_sandbox_watch_begin(struct platform_sandbox_watch *watch);
+bool platform_sandbox_watch_again(const struct platform_sandbox_watch *watch);
+
 /* Have every thread of the process pass a full memory barrier, wherever it is, before it returns: then what each wrote before is
  * seen here, and what it reads from now on was written before. False when the kernel cannot. To be prepared once in each process. */
 bool platform_barrier_prepare(void);
@@ -307,7 +318,8 @@ uint64_t platform_stalled_us(const struct platform_stall_watch *watch);
 
 /* ---- time and chance (clock.c) ------------------------------------------------------------------ */
 
-/* Milliseconds of a monotonic clock that is cheap to read and advances every few milliseconds. */
+/* Milliseconds of a monotonic clock that is cheap to read and advances every few milliseconds. It goes on where the kernel's is set
+ * back. */
 uint64_t platform_clock_ms(void);
 /* Microseconds of processor time that the calling thread has used: to time something that must not look dear because
  * another process had its turn meanwhile. */
@@ -357,6 +369,9 @@ bool platform_environment_at_start(const char *name, char *buffer, size_t capaci
  * program's open. False when the kernel cannot (before Linux 5.9). Afterwards the thread must close stderr when it
  * needs it no more. */
 bool platform_descriptors_own(void);
+/* The same without stderr. Messages of such a thread go to the first thread's (platform_message). errno stays. */
+bool platform_descriptors_own_all(void);
+extern __thread bool platform_descriptors_are_own; /* read by platform_message alone */
 
 /* A listening stream socket of an abstract name, which is a file nowhere and ends with its process. -1 with errno set.
  */

@@ -15,26 +15,60 @@
 #include <errno.h>
 #include <string.h>
 
-/* Filters of the process that `path` is the status of, or before Linux 5.9 whether there are any; SIZE_MAX: unknown. */
-static uint64_t filters_of(const char *path)
+/* Filters of the process that an open `status` is of, or before Linux 5.9 whether there are any; SIZE_MAX: unknown. */
+static uint64_t filters_in(struct lines *lines)
 {
     static const char ANY[] = "Seccomp:\t", COUNT[] = "Seccomp_filters:\t";
-    struct lines lines;
     uint64_t filters = SIZE_MAX;
-    if (!lines_open(&lines, path)) return SIZE_MAX;
-    while (lines_next(&lines)) {
-        if (strncmp(lines.line, ANY, strlen(ANY)) == 0) filters = number_at(lines.line + strlen(ANY)) != 0;
-        if (strncmp(lines.line, COUNT, strlen(COUNT)) == 0) filters = number_at(lines.line + strlen(COUNT));
+    while (lines_next(lines)) {
+        if (strncmp(lines->line, ANY, strlen(ANY)) == 0) filters = number_at(lines->line + strlen(ANY)) != 0;
+        if (strncmp(lines->line, COUNT, strlen(COUNT)) == 0) filters = number_at(lines->line + strlen(COUNT));
     }
+    return filters;
+}
+
+static uint64_t filters_of(const char *path)
+{
+    struct lines lines;
+    if (!lines_open(&lines, path)) return SIZE_MAX;
+    uint64_t filters = filters_in(&lines);
     lines_close(&lines);
     return filters;
+}
+
+#define OWN_STATUS "/proc/thread-self/status"
+
+static bool is_more_than_around(uint64_t own)
+{
+    uint64_t around = own == 0 ? 0 : filters_of("/proc/1/status");
+    return own == SIZE_MAX || around == SIZE_MAX || own > around;
 }
 
 bool platform_is_in_own_sandbox(void)
 {
     int saved = errno;
-    uint64_t own = filters_of("/proc/thread-self/status");
-    uint64_t around = own == 0 ? 0 : filters_of("/proc/1/status");
+    bool is = is_more_than_around(filters_of(OWN_STATUS));
     errno = saved;
-    return own == SIZE_MAX || around == SIZE_MAX || own > around;
+    return is;
+}
+
+bool platform_sandbox_watch_begin(struct platform_sandbox_watch *watch)
+{
+    struct lines lines;
+    int saved = errno;
+    bool open = lines_open(&lines, OWN_STATUS);
+    watch->file = open ? lines.file : -1;
+    watch->filters = open ? filters_in(&lines) : SIZE_MAX;
+    bool is = is_more_than_around(watch->filters);
+    errno = saved;
+    return is;
+}
+
+bool platform_sandbox_watch_again(const struct platform_sandbox_watch *watch)
+{
+    struct lines lines = {.file = watch->file};
+    int saved = errno;
+    bool changed = syscall(SYS_lseek, watch->file, 0, SEEK_SET) != 0 || filters_in(&lines) != watch->filters;
+    errno = saved;
+    return changed;
 }

@@ -27,6 +27,14 @@ bool platform_descriptors_own(void)
     return true;
 }
 
+bool platform_descriptors_own_all(void)
+{
+    int saved = errno;
+    platform_descriptors_are_own = syscall(SYS_close_range, 0, ~0u, UNSHARE) == 0;
+    errno = saved;
+    return platform_descriptors_are_own;
+}
+
 /* An abstract name begins with a zero. Returns its length as an address, 0 when it is too long. */
 static socklen_t abstract_address(struct sockaddr_un *address, const char *name)
 {

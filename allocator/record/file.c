@@ -247,7 +247,8 @@ static int next_file(void)
 
 static void put_file_header(void)
 {
-    struct trace_file_header header = {.magic = TRACE_MAGIC, .version = TRACE_VERSION, .size = TRACE_FILE_HEADER};
+    struct trace_file_header header = {.version = TRACE_VERSION, .size = TRACE_FILE_HEADER};
+    memcpy(header.magic, TRACE_MAGIC, sizeof header.magic);
     memcpy(buffer, &header, sizeof header);
     buffered = sizeof header;
 }

@@ -1,7 +1,9 @@
-/* Free runs: found by length (segregated lists, best fit), merged with free neighbours of the same pool through
- * boundary tags: the first and the last descriptor of a free run hold its length (Knuth, TAOCP vol. 1, 2.5, algorithm
- * C). Clean and dirty runs do not merge: a request prefers memory that is resident already. Nor do dirty runs of
- * different nodes.
+/* Free runs: found by length (segregated lists), merged with free neighbours of the same pool through boundary tags: the first
+ * and the last descriptor of a free run hold its length (Knuth, TAOCP vol. 1, 2.5, algorithm C). Clean and dirty runs do not
+ * merge: a request prefers memory that is resident already. Nor do dirty runs of different nodes.
+ *
+ * Whatever the heap looks like, a run is found, put back and taken out in a bounded number of steps: all of it happens under the one
+ * lock of the space.
  */
 #include "state.h"
 
@@ -23,7 +25,22 @@ static struct pool *pool_of(const struct span *run)
 static unsigned list_of_length(uint32_t spans)
 {
     if (spans <= EXACT_LENGTHS) return spans - 1;
-    return EXACT_LENGTHS + (31 - (unsigned)__builtin_clz(spans)) - 5; /* 5 = log2(EXACT_LENGTHS) */
+    unsigned power = 31 - (unsigned)__builtin_clz(spans);
+    unsigned part = (spans >> (power - LISTS_LOG2)) & (LISTS_PER_POWER - 1);
+    return EXACT_LENGTHS + (power - EXACT_LOG2) * LISTS_PER_POWER + part;
+}
+
+/* The first list from `list` on that is not empty; LENGTH_LISTS: none. */
+static unsigned list_filled_from(const struct pool *pool, unsigned list)
+{
+    if (list >= LENGTH_LISTS) return LENGTH_LISTS;
+    unsigned word = list / 64;
+    uint64_t filled = pool->lists_filled[word] >> list % 64 << list % 64;
+    while (filled == 0) {
+        if (++word == LIST_WORDS) return LENGTH_LISTS;
+        filled = pool->lists_filled[word];
+    }
+    return word * 64 + (unsigned)__builtin_ctzll(filled);
 }
 
 static void length_list_add(struct span *run)
@@ -34,7 +51,7 @@ static void length_list_add(struct span *run)
     run->next = *head;
     if (*head != SPAN_NONE) span_at(*head)->prev = span_index(run);
     *head = span_index(run);
-    pool_of(run)->lists_filled |= UINT64_C(1) << list;
+    pool_of(run)->lists_filled[list / 64] |= UINT64_C(1) << list % 64;
 }
 
 static void length_list_remove(struct span *run)
@@ -44,19 +61,26 @@ static void length_list_remove(struct span *run)
     if (run->next != SPAN_NONE) span_at(run->next)->prev = run->prev;
     if (run->prev != SPAN_NONE) span_at(run->prev)->next = run->next;
     else *head = run->next;
-    if (*head == SPAN_NONE) pool_of(run)->lists_filled &= ~(UINT64_C(1) << list);
+    if (*head == SPAN_NONE) pool_of(run)->lists_filled[list / 64] &= ~(UINT64_C(1) << list % 64);
 }
 
-/* The dirty runs of a pool stand in one list ordered by age; a run that is older than the youngest is put in its
- * place. */
-static void age_list_add(struct span *run)
+static bool is_younger(uint32_t run, const struct span *than)
+{
+    return age_at(span_since(span_at(run)), span_since(than)) > 0;
+}
+
+/* The dirty runs of a pool stand in one list ordered by age. The place of a run is looked for from `near`, a run of that list of
+ * about its age; SPAN_NONE: it is about the youngest. Whoever puts back a part of an old run, or one that has merged with it, has its
+ * neighbours in the list at hand: from the end the way would be as long as there are runs. */
+static void age_list_add(struct span *run, uint32_t near)
 {
     struct pool *pool = pool_of(run);
-    uint32_t after = SPAN_NONE; /* the next younger run */
-    uint32_t place = pool->youngest;
-    while (place != SPAN_NONE && age_at(span_since(span_at(place)), span_since(run)) > 0) {
-        after = place;
-        place = span_at(place)->owned_next;
+    uint32_t place = near == SPAN_NONE ? pool->youngest : near; /* becomes the next older run */
+    while (place != SPAN_NONE && is_younger(place, run)) place = span_at(place)->owned_next;
+    uint32_t after = place == SPAN_NONE ? pool->oldest : span_at(place)->owned_prev; /* and this the next younger one */
+    while (after != SPAN_NONE && !is_younger(after, run)) {
+        place = after;
+        after = span_at(after)->owned_prev;
     }
     run->owned_prev = after;
     run->owned_next = place;
@@ -64,6 +88,13 @@ static void age_list_add(struct span *run)
     else pool->youngest = span_index(run);
     if (place != SPAN_NONE) span_at(place)->owned_prev = span_index(run);
     else pool->oldest = span_index(run);
+}
+
+/* A run beside this one in the list of ages, to look for a place from when this one has been taken out. */
+static uint32_t age_list_near(const struct span *run)
+{
+    if (!pool_is_dirty(run->pool)) return SPAN_NONE;
+    return run->owned_prev != SPAN_NONE ? run->owned_prev : run->owned_next;
 }
 
 static void age_list_remove(struct span *run)
@@ -86,10 +117,10 @@ static void run_tag(struct span *first, uint32_t spans, unsigned pool, uint64_t 
     span_since_set(first, freed_at);
 }
 
-static void run_insert(struct span *first)
+static void run_insert(struct span *first, uint32_t near)
 {
     length_list_add(first);
-    if (pool_is_dirty(first->pool)) age_list_add(first);
+    if (pool_is_dirty(first->pool)) age_list_add(first, near);
     pool_of(first)->spans += first->run_spans;
 }
 
@@ -107,7 +138,8 @@ static bool is_free_end(uint32_t index, unsigned pool)
     return span_kind_read(span) == SPAN_FREE && span->pool == pool;
 }
 
-struct span *run_free(uint32_t index, uint32_t spans, unsigned pool, uint64_t freed_at)
+/* `near`: see age_list_add. */
+static struct span *run_put(uint32_t index, uint32_t spans, unsigned pool, uint64_t freed_at, uint32_t near)
 {
     /* Its ends may come to lie inside the merged run: a second free of the object must not find it there. */
     span_at(index)->kind = SPAN_FREE;
@@ -116,50 +148,64 @@ struct span *run_free(uint32_t index, uint32_t spans, unsigned pool, uint64_t fr
     /* the edge of a large one must not keep it young for ever */
     if (is_free_end(index + spans, pool)) {
         struct span *after = span_at(index + spans);
+        if (near == index + spans) near = age_list_near(after);
         run_remove(after);
         if (after->run_spans > largest) {
             largest = after->run_spans;
             freed_at = span_since(after);
+            near = age_list_near(after);
         }
         spans += after->run_spans;
     }
     if (is_free_end(index - 1, pool)) {
         uint32_t length = span_at(index - 1)->run_spans;
         struct span *before = span_at(index - length);
+        if (near == index - length) near = age_list_near(before);
         run_remove(before);
-        if (length > largest) freed_at = span_since(before);
+        if (length > largest) {
+            freed_at = span_since(before);
+            near = age_list_near(before);
+        }
         index -= length;
         spans += length;
     }
     struct span *first = span_at(index);
     run_tag(first, spans, pool, freed_at);
-    run_insert(first);
+    run_insert(first, near);
     return first;
+}
+
+struct span *run_free(uint32_t index, uint32_t spans, unsigned pool, uint64_t freed_at)
+{
+    return run_put(index, spans, pool, freed_at, SPAN_NONE);
 }
 
 void run_renew(struct span *first, uint64_t now)
 {
     age_list_remove(first);
     span_since_set(first, now);
-    age_list_add(first);
+    age_list_add(first, SPAN_NONE);
 }
+
+/* Runs of a list that may be too short: as many are looked at. A longer run is taken in place of one that may stand further back. */
+enum { LOOKED_AT_MAX = 32 };
 
 struct span *run_find(uint32_t spans, unsigned pool)
 {
     const struct pool *from = &space_state.pools[pool];
     unsigned list = list_of_length(spans);
-    if (spans > EXACT_LENGTHS) { /* runs of this list may be too short: look through it */
+    if (spans > EXACT_LENGTHS) {
         struct span *best = NULL;
-        for (uint32_t i = from->lists[list]; i != SPAN_NONE; i = span_at(i)->next) {
+        uint32_t i = from->lists[list];
+        for (unsigned looked_at = 0; i != SPAN_NONE && looked_at < LOOKED_AT_MAX; i = span_at(i)->next, looked_at++) {
             struct span *run = span_at(i);
             if (run->run_spans >= spans && (best == NULL || run->run_spans < best->run_spans)) best = run;
         }
         if (best != NULL) return best;
         list++;
-        if (list >= LENGTH_LISTS) return NULL;
     }
-    uint64_t filled = from->lists_filled >> list << list;
-    return filled == 0 ? NULL : span_at(from->lists[__builtin_ctzll(filled)]);
+    list = list_filled_from(from, list);
+    return list == LENGTH_LISTS ? NULL : span_at(from->lists[list]);
 }
 
 /* ---- cutting ---------------------------------------------------------------------------------------- */
@@ -170,10 +216,11 @@ void run_cut(struct span *run, uint32_t index, uint32_t wanted)
     uint32_t spans = run->run_spans;
     unsigned pool = run->pool;
     uint64_t freed_at = span_since(run);
+    uint32_t near = age_list_near(run);
     run_remove(run);
     /* Take the middle out of the free world first, so that the parts do not merge with it again. */
     span_at(index)->kind = SPAN_METADATA;
     span_at(index + wanted - 1)->kind = SPAN_METADATA;
-    if (index > start) run_free(start, index - start, pool, freed_at);
-    if (start + spans > index + wanted) run_free(index + wanted, start + spans - index - wanted, pool, freed_at);
+    if (index > start) run_put(start, index - start, pool, freed_at, near);
+    if (start + spans > index + wanted) run_put(index + wanted, start + spans - index - wanted, pool, freed_at, near);
 }

@@ -23,10 +23,9 @@ enum { CLEAN = 0, DIRTY = 1 };
 /* Machines with more than two or four are rare; nodes beyond the sixteenth share. */
 enum { NODES_MAX = 16, POOLS_MAX = DIRTY + 2 * NODES_MAX };
 
-/* Lists of free runs: one per length up to EXACT_LENGTHS, then one per power of two. */
-enum { EXACT_LENGTHS = 32, LENGTH_LISTS = EXACT_LENGTHS + 32 };
-
-_Static_assert(LENGTH_LISTS <= 64, "lists_filled has a bit for each list");
+/* Lists of free runs: one per length up to EXACT_LENGTHS, then LISTS_PER_POWER for each power of two, which are equally wide. */
+enum { EXACT_LENGTHS = 32, EXACT_LOG2 = 5, LISTS_PER_POWER = 4, LISTS_LOG2 = 2 };
+enum { LENGTH_LISTS = EXACT_LENGTHS + (32 - EXACT_LOG2) * LISTS_PER_POWER, LIST_WORDS = (LENGTH_LISTS + 63) / 64 };
 
 /* What stands behind a unit of a huge page's size, as `huge` of its first span. Written with the lock. */
 enum unit_state {
@@ -39,7 +38,7 @@ enum unit_state {
 
 struct pool {
     uint32_t lists[LENGTH_LISTS]; /* heads, SPAN_NONE when empty */
-    uint64_t lists_filled; /* bit per list that is not empty */
+    uint64_t lists_filled[LIST_WORDS]; /* a bit for each list that is not empty */
     uint32_t spans;
     uint32_t youngest, oldest; /* dirty: the runs by the time they were freed */
     size_t crossings; /* dirty: runs that went to another node */

@@ -273,6 +273,7 @@ TEST(Limits, StrictOvercommit)
     overcommit::Strict strict;
     if (!strict.is_on()) GTEST_SKIP() << "only root outside of a container may set vm.overcommit_memory";
     isolated::expect_passes([] {
+        platform_overcommit_learn();
         errno = 0;
         EXPECT_EQ(nullptr, heap_malloc(2 * PLENTY)) << "the kernel would not have the memory to back it";
         EXPECT_EQ(ENOMEM, errno);
