@@ -16,7 +16,9 @@ NO_FILTER = 77  # of programs/apart.c
 def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("apart") / "apart"
     source = PROGRAMS / "apart.c"
-    subprocess.run(["/usr/bin/gcc", "-O1", "-fno-builtin", "-pthread", source, "-o", program], check=True)
+    subprocess.run(
+        ["/usr/bin/gcc", "-O1", "-fno-builtin", "-pthread", source, "-o", program], check=True
+    )
     return program
 
 
@@ -25,7 +27,9 @@ def run(apart: Path, way: str, library: Path) -> subprocess.CompletedProcess[str
     return subprocess.run([apart, way], env=environment, capture_output=True, text=True)
 
 
-def test_the_background_thread_has_descriptors_of_its_own(apart: Path, default_library: Path) -> None:
+def test_the_background_thread_has_descriptors_of_its_own(
+    apart: Path, default_library: Path
+) -> None:
     done = run(apart, "descriptors", default_library)
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
 

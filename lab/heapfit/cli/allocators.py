@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from heapfit import catalogue
 from heapfit.catalogue.allocators import find_allocators
@@ -36,7 +37,7 @@ def list_allocators(as_json: AsJson = False) -> None:
         return
     rows = table("allocator", "version", "from", "what it is")
     for entry, installed in found:
-        version = installed.version if installed else f"[dim]{_absent(entry)}[/dim]"
+        version = Text(installed.version) if installed else Text(_absent(entry), style="dim")
         rows.add_row(entry.name, version, _origin(entry), entry.title)
     results.print(rows)
 
@@ -63,7 +64,7 @@ def install(
             if len(wanted) == 1:
                 raise
             failed[entry.name] = error
-            messages.print(str(error), style="bold", markup=False, soft_wrap=True)
+            messages.print(str(error), style="bold", soft_wrap=True)
     _show_installed(installed, as_json=as_json)
     if failed:
         raise HeapfitError(

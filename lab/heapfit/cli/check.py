@@ -141,9 +141,9 @@ def _save(program: Program, runs: int, path: Path, *, as_json: bool) -> None:
 def _print_saved(found: Heap, path: Path) -> None:
     for name, runs in found.figures.items():
         scatter = f" to {runs[-1]:,} in {len(runs)} runs" if runs[-1] > runs[0] else ""
-        results.print(f"{name:16}{runs[0]:>16,}{scatter}", markup=False)
+        results.print(f"{name:16}{runs[0]:>16,}{scatter}")
     line = f"saved {path}; next: heapfit check --against {path} -- {shlex.join(found.command)}"
-    messages.print(line, soft_wrap=True, markup=False)
+    messages.print(line, soft_wrap=True)
 
 
 def _against(

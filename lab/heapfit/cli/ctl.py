@@ -114,7 +114,7 @@ def ctl(
     if as_json:
         print_json(plain)
     elif isinstance(told, str):
-        results.print(told, markup=False, soft_wrap=True)
+        results.print(told, soft_wrap=True)
     else:
         told()
 

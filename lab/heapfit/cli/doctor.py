@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import new_app
@@ -48,10 +48,10 @@ def doctor(context: typer.Context, every: Every = False, as_json: AsJson = False
 def _rows(findings: list[Finding]) -> Table:
     rows = table("", "topic", "found, and what to do")
     for finding in findings:
-        mark = "[green]ok[/green]" if finding.ok else "[yellow]warning[/yellow]"
-        rows.add_row(mark, finding.topic, escape(finding.state))
+        mark = Text("ok", "green") if finding.ok else Text("warning", "yellow")
+        rows.add_row(mark, finding.topic, finding.state)
         if finding.advice:
-            rows.add_row("", "", f"[yellow]{escape(finding.advice)}[/yellow]")
+            rows.add_row("", "", Text(finding.advice, "yellow"))
     return rows
 
 

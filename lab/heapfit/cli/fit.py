@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from heapfit import catalogue
 from heapfit.cli.arguments import (
@@ -255,7 +255,7 @@ class _Fit:
             print_json({**self.state.model_dump(mode="json"), **more})
         else:
             _show(found, files)
-            results.print(f"The page: {shown}", soft_wrap=True, markup=False)
+            results.print(f"The page: {shown}", soft_wrap=True)
         if found.exit_code:
             raise typer.Exit(found.exit_code)
 
@@ -357,7 +357,7 @@ class _Fit:
         return deploy.write(chosen, promise, self.folder / "deploy")
 
     def _heading(self, title: str, what: str) -> None:
-        self.console.print(f"\n[bold]{title}[/bold]: {escape(what)}")
+        self.console.print(Text.assemble("\n", (title, "bold"), f": {what}"))
 
 
 class _StepProgress(StudyProgress):
@@ -402,7 +402,7 @@ def _explain(facts: Facts, found: list[Candidate], time_s: float, *, as_json: bo
     most_s = time_s / search.FEWEST_RUNS
     results.print(f"In {duration(time_s)}, of which one run may take {most_s:.1f} s at most:")
     for step in steps:
-        results.print(f"  {step}", markup=False)
+        results.print(f"  {step}")
     results.print()
     results.print(_rows(found))
 
@@ -412,7 +412,7 @@ def _rows(found: list[Candidate]) -> Table:
     rows = table("", "candidate", "why")
     for (tried, reason), those in groupby(found, lambda each: (each.tried, each.reason)):
         names = ", ".join(each.name for each in those)
-        rows.add_row("try" if tried else "-", escape(names), escape(visible(reason)))
+        rows.add_row("try" if tried else "-", names, visible(reason))
     return rows
 
 
@@ -421,31 +421,29 @@ def _show(answer: Answer, files: list[Path]) -> None:
     from heapfit.fit.page import headline
 
     if answer.today:
-        results.print(answer.today, markup=False)
+        results.print(answer.today)
     rows = table(f"beside {answer.baseline}", "time", "peak memory", "mean memory")
     for each in answer.standings:
-        rows.add_row(escape(each.name), *map(interval, (each.time, each.memory, each.mean)))
+        rows.add_row(each.name, *map(interval, (each.time, each.memory, each.mean)))
     if answer.standings:
         results.print(rows)
         results.print("Ratios with 95 % intervals; ~ no difference is shown.", style="dim")
     for decision in answer.decisions:
-        results.print(f"{decision.outcome}: {decision.name}: {decision.why}", markup=False)
-    results.print("\n[bold]What else was tried[/bold]")
+        results.print(f"{decision.outcome}: {decision.name}: {decision.why}")
+    results.print("\nWhat else was tried", style="bold")
     rows = table("candidate", "until", "why it is not chosen")
     for other in answer.not_chosen:
-        rows.add_row(escape(other.name), other.after, escape(visible(other.reason)))
+        rows.add_row(other.name, other.after, visible(other.reason))
     results.print(rows)
     said = headline(answer.choice, answer.baseline)
-    results.print(f"\n[bold]{escape(said)}[/bold] (goal: {escape(answer.goal)})")
+    results.print(Text.assemble("\n", (said, "bold"), f" (goal: {answer.goal})"))
     lines = [
         *answer.why,
         *([f"The evidence: heapfit report {answer.study}"] if answer.study else []),
     ]
     for line in lines:
-        results.print(line, markup=False)
+        results.print(line)
     if files:
-        results.print("\n[bold]Deploy[/bold]")
-        results.print(files[0].read_text(encoding="utf-8"), soft_wrap=True, markup=False, end="")
-        results.print(
-            f"How to deploy it, and how to undo that: {files[-1]}", soft_wrap=True, markup=False
-        )
+        results.print("\nDeploy", style="bold")
+        results.print(files[0].read_text(encoding="utf-8"), soft_wrap=True, end="")
+        results.print(f"How to deploy it, and how to undo that: {files[-1]}", soft_wrap=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Any
 
-from rich.markup import escape
-
 from heapfit import text
 from heapfit.cli.output import results, table
 from heapfit.live import Ledger, figures
@@ -68,7 +66,7 @@ def _show_causes(ledger: Ledger) -> None:
 def _cells(cause: Cause, ledger: Ledger, name: str, meaning: str, *, swapped: bool) -> list[str]:
     share = figures.share(cause.resident / ledger.resident if ledger.resident else None)
     sizes = [text.size(cause.resident), share]
-    return [escape(name), *sizes, *([text.size(cause.swapped)] if swapped else []), meaning]
+    return [name, *sizes, *([text.size(cause.swapped)] if swapped else []), meaning]
 
 
 def _words(cause: str) -> str:
@@ -94,7 +92,7 @@ def _show_files(files: list[tuple[str, int]]) -> None:
         return
     rows = table("file", "resident", right=["resident"])
     for name, resident in files[:_MOST_ROWS]:
-        rows.add_row(escape(PurePath(name).name), text.size(resident))
+        rows.add_row(PurePath(name).name, text.size(resident))
     results.print()
     results.print(rows)
     _say_others(len(files))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from heapfit import text
@@ -22,7 +21,7 @@ _WIDE = 1000  # columns, more than any of these tables needs
 
 def show_snapshot(snapshot: Snapshot, rates: Rates | None) -> None:
     """Print everything that is known of a process; without rates what it did since its start."""
-    results.print(_headline(snapshot), soft_wrap=True, markup=False)
+    results.print(_headline(snapshot), soft_wrap=True)
     activity = _pairs("activity", figures.activity(snapshot, rates))
     if rates is None:
         activity = _pairs("since the start", figures.since_start(snapshot))
@@ -40,7 +39,7 @@ def show_processes(clients: list[Client]) -> None:
     numbers = ("PID", "live", "resident", "footprint", "purges")
     rows = table(*numbers, "command", right=numbers)
     for each in clients:
-        line = escape(each.process.command_line)
+        line = each.process.command_line
         rows.add_row(str(each.process.pid), *_main_figures(_taken(each)), line)
     results.print(rows)
 
@@ -108,7 +107,7 @@ def _named(title: str, pairs: list[tuple[str, str]]) -> Table:
     for column in rows.columns:
         column.no_wrap = True
     for name, value in pairs:
-        rows.add_row(name, escape(value))
+        rows.add_row(name, value)
     return rows
 
 
@@ -126,5 +125,5 @@ def _print_largest(sheet: Sheet) -> None:
 def _filled(sheet: Sheet) -> Table:
     rows = table(*sheet.columns, right=set(sheet.columns) - set(sheet.words))
     for row in sheet.rows:
-        rows.add_row(*(escape(cell.text) for cell in row))
+        rows.add_row(*(cell.text for cell in row))
     return rows

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from statistics import median
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from heapfit.records import PlannedTrial, Setting, Study, Trial, TrialStatus
 
@@ -44,7 +44,7 @@ class RunningMedians:
         made = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
         made.add_column(f"{self._metric.label}, medians so far")
         for setting in settings:
-            made.add_column(escape(self._heading(setting)), justify="right")
+            made.add_column(self._heading(setting), justify="right")
         for name in (allocator.name for allocator in self._study.allocators):
             made.add_row(name, *(self._cell(name, setting) for setting in settings))
         return made
@@ -56,19 +56,20 @@ class RunningMedians:
         words = [_cores(cores)] if len(self._study.cores) > 1 else []
         return "\n".join([*words, *(_level(*each) for each in levels if each[0] in varied)])
 
-    def _cell(self, allocator: str, setting: Setting) -> str:
+    def _cell(self, allocator: str, setting: Setting) -> Text:
         # The reports take a second to load, which is not wanted before the first trial is done.
         from heapfit.text import ratio, scale_for
 
         own = self._median(allocator, setting)
         if own is None:
-            return "[dim]none yet[/dim]"
+            return Text("none yet", style="dim")
         others = (self._median(each.name, setting) for each in self._study.allocators)
         scale = scale_for(self._metric.unit, [each for each in others if each is not None])
         baseline = self._median(self._study.baseline, setting)
         is_baseline = allocator == self._study.baseline
         beside = f"  {ratio(own / baseline)}" if baseline and not is_baseline else ""
-        return f"{scale.text(own)}{beside}  [dim]n = {len(self._figures[allocator, setting])}[/dim]"
+        count = f"  n = {len(self._figures[allocator, setting])}"
+        return Text.assemble(scale.text(own), beside, (count, "dim"))
 
     def _median(self, allocator: str, setting: Setting) -> float | None:
         figures = self._figures.get((allocator, setting))

@@ -11,14 +11,16 @@ from typing import Any
 from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 
 def _console(*, stderr: bool) -> Console:
     """Return a console that breaks lines where a terminal shows them, or COLUMNS asks for it.
 
-    Elsewhere nothing is broken: a command that was cannot be pasted.
+    Elsewhere nothing is broken: a command that was cannot be pasted. What is printed is never read
+    as markup: names of functions, commands and files have brackets. Styles are those of Text.
     """
-    made = Console(stderr=stderr, highlight=False)
+    made = Console(stderr=stderr, highlight=False, markup=False)
     made.soft_wrap = not made.is_terminal and "COLUMNS" not in os.environ
     return made
 
@@ -29,12 +31,12 @@ messages = _console(stderr=True)
 
 def say(line: str) -> None:
     """Tell the person what goes on; never part of a command's result."""
-    messages.print(line, style="dim", markup=False)
+    messages.print(line, style="dim")
 
 
 def warn(line: str) -> None:
     """Tell the person what they should know before they trust a result."""
-    messages.print(line, style="yellow", markup=False)
+    messages.print(line, style="yellow")
 
 
 def print_json(value: Any) -> None:
@@ -45,7 +47,7 @@ def print_json(value: Any) -> None:
 def say_page(page: Path, *, as_json: bool) -> None:
     """Say where the page is; not on standard output where a program reads that."""
     where = messages if as_json else results
-    where.print(f"The page: {page}", soft_wrap=True, markup=False)
+    where.print(f"The page: {page}", soft_wrap=True)
 
 
 def table(*columns: str, right: Collection[str] = ()) -> Table:
@@ -62,7 +64,7 @@ def print_facts(facts: Mapping[str, str | None]) -> None:
     rows.show_header = False
     for fact, value in facts.items():
         if value:
-            rows.add_row(f"[bold]{fact}[/bold]", value)
+            rows.add_row(Text(fact, style="bold"), value)
     results.print(rows)
 
 

@@ -27,7 +27,7 @@ def show(
 ) -> None:
     """Print what was decided in a run: groups, pools, what points to what, what it took."""
     for line in _headlines(explanation):
-        results.print(line, markup=False, soft_wrap=True)
+        results.print(line, soft_wrap=True)
     groups = _ordered(explanation)
     shown = groups if every else groups[:_MOST_GROUPS]
     _print(_groups(explanation, shown, frames))
@@ -39,7 +39,7 @@ def show(
         _print(_edges(explanation, every=every))
     results.print()
     for line in _cost(explanation):
-        results.print(line, markup=False, soft_wrap=True)
+        results.print(line, soft_wrap=True)
 
 
 def _print(rows: Table) -> None:

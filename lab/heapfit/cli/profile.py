@@ -333,4 +333,4 @@ def _print_rows(columns: list[str], rows: list[list[str]]) -> None:
     for number, row in enumerate(rows, start=1):
         results.print(f"row {number}", style="bold")
         for name, value in zip(columns, row, strict=True):
-            results.print(f"  {name:{longest}}  {value}", markup=False, soft_wrap=True)
+            results.print(f"  {name:{longest}}  {value}", soft_wrap=True)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.cells import cell_len
-from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
@@ -36,7 +35,7 @@ def show_profile(profile: LiveProfile) -> None:
     if room >= min(_LEAST_FOR_SITES, max(map(cell_len, names), default=0)):
         beside = table(*_NUMBERS, "call site", right=_NUMBERS)
         for numbers, name in zip(rows, names, strict=True):
-            beside.add_row(*numbers, escape(name))
+            beside.add_row(*numbers, name)
         results.print(beside)
     else:
         results.print(Text(_line(_NUMBERS, widths), style="bold"))
@@ -69,7 +68,7 @@ def show_pinners(profile: LiveProfile, pid: int) -> None:
     if pinners:
         results.print()
     for each in pinners[:_MOST_PINNERS]:
-        results.print(escape(visible(pinner_in_words(each))))
+        results.print(visible(pinner_in_words(each)))
     if not profile.sites and not profile.mean:
         results.print(
             "\nTo learn whose objects pin free memory, start sampling the objects allocated "

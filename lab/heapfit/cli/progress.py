@@ -87,7 +87,7 @@ class StudyProgress(Progress):
 
     def noticed(self, sentence: str) -> None:
         """Say what has changed since an earlier run."""
-        self.console.print(sentence, style="yellow", markup=False, soft_wrap=True)
+        self.console.print(sentence, style="yellow", soft_wrap=True)
 
     def _begin(self, study: Study, done: list[Trial]) -> None:
         self._bar.update(self._task, total=self.planned, completed=self.done)
@@ -109,7 +109,6 @@ class StudyProgress(Progress):
             f"after {counted(precision.blocks, 'block')}: {precision.metric} of {precision.first} "
             f"and {precision.second} is {reached}, {percent(study.rule.precision)} is "
             f"wanted; going on to {study.replicates} blocks",
-            markup=False,
             soft_wrap=True,
         )
 
@@ -141,7 +140,7 @@ class StudyProgress(Progress):
         self._next_line = now + _LINE_INTERVAL_S
         left = f", {_left(remaining_s)}" if remaining_s is not None else ""
         self.console.print(
-            f"{self.done} of {self.planned} trials{left}; now {what}", markup=False, soft_wrap=True
+            f"{self.done} of {self.planned} trials{left}; now {what}", soft_wrap=True
         )
 
 
@@ -164,7 +163,7 @@ class ManyProgress(StudyProgress, SeriesProgress):
         """Say what is wrong with a part and take it out of the count."""
         self.planned -= undone
         self._bar.update(self._task, total=self.planned, completed=self.done)
-        self.console.print(f"{study.name}: {problem}", style="bold", markup=False, soft_wrap=True)
+        self.console.print(f"{study.name}: {problem}", style="bold", soft_wrap=True)
 
     def _what(self, planned: PlannedTrial) -> str:
         return f"{self._part}: {super()._what(planned)}"
@@ -181,7 +180,6 @@ def kept_on_interrupt(progress: StudyProgress, folder: Path) -> Iterator[None]:
             f"interrupted: {progress.done} of {progress.planned} trials are kept in {folder}; "
             "the same command continues from there",
             soft_wrap=True,
-            markup=False,
         )
         raise typer.Exit(INTERRUPTED) from None
 

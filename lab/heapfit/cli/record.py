@@ -155,7 +155,7 @@ def record(
     if as_json:
         print_json({"files": list(map(_described, written)), "exit_code": recording.exit_code})
     else:
-        messages.print(_line(written), soft_wrap=True, markup=False)
+        messages.print(_line(written), soft_wrap=True)
     _warn_of_gaps(written, options)
     if any(each.events for each in written):
         _warn_of_hidden(written[0].path)
@@ -196,7 +196,7 @@ def _record_running(pid: int, output: Path | None, options: RecordOptions, as_js
         described = {"still_ms": attached.still_ms, "took_ms": attached.took_ms}
         print_json({"files": [_described(written)], "attached": described})
     else:
-        messages.print(_line([written]), soft_wrap=True, markup=False)
+        messages.print(_line([written]), soft_wrap=True)
     _warn_of_gaps([written], options, pid)
     if written.events:
         _warn_of_hidden(written.path)
@@ -215,7 +215,6 @@ def _say_attached(attached: Attached, options: RecordOptions) -> None:
         messages.print(
             f"recording {who} {ends}; it stood still for {attached.still_ms:.1f} ms",
             soft_wrap=True,
-            markup=False,
         )
 
 

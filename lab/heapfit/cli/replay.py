@@ -225,7 +225,6 @@ def _show_agreement(agreement: Agreement, real: str) -> None:
         f"By {agreement.what}: Kendall's tau {agreement.tau:.2f} (p = {agreement.p:.2g}) between "
         f"{real} ({agreement.real_metric}) and its replay ({agreement.replayed_metric})",
         soft_wrap=True,
-        markup=False,
     )
     rows = table("allocator", "program", "rank", "replay", "rank")
     for place in agreement.places:
@@ -242,5 +241,4 @@ def _show_agreement(agreement: Agreement, real: str) -> None:
             f"Two halves of {real}'s own trials agree with tau {agreement.halves:.2f}: a replay "
             "cannot be shown to foretell more.",
             soft_wrap=True,
-            markup=False,
         )

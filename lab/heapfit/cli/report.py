@@ -94,4 +94,4 @@ def _write_trials(folder: Path, csv: str | None, parquet: Path | None) -> None:
     for path in filter(None, (csv, parquet)):
         if path != _STANDARD_OUTPUT:
             count = counted(sum(len(trials) for _, trials in parts.values()), "trial")
-            messages.print(f"{count}: {path}", soft_wrap=True, markup=False)
+            messages.print(f"{count}: {path}", soft_wrap=True)

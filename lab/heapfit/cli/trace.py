@@ -248,7 +248,7 @@ def _answer(as_json: bool, plain: dict[str, Any], line: str) -> None:
     if as_json:
         print_json(plain)
     else:
-        results.print(line, markup=False, soft_wrap=True)
+        results.print(line, soft_wrap=True)
 
 
 def _there(trace: Path) -> Path:

@@ -17,7 +17,7 @@ _MOST_THREADS = 24
 def show(found: Summary, threads: Sequence[Thread]) -> None:
     """Print a trace's summary, its threads and its problems."""
     for line in [*_program(found), *_amount(found)]:
-        results.print(visible(line), markup=False)
+        results.print(visible(line))
     results.print()
     _print_threads(threads)
     for problem in problems(found.problems):

@@ -141,7 +141,7 @@ def new(
         print_json(_described(catalogue.resolve_workload(str(path.absolute()))))
         return
     todo = "put the load that drives the server into its [run], then run" if port else "run"
-    results.print(f"wrote {path}; {todo}: heapfit compare {path}", soft_wrap=True, markup=False)
+    results.print(f"wrote {path}; {todo}: heapfit compare {path}", soft_wrap=True)
 
 
 def _toml(name: str, command: list[str], port: int | None) -> str:
