@@ -143,8 +143,10 @@ class Attempt:
             cpus=cpus,
             directory=here,
             environment=preload.clean_environment(self.levels),
-            changes=preload.environment_changes(
-                allocator, self.environment, self.levels, (self.folder / RECORDINGS).resolve()
+            changes=preload.of_one_size(
+                preload.environment_changes(
+                    allocator, self.environment, self.levels, (self.folder / RECORDINGS).resolve()
+                )
             ),
             stdin=here / expand(run.stdin) if run.stdin and name == "program" else None,
             stdout=self.folder / f"{name}.out",

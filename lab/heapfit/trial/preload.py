@@ -22,6 +22,9 @@ from heapfit.trial.tree import ProcessTree
 from heapfit.trial.verdict import WITHOUT_ALLOCATOR, Rejected, head
 
 VARIABLE = "LD_PRELOAD"
+_FILLER = "HEAPFIT_FILLER"
+_SIZES_STEP = 4096
+_POINTER = 8
 
 # What the recorder writes in a trial's folder for it; of a child, with its number behind.
 RECORDING = "trace.hft"
@@ -80,6 +83,22 @@ def environment_changes(
     if any(preloaded):
         changes[VARIABLE] = ":".join(filter(None, preloaded))
     return changes
+
+
+def of_one_size(changes: Mapping[str, str]) -> dict[str, str]:
+    """Return the changes with a variable that fills them up to a multiple of 4 KiB.
+
+    The environment lies at the far end of the stack, so its size decides how everything below is
+    aligned, which alone changes times by per cents (Mytkowicz et al., ASPLOS 2009). An allocator's
+    path must not be what does that.
+    """
+    size = sum(_size_of(*each) for each in [*changes.items(), (_FILLER, "")])
+    return {**changes, _FILLER: "=" * (-size % _SIZES_STEP)}
+
+
+def _size_of(name: str, value: str) -> int:
+    """Bytes that a variable takes on the stack: its text and the pointer to it."""
+    return len(os.fsencode(f"{name}={value}")) + 1 + _POINTER
 
 
 def _recorder(allocator: InstalledAllocator) -> Path | None:
