@@ -128,9 +128,10 @@ def replay(
     same command continues where it stopped.
     """
     real = _real_study(against)
+    named = _named(allocators, baseline)
+    provided = provide_allocators(named, install=install)  # A long trace takes minutes to read.
     made = plan_of(trace, one_thread=one_thread)
     workload = replay_workload(made, speed=speed, touch=touch, age=age)
-    named = _named(allocators, baseline)
     options = [f"--speed={speed}", f"--touch={touch}"]
     options += ["--one-thread"] if one_thread else []
     options += [f"--age={age:g}"] if age else []
@@ -140,7 +141,7 @@ def replay(
     options += [f"--out={out}"] if out else []
     study = plan(
         workload,
-        provide_allocators(named, install=install),
+        provided,
         baseline=baseline.partition("=")[0],
         cores=split_numbers(cores, "--cores") if cores else [default_cores(workload)],
         replicates=replicates,

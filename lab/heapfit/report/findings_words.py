@@ -133,7 +133,9 @@ def anova_sentence(analysis: Analysis) -> str:
     if depends:
         sentences.append(f"What the allocator does depends on {join_words(depends)}.")
     elif any(row.source.startswith("allocator:") for row in rows):
-        sentences.append("What the allocator does is the same whatever the other factors.")
+        sentences.append(
+            "It is not shown that what the allocator does depends on the other factors."
+        )
     return " ".join(sentences)
 
 
@@ -189,8 +191,8 @@ def checks_sentence(analysis: Analysis) -> str:
     if not analysis.checks:
         return ""
     if not failing:
-        return "The assumptions of the analysis hold."
-    return f"It does not hold that {join_words(failing)}, which the verdicts do not need."
+        return "Nothing was found against the assumptions of the analysis."
+    return f"It does not hold that {join_words(failing)}; the verdicts do not need it."
 
 
 def power_sentence(note: PowerNote, replicates: int) -> str:
