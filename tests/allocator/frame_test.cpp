@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -21,15 +20,8 @@
 
 // Of frame_subject.c, by the options that it was compiled with, and of frame_ending.c.
 extern "C" {
-void o0_run(void (*probe)(), unsigned seed);
 void o2_run(void (*probe)(), unsigned seed);
-void o3_run(void (*probe)(), unsigned seed);
-void os_run(void (*probe)(), unsigned seed);
-void framed_run(void (*probe)(), unsigned seed);
-void lto_run(void (*probe)(), unsigned seed);
 void library_run(void (*probe)(), unsigned seed);
-void untold_run(void (*probe)(), unsigned seed);
-void ending_run(void (*probe)());
 }
 
 namespace
@@ -161,34 +153,9 @@ void expect_probes(void (*run)(void (*)(), unsigned))
 
 // ---- code of all kinds -----------------------------------------------------------------------------------------------
 
-TEST(FramesOfCode, WithoutOptimisation)
-{
-    expect_probes(o0_run);
-}
-
 TEST(FramesOfCode, Optimised)
 {
     expect_probes(o2_run);
-}
-
-TEST(FramesOfCode, OptimisedWithoutFramePointers)
-{
-    expect_probes(o3_run);
-}
-
-TEST(FramesOfCode, OptimisedForSize)
-{
-    expect_probes(os_run);
-}
-
-TEST(FramesOfCode, WithFramePointers)
-{
-    expect_probes(framed_run);
-}
-
-TEST(FramesOfCode, OptimisedByTheLinker)
-{
-    expect_probes(lto_run);
 }
 
 TEST(FramesOfCode, OfASharedLibraryCalledThroughStubs)
@@ -196,64 +163,7 @@ TEST(FramesOfCode, OfASharedLibraryCalledThroughStubs)
     expect_probes(library_run);
 }
 
-__attribute__((noinline)) void probe_untold()
-{
-    frame caller = CALLER_FRAME();
-    uintptr_t start = 1, end = 1;
-    EXPECT_EQ(FRAME_UNKNOWN, frame_rule_find(caller.return_address, &start, &end).known);
-    EXPECT_EQ(0U, start);
-    EXPECT_EQ(0U, end);
-    probes++;
-}
-
-TEST(FramesOfCode, WithoutTablesAreUnknown)
-{
-    probes = 0;
-    untold_run(probe_untold, 1);
-    EXPECT_EQ(2U, probes);
-}
-
 jmp_buf back;
-
-__attribute__((noinline)) void probe_and_jump()
-{
-    frame caller = CALLER_FRAME();
-    unwind();
-    walk(caller);
-    probes++;
-    compare(4);
-    longjmp(back, 1);
-}
-
-// The call is the last instruction of its function: what follows belongs to another, with other rules.
-TEST(FramesOfCode, OfACallThatNeverReturns)
-{
-    probes = 0;
-    if (setjmp(back) == 0) ending_run(probe_and_jump);
-    EXPECT_EQ(1U, probes);
-    EXPECT_EQ(FRAME_OUTERMOST, found_end);
-}
-
-TEST(FramesOfCode, DeepRecursionIsWalkedToItsEnd)
-{
-    constexpr unsigned DEPTH = 10000;
-    struct recursion {
-        __attribute__((noinline)) static unsigned go(unsigned depth)
-        {
-            unsigned below = 0;
-            if (depth == 0) probe();
-            else below = go(depth - 1);
-            __asm__ volatile("" : "+r"(below)); // no loop instead
-            return below + 1;
-        }
-    };
-    probes = 0;
-    volatile unsigned result = recursion::go(DEPTH);
-    (void)result;
-    EXPECT_EQ(1U, probes);
-    EXPECT_GT(found.size(), DEPTH);
-    EXPECT_EQ(FRAME_OUTERMOST, found_end);
-}
 
 // ---- unusual stacks ------------------------------------------------------------------------------------------------------
 
@@ -276,20 +186,6 @@ TEST(FramesOfStacks, WhileAnExceptionIsThrown)
     EXPECT_EQ(FRAME_OUTERMOST, found_end);
 }
 
-TEST(FramesOfStacks, OfAThreadEndWhereItBegins)
-{
-    probes = 0;
-    pthread_t thread;
-    auto body = [](void *) -> void * {
-        o2_run(probe, 3);
-        return nullptr;
-    };
-    ASSERT_EQ(0, pthread_create(&thread, nullptr, body, nullptr));
-    ASSERT_EQ(0, pthread_join(thread, nullptr));
-    EXPECT_EQ(2U, probes);
-    EXPECT_EQ(FRAME_OUTERMOST, found_end);
-}
-
 // What was interrupted is restored from memory that the kernel has laid out: no simple rule.
 void expect_end_at_signal(int flags)
 {
@@ -308,17 +204,6 @@ void expect_end_at_signal(int flags)
 TEST(FramesOfStacks, OfASignalHandlerEndThere)
 {
     expect_end_at_signal(0);
-}
-
-TEST(FramesOfStacks, OfASignalHandlerOnAStackOfItsOwn)
-{
-    std::vector<char> memory(256 * 1024);
-    stack_t own = {}, before;
-    own.ss_sp = memory.data();
-    own.ss_size = memory.size();
-    ASSERT_EQ(0, sigaltstack(&own, &before));
-    expect_end_at_signal(SA_ONSTACK);
-    sigaltstack(&before, nullptr);
 }
 
 TEST(FramesOfStacks, OfCoroutinesThatTakeTurns)
@@ -386,11 +271,6 @@ class small_stack
     char *memory_;
 };
 
-frame_rule by_stack(int32_t cfa_offset)
-{
-    return {cfa_offset, -8, 0, false, FRAME_KNOWN};
-}
-
 void expect_refused(const frame_rule &rule, frame at)
 {
     frame before = at;
@@ -398,18 +278,6 @@ void expect_refused(const frame_rule &rule, frame at)
     EXPECT_EQ(before.return_address, at.return_address);
     EXPECT_EQ(before.stack, at.stack);
     EXPECT_EQ(before.base, at.base);
-}
-
-TEST(WrongRules, StepUpToTheEndOfAStackAndNotBeyond)
-{
-    small_stack stack;
-    for (uintptr_t from = stack.bottom() + 16; from < stack.top(); from += 8) {
-        frame at = {1, from, 0};
-        frame_rule to_top = by_stack(static_cast<int32_t>(stack.top() - from));
-        frame_rule beyond = by_stack(static_cast<int32_t>(stack.top() - from + 8));
-        EXPECT_TRUE(frame_step(&to_top, &at));
-        expect_refused(beyond, {1, from, 0});
-    }
 }
 
 TEST(WrongRules, FromFramePointersThatPointAnywhereAreRefused)
@@ -422,59 +290,6 @@ TEST(WrongRules, FromFramePointersThatPointAnywhereAreRefused)
         expect_refused(rule, {1, from, base});
     frame at = {1, from, from};
     EXPECT_TRUE(frame_step(&rule, &at));
-}
-
-TEST(WrongRules, DownwardsOrNowhereOrUnalignedAreRefused)
-{
-    small_stack stack;
-    frame at = {1, stack.bottom() + 64, 0};
-    for (int32_t offset : {0, -8, -4096, 4, 12, INT32_MAX, INT32_MIN}) expect_refused(by_stack(offset), at);
-    expect_refused({16, -24, 0, false, FRAME_KNOWN}, at); // the return address is below the frame
-    expect_refused({16, -8, -24, false, FRAME_KNOWN}, at);
-    expect_refused({16, -8, 0, false, FRAME_UNKNOWN}, at);
-    expect_refused({16, -8, 0, false, FRAME_OUTERMOST}, at);
-}
-
-TEST(WrongRules, AddressesThatAreNoCodeHaveNone)
-{
-    static char data[16];
-    void *page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ASSERT_NE(MAP_FAILED, page);
-    int local = 0;
-    for (uintptr_t address :
-         {uintptr_t{0}, uintptr_t{1}, UINTPTR_MAX, uintptr_t{1} << 47, reinterpret_cast<uintptr_t>(data) + 8,
-          reinterpret_cast<uintptr_t>(page) + 8, reinterpret_cast<uintptr_t>(&local)})
-        EXPECT_EQ(FRAME_UNKNOWN, frame_rule_find(address, nullptr, nullptr).known) << address;
-    munmap(page, 4096);
-}
-
-// Every byte of some libraries' code: no address may be more than we can stand.
-TEST(WrongRules, NoAddressOfAnObjectIsTooMuch)
-{
-    dl_find_object object;
-    ASSERT_EQ(0, _dl_find_object(reinterpret_cast<void *>(&qsort), &object));
-    auto start = reinterpret_cast<uintptr_t>(object.dlfo_map_start),
-         end = reinterpret_cast<uintptr_t>(object.dlfo_map_end);
-    size_t known = 0;
-    for (uintptr_t address = start; address < end; address += 61)
-        known += frame_rule_find(address, nullptr, nullptr).known == FRAME_KNOWN;
-    EXPECT_GT(known, 1000U);
-}
-
-// ---- whether memory can be read ------------------------------------------------------------------------------------------------
-
-TEST(Readable, IsWhatIsMappedForReading)
-{
-    small_stack stack;
-    errno = 7;
-    EXPECT_TRUE(platform_is_readable(reinterpret_cast<void *>(stack.bottom())));
-    EXPECT_TRUE(platform_is_readable(reinterpret_cast<void *>(stack.top() - 8)));
-    EXPECT_FALSE(platform_is_readable(reinterpret_cast<void *>(stack.top())));
-    EXPECT_FALSE(platform_is_readable(reinterpret_cast<void *>(stack.bottom() - 8)));
-    EXPECT_FALSE(platform_is_readable(nullptr));
-    EXPECT_FALSE(platform_is_readable(reinterpret_cast<void *>(uintptr_t{1} << 60)));
-    EXPECT_TRUE(platform_is_readable(reinterpret_cast<void *>(&qsort)));
-    EXPECT_EQ(7, errno);
 }
 
 } // namespace

@@ -74,53 +74,6 @@ void silence()
     ASSERT_NE(nullptr, std::freopen("/dev/null", "w", stderr));
 }
 
-TEST_F(KernelsPool, GivesPagesThatHoldTheHeap)
-{
-    with_pages(40, [] {
-        model::Block block = block_of(50 * MIB);
-        EXPECT_LE(pool_figure("free_hugepages"), 40 - 24);
-        EXPECT_EQ(0, pool_figure("resv_hugepages")) << "they are there, not only promised";
-        model::expect_intact(block);
-        heap_free(block.start);
-        heap_trim();
-        auto *again = static_cast<unsigned char *>(heap_calloc(50 * MIB));
-        EXPECT_EQ(block.start, again);
-        model::expect_zeroed(again, 50 * MIB);
-    });
-}
-
-TEST_F(KernelsPool, RunsDryInTheMiddleWithoutHarm)
-{
-    with_pages(10, [] {
-        silence();
-        std::vector<model::Block> blocks;
-        for (size_t size : {5, 30, 7, 60}) blocks.push_back(block_of(size * MIB));
-        EXPECT_EQ(0, pool_figure("free_hugepages"));
-        for (const model::Block &block : blocks) {
-            model::expect_intact(block);
-            heap_free(block.start);
-        }
-        heap_trim();
-        auto *again = static_cast<unsigned char *>(heap_calloc(100 * MIB));
-        model::expect_zeroed(again, 100 * MIB);
-    });
-}
-
-TEST_F(KernelsPool, LetsBlocksGrowAndMove)
-{
-    with_pages(60, [] {
-        silence();
-        model::Block block = block_of(6 * MIB);
-        for (size_t size = 12 * MIB; size <= 200 * MIB; size *= 2) {
-            block_of(MIB); // so that it cannot grow in place
-            block.start = static_cast<unsigned char *>(heap_realloc(block.start, size));
-            ASSERT_EQ(block.usable, model::first_difference(block, block.usable));
-            block.size = block.usable = size;
-            model::fill(block);
-        }
-    });
-}
-
 TEST_F(KernelsPool, ARandomWalkOverItsEndKeepsContents)
 {
     uint64_t seed = stress::seed();
@@ -161,23 +114,6 @@ TEST_F(KernelsPool, KeepsTheParentOfAForkSafe)
         ASSERT_EQ(1, write(ends[1], "", 1));
         ASSERT_EQ(child, waitpid(child, &status, 0));
         EXPECT_TRUE(WIFEXITED(status)) << "a child that does not touch the heap goes on";
-    });
-}
-
-TEST_F(KernelsPool, WithPagesLeftLetsTheChildOfAForkWrite)
-{
-    with_pages(60, [] {
-        model::Block block = block_of(20 * MIB);
-        isolated::expect_passes([&] {
-            model::Block own = block;
-            own.tag++;
-            model::fill(own);
-            model::expect_intact(own);
-            void *more = heap_malloc(4 * MIB);
-            ASSERT_NE(nullptr, more);
-            heap_free(block.start);
-        });
-        model::expect_intact(block);
     });
 }
 

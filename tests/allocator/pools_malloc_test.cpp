@@ -9,7 +9,6 @@
 
 #include <cstdlib>
 #include <new>
-#include <thread>
 
 namespace
 {
@@ -100,49 +99,6 @@ TEST(PoolsMalloc, EachFunctionThatAllocatesFindsItsCallersFrame)
     expect_frame<size_t, Align, Nothrow>("new[](align, nothrow)", operator new[], 40, Align{16}, std::nothrow);
 }
 
-TEST(PoolsMalloc, SoDoesPosixMemalign)
-{
-    void *object = nullptr;
-    call(probe<int, void **, size_t, size_t>, &object, size_t{16}, size_t{40});
-    watching = true;
-    asked = 0;
-    EXPECT_EQ(0, call(posix_memalign, &object, size_t{16}, size_t{40}));
-    watching = false;
-    std::free(object);
-    EXPECT_EQ(1, asked);
-    EXPECT_EQ(wanted.return_address, seen.return_address);
-    EXPECT_EQ(wanted.stack, seen.stack);
-    EXPECT_EQ(wanted.base, seen.base);
-}
-
-uint32_t pool_of(const void *object)
-{
-    return place_of(span_of_offset(space_offset(object)));
-}
-
-TEST(PoolsMalloc, AVerdictOnTheCallerSendsItsObjectsIntoThePool)
-{
-    uint32_t pool, mixed;
-    ASSERT_TRUE(place_pool(&pool, 48));
-    ASSERT_TRUE(place_mixed(&mixed));
-    for (uint32_t each : {pool, mixed}) // a thread's first objects of a pool are ordinary: let them be behind this one
-        thread_heap->bins[BIN_COUNT + each].borrowed = BORROWED_MAX;
-    void *(*const functions[])(size_t) = {malloc, hf_malloc, operator new, operator new[] };
-    call(probe<void *, size_t>, size_t{40});
-    site_put(wanted.return_address, verdict_word(place_verdict(pool)));
-    for (auto function : functions) {
-        for (int i = 0; i < 10000; i++) {
-            void *object = call(function, size_t{40});
-            ASSERT_EQ(pool, pool_of(object));
-            if (i % 2 == 0) std::free(object);
-        }
-        EXPECT_EQ(POOL_NONE, pool_of(call(function, size_t{80})));
-    }
-    site_put(wanted.return_address, verdict_word(place_verdict(mixed)));
-    for (auto function : functions)
-        for (size_t size = 0; size < 200; size++) ASSERT_EQ(mixed, pool_of(call(function, size))) << size;
-}
-
 TEST(PoolsMalloc, LargeObjectsAndThoseAlignedToMoreAskForNothing)
 {
     watching = true;
@@ -152,26 +108,6 @@ TEST(PoolsMalloc, LargeObjectsAndThoseAlignedToMoreAskForNothing)
     std::free(aligned_alloc(32, 64));
     watching = false;
     EXPECT_EQ(0, asked);
-}
-
-TEST(PoolsMalloc, AThreadsFirstObjectIsOrdinary)
-{
-    std::thread([] {
-        // The thread's start may have allocated already: what counts is that none of it fails.
-        for (int i = 0; i < 1000; i++) std::free(std::malloc(static_cast<size_t>(i)));
-    }).join();
-}
-
-TEST(PoolsMalloc, SwitchedOffItLearnsEachCallerOnce)
-{
-    enum pool_placing placing = pool_settings.placing;
-    pool_settings.placing = POOL_PLACING_OFF;
-    asked = 0;
-    watching = true;
-    for (int i = 0; i < 100; i++) std::free(std::malloc(24));
-    watching = false;
-    EXPECT_EQ(0, asked);
-    pool_settings.placing = placing;
 }
 
 } // namespace

@@ -17,7 +17,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <set>
 #include <thread>
 #include <vector>
 
@@ -124,22 +123,6 @@ TEST(RecordSite, IsTheCallersFromTheInnermostOutwards)
     }
 }
 
-TEST(RecordSite, AChainHasOneNumber)
-{
-    subject_start(0, 8);
-    std::set<uint32_t> sites;
-    seen result;
-    for (int i = 0; i < 100; i++) {
-        deep(4, &result); // the call is the same one
-        sites.insert(result.site);
-    }
-    EXPECT_EQ(1U, sites.size());
-    size_t before = subject_sites();
-    deep(4, &result); // another: the innermost calls are the same, but their callers are not
-    EXPECT_EQ(0U, sites.count(result.site));
-    EXPECT_GT(subject_sites(), before);
-}
-
 // Made-up stacks, whose addresses are in no code: no rule leads on from them, so each is one return address alone.
 uint32_t made_up(uintptr_t address)
 {
@@ -148,81 +131,6 @@ uint32_t made_up(uintptr_t address)
 }
 
 constexpr uintptr_t NOWHERE = uintptr_t{1} << 46;
-
-TEST(RecordSite, WhereNoRuleIsKnownTheWalkEnds)
-{
-    subject_start(0, 8);
-    uint32_t site = made_up(NOWHERE);
-    ASSERT_NE(0U, site);
-    EXPECT_EQ(0U, subject_caller(site));
-    EXPECT_EQ(NOWHERE, subject_address(site));
-    EXPECT_EQ(site, made_up(NOWHERE));
-}
-
-TEST(RecordSite, ThereMayBeManyAndAllStayAsTheyAre)
-{
-    subject_start(0, 2);
-    constexpr uint32_t MANY = 100000;
-    size_t before = subject_sites();
-    std::vector<uint32_t> sites;
-    for (uint32_t i = 0; i < MANY; i++) sites.push_back(made_up(NOWHERE + 1 + i * 5));
-    EXPECT_EQ(before + MANY, subject_sites());
-    for (uint32_t i = 0; i < MANY; i++) {
-        ASSERT_EQ(NOWHERE + 1 + i * 5, subject_address(sites[i]));
-        ASSERT_EQ(sites[i], made_up(NOWHERE + 1 + i * 5));
-    }
-    EXPECT_EQ(before + MANY, subject_sites());
-}
-
-TEST(RecordSite, ThreadsAgree)
-{
-    subject_start(0, 2);
-    constexpr unsigned THREADS = 8, MANY = 20000;
-    size_t before = subject_sites();
-    std::vector<std::vector<uint32_t>> found(THREADS, std::vector<uint32_t>(MANY));
-    std::vector<std::thread> threads;
-    for (unsigned t = 0; t < THREADS; t++)
-        threads.emplace_back([t, &found] {
-            for (unsigned i = 0; i < MANY; i++) found[t][i] = made_up(2 * NOWHERE + i * UINT64_C(16));
-        });
-    for (auto &thread : threads) thread.join();
-    for (unsigned t = 1; t < THREADS; t++) EXPECT_EQ(found[0], found[t]);
-    EXPECT_EQ(before + MANY, subject_sites());
-}
-
-TEST(RecordSite, NothingIsForgottenOfWhatIsThere)
-{
-    subject_start(0, 8);
-    seen result;
-    std::set<uint32_t> sites; // of the process's first, too: tables begin small
-    for (volatile int i = 0; i < 5; i = i + 1) { // one call, not five
-        deep(2, &result);
-        sites.insert(result.site);
-        subject_forget_sites();
-    }
-    EXPECT_EQ(1U, sites.size());
-    EXPECT_EQ(0U, sites.count(0));
-}
-
-TEST(RecordSite, WhatIsUnmappedHasNewSitesAndAllElseItsOwn)
-{
-    subject_start(0, 3); // so few that none is of the C library, which is "unmapped"
-    seen before, after;
-    std::array<uint32_t, 2> gone{}, there{};
-    for (int round = 0; round < 2; round++) {
-        deep(2, round == 0 ? &before : &after);
-        there[round] = before.site;
-        gone[round] = made_up(reinterpret_cast<uintptr_t>(&abort)); // an address in an object
-        unmapped_from = reinterpret_cast<uintptr_t>(&abort) - 1;
-        subject_forget_sites();
-        unmapped_from = UINTPTR_MAX;
-    }
-    EXPECT_NE(gone[0], gone[1]);
-    EXPECT_EQ(subject_address(gone[0]), subject_address(gone[1]));
-    EXPECT_EQ(there[0], there[1]);
-    expect_agrees(after, 3);
-    EXPECT_EQ(before.site, after.site);
-}
 
 std::atomic<unsigned> interruptions{0}, waits_for_itself{0};
 
@@ -323,39 +231,6 @@ TEST(RecordSiteLimit, TablesHaveAnEndAndPastItAChainIsItsInnermostAddress)
     uint32_t late = site_of_chain(100000);
     EXPECT_EQ(late, site_of_chain(100001));
     EXPECT_EQ(std::vector<uintptr_t>{subject_address(first)}, addresses_of(late));
-}
-
-// Forgetting sites looks at their code under the lock.
-TEST(RecordSiteLimit, AChainThatFindsNoRoomTakesNoLock)
-{
-    subject_start(0, 64);
-    for (uint64_t number = 0; subject_sites_limit() == ALL; number++) site_of_chain(number);
-    uint32_t known = site_of_chain(200000);
-    ASSERT_NE(0U, known);
-    lock_is_held = LOCK_WANTED;
-    std::thread other(subject_forget_sites);
-    while (lock_is_held != LOCK_HELD) std::this_thread::yield();
-    std::atomic<uint32_t> found{0};
-    std::thread late([&found] { found = site_of_chain(200001); });
-    for (int waited_ms = 0; found == 0 && waited_ms < 20000; waited_ms++)
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    EXPECT_EQ(known, found);
-    lock_is_held = LOCK_FREE;
-    other.join();
-    late.join();
-}
-
-TEST(RecordSiteLimit, WhenNotEvenAnAddressFitsThereIsNoSite)
-{
-    subject_start(0, 64);
-    for (uint64_t number = 0; subject_sites_limit() == ALL; number++) site_of_chain(number);
-    uint32_t last = 0;
-    for (uintptr_t address = 3 * NOWHERE; subject_sites_limit() != NO_MORE; address += 16) {
-        uint32_t site = made_up(address);
-        if (site != 0) last = site;
-    }
-    EXPECT_EQ(0U, made_up(4 * NOWHERE));
-    EXPECT_EQ(last, made_up(subject_address(last)));
 }
 
 } // namespace

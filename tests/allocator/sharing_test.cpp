@@ -89,56 +89,6 @@ TEST(Sharing, AsManyThreadsAsMayHaveHeapsOfTheirOwnAndSuccessorsTakeTheirPlaces)
     });
 }
 
-TEST(Sharing, AThreadThatExitsFreesItsPlace)
-{
-    with_limit(2, [] {
-        auto allocate = [] { heap_free(heap_malloc(100)); };
-        auto first = std::make_unique<Actor>();
-        Actor second;
-        (*first)(allocate);
-        second(allocate);
-        (*first)([] { EXPECT_FALSE(shares()); });
-        second([] { EXPECT_TRUE(shares()); });
-        first.reset();
-        Actor third;
-        third(allocate);
-        third([] { EXPECT_FALSE(shares()); });
-        second([] { EXPECT_TRUE(shares()) << "for its life"; });
-    });
-}
-
-TEST(Sharing, NoThreadHasAHeapOfItsOwnWhereNoneMay)
-{
-    with_limit(0, [] {
-        EXPECT_TRUE(shares());
-        EXPECT_EQ(CROWD, gather_crowd());
-        EXPECT_EQ(0u, figures::of_heaps().made);
-        EXPECT_EQ(1u, figures::of_heaps().sharing);
-    });
-}
-
-TEST(Sharing, TheLimitIsAskedWhenAThreadFirstAllocates)
-{
-    with_limit(UINT32_MAX, [] {
-        auto learn = [] {
-            bool sharing = false;
-            std::thread([&] {
-                heap_free(heap_malloc(10));
-                sharing = shares();
-            }).join();
-            return sharing;
-        };
-        EXPECT_FALSE(learn());
-        heap_settings.lockless_threads = 1;
-        EXPECT_TRUE(learn());
-        heap_settings.lockless_threads = 2;
-        EXPECT_FALSE(learn());
-        heap_settings.lockless_threads = 0;
-        EXPECT_TRUE(learn());
-        EXPECT_FALSE(shares()) << "what it has it keeps";
-    });
-}
-
 // ---- where there are many ------------------------------------------------------------------------------------------------
 
 constexpr uint32_t FIRST = 50;
@@ -174,41 +124,6 @@ TEST(Sharing, AThreadOfManySharesAtFirstAndGetsAHeapOfItsOwnWhenItGoesOnToAlloca
             EXPECT_FALSE(shares());
             EXPECT_EQ(0u, figures::of_heaps().sharing);
             for (void *block : blocks) heap_free(block); // which belong to the heap that it shared
-        });
-    });
-}
-
-TEST(Sharing, AThreadThatIsDivertedGetsAHeapOfItsOwnTheSameWay)
-{
-    with_limit(UINT32_MAX, [] {
-        heap_settings.share_first = FIRST;
-        auto crowd = a_crowd_of_which_the_last_shares();
-        hf_context *context = hf_context_create(nullptr);
-        hf_context_leave(context);
-        (*crowd.back())([=] {
-            hf_context_switch(context);
-            for (uint32_t i = 0; i <= FIRST; i++) heap_free(heap_malloc_own(100));
-            EXPECT_FALSE(shares());
-            EXPECT_EQ(context, hf_context_current());
-            EXPECT_TRUE(hf_context_owns(context, heap_malloc(64)));
-            hf_context_switch(nullptr);
-        });
-        hf_context_destroy(context);
-    });
-}
-
-TEST(Sharing, AThreadOfManyThatMayHaveNoHeapOfItsOwnGoesOnToShare)
-{
-    with_limit(4, [] { // so many have one at once, however few processors there are
-        heap_settings.share_first = FIRST;
-        std::vector<std::unique_ptr<Actor>> crowd;
-        for (int i = 0; i < 4; i++) {
-            crowd.push_back(std::make_unique<Actor>());
-            (*crowd.back())([] { heap_free(heap_malloc(100)); });
-        }
-        (*crowd.back())([] {
-            for (uint32_t i = 0; i < 3 * FIRST; i++) heap_free(heap_malloc(100));
-            EXPECT_TRUE(shares());
         });
     });
 }
@@ -257,46 +172,6 @@ TEST(Sharing, EveryCallWorks)
     });
 }
 
-TEST(Sharing, BlocksAreResizedInPlaceWhereTheyFit)
-{
-    with_limit(0, [] {
-        void *block = heap_malloc(1000);
-        EXPECT_EQ(block, heap_realloc(block, 700));
-        EXPECT_EQ(block, heap_realloc(block, heap_usable_size(block)));
-        heap_free(block);
-        void *large = heap_malloc(model::MIB);
-        EXPECT_EQ(large, heap_realloc(large, model::MIB / 2));
-        heap_free(large);
-    });
-}
-
-TEST(Sharing, TheBooksOfASharedHeapAreKeptWhateverItsThreadsDo)
-{
-    SCOPED_TRACE(stress::how_to_repeat());
-    with_limit(1, [] {
-        space_settings.decay_ms = 1;
-        const struct heap *heap = nullptr;
-        for (int round = 0; round < 5; round++) {
-            std::vector<std::unique_ptr<Actor>> actors;
-            std::vector<std::unique_ptr<model::Blocks>> blocks;
-            for (uint64_t i = 0; i < 3; i++) {
-                actors.push_back(std::make_unique<Actor>());
-                blocks.push_back(std::make_unique<model::Blocks>(stress::seed() + i, 4 * model::MIB));
-            }
-            for (unsigned step = 0; step < 60 / LESS; step++) {
-                for (size_t i = 0; i < actors.size(); i++) {
-                    (*actors[i])([&] {
-                        for (int k = 0; k < 100; k++) blocks[i]->step(50);
-                        if (heap == nullptr) heap_thread_leave(const_cast<struct heap *>(heap = heap_thread_enter()));
-                    });
-                }
-                heap_walker::check(heap);
-            }
-            for (size_t i = 0; i < actors.size(); i++) (*actors[i])([&] { blocks[i]->release_all(); });
-        }
-    });
-}
-
 // ---- threads that share and threads that do not --------------------------------------------------------------------------
 
 constexpr size_t RING = 1024;
@@ -336,129 +211,9 @@ void pass_blocks(uint32_t limit, bool main_produces)
     });
 }
 
-TEST(Sharing, AProducerWithItsOwnHeapAndAConsumerThatShares)
-{
-    pass_blocks(1, true);
-}
-
-TEST(Sharing, AProducerThatSharesAndAConsumerWithItsOwnHeap)
-{
-    pass_blocks(1, false);
-}
-
 TEST(Sharing, AProducerAndAConsumerThatShare)
 {
     pass_blocks(0, true);
-}
-
-TEST(Sharing, AThreadThatSleepsKeepsNothingThatItFreed)
-{
-    with_limit(1, [] {
-        std::vector<void *> blocks(100);
-        for (auto &block : blocks) block = heap_malloc(200);
-        Actor sleeper;
-        sleeper([&] {
-            heap_free(heap_malloc(1));
-            for (void *block : blocks) heap_free(block);
-            EXPECT_TRUE(shares());
-        });
-        heap_trim();
-        EXPECT_EQ(0u, in_use());
-    });
-}
-
-TEST(Sharing, WhatIsFreedForThreadsThatSleepComesBack)
-{
-    with_limit(1, [] {
-        Actor sleeper;
-        std::vector<void *> blocks(10000);
-        sleeper([&] {
-            for (auto &block : blocks) block = heap_malloc(200);
-        });
-        EXPECT_GT(in_use(), 2 * model::MIB - SPAN_SIZE);
-        for (void *block : blocks) heap_free(block);
-        EXPECT_LE(in_use(), model::MIB) << "before anybody else does anything";
-    });
-}
-
-// The thread keeps none of it itself, so the heap that it shares has to see to it.
-TEST(Sharing, AThreadsLargeObjectGoesBackToTheKernelInTime)
-{
-    with_limit(0, [] {
-        space_settings.decay_ms = 10;
-        auto *object = static_cast<char *>(heap_malloc(4 * model::MIB));
-        memset(object, 1, 4 * model::MIB);
-        heap_free(object);
-        EXPECT_TRUE(patience::comes_true([] {
-            heap_free(heap_malloc(1)); // which by itself leaves nothing to give back
-            struct space_figures space;
-            space_figures(&space);
-            return space.purged >= 4 * model::MIB;
-        }));
-    });
-}
-
-// The blocks of threads that shared outlive them: the room between them serves threads that have heaps of their own.
-TEST(Sharing, TheRoomThatIsLeftIsUsedByOthers)
-{
-    with_limit(1, [] {
-        std::vector<void *> blocks(20000);
-        std::thread([&] {
-            for (auto &block : blocks) block = heap_malloc(100);
-            for (size_t i = 0; i < blocks.size(); i += 2) heap_free(blocks[i]);
-        }).join();
-        size_t before = in_use();
-        for (size_t i = 0; i < blocks.size(); i += 2) blocks[i] = heap_malloc(100);
-        EXPECT_LE(in_use(), before + before / 4);
-        for (void *block : blocks) heap_free(block);
-    });
-}
-
-TEST(Sharing, BlocksOutliveOneThreadAfterTheOther)
-{
-    with_limit(1, [] {
-        std::vector<void *> alive(500, nullptr);
-        size_t peak = 0;
-        for (unsigned i = 0; i < 4000 / LESS; i++) {
-            std::thread([&] {
-                void *others[20];
-                for (auto &other : others) other = heap_malloc(1000);
-                heap_free(alive[i % alive.size()]);
-                alive[i % alive.size()] = heap_malloc(1000);
-                for (void *other : others) heap_free(other);
-            }).join();
-            peak = std::max(peak, in_use());
-        }
-        EXPECT_LE(peak, 2 * model::MIB);
-        for (void *block : alive) heap_free(block);
-    });
-}
-
-// ---- the end of a thread -------------------------------------------------------------------------------------------------
-
-pthread_key_t late_key;
-
-// Runs after the allocator's own destructor, too, and again as long as the C library does so.
-void allocate_late(void *argument)
-{
-    auto left = reinterpret_cast<uintptr_t>(argument);
-    for (size_t size : {size_t{30}, size_t{5000}, size_t{100'000}}) heap_free(heap_malloc(size));
-    if (left > 1) pthread_setspecific(late_key, reinterpret_cast<void *>(left - 1));
-}
-
-TEST(Sharing, AThreadMayAllocateWhileItExits)
-{
-    with_limit(1, [] {
-        ASSERT_EQ(0, pthread_key_create(&late_key, allocate_late));
-        for (int i = 0; i < 20; i++) {
-            std::thread([] {
-                heap_free(heap_malloc(1));
-                pthread_setspecific(late_key, reinterpret_cast<void *>(8));
-            }).join();
-        }
-        EXPECT_EQ(0u, figures::of_heaps().sharing);
-        EXPECT_EQ(1u, figures::of_heaps().made);
-    });
 }
 
 // ---- contexts -------------------------------------------------------------------------------------------------------------
@@ -493,83 +248,9 @@ TEST(Sharing, ContextsServeAThreadThatShares)
     });
 }
 
-TEST(Sharing, AThreadThatIsDivertedFromTheStartMayShareAndExit)
-{
-    with_limit(1, [] {
-        hf_context *context = hf_context_create(nullptr);
-        hf_context_leave(context);
-        std::thread([&] {
-            hf_context_switch(context);
-            void *object = heap_malloc(64);
-            EXPECT_TRUE(hf_context_owns(context, object));
-            heap_free(heap_malloc_own(10)); // it begins to share here
-            EXPECT_TRUE(shares());
-            EXPECT_EQ(context, hf_context_current());
-        }).join();
-        hf_context_destroy(context);
-        EXPECT_EQ(0u, figures::of_heaps().sharing);
-    });
-}
-
 // ---- fork -----------------------------------------------------------------------------------------------------------------
 
 #if !HEAPFIT_TEST_SANITIZED && !HEAPFIT_TEST_EMULATED // neither survives a fork among threads
-
-TEST(Sharing, TheChildOfAForkCountsItsOnlyThreadAndFreesWhatOthersShared)
-{
-    with_limit(2, [] {
-        ASSERT_EQ(0, pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end_in_child));
-        Actor own, sharing;
-        std::vector<void *> blocks(1000);
-        own([] { heap_free(heap_malloc(1)); });
-        sharing([&] {
-            for (auto &block : blocks) block = heap_malloc(150);
-        });
-        auto live_as_a_child = [&](size_t sharing_now) {
-            EXPECT_EQ(sharing_now, figures::of_heaps().sharing);
-            for (void *block : blocks) heap_free(block);
-            call_everything(1);
-            Actor next;
-            next([] {
-                heap_free(heap_malloc(1));
-                EXPECT_FALSE(shares()) << "the places of threads that the child does not have are free";
-            });
-        };
-        isolated::expect_passes([&] {
-            EXPECT_FALSE(shares());
-            heap_settings.lockless_threads = 2;
-            live_as_a_child(0);
-        });
-        sharing([&] {
-            isolated::expect_passes([&] {
-                EXPECT_TRUE(shares());
-                live_as_a_child(1);
-            });
-        });
-        for (void *block : blocks) heap_free(block);
-    });
-}
-
-// Its shared heap is made while it holds all locks for the fork.
-TEST(Sharing, AThreadMayFirstAllocateInAForkHandler)
-{
-    isolated::expect_passes([] {
-        auto allocate = [] { heap_free(heap_malloc(100)); };
-        ASSERT_EQ(0, pthread_atfork(allocate, allocate, allocate)); // before the allocator's: it runs within them
-        ASSERT_EQ(0, pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end_in_child));
-        heap_settings.lockless_threads = 1;
-        heap_free(heap_malloc(1));
-        for (int i = 0; i < 3; i++) {
-            std::thread([] {
-                EXPECT_EQ(&heap_none, thread_heap);
-                isolated::expect_passes([] { call_everything(1); });
-                EXPECT_TRUE(shares());
-                isolated::expect_passes([] { call_everything(2); });
-            }).join();
-        }
-        EXPECT_EQ(0u, figures::of_heaps().sharing);
-    });
-}
 
 TEST(Sharing, NoLockIsHeldInTheChildOfAFork)
 {
@@ -642,31 +323,5 @@ TEST_P(SharingDeathTest, ADoubleFreeIsCaughtWhoeverFrees)
 }
 
 INSTANTIATE_TEST_SUITE_P(Allocates, SharingDeathTest, testing::Range(0, 4));
-
-void resize_after_free()
-{
-    heap_settings.lockless_threads = 0;
-    void *kept = heap_malloc(100);
-    void *block = heap_malloc(100);
-    heap_free(block);
-    heap_free(heap_realloc(block, 90));
-    heap_free(kept);
-}
-
-TEST(SharingErrorsDeathTest, AFreeBlockIsNotResized)
-{
-    EXPECT_DEATH(resize_after_free(), "double free of 0x");
-}
-
-void free_interior()
-{
-    heap_settings.lockless_threads = 0;
-    heap_free(static_cast<char *>(heap_malloc(100)) + 16);
-}
-
-TEST(SharingErrorsDeathTest, AnInteriorPointerIsNamed)
-{
-    EXPECT_DEATH(free_interior(), "free of an interior pointer");
-}
 
 } // namespace

@@ -65,20 +65,6 @@ TEST(SwitchToMalloc, OrdinaryContainersCanBeForgottenWithTheirContext)
     EXPECT_EQ(home.stats().live_bytes, 0u);
 }
 
-TEST(SwitchToMalloc, OrdinaryContainersAreFreedToTheirContextAlsoAfterwards)
-{
-    const context home;
-    {
-        words made;
-        {
-            const switch_to guard(home);
-            made = count_words();
-        }
-        EXPECT_GT(home.stats().live_bytes, 10000u);
-    }
-    EXPECT_EQ(home.stats().live_bytes, 0u);
-}
-
 TEST(SwitchToMalloc, AnExceptionCaughtWhileItsContextLivesIsWhole)
 {
     context home;
