@@ -410,16 +410,6 @@ TEST_F(Control, SurvivesThousandsOfRandomRequests)
 
 // ---- clients that behave badly ------------------------------------------------------------------------------------
 
-TEST_F(Control, SurvivesClientsThatVanish)
-{
-    for (int i = 0; i < 300; i++) {
-        Client client(pid());
-        if (i % 3 == 0) client.say("stats\nstats\nstats\n");
-        if (i % 3 == 1) client.say("sta");
-    }
-    EXPECT_FALSE(ask(pid(), "version").empty());
-}
-
 TEST_F(Control, IsRefusedToOtherUsers)
 {
     if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";

@@ -290,27 +290,6 @@ TEST_F(LedgerTest, ContextsGuardedObjectsAndTablesHaveTheirs)
     hf_context_destroy(context);
 }
 
-TEST_F(LedgerTest, ClearedMemoryWaitsForCalloc)
-{
-    ASSERT_EQ(hf_option_set("zeroed_reserve", "8m"), 0);
-    char *object = static_cast<char *>(hf_malloc(16 * mib));
-    memset(object, 1, 16 * mib);
-    hf_free(object);
-    hf_free(hf_calloc(1, mib));
-    hf_stats stats{};
-    EXPECT_TRUE(patience::comes_true([&] {
-        hf_free(hf_calloc(1, mib));
-        hf_stats_get(&stats, sizeof stats);
-        return stats.zeroed_bytes >= 4 * mib;
-    }));
-    EXPECT_TRUE(patience::comes_true([&] {
-        Ledger now;
-        hf_stats_get(&stats, sizeof stats);
-        return now.of("zeroed") == stats.zeroed_bytes;
-    }));
-    ASSERT_EQ(hf_option_set("zeroed_reserve", "0"), 0);
-}
-
 // ---- outside of it -------------------------------------------------------------------------------------------------------
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // whose own mappings would be among ours
@@ -378,29 +357,6 @@ TEST_F(LedgerTest, AForksChildSeesItsOwn)
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
-}
-
-// ---- where the kernel tells less -----------------------------------------------------------------------------------------
-
-TEST_F(LedgerTest, WithoutProcTheHeapAloneIsTold)
-{
-    std::vector<char *> objects = allocate(4 * mib);
-    hidden = "/proc/";
-    struct Sums {
-        size_t live, outside;
-    } sums{0, 0};
-    EXPECT_EQ(hf_ledger(
-                  [](const hf_ledger_row *row, void *argument) {
-                      auto *found = static_cast<Sums *>(argument);
-                      if (row->in_heap == 0) found->outside += row->resident;
-                      if (row->cause == std::string_view("live")) found->live += row->resident;
-                  },
-                  &sums),
-              -1);
-    EXPECT_EQ(errno, ENOENT);
-    EXPECT_GE(sums.live, 4 * mib);
-    EXPECT_EQ(sums.outside, 0u);
-    free_all(objects);
 }
 
 // ---- what it must not do ------------------------------------------------------------------------------------------------

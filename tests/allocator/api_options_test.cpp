@@ -116,27 +116,6 @@ TEST_F(Environment, RefusesValuesOutOfRange)
     expect("cache_line_align:2", "cache_line_align", "0", "'2' is no value for 'cache_line_align', which takes 0 to 1");
 }
 
-namespace
-{
-
-// Ten objects come and go; how many system calls gave memory back? None, or so many at least.
-[[noreturn]] void exit_telling_whether_purged(size_t times)
-{
-    hf_stats before, stats; // what the test program itself has freed until now does not count
-    hf_stats_get(&before, sizeof before);
-    for (int i = 0; i < 10; i++) {
-        char *volatile object = static_cast<char *>(hf_malloc(3 << 20));
-        memset(object, 1, 3 << 20);
-        hf_free(object);
-    }
-    hf_stats_get(&stats, sizeof stats);
-    size_t purges = stats.purges - before.purges;
-    // Nothing is kept either of what the C library allocates and frees on the way.
-    exit((times == 0 ? purges == 0 : purges >= times) ? as_expected : otherwise);
-}
-
-} // namespace
-
 TEST_F(Environment, SurvivesNonsenseOfAnyLength)
 {
     std::string endless(5000, 'x');
@@ -150,27 +129,6 @@ TEST_F(Environment, SaysWhatWasUnderstoodWhenAsked)
 {
     expect("verbose:1,decay_ms:7", "decay_ms", "7",
            "^heapfit: version [0-9.]+, options:\n(heapfit:   [^\n]*\n)*heapfit:   decay_ms:7 \\(");
-}
-
-namespace
-{
-
-[[noreturn]] void exit_telling_whether_small()
-{
-    constexpr size_t LIMIT = size_t{64} << 20;
-    hf_stats stats;
-    size_t had = 0;
-    while (had <= LIMIT && hf_malloc(1 << 20) != nullptr) had += 1 << 20;
-    bool ended = had >= LIMIT / 2 && had <= LIMIT;
-    exit(ended && hf_stats_get(&stats, sizeof stats) == 0 && stats.reserved == LIMIT ? as_expected : otherwise);
-}
-
-} // namespace
-
-TEST_F(Environment, LimitsTheReservation)
-{
-    setenv("HEAPFIT_OPTIONS", "reservation:64m", 1);
-    EXPECT_EXIT(exit_telling_whether_small(), testing::ExitedWithCode(as_expected), silence);
 }
 
 namespace
@@ -197,17 +155,6 @@ TEST_F(Environment, WritesStatisticsAsJsonWhenAsked)
     EXPECT_EXIT(exit_having_allocated(), testing::ExitedWithCode(as_expected),
                 "^\\{\"format\":\"heapfit-stats/1\",\"version\":\"[0-9.]+\",\"pid\":[0-9]+,[^\n]*\\}\n$");
 }
-
-namespace
-{
-
-[[noreturn]] void exit_without_stderr()
-{
-    close(STDERR_FILENO);
-    exit(as_expected);
-}
-
-} // namespace
 
 namespace
 {
@@ -282,27 +229,6 @@ TEST(Options, DescribeThemselves)
         EXPECT_LE(option->minimum, option->initial) << option->name;
         EXPECT_GE(option->maximum, option->initial) << option->name;
         EXPECT_EQ(option->choices != nullptr, option->kind == HF_OPTION_CHOICE) << option->name;
-    }
-}
-
-TEST(Options, RefuseNonsenseForEveryOption)
-{
-    hf_free(hf_malloc(1));
-    for (size_t i = 0; i < hf_option_count(); i++) {
-        const hf_option *option = hf_option_at(i);
-        for (const char *value :
-             {"", " ", "-1", "-0", "unlimite", "UNLIMITED ", "0x10", "1.5", "1 ", "1kk", "k", "\n"}) {
-            errno = 0;
-            EXPECT_EQ(hf_option_set(option->name, value), -1) << option->name << " '" << value << "'";
-            EXPECT_EQ(errno, EINVAL) << option->name << " '" << value << "'";
-        }
-        for (const char *value : {"999999999999g", "18446744073709551616", "99999999999999999999999999999999"}) {
-            bool is_number = option->kind != HF_OPTION_CHOICE && (option->kind == HF_OPTION_SIZE || value[12] != 'g');
-            errno = 0;
-            EXPECT_EQ(hf_option_set(option->name, value), -1) << option->name << " '" << value << "'";
-            EXPECT_EQ(errno, is_number ? ERANGE : EINVAL) << option->name << " '" << value << "'";
-        }
-        EXPECT_EQ(value_of(option->name), text_of(*option, option->initial));
     }
 }
 

@@ -159,19 +159,6 @@ TEST(Background, GivesBackAPeakOfSmallBlocksWhileTheProgramSleeps)
     });
 }
 
-TEST(Background, EndsWhenThereIsNothingMoreToDoAndComesAgain)
-{
-    isolated::expect_passes([] {
-        size_t before = resident();
-        for (int i = 0; i < 2; i++) {
-            release(allocate(100 * MIB, 1000));
-            EXPECT_TRUE(comes_true([] { return threads_now() == 2; })) << "its coming";
-            EXPECT_TRUE(comes_true([] { return threads_now() == 1; })) << "its end";
-            expect_goes_back(before);
-        }
-    });
-}
-
 TEST(Background, ComesByItselfWhereThereAreThreadsOnly)
 {
     EXPECT_TRUE(is_on);
@@ -203,10 +190,6 @@ TEST(Background, DoesNotComeWhenItIsOff)
         EXPECT_FALSE(comes_true([] { return threads_now() != 1; }, 500));
     });
 }
-
-// Half-used spans of many sizes: what can be taken from a heap that rests.
-constexpr size_t KEPT = 1000;
-void *kept[KEPT];
 
 // As fork, but for all that the C library does around it.
 template <typename Body> int run_in_copy(Body body)
@@ -325,17 +308,6 @@ void forbid_threads(uint32_t answer)
 #else
     (void)answer;
 #endif
-}
-
-TEST(Background, LeavesWhereASandboxHasComeToRefuseTheBarrier)
-{
-    isolated::expect_passes([] {
-        Sleepers other(1, [] { release(allocate(4 * MIB, 1000)); });
-        barriers_are_refused = true;
-        release(allocate(100 * MIB, MIB));
-        EXPECT_TRUE(comes_true([] { return threads_now() == 3; }));
-        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }, 10'000)) << "its end";
-    });
 }
 
 // It makes its threads, then forbids by death what it will not need.

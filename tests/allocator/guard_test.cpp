@@ -6,7 +6,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include <climits>
@@ -148,21 +147,6 @@ TEST(Guard, MemoryForCallocReadsAsZeros)
 
 // ---- slots -------------------------------------------------------------------------------------------------------------------
 
-TEST(Guard, SlotsForFreedObjectsAreLeftHoweverManyLive)
-{
-    std::vector<void *> objects;
-    guard_mean = 1;
-    for (int i = 0; i < 10000; i++) objects.push_back(subject::allocate(64));
-    guard_mean = 0;
-    struct guard_figures now = guards();
-    EXPECT_EQ(now.live, now.slots - now.slots / 4);
-    EXPECT_EQ(now.live_bytes, now.live * 64);
-    EXPECT_EQ(now.samples, now.live);
-    EXPECT_GT(now.missed, 0u);
-    for (void *object : objects) subject::release(object);
-    EXPECT_EQ(guards().live, 0u);
-}
-
 TEST(Guard, ObjectsAreOrdinaryWhereThereIsNoRoomForSlots)
 {
     refuses_to_seal = true;
@@ -175,34 +159,6 @@ TEST(Guard, ObjectsAreOrdinaryWhereThereIsNoRoomForSlots)
     }
     guard_mean = 0;
     EXPECT_EQ(guards().slots, 0u);
-}
-
-TEST(Guard, ALimitOfAddressSpaceLeavesAllocatingAsItWas)
-{
-    isolated::expect_passes([] {
-        struct rlimit limit = {size_t{128} << 20, RLIM_INFINITY};
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // which have reserved more than that
-        ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
-#endif
-        (void)limit;
-        guard_mean = 4096;
-        for (int i = 0; i < 200000; i++) {
-            char *object = static_cast<char *>(subject::allocate(i % 1000));
-            ASSERT_NE(object, nullptr);
-            subject::release(object);
-        }
-        EXPECT_GT(guards().samples, 1000u);
-        // To the end of memory, and on from there.
-        std::vector<void *> objects;
-        for (size_t total = 0; total < (size_t{256} << 20); total += 4000) {
-            void *object = subject::allocate(4000);
-            if (object == nullptr) break;
-            objects.push_back(object);
-        }
-        for (void *object : objects) subject::release(object);
-        EXPECT_EQ(guards().live, 0u);
-        EXPECT_NE(subject::allocate(100), nullptr);
-    });
 }
 
 // ---- mistakes that the kernel finds ------------------------------------------------------------------------------------------
@@ -321,19 +277,6 @@ void install(void (*with_information)(int, siginfo_t *, void *), void (*plain)(i
 }
 
 } // namespace
-
-TEST(GuardDeath, AHandlerOfTheProgramsHasTheSignalAfterUs)
-{
-    auto mistake = [] {
-        install(program_handler, nullptr, SA_NODEFER);
-        char *object = guarded_on(AT_END, 64);
-        for (int i = 0; i < 3; i++)
-            if (sigsetjmp(program_goes_on, 1) == 0) write_to(object + 64);
-        _exit(handled == 3 && handled_code == SEGV_ACCERR && handled_address == object + 64 ? 42 : 1);
-    };
-    EXPECT_EXIT(mistake(), testing::ExitedWithCode(42),
-                "^(heapfit: overflow: (write|access)[^\n]+\n" BY("accessed") BY("allocated") FILES "){3}" SAID_ALL);
-}
 
 TEST(GuardDeath, FaultsElsewhereArePassedOnInSilence)
 {

@@ -220,13 +220,6 @@ TEST_F(GuardedLarge, EndsAtAnInaccessiblePage)
     free(object);
 }
 
-TEST_F(GuardedLarge, BeginsBehindAnInaccessiblePage)
-{
-    char *object = make(LARGE);
-    EXPECT_DEATH(object[-1] = 1, "^heapfit: underflow: access to 0x[0-9a-f]+, 1 bytes before the object at ");
-    free(object);
-}
-
 // A process has a limited number of mappings, and needs some for its threads and files.
 TEST(Hardened, SoManyLargeObjectsLeaveMappingsToTheProgram)
 {
@@ -272,11 +265,6 @@ TEST_P(BlockSizes, WhatIsFreedIsNotHandedOutNext)
     expect_not_handed_out_next(GetParam());
 }
 
-TEST_F(GuardedLarge, IsNotHandedOutNextWhenItIsFreed)
-{
-    expect_not_handed_out_next(LARGE);
-}
-
 // ---- stale data
 
 TEST_P(BlockSizes, AFreedObjectHoldsNothing)
@@ -289,21 +277,6 @@ TEST_P(BlockSizes, AFreedObjectHoldsNothing)
 }
 
 // ---- layout
-
-TEST(Hardened, ObjectsStandInAnotherOrderThanTheyAreMade)
-{
-    for (size_t size : {size_t{24}, size_t{200}, size_t{2000}}) {
-        int behind = 0;
-        char *before = make(size);
-        for (int i = 0; i < 400; i++) {
-            char *object = make(size);
-            behind += object == before + malloc_usable_size(before) + 8;
-            before = object;
-        }
-        // Of 2000 bytes few have room in a quarantine: 80 stand so by chance, 106 at most in 2000 runs; in order, nearly all.
-        EXPECT_LT(behind, 200) << size;
-    }
-}
 
 TEST(Hardened, ProcessesHaveOrdersOfTheirOwn)
 {
@@ -340,13 +313,6 @@ TEST_P(BlockSizes, ASecondFreeIsFoundAtOnce)
     EXPECT_DEATH(in_thread([](char *given) { free(given); }, freed()), "^heapfit: double free of 0x[0-9a-f]+\n");
     EXPECT_DEATH(hidden(realloc(freed(), 10)), "^heapfit: realloc of 0x[0-9a-f]+, which is not allocated");
     EXPECT_DEATH(malloc_usable_size(freed()), "^heapfit: malloc_usable_size of 0x[0-9a-f]+, which is not allocated");
-}
-
-TEST_F(GuardedLarge, IsFreedOnce)
-{
-    char *object = make(LARGE);
-    free(object);
-    EXPECT_DEATH(free(object), "^heapfit: free of 0x[0-9a-f]+, which is not allocated \\(freed before\\?\\)\n");
 }
 
 TEST_P(Sizes, WhatStandsInsideAnObjectIsNotFreed)

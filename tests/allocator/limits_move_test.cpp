@@ -70,27 +70,6 @@ void expect_kept(model::Block block, void *moved)
     EXPECT_EQ(block.size, model::first_difference(block, block.size));
 }
 
-// In a heap that is new each time and without huge pages: where pages have been moved before, and where advice for huge
-// pages begins, mappings are in pieces (below).
-TEST(MovePages, AVeryLargeBlockIsMovedAndNotCopied)
-{
-    stress::Random random(stress::seed());
-    SCOPED_TRACE(stress::how_to_repeat());
-    for (int round = 0; round < 5; round++) {
-        isolated::expect_passes([size = (8 + random.below(56)) * MIB, more = random.below(64 * MIB)] {
-            space_settings.huge_pages = HUGE_PAGES_NEVER;
-            model::Block block = block_of(size);
-            model::Block fence = block_of(MIB); // so that it cannot grow in place
-            void *moved = heap_realloc(block.start, size + model::SPAN + more);
-            EXPECT_NE(block.start, moved);
-            EXPECT_EQ(1, moves_done) << "copied " << size << " bytes";
-            expect_kept(block, moved);
-            heap_free(moved);
-            heap_free(fence.start);
-        });
-    }
-}
-
 // With less address space allowed than is in use, the kernel unmaps the target of a move, then refuses.
 TEST(MovePages, ALimitBelowWhatIsInUseIsAnOrdinaryFailure)
 {

@@ -72,14 +72,6 @@ struct span *fenced_run(uint32_t spans)
     return run;
 }
 
-// Bytes that a call purged.
-template <typename Call> size_t purged_by(Call call)
-{
-    size_t before = purge_bytes;
-    call();
-    return purge_bytes - before;
-}
-
 // ---- how old --------------------------------------------------------------------------------------------------------
 
 TEST(Age, OfAProcessThatHasSleptForMonthsDoesNotStopItsChores)
@@ -100,29 +92,6 @@ TEST(Age, OfAProcessThatHasSleptForMonthsDoesNotStopItsChores)
             }
             EXPECT_GE(figures_now().purged - before.purged, BLOCKS * BYTES / 2) << sleep / DAY << " days";
         }
-    });
-}
-
-// ---- how much at a time ---------------------------------------------------------------------------------------------
-
-TEST(ACall, PurgesNoMoreThanAStepBecauseOfAge)
-{
-    in_new_space([] {
-        struct span *large = fenced_run(9 * STEP_SPANS);
-        std::vector<struct span *> small;
-        for (int i = 0; i < 20; i++) small.push_back(fenced_run(1));
-        space_release(large);
-        let_pass(2 * DECAY);
-        space_settings.decay_ms = DECAY;
-        size_t calls = 0;
-        for (auto *run : small) {
-            let_pass(1);
-            size_t purged = purged_by([run] { space_release(run); });
-            EXPECT_LE(purged, PURGE_STEP);
-            calls += purged != 0;
-        }
-        EXPECT_GE(calls, 9u);
-        EXPECT_TRUE(reads_as_zeros(large)) << "step by step, all of it";
     });
 }
 

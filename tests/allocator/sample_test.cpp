@@ -261,27 +261,4 @@ TEST(SampleEstimate, WeightedSamplesAreAsManyAsThereAreObjects)
     }
 }
 
-#ifndef HEAPFIT_TEST_POOLS // where it is not known which part of a page is free
-// One object in so many stays on each page: these hold the rest.
-TEST(SampleEstimate, WhatIsPinnedIsDividedAmongThoseThatPinIt)
-{
-    enum { COUNT = 40000, SIZE = 100, BLOCK = 112, KEPT_OF = 50, MEAN = 1024 };
-    std::vector<void *> objects, kept;
-    set_mean(MEAN);
-    for (int i = 0; i < COUNT; i++) objects.push_back(subject::allocate(SIZE));
-    for (int i = 0; i < COUNT; i++)
-        if (i % KEPT_OF == 0) kept.push_back(objects[static_cast<size_t>(i)]);
-        else subject::release(objects[static_cast<size_t>(i)]);
-    double pinned = 0;
-    for (const auto &each : live()) pinned += weight(each) * static_cast<double>(each.pinned);
-    set_mean(NONE);
-    std::map<uintptr_t, size_t> pages;
-    for (void *object : kept) pages[reinterpret_cast<uintptr_t>(object) / platform_page_size()]++;
-    double truth = static_cast<double>(pages.size() * platform_page_size()) - static_cast<double>(kept.size()) * BLOCK;
-    // As many samples as that is: a tenth of the kept.
-    EXPECT_NEAR(pinned, truth, 0.5 * truth);
-    for (void *object : kept) subject::release(object);
-}
-#endif
-
 } // namespace

@@ -6,7 +6,6 @@
 #include "space_walker.h"
 #include "stress_seed.h"
 
-#include <array>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -62,59 +61,6 @@ TEST(Heap, AThreadThatRestsAfterItHasFreedMuchGivesItBack)
         }
         space_figures(&after);
         EXPECT_GE(after.purged - before.purged, 12 * MIB);
-        expect_nothing_left();
-    });
-}
-
-// ---- producer to consumer --------------------------------------------------------------------------------------------
-
-// A ring between one producer and one consumer, so that few blocks are live at a time.
-constexpr size_t RING = 4096;
-
-struct Ring {
-    std::array<std::atomic<void *>, RING> slots{};
-
-    void put(size_t number, void *block)
-    {
-        auto &slot = slots[number % RING];
-        while (slot.load(std::memory_order_relaxed) != nullptr) std::this_thread::yield();
-        slot.store(block, std::memory_order_release);
-    }
-
-    void *take(size_t number)
-    {
-        auto &slot = slots[number % RING];
-        void *block;
-        while ((block = slot.exchange(nullptr, std::memory_order_acquire)) == nullptr) std::this_thread::yield();
-        return block;
-    }
-};
-
-// A chain of threads, each of which frees what the one before allocated and passes on new blocks.
-TEST(Threads, ABucketBrigadeIsBoundedByWhatIsLive)
-{
-    in_new_heap([] {
-        constexpr size_t LINKS = 5, BLOCKS = 500'000 / SHARE, BLOCK_BYTES = 200;
-        static std::array<Ring, LINKS> rings;
-        std::vector<std::thread> threads;
-        for (size_t link = 1; link < LINKS; link++) {
-            threads.emplace_back([link] {
-                for (size_t i = 0; i < BLOCKS; i++) {
-                    heap_free(rings[link - 1].take(i));
-                    rings[link].put(i, heap_malloc(BLOCK_BYTES));
-                }
-            });
-        }
-        threads.emplace_back([] {
-            for (size_t i = 0; i < BLOCKS; i++) heap_free(rings[LINKS - 1].take(i));
-        });
-        size_t peak = 0;
-        for (size_t i = 0; i < BLOCKS; i++) {
-            rings[0].put(i, heap_malloc(BLOCK_BYTES));
-            if (i % 10'000 == 0) peak = std::max(peak, in_use());
-        }
-        for (auto &thread : threads) thread.join();
-        EXPECT_LE(peak, 2 * LINKS * RING * BLOCK_BYTES + LINKS * MIB);
         expect_nothing_left();
     });
 }

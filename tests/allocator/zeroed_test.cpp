@@ -46,7 +46,6 @@ namespace
 using patience::comes_true;
 
 constexpr size_t KIB = 1024, MIB = size_t{1} << 20;
-constexpr size_t ABSURD = size_t{1} << 46;
 
 struct space_figures figures_now()
 {
@@ -212,27 +211,6 @@ TEST(Zeroed, TheStockGoesBackBeforeAnAllocationFails)
     });
 }
 
-TEST(Zeroed, TheSettingIsFollowedWhileThreadsRun)
-{
-    with_reserve(0, [] {
-        burst(MIB, 30);
-        for (size_t reserve : {16 * MIB, 2 * MIB, size_t{1}, SPAN_SIZE, ABSURD, 4 * MIB}) {
-            set_reserve(reserve);
-            for (int i = 0; i < 20; i++) {
-                burst(MIB, 10);
-                burst(8 * KIB, 100);
-                // What has just been cleared may come in before the stock is cut down: a piece of 2 MiB.
-                EXPECT_LE(figures_now().zeroed, reserve + 2 * MIB);
-            }
-        }
-        set_reserve(0);
-        EXPECT_TRUE(comes_true([] {
-            space_zeroed_adjust();
-            return figures_now().zeroed == 0;
-        }));
-    });
-}
-
 // ---- forks, the end ---------------------------------------------------------------------------------------------
 
 #if !HEAPFIT_TEST_SANITIZED && !HEAPFIT_TEST_EMULATED // neither survives a fork among threads
@@ -259,16 +237,6 @@ TEST(Zeroed, AChildMissesNothingOfWhatWasBeingCleared)
             ASSERT_EQ(isolated::PASSED, status) << "child " << i;
         }
     });
-}
-
-TEST(Zeroed, AProcessEndsWhileMemoryIsBeingCleared)
-{
-    for (int i = 0; i < 20; i++)
-        with_reserve(64 * MIB, [] {
-            burst(MIB, 60);
-            std::fflush(nullptr);
-            if (!testing::Test::HasFailure()) std::_Exit(isolated::PASSED);
-        });
 }
 
 #endif

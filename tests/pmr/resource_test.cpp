@@ -87,12 +87,6 @@ TYPED_TEST(OwningResource, ReleaseForgetsContainersThatWereNeverDestroyed)
     }
 }
 
-{
-    heapfit::context_options options;
-    options.alignment = 24;
-    EXPECT_THROW(TypeParam{options}, std::invalid_argument);
-}
-
 TEST(ContextResource, KindsOfOwningResourcesAreWhatTheirNamesSay)
 {
     heapfit::context_options contrary;

@@ -4,19 +4,6 @@
 namespace
 {
 
-TEST(TraceObjects, AReallocOfABlockFromBeforeTheRecordingIsABirth)
-{
-    TraceFile file;
-    file.info().events(0, {reallocation(10, 0x500, 0x600, 40, 5)}).mark(100, 90).end();
-    Reader reader = open_file(file);
-    std::vector<Object> objects = all_objects(reader.get());
-    ASSERT_EQ(objects.size(), 1);
-    EXPECT_EQ(objects[0].previous, 0);
-    EXPECT_EQ(objects[0].born_ns, 15);
-    EXPECT_EQ(objects[0].born_kind, TRACE_REALLOC);
-    EXPECT_EQ(trace_totals(reader.get()).unmatched_frees, 1);
-}
-
 TEST(TraceObjects, ABlockThatBeginsWhereOneLivesEndsThat)
 {
     TraceFile file;
@@ -36,21 +23,6 @@ TEST(TraceObjects, ABlockThatBeginsWhereOneLivesEndsThat)
     EXPECT_EQ(trace_totals(reader.get()).replaced, 1);
     const struct trace_flow *pairs;
     EXPECT_EQ(trace_flow(reader.get(), &pairs), 0);
-}
-
-TEST(TraceObjects, AFailedReallocLeavesTheOldBlock)
-{
-    TraceFile file;
-    file.info()
-        .events(0, {allocation(10, 0x500, 8), reallocation(20, 0x500, 0, 1 << 30, 5), release(40, 0x500)})
-        .mark(90, 80)
-        .end();
-    Reader reader = open_file(file);
-    std::vector<Object> objects = all_objects(reader.get());
-    ASSERT_EQ(objects.size(), 1);
-    EXPECT_EQ(objects[0].died_ns, 40);
-    EXPECT_EQ(trace_totals(reader.get()).failed, 1);
-    EXPECT_EQ(trace_totals(reader.get()).reallocs, 0);
 }
 
 TEST(TraceObjects, MoreBlocksThanThereIsMemoryForEndTheReadingWithWhatWasRead)

@@ -13,16 +13,6 @@ std::vector<uint64_t> addresses(const std::vector<Event> &events)
 
 using Addresses = std::vector<uint64_t>;
 
-TEST(TraceOrder, EventsOfALaterPassWaitForTheMarkThatCompletesThem)
-{
-    TraceFile file;
-    file.info().events(0, {allocation(10, 0x10, 8), allocation(50, 0x50, 8)}).mark(50, 40);
-    file.events(1, {allocation(45, 0x45, 8)}).mark(100, 90).end();
-    Reader reader = open_file(file);
-    EXPECT_EQ(addresses(all_events(reader.get())), (Addresses{0x10, 0x45, 0x50}));
-    EXPECT_EQ(trace_problems(reader.get()).late_events, 0);
-}
-
 TEST(TraceOrder, AnEventThatComesTooLateIsGivenOutAtOnceAndCounted)
 {
     TraceFile file;
@@ -53,29 +43,6 @@ TEST(TraceOrder, WithinATickFreesComeFirst)
     file.info().events(0, {allocation(10, 0xA0, 8), allocation(20, 0xB0, 8)});
     file.events(1, {release(20, 0xA0)}).mark(100, 90).end();
     EXPECT_EQ(addresses(all_events(open_file(file).get())), (Addresses{0xA0, 0xA0, 0xB0}));
-}
-
-TEST(TraceOrder, AFileThatMarksNothingIsGivenOutWhenTooMuchWouldBeHeld)
-{
-    TraceFile file;
-    file.info();
-    uint64_t tick = 1;
-    for (int block = 0; block < 200; block++) {
-        std::vector<trace_event> events;
-        for (int i = 0; i < 100; i++, tick++) events.push_back(allocation(tick, tick * 16, 8));
-        file.events(static_cast<uint32_t>(block % 3), events);
-    }
-    file.end();
-    Reader reader = open_file(file);
-    limit_held(reader.get(), 30000);
-    std::vector<Event> events;
-    uint64_t ns[1];
-    trace_events columns = {};
-    columns.capacity = 1;
-    columns.ns = ns;
-    ASSERT_EQ(trace_next_events(reader.get(), &columns), 1);
-    EXPECT_LT(trace_position(reader.get()), file.bytes.size() / 2);
-    EXPECT_EQ(all_events(reader.get()).size(), 200 * 100 - 1);
 }
 
 TEST(TraceOrder, MarksTieTicksToNanoseconds)

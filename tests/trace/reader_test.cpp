@@ -147,19 +147,6 @@ TEST(TraceReader, ALostBlockOfSitesChangesNoOthersNumber)
     EXPECT_EQ(sites[3].caller, 2);
 }
 
-TEST(TraceReader, CallersOfASiteEndSomewhere)
-{
-    TraceFile file;
-    file.info().sites(1, {{1, 0xA0}, {7, 0xB0}, {2, 0xC0}}).end();
-    Reader reader = open_file(file);
-    count_objects(reader.get());
-    const struct trace_site *sites;
-    ASSERT_EQ(trace_sites(reader.get(), &sites), 4);
-    EXPECT_EQ(sites[1].caller, 0);
-    EXPECT_EQ(sites[2].caller, 0);
-    EXPECT_EQ(sites[3].caller, 2);
-}
-
 TEST(TraceReader, UnknownBlocksArePassedOverAndCounted)
 {
     TraceFile file;
@@ -270,16 +257,6 @@ TraceFile zeros(uint8_t type, int blocks)
     file.info();
     for (int i = 0; i < blocks; i++) file.block(type, std::string(3 << 18, '\0'));
     return file.end();
-}
-
-TEST(TraceReader, SitesCannotBeFarBeyondWhatAFileHolds)
-{
-    TraceFile file;
-    file.info().sites((1 << 22) - 2, {{0, 0xA0}}).sites(2, {{0, 0xB0}}).events(0, {allocation(1, 0x10, 8, 2)}).end();
-    Reader reader = open_file(file);
-    EXPECT_EQ(all_objects(reader.get()).at(0).site, 2);
-    EXPECT_EQ(trace_problems(reader.get()).damaged_blocks, 1);
-    EXPECT_LT(memory_used(reader.get()), MIB);
 }
 
 TEST(TraceReader, WhatUnpacksToFarMoreThanItsSizeIsStoppedAndSaysWhatToDo)
