@@ -465,6 +465,18 @@ TEST(ControlOfThreads, DoesNotKeepAProcessAliveWhoseMainThreadHasLeft)
     EXPECT_EQ(subject.last_words(), "written at the end");
 }
 
+TEST(ControlTaken, IsSaidOnceAndTheProgramGoesOn)
+{
+    Subject subject("wait", "control:on", true);
+    ASSERT_EQ(subject.ready(), subject.pid());
+    std::string expected =
+        "heapfit: no control: the socket @heapfit/" + std::to_string(subject.pid()) + " is taken by another process\n";
+    for (int i = 0; i < patience_ms && subject.errors() != expected; i++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(subject.errors(), expected);
+    EXPECT_EQ(subject.end(), 0);
+}
+
 TEST(ControlOfPrivilegedPrograms, IsOff)
 {
     if (HEAPFIT_TEST_SANITIZED) GTEST_SKIP() << "sanitizers look at their process by means that such a one has not";

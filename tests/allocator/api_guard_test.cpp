@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <string>
 #include <thread>
 
 namespace
@@ -79,6 +80,23 @@ TEST(GuardOption, IsOffAndMayBeSetAtAnyTime)
     EXPECT_EQ(stats_now().guard_samples, stats.guard_samples);
     EXPECT_EQ(hf_option_set("guard_sample", "-1"), -1);
     EXPECT_EQ(errno, EINVAL);
+}
+
+TEST(GuardFigures, StandInTheReportWhereThereAreAny)
+{
+    auto report = [] {
+        testing::internal::CaptureStderr();
+        hf_stats_print(2);
+        return testing::internal::GetCapturedStderr();
+    };
+    EXPECT_EQ(report().find("guarded"), std::string::npos);
+    char *object = guarded(64);
+    hf_stats stats = stats_now();
+    EXPECT_NE(report().find(" " + std::to_string(stats.guard_objects) + " objects in " +
+                            std::to_string(stats.guard_slots) + " slots; " + std::to_string(stats.guard_samples) +
+                            " since the start, "),
+              std::string::npos);
+    hf_free(object);
 }
 
 TEST(GuardFigures, WhatAllOfItMayTakeIsBounded)

@@ -252,6 +252,39 @@ TEST(PosixMemalign, ReturnsItsErrorsAndLeavesTheRestAlone)
     EXPECT_EQ(errno, ENOMEM) << "as in glibc, and programs read it";
 }
 
+TEST(AlignedAlloc, RefusesWhatIsNoPowerOfTwo)
+{
+    for (size_t alignment : {size_t{0}, size_t{3}, size_t{48}}) {
+        errno = 0;
+        EXPECT_EQ(aligned_alloc(alignment, 100), nullptr);
+        EXPECT_EQ(errno, EINVAL);
+    }
+    Object object{aligned_alloc(4096, 10)}; // a size that is no multiple is allowed since C17
+    EXPECT_TRUE(is_aligned(object.get(), 4096));
+}
+
+TEST(Memalign, RoundsTheAlignmentUp)
+{
+    volatile size_t hundred = 100, all = SIZE_MAX;
+    Object object{memalign(hundred, 10)};
+    EXPECT_TRUE(is_aligned(object.get(), 128));
+    errno = 0;
+    EXPECT_EQ(memalign(all, 10), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+}
+
+TEST(Valloc, AlignsToPages)
+{
+    auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    Object one{valloc(10)}, whole{pvalloc(page + 1)};
+    EXPECT_TRUE(is_aligned(one.get(), page));
+    EXPECT_TRUE(is_aligned(whole.get(), page));
+    EXPECT_GE(malloc_usable_size(whole.get()), 2 * page);
+    errno = 0;
+    EXPECT_EQ(pvalloc(SIZE_MAX - 1), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+}
+
 // ---- sizes, second names ----------------------------------------------------------------------------------------------------------
 
 TEST(MallocUsableSize, WastesLittle)

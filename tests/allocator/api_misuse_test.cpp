@@ -88,6 +88,16 @@ TEST(ForeignPointer, OnTheStackIsNoticed)
                  "^heapfit: malloc_usable_size of a foreign pointer: 0x[0-9a-f]+ .*" LINE_END);
 }
 
+TEST(InteriorPointer, OfASmallObjectIsNamedWithItsBlock)
+{
+    auto object = static_cast<char *>(malloc(96));
+    EXPECT_DEATH(free(hidden(object + 16)),
+                 "^heapfit: free of an interior pointer: 0x[0-9a-f]+ points 16 bytes into the block at 0x[0-9a-f]+ of "
+                 "[0-9]+ bytes" LINE_END);
+    EXPECT_DEATH(free(realloc(hidden(object + 32), 10)), "^heapfit: realloc of an interior pointer: .*" LINE_END);
+    free(object);
+}
+
 TEST(InteriorPointer, OfALargeObjectIsNamedWithItsStart)
 {
     auto object = static_cast<char *>(malloc(1000000));

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <malloc.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -133,6 +135,30 @@ TEST(Stats, ServeOlderAndNewerCallers)
 
 // ---- heaps, nodes ------------------------------------------------------------------------------------------------------------
 
+namespace
+{
+
+std::vector<hf_heap_stats> heaps_now()
+{
+    std::vector<hf_heap_stats> heaps(hf_stats_heaps(nullptr, 0));
+    EXPECT_EQ(hf_stats_heaps(heaps.data(), heaps.size()), heaps.size());
+    return heaps;
+}
+
+long thread_number()
+{
+    return syscall(SYS_gettid);
+}
+
+const hf_heap_stats *heap_of(const std::vector<hf_heap_stats> &heaps, long thread)
+{
+    for (const hf_heap_stats &heap : heaps)
+        if (heap.thread == thread) return &heap;
+    return nullptr;
+}
+
+} // namespace
+
 TEST(Heaps, AddUpToTheTotal)
 {
     std::vector<void *> objects(1000);
@@ -153,6 +179,36 @@ TEST(Heaps, AddUpToTheTotal)
     EXPECT_EQ(cached, total.cached_bytes);
     EXPECT_EQ(refills, total.refills);
     for (void *object : objects) free(object);
+}
+
+TEST(Heaps, NameTheirThreads)
+{
+    std::atomic<bool> allocated{false}, seen{false};
+    std::atomic<long> number{0};
+    void *left = nullptr;
+    std::thread other([&] {
+        std::vector<void *> objects(1000);
+        for (void *&object : objects) object = malloc(1000);
+        left = malloc(1000);
+        number = thread_number();
+        allocated = true;
+        while (!seen) std::this_thread::yield();
+        for (void *object : objects) free(object);
+    });
+    while (!allocated) std::this_thread::yield();
+    std::vector<hf_heap_stats> during = heaps_now();
+    seen = true;
+    other.join();
+    const hf_heap_stats *own = heap_of(during, thread_number()), *others = heap_of(during, number);
+    ASSERT_NE(own, nullptr);
+    ASSERT_NE(others, nullptr);
+    EXPECT_GE(others->live_bytes, size_t{1000} * 1000);
+    EXPECT_GE(others->spans, 15u);
+    std::vector<hf_heap_stats> after = heaps_now();
+    EXPECT_EQ(heap_of(after, number), nullptr) << "it is idle";
+    EXPECT_EQ(after[0].number, 0u);
+    EXPECT_GE(after[0].live_bytes, 1000u) << "what the thread has left";
+    free(left);
 }
 
 TEST(Nodes, AreOneOrMore)
@@ -250,6 +306,17 @@ TEST(Trim, GivesFreeMemoryBack)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" // the older form is what is tested
 
+TEST(Mallinfo, SaysTheSameAsFarAsItCan)
+{
+    void *object = malloc(size_t{3} << 30); // does not fit into an int; never touched
+    struct mallinfo2 wide = mallinfo2();
+    struct mallinfo narrow = mallinfo();
+    EXPECT_EQ(static_cast<size_t>(narrow.uordblks), wide.uordblks);
+    EXPECT_EQ(static_cast<size_t>(narrow.hblks), wide.hblks);
+    EXPECT_EQ(narrow.hblkhd, object == nullptr ? static_cast<int>(wide.hblkhd) : INT_MAX);
+    free(object);
+}
+
 #pragma GCC diagnostic pop
 
 // ---- malloc_info, malloc_stats, mallopt ----------------------------------------------------------------------------------------
@@ -314,6 +381,21 @@ TEST(MallocInfo, IsWellFormedAndInGlibcsShape)
     EXPECT_NE(text.find("<malloc version=\"1\">"), std::string::npos);
     EXPECT_NE(text.find("<total type=\"mmap\""), std::string::npos);
     EXPECT_NE(text.find("<system type=\"current\""), std::string::npos);
+}
+
+TEST(MallocStats, WritesToTheStreamThatStderrIs)
+{
+    char *text = nullptr;
+    size_t length = 0;
+    FILE *before = stderr;
+    stderr = open_memstream(&text, &length);
+    std::fputs("first ", stderr);
+    malloc_stats();
+    std::fclose(stderr);
+    stderr = before;
+    EXPECT_TRUE(std::regex_search(text, std::regex("^first heapfit [0-9.]+, process [0-9]+\n"))) << text;
+    EXPECT_NE(std::string(text).find("block size"), std::string::npos);
+    free(text);
 }
 
 TEST(Mallopt, AcceptsWhatIsOnlyAHint)

@@ -278,6 +278,48 @@ void install(void (*with_information)(int, siginfo_t *, void *), void (*plain)(i
 
 } // namespace
 
+TEST(GuardDeath, AHandlerOfTheProgramsHasTheSignalAfterUs)
+{
+    auto mistake = [] {
+        install(program_handler, nullptr, SA_NODEFER);
+        char *object = guarded_on(AT_END, 64);
+        for (int i = 0; i < 3; i++)
+            if (sigsetjmp(program_goes_on, 1) == 0) write_to(object + 64);
+        _exit(handled == 3 && handled_code == SEGV_ACCERR && handled_address == object + 64 ? 42 : 1);
+    };
+    EXPECT_EXIT(mistake(), testing::ExitedWithCode(42),
+                "^(heapfit: overflow: (write|access)[^\n]+\n" BY("accessed") BY("allocated") FILES "){3}" SAID_ALL);
+}
+
+#if !defined(__SANITIZE_THREAD__) // whose own handler keeps out all
+TEST(GuardDeath, AHandlerHasTheSignalsKeptOutThatItWants)
+{
+    for (int flags : {0, SA_NODEFER}) {
+        auto mistake = [flags] {
+            struct sigaction action = {};
+            action.sa_sigaction = program_handler;
+            action.sa_flags = SA_SIGINFO | flags;
+            sigaddset(&action.sa_mask, SIGUSR2);
+            sigaction(SIGSEGV, &action, nullptr);
+            if (sigsetjmp(program_goes_on, 1) == 0) write_to(guarded_on(AT_END, 64) + 64);
+            _exit(handled_kept_out);
+        };
+        EXPECT_EXIT(mistake(), testing::ExitedWithCode(flags == SA_NODEFER ? 2 : 3), "overflow");
+    }
+}
+#endif
+
+TEST(GuardDeath, AHandlerThatIsInstalledLaterTakesOurPlace)
+{
+    auto mistake = [] {
+        char *object = guarded_on(AT_END, 64);
+        install(program_handler, nullptr, SA_NODEFER);
+        if (sigsetjmp(program_goes_on, 1) == 0) write_to(object + 64);
+        _exit(handled == 1 ? 42 : 1);
+    };
+    EXPECT_EXIT(mistake(), testing::ExitedWithCode(42), NOTHING_SAID);
+}
+
 TEST(GuardDeath, FaultsElsewhereArePassedOnInSilence)
 {
     auto wild = [] {
@@ -352,6 +394,15 @@ void use_second_stack()
 }
 
 } // namespace
+
+TEST(GuardDeath, AHandlerRunsOnTheStackThatItWants)
+{
+    auto mistake = [] {
+        use_second_stack();
+        write_to(guarded_on(AT_END, 64) + 64);
+    };
+    EXPECT_EXIT(mistake(), testing::ExitedWithCode(42), "^heapfit: overflow");
+}
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(GuardDeath, AStackThatOverflowsIsTheProgramsOwnAffair)
