@@ -96,7 +96,7 @@ gate-rust: packages
 # ---- the full run ---------------------------------------------------------------------------------------------------------
 
 native: libraries packages-all
-	@$(call build,release,all); HEAPFIT_DRIFT_SECONDS=120 $(call ctest_run,release,-LE alone)
+	@$(call build,release,all); $(call ctest_run,release,-LE alone)
 
 # Those that change settings of the whole machine: after everything that could notice.
 alone: $(filter-out alone,$(FULL))

@@ -49,39 +49,6 @@ TEST(Aligned, HugeAlignmentsTakeNoMoreThanTheSize)
     });
 }
 
-TEST(Aligned, WhatLiesBetweenHugeAlignmentsServesOthers)
-{
-    in_new_heap([] {
-        constexpr size_t ALIGNMENT = 64 * MIB, COUNT = 6;
-        std::vector<void *> aligned, between;
-        for (size_t i = 0; i < COUNT; i++) aligned.push_back(heap_malloc_aligned(MIB, ALIGNMENT));
-        void *last = *std::max_element(aligned.begin(), aligned.end());
-        for (size_t i = 0; i < (COUNT - 1) * (ALIGNMENT / MIB - 1); i++) {
-            between.push_back(heap_malloc(MIB));
-            EXPECT_LT(between.back(), last) << "after " << i << " MiB, although more lies free between the blocks";
-            if (HasFailure()) break;
-        }
-        for (void *block : aligned) heap_free(block);
-        for (void *block : between) heap_free(block);
-    });
-}
-
-// Up to a page and more, blocks of a size class that is a multiple of the alignment serve.
-TEST(Aligned, SmallBlocksTakeTheNextMultipleOfTheAlignment)
-{
-    in_new_heap([] {
-        for (size_t alignment = 32; alignment <= 16 * 1024; alignment *= 2) {
-            for (size_t size : {size_t{1}, alignment, alignment + alignment / 2}) {
-                void *block = heap_malloc_aligned(size, alignment);
-                EXPECT_TRUE(is_aligned(block, alignment));
-                size_t needed = (size + alignment - 1) / alignment * alignment;
-                EXPECT_LE(heap_usable_size(block), needed) << size << " bytes at a multiple of " << alignment;
-                heap_free(block);
-            }
-        }
-    });
-}
-
 TEST(Aligned, MoreThanTheReservationAllowsIsRefused)
 {
     isolated::expect_passes([] {

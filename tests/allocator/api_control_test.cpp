@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -210,17 +209,6 @@ class Subject
     std::string last_words_;
 };
 
-std::vector<std::string> descriptors_of(pid_t pid)
-{
-    std::vector<std::string> names;
-    DIR *folder = opendir(("/proc/" + std::to_string(pid) + "/fd").c_str());
-    for (dirent *entry; folder != nullptr && (entry = readdir(folder)) != nullptr;)
-        if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-    if (folder != nullptr) closedir(folder);
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
 // The channel is open a moment after the process has started.
 void wait_until_listening(pid_t pid)
 {
@@ -274,11 +262,6 @@ class ControlOfBusyThreads : public Control
 
 // ---- requests -----------------------------------------------------------------------------------------------------
 
-TEST_F(Control, TellsItsVersion)
-{
-    EXPECT_EQ(ask(pid(), "version"), R"({"ok":true,"version":")" + std::string(hf_version()) + R"("})");
-}
-
 TEST_F(Control, GetsAndSetsOptions)
 {
     Client client(pid());
@@ -329,24 +312,6 @@ TEST_F(Control, ListsTheOptions)
     }
 }
 
-TEST_F(Control, TellsWhatIsInForceOfOptionsWhileShrunk)
-{
-    Client client(pid());
-    client.ask("set shared_span_threshold 4k");
-    client.ask("shrink");
-    std::map<std::string, std::string> in_force, values;
-    json::Value answer = json::read(client.ask("options"));
-    for (const json::Value &option : answer["options"].elements) {
-        in_force[option["name"].text] = option["in_force"].text;
-        values[option["name"].text] = option["value"].text;
-    }
-    EXPECT_EQ(in_force["thread_span_threshold"], "0");
-    EXPECT_EQ(in_force["decay_ms"], "10");
-    EXPECT_EQ(in_force["free_page_threshold"], "1048576");
-    EXPECT_EQ(in_force["shared_span_threshold"], "4096") << "less than that anyway";
-    EXPECT_EQ(values["decay_ms"], "500");
-}
-
 TEST_F(Control, TellsTheStatistics)
 {
     json::Value answer = json::read(ask(pid(), "stats"));
@@ -378,25 +343,6 @@ TEST_F(Control, TellsTheLedger)
     EXPECT_GT(resident["file"], 0);
 }
 
-TEST_F(Control, IsNotSeenInTheFigures)
-{
-    auto heaps = [this] { return json::read(ask(pid(), "stats"))["stats"]["total"]["heaps"].number; };
-    EXPECT_EQ(heaps(), 1) << "its thread has no heap";
-    for (const char *request : {"options", "set decay_ms 1", "trim", "ledger", "get x", "nonsense"})
-        ask(pid(), request);
-    EXPECT_EQ(heaps(), 1);
-}
-
-TEST_F(Control, ShrinksAndRestores)
-{
-    Client client(pid());
-    EXPECT_TRUE(json::read(client.ask("shrink")).has("given_back"));
-    EXPECT_TRUE(json::read(client.ask("stats"))["stats"]["shrunk"].truth);
-    EXPECT_EQ(client.ask("restore"), R"({"ok":true})");
-    EXPECT_FALSE(json::read(client.ask("stats"))["stats"]["shrunk"].truth);
-    EXPECT_TRUE(json::read(client.ask("trim")).has("given_back"));
-}
-
 // ---- what is no request -------------------------------------------------------------------------------------------
 
 TEST_F(Control, SaysWhatItDoesNotUnderstand)
@@ -415,33 +361,6 @@ TEST_F(Control, SaysWhatItDoesNotUnderstand)
     EXPECT_TRUE(refuses(client.ask("get d\xC3\xA9"), "printable ASCII"));
     EXPECT_TRUE(refuses(client.ask("version\r"), "printable ASCII"));
     EXPECT_EQ(client.ask("  get   decay_ms  "), R"({"ok":true,"name":"decay_ms","value":"500"})") << "it goes on";
-}
-
-TEST_F(Control, TakesRequestsOfALimitedLength)
-{
-    Client longest(pid());
-    EXPECT_TRUE(refuses(longest.ask(std::string(256, 'x')), "there is no command 'xxx"));
-    EXPECT_FALSE(longest.ask("version").empty());
-    Client longer(pid());
-    EXPECT_TRUE(refuses(longer.ask(std::string(257, 'x')), "at most 256 bytes"));
-    EXPECT_EQ(longer.hear(), "") << "and closes";
-}
-
-TEST_F(Control, TakesRequestsInAnyPieces)
-{
-    Client client(pid());
-    for (char each : std::string("get decay_ms\n")) {
-        ASSERT_TRUE(client.say(std::string(1, each)));
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    EXPECT_EQ(client.hear(), R"({"ok":true,"name":"decay_ms","value":"500"})");
-    std::string many;
-    for (int i = 0; i < 100; i++) many += "version\nget decay_ms\n";
-    ASSERT_TRUE(client.say(many));
-    for (int i = 0; i < 100; i++) {
-        EXPECT_NE(client.hear().find("version"), std::string::npos);
-        EXPECT_NE(client.hear().find("decay_ms"), std::string::npos);
-    }
 }
 
 TEST_F(Control, SurvivesThousandsOfRandomRequests)
@@ -491,46 +410,6 @@ TEST_F(Control, SurvivesThousandsOfRandomRequests)
 
 // ---- clients that behave badly ------------------------------------------------------------------------------------
 
-TEST_F(Control, SurvivesClientsThatVanish)
-{
-    for (int i = 0; i < 300; i++) {
-        Client client(pid());
-        if (i % 3 == 0) client.say("stats\nstats\nstats\n");
-        if (i % 3 == 1) client.say("sta");
-    }
-    EXPECT_FALSE(ask(pid(), "version").empty());
-}
-
-TEST_F(Control, ServesOthersWhileOneIsSlow)
-{
-    Client slow(pid()), silent(pid());
-    slow.say("get decay");
-    EXPECT_FALSE(ask(pid(), "version").empty());
-    slow.say("_ms\n");
-    EXPECT_EQ(slow.hear(), R"({"ok":true,"name":"decay_ms","value":"500"})");
-}
-
-TEST_F(Control, GivesUpAClientThatTakesNoAnswers)
-{
-    Client deaf(pid());
-    std::string requests;
-    for (int i = 0; i < 100; i++) requests += "options\n";
-    for (int i = 0; i < 1000 && deaf.shout(requests) != 0; i++) {
-    }
-    EXPECT_FALSE(ask(pid(), "version").empty());
-}
-
-TEST_F(Control, ClosesTheMostSilentOfTooManyConnections)
-{
-    std::vector<std::unique_ptr<Client>> clients;
-    for (int i = 0; i < 50; i++) {
-        clients.push_back(std::make_unique<Client>(pid()));
-        ASSERT_FALSE(clients.back()->ask("version").empty()) << i;
-        ASSERT_FALSE(clients.front()->ask("version").empty()) << "it is not silent";
-    }
-    EXPECT_EQ(clients[1]->hear(), "");
-}
-
 TEST_F(Control, IsRefusedToOtherUsers)
 {
     if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
@@ -548,13 +427,6 @@ TEST_F(Control, IsRefusedToOtherUsers)
     EXPECT_EQ(ask(pid(), "get decay_ms"), R"({"ok":true,"name":"decay_ms","value":"500"})");
 }
 
-TEST_F(Control, ShowsClientsWhoseProcessItIs)
-{
-    Client client(pid());
-    EXPECT_EQ(client.peer().pid, pid());
-    EXPECT_EQ(client.peer().uid, geteuid());
-}
-
 // ---- in the life of a process -------------------------------------------------------------------------------------
 
 TEST(ControlOff, IsTheDefault)
@@ -562,42 +434,6 @@ TEST(ControlOff, IsTheDefault)
     Subject subject("wait", "");
     ASSERT_EQ(subject.ready(), subject.pid());
     EXPECT_TRUE(Client(subject.pid()).closed());
-}
-
-TEST_F(Control, LeavesNothingBehind)
-{
-    pid_t gone = pid();
-    EXPECT_EQ(subject->end(), 0);
-    EXPECT_TRUE(Client(gone).closed());
-    subject = nullptr;
-}
-
-TEST_F(Control, LeavesNothingBehindWhenKilled)
-{
-    pid_t gone = pid();
-    kill(gone, SIGKILL);
-    subject->end();
-    EXPECT_TRUE(Client(gone).closed());
-    subject = nullptr;
-}
-
-TEST_F(Control, TakesNoDescriptorOfTheProgram)
-{
-    if (HEAPFIT_TEST_SANITIZED) GTEST_SKIP() << "a sanitizer opens files of its own";
-    Subject without("wait", "");
-    without.ready();
-    Client client(pid());
-    client.ask("version");
-    EXPECT_EQ(descriptors_of(pid()), descriptors_of(without.pid()));
-}
-
-TEST(ControlOfDaemons, SurvivesThatAllDescriptorsAreClosed)
-{
-    Subject subject("closing");
-    pid_t pid = subject.ready();
-    wait_until_listening(pid);
-    for (int i = 0; i < 20; i++) EXPECT_FALSE(ask(pid, "stats").empty());
-    EXPECT_EQ(subject.end(), 0) << "the program's own pipes are untouched";
 }
 
 TEST(ControlOfForks, BelongsToEachProcess)
@@ -618,32 +454,6 @@ TEST(ControlOfForks, BelongsToEachProcess)
     EXPECT_EQ(subject.end(), 0) << subject.errors();
     EXPECT_TRUE(Client(parent).closed());
     EXPECT_TRUE(Client(child).closed());
-}
-
-TEST(ControlOfForks, WorksBeforeItsConstructorHasRun)
-{
-    if (HEAPFIT_TEST_SANITIZED) GTEST_SKIP() << "sanitizers start no threads after a fork among threads";
-    setenv("SUBJECT_FORKS_EARLY", "1", 1);
-    Subject subject;
-    unsetenv("SUBJECT_FORKS_EARLY");
-    pid_t first = subject.ready(), second = subject.ready();
-    ASSERT_NE(first, second);
-    for (pid_t pid : {first, second}) {
-        wait_until_listening(pid);
-        EXPECT_EQ(json::read(ask(pid, "stats"))["stats"]["pid"].number, pid);
-    }
-    EXPECT_EQ(subject.end(), 0);
-    EXPECT_EQ(subject.errors(), "");
-}
-
-TEST(ControlOfExec, BelongsToTheNewProgram)
-{
-    if (HEAPFIT_TEST_EMULATED) GTEST_SKIP() << "the kernel cannot start an emulated program by itself";
-    Subject subject("exec");
-    ASSERT_EQ(subject.ready(), subject.pid());
-    wait_until_listening(subject.pid());
-    EXPECT_EQ(subject.end(), 0);
-    EXPECT_EQ(subject.errors(), "") << "the name was free again";
 }
 
 TEST(ControlOfThreads, DoesNotKeepAProcessAliveWhoseMainThreadHasLeft)
@@ -705,29 +515,4 @@ TEST_F(ControlOfBusyThreads, SetsEveryLiveOption)
     }
     for (int round = 0; round < 20; round++)
         for (const std::string &request : requests) ASSERT_TRUE(json::read(client.ask(request))["ok"].truth) << request;
-}
-
-TEST_F(ControlOfBusyThreads, TellsPossibleFigures)
-{
-    Client client(pid());
-    for (int i = 0; i < 200; i++) {
-        json::Value stats = json::read(client.ask("stats"))["stats"];
-        const json::Value &total = stats["total"];
-        EXPECT_LE(total["live_bytes"].number, total["committed"].number);
-        EXPECT_LE(total["large_bytes"].number, total["live_bytes"].number);
-        EXPECT_LE(total["resident"].number, total["reserved"].number);
-        EXPECT_GE(stats["heaps"].elements.size(), static_cast<size_t>(total["heaps"].number) + 1);
-        for (const json::Value &heap : stats["heaps"].elements)
-            EXPECT_LE(heap["live_bytes"].number + heap["free_bytes"].number, heap["spans"].number << 16);
-    }
-}
-
-TEST_F(ControlOfBusyThreads, TrimsAndShrinks)
-{
-    Client client(pid());
-    for (int i = 0; i < 100; i++) {
-        EXPECT_TRUE(json::read(client.ask("trim"))["ok"].truth);
-        EXPECT_TRUE(json::read(client.ask("shrink"))["ok"].truth);
-        EXPECT_TRUE(json::read(client.ask("restore"))["ok"].truth);
-    }
 }

@@ -8,10 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <new>
 #include <string>
 #include <thread>
-#include <vector>
 
 namespace
 {
@@ -43,11 +41,6 @@ template <typename Allocate> char *guarded_by(Allocate allocate)
 char *guarded(size_t size)
 {
     return guarded_by([size] { return hf_malloc(size); });
-}
-
-bool is_at_page_start(const void *object)
-{
-    return reinterpret_cast<uintptr_t>(object) % 4096 == 0;
 }
 
 template <typename Pointer> Pointer *hidden(Pointer *pointer)
@@ -89,21 +82,6 @@ TEST(GuardOption, IsOffAndMayBeSetAtAnyTime)
     EXPECT_EQ(errno, EINVAL);
 }
 
-TEST(GuardFigures, GuardedObjectsAreAmongTheLiveOnes)
-{
-    hf_free(guarded(16)); // the slots exist
-    hf_stats before = stats_now();
-    std::vector<char *> objects;
-    for (int i = 0; i < 10; i++) objects.push_back(guarded(1000));
-    hf_stats stats = stats_now();
-    EXPECT_EQ(stats.guard_objects, before.guard_objects + 10);
-    EXPECT_GE(stats.live_objects, before.live_objects + 10);
-    EXPECT_GE(stats.live_bytes, before.live_bytes + 10000);
-    EXPECT_GE(stats.footprint, stats.live_bytes + stats.own_bytes);
-    for (char *object : objects) hf_free(object);
-    EXPECT_EQ(stats_now().guard_objects, before.guard_objects);
-}
-
 TEST(GuardFigures, StandInTheReportWhereThereAreAny)
 {
     auto report = [] {
@@ -131,42 +109,6 @@ TEST(GuardFigures, WhatAllOfItMayTakeIsBounded)
     EXPECT_LT(bytes, size_t{6} << 20);
     set_option("0");
 }
-
-TEST(Guard, ItsObjectsAreOurs)
-{
-    char *object = guarded(100);
-    EXPECT_TRUE(hf_is_ours(object));
-    EXPECT_EQ(hf_usable_size(object), 100u);
-    EXPECT_GE(hf_good_size(100), 100u);
-    std::memset(object, 'x', 100);
-    char *resized = static_cast<char *>(hf_realloc(object, 1000));
-    EXPECT_EQ(std::string(resized, 100), std::string(100, 'x'));
-    hf_free_sized(resized, 1000);
-    hf_free_sized(guarded(100), 100);
-    EXPECT_EQ(hf_realloc(guarded(100), 0), nullptr);
-    EXPECT_EQ(stats_now().guard_objects, 0u);
-    char *aligned = guarded_by([] { return hf_aligned_alloc(256, 100); });
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(aligned) % 256, 0u);
-    hf_free(aligned);
-    char *cleared = guarded_by([] { return hf_calloc(10, 10); });
-    EXPECT_TRUE(contexts::holds(cleared, 100, 0));
-    hf_free(cleared);
-}
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // which have operators of their own
-TEST(Guard, OperatorsOfCppTakeThem)
-{
-    hf_free(guarded_by([] { return hf_malloc(1); }));
-    for (int i = 0; i < 20; i++) {
-        char *one = guarded_by([] { return ::operator new(100); });
-        ::operator delete(one, size_t{100});
-        char *many = guarded_by([] { return ::operator new[](64, std::align_val_t(64)); });
-        EXPECT_EQ(reinterpret_cast<uintptr_t>(many) % 64, 0u);
-        ::operator delete[](many, std::align_val_t(64));
-    }
-    EXPECT_EQ(stats_now().guard_objects, 0u);
-}
-#endif
 
 TEST(GuardDeath, AMistakeIsReportedWithThreeStacks)
 {
@@ -217,23 +159,6 @@ TEST(GuardContext, ObjectsOfContextsAreGuardedAsOftenAsOthers)
     EXPECT_NEAR(static_cast<double>(stats_now().guard_samples), expected, expected / 4);
 }
 
-#if !HEAPFIT_TEST_EMULATED // which does not survive all forks
-TEST(GuardContext, ChildrenOfOneProcessDoNotChooseTheSameObjectsOfAContext)
-{
-    Context context = make();
-    set_option("4k");
-    for (int i = 0; i < 1000; i++) hf_context_malloc(context.get(), 64);
-    auto chosen = isolated::numbers_of_children(8, [&] {
-        int first = 0;
-        size_t before = stats_now().guard_samples;
-        for (; stats_now().guard_samples == before; first++) hf_context_malloc(context.get(), 64);
-        return first;
-    });
-    set_option("0");
-    EXPECT_GT(chosen.size(), 2u);
-}
-#endif
-
 TEST(GuardContext, GuardedObjectsBelongToTheirContext)
 {
     Context context = make(), other = make();
@@ -251,21 +176,6 @@ TEST(GuardContext, GuardedObjectsBelongToTheirContext)
     fill(kept, 64, 7); // another context's
     hf_context_destroy(context.release());
     EXPECT_EQ(stats_now().guard_objects, 0u);
-}
-
-TEST(GuardContext, LiveBytesAreExactWhereSegmentsWereCut)
-{
-    Context context = make();
-    set_option("2k");
-    std::vector<void *> objects;
-    for (int i = 0; i < 2000; i++) {
-        objects.push_back(hf_context_malloc(context.get(), 48));
-        ASSERT_EQ(figures(context).live_bytes, objects.size() * 48);
-    }
-    EXPECT_GT(stats_now().guard_objects, 20u);
-    for (void *object : objects) hf_context_free(context.get(), object);
-    EXPECT_EQ(figures(context).live_bytes, 0u);
-    set_option("0");
 }
 
 TEST(GuardContext, ResizingStaysInTheContext)
@@ -294,48 +204,6 @@ TEST(GuardContext, ResizingStaysInTheContext)
     EXPECT_EQ(stats_now().guard_objects, 0u);
 }
 
-TEST(GuardContext, ShrinkingWritesNothingBehindTheObject)
-{
-    Context context = make();
-    char *object = guarded_in(context, 64);
-    fill(object, 64, 7);
-    void *row[3];
-    for (void *&each : row) {
-        each = hf_context_malloc(context.get(), 16);
-        fill(each, 16, 8);
-    }
-    hf_context_free(context.get(), row[1]);
-    void *moved = hf_context_realloc(context.get(), object, 16);
-    ASSERT_EQ(row[1], moved);
-    EXPECT_TRUE(holds(moved, 16, 7));
-    for (void *beside : {row[0], row[2]}) EXPECT_TRUE(holds(beside, 16, 8));
-}
-
-TEST(GuardContext, WhatAThreadHasSwitchedToIsGuardedToo)
-{
-    Context context = make();
-    char *object = guarded_by([&] {
-        hf_context *before = hf_context_switch(context.get());
-        void *made = hf_malloc(64);
-        hf_context_switch(before);
-        return made;
-    });
-    EXPECT_TRUE(hf_context_owns(context.get(), object));
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(object) % 16, 0u);
-    hf_free(object);
-}
-
-TEST(GuardContext, AnAlignmentOf8LeavesNothingBehindAnObject)
-{
-    hf_context_config config{};
-    config.alignment = 8;
-    Context context = make(config);
-    char *object;
-    do object = guarded_in(context, 24);
-    while (is_at_page_start(object));
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(object + 24) % 4096, 0u);
-}
-
 TEST(GuardContextDeath, AUseAfterFreeAllIsFound)
 {
     Context context = make();
@@ -346,20 +214,6 @@ TEST(GuardContextDeath, AUseAfterFreeAllIsFound)
         "^heapfit: use after free: (read of|access to) 0x[0-9a-f]+, byte 2 of the block at 0x[0-9a-f]+ of 64 bytes\n");
     EXPECT_EXIT(hf_context_free(context.get(), hidden(object)), testing::KilledBySignal(SIGABRT),
                 "^heapfit: (hf_context_free of 0x[0-9a-f]+, a block of 64 bytes, which was freed|a context is given)");
-}
-
-TEST(GuardContextDeath, AnOverflowIsFoundByFreeAll)
-{
-    Context context = make();
-    char *object;
-    do object = guarded_in(context, 64);
-    while (!is_at_page_start(object));
-    object[64] = (char)(object[65] + 1); // never what the rest of the page is filled with
-    EXPECT_EXIT(
-        hf_context_free_all(context.get()), testing::KilledBySignal(SIGABRT),
-        "^heapfit: overflow: byte 1 past the end of the block at 0x[0-9a-f]+ of 64 bytes was written to, found by "
-        "hf_context_free_all\n");
-    object[64] = object[65]; // as it was: or the context's end would find it
 }
 
 TEST(GuardContextDeath, AnObjectOfAnotherContextIsNotFreed)

@@ -4,21 +4,18 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <future>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -209,39 +206,6 @@ void free_all(const std::vector<char *> &objects)
     for (char *object : objects) hf_free(object);
 }
 
-// A thread that does something, tells what came of it, and waits until this object ends.
-class Sleeper
-{
-  public:
-    template <typename Work> explicit Sleeper(Work work)
-    {
-        thread_ = std::thread([this, work] {
-            number_ = static_cast<long>(syscall(SYS_gettid));
-            work();
-            done_.set_value();
-            end_.get_future().wait();
-        });
-        done_.get_future().wait();
-    }
-    ~Sleeper()
-    {
-        end_.set_value();
-        thread_.join();
-    }
-    Sleeper(const Sleeper &) = delete;
-    Sleeper &operator=(const Sleeper &) = delete;
-
-    long number() const
-    {
-        return number_;
-    }
-
-  private:
-    std::promise<void> done_, end_;
-    std::atomic<long> number_{0};
-    std::thread thread_;
-};
-
 // Nothing goes back to the kernel by itself.
 class LedgerTest : public testing::Test
 {
@@ -274,31 +238,6 @@ TEST_F(LedgerTest, LiveBlocksAndWhatTheyPin)
     free_all(objects);
 }
 
-TEST_F(LedgerTest, PagesWithoutALiveObjectAreKeptByTheHeapOfTheThread)
-{
-    Ledger before;
-    size_t spans = 0;
-    Sleeper sleeper([&] {
-        std::vector<char *> objects = allocate(4 * mib);
-        spans = thin_out(objects, span);
-    });
-    Ledger after;
-    ASSERT_GE(spans, 4 * mib / span - 1);
-    EXPECT_NEAR(after.of("kept", sleeper.number()), spans * (span - page()), span + slack());
-    EXPECT_NEAR(after.of("pinned", sleeper.number()), spans * (page() - block), page() + slack());
-    EXPECT_NEAR(after.of("live", sleeper.number()), spans * block, span + slack());
-}
-
-TEST_F(LedgerTest, FreeSpansThatAThreadKeepsAreItsOwn)
-{
-    Sleeper sleeper([&] {
-        char *object = static_cast<char *>(hf_malloc(2 * span));
-        memset(object, 1, 2 * span);
-        hf_free(object);
-    });
-    EXPECT_EQ(Ledger().of("cached", sleeper.number()), 2 * span);
-}
-
 TEST_F(LedgerTest, FreeMemoryOfAllWaitsForItsDecay)
 {
     ASSERT_EQ(hf_option_set("thread_span_threshold", "0"), 0);
@@ -311,41 +250,6 @@ TEST_F(LedgerTest, FreeMemoryOfAllWaitsForItsDecay)
     EXPECT_NEAR(grown(before, after, "live"), -static_cast<double>(8 * mib), slack());
     hf_trim();
     EXPECT_NEAR(grown(after, Ledger(), "decaying"), -static_cast<double>(8 * mib), slack());
-}
-
-TEST_F(LedgerTest, WhatAThreadLeavesBehindIsOrphaned)
-{
-    Ledger before;
-    size_t spans = 0;
-    std::thread([&] {
-        std::vector<char *> objects = allocate(4 * mib);
-        spans = thin_out(objects, span);
-    }).join();
-    Ledger after;
-    ASSERT_GE(spans, 4 * mib / span - 1);
-    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    EXPECT_NEAR(grown(before, after, "orphaned"), spans * (span - page), span + slack());
-    EXPECT_NEAR(grown(before, after, "pinned"), spans * (page - block), span + slack());
-}
-
-TEST_F(LedgerTest, BlocksThatAnotherThreadFreedAreOnTheWayToTheirOwner)
-{
-    std::vector<char *> objects;
-    Sleeper owner([&] { objects = allocate(4 * mib); });
-    Ledger before;
-    ASSERT_EQ(before.of("on_the_way"), 0u);
-    free_all(objects); // by this thread
-    Ledger after;
-    EXPECT_NEAR(after.of("on_the_way", owner.number()), 4 * mib, slack());
-    EXPECT_NEAR(grown(before, after, "live"), -static_cast<double>(4 * mib), span + slack());
-}
-
-TEST_F(LedgerTest, BlocksReadyForMallocAreNotOnTheWay)
-{
-    Sleeper owner([] { free_all(allocate(4 * mib)); });
-    Sleeper another([] { hf_free(hf_malloc(block)); });
-    Ledger after;
-    EXPECT_EQ(after.of("on_the_way"), 0u);
 }
 
 TEST_F(LedgerTest, TheRestOfAHugePageWasNeverUsed)
@@ -366,15 +270,6 @@ TEST_F(LedgerTest, TheRestOfAHugePageWasNeverUsed)
     hf_free(object);
 }
 
-TEST_F(LedgerTest, HeapsOfThreadsAreAmongTheTables)
-{
-    ASSERT_EQ(hf_option_set("share_first", "0"), 0); // each has its own at once
-    Ledger before;
-    std::vector<std::unique_ptr<Sleeper>> sleepers;
-    for (int i = 0; i < 64; i++) sleepers.push_back(std::make_unique<Sleeper>([] { hf_free(hf_malloc(1)); }));
-    EXPECT_GE(grown(before, Ledger(), "tables"), static_cast<long>(64 * 2 * kib));
-}
-
 TEST_F(LedgerTest, ContextsGuardedObjectsAndTablesHaveTheirs)
 {
     Ledger before;
@@ -393,27 +288,6 @@ TEST_F(LedgerTest, ContextsGuardedObjectsAndTablesHaveTheirs)
     EXPECT_GE(after.of("tables"), page());
     free_all(objects);
     hf_context_destroy(context);
-}
-
-TEST_F(LedgerTest, ClearedMemoryWaitsForCalloc)
-{
-    ASSERT_EQ(hf_option_set("zeroed_reserve", "8m"), 0);
-    char *object = static_cast<char *>(hf_malloc(16 * mib));
-    memset(object, 1, 16 * mib);
-    hf_free(object);
-    hf_free(hf_calloc(1, mib));
-    hf_stats stats{};
-    EXPECT_TRUE(patience::comes_true([&] {
-        hf_free(hf_calloc(1, mib));
-        hf_stats_get(&stats, sizeof stats);
-        return stats.zeroed_bytes >= 4 * mib;
-    }));
-    EXPECT_TRUE(patience::comes_true([&] {
-        Ledger now;
-        hf_stats_get(&stats, sizeof stats);
-        return now.of("zeroed") == stats.zeroed_bytes;
-    }));
-    ASSERT_EQ(hf_option_set("zeroed_reserve", "0"), 0);
 }
 
 // ---- outside of it -------------------------------------------------------------------------------------------------------
@@ -455,33 +329,6 @@ TEST_F(LedgerTest, MappingsOfTheProgramAreToldApart)
 }
 #endif
 
-TEST_F(LedgerTest, StacksAreFoundOfThreadsThatSleepAndThatRun)
-{
-    if (!kernel_tells()) GTEST_SKIP() << "/proc/self/smaps is not about this program";
-    auto use_stack = [] {
-        volatile char room[512 * kib];
-        for (size_t at = 0; at < sizeof room; at += kib) room[at] = 1;
-    };
-    Sleeper sleeper(use_stack);
-    std::atomic<bool> stop{false};
-    std::atomic<long> runs{0};
-    std::thread runner([&] {
-        use_stack();
-        hf_free(hf_malloc(1));
-        runs = static_cast<long>(syscall(SYS_gettid));
-        while (!stop) {
-        }
-    });
-    EXPECT_TRUE(patience::comes_true([&] { return runs != 0; }));
-    EXPECT_TRUE(patience::comes_true([&] { return Ledger().of("stack", sleeper.number()) >= 512 * kib; }))
-        << "once it sleeps";
-    Ledger now;
-    EXPECT_GE(now.of("stack", runs), 512 * kib);
-    EXPECT_GT(now.of("stack", getpid()), 0u);
-    stop = true;
-    runner.join();
-}
-
 // ---- all of it -----------------------------------------------------------------------------------------------------------
 
 TEST_F(LedgerTest, AllRowsAreWhatTheKernelCounts)
@@ -491,39 +338,6 @@ TEST_F(LedgerTest, AllRowsAreWhatTheKernelCounts)
     thin_out(objects, 2 * page());
     Ledger now;
     EXPECT_NEAR(now.all(), resident_by_kernel(), slack_of_all());
-    free_all(objects);
-}
-
-// The kernel has one page of zeros for all of them, and counts it nowhere.
-TEST_F(LedgerTest, PagesThatWereOnlyReadCountNowhere)
-{
-    if (!kernel_tells()) GTEST_SKIP() << "/proc/self/smaps is not about this program";
-    constexpr size_t size = 16 * mib;
-    Ledger before;
-    const volatile char *object = static_cast<const char *>(hf_calloc(1, size));
-    for (size_t at = 0; at < size; at += page()) ASSERT_EQ(object[at], 0);
-    Ledger after;
-    EXPECT_NEAR(grown(before, after, "live"), 0, slack());
-    EXPECT_NEAR(after.all(), resident_by_kernel(), slack_of_all());
-}
-
-// Descriptors are looked through 4 GiB at a time.
-TEST_F(LedgerTest, WhatLiesFarApartIsFound)
-{
-    constexpr size_t far = 5 * kib * mib;
-    std::vector<char *> objects(4 * mib / block);
-    char *object = static_cast<char *>(hf_malloc(far));
-    ASSERT_NE(object, nullptr);
-    Ledger before;
-    object[far - 1] = 1;
-    fill(objects);
-    Ledger after;
-    EXPECT_GE(grown(before, after, "live"), static_cast<long>(4 * mib + page()));
-    EXPECT_LE(grown(before, after, "live"), static_cast<long>(6 * mib) + slack()); // a huge page for one byte
-    if (kernel_tells()) {
-        EXPECT_NEAR(after.all(), resident_by_kernel(), slack_of_all());
-    }
-    hf_free(object);
     free_all(objects);
 }
 
@@ -545,78 +359,6 @@ TEST_F(LedgerTest, AForksChildSeesItsOwn)
     EXPECT_EQ(status, 0);
 }
 
-TEST_F(LedgerTest, WhileThreadsAreBusyItIsRightToAPercent)
-{
-    if (!kernel_tells()) GTEST_SKIP() << "/proc/self/smaps is not about this program";
-    std::atomic<bool> stop{false};
-    std::vector<std::thread> threads;
-    for (unsigned seed = 1; seed <= 3; seed++)
-        threads.emplace_back([&stop, seed] {
-            std::vector<void *> live(20000);
-            for (unsigned i = seed; !stop; i = i * 1103515245 + 12345) {
-                void *&object = live[(i >> 8) % live.size()];
-                hf_free(object);
-                size_t size = (i >> 16) % 2000;
-                object = hf_malloc(size);
-                memset(object, 1, size);
-            }
-            for (void *object : live) hf_free(object);
-        });
-    EXPECT_TRUE(patience::comes_true([] { return resident_by_kernel() >= 64 * mib; }));
-    std::vector<double> differences;
-    for (int i = 0; i < 21; i++) {
-        Ledger now;
-        auto counted = static_cast<double>(resident_by_kernel());
-        differences.push_back(std::abs(static_cast<double>(now.all()) - counted) / counted);
-    }
-    stop = true;
-    for (std::thread &each : threads) each.join();
-    std::sort(differences.begin(), differences.end());
-    EXPECT_LE(differences[differences.size() / 2], 0.01);
-}
-
-// ---- where the kernel tells less -----------------------------------------------------------------------------------------
-
-// mincore finds the pages that were only read, too, and which these are it does not say.
-TEST_F(LedgerTest, WithoutAMapOfPagesItIsStillWhatTheKernelCounts)
-{
-    if (!kernel_tells()) GTEST_SKIP() << "/proc/self/smaps is not about this program";
-    constexpr size_t size = 16 * mib;
-    std::vector<char *> objects(4 * mib / block);
-    hidden = "/proc/self/pagemap";
-    Ledger before;
-    fill(objects);
-    Ledger after;
-    EXPECT_NEAR(grown(before, after, "live"), 4 * mib, slack());
-    EXPECT_NEAR(after.all(), resident_by_kernel(), slack_of_all());
-    const volatile char *object = static_cast<const char *>(hf_calloc(1, size));
-    for (size_t at = 0; at < size; at += page()) ASSERT_EQ(object[at], 0);
-    Ledger with_zeros;
-    EXPECT_NEAR(with_zeros.all(), resident_by_kernel(), slack_of_all());
-    free_all(objects);
-}
-
-TEST_F(LedgerTest, WithoutProcTheHeapAloneIsTold)
-{
-    std::vector<char *> objects = allocate(4 * mib);
-    hidden = "/proc/";
-    struct Sums {
-        size_t live, outside;
-    } sums{0, 0};
-    EXPECT_EQ(hf_ledger(
-                  [](const hf_ledger_row *row, void *argument) {
-                      auto *found = static_cast<Sums *>(argument);
-                      if (row->in_heap == 0) found->outside += row->resident;
-                      if (row->cause == std::string_view("live")) found->live += row->resident;
-                  },
-                  &sums),
-              -1);
-    EXPECT_EQ(errno, ENOENT);
-    EXPECT_GE(sums.live, 4 * mib);
-    EXPECT_EQ(sums.outside, 0u);
-    free_all(objects);
-}
-
 // ---- what it must not do ------------------------------------------------------------------------------------------------
 
 // Whether the kernel copies memory.
@@ -624,66 +366,3 @@ class LedgerOfInaccessibleTest : public LedgerTest, public testing::WithParamInt
 {
 };
 INSTANTIATE_TEST_SUITE_P(, LedgerOfInaccessibleTest, testing::Bool());
-
-TEST_P(LedgerOfInaccessibleTest, ObjectsThatTheProgramHasMadeInaccessibleAreNotRead)
-{
-    copies_are_refused = !GetParam();
-    std::vector<char *> objects(64);
-    for (char *&object : objects) {
-        object = static_cast<char *>(hf_aligned_alloc(page(), page()));
-        object[0] = 1;
-        ASSERT_EQ(mprotect(object, page(), PROT_NONE), 0);
-    }
-    Ledger now;
-    EXPECT_GE(now.of("live"), 64 * page());
-    for (char *object : objects) mprotect(object, page(), PROT_READ | PROT_WRITE);
-    free_all(objects);
-    copies_are_refused = false;
-}
-
-TEST_F(LedgerTest, APageMayBecomeInaccessibleWhileItsSpanIsLookedAt)
-{
-    auto *object = static_cast<char *>(hf_aligned_alloc(page(), page()));
-    object[0] = 1;
-    page_to_protect = object;
-    Ledger now;
-    page_to_protect = nullptr;
-    EXPECT_GE(now.of("live"), page());
-    mprotect(object, page(), PROT_READ | PROT_WRITE);
-    hf_free(object);
-}
-
-// A filter of system calls may.
-TEST_F(LedgerTest, FreeBlocksAreFoundWhereTheKernelRefusesToCopyMemory)
-{
-    std::vector<char *> objects = allocate(4 * mib);
-    size_t left = thin_out(objects, page());
-    copies_are_refused = true;
-    Ledger refused;
-    copies_are_refused = false;
-    Ledger now;
-    EXPECT_GE(refused.of("pinned"), left * (page() - block));
-    EXPECT_EQ(refused.of("pinned"), now.of("pinned"));
-    free_all(objects);
-}
-
-TEST_F(LedgerTest, LookingAllocatesNothingAndLeavesNoDescriptorOpen)
-{
-    hf_stats before, after;
-    int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    close(lowest);
-    hf_stats_get(&before, sizeof before);
-    for (int i = 0; i < 10; i++) hf_ledger([](const hf_ledger_row *, void *) {}, nullptr);
-    hf_stats_get(&after, sizeof after);
-    EXPECT_EQ(before.live_objects, after.live_objects);
-    EXPECT_EQ(before.refills, after.refills);
-    int again = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    EXPECT_EQ(again, lowest);
-    close(again);
-}
-
-TEST(Ledger, WithoutAFunctionToCallIsAMistake)
-{
-    EXPECT_EQ(hf_ledger(nullptr, nullptr), -1);
-    EXPECT_EQ(errno, EINVAL);
-}

@@ -97,21 +97,9 @@ TEST_F(Replaced, IsUsedByArrays)
     expect_one_of_each();
 }
 
-TEST_F(Replaced, IsUsedBySizedArrays)
-{
-    operator delete[](operator new[](10), size_t{10});
-    expect_one_of_each();
-}
-
 TEST_F(Replaced, IsUsedByNothrow)
 {
     operator delete(operator new(10, std::nothrow), std::nothrow);
-    expect_one_of_each();
-}
-
-TEST_F(Replaced, IsUsedByNothrowArrays)
-{
-    operator delete[](operator new[](10, std::nothrow), std::nothrow);
     expect_one_of_each();
 }
 
@@ -121,21 +109,9 @@ TEST_F(Replaced, IsUsedByAlignedForms)
     expect_one_of_each();
 }
 
-TEST_F(Replaced, IsUsedByAlignedArrays)
-{
-    operator delete[](operator new[](10, alignment), size_t{10}, alignment);
-    expect_one_of_each();
-}
-
 TEST_F(Replaced, IsUsedByPlainDeleteOfAlignedArrays)
 {
     operator delete[](operator new[](10, alignment), alignment);
-    expect_one_of_each();
-}
-
-TEST_F(Replaced, IsUsedByAlignedNothrow)
-{
-    operator delete(operator new(10, alignment, std::nothrow), alignment, std::nothrow);
     expect_one_of_each();
 }
 

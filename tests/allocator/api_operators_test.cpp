@@ -9,8 +9,6 @@
 
 #include <new>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "heapfit/heapfit.h"
 
@@ -59,15 +57,6 @@ void throw_at_once()
     throw std::bad_alloc();
 }
 
-struct Logic : std::bad_alloc {
-};
-
-void throw_something_derived()
-{
-    handler_calls++;
-    throw Logic();
-}
-
 } // namespace
 
 TEST(Operators, AllFormsOfNewGiveHeapfitsMemory)
@@ -104,16 +93,6 @@ TEST(Operators, AllFormsOfNewGiveHeapfitsMemory)
     }
 }
 
-TEST(Operators, SizedDeletesTakeWhatNewGave)
-{
-    for (size_t size : {size_t{0}, size_t{1}, size_t{100}, size_t{5000}, size_t{100000}}) {
-        operator delete(operator new(size), size);
-        operator delete[](operator new[](size), size);
-        operator delete(operator new(size, page), size, page);
-        operator delete[](operator new[](size, page), size, page);
-    }
-}
-
 TEST(Operators, DeletesIgnoreNull)
 {
     operator delete(nullptr);
@@ -130,26 +109,12 @@ TEST(Operators, DeletesIgnoreNull)
     operator delete[](nullptr, size_t{10}, page);
 }
 
-TEST(Operators, ServeTheStandardLibrary)
-{
-    std::vector<std::string> strings;
-    for (int i = 0; i < 10000; i++) strings.push_back("a string too long for the space inside it " + std::to_string(i));
-    EXPECT_EQ(strings[5000], "a string too long for the space inside it 5000");
-    EXPECT_TRUE(hf_is_ours(strings[5000].data()));
-}
-
 TEST(Operators, ThrowBadAllocWithoutAHandler)
 {
     EXPECT_THROW(drop(operator new(too_much)), std::bad_alloc);
     EXPECT_THROW(drop(operator new[](too_much)), std::bad_alloc);
     EXPECT_THROW(drop(operator new(too_much, page)), std::bad_alloc);
     EXPECT_THROW(drop(operator new[](too_much, page)), std::bad_alloc);
-}
-
-TEST(Operators, ThrowBadAllocWhenTheMachineHasNotSoMuch)
-{
-    EXPECT_THROW(drop(operator new(too_much / 4)), std::bad_alloc);
-    EXPECT_NO_THROW(operator delete(operator new(1)));
 }
 
 TEST(Operators, NothrowFormsGiveNullWithoutAHandler)
@@ -160,54 +125,11 @@ TEST(Operators, NothrowFormsGiveNullWithoutAHandler)
     EXPECT_EQ(operator new[](too_much, page, std::nothrow), nullptr);
 }
 
-TEST(Operators, RefuseAnAlignmentThatIsNone)
-{
-    volatile size_t three = 3;
-    EXPECT_THROW(drop(operator new(10, std::align_val_t{three})), std::bad_alloc);
-    EXPECT_THROW(drop(operator new[](10, std::align_val_t{three})), std::bad_alloc);
-    EXPECT_EQ(operator new(10, std::align_val_t{three}, std::nothrow), nullptr);
-    EXPECT_EQ(operator new[](10, std::align_val_t{three}, std::nothrow), nullptr);
-}
-
 TEST(NewHandler, IsCalledUntilItGivesUp)
 {
     HandlerInstalled installed(give_up_after_three_calls);
     EXPECT_THROW(drop(operator new(too_much)), std::bad_alloc);
     EXPECT_EQ(handler_calls, 3);
-}
-
-TEST(NewHandler, IsCalledByTheAlignedAndTheArrayForms)
-{
-    {
-        HandlerInstalled installed(give_up_after_three_calls);
-        EXPECT_THROW(drop(operator new[](too_much)), std::bad_alloc);
-        EXPECT_EQ(handler_calls, 3);
-    }
-    {
-        HandlerInstalled installed(give_up_after_three_calls);
-        EXPECT_THROW(drop(operator new(too_much, page)), std::bad_alloc);
-        EXPECT_EQ(handler_calls, 3);
-    }
-    {
-        HandlerInstalled installed(give_up_after_three_calls);
-        EXPECT_THROW(drop(operator new[](too_much, page)), std::bad_alloc);
-        EXPECT_EQ(handler_calls, 3);
-    }
-}
-
-TEST(NewHandler, IsCalledByTheNothrowForms)
-{
-    HandlerInstalled installed(give_up_after_three_calls);
-    EXPECT_EQ(operator new(too_much, std::nothrow), nullptr);
-    EXPECT_EQ(handler_calls, 3);
-}
-
-TEST(NewHandler, MayThrowThroughNew)
-{
-    HandlerInstalled installed(throw_something_derived);
-    EXPECT_THROW(drop(operator new(too_much)), Logic);
-    EXPECT_THROW(drop(operator new(too_much, page)), Logic);
-    EXPECT_EQ(handler_calls, 2);
 }
 
 TEST(NewHandler, ThatThrowsMakesTheNothrowFormsGiveNull)

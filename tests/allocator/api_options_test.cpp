@@ -70,39 +70,11 @@ constexpr const char *silence = "^$";
 
 // ---- HEAPFIT_OPTIONS ---------------------------------------------------------------------------------------------------
 
-TEST_F(Environment, MayBeMissing)
-{
-    EXPECT_EXIT(exit_telling_whether("decay_ms", "500"), testing::ExitedWithCode(as_expected), silence);
-}
-
-TEST_F(Environment, MayBeEmpty)
-{
-    expect("", "decay_ms", "500", silence);
-    expect(",, ,", "decay_ms", "500", silence);
-}
-
-TEST_F(Environment, SetsOneOption)
-{
-    expect("decay_ms:7", "decay_ms", "7", silence);
-}
-
 TEST_F(Environment, SetsSeveralOptions)
 {
     expect("decay_ms:7,remote_free_batch:8", "decay_ms", "7", silence);
     expect("decay_ms:7,remote_free_batch:8", "remote_free_batch", "8", silence);
     expect(" decay_ms : 7 , remote_free_batch : 8 ,", "remote_free_batch", "8", silence);
-}
-
-TEST_F(Environment, TakesTheLastOfTwo)
-{
-    expect("decay_ms:7,decay_ms:9", "decay_ms", "9", silence);
-}
-
-TEST_F(Environment, KnowsSuffixesOfSizes)
-{
-    expect("thread_span_threshold:128k", "thread_span_threshold", "131072", silence);
-    expect("thread_span_threshold:1M", "thread_span_threshold", "1048576", silence);
-    expect("reservation:2g", "reservation", "2147483648", silence);
 }
 
 TEST_F(Environment, NamesTheNearestOfAnUnknownName)
@@ -125,38 +97,11 @@ TEST_F(Environment, NamesTheVariantThatHasAnOption)
     expect("pool:1", "decay_ms", "500", "there is no option 'pool'; ");
 }
 
-TEST_F(Environment, GoesOnAfterAMistake)
-{
-    expect("nonsense,decay_ms:7", "decay_ms", "7",
-           "^heapfit: HEAPFIT_OPTIONS: there is no option 'nonsense'; verbose:1 lists them\n$");
-}
-
-TEST_F(Environment, SaysWhatStandsBetweenAnOptionAndItsValue)
-{
-    expect("decay_ms=7", "decay_ms", "500",
-           "^heapfit: HEAPFIT_OPTIONS: a ':' stands between an option and its value: decay_ms:7\n$");
-    expect("=", "decay_ms", "500", "^heapfit: HEAPFIT_OPTIONS: a ':' stands [^\n]*\n$");
-}
-
 TEST_F(Environment, SaysWhatStandsBetweenTwoOptions)
 {
     const std::string beginning = "^heapfit: HEAPFIT_OPTIONS: a ',' stands between two options, no blank or ';': ";
     for (const char *options : {"decay_ms:7 verbose:0", "decay_ms:7;verbose:0", "decay_ms=7 ; verbose=0"})
         expect(options, "decay_ms", "500", (beginning + options + "\n$").c_str());
-}
-
-TEST_F(Environment, ReportsEachMistakeOnce)
-{
-    expect("a:1,decay_ms:x", "decay_ms", "500", "^heapfit: [^\n]*'a'[^\n]*\nheapfit: [^\n]*'x'[^\n]*\n$");
-}
-
-TEST_F(Environment, RefusesValuesThatAreNone)
-{
-    for (const char *options : {"decay_ms:fast", "decay_ms:", "decay_ms", "decay_ms:-1", "decay_ms:1.5",
-                                "decay_ms:0x10", "decay_ms:1k", "decay_ms:1 2", "decay_ms:k"})
-        expect(options, "decay_ms", "500",
-               "^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for 'decay_ms', which takes 0 to unlimited; it stays "
-               "500\n$");
 }
 
 TEST_F(Environment, RefusesValuesOutOfRange)
@@ -169,94 +114,6 @@ TEST_F(Environment, RefusesValuesOutOfRange)
     expect("reservation:99999999999g", "reservation", "0", "\\(k, m, g are understood\\)");
     expect("stats_at_exit:2", "stats_at_exit", "0", "'2' is no value for 'stats_at_exit' \\([^\n]*\\); it stays 0");
     expect("cache_line_align:2", "cache_line_align", "0", "'2' is no value for 'cache_line_align', which takes 0 to 1");
-}
-
-// Each option that takes a number takes none of these, and says so.
-TEST_F(Environment, RefusesNonsenseForEveryOption)
-{
-    for (size_t i = 0; i < hf_option_count(); i++) {
-        const hf_option *option = hf_option_at(i);
-        std::string name = option->name, initial = text_of(*option, option->initial);
-        for (const char *value :
-             {"-1", "999999999999g", "17179869184g", "18446744073709551616", "unlimite", "1e3", "0x1", "+1", "\t1"}) {
-            std::string said = std::string("^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for '") + name +
-                               "'[^\n]*; it stays " + initial + "\n$";
-            expect((name + ":" + value).c_str(), name.c_str(), initial.c_str(), said.c_str());
-        }
-    }
-}
-
-TEST_F(Environment, KnowsWhatIsUnlimited)
-{
-    for (const char *name : {"lockless_threads", "free_page_threshold", "thread_span_threshold",
-                             "shared_span_threshold", "decay_ms", "remote_free_bytes"}) {
-        expect((std::string(name) + ":unlimited").c_str(), name, "unlimited", silence);
-    }
-    for (const char *name : {"remote_free_batch", "zeroed_reserve", "reservation"})
-        expect((std::string(name) + ":unlimited").c_str(), "decay_ms", "500", "'unlimited' is no value for");
-}
-
-TEST_F(Environment, TakesThresholdsOfNothing)
-{
-    for (const char *name : {"lockless_threads", "free_page_threshold", "thread_span_threshold",
-                             "shared_span_threshold", "decay_ms", "zeroed_reserve"})
-        expect((std::string(name) + ":0").c_str(), name, "0", silence);
-}
-
-TEST_F(Environment, TakesTheWordsOfAChoice)
-{
-    expect("huge_pages:never", "huge_pages", "never", silence);
-    expect("huge_pages:always", "huge_pages", "always", silence);
-    expect(
-        "huge_pages:1", "huge_pages", "auto",
-        "^heapfit: HEAPFIT_OPTIONS: '1' is no value for 'huge_pages' \\([^\n]*never, auto[^\n]*\\); it stays auto\n$");
-}
-
-TEST_F(Environment, TakesThresholdsFromNoneToBeyondAllMemory)
-{
-    for (const char *value : {"0", "1", "65536", "70368744177663"})
-        expect((std::string("shared_span_threshold:") + value).c_str(), "shared_span_threshold", value, silence);
-    for (const char *value : {"unlimited", "70368744177664", "65536g"})
-        expect((std::string("shared_span_threshold:") + value).c_str(), "shared_span_threshold", "unlimited", silence);
-    for (const char *value : {"-1", "", "1e9", "64t", "65537g", "99999999999999999999999", "none"})
-        expect(
-            (std::string("shared_span_threshold:") + value).c_str(), "shared_span_threshold", "unlimited",
-            "^heapfit: HEAPFIT_OPTIONS: '[^\n]*' is no value for 'shared_span_threshold', which takes 0 to unlimited "
-            "\\(k, m, g are understood\\); it stays unlimited\n$");
-    expect("numa:off", "numa", "off", silence);
-    expect("memory_limit:2gb", "memory_limit", "auto",
-           "'2gb' is no value for 'memory_limit', which takes auto, none or a number \\(k, m, g are understood\\); it "
-           "stays auto\n$");
-    expect("numa:2", "numa", "auto", "'2' is no value for 'numa' ");
-}
-
-namespace
-{
-
-// Ten objects come and go; how many system calls gave memory back? None, or so many at least.
-[[noreturn]] void exit_telling_whether_purged(size_t times)
-{
-    hf_stats before, stats; // what the test program itself has freed until now does not count
-    hf_stats_get(&before, sizeof before);
-    for (int i = 0; i < 10; i++) {
-        char *volatile object = static_cast<char *>(hf_malloc(3 << 20));
-        memset(object, 1, 3 << 20);
-        hf_free(object);
-    }
-    hf_stats_get(&stats, sizeof stats);
-    size_t purges = stats.purges - before.purges;
-    // Nothing is kept either of what the C library allocates and frees on the way.
-    exit((times == 0 ? purges == 0 : purges >= times) ? as_expected : otherwise);
-}
-
-} // namespace
-
-TEST_F(Environment, DecidesWhenFreeMemoryGoesBack)
-{
-    setenv("HEAPFIT_OPTIONS", "decay_ms:unlimited,thread_span_threshold:0,shared_span_threshold:0", 1);
-    EXPECT_EXIT(exit_telling_whether_purged(10), testing::ExitedWithCode(as_expected), silence);
-    setenv("HEAPFIT_OPTIONS", "decay_ms:unlimited", 1);
-    EXPECT_EXIT(exit_telling_whether_purged(0), testing::ExitedWithCode(as_expected), silence);
 }
 
 TEST_F(Environment, SurvivesNonsenseOfAnyLength)
@@ -272,27 +129,6 @@ TEST_F(Environment, SaysWhatWasUnderstoodWhenAsked)
 {
     expect("verbose:1,decay_ms:7", "decay_ms", "7",
            "^heapfit: version [0-9.]+, options:\n(heapfit:   [^\n]*\n)*heapfit:   decay_ms:7 \\(");
-}
-
-namespace
-{
-
-[[noreturn]] void exit_telling_whether_small()
-{
-    constexpr size_t LIMIT = size_t{64} << 20;
-    hf_stats stats;
-    size_t had = 0;
-    while (had <= LIMIT && hf_malloc(1 << 20) != nullptr) had += 1 << 20;
-    bool ended = had >= LIMIT / 2 && had <= LIMIT;
-    exit(ended && hf_stats_get(&stats, sizeof stats) == 0 && stats.reserved == LIMIT ? as_expected : otherwise);
-}
-
-} // namespace
-
-TEST_F(Environment, LimitsTheReservation)
-{
-    setenv("HEAPFIT_OPTIONS", "reservation:64m", 1);
-    EXPECT_EXIT(exit_telling_whether_small(), testing::ExitedWithCode(as_expected), silence);
 }
 
 namespace
@@ -318,23 +154,6 @@ TEST_F(Environment, WritesStatisticsAsJsonWhenAsked)
     setenv("HEAPFIT_OPTIONS", "stats_at_exit:json", 1);
     EXPECT_EXIT(exit_having_allocated(), testing::ExitedWithCode(as_expected),
                 "^\\{\"format\":\"heapfit-stats/1\",\"version\":\"[0-9.]+\",\"pid\":[0-9]+,[^\n]*\\}\n$");
-}
-
-namespace
-{
-
-[[noreturn]] void exit_without_stderr()
-{
-    close(STDERR_FILENO);
-    exit(as_expected);
-}
-
-} // namespace
-
-TEST_F(Environment, WritesStatisticsOfProgramsThatCloseStderr)
-{
-    setenv("HEAPFIT_OPTIONS", "stats_at_exit:1", 1);
-    EXPECT_EXIT(exit_without_stderr(), testing::ExitedWithCode(as_expected), "^heapfit [0-9.]+, process [0-9]+\n");
 }
 
 namespace
@@ -376,17 +195,6 @@ TEST(Options, CanBeSetAndReadBack)
     EXPECT_EQ(hf_option_set("decay_ms", "500"), 0);
 }
 
-TEST(Options, SaySoWhenTheNameIsUnknown)
-{
-    char buffer[32];
-    errno = 0;
-    EXPECT_EQ(hf_option_set("decay", "1"), -1);
-    EXPECT_EQ(errno, ENOENT);
-    errno = 0;
-    EXPECT_EQ(hf_option_get("", buffer, sizeof buffer), -1);
-    EXPECT_EQ(errno, ENOENT);
-}
-
 TEST(Options, KeepTheirValueWhenTheNewOneIsBad)
 {
     errno = 0;
@@ -410,19 +218,6 @@ TEST(Options, ThatAreNotLiveCannotBeSetAnyMore)
     EXPECT_EQ(errno, EBUSY);
 }
 
-TEST(Options, NeedRoomForTheirValue)
-{
-    char buffer[4];
-    ASSERT_EQ(hf_option_set("decay_ms", "1234"), 0);
-    errno = 0;
-    EXPECT_EQ(hf_option_get("decay_ms", buffer, sizeof buffer), -1);
-    EXPECT_EQ(errno, ERANGE);
-    ASSERT_EQ(hf_option_set("decay_ms", "123"), 0);
-    EXPECT_EQ(hf_option_get("decay_ms", buffer, sizeof buffer), 0);
-    EXPECT_STREQ(buffer, "123");
-    ASSERT_EQ(hf_option_set("decay_ms", "500"), 0);
-}
-
 TEST(Options, DescribeThemselves)
 {
     ASSERT_GE(hf_option_count(), 7u);
@@ -434,56 +229,6 @@ TEST(Options, DescribeThemselves)
         EXPECT_LE(option->minimum, option->initial) << option->name;
         EXPECT_GE(option->maximum, option->initial) << option->name;
         EXPECT_EQ(option->choices != nullptr, option->kind == HF_OPTION_CHOICE) << option->name;
-    }
-}
-
-TEST(Options, StartWithTheDefaultsThatTheyDescribe)
-{
-    for (size_t i = 0; i < hf_option_count(); i++)
-        EXPECT_EQ(value_of(hf_option_at(i)->name), text_of(*hf_option_at(i), hf_option_at(i)->initial));
-}
-
-TEST(Options, TakeTheLimitsThatTheyDescribe)
-{
-    for (size_t i = 0; i < hf_option_count(); i++) {
-        const hf_option *option = hf_option_at(i);
-        if (!option->live) continue;
-        for (uint64_t limit : {option->minimum, option->maximum, option->initial}) {
-            EXPECT_EQ(hf_option_set(option->name, text_of(*option, limit).c_str()), 0) << option->name;
-            EXPECT_EQ(value_of(option->name), text_of(*option, limit));
-        }
-    }
-}
-
-TEST(Options, RefuseNonsenseForEveryOption)
-{
-    hf_free(hf_malloc(1));
-    for (size_t i = 0; i < hf_option_count(); i++) {
-        const hf_option *option = hf_option_at(i);
-        for (const char *value :
-             {"", " ", "-1", "-0", "unlimite", "UNLIMITED ", "0x10", "1.5", "1 ", "1kk", "k", "\n"}) {
-            errno = 0;
-            EXPECT_EQ(hf_option_set(option->name, value), -1) << option->name << " '" << value << "'";
-            EXPECT_EQ(errno, EINVAL) << option->name << " '" << value << "'";
-        }
-        for (const char *value : {"999999999999g", "18446744073709551616", "99999999999999999999999999999999"}) {
-            bool is_number = option->kind != HF_OPTION_CHOICE && (option->kind == HF_OPTION_SIZE || value[12] != 'g');
-            errno = 0;
-            EXPECT_EQ(hf_option_set(option->name, value), -1) << option->name << " '" << value << "'";
-            EXPECT_EQ(errno, is_number ? ERANGE : EINVAL) << option->name << " '" << value << "'";
-        }
-        EXPECT_EQ(value_of(option->name), text_of(*option, option->initial));
-    }
-}
-
-TEST(Options, TakeUnlimitedWhereTheySaySo)
-{
-    for (size_t i = 0; i < hf_option_count(); i++) {
-        const hf_option *option = hf_option_at(i);
-        if (option->live == 0) continue;
-        EXPECT_EQ(hf_option_set(option->name, "unlimited"), option->unlimited != 0 ? 0 : -1) << option->name;
-        EXPECT_EQ(value_of(option->name), text_of(*option, option->unlimited != 0 ? option->maximum : option->initial));
-        EXPECT_EQ(hf_option_set(option->name, text_of(*option, option->initial).c_str()), 0);
     }
 }
 

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <malloc.h>
 #include <pthread.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,8 +16,6 @@
 #include <vector>
 
 #include "heapfit/heapfit.h"
-
-extern char **environ;
 
 namespace
 {
@@ -89,19 +86,6 @@ class BusyThreads
 
 // ---- fork ------------------------------------------------------------------------------------------------------------------
 
-TEST(Fork, LeavesBothSidesAWorkingHeap)
-{
-    void *shared = malloc(100);
-    pid_t child = fork();
-    if (child == 0) {
-        free(shared);
-        _exit(churn(5000) ? child_is_well : child_is_not);
-    }
-    free(shared);
-    EXPECT_TRUE(churn(5000));
-    expect_well(child);
-}
-
 TEST(Fork, WorksWhileOtherThreadsAllocate)
 {
     BusyThreads busy(3);
@@ -109,22 +93,6 @@ TEST(Fork, WorksWhileOtherThreadsAllocate)
         pid_t child = fork();
         if (child == 0) _exit(churn(500) ? child_is_well : child_is_not);
         ASSERT_TRUE(churn(200));
-        expect_well(child);
-    }
-}
-
-TEST(Fork, LeavesTheChildAbleToStartThreads)
-{
-    BusyThreads busy(2);
-    for (int i = 0; i < 10; i++) {
-        pid_t child = fork();
-        if (child == 0) {
-            std::atomic<bool> well{true};
-            std::vector<std::thread> threads;
-            for (int t = 0; t < 3; t++) threads.emplace_back([&well] { well = churn(1000) && well; });
-            for (std::thread &each : threads) each.join();
-            _exit(well ? child_is_well : child_is_not);
-        }
         expect_well(child);
     }
 }
@@ -157,58 +125,7 @@ TEST(Fork, LetsTheChildFreeWhatOtherThreadsAllocated)
     for (void *object : of_the_living) free(object);
 }
 
-TEST(Fork, MayBeRepeatedInTheChild)
-{
-    pid_t child = fork();
-    if (child == 0) {
-        pid_t grandchild = fork();
-        if (grandchild == 0) _exit(churn(1000) ? child_is_well : child_is_not);
-        int status = 0;
-        waitpid(grandchild, &status, 0);
-        _exit(WIFEXITED(status) && WEXITSTATUS(status) == child_is_well && churn(1000) ? child_is_well : child_is_not);
-    }
-    expect_well(child);
-}
-
-namespace
-{
-
-void *held_by_handler;
-
-void allocate_in_handler()
-{
-    free(held_by_handler);
-    held_by_handler = malloc(200);
-}
-
-} // namespace
-
-TEST(Fork, LetsOtherHandlersAllocate)
-{
-    ASSERT_EQ(pthread_atfork(allocate_in_handler, allocate_in_handler, allocate_in_handler), 0);
-    BusyThreads busy(2);
-    for (int i = 0; i < 20; i++) {
-        pid_t child = fork();
-        if (child == 0) _exit(churn(100) ? child_is_well : child_is_not);
-        expect_well(child);
-    }
-}
-
 // ---- starting programs -------------------------------------------------------------------------------------------------------
-
-TEST(Vfork, AndExecLeaveTheParentAsItWas)
-{
-    BusyThreads busy(2);
-    for (int i = 0; i < 20; i++) {
-        pid_t child = vfork();
-        if (child == 0) {
-            execl("/bin/true", "true", static_cast<char *>(nullptr));
-            _exit(child_is_not);
-        }
-        expect_well(child);
-        ASSERT_TRUE(churn(200));
-    }
-}
 
 // POSIX forbids it, programs do it: the child is the parent's thread for a while, on its heap.
 TEST(Vfork, ChildThatAllocatesLeavesTheParentAsItWas)
@@ -228,18 +145,6 @@ TEST(Vfork, ChildThatAllocatesLeavesTheParentAsItWas)
         free(of_the_child);
         expect_well(child);
         ASSERT_TRUE(churn(200));
-    }
-}
-
-TEST(PosixSpawn, Works)
-{
-    BusyThreads busy(2);
-    char name[] = "true";
-    char *arguments[] = {name, nullptr};
-    for (int i = 0; i < 20; i++) {
-        pid_t child = 0;
-        ASSERT_EQ(posix_spawn(&child, "/bin/true", nullptr, nullptr, arguments, environ), 0);
-        expect_well(child);
     }
 }
 
@@ -278,41 +183,6 @@ TEST(ThreadExit, LetsKeyDestructorsAllocateAndFree)
     pthread_key_delete(key);
 }
 
-TEST(ThreadExit, LetsKeyDestructorsDoAThreadsFirstAllocation)
-{
-    ASSERT_EQ(pthread_key_create(&key, [](void *) { EXPECT_TRUE(churn(300)); }), 0);
-    for (int i = 0; i < 20; i++) std::thread([] { pthread_setspecific(key, &key); }).join();
-    pthread_key_delete(key);
-}
-
-namespace
-{
-
-struct AllocatesWhenDestroyed {
-    std::vector<std::string> strings{"a string that does not fit into itself", "and another one that does not"};
-    AllocatesWhenDestroyed() = default;
-    AllocatesWhenDestroyed(const AllocatesWhenDestroyed &) = delete;
-    AllocatesWhenDestroyed &operator=(const AllocatesWhenDestroyed &) = delete;
-    ~AllocatesWhenDestroyed()
-    {
-        strings.insert(strings.end(), 100, "a string that does not fit into itself either");
-        strings.clear();
-        strings.shrink_to_fit();
-        EXPECT_TRUE(churn(100));
-    }
-};
-
-thread_local AllocatesWhenDestroyed per_thread;
-
-} // namespace
-
-TEST(ThreadExit, LetsThreadLocalDestructorsAllocate)
-{
-    for (int i = 0; i < 50; i++)
-        std::thread([] { per_thread.strings.emplace_back("touched, and thereby made"); }).join();
-    EXPECT_TRUE(churn(1000));
-}
-
 // malloc and free are no cancellation points: what a thread holds while it is inside would be lost for all others.
 TEST(ThreadExit, ByCancellationDoesNotHappenInsideTheAllocator)
 {
@@ -348,18 +218,4 @@ TEST(ThreadExit, LeavesObjectsToOthers)
         }).join();
     for (int i = 0; i < 200; i++)
         EXPECT_EQ(*strings[static_cast<size_t>(i)], "made by a thread that is gone, number " + std::to_string(i));
-}
-
-TEST(ThreadExit, DoesNotLetMemoryGrow)
-{
-    auto burst = [] {
-        for (int i = 0; i < 100; i++) std::thread([] { EXPECT_TRUE(churn(300)); }).join();
-    };
-    hf_stats before, after;
-    burst();
-    ASSERT_EQ(hf_stats_get(&before, sizeof before), 0);
-    for (int i = 0; i < 5; i++) burst();
-    ASSERT_EQ(hf_stats_get(&after, sizeof after), 0);
-    EXPECT_LE(after.committed, before.committed + (size_t{4} << 20));
-    EXPECT_LE(after.heaps, before.heaps + 2) << "the next thread takes the heap of one that is gone";
 }

@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <climits>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,12 +11,10 @@
 #include <malloc.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <regex>
 #include <string>
 #include <thread>
@@ -78,34 +75,6 @@ TEST(Stats, CountLiveObjectsExactly)
     for (size_t i = 500; i < 1000; i++) free(objects[i]);
 }
 
-TEST(Stats, CountLargeObjectsExactly)
-{
-    hf_stats before = stats_now();
-    void *object = malloc(10 * mib);
-    hf_stats during = stats_now();
-    free(object);
-    hf_stats after = stats_now();
-    EXPECT_EQ(during.large_objects - before.large_objects, 1u);
-    EXPECT_EQ(during.large_bytes - before.large_bytes, 10 * mib);
-    EXPECT_EQ(during.live_bytes - before.live_bytes, 10 * mib);
-    EXPECT_EQ(after.large_objects, before.large_objects);
-    EXPECT_EQ(after.live_bytes, before.live_bytes);
-}
-
-TEST(Stats, AddUp)
-{
-    hf_stats stats = stats_now();
-    EXPECT_EQ(stats.footprint, stats.live_bytes + stats.free_bytes + stats.dirty_bytes + stats.own_bytes +
-                                   stats.context_bytes + stats.cached_bytes + stats.zeroed_bytes);
-    EXPECT_LE(stats.large_bytes, stats.live_bytes);
-    EXPECT_LE(stats.committed, stats.reserved);
-    EXPECT_LE(stats.resident, stats.committed);
-    EXPECT_LE(stats.huge_bytes, stats.committed);
-    EXPECT_GE(stats.nodes, 1u);
-    EXPECT_GT(stats.own_bytes, 0u);
-    EXPECT_GE(stats.heaps, 1u);
-}
-
 TEST(Stats, AddUpOverTheClasses)
 {
     free(malloc(1)); // the heap is at work
@@ -121,26 +90,6 @@ TEST(Stats, AddUpOverTheClasses)
     }
     EXPECT_NEAR(static_cast<double>(live), static_cast<double>(total.live_objects), 4)
         << "the vector itself lies between";
-}
-
-TEST(Stats, SeeOtherThreadsObjects)
-{
-    std::vector<void *> objects(1000);
-    std::atomic<bool> allocated{false}, seen{false};
-    hf_stats before = stats_now();
-    std::thread other([&] {
-        for (void *&object : objects) object = malloc(1000);
-        allocated = true;
-        while (!seen) std::this_thread::yield();
-        for (void *object : objects) free(object);
-    });
-    while (!allocated) std::this_thread::yield();
-    hf_stats during = stats_now();
-    seen = true;
-    other.join();
-    EXPECT_GE(during.live_objects, before.live_objects + 1000);
-    EXPECT_GE(during.heaps - during.heaps_idle, 2u);
-    EXPECT_LT(stats_now().live_objects, before.live_objects + 100) << "what the thread freed is not live";
 }
 
 TEST(Stats, StayPossibleWhileOtherThreadsWork)
@@ -182,55 +131,6 @@ TEST(Stats, ServeOlderAndNewerCallers)
     errno = 0;
     EXPECT_EQ(hf_stats_get(nullptr, sizeof(hf_stats)), -1);
     EXPECT_EQ(errno, EINVAL);
-}
-
-TEST(Stats, TellWhatIsInMemory)
-{
-    char *object = static_cast<char *>(malloc(64 * mib));
-    size_t untouched = stats_now().resident;
-    memset(object, 1, 64 * mib);
-    size_t touched = stats_now().resident;
-    EXPECT_GE(touched, untouched + 62 * mib) << "but for the ends, which may have been touched before";
-    EXPECT_LE(touched, untouched + 68 * mib) << "a huge page may reach beyond either end";
-    free(object);
-    hf_trim();
-    EXPECT_LE(stats_now().resident, touched - 63 * mib);
-}
-
-TEST(Stats, LeaveOutForOlderCallersWhatTakesTime)
-{
-    hf_stats stats;
-    memset(&stats, 0xEE, sizeof stats);
-    ASSERT_EQ(hf_stats_get(&stats, offsetof(hf_stats, resident)), 0);
-    EXPECT_EQ(stats.resident, size_t{0xEEEEEEEEEEEEEEEE});
-    EXPECT_GT(stats.heaps, 0u);
-}
-
-TEST(Stats, CountSystemCallsAndRefills)
-{
-    hf_stats before = stats_now();
-    std::vector<void *> objects;
-    for (int i = 0; i < 100; i++) objects.push_back(malloc(10 * mib)); // never touched
-    for (int i = 0; i < 10000; i++) objects.push_back(malloc(100));
-    hf_stats after = stats_now();
-    EXPECT_GT(after.commits, before.commits);
-    EXPECT_GT(after.refills, before.refills + 10);
-    EXPECT_LT(after.refills, before.refills + 10000) << "a refill serves many";
-    for (void *object : objects) free(object);
-    EXPECT_GE(stats_now().commits, after.commits);
-}
-
-TEST(Stats, CountSpansThatThreadsKeep)
-{
-    ASSERT_EQ(hf_option_set("thread_span_threshold", "256k"), 0);
-    std::vector<void *> objects(1000);
-    for (void *&object : objects) object = malloc(1000);
-    for (void *object : objects) free(object);
-    size_t kept = stats_now().cached_bytes;
-    EXPECT_GT(kept, 0u);
-    EXPECT_LE(kept, size_t{256} << 10);
-    hf_trim();
-    EXPECT_EQ(stats_now().cached_bytes, 0u);
 }
 
 // ---- heaps, nodes ------------------------------------------------------------------------------------------------------------
@@ -311,35 +211,6 @@ TEST(Heaps, NameTheirThreads)
     free(left);
 }
 
-TEST(Heaps, CanBeMany)
-{
-    constexpr size_t many = 50;
-    ASSERT_EQ(hf_option_set("share_first", "0"), 0);
-    std::atomic<size_t> allocated{0};
-    std::atomic<bool> seen{false};
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < many; i++)
-        threads.emplace_back([&] {
-            void *object = malloc(1000);
-            allocated++;
-            while (!seen) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-            free(object);
-        });
-    while (allocated < many) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    std::vector<hf_heap_stats> heaps = heaps_now(), first(20);
-    borrowed = given_back = 0;
-    EXPECT_EQ(hf_stats_heaps(first.data(), first.size()), heaps.size());
-    EXPECT_GE(borrowed, heaps.size() * sizeof(hf_heap_stats)) << "more than one look at all spans";
-    EXPECT_EQ(borrowed, given_back);
-    seen = true;
-    for (std::thread &each : threads) each.join();
-    ASSERT_GE(heaps.size(), many + 2);
-    size_t with_thread = 0;
-    for (const hf_heap_stats &heap : heaps) with_thread += heap.thread > 0 && heap.live_bytes >= 1000;
-    EXPECT_GE(with_thread, many);
-    EXPECT_EQ(first.back().number, first.size() - 1);
-}
-
 TEST(Nodes, AreOneOrMore)
 {
     std::vector<hf_node_stats> nodes(hf_stats_nodes(nullptr, 0));
@@ -355,17 +226,6 @@ TEST(Nodes, AreOneOrMore)
 
 namespace
 {
-
-std::string json_text()
-{
-    std::string text(size_t{1} << 20, '\0');
-    int file = memfd_create("statistics", MFD_CLOEXEC);
-    hf_stats_json(file);
-    ssize_t size = pread(file, text.data(), text.size(), 0);
-    close(file);
-    text.resize(size > 0 ? static_cast<size_t>(size) : 0);
-    return text;
-}
 
 size_t member(const json::Value &object, const char *name)
 {
@@ -425,67 +285,6 @@ TEST(Json, AgreesWithTheFigures)
     free(large);
 }
 
-// A pipe of one page that does not block, read slowly, and signals all the time: writes are short, refused, and
-// interrupted.
-TEST(Json, SurvivesShortAndInterruptedWrites)
-{
-    int ends[2];
-    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-    ASSERT_GT(fcntl(ends[1], F_SETPIPE_SZ, 4096), 0);
-    ASSERT_EQ(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
-    std::string text;
-    sigset_t alarm_only;
-    sigemptyset(&alarm_only);
-    sigaddset(&alarm_only, SIGALRM);
-    std::thread reader([&] {
-        char chunk[100];
-        ssize_t size;
-        pthread_sigmask(SIG_BLOCK, &alarm_only, nullptr); // the writer is to get them
-        while ((size = read(ends[0], chunk, sizeof chunk)) > 0) {
-            text.append(chunk, static_cast<size_t>(size));
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        }
-    });
-    struct sigaction interrupt = {};
-    interrupt.sa_handler = [](int) {};
-    sigaction(SIGALRM, &interrupt, nullptr);
-    const itimerval often = {{0, 700}, {0, 700}}, never = {};
-    setitimer(ITIMER_REAL, &often, nullptr);
-    hf_stats_json(ends[1]);
-    setitimer(ITIMER_REAL, &never, nullptr);
-    close(ends[1]);
-    reader.join();
-    close(ends[0]);
-    ASSERT_FALSE(text.empty());
-    text.pop_back();
-    EXPECT_EQ(json::read(text)["format"].text, "heapfit-stats/1");
-}
-
-TEST(Json, GivesUpWhereNothingCanBeWritten)
-{
-    errno = 0;
-    hf_stats_json(-1);
-    EXPECT_EQ(errno, 0);
-    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
-    hf_stats_json(full);
-    close(full);
-}
-
-TEST(Json, StaysWellFormedWhileOtherThreadsWork)
-{
-    std::atomic<bool> stop{false};
-    std::thread other([&stop] {
-        while (!stop) std::thread([] { free(malloc(100)); }).join();
-    });
-    for (int i = 0; i < 50; i++) {
-        std::string text = json_text();
-        text.pop_back();
-        EXPECT_NO_THROW(json::read(text));
-    }
-    stop = true;
-    other.join();
-}
-
 // ---- giving back ------------------------------------------------------------------------------------------------------------
 
 TEST(Trim, GivesFreeMemoryBack)
@@ -502,51 +301,7 @@ TEST(Trim, GivesFreeMemoryBack)
     ASSERT_EQ(hf_option_set("decay_ms", "500"), 0);
 }
 
-TEST(Trim, IsMallocTrimToo)
-{
-    ASSERT_EQ(hf_option_set("decay_ms", "1000000"), 0);
-    free(memset(malloc(mib), 1, mib));
-    EXPECT_EQ(malloc_trim(0), 1);
-    EXPECT_EQ(malloc_trim(0), 0);
-    ASSERT_EQ(hf_option_set("decay_ms", "500"), 0);
-}
-
-TEST(Decay, GivesMemoryBackWithoutBeingAsked)
-{
-    ASSERT_EQ(hf_option_set("decay_ms", "0"), 0);
-    size_t before = stats_now().purged;
-    free(memset(malloc(10 * mib), 1, 10 * mib));
-    EXPECT_GE(stats_now().purged - before, 10 * mib);
-    ASSERT_EQ(hf_option_set("decay_ms", "500"), 0);
-}
-
 // ---- mallinfo ---------------------------------------------------------------------------------------------------------------
-
-TEST(Mallinfo2, AddsUpAsInGlibc)
-{
-    void *small = malloc(1000), *large = malloc(mib);
-    struct mallinfo2 info = mallinfo2();
-    EXPECT_EQ(info.arena, info.uordblks + info.fordblks);
-    EXPECT_GE(info.uordblks, 1000u);
-    EXPECT_GE(info.hblks, 1u);
-    EXPECT_GE(info.hblkhd, mib);
-    EXPECT_LE(info.keepcost, info.fordblks);
-    free(small);
-    free(large);
-}
-
-TEST(Mallinfo2, FollowsAllocationAndFree)
-{
-    std::vector<void *> objects(1000);
-    free(malloc(500));
-    struct mallinfo2 before = mallinfo2();
-    for (void *&object : objects) object = malloc(500);
-    struct mallinfo2 during = mallinfo2();
-    for (void *object : objects) free(object);
-    struct mallinfo2 after = mallinfo2();
-    EXPECT_GE(during.uordblks, before.uordblks + 1000 * 500);
-    EXPECT_EQ(after.uordblks, before.uordblks);
-}
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" // the older form is what is tested
@@ -626,25 +381,6 @@ TEST(MallocInfo, IsWellFormedAndInGlibcsShape)
     EXPECT_NE(text.find("<malloc version=\"1\">"), std::string::npos);
     EXPECT_NE(text.find("<total type=\"mmap\""), std::string::npos);
     EXPECT_NE(text.find("<system type=\"current\""), std::string::npos);
-}
-
-TEST(MallocInfo, KnowsNoOptions)
-{
-    errno = 0;
-    EXPECT_EQ(malloc_info(1, stdout), EINVAL);
-    EXPECT_EQ(errno, 0) << "the error is returned";
-}
-
-TEST(MallocStats, WritesToStderr)
-{
-    void *object = malloc(3000000);
-    testing::internal::CaptureStderr();
-    malloc_stats();
-    std::string text = testing::internal::GetCapturedStderr();
-    EXPECT_TRUE(std::regex_search(text, std::regex("^heapfit [0-9.]+, process [0-9]+\n"))) << text;
-    EXPECT_NE(text.find("footprint"), std::string::npos);
-    EXPECT_NE(text.find("block size"), std::string::npos);
-    free(object);
 }
 
 TEST(MallocStats, WritesToTheStreamThatStderrIs)

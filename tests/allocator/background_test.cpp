@@ -15,7 +15,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,7 +26,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
-#include <vector>
 
 static std::atomic<int>
     threads_made_by_others; // than the C library: by this program, as its own pthread_create sees it
@@ -78,7 +76,6 @@ int __wrap_platform_thread_sleep(int32_t number, const void *local)
     threads_asked_about++;
     return __real_platform_thread_sleep(number, local);
 }
-bool platform_is_in_linker(const void *address);
 bool __real_platform_purge(void *start, size_t size);
 bool __wrap_platform_purge(void *start, size_t size)
 {
@@ -162,60 +159,6 @@ TEST(Background, GivesBackAPeakOfSmallBlocksWhileTheProgramSleeps)
     });
 }
 
-TEST(Background, GivesBackAPeakOfLargeBlocksWhileTheProgramSleeps)
-{
-    isolated::expect_passes([] {
-        size_t before = resident();
-        release(allocate(400 * MIB, MIB));
-        expect_goes_back(before);
-    });
-}
-
-TEST(Background, EndsWhenThereIsNothingMoreToDoAndComesAgain)
-{
-    isolated::expect_passes([] {
-        size_t before = resident();
-        for (int i = 0; i < 2; i++) {
-            release(allocate(100 * MIB, 1000));
-            EXPECT_TRUE(comes_true([] { return threads_now() == 2; })) << "its coming";
-            EXPECT_TRUE(comes_true([] { return threads_now() == 1; })) << "its end";
-            expect_goes_back(before);
-        }
-    });
-}
-
-// With all that this process has, but for the one that sleeps here.
-TEST(Background, CostsASleepingProgramNothingOnceItHasLeft)
-{
-    isolated::expect_passes([] {
-        constexpr int64_t SLEEP_US = 1'000'000;
-        constexpr long OWN_SLEEP = 1;
-        std::thread([] { release(allocate(100 * MIB, 1000)); }).join();
-        release(allocate(100 * MIB, MIB));
-        EXPECT_TRUE(comes_true([] { return threads_now() == 2; })) << "its coming";
-        EXPECT_TRUE(comes_true([] { return threads_now() == 1; })) << "its end";
-        // Whatever wakes goes to sleep again, and the kernel counts that.
-        struct rusage before, after;
-        getrusage(RUSAGE_SELF, &before);
-        usleep(SLEEP_US);
-        getrusage(RUSAGE_SELF, &after);
-        EXPECT_EQ(OWN_SLEEP, after.ru_nvcsw - before.ru_nvcsw);
-        EXPECT_EQ(1u, threads_now());
-    });
-}
-
-TEST(Background, DoesNotComeToAProgramThatHasLittleOrOnlyGrows)
-{
-    isolated::expect_passes([] {
-        release(allocate(8 * MIB, 300));
-        EXPECT_FALSE(comes_true([] { return threads_now() != 1; }, 500));
-        allocate(100 * MIB, 300);
-        EXPECT_FALSE(comes_true([] { return threads_now() != 1; }, 500));
-        release(allocate(4 * MIB, 300)); // the coming and going of a program of one thread
-        EXPECT_FALSE(comes_true([] { return threads_now() != 1; }, 500));
-    });
-}
-
 TEST(Background, ComesByItselfWhereThereAreThreadsOnly)
 {
     EXPECT_TRUE(is_on);
@@ -248,60 +191,6 @@ TEST(Background, DoesNotComeWhenItIsOff)
     });
 }
 
-TEST(Background, LeavesWhenItIsSwitchedOff)
-{
-    isolated::expect_passes([] {
-        hf_option_set("decay_ms", "100000");
-        release(allocate(100 * MIB, MIB));
-        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
-        hf_option_set("background", "off");
-        EXPECT_TRUE(comes_true([] { return threads_now() == 1; }));
-    });
-}
-
-TEST(Background, LeavesAndStaysAwayWhereTheKernelTakesNothingBack)
-{
-    isolated::expect_passes([] {
-        purging_is_refused = true;
-        release(allocate(100 * MIB, MIB));
-        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
-        EXPECT_TRUE(comes_true([] { return threads_now() == 1; })) << "its end";
-        release(allocate(100 * MIB, MIB));
-        EXPECT_FALSE(comes_true([] { return threads_now() != 1; }, 300));
-    });
-}
-
-// Half-used spans of many sizes: what can be taken from a heap that rests.
-constexpr size_t KEPT = 1000;
-void *kept[KEPT];
-
-void leave_sparse_spans()
-{
-    void *freed = nullptr;
-    for (size_t i = 0; i < KEPT; i++) {
-        for (int j = 0; j < 100; j++) {
-            auto **block = static_cast<void **>(std::malloc(1000));
-            *block = freed;
-            freed = block;
-        }
-        kept[i] = std::memset(std::malloc(1000), 0x5A, 1000);
-    }
-    release(freed);
-}
-
-void live_on()
-{
-    release(allocate(50 * MIB, 1000));
-    for (auto &block : kept) {
-        for (int i = 0; i < 1000; i++) ASSERT_EQ(0x5A, static_cast<char *>(block)[i]);
-        std::free(block);
-        block = std::memset(std::malloc(1000), 0x5A, 1000);
-    }
-    std::thread([] { release(allocate(MIB, 100)); }).join();
-    release(allocate(100 * MIB, MIB));
-    isolated::expect_passes([] { release(allocate(50 * MIB, 1000)); }); // by fork, as others do
-}
-
 // As fork, but for all that the C library does around it.
 template <typename Body> int run_in_copy(Body body)
 {
@@ -316,39 +205,6 @@ template <typename Body> int run_in_copy(Body body)
     return status;
 }
 
-// The thread has claimed the heap of the only other one: before it found that it may, and when it was at work in it.
-TEST(Background, LeavesACopyOfTheProcessWithoutForksHandlersAlone)
-{
-    for (int barriers : {0, 1}) {
-        isolated::expect_passes([barriers] {
-            hf_option_set("decay_ms", "50");
-            leave_sparse_spans();
-            barriers_before_stall = barriers;
-            EXPECT_TRUE(comes_true([] { return stalls.load(); }));
-            EXPECT_EQ(0, run_in_copy(live_on));
-            stalls = false;
-            live_on();
-        });
-    }
-}
-
-TEST(Background, IsNotLostToAChildThatSharesTheMemory)
-{
-    isolated::expect_passes([] {
-        void *volatile list = allocate(100 * MIB, MIB);
-        pid_t child = vfork();
-        if (child == 0) {
-            release(list);
-            _exit(0);
-        }
-        waitpid(child, nullptr, 0);
-        EXPECT_EQ(1u, threads_now());
-        size_t before = resident();
-        release(allocate(200 * MIB, MIB));
-        expect_goes_back(before);
-    });
-}
-
 // The number of the other thread of a process of two.
 pid_t other_thread()
 {
@@ -360,15 +216,6 @@ pid_t other_thread()
     }
     closedir(tasks);
     return found;
-}
-
-TEST(Background, IsNotStartedByWhatTheProgramPutsInThePlaceOfPthreadCreate)
-{
-    isolated::expect_passes([] {
-        release(allocate(100 * MIB, MIB));
-        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
-        EXPECT_EQ(0, threads_made_by_others);
-    });
 }
 
 // What does not go back soon: so it stays to be looked at.
@@ -401,18 +248,6 @@ TEST(Background, EndsBeforeTheProgramAsksForWhatTakesAProcessOfOneThread)
     }
 }
 
-TEST(Background, StaysWhereThatWouldBeInVainOrIsNotNeeded)
-{
-    isolated::expect_passes([] {
-        std::thread(release_and_wait).join();
-        EXPECT_EQ(0, unshare(CLONE_FS));
-        EXPECT_EQ(2u, threads_now());
-        Sleepers other(1, [] { release(allocate(MIB, 1000)); });
-        EXPECT_EQ(-1, unshare(CLONE_THREAD));
-        EXPECT_EQ(3u, threads_now());
-    });
-}
-
 TEST(Background, TakesNoSignals)
 {
     isolated::expect_passes([] {
@@ -432,105 +267,6 @@ TEST(Background, TakesNoSignals)
             EXPECT_EQ(1u, mask >> (signal - 1) & 1) << signal;
         for (int signal = 1; signal < SIGRTMAX; signal++)
             EXPECT_EQ(sigismember(&before, signal), sigismember(&after, signal)) << "the starter's";
-    });
-}
-
-// What the C library allocates for a thread it frees much later: not in memory that is given back as a whole before.
-template <typename Call> size_t goes_to_context(Call call)
-{
-    hf_context *context = hf_context_create(nullptr);
-    hf_context_stats before, after;
-    hf_context_stats_get(context, &before, sizeof before);
-    hf_context_switch(context);
-    call();
-    hf_context_stats_get(context, &after, sizeof after);
-    hf_context_switch(nullptr);
-    return after.live_bytes - before.live_bytes;
-}
-
-TEST(Background, TakesNothingOfTheContextThatItsStarterHasSwitchedTo)
-{
-    isolated::expect_passes([] {
-        void *list = allocate(100 * MIB, MIB);
-        EXPECT_EQ(0u, goes_to_context([list] { release(list); }));
-        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
-    });
-}
-
-// The C library keeps the stacks of threads that have ended.
-void take_kept_stack()
-{
-    pthread_t thread;
-    pthread_attr_t small;
-    pthread_attr_init(&small);
-    pthread_attr_setstacksize(&small, size_t{128} * 1024);
-    pthread_create(
-        &thread, &small, [](void *) -> void * { return reinterpret_cast<void *>(intptr_t{pause()}); }, nullptr);
-    pthread_attr_destroy(&small);
-}
-
-TEST(Background, NorDoesTheThreadThatClearsMemory)
-{
-    isolated::expect_passes([] {
-        hf_option_set("background", "off");
-        ASSERT_EQ(0, hf_option_set("zeroed_reserve", "64m"));
-        std::free(std::calloc(1, MIB)); // finds nothing cleared, and hardly anything to clear
-        EXPECT_TRUE(comes_true([] { return threads_now() == 1; })) << "its end";
-        take_kept_stack(); // or the next one would find all that it needs with it
-        release(allocate(10 * MIB, MIB)); // there is
-        size_t first = goes_to_context([] { EXPECT_NE(nullptr, std::calloc(1, 40'000)); });
-        size_t second = goes_to_context([] { EXPECT_NE(nullptr, std::calloc(1, 40'000)); });
-        EXPECT_EQ(second, first);
-        std::free(std::calloc(1, 40'000));
-        EXPECT_EQ(3u, threads_now());
-    });
-}
-
-// Whichever thread happens to free much.
-TEST(Background, IsNotBoundToAProcessorBecauseItsStarterIs)
-{
-    isolated::expect_passes([] {
-        cpu_set_t all;
-        ASSERT_EQ(0, sched_getaffinity(0, sizeof all, &all));
-        std::thread starter([&all] {
-            cpu_set_t one;
-            CPU_ZERO(&one);
-            for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
-                if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
-            ASSERT_EQ(0, sched_setaffinity(0, sizeof one, &one));
-            release_and_wait();
-        });
-        starter.join();
-        EXPECT_TRUE(comes_true([&all] {
-            cpu_set_t its;
-            return sched_getaffinity(other_thread(), sizeof its, &its) == 0 && CPU_EQUAL(&its, &all);
-        }));
-    });
-}
-
-TEST(Background, HasNoRealTimePriorityBecauseItsStarterHas)
-{
-    struct sched_param lowest = {};
-    lowest.sched_priority = 1;
-    isolated::expect_passes([&lowest] {
-        if (sched_setscheduler(0, SCHED_FIFO, &lowest) != 0) return; // forbidden: then nobody has one
-        release_and_wait();
-        EXPECT_TRUE(comes_true([] { return sched_getscheduler(other_thread()) == SCHED_OTHER; }));
-        EXPECT_EQ(SCHED_FIFO, sched_getscheduler(0));
-    });
-}
-
-TEST(Background, ComesToTheChildOfAForkWhenThatNeedsIt)
-{
-    isolated::expect_passes([] {
-        release(allocate(100 * MIB, MIB));
-        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
-        isolated::expect_passes([] {
-            EXPECT_EQ(1u, threads_now());
-            size_t before = resident();
-            release(allocate(200 * MIB, MIB));
-            expect_goes_back(before);
-        });
     });
 }
 
@@ -574,71 +310,6 @@ void forbid_threads(uint32_t answer)
 #endif
 }
 
-TEST(Background, IsDoneWithoutWhereThereCanBeNoThread)
-{
-    isolated::expect_passes([] {
-        forbid_threads(SECCOMP_RET_ERRNO | EAGAIN);
-        size_t before = resident();
-        for (int i = 0; i < 3; i++) release(allocate(100 * MIB, MIB));
-        EXPECT_EQ(1u, threads_now());
-        EXPECT_TRUE(comes_true([before] {
-            std::free(std::malloc(MIB)); // by the program's own calls, as ever
-            return resident() <= before + 16 * MIB;
-        }));
-    });
-}
-
-TEST(Background, ComesAfterAMinuteWhereThereCouldBeNoThreadForAMoment)
-{
-    isolated::expect_passes([] {
-        threads_are_refused = true;
-        release(allocate(100 * MIB, MIB));
-        EXPECT_EQ(1u, threads_now());
-        threads_are_refused = false;
-        release(allocate(100 * MIB, MIB));
-        EXPECT_EQ(1u, threads_now()) << "a sandbox may log each try";
-        clock_ahead_ms = 61'000;
-        release(allocate(100 * MIB, MIB));
-        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
-    });
-}
-
-// A thread that the kernel lets run when no other wants the processor would make others wait that want its locks.
-TEST(Background, IsNotStartedByAThreadThatComesAfterTheFirst)
-{
-    static const struct sched_param none = {};
-    std::vector<void (*)()> ways;
-    // Whoever runs the tests may have put all of them last already.
-    if (getpriority(PRIO_PROCESS, 0) < 19) ways.push_back([] { EXPECT_EQ(0, setpriority(PRIO_PROCESS, 0, 19)); });
-    if (sched_getscheduler(0) != SCHED_IDLE)
-        ways.push_back([] { EXPECT_EQ(0, sched_setscheduler(0, SCHED_IDLE, &none)); });
-    for (auto *come_after : ways) {
-        isolated::expect_passes([come_after] {
-            std::thread([come_after] {
-                come_after();
-                errno = 0;
-                release(allocate(100 * MIB, MIB));
-                EXPECT_EQ(0, errno);
-                EXPECT_EQ(2u, threads_now()) << "none of ours";
-            }).join();
-            clock_ahead_ms = 200;
-            release(allocate(100 * MIB, MIB));
-            EXPECT_TRUE(comes_true([] { return threads_now() == 2; }));
-        });
-    }
-}
-
-TEST(Background, LeavesWhereASandboxHasComeToRefuseTheBarrier)
-{
-    isolated::expect_passes([] {
-        Sleepers other(1, [] { release(allocate(4 * MIB, 1000)); });
-        barriers_are_refused = true;
-        release(allocate(100 * MIB, MIB));
-        EXPECT_TRUE(comes_true([] { return threads_now() == 3; }));
-        EXPECT_TRUE(comes_true([] { return threads_now() == 2; }, 10'000)) << "its end";
-    });
-}
-
 // It makes its threads, then forbids by death what it will not need.
 TEST(Background, KeepsOutOfASandboxThatTheProgramHasEnteredItself)
 {
@@ -650,45 +321,6 @@ TEST(Background, KeepsOutOfASandboxThatTheProgramHasEnteredItself)
         release(list);
         release(allocate(100 * MIB, 1000));
         EXPECT_EQ(3u, threads_now());
-    });
-}
-
-TEST(Background, LeavesWhenTheProgramEntersASandbox)
-{
-    isolated::expect_passes([] {
-        ASSERT_EQ(0, hf_option_set("background", "auto"));
-        Sleepers others(2, [] { release(allocate(4 * MIB, 1000)); });
-        hf_option_set("decay_ms", "1000");
-        release(allocate(100 * MIB, MIB));
-        EXPECT_TRUE(comes_true([] { return threads_now() == 4; }));
-        usleep(100'000); // now it sleeps, until it would look whether the heaps of others rest
-        forbid_threads(SECCOMP_RET_KILL_PROCESS);
-        EXPECT_TRUE(comes_true([] { return threads_now() == 3; }));
-    });
-}
-
-TEST(Background, EmptiesTheCachesOfThreadsThatSleep)
-{
-    isolated::expect_passes([] {
-        constexpr size_t THREADS = 200, LARGE = 200 * 1024;
-        size_t before = 0;
-        Sleepers sleepers(THREADS, [] {
-            void *block = std::malloc(LARGE);
-            std::memset(block, 1, LARGE);
-            std::free(block);
-        });
-        before = resident();
-        EXPECT_TRUE(comes_true([before] { return before - resident() >= THREADS * LARGE / 2; }));
-    });
-}
-
-TEST(Background, TakesWhatThreadsThatShareAHeapHaveLeftInIt)
-{
-    isolated::expect_passes([] {
-        hf_option_set("lockless_threads", "0");
-        size_t before = resident();
-        Sleepers sleepers(2, [] { release(allocate(50 * MIB, 1000)); });
-        EXPECT_TRUE(comes_true([before] { return resident() < before + 5 * MIB; })) << resident() - before;
     });
 }
 
@@ -711,20 +343,6 @@ struct Burst {
         }
     }
 };
-
-TEST(Background, TakesFromThreadsThatSleepWhatTheirBurstsHaveLeft)
-{
-    isolated::expect_passes([] {
-        constexpr size_t THREADS = 100;
-        size_t before = 0;
-        Sleepers sleepers(THREADS, [] {
-            static thread_local Burst burst;
-            burst.run();
-        });
-        before = resident();
-        EXPECT_TRUE(comes_true([before] { return before - resident() >= THREADS * MIB; })) << before - resident();
-    });
-}
 
 // Whether a thread sleeps can be told of all programs but a few strange ones: so only who says "on" has it asked.
 TEST(Background, LeavesThreadsThatSleepTheirHeapsUnlessItIsOn)
@@ -840,14 +458,6 @@ TEST(Background, IsNotWaitedForInTheChildOfAHandlerThatForkedMeanwhile)
         disturber.join();
         EXPECT_EQ(0, child_failed);
     });
-}
-
-// While it does that it holds the lock without which no thread can be started.
-TEST(Background, IsNotStartedForTheDynamicLinker)
-{
-    EXPECT_TRUE(platform_is_in_linker(dlsym(RTLD_DEFAULT, "__tls_get_addr")));
-    EXPECT_FALSE(platform_is_in_linker(dlsym(RTLD_DEFAULT, "qsort")));
-    EXPECT_FALSE(platform_is_in_linker(reinterpret_cast<const void *>(&release)));
 }
 
 } // namespace

@@ -71,17 +71,6 @@ std::string mib(size_t number)
     return std::to_string(number * MIB);
 }
 
-TEST_F(ControlGroups, NoFilesAreNoLimit)
-{
-    EXPECT_EQ(SIZE_MAX, read().limit);
-    is_in("");
-    EXPECT_EQ(SIZE_MAX, read().limit);
-    is_in("0::/\n");
-    EXPECT_EQ(SIZE_MAX, read().limit);
-    is_in("4:memory:/gone (deleted)\n");
-    EXPECT_EQ(SIZE_MAX, read().limit);
-}
-
 TEST_F(ControlGroups, Version2)
 {
     is_in("0::/system.slice/shop.service\n");
@@ -91,15 +80,6 @@ TEST_F(ControlGroups, Version2)
     EXPECT_EQ(512 * MIB, memory.limit);
     EXPECT_EQ(100 * MIB, memory.used);
     EXPECT_EQ(0u, memory.events);
-}
-
-TEST_F(ControlGroups, TheLowerOfHighAndMaxHolds)
-{
-    is_in("0::/shop\n");
-    version_2("/shop", mib(512), mib(400), 100 * MIB);
-    EXPECT_EQ(400 * MIB, read().limit);
-    version_2("/shop", "max", mib(300), 100 * MIB);
-    EXPECT_EQ(300 * MIB, read().limit);
 }
 
 TEST_F(ControlGroups, TheGroupThatLeavesTheLeastRoomCounts)
@@ -115,30 +95,6 @@ TEST_F(ControlGroups, TheGroupThatLeavesTheLeastRoomCounts)
     EXPECT_EQ(4000 * MIB, read().limit);
 }
 
-TEST_F(ControlGroups, AContainerThatSeesItsOwnGroupAsTheRoot)
-{
-    is_in("0::/\n");
-    version_2("", mib(256), "max", 200 * MIB);
-    EXPECT_EQ(256 * MIB, read().limit);
-}
-
-// The path is the machine's, but only the container's part of the hierarchy is mounted.
-TEST_F(ControlGroups, AContainerWhosePathIsNotThere)
-{
-    is_in("0::/docker/0123456789abcdef\n");
-    version_2("", mib(256), "max", 20 * MIB);
-    EXPECT_EQ(256 * MIB, read().limit);
-}
-
-// Moved out of what its namespace shows.
-TEST_F(ControlGroups, AProcessOutsideOfWhatItSees)
-{
-    is_in("0::/../other\n");
-    version_2("", mib(256), "max", 20 * MIB);
-    version_2("/../other", mib(16), "max", 15 * MIB);
-    EXPECT_EQ(256 * MIB, read().limit);
-}
-
 TEST_F(ControlGroups, Version1)
 {
     is_in("12:cpu,cpuacct:/docker/0123\n11:hugetlb:/\n4:memory:/docker/0123\n1:name=systemd:/docker/0123\n");
@@ -149,23 +105,6 @@ TEST_F(ControlGroups, Version1)
     EXPECT_EQ(512 * MIB, memory.limit);
     EXPECT_EQ(100 * MIB, memory.used);
     EXPECT_EQ(7u, memory.events);
-}
-
-TEST_F(ControlGroups, ControllersThatShareAHierarchyOfVersion1)
-{
-    is_in("3:cpuset,memory,pids:/a\n0::/b\n");
-    version_1("/a", mib(64) + "\n", MIB);
-    version_2("/b", mib(32), "max", MIB);
-    EXPECT_EQ(64 * MIB, read().limit) << "the second version does not count memory then";
-    is_in("3:cpuset,memory_other:/a\n0::/b\n");
-    EXPECT_EQ(32 * MIB, read().limit) << "no controller of that name";
-}
-
-TEST_F(ControlGroups, BothVersionsOfWhichTheSecondCountsMemory)
-{
-    is_in("1:name=systemd:/user\n0::/user\n");
-    version_2("/unified/user", mib(128), "max", 3 * MIB);
-    EXPECT_EQ(128 * MIB, read().limit);
 }
 
 TEST_F(ControlGroups, WhatTheKernelKeepsOfFilesIsNotUsed)
@@ -180,14 +119,6 @@ TEST_F(ControlGroups, WhatTheKernelKeepsOfFilesIsNotUsed)
     write("fs/memory/shop/memory.stat", "cache 1\ninactive_file 5\ntotal_cache 1\ntotal_inactive_file " + mib(100) +
                                             "\ntotal_active_file " + mib(1) + "\n");
     EXPECT_EQ(399 * MIB, read().used);
-}
-
-TEST_F(ControlGroups, LimitsThatWereMetAreCounted)
-{
-    is_in("0::/shop\n");
-    version_2("/shop", mib(512), "max", 500 * MIB);
-    write("fs/shop/memory.events", "low 1000\nhigh 20\nmax 3\noom 400\noom_kill 500\n");
-    EXPECT_EQ(23u, read().events);
 }
 
 TEST_F(ControlGroups, StallsOfTheOwnGroup)
@@ -216,19 +147,6 @@ TEST_F(ControlGroups, WhatMakesNoSenseIsNoLimit)
     EXPECT_EQ(7 * MIB, read().limit) << "a path that is too long: the root alone";
 }
 
-TEST(StallWatch, AsSystemdSaysIt)
-{
-    platform_stall_watch watch;
-    platform_stall_watch_parse("/sys/fs/cgroup/shop/memory.pressure", "c29tZSAxNTAwMDAgMjAwMDAwMAA=", &watch);
-    EXPECT_FALSE(watch.is_off || watch.full);
-    EXPECT_STREQ("/sys/fs/cgroup/shop/memory.pressure", watch.path);
-    EXPECT_EQ(150000u, watch.stall_us);
-    EXPECT_EQ(2000000u, watch.window_us);
-    platform_stall_watch_parse("/proc/pressure/memory", "ZnVsbCAxIDI=", &watch); // full 1 2
-    EXPECT_TRUE(watch.full);
-    EXPECT_EQ(2u, watch.window_us);
-}
-
 TEST(StallWatch, MayBeOffOrSayNothing)
 {
     platform_stall_watch watch;
@@ -243,18 +161,6 @@ TEST(StallWatch, MayBeOffOrSayNothing)
     }
     platform_stall_watch_parse(std::string(1000, 'a').c_str(), "", &watch);
     EXPECT_STREQ("", watch.path);
-}
-
-TEST_F(ControlGroups, StallsOfTheFileThatIsWatched)
-{
-    write("pressure", "some avg10=0 total=11\nfull avg10=0 total=5\n");
-    platform_stall_watch watch;
-    platform_stall_watch_parse((root_ / "pressure").c_str(), "", &watch);
-    EXPECT_EQ(11u, platform_stalled_us(&watch));
-    watch.full = true;
-    EXPECT_EQ(5u, platform_stalled_us(&watch));
-    platform_stall_watch_parse("/dev/zero", "", &watch);
-    EXPECT_EQ(0u, platform_stalled_us(&watch)) << "no file";
 }
 
 } // namespace

@@ -2,7 +2,6 @@
 // heapfit.h alone, so that sanitizers, which want malloc for themselves, can look on.
 #include "context_subject.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <set>
@@ -74,50 +73,9 @@ TEST(ContextSizes, AreThoseOfThePaper)
     expect_sizes(make(config), paper_sizes());
 }
 
-TEST(ContextSizes, AreMultiplesOf16WhereMallocsAlignmentIsPromised)
-{
-    std::vector<size_t> sizes;
-    for (size_t size : paper_sizes())
-        if (size % 16 == 0) sizes.push_back(size);
-    expect_sizes(make(), sizes);
-}
-
 TEST(ContextSizes, MayBeTheProgramsOwn)
 {
     expect_sizes(make_with_sizes({24, 48, 1000, 5000}, 8), {24, 48, 1000, 5000, SEGMENT / 2});
-}
-
-TEST(ContextSizes, ThatAreNoMultipleOf16AreLeftOutWithAnAlignmentOf16)
-{
-    expect_sizes(make_with_sizes({24, 48, 1000, 4096}), {48, 4096, SEGMENT / 2});
-}
-
-TEST(ContextSizes, AreAtMost120BesidesTheLargest)
-{
-    std::vector<uint32_t> sizes;
-    for (uint32_t i = 1; i <= 120; i++) sizes.push_back(i * 8);
-    Context context = make_with_sizes(sizes, 8);
-    ASSERT_NE(nullptr, context);
-    EXPECT_EQ(960u, hf_usable_size(hf_context_malloc(context.get(), 953)));
-    EXPECT_EQ(SEGMENT / 2, hf_usable_size(hf_context_malloc(context.get(), 961)));
-    sizes.push_back(121 * 8);
-    EXPECT_EQ(nullptr, make_with_sizes(sizes, 8));
-}
-
-TEST(ContextSizes, ObjectsDoNotOverlapWhateverTheirSize)
-{
-    hf_context_config config{};
-    config.alignment = 8;
-    Context context = make(config);
-    for (size_t size : paper_sizes()) {
-        std::vector<unsigned char *> objects;
-        for (size_t i = 0; i < 2 * SEGMENT / size + 2; i++) {
-            objects.push_back(static_cast<unsigned char *>(hf_context_malloc(context.get(), size)));
-            fill(objects.back(), size, static_cast<unsigned char>(i));
-        }
-        for (size_t i = 0; i < objects.size(); i++)
-            ASSERT_TRUE(holds(objects[i], size, static_cast<unsigned char>(i))) << size;
-    }
 }
 
 // ---- order -----------------------------------------------------------------------------------------------------------------
@@ -140,16 +98,6 @@ TEST(ContextOrder, WhatWasFreedLastIsHandedOutFirst)
     for (int i = 0; i < 100; i++) objects.push_back(hf_context_malloc(context.get(), 40));
     for (void *object : objects) hf_context_free(context.get(), object);
     for (size_t i = objects.size(); i-- > 0;) ASSERT_EQ(objects[i], hf_context_malloc(context.get(), 40));
-}
-
-TEST(ContextOrder, FreeingByTheNameForAllObjectsIsTheSame)
-{
-    Context context = make();
-    void *object = hf_context_malloc(context.get(), 40);
-    hf_free(object);
-    EXPECT_EQ(object, hf_context_malloc(context.get(), 40));
-    hf_free_sized(object, 40);
-    EXPECT_EQ(object, hf_context_malloc(context.get(), 40));
 }
 
 TEST(ContextOrder, AfterFreeAllTheSameCallsReturnTheSameAddresses)
@@ -179,81 +127,6 @@ TEST(ContextOrder, NullAndNothing)
 
 // ---- large objects -------------------------------------------------------------------------------------------------------------
 
-TEST(ContextLarge, ObjectsAboveHalfASegmentAreRunsOfSegments)
-{
-    Context context = make();
-    for (size_t size : {SEGMENT / 2 + 1, SEGMENT, SEGMENT + 1, 5 * SEGMENT, CHUNK}) {
-        void *object = hf_context_malloc(context.get(), size);
-        EXPECT_TRUE(is_aligned(object, SEGMENT));
-        EXPECT_EQ((size + SEGMENT - 1) / SEGMENT * SEGMENT, hf_usable_size(object));
-        fill(object, hf_usable_size(object), 1);
-        hf_context_free(context.get(), object);
-    }
-    EXPECT_EQ(0u, figures(context).used_bytes) << "runs are given back to the context";
-}
-
-TEST(ContextLarge, TheFirstRunThatIsLongEnoughIsTaken)
-{
-    Context context = make();
-    std::vector<char *> runs;
-    for (int i = 0; i < 4; i++) runs.push_back(static_cast<char *>(hf_context_malloc(context.get(), 4 * SEGMENT)));
-    for (size_t i = 1; i < runs.size(); i++) ASSERT_EQ(runs[i - 1] + 4 * SEGMENT, runs[i]);
-    hf_context_free(context.get(), runs[1]);
-    hf_context_free(context.get(), runs[3]);
-    EXPECT_EQ(runs[3], hf_context_malloc(context.get(), 5 * SEGMENT)) << "the hole is too short";
-    EXPECT_EQ(runs[1], hf_context_malloc(context.get(), SEGMENT));
-    EXPECT_EQ(runs[1] + SEGMENT, hf_context_malloc(context.get(), 100)) << "small objects' segments go there too";
-    EXPECT_EQ(runs[1] + 2 * SEGMENT, hf_context_malloc(context.get(), 2 * SEGMENT));
-}
-
-TEST(ContextLarge, RunsOfSegmentsAsManyAsAChunkHas)
-{
-    hf_context_config config{};
-    config.segment_size = 8 * KIB;
-    config.chunk_size = 64 * 8 * KIB;
-    Context context = make(config);
-    for (size_t count = 1; count <= 64; count++) {
-        void *object = hf_context_malloc(context.get(), count * 8 * KIB);
-        ASSERT_EQ(count * 8 * KIB, hf_usable_size(object));
-        ASSERT_EQ(1u, figures(context).chunks);
-        hf_context_free(context.get(), object);
-    }
-}
-
-TEST(ContextLarge, GrowAndShrinkInPlaceAsLongAsTheyCan)
-{
-    Context context = make();
-    auto *object = static_cast<char *>(hf_context_malloc(context.get(), 2 * SEGMENT));
-    fill(object, 2 * SEGMENT, 7);
-    EXPECT_EQ(object, hf_context_realloc(context.get(), object, 6 * SEGMENT));
-    EXPECT_EQ(6 * SEGMENT, figures(context).used_bytes);
-    EXPECT_EQ(object, hf_context_realloc(context.get(), object, 2 * SEGMENT));
-    EXPECT_EQ(2 * SEGMENT, figures(context).used_bytes);
-    void *behind = hf_context_malloc(context.get(), 3 * SEGMENT);
-    EXPECT_EQ(object + 2 * SEGMENT, behind) << "what was cut off is free";
-    auto *moved = static_cast<char *>(hf_context_realloc(context.get(), object, 6 * SEGMENT));
-    EXPECT_NE(object, moved);
-    EXPECT_TRUE(holds(moved, 2 * SEGMENT, 7));
-    EXPECT_EQ(object, hf_context_malloc(context.get(), 2 * SEGMENT)) << "and where it was is free";
-}
-
-TEST(ContextLarge, ObjectsBeyondAChunkHaveOneOfTheirOwn)
-{
-    Context context = make();
-    void *object = hf_context_malloc(context.get(), CHUNK + 1);
-    EXPECT_EQ(CHUNK + 64 * KIB, hf_usable_size(object));
-    EXPECT_EQ(CHUNK + 64 * KIB, figures(context).footprint);
-    EXPECT_EQ(0u, figures(context).chunks);
-    void *moved = hf_context_realloc(context.get(), object, 3 * CHUNK);
-    EXPECT_EQ(3 * CHUNK, figures(context).footprint);
-    EXPECT_EQ(moved, hf_context_realloc(context.get(), moved, 2 * CHUNK)) << "shrinking by less than half";
-    hf_context_free(context.get(), moved);
-    EXPECT_EQ(0u, figures(context).footprint) << "goes back at once";
-    hf_context_malloc(context.get(), CHUNK + 1);
-    hf_context_free_all(context.get());
-    EXPECT_EQ(0u, figures(context).footprint) << "and with all others";
-}
-
 TEST(ContextLarge, WhatNoMachineHasIsRefused)
 {
     for (const Context &context : {make(), make_region()}) {
@@ -280,37 +153,6 @@ TEST(ContextLarge, WhatNoMachineHasIsRefused)
 
 // ---- calloc, realloc, alignment ----------------------------------------------------------------------------------------------------
 
-TEST(ContextFamily, CallocClearsWhatWasUsedBefore)
-{
-    for (const Context &context : {make(), make_region()})
-        for (int round = 0; round < 3; round++) {
-            for (size_t size : {1, 24, 500, 5000, 20000, 100000, 3000000}) {
-                void *object = hf_context_calloc(context.get(), 1, size);
-                ASSERT_TRUE(holds(object, size, 0)) << size;
-                fill(object, size, 0xFF);
-            }
-            hf_context_free_all(context.get());
-        }
-}
-
-TEST(ContextFamily, ReallocKeepsContentsFromAnySizeToAnyOther)
-{
-    const std::vector<size_t> sizes{1, 8, 60, 128, 200, 1000, 9000, 16384, 16385, 40000, 70000, 2000000, 3000000};
-    for (const Context &context : {make(), make_region()})
-        for (size_t from : sizes)
-            for (size_t to : sizes) {
-                void *object = hf_context_malloc(context.get(), from);
-                fill(object, from, 5);
-                object = hf_context_realloc(context.get(), object, to);
-                ASSERT_TRUE(holds(object, std::min(from, to), 5)) << from << " to " << to;
-                fill(object, to, 6);
-                object = hf_realloc(object, from);
-                ASSERT_TRUE(hf_context_owns(context.get(), object));
-                ASSERT_TRUE(holds(object, std::min(from, to), 6)) << to << " to " << from;
-                hf_free(object);
-            }
-}
-
 TEST(ContextFamily, ReallocToNothingFrees)
 {
     Context context = make();
@@ -319,20 +161,6 @@ TEST(ContextFamily, ReallocToNothingFrees)
     EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
     EXPECT_EQ(nullptr, hf_realloc(object, 0));
     EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
-}
-
-TEST(ContextFamily, EveryAlignmentHolds)
-{
-    hf_context_config eight{};
-    eight.alignment = 8;
-    for (const Context &context : {make(), make(eight), make_region()})
-        for (size_t alignment = 1; alignment <= 8 * MIB; alignment *= 2)
-            for (size_t size : {0, 1, 100, 1000, 20000, 100000, 3000000}) {
-                void *object = hf_context_aligned_alloc(context.get(), alignment, size);
-                ASSERT_TRUE(is_aligned(object, alignment)) << alignment << ", " << size;
-                fill(object, size, 3);
-                hf_context_free(context.get(), object);
-            }
 }
 
 TEST(ContextFamily, AnAlignmentIsAPowerOfTwo)
@@ -382,28 +210,6 @@ TEST(Region, TheNewestObjectGrowsAndShrinksWhereItIs)
     EXPECT_NE(object, hf_context_realloc(context.get(), object, 65)) << "no longer the newest";
 }
 
-TEST(Region, GoesOnInTheNextChunk)
-{
-    Context context = make_region(64 * KIB);
-    std::vector<char *> objects;
-    for (int i = 0; i < 1000; i++) {
-        objects.push_back(static_cast<char *>(hf_context_malloc(context.get(), 1000)));
-        fill(objects.back(), 1000, static_cast<unsigned char>(i));
-    }
-    for (int i = 0; i < 1000; i++) ASSERT_TRUE(holds(objects[i], 1000, static_cast<unsigned char>(i)));
-    EXPECT_EQ((1000u + 64) / 65, figures(context).chunks) << "65 objects of 1008 bytes fill one";
-}
-
-TEST(Region, LargeObjectsDoNotEndTheChunk)
-{
-    Context context = make_region(64 * KIB);
-    auto *before = static_cast<char *>(hf_context_malloc(context.get(), 16));
-    void *large = hf_context_malloc(context.get(), 100000);
-    EXPECT_TRUE(hf_context_owns(context.get(), large));
-    EXPECT_EQ(1u, figures(context).chunks);
-    EXPECT_EQ(before + 16, hf_context_malloc(context.get(), 16));
-}
-
 // ---- configuration ------------------------------------------------------------------------------------------------------------------
 
 TEST(ContextConfiguration, WhatBreaksARuleIsRefused)
@@ -434,63 +240,6 @@ TEST(ContextConfiguration, WhatBreaksARuleIsRefused)
     expect_refused(config, "a chunk holds one and a half segments");
     config.chunk_size = config.segment_size = size_t{16} << 30;
     expect_refused(config, "sizes of more than 32 bits");
-}
-
-TEST(ContextConfiguration, SizesAscendAreMultiplesOf8AndNotLarge)
-{
-    EXPECT_EQ(nullptr, make_with_sizes({0, 16}));
-    EXPECT_EQ(nullptr, make_with_sizes({16, 16}));
-    EXPECT_EQ(nullptr, make_with_sizes({32, 16}));
-    EXPECT_EQ(nullptr, make_with_sizes({12}));
-    EXPECT_EQ(nullptr, make_with_sizes({SEGMENT / 2 + 16}));
-    EXPECT_EQ(EINVAL, errno);
-    EXPECT_NE(nullptr, make_with_sizes({}));
-}
-
-TEST(ContextConfiguration, SegmentsAndChunksOfAllAllowedSizesServe)
-{
-    for (size_t segment = 8 * KIB; segment <= 4 * MIB; segment *= 2)
-        for (size_t chunk = std::max(segment, 64 * KIB); chunk <= std::min(64 * segment, 16 * MIB); chunk *= 4) {
-            hf_context_config config{};
-            config.segment_size = segment;
-            config.chunk_size = chunk;
-            Context context = make(config);
-            ASSERT_NE(nullptr, context);
-            for (size_t size : {size_t{1}, segment / 2, segment / 2 + 1, segment, chunk, chunk + 1}) {
-                void *object = hf_context_malloc(context.get(), size);
-                ASSERT_NE(nullptr, object) << segment << ", " << chunk << ", " << size;
-                fill(object, size, 9);
-                ASSERT_GE(hf_usable_size(object), size);
-            }
-            hf_context_free_all(context.get());
-        }
-}
-
-TEST(ContextConfiguration, ContextsDoNotBeginAtTheSameCacheLines)
-{
-    std::set<uintptr_t> places;
-    std::vector<Context> many;
-    for (int i = 0; i < 16; i++) {
-        many.push_back(make());
-        places.insert(reinterpret_cast<uintptr_t>(many.back().get()) / 64 % 64);
-    }
-    EXPECT_GE(places.size(), 8u);
-}
-
-TEST(ContextConfiguration, HugePagesServeAsOthersDo)
-{
-    hf_context_config config{};
-    config.huge_pages = 1;
-    for (int kind : {HF_DEFRAG_DODGING, HF_REGION}) {
-        config.kind = kind;
-        for (int round = 0; round < 3; round++) {
-            Context context = make(config);
-            EXPECT_TRUE(is_aligned(hf_context_malloc(context.get(), 1), 2 * MIB)) << "a chunk begins where a page does";
-            allocate_many(context, 3000);
-            hf_context_free_all(context.get());
-            allocate_many(context, 3000);
-        }
-    }
 }
 
 // ---- limits ------------------------------------------------------------------------------------------------------------------------------
@@ -594,39 +343,6 @@ TEST(ContextFigures, AreExact)
     EXPECT_EQ(0u, figures(context).peak_bytes);
 }
 
-TEST(ContextFigures, OfALaterOrEarlierVersionAreFilledAsFarAsKnown)
-{
-    Context context = make();
-    hf_context_malloc(context.get(), 100);
-    unsigned char buffer[sizeof(hf_context_stats) + 16];
-    fill(buffer, sizeof buffer, 0xFF);
-    EXPECT_EQ(0, hf_context_stats_get(context.get(), reinterpret_cast<hf_context_stats *>(buffer), sizeof buffer));
-    EXPECT_TRUE(holds(buffer + sizeof(hf_context_stats), 16, 0));
-    fill(buffer, sizeof buffer, 0xFF);
-    EXPECT_EQ(0, hf_context_stats_get(context.get(), reinterpret_cast<hf_context_stats *>(buffer), sizeof(size_t)));
-    EXPECT_EQ(112u, *reinterpret_cast<size_t *>(buffer));
-    EXPECT_TRUE(holds(buffer + sizeof(size_t), sizeof buffer - sizeof(size_t), 0xFF));
-    EXPECT_EQ(-1, hf_context_stats_get(context.get(), nullptr, 8));
-    EXPECT_EQ(EINVAL, errno);
-}
-
-TEST(ContextFigures, OfTheProcessTellContexts)
-{
-    hf_stats before, with, after;
-    hf_stats_get(&before, sizeof before);
-    {
-        Context context = make(), region = make_region();
-        hf_context_malloc(context.get(), 100);
-        hf_context_malloc(region.get(), 100);
-        hf_stats_get(&with, sizeof with);
-    }
-    hf_stats_get(&after, sizeof after);
-    EXPECT_EQ(before.contexts + 2, with.contexts);
-    EXPECT_EQ(before.context_bytes + CHUNK + 16 * MIB, with.context_bytes);
-    EXPECT_EQ(before.contexts, after.contexts);
-    EXPECT_EQ(before.context_bytes, after.context_bytes);
-}
-
 // ---- what free_all keeps -------------------------------------------------------------------------------------------------------------------
 
 namespace
@@ -654,50 +370,6 @@ TEST(ContextRetention, KeepsWhatTheConfigurationSays)
     }
     EXPECT_EQ(3u, figures(some).chunks);
     EXPECT_EQ(10u, figures(all).chunks);
-}
-
-TEST(ContextRetention, KeepsWhatRecentTransactionsNeeded)
-{
-    for (int kind : {HF_DEFRAG_DODGING, HF_REGION}) {
-        hf_context_config config{};
-        config.kind = kind;
-        config.chunk_size = CHUNK;
-        Context context = make(config);
-        use_chunks(context, 10);
-        hf_context_free_all(context.get());
-        EXPECT_EQ(10u, figures(context).chunks) << "the next will be alike";
-        size_t before = 10;
-        for (int i = 0; i < 60; i++) {
-            use_chunks(context, 1);
-            hf_context_free_all(context.get());
-            EXPECT_LE(figures(context).chunks, before);
-            before = figures(context).chunks;
-        }
-        EXPECT_EQ(1u, before) << "in the end, what they need";
-    }
-}
-
-TEST(ContextRetention, CountsWhatTheTransactionFreedItself)
-{
-    Context context = make();
-    for (int i = 0; i < 5; i++) {
-        std::vector<void *> objects;
-        for (int j = 0; j < 8; j++) objects.push_back(hf_context_malloc(context.get(), CHUNK));
-        for (void *object : objects) hf_context_free(context.get(), object);
-        hf_context_free_all(context.get());
-        EXPECT_EQ(8u, figures(context).chunks);
-    }
-}
-
-TEST(ContextRetention, AlwaysKeepsAChunk)
-{
-    hf_context_config config{};
-    config.retain = 1;
-    Context context = make(config);
-    use_chunks(context, 3);
-    hf_context_free_all(context.get());
-    EXPECT_EQ(1u, figures(context).chunks);
-    EXPECT_EQ(CHUNK, figures(context).footprint);
 }
 
 // ---- switching -----------------------------------------------------------------------------------------------------------------------------
@@ -771,23 +443,6 @@ TEST(ContextSwitch, AnObjectThatIsReallocatedStaysWhereItIsFrom)
     hf_free(large);
 }
 
-TEST(ContextSwitch, FreesFindTheirWay)
-{
-    Context context = make();
-    hf_stats before, after;
-    hf_stats_get(&before, sizeof before);
-    void *own = hf_malloc(100), *large = hf_malloc(200000);
-    hf_context_switch(context.get());
-    hf_free(own);
-    hf_free(large);
-    void *object = hf_malloc(100);
-    hf_context_switch(nullptr);
-    hf_stats_get(&after, sizeof after);
-    EXPECT_EQ(before.large_objects, after.large_objects);
-    hf_free(object);
-    EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
-}
-
 TEST(ContextSwitch, DestroyingOrLeavingTheContextSwitchesBack)
 {
     Context context = make();
@@ -802,39 +457,4 @@ TEST(ContextSwitch, DestroyingOrLeavingTheContextSwitchesBack)
     EXPECT_EQ(nullptr, hf_context_current());
     object = hf_malloc(10);
     hf_free(object);
-}
-
-// ---- life ------------------------------------------------------------------------------------------------------------------------------------
-
-TEST(ContextLife, ManyMayLiveAndDieWithLiveObjects)
-{
-    // Which free run is taken depends on what has been purged by then, which is a matter of time.
-    if (hf_option_set("decay_ms", "unlimited") != 0) FAIL() << "the option decay_ms is gone";
-    hf_stats before, after;
-    for (int round = 0; round < 30; round++) {
-        std::vector<Context> many;
-        for (int i = 0; i < 20; i++) {
-            many.push_back(i % 2 == 0 ? make() : make_region(MIB));
-            allocate_many(many.back(), 200);
-        }
-        many.clear();
-        hf_stats_get(round == 3 ? &before : &after, sizeof before);
-    }
-    EXPECT_EQ(before.committed, after.committed) << "address space is used again";
-    EXPECT_EQ(before.live_bytes, after.live_bytes);
-}
-
-TEST(ContextLife, MemoryGivenBackIsPurgedInTime)
-{
-    if (hf_option_set("decay_ms", "0") != 0) FAIL() << "the option decay_ms is gone";
-    Context context = make();
-    for (int i = 0; i < 64; i++) fill(hf_context_malloc(context.get(), MIB), MIB, 1);
-    context.reset();
-    hf_stats stats;
-    // Refills do the chores.
-    std::vector<void *> objects;
-    for (int i = 0; i < 20000; i++) objects.push_back(hf_malloc(200));
-    hf_stats_get(&stats, sizeof stats);
-    EXPECT_LT(stats.dirty_bytes, 8 * MIB);
-    for (void *object : objects) hf_free(object);
 }

@@ -38,36 +38,6 @@ TEST(ContextRemoteFree, SmallObjectsServeTheOwnerAgain)
     EXPECT_EQ(2 * SEGMENT, figures(context).used_bytes) << "no further segment";
 }
 
-TEST(ContextRemoteFree, LargeAlignedAndLonelyObjectsToo)
-{
-    Context context = make();
-    for (int round = 0; round < 3; round++) {
-        std::vector<void *> objects{
-            hf_context_malloc(context.get(), 5 * SEGMENT), hf_context_aligned_alloc(context.get(), 4096, 100),
-            hf_context_aligned_alloc(context.get(), 8 * MIB, 100), hf_context_malloc(context.get(), 3 * CHUNK)};
-        EXPECT_LT(3 * CHUNK, figures(context).footprint);
-        on_another_thread([&] {
-            for (void *object : objects) {
-                EXPECT_LE(100u, hf_usable_size(object));
-                hf_free_sized(object, 100);
-            }
-        });
-        EXPECT_EQ(0u, figures(context).live_bytes);
-        hf_context_free(context.get(), hf_context_malloc(context.get(), SEGMENT)); // takes them in
-        EXPECT_EQ(CHUNK, figures(context).footprint);
-    }
-}
-
-TEST(ContextRemoteFree, AreForgottenByFreeAll)
-{
-    Context context = make();
-    void *object = hf_context_malloc(context.get(), 100);
-    on_another_thread([&] { hf_free(object); });
-    hf_context_free_all(context.get());
-    EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
-    for (size_t i = 0; i < SEGMENT / 112; i++) EXPECT_NE(object, hf_context_malloc(context.get(), 100));
-}
-
 TEST(ContextRemoteFree, ManyThreadsAtOnceWhileTheOwnerGoesOn)
 {
     constexpr size_t THREADS = 4, OBJECTS = HEAPFIT_TEST_EMULATED ? 2000 : 20000;
@@ -120,71 +90,7 @@ TEST(ContextRealloc, ByAnotherThreadMovesWhatMustMove)
     }
 }
 
-TEST(ContextRealloc, ByAnotherThreadFreesWhatHasMoved)
-{
-    Context context = make();
-    void *object = hf_context_malloc(context.get(), 100);
-    on_another_thread([&] { hf_free(hf_realloc(object, 50000)); });
-    EXPECT_EQ(0u, figures(context).live_bytes);
-}
-
-TEST(ContextRealloc, ByAnotherThreadLeavesWhatFits)
-{
-    Context context = make();
-    void *object = hf_context_malloc(context.get(), 100);
-    on_another_thread([&] { EXPECT_EQ(object, hf_realloc(object, 60)); });
-}
-
 // ---- handing over -------------------------------------------------------------------------------------------------------------
-
-TEST(ContextHandOver, TheNextOwnerGoesOn)
-{
-    Context context = make();
-    void *object = hf_context_malloc(context.get(), 100);
-    void *waiting = hf_context_malloc(context.get(), 100);
-    hf_context_leave(context.get());
-    hf_free(waiting); // as any other thread
-    on_another_thread([&] {
-        hf_context_enter(context.get());
-        hf_context_free(context.get(), object);
-        EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
-        hf_context_free_all(context.get());
-        hf_context_malloc(context.get(), 5000);
-        hf_context_leave(context.get());
-    });
-    hf_context_enter(context.get());
-    EXPECT_EQ(8192u, figures(context).live_bytes);
-    hf_context_free_all(context.get());
-}
-
-TEST(ContextHandOver, SwitchingEnters)
-{
-    Context context = make();
-    hf_context_leave(context.get());
-    on_another_thread([&] {
-        hf_context_switch(context.get());
-        void *object = hf_malloc(100);
-        hf_context_switch(nullptr);
-        EXPECT_TRUE(hf_context_owns(context.get(), object));
-        hf_free(object);
-        hf_context_leave(context.get());
-    });
-    hf_context_enter(context.get());
-    EXPECT_EQ(0u, figures(context).live_bytes);
-}
-
-TEST(ContextHandOver, AnotherThreadMayEndAContextThatHasNoOwner)
-{
-    hf_stats before, after;
-    hf_stats_get(&before, sizeof before);
-    hf_context *context = hf_context_create(nullptr);
-    hf_context_malloc(context, 5 * MIB);
-    hf_context_leave(context);
-    on_another_thread([&] { hf_context_destroy(context); });
-    hf_stats_get(&after, sizeof after);
-    EXPECT_EQ(before.contexts, after.contexts);
-    EXPECT_EQ(before.context_bytes, after.context_bytes);
-}
 
 TEST(ContextHandOver, RoundAndRoundAmongThreads)
 {
@@ -215,23 +121,6 @@ TEST(ContextHandOver, RoundAndRoundAmongThreads)
 }
 
 // ---- threads that end -----------------------------------------------------------------------------------------------------------
-
-TEST(ContextThreadExit, WhileSwitchedLeavesTheContextToOthers)
-{
-    Context context;
-    void *object = nullptr;
-    on_another_thread([&] {
-        context = make();
-        hf_context_switch(context.get());
-        object = hf_malloc(100);
-        fill(object, 100, 4);
-    });
-    hf_context_enter(context.get());
-    EXPECT_TRUE(hf_context_owns(context.get(), object));
-    EXPECT_TRUE(holds(object, 100, 4));
-    hf_context_free(context.get(), object);
-    EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
-}
 
 TEST(ContextThreadExit, DestructorsOfThreadSpecificDataMaySwitchAndAllocate)
 {

@@ -9,7 +9,6 @@
 
 #include <array>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,8 +17,6 @@ namespace
 {
 
 constexpr size_t MIB = size_t{1} << 20;
-// Sanitizers make a call some ten times slower.
-constexpr unsigned SHARE = HEAPFIT_TEST_SANITIZED || HEAPFIT_TEST_EMULATED ? 10 : 1;
 
 void set(const char *name, const char *value)
 {
@@ -45,15 +42,6 @@ hf_stats stats_now()
     hf_stats stats;
     EXPECT_EQ(0, hf_stats_get(&stats, sizeof stats));
     return stats;
-}
-
-size_t resident()
-{
-    std::ifstream rollup("/proc/self/smaps_rollup");
-    for (std::string line; std::getline(rollup, line);)
-        if (line.rfind("Rss:", 0) == 0) return std::strtoull(line.c_str() + 4, nullptr, 10) * 1024;
-    ADD_FAILURE() << "the kernel does not tell what is resident";
-    return 0;
 }
 
 // Pages that are in memory of where an object was. Allocates nothing: that could come from just there.
@@ -86,13 +74,6 @@ void work(size_t bytes)
     }
     for (void *object : objects) hf_free(object);
 }
-
-// Threads that work, sleep, and work a little more once they are woken.
-class Workers : public Sleepers
-{
-  public:
-    Workers(size_t count, size_t bytes) : Sleepers(count, [=] { work(bytes); }, [=] { work(bytes / 10); }) {}
-};
 
 TEST(Footprint, OptionsKeepTheirValuesWhileItIsShrunk)
 {
@@ -136,93 +117,6 @@ TEST(Footprint, HardlyAnythingIsKeptFromShrinkingToRestoring)
         object = touched(SIZE);
         hf_free(object);
         EXPECT_EQ(SIZE / 4096, resident_pages(object, SIZE)) << "not kept although restored";
-    });
-}
-
-TEST(Footprint, WhatGoesRoundWhileItIsShrunkStaysForAMoment)
-{
-    isolated::expect_passes([] {
-        constexpr size_t SIZE = KEPT_SHRUNK / 2;
-        keep_everything();
-        hf_footprint_shrink();
-        void *object = nullptr;
-        // Once is enough: where another has the processor between the two calls, the moment may be over.
-        EXPECT_TRUE(patience::comes_true([&] {
-            hf_free(touched(SIZE));
-            object = hf_malloc(SIZE);
-            if (resident_pages(object, SIZE) != 0) return true;
-            hf_free(object);
-            return false;
-        })) << "it was not there for the next who needed it";
-        hf_free(object);
-        std::this_thread::sleep_for(std::chrono::milliseconds(30));
-        hf_free(touched(64 * 1024)); // comes by the clock
-        EXPECT_EQ(0u, resident_pages(object, SIZE)) << "not needed again, and kept";
-    });
-}
-
-TEST(Footprint, MayBeShrunkBeforeAnythingWasAllocated)
-{
-    isolated::expect_passes([] {
-        hf_footprint_shrink();
-        hf_footprint_restore();
-        hf_footprint_restore();
-        hf_free(touched(MIB));
-        hf_footprint_shrink();
-        hf_footprint_shrink();
-        hf_free(touched(MIB));
-    });
-}
-
-TEST(Footprint, SleepingThreadsGiveUpTheSpansThatTheyKeep)
-{
-    isolated::expect_passes([] {
-        constexpr size_t THREADS = 8, BYTES = 24 * MIB / SHARE;
-        keep_everything();
-        set("share_first", "0"); // each has spans of its own
-        hf_free(touched(1));
-        Workers(1, 1); // what the C library needs for threads
-        size_t before = resident();
-        Workers threads(THREADS, BYTES);
-        size_t peak = resident();
-        size_t given_back = hf_footprint_shrink();
-        size_t after = resident();
-        EXPECT_GE(peak - before, THREADS * BYTES) << "nothing was kept: this test tests nothing";
-        EXPECT_GE(given_back, THREADS * BYTES * 9 / 10);
-        // A bin may keep a span until its thread comes by, a thread has a stack, and a sanitizer shadows.
-        if (!HEAPFIT_TEST_SANITIZED) {
-            EXPECT_LE(after, before + THREADS * 3 * MIB);
-        }
-        threads.wake();
-        EXPECT_LE(stats_now().dirty_bytes, KEPT_SHRUNK);
-        hf_footprint_restore();
-    });
-}
-
-TEST(Footprint, AThreadGivesUpItsFreePagesWhenItNextNeedsBlocks)
-{
-    isolated::expect_passes([] {
-        keep_everything();
-        static std::atomic<int> turn{0};
-        static size_t purged;
-        std::thread thread([] {
-            std::vector<void *> blocks(100'000);
-            for (void *&block : blocks) block = touched(100);
-            for (size_t i = 0; i < blocks.size(); i++)
-                if (i % 1000 != 0) hf_free(blocks[i]);
-            turn = 1;
-            while (turn != 2) std::this_thread::yield();
-            for (int i = 0; i < 2000; i++) touched(1000); // refills
-            purged = stats_now().purged;
-            for (size_t i = 0; i < blocks.size(); i += 1000) hf_free(blocks[i]);
-        });
-        while (turn != 1) std::this_thread::yield();
-        size_t before = stats_now().purged;
-        hf_footprint_shrink();
-        hf_footprint_restore(); // also if it was for a moment only
-        turn = 2;
-        thread.join();
-        EXPECT_GE(purged - before, 5 * MIB);
     });
 }
 

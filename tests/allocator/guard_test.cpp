@@ -6,8 +6,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include <climits>
@@ -15,7 +13,6 @@
 #include <csetjmp>
 #include <csignal>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,7 +22,6 @@
 namespace
 {
 bool refuses_to_open, refuses_to_seal;
-void (*set_meanwhile)(int, siginfo_t *, void *); // by another thread, once somebody has asked what is in force
 } // namespace
 
 extern "C" {
@@ -38,19 +34,6 @@ bool __real_platform_seal(void *start, size_t size);
 bool __wrap_platform_seal(void *start, size_t size)
 {
     return !refuses_to_seal && __real_platform_seal(start, size);
-}
-int __real_sigaction(int number, const struct sigaction *action, struct sigaction *before);
-int __wrap_sigaction(int number, const struct sigaction *action, struct sigaction *before)
-{
-    int result = __real_sigaction(number, action, before);
-    if (action == nullptr && set_meanwhile != nullptr) {
-        struct sigaction others = {};
-        others.sa_sigaction = set_meanwhile;
-        others.sa_flags = SA_SIGINFO;
-        set_meanwhile = nullptr;
-        __real_sigaction(number, &others, nullptr);
-    }
-    return result;
 }
 }
 
@@ -138,32 +121,6 @@ const auto killed_by_segv = testing::KilledBySignal(SIGSEGV);
 
 // ---- where ---------------------------------------------------------------------------------------------------------------
 
-TEST(Guard, NothingIsGuardedUnlessAskedFor)
-{
-    for (int i = 0; i < 100000; i++) {
-        void *object = subject::allocate(48);
-        ASSERT_FALSE(is_guarded(object));
-        subject::release(object);
-    }
-    EXPECT_EQ(guards().slots, 0u);
-}
-
-TEST(Guard, AnObjectStandsAtTheEndOrAtTheStartOfItsPageByChance)
-{
-    int at_start = 0;
-    for (int i = 0; i < 1000; i++) {
-        char *object = guarded(40);
-        EXPECT_EQ(address_of(object) % 16, 0u);
-        size_t behind = PAGE - address_of(object) % PAGE - 40;
-        if (is_at_start(object)) at_start++;
-        else EXPECT_LT(behind, 16u);
-        EXPECT_EQ(subject::usable_size(object), 40u);
-        subject::release(object);
-    }
-    EXPECT_GT(at_start, 400); // 6 standard deviations from 500
-    EXPECT_LT(at_start, 600);
-}
-
 TEST(Guard, AlignmentIsKept)
 {
     for (size_t alignment = 32; alignment <= 4096; alignment *= 2) {
@@ -177,29 +134,6 @@ TEST(Guard, AlignmentIsKept)
     }
 }
 
-TEST(Guard, ObjectsOfNoBytesAndOfWholePagesAreGuarded)
-{
-    for (size_t size : {size_t{0}, size_t{1}, size_t{4096}}) {
-        for (int i = 0; i < 20; i++) {
-            char *object = guarded(size);
-            std::memset(object, 1, size);
-            EXPECT_EQ(subject::usable_size(object), size);
-            subject::release(object);
-        }
-    }
-}
-
-TEST(Guard, LargerObjectsAreNot)
-{
-    guard_mean = 1;
-    for (size_t size : {PAGE + 1, size_t{100000}}) {
-        void *object = subject::allocate(size);
-        EXPECT_FALSE(is_guarded(object));
-        subject::release(object);
-    }
-    guard_mean = 0;
-}
-
 TEST(Guard, MemoryForCallocReadsAsZeros)
 {
     for (int i = 0; i < 600; i++) { // more than there are slots
@@ -211,91 +145,7 @@ TEST(Guard, MemoryForCallocReadsAsZeros)
     }
 }
 
-TEST(Guard, ResizingMovesAnObjectToOrdinaryMemory)
-{
-    for (size_t size : {10, 60, 99, 100, 101, 5000}) {
-        char *object = guarded(100);
-        std::memset(object, 'x', 100);
-        size_t live = guards().live;
-        char *moved = static_cast<char *>(subject::resize(object, size));
-        EXPECT_EQ(std::string(moved, std::min<size_t>(size, 100)), std::string(std::min<size_t>(size, 100), 'x'));
-        EXPECT_EQ(is_guarded(moved), moved == object);
-        EXPECT_EQ(guards().live, moved == object ? live : live - 1);
-        subject::release(moved);
-    }
-}
-
 // ---- slots -------------------------------------------------------------------------------------------------------------------
-
-TEST(Guard, AFreedSlotIsTheLastToBeUsedAgain)
-{
-    subject::release(guarded(16));
-    size_t slots = guards().slots;
-    char *freed = guarded(64);
-    subject::release(freed);
-    uintptr_t page = address_of(freed) / PAGE;
-    for (size_t i = 1; i < slots; i++) {
-        char *object = guarded(64);
-        EXPECT_NE(address_of(object) / PAGE, page) << "after " << i;
-        subject::release(object);
-    }
-    EXPECT_EQ(address_of(guarded(64)) / PAGE, page);
-}
-
-TEST(Guard, SlotsForFreedObjectsAreLeftHoweverManyLive)
-{
-    std::vector<void *> objects;
-    guard_mean = 1;
-    for (int i = 0; i < 10000; i++) objects.push_back(subject::allocate(64));
-    guard_mean = 0;
-    struct guard_figures now = guards();
-    EXPECT_EQ(now.live, now.slots - now.slots / 4);
-    EXPECT_EQ(now.live_bytes, now.live * 64);
-    EXPECT_EQ(now.samples, now.live);
-    EXPECT_GT(now.missed, 0u);
-    for (void *object : objects) subject::release(object);
-    EXPECT_EQ(guards().live, 0u);
-}
-
-#if !HEAPFIT_TEST_EMULATED // what an emulator says of mappings is its own
-TEST(Guard, SlotsThatAreFreeAreOneMappingWhateverWasInThem)
-{
-    auto mappings = [] {
-        std::ifstream file("/proc/self/maps");
-        int count = 0;
-        for (std::string line; std::getline(file, line);) {
-            uintptr_t start = std::stoul(line, nullptr, 16);
-            count += start >= guard.start && start < guard.start + (2 * guard.slots + 1) * guard.page;
-        }
-        return count;
-    };
-    for (int i = 0; i < 600; i++) subject::release(guarded(64)); // in each slot one was
-    EXPECT_LE(mappings(), 2);
-    std::vector<char *> objects;
-    while (objects.size() < guards().slots * 3 / 4) objects.push_back(guarded(64));
-    EXPECT_LE(mappings(), 400);
-    for (char *object : objects) subject::release(object);
-    EXPECT_LE(mappings(), 2);
-}
-#endif
-
-TEST(Guard, ObjectsAreOrdinaryWhereTheKernelRefusesAMapping)
-{
-    subject::release(guarded(16)); // the slots exist
-    size_t samples = guards().samples;
-    refuses_to_open = true;
-    guard_mean = 1;
-    for (int i = 0; i < 1000; i++) {
-        void *object = subject::allocate(64);
-        ASSERT_NE(object, nullptr);
-        ASSERT_FALSE(is_guarded(object));
-    }
-    EXPECT_EQ(guards().samples, samples);
-    EXPECT_EQ(guards().live, 0u);
-    EXPECT_GE(guards().missed, 100u);
-    refuses_to_open = false;
-    EXPECT_NE(guarded(64), nullptr);
-}
 
 TEST(Guard, ObjectsAreOrdinaryWhereThereIsNoRoomForSlots)
 {
@@ -309,48 +159,6 @@ TEST(Guard, ObjectsAreOrdinaryWhereThereIsNoRoomForSlots)
     }
     guard_mean = 0;
     EXPECT_EQ(guards().slots, 0u);
-}
-
-TEST(Guard, AFreedObjectThatTheKernelDoesNotProtectHarmsNobody)
-{
-    char *object = guarded(64);
-    refuses_to_open = true;
-    subject::release(object);
-    refuses_to_open = false;
-    EXPECT_EQ(guards().live, 0u);
-    for (int i = 0; i < 600; i++) {
-        char *another = guarded(64);
-        std::memset(another, 1, 64);
-        subject::release(another);
-    }
-}
-
-TEST(Guard, ALimitOfAddressSpaceLeavesAllocatingAsItWas)
-{
-    isolated::expect_passes([] {
-        struct rlimit limit = {size_t{128} << 20, RLIM_INFINITY};
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // which have reserved more than that
-        ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
-#endif
-        (void)limit;
-        guard_mean = 4096;
-        for (int i = 0; i < 200000; i++) {
-            char *object = static_cast<char *>(subject::allocate(i % 1000));
-            ASSERT_NE(object, nullptr);
-            subject::release(object);
-        }
-        EXPECT_GT(guards().samples, 1000u);
-        // To the end of memory, and on from there.
-        std::vector<void *> objects;
-        for (size_t total = 0; total < (size_t{256} << 20); total += 4000) {
-            void *object = subject::allocate(4000);
-            if (object == nullptr) break;
-            objects.push_back(object);
-        }
-        for (void *object : objects) subject::release(object);
-        EXPECT_EQ(guards().live, 0u);
-        EXPECT_NE(subject::allocate(100), nullptr);
-    });
 }
 
 // ---- mistakes that the kernel finds ------------------------------------------------------------------------------------------
@@ -391,33 +199,6 @@ TEST(GuardDeath, AUseAfterFreeIsFoundForAsLongAsTheSlotIsNotUsedAgain)
                 "^heapfit: use after free: (write|access) to 0x[0-9a-f]+, byte 1 of the block");
 }
 
-TEST(GuardDeath, WhatThePageOfALiveObjectRefusesIsNoUseAfterFree)
-{
-    auto forbidden = [] {
-        char *object = guarded_by([] { return subject::allocate_aligned(4096, 4096); });
-        if (mprotect(object - address_of(object) % PAGE, PAGE, PROT_NONE) == 0) write_to(object);
-    };
-    EXPECT_EXIT(forbidden(), killed_by_segv, NOTHING_SAID);
-    auto executed = [](char *object) { reinterpret_cast<void (*)()>(hidden(object))(); };
-    char *object = guarded(64);
-    EXPECT_EXIT(executed(object), killed_by_segv, NOTHING_SAID);
-    subject::release(object);
-    EXPECT_EXIT(executed(object), killed_by_segv,
-                "^heapfit: use after free: execution of 0x[0-9a-f]+, byte 1 of the block");
-}
-
-TEST(GuardDeath, AnAccessBetweenSlotsIsThatOfTheNeighbourThatLives)
-{
-    char *freed = guarded_on(AT_END, 64);
-    subject::release(freed);
-    char *object = nullptr; // the next slot, whose start the same inaccessible page precedes
-    while (object == nullptr || address_of(object) / PAGE != address_of(freed) / PAGE + 2) object = guarded(64);
-    uintptr_t between = address_of(object) - address_of(object) % PAGE - PAGE;
-    std::string live = is_at_start(object) ? "before the block at 0x[0-9a-f]+ of 64 bytes\n" : "before the block";
-    EXPECT_EXIT(read_from(reinterpret_cast<char *>(between)), killed_by_segv,
-                "^heapfit: underflow: (read of|access to) [^\n]* " + live);
-}
-
 // ---- mistakes that are found when an object is freed ---------------------------------------------------------------------------
 
 TEST(GuardDeath, WhatAlignmentLeavesIsLookedAtWhenTheObjectIsFreed)
@@ -427,29 +208,6 @@ TEST(GuardDeath, WhatAlignmentLeavesIsLookedAtWhenTheObjectIsFreed)
     EXPECT_EXIT(subject::release(object), testing::KilledBySignal(SIGABRT),
                 "^heapfit: overflow: byte 3 past the end of the block at 0x[0-9a-f]+ of 40 bytes was written to, found "
                 "by free\n" BY("free") BY("allocated") FILES SAID_ALL);
-}
-
-TEST(GuardDeath, TheOtherSideIsLookedAtWhenTheObjectIsFreed)
-{
-    char *at_end = guarded_on(AT_END, 64);
-    write_to(at_end - 8);
-    EXPECT_EXIT(
-        subject::release(at_end), testing::KilledBySignal(SIGABRT),
-        "^heapfit: underflow: byte 8 before the block at 0x[0-9a-f]+ of 64 bytes was written to, found by free\n");
-    char *at_start = guarded_on(AT_START, 64);
-    write_to(at_start + 64);
-    EXPECT_EXIT(subject::release(at_start), testing::KilledBySignal(SIGABRT),
-                "^heapfit: overflow: byte 1 past the end of the block at 0x[0-9a-f]+ of 64 bytes was written to, found "
-                "by free\n");
-}
-
-TEST(GuardDeath, WhatIsFoundWhenTheObjectIsResizedIsFoundByRealloc)
-{
-    char *object = guarded_on(AT_END, 40);
-    write_to(object + 42);
-    EXPECT_EXIT(subject::resize(object, 100), testing::KilledBySignal(SIGABRT),
-                "^heapfit: overflow: byte 3 past the end of the block at 0x[0-9a-f]+ of 40 bytes was written to, found "
-                "by realloc\n" BY("realloc") BY("allocated") FILES SAID_ALL);
 }
 
 TEST(GuardDeath, ADoubleFreeIsFoundThoughOthersHaveBeenFreedSince)
@@ -473,16 +231,6 @@ TEST(GuardDeath, AWrongFreeIsFound)
                 "^heapfit: free of 0x[0-9a-f]+, which is 16 bytes before the block at 0x[0-9a-f]+ of 64 bytes\n");
     EXPECT_EXIT(subject::release(object + 64), testing::KilledBySignal(SIGABRT),
                 "^heapfit: free of 0x[0-9a-f]+, which is not allocated");
-}
-
-TEST(GuardDeath, LookingAtOrResizingAFreedObjectIsFound)
-{
-    char *object = guarded(64);
-    subject::release(object);
-    EXPECT_EXIT(subject::usable_size(hidden(object)), testing::KilledBySignal(SIGABRT),
-                "^heapfit: malloc_usable_size of 0x[0-9a-f]+, a block of 64 bytes, which was freed\n");
-    EXPECT_EXIT(subject::resize(hidden(object), 10), testing::KilledBySignal(SIGABRT),
-                "^heapfit: realloc of 0x[0-9a-f]+, a block of 64 bytes, which was freed\n");
 }
 
 TEST(GuardDeath, AWrongSizeIsFoundToTheByte)
@@ -512,12 +260,6 @@ void program_handler(int, siginfo_t *info, void *)
     sigset_t kept_out;
     pthread_sigmask(SIG_BLOCK, nullptr, &kept_out);
     handled_kept_out = sigismember(&kept_out, SIGSEGV) + 2 * sigismember(&kept_out, SIGUSR2);
-    siglongjmp(program_goes_on, 1);
-}
-
-void program_handler_of_old(int)
-{
-    handled = handled + 1;
     siglongjmp(program_goes_on, 1);
 }
 
@@ -566,83 +308,6 @@ TEST(GuardDeath, AHandlerHasTheSignalsKeptOutThatItWants)
     }
 }
 #endif
-
-TEST(GuardDeath, AHandlerThatIsToBeCalledOnceIsCalledOnce)
-{
-    auto mistake = [] {
-        install(nullptr, program_handler_of_old, SA_RESETHAND | SA_NODEFER);
-        char *object = guarded_on(AT_END, 64);
-        if (sigsetjmp(program_goes_on, 1) == 0) write_to(object + 64);
-        if (handled != 1) _exit(1);
-        write_to(object + 64);
-    };
-    EXPECT_EXIT(mistake(), killed_by_segv, "overflow");
-}
-
-#if !defined(__SANITIZE_THREAD__) // whose own handler gives the first alone
-TEST(GuardDeath, AHandlerThatAsksForTheNumberAloneHasTheRegistersToo)
-{
-    auto mistake = [] {
-        struct sigaction action = {};
-        action.sa_sigaction = [](int, siginfo_t *, void *context) {
-            const mcontext_t &machine = static_cast<ucontext_t *>(context)->uc_mcontext;
-#ifdef __x86_64__
-            _exit(machine.gregs[REG_CR2] == 16 ? 42 : 1);
-#else
-            char here;
-            _exit(machine.sp - address_of(&here) < 65536 ? 42 : 1); // an emulator leaves fault_address out
-#endif
-        };
-        sigaction(SIGSEGV, &action, nullptr); // without SA_SIGINFO
-        guarded(64);
-        write_to(reinterpret_cast<char *>(uintptr_t{16}));
-    };
-    EXPECT_EXIT(mistake(), testing::ExitedWithCode(42), NOTHING_SAID);
-}
-#endif
-
-namespace
-{
-struct sigaction found_before;
-void chaining_handler(int number, siginfo_t *info, void *context)
-{
-    handled = handled + 1;
-    if (handled == 100) _exit(1);
-    found_before.sa_sigaction(number, info, context);
-}
-
-// As libraries do that report crashes: unless it is there already.
-void install_chaining()
-{
-    struct sigaction action = {}, now;
-    action.sa_sigaction = chaining_handler;
-    action.sa_flags = SA_SIGINFO;
-    sigaction(SIGSEGV, nullptr, &now);
-    if (now.sa_sigaction != action.sa_sigaction) sigaction(SIGSEGV, &action, &found_before);
-}
-} // namespace
-
-TEST(GuardDeath, AHandlerThatIsInstalledAgainDoesNotGoRoundWithOurs)
-{
-    auto mistake = [] {
-        install_chaining();
-        guarded(64);
-        install_chaining();
-        write_to(reinterpret_cast<char *>(uintptr_t{16}));
-    };
-    EXPECT_EXIT(mistake(), killed_by_segv, NOTHING_SAID);
-}
-
-TEST(GuardDeath, AHandlerThatIsInstalledWhileOursIsIsNotLost)
-{
-    auto mistake = [] {
-        set_meanwhile = program_handler;
-        char *object = guarded_on(AT_END, 64);
-        if (sigsetjmp(program_goes_on, 1) == 0) write_to(object + 64);
-        _exit(handled == 1 ? 42 : 1);
-    };
-    EXPECT_EXIT(mistake(), testing::ExitedWithCode(42), "^heapfit: overflow");
-}
 
 TEST(GuardDeath, AHandlerThatIsInstalledLaterTakesOurPlace)
 {
@@ -777,19 +442,6 @@ TEST(GuardDeath, AChildGoesOnWithTheSlots)
     subject::release(object);
 }
 
-TEST(Guard, ChildrenOfOneProcessDoNotChooseTheSameObjects)
-{
-    pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end_in_child); // as api/ does
-    guard_mean = 4096;
-    for (int i = 0; i < 1000; i++) subject::release(subject::allocate(64));
-    auto chosen = isolated::numbers_of_children(8, [] {
-        int first = 0;
-        while (!is_guarded(subject::allocate(64))) first++;
-        return first;
-    });
-    guard_mean = 0;
-    EXPECT_GT(chosen.size(), 2u); // each may be at one of 64 places or so
-}
 #endif
 
 TEST(Guard, ThreadsAllocateAndFreeEachOthers)
@@ -816,56 +468,6 @@ TEST(Guard, ThreadsAllocateAndFreeEachOthers)
     struct guard_figures now = guards();
     EXPECT_EQ(now.live, 0u);
     EXPECT_GT(now.samples, 1000u);
-}
-
-TEST(GuardDeath, OfOneObjectFreedByTwoThreadsOneFreeIsAMistake)
-{
-    auto twice = [] {
-        char *object = guarded(64);
-        std::thread([object] { subject::release(object); }).join();
-        std::thread([object] { subject::release(hidden(object)); }).join();
-    };
-    EXPECT_EXIT(twice(), testing::KilledBySignal(SIGABRT),
-                "^heapfit: double free of 0x[0-9a-f]+, a block of 64 bytes\n");
-}
-
-namespace
-{
-std::atomic<int> interrupted;
-void allocate_in_handler(int)
-{
-    // Async-signal-safe is more than malloc promises; that a handler which allocates harms no guarded object, we do.
-    int saved = errno;
-    char *object = static_cast<char *>(guard_allocate(64, 16, nullptr, static_cast<uint64_t>(interrupted++)));
-    if (object != nullptr) {
-        std::memset(object, 1, 64);
-        guard_free("free", object);
-    }
-    errno = saved;
-}
-} // namespace
-
-TEST(Guard, SlotsMayBeTakenInAHandlerWhileTheyAreTaken)
-{
-    subject::release(guarded(64));
-    struct sigaction action = {};
-    action.sa_handler = allocate_in_handler;
-    action.sa_flags = SA_RESTART;
-    sigaction(SIGUSR1, &action, nullptr);
-    std::atomic<bool> done{false};
-    pthread_t self = pthread_self();
-    std::thread sender([&] {
-        while (!done) pthread_kill(self, SIGUSR1), std::this_thread::yield();
-    });
-    uint64_t chance = 0;
-    while (interrupted < 200) {
-        void *object = guard_allocate(100, 16, nullptr, chance++);
-        ASSERT_NE(object, nullptr);
-        guard_free("free", object);
-    }
-    done = true;
-    sender.join();
-    EXPECT_EQ(guards().live, 0u);
 }
 
 // ---- which --------------------------------------------------------------------------------------------------------------------------
@@ -911,15 +513,6 @@ TEST(GuardSample, OneInSoManyBytesIsGuarded)
     }
 }
 
-TEST(GuardSample, EachSizeHasItsShareWhateverIsAllocatedBesideIt)
-{
-    std::vector<size_t> sizes = {16, 2048, 32, 512, 16, 128};
-    size_t rounds = 100000, mean = 32768;
-    std::vector<size_t> counts = guarded_of(sizes, rounds, mean);
-    for (size_t i = 0; i < sizes.size(); i++)
-        expect_about(counts[i], static_cast<double>(rounds) *
-                                    (1 - std::exp(-static_cast<double>(sizes[i]) / static_cast<double>(mean))));
-}
 #else
 TEST(GuardSample, ObjectsInPoolsAreGuardedToo)
 {
@@ -1001,24 +594,3 @@ TEST(GuardSample, AHeapThatIsTrimmedOftenHasNoMoreGuardedObjects)
     for (void *object : objects) subject::release(object);
 }
 #endif
-
-TEST(GuardSample, AnotherMeanHoldsAtOnce)
-{
-    subject::release(subject::allocate(1));
-    guard_mean = size_t{1} << 40;
-    for (int i = 0; i < 100000; i++) subject::release(subject::allocate(64));
-    EXPECT_EQ(guards().samples, 0u);
-    guard_mean = 4096;
-    for (int i = 0; i < 100000; i++) subject::release(subject::allocate(64));
-    size_t samples = guards().samples;
-    EXPECT_GT(samples, 1000u);
-    guard_mean = 0;
-    for (int i = 0; i < 100000; i++) subject::release(subject::allocate(64));
-    EXPECT_EQ(guards().samples, samples);
-}
-
-TEST(GuardDeath, WhatReachesTheSlotsFromOrdinaryMemoryIsNotTakenForTheirs)
-{
-    guarded(64);
-    EXPECT_EXIT(read_from(reinterpret_cast<char *>(guard.start)), killed_by_segv, NOTHING_SAID);
-}

@@ -69,13 +69,6 @@ bool may_be_overrun(char *object)
     return WIFEXITED(status);
 }
 
-std::vector<char *> make_many(size_t count)
-{
-    std::vector<char *> objects(count);
-    for (char *&object : objects) *(object = make()) = 1;
-    return objects;
-}
-
 void release(std::vector<char *> &objects)
 {
     for (char *object : objects) heap_free(object);
@@ -92,19 +85,6 @@ class HardenedGuards : public testing::Test
 };
 
 } // namespace
-
-TEST(HardenedLimits, LargeObjectsThatWereFreedAreNoMappingsOfTheirOwn)
-{
-    isolated::expect_passes([] {
-        size_t before = mappings();
-        for (int round = 0; round < 4; round++) {
-            std::vector<char *> objects = make_many(1000);
-            release(objects);
-        }
-        hardened_large_release();
-        EXPECT_LT(mappings() - before, 50u);
-    });
-}
 
 TEST_F(HardenedGuards, LargeObjectsTakeHalfOfTheMappingsAtMost)
 {
@@ -146,36 +126,6 @@ TEST_F(HardenedGuards, NorDoTheyTakeMoreInAChildThatForksAgain)
         mappings_max = 1600;
         pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end_in_child);
         fork_and_use(8, mappings());
-    });
-}
-
-TEST_F(HardenedGuards, AnObjectOfHundredsOfMegabytesIsInaccessibleWhenItIsFreed)
-{
-    isolated::expect_passes([] {
-        const size_t HUGE = size_t{100} << 20;
-        char *object = make(HUGE);
-        object[0] = 1;
-        heap_free(object);
-        int status = isolated::run_child([object] { object[HUGE / 2] = 1; });
-        EXPECT_TRUE(WIFSIGNALED(status)) << "an object of 100 MiB is inaccessible once it is freed";
-    });
-}
-
-TEST_F(HardenedGuards, WhatTheKernelRefusedToMakeAccessibleIsUsedAgainOnceItDoes)
-{
-    isolated::expect_passes([] {
-        heap_free(make());
-        hardened_large_release();
-        size_t before = handed_out();
-        std::vector<char *> objects = make_many(200);
-        openings_before_refusals = 0;
-        release(objects);
-        hardened_large_release();
-        EXPECT_GE(handed_out(), before + 200 * LARGE);
-        openings_before_refusals = -1;
-        heap_free(make());
-        hardened_large_release();
-        EXPECT_LE(handed_out(), before);
     });
 }
 

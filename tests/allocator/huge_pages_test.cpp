@@ -175,21 +175,6 @@ template <typename Body> std::string words_of(Body body)
 
 // ---- the pool ------------------------------------------------------------------------------
 
-TEST(Pool, GivesEveryUnitButTheFirst)
-{
-    in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        kernels_pool.free = 100;
-        ASSERT_TRUE(space_start());
-        acquire(1);
-        EXPECT_EQ(0u, kernels_pool.taken) << "a small program leaves the pool to others";
-        acquire(20 * UNIT_SPANS);
-        size_t committed = figures_now().committed;
-        EXPECT_EQ(committed / UNIT - 1, kernels_pool.taken);
-        EXPECT_EQ(committed, figures_now().huge);
-        EXPECT_EQ("", words_of([] { acquire(UNIT_SPANS); }));
-    });
-}
-
 TEST(Pool, ThatIsEmptyIsToldOnceAndTransparentHugePagesTakeItsPlace)
 {
     in_new_heap(HUGE_PAGES_HUGETLB, [] {
@@ -202,181 +187,6 @@ TEST(Pool, ThatIsEmptyIsToldOnceAndTransparentHugePagesTakeItsPlace)
         EXPECT_EQ(figures_now().committed, advised);
         EXPECT_EQ(figures_now().committed, figures_now().huge);
         EXPECT_LT(kernels_pool.asked, 10u) << "it is asked again only after a time";
-    });
-}
-
-TEST(Pool, ThatRunsDryInTheMiddleGivesAllThatItHas)
-{
-    for (size_t units : {1, 2, 3, 7, 31, 32, 33, 59}) {
-        SCOPED_TRACE(units);
-        in_new_heap(HUGE_PAGES_HUGETLB, [units] {
-            kernels_pool.free = units;
-            std::vector<model::Block> blocks;
-            std::string words = words_of([&] {
-                for (size_t size : {5, 1, 60, 3, 70}) blocks.push_back(block_of(size * MIB));
-            });
-            EXPECT_EQ(units, kernels_pool.taken);
-            EXPECT_EQ(1, std::count(words.begin(), words.end(), '\n')) << words;
-            EXPECT_EQ(figures_now().committed, figures_now().huge);
-            for (const model::Block &block : blocks) model::expect_intact(block);
-        });
-    }
-}
-
-TEST(Pool, WhoseTargetIsLostEndsTheSpaceThere)
-{
-    in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        kernels_pool.free = 100;
-        kernels_pool.lost_after = 10;
-        std::vector<model::Block> blocks;
-        for (void *start; (start = heap_malloc(MIB)) != nullptr;) {
-            blocks.push_back({static_cast<unsigned char *>(start), MIB, MIB, blocks.size()});
-            model::fill(blocks.back());
-            ASSERT_LT(blocks.size(), 100u) << "the space goes on";
-        }
-        EXPECT_EQ(ENOMEM, errno);
-        EXPECT_GT(blocks.size(), 5u);
-        for (const model::Block &block : blocks) model::expect_intact(block);
-        heap_free(blocks.back().start);
-        EXPECT_EQ(blocks.back().start, heap_malloc(MIB)) << "what is there serves on";
-        EXPECT_NE(nullptr, heap_malloc(100));
-    });
-}
-
-TEST(Pool, PagesAreClearedWhereOthersArePurged)
-{
-    in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        kernels_pool.free = 9;
-        ASSERT_TRUE(space_start());
-        // From the midst of the first unit, which is the kernel's, over those of the pool to others again.
-        acquire(UNIT_SPANS / 2);
-        struct span *run = nullptr;
-        words_of([&] { run = acquire(12 * UNIT_SPANS); });
-        struct span *fence = acquire(1);
-        std::memset(bytes_of(run), 1, 12 * UNIT);
-        space_release(run);
-        space_purge_all();
-        EXPECT_EQ(0u, figures_now().dirty);
-        EXPECT_EQ(12 * UNIT - 9 * UNIT, purged);
-        bool zeroed = false;
-        EXPECT_EQ(run, space_acquire(12 * UNIT_SPANS, 1, SPAN_LARGE, &zeroed));
-        EXPECT_TRUE(zeroed);
-        model::expect_zeroed(bytes_of(run), 12 * UNIT);
-        space_release(fence);
-    });
-}
-
-TEST(Pool, PagesAreNoReasonToStopPurging)
-{
-    in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        kernels_pool.free = 3;
-        ASSERT_TRUE(space_start());
-        struct span *taken = nullptr, *plain = nullptr;
-        words_of([&] {
-            acquire(UNIT_SPANS);
-            taken = acquire(2 * UNIT_SPANS);
-            acquire(UNIT_SPANS + 1);
-            plain = acquire(4);
-            acquire(1);
-        });
-        space_release(taken);
-        space_release(plain);
-        space_purge_all();
-        EXPECT_EQ(0u, figures_now().dirty);
-        EXPECT_EQ(4 * SPAN_SIZE, purged);
-    });
-}
-
-TEST(Pool, ARefusedPurgeBesideItsPagesIsNotTakenForOneThatWasDone)
-{
-    in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        kernels_pool.free = 2;
-        ASSERT_TRUE(space_start());
-        acquire(UNIT_SPANS);
-        struct span *run = nullptr;
-        words_of([&] { run = acquire(5 * UNIT_SPANS); });
-        acquire(1);
-        std::memset(bytes_of(run), 1, 5 * UNIT);
-        purges_fail = true;
-        space_release(run);
-        space_purge_all();
-        bool zeroed = true;
-        EXPECT_EQ(run - 2 * UNIT_SPANS, space_acquire(3 * UNIT_SPANS, 1, SPAN_LARGE, &zeroed)) << "behind the pool's";
-        EXPECT_FALSE(zeroed);
-    });
-}
-
-TEST(Pool, PagesWithinOneOfItsPagesAreLeftAlone)
-{
-    in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        kernels_pool.free = 3;
-        ASSERT_TRUE(space_start());
-        acquire(UNIT_SPANS);
-        struct span *run = acquire(1);
-        std::memset(bytes_of(run), 1, SPAN_SIZE);
-        space_purge_pages(bytes_of(run) + 4096, 8192);
-        EXPECT_EQ(0u, purged);
-        EXPECT_EQ(1, bytes_of(run)[4096]);
-    });
-}
-
-TEST(Pool, LargeBlocksOnItsPagesAreCopied)
-{
-    in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        kernels_pool.free = 30; // the block moves from its pages, over its end, to others
-        words_of([] {
-            model::Block block = block_of(8 * MIB);
-            for (size_t size = 16 * MIB; size <= 128 * MIB; size *= 2) {
-                model::Block fence = block_of(MIB);
-                block.start = static_cast<unsigned char *>(heap_realloc(block.start, size));
-                ASSERT_EQ(block.usable, model::first_difference(block, block.usable));
-                block.size = block.usable = size;
-                model::fill(block);
-                model::expect_intact(fence);
-            }
-        });
-        EXPECT_EQ(30u, kernels_pool.taken);
-    });
-}
-
-TEST(Pool, LargeBlocksAreCopiedOntoItsPages)
-{
-    in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        kernels_pool.free = 20;
-        words_of([] {
-            model::Block place = block_of(30 * MIB);
-            block_of(MIB); // so that nothing beside the place is free
-            block_of(40 * MIB); // the last pages of the pool
-            model::Block block = block_of(8 * MIB);
-            block_of(MIB);
-            ASSERT_FALSE(touches_pool(block.start, block.size));
-            heap_free(place.start);
-            block.start = static_cast<unsigned char *>(heap_realloc(block.start, 20 * MIB));
-            EXPECT_TRUE(touches_pool(block.start, block.size)) << "the best fit is the block just freed";
-            EXPECT_EQ(block.usable, model::first_difference(block, block.usable));
-        });
-    });
-}
-
-TEST(Pool, ContextsLieOnItsPagesToo)
-{
-    in_new_heap(HUGE_PAGES_HUGETLB, [] {
-        kernels_pool.free = 4;
-        ASSERT_TRUE(space_start());
-        int guest;
-        struct span *lent[8];
-        words_of([&] {
-            for (auto &run : lent) run = space_lend(UNIT_SPANS, UNIT_SPANS, &guest, true);
-        });
-        EXPECT_EQ(4u, kernels_pool.taken);
-        for (auto *run : lent) {
-            ASSERT_NE(nullptr, run);
-            std::memset(bytes_of(run), 1, UNIT);
-            space_take_back(run);
-        }
-        space_purge_all();
-        EXPECT_EQ(0u, figures_now().dirty);
-        for (auto *run : lent) model::expect_zeroed(bytes_of(run), UNIT);
     });
 }
 
@@ -434,51 +244,6 @@ TEST(Advice, ALargeBlockOfASmallProgramGetsHugePagesWhateverTheyCost)
     });
 }
 
-TEST(Advice, SoDoesOneThatGrowsOrIsUsedAgain)
-{
-    in_new_heap(HUGE_PAGES_AUTO, [] {
-        space_settings.huge_page_price = 0;
-        void *block = heap_malloc(20 * MIB);
-        EXPECT_EQ(0u, figures_now().huge);
-        block = heap_realloc(block, 100 * MIB);
-        EXPECT_GE(figures_now().huge, 100 * MIB - 20 * MIB - UNIT);
-        heap_free(block);
-        heap_trim();
-        EXPECT_EQ(block, heap_malloc(100 * MIB));
-        EXPECT_GE(figures_now().huge, 100 * MIB - UNIT);
-        size_t calls = figures_now().advice_calls;
-        heap_free(block);
-        EXPECT_EQ(block, heap_malloc(100 * MIB));
-        EXPECT_EQ(calls, figures_now().advice_calls) << "nothing new was said";
-    });
-}
-
-TEST(Advice, IsNotGivenForSmallProgramsOrFewPages)
-{
-    in_new_heap(HUGE_PAGES_AUTO, [] {
-        space_settings.huge_page_price = UINT32_MAX;
-        for (size_t size : {size_t{100}, MIB, 6 * MIB, 20 * MIB}) ASSERT_NE(nullptr, heap_malloc(size));
-        EXPECT_EQ(0u, figures_now().huge);
-    });
-}
-
-TEST(Advice, IsGivenToAHeapThatHasGrownIfThePriceIsRight)
-{
-    in_new_heap(HUGE_PAGES_AUTO, [] {
-        space_settings.huge_page_price = UINT32_MAX;
-        ASSERT_TRUE(space_start());
-        for (uint32_t i = 0; i < 20; i++) acquire(UNIT_SPANS);
-        EXPECT_GE(figures_now().huge, 20 * MIB);
-    });
-    in_new_heap(HUGE_PAGES_AUTO, [] {
-        space_settings.huge_page_price = 0;
-        ASSERT_TRUE(space_start());
-        for (uint32_t i = 0; i < 20; i++) acquire(UNIT_SPANS);
-        EXPECT_LE(figures_now().huge, 4 * UNIT) << "those that were tried";
-        EXPECT_LE(1u, prices_asked);
-    });
-}
-
 // The last of twenty units that are advised.
 struct span *advised_unit()
 {
@@ -499,19 +264,6 @@ TEST(Advice, IsWithdrawnAndThePageSplitWithTheFirstPartOfAUnitThatIsPurged)
         EXPECT_EQ(1u, split);
         space_purge_pages(bytes_of(run) + 2 * SPAN_SIZE, 4096);
         EXPECT_EQ(1u, split) << "there is none any more";
-    });
-}
-
-TEST(Advice, ThatStaysForWantOfMappingsDoesNotKeepAPageWhole)
-{
-    in_new_heap(HUGE_PAGES_AUTO, [] {
-        struct span *run = advised_unit();
-        space_state.units[UNIT_BROKEN] += 4096;
-        size_t calls = figures_now().advice_calls;
-        space_purge_pages(bytes_of(run) + SPAN_SIZE, 4096);
-        EXPECT_EQ(calls, figures_now().advice_calls);
-        EXPECT_EQ(1u, split);
-        space_state.units[UNIT_BROKEN] -= 4096;
     });
 }
 

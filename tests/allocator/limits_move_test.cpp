@@ -63,69 +63,11 @@ model::Block block_of(size_t size)
     return block;
 }
 
-// A block of 16 MiB whose pages lie in several mappings, because the pages of a block of 8 MiB were once moved into
-// its midst.
-model::Block block_in_pieces()
-{
-    model::Block mover = block_of(8 * MIB);
-    model::Block fence = block_of(MIB);
-    model::Block place = block_of(20 * MIB);
-    model::Block wall = block_of(MIB); // so that the block in pieces cannot grow in place
-    heap_free(place.start);
-    void *moved = heap_realloc(mover.start, 9 * MIB);
-    EXPECT_EQ(place.start, moved) << "the best fit is the block just freed";
-    heap_free(moved);
-    model::Block pieces = block_of(16 * MIB);
-    EXPECT_EQ(place.start, pieces.start);
-    (void)fence;
-    (void)wall;
-    return pieces;
-}
-
 void expect_kept(model::Block block, void *moved)
 {
     ASSERT_NE(nullptr, moved);
     block.start = static_cast<unsigned char *>(moved);
     EXPECT_EQ(block.size, model::first_difference(block, block.size));
-}
-
-// In a heap that is new each time and without huge pages: where pages have been moved before, and where advice for huge
-// pages begins, mappings are in pieces (below).
-TEST(MovePages, AVeryLargeBlockIsMovedAndNotCopied)
-{
-    stress::Random random(stress::seed());
-    SCOPED_TRACE(stress::how_to_repeat());
-    for (int round = 0; round < 5; round++) {
-        isolated::expect_passes([size = (8 + random.below(56)) * MIB, more = random.below(64 * MIB)] {
-            space_settings.huge_pages = HUGE_PAGES_NEVER;
-            model::Block block = block_of(size);
-            model::Block fence = block_of(MIB); // so that it cannot grow in place
-            void *moved = heap_realloc(block.start, size + model::SPAN + more);
-            EXPECT_NE(block.start, moved);
-            EXPECT_EQ(1, moves_done) << "copied " << size << " bytes";
-            expect_kept(block, moved);
-            heap_free(moved);
-            heap_free(fence.start);
-        });
-    }
-}
-
-TEST(MovePages, ABlockInSeveralMappingsKeepsItsContents)
-{
-    isolated::expect_passes([] {
-        model::Block pieces = block_in_pieces();
-        expect_kept(pieces, heap_realloc(pieces.start, 40 * MIB));
-    });
-}
-
-TEST(MovePages, ABlockInSeveralMappingsKeepsItsContentsOnKernelsThatMoveOne)
-{
-    isolated::expect_passes([] {
-        kernel = Kernel::MOVES_ONE_MAPPING;
-        model::Block pieces = block_in_pieces();
-        expect_kept(pieces, heap_realloc(pieces.start, 40 * MIB));
-        EXPECT_EQ(0, moves_refused) << "the kernel made a hole that another thread's mmap might have filled";
-    });
 }
 
 // With less address space allowed than is in use, the kernel unmaps the target of a move, then refuses.

@@ -21,8 +21,6 @@ namespace
 {
 
 constexpr size_t MIB = model::MIB;
-constexpr size_t GIB = 1024 * MIB;
-constexpr uid_t NOBODY = 65534;
 
 void set_limit(int resource, size_t bytes)
 {
@@ -111,88 +109,6 @@ TEST(Limits, AddressSpace)
     });
 }
 
-TEST(Limits, AddressSpaceTooSmallForAnything)
-{
-    isolated::expect_passes([] {
-        set_limit(RLIMIT_AS, current("VmSize:") + MIB);
-        errno = 0;
-        EXPECT_EQ(nullptr, heap_malloc(100));
-        EXPECT_EQ(ENOMEM, errno);
-        heap_free(nullptr);
-        set_limit(RLIMIT_AS, RLIM_INFINITY);
-        void *block = heap_malloc(100);
-        EXPECT_NE(nullptr, block) << "a first failure is not for ever";
-        heap_free(block);
-    });
-}
-
-TEST(Limits, Data)
-{
-    isolated::expect_passes([] {
-        constexpr size_t LIMIT = 128 * MIB;
-        heap_free(heap_malloc(1));
-        set_limit(RLIMIT_DATA, current("VmData:") + LIMIT);
-        expect_limited_and_recovering(LIMIT);
-    });
-}
-
-// Objects of mixed sizes until there is no more; returns the bytes had.
-size_t exhaust_context(hf_context *context)
-{
-    size_t had = 0;
-    unsigned char *last = nullptr;
-    for (size_t i = 0;; i++) {
-        size_t size = i % 100 == 0 ? 3 * MIB : i % 10 == 0 ? 50'000 : 500;
-        errno = 0;
-        auto *object = static_cast<unsigned char *>(hf_context_malloc(context, size));
-        if (object == nullptr) break;
-        std::memset(object, 1, size);
-        last = object;
-        had += size;
-    }
-    EXPECT_EQ(ENOMEM, errno);
-    if (last != nullptr) {
-        EXPECT_EQ(nullptr, hf_context_realloc(context, last, 1024 * MIB));
-        EXPECT_EQ(1, *last) << "stays where a realloc fails";
-    }
-    return had;
-}
-
-TEST(Limits, AddressSpaceOfContexts)
-{
-    for (int kind : {HF_DEFRAG_DODGING, HF_REGION})
-        isolated::expect_passes([kind] {
-            constexpr size_t LIMIT = 256 * MIB;
-            set_limit(RLIMIT_AS, current("VmSize:") + LIMIT);
-            hf_context_config config{};
-            config.kind = kind;
-            hf_context *context = hf_context_create(&config);
-            ASSERT_NE(nullptr, context);
-            size_t first = exhaust_context(context);
-            EXPECT_GE(first, LIMIT / 4);
-            EXPECT_LE(first, LIMIT);
-            hf_context_free_all(context);
-            EXPECT_GE(exhaust_context(context), first / 2) << "what was freed is had again";
-            hf_context_destroy(context);
-            expect_limited_and_recovering(LIMIT / 2);
-        });
-}
-
-TEST(Limits, NoRoomForAContext)
-{
-    isolated::expect_passes([] {
-        set_limit(RLIMIT_AS, current("VmSize:") + MIB);
-        errno = 0;
-        EXPECT_EQ(nullptr, hf_context_create(nullptr));
-        EXPECT_EQ(ENOMEM, errno);
-        set_limit(RLIMIT_AS, RLIM_INFINITY);
-        hf_context *context = hf_context_create(nullptr);
-        ASSERT_NE(nullptr, context) << "a first failure is not for ever";
-        EXPECT_NE(nullptr, hf_context_malloc(context, 100));
-        hf_context_destroy(context);
-    });
-}
-
 #endif
 
 TEST(Limits, MoreThanThereCanBe)
@@ -224,41 +140,6 @@ TEST(Limits, MemoryLockedFromTheStart)
         EXPECT_EQ(8 * MIB, exhaust(1024, 8 * MIB));
         heap_trim(); // the kernel takes nothing back
         EXPECT_EQ(64 * MIB, exhaust(512 * 1024, 64 * MIB));
-        space_walker::check();
-    });
-}
-
-TEST(Limits, MemoryLockedLater)
-{
-    if (geteuid() != 0) GTEST_SKIP() << "only root may lock memory without limit";
-    isolated::expect_passes([] {
-        space_settings.reservation = GIB;
-        exhaust(1024, 16 * MIB);
-        ASSERT_EQ(0, mlockall(MCL_CURRENT | MCL_FUTURE));
-        for (int round = 0; round < 3; round++) EXPECT_EQ(64 * MIB, exhaust(256 * 1024, 64 * MIB));
-        heap_trim();
-        // What could not be purged is not known to be zero.
-        for (int i = 0; i < 100; i++) {
-            auto *block = static_cast<unsigned char *>(heap_calloc(300 * 1024));
-            ASSERT_NE(nullptr, block);
-            model::expect_zeroed(block, 300 * 1024);
-        }
-        space_walker::check();
-    });
-}
-
-TEST(Limits, LockedMemoryOfAnOrdinaryUser)
-{
-    isolated::expect_passes([] {
-        constexpr size_t LIMIT = 8 * MIB; // the kernel's default
-        set_limit(RLIMIT_MEMLOCK, LIMIT);
-        if (geteuid() == 0) {
-            ASSERT_EQ(0, setuid(NOBODY));
-        }
-        ASSERT_EQ(0, mlockall(MCL_FUTURE));
-        EXPECT_LE(exhaust(256 * 1024, 64 * MIB), LIMIT); // even reserving address space counts
-        ASSERT_EQ(0, munlockall());
-        EXPECT_EQ(64 * MIB, exhaust(256 * 1024, 64 * MIB));
         space_walker::check();
     });
 }
@@ -366,19 +247,6 @@ TEST(Limits, AControlGroupIsToldOfPagesThatWereInHugeOnes)
     });
 }
 
-// Beyond its limit the kernel kills; so what matters is that memory that was freed counts no more than it must.
-TEST(Limits, AControlGroupHoldsWhatIsLiveHoweverSizesChange)
-{
-    constexpr size_t LIMIT = 96 * MIB, LIVE = 48 * MIB;
-    ControlGroup group(LIMIT);
-    if (!group.exists()) GTEST_SKIP() << "no memory control group can be made here";
-    isolated::expect_passes([&] {
-        ASSERT_TRUE(group.enter());
-        for (int round = 0; round < 4; round++)
-            for (size_t size : {size_t{100}, 3 * MIB, size_t{5000}, size_t{256 * 1024}, size_t{20'000}})
-                EXPECT_EQ(LIVE / size * size, exhaust(size, LIVE / size * size));
-    });
-}
 #endif
 
 } // namespace

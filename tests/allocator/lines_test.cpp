@@ -44,57 +44,6 @@ TEST(Lines, EverySizeStartsOnALineAndFillsIt)
     });
 }
 
-TEST(Lines, TheGoodSizeIsWhatABlockHas)
-{
-    with_lines([] {
-        for (size_t size = 0; size <= SMALL_MAX + SPAN_SIZE; size += 7) {
-            // Many, since a single small one may be served from a larger size.
-            std::vector<void *> blocks(size <= FAST_MAX ? 2 * FAST_MAX / (size + 1) + 4 : 1);
-            for (auto &block : blocks) block = heap_malloc(size);
-            EXPECT_EQ(heap_good_size(size), heap_usable_size(blocks.back())) << size;
-            for (void *block : blocks) heap_free(block);
-        }
-    });
-}
-
-TEST(Lines, AlignedBlocksFillThemToo)
-{
-    with_lines([] {
-        for (size_t alignment = 8; alignment <= 4 * SPAN_SIZE; alignment *= 2) {
-            for (size_t size : {0, 1, 40, 64, 100, 1000, 5000, 40'000}) {
-                void *block = heap_malloc_aligned(size, alignment);
-                ASSERT_NE(nullptr, block);
-                EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(block) % std::max(alignment, LINE));
-                EXPECT_EQ(0u, heap_usable_size(block) % LINE);
-                heap_free(block);
-            }
-        }
-    });
-}
-
-// Few blocks of many sizes: a bin without a span of its own is served from a larger one.
-TEST(Lines, ABlockOfALargerSizeServesASmallOne)
-{
-    with_lines([] {
-        std::vector<void *> blocks;
-        for (size_t size = 1000; size > 0; size -= 8) {
-            blocks.push_back(heap_malloc(size));
-            ASSERT_EQ(0u, reinterpret_cast<uintptr_t>(blocks.back()) % LINE);
-            ASSERT_EQ(0u, heap_usable_size(blocks.back()) % LINE);
-        }
-        for (void *block : blocks) heap_free(block);
-    });
-}
-
-TEST(Lines, ABlockThatCouldNotBeSmallerStays)
-{
-    with_lines([] {
-        void *block = heap_malloc(64);
-        for (size_t size : {1, 16, 64, 8}) EXPECT_EQ(block, heap_realloc(block, size));
-        heap_free(block);
-    });
-}
-
 // A block's lines, from its first byte to its last that may be used.
 void claim_lines(std::set<uintptr_t> &lines, const void *block)
 {
@@ -135,19 +84,6 @@ TEST(Lines, NoTwoLiveObjectsLieOnOne)
 TEST(Lines, NoTwoLiveObjectsLieOnOneInSharedHeaps)
 {
     expect_apart(0);
-}
-
-TEST(Lines, WithoutTheOptionSizesAreAsEver)
-{
-    isolated::expect_passes([] {
-        for (size_t size = 1; size <= SMALL_MAX; size += 13) {
-            EXPECT_EQ(size_class_bytes(size_class(size)), heap_good_size(size));
-            void *neighbours[2] = {heap_malloc(size), heap_malloc(size)};
-            EXPECT_GE(size <= FAST_MAX ? size + FAST_MAX : heap_good_size(size), heap_usable_size(neighbours[0]));
-            for (void *block : neighbours) heap_free(block);
-        }
-        EXPECT_EQ(16u, heap_good_size(1));
-    });
 }
 
 } // namespace

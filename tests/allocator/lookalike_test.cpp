@@ -6,7 +6,6 @@
 #include "space_walker.h"
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -66,103 +65,9 @@ template <typename Body> void expect_all_is_freed(Body body)
     }
 }
 
-TEST(Lookalike, OfAMoveWithinRecycledMemory)
-{
-    isolated::expect_passes([] {
-        heap_settings.thread_spans_cached = 0;
-        std::vector<void *> blocks;
-        for (int i = 0; i < 10'000; i++) blocks.push_back(heap_malloc(16));
-        free_all(blocks);
-        heap_free(heap_malloc(1)); // spans are given back
-        heap_flush(thread_heap);
-        size_t found = 0;
-        blocks.clear();
-        for (int i = 0; i < 20; i++) { // larger blocks in their place
-            auto *block = static_cast<char *>(heap_malloc(4096));
-            std::memmove(block, block + 16, 4000);
-            found += block_looks_free(reinterpret_cast<uintptr_t>(block));
-            blocks.push_back(block);
-        }
-        EXPECT_GT(found, 0u) << "this test tests nothing";
-        free_all(blocks);
-        expect_nothing_lost();
-    });
-}
-
 TEST(Lookalike, FreedByItsOwner)
 {
     expect_all_is_freed([](size_t size) { free_all(lookalikes(size)); });
-}
-
-// free looks at the key's mark alone before it calls for help.
-TEST(Lookalike, OfWhichOnlyTheMarkIsTheKeys)
-{
-    expect_all_is_freed([](size_t size) {
-        for (int i = 0; i < 1000; i++) {
-            void *block = heap_malloc(size);
-            auto address = reinterpret_cast<uintptr_t>(block);
-            *block_words(address) = ~space.link_key ^ UINT64_C(0xFFFF) << 48;
-            ASSERT_TRUE(block_is_marked(thread_heap, address));
-            ASSERT_FALSE(block_looks_free(address));
-            ASSERT_EQ(block, heap_realloc(block, size));
-            heap_free(block);
-        }
-    });
-}
-
-TEST(LinkKey, HasItsMarkAtBothEnds)
-{
-    EXPECT_EQ(UINT64_C(0x123456789ABC1234), link_key_of(UINT64_C(0x123456789ABCDEF0)));
-    isolated::expect_passes([] {
-        void *block = heap_malloc(64);
-        heap_free(block);
-        EXPECT_EQ(space.link_key >> 48, space.link_key & UINT16_MAX);
-        EXPECT_TRUE(block_is_marked(thread_heap, reinterpret_cast<uintptr_t>(block)));
-    });
-}
-
-// Else each free of an object that begins with a pointer or a small number would be slow, and what reads as zeros would be a link.
-TEST(LinkKey, IsNoneWhoseMarkOrdinaryObjectsHave)
-{
-    EXPECT_EQ(0u, link_key_of(UINT64_C(0x0000FFFFFFFFFFFF)));
-    EXPECT_EQ(0u, link_key_of(UINT64_C(0xFFFF123456789ABC)));
-}
-
-// The last block of a list is marked otherwise than those that another follows.
-TEST(Lists, OfABinEndWithABlockThatIsHandedOutLikeTheOthers)
-{
-    isolated::expect_passes([] {
-        heap_free(heap_malloc(64));
-        unsigned bin = size_class(64);
-        std::vector<void *> blocks;
-        size_t last = 0;
-        for (int i = 0; i < 3000; i++) {
-            uintptr_t block = thread_heap->free[bin];
-            bool is_last = !list_is_empty(block) && list_is_empty(list_next(block));
-            blocks.push_back(heap_malloc(64));
-            if (!is_last) continue;
-            last++;
-            EXPECT_EQ(reinterpret_cast<void *>(block), blocks.back());
-            EXPECT_FALSE(block_looks_free(block));
-            EXPECT_EQ(bin_nothing(thread_heap), thread_heap->free[bin]);
-        }
-        EXPECT_GT(last, 2u) << "this test tests nothing";
-        std::sort(blocks.begin(), blocks.end());
-        EXPECT_EQ(blocks.end(), std::adjacent_find(blocks.begin(), blocks.end()));
-        free_all(blocks);
-    });
-}
-
-TEST(Lookalike, ResizedThenFreed)
-{
-    expect_all_is_freed([](size_t size) {
-        for (void *block : lookalikes(size)) {
-            void *resized = heap_realloc(block, size - 1);
-            EXPECT_EQ(block, resized);
-            make_look_free(resized, 0x1230);
-            heap_free(heap_realloc(resized, 2 * size));
-        }
-    });
 }
 
 TEST(Lookalike, FreedByAnotherThread)
@@ -173,54 +78,6 @@ TEST(Lookalike, FreedByAnotherThread)
             heap_free(heap_malloc(1));
             free_all(blocks);
         }).join();
-        remote_inbox_take(thread_heap);
-    });
-}
-
-TEST(Lookalike, FreedByAThreadThatNeverAllocated)
-{
-    expect_all_is_freed([](size_t size) {
-        std::vector<void *> blocks = lookalikes(size);
-        std::thread([&] { free_all(blocks); }).join();
-        remote_inbox_take(thread_heap);
-    });
-}
-
-TEST(Lookalike, FreedAfterItsOwnerHasGone)
-{
-    expect_all_is_freed([](size_t size) {
-        std::vector<void *> blocks;
-        std::thread([&] { blocks = lookalikes(size); }).join();
-        free_all(blocks);
-    });
-}
-
-TEST(Lookalike, FreedWhileItsOwnerIsGoing)
-{
-    expect_all_is_freed([](size_t size) {
-        std::vector<void *> blocks;
-        {
-            Actor owner;
-            owner([&] { blocks = lookalikes(size); });
-            free_all(blocks); // accused, and nobody has looked yet
-        }
-    });
-}
-
-TEST(Lookalike, OfThreadsThatShare)
-{
-    expect_all_is_freed([](size_t size) {
-        heap_free(heap_malloc(1));
-        heap_settings.lockless_threads = 1;
-        std::vector<void *> blocks;
-        Actor first, second;
-        first([&] { blocks = lookalikes(size); });
-        second([&] { free_all(blocks); });
-        first([&] { blocks = lookalikes(size); });
-        free_all(blocks);
-        first([&] { free_all(lookalikes(size)); });
-        blocks = lookalikes(size);
-        second([&] { free_all(blocks); });
         remote_inbox_take(thread_heap);
     });
 }

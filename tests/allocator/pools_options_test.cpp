@@ -38,19 +38,6 @@ TEST(PoolsOptions, HaveTheirValuesFromTheStart)
     EXPECT_EQ(set ? "1024" : "128", value_of("pool_max_size"));
 }
 
-TEST(PoolsOptions, ReachTheLayer)
-{
-    bool set = environment_sets_options();
-    EXPECT_EQ(set ? POOL_PLACING_ALL : POOL_PLACING_JUDGED, pool_settings.placing);
-    EXPECT_EQ(set ? POOL_CHAIN_FULL : POOL_CHAIN_ADAPTIVE, pool_settings.chain);
-    EXPECT_EQ(!set, pool_settings.merge);
-    EXPECT_EQ(set, pool_settings.headers);
-    EXPECT_EQ(set ? 65536u : 4096u, pool_settings.segment_size);
-    EXPECT_EQ(set ? 16u : 1u, heap_settings.pool_carve_units);
-    EXPECT_EQ(set ? 7u : 100u, pool_settings.min_objects);
-    EXPECT_EQ(set ? 1024u : 128u, pool_settings.max_size);
-}
-
 TEST(PoolsOptions, AreSetAtTheStartOnly)
 {
     std::free(std::malloc(1));

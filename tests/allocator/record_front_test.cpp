@@ -143,13 +143,6 @@ TEST(RecordFront, EachFormIsNotedOnceWithAllThatIsKnown)
     }
 }
 
-TEST(RecordFront, NothingIsNotedWhenNothingIsRecorded)
-{
-    auto events = events_of([] {});
-    for (const auto &form : forms) form.release(form.allocate(100), 100);
-    EXPECT_EQ(events.size(), subject_take(taken.data(), taken.size()));
-}
-
 void expect_failure_noted(const form &form)
 {
     std::string name = form.name;
@@ -216,107 +209,7 @@ TEST(RecordRealloc, ThatFailsLeavesTheOldBlock)
     EXPECT_EQ(number(old), events[3].address);
 }
 
-TEST(RecordRealloc, ToNothingIsAFree)
-{
-    void *old = nullptr;
-    volatile size_t nothing = 0;
-    auto events = events_of([&] {
-        old = malloc(100);
-        EXPECT_EQ(nullptr, realloc(old, nothing));
-    });
-    ASSERT_EQ(2U, events.size());
-    EXPECT_EQ(unsigned{SUBJECT_FREE}, events[1].kind);
-    EXPECT_EQ(number(old), events[1].address);
-}
-
-TEST(RecordRealloc, OfArraysIsReallocOfTheProduct)
-{
-    auto events = events_of([&] {
-        void *object = reallocarray(malloc(10), 30, 50);
-        void *volatile same = object; // gcc takes it for freed
-        EXPECT_EQ(nullptr, reallocarray(object, too_much, 4)); // overflows: nothing happens
-        free(same);
-    });
-    ASSERT_EQ(4U, events.size());
-    EXPECT_EQ(1500U, events[1].size);
-}
-
-// ---- what is no allocation ----------------------------------------------------------------------------------------------------
-
-TEST(RecordCalls, ThatCannotBeMeantAreNotNoted)
-{
-    auto events = events_of([] {
-        void *object = nullptr;
-        volatile size_t odd = 24;
-        EXPECT_EQ(EINVAL, posix_memalign(&object, odd, 100));
-        free(nullptr);
-        operator delete(nullptr);
-        operator delete[](nullptr);
-        operator delete(nullptr, size_t{10});
-    });
-    EXPECT_EQ(0U, events.size());
-}
-
-TEST(RecordCalls, CallocThatOverflowsFails)
-{
-    auto events = events_of([] { EXPECT_EQ(nullptr, calloc(too_much, 4)); });
-    ASSERT_EQ(1U, events.size());
-    EXPECT_EQ(UINT64_MAX, events[0].size);
-    EXPECT_EQ(0U, events[0].address);
-}
-
-TEST(RecordCalls, KeepErrno)
-{
-    auto events = events_of([] {
-        for (int i = 0; i < 20000; i++) { // through every state of the ring
-            errno = 4711;
-            void *object = malloc(10);
-            ASSERT_EQ(4711, errno);
-            free(object);
-            ASSERT_EQ(4711, errno);
-        }
-    });
-    EXPECT_EQ(40000U, events.size());
-}
-
-TEST(RecordCalls, CallocGivesZeros)
-{
-    for (size_t size : {10, 1000, 100000}) {
-        memset(malloc(size), 255, 1);
-        auto *bytes = static_cast<char *>(calloc(size, 3));
-        for (size_t i = 0; i < size * 3; i++) ASSERT_EQ(0, bytes[i]);
-        free(bytes);
-    }
-}
-
 // ---- exceptions -----------------------------------------------------------------------------------------------------------------
-
-TEST(RecordExceptions, EndTheCallThatTheyLeave)
-{
-    int caught = 0;
-    void *object = nullptr;
-    auto events = events_of([&] {
-        for (int i = 0; i < 3; i++) {
-            try {
-                operator delete(operator new(too_much));
-            } catch (const std::bad_alloc &) {
-                caught++;
-            }
-            try {
-                operator delete[](operator new[](too_much, aligned), aligned);
-            } catch (const std::bad_alloc &) {
-                caught++;
-            }
-        }
-        object = malloc(77);
-        free(object);
-    });
-    EXPECT_EQ(6, caught);
-    ASSERT_GE(events.size(), 2U);
-    const auto &last = events[events.size() - 2];
-    EXPECT_EQ(number(object), last.address);
-    EXPECT_EQ(77U, last.size);
-}
 
 void *reserve;
 
@@ -385,61 +278,6 @@ TEST(RecordThreads, EveryObjectDiesOnceWhoeverFreesIt)
     for (const auto &object : objects[0]) EXPECT_EQ(0, balance[number(object)]);
 }
 
-// One thread allocates, the other frees: an address comes back, and by the clock never before it was freed.
-TEST(RecordThreads, TimesOfAnAddressAreInItsOrder)
-{
-    static std::atomic<void *> slot{nullptr};
-    static std::atomic<bool> done{false};
-    constexpr unsigned OBJECTS = 50000;
-    // On a busy machine each hand-over may take the scheduler milliseconds.
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    unsigned handed_over = 0;
-    auto events = events_of([&] {
-        std::thread other([] {
-            while (!done || slot != nullptr) {
-                if (void *object = slot.exchange(nullptr)) free(object);
-                else std::this_thread::yield();
-            }
-        });
-        for (; handed_over < OBJECTS && std::chrono::steady_clock::now() < end; handed_over++) {
-            void *object = malloc(48);
-            while (slot.load() != nullptr) std::this_thread::yield();
-            slot = object;
-        }
-        done = true;
-        other.join();
-    });
-    auto ties = [](const subject_event &a, const subject_event &b) { return a.ring == b.ring && a.tick == b.tick; };
-    if (std::adjacent_find(events.begin(), events.end(), ties) != events.end())
-        GTEST_SKIP() << "the clock is too coarse here to tell two events in a row apart";
-    std::stable_sort(events.begin(), events.end(),
-                     [](const subject_event &a, const subject_event &b) { return a.tick < b.tick; });
-    std::map<uint64_t, bool> alive;
-    unsigned pairs = 0;
-    for (const auto &event : events) {
-        if (event.kind == SUBJECT_MALLOC) {
-            ASSERT_FALSE(alive[event.address]);
-            alive[event.address] = true;
-        } else if (event.kind == SUBJECT_FREE && alive.count(event.address) != 0) {
-            ASSERT_TRUE(alive[event.address]);
-            alive[event.address] = false;
-            pairs++;
-        }
-    }
-    EXPECT_GE(pairs, handed_over);
-}
-
-TEST(RecordThreads, OneThatIsToBeIgnoredIsNeverNoted)
-{
-    auto events = events_of([] {
-        std::thread([] {
-            subject_ignore_thread();
-            for (int i = 0; i < 100; i++) free(malloc(4242));
-        }).join();
-    });
-    for (const auto &event : events) EXPECT_NE(4242U, event.size);
-}
-
 TEST(RecordSamples, AllocationAndFreeOfAnObjectAreBothNotedOrNeither)
 {
     static std::array<void *, 5000> objects;
@@ -492,73 +330,12 @@ TEST(RecordSamples, AReallocOutOfTheSampleEndsTheBlockOnceItHasSucceeded)
     EXPECT_EQ((std::vector<unsigned>{SUBJECT_MALLOC, SUBJECT_REALLOC, SUBJECT_ENDED}), kinds_of_realloc(5000));
 }
 
-TEST(RecordSamples, AReallocThatFailsEndsNothing)
-{
-    EXPECT_EQ((std::vector<unsigned>{SUBJECT_MALLOC, SUBJECT_REALLOC, SUBJECT_RESULT, SUBJECT_FREE}),
-              kinds_of_realloc(too_much));
-}
-
-TEST(RecordSamples, ACppObjectIsTakenOnceNotOncePerCall)
-{
-    // operator new calls malloc: were both drawn for, twice as many would be noted.
-    constexpr unsigned OBJECTS = 100000;
-    subject_start(1000, 0);
-    for (unsigned i = 0; i < OBJECTS; i++) operator delete(operator new(100));
-    subject_stop();
-    size_t count = subject_take(taken.data(), taken.size());
-    EXPECT_NEAR(2 * OBJECTS * 0.0951626, static_cast<double>(count), 1200);
-    for (size_t i = 0; i < count; i++) ASSERT_TRUE(taken[i].kind == SUBJECT_NEW || taken[i].kind == SUBJECT_DELETE);
-}
-
 // ---- sites -----------------------------------------------------------------------------------------------------------------------------
 
 struct call_site {
     uintptr_t address;
     void *object;
 };
-
-#define AT(...)                                                                                                        \
-    [] {                                                                                                               \
-        void *object = __VA_ARGS__;                                                                                    \
-        __asm__ volatile("" : : "r"(object)); /* not a jump */                                                         \
-        return object;                                                                                                 \
-    }
-
-TEST(RecordSites, AreTheCallersAndNotOurOwnNorTheLibrarysBehind)
-{
-    void *(*const calls[])() = {
-        AT(malloc(10)),
-        AT(calloc(10, 10)),
-        AT(realloc(nullptr, 10)),
-        AT(realloc(malloc(1), 100)),
-        AT(reallocarray(nullptr, 10, 2)),
-        AT(memalign(64, 10)),
-        AT(valloc(10)),
-        AT(operator new(10)),
-        AT(operator new[](10)),
-        AT(operator new[](10, std::nothrow)),
-        AT(operator new(10, aligned)),
-    };
-    for (auto *call : calls) {
-        subject_start(0, 4);
-        free(call());
-        subject_stop();
-        size_t count = subject_take(taken.data(), taken.size());
-        ASSERT_GE(count, 2U);
-        for (size_t i = 0; i < count; i++) {
-            const auto &event = taken[i];
-            if (event.kind == SUBJECT_FREE || event.kind == SUBJECT_RESULT) continue;
-            ASSERT_NE(0U, event.site);
-            uintptr_t from = subject_address(event.site), start = reinterpret_cast<uintptr_t>(call);
-            EXPECT_LT(start, from);
-            EXPECT_LT(from, start + 200);
-            uintptr_t caller = subject_address(subject_caller(event.site)); // in this test
-            Dl_info info;
-            ASSERT_NE(0, dladdr(reinterpret_cast<void *>(caller), &info));
-            EXPECT_EQ(nullptr, strstr(info.dli_fname, "libheapfit"));
-        }
-    }
-}
 
 // ---- the library behind ---------------------------------------------------------------------------------------------------------------------
 

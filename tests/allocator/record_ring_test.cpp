@@ -11,7 +11,6 @@
 
 #include <cerrno>
 #include <map>
-#include <set>
 #include <thread>
 #include <vector>
 
@@ -45,78 +44,6 @@ class RecordRing : public ::testing::Test
     }
 };
 
-TEST_F(RecordRing, HoldsAnEventAsItWasNoted)
-{
-    subject_note(SUBJECT_ALIGNED, UINT64_C(0x1ff7654321098760), UINT64_C(0xfedcba9876543210), 4194303, 63, UINT32_MAX);
-    auto events = taken();
-    ASSERT_EQ(1U, events.size());
-    EXPECT_EQ(UINT64_C(0x1ff7654321098760), events[0].address);
-    EXPECT_EQ(UINT64_C(0xfedcba9876543210), events[0].size);
-    EXPECT_EQ(4194303U, events[0].slack);
-    EXPECT_EQ(63U, events[0].alignment);
-    EXPECT_EQ(UINT32_MAX, events[0].site);
-    EXPECT_EQ(unsigned{SUBJECT_ALIGNED}, events[0].kind);
-    EXPECT_EQ(static_cast<int32_t>(gettid()), events[0].tid);
-}
-
-TEST_F(RecordRing, SaysTheMostWhereSlackIsMore)
-{
-    subject_note(SUBJECT_MALLOC, 1, 1, uint64_t{1} << 40, 0, 0);
-    EXPECT_EQ(4194303U, taken().at(0).slack);
-}
-
-TEST_F(RecordRing, KeepsTheOrderPastItsSizeAndTicksNeverGoBack)
-{
-    for (uint64_t i = 0; i < MANY; i++) note_address(i);
-    auto events = taken();
-    ASSERT_EQ(MANY, events.size());
-    for (uint64_t i = 0; i < MANY; i++) {
-        ASSERT_EQ(i, events[i].address);
-        ASSERT_LE(events[i == 0 ? 0 : i - 1].tick, events[i].tick);
-    }
-    EXPECT_GE(subject_figures().waits, 4U); // nobody took meanwhile but the thread itself
-}
-
-TEST_F(RecordRing, CallsTheWriterWhenHalfFullAndSeldom)
-{
-    for (uint64_t i = 0; i < SUBJECT_RING_EVENTS / 2; i++) note_address(i);
-    EXPECT_EQ(0U, subject_figures().wakes);
-    for (uint64_t i = 0; i < SUBJECT_RING_EVENTS / 2; i++) note_address(i);
-    EXPECT_GE(subject_figures().wakes, 1U);
-    EXPECT_LE(subject_figures().wakes, 5U);
-    EXPECT_EQ(0U, subject_figures().waits);
-}
-
-TEST_F(RecordRing, CallsTheWriterWhenHalfFullBehindWhatItHasTakenToo)
-{
-    for (uint64_t i = 0; i < SUBJECT_RING_EVENTS / 4; i++) note_address(i);
-    taken();
-    for (uint64_t i = 0; i < SUBJECT_RING_EVENTS / 2; i++) note_address(i);
-    EXPECT_EQ(0U, subject_figures().wakes);
-    note_address(0);
-    EXPECT_EQ(1U, subject_figures().wakes);
-}
-
-TEST_F(RecordRing, DropsEventsWhenNothingIsRecordedAnyMore)
-{
-    uint64_t lost = subject_figures().lost;
-    subject_full_ends(true);
-    for (uint64_t i = 0; i < SUBJECT_RING_EVENTS + 3; i++) note_address(i);
-    EXPECT_EQ(lost + 3, subject_figures().lost);
-    EXPECT_EQ(size_t{SUBJECT_RING_EVENTS}, taken().size());
-}
-
-TEST_F(RecordRing, LeavesErrnoAlone)
-{
-    std::thread([] {
-        for (uint64_t i = 0; i < MANY; i++) {
-            errno = 77;
-            note_address(i);
-            ASSERT_EQ(77, errno);
-        }
-    }).join();
-}
-
 TEST_F(RecordRing, ThreadsNoteAtOnceAndLoseNothing)
 {
     constexpr unsigned THREADS = 8;
@@ -131,25 +58,6 @@ TEST_F(RecordRing, ThreadsNoteAtOnceAndLoseNothing)
     EXPECT_EQ(MANY * THREADS, events.size());
     for (const auto &event : events) ASSERT_EQ(next[event.address >> 32]++, event.address & UINT32_MAX);
     EXPECT_EQ(size_t{THREADS}, next.size());
-}
-
-TEST_F(RecordRing, RingsOfThreadsThatAreGoneServeOthers)
-{
-    unsigned before = subject_figures().rings;
-    for (int i = 0; i < 200; i++) {
-        std::thread([] { note_address(1); }).join();
-        subject_take(nullptr, 0);
-    }
-    EXPECT_LE(subject_figures().rings, before + 3); // the kernel may know a thread a moment longer than we wait for it
-    EXPECT_EQ(200U, subject_figures().leaves);
-}
-
-TEST_F(RecordRing, ARingIsNobodyElsesWhileEventsAreInIt)
-{
-    std::set<uint32_t> rings;
-    for (uint64_t i = 0; i < 5; i++) std::thread([i] { note_address(i); }).join();
-    for (const auto &event : taken()) rings.insert(event.ring);
-    EXPECT_EQ(5U, rings.size());
 }
 
 // Those that the C library calls after ours, or that arm themselves anew.

@@ -24,8 +24,6 @@ static struct {
     _Atomic(bool) taken; /* a lock that works in a fork's child */
     struct subject_event *events; /* of memory that no test sees */
     size_t count;
-    bool full_ends;
-    _Atomic(unsigned) wakes, waits, leaves;
 } kept;
 
 static void lock(void)
@@ -93,26 +91,17 @@ size_t subject_take(struct subject_event *events, size_t capacity)
 
 /* ---- the writer -------------------------------------------------------------------------------------------------------------- */
 
-void writer_wake(void)
-{
-    kept.wakes++;
-}
+void writer_wake(void) {}
 
 void writer_wait(struct record_ring *ring)
 {
     (void)ring;
-    kept.waits++;
-    if (kept.full_ends) atomic_store(&recording, false);
-    if (kept.full_ends) return;
     lock();
     take_all();
     unlock();
 }
 
-void writer_thread_leaves(void)
-{
-    kept.leaves++;
-}
+void writer_thread_leaves(void) {}
 
 /* ---- for tests ---------------------------------------------------------------------------------------------------------------- */
 
@@ -123,8 +112,6 @@ void subject_start(size_t sample, unsigned sites)
     lock();
     take_all();
     kept.count = 0;
-    kept.full_ends = false;
-    kept.wakes = kept.waits = kept.leaves = 0;
     unlock();
     if (!sample_begin()) abort();
     atomic_store(&recording, true);
@@ -135,33 +122,12 @@ void subject_stop(void)
     atomic_store(&recording, false);
 }
 
-void subject_full_ends(bool ends)
-{
-    kept.full_ends = ends;
-}
-
-struct subject_figures subject_figures(void)
-{
-    return (struct subject_figures){
-        .rings = rings_count(),
-        .wakes = kept.wakes,
-        .waits = kept.waits,
-        .leaves = kept.leaves,
-        .lost = atomic_load(&record_lost),
-    };
-}
-
 void subject_fork_child(void)
 {
     atomic_store(&recording, false);
     kept.taken = false;
     kept.count = 0;
     rings_fork_child();
-}
-
-void subject_ignore_thread(void)
-{
-    record_ignore_thread();
 }
 
 /* Inside, as every noted call is. */
@@ -180,62 +146,6 @@ void subject_until_sample(size_t size)
 bool subject_takes(size_t size)
 {
     return sample_takes(size);
-}
-
-bool subject_remember(uint64_t address)
-{
-    return sample_remember((uintptr_t)address);
-}
-
-bool subject_forget(uint64_t address)
-{
-    return sample_forget((uintptr_t)address);
-}
-
-uint32_t subject_site(uintptr_t return_address, uintptr_t stack, uintptr_t base)
-{
-    struct frame frame = {.return_address = return_address, .stack = stack, .base = base};
-    return site_find(&frame);
-}
-
-void subject_forget_sites(void)
-{
-    sites_forget();
-}
-
-bool subject_is_inside(void)
-{
-    return record_is_inside();
-}
-
-bool subject_has_lock(void)
-{
-    return platform_lock_is_any_own();
-}
-
-size_t subject_sites(void)
-{
-    const struct record_site *all;
-    return sites_published(&all);
-}
-
-uint32_t subject_caller(uint32_t site)
-{
-    const struct record_site *all;
-    sites_published(&all);
-    return all[site].caller;
-}
-
-uintptr_t subject_address(uint32_t site)
-{
-    const struct record_site *all;
-    sites_published(&all);
-    return (uintptr_t)all[site].address;
-}
-
-int subject_sites_limit(void)
-{
-    return (int)sites_limit();
 }
 
 #ifdef HEAPFIT_TEST_IN_FRONT /* with intercept.c, as a library in front of the allocator */

@@ -67,13 +67,6 @@ size_t live_count()
     return live().size();
 }
 
-TEST(Sample, NothingIsSampledWhileItIsOff)
-{
-    for (int i = 0; i < 100000; i++) subject::release(subject::allocate(64));
-    EXPECT_EQ(sample_figures().taken, 0u);
-    EXPECT_EQ(live_count(), 0u);
-}
-
 TEST(Sample, ALiveObjectIsFoundWithItsBytesAndItsSite)
 {
     void *object = sampled(100);
@@ -84,38 +77,6 @@ TEST(Sample, ALiveObjectIsFoundWithItsBytesAndItsSite)
     subject::release(object);
     EXPECT_EQ(live_count(), 0u);
 }
-
-// Two functions that are not one to the compiler.
-__attribute__((noinline)) void *allocate_here(size_t size)
-{
-    void *volatile object = subject::allocate(size);
-    return object;
-}
-__attribute__((noinline)) void *allocate_there(size_t size)
-{
-    void *volatile object = subject::allocate(size);
-    return object;
-}
-
-#ifdef __GLIBC__
-TEST(Sample, ObjectsOfOneCallSiteHaveOneNumberAndOthersAnother)
-{
-    std::map<uint32_t, size_t> here, there;
-    for (int i = 0; i < 40; i++) {
-        bool is_here = i % 2 == 0;
-        void *object = sampled_by([=] { return is_here ? allocate_here(5000) : allocate_there(5000); });
-        const auto &found = live();
-        ASSERT_EQ(found.size(), 1u);
-        (is_here ? here : there)[found[0].site]++;
-        subject::release(object);
-    }
-    EXPECT_EQ(here.count(CALL_SITE_NONE) + there.count(CALL_SITE_NONE), 0u);
-    for (const auto &[site, count] : here) EXPECT_EQ(there.count(site), 0u);
-    // The allocator itself, whose frames are the test's here, may get there by another path once.
-    EXPECT_LE(here.size(), 2u);
-    EXPECT_LE(there.size(), 2u);
-}
-#endif
 
 // ---- how a sample ends --------------------------------------------------------------------------------------------------
 
@@ -146,16 +107,6 @@ class Ends : public ::testing::TestWithParam<size_t>
 {
 };
 
-TEST_P(Ends, WhenItsBlockIsHadAgain)
-{
-    void *object = sampled(GetParam());
-    size_t size = subject::usable_size(object); // it may have been borrowed from a larger bin
-    subject::release(object);
-    EXPECT_EQ(live_count(), 0u);
-    free_others(size);
-    EXPECT_TRUE(is_had_again(object, size));
-}
-
 TEST_P(Ends, WhenAnotherThreadFreesIt)
 {
     void *object = sampled(GetParam());
@@ -166,137 +117,9 @@ TEST_P(Ends, WhenAnotherThreadFreesIt)
     EXPECT_TRUE(is_had_again(object, size));
 }
 
-TEST_P(Ends, WhenItsThreadHasEndedBefore)
-{
-    void *object = nullptr;
-    std::thread([&] { object = sampled(GetParam()); }).join();
-    EXPECT_EQ(live_count(), 1u);
-    size_t size = subject::usable_size(object);
-    subject::release(object);
-    EXPECT_EQ(live_count(), 0u);
-    is_had_again(object, size);
-}
-
-TEST_P(Ends, WhenItIsResizedToWhereItCannotStay)
-{
-    void *object = subject::resize(sampled(GetParam()), 4 * GetParam());
-    EXPECT_EQ(live_count(), 0u);
-    subject::release(object);
-}
-
 INSTANTIATE_TEST_SUITE_P(Sizes, Ends, ::testing::Values(24, 48, 400, 3000, 20000, 200000));
 
-TEST(Sample, StaysWhereAnObjectIsResizedInItsBlock)
-{
-    void *object = sampled(100), *resized = subject::resize(object, 97);
-    EXPECT_EQ(object, resized);
-    EXPECT_EQ(live_count(), 1u);
-    subject::release(resized);
-}
-
-TEST(Sample, ALargeObjectThatGrowsIsOfItsNewSize)
-{
-    void *object = sampled(100000);
-    set_mean(ALL);
-    object = subject::resize(object, 1000000);
-    set_mean(NONE);
-    const auto &found = live();
-    ASSERT_EQ(found.size(), 1u);
-    EXPECT_GE(found[0].bytes, 1000000u);
-    subject::release(object);
-    EXPECT_EQ(live_count(), 0u);
-}
-
-TEST(Sample, AlignedAndClearedObjectsAreSampledToo)
-{
-    void *aligned = sampled_by([] { return subject::allocate_aligned(100, 512); });
-    void *cleared = sampled_by([] { return subject::allocate_zeroed(6000); });
-    EXPECT_EQ(live_count(), 2u);
-    subject::release(aligned);
-    subject::release(cleared);
-    EXPECT_EQ(live_count(), 0u);
-}
-
-// Pages of sparse spans go back while their last objects live, and spans that are empty to others.
-TEST(Sample, EndsWhereItsPageWasGivenBack)
-{
-    enum { COUNT = 20000, SIZE = 500 };
-    std::vector<void *> objects;
-    subject::set_decay_ms(0);
-    set_mean(ALL);
-    for (int i = 0; i < COUNT; i++) objects.push_back(subject::allocate(SIZE));
-    set_mean(NONE);
-    size_t all = live_count();
-    EXPECT_GT(all, COUNT * 9 / 10u);
-    for (size_t i = 0; i < objects.size(); i++)
-        if (i % 200 != 0) subject::release(objects[i]);
-    subject::trim();
-    subject::trim();
-    size_t left = live_count();
-    EXPECT_LE(left, COUNT / 200u);
-    EXPECT_GT(left, COUNT / 200u * 8 / 10);
-    std::vector<void *> others;
-    for (int i = 0; i < COUNT; i++) {
-        others.push_back(subject::allocate(SIZE));
-        memset(others.back(), 1, SIZE);
-    }
-    EXPECT_EQ(live_count(), left);
-    for (size_t i = 0; i < objects.size(); i += 200) subject::release(objects[i]);
-    EXPECT_EQ(live_count(), 0u);
-    for (void *other : others) subject::release(other);
-}
-
-// Blocks of other sizes are made of the same spans.
-TEST(Sample, NoneIsLeftOfWhatWasFreedWhateverIsMadeOfItsMemory)
-{
-    std::vector<void *> objects;
-    for (size_t size = 16; size < 40000; size = size * 3 / 2) {
-        set_mean(ALL);
-        for (int i = 0; i < 600; i++) objects.push_back(subject::allocate(size));
-        set_mean(NONE);
-        EXPECT_GT(live_count(), 300u) << size;
-        for (void *object : objects) {
-            memset(object, 0xFF, size);
-            subject::release(object);
-        }
-        objects.clear();
-        EXPECT_EQ(live_count(), 0u) << size;
-    }
-}
-
 // ---- bad days -----------------------------------------------------------------------------------------------------------
-
-TEST(Sample, WithoutMemoryForItsTablesAnObjectIsAllocatedAndNotSampled)
-{
-    subject::release(subject::allocate(100));
-    refuses_metadata = true;
-    set_mean(ALL);
-    std::vector<void *> objects;
-    for (int i = 0; i < 1000; i++) objects.push_back(subject::allocate(100));
-    for (void *object : objects) ASSERT_NE(object, nullptr);
-    EXPECT_EQ(sample_figures().taken, 0u);
-    EXPECT_GT(sample_figures().missed, 900u);
-    refuses_metadata = false;
-    for (int i = 0; i < 100; i++) objects.push_back(subject::allocate(100));
-    EXPECT_GT(sample_figures().taken, 90u);
-    for (void *object : objects) subject::release(object);
-    EXPECT_EQ(live_count(), 0u);
-}
-
-TEST(Sample, AFullTableTakesNoMoreUntilSomeHaveEnded)
-{
-    enum { MORE = 140000, MOST = 1 << 17 };
-    std::vector<void *> objects;
-    set_mean(ALL);
-    for (int i = 0; i < MORE; i++) objects.push_back(subject::allocate(24));
-    EXPECT_EQ(live_count(), size_t{MOST});
-    EXPECT_GT(sample_figures().missed, 0u);
-    for (void *object : objects) subject::release(object);
-    EXPECT_EQ(live_count(), 0u);
-    for (void *&object : objects) object = subject::allocate(24);
-    EXPECT_EQ(live_count(), size_t{MOST});
-    for (void *object : objects) subject::release(object);
-}
 
 // A recursion has a chain of its own at each depth and of each path: more than the table holds.
 void *allocate_by_path(unsigned path, unsigned depth)
@@ -437,28 +260,5 @@ TEST(SampleEstimate, WeightedSamplesAreAsManyAsThereAreObjects)
         EXPECT_NEAR(spread, error * std::sqrt(double{SEEDS}), 0.25 * spread) << bytes;
     }
 }
-
-#ifndef HEAPFIT_TEST_POOLS // where it is not known which part of a page is free
-// One object in so many stays on each page: these hold the rest.
-TEST(SampleEstimate, WhatIsPinnedIsDividedAmongThoseThatPinIt)
-{
-    enum { COUNT = 40000, SIZE = 100, BLOCK = 112, KEPT_OF = 50, MEAN = 1024 };
-    std::vector<void *> objects, kept;
-    set_mean(MEAN);
-    for (int i = 0; i < COUNT; i++) objects.push_back(subject::allocate(SIZE));
-    for (int i = 0; i < COUNT; i++)
-        if (i % KEPT_OF == 0) kept.push_back(objects[static_cast<size_t>(i)]);
-        else subject::release(objects[static_cast<size_t>(i)]);
-    double pinned = 0;
-    for (const auto &each : live()) pinned += weight(each) * static_cast<double>(each.pinned);
-    set_mean(NONE);
-    std::map<uintptr_t, size_t> pages;
-    for (void *object : kept) pages[reinterpret_cast<uintptr_t>(object) / platform_page_size()]++;
-    double truth = static_cast<double>(pages.size() * platform_page_size()) - static_cast<double>(kept.size()) * BLOCK;
-    // As many samples as that is: a tenth of the kept.
-    EXPECT_NEAR(pinned, truth, 0.5 * truth);
-    for (void *object : kept) subject::release(object);
-}
-#endif
 
 } // namespace

@@ -94,20 +94,6 @@ TEST(Uncommit, WhatHasBeenPurgedIsNoLongerCounted)
     });
 }
 
-TEST(Uncommit, AnObjectGrowsOverIt)
-{
-    isolated::expect_passes([] {
-        std::vector<char *> objects = allocate(5 * MIB, 10);
-        for (size_t i = 1; i < 9; i++) heap_free(objects[i]);
-        heap_trim();
-        char *grown = static_cast<char *>(heap_realloc(objects[0], 30 * MIB));
-        EXPECT_EQ(objects[0], grown) << "this test tests nothing";
-        std::memset(grown, 2, 30 * MIB);
-        EXPECT_EQ(1, objects[9][0]);
-        space_walker::check();
-    });
-}
-
 TEST(Uncommit, WhereTheKernelGivesItBackToNobodyThatIsAnError)
 {
     isolated::expect_passes([] {
@@ -126,21 +112,6 @@ TEST(Uncommit, WhereTheKernelGivesItBackToNobodyThatIsAnError)
         char *grown = static_cast<char *>(heap_realloc(objects[0], 20 * MIB));
         ASSERT_NE(nullptr, grown);
         std::memset(grown, 2, 20 * MIB);
-        space_walker::check();
-    });
-}
-
-// Each stretch is a mapping of its own, of which a process may have 65530.
-TEST(Uncommit, MappingsStayFew)
-{
-    constexpr size_t OBJECTS = 12'000;
-    if (platform_address_space_limit() / 2 < OBJECTS * MIB) GTEST_SKIP() << "the address space is limited";
-    isolated::expect_passes([] {
-        std::vector<char *> objects;
-        for (size_t i = 0; i < OBJECTS; i++) objects.push_back(static_cast<char *>(heap_malloc(MIB)));
-        for (size_t i = 0; i < objects.size(); i += 2) heap_free(objects[i]);
-        heap_trim();
-        EXPECT_LT(account().mappings, 5000u);
         space_walker::check();
     });
 }

@@ -8,9 +8,6 @@
 #include "stress_seed.h"
 
 #include <dirent.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -49,7 +46,6 @@ namespace
 using patience::comes_true;
 
 constexpr size_t KIB = 1024, MIB = size_t{1} << 20;
-constexpr size_t ABSURD = size_t{1} << 46;
 
 struct space_figures figures_now()
 {
@@ -133,67 +129,12 @@ bool housekeeper_is_there()
     return housekeeper() != 0;
 }
 
-// That it does; a sandbox may leave it a nice value alone. From then on it runs as others do: where they have the processors,
-// it would otherwise take minutes to end.
-bool housekeeper_takes_only_idle_time()
-{
-    pid_t thread = housekeeper();
-    if (thread == 0) return false;
-    bool idle = sched_getscheduler(thread) == SCHED_IDLE || getpriority(PRIO_PROCESS, static_cast<id_t>(thread)) == 19;
-    struct sched_param none = {};
-    if (idle) sched_setscheduler(thread, SCHED_OTHER, &none);
-    return idle;
-}
-
-size_t open_descriptors()
-{
-    size_t count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (readdir(folder) != nullptr) count++;
-    closedir(folder);
-    return count;
-}
-
 // ---- what calloc gets -------------------------------------------------------------------------------------------
 
 TEST(Zeroed, BurstsOfEverySizeFindClearedMemory)
 {
     for (size_t size : {4 * KIB, 10 * KIB, 32 * KIB, 64 * KIB, 200 * KIB, MIB, 3 * MIB})
         with_reserve(64 * MIB, [size] { EXPECT_TRUE(bursts_hit(size, 24 * MIB / size, 200 * MIB / size)) << size; });
-}
-
-TEST(Zeroed, SizesThatChangeFindClearedMemoryAgain)
-{
-    with_reserve(32 * MIB, [] {
-        EXPECT_TRUE(bursts_hit(64 * KIB, 256, 1000)); // leaves short runs behind
-        EXPECT_TRUE(bursts_hit(2 * MIB, 6, hits() + 50));
-        EXPECT_TRUE(bursts_hit(20 * KIB, 500, hits() + 1000));
-    });
-}
-
-TEST(Zeroed, WithoutAReserveNoThreadStartsAndMemoryFromTheKernelIsNotClearedAgain)
-{
-    with_reserve(0, [] {
-        for (size_t size : {4 * KIB, 32 * KIB, MIB}) burst(size, 10);
-        EXPECT_EQ(0, starts.count);
-        EXPECT_EQ(0u, figures_now().zeroed);
-        EXPECT_GT(hits(), 0u) << "what was never used";
-        space_walker::check();
-    });
-}
-
-TEST(Zeroed, NobodyCallocsSoNothingIsKept)
-{
-    with_reserve(ABSURD, [] {
-        for (int i = 0; i < 100; i++) {
-            void *block = heap_malloc(3 * MIB);
-            std::memset(block, 1, 3 * MIB);
-            heap_free(block);
-        }
-        EXPECT_EQ(0, starts.count);
-        EXPECT_EQ(0u, figures_now().zeroed);
-        space_walker::check();
-    });
 }
 
 // Threads that calloc, write, and free their own blocks and those of others, whatever the sizes.
@@ -250,54 +191,6 @@ TEST(ZeroedRandom, EveryCallocIsZeroWhateverThreadsDo)
 
 // ---- how much memory --------------------------------------------------------------------------------------------
 
-size_t address_space_used()
-{
-    struct space_figures figures = figures_now();
-    return figures.handed_out + figures.dirty + figures.clean + figures.zeroed;
-}
-
-TEST(Zeroed, AReserveBeyondAllMemoryGrowsWithWhatIsUsedOnly)
-{
-    with_reserve(ABSURD, [] {
-        for (int round = 0; round < 40; round++) {
-            burst(MIB, 32);
-            burst(100 * KIB, 300);
-            ASSERT_LE(address_space_used(), 3 * 32 * MIB) << "round " << round;
-        }
-    });
-}
-
-// Blocks that die at random leave spans with holes: those are used again, instead of always new ones.
-size_t used_by_random_lifetimes(size_t reserve)
-{
-    int pipes[2];
-    EXPECT_EQ(0, pipe(pipes));
-    with_reserve(reserve, [&] {
-        stress::Random random(1);
-        std::vector<void *> live(1500, nullptr);
-        for (int i = 0; i < 60000; i++) {
-            void *&slot = live[random.below(live.size())];
-            heap_free(slot);
-            slot = calloc_checked(8 * KIB);
-        }
-        size_t used = figures_now().handed_out;
-        EXPECT_EQ(static_cast<ssize_t>(sizeof used), write(pipes[1], &used, sizeof used));
-    });
-    size_t used = 0;
-    EXPECT_EQ(static_cast<ssize_t>(sizeof used), read(pipes[0], &used, sizeof used));
-    close(pipes[0]);
-    close(pipes[1]);
-    return used;
-}
-
-TEST(Zeroed, BlocksThatDieAtRandomTakeAnEighthMoreThanWithoutAtMost)
-{
-    size_t reserve = 4 * MIB;
-    size_t without = used_by_random_lifetimes(0);
-    // What is on its way through the housekeeper counts as handed out, too.
-    EXPECT_LE(used_by_random_lifetimes(reserve), without + without / 8 + reserve + MIB);
-}
-
 TEST(Zeroed, TheStockGoesBackBeforeAnAllocationFails)
 {
     isolated::expect_passes([] {
@@ -318,146 +211,9 @@ TEST(Zeroed, TheStockGoesBackBeforeAnAllocationFails)
     });
 }
 
-TEST(Zeroed, TheSettingIsFollowedWhileThreadsRun)
-{
-    with_reserve(0, [] {
-        burst(MIB, 30);
-        for (size_t reserve : {16 * MIB, 2 * MIB, size_t{1}, SPAN_SIZE, ABSURD, 4 * MIB}) {
-            set_reserve(reserve);
-            for (int i = 0; i < 20; i++) {
-                burst(MIB, 10);
-                burst(8 * KIB, 100);
-                // What has just been cleared may come in before the stock is cut down: a piece of 2 MiB.
-                EXPECT_LE(figures_now().zeroed, reserve + 2 * MIB);
-            }
-        }
-        set_reserve(0);
-        EXPECT_TRUE(comes_true([] {
-            space_zeroed_adjust();
-            return figures_now().zeroed == 0;
-        }));
-    });
-}
-
-TEST(Zeroed, ReleasingGivesTheWholeStockBackToBePurged)
-{
-    with_reserve(16 * MIB, [] {
-        EXPECT_TRUE(bursts_hit(MIB, 16, 100));
-        EXPECT_TRUE(comes_true([] { return figures_now().zeroed != 0 || (burst(MIB, 16), false); }));
-        space_settings.zeroed_reserve = 0;
-        EXPECT_TRUE(comes_true([] {
-            space_zeroed_release();
-            space_purge_all();
-            struct space_figures figures = figures_now();
-            return figures.zeroed == 0 && figures.dirty == 0;
-        }));
-    });
-}
-
-// ---- the thread -------------------------------------------------------------------------------------------------
-
-TEST(Zeroed, TheHousekeeperIsNamedTakesOnlyIdleTimeAndEndsWhenThereIsNothingToDo)
-{
-    starts.low_priority = true;
-    with_reserve(16 * MIB, [] {
-        size_t descriptors = open_descriptors();
-        EXPECT_TRUE(comes_true([] {
-            burst(64 * KIB, 200);
-            return housekeeper_takes_only_idle_time();
-        }));
-        EXPECT_EQ(SCHED_OTHER, sched_getscheduler(0)) << "of the thread that started it";
-        EXPECT_TRUE(comes_true([] { return !housekeeper_is_there(); })) << "it does not end";
-        EXPECT_EQ(descriptors, open_descriptors());
-        EXPECT_TRUE(comes_true([] {
-            burst(64 * KIB, 200);
-            return housekeeper_is_there();
-        })) << "it does not come back";
-    });
-}
-
-std::atomic<int> signals_taken;
-
-TEST(Zeroed, NoSignalIsDeliveredToTheHousekeeper)
-{
-    with_reserve(16 * MIB, [] {
-        signal(SIGUSR1, [](int) { signals_taken++; });
-        sigset_t usr1, pending;
-        sigemptyset(&usr1);
-        sigaddset(&usr1, SIGUSR1);
-        ASSERT_TRUE(bursts_hit(64 * KIB, 200, 100));
-        sigset_t before;
-        pthread_sigmask(SIG_BLOCK, nullptr, &before);
-        EXPECT_FALSE(sigismember(&before, SIGUSR1)) << "the starter's mask has changed";
-        pthread_sigmask(SIG_BLOCK, &usr1, nullptr);
-        ASSERT_TRUE(comes_true([] {
-            burst(64 * KIB, 200);
-            return housekeeper_is_there();
-        }));
-        kill(getpid(), SIGUSR1);
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        sigpending(&pending);
-        EXPECT_EQ(0, signals_taken);
-        EXPECT_TRUE(sigismember(&pending, SIGUSR1));
-        pthread_sigmask(SIG_UNBLOCK, &usr1, nullptr);
-        EXPECT_EQ(1, signals_taken);
-    });
-}
-
-TEST(Zeroed, WithoutAThreadCallocClearsAndNothingIsHeldBack)
-{
-    with_reserve(16 * MIB, [] {
-        starts.refused = true;
-        for (int i = 0; i < 10; i++) burst(64 * KIB, 100);
-        EXPECT_EQ(1, starts.count) << "it is asked for once, and said once";
-        EXPECT_EQ(0u, figures_now().zeroed);
-        space_walker::check();
-    });
-}
-
-TEST(Zeroed, NoThreadStartsBeforeThatIsAllowed)
-{
-    isolated::expect_passes([] {
-        space_settings.zeroed_reserve = 16 * MIB;
-        for (int i = 0; i < 10; i++) burst(64 * KIB, 100);
-        EXPECT_EQ(0, starts.count);
-        space_zeroed_allow();
-        EXPECT_TRUE(bursts_hit(64 * KIB, 100, 100));
-    });
-}
-
 // ---- forks, the end ---------------------------------------------------------------------------------------------
 
 #if !HEAPFIT_TEST_SANITIZED && !HEAPFIT_TEST_EMULATED // neither survives a fork among threads
-
-void expect_child(int generations)
-{
-    heap_fork_begin();
-    pid_t child = fork();
-    heap_fork_end();
-    if (child == 0) {
-        alarm(isolated::TIMEOUT_SECONDS);
-        space_fork_child();
-        for (int i = 0; i < 5; i++) burst(64 * KIB, 100);
-        bool well = bursts_hit(MIB, 10, hits() + 20);
-        if (generations > 1) expect_child(generations - 1);
-        space_zeroed_release();
-        _exit(well && !testing::Test::HasFailure() ? isolated::PASSED : isolated::FAILED);
-    }
-    burst(64 * KIB, 100);
-    int status = -1;
-    EXPECT_EQ(child, waitpid(child, &status, 0));
-    EXPECT_EQ(isolated::PASSED, status);
-}
-
-TEST(Zeroed, AForksChildGetsAHousekeeperOfItsOwnWhenItNeedsOne)
-{
-    with_reserve(24 * MIB, [] {
-        for (int i = 0; i < 10; i++) {
-            burst(64 * KIB, 200); // which leaves it at work
-            expect_child(i % 3 + 1);
-        }
-    });
-}
 
 TEST(Zeroed, AChildMissesNothingOfWhatWasBeingCleared)
 {
@@ -481,16 +237,6 @@ TEST(Zeroed, AChildMissesNothingOfWhatWasBeingCleared)
             ASSERT_EQ(isolated::PASSED, status) << "child " << i;
         }
     });
-}
-
-TEST(Zeroed, AProcessEndsWhileMemoryIsBeingCleared)
-{
-    for (int i = 0; i < 20; i++)
-        with_reserve(64 * MIB, [] {
-            burst(MIB, 60);
-            std::fflush(nullptr);
-            if (!testing::Test::HasFailure()) std::_Exit(isolated::PASSED);
-        });
 }
 
 #endif

@@ -4,10 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <future>
-#include <limits>
 #include <stdexcept>
-#include <thread>
-#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -79,18 +76,6 @@ TEST(Context, MemoryIsAlignedAsAsked)
     }
 }
 
-TEST(Context, WhatIsFreedIsUsedAgainByDefragDodgingAlone)
-{
-    heapfit::context dodging, region(heapfit::context_kind::region);
-    void *first = dodging.allocate(40);
-    dodging.deallocate(first);
-    EXPECT_EQ(dodging.allocate(40), first);
-
-    first = region.allocate(40);
-    region.deallocate(first);
-    EXPECT_NE(region.allocate(40), first);
-}
-
 TEST(Context, FreeAllEndsEverythingAndKeepsTheMemoryAtHand)
 {
     heapfit::context context;
@@ -136,16 +121,6 @@ TEST(Context, ReleaseAndAdoptMoveTheDutyToDestroy)
     EXPECT_EQ(context, heapfit::context::adopt(nullptr));
 }
 
-TEST(Context, SwapExchangesHandlesThatAreNeverEqual)
-{
-    heapfit::context left, right;
-    hf_context *first = left.get(), *second = right.get();
-    EXPECT_NE(left, right);
-    swap(left, right);
-    EXPECT_EQ(left.get(), second);
-    EXPECT_EQ(right.get(), first);
-}
-
 TEST(Context, OwnsItsObjectsAndNoOthers)
 {
     heapfit::context context, other;
@@ -173,25 +148,6 @@ TEST(Context, AtItsLimitItThrowsAndServesAgainOnceEmptied)
     EXPECT_NE(context.allocate(1000), nullptr);
 }
 
-TEST(Context, ALimitBelowWhatItHasIsRefused)
-{
-    heapfit::context context;
-    static_cast<void>(context.allocate(3 * mib));
-    EXPECT_THROW(context.limit(1 * mib), std::invalid_argument);
-    context.limit(16 * mib);
-    EXPECT_THROW(static_cast<void>(context.allocate(16 * mib)), std::bad_alloc);
-    context.limit(0);
-    EXPECT_NE(context.allocate(16 * mib), nullptr);
-}
-
-TEST(Context, ASizeThatCannotBeIsABadAlloc)
-{
-    heapfit::context context;
-    EXPECT_THROW(static_cast<void>(context.allocate(std::numeric_limits<std::size_t>::max())), std::bad_alloc);
-    EXPECT_THROW(static_cast<void>(context.allocate(std::numeric_limits<std::size_t>::max(), 64)), std::bad_alloc);
-    EXPECT_THROW(static_cast<void>(context.allocate(1, std::size_t(1) << 62)), std::bad_alloc);
-}
-
 TEST(Context, IsHandedToAnotherThreadWithItsObjects)
 {
     heapfit::context context;
@@ -212,34 +168,6 @@ TEST(Context, IsHandedToAnotherThreadWithItsObjects)
     back.enter();
     EXPECT_EQ(back.stats().free_alls, 1u);
     EXPECT_NE(back.allocate(6), nullptr);
-}
-
-TEST(Context, OutlivesTheThreadThatMadeIt)
-{
-    heapfit::context context = heapfit::context::adopt(nullptr);
-    void *object = nullptr;
-    std::thread([&] {
-        context = heapfit::context();
-        object = context.allocate(32);
-    }).join();
-    context.enter();
-    EXPECT_TRUE(context.owns(object));
-    context.deallocate(object);
-    EXPECT_EQ(context.stats().live_bytes, 0u);
-}
-
-TEST(Context, ManyAreDestroyedInAnyOrder)
-{
-    const std::size_t before = contexts_alive();
-    std::vector<heapfit::context> contexts(8);
-    std::vector<void *> objects;
-    for (auto &context : contexts) objects.push_back(context.allocate(5000));
-    for (const std::size_t first : {std::size_t(5), std::size_t(0), std::size_t(3)}) {
-        contexts.erase(contexts.begin() + static_cast<std::ptrdiff_t>(first));
-        objects.erase(objects.begin() + static_cast<std::ptrdiff_t>(first));
-        for (std::size_t i = 0; i < contexts.size(); i++) EXPECT_TRUE(contexts[i].owns(objects[i]));
-    }
-    EXPECT_EQ(contexts_alive(), before + contexts.size());
 }
 
 } // namespace

@@ -78,20 +78,6 @@ TEST(SwitchTo, GoesBackWhenAnExceptionPasses)
     EXPECT_EQ(hf_context_current(), nullptr);
 }
 
-TEST(SwitchTo, IsTheThreadsOwnBusiness)
-{
-    const context mine;
-    const switch_to guard(mine);
-    std::thread([&] {
-        EXPECT_EQ(hf_context_current(), nullptr);
-        EXPECT_FALSE(allocates_in(mine));
-        const context theirs;
-        const switch_to other(theirs);
-        EXPECT_TRUE(allocates_in(theirs));
-    }).join();
-    EXPECT_TRUE(allocates_in(mine));
-}
-
 TEST(SwitchTo, EntersAContextThatSomebodyHasLeft)
 {
     context home;
@@ -100,26 +86,6 @@ TEST(SwitchTo, EntersAContextThatSomebodyHasLeft)
         const switch_to guard(home);
         EXPECT_TRUE(allocates_in(home));
     }).join();
-}
-
-TEST(SwitchTo, WhatWasAllocatedBeforeStaysWhereItIs)
-{
-    const context home;
-    void *before = hf_malloc(100);
-    {
-        const switch_to guard(home);
-        before = hf_realloc(before, 100000);
-        EXPECT_FALSE(home.owns(before));
-    }
-    hf_free(before);
-}
-
-TEST(SwitchTo, ADestroyedContextIsNoLongerSwitchedTo)
-{
-    auto home = context();
-    const switch_to guard(home);
-    home = context::adopt(nullptr);
-    EXPECT_EQ(hf_context_current(), nullptr);
 }
 
 } // namespace

@@ -4,30 +4,6 @@
 namespace
 {
 
-TEST(TraceObjects, AFreeOfABlockFromBeforeTheRecordingIsCountedAndNoObject)
-{
-    TraceFile file;
-    file.info().events(0, {release(10, 0x500), allocation(20, 0x500, 8), release(30, 0x500)}).mark(100, 90).end();
-    Reader reader = open_file(file);
-    EXPECT_EQ(all_objects(reader.get()).size(), 1);
-    struct trace_totals totals = trace_totals(reader.get());
-    EXPECT_EQ(totals.unmatched_frees, 1);
-    EXPECT_EQ(totals.frees, 2);
-}
-
-TEST(TraceObjects, AReallocOfABlockFromBeforeTheRecordingIsABirth)
-{
-    TraceFile file;
-    file.info().events(0, {reallocation(10, 0x500, 0x600, 40, 5)}).mark(100, 90).end();
-    Reader reader = open_file(file);
-    std::vector<Object> objects = all_objects(reader.get());
-    ASSERT_EQ(objects.size(), 1);
-    EXPECT_EQ(objects[0].previous, 0);
-    EXPECT_EQ(objects[0].born_ns, 15);
-    EXPECT_EQ(objects[0].born_kind, TRACE_REALLOC);
-    EXPECT_EQ(trace_totals(reader.get()).unmatched_frees, 1);
-}
-
 TEST(TraceObjects, ABlockThatBeginsWhereOneLivesEndsThat)
 {
     TraceFile file;
@@ -49,50 +25,6 @@ TEST(TraceObjects, ABlockThatBeginsWhereOneLivesEndsThat)
     EXPECT_EQ(trace_flow(reader.get(), &pairs), 0);
 }
 
-TEST(TraceObjects, AReallocsNewBlockExistsOnlyFromItsReturn)
-{
-    // Thread 1 frees 0x600 after thread 0 has called realloc, which gets it.
-    TraceFile file;
-    file.info().events(0, {allocation(5, 0x500, 8), reallocation(10, 0x500, 0x600, 40, 20)});
-    file.events(1, {allocation(6, 0x600, 8), release(15, 0x600)}).mark(100, 90).end();
-    Reader reader = open_file(file);
-    std::vector<Object> objects = all_objects(reader.get());
-    ASSERT_EQ(objects.size(), 3);
-    EXPECT_EQ(objects[1].died_ns, 15);
-    EXPECT_EQ(objects[2].born_ns, 30);
-    EXPECT_EQ(objects[2].previous, 1);
-    EXPECT_EQ(trace_totals(reader.get()).replaced, 0);
-}
-
-TEST(TraceObjects, AFailedReallocLeavesTheOldBlock)
-{
-    TraceFile file;
-    file.info()
-        .events(0, {allocation(10, 0x500, 8), reallocation(20, 0x500, 0, 1 << 30, 5), release(40, 0x500)})
-        .mark(90, 80)
-        .end();
-    Reader reader = open_file(file);
-    std::vector<Object> objects = all_objects(reader.get());
-    ASSERT_EQ(objects.size(), 1);
-    EXPECT_EQ(objects[0].died_ns, 40);
-    EXPECT_EQ(trace_totals(reader.get()).failed, 1);
-    EXPECT_EQ(trace_totals(reader.get()).reallocs, 0);
-}
-
-TEST(TraceObjects, AddressesOfFiftySevenBitsAndOddOnesAreKept)
-{
-    TraceFile file;
-    uint64_t high = UINT64_C(0x01fffffffffffff0), odd = 0x12345;
-    file.info()
-        .events(0, {allocation(1, high, 8), allocation(2, odd, 8), allocation(3, 16, 8), release(4, high)})
-        .end();
-    std::vector<Object> objects = all_objects(open_file(file).get());
-    ASSERT_EQ(objects.size(), 3);
-    EXPECT_EQ(objects[0].address, high);
-    EXPECT_EQ(objects[1].address, odd);
-    EXPECT_EQ(objects[2].address, 16);
-}
-
 TEST(TraceObjects, MoreBlocksThanThereIsMemoryForEndTheReadingWithWhatWasRead)
 {
     TraceFile file;
@@ -108,20 +40,6 @@ TEST(TraceObjects, MoreBlocksThanThereIsMemoryForEndTheReadingWithWhatWasRead)
     EXPECT_EQ(trace_totals(reader.get()).allocations, 1000);
 }
 
-TEST(TraceObjects, ColumnsThatNobodyWantsAreLeftOut)
-{
-    TraceFile file;
-    file.info().events(0, {allocation(10, 0x500, 8), release(20, 0x500), allocation(30, 0x600, 9)}).end();
-    uint64_t sizes[4];
-    trace_objects columns = {};
-    columns.capacity = 4;
-    columns.size = sizes;
-    Reader reader = open_file(file);
-    ASSERT_EQ(trace_next_objects(reader.get(), &columns), 2);
-    EXPECT_EQ(sizes[1], 9);
-    EXPECT_EQ(trace_next_objects(reader.get(), &columns), 0);
-}
-
 // ---- the course of memory -------------------------------------------------------------------------------------------
 
 std::vector<struct trace_memory> course(trace_reader *reader)
@@ -130,22 +48,6 @@ std::vector<struct trace_memory> course(trace_reader *reader)
     const struct trace_memory *points;
     size_t count = trace_memory(reader, &points);
     return {points, points + count};
-}
-
-TEST(TraceCourse, ALongRestIsLevel)
-{
-    TraceFile file;
-    file.info().events(0, {allocation(100, 0x10, 1000), allocation(50000100, 0x20, 1)}).end();
-    std::vector<struct trace_memory> points = course(open_file(file).get());
-    ASSERT_EQ(points.size(), 4);
-    EXPECT_EQ(points[0].ns, 0);
-    EXPECT_EQ(points[0].live_bytes, 0);
-    EXPECT_EQ(points[1].ns, 1000000);
-    EXPECT_EQ(points[1].live_bytes, 1000);
-    EXPECT_EQ(points[2].ns, 50000000);
-    EXPECT_EQ(points[2].live_bytes, 1000);
-    EXPECT_EQ(points[3].ns, 50000100);
-    EXPECT_EQ(points[3].live_bytes, 1001);
 }
 
 TEST(TraceCourse, MarksAreInItWithWhatLivedThen)
@@ -190,26 +92,6 @@ TEST(TraceCourse, AnHourHasNoMorePointsThanASecond)
     EXPECT_LE(points.size(), 1 << 16);
     EXPECT_GT(points.size(), 1 << 14);
     EXPECT_GT(marks, 1 << 12);
-}
-
-TEST(TraceFlow, TensOfThousandsOfThreadsAreNoSquare)
-{
-    TraceFile file;
-    file.info();
-    constexpr uint32_t threads = 20000;
-    for (uint32_t i = 0; i < threads; i++) file.events(i, {allocation(2 * i + 1, 0x1000 + 16 * i, 8)});
-    std::vector<trace_event> frees;
-    for (uint32_t i = 0; i < threads; i++) frees.push_back(release(2 * threads + i, 0x1000 + 16 * i));
-    file.events(0, frees).end();
-    Reader reader = open_file(file);
-    all_objects(reader.get());
-    const struct trace_flow *pairs;
-    ASSERT_EQ(trace_flow(reader.get(), &pairs), threads);
-    for (uint32_t i = 0; i < threads; i++) {
-        ASSERT_EQ(pairs[i].born_thread, i);
-        ASSERT_EQ(pairs[i].died_thread, 0);
-        ASSERT_EQ(pairs[i].blocks, 1);
-    }
 }
 
 } // namespace

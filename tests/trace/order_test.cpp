@@ -13,24 +13,6 @@ std::vector<uint64_t> addresses(const std::vector<Event> &events)
 
 using Addresses = std::vector<uint64_t>;
 
-TEST(TraceOrder, ThreadsAreMergedByTheirClock)
-{
-    TraceFile file;
-    file.info().events(0, {allocation(10, 0x10, 8), allocation(40, 0x40, 8)});
-    file.events(1, {allocation(20, 0x20, 8), allocation(30, 0x30, 8)}).mark(100, 90).end();
-    EXPECT_EQ(addresses(all_events(open_file(file).get())), (Addresses{0x10, 0x20, 0x30, 0x40}));
-}
-
-TEST(TraceOrder, EventsOfALaterPassWaitForTheMarkThatCompletesThem)
-{
-    TraceFile file;
-    file.info().events(0, {allocation(10, 0x10, 8), allocation(50, 0x50, 8)}).mark(50, 40);
-    file.events(1, {allocation(45, 0x45, 8)}).mark(100, 90).end();
-    Reader reader = open_file(file);
-    EXPECT_EQ(addresses(all_events(reader.get())), (Addresses{0x10, 0x45, 0x50}));
-    EXPECT_EQ(trace_problems(reader.get()).late_events, 0);
-}
-
 TEST(TraceOrder, AnEventThatComesTooLateIsGivenOutAtOnceAndCounted)
 {
     TraceFile file;
@@ -55,57 +37,12 @@ TEST(TraceOrder, AThreadsClockThatGoesBackwardsIsLiftedAndCounted)
     EXPECT_EQ(trace_problems(reader.get()).backward_clocks, 1);
 }
 
-TEST(TraceOrder, AThreadsClockIsRememberedFromBlockToBlock)
-{
-    TraceFile file;
-    file.info()
-        .events(0, {allocation(50, 0x50, 8)})
-        .mark(70, 60)
-        .events(0, {allocation(20, 0x20, 8)})
-        .mark(100, 90)
-        .end();
-    Reader reader = open_file(file);
-    EXPECT_EQ(all_events(reader.get())[1].ns, 50);
-    EXPECT_EQ(trace_problems(reader.get()).backward_clocks, 1);
-    EXPECT_EQ(trace_problems(reader.get()).late_events, 0);
-}
-
 TEST(TraceOrder, WithinATickFreesComeFirst)
 {
     TraceFile file;
     file.info().events(0, {allocation(10, 0xA0, 8), allocation(20, 0xB0, 8)});
     file.events(1, {release(20, 0xA0)}).mark(100, 90).end();
     EXPECT_EQ(addresses(all_events(open_file(file).get())), (Addresses{0xA0, 0xA0, 0xB0}));
-}
-
-TEST(TraceOrder, WithinAThreadATickChangesNothing)
-{
-    TraceFile file;
-    file.info().events(0, {allocation(10, 0xA0, 8), release(10, 0xA0), allocation(10, 0xA0, 8)}).mark(100, 90).end();
-    EXPECT_EQ(all_objects(open_file(file).get()).size(), 2);
-}
-
-TEST(TraceOrder, AFileThatMarksNothingIsGivenOutWhenTooMuchWouldBeHeld)
-{
-    TraceFile file;
-    file.info();
-    uint64_t tick = 1;
-    for (int block = 0; block < 200; block++) {
-        std::vector<trace_event> events;
-        for (int i = 0; i < 100; i++, tick++) events.push_back(allocation(tick, tick * 16, 8));
-        file.events(static_cast<uint32_t>(block % 3), events);
-    }
-    file.end();
-    Reader reader = open_file(file);
-    limit_held(reader.get(), 30000);
-    std::vector<Event> events;
-    uint64_t ns[1];
-    trace_events columns = {};
-    columns.capacity = 1;
-    columns.ns = ns;
-    ASSERT_EQ(trace_next_events(reader.get(), &columns), 1);
-    EXPECT_LT(trace_position(reader.get()), file.bytes.size() / 2);
-    EXPECT_EQ(all_events(reader.get()).size(), 200 * 100 - 1);
 }
 
 TEST(TraceOrder, MarksTieTicksToNanoseconds)
@@ -133,32 +70,6 @@ TEST(TraceOrder, MarksTieTicksToNanoseconds)
     ASSERT_EQ(trace_marks(reader.get(), &marks), 3);
     EXPECT_EQ(marks[2].tick, 3000);
     EXPECT_EQ(marks[2].monotonic_ns, 5003000);
-}
-
-TEST(TraceOrder, WithoutMarksTheRecordersGuessCounts)
-{
-    TraceFile file;
-    file.info(R"({"ticks_per_second_guess": 3000000000})", 100).events(0, {allocation(3100, 0x10, 8)});
-    EXPECT_EQ(all_events(open_file(file).get())[0].ns, 1000);
-}
-
-TEST(TraceOrder, AMarkWhoseClockGoesBackwardsIsLeftOutAndCounted)
-{
-    TraceFile file;
-    file.info().mark(1000, 900).mark(500, 400).mark(2000, 1900).end();
-    Reader reader = open_file(file);
-    all_events(reader.get());
-    const struct trace_mark *marks;
-    EXPECT_EQ(trace_marks(reader.get(), &marks), 2);
-    EXPECT_EQ(trace_problems(reader.get()).backward_clocks, 1);
-    EXPECT_EQ(trace_nanoseconds(reader.get(), 1500), 1500);
-}
-
-TEST(TraceOrder, MarksAtOneTickTellNothingOfTheClock)
-{
-    TraceFile file;
-    file.info().mark(100, 100).mark(100, 100).events(0, {allocation(150, 0x10, 8)}).end();
-    EXPECT_EQ(all_events(open_file(file).get())[0].ns, 150);
 }
 
 TEST(TraceOrder, AReallocIsOneEventAndTellsHowLongItLasted)

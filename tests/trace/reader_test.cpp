@@ -59,15 +59,6 @@ TEST(TraceReader, WhatIsNoTraceIsRefusedWithAReason)
     EXPECT_NE(newer.find("version 7"), std::string::npos) << newer;
 }
 
-TEST(TraceReader, WhatCannotBeReadIsRefusedWithAReason)
-{
-    char why[256];
-    EXPECT_EQ(trace_open("/nowhere/at/all.hft", why), nullptr);
-    EXPECT_STREQ(why, "it cannot be opened: No such file or directory");
-    EXPECT_EQ(trace_open("/tmp", why), nullptr);
-    EXPECT_STREQ(why, "it cannot be read: Is a directory");
-}
-
 // ---- files that are read as far as they go --------------------------------------------------------------------------
 
 TEST(TraceReader, AWholeFileHasNothingWrongWithIt)
@@ -136,42 +127,6 @@ TEST(TraceReader, AFlippedBitCostsItsBlockAndIsToldOf)
     }
 }
 
-TEST(TraceReader, AFlippedBitInTheFilesHeaderIsRefusedOrDoesNotMatter)
-{
-    TraceFile file = whole_file();
-    for (size_t bit = 0; bit < 8 * TRACE_FILE_HEADER; bit++) {
-        std::vector<uint8_t> bytes = file.bytes;
-        bytes[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
-        std::string why;
-        Reader reader = open_bytes(bytes, &why);
-        if (reader == nullptr) EXPECT_NE(why, "");
-        else EXPECT_GT(count_objects(reader.get()), 0);
-    }
-}
-
-TEST(TraceReader, ALostPieceIsPassedOver)
-{
-    TraceFile file = whole_file();
-    for (size_t from = TRACE_FILE_HEADER; from < file.bytes.size(); from += 61) {
-        std::vector<uint8_t> bytes = file.bytes;
-        size_t size = std::min<size_t>(100, bytes.size() - from);
-        bytes.erase(bytes.begin() + static_cast<ptrdiff_t>(from), bytes.begin() + static_cast<ptrdiff_t>(from + size));
-        Reader reader = open_bytes(bytes);
-        ASSERT_NE(reader, nullptr);
-        EXPECT_GE(count_objects(reader.get()), whole_events - 100);
-        EXPECT_TRUE(trace_problems(reader.get()).missing_blocks > 0 || trace_problems(reader.get()).cut_short);
-    }
-}
-
-TEST(TraceReader, AFileWithoutItsInfoIsReadAllTheSame)
-{
-    TraceFile file;
-    file.mark(100, 100).events(0, {allocation(150, 0x10, 8)}).end();
-    Reader reader = open_file(file);
-    EXPECT_STREQ(trace_info(reader.get()), "{}");
-    EXPECT_EQ(count_objects(reader.get()), 1);
-}
-
 TEST(TraceReader, ALostBlockOfSitesChangesNoOthersNumber)
 {
     TraceFile file;
@@ -190,40 +145,6 @@ TEST(TraceReader, ALostBlockOfSitesChangesNoOthersNumber)
     EXPECT_EQ(sites[2].address, 0);
     EXPECT_EQ(sites[3].address, 0xC0);
     EXPECT_EQ(sites[3].caller, 2);
-}
-
-TEST(TraceReader, CallersOfASiteEndSomewhere)
-{
-    TraceFile file;
-    file.info().sites(1, {{1, 0xA0}, {7, 0xB0}, {2, 0xC0}}).end();
-    Reader reader = open_file(file);
-    count_objects(reader.get());
-    const struct trace_site *sites;
-    ASSERT_EQ(trace_sites(reader.get(), &sites), 4);
-    EXPECT_EQ(sites[1].caller, 0);
-    EXPECT_EQ(sites[2].caller, 0);
-    EXPECT_EQ(sites[3].caller, 2);
-}
-
-TEST(TraceReader, ABlockThatIsThereTwiceIsTakenOnce)
-{
-    TraceFile file;
-    file.info().events(0, {allocation(1, 0x10, 8)});
-    file.sequence--;
-    file.events(0, {allocation(1, 0x20, 8)}).end();
-    Reader reader = open_file(file);
-    EXPECT_EQ(count_objects(reader.get()), 1);
-    EXPECT_EQ(trace_problems(reader.get()).damaged_blocks, 1);
-}
-
-TEST(TraceReader, WhatFollowsTheEndIsAnotherFile)
-{
-    TraceFile file = whole_file();
-    size_t size = file.bytes.size();
-    file.append(std::vector<uint8_t>(file.bytes).data(), size);
-    Reader reader = open_file(file);
-    EXPECT_EQ(count_objects(reader.get()), whole_events);
-    EXPECT_EQ(trace_problems(reader.get()).damaged_bytes, size);
 }
 
 TEST(TraceReader, UnknownBlocksArePassedOverAndCounted)
@@ -305,38 +226,6 @@ TEST(TraceReader, EventsAreTakenUpToTheOneThatIsNone)
     }
 }
 
-TEST(TraceReader, APayloadThatIsNoFrameIsDamaged)
-{
-    TraceFile file;
-    file.compressed = true;
-    file.info();
-    std::vector<trace_event> events;
-    for (uint64_t i = 1; i < 100; i++) events.push_back(allocation(i, 16 * i, 8));
-    size_t start = file.bytes.size();
-    file.events(0, events);
-    trace_block_header header;
-    std::memcpy(&header, file.bytes.data() + start, sizeof header);
-    ASSERT_EQ(header.codec, 1);
-    file.bytes[start + sizeof header] ^= 0x55; // of the frame's magic number
-    header.checksum = 0;
-    header.checksum =
-        trace_crc(trace_crc(0, &header, sizeof header), file.bytes.data() + start + sizeof header, header.stored);
-    std::memcpy(file.bytes.data() + start, &header, sizeof header);
-    Reader reader = open_file(file.end());
-    EXPECT_EQ(count_objects(reader.get()), 0);
-    EXPECT_EQ(trace_problems(reader.get()).damaged_blocks, 1);
-    EXPECT_EQ(trace_problems(reader.get()).damaged_bytes, 0);
-}
-
-TEST(TraceReader, LostEventsAreThoseOfTheLastMark)
-{
-    TraceFile file;
-    file.info().mark(1, 1, 0, 5).mark(2, 2, 0, 12).end();
-    Reader reader = open_file(file);
-    count_objects(reader.get());
-    EXPECT_EQ(trace_problems(reader.get()).lost_events, 12);
-}
-
 TEST(TraceReader, ThatTheRecorderHadTooManySitesIsToldOf)
 {
     const std::pair<const char *, uint8_t> said[] = {
@@ -356,53 +245,7 @@ TEST(TraceReader, ThatTheRecorderHadTooManySitesIsToldOf)
     }
 }
 
-TEST(TraceReader, NamesOfThreadsMayHoldAnything)
-{
-    TraceFile file;
-    file.info()
-        .thread(0, 1, R"(a\"b\\c\u00e9\n)")
-        .thread(1, 2, "longer than fifteen bytes")
-        .thread(2, 3, R"(\ud83d\u)")
-        .end();
-    Reader reader = open_file(file);
-    count_objects(reader.get());
-    const struct trace_thread *threads;
-    ASSERT_EQ(trace_threads(reader.get(), &threads), 3);
-    EXPECT_STREQ(threads[0].name, "a\"b\\c\u00e9\n");
-    EXPECT_STREQ(threads[1].name, "longer than fif");
-    EXPECT_STREQ(threads[2].name, "\uFFFD");
-}
-
-TEST(TraceReader, EachLineOfModulesIsThereOnce)
-{
-    TraceFile file;
-    std::string lines;
-    for (int i = 0; i < 1000; i++) {
-        lines += std::to_string(i) + "000 " + std::to_string(i) + "fff 0 /lib/" + std::to_string(i) + "\n";
-        if (i % 100 == 99) file.block(TRACE_MODULES, lines);
-    }
-    Reader reader = open_file(file.end());
-    count_objects(reader.get());
-    EXPECT_EQ(trace_modules(reader.get()), lines);
-}
-
 // ---- files made to do harm ------------------------------------------------------------------------------------------
-
-TEST(TraceReader, HeadersThatOverlapAreNotAllBelieved)
-{
-    TraceFile file;
-    file.info();
-    trace_block_header header = {};
-    header.magic = TRACE_BLOCK_MAGIC;
-    header.type = TRACE_EVENTS;
-    header.stored = header.raw = TRACE_RAW_MAX;
-    for (int i = 0; i < 100000; i++) file.append(&header, sizeof header); // in vain it would be 100 GB
-    file.end();
-    Reader reader = open_file(file);
-    EXPECT_EQ(count_objects(reader.get()), 0);
-    EXPECT_GT(trace_problems(reader.get()).damaged_blocks, 10);
-    EXPECT_LT(trace_problems(reader.get()).damaged_blocks, 1000);
-}
 
 constexpr uint64_t MIB = 1 << 20;
 
@@ -414,25 +257,6 @@ TraceFile zeros(uint8_t type, int blocks)
     file.info();
     for (int i = 0; i < blocks; i++) file.block(type, std::string(3 << 18, '\0'));
     return file.end();
-}
-
-TEST(TraceReader, SitesCannotBeFarBeyondWhatAFileHolds)
-{
-    TraceFile file;
-    file.info().sites((1 << 22) - 2, {{0, 0xA0}}).sites(2, {{0, 0xB0}}).events(0, {allocation(1, 0x10, 8, 2)}).end();
-    Reader reader = open_file(file);
-    EXPECT_EQ(all_objects(reader.get()).at(0).site, 2);
-    EXPECT_EQ(trace_problems(reader.get()).damaged_blocks, 1);
-    EXPECT_LT(memory_used(reader.get()), MIB);
-}
-
-TEST(TraceReader, AFileOfKilobytesHasNoMillionsOfSites)
-{
-    Reader reader = open_file(zeros(TRACE_SITES, 9));
-    count_objects(reader.get());
-    const struct trace_site *sites;
-    EXPECT_LT(trace_sites(reader.get(), &sites), 200000);
-    EXPECT_GT(trace_problems(reader.get()).damaged_blocks, 0);
 }
 
 TEST(TraceReader, WhatUnpacksToFarMoreThanItsSizeIsStoppedAndSaysWhatToDo)
