@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
 import json
-import os
 import shutil
 import subprocess
 from collections import Counter
@@ -16,11 +14,9 @@ import numpy as np
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.gate import against, condition, decision, formats, heap
+from heapfit.gate import against, heap
 from heapfit.gate.heap import FIGURES, Heap, Site, dumps, load
 from heapfit.record import Recording
-from heapfit.trace.convert import Summary, inspect
-from heapfit.trace.native import Thread
 from numpy.typing import NDArray
 from trace_data import service
 
@@ -86,30 +82,6 @@ def test_what_is_saved_is_what_the_program_does(saved: Heap) -> None:
     assert site.calls[0] == f"fill at check_program.c:{line}"
     assert site.calls[1].startswith("main at check_program.c:")
     assert len(site.calls) == 2
-
-
-def test_what_is_saved_twice_is_the_same_file_with_a_line_for_each_site(
-    run_heapfit: Heapfit, tmp_path: Path, saved: Heap
-) -> None:
-    text = (tmp_path / "heap.json").read_text()
-    run_heapfit("check", "--save", "again.json", "--", "./checked", folder=tmp_path)
-    assert (tmp_path / "again.json").read_text() == text == dumps(saved)
-    assert sum('"calls"' in line for line in text.splitlines()) == len(saved.sites)
-
-
-def test_a_recording_is_read_to_its_end_for_its_summary_once_in_each_run(
-    tmp_path: Path, build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[Path] = []
-
-    def counting(file: Path) -> tuple[Summary, list[Thread]]:
-        read.append(file)
-        return inspect(file)
-
-    monkeypatch.setattr(heap, "inspect", counting)
-    program = heap.Program([str(tmp_path / "checked")], dict(os.environ))
-    assert heap.measure(program, 2, lambda *_: None).sites
-    assert len(read) == len(set(read)) == 2
 
 
 def test_a_recording_that_ends_before_its_program_counts_for_nothing(
@@ -203,14 +175,6 @@ def test_a_leak_fails_and_names_its_line(
     assert "(new since it was saved)" in place["what"]
 
 
-def test_less_than_was_saved_passes(run_heapfit: Heapfit, tmp_path: Path, build: Build) -> None:
-    build("MORE", "LEAK")
-    run_heapfit("check", "--save", "heap.json", "--", "./checked", folder=tmp_path)
-    build()
-    code, outcomes, _ = checked(run_heapfit, tmp_path)
-    assert (code, set(outcomes.values())) == (0, {"passed"})
-
-
 def test_what_is_allowed_passes_and_not_a_byte_beyond(
     run_heapfit: Heapfit, tmp_path: Path, build: Build, saved: Heap
 ) -> None:
@@ -228,7 +192,6 @@ def test_what_is_allowed_passes_and_not_a_byte_beyond(
     ("now", "code", "outcome"),
     [
         ("14 13 14 13 14 ", 0, "passed"),
-        ("13 15 13 15 13 ", 0, "passed"),
         ("13 15 13 15 15 ", 3, "untold"),
         ("15 16 15 16 15 ", 1, "failed"),
     ],
@@ -247,18 +210,6 @@ def test_what_scatters_is_judged_by_all_of_its_runs(
     assert result.returncode == code
     allocations = json.loads(result.stdout)["decisions"][0]
     assert (allocations["outcome"], allocations["allowed"]) == (outcome, 1014)
-
-
-def test_one_run_is_enough_where_nothing_scattered_and_nothing_has_grown(
-    run_heapfit: Heapfit, tmp_path: Path, build: Build
-) -> None:
-    numbers, command = tmp_path / "numbers", ["--", "./checked", "numbers"]
-    numbers.write_text("10 10 10 10 10 ")
-    run_heapfit("check", "--save", "heap.json", *command, folder=tmp_path)
-    numbers.write_text("10 99 99 ")
-    result = run_heapfit("check", "--against", "heap.json", *command, folder=tmp_path)
-    assert result.returncode == 0
-    assert numbers.read_text() == "99 99 "
 
 
 @pytest.mark.parametrize(
@@ -341,17 +292,6 @@ def test_instructions_are_counted_when_they_were_saved(
 # ------------------------------------------------------------------ bad input
 
 
-def test_another_machine_or_command_is_said(
-    run_heapfit: Heapfit, tmp_path: Path, saved: Heap
-) -> None:
-    other = saved.model_copy(update={"machine": "pdp11, glibc 2.0", "command": ["./old"]})
-    (tmp_path / "heap.json").write_text(dumps(other))
-    code, _, said = checked(run_heapfit, tmp_path)
-    assert code == 0
-    assert "note: what was saved is of another command: ./old\n" in said
-    assert "note: it was saved on pdp11, glibc 2.0, and this is " in said
-
-
 def test_a_file_is_read_in_each_run_and_a_pipe_is_said_to_be_dropped(
     run_heapfit: Heapfit, tmp_path: Path, build: Build, clean_environment: dict[str, str]
 ) -> None:
@@ -371,24 +311,9 @@ def test_a_file_is_read_in_each_run_and_a_pipe_is_said_to_be_dropped(
     ("options", "code", "said"),
     [
         (["--", "./checked"], 2, "--save FILE or --against FILE"),
-        (["--save", "a", "--against", "b", "--", "./checked"], 2, "--save FILE or --against FILE"),
-        (["--save", "heap.json"], 2, "which program?"),
-        (["--save", "a", "--github", "--", "./checked"], 2, "are for --against"),
-        (["--save", "a", "--runs", "0", "--", "./checked"], 2, "--runs takes"),
         (["--against", "none.json", "--", "./checked"], 2, "heapfit check --save none.json -- CMD"),
-        (["--against", "check_program.c", "--", "./checked"], 2, "save it anew"),
         (["--against", "heap.json", "--allow", "speed<=1", "--", "./checked"], 2, "unknown figure"),
-        (["--against", "heap.json", "--allow", "leaked_bytes>1", "--", "./checked"], 2, "such as"),
-        (
-            ["--against", "heap.json", "--allow", "leaked_bytes<=100", "--", "./checked"],
-            2,
-            "here 100 times as much; write a difference with its sign: 'leaked_bytes<=+100'",
-        ),
-        (["--against", "heap.json", "--instructions", "--", "./checked"], 2, "no instructions"),
         (["--against", "heap.json", "--", "./none"], 127, "there is no program './none'"),
-        (["--save", "none/heap.json", "--", "./checked"], 2, "there is no folder none"),
-        (["--save", "/dev/full/heap.json", "--", "./checked"], 2, "there is no folder /dev/full"),
-        (["--save", "/proc/sys/heap.json", "--", "./none"], 1, "name a file that can be written"),
     ],
 )
 def test_what_makes_no_sense_is_told_in_a_line(
@@ -397,26 +322,9 @@ def test_what_makes_no_sense_is_told_in_a_line(
     assert_one_line(run_heapfit("check", *options, folder=tmp_path), code, [said])
 
 
-def test_a_program_that_ends_otherwise_under_valgrind_has_no_instructions(
-    run_heapfit: Heapfit, tmp_path: Path, build: Build
-) -> None:
-    script = 'case "$LD_PRELOAD" in *record*) exit 0;; esac; exit 4'
-    options = ["--save", "heap.json", "--runs", "1", "--instructions"]
-    result = run_heapfit("check", *options, "--", "sh", "-c", script, folder=tmp_path)
-    assert_one_line(result, 1, ["under Valgrind sh ends with 4, not with 0"])
-
-
 @pytest.mark.parametrize(
     "changed",
-    [
-        {"allocations": []},
-        {"allocations": [9, 1]},
-        {"else": [1]},
-        {"leaked_bytes": None},  # which was then no longer looked at
-        {"leaked_bytes": [-1]},
-        {"leaked_bytes": [1, 1, 1]},  # of other runs than the rest
-        dict.fromkeys(FIGURES),
-    ],
+    [{"allocations": [9, 1]}, {"leaked_bytes": None}],
 )
 def test_a_saved_file_that_was_changed_decides_nothing(
     saved: Heap, tmp_path: Path, changed: dict[str, list[int] | None]
@@ -467,12 +375,7 @@ def growth(before: Heap, now: Heap) -> list[str]:
 
 @pytest.mark.parametrize(
     ("saved", "found", "outcome"),
-    [
-        ([100], [103, 105, 109], "untold"),  # it may have been the lowest of many
-        ([100], [105, 105, 105], "failed"),
-        ([100, 100], [103, 105, 109], "failed"),
-        ([100], [99, 100, 109], "passed"),
-    ],
+    [([100], [103, 105, 109], "untold"), ([100, 100], [103, 105, 109], "failed")],
 )
 def test_one_saved_run_of_what_scatters_decides_nothing(
     saved: list[int], found: list[int], outcome: str
@@ -483,12 +386,6 @@ def test_one_saved_run_of_what_scatters_decides_nothing(
     [decision] = against.compare(before, now, {})
     assert decision.outcome == outcome
     assert ("one run was saved" in decision.why) == (outcome == "untold")
-
-
-def test_a_call_that_is_put_before_another_does_not_take_its_place() -> None:
-    before = made((10, 100, "f at x.c:5"), (20, 400, "f at x.c:9"))
-    now = made((1, 900, "f at x.c:4"), (10, 100, "f at x.c:6"), (20, 400, "f at x.c:10"))
-    assert growth(before, now) == ["+900: f at x.c:4 < main at m.c:1 (new since it was saved)"]
 
 
 @pytest.mark.gate
@@ -504,16 +401,3 @@ def test_what_came_and_what_went_add_up_to_the_growth() -> None:
     ]
     [_, allocated] = against.compare(before, now, {})
     assert allocated.now[0] - allocated.before[0] == 100 + 90 - 100 - 60
-
-
-def test_calls_of_one_function_are_the_same_in_the_order_of_their_lines() -> None:
-    before = made((10, 100, "f at x.c:9"), (20, 400, "f at x.c:10"))
-    now = made((20, 500, "f at x.c:110"), (10, 100, "f at x.c:99"))
-    assert growth(before, now) == [
-        "+100: f at x.c:110 < main at m.c:1 (was f at x.c:10 < main at m.c:1)"
-    ]
-
-
-@pytest.mark.parametrize("module", [heap, against, decision, condition, formats])
-def test_the_examples_in_their_texts_are_true(module: object) -> None:
-    assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]

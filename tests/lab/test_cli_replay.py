@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conftest import Heapfit, assert_one_line
 from study_files import trials_in
-from trace_data import Program, sampled, service
+from trace_data import sampled, service
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -46,21 +46,6 @@ def test_a_trace_is_replayed_under_each_allocator_and_the_page_written(
         assert figures["own_ns_per_event"] > 0
         assert figures["replay_peak_bytes"] > 0
         assert "peak_rss_bytes" not in figures  # the replayer's tables are in it
-
-
-@pytest.mark.full
-def test_the_same_command_goes_on_and_other_options_are_another_study(
-    run_heapfit: Heapfit, trace: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    first = replayed(run_heapfit, trace, *FAST, "--out", out)
-    again = run_heapfit("replay", trace, *FAST, "--out", out)
-    assert "all 6 trials are already done" in again.stderr
-    other = run_heapfit("replay", trace, *FAST, "--out", out, "--touch", "line")
-    assert other.returncode == 2
-    assert "holds another study" in other.stderr
-    assert first["study"]["reproduce"].startswith(f"heapfit replay {trace} ")
-    assert "--no-system-calls" in first["study"]["reproduce"]
 
 
 def test_what_goes_by_call_sites_is_replayed_only_by_name(
@@ -137,22 +122,6 @@ def test_a_sample_cannot_be_replayed(run_heapfit: Heapfit, tmp_path: Path) -> No
     assert_one_line(done, 2, ["sample.hft", "a sample of the allocations cannot be replayed"])
 
 
-def test_what_is_no_trace_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    text = tmp_path / "notes.txt"
-    text.write_text("not a trace\n" * 100)
-    done = run_heapfit("replay", text, *FAST, folder=tmp_path)
-    assert_one_line(done, 2, ["notes.txt"])
-    done = run_heapfit("replay", tmp_path / "missing.hft", *FAST, folder=tmp_path)
-    assert_one_line(done, 2, ["missing.hft", "no such file"])
-
-
-def test_a_trace_of_nothing_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    program = Program()
-    program.thread("main")
-    done = run_heapfit("replay", program.write(tmp_path / "empty.hft"), *FAST, folder=tmp_path)
-    assert_one_line(done, 2, ["empty.hft", "nothing can be replayed"])
-
-
 def test_a_trace_that_was_cut_short_is_played_as_far_as_it_goes(
     run_heapfit: Heapfit, trace: Path, tmp_path: Path
 ) -> None:
@@ -166,11 +135,7 @@ def test_a_trace_that_was_cut_short_is_played_as_far_as_it_goes(
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [
-        (["--speed", "double"], "double"),
-        (["--touch", "all"], "all"),
-        (["--against", "."], "holds no study"),
-    ],
+    [(["--speed", "double"], "double"), (["--against", "."], "holds no study")],
 )
 def test_options_that_make_no_sense_are_refused(
     run_heapfit: Heapfit, trace: Path, tmp_path: Path, options: list[str], said: str

@@ -5,12 +5,10 @@ from __future__ import annotations
 import configparser
 import json
 import os
-import re
 import signal
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from heapfit.fit.candidates import Candidate, candidates
 from heapfit.replay import make_plan
 from heapfit.study import execute
 from study_files import trials_in
-from trace_data import sampled, service
+from trace_data import service
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
@@ -169,18 +167,6 @@ def test_hard_values_reach_every_file_whole(tmp_path: Path) -> None:
     assert "Nothing: it is the C library's own" in (tmp_path / "deploy/README.txt").read_text()
 
 
-def test_to_go_back_to_the_c_library_takes_the_preload_away(tmp_path: Path) -> None:
-    from heapfit.fit import deploy
-
-    glibc, heapfit = catalogue.resolve_allocators(["glibc", "heapfit"])
-    deploy.write(glibc, deploy.Promise("", heapfit), tmp_path / "deploy")
-    assert _deployed(tmp_path / "deploy") == {"LD_PRELOAD": ""}
-    assert (
-        "grep -c libheapfit.so /proc/PID/maps    (0)"
-        in (tmp_path / "deploy/README.txt").read_text()
-    )
-
-
 def test_what_the_workload_preloads_stays_behind_the_choice(tmp_path: Path) -> None:
     from heapfit.fit import deploy
 
@@ -314,55 +300,13 @@ def test_the_plan_is_explained_without_a_run(run_heapfit: Heapfit, tmp_path: Pat
     assert not considered["heapfit+python"]["tried"]
 
 
-@pytest.mark.full
-def test_an_interrupted_fit_goes_on(
-    clean_environment: dict[str, str], run_heapfit: Heapfit, program: Path, tmp_path: Path
-) -> None:
-    command = ["fit", *TWO, "--goal", "memory", "--time", TIME, "--out", str(tmp_path), "--json",
-               "--", str(program)]  # fmt: skip
-    with subprocess.Popen(
-        heapfit_command(*command),
-        env=clean_environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
-        journal = tmp_path / "screen-1" / "trials.jsonl"
-        deadline = time.monotonic() + 120
-        while not (journal.exists() and journal.stat().st_size):
-            assert time.monotonic() < deadline
-            assert running.poll() is None
-            time.sleep(0.02)
-        running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=60)
-    assert running.returncode == 130
-    assert "the same command continues from there" in said
-    kept = trials_in(tmp_path / "screen-1")
-    result = run_heapfit(*command)
-    assert result.returncode == 0, result.stderr
-    assert trials_in(tmp_path / "screen-1")[: len(kept)] == kept
-    assert json.loads(result.stdout)["answer"]["study"] == str(tmp_path / "confirm")
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--", "true", "--goal"], None),
-        ([], ["fit what? write: heapfit fit WORKLOAD"]),
         (["--goal", "memori", "--", "true"], ["unknown goal 'memori'", "'memory'"]),
         (["--goal", "peak<2g", "--", "true"], ["'peak<=2g'", "not 'peak<2g'"]),
-        (["nowhere.hft"], ["there is no recording nowhere.hft"]),
-        (["--pid", "1", "--", "true"], ["--pid already names the program"]),
-        (["--pid", "1", "--explain"], ["--explain runs nothing"]),
-        (["--pid", "x"], ["'x'"]),
-        (["--keep", "wall_x<=1", "--", "true"], ["unknown metric 'wall_x'", "'wall_s'"]),
         (["--keep", "wall_s>1.01", "--", "true"], ["--keep takes a condition", "wall_s<=1.01"]),
-        (["--keep", "heapfit:wall_s<=1", "--", "true"], ["leave out heapfit:"]),
         (["--keep", "minor_faults<=1", "--", "true"], ["--keep", "'minor_faults<=+…'"]),
-        (["--allocators", "glibc", "--baseline", "hepfit", "--", "true"], ["'heapfit'"]),
-        (["--time", "15", "--", "true"], ["--time takes a time with its unit"]),
-        (["--output", "sme", "--", "true"], ["did you mean 'same'?"]),
-        (["xml-transfrom"], ["unknown workload", "xml-transform"]),
     ],
 )
 def test_a_senseless_request_is_explained(
@@ -402,46 +346,14 @@ def test_a_set_uid_program_ends_it(run_heapfit: Heapfit, tmp_path: Path) -> None
     assert_one_line(result, 1, ["no allocator can be tried", "setuid", "start it as the user"])
 
 
-@pytest.mark.full
-def test_a_preload_that_is_there_already_is_told(
-    run_heapfit: Heapfit, program: Path, tmp_path: Path
-) -> None:
-    other = "/lib/x86_64-linux-gnu/libm.so.6"
-    preloaded = {"LD_PRELOAD": other} if os.path.exists(other) else {"LD_PRELOAD": str(program)}
-    result = run_heapfit("fit", *TWO, "--", program, environment=preloaded, folder=tmp_path)
-    assert result.returncode == 2
-    assert "--baseline today=" in result.stderr
-    # Often enough that it is seen at work on a machine that is busy with something else.
-    again = f"for i in $(seq 20); do {program}; done"
-    script = f"export LD_PRELOAD={preloaded['LD_PRELOAD']}; {again}"
-    result = run_heapfit("fit", *TWO, "--", "sh", "-c", script, folder=tmp_path)
-    assert result.returncode == 1
-    last = result.stderr.splitlines()[-1]
-    assert (
-        f"no allocator reaches program, which does the work: it runs with LD_PRELOAD={other}"
-        in last
-    )
-
-
 def further(*values: object) -> object:
     return pytest.param(*values, marks=pytest.mark.full)
 
 
 @pytest.mark.parametrize(
     ("time_", "words", "said"),
-    [
-        ("1m", ["sleep", "6"], "allow --time 2m, or give the program less to do"),
-        further("1m", ["sleep", "0.1"], "most of which is its own start; give it more to do"),
-        further("1m", ["date", "+%N"],
-                "does not give the same output on every run; if that is as it"),
-        ("1m", ["false"], "the program fails under the baseline glibc"),
-        further("1m", ["python3", "-c", "import os; os.get_terminal_size()"],
-         "it seems to need a terminal, which no trial has: have script give it one, script -qec"),
-        further("1m", ["sh", "-c", "mkdir left"],
-         "the first run succeeds and the next one fails: exit code 1, 0 expected (it says: mkdir:"),
-        ("2s", ["sleep", "60"], "or, if it is a server, describe it and what drives it: heapfit "
-         "workloads new --port N -- sleep 60"),
-    ],
+    [("1m", ["sleep", "6"], "allow --time 2m, or give the program less to do"), further("1m", ["date", "+%N"],
+                "does not give the same output on every run; if that is as it"), ("1m", ["false"], "the program fails under the baseline glibc")],
 )  # fmt: skip
 def test_a_program_that_tells_nothing_is_explained(
     run_heapfit: Heapfit, tmp_path: Path, time_: str, words: list[str], said: str
@@ -607,13 +519,6 @@ def test_of_a_recording_the_candidates_are_compared_by_replay(
     assert "peak_rss_bytes" not in metrics
 
 
-def test_a_sample_cannot_be_fitted(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    made = sampled(service(60), 512).write(tmp_path / "sample.hft")
-    result = run_heapfit("fit", *TWO, made, folder=tmp_path)
-    assert result.returncode == 2
-    assert "sample" in result.stderr
-
-
 @pytest.mark.full
 @pytest.mark.timeout(600)  # a busy machine takes longer for each step than was planned
 def test_a_running_service_is_recorded_and_fitted(
@@ -635,18 +540,6 @@ def test_a_running_service_is_recorded_and_fitted(
     assert json.loads(result.stdout)["answer"]["is_replay"]
     assert (out / "recording.hft").stat().st_size > 0
     assert not json.loads(status.stdout)["recording"]
-
-
-def test_a_process_that_cannot_be_recorded_is_told_what_to_do(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    with subprocess.Popen(["sleep", "60"]) as sleeping:
-        result = run_heapfit("fit", *TWO, "--pid", str(sleeping.pid), folder=tmp_path)
-        sleeping.kill()
-    assert_one_line(result, 1, [
-        "does not run under the recorder", "heapfit record --later -- sleep 60", "repeat this",
-    ])  # fmt: skip
-    assert not list(tmp_path.rglob("*.hft"))
 
 
 def test_a_first_round_on_a_replay_leaves_out_who_has_most_memory(
@@ -677,33 +570,6 @@ def test_a_first_round_on_a_replay_leaves_out_who_has_most_memory(
     assert max(of[name] for name in tried if name in of) <= min(of[each.name] for each in out)
 
 
-def test_what_would_take_too_long_is_not_replayed() -> None:
-    def why_not(allocations: float | None, time_s: float) -> str | None:
-        known = facts.Facts(cores=1, python=0, huge_pages=0, allocations=allocations)
-        return foretold.why_not(known, 10, time_s)
-
-    assert why_not(1e6, 900) is None
-    assert why_not(None, 900) == "nothing was recorded"
-    assert "too long" in str(why_not(1e8, 1e6))
-    assert why_not(1e7, 100) == "the replays would take too long"
-
-
-@pytest.mark.full
-def test_a_long_program_has_a_first_round_on_a_replay(
-    run_heapfit: Heapfit, program: Path, tmp_path: Path
-) -> None:
-    slow = tmp_path / "slow"
-    slow.write_text(f"#!/bin/sh\nsleep 3\nexec {program}\n")
-    slow.chmod(0o755)
-    out = tmp_path / "out"
-    result = run_heapfit("fit", *TWO, "--goal", "memory", "--time", "80s", "--out", out, "--json",
-                         "--", slow)  # fmt: skip
-    assert result.returncode in (0, 3), result.stderr
-    reasons = [e["reason"] for e in json.loads(result.stdout)["candidates"] if not e["tried"]]
-    assert any("in a replay were" in each for each in reasons)
-    assert "peak_rss_bytes" in trials_in(out / "confirm")[-1]["metrics"]
-
-
 # --------------------------------------------------------------- a program's own allocator
 
 
@@ -725,8 +591,8 @@ def test_a_workload_that_puts_the_c_library_first_is_fitted(
         look.refuse(redis.model_copy(update={"run": mixed_run}))
 
 
-@pytest.mark.parametrize("trial_s", [0.05, 1.0, 5.0, 20.0, 48.0])
-@pytest.mark.parametrize("count", [1, 3, 4, 20, 40])
+@pytest.mark.parametrize("trial_s", [0.05, 48.0])
+@pytest.mark.parametrize("count", [1, 40])
 def test_what_is_planned_has_room_in_the_time(trial_s: float, count: int) -> None:
     time_s = 900.0
     tried = search.room(count, trial_s, time_s)
@@ -737,19 +603,3 @@ def test_what_is_planned_has_room_in_the_time(trial_s: float, count: int) -> Non
     one_finalist = 7 * (1 + 1)
     assert all(n >= 2 for n in blocks)
     assert (search.LOOK_BLOCKS + 2 + screening + one_finalist) * trial_s <= time_s
-
-
-@pytest.mark.full
-def test_a_real_program_is_fitted(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    result = run_heapfit(
-        "fit", "sqlite", *TWO, "--goal", "time", "--time", "3m", "--out", out, "--json"
-    )
-    cannot_be_told = 3  # on a busy machine; on one still busier there is no time for enough trials
-    if result.returncode == 1:
-        assert re.search(r"one run takes \d\d", result.stderr), result.stderr
-        return
-    assert result.returncode in (0, cannot_be_told), result.stderr
-    found = json.loads(result.stdout)
-    assert found["facts"]["live_share"] is not None
-    assert (found["deploy"] == []) == (found["answer"]["choice"] is None)

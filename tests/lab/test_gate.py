@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from conftest import Heapfit, assert_one_line
-from design_data import MEMORY, WALL, study_of, trial_of
+from design_data import WALL, study_of, trial_of
 from heapfit.errors import UsageError
 from heapfit.gate import formats
 from heapfit.gate.condition import parse
@@ -26,7 +26,6 @@ from heapfit.statistics.verdict import pairs
 pytestmark = pytest.mark.full
 
 SYSTEM = Metric(name="system_s", label="", unit="s", better="lower", source="wait4")
-ERRORS = Metric(name="errors", label="", unit="count", better="lower", source="the program")
 # A malloc that costs 64 MiB, touched before main.
 HUNGRY = """
 #define _GNU_SOURCE
@@ -74,13 +73,8 @@ OLD = scattered(1.0, 0.01, 1)
     [
         (scattered(1.1, 0.01, 2), "wall_s>1.03", "failed"),
         (scattered(1.0, 0.01, 2), "wall_s>1.03", "passed"),
-        # Estimates on either side of the bound.
         (scattered(1.03, 0.01, 2), "wall_s>1.03", "untold"),
-        (scattered(1.035, 0.01, 2), "wall_s>1.03", "untold"),
         (scattered(0.8, 0.01, 2), "wall_s<0.9", "failed"),
-        (scattered(1.0, 0.01, 2), "wall_s<0.9", "passed"),
-        (scattered(0.9, 0.01, 2), "wall_s<0.9", "untold"),
-        (scattered(0.904, 0.01, 2), "wall_s<0.9", "untold"),
     ],
 )
 @pytest.mark.gate
@@ -151,15 +145,6 @@ def test_a_baseline_that_fails_in_slow_blocks_makes_nobody_fail() -> None:
     assert "10 trials of old failed" in found.why
 
 
-def test_failed_trials_are_counted_of_whom_they_are() -> None:
-    study, trials = studied({"old": OLD, "new": OLD})
-    failed = {"status": TrialStatus.FAILED, "metrics": {}}
-    for place in (0, -1, -2):
-        trials[place] = trials[place].model_copy(update=failed)
-    [found] = decided("wall_s>1.1", study, trials)
-    assert found.why.endswith("; 2 trials of new failed and 1 trial of old failed")
-
-
 @pytest.mark.parametrize(("broken", "outcome"), [(["new"], "failed"), (["old", "new"], "untold")])
 def test_a_treatment_that_never_succeeds_where_the_baseline_does_has_failed(
     broken: list[str], outcome: str
@@ -177,16 +162,6 @@ def test_a_treatment_that_never_succeeds_where_the_baseline_does_has_failed(
     )
 
 
-def test_a_difference_that_is_too_small_to_be_measured_is_no_failure() -> None:
-    made = studied(
-        {"old": [2e6 + i for i in range(8)], "new": [2.3e6 + i for i in range(8)]}, MEMORY
-    )
-    [found] = decided("peak_rss_bytes>1.05", *made)
-    assert found.outcome == "untold"
-    assert "too little to be measured" in found.why
-    assert found.replicates is None
-
-
 def test_a_metric_that_can_be_zero_is_bounded_by_a_difference() -> None:
     made = studied({"old": OLD, "new": scattered(1.1, 0.01, 2)}, SYSTEM)
     [found] = decided("system_s>+0.05", *made)
@@ -196,18 +171,7 @@ def test_a_metric_that_can_be_zero_is_bounded_by_a_difference() -> None:
         decided("system_s>1.05", *made)
 
 
-def test_what_is_never_greater_than_nothing_is_within_a_ratio() -> None:
-    none = studied({"old": [0.0] * 5, "new": [0.0] * 5}, ERRORS)
-    assert decided("errors>1", *none)[0].outcome == "passed"
-    [found] = decided("errors>1", *studied({"old": [0.0] * 5, "new": [3.0] * 5}, ERRORS))
-    assert found.outcome == "untold"
-    assert "bounded with a sign" in found.why
-    made = studied({"old": [0.0] * 5, "new": [3.0] * 5}, ERRORS)
-    assert decided("errors>+0", *made)[0].outcome == "failed"
-
-
-@pytest.mark.parametrize("text", ["wall_s", "wall_s=1", "wall_s>nan", "wall_s>inf", ">1", "a:>2",
-                                  "wall_s<=1", "wall_s>0", "wall_s>1.0.1"])  # fmt: skip
+@pytest.mark.parametrize("text", ["wall_s", "wall_s>nan", "wall_s<=1"])  # fmt: skip
 def test_what_is_no_condition_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--fail-if"):
         parse(text, "--fail-if", "< >", "wall_s>1.03")
@@ -289,14 +253,7 @@ def hungry(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize(
     ("condition", "replicates", "code", "said"),
-    [
-        pytest.param(
-            "peak_rss_bytes>1.05", 3, 1, "failed hungry peak_rss_bytes>1.05: ",
-            marks=pytest.mark.full,  # what test_all_forms_come_from_one_run sees too
-        ),
-        ("hungry:peak_rss_bytes > 90", 3, 0, "passed hungry peak_rss_bytes > 90: "),
-        ("peak_rss_bytes>1.05", 2, 3, "2 replicates to compare; at least 3 are needed"),
-    ],
+    [("hungry:peak_rss_bytes > 90", 3, 0, "passed hungry peak_rss_bytes > 90: "), ("peak_rss_bytes>1.05", 2, 3, "2 replicates to compare; at least 3 are needed")],
 )  # fmt: skip
 def test_the_exit_code_says_what_is_shown(
     run_heapfit: Heapfit, tmp_path: Path, hungry: str,
@@ -308,20 +265,6 @@ def test_the_exit_code_says_what_is_shown(
     assert result.returncode == code, result.stderr
     assert said in " ".join(result.stdout.split())
     assert all(len(line) <= 80 for line in result.stdout.splitlines() if "report.html" not in line)
-
-
-@pytest.mark.full
-def test_decisions_are_told_where_the_page_cannot_be_written(
-    run_heapfit: Heapfit, tmp_path: Path, hungry: str
-) -> None:
-    """A folder stands in its place, as it might be a full disk."""
-    (tmp_path / "out" / "report.html").mkdir(parents=True)
-    words = ["--allocators", hungry, "--cores", "1", "--replicates", "3", "--out", "out"]
-    condition = ["--fail-if", "peak_rss_bytes>90"]
-    result = run_heapfit("compare", *words, *condition, *PROGRAM, folder=tmp_path)
-    assert result.returncode == 1
-    assert "cannot write" in result.stderr.splitlines()[-1]
-    assert "passed hungry peak_rss_bytes>90: " in " ".join(result.stdout.split())
 
 
 def test_all_forms_come_from_one_run(run_heapfit: Heapfit, tmp_path: Path, hungry: str) -> None:
@@ -360,26 +303,12 @@ def test_a_build_is_gated_against_the_one_before(run_heapfit: Heapfit, tmp_path:
     assert found == [("new peak_rss_bytes>1.05", "failed"), ("new peak_rss_bytes>90", "passed")]
 
 
-def test_what_a_condition_names_is_measured(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    options = ["--allocators", "glibc,heapfit", "--cores", "1", "--replicates", "1", "--json"]
-    condition = ["--fail-if", "instructions>1.01"]
-    result = run_heapfit("compare", *options, *condition, "--", "true", folder=tmp_path)
-    assert result.returncode == 3, result.stderr
-    [decision] = json.loads(result.stdout)["gate"]
-    assert decision["why"] == "1 replicate to compare; at least 3 are needed"
-    assert decision["verdict"]["estimate"] > 0
-
-
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
         (["--fail-if", "wall>1.03"], 2, ["unknown metric 'wall'", "wall_s"]),
         (["--fail-if", "glibc:wall_s>1.03"], 2, ["glibc is the baseline, which"]),
-        (["--fail-if", "heapfti:wall_s>1.03"], 2, ["'heapfti'; did you mean 'heapfit'?"]),
         (["--fail-if", "wall_s>+0.1"], 2, ["by its ratio", "without a sign: 'wall_s>1.03'"]),
-        (["--fail-if", "user_s"], 2, ["a condition such as 'wall_s>1.03'"]),
-        (["--github"], 2, ["add that"]),
-        (["--fail-if", "wall_s>1", "--junit", "no/j.xml"], 2, ["there is no folder no for j.xml"]),
     ],
 )
 def test_a_gate_that_can_decide_nothing_is_refused_before_anything_runs(
