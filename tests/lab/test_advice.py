@@ -17,9 +17,6 @@ from heapfit.report.reading import find
 from heapfit.statistics import read, summarise
 from report_data import make_study, make_trials
 
-EVENTS = Metric(name="fragmentation_events", label="", unit="count", better="lower", source="perf")
-RATE = Metric(name="requests_per_s", label="", unit="1/s", better="higher", source="output")
-
 # What memory is a multiple of: whole bytes would be too little to matter.
 MIB_64 = 64 * 2**20
 
@@ -78,30 +75,6 @@ def test_costs_are_ratios_to_the_best_and_scores_their_weighted_geometric_mean()
         own = standing.costs["time"] ** 0.25 * standing.costs["memory"] ** 0.75
         assert standing.score == pytest.approx(own)
     assert [min(s.costs[goal] for s in advice.standings) for goal in ("time", "memory")] == [1, 1]
-
-
-def test_those_that_cannot_be_told_from_the_best_are_named() -> None:
-    advice = advised(measured({"a": (1, 1), "b": (1, 1), "c": (1.2, 1.2)}), {})
-    tied = {s.allocator for s in advice.standings if s.tied_with_best}
-    assert tied == {"a", "b"}
-    assert advice.recommended in tied
-    assert "cannot be told apart from" in advice.reasons
-
-
-def test_a_rate_stands_for_time_and_more_is_better() -> None:
-    truth = {"quick": (1000.0, 5.0), "slow": (500.0, 5.0)}
-    advice = advised(measured(truth, (RATE, MEMORY)), {"time": 1})
-    assert advice.metrics == {"time": "requests_per_s"}
-    assert advice.recommended == "quick"
-    assert advice.standings[1].costs["time"] == pytest.approx(2, rel=0.03)
-    assert advice.standings[1].metrics["requests_per_s"] == pytest.approx(500, rel=0.02)
-
-
-def test_counts_of_zero_outweigh_no_time_since_no_score_holds_them() -> None:
-    truth = {"quick": (1.0, 40.0), "none": (1.2, 0.0)}
-    advice = advised(measured(truth, (WALL, EVENTS)), {"time": 1, "fragmentation": 1})
-    assert advice.recommended is None
-    assert "Choose by what matters more to you" in advice.reasons
 
 
 def test_settings_count_the_same_and_a_change_of_the_winner_is_said() -> None:
@@ -195,12 +168,6 @@ def test_where_each_is_better_at_something_and_weights_decide_nothing_the_user_c
     assert advice.recommended is None
     assert "Choose by what matters more to you" in advice.reasons
     assert headline(advice) == "No recommendation"
-
-
-@pytest.mark.parametrize("weights", [{"speed": 1.0}, {"time": -1.0}])
-def test_weights_that_mean_nothing_are_refused(weights: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="weight"):
-        advised(measured(TRUTH), weights)
 
 
 def test_who_fails_more_often_than_the_baseline_is_not_recommended() -> None:

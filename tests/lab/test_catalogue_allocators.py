@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import shared_home
 from heapfit import catalogue
-from heapfit.catalogue import debian
 from heapfit.catalogue.allocators import find_allocators
 from heapfit.cli.provide import named_allocators
 from heapfit.errors import HeapfitError
-from sampling import sampled
 
 pytestmark = pytest.mark.full
 
-NOBODY = 65534
 # TCMalloc is two hundred C++ files, compiled while other tests run.
 LONGEST_BUILD_S = 2400
 
 
 INSTALLABLE = [
-    "dlmalloc",
-    "google-tcmalloc",
-    "hardened-malloc",
-    "hardened-malloc-light",
-    "hoard",
-    "jemalloc",
-    "mimalloc",
-    "mimalloc-secure",
-    "mimalloc2",
-    "rpmalloc",
-    "scudo",
-    "snmalloc",
-    "tbbmalloc",
-    "tcmalloc",
-    "tlsf",
+    entry.name
+    for entry in catalogue.load_allocators().values()
+    if entry.source.kind in ("debian", "pypi", "crate")
 ]
-BY_HAND = ["miser", "ptmalloc3"]
 
 
 def say_nothing(line: str) -> None:
@@ -57,7 +38,7 @@ def jemalloc() -> Path:
 
 
 @pytest.mark.timeout(LONGEST_BUILD_S)
-@pytest.mark.parametrize("name", sampled(INSTALLABLE, "dlmalloc", "jemalloc", "mimalloc"))
+@pytest.mark.parametrize("name", INSTALLABLE)
 def test_every_allocator_installs_and_survives_real_programs(name: str) -> None:
     installed = shared_home.allocator(name)
     assert installed.library is not None
@@ -66,20 +47,7 @@ def test_every_allocator_installs_and_survives_real_programs(name: str) -> None:
     assert catalogue.resolve_allocators([name]) == [installed]
 
 
-def test_an_allocator_is_downloaded_compiled_and_kept(empty_home: Path) -> None:
-    """From nothing; what the tests above use may be there since an earlier run."""
-    said: list[str] = []
-    entry = catalogue.load_allocators()["dlmalloc"]
-    installed = catalogue.install_allocator(entry, said.append)
-    assert installed.library is not None
-    assert installed.library.is_relative_to(empty_home)
-    assert said[-1] == "compiling dlmalloc"
-    said.clear()
-    assert catalogue.install_allocator(entry, said.append) == installed
-    assert said == []
-
-
-@pytest.mark.parametrize("name", BY_HAND)
+@pytest.mark.parametrize("name", ["ptmalloc3"])
 def test_what_no_registry_has_says_how_to_add_it(name: str, jemalloc: Path) -> None:
     entry = catalogue.load_allocators()[name]
     assert catalogue.find_installed(entry) is None
@@ -107,26 +75,10 @@ def test_a_toml_file_of_ones_own_stands_wherever_a_name_does(
     assert mine.environment == {"MALLOC_CONF": "narenas:1"}
 
 
-def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
-    text = tmp_path / "lib.so"
-    text.write_text("not a library")
-    with pytest.raises(HeapfitError, match=r"bad: .*lib\.so does not load \(.+\)"):
-        catalogue.resolve_allocators([f"bad={text}"])
-
-
-@pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
-def test_a_library_without_malloc_is_refused(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", python)
+def test_a_library_without_malloc_is_refused() -> None:
     zlib = next(Path("/usr/lib").glob("*-linux-gnu/libz.so.1"))
     with pytest.raises(HeapfitError, match=r"malloc comes from .*libc"):
         catalogue.resolve_allocators([f"bad={zlib}"])
-
-
-def test_a_path_that_ld_preload_cannot_hold_is_refused(jemalloc: Path, tmp_path: Path) -> None:
-    spaced = tmp_path / "my lib.so"
-    shutil.copy(jemalloc, spaced)
-    with pytest.raises(HeapfitError, match="space or colon"):
-        catalogue.resolve_allocators([f"bad={spaced}"])
 
 
 @pytest.mark.usefixtures("empty_home")
@@ -179,31 +131,6 @@ def test_without_a_network_an_installation_says_so_and_leaves_nothing(
         catalogue.install_allocator(entry, say_nothing)
     assert catalogue.find_installed(entry) is None
     assert not list(tmp_path.glob("home/allocators/*"))
-
-
-def test_a_user_without_the_right_to_install_is_told_the_command() -> None:
-    def told_the_command() -> bool:
-        try:
-            debian.install(["libheapfit-nowhere"], say_nothing)
-        except HeapfitError as error:
-            return "run: sudo apt-get install -y libheapfit-nowhere" in str(error)
-        return False
-
-    assert as_nobody(told_the_command)
-
-
-def as_nobody(work: Callable[[], bool]) -> bool:
-    """Do `work` in a child process without root's rights and return what it returned."""
-    child = os.fork()
-    if child != 0:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    done = False
-    try:
-        if os.geteuid() == 0:
-            os.setuid(NOBODY)
-        done = work()
-    finally:
-        os._exit(0 if done else 1)
 
 
 def test_what_has_another_purpose_is_compared_only_where_it_is_named(library: Path) -> None:

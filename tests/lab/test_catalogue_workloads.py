@@ -57,14 +57,6 @@ def test_data_is_prepared_anew_when_the_preparation_changes(
     assert (folder / "letters").read_text() == "c d\n"
 
 
-def test_a_preparation_that_fails_leaves_nothing_behind(described: Path, said: list[str]) -> None:
-    described.write_text(TOML.replace("echo b a >", "echo no luck >&2; exit 5; echo >"))
-    workload = catalogue.resolve_workload(str(described))
-    with pytest.raises(HeapfitError, match="preparing letters failed: no luck"):
-        catalogue.prepare_workload(workload, said.append)
-    assert list(catalogue.data_folder(workload).parent.iterdir()) == []
-
-
 def test_a_missing_program_is_named(described: Path, said: list[str]) -> None:
     described.write_text(TOML.replace('"sort"]', '"no-such-sort"]', 1))
     workload = catalogue.resolve_workload(str(described))

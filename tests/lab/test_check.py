@@ -12,12 +12,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from conftest import Heapfit, assert_one_line, heapfit_command
+from conftest import Heapfit, assert_one_line
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.gate import against, heap
 from heapfit.gate.heap import FIGURES, Heap, Site, dumps, load
 from heapfit.record import Recording
-from numpy.typing import NDArray
 from trace_data import service
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
@@ -96,20 +95,12 @@ def test_a_recording_that_ends_before_its_program_counts_for_nothing(
 def test_a_process_that_is_left_in_the_background_is_told(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
-    daemon = ["perl", "-MPOSIX", "-e", "fork and exit 0; setsid(); close STDOUT; sleep 5"]
+    daemon = ["perl", "-MPOSIX", "-e", "fork and exit 0; setsid(); close STDOUT; sleep 30"]
     saving = ["check", "--runs", "1", "--save", "heap.json"]
     result = run_heapfit(*saving, "--", *daemon, folder=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "note: the program left a process running in the background" in result.stderr
     assert "left_running" not in (tmp_path / "heap.json").read_text()
-    result = run_heapfit(*saving, "--attach-children", "--", *daemon, folder=tmp_path)
-    assert_one_line(result, 1, ["perl left a process running", "in the foreground"])
-    checked = ["check", "--against", "heap.json", "--json", "--", *daemon]
-    result = run_heapfit(*checked, folder=tmp_path)
-    assert "left a process running" in " ".join(json.loads(result.stdout)["notes"])
-    result = run_heapfit(*saving, "--", "sh", "-c", "sleep 0.1 & exit 0", folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "in the background" not in result.stderr
 
 
 # ------------------------------------------------------------------ what is decided
@@ -212,46 +203,26 @@ def test_what_scatters_is_judged_by_all_of_its_runs(
     assert (allocations["outcome"], allocations["allowed"]) == (outcome, 1014)
 
 
-@pytest.mark.parametrize(
-    ("options", "script", "programs"),
-    [
-        (["--attach-children"], "./checked; ./checked; true", 2),
-        ([], "exec ./checked", 1),  # what the shell still had, it did not leak
-    ],
-)
 def test_processes_add_up_but_not_their_peaks(
-    run_heapfit: Heapfit, tmp_path: Path, build: Build,
-    options: list[str], script: str, programs: int,
-) -> None:  # fmt: skip
-    words = ["check", "--save", "heap.json", "--runs", "1", *options, "--", "sh", "-c", script]
-    assert run_heapfit(*words, folder=tmp_path).returncode == 0
+    run_heapfit: Heapfit, tmp_path: Path, build: Build
+) -> None:
+    words = ["check", "--save", "heap.json", "--runs", "1", "--attach-children", "--"]
+    script = "./checked; ./checked; true"
+    assert run_heapfit(*words, "sh", "-c", script, folder=tmp_path).returncode == 0
     found = heap.load(tmp_path / "heap.json")
-    assert found.figures["allocations"][0] > programs * 1000
     assert 64000 <= found.figures["peak_live_bytes"][0] < 2 * 64000
-    if not options:
-        assert found.figures["leaked_bytes"] == [0]
     [site] = [each for each in found.sites if each.calls[0].startswith("fill at")]
     assert site.figures == {
-        "allocations": programs * 1000,
-        "allocated_bytes": programs * 64000,
+        "allocations": 2 * 1000,
+        "allocated_bytes": 2 * 64000,
         "peak_live_bytes": 64000,
     }
 
 
-@pytest.mark.parametrize(
-    "draw",
-    [
-        lambda generator: generator.normal(1e6, 1e3, (4000, 10)),
-        lambda generator: generator.exponential(1e6, (4000, 10)),
-        lambda generator: generator.integers(7, 9, (4000, 10)),
-    ],
-    ids=["normal", "exponential", "two values"],
-)
-def test_figures_that_only_scatter_seldom_fail_and_are_mostly_told(
-    draw: Callable[[np.random.Generator], NDArray[np.float64]],
-) -> None:
+def test_figures_that_only_scatter_seldom_fail_and_are_mostly_told() -> None:
     outcomes: Counter[str] = Counter()
-    for runs in np.abs(draw(np.random.default_rng(3))).astype(int).tolist():
+    drawn = np.random.default_rng(3).exponential(1e6, (4000, 10))
+    for runs in drawn.astype(int).tolist():
         before, now = (
             made().model_copy(update={"figures": {"allocations": sorted(own)}})
             for own in (runs[:5], runs[5:])
@@ -260,19 +231,6 @@ def test_figures_that_only_scatter_seldom_fail_and_are_mostly_told(
         outcomes[found.outcome] += 1
     assert outcomes["failed"] <= 4000 * 0.003  # promised: 0.001, found: 0 to 0.001
     assert outcomes["untold"] <= 4000 / 40  # promised: 1/60, found: up to 1/64
-
-
-def test_a_program_without_symbols_is_told_by_module_and_offset(
-    run_heapfit: Heapfit, tmp_path: Path, build: Build
-) -> None:
-    build(options=["-s"])
-    run_heapfit("check", "--save", "heap.json", "--", "./checked", folder=tmp_path)
-    build("MORE", "WORK", options=["-s"])
-    result = run_heapfit("check", "--against", "heap.json", "--", "./checked", folder=tmp_path)
-    assert result.returncode == 1
-    words = " ".join(result.stdout.split())
-    assert "+32,000: checked+0x" in words
-    assert "new since it was saved" not in words  # it is the same site at another address
 
 
 def test_instructions_are_counted_when_they_were_saved(
@@ -290,21 +248,6 @@ def test_instructions_are_counted_when_they_were_saved(
 
 
 # ------------------------------------------------------------------ bad input
-
-
-def test_a_file_is_read_in_each_run_and_a_pipe_is_said_to_be_dropped(
-    run_heapfit: Heapfit, tmp_path: Path, build: Build, clean_environment: dict[str, str]
-) -> None:
-    command = ["check", "--save", "heap.json", "--json", "--", "./checked", "-"]
-    (tmp_path / "input").write_text("12345")
-    with (tmp_path / "input").open() as file:
-        read = subprocess.run(heapfit_command(*command), stdin=file, cwd=tmp_path, check=True,
-                              env=clean_environment, capture_output=True)  # fmt: skip
-    assert json.loads(read.stdout)["figures"]["allocations"] == [1005] * 5
-    piped = subprocess.run(heapfit_command(*command), input="12345", cwd=tmp_path, check=True,
-                           env=clean_environment, capture_output=True, text=True)  # fmt: skip
-    assert json.loads(piped.stdout)["figures"]["allocations"] == [1000] * 5
-    assert "a pipe cannot be read again in each run" in piped.stderr
 
 
 @pytest.mark.parametrize(
@@ -338,20 +281,6 @@ def test_a_saved_file_that_was_changed_decides_nothing(
         load(path)
 
 
-def test_a_program_that_fails_now_is_not_compared(
-    run_heapfit: Heapfit, tmp_path: Path, build: Build, saved: Heap
-) -> None:
-    build("EXIT=3")
-    result = run_heapfit("check", "--against", "heap.json", "--", "./checked", folder=tmp_path)
-    assert_one_line(result, 1, ["ended with exit code 3, and with 0 when it was saved"])
-    build("EXIT=130")
-    result = run_heapfit("check", "--against", "heap.json", "--", "./checked", folder=tmp_path)
-    assert result.returncode == 130  # by Ctrl-C, as programs say that themselves
-    build("EXIT=(abort(),0)")
-    result = run_heapfit("check", "--against", "heap.json", "--", "./checked", folder=tmp_path)
-    assert_one_line(result, 1, ["SIGABRT"])
-
-
 # ------------------------------------------------------------------ the same call site
 
 
@@ -371,21 +300,6 @@ def made(*sites: tuple[int, int, str]) -> Heap:
 def growth(before: Heap, now: Heap) -> list[str]:
     [_, allocated] = against.compare(before, now, {})
     return [place.what for place in allocated.places]
-
-
-@pytest.mark.parametrize(
-    ("saved", "found", "outcome"),
-    [([100], [103, 105, 109], "untold"), ([100, 100], [103, 105, 109], "failed")],
-)
-def test_one_saved_run_of_what_scatters_decides_nothing(
-    saved: list[int], found: list[int], outcome: str
-) -> None:
-    before, now = (
-        made().model_copy(update={"figures": {"allocations": each}}) for each in (saved, found)
-    )
-    [decision] = against.compare(before, now, {})
-    assert decision.outcome == outcome
-    assert ("one run was saved" in decision.why) == (outcome == "untold")
 
 
 @pytest.mark.gate

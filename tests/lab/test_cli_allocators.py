@@ -32,13 +32,6 @@ def test_installing_from_a_package_index_makes_it_usable(
     assert "downloading" not in again.stderr
 
 
-def test_show_prints_the_library(run_heapfit: Heapfit) -> None:
-    run_heapfit("allocators", "install", "jemalloc")
-    result = run_heapfit("allocators", "show", "jemalloc", environment={"COLUMNS": "160"})
-    assert "libjemalloc.so.2" in result.stdout
-
-
-@pytest.mark.full
 def test_without_names_everything_that_a_registry_has_is_wanted(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:

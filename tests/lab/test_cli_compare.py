@@ -34,17 +34,6 @@ def test_a_command_is_compared_and_the_page_written(run_heapfit: Heapfit, tmp_pa
     assert [trial["status"] for trial in trials_in(folder)] == ["ok"] * 6
 
 
-def test_progress_and_results_do_not_mix(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    result = run_heapfit("compare", *QUICK, "--json", "--", *PROGRAM, folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    summary = json.loads(result.stdout)
-    wall = {each["allocator"]: each for each in summary["estimates"] if each["metric"] == "wall_s"}
-    assert wall["heapfit"]["n"] == 2
-    [verdict] = [each for each in summary["verdicts"] if each["metric"] == "wall_s"]
-    assert (verdict["first"], verdict["second"], verdict["blocks"]) == ("glibc", "heapfit", 2)
-    assert "of 6 trials" in result.stderr
-
-
 @pytest.mark.gate
 def test_an_allocator_is_compared_with_itself(run_heapfit: Heapfit, tmp_path: Path) -> None:
     command = ["compare", "--allocators", "heapfit", "--aa", "--replicates", "2", "--cores", "1",
@@ -59,14 +48,6 @@ def test_an_allocator_is_compared_with_itself(run_heapfit: Heapfit, tmp_path: Pa
     repeated = run_heapfit(*shlex.split(study["reproduce"])[1:])
     assert "all 6 trials are already done" in repeated.stderr
     assert "heapfit and heapfit-again are the same allocator" in " ".join(repeated.stdout.split())
-
-
-@pytest.mark.parametrize("named", ["glibc,heapfit"])
-def test_several_allocators_are_not_compared_with_themselves(
-    run_heapfit: Heapfit, tmp_path: Path, named: str
-) -> None:
-    result = run_heapfit("compare", "--aa", "--allocators", named, "--", *PROGRAM, folder=tmp_path)
-    assert_one_line(result, 2, ["--aa compares one allocator with itself", named])
 
 
 @pytest.mark.gate
@@ -148,18 +129,6 @@ def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
     assert f"continuing: {len(kept)} of 6" in result.stderr
     assert trials_in(tmp_path)[: len(kept)] == kept
     assert len(trials_in(tmp_path)) == 6
-
-
-def test_a_library_of_ones_own_is_compared_under_its_name(
-    run_heapfit: Heapfit, library: Path, tmp_path: Path
-) -> None:
-    named = f"mine={library}"
-    options = ["--allocators", named, "--replicates", "1", "--warmups", "0", "--out", tmp_path]
-    result = run_heapfit("compare", *options, "--json", "--", *PROGRAM)
-    assert result.returncode == 0, result.stderr
-    study = json.loads(result.stdout)["study"]
-    assert [each["name"] for each in study["allocators"]] == ["glibc", "mine"]
-    assert named in study["reproduce"]
 
 
 def test_a_workload_of_ones_own_is_prepared_and_compared(
@@ -276,20 +245,6 @@ def test_a_page_that_cannot_be_written_hides_no_answer(
     assert "Each cell: the median of 2 trials" in result.stdout
 
 
-def test_output_that_differs_may_be_ignored(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    options = [*QUICK, "--output", "ignore", "--out", tmp_path]
-    result = run_heapfit("compare", *options, "--", "date", "+%N")
-    assert result.returncode == 0, result.stderr
-
-
-def test_another_study_in_the_folder_is_left_alone(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    assert run_heapfit("compare", *QUICK, "--out", tmp_path, "--", "true").returncode == 0
-    before = trials_in(tmp_path)
-    result = run_heapfit("compare", *QUICK, "--out", tmp_path, "--", *PROGRAM)
-    assert_one_line(result, 2, ["another study", "--out"])
-    assert trials_in(tmp_path) == before
-
-
 def test_without_a_folder_named_every_study_keeps_its_own(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -300,17 +255,6 @@ def test_without_a_folder_named_every_study_keeps_its_own(
     assert second.name == f"{first.name}-2"
     assert len(trials_in(first)) == 6
     assert len(trials_in(second)) == 5  # without warm-ups, one of the baseline for its output
-
-
-def test_report_shows_an_earlier_study_again(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    assert run_heapfit("compare", *QUICK, "--out", tmp_path, "--", *PROGRAM).returncode == 0
-    (tmp_path / "report.html").unlink()
-    result = run_heapfit("report", tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "heapfit" in result.stdout
-    assert (tmp_path / "report.html").is_file()
-    summary = json.loads(run_heapfit("report", tmp_path, "--json").stdout)
-    assert summary["trials_done"] == 6
 
 
 # ------------------------------------------------------------------------- factors

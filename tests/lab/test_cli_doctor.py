@@ -10,7 +10,6 @@ import pytest
 from conftest import Heapfit, heapfit_command
 from heapfit import catalogue, doctor
 from heapfit.records import Allocator
-from heapfit.trial import METRIC_NAMES, unavailable_metrics
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
@@ -26,17 +25,6 @@ def test_every_finding_is_ok_or_says_what_to_do(run_heapfit: Heapfit) -> None:
         assert finding["state"]
         assert finding["ok"] == (finding["advice"] == "")
     assert findings["heapfit's library"]["ok"]
-
-
-def test_every_metric_is_listed_with_how_or_why_not(run_heapfit: Heapfit) -> None:
-    result = run_heapfit("doctor", "--json")
-    findings = {each["topic"]: each for each in json.loads(result.stdout)}
-    missing = unavailable_metrics()
-    for name in METRIC_NAMES:
-        finding = findings[f"metric {name}"]
-        assert finding["ok"] == (name not in missing)
-        assert finding["advice"] == missing.get(name, "")
-    assert "getrusage" in findings["metric user_s"]["state"]
 
 
 def test_people_get_what_needs_attention_and_the_rest_when_they_ask(run_heapfit: Heapfit) -> None:

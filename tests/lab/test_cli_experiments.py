@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from conftest import Heapfit, assert_one_line
-from engine_helpers import allowed_cores
 from study_files import trials_in
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
@@ -138,21 +137,6 @@ def test_quick_takes_its_own_levels_and_a_folder_of_its_own(
     assert {each["planned"]["levels"]["threads"] for each in trials} == {"4"}
     assert len(trials) == 2 + 2 * 2  # the two references, and each cell once
     assert len(trials_in(quick / "options")) == 2 + 2
-
-
-def test_cores_that_this_machine_has_not_are_left_out_with_a_note(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    beyond = allowed_cores() + 1
-    study = write(tmp_path, "cores = [1]", f"cores = [1, {beyond}]")
-    command = ["study", "run", study, "--quick", "--out", tmp_path / "out"]
-    result = run_heapfit(*command, "--workloads", "options")
-    assert result.returncode == 0, result.stderr
-    note = f"cores {beyond} left out: this machine has {allowed_cores()} to use"
-    assert f"note: options: {note}" in result.stderr
-    plan = plan_of(tmp_path / "out" / "options")
-    assert plan["cores"] == [1]
-    assert note in plan["machine"]["notes"]
 
 
 @pytest.mark.parametrize(

@@ -137,17 +137,6 @@ def test_a_build_that_crashes_once_is_reported_and_compared_by_the_rest(
     assert wall["blocks"] == (4 if crashes_at == 0 else 3)  # the first one is a warm-up
 
 
-def test_a_program_may_stand_behind_another_that_runs_it(
-    run_heapfit: Heapfit, builds: str, tmp_path: Path
-) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).chmod(0o644)
-    command = ["compare", "--programs", builds, *QUICK, "--out", "out", "--", "perl", "{program}"]
-    result = run_heapfit(*command, folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert {each["status"] for each in trials_in(tmp_path / "out")} == {"ok"}
-
-
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [

@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import signal
-import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from pathlib import Path
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
 from heapfit.errors import UsageError
-from heapfit.record import OPTIONS, Written, examine
+from heapfit.record import OPTIONS, examine
 from heapfit.record.options import check
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -86,14 +85,6 @@ def test_the_line_at_the_end_says_the_file_its_events_and_how_to_go_on(
     assert int(said[1].replace(",", "")) == examine(path).events
 
 
-def test_what_the_program_prints_stays_apart_from_json(
-    run_heapfit: Heapfit, program: Path, tmp_path: Path
-) -> None:
-    result = run_heapfit("record", "--json", "-o", tmp_path / "t.hft", "--", program, "1")
-    assert "done" in result.stderr
-    assert json.loads(result.stdout)["files"]
-
-
 @pytest.mark.parametrize("environment", [{"PYTHONMALLOC": "malloc"}, {}])
 def test_whether_python_asks_malloc_for_each_object_is_written_down(
     run_heapfit: Heapfit, tmp_path: Path, environment: dict[str, str]
@@ -111,13 +102,6 @@ def test_whether_python_asks_malloc_for_each_object_is_written_down(
     assert hidden != bool(environment)
 
 
-@pytest.mark.parametrize("code", [77])
-def test_the_exit_code_is_the_programs(
-    run_heapfit: Heapfit, program: Path, tmp_path: Path, code: int
-) -> None:
-    recorded(run_heapfit, tmp_path, "--", program, "10", f"exit={code}", exit_code=code)
-
-
 def test_a_program_that_a_signal_ends_is_seen_to_be_ended_by_it(
     run_heapfit: Heapfit, program: Path, tmp_path: Path
 ) -> None:
@@ -126,16 +110,6 @@ def test_a_program_that_a_signal_ends_is_seen_to_be_ended_by_it(
     assert result.returncode == -signal.SIGTERM
     assert "t.hft has no end" not in result.stderr
     assert examine(tmp_path / "t.hft").whole
-
-
-def test_a_program_that_is_killed_leaves_a_file_without_an_end(
-    run_heapfit: Heapfit, program: Path, tmp_path: Path
-) -> None:
-    words = ("record", "-o", tmp_path / "t.hft", "--", program, "20000", "kill=9")
-    result = run_heapfit(*words)
-    assert result.returncode == -signal.SIGKILL
-    assert "t.hft has no end" in result.stderr
-    assert examine(tmp_path / "t.hft") != Written(tmp_path / "t.hft", 0, 0, False)
 
 
 def test_sampling_notes_few_of_many(run_heapfit: Heapfit, program: Path, tmp_path: Path) -> None:
@@ -167,16 +141,6 @@ def test_a_program_runs_under_the_allocator_that_is_named(
     result = run_heapfit("trace", "info", "--json", tmp_path / "trace.hft")
     assert result.returncode == 0, result.stderr
     assert "libheapfit.so" in result.stdout
-
-
-def test_recording_may_stop_before_the_program_does(
-    run_heapfit: Heapfit, program: Path, tmp_path: Path
-) -> None:
-    (file,) = recorded(run_heapfit, tmp_path, "--for", "1s", "--", program, "1000", "sleep=2500")
-    assert file["whole"] is True
-    events = file["events"]
-    assert isinstance(events, int)
-    assert events < 2000  # the frees come after the sleep
 
 
 # ---------------------------------------------------------------- signals, steering
@@ -319,29 +283,3 @@ def test_the_options_are_those_of_the_recorder() -> None:
     assert not missing
     with pytest.raises(UsageError, match="'site'; did you mean 'sites'"):
         check({"site": "1"})
-
-
-def block(kind: int, events: int = 0, payload: bytes = b"") -> bytes:
-    header = (0x31424648, kind, 0, 0, len(payload), len(payload), 0, events, 0, 0, 0, 0)
-    return struct.pack("<IBBHIIIIQQII", *header) + payload
-
-
-HEAD = struct.pack("<8sHHI", b"heapfit\x1a", 1, 16, 0)
-WHOLE = HEAD + block(1, payload=b"{}") + block(2, 10, b"x" * 40) + block(2, 5, b"y") + block(7)
-
-
-@pytest.mark.parametrize(
-    ("content", "events", "whole"),
-    [
-        (WHOLE, 15, True),
-        (WHOLE[: -len(block(7))], 15, False),
-        (WHOLE + b"junk", 15, True),
-        (b"#!/bin/sh\n" * 9, 0, False),
-    ],
-)
-def test_the_headers_of_a_file_say_what_is_in_it(
-    tmp_path: Path, content: bytes, events: int, whole: bool
-) -> None:
-    path = tmp_path / "t.hft"
-    path.write_bytes(content)
-    assert examine(path) == Written(path, len(content), events, whole)

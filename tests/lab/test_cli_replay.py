@@ -74,12 +74,6 @@ def test_memory_counts_once_in_a_replays_recommendation(
     assert set(found["advice"]["metrics"]) == {"time", "memory"}
 
 
-def test_an_aged_heap_is_another_study(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
-    found = replayed(run_heapfit, trace, *FAST, "--age", "4", "--out", tmp_path / "out")
-    assert "on a heap aged to 4 times its peak" in found["study"]["title"]
-    assert "--age=4" in found["study"]["reproduce"]
-
-
 @pytest.mark.full
 def test_all_calls_on_one_thread(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
     plans = set()

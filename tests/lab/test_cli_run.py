@@ -48,11 +48,6 @@ def test_a_program_behaves_as_without_heapfit(
     )
 
 
-def test_a_signal_that_ends_the_program_is_seen_as_such(run_heapfit: Heapfit) -> None:
-    result = run_heapfit("run", "--", "sh", "-c", "kill -TERM $$")
-    assert result.returncode == -signal.SIGTERM
-
-
 def test_a_signal_to_heapfit_reaches_the_program(clean_environment: dict[str, str]) -> None:
     script = "trap 'echo caught; exit 7' USR1; echo ready; while :; do sleep 0.05; done"
     with subprocess.Popen(
@@ -66,10 +61,6 @@ def test_a_signal_to_heapfit_reaches_the_program(clean_environment: dict[str, st
         process.send_signal(signal.SIGUSR1)
         assert process.communicate(timeout=60)[0] == "caught\n"
     assert process.returncode == 7
-
-
-def test_standard_input_is_the_programs(run_heapfit: Heapfit) -> None:
-    assert run_heapfit("run", "--", "tr", "a-z", "A-Z", stdin="heap\n").stdout == "HEAP\n"
 
 
 def test_what_was_preloaded_before_stays_behind_heapfit(
@@ -208,19 +199,6 @@ def test_another_allocator_is_in_the_program_with_what_it_needs(
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_an_allocator_brings_the_variables_that_its_file_says(
-    run_heapfit: Heapfit, library: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "own.toml").write_text(
-        'name = "own"\ntitle = "Own"\nenvironment = { MODE = "a", OTHER = "b" }\n'
-        f'[source]\nkind = "file"\nlibrary = "{library}"\n'
-    )
-    show = ("--", "sh", "-c", "echo $MODE $OTHER $LD_PRELOAD")
-    named = "own.toml:env.MODE=c:1,d:2,decay_ms=10"
-    result = run_heapfit("run", "--allocator", named, *show, folder=tmp_path)
-    assert result.stdout == f"c:1,d:2 b {library}\n"
-
-
 def test_under_the_systems_allocator_nothing_is_preloaded(run_heapfit: Heapfit) -> None:
     result = run_heapfit(
         "run", "--allocator", "glibc", "--", "sh", "-c", "echo .$LD_PRELOAD; exit 7"
@@ -271,12 +249,6 @@ def test_lib_prints_what_ld_preload_takes(
     )
     assert result.stdout.startswith("git version")
     assert result.stderr == ""
-
-
-def test_lib_as_json_names_the_variant(run_heapfit: Heapfit, library: Path) -> None:
-    found = json.loads(run_heapfit("lib", "--json").stdout)
-    assert found["variant"] == "default"
-    assert found["library"] == str(library)
 
 
 def test_lib_prints_where_the_script_for_gdb_is(run_heapfit: Heapfit) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import re
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -60,17 +59,6 @@ def test_ratios_are_those_of_the_geometric_means_to_the_only_peer(finished: Path
         assert memory["ratios"][name]["heapfit"] == pytest.approx(expected)
 
 
-def test_the_terminal_shows_ratios_means_goals_and_probes(finished: Path) -> None:
-    shown = (finished / "stdout.txt").read_text()
-    for words in (*WORKLOADS, "geometric mean", "worst", "resident memory while it sleeps"):
-        assert words in shown
-    joined = " ".join(shown.split())
-    # Two replicates of two workloads: an interval of the mean, as wide as it may be, of none alone.
-    assert re.search(r"\(goal 1000: (met|cannot be told)\)", joined)
-    assert "(goal 0.001: cannot be told)" in joined
-    assert "no interval: that needs 3 replicates" in joined
-
-
 def test_the_same_command_adds_nothing_and_report_makes_it_anew(
     run_heapfit: Heapfit, finished: Path
 ) -> None:
@@ -84,27 +72,6 @@ def test_the_same_command_adds_nothing_and_report_makes_it_anew(
     assert report.returncode == 0, report.stderr
     assert "geometric mean" in report.stdout
     assert "| geometric mean |" in (finished / "report.md").read_text()
-
-
-def test_workloads_can_be_added_one_by_one(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    study, out = write_study(tmp_path), tmp_path / "out"
-    for chosen, measured in (("pareto/", WORKLOADS[1:]), ("churn/", WORKLOADS)):
-        command = ["study", "run", study, "--out", out, "--replicates", "1"]
-        result = run_heapfit(*command, "--workloads", chosen, "--json")
-        assert result.returncode == 0, result.stderr
-        assert list(json.loads(result.stdout)["workloads"]) == measured
-
-
-@pytest.mark.full
-def test_quick_leaves_out_probes_unless_they_are_asked_for(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    study = write_study(tmp_path)
-    quick = ["study", "run", study, "--quick", "--replicates", "1", "--out", tmp_path / "out"]
-    assert run_heapfit(*quick).returncode == 0
-    assert not (tmp_path / "out" / "small-sleeper").exists()
-    assert run_heapfit(*quick, "--probes").returncode == 0
-    assert (tmp_path / "out" / "small-sleeper").exists()
 
 
 def test_a_part_that_another_run_has_in_hand_is_no_lasting_problem(
@@ -125,7 +92,6 @@ def test_a_part_that_another_run_has_in_hand_is_no_lasting_problem(
     assert len(trials_in(out / "small-churn")) == 5
 
 
-@pytest.mark.full
 def test_a_workload_that_fails_is_told_and_does_not_stop_the_others(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -157,32 +123,6 @@ def test_a_study_file_that_makes_no_sense_is_refused_before_anything_runs(
     study = write_study(tmp_path, STUDY.replace(old, new, 1))
     result = run_heapfit("study", "run", study, "--out", tmp_path / "out")
     assert_one_line(result, 2, said)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["coer"], ["unknown study 'coer'", "'core'"]),
-        (["core", "--workloads", "chrun"], ["unknown workload of core: 'chrun'", "'churn'"]),
-    ],
-)
-def test_a_mistyped_command_is_told_the_nearest(
-    run_heapfit: Heapfit, arguments: list[str], said: list[str]
-) -> None:
-    assert_one_line(run_heapfit("study", "run", *arguments), 2, said)
-
-
-def test_peers_that_are_not_installed_are_told_before_anything_runs(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    study = write_study(tmp_path, STUDY.replace('"heapfit"]', '"heapfit", "rpmalloc", "snmalloc"]'))
-    result = run_heapfit(
-        *["study", "run", study, "--out", tmp_path / "out"],
-        environment={"HEAPFIT_HOME": str(tmp_path / "empty")},
-    )
-    said = ["rpmalloc, snmalloc are not installed", "heapfit allocators install rpmalloc snmalloc"]
-    assert_one_line(result, 1, said)
     assert not (tmp_path / "out").exists()
 
 

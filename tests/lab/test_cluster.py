@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import threading
@@ -163,20 +162,6 @@ def test_two_machines_share_a_study_by_whole_blocks(fleet: Fleet, tmp_path: Path
     assert any("one, two are one machine" in line for line in said)
 
 
-@pytest.mark.full
-def test_a_machine_runs_one_trial_at_a_time(fleet: Fleet, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    program = (
-        "import os, sys, time; f = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT);"
-        "os.write(f, b'+'); time.sleep(0.1); os.write(f, b'-')"
-    )
-    fleet.add("one", DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED="False")
-    said = run_on(fleet, study_of_two(*PYTHON, program, str(log)), tmp_path / "study")
-    assert log.read_text() == "+-" * (log.stat().st_size // 2)
-    assert not any("profile" in line for line in said)
-
-
-@pytest.mark.full
 def test_a_machine_that_dies_loses_only_what_it_was_running(fleet: Fleet, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     program = (
@@ -214,35 +199,7 @@ def test_a_machine_that_dies_loses_only_what_it_was_running(fleet: Fleet, tmp_pa
     assert wait_until_gone([int(pid) for pid in pids.read_text().split()]) == []
 
 
-def test_ctrl_c_ends_what_runs_and_keeps_what_is_done(
-    fleet: Fleet, tmp_path: Path, clean_environment: dict[str, str]
-) -> None:
-    pids = tmp_path / "pids"
-    program = f"echo $$ >> {pids}; [ $(wc -l < {pids}) -lt 3 ] || exec sleep 100"
-    fleet.add("one")
-    folder = tmp_path / "study"
-    command = ["-m", "heapfit", "compare", "--on", fleet.address, "--allocators", "glibc,heapfit"]
-    command += ["--cores", "1", "--out", str(folder), "--", "sh", "-c", program]
-    process = subprocess.Popen(
-        [sys.executable, *command],
-        env=clean_environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    sleeping = read_pids(pids, 3, STARTUP_S)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=STARTUP_S)
-    assert process.returncode == 128 + signal.SIGINT
-    assert "2 of 22 trials are kept" in said
-    assert wait_until_gone(sleeping) == []
-    _, trials = load(folder)
-    assert [trial.status for trial in trials] == [TrialStatus.OK] * 2
-    pids.write_text("")
-
-
 @pytest.mark.usefixtures("library")
-@pytest.mark.full
 def test_a_study_of_many_workloads_runs_on_the_cluster(
     fleet: Fleet, tmp_path: Path, run_heapfit: Heapfit
 ) -> None:
@@ -257,17 +214,6 @@ def test_a_study_of_many_workloads_runs_on_the_cluster(
         assert {(trial.machine, trial.status) for trial in trials} == {("one", TrialStatus.OK)}
         assert (tmp_path / "home-of-one" / "workloads" / f"{name}-v1").is_dir()
     assert f"--on {fleet.address}" in study.reproduce
-
-
-@pytest.mark.full
-def test_a_study_goes_on_where_it_stopped(fleet: Fleet, tmp_path: Path) -> None:
-    fleet.add("one")
-    study = study_of_two(replicates=2)
-    run_on(fleet, study, tmp_path / "study")
-    longer = study_of_two(replicates=3)
-    recorder = Recorder()
-    run_on(fleet, longer, tmp_path / "study", recorder)
-    assert [each.replicate for each in recorder.started_trials] == [3, 3]
 
 
 # ----------------------------------------------------------- refused beforehand
@@ -289,12 +235,6 @@ def test_what_a_machine_lacks_is_told_with_its_name(fleet: Fleet, tmp_path: Path
     said = refused(fleet, study, tmp_path / "study")
     assert "one: test needs program no-such-program" in said
     assert "absent is not installed (no /no/such/lib.so)" in said
-
-
-def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(HeapfitError, match=r"pip install 'heapfit\[cluster\]'"):
-        Cluster("tcp://127.0.0.1:1", print)
 
 
 # ----------------------------------------------------------------------- blocks

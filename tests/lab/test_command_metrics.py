@@ -51,13 +51,6 @@ def test_the_command_sees_what_the_program_wrote_and_printed(tmp_path: Path) -> 
     assert (trial.metrics["written"], trial.metrics["printed"]) == (5, 8)
 
 
-def test_a_command_that_fails_fails_the_trial_with_its_last_words(tmp_path: Path) -> None:
-    trial = run_with(tmp_path, ["true"], metric("sh", "-c", "echo 1; echo no disk >&2; exit 3"))
-    assert trial.status is TrialStatus.FAILED
-    assert trial.reason == "the command of metric size failed: exit code 3 (it says: no disk)"
-    assert trial.metrics == {}
-
-
 @pytest.mark.parametrize("printed", ["12 apples", "nan"])
 def test_what_is_no_number_is_a_mismatch(tmp_path: Path, printed: str) -> None:
     trial = run_with(tmp_path, ["true"], metric("printf", printed))

@@ -11,7 +11,6 @@ import profile_tables
 import pytest
 from conftest import Heapfit, assert_one_line
 from heapfit.diff import Change, Diff, of_recordings, of_studies
-from heapfit.diff.model import Span, change
 from heapfit.records import Study, Trial
 from heapfit.study import Journal
 from profile_tables import Block, SiteRow, Tables, complete
@@ -82,19 +81,6 @@ def test_what_has_changed_beside_the_program_is_named(studies: tuple[Path, Path]
     assert "In the new study alone: mimalloc" in said
 
 
-def test_a_run_beside_itself_differs_in_nothing(studies: tuple[Path, Path]) -> None:
-    diff = of_studies(studies[0], studies[0])
-    assert diff.changed == []
-    assert {each.change for each in [*diff.figures, *diff.ratios]} <= {
-        Change.SAME,
-        Change.UNCLEAR,
-        Change.NOT_COMPARABLE,
-    }
-    assert "Counts and memory can be compared; no difference is shown in any of them." in (
-        diff.conclusions
-    )
-
-
 def test_few_trials_show_nothing_but_what_does_not_scatter(tmp_path: Path) -> None:
     study = make_study(("glibc", "heapfit"), cores=[1], replicates=3)
 
@@ -108,14 +94,6 @@ def test_few_trials_show_nothing_but_what_does_not_scatter(tmp_path: Path) -> No
     assert heapfit["Minor faults"] is Change.MORE
     assert heapfit["Peak RSS"] is Change.UNCLEAR
     assert any("fewer than 6 trials" in each for each in diff.conclusions)
-
-
-def test_intervals_that_meet_show_nothing() -> None:
-    low, high = Span(value=2, low=1, high=3), Span(value=4, low=3, high=5)
-    assert change(low, high) is Change.UNCLEAR
-    assert change(low, high.model_copy(update={"low": 3.1})) is Change.MORE
-    assert change(high, low.model_copy(update={"high": 2.9})) is Change.LESS
-    assert change(low, high.model_copy(update={"low": 3.1}), known=False) is Change.UNCLEAR
 
 
 # ------------------------------------------------------------------ recordings
@@ -228,13 +206,6 @@ def test_a_recording_is_whole_that_lacks_what_the_linker_allocated_before_it(
 def test_a_recording_that_lost_something_or_is_of_a_part_is_told_of(tmp_path: Path) -> None:
     assert "A recording is not whole" in _concluded(tmp_path / "lost", problems={"lost_events": 1})
     assert "is of a part of its process" in _concluded(tmp_path / "part", end={"reason": "stop"})
-
-
-def test_what_a_sample_lacks_may_have_been_there(tmp_path: Path) -> None:
-    old = _with_sites(tmp_path / "old", [SiteRow(1, "former")], [100], sample=64)
-    new = _with_sites(tmp_path / "new", [SiteRow(1, "latter")], [100], sample=64)
-    changes = {each.change for each in of_recordings(old, new).sites}
-    assert changes == {Change.MORE, Change.LESS}
 
 
 def test_estimates_differ_only_where_their_intervals_do(tmp_path: Path) -> None:

@@ -69,22 +69,6 @@ def test_of_a_script_the_interpreter_counts(tmp_path: Path, first_line: str) -> 
     assert "linked statically" in finding_of(script).state
 
 
-CUT_OFF = Path("/bin/true").read_bytes()[: -2 * 64]  # without the last two section headers
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"text", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" * 99, CUT_OFF],
-    ids=["empty", "text", "beginning", "nonsense", "cut off"],
-)
-def test_what_is_no_program_is_none(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(content)
-    file.chmod(0o755)
-    assert examine_program([str(file)]) is None
-    assert examine_program([str(tmp_path / "absent")]) is None
-
-
 @pytest.mark.usefixtures("library")
 def test_doctor_looks_at_a_program_when_asked(run_heapfit: Heapfit, tmp_path: Path) -> None:
     program = compiled(tmp_path, MAIN, options=("-static",))

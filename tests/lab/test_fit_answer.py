@@ -128,14 +128,6 @@ def test_within_a_limit_is_who_has_all_of_the_interval_there() -> None:
     assert chosen(f"peak<={int(highest) - 1}").choice is None
 
 
-def test_a_limit_that_nothing_meets_is_told_with_the_lowest() -> None:
-    found = chosen("peak<=500m")
-    assert found.choice is None
-    assert found.exit_code == 1
-    [why] = found.why
-    assert why.startswith("Nothing meets peak<=500m: the lowest value seen is that of lean, 1")
-
-
 def test_noise_that_hides_a_gain_is_told_with_what_it_would_take() -> None:
     alike = {"today": (1.0, GIB, GIB), "other": (1.0, GIB, GIB)}
     quiet = chosen("time", alike)

@@ -101,14 +101,6 @@ def test_mixing_is_asked_for_and_the_report_says_what_differs(tmp_path: Path) ->
     )
 
 
-def test_the_same_content_is_the_same_program(tmp_path: Path) -> None:
-    program = build(tmp_path / "program", "1")
-    study = study_of(workload(str(program)), TWO)
-    run(study, tmp_path / "out")
-    build(program, "1")  # another file, written later, with the same content
-    assert run(study, tmp_path / "out") == []
-
-
 def test_an_inherited_variable_that_steers_an_allocator_is_part_of_what_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,17 +147,6 @@ def test_a_script_has_an_interpreter_which_is_measured_too(tmp_path: Path) -> No
     assert differences(before, identify(study, None)) == [
         f"the interpreter {interpreter} has changed"
     ]
-
-
-def test_the_script_on_an_interpreters_command_line_is_part_of_what_is_measured(
-    tmp_path: Path,
-) -> None:
-    script = tmp_path / "main.py"
-    script.write_text("print(1)\n")
-    study = study_of(workload("python3", "-S", str(script)), TWO)
-    before = identify(study, None)
-    script.write_text("print(2)\n")
-    assert differences(before, identify(study, None)) == [f"the script {script} has changed"]
 
 
 @pytest.mark.parametrize("word", ["{}", "if={}", "--input={}"])
@@ -233,24 +214,6 @@ def test_a_folder_is_not_put_aside_under_a_command_that_runs_in_it(tmp_path: Pat
     assert kept_in(out) == []
 
 
-def test_a_machine_of_several_that_measures_something_else_takes_no_part(tmp_path: Path) -> None:
-    program = build(tmp_path / "program", "1")
-    study = study_of(workload(str(program)), TWO)
-    before = identify(study, None)
-    with Journal(tmp_path / "out", study) as journal:
-        journal.joined("one", before, mix=False)
-        journal.joined("two", before, mix=False)
-    build(program, "2")
-    now = identify(study, None)
-    with Journal(tmp_path / "out", study) as journal:
-        journal.joined("one", before, mix=False)
-        with pytest.raises(HeapfitError, match=f"The program {program} has changed since"):
-            journal.joined("two", now, mix=False)
-        journal.joined("two", now, mix=True)
-        found = [(each.machine, each.identity == now) for each in journal.study.sessions]
-    assert found == [("one", False), ("two", False), ("two", True)]
-
-
 # ------------------------------------------------------------ while it is measured
 
 
@@ -275,21 +238,6 @@ def test_a_program_rebuilt_meanwhile_is_noticed_and_called_so(tmp_path: Path, te
     said = run(study, tmp_path / "out")
     assert said[0].startswith(f"The program {program} has changed since the 3 trials of ")
     assert len(load(tmp_path / "out")[1]) == 8
-
-
-def test_a_program_that_is_gone_in_the_middle_of_a_build_is_not_a_failed_trial(
-    tmp_path: Path,
-) -> None:
-    program = build(tmp_path / "program", "1")
-
-    class Removing(Notices):
-        def between(self, trial: Trial) -> None:
-            if trial.planned.index == 1:
-                program.unlink()
-
-    with pytest.raises(HeapfitError, match=f"the program {program} has gone while it was"):
-        execute(study_of(workload(str(program)), TWO, replicates=2), tmp_path / "out", Removing())
-    assert len(load(tmp_path / "out")[1]) == 2
 
 
 def test_what_the_program_writes_itself_is_no_part_of_what_is_measured(tmp_path: Path) -> None:

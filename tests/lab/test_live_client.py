@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -12,11 +11,10 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-from heapfit.errors import HeapfitError, UsageError
-from heapfit.live import Client, Gone, NotListening, Refused, processes, rates_between
+from heapfit.errors import HeapfitError
+from heapfit.live import Client, Gone, NotListening, Refused, rates_between
 from heapfit.live.channel import Channel, Peer
 from heapfit.live.processes import (
     Process,
@@ -55,13 +53,6 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 # -------------------------------------------------------------- what goes wrong
 
 
-@pytest.mark.parametrize("word", ["two words", "line\nshrink"])
-def test_what_is_no_word_is_not_sent(double: Double, word: str) -> None:
-    with pytest.raises(UsageError, match="is not one word"):
-        Client(ME).set("decay_ms", word)
-    assert double.asked == []
-
-
 def test_a_process_that_is_not_there(sleeper: subprocess.Popen[bytes]) -> None:
     sleeper.kill()
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
@@ -92,12 +83,6 @@ def test_a_name_that_another_process_has_taken_is_sent_nothing(
         assert squatter.asked == []
 
 
-def test_a_process_that_does_not_answer(double: Double) -> None:
-    double.behave = double.hang
-    with pytest.raises(HeapfitError, match=r"not answer within 0\.2 s"):
-        Client(ME, timeout_s=0.2).stats()
-
-
 def test_a_process_that_is_stopped() -> None:
     command = [sys.executable, str(DOUBLE)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as stopped:
@@ -125,24 +110,6 @@ def test_a_process_that_is_stopped() -> None:
 def test_garbage_is_not_believed(answer: Answer) -> None:
     with Double(behave=answer), pytest.raises(HeapfitError, match="does not understand"):
         Client(ME).stats()
-
-
-def profile_of(
-    mean: int = 1 << 19, size: int = 64, call: str = "/bin/a b+0x10", **more: int
-) -> bytes:
-    sample = {"site": 1, "bytes": size, "mean": mean, **more}
-    told: dict[str, Any] = {"mean": 1 << 19, "samples": [sample]}
-    told["sites"] = [{"site": 1, "calls": [call]}]
-    return json.dumps({"ok": True, "profile": told}).encode() + b"\n"
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [profile_of(mean=0), profile_of(size=10**400), profile_of(call="/bin/true+0x1" + "0" * 16)],
-)
-def test_a_profile_that_no_library_gives_is_not_believed(answer: bytes) -> None:
-    with Double(behave=lambda _: answer), pytest.raises(HeapfitError, match="not understand"):
-        Client(ME).profile()
 
 
 def test_what_a_process_says_cannot_steer_the_terminal() -> None:
@@ -184,27 +151,6 @@ def test_a_stopped_process_is_found_however_often_it_was_asked(library: Path) ->
 
 def described(command: tuple[str, ...], name: str = "server") -> Process:
     return Process(pid=1, own_pid=1, user=0, name=name, command=command)
-
-
-@pytest.mark.parametrize(
-    ("library", "environment", "line"),
-    [
-        (
-            "libheapfit.so",
-            {"LD_PRELOAD": "/x/libheapfit.so", "HEAPFIT_OPTIONS": "decay_ms:5, control:off"},
-            "heapfit run --control --set decay_ms=5 -- server 'a b'",
-        ),
-        (
-            "libheapfit.so.1",
-            {"HEAPFIT_OPTIONS": "decay_ms:5"},
-            "HEAPFIT_OPTIONS=decay_ms:5,control:on server 'a b'",
-        ),
-    ],
-)
-def test_the_line_to_start_with_keeps_what_the_process_was_started_with(
-    library: str | None, environment: dict[str, str], line: str
-) -> None:
-    assert processes._start_line(described(("server", "a b")), environment, library) == line
 
 
 def test_a_command_line_shows_no_control_characters() -> None:

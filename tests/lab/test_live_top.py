@@ -117,18 +117,6 @@ def test_arrow_keys_choose_the_column_to_sort_by(double: Double) -> None:
     on_screen(sort)
 
 
-def test_a_process_that_ends_leaves_its_last_figures() -> None:
-    async def end(pilot: Pilot[None]) -> None:
-        await shown(pilot, "95.0 MiB", "10/s")
-        double.__exit__(None, None, None)
-        problem = pilot.app.screen.query_one("#problem", Static)
-        await until(pilot, lambda: "start it with" in str(problem.content))
-        assert "95.0 MiB" in text(pilot)
-
-    double = Double().__enter__()
-    on_screen(end)
-
-
 def test_one_of_several_processes_is_chosen(double: Double) -> None:
     async def choose(pilot: Pilot[None]) -> None:
         await shown(pilot, "which process?", str(ME), "MiB")

