@@ -127,15 +127,6 @@ def test_two_trials_each_do_not_read_as_if_there_were_ten() -> None:
     assert headline(advised(measured(TRUTH, replicates=10), {})) == "Recommended: lean"
 
 
-def test_who_is_unbeaten_rests_on_verdicts() -> None:
-    """Not on the means: one who is worse in both, but not shown to be, is unbeaten."""
-    truth = {"quick": (1.0, 1.3), "near": (1.001, 1.301), "bad": (1.25, 1.4)}
-    standings = {each.allocator: each for each in advised(measured(truth, cv=0.02), {}).standings}
-    assert {name for name, each in standings.items() if each.unbeaten} == {"quick", "near"}
-    dominated = min(("quick", "near"), key=lambda name: standings[name].on_front)
-    assert not standings[dominated].on_front
-
-
 def failing_when_it_is_slow() -> tuple[Study, list[Trial]]:
     """The machine gets slower. `picky` takes 10 % more than `old` and fails in the last blocks,
     `other` 20 % more and fails in the first."""

@@ -131,28 +131,6 @@ def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
     assert len(trials_in(tmp_path)) == 6
 
 
-def test_a_workload_of_ones_own_is_prepared_and_compared(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    (tmp_path / "own.toml").write_text(
-        'name = "own-count"\ntitle = "Count words"\nquestion = "None."\n'
-        '[prepare]\ncommand = ["sh", "-c", "seq 1000 > {data}/numbers"]\n'
-        '[run]\ncommand = ["wc", "-w", "{data}/numbers"]\n'
-        '[check]\nstdout = "same"\nmust_match = "1000"\n'
-        '[[metrics]]\nname = "words"\nlabel = "Words"\nunit = "count"\n'
-        'pattern = "^([0-9]+)"\nbetter = "higher"\n'
-    )
-    result = run_heapfit(
-        "compare", "./own.toml", *QUICK, "--metric", "words", "--json", folder=tmp_path
-    )
-    assert result.returncode == 0, result.stderr
-    summary = json.loads(result.stdout)
-    assert summary["study"]["primary_metric"] == "words"
-    words = [each for each in summary["estimates"] if each["metric"] == "words"]
-    assert [each["median"] for each in words] == [1000.0, 1000.0]
-    assert (tmp_path / "heapfit-results" / "own-count" / "report.html").is_file()
-
-
 def test_a_program_that_fails_under_one_allocator_is_reported_not_timed(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -197,14 +175,6 @@ def test_a_program_that_fails_under_the_baseline_is_explained(
     assert said in result.stderr.splitlines()[-1]
 
 
-def test_what_to_do_with_a_server_is_told(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    command = ["compare", *QUICK, "--timeout", "0.3", "--", "sleep", "60"]
-    said = run_heapfit(*command, folder=tmp_path).stderr.splitlines()[-1]
-    assert "--timeout" in said
-    assert said.endswith("if it is a server, describe it and what drives it: "
-                         "heapfit workloads new --port N -- sleep 60")  # fmt: skip
-
-
 def test_a_program_that_goes_into_the_background_is_not_passed_over(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -231,18 +201,6 @@ def test_standard_input_is_not_dropped_in_silence(
     assert "standard input is not given to the program" in read.stderr
     empty = subprocess.run(command, stdin=subprocess.DEVNULL, **run)  # type: ignore[call-overload]
     assert "standard input" not in empty.stderr
-
-
-def test_a_page_that_cannot_be_written_hides_no_answer(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    run_heapfit("compare", *QUICK, "--out", tmp_path, "--", *PROGRAM)
-    (tmp_path / "report.html").unlink()
-    (tmp_path / "report.html").mkdir()
-    result = run_heapfit("report", tmp_path)
-    assert_one_line(result, 1, ["cannot write", "report.html", "is a directory"])
-    assert "heapfit" in result.stdout
-    assert "Each cell: the median of 2 trials" in result.stdout
 
 
 def test_without_a_folder_named_every_study_keeps_its_own(

@@ -127,18 +127,6 @@ def test_each_cell_of_the_design_is_measured_as_often_as_asked(finished: Path) -
     assert len(options) == 2 * (1 + 2)  # the study's warm-up and replicates
 
 
-def test_quick_takes_its_own_levels_and_a_folder_of_its_own(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    result = run_heapfit("study", "run", write(tmp_path), "--quick", folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    quick = tmp_path / "heapfit-results" / "mine-quick"
-    trials = trials_in(quick / "threads")
-    assert {each["planned"]["levels"]["threads"] for each in trials} == {"4"}
-    assert len(trials) == 2 + 2 * 2  # the two references, and each cell once
-    assert len(trials_in(quick / "options")) == 2 + 2
-
-
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import select
 import subprocess
-import termios
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,7 +16,6 @@ from heapfit.cli import ctl
 from heapfit.errors import HeapfitError
 from heapfit.live import Client, listening
 from live_double import Double
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 HERE = Path(__file__).resolve().parent
 DEADLINE_S = 60.0
@@ -238,57 +234,7 @@ def test_ctl_asks_the_only_process(
     assert capsys.readouterr().out == "unlimited\n"
 
 
-def test_top_in_a_terminal_shows_the_process_until_q(
-    clean_environment: dict[str, str], pid: str
-) -> None:
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 80))
-    process = subprocess.Popen(
-        heapfit_command("top", pid),
-        env={**clean_environment, "TERM": "xterm-256color"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    try:
-        assert b"footprint" in read_until(ours, b"footprint")
-        os.write(ours, b"q")
-        read_until(ours, None)
-        assert process.wait(DEADLINE_S) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-
-
-def read_until(terminal: int, word: bytes | None) -> bytes:
-    """What is written to a terminal until there is `word`, or until its other end is closed."""
-    printed = b""
-    deadline = time.monotonic() + DEADLINE_S
-    while word is None or word not in printed:
-        ready, _, _ = select.select([terminal], [], [], max(deadline - time.monotonic(), 0))
-        try:
-            chunk = os.read(terminal, 65536) if ready else b""
-        except OSError:  # closed
-            chunk = b""
-        if not chunk:
-            break
-        printed += chunk
-    return printed
-
-
 # ---------------------------------------------------------------------- export
-
-
-def test_the_figures_are_printed_for_a_scraper(run_heapfit: Heapfit, pid: str) -> None:
-    result = run_heapfit("export", "--prometheus", "--once", pid)
-    assert result.returncode == 0, result.stderr
-    families = {each.name: each for each in text_string_to_metric_families(result.stdout)}
-    (live,) = families["heapfit_live_bytes"].samples
-    assert live.labels == {"pid": pid, "command": "live-program"}
-    assert live.value > 20_000 * 100
 
 
 class Exporter:

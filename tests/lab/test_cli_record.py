@@ -16,14 +16,11 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
-from heapfit.errors import UsageError
-from heapfit.record import OPTIONS, examine
-from heapfit.record.options import check
+from heapfit.record import examine
 
 pytestmark = pytest.mark.usefixtures("library")
 
 PROGRAM = Path(__file__).with_name("record_program.c")
-SETTINGS = Path(__file__).resolve().parents[2] / "allocator" / "record" / "settings.c"
 WAIT_S = 60.0
 
 
@@ -110,13 +107,6 @@ def test_a_program_that_a_signal_ends_is_seen_to_be_ended_by_it(
     assert result.returncode == -signal.SIGTERM
     assert "t.hft has no end" not in result.stderr
     assert examine(tmp_path / "t.hft").whole
-
-
-def test_sampling_notes_few_of_many(run_heapfit: Heapfit, program: Path, tmp_path: Path) -> None:
-    (file,) = recorded(run_heapfit, tmp_path, "--sample", "64k", "--", program, "100000")
-    events = file["events"]
-    assert isinstance(events, int)
-    assert 20 < events < 2000  # some 70 allocations of 6.4 MB, and most of their frees
 
 
 def test_children_have_files_of_their_own_when_they_are_wanted(
@@ -275,11 +265,3 @@ def test_what_fails_and_is_not_recorded_has_its_own_exit_code(
 
 
 # ------------------------------------------------------------------------ the parts
-
-
-def test_the_options_are_those_of_the_recorder() -> None:
-    source = SETTINGS.read_text(encoding="utf-8")
-    missing = [name for name in OPTIONS if f'"{name}"' not in source]
-    assert not missing
-    with pytest.raises(UsageError, match="'site'; did you mean 'sites'"):
-        check({"site": "1"})

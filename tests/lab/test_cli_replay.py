@@ -116,17 +116,6 @@ def test_a_sample_cannot_be_replayed(run_heapfit: Heapfit, tmp_path: Path) -> No
     assert_one_line(done, 2, ["sample.hft", "a sample of the allocations cannot be replayed"])
 
 
-def test_a_trace_that_was_cut_short_is_played_as_far_as_it_goes(
-    run_heapfit: Heapfit, trace: Path, tmp_path: Path
-) -> None:
-    content = trace.read_bytes()
-    short = tmp_path / "short.hft"
-    short.write_bytes(content[: len(content) * 2 // 3])
-    done = run_heapfit("replay", short, *FAST, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "the recording was cut short" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [(["--speed", "double"], "double"), (["--against", "."], "holds no study")],

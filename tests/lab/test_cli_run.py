@@ -199,13 +199,6 @@ def test_another_allocator_is_in_the_program_with_what_it_needs(
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_under_the_systems_allocator_nothing_is_preloaded(run_heapfit: Heapfit) -> None:
-    result = run_heapfit(
-        "run", "--allocator", "glibc", "--", "sh", "-c", "echo .$LD_PRELOAD; exit 7"
-    )
-    assert (result.returncode, result.stdout) == (7, ".\n")
-
-
 @pytest.mark.parametrize("name", load_allocators())
 def test_each_allocator_of_the_catalogue_runs_or_says_how_to_come_by_it(
     run_heapfit: Heapfit, name: str
@@ -249,8 +242,3 @@ def test_lib_prints_what_ld_preload_takes(
     )
     assert result.stdout.startswith("git version")
     assert result.stderr == ""
-
-
-def test_lib_prints_where_the_script_for_gdb_is(run_heapfit: Heapfit) -> None:
-    script = Path(run_heapfit("lib", "--gdb").stdout.strip())
-    assert "hf_debug_layout" in script.read_text()

@@ -33,13 +33,6 @@ def test_info_says_what_was_recorded(run_heapfit: Heapfit, trace: Path) -> None:
     assert result.stderr == ""
 
 
-def test_info_as_json_has_all_of_it(run_heapfit: Heapfit, trace: Path) -> None:
-    found = json.loads(run_heapfit("trace", "info", trace, "--json").stdout)
-    assert found["info"] == INFO
-    assert found["totals"]["events"] == len(service().calls)
-    assert [thread["name"] for thread in found["by_thread"]] == service().names
-
-
 def test_info_warns_of_what_is_wrong_with_a_file(
     run_heapfit: Heapfit, trace: Path, tmp_path: Path
 ) -> None:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from conftest import Heapfit
-from engine_helpers import PYTHON, read_pids, study_of, system_allocator, wait_until_gone, workload
+from engine_helpers import PYTHON, study_of, workload
 from heapfit import catalogue
 from heapfit.errors import HeapfitError
 from heapfit.records import (
     InstalledAllocator,
-    PlannedTrial,
     Study,
     Trial,
     TrialStatus,
@@ -99,22 +96,6 @@ def fleet(tmp_path: Path, clean_environment: dict[str, str]) -> Iterator[Fleet]:
         started.stop()
 
 
-class Recorder(Progress):
-    """Remembers what it was told, and calls `on_started` as each trial begins."""
-
-    def __init__(self, on_started: Callable[[PlannedTrial], None] = lambda planned: None) -> None:
-        self.started_trials: list[PlannedTrial] = []
-        self.finished_trials: list[Trial] = []
-        self._on_started = on_started
-
-    def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
-        self.started_trials.append(planned)
-        self._on_started(planned)
-
-    def finished(self, trial: Trial, remaining_s: float | None) -> None:
-        self.finished_trials.append(trial)
-
-
 def of_this_system(name: str = "glibc", **environment: str) -> InstalledAllocator:
     """The system's malloc in the version that it has."""
     [system] = catalogue.resolve_allocators(["glibc"])
@@ -162,43 +143,6 @@ def test_two_machines_share_a_study_by_whole_blocks(fleet: Fleet, tmp_path: Path
     assert any("one, two are one machine" in line for line in said)
 
 
-def test_a_machine_that_dies_loses_only_what_it_was_running(fleet: Fleet, tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    program = (
-        "import os, sys, time; f = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT);"
-        "os.write(f, b'%d\\n' % os.getpid()); time.sleep(0.3)"
-    )
-    fleet.add("one")
-    fleet.add("two")
-    study = study_of_two(*PYTHON, program, str(pids), replicates=6)
-    killed: list[int] = []
-
-    def kill_in_the_middle(planned: PlannedTrial) -> None:
-        # A block of "two" is under way: its first trial is in the journal, its second begins.
-        finished = counted(recorder.finished_trials)
-        if not killed and finished and finished[-1].machine == "two" and not planned.warmup:
-            before = len(pids.read_text().split())
-            threading.Timer(0.2, kill, [before]).start()
-            killed.append(before)
-
-    def kill(before: int) -> None:
-        read_pids(pids, before + 1)
-        fleet.kill("two")
-
-    recorder = Recorder(kill_in_the_middle)
-    said = run_on(fleet, study, tmp_path / "study", recorder)
-    _, trials = load(tmp_path / "study")
-    assert killed
-    assert any("two is lost" in line for line in said)
-    assert sorted(trial.planned.index for trial in trials) == list(range(len(study.plan)))
-    assert {trial.status for trial in trials} == {TrialStatus.OK}
-    assert any(trial.machine == "two" for trial in counted(trials))  # What it had done is kept.
-    # Of the trials that count, one was begun twice: the one that was running.
-    begun = Counter(each.index for each in recorder.started_trials if not each.warmup)
-    assert sorted(begun.values())[-2:] == [1, 2]
-    assert wait_until_gone([int(pid) for pid in pids.read_text().split()]) == []
-
-
 @pytest.mark.usefixtures("library")
 def test_a_study_of_many_workloads_runs_on_the_cluster(
     fleet: Fleet, tmp_path: Path, run_heapfit: Heapfit
@@ -225,16 +169,6 @@ def refused(fleet: Fleet, study: Study, folder: Path) -> str:
         run_on(fleet, study, folder)
     assert not folder.exists()
     return str(caught.value)
-
-
-def test_what_a_machine_lacks_is_told_with_its_name(fleet: Fleet, tmp_path: Path) -> None:
-    fleet.add("one")
-    absent = system_allocator("absent", Path("/no/such/lib.so"))
-    lacking = workload("true", install={"programs": ["no-such-program"]})
-    study = study_of(lacking, [of_this_system(), absent])
-    said = refused(fleet, study, tmp_path / "study")
-    assert "one: test needs program no-such-program" in said
-    assert "absent is not installed (no /no/such/lib.so)" in said
 
 
 # ----------------------------------------------------------------------- blocks

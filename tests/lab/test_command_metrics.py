@@ -42,15 +42,6 @@ def test_the_last_line_of_the_command_is_the_figure(tmp_path: Path) -> None:
     assert trial.metrics["size"] == 2500
 
 
-def test_the_command_sees_what_the_program_wrote_and_printed(tmp_path: Path) -> None:
-    program = ["sh", "-c", "printf 12345 > {scratch}/file; echo seven77"]
-    written = metric("sh", "-c", "wc -c < {scratch}/file", name="written")
-    printed = metric("sh", "-c", "wc -c < {stdout}", name="printed")
-    trial = run_with(tmp_path, program, written, printed)
-    assert trial.status is TrialStatus.OK, trial.reason
-    assert (trial.metrics["written"], trial.metrics["printed"]) == (5, 8)
-
-
 @pytest.mark.parametrize("printed", ["12 apples", "nan"])
 def test_what_is_no_number_is_a_mismatch(tmp_path: Path, printed: str) -> None:
     trial = run_with(tmp_path, ["true"], metric("printf", printed))

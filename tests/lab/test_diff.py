@@ -69,18 +69,6 @@ def test_ratios_within_each_run_show_what_the_machine_hides(studies: tuple[Path,
     assert any("within each run" in each and "1 of" in each for each in diff.conclusions)
 
 
-def test_what_has_changed_beside_the_program_is_named(studies: tuple[Path, Path]) -> None:
-    diff = of_studies(*studies)
-    assert {each.name: (each.old, each.new) for each in diff.changed} == {
-        "heapfit": ("0.1.0", "9.9"),
-        "Kernel": ("6.1.0-18-amd64", "6.6.9"),
-    }
-    said = " ".join(diff.conclusions)
-    assert "may come from what has changed besides the program: Kernel" in said
-    assert "In the old study alone: jemalloc" in said
-    assert "In the new study alone: mimalloc" in said
-
-
 def test_few_trials_show_nothing_but_what_does_not_scatter(tmp_path: Path) -> None:
     study = make_study(("glibc", "heapfit"), cores=[1], replicates=3)
 

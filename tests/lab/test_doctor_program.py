@@ -56,10 +56,6 @@ def test_a_library_with_a_malloc_is_named_however_deep(tmp_path: Path) -> None:
     assert "libc.so.6 to --allocators" in finding.advice
 
 
-def test_a_program_with_a_malloc_of_its_own_is_noticed(tmp_path: Path) -> None:
-    assert "would not use a preloaded one" in finding_of(compiled(tmp_path, MAIN, ARENA)).advice
-
-
 @pytest.mark.parametrize("first_line", ["#!{}", "#!/usr/bin/env -S A=1 {} -u"])
 def test_of_a_script_the_interpreter_counts(tmp_path: Path, first_line: str) -> None:
     interpreter = compiled(tmp_path, MAIN, options=("-static",))

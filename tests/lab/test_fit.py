@@ -164,19 +164,6 @@ def test_hard_values_reach_every_file_whole(tmp_path: Path) -> None:
     assert "Nothing: it is the C library's own" in (tmp_path / "deploy/README.txt").read_text()
 
 
-def test_what_the_workload_preloads_stays_behind_the_choice(tmp_path: Path) -> None:
-    from heapfit.fit import deploy
-
-    glibc, heapfit = catalogue.resolve_allocators(["glibc", "heapfit"])
-    promise = deploy.Promise("", glibc, preloaded="libc.so.6")
-    deploy.write(heapfit, promise, tmp_path / "deploy")
-    assert _deployed(tmp_path / "deploy") == {
-        "LD_PRELOAD": "/usr/local/lib/libheapfit.so:libc.so.6"
-    }
-    deploy.write(glibc, promise, tmp_path / "deploy")
-    assert _deployed(tmp_path / "deploy") == {"LD_PRELOAD": "libc.so.6"}
-
-
 def test_two_commands_put_the_choice_into_use_and_take_it_back(tmp_path: Path) -> None:
     from heapfit.fit import deploy
 
@@ -227,26 +214,6 @@ def test_the_page_and_the_recording_are_in_the_folder(
         assert said in page
     profile = run_heapfit("profile", folder / "recording.hft", folder=folder)
     assert profile.returncode == 0, profile.stderr
-
-
-def test_a_program_that_no_allocator_helps_stays_with_what_it_has(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    work = "BEGIN { for (i = 0; i < 3000000; i++) s += i; print s }"
-    result = run_heapfit(
-        "fit", *TWO, "--time", TIME, "--out", tmp_path, "--json", "--", "awk", work,
-    )  # fmt: skip
-    answer = json.loads(result.stdout)["answer"]
-    assert answer["choice"] is None
-    assert not (tmp_path / "deploy").exists()
-    assert "Stay with glibc" in (tmp_path / "fit.html").read_text()
-    # A busy machine may leave open whether something would be gained, and then it says so.
-    if any(each["untold"] for each in answer["standings"]):
-        assert result.returncode == 3
-        assert "cannot be told" in answer["why"][0]
-    else:
-        assert result.returncode == 0, result.stderr
-        assert "Nothing that was tried is shown to be better than glibc" in answer["why"][0]
 
 
 def test_a_bound_that_nothing_keeps_leaves_no_choice(

@@ -14,8 +14,6 @@ from heapfit.catalogue import with_programs
 from heapfit.diff.studies import of_studies
 from heapfit.errors import FolderBusy, HeapfitError
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
-from heapfit.report import read
-from heapfit.report.problems import remarks
 from heapfit.study import Journal, Progress, execute, load
 from heapfit.study.identity import differences, identify
 from heapfit.trial.preload import VARIABLE
@@ -66,39 +64,6 @@ def kept_in(folder: Path) -> list[Path]:
 
 
 # ------------------------------------------------------------- between two commands
-
-
-def test_a_rebuilt_program_is_told_and_measured_anew_beside_the_old_results(tmp_path: Path) -> None:
-    program = build(tmp_path / "program", "1")
-    study = study_of(workload(str(program)), TWO, replicates=2)
-    out = tmp_path / "out"
-    assert run(study, out) == []
-    first = (out / "trials.jsonl").read_bytes()
-    began = load(out)[0].sessions[0].began.astimezone()
-    build(program, "2")
-    changed, anew = run(study, out)
-    assert changed == f"The program {program} has changed since the 6 trials of {began:%H:%M}."
-    [kept] = kept_in(out)
-    assert f"So it starts anew. What was measured before is kept: heapfit report {kept}." in anew
-    assert (kept / "trials.jsonl").read_bytes() == first
-    assert len(read(kept).trials) == len(load(out)[1]) == 6
-    assert run(study, out) == []  # what is there now is not measured once more
-
-
-def test_mixing_is_asked_for_and_the_report_says_what_differs(tmp_path: Path) -> None:
-    program = build(tmp_path / "program", "1")
-    out = tmp_path / "out"
-    run(study_of(workload(str(program)), TWO, replicates=1), out)
-    build(program, "2")
-    said = run(study_of(workload(str(program)), TWO, replicates=2), out, mix=True)
-    assert said[-1] == "The study continues all the same (--mix)."
-    assert kept_in(out) == []
-    assert len(load(out)[1]) == 6
-    [remark] = remarks(read(out).summary)[:1]
-    assert remark == (
-        "This mixes trials of different things (--mix): after 4 trials, the program "
-        f"{program} has changed."
-    )
 
 
 def test_an_inherited_variable_that_steers_an_allocator_is_part_of_what_is_measured(
@@ -217,14 +182,13 @@ def test_a_folder_is_not_put_aside_under_a_command_that_runs_in_it(tmp_path: Pat
 # ------------------------------------------------------------ while it is measured
 
 
-@pytest.mark.parametrize("text", [PROGRAM, "#!/bin/sh\necho {}\n"], ids=["same", "other"])
-def test_a_program_rebuilt_meanwhile_is_noticed_and_called_so(tmp_path: Path, text: str) -> None:
-    program = build(tmp_path / "program", "1", text)
+def test_a_program_rebuilt_meanwhile_is_noticed_and_called_so(tmp_path: Path) -> None:
+    program = build(tmp_path / "program", "1")
 
     class Rebuilding(Notices):
         def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
             if planned.index == 3:
-                build(program, "2", text)
+                build(program, "2")
 
     progress = Rebuilding()
     study = study_of(workload(str(program)), TWO, replicates=3)
@@ -238,22 +202,6 @@ def test_a_program_rebuilt_meanwhile_is_noticed_and_called_so(tmp_path: Path, te
     said = run(study, tmp_path / "out")
     assert said[0].startswith(f"The program {program} has changed since the 3 trials of ")
     assert len(load(tmp_path / "out")[1]) == 8
-
-
-def test_what_the_program_writes_itself_is_no_part_of_what_is_measured(tmp_path: Path) -> None:
-    result = tmp_path / "result"
-    result.write_text("of an earlier day")
-    read_only = tmp_path / "input"
-    read_only.write_text("one")
-    command = ["sh", "-c", 'cat "$1"; date +%N > "$0"', str(result), str(read_only)]
-    out = tmp_path / "out"
-    study = study_of(workload(*command), TWO, replicates=2)
-    assert run(study, out) == []
-    assert len(load(out)[1]) == 6
-    assert run(study_of(workload(*command), TWO, replicates=3), out) == []
-    assert len(load(out)[1]) == 8
-    read_only.write_text("two")
-    assert run(study, out)[0].startswith(f"The file {read_only} has changed since ")
 
 
 # ------------------------------------------------------------------- the commands

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from heapfit.errors import HeapfitError
-from heapfit.live import Client, Gone, NotListening, Refused, rates_between
+from heapfit.live import Client, Gone, NotListening, Refused
 from heapfit.live.channel import Channel, Peer
 from heapfit.live.processes import (
     Process,
@@ -24,7 +24,7 @@ from heapfit.live.processes import (
     why_not_recording,
 )
 from heapfit.live.records import Stats
-from live_double import MIB, Answer, Double
+from live_double import Answer, Double
 
 ME = os.getpid()
 NOBODY = 65534
@@ -182,23 +182,6 @@ def stats(number: int, **total: int) -> Stats:
     raw = Double().stats()
     raw |= {"time_ms": number * 500, "total": {**raw["total"], **total}}
     return Stats.model_validate(raw)
-
-
-def test_rates_are_per_second_of_the_process_s_own_clock() -> None:
-    before = stats(0, purges=10, purged=0, refills=100, zeroed_hits=1, zeroed_misses=1)
-    after = stats(1, purges=20, purged=MIB, refills=101, zeroed_hits=4, zeroed_misses=2)
-    rates = rates_between(before, after)
-    assert rates is not None
-    assert (rates.seconds, rates.purges, rates.purged_bytes) == (0.5, 20.0, 2.0 * MIB)
-    assert rates.refills == 2.0
-    assert rates.zeroed_hit_share == 0.75
-    assert rates.refills_of_heaps == {0: 0.0, 1: 0.0, 2: 0.0}
-
-
-def test_a_program_that_was_replaced_has_no_rates_yet() -> None:
-    assert rates_between(stats(0, commits=9), stats(1, commits=2)) is None
-    assert rates_between(stats(1), stats(1)) is None
-    assert rates_between(stats(2), stats(1)) is None
 
 
 # ---------------------------------------------------------------------- memory

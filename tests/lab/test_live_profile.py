@@ -156,23 +156,6 @@ def test_the_ledger_says_who_pins_how_much_and_for_how_long(
     assert re.search(sentence, shown)
 
 
-def test_a_process_without_samples_is_told_how_to_take_some(
-    run_heapfit: Heapfit, start: Start, tmp_path: Path
-) -> None:
-    program = start("profile_program.c", options="")
-    program.hear()
-    pid = str(program.pid)
-    refused = run_heapfit("ctl", pid, "profile", "--pprof", tmp_path / "file")
-    assert refused.returncode == 1
-    assert f"heapfit ctl {pid} set sample=512k" in refused.stderr
-    assert not (tmp_path / "file").exists()
-    assert "set sample=512k" in run_heapfit("ctl", pid, "ledger").stdout
-    run_heapfit("ctl", pid, "set", "sample=64k")
-    program.again()
-    shown = run_heapfit("ctl", pid, "profile", environment={"COLUMNS": "120"}).stdout
-    assert "site_4 (profile_program.c:" in shown
-
-
 # ------------------------------------------------------------------- how much
 
 

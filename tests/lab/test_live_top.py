@@ -13,7 +13,7 @@ from heapfit.live.top.chooser import Chooser
 from heapfit.live.top.watch import Watch
 from live_double import Double
 from textual.pilot import Pilot
-from textual.widgets import DataTable, Static
+from textual.widgets import Static
 
 pytestmark = pytest.mark.full
 
@@ -64,28 +64,12 @@ async def shown(pilot: Pilot[None], *words: str) -> None:
     await until(pilot, lambda: all(each in text(pilot) for each in words))
 
 
-def rows(pilot: Pilot[None], name: str) -> list[list[str]]:
-    table = pilot.app.screen.query_one(f"#{name}-table", DataTable)
-    return [[str(cell) for cell in table.get_row_at(place)] for place in range(table.row_count)]
-
-
 def test_the_figures_are_on_the_screen(double: Double) -> None:
     async def look(pilot: Pilot[None]) -> None:
         await shown(pilot, str(ME), "live", "footprint", "95.0 MiB", "dirty", "16.0 MiB")
         await shown(pilot, "10/s", "20/s", "75 %", "3 of 5")  # purges, refills, hits, heaps
         await shown(pilot, "free_page_threshold", "unlimited", "256k")
         await shown(pilot, "block size", "50.0k", "▁", "▇")
-
-    on_screen(look)
-
-
-def test_the_ledger_is_asked_for_while_it_is_shown(double: Double) -> None:
-    async def look(pilot: Pilot[None]) -> None:
-        await shown(pilot, "10/s")
-        assert "ledger" not in double.asked
-        await pilot.press("l")
-        await shown(pilot, "objects, in blocks rounded up", "60.0 MiB", "92 %", "outside")
-        assert [row[0] for row in rows(pilot, "ledger")] == ["live", "file"]
 
     on_screen(look)
 
@@ -101,20 +85,6 @@ def test_s_shrinks_and_r_restores(double: Double) -> None:
         assert not double.shrunk
 
     on_screen(steer)
-
-
-def test_arrow_keys_choose_the_column_to_sort_by(double: Double) -> None:
-    async def sort(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: len(rows(pilot, "classes")) == 3)
-        assert [row[0] for row in rows(pilot, "classes")] == ["48", "1024", "16"]
-        await pilot.press("left", "left")  # from live bytes over free to live
-        await shown(pilot, "live ▼")
-        assert [row[0] for row in rows(pilot, "classes")] == ["48", "16", "1024"]
-        await pilot.press("i")
-        await shown(pilot, "live ▲")
-        assert [row[0] for row in rows(pilot, "classes")] == ["1024", "16", "48"]
-
-    on_screen(sort)
 
 
 def test_one_of_several_processes_is_chosen(double: Double) -> None:
