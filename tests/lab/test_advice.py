@@ -77,18 +77,6 @@ def test_costs_are_ratios_to_the_best_and_scores_their_weighted_geometric_mean()
     assert [min(s.costs[goal] for s in advice.standings) for goal in ("time", "memory")] == [1, 1]
 
 
-def test_settings_count_the_same_and_a_change_of_the_winner_is_said() -> None:
-    one = {"a": (1.0,), "b": (1.5,)}
-    four = {"a": (0.5,), "b": (0.4,)}
-    made = measured(one, (WALL,), settings={"1": one, "4": four})
-    advice = advised(made, {"time": 1})
-    assert advice.recommended == "a"
-    # The geometric mean of 1.5 and 0.8, over a's.
-    assert advice.standings[1].costs["time"] == pytest.approx((1.5 * 0.8) ** 0.5, rel=0.02)
-    assert [(w.at["cores"], w.best) for w in advice.by_setting] == [("1", "a"), ("4", "b")]
-    assert advice.notes == ["At cores 4, b costs significantly less than a."]
-
-
 def test_what_you_have_is_kept_where_nobody_is_shown_to_be_better() -> None:
     advice = advised(measured({"a": (1.0, 1.0), "b": (0.999, 1.0), "c": (1.2, 1.2)}), {})
     assert advice.recommended == "a"

@@ -63,9 +63,6 @@ def checked(run_heapfit: Heapfit, folder: Path, *options: str) -> tuple[int, dic
     return result.returncode, outcomes, result.stderr
 
 
-# ------------------------------------------------------------------ what is saved
-
-
 @pytest.mark.gate
 def test_what_is_saved_is_what_the_program_does(saved: Heap) -> None:
     assert saved.figures == dict.fromkeys(FIGURES, [0] * 5) | {
@@ -101,9 +98,6 @@ def test_a_process_that_is_left_in_the_background_is_told(
     assert result.returncode == 0, result.stderr
     assert "note: the program left a process running in the background" in result.stderr
     assert "left_running" not in (tmp_path / "heap.json").read_text()
-
-
-# ------------------------------------------------------------------ what is decided
 
 
 def test_a_rebuilt_program_passes_and_what_moved_is_said(
@@ -247,9 +241,6 @@ def test_instructions_are_counted_when_they_were_saved(
     assert ": work at check_program.c:" in " ".join(grown.stdout.split())
 
 
-# ------------------------------------------------------------------ bad input
-
-
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
@@ -279,9 +270,6 @@ def test_a_saved_file_that_was_changed_decides_nothing(
     path.write_text(dumps(saved.model_copy(update={"figures": figures})))
     with pytest.raises(UsageError, match="has been changed since it was saved"):
         load(path)
-
-
-# ------------------------------------------------------------------ the same call site
 
 
 def made(*sites: tuple[int, int, str]) -> Heap:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shlex
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -77,51 +77,37 @@ def test_the_same_command_adds_nothing_and_more_replicates_add_to_it(
 def test_a_comparison_runs_until_it_is_precise_or_time_is_up(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
-    shared = ["compare", "--allocators", "glibc,heapfit", "--cores", "1", "--out", tmp_path]
-    shared += ["--precision", "0.01%", "--max-time"]
-    result = run_heapfit(*shared, "2s", "--json", "--", "sh", "-c", "sleep 0.02; echo done")
+    options = ["--allocators", "glibc,heapfit", "--cores", "1", "--out", tmp_path]
+    options += ["--precision", "0.01%", "--max-time", "10s"]
+    result = run_heapfit("compare", *options, "--json", "--", "sh", "-c", "sleep 0.1; echo done")
     assert result.returncode == 0, result.stderr
     summary = json.loads(result.stdout)
-    study = summary["study"]
-    assert study["rule"] == {"precision": 0.0001, "max_time_s": 2.0}
+    assert summary["study"]["rule"] == {"precision": 0.0001, "max_time_s": 10.0}
     trials = trials_in(tmp_path)
     assert len(trials) == summary["trials_planned"] == summary["trials_done"]
-    assert sum(trial["took_s"] for trial in trials[:-1]) < 2
+    assert sum(trial["took_s"] for trial in trials[:-1]) < 10
     assert float(summary["precision"]["reached"]) > 0.0001
-    assert "--precision 0.01% --max-time 2s" in study["reproduce"]
-    longer = run_heapfit(*shared, "5s", "--", "sh", "-c", "sleep 0.02; echo done")
-    assert longer.returncode == 0, longer.stderr
-    assert "trials are already done" in longer.stderr
-    assert len(trials_in(tmp_path)) > len(trials)
-    said = " ".join(longer.stdout.split())
-    assert "The precision asked for, 0.01 %, is not reached" in said
-    assert "in place of --precision and --max-time, or give the program more work." in said
+    assert "--precision 0.01% --max-time 10s" in summary["study"]["reproduce"]
 
 
 def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
     clean_environment: dict[str, str], run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
-    runs, gate = tmp_path / "runs", tmp_path / "gate"
-    # The third run of the program hangs, once.
-    hang = f"if [ $(wc -l < {runs}) = 3 ] && [ ! -e {gate} ]; then touch {gate}; exec sleep 600; fi"
+    runs, gate, told = tmp_path / "runs", tmp_path / "gate", tmp_path / "told"
+    os.mkfifo(told)
+    # The third run of the program says so and hangs, once.
+    hang = f"touch {gate}; echo hangs > {told}; exec sleep 600"
+    hang = f"if [ $(wc -l < {runs}) = 3 ] && [ ! -e {gate} ]; then {hang}; fi"
     program = ["sh", "-c", f"echo >> {runs}; {hang}; echo done"]
     command = ["compare", *QUICK, "--out", str(tmp_path), "--", *program]
     with subprocess.Popen(
-        heapfit_command(*command),
-        env=clean_environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        heapfit_command(*command), env=clean_environment, stderr=subprocess.PIPE, text=True
     ) as process:
-        deadline = time.monotonic() + 60
-        while not gate.exists():
-            assert time.monotonic() < deadline, "the third trial never began"
-            time.sleep(0.02)
+        assert told.read_text() == "hangs\n"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate()
     assert process.returncode == 130
     assert "the same command continues from there" in said
-    assert "Traceback" not in said
     kept = trials_in(tmp_path)
     assert len(kept) == 2
     result = run_heapfit(*command)
@@ -201,21 +187,6 @@ def test_standard_input_is_not_dropped_in_silence(
     assert "standard input is not given to the program" in read.stderr
     empty = subprocess.run(command, stdin=subprocess.DEVNULL, **run)  # type: ignore[call-overload]
     assert "standard input" not in empty.stderr
-
-
-def test_without_a_folder_named_every_study_keeps_its_own(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    for warmups in ("1", "0", "1"):
-        command = ["compare", *QUICK, "--warmups", warmups, "--", "true"]
-        assert run_heapfit(*command, folder=tmp_path).returncode == 0
-    first, second = sorted((tmp_path / "heapfit-results").iterdir(), key=lambda path: path.name)
-    assert second.name == f"{first.name}-2"
-    assert len(trials_in(first)) == 6
-    assert len(trials_in(second)) == 5  # without warm-ups, one of the baseline for its output
-
-
-# ------------------------------------------------------------------------- factors
 
 
 def test_one_allocator_alone_is_refused_before_it_runs(

@@ -112,9 +112,6 @@ def test_a_reader_that_leaves_early_is_no_reason_for_noise(
     assert result.stderr == ""
 
 
-# --------------------------------------------------- wherever the output goes to
-
-
 @pytest.fixture(scope="session")
 def made(run_heapfit: Heapfit, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the results of a small comparison, and a recording."""

@@ -50,9 +50,6 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-# ------------------------------------------------------------- a program that ends
-
-
 def test_what_a_program_does_is_written_down(
     run_heapfit: Heapfit, program: Path, tmp_path: Path
 ) -> None:
@@ -133,7 +130,13 @@ def test_a_program_runs_under_the_allocator_that_is_named(
     assert "libheapfit.so" in result.stdout
 
 
-# ---------------------------------------------------------------- signals, steering
+@pytest.mark.full
+def test_recording_may_stop_before_the_program_does(
+    run_heapfit: Heapfit, program: Path, tmp_path: Path
+) -> None:
+    (file,) = recorded(run_heapfit, tmp_path, "--for", "1s", "--", program, "1000", "sleep=2500")
+    assert file["whole"] is True
+    assert int(str(file["events"])) < 2000  # the frees come after the sleep
 
 
 @contextmanager
@@ -206,9 +209,6 @@ def test_the_recorder_of_a_running_program_is_started_and_stopped(
     assert examine(tmp_path / "t.hft.2").whole
 
 
-# ------------------------------------------------------------ what cannot be recorded
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -237,13 +237,6 @@ def test_a_folder_that_cannot_be_written_to_is_named_as_the_cause(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_file_that_is_there_is_not_written_over(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    (tmp_path / "t.hft").write_text("dear")
-    result = run_heapfit("record", "-o", "t.hft", "--", "true", folder=tmp_path)
-    assert_one_line(result, 2, ["t.hft is there already", "-o"])
-    assert (tmp_path / "t.hft").read_text() == "dear"
-
-
 def test_a_static_program_is_run_and_noticed(run_heapfit: Heapfit, tmp_path: Path) -> None:
     source, static = tmp_path / "static.c", tmp_path / "static"
     source.write_text('#include <stdio.h>\nint main(void) { puts("ran"); return 0; }\n')
@@ -262,6 +255,3 @@ def test_what_fails_and_is_not_recorded_has_its_own_exit_code(
     result = run_heapfit("record", "--later", "--", "sh", "-c", "exit 3", folder=tmp_path)
     assert result.returncode == 3
     assert "wrote no recording" in result.stderr
-
-
-# ------------------------------------------------------------------------ the parts

@@ -107,9 +107,6 @@ def test_the_ranking_is_set_beside_that_of_the_program(
     assert "By memory: Kendall's tau" in said
 
 
-# ------------------------------------------------------------------------------------ bad input
-
-
 def test_a_sample_cannot_be_replayed(run_heapfit: Heapfit, tmp_path: Path) -> None:
     trace = sampled(service(requests=60), 4096).write(tmp_path / "sample.hft")
     done = run_heapfit("replay", trace, *FAST, folder=tmp_path)

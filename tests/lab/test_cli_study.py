@@ -155,4 +155,11 @@ def test_another_study_in_the_folder_is_refused(run_heapfit: Heapfit, finished: 
     study = finished.parent / "small.toml"
     result = run_heapfit("study", "run", study, "--out", finished, "--seed", "7")
     assert_one_line(result, 2, ["holds another study", "seed differ"])
+    workload = finished.parent / "pareto" / "workload.toml"
+    text = workload.read_text()
+    workload.write_text(text.replace('"1"]', '"2"]'))
+    result = run_heapfit("study", "run", study, "--out", finished)
+    workload.write_text(text)
+    said = ["small-pareto", "holds another study: workload (run.command) differs"]
+    assert_one_line(result, 2, said)
     assert (finished / "series.json").read_bytes() == before

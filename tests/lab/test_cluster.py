@@ -13,7 +13,6 @@ import pytest
 from conftest import Heapfit
 from engine_helpers import PYTHON, study_of, workload
 from heapfit import catalogue
-from heapfit.errors import HeapfitError
 from heapfit.records import (
     InstalledAllocator,
     Study,
@@ -50,22 +49,16 @@ class Fleet:
         )
         _wait_for(lambda: accepts(port))
 
-    def add(self, name: str, *, resource: bool = True, **environment: str) -> None:
+    def add(self, name: str, **environment: str) -> None:
         """Start the worker of a machine called `name`."""
-        resources = ["--resources", "heapfit=1"] if resource else []
         self.workers[name] = self._dask(
             *("worker", self.address, "--host", "127.0.0.1", "--name", name, "--nthreads", "1"),
             *("--no-nanny", "--no-dashboard", "--local-directory", str(self.folder / name)),
-            *resources,
+            *("--resources", "heapfit=1"),
             **environment,
         )
         log = self.folder / f"{len(self.workers)}.log"
         _wait_for(lambda: b"Registered to" in log.read_bytes())
-
-    def kill(self, name: str) -> None:
-        """End a worker as the failure of its machine would."""
-        self.workers[name].kill()
-        self.workers[name].wait()
 
     def stop(self) -> None:
         for process in [*self.workers.values(), *([self.scheduler] if self.scheduler else [])]:
@@ -160,20 +153,6 @@ def test_a_study_of_many_workloads_runs_on_the_cluster(
     assert f"--on {fleet.address}" in study.reproduce
 
 
-# ----------------------------------------------------------- refused beforehand
-
-
-def refused(fleet: Fleet, study: Study, folder: Path) -> str:
-    """Return why the study is refused; nothing of it may have run."""
-    with pytest.raises(HeapfitError) as caught:
-        run_on(fleet, study, folder)
-    assert not folder.exists()
-    return str(caught.value)
-
-
-# ----------------------------------------------------------------------- blocks
-
-
 def test_a_block_that_was_begun_waits_for_its_machine_while_there_are_others() -> None:
     study = study_of_two(replicates=3)
     planned = [each for each in study.plan if not each.warmup]
@@ -214,9 +193,6 @@ def test_trials_are_compared_within_a_machine_only() -> None:
 
     assert ratio(trials) is None
     assert ratio([trials[0], trials[1].model_copy(update={"machine": "one"})]) == pytest.approx(3.0)
-
-
-# ---------------------------------------------------------------------- helpers
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:

@@ -84,9 +84,6 @@ def test_few_trials_show_nothing_but_what_does_not_scatter(tmp_path: Path) -> No
     assert any("fewer than 6 trials" in each for each in diff.conclusions)
 
 
-# ------------------------------------------------------------------ recordings
-
-
 @pytest.fixture
 def recordings(tmp_path: Path) -> tuple[Path, Path]:
     """A service that serves 60 requests, and one that serves 120."""
@@ -205,9 +202,6 @@ def test_estimates_differ_only_where_their_intervals_do(tmp_path: Path) -> None:
     figures = {each.name: each.change for each in diff.figures}
     assert figures["Allocations: bytes"] is Change.UNCLEAR
     assert any("estimates" in each for each in diff.conclusions)
-
-
-# ---------------------------------------------------------------- the command
 
 
 def test_each_kind_is_shown_in_every_form(

@@ -71,9 +71,6 @@ def update_docs() -> ModuleType:
     return module
 
 
-# ---------------------------------------------------------------- commands
-
-
 def shell_lines(text: str) -> Iterator[str]:
     """The commands in a page's shell blocks, continuation lines joined; no output."""
     for language, block in FENCE.findall(text):
@@ -183,9 +180,6 @@ def test_what_shells_complete_is_what_the_commands_take(
     )
 
 
-# -------------------------------------------------------- options, C interface
-
-
 def test_the_library_page_names_the_functions_of_the_header() -> None:
     header = (ROOT / "include" / "heapfit" / "heapfit.h").read_text(encoding="utf-8")
     declared = set(re.findall(r"^HF_API .*?\b(hf_\w+)\(", header, re.MULTILINE))
@@ -195,9 +189,6 @@ def test_the_library_page_names_the_functions_of_the_header() -> None:
     assert len(declared) > 10
     assert declared - named == set()
     assert named - declared - types == set()
-
-
-# ------------------------------------------------------------ links and paths
 
 
 def slug(heading: str) -> str:
@@ -259,8 +250,6 @@ def test_the_messages_shown_are_those_of_contexts() -> None:
     shown = re.findall(r"^\| `([^`]+): 0x[0-9a-f]+` \|", section, re.MULTILINE)
     assert set(shown) == messages
 
-
-# ---------------------------------------------------------------- examples
 
 COMPILERS = {"c": ("cc", "-std=c17"), "cpp": ("c++", "-std=c++17")}
 
@@ -328,9 +317,6 @@ def test_every_workload_and_study_shown_is_valid(page: Path) -> None:
         if "name" in content:
             kind = StudyDefinition if "allocators" in content else Workload
             kind.model_validate(content)
-
-
-# ----------------------------------------------------------- figures from results
 
 
 def test_tables_and_examples_are_made_from_the_results_that_are_kept(

@@ -56,15 +56,6 @@ def test_a_library_with_a_malloc_is_named_however_deep(tmp_path: Path) -> None:
     assert "libc.so.6 to --allocators" in finding.advice
 
 
-@pytest.mark.parametrize("first_line", ["#!{}", "#!/usr/bin/env -S A=1 {} -u"])
-def test_of_a_script_the_interpreter_counts(tmp_path: Path, first_line: str) -> None:
-    interpreter = compiled(tmp_path, MAIN, options=("-static",))
-    script = tmp_path / "script"
-    script.write_text(first_line.format(interpreter) + "\n")
-    script.chmod(0o755)
-    assert "linked statically" in finding_of(script).state
-
-
 @pytest.mark.usefixtures("library")
 def test_doctor_looks_at_a_program_when_asked(run_heapfit: Heapfit, tmp_path: Path) -> None:
     program = compiled(tmp_path, MAIN, options=("-static",))

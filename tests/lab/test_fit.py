@@ -204,18 +204,6 @@ def test_alert_rules_fire_above_what_was_promised(
     assert 'job="SERVICE"' in rules["TimeAbovePromise"]
 
 
-def test_the_page_and_the_recording_are_in_the_folder(
-    run_heapfit: Heapfit, fitted: tuple[list[str | Path], dict[str, Any]]
-) -> None:
-    folder = Path(fitted[1]["folder"])
-    page = (folder / "fit.html").read_text()
-    assert "Choose heapfit" in page
-    for said in ("What else was tried", "install.sh", "Mean memory", "alerts.yaml"):
-        assert said in page
-    profile = run_heapfit("profile", folder / "recording.hft", folder=folder)
-    assert profile.returncode == 0, profile.stderr
-
-
 def test_a_bound_that_nothing_keeps_leaves_no_choice(
     run_heapfit: Heapfit, program: Path, wasteful: str, tmp_path: Path
 ) -> None:
@@ -292,9 +280,6 @@ def test_a_program_that_tells_nothing_is_explained(
     assert said in last
 
 
-# ------------------------------------------------------------------ the catalogue's settings
-
-
 def test_the_catalogues_settings_are_such_as_the_library_knows() -> None:
     for entry in catalogue.load_allocators().values():
         for setting in entry.settings:
@@ -321,9 +306,6 @@ def test_facts_and_the_goal_decide_which_settings_are_tried(
     assert tried("balance")["glibc+keep"][0]  # Nothing is known of its page faults.
     monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
     assert tried("memory")["glibc+arenas-2"][1] == "MALLOC_ARENA_MAX is set here already, to '1'"
-
-
-# ----------------------------------------------------------- recordings and services
 
 
 @pytest.fixture(scope="module")
@@ -372,9 +354,6 @@ def test_a_running_service_is_recorded_and_fitted(
     assert json.loads(result.stdout)["answer"]["is_replay"]
     assert (out / "recording.hft").stat().st_size > 0
     assert not json.loads(status.stdout)["recording"]
-
-
-# --------------------------------------------------------------- a program's own allocator
 
 
 def test_a_workload_that_puts_the_c_library_first_is_fitted(

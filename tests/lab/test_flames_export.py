@@ -85,9 +85,6 @@ def written(folder: Path, made: Format, what: What, unit: Unit = Unit.BYTES) -> 
     return path
 
 
-# ------------------------------------------------------------------------------- what is counted
-
-
 @pytest.mark.parametrize("what", What)
 def test_each_site_has_the_blocks_that_are_asked_for(folder: Path, what: What) -> None:
     of, found = tables(), counted(folder)
@@ -103,28 +100,12 @@ def counted(folder: Path, most: int | None = None) -> dict[int, Sequence[tuple[i
         return dict(count(trace, most).amounts)
 
 
-def test_a_sample_counts_by_its_weights(tmp_path: Path) -> None:
-    every = profile_tables.random_blocks(5, 4000, threads=1, sites=4)
-    of = tables(blocks=profile_tables.sampled(every, 20_000, seed=1))
-    of.info = {"sites": 8, "sample": 20_000}
-    found = counted(profile_tables.write(tmp_path / "sample", of))
-    for what in (What.ALLOCATED, What.LIVE_AT_END):
-        for site, (blocks, size) in expected(of, what).items():
-            amount = found[site][list(What).index(what)]
-            assert amount[0] == pytest.approx(blocks, abs=1)
-            assert amount[1] == pytest.approx(size, rel=1e-3)
-    assert any(block.weight > 2 for block in of.blocks)
-
-
 def test_sites_that_lead_in_a_circle_end(tmp_path: Path) -> None:
     of = tables()
     for site in of.sites:
         site.caller = len(of.sites)
     folder = profile_tables.write(tmp_path / "circle", of)
     assert export(folder, Format.FOLDED)
-
-
-# ---------------------------------------------------------------------------------------- folded
 
 
 @pytest.mark.parametrize("unit", Unit)
@@ -147,9 +128,6 @@ def test_a_name_cannot_make_another_stack(tmp_path: Path) -> None:
         assert 2 <= len(stack.split(";")) <= len(HOSTILE)
         assert stack.startswith("a:b 7\\nc 8;</script>")
         assert "\x1b" not in stack
-
-
-# ----------------------------------------------------------------------------------------- pprof
 
 
 def test_pprof_reads_all_four_types(folder: Path) -> None:
@@ -236,9 +214,6 @@ def test_inlined_functions_stand_between_their_callers(
     assert b"main;outer;within 70\n" in export(trace, Format.FOLDED)
 
 
-# --------------------------------------------------------------------------- speedscope, Perfetto
-
-
 def test_speedscopes_file_has_the_blocks_of_each_function(folder: Path) -> None:
     made = json.loads(export(folder, Format.SPEEDSCOPE, What.ALLOCATED, Unit.BLOCKS))
     names = [each["name"] for each in made["shared"]["frames"]]
@@ -247,9 +222,6 @@ def test_speedscopes_file_has_the_blocks_of_each_function(folder: Path) -> None:
     for stack, weight in zip(profile["samples"], profile["weights"], strict=True):
         found[names[stack[-1]]] += weight
     assert found == {name: n for name, (n, _) in own(tables(), What.ALLOCATED).items()}
-
-
-# ------------------------------------------------------------------------------------ the command
 
 
 def test_perfettos_file_names_the_functions(folder: Path) -> None:

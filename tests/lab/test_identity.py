@@ -63,9 +63,6 @@ def kept_in(folder: Path) -> list[Path]:
     return sorted((folder / "earlier").iterdir()) if (folder / "earlier").exists() else []
 
 
-# ------------------------------------------------------------- between two commands
-
-
 def test_an_inherited_variable_that_steers_an_allocator_is_part_of_what_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,9 +176,6 @@ def test_a_folder_is_not_put_aside_under_a_command_that_runs_in_it(tmp_path: Pat
     assert kept_in(out) == []
 
 
-# ------------------------------------------------------------ while it is measured
-
-
 def test_a_program_rebuilt_meanwhile_is_noticed_and_called_so(tmp_path: Path) -> None:
     program = build(tmp_path / "program", "1")
 
@@ -202,9 +196,6 @@ def test_a_program_rebuilt_meanwhile_is_noticed_and_called_so(tmp_path: Path) ->
     said = run(study, tmp_path / "out")
     assert said[0].startswith(f"The program {program} has changed since the 3 trials of ")
     assert len(load(tmp_path / "out")[1]) == 8
-
-
-# ------------------------------------------------------------------- the commands
 
 
 def test_the_commands_say_what_has_changed_and_report_opens_what_is_kept(

@@ -47,12 +47,6 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-# ------------------------------------------------------------------- the answers
-
-
-# -------------------------------------------------------------- what goes wrong
-
-
 def test_a_process_that_is_not_there(sleeper: subprocess.Popen[bytes]) -> None:
     sleeper.kill()
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
@@ -112,15 +106,6 @@ def test_garbage_is_not_believed(answer: Answer) -> None:
         Client(ME).stats()
 
 
-def test_what_a_process_says_cannot_steer_the_terminal() -> None:
-    escape = b'{"ok":false,"error":"a\\u001b[2Jb"}\n'
-    with Double(behave=lambda _: escape), pytest.raises(Refused, match=r"^a\?\[2Jb$"):
-        Client(ME).get("x")
-
-
-# ------------------------------------------------------------------- processes
-
-
 def fill_queue(number: int) -> list[socket.socket]:
     """Connect to a process until no connection more has a place in its queue."""
     crowd: list[socket.socket] = []
@@ -153,6 +138,12 @@ def described(command: tuple[str, ...], name: str = "server") -> Process:
     return Process(pid=1, own_pid=1, user=0, name=name, command=command)
 
 
+def test_what_a_process_says_cannot_steer_the_terminal() -> None:
+    escape = b'{"ok":false,"error":"a\\u001b[2Jb"}\n'
+    with Double(behave=lambda _: escape), pytest.raises(Refused, match=r"^a\?\[2Jb$"):
+        Client(ME).get("x")
+
+
 def test_a_command_line_shows_no_control_characters() -> None:
     assert "\x1b" not in described(("server", "\x1b[2J")).command_line
 
@@ -175,16 +166,10 @@ def test_a_process_in_a_container_is_found_by_the_number_that_we_see() -> None:
         os.kill(int(child), signal.SIGKILL)
 
 
-# ----------------------------------------------------------------------- rates
-
-
 def stats(number: int, **total: int) -> Stats:
     raw = Double().stats()
     raw |= {"time_ms": number * 500, "total": {**raw["total"], **total}}
     return Stats.model_validate(raw)
-
-
-# ---------------------------------------------------------------------- memory
 
 
 def test_of_a_process_that_has_changed_its_title_the_program_is_named() -> None:

@@ -81,9 +81,6 @@ def test_a_figure_that_no_library_gives_is_no_obstacle_to_the_others(
     assert families["heapfit_live_bytes"].samples == []
 
 
-# ----------------------------------------------------------------- the ledger
-
-
 def row(cause: str, resident: int, **more: Any) -> LedgerRow:
     in_heap = {"in_heap": cause not in ("file", "stack")}
     return LedgerRow.model_validate({"cause": cause, "resident": resident, **in_heap, **more})

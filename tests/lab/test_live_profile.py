@@ -19,7 +19,7 @@ import viewers
 from conftest import Heapfit, heapfit_command
 from heapfit.cli import profile_tables
 from heapfit.live import Client, openmetrics, present
-from heapfit.live.profile import OLD_S, Site, estimate, profile
+from heapfit.live.profile import OLD_S, estimate, profile
 from heapfit.live.records import ProfileAnswer, ProfileSample, ProfileSite
 from rich.console import Console
 
@@ -107,31 +107,6 @@ def start(clean_environment: dict[str, str], programs: Callable[[str], Path]) ->
         process.communicate()
 
 
-def function(site: Site) -> str:
-    """The function of the program that is a site's: what it is known by in these tests."""
-    return re.split(r"\W", site.words[0])[0]
-
-
-# ------------------------------------------------------------------- who pins
-
-
-def test_a_program_whose_file_was_replaced_has_its_own_functions(
-    start: Start, programs: Callable[[str], Path]
-) -> None:
-    running = start("pinning_program.c", "3", options="sample:32k")
-    culprit = running.hear()
-    path = programs("pinning_program.c")
-    other = path.with_name("other")
-    words = ["gcc", "-g", "-O2", "-xc", "-", "-o", other]
-    subprocess.run(words, input="int main(void) { return 0; }", text=True, check=True)
-    other.rename(path)  # as a package's upgrade or a linker does; the program runs on
-    try:
-        assert function(running.client.profile().pinners()[0]) == culprit
-    finally:
-        path.unlink()
-        compiled("pinning_program.c", path.parent)
-
-
 def test_the_ledger_says_who_pins_how_much_and_for_how_long(
     run_heapfit: Heapfit, start: Start
 ) -> None:
@@ -154,9 +129,6 @@ def test_the_ledger_says_who_pins_how_much_and_for_how_long(
         r"0 % of them are older than 10 minutes\."
     )
     assert re.search(sentence, shown)
-
-
-# ------------------------------------------------------------------- how much
 
 
 def test_the_intervals_hold_what_there_is(start: Start) -> None:
@@ -198,9 +170,6 @@ def test_a_call_site_has_room_in_a_terminal_of_any_width(
     assert len(name) > 30
     assert any(name in line for line in lines)
     assert any(line.strip() == name for line in lines) == (width < 100)
-
-
-# ------------------------------------------------------------------- for other tools
 
 
 def test_pprof_reads_the_profile_from_a_file_and_over_http(
