@@ -6,12 +6,11 @@ import json
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import profile_tables
 import pytest
-from browser import Browser
 from conftest import Heapfit
 from heapfit.flames.export import export
 from heapfit.flames.formats import Format, Unit, What
@@ -27,12 +26,6 @@ pytestmark = pytest.mark.full
 
 HOSTILE = ["a;b 7\nc 8", "</script><script>alert(1)</script>", "\x1b[31m\u202e", "ü 語"]
 FUNCTIONS = ["main", "serve", "parse", "leak"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with Browser() as running:
-        yield running
 
 
 def tables(names: Sequence[str] = FUNCTIONS, blocks: Sequence[Block] | None = None) -> Tables:

@@ -23,7 +23,6 @@ from heapfit.live.processes import (
     why_not_listening,
     why_not_recording,
 )
-from heapfit.live.records import Stats
 from live_double import Answer, Double
 
 ME = os.getpid()
@@ -85,11 +84,9 @@ def test_a_process_that_is_stopped() -> None:
         stopped.send_signal(signal.SIGSTOP)
         os.waitpid(stopped.pid, os.WUNTRACED)  # each of its threads stops when it next runs
         try:
-            began = time.monotonic()
             for ask in (Client(stopped.pid).stats, Client(stopped.pid).ledger):
                 with pytest.raises(HeapfitError, match=f"is stopped; .*kill -CONT {stopped.pid}"):
                     ask()
-            assert time.monotonic() - began < 5  # the time that an answer has
         finally:
             stopped.kill()
 
@@ -164,12 +161,6 @@ def test_a_process_in_a_container_is_found_by_the_number_that_we_see() -> None:
         assert client.stats().pid == 1
         assert int(child) in [each.pid for each in listening()]
         os.kill(int(child), signal.SIGKILL)
-
-
-def stats(number: int, **total: int) -> Stats:
-    raw = Double().stats()
-    raw |= {"time_ms": number * 500, "total": {**raw["total"], **total}}
-    return Stats.model_validate(raw)
 
 
 def test_of_a_process_that_has_changed_its_title_the_program_is_named() -> None:
