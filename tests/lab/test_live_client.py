@@ -149,6 +149,7 @@ def can_unshare(kind: str) -> bool:
     return subprocess.run(["unshare", kind, "--fork", "true"], capture_output=True).returncode == 0
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not can_unshare("--pid"), reason="this user may not make a PID namespace")
 def test_a_process_in_a_container_is_found_by_the_number_that_we_see() -> None:
     command = ["unshare", "--pid", "--fork", sys.executable, str(DOUBLE)]
