@@ -122,17 +122,6 @@ class Page:
                 **(typed if kind == "keyDown" else {}),
             )
 
-    def screenshot(self, path: Path) -> None:
-        """Save the whole page, not only the window, as a PNG."""
-        width, height = self.evaluate("[innerWidth, document.documentElement.scrollHeight]")
-        answer = self.command(
-            "Page.captureScreenshot",
-            format="png",
-            captureBeyondViewport=True,
-            clip={"x": 0, "y": 0, "width": width, "height": height, "scale": 1},
-        )
-        path.write_bytes(base64.b64decode(answer["data"]))
-
     def print_to(self, path: Path) -> None:
         """Save the page as the PDF that printing it gives."""
         answer = self.command("Page.printToPDF", preferCSSPageSize=True, printBackground=True)

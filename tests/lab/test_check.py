@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
 import json
-import os
 import shutil
 import subprocess
 from collections import Counter
@@ -14,14 +12,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from conftest import Heapfit, assert_one_line, heapfit_command
+from conftest import Heapfit, assert_one_line
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.gate import against, condition, decision, formats, heap
+from heapfit.gate import against, heap
 from heapfit.gate.heap import FIGURES, Heap, Site, dumps, load
 from heapfit.record import Recording
-from heapfit.trace.convert import Summary, inspect
-from heapfit.trace.native import Thread
-from numpy.typing import NDArray
 from trace_data import service
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
@@ -68,9 +63,6 @@ def checked(run_heapfit: Heapfit, folder: Path, *options: str) -> tuple[int, dic
     return result.returncode, outcomes, result.stderr
 
 
-# ------------------------------------------------------------------ what is saved
-
-
 @pytest.mark.gate
 def test_what_is_saved_is_what_the_program_does(saved: Heap) -> None:
     assert saved.figures == dict.fromkeys(FIGURES, [0] * 5) | {
@@ -88,30 +80,6 @@ def test_what_is_saved_is_what_the_program_does(saved: Heap) -> None:
     assert len(site.calls) == 2
 
 
-def test_what_is_saved_twice_is_the_same_file_with_a_line_for_each_site(
-    run_heapfit: Heapfit, tmp_path: Path, saved: Heap
-) -> None:
-    text = (tmp_path / "heap.json").read_text()
-    run_heapfit("check", "--save", "again.json", "--", "./checked", folder=tmp_path)
-    assert (tmp_path / "again.json").read_text() == text == dumps(saved)
-    assert sum('"calls"' in line for line in text.splitlines()) == len(saved.sites)
-
-
-def test_a_recording_is_read_to_its_end_for_its_summary_once_in_each_run(
-    tmp_path: Path, build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[Path] = []
-
-    def counting(file: Path) -> tuple[Summary, list[Thread]]:
-        read.append(file)
-        return inspect(file)
-
-    monkeypatch.setattr(heap, "inspect", counting)
-    program = heap.Program([str(tmp_path / "checked")], dict(os.environ))
-    assert heap.measure(program, 2, lambda *_: None).sites
-    assert len(read) == len(set(read)) == 2
-
-
 def test_a_recording_that_ends_before_its_program_counts_for_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,23 +92,12 @@ def test_a_recording_that_ends_before_its_program_counts_for_nothing(
 def test_a_process_that_is_left_in_the_background_is_told(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
-    daemon = ["perl", "-MPOSIX", "-e", "fork and exit 0; setsid(); close STDOUT; sleep 5"]
+    daemon = ["perl", "-MPOSIX", "-e", "fork and exit 0; setsid(); close STDOUT; sleep 30"]
     saving = ["check", "--runs", "1", "--save", "heap.json"]
     result = run_heapfit(*saving, "--", *daemon, folder=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "note: the program left a process running in the background" in result.stderr
     assert "left_running" not in (tmp_path / "heap.json").read_text()
-    result = run_heapfit(*saving, "--attach-children", "--", *daemon, folder=tmp_path)
-    assert_one_line(result, 1, ["perl left a process running", "in the foreground"])
-    checked = ["check", "--against", "heap.json", "--json", "--", *daemon]
-    result = run_heapfit(*checked, folder=tmp_path)
-    assert "left a process running" in " ".join(json.loads(result.stdout)["notes"])
-    result = run_heapfit(*saving, "--", "sh", "-c", "sleep 0.1 & exit 0", folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "in the background" not in result.stderr
-
-
-# ------------------------------------------------------------------ what is decided
 
 
 def test_a_rebuilt_program_passes_and_what_moved_is_said(
@@ -203,14 +160,6 @@ def test_a_leak_fails_and_names_its_line(
     assert "(new since it was saved)" in place["what"]
 
 
-def test_less_than_was_saved_passes(run_heapfit: Heapfit, tmp_path: Path, build: Build) -> None:
-    build("MORE", "LEAK")
-    run_heapfit("check", "--save", "heap.json", "--", "./checked", folder=tmp_path)
-    build()
-    code, outcomes, _ = checked(run_heapfit, tmp_path)
-    assert (code, set(outcomes.values())) == (0, {"passed"})
-
-
 def test_what_is_allowed_passes_and_not_a_byte_beyond(
     run_heapfit: Heapfit, tmp_path: Path, build: Build, saved: Heap
 ) -> None:
@@ -228,7 +177,6 @@ def test_what_is_allowed_passes_and_not_a_byte_beyond(
     ("now", "code", "outcome"),
     [
         ("14 13 14 13 14 ", 0, "passed"),
-        ("13 15 13 15 13 ", 0, "passed"),
         ("13 15 13 15 15 ", 3, "untold"),
         ("15 16 15 16 15 ", 1, "failed"),
     ],
@@ -249,58 +197,26 @@ def test_what_scatters_is_judged_by_all_of_its_runs(
     assert (allocations["outcome"], allocations["allowed"]) == (outcome, 1014)
 
 
-def test_one_run_is_enough_where_nothing_scattered_and_nothing_has_grown(
+def test_processes_add_up_but_not_their_peaks(
     run_heapfit: Heapfit, tmp_path: Path, build: Build
 ) -> None:
-    numbers, command = tmp_path / "numbers", ["--", "./checked", "numbers"]
-    numbers.write_text("10 10 10 10 10 ")
-    run_heapfit("check", "--save", "heap.json", *command, folder=tmp_path)
-    numbers.write_text("10 99 99 ")
-    result = run_heapfit("check", "--against", "heap.json", *command, folder=tmp_path)
-    assert result.returncode == 0
-    assert numbers.read_text() == "99 99 "
-
-
-@pytest.mark.parametrize(
-    ("options", "script", "programs"),
-    [
-        (["--attach-children"], "./checked; ./checked; true", 2),
-        ([], "exec ./checked", 1),  # what the shell still had, it did not leak
-    ],
-)
-def test_processes_add_up_but_not_their_peaks(
-    run_heapfit: Heapfit, tmp_path: Path, build: Build,
-    options: list[str], script: str, programs: int,
-) -> None:  # fmt: skip
-    words = ["check", "--save", "heap.json", "--runs", "1", *options, "--", "sh", "-c", script]
-    assert run_heapfit(*words, folder=tmp_path).returncode == 0
+    words = ["check", "--save", "heap.json", "--runs", "1", "--attach-children", "--"]
+    script = "./checked; ./checked; true"
+    assert run_heapfit(*words, "sh", "-c", script, folder=tmp_path).returncode == 0
     found = heap.load(tmp_path / "heap.json")
-    assert found.figures["allocations"][0] > programs * 1000
     assert 64000 <= found.figures["peak_live_bytes"][0] < 2 * 64000
-    if not options:
-        assert found.figures["leaked_bytes"] == [0]
     [site] = [each for each in found.sites if each.calls[0].startswith("fill at")]
     assert site.figures == {
-        "allocations": programs * 1000,
-        "allocated_bytes": programs * 64000,
+        "allocations": 2 * 1000,
+        "allocated_bytes": 2 * 64000,
         "peak_live_bytes": 64000,
     }
 
 
-@pytest.mark.parametrize(
-    "draw",
-    [
-        lambda generator: generator.normal(1e6, 1e3, (4000, 10)),
-        lambda generator: generator.exponential(1e6, (4000, 10)),
-        lambda generator: generator.integers(7, 9, (4000, 10)),
-    ],
-    ids=["normal", "exponential", "two values"],
-)
-def test_figures_that_only_scatter_seldom_fail_and_are_mostly_told(
-    draw: Callable[[np.random.Generator], NDArray[np.float64]],
-) -> None:
+def test_figures_that_only_scatter_seldom_fail_and_are_mostly_told() -> None:
     outcomes: Counter[str] = Counter()
-    for runs in np.abs(draw(np.random.default_rng(3))).astype(int).tolist():
+    drawn = np.random.default_rng(3).exponential(1e6, (4000, 10))
+    for runs in drawn.astype(int).tolist():
         before, now = (
             made().model_copy(update={"figures": {"allocations": sorted(own)}})
             for own in (runs[:5], runs[5:])
@@ -309,19 +225,6 @@ def test_figures_that_only_scatter_seldom_fail_and_are_mostly_told(
         outcomes[found.outcome] += 1
     assert outcomes["failed"] <= 4000 * 0.003  # promised: 0.001, found: 0 to 0.001
     assert outcomes["untold"] <= 4000 / 40  # promised: 1/60, found: up to 1/64
-
-
-def test_a_program_without_symbols_is_told_by_module_and_offset(
-    run_heapfit: Heapfit, tmp_path: Path, build: Build
-) -> None:
-    build(options=["-s"])
-    run_heapfit("check", "--save", "heap.json", "--", "./checked", folder=tmp_path)
-    build("MORE", "WORK", options=["-s"])
-    result = run_heapfit("check", "--against", "heap.json", "--", "./checked", folder=tmp_path)
-    assert result.returncode == 1
-    words = " ".join(result.stdout.split())
-    assert "+32,000: checked+0x" in words
-    assert "new since it was saved" not in words  # it is the same site at another address
 
 
 def test_instructions_are_counted_when_they_were_saved(
@@ -338,57 +241,13 @@ def test_instructions_are_counted_when_they_were_saved(
     assert ": work at check_program.c:" in " ".join(grown.stdout.split())
 
 
-# ------------------------------------------------------------------ bad input
-
-
-def test_another_machine_or_command_is_said(
-    run_heapfit: Heapfit, tmp_path: Path, saved: Heap
-) -> None:
-    other = saved.model_copy(update={"machine": "pdp11, glibc 2.0", "command": ["./old"]})
-    (tmp_path / "heap.json").write_text(dumps(other))
-    code, _, said = checked(run_heapfit, tmp_path)
-    assert code == 0
-    assert "note: what was saved is of another command: ./old\n" in said
-    assert "note: it was saved on pdp11, glibc 2.0, and this is " in said
-
-
-def test_a_file_is_read_in_each_run_and_a_pipe_is_said_to_be_dropped(
-    run_heapfit: Heapfit, tmp_path: Path, build: Build, clean_environment: dict[str, str]
-) -> None:
-    command = ["check", "--save", "heap.json", "--json", "--", "./checked", "-"]
-    (tmp_path / "input").write_text("12345")
-    with (tmp_path / "input").open() as file:
-        read = subprocess.run(heapfit_command(*command), stdin=file, cwd=tmp_path, check=True,
-                              env=clean_environment, capture_output=True)  # fmt: skip
-    assert json.loads(read.stdout)["figures"]["allocations"] == [1005] * 5
-    piped = subprocess.run(heapfit_command(*command), input="12345", cwd=tmp_path, check=True,
-                           env=clean_environment, capture_output=True, text=True)  # fmt: skip
-    assert json.loads(piped.stdout)["figures"]["allocations"] == [1000] * 5
-    assert "a pipe cannot be read again in each run" in piped.stderr
-
-
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
         (["--", "./checked"], 2, "--save FILE or --against FILE"),
-        (["--save", "a", "--against", "b", "--", "./checked"], 2, "--save FILE or --against FILE"),
-        (["--save", "heap.json"], 2, "which program?"),
-        (["--save", "a", "--github", "--", "./checked"], 2, "are for --against"),
-        (["--save", "a", "--runs", "0", "--", "./checked"], 2, "--runs takes"),
         (["--against", "none.json", "--", "./checked"], 2, "heapfit check --save none.json -- CMD"),
-        (["--against", "check_program.c", "--", "./checked"], 2, "save it anew"),
         (["--against", "heap.json", "--allow", "speed<=1", "--", "./checked"], 2, "unknown figure"),
-        (["--against", "heap.json", "--allow", "leaked_bytes>1", "--", "./checked"], 2, "such as"),
-        (
-            ["--against", "heap.json", "--allow", "leaked_bytes<=100", "--", "./checked"],
-            2,
-            "here 100 times as much; write a difference with its sign: 'leaked_bytes<=+100'",
-        ),
-        (["--against", "heap.json", "--instructions", "--", "./checked"], 2, "no instructions"),
         (["--against", "heap.json", "--", "./none"], 127, "there is no program './none'"),
-        (["--save", "none/heap.json", "--", "./checked"], 2, "there is no folder none"),
-        (["--save", "/dev/full/heap.json", "--", "./checked"], 2, "there is no folder /dev/full"),
-        (["--save", "/proc/sys/heap.json", "--", "./none"], 1, "name a file that can be written"),
     ],
 )
 def test_what_makes_no_sense_is_told_in_a_line(
@@ -397,26 +256,9 @@ def test_what_makes_no_sense_is_told_in_a_line(
     assert_one_line(run_heapfit("check", *options, folder=tmp_path), code, [said])
 
 
-def test_a_program_that_ends_otherwise_under_valgrind_has_no_instructions(
-    run_heapfit: Heapfit, tmp_path: Path, build: Build
-) -> None:
-    script = 'case "$LD_PRELOAD" in *record*) exit 0;; esac; exit 4'
-    options = ["--save", "heap.json", "--runs", "1", "--instructions"]
-    result = run_heapfit("check", *options, "--", "sh", "-c", script, folder=tmp_path)
-    assert_one_line(result, 1, ["under Valgrind sh ends with 4, not with 0"])
-
-
 @pytest.mark.parametrize(
     "changed",
-    [
-        {"allocations": []},
-        {"allocations": [9, 1]},
-        {"else": [1]},
-        {"leaked_bytes": None},  # which was then no longer looked at
-        {"leaked_bytes": [-1]},
-        {"leaked_bytes": [1, 1, 1]},  # of other runs than the rest
-        dict.fromkeys(FIGURES),
-    ],
+    [{"allocations": [9, 1]}, {"leaked_bytes": None}],
 )
 def test_a_saved_file_that_was_changed_decides_nothing(
     saved: Heap, tmp_path: Path, changed: dict[str, list[int] | None]
@@ -428,23 +270,6 @@ def test_a_saved_file_that_was_changed_decides_nothing(
     path.write_text(dumps(saved.model_copy(update={"figures": figures})))
     with pytest.raises(UsageError, match="has been changed since it was saved"):
         load(path)
-
-
-def test_a_program_that_fails_now_is_not_compared(
-    run_heapfit: Heapfit, tmp_path: Path, build: Build, saved: Heap
-) -> None:
-    build("EXIT=3")
-    result = run_heapfit("check", "--against", "heap.json", "--", "./checked", folder=tmp_path)
-    assert_one_line(result, 1, ["ended with exit code 3, and with 0 when it was saved"])
-    build("EXIT=130")
-    result = run_heapfit("check", "--against", "heap.json", "--", "./checked", folder=tmp_path)
-    assert result.returncode == 130  # by Ctrl-C, as programs say that themselves
-    build("EXIT=(abort(),0)")
-    result = run_heapfit("check", "--against", "heap.json", "--", "./checked", folder=tmp_path)
-    assert_one_line(result, 1, ["SIGABRT"])
-
-
-# ------------------------------------------------------------------ the same call site
 
 
 def made(*sites: tuple[int, int, str]) -> Heap:
@@ -465,32 +290,6 @@ def growth(before: Heap, now: Heap) -> list[str]:
     return [place.what for place in allocated.places]
 
 
-@pytest.mark.parametrize(
-    ("saved", "found", "outcome"),
-    [
-        ([100], [103, 105, 109], "untold"),  # it may have been the lowest of many
-        ([100], [105, 105, 105], "failed"),
-        ([100, 100], [103, 105, 109], "failed"),
-        ([100], [99, 100, 109], "passed"),
-    ],
-)
-def test_one_saved_run_of_what_scatters_decides_nothing(
-    saved: list[int], found: list[int], outcome: str
-) -> None:
-    before, now = (
-        made().model_copy(update={"figures": {"allocations": each}}) for each in (saved, found)
-    )
-    [decision] = against.compare(before, now, {})
-    assert decision.outcome == outcome
-    assert ("one run was saved" in decision.why) == (outcome == "untold")
-
-
-def test_a_call_that_is_put_before_another_does_not_take_its_place() -> None:
-    before = made((10, 100, "f at x.c:5"), (20, 400, "f at x.c:9"))
-    now = made((1, 900, "f at x.c:4"), (10, 100, "f at x.c:6"), (20, 400, "f at x.c:10"))
-    assert growth(before, now) == ["+900: f at x.c:4 < main at m.c:1 (new since it was saved)"]
-
-
 @pytest.mark.gate
 def test_what_came_and_what_went_add_up_to_the_growth() -> None:
     """A call that the compiler no longer puts into its caller is another site, and no growth."""
@@ -504,16 +303,3 @@ def test_what_came_and_what_went_add_up_to_the_growth() -> None:
     ]
     [_, allocated] = against.compare(before, now, {})
     assert allocated.now[0] - allocated.before[0] == 100 + 90 - 100 - 60
-
-
-def test_calls_of_one_function_are_the_same_in_the_order_of_their_lines() -> None:
-    before = made((10, 100, "f at x.c:9"), (20, 400, "f at x.c:10"))
-    now = made((20, 500, "f at x.c:110"), (10, 100, "f at x.c:99"))
-    assert growth(before, now) == [
-        "+100: f at x.c:110 < main at m.c:1 (was f at x.c:10 < main at m.c:1)"
-    ]
-
-
-@pytest.mark.parametrize("module", [heap, against, decision, condition, formats])
-def test_the_examples_in_their_texts_are_true(module: object) -> None:
-    assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]

@@ -6,17 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Heapfit, assert_one_line
+from conftest import Heapfit
 
 pytestmark = pytest.mark.full
-
-
-def test_the_list_names_every_allocator(run_heapfit: Heapfit) -> None:
-    for arguments in (["allocators"], ["allocators", "list"]):
-        result = run_heapfit(*arguments)
-        assert result.returncode == 0
-        for name in ("glibc", "heapfit", "jemalloc", "mimalloc", "tcmalloc", "tbbmalloc"):
-            assert name in result.stdout
 
 
 def test_the_list_as_json_says_what_is_installed(run_heapfit: Heapfit) -> None:
@@ -40,41 +32,6 @@ def test_installing_from_a_package_index_makes_it_usable(
     assert "downloading" not in again.stderr
 
 
-def test_installing_from_debian_makes_it_usable(run_heapfit: Heapfit) -> None:
-    result = run_heapfit("allocators", "install", "jemalloc")
-    assert result.returncode == 0, result.stderr
-    assert "libjemalloc.so.2" in result.stdout
-
-
-def test_show_prints_the_library(run_heapfit: Heapfit) -> None:
-    run_heapfit("allocators", "install", "jemalloc")
-    result = run_heapfit("allocators", "show", "jemalloc", environment={"COLUMNS": "160"})
-    assert "libjemalloc.so.2" in result.stdout
-
-
-@pytest.mark.parametrize("command", ["install", "show"])
-def test_an_unknown_allocator_is_told_the_nearest(run_heapfit: Heapfit, command: str) -> None:
-    result = run_heapfit("allocators", command, "jemaloc")
-    assert_one_line(result, 2, ["unknown allocator 'jemaloc'", "did you mean 'jemalloc'?"])
-
-
-def test_an_option_that_is_none_is_not_taken_for_a_library(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    words = ("compare", "--allocators", "glibc,heapfit:decay=5", "--", "true")
-    result = run_heapfit(*words, folder=tmp_path)
-    assert_one_line(result, 2, ["unknown option 'decay'", "did you mean 'decay_ms'?"])
-
-
-def test_an_option_beside_an_allocator_of_a_comparison_is_told_its_place(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    words = ("compare", "--allocators", "glibc,heapfit:decay_ms=5", "--", "true")
-    result = run_heapfit(*words, folder=tmp_path)
-    assert_one_line(result, 2, ["without options here: heapfit;", "--factor option.decay_ms=A,B"])
-
-
-@pytest.mark.full
 def test_without_names_everything_that_a_registry_has_is_wanted(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -102,12 +59,3 @@ def test_without_names_everything_that_a_registry_has_is_wanted(
     assert {name for name in told if not name.startswith("heapfit")} == wanted
     for name in ("glibc", "jemalloc", "tcmalloc"):  # These are there, and the others do not hinder.
         assert f"\n{name} " in f"\n{result.stdout}"
-
-
-def test_what_no_registry_has_is_listed_with_how_to_add_it(run_heapfit: Heapfit) -> None:
-    for arguments in (["list"], ["show", "ptmalloc3"]):
-        result = run_heapfit("allocators", *arguments, environment={"COLUMNS": "160"})
-        assert "ptmalloc3=path/to/lib.so" in result.stdout
-        assert "in no registry" in result.stdout
-    result = run_heapfit("allocators", "install", "ptmalloc3")
-    assert_one_line(result, 1, ["in no package registry", "ptmalloc3=path/to/lib.so"])

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shlex
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
-from sampling import first
 from study_files import trials_in
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
-PROGRAM = ["python3", "-c", "print(sum(len(str(n)) for n in range(20000)))"]
+PROGRAM = ["perl", "-e", "print length join q(), 1 .. 20000"]
 QUICK = ["--allocators", "glibc,heapfit", "--replicates", "2", "--cores", "1"]
 
 
@@ -35,17 +34,6 @@ def test_a_command_is_compared_and_the_page_written(run_heapfit: Heapfit, tmp_pa
     assert [trial["status"] for trial in trials_in(folder)] == ["ok"] * 6
 
 
-def test_progress_and_results_do_not_mix(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    result = run_heapfit("compare", *QUICK, "--json", "--", *PROGRAM, folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    summary = json.loads(result.stdout)
-    wall = {each["allocator"]: each for each in summary["estimates"] if each["metric"] == "wall_s"}
-    assert wall["heapfit"]["n"] == 2
-    [verdict] = [each for each in summary["verdicts"] if each["metric"] == "wall_s"]
-    assert (verdict["first"], verdict["second"], verdict["blocks"]) == ("glibc", "heapfit", 2)
-    assert "of 6 trials" in result.stderr
-
-
 @pytest.mark.gate
 def test_an_allocator_is_compared_with_itself(run_heapfit: Heapfit, tmp_path: Path) -> None:
     command = ["compare", "--allocators", "heapfit", "--aa", "--replicates", "2", "--cores", "1",
@@ -60,14 +48,6 @@ def test_an_allocator_is_compared_with_itself(run_heapfit: Heapfit, tmp_path: Pa
     repeated = run_heapfit(*shlex.split(study["reproduce"])[1:])
     assert "all 6 trials are already done" in repeated.stderr
     assert "heapfit and heapfit-again are the same allocator" in " ".join(repeated.stdout.split())
-
-
-@pytest.mark.parametrize("named", ["glibc,heapfit", "installed"])
-def test_several_allocators_are_not_compared_with_themselves(
-    run_heapfit: Heapfit, tmp_path: Path, named: str
-) -> None:
-    result = run_heapfit("compare", "--aa", "--allocators", named, "--", *PROGRAM, folder=tmp_path)
-    assert_one_line(result, 2, ["--aa compares one allocator with itself", named])
 
 
 @pytest.mark.gate
@@ -94,92 +74,40 @@ def test_the_same_command_adds_nothing_and_more_replicates_add_to_it(
     assert "as it was" not in (out / "report.md").read_text()
 
 
-def test_repeating_a_finished_study_loads_no_tests_of_assumptions(
-    run_heapfit: Heapfit, clean_environment: dict[str, str], tmp_path: Path
-) -> None:
-    options = ["compare", *QUICK, "--out", str(tmp_path), "--", *PROGRAM]
-    assert run_heapfit(*options).returncode == 0
-    python, *words = heapfit_command(*options)
-    result = subprocess.run(
-        [python, "-X", "importtime", *words], env=clean_environment, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
-    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
-    assert "heapfit.statistics" in loaded
-    assert not loaded & {"scipy.stats", "scipy.optimize", "scipy.interpolate"}
-
-
-def test_the_first_trial_does_not_wait_for_what_only_the_report_needs(
-    clean_environment: dict[str, str], tmp_path: Path
-) -> None:
-    """Loading that takes a second; where the program fails there is no report."""
-    options = ["compare", *QUICK[:2], "--precision", "5%", "--max-time", "1m", "--out"]
-    python, *words = heapfit_command(*options, str(tmp_path), "--", "false")
-    result = subprocess.run(
-        [python, "-X", "importtime", *words], env=clean_environment, capture_output=True, text=True
-    )
-    assert "the program fails under the baseline glibc" in result.stderr
-    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
-    assert "heapfit.study.stopping" in loaded
-    assert not loaded & {"numpy", "scipy", "plotly", "jinja2", "heapfit.statistics", "psutil"}
-
-
 def test_a_comparison_runs_until_it_is_precise_or_time_is_up(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
-    shared = ["compare", "--allocators", "glibc,heapfit", "--cores", "1", "--out", tmp_path]
-    shared += ["--precision", "0.01%", "--max-time"]
-    result = run_heapfit(*shared, "2s", "--json", "--", "sh", "-c", "sleep 0.02; echo done")
+    options = ["--allocators", "glibc,heapfit", "--cores", "1", "--out", tmp_path]
+    options += ["--precision", "0.01%", "--max-time", "10s"]
+    result = run_heapfit("compare", *options, "--json", "--", "sh", "-c", "sleep 0.1; echo done")
     assert result.returncode == 0, result.stderr
     summary = json.loads(result.stdout)
-    study = summary["study"]
-    assert study["rule"] == {"precision": 0.0001, "max_time_s": 2.0}
+    assert summary["study"]["rule"] == {"precision": 0.0001, "max_time_s": 10.0}
     trials = trials_in(tmp_path)
     assert len(trials) == summary["trials_planned"] == summary["trials_done"]
-    assert sum(trial["took_s"] for trial in trials[:-1]) < 2
+    assert sum(trial["took_s"] for trial in trials[:-1]) < 10
     assert float(summary["precision"]["reached"]) > 0.0001
-    assert "--precision 0.01% --max-time 2s" in study["reproduce"]
-    longer = run_heapfit(*shared, "5s", "--", "sh", "-c", "sleep 0.02; echo done")
-    assert longer.returncode == 0, longer.stderr
-    assert "trials are already done" in longer.stderr
-    assert len(trials_in(tmp_path)) > len(trials)
-    said = " ".join(longer.stdout.split())
-    assert "The precision asked for, 0.01 %, is not reached" in said
-    assert "in place of --precision and --max-time, or give the program more work." in said
-
-
-def test_time_that_only_warm_ups_have_is_too_short(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    shared = ["compare", "--allocators", "glibc,heapfit", "--cores", "1", "--out", tmp_path]
-    result = run_heapfit(*shared, "--max-time", "1s", "--", "sleep", "0.8")
-    assert result.returncode == 1
-    assert "heapfit: time was up before any trial that counts" in result.stderr
-    assert "No trial that counts has succeeded" in result.stdout
+    assert "--precision 0.01% --max-time 10s" in summary["study"]["reproduce"]
 
 
 def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
     clean_environment: dict[str, str], run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
-    runs, gate = tmp_path / "runs", tmp_path / "gate"
-    # The third run of the program hangs, once.
-    hang = f"if [ $(wc -l < {runs}) = 3 ] && [ ! -e {gate} ]; then touch {gate}; exec sleep 600; fi"
+    runs, gate, told = tmp_path / "runs", tmp_path / "gate", tmp_path / "told"
+    os.mkfifo(told)
+    # The third run of the program says so and hangs, once.
+    hang = f"touch {gate}; echo hangs > {told}; exec sleep 600"
+    hang = f"if [ $(wc -l < {runs}) = 3 ] && [ ! -e {gate} ]; then {hang}; fi"
     program = ["sh", "-c", f"echo >> {runs}; {hang}; echo done"]
     command = ["compare", *QUICK, "--out", str(tmp_path), "--", *program]
     with subprocess.Popen(
-        heapfit_command(*command),
-        env=clean_environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        heapfit_command(*command), env=clean_environment, stderr=subprocess.PIPE, text=True
     ) as process:
-        deadline = time.monotonic() + 60
-        while not gate.exists():
-            assert time.monotonic() < deadline, "the third trial never began"
-            time.sleep(0.02)
+        assert told.read_text() == "hangs\n"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate()
     assert process.returncode == 130
     assert "the same command continues from there" in said
-    assert "Traceback" not in said
     kept = trials_in(tmp_path)
     assert len(kept) == 2
     result = run_heapfit(*command)
@@ -187,40 +115,6 @@ def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
     assert f"continuing: {len(kept)} of 6" in result.stderr
     assert trials_in(tmp_path)[: len(kept)] == kept
     assert len(trials_in(tmp_path)) == 6
-
-
-def test_a_library_of_ones_own_is_compared_under_its_name(
-    run_heapfit: Heapfit, library: Path, tmp_path: Path
-) -> None:
-    named = f"mine={library}"
-    options = ["--allocators", named, "--replicates", "1", "--warmups", "0", "--out", tmp_path]
-    result = run_heapfit("compare", *options, "--json", "--", *PROGRAM)
-    assert result.returncode == 0, result.stderr
-    study = json.loads(result.stdout)["study"]
-    assert [each["name"] for each in study["allocators"]] == ["glibc", "mine"]
-    assert named in study["reproduce"]
-
-
-def test_a_workload_of_ones_own_is_prepared_and_compared(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    (tmp_path / "own.toml").write_text(
-        'name = "own-count"\ntitle = "Count words"\nquestion = "None."\n'
-        '[prepare]\ncommand = ["sh", "-c", "seq 1000 > {data}/numbers"]\n'
-        '[run]\ncommand = ["wc", "-w", "{data}/numbers"]\n'
-        '[check]\nstdout = "same"\nmust_match = "1000"\n'
-        '[[metrics]]\nname = "words"\nlabel = "Words"\nunit = "count"\n'
-        'pattern = "^([0-9]+)"\nbetter = "higher"\n'
-    )
-    result = run_heapfit(
-        "compare", "./own.toml", *QUICK, "--metric", "words", "--json", folder=tmp_path
-    )
-    assert result.returncode == 0, result.stderr
-    summary = json.loads(result.stdout)
-    assert summary["study"]["primary_metric"] == "words"
-    words = [each for each in summary["estimates"] if each["metric"] == "words"]
-    assert [each["median"] for each in words] == [1000.0, 1000.0]
-    assert (tmp_path / "heapfit-results" / "own-count" / "report.html").is_file()
 
 
 def test_a_program_that_fails_under_one_allocator_is_reported_not_timed(
@@ -237,42 +131,16 @@ def test_a_program_that_fails_under_one_allocator_is_reported_not_timed(
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    first(
-        3,
-        [
-            (["xml-transfrom"], ["unknown workload", "did you mean 'xml-transform'?"]),
-            (["--allocators", "heapfti", "--", "true"], ["unknown allocator", "'heapfit'?"]),
-            (["--baseline", "glbc", "--", "true"], ["unknown allocator 'glbc'", "'glibc'?"]),
-            (["--metric", "wal_s", "--", "true"], ["unknown metric 'wal_s'", "'wall_s'?"]),
-            (["--alocators", "glibc", "--", "true"], ["unknown option", "'--allocators'?"]),
-            (["/bin/true"], ["/bin/true is not a workload", "heapfit compare -- /bin/true"]),
-            (["--output", "no", "--", "true"], ["'no'; there are ignore and same"]),
-            (["--output", "sane", "--", "true"], ["--output", "did you mean 'same'?"]),
-            (["--cores", "many", "--", "true"], ["--cores", "'many'"]),
-            (["--cores", "100000", "--", "true"], ["100000 cores"]),
-            (["--replicates", "few", "--", "true"], ["--replicates"]),
-            (["--replicates", "0", "--", "true"], ["at least 1 replicate, not 0"]),
-            (["--precision", "0%", "--", "true"], ["--precision", "more than 0 %"]),
-            (["--precision", "200%", "--", "true"], ["--precision", "less than 100 %"]),
-            (["--precision", "2", "--", "true"], ["--precision", "such as 2%", "'2'"]),
-            (["--precision", "2%", "--replicates", "5", "--", "true"], ["leave out --replicates"]),
-            (["--max-time", "10", "--", "true"], ["--max-time", "such as 90s", "'10'"]),
-            (["--max-time", "0m", "--", "true"], ["--max-time", "'0m'"]),
-            (["--max-time", "1m", "--replicates", "5", "--", "true"], ["leave out --replicates"]),
-            (
-                ["--precision", "2%", "--metric", "major_faults", "--", "true"],
-                ["major_faults can be zero", "--replicates"],
-            ),
-            (["--timeout", "0", "--", "true"], ["time-out"]),
-            (["--", "no-such-program"], ["'no-such-program'"]),
-            (["--allocators", "bad=/no/such.so", "--", "true"], ["/no/such.so"]),
-            (["./none.toml"], ["none.toml"]),
-            (["--metric", "zzzz", "--", "true"], ["unknown metric 'zzzz'; there are ", "wall_s"]),
-            ([], ["WORKLOAD"]),
-            (["--"], ["WORKLOAD"]),
-            (["redis", "--", "true"], ["WORKLOAD"]),
-        ],
-    ),
+    [
+        (["xml-transfrom"], ["unknown workload", "did you mean 'xml-transform'?"]),
+        (["--metric", "wal_s", "--", "true"], ["unknown metric 'wal_s'", "'wall_s'?"]),
+        (["--replicates", "few", "--", "true"], ["--replicates"]),
+        (["--precision", "0%", "--", "true"], ["--precision", "more than 0 %"]),
+        (
+            ["--precision", "2%", "--metric", "major_faults", "--", "true"],
+            ["major_faults can be zero", "--replicates"],
+        ),
+    ],
 )
 def test_a_senseless_request_is_explained(
     run_heapfit: Heapfit, tmp_path: Path, arguments: list[str], said: list[str]
@@ -281,30 +149,8 @@ def test_a_senseless_request_is_explained(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
-    first(
-        3,
-        [
-            (["--allocators", "bad=/etc/passwd", "--", "true"], ["/etc/passwd does not load"]),
-            (["--out", "/dev/null/results", "--", "true"], ["/dev/null/results"]),
-        ],
-    ),
-)
-def test_what_cannot_be_done_is_explained(
-    run_heapfit: Heapfit, tmp_path: Path, arguments: list[str], said: list[str]
-) -> None:
-    result = run_heapfit("compare", *arguments, folder=tmp_path)
-    assert result.returncode == 1, result.stderr
-    assert_one_line(result, 1, said)
-
-
-@pytest.mark.parametrize(
     ("program", "options", "said"),
-    [
-        (["false"], [], "exit code 1"),
-        (["sleep", "60"], ["--timeout", "0.3"], "0.3 s"),
-        (["date", "+%N"], [], "--output ignore"),
-    ],
+    [(["false"], [], "exit code 1"), (["date", "+%N"], [], "--output ignore")],
 )
 def test_a_program_that_fails_under_the_baseline_is_explained(
     run_heapfit: Heapfit, tmp_path: Path, program: list[str], options: list[str], said: str
@@ -313,14 +159,6 @@ def test_a_program_that_fails_under_the_baseline_is_explained(
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1].startswith("heapfit: ")
     assert said in result.stderr.splitlines()[-1]
-
-
-def test_what_to_do_with_a_server_is_told(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    command = ["compare", *QUICK, "--timeout", "0.3", "--", "sleep", "60"]
-    said = run_heapfit(*command, folder=tmp_path).stderr.splitlines()[-1]
-    assert "--timeout" in said
-    assert said.endswith("if it is a server, describe it and what drives it: "
-                         "heapfit workloads new --port N -- sleep 60")  # fmt: skip
 
 
 def test_a_program_that_goes_into_the_background_is_not_passed_over(
@@ -349,62 +187,6 @@ def test_standard_input_is_not_dropped_in_silence(
     assert "standard input is not given to the program" in read.stderr
     empty = subprocess.run(command, stdin=subprocess.DEVNULL, **run)  # type: ignore[call-overload]
     assert "standard input" not in empty.stderr
-
-
-def test_a_page_that_cannot_be_written_hides_no_answer(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    run_heapfit("compare", *QUICK, "--out", tmp_path, "--", *PROGRAM)
-    (tmp_path / "report.html").unlink()
-    (tmp_path / "report.html").mkdir()
-    result = run_heapfit("report", tmp_path)
-    assert_one_line(result, 1, ["cannot write", "report.html", "is a directory"])
-    assert "heapfit" in result.stdout
-    assert "Each cell: the median of 2 trials" in result.stdout
-
-
-def test_output_that_differs_may_be_ignored(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    options = [*QUICK, "--output", "ignore", "--out", tmp_path]
-    result = run_heapfit("compare", *options, "--", "date", "+%N")
-    assert result.returncode == 0, result.stderr
-
-
-def test_another_study_in_the_folder_is_left_alone(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    assert run_heapfit("compare", *QUICK, "--out", tmp_path, "--", "true").returncode == 0
-    before = trials_in(tmp_path)
-    result = run_heapfit("compare", *QUICK, "--out", tmp_path, "--", *PROGRAM)
-    assert_one_line(result, 2, ["another study", "--out"])
-    assert trials_in(tmp_path) == before
-
-
-def test_without_a_folder_named_every_study_keeps_its_own(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    for warmups in ("1", "0", "1"):
-        command = ["compare", *QUICK, "--warmups", warmups, "--", "true"]
-        assert run_heapfit(*command, folder=tmp_path).returncode == 0
-    first, second = sorted((tmp_path / "heapfit-results").iterdir(), key=lambda path: path.name)
-    assert second.name == f"{first.name}-2"
-    assert len(trials_in(first)) == 6
-    assert len(trials_in(second)) == 5  # without warm-ups, one of the baseline for its output
-
-
-def test_report_shows_an_earlier_study_again(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    assert run_heapfit("compare", *QUICK, "--out", tmp_path, "--", *PROGRAM).returncode == 0
-    (tmp_path / "report.html").unlink()
-    result = run_heapfit("report", tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "heapfit" in result.stdout
-    assert (tmp_path / "report.html").is_file()
-    summary = json.loads(run_heapfit("report", tmp_path, "--json").stdout)
-    assert summary["trials_done"] == 6
-
-
-def test_report_says_when_there_is_no_study(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    assert_one_line(run_heapfit("report", tmp_path), 2, [str(tmp_path), "no study"])
-
-
-# ------------------------------------------------------------------------- factors
 
 
 def test_one_allocator_alone_is_refused_before_it_runs(
@@ -474,36 +256,9 @@ def test_a_command_is_compared_at_every_level_of_a_factor(
     assert "--factor threads=1,8 --factor env.MODE=,fast" in plan["reproduce"]
 
 
-def test_a_workloads_own_parameters_are_varied(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    workload = tmp_path / "workload.toml"
-    workload.write_text(
-        'name = "mine"\ntitle = "Mine"\nquestion = "?"\n'
-        '[run]\ncommand = ["echo", "{size}"]\n[parameters]\nsize = "1k"\n'
-    )
-    command = ["compare", workload, "--allocators", "glibc", "--replicates", "1"]
-    result = run_heapfit(*command, "--factor", "size=1k,1m", "--out", tmp_path / "out")
-    assert result.returncode == 0, result.stderr
-    levels = {json.dumps(each["planned"]["levels"]) for each in trials_in(tmp_path / "out")}
-    assert levels == {'{"size": "1k"}', '{"size": "1m"}'}
-    mistyped = run_heapfit(*command, "--factor", "sise=1k,1m")
-    assert_one_line(mistyped, 2, ["unknown factor 'sise'; did you mean 'size'"])
-
-
 @pytest.mark.parametrize(
     ("factor", "said"),
-    first(
-        3,
-        [
-            ("n", "--factor takes NAME=A,B"),
-            ("n=", "'n' has no levels"),
-            ("n=1,2,1", "the level '1' twice"),
-            ("m=1", "write {m} where its level goes"),
-            ("cores=1,2", "--cores"),
-            ("allocator=glibc", "--allocators"),
-            ("option.decay=1", "did you mean 'decay_ms'?"),
-            ("option.decay_ms=soon", "not a whole number"),
-        ],
-    ),
+    [("m=1", "write {m} where its level goes"), ("option.decay_ms=soon", "not a whole number")],
 )
 def test_a_senseless_factor_is_explained_before_anything_runs(
     run_heapfit: Heapfit, tmp_path: Path, factor: str, said: str

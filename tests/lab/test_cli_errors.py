@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,40 +12,20 @@ from pathlib import Path
 import pytest
 from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
 from heapfit.cli import commands
-from sampling import first
 
 pytestmark = pytest.mark.full
 
-COMMANDS = [
-    ["compare"],
-    ["report"],
-    ["run"],
-    ["lib"],
-    ["ctl"],
-    ["top"],
-    ["export"],
-    ["allocators", "list"],
-    ["allocators", "install"],
-    ["allocators", "show"],
-    ["workloads", "list"],
-    ["workloads", "install"],
-    ["workloads", "show"],
-    ["workloads", "new"],
-    ["doctor"],
-]
+COMMANDS = [["compare"], ["run"], ["allocators", "install"], ["workloads", "new"], ["doctor"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_explains_itself_with_an_example(
     run_heapfit: Heapfit, command: list[str]
 ) -> None:
-    for flag in ("--help", "-h"):
-        result = run_heapfit(*command, flag)
-        assert result.returncode == 0, result.stderr
-        assert "Example:" in result.stdout
-        assert "--json" in result.stdout
-        assert re.search(r"--help +-h ", result.stdout)
-        assert "<bool>" not in result.stdout  # no value follows a flag
+    result = run_heapfit(*command, "-h")
+    assert result.returncode == 0, result.stderr
+    assert "Example:" in result.stdout
+    assert "--json" in result.stdout
 
 
 def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(
@@ -70,69 +48,24 @@ def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(
     assert " ".join(lines).split() == piped.split()
 
 
-@pytest.mark.parametrize("command", commands.COMMANDS)
-def test_every_command_finds_by_itself_what_it_needs_and_no_more(
-    clean_environment: dict[str, str], command: str
-) -> None:
-    """The other tests fork commands from a process that has loaded most of it.
-
-    And what only some uses of it need, its help does not wait for.
-    """
-    python, *words = heapfit_command(command, "--help")
-    result = subprocess.run(
-        [python, "-X", "importtime", *words],
-        env=clean_environment,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr
-    assert f"heapfit {command}" in result.stdout
-    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
-    assert "heapfit.cli.commands" in loaded
-    assert not loaded & {"textual", "prometheus_client", "scipy", "duckdb", "heapfit.report"}
-
-
 def test_the_command_alone_lists_all_commands(run_heapfit: Heapfit) -> None:
     result = run_heapfit()
     assert result.returncode == 0, result.stderr
-    for command in COMMANDS:
-        assert command[0] in result.stdout
-
-
-def test_the_version_is_printed(run_heapfit: Heapfit) -> None:
-    assert run_heapfit("--version").stdout.startswith("heapfit 0.")
+    for command in commands.COMMANDS:
+        assert f" {command} " in result.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    first(
-        3,
-        [
-            (["comapre"], ["unknown command 'comapre'", "did you mean 'compare'?"]),
-            (["allocators", "lst"], ["unknown command 'lst'", "did you mean 'list'?"]),
-            (["--verson"], ["unknown option '--verson'", "did you mean '--version'?"]),
-            (["doctor", "--jsn"], ["unknown option '--jsn'", "did you mean '--json'?"]),
-            (["lib", "--variant"], ["--variant", "requires an argument"]),
-            (["lib", "extra"], ["unexpected", "extra"]),
-            (["allocators", "show"], ["missing argument", "NAME"]),
-            (["report"], ["missing argument 'DIR'", "heapfit report heapfit-results/"]),
-            (["compare", "--outp", "x"], ["'--outp'", "did you mean '--output'?"]),
-            (["frobnicate"], ["unknown command 'frobnicate'; heapfit --help lists them"]),
-            (["compare", "--zzzzzz"], ["'--zzzzzz'; heapfit compare --help lists them"]),
-            (["allocators", "show", "qqqqqq"], ["'qqqqqq'; heapfit allocators lists them"]),
-            (["workloads", "show", "zzzzzz"], ["'zzzzzz'; heapfit workloads lists them"]),
-            (["run", "--set", "zzzzzz=1", "--", "true"], ["there are background, ", "verbose"]),
-            (["compare", "true", "x"], ["extra", "write -- before it: heapfit compare -- CMD"]),
-            (["compare", "--on", "http://a:1", "--", "true"], ["such as tcp://HOST:8786"]),
-            (["doctor", "true"], ["write -- before it: heapfit doctor -- CMD"]),
-            (["compare", "true"], ["write -- before it: heapfit compare -- true"]),
-            (["compare", "--", "true | cat"], ["one by one", "sh -c 'true | cat'"]),
-            (["compare", "--", "/"], ["'/' is a folder"]),
-            (["compare", "--replicates", "ten"], ["--replicates takes a whole number, not 'ten'"]),
-            (["compare", "--timeout", "1m"], ["--timeout takes a number, not '1m'"]),
-            (["replay", "a", "--touch", "pages"], ["heapfit: --touch: 'pages' is not one of"]),
-        ],
-    ),
+    [
+        (["comapre"], ["unknown command 'comapre'", "did you mean 'compare'?"]),
+        (["doctor", "--jsn"], ["unknown option '--jsn'", "did you mean '--json'?"]),
+        (["lib", "--variant"], ["--variant", "requires an argument"]),
+        (["allocators", "show"], ["missing argument", "NAME"]),
+        (["frobnicate"], ["unknown command 'frobnicate'; heapfit --help lists them"]),
+        (["compare", "--", "true | cat"], ["one by one", "sh -c 'true | cat'"]),
+        (["compare", "--replicates", "ten"], ["--replicates takes a whole number, not 'ten'"]),
+    ],
 )
 def test_a_mistyped_command_line_is_explained_in_one_line(
     run_heapfit: Heapfit, arguments: list[str], said: list[str]
@@ -162,22 +95,6 @@ def test_a_file_that_is_not_there_is_a_mistake_in_the_command_line(
     assert_one_line(run_heapfit(*arguments, folder=tmp_path), 2, ["none"])
 
 
-@pytest.mark.parametrize(
-    "command", ["check", "record", "compare", "run", "profile", "doctor", "workloads new",
-                "pools explain"],
-)  # fmt: skip
-def test_the_usage_of_what_takes_a_program_says_so(run_heapfit: Heapfit, command: str) -> None:
-    shown = run_heapfit(*command.split(), "-h").stdout
-    usage = next(line for line in shown.splitlines() if "Usage:" in line)
-    assert "-- CMD" in usage
-
-
-def test_a_traceback_is_there_for_those_who_ask(run_heapfit: Heapfit) -> None:
-    result = run_heapfit("comapre", environment={"HEAPFIT_DEBUG": "1"})
-    assert result.returncode != 0
-    assert "Traceback" in result.stderr
-
-
 def test_a_reader_that_leaves_early_is_no_reason_for_noise(
     clean_environment: dict[str, str],
 ) -> None:
@@ -193,21 +110,6 @@ def test_a_reader_that_leaves_early_is_no_reason_for_noise(
     os.close(write_end)
     assert result.returncode == 141, "as of SIGPIPE, and no gate that has failed"
     assert result.stderr == ""
-
-
-def test_a_full_disk_under_the_output_is_explained(clean_environment: dict[str, str]) -> None:
-    with Path("/dev/full").open("w") as full:
-        result = subprocess.run(
-            heapfit_command("allocators", "list", "--json"),
-            env=clean_environment,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    assert_one_line(result, 1, ["no space left on device", "make room"])
-
-
-# --------------------------------------------------- wherever the output goes to
 
 
 @pytest.fixture(scope="session")
@@ -237,9 +139,6 @@ ANSWERING = [
     ["compare", "--aa", "--replicates", "1", "--cores", "1", "--", "true"],
     ["check", "--save", "heap.json", "--", "true"],
     ["diff", "results", "results-2"],
-]
-# Of the full run alone.
-FURTHER_ANSWERING = [
     ["allocators", "show", "heapfit"],
     ["workloads"],
     ["workloads", "show", "redis"],
@@ -255,9 +154,7 @@ FURTHER_ANSWERING = [
 ]
 
 
-@pytest.mark.parametrize(
-    "words", first(len(ANSWERING), [*ANSWERING, *FURTHER_ANSWERING]), ids=" ".join
-)
+@pytest.mark.parametrize("words", ANSWERING, ids=" ".join)
 def test_every_answer_fits_a_narrow_terminal_a_pipe_and_a_program(
     run_heapfit: Heapfit, made: Path, words: list[str]
 ) -> None:
@@ -270,18 +167,7 @@ def _is_whole(line: str, words: list[str]) -> bool:
     return is_of_answer or line.startswith("The page: ") or "/" in line
 
 
-@pytest.mark.parametrize("command", commands.COMMANDS)
-def test_no_help_breaks_off_in_a_sentence(run_heapfit: Heapfit, command: str) -> None:
-    """A line ends where the terminal does, or a paragraph."""
-    shown = run_heapfit(command, "--help", environment={"COLUMNS": "60"}).stdout
-    text = shown.partition("╭")[0].splitlines()
-    for line, after in itertools.pairwise(text):
-        line, after = line.strip(), after.strip()
-        if line and after and not line.startswith("Usage"):
-            assert len(line) + 1 + len(after.split()[0]) > 58, (line, after)
-
-
-@pytest.mark.parametrize("command", [["compare"], ["check", "--save", "heap.json"]])
+@pytest.mark.parametrize("command", [["compare"]])
 def test_a_word_that_is_no_text_is_refused_before_anything_runs(
     clean_environment: dict[str, str], tmp_path: Path, command: list[str]
 ) -> None:

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import re
-import select
-import signal
 import subprocess
-import termios
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,11 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
 from heapfit.cli import ctl
-from heapfit.errors import HeapfitError
 from heapfit.live import Client, listening
 from live_double import Double
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from sampling import first
 
 HERE = Path(__file__).resolve().parent
 DEADLINE_S = 60.0
@@ -89,9 +81,6 @@ def as_json(result: subprocess.CompletedProcess[str]) -> dict[str, object]:
     return answer
 
 
-# ------------------------------------------------------------------------- ctl
-
-
 def test_the_statistics_of_a_process_are_read_from_outside(
     run_heapfit: Heapfit, pid: str, program: Path
 ) -> None:
@@ -107,13 +96,6 @@ def test_the_statistics_of_a_process_are_read_from_outside(
     assert {each["thread"] for each in found["stats"]["heaps"]} > {0, int(pid)}
 
 
-def test_the_statistics_are_a_table_for_people(run_heapfit: Heapfit, pid: str) -> None:
-    result = run_heapfit("ctl", pid)
-    assert result.returncode == 0, result.stderr
-    for words in ("live", "footprint", "free_page_threshold", "block size", "thread", "MiB"):
-        assert words in result.stdout
-
-
 def test_an_option_is_set_from_outside(run_heapfit: Heapfit, pid: str) -> None:
     both = run_heapfit("ctl", pid, "set", "decay_ms=100", "free_page_threshold=1m")
     assert both.stdout == "decay_ms = 100\nfree_page_threshold = 1048576\n"
@@ -121,12 +103,6 @@ def test_an_option_is_set_from_outside(run_heapfit: Heapfit, pid: str) -> None:
     options = json.loads(run_heapfit("ctl", pid, "options", "--json").stdout)
     values = {option["name"]: option["value"] for option in options}
     assert (values["decay_ms"], values["control"]) == ("100", "on")
-
-
-def test_the_options_are_explained(run_heapfit: Heapfit, pid: str) -> None:
-    shown = run_heapfit("ctl", pid, "options", environment={"COLUMNS": "160"}).stdout
-    assert "remote_free_batch" in shown
-    assert "blocks of another thread" in shown
 
 
 def test_shrinking_gives_memory_back_and_restoring_keeps_it_again(
@@ -148,29 +124,14 @@ def resident_of(pid: str) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_trim_gives_back_once(run_heapfit: Heapfit, pid: str) -> None:
-    said = run_heapfit("ctl", pid, "trim").stdout
-    assert re.fullmatch(r"[^;]+ given back; resident was [^,]+, is .+\n", said)
-
-
 @pytest.mark.parametrize(
     ("words", "exit_code", "said"),
-    first(
-        3,
-        [
-            (["12x"], 2, ["'12x' is not a process ID", "heapfit top"]),
-            (["0"], 2, ["is not a process ID"]),
-            (["1", "shrnk"], 2, ["unknown action 'shrnk'", "did you mean 'shrink'?"]),
-            (["1", "get"], 2, ["get takes one name"]),
-            (["1", "set"], 2, ["set takes NAME=VALUE"]),
-            (["1", "set", "decay_ms"], 2, ["set takes NAME=VALUE"]),
-            (["1", "set", "decay_ms="], 2, ["set takes NAME=VALUE"]),
-            (["1", "shrink", "now"], 2, ["shrink takes nothing more, not 'now'"]),
-            (["ledger", "123"], 2, ["the process ID comes first: heapfit ctl 123 ledger"]),
-            (["set", "123", "a=1"], 2, ["comes first: heapfit ctl 123 set a=1"]),
-            (["4194304"], 1, ["there is no process 4194304", "heapfit top"]),
-        ],
-    ),
+    [
+        (["12x"], 2, ["'12x' is not a process ID", "heapfit top"]),
+        (["1", "shrnk"], 2, ["unknown action 'shrnk'", "did you mean 'shrink'?"]),
+        (["set", "123", "a=1"], 2, ["comes first: heapfit ctl 123 set a=1"]),
+        (["4194304"], 1, ["there is no process 4194304", "heapfit top"]),
+    ],
 )
 def test_a_senseless_request_is_explained(
     run_heapfit: Heapfit, words: list[str], exit_code: int, said: list[str]
@@ -195,48 +156,12 @@ def test_a_process_without_control_is_told_the_line_to_start_with(
     assert_one_line(run_heapfit("ctl", str(process.pid)), 1, ["without control:on", line])
 
 
-def test_a_process_that_has_ended_is_gone(run_heapfit: Heapfit, start: Start) -> None:
-    process = start("--control")
-    process.communicate("")
-    assert_one_line(run_heapfit("ctl", str(process.pid)), 1, ["there is no process"])
-
-
-def said_to_another_user(ask: Callable[[], object]) -> str:
-    """The error that another user gets who asks; only root can become one."""
-    ours, theirs = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setuid(65534)
-            ask()
-        except HeapfitError as error:
-            os.write(theirs, str(error).encode())
-        finally:
-            os._exit(0)
-    os.close(theirs)
-    os.waitpid(child, 0)
-    with open(ours) as said:
-        return said.read()
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_another_user_is_told_whose_the_process_is(pid: str) -> None:
-    said = said_to_another_user(lambda: Client(int(pid)))
-    assert "belongs to root" in said
-    assert "sudo -u root" in said
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_the_process_itself_refuses_another_user(pid: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heapfit.live.client.belongs_to_another", lambda _: None)
-    assert "another user" in said_to_another_user(lambda: Client(int(pid)).shrink())
-
-
 @pytest.mark.parametrize(
     "words",
     [
         ["ctl", "PID"],
         ["ctl", "PID", "options"],
+        ["ctl", "PID", "ledger"],
         ["export", "--json", "--ledger", "PID"],
         ["ctl", "PID", "get", "decay_ms"],
         ["ctl", "PID", "set", "decay_ms=100"],
@@ -260,33 +185,6 @@ def test_every_answer_fits_a_narrow_terminal_a_pipe_and_a_program(
     assert_fits_everywhere(run_heapfit, asked, is_whole=is_whole)
 
 
-def test_no_figure_is_cut_in_a_narrow_terminal(run_heapfit: Heapfit, pid: str) -> None:
-    wide, narrow = (
-        run_heapfit("ctl", pid, environment={"COLUMNS": columns}).stdout for columns in ("80", "60")
-    )
-    assert re.search("^memory +since the start +in force", wide, re.MULTILINE)
-    for words in ("free_page_threshold", "remote batches", "in force"):
-        assert words in wide
-        assert words in narrow
-
-
-# ------------------------------------------------------------------------- top
-
-
-def test_top_prints_one_look_as_a_table(run_heapfit: Heapfit, pid: str) -> None:
-    result = run_heapfit("top", pid, "--once", "--interval", "0.3")
-    assert result.returncode == 0, result.stderr
-    assert "/s" in result.stdout
-    assert "refills" in result.stdout
-
-
-def test_top_lists_the_processes_when_there_are_several(run_heapfit: Heapfit, start: Start) -> None:
-    pids = [listening_pid(start("--control")) for _ in range(2)]
-    printed = run_heapfit("top", "--once").stdout
-    for pid in pids:
-        assert pid in printed
-
-
 def test_ctl_without_a_process_shows_the_choice(run_heapfit: Heapfit, start: Start) -> None:
     pids = [listening_pid(start("--control")) for _ in range(2)]
     asked = run_heapfit("ctl", "ledger")
@@ -298,69 +196,10 @@ def test_ctl_without_a_process_shows_the_choice(run_heapfit: Heapfit, start: Sta
 def test_ctl_asks_the_only_process(
     pid: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Others may run beside the tests, so that it is told to see only this one."""
     monkeypatch.setattr(ctl, "some_clients", lambda: [Client(int(pid))])
-    for words, pid_named in ((["get", "decay_ms"], False), ([pid, "get", "decay_ms"], True)):
-        assert ctl._read(words) == (pid if pid_named else None, "get", ["decay_ms"])
     ctl.ctl("get", "decay_ms")
     assert capsys.readouterr().out == "unlimited\n"
-
-
-def test_top_wants_a_terminal(run_heapfit: Heapfit, pid: str) -> None:
-    assert_one_line(run_heapfit("top", pid), 2, ["needs a terminal", "--once"])
-    assert_one_line(run_heapfit("top", pid, "--interval", "0"), 2, ["--interval", "too short"])
-
-
-def test_top_in_a_terminal_shows_the_process_until_q(
-    clean_environment: dict[str, str], pid: str
-) -> None:
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 80))
-    process = subprocess.Popen(
-        heapfit_command("top", pid),
-        env={**clean_environment, "TERM": "xterm-256color"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    try:
-        assert b"footprint" in read_until(ours, b"footprint")
-        os.write(ours, b"q")
-        read_until(ours, None)
-        assert process.wait(DEADLINE_S) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-
-
-def read_until(terminal: int, word: bytes | None) -> bytes:
-    """What is written to a terminal until there is `word`, or until its other end is closed."""
-    printed = b""
-    deadline = time.monotonic() + DEADLINE_S
-    while word is None or word not in printed:
-        ready, _, _ = select.select([terminal], [], [], max(deadline - time.monotonic(), 0))
-        try:
-            chunk = os.read(terminal, 65536) if ready else b""
-        except OSError:  # closed
-            chunk = b""
-        if not chunk:
-            break
-        printed += chunk
-    return printed
-
-
-# ---------------------------------------------------------------------- export
-
-
-def test_the_figures_are_printed_for_a_scraper(run_heapfit: Heapfit, pid: str) -> None:
-    result = run_heapfit("export", "--prometheus", "--once", pid)
-    assert result.returncode == 0, result.stderr
-    families = {each.name: each for each in text_string_to_metric_families(result.stdout)}
-    (live,) = families["heapfit_live_bytes"].samples
-    assert live.labels == {"pid": pid, "command": "live-program"}
-    assert live.value > 20_000 * 100
 
 
 class Exporter:
@@ -408,35 +247,6 @@ def test_processes_come_and_go_while_they_are_exported(
     text = served.scrape()
     assert f'pid="{pids[0]}"' not in text
     assert f'pid="{pids[1]}"' in text
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_exporter_ends_quietly(
-    exporter: Callable[..., Exporter], number: signal.Signals
-) -> None:
-    served = exporter()
-    served.scrape()
-    served.process.send_signal(number)
-    _, said = served.process.communicate(timeout=DEADLINE_S)
-    assert (served.process.returncode, said) == (0, "")
-
-
-def test_a_port_that_is_taken_is_told(
-    run_heapfit: Heapfit, exporter: Callable[..., Exporter]
-) -> None:
-    port = exporter().address.rpartition(":")[2].partition("/")[0]
-    again = run_heapfit("export", "--prometheus", "--port", port)
-    assert_one_line(again, 1, [f"127.0.0.1:{port}", "in use", "--port"])
-
-
-def test_a_form_and_a_process_that_are_right_are_needed(run_heapfit: Heapfit) -> None:
-    assert_one_line(run_heapfit("export"), 2, ["in which form?", "--prometheus"])
-    assert_one_line(run_heapfit("export", "--prometheus", "x"), 2, ["not a process ID"])
-    assert_one_line(
-        run_heapfit("export", "--prometheus", "4194304"), 1, ["there is no process 4194304"]
-    )
-    nowhere = run_heapfit("export", "--prometheus", "--host", "no-such-host.invalid")
-    assert_one_line(nowhere, 2, ["no-such-host.invalid", "no such address"])
 
 
 def test_all_that_can_be_watched_are_exported_as_json(run_heapfit: Heapfit) -> None:

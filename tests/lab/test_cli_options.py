@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,11 +27,3 @@ def test_the_place_of_a_result_is_out_in_every_command_and_o_is_short_for_it() -
     assert len(places) > 8
     assert all(set(each.opts) == {"-o", "--out"} for each in places)
     assert {each.metavar for each in places} == PLACES
-
-
-def test_options_of_one_name_take_the_same() -> None:
-    forms = defaultdict(set)
-    for each in options(typer.main.get_command(_root)):
-        for spelling in {"--output", "--threads", "--timeout", "--seed", "--mix"} & set(each.opts):
-            forms[spelling].add((each.metavar, each.is_flag))
-    assert {spelling: len(found) for spelling, found in forms.items() if len(found) > 1} == {}

@@ -12,10 +12,6 @@ from typing import Any
 
 import pytest
 from conftest import Heapfit, assert_one_line
-from engine_helpers import study_of, system_allocator, workload
-from heapfit.catalogue import resolve_allocators, taking_programs, with_programs
-from heapfit.errors import HeapfitError
-from heapfit.study import machine_side
 from study_files import trials_in
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
@@ -106,41 +102,8 @@ def test_builds_may_print_different_things_and_that_is_said(
     assert report["other_output"] == ["new"]
 
 
-def test_each_build_is_held_to_its_own_output_under_the_first_allocator(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    build(tmp_path, "a", "print 1;")
-    build(tmp_path, "b", "print $ENV{LD_PRELOAD} ? 2 : 3;")
-    command = ["compare", "--programs", "old=./a,new=./b", "--allocators", "glibc,heapfit"]
-    result = run_heapfit(*command, *QUICK, "--out", "out", "--", "{program}", folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    summary = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert trial(summary, "mismatch") == ["new+heapfit"] * 3
-    assert "gives different output than under new+glibc" in " ".join(result.stdout.split())
-
-
-def test_each_builds_own_output_is_there_before_others_are_held_to_it() -> None:
-    allocators = with_programs(
-        {"old": "/a", "new": "/b"}, [system_allocator("one"), system_allocator("two")]
-    )
-    work = taking_programs(workload("run", "{program}"), {"old": "/a", "new": "/b"})
-    for seed in range(8):
-        study = study_of(work, allocators, seed=seed, warmups=1)
-        order = [each.allocator for each in study.plan if each.warmup]
-        assert set(order[:2]) == {"old+one", "new+one"}
-        without = study_of(work, allocators, seed=seed, warmups=0)
-        assert {e.allocator for e in without.plan if e.warmup} == {"old+one", "new+one"}
-
-
-def test_a_machine_without_the_build_says_so() -> None:
-    [_, new] = with_programs({"old": "/bin/sh", "new": "/none"}, resolve_allocators(["glibc"]))
-    with pytest.raises(HeapfitError, match="new: there is no /none here"):
-        machine_side._local_allocator(new)
-
-
-@pytest.mark.parametrize("crashes_at", [0, 2], ids=["the first", "a later"])
 def test_a_build_that_crashes_once_is_reported_and_compared_by_the_rest(
-    run_heapfit: Heapfit, tmp_path: Path, crashes_at: int
+    run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
     build(tmp_path, "a", "print 1;")
     count = tmp_path / "count"
@@ -148,7 +111,7 @@ def test_a_build_that_crashes_once_is_reported_and_compared_by_the_rest(
         tmp_path,
         "b",
         f"open my $f, '>>', '{count}'; my $n = -s $f; print $f '.'; close $f;"
-        f"kill 'SEGV', $$ if $n == {crashes_at}; print 1;",
+        f"kill 'SEGV', $$ if $n == 2; print 1;",
     )
     command = ["compare", "--programs", "old=./a,new=./b", "--replicates", "4", "--cores", "1"]
     result = run_heapfit(*command, "--out", "out", "--json", "--", "{program}", folder=tmp_path)
@@ -157,51 +120,7 @@ def test_a_build_that_crashes_once_is_reported_and_compared_by_the_rest(
     assert trial(summary, "failed") == ["new"]
     [wall] = [v for v in summary["verdicts"] if v["metric"] == "wall_s"]
     assert (wall["first"], wall["second"]) == ("old", "new")
-    assert wall["blocks"] == (4 if crashes_at == 0 else 3)  # the first one is a warm-up
-
-
-def test_a_first_build_that_always_fails_leaves_nothing_to_compare_with(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    build(tmp_path, "a", "die 'no luck';")
-    build(tmp_path, "b", "print 1;")
-    command = ["compare", "--programs", "old=./a,new=./b", "--", "{program}"]
-    said = ["the baseline old fails", "nothing to compare with", "no luck"]
-    result = run_heapfit(*command, folder=tmp_path)
-    assert_one_line_of_many(result.stderr, said)
-    assert result.returncode == 1
-
-
-def assert_one_line_of_many(stderr: str, said: list[str]) -> None:
-    """The last line says it all; those before it are the course of the study."""
-    last = stderr.splitlines()[-1]
-    assert last.startswith("heapfit: ")
-    assert all(words in last for words in said), last
-
-
-def test_a_program_may_stand_behind_another_that_runs_it(
-    run_heapfit: Heapfit, builds: str, tmp_path: Path
-) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).chmod(0o644)
-    command = ["compare", "--programs", builds, *QUICK, "--out", "out", "--", "perl", "{program}"]
-    result = run_heapfit(*command, folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert {each["status"] for each in trials_in(tmp_path / "out")} == {"ok"}
-
-
-def test_a_server_of_ones_own_is_compared_in_two_builds(
-    run_heapfit: Heapfit, builds: str, tmp_path: Path
-) -> None:
-    (tmp_path / "own.toml").write_text(
-        'name = "own"\ntitle = "Own"\nquestion = "None."\n[run]\ncommand = ["{program}"]\n'
-    )
-    command = ["compare", "./own.toml", "--programs", builds, *QUICK]
-    result = run_heapfit(*command, folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    trials = trials_in(tmp_path / "heapfit-results" / "own")
-    assert {each["planned"]["allocator"] for each in trials} == {"old", "new"}
-    assert {each["status"] for each in trials} == {"ok"}
+    assert wall["blocks"] == 3
 
 
 @pytest.mark.parametrize(
@@ -209,14 +128,8 @@ def test_a_server_of_ones_own_is_compared_in_two_builds(
     [
         (["old=./a"], 2, "--programs old=./a,new=./b"),
         (["old=./a,old=./b"], 2, "two programs are called 'old'"),
-        (["./a,./b"], 2, "NAME=FILE"),
-        (["old=./a,new="], 2, "NAME=FILE"),
         (["old=./a,new=./none"], 2, "new: there is no program './none'"),
-        (["old=./a,new=."], 2, "new: there is no program '.'"),
-        (["old=./a,new=./notes"], 2, "notes' is not executable; run: chmod +x"),
-        (["old=./a,new=./b", "--aa"], 2, "leave out --programs"),
         (["old=./a,new=./b", "--baseline", "heapfit"], 2, "the first of them is the baseline"),
-        (["old=./a,new=./b", "--factor", "program=./a"], 2, "'program'"),
     ],
 )
 @pytest.mark.usefixtures("builds")
@@ -226,10 +139,3 @@ def test_senseless_programs_are_explained(
     (tmp_path / "notes").write_text("no program")
     result = run_heapfit("compare", "--programs", *options, "--", "{program}", folder=tmp_path)
     assert_one_line(result, code, [said])
-
-
-def test_a_command_without_a_place_for_the_program_is_explained(
-    run_heapfit: Heapfit, builds: str, tmp_path: Path
-) -> None:
-    result = run_heapfit("compare", "--programs", builds, "--", "./a", folder=tmp_path)
-    assert_one_line(result, 2, ["write {program} where it goes"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conftest import Heapfit, assert_one_line
 from study_files import trials_in
-from trace_data import Program, sampled, service
+from trace_data import sampled, service
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -48,21 +48,6 @@ def test_a_trace_is_replayed_under_each_allocator_and_the_page_written(
         assert "peak_rss_bytes" not in figures  # the replayer's tables are in it
 
 
-@pytest.mark.full
-def test_the_same_command_goes_on_and_other_options_are_another_study(
-    run_heapfit: Heapfit, trace: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    first = replayed(run_heapfit, trace, *FAST, "--out", out)
-    again = run_heapfit("replay", trace, *FAST, "--out", out)
-    assert "all 6 trials are already done" in again.stderr
-    other = run_heapfit("replay", trace, *FAST, "--out", out, "--touch", "line")
-    assert other.returncode == 2
-    assert "holds another study" in other.stderr
-    assert first["study"]["reproduce"].startswith(f"heapfit replay {trace} ")
-    assert "--no-system-calls" in first["study"]["reproduce"]
-
-
 def test_what_goes_by_call_sites_is_replayed_only_by_name(
     run_heapfit: Heapfit, trace: Path, tmp_path: Path
 ) -> None:
@@ -87,12 +72,6 @@ def test_memory_counts_once_in_a_replays_recommendation(
 ) -> None:
     found = replayed(run_heapfit, trace, *FAST, "--replicates", "3", "--out", tmp_path / "out")
     assert set(found["advice"]["metrics"]) == {"time", "memory"}
-
-
-def test_an_aged_heap_is_another_study(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
-    found = replayed(run_heapfit, trace, *FAST, "--age", "4", "--out", tmp_path / "out")
-    assert "on a heap aged to 4 times its peak" in found["study"]["title"]
-    assert "--age=4" in found["study"]["reproduce"]
 
 
 @pytest.mark.full
@@ -128,49 +107,15 @@ def test_the_ranking_is_set_beside_that_of_the_program(
     assert "By memory: Kendall's tau" in said
 
 
-# ------------------------------------------------------------------------------------ bad input
-
-
 def test_a_sample_cannot_be_replayed(run_heapfit: Heapfit, tmp_path: Path) -> None:
     trace = sampled(service(requests=60), 4096).write(tmp_path / "sample.hft")
     done = run_heapfit("replay", trace, *FAST, folder=tmp_path)
     assert_one_line(done, 2, ["sample.hft", "a sample of the allocations cannot be replayed"])
 
 
-def test_what_is_no_trace_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    text = tmp_path / "notes.txt"
-    text.write_text("not a trace\n" * 100)
-    done = run_heapfit("replay", text, *FAST, folder=tmp_path)
-    assert_one_line(done, 2, ["notes.txt"])
-    done = run_heapfit("replay", tmp_path / "missing.hft", *FAST, folder=tmp_path)
-    assert_one_line(done, 2, ["missing.hft", "no such file"])
-
-
-def test_a_trace_of_nothing_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    program = Program()
-    program.thread("main")
-    done = run_heapfit("replay", program.write(tmp_path / "empty.hft"), *FAST, folder=tmp_path)
-    assert_one_line(done, 2, ["empty.hft", "nothing can be replayed"])
-
-
-def test_a_trace_that_was_cut_short_is_played_as_far_as_it_goes(
-    run_heapfit: Heapfit, trace: Path, tmp_path: Path
-) -> None:
-    content = trace.read_bytes()
-    short = tmp_path / "short.hft"
-    short.write_bytes(content[: len(content) * 2 // 3])
-    done = run_heapfit("replay", short, *FAST, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "the recording was cut short" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
-    [
-        (["--speed", "double"], "double"),
-        (["--touch", "all"], "all"),
-        (["--against", "."], "holds no study"),
-    ],
+    [(["--speed", "double"], "double"), (["--against", "."], "holds no study")],
 )
 def test_options_that_make_no_sense_are_refused(
     run_heapfit: Heapfit, trace: Path, tmp_path: Path, options: list[str], said: str

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
 from heapfit.catalogue import find_installed, load_allocators
 from heapfit.options import OPTIONS
-from sampling import first
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -33,17 +31,7 @@ def test_a_variant_is_in_the_program_instead(run_heapfit: Heapfit, library: Path
 
 @pytest.mark.parametrize(
     "command",
-    first(
-        3,
-        [
-            ["python3", "-c", "print(1)"],
-            ["git", "--version"],
-            ["sh", "-c", "echo out; echo err >&2; exit 3"],
-            ["cat", "/dev/null", "--", "/etc/passwd"],
-            ["sh", "-c", "grep SigIgn /proc/self/status"],
-            ["sh", "-c", "env | grep -c ^LC_CTYPE="],
-        ],
-    ),
+    [["python3", "-c", "print(1)"], ["sh", "-c", "echo out; echo err >&2; exit 3"]],
 )
 def test_a_program_behaves_as_without_heapfit(
     run_heapfit: Heapfit, clean_environment: dict[str, str], command: list[str]
@@ -60,11 +48,6 @@ def test_a_program_behaves_as_without_heapfit(
     )
 
 
-def test_a_signal_that_ends_the_program_is_seen_as_such(run_heapfit: Heapfit) -> None:
-    result = run_heapfit("run", "--", "sh", "-c", "kill -TERM $$")
-    assert result.returncode == -signal.SIGTERM
-
-
 def test_a_signal_to_heapfit_reaches_the_program(clean_environment: dict[str, str]) -> None:
     script = "trap 'echo caught; exit 7' USR1; echo ready; while :; do sleep 0.05; done"
     with subprocess.Popen(
@@ -78,14 +61,6 @@ def test_a_signal_to_heapfit_reaches_the_program(clean_environment: dict[str, st
         process.send_signal(signal.SIGUSR1)
         assert process.communicate(timeout=60)[0] == "caught\n"
     assert process.returncode == 7
-
-
-def test_standard_input_is_the_programs(run_heapfit: Heapfit) -> None:
-    assert run_heapfit("run", "--", "tr", "a-z", "A-Z", stdin="heap\n").stdout == "HEAP\n"
-
-
-def test_a_program_may_follow_without_the_two_dashes(run_heapfit: Heapfit) -> None:
-    assert run_heapfit("run", "echo", "-n", "a", "--", "b").stdout == "a -- b"
 
 
 def test_what_was_preloaded_before_stays_behind_heapfit(
@@ -105,14 +80,11 @@ def test_options_are_merged_with_those_that_are_set(run_heapfit: Heapfit) -> Non
     assert result.stderr == ""
 
 
-@pytest.mark.parametrize("more", [[], ["--json"]])
 @pytest.mark.parametrize(
     ("short", "option"), [("--control", "control:on"), ("--guard", "guard_sample:32m")]
 )
-def test_some_options_have_a_short_form(
-    run_heapfit: Heapfit, short: str, option: str, more: list[str]
-) -> None:
-    words = ["--set", "decay_ms=10", short, *more]
+def test_some_options_have_a_short_form(run_heapfit: Heapfit, short: str, option: str) -> None:
+    words = ["--set", "decay_ms=10", short]
     result = run_heapfit("run", *words, "--", "printenv", "HEAPFIT_OPTIONS")
     assert f"{option},decay_ms:10" in result.stdout
     assert result.stderr == ""
@@ -144,35 +116,22 @@ print(json.dumps(rows))
 """
 
 
-@pytest.mark.parametrize("variant", ["default", "pools"])
-def test_the_options_are_those_of_the_library(run_heapfit: Heapfit, variant: str) -> None:
-    result = run_heapfit("run", "--variant", variant, "--", "python3", "-c", ASK_THE_LIBRARY)
+def test_the_options_are_those_of_the_library(run_heapfit: Heapfit) -> None:
+    result = run_heapfit("run", "--variant", "pools", "--", "python3", "-c", ASK_THE_LIBRARY)
     assert result.returncode == 0, result.stderr
-    known = [option for option in OPTIONS.values() if option.variant in (None, variant)]
+    known = [option for option in OPTIONS.values() if option.variant in (None, "pools")]
     expected = [[o.name, o.kind, o.minimum, o.maximum, list(o.choices)] for o in known]
     assert sorted(json.loads(result.stdout)) == sorted(expected)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    first(
-        3,
-        [
-            (["--set", "decay_msec=1", "--", "true"], ["'decay_msec'", "did you mean 'decay_ms'?"]),
-            (["--set", "decay_ms", "--", "true"], ["name=value"]),
-            (["--set", "decay_ms=soon", "--", "true"], ["decay_ms", "whole number"]),
-            (["--set", "decay_ms=1k", "--", "true"], ["decay_ms", "whole number"]),
-            (["--set", "decay_ms=", "--", "true"], ["decay_ms", "whole number"]),
-            (["--set", "reservation=1x", "--", "true"], ["reservation", "size"]),
-            (["--set", "remote_free_batch=0", "--", "true"], ["not between 1 and 4096"]),
-            (["--set", "verbose=yes", "--", "true"], ["verbose", "0 or 1"]),
-            (["--set", "huge_pages=aut", "--", "true"], ["huge_pages", "did you mean 'auto'?"]),
-            (["--sett", "decay_ms=1", "--", "true"], ["'--sett'", "did you mean '--set'?"]),
-            (["--variant", "defalt", "--", "true"], ["'defalt'", "did you mean 'default'?"]),
-            (["--"], ["which program?"]),
-            ([], ["which program?"]),
-        ],
-    ),
+    [
+        (["--set", "decay_msec=1", "--", "true"], ["'decay_msec'", "did you mean 'decay_ms'?"]),
+        (["--set", "decay_ms=soon", "--", "true"], ["decay_ms", "whole number"]),
+        (["--set", "remote_free_batch=0", "--", "true"], ["not between 1 and 4096"]),
+        (["--"], ["which program?"]),
+    ],
 )
 def test_a_senseless_request_is_explained(
     run_heapfit: Heapfit, arguments: list[str], said: list[str]
@@ -236,35 +195,14 @@ def test_another_allocator_is_in_the_program_with_what_it_needs(
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_an_allocator_brings_the_variables_that_its_file_says(
-    run_heapfit: Heapfit, library: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "own.toml").write_text(
-        'name = "own"\ntitle = "Own"\nenvironment = { MODE = "a", OTHER = "b" }\n'
-        f'[source]\nkind = "file"\nlibrary = "{library}"\n'
-    )
-    show = ("--", "sh", "-c", "echo $MODE $OTHER $LD_PRELOAD")
-    named = "own.toml:env.MODE=c:1,d:2,decay_ms=10"
-    result = run_heapfit("run", "--allocator", named, *show, folder=tmp_path)
-    assert result.stdout == f"c:1,d:2 b {library}\n"
-
-
-def test_under_the_systems_allocator_nothing_is_preloaded(run_heapfit: Heapfit) -> None:
-    result = run_heapfit(
-        "run", "--allocator", "glibc", "--", "sh", "-c", "echo .$LD_PRELOAD; exit 7"
-    )
-    assert (result.returncode, result.stdout) == (7, ".\n")
-
-
-@pytest.mark.parametrize("name", load_allocators())
+@pytest.mark.parametrize("name", ["heapfit-hardened", "ptmalloc3"])
 def test_each_allocator_of_the_catalogue_runs_or_says_how_to_come_by_it(
     run_heapfit: Heapfit, name: str
 ) -> None:
     allocator = find_installed(load_allocators()[name])
     result = run_heapfit("run", "--allocator", name, "--", "cat", "/proc/self/maps")
     if allocator is None:
-        hint = f"name it {name}=" if name in ("miser", "ptmalloc3") else f"install {name}"
-        assert_one_line(result, 1, [name, hint])
+        assert_one_line(result, 1, [name, f"name it {name}="])
     else:
         assert result.returncode == 0, result.stderr
         library = str(allocator.library.resolve()) if allocator.library else "libc"
@@ -279,12 +217,7 @@ def test_each_allocator_of_the_catalogue_runs_or_says_how_to_come_by_it(
     [
         (["jemaloc"], ["unknown allocator", "did you mean 'jemalloc'?"]),
         (["glibc:decay_ms=1"], ["glibc", "only heapfit's can be set"]),
-        (["glibc", "--guard"], ["only heapfit's can be set, as --control and --guard do"]),
-        (["glibc", "--control"], ["glibc", "control=on"]),
-        (["heapfit:decay"], ["name=value", "'decay'"]),
-        (["heapfit:env.A"], ["env.NAME=VALUE"]),
         (["heapfit:pools=all"], ["only the variant pools"]),
-        (["heapfit", "--variant", "pools"], ["--variant and --allocator"]),
     ],
 )
 def test_a_senseless_allocator_is_explained(
@@ -304,36 +237,3 @@ def test_lib_prints_what_ld_preload_takes(
     )
     assert result.stdout.startswith("git version")
     assert result.stderr == ""
-
-
-def test_lib_as_json_names_the_variant(run_heapfit: Heapfit, library: Path) -> None:
-    found = json.loads(run_heapfit("lib", "--json").stdout)
-    assert found["variant"] == "default"
-    assert found["library"] == str(library)
-
-
-def test_lib_prints_where_the_script_for_gdb_is(run_heapfit: Heapfit) -> None:
-    script = Path(run_heapfit("lib", "--gdb").stdout.strip())
-    assert "hf_debug_layout" in script.read_text()
-
-
-def test_lib_names_the_nearest_variant(run_heapfit: Heapfit) -> None:
-    assert_one_line(run_heapfit("lib", "--variant", "defualt"), 2, ["did you mean 'default'?"])
-
-
-@pytest.mark.parametrize(
-    "arguments", [["lib"], ["run", "--set", "verbose=0", "--control", "--", "true"]]
-)
-def test_the_way_to_the_program_loads_no_heavy_module(
-    clean_environment: dict[str, str], arguments: list[str]
-) -> None:
-    result = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "heapfit", *arguments],
-        env=clean_environment,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0
-    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
-    assert "heapfit.cli.quick" in loaded
-    assert not loaded & {"typer", "rich", "pydantic", "heapfit.records", "argparse"}

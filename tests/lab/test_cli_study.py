@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import re
-import signal
-import subprocess
-import time
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
 import pytest
-from conftest import Heapfit, assert_one_line, heapfit_command
-from sampling import first
+from conftest import Heapfit, assert_one_line
 from study_files import STUDY, trials_in, write_study, write_workload
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
@@ -65,17 +59,6 @@ def test_ratios_are_those_of_the_geometric_means_to_the_only_peer(finished: Path
         assert memory["ratios"][name]["heapfit"] == pytest.approx(expected)
 
 
-def test_the_terminal_shows_ratios_means_goals_and_probes(finished: Path) -> None:
-    shown = (finished / "stdout.txt").read_text()
-    for words in (*WORKLOADS, "geometric mean", "worst", "resident memory while it sleeps"):
-        assert words in shown
-    joined = " ".join(shown.split())
-    # Two replicates of two workloads: an interval of the mean, as wide as it may be, of none alone.
-    assert re.search(r"\(goal 1000: (met|cannot be told)\)", joined)
-    assert "(goal 0.001: cannot be told)" in joined
-    assert "no interval: that needs 3 replicates" in joined
-
-
 def test_the_same_command_adds_nothing_and_report_makes_it_anew(
     run_heapfit: Heapfit, finished: Path
 ) -> None:
@@ -89,95 +72,6 @@ def test_the_same_command_adds_nothing_and_report_makes_it_anew(
     assert report.returncode == 0, report.stderr
     assert "geometric mean" in report.stdout
     assert "| geometric mean |" in (finished / "report.md").read_text()
-
-
-def test_workloads_can_be_added_one_by_one(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    study, out = write_study(tmp_path), tmp_path / "out"
-    for chosen, measured in (("pareto/", WORKLOADS[1:]), ("churn/", WORKLOADS)):
-        command = ["study", "run", study, "--out", out, "--replicates", "1"]
-        result = run_heapfit(*command, "--workloads", chosen, "--json")
-        assert result.returncode == 0, result.stderr
-        assert list(json.loads(result.stdout)["workloads"]) == measured
-
-
-@pytest.mark.full
-def test_quick_leaves_out_probes_unless_they_are_asked_for(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    study = write_study(tmp_path)
-    quick = ["study", "run", study, "--quick", "--replicates", "1", "--out", tmp_path / "out"]
-    assert run_heapfit(*quick).returncode == 0
-    assert not (tmp_path / "out" / "small-sleeper").exists()
-    assert run_heapfit(*quick, "--probes").returncode == 0
-    assert (tmp_path / "out" / "small-sleeper").exists()
-
-
-@pytest.mark.full
-def test_a_part_that_was_interrupted_before_it_began_is_begun(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    study, out = write_study(tmp_path), tmp_path / "out"
-    command = ["study", "run", study, "--out", out, "--no-probes"]
-    assert run_heapfit(*command).returncode == 0
-    (out / "small-pareto" / "study.json").unlink()
-    (out / "small-pareto" / "trials.jsonl").write_text("")
-    again = run_heapfit(*command)
-    assert again.returncode == 0, again.stderr
-    assert len(trials_in(out / "small-pareto")) == 5
-
-
-def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
-    clean_environment: dict[str, str], run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    study, out = write_study(tmp_path), tmp_path / "out"
-    slow = (tmp_path / "pareto" / "workload.toml").read_text().replace('"1"]', '"2000"]')
-    (tmp_path / "pareto" / "workload.toml").write_text(slow)
-    command = ["study", "run", study, "--out", out, "--no-probes"]
-    with subprocess.Popen(
-        heapfit_command(*command),
-        env=clean_environment,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as running:
-        begun = out / "small-pareto" / "study.json"
-        deadline = time.monotonic() + 120
-        while not begun.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        os.kill(running.pid, signal.SIGINT)
-        _, said = running.communicate(timeout=60)
-    assert running.returncode == 130
-    assert "the same command continues from there" in said
-    assert len(trials_in(out / "small-churn")) == 5
-    (tmp_path / "pareto" / "workload.toml").write_text(slow.replace('"2000"]', '"1"]'))
-    other = run_heapfit(*command)  # Another workload now: not the same study.
-    assert_one_line(
-        other, 2, ["small-pareto", "holds another study: workload (run.command) differs"]
-    )
-    anew = run_heapfit("study", "run", study, "--out", tmp_path / "new", "--no-probes")
-    assert anew.returncode == 0, anew.stderr
-
-
-def test_a_second_run_in_the_folder_of_a_running_study_changes_nothing(
-    clean_environment: dict[str, str], run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    study, out = write_study(tmp_path), tmp_path / "out"
-    slow = (tmp_path / "churn" / "workload.toml").read_text().replace('"1"]', '"2000"]')
-    (tmp_path / "churn" / "workload.toml").write_text(slow)
-    command = ["study", "run", study, "--out", out, "--no-probes"]
-    with subprocess.Popen(
-        heapfit_command(*command), env=clean_environment, stderr=subprocess.PIPE, text=True
-    ) as running:
-        begun = out / "small-churn" / "study.json"
-        deadline = time.monotonic() + 120
-        while not begun.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        second = run_heapfit(*command)
-        os.kill(running.pid, signal.SIGINT)
-        running.communicate(timeout=60)
-    assert_one_line(second, 1, [f"another heapfit runs the study in {out}", "--out"])
-    assert not (out / "small-pareto").exists()
-    assert not (out / "problems.json").exists()
 
 
 def test_a_part_that_another_run_has_in_hand_is_no_lasting_problem(
@@ -198,7 +92,6 @@ def test_a_part_that_another_run_has_in_hand_is_no_lasting_problem(
     assert len(trials_in(out / "small-churn")) == 5
 
 
-@pytest.mark.full
 def test_a_workload_that_fails_is_told_and_does_not_stop_the_others(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -215,36 +108,13 @@ def test_a_workload_that_fails_is_told_and_does_not_stop_the_others(
     assert "small-phases: the program fails" in " ".join(result.stdout.split())
 
 
-def test_a_preparation_that_fails_is_a_problem_of_its_workload(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    study = write_study(tmp_path)
-    workload = tmp_path / "churn" / "workload.toml"
-    workload.write_text(workload.read_text().replace("churn.c", "no-such.c"))
-    result = run_heapfit("study", "run", study, "--out", tmp_path / "out", "--no-probes")
-    assert result.returncode == 1
-    problem = report_of(tmp_path / "out")["problems"]["small-churn"]
-    assert "preparing small-churn failed" in problem
-
-
 @pytest.mark.parametrize(
     ("old", "new", "said"),
-    first(
-        3,
-        [
-            ("warmups = 0", "warmpus = 0", ["unknown key 'warmpus'", "'warmups'"]),
-            ("replicates = 2", "replicates = 0", ["'replicates'"]),
-            ('"pareto/"', '"laarson"', ["unknown workload 'laarson'", "'larson'"]),
-            ('"pareto/"', '"churn/"', ["'churn/' occurs twice in 'workloads'"]),
-            ('probes = ["sleeper/"]', 'probes = ["churn/"]', ["both a workload and a probe"]),
-            ('"heapfit"]', '"heapfti"]', ["the subject 'heapfit' is not in 'allocators'"]),
-            ('["glibc", "heapfit"]', '["glibc", "heapfit", "jemaloc"]', ["unknown allocator"]),
-            ('["churn/", "pareto/"]', "[]", ["'workloads'"]),
-            ('metric = "peak_rss_bytes"', 'metric = "peak"', ["unknown metric 'peak'"]),
-            ('reference = "best-peer"', 'reference = "worst"', ["'figures.0.reference'"]),
-            ("goal = 1000.0", "gaol = 1000.0", ["unknown key 'figures.0.gaol'", "'goal'"]),
-        ],
-    ),
+    [
+        ("warmups = 0", "warmpus = 0", ["unknown key 'warmpus'", "'warmups'"]),
+        ('probes = ["sleeper/"]', 'probes = ["churn/"]', ["both a workload and a probe"]),
+        ('metric = "peak_rss_bytes"', 'metric = "peak"', ["unknown metric 'peak'"]),
+    ],
 )
 def test_a_study_file_that_makes_no_sense_is_refused_before_anything_runs(
     run_heapfit: Heapfit, tmp_path: Path, old: str, new: str, said: list[str]
@@ -253,47 +123,6 @@ def test_a_study_file_that_makes_no_sense_is_refused_before_anything_runs(
     study = write_study(tmp_path, STUDY.replace(old, new, 1))
     result = run_heapfit("study", "run", study, "--out", tmp_path / "out")
     assert_one_line(result, 2, said)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    first(
-        3,
-        [
-            (["coer"], ["unknown study 'coer'", "'core'"]),
-            (["core", "--workloads", "chrun"], ["unknown workload of core: 'chrun'", "'churn'"]),
-            (["core", "--allocators", "jemaloc"], ["unknown allocator 'jemaloc'", "'jemalloc'"]),
-            (["core", "--replicates", "0"], ["--replicates"]),
-            (["core", "--qick"], ["unknown option '--qick'", "'--quick'"]),
-        ],
-    ),
-)
-def test_a_mistyped_command_is_told_the_nearest(
-    run_heapfit: Heapfit, arguments: list[str], said: list[str]
-) -> None:
-    assert_one_line(run_heapfit("study", "run", *arguments), 2, said)
-
-
-def test_the_subject_alone_has_nothing_to_be_compared_with(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    text = STUDY.replace('subject = "heapfit"', 'subject = "glibc"')
-    study = write_study(tmp_path, text)
-    result = run_heapfit("study", "run", study, "--allocators", "glibc")
-    assert_one_line(result, 2, ["glibc alone has no peers"])
-
-
-def test_peers_that_are_not_installed_are_told_before_anything_runs(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    study = write_study(tmp_path, STUDY.replace('"heapfit"]', '"heapfit", "rpmalloc", "snmalloc"]'))
-    result = run_heapfit(
-        *["study", "run", study, "--out", tmp_path / "out"],
-        environment={"HEAPFIT_HOME": str(tmp_path / "empty")},
-    )
-    said = ["rpmalloc, snmalloc are not installed", "heapfit allocators install rpmalloc snmalloc"]
-    assert_one_line(result, 1, said)
     assert not (tmp_path / "out").exists()
 
 
@@ -326,4 +155,11 @@ def test_another_study_in_the_folder_is_refused(run_heapfit: Heapfit, finished: 
     study = finished.parent / "small.toml"
     result = run_heapfit("study", "run", study, "--out", finished, "--seed", "7")
     assert_one_line(result, 2, ["holds another study", "seed differ"])
+    workload = finished.parent / "pareto" / "workload.toml"
+    text = workload.read_text()
+    workload.write_text(text.replace('"1"]', '"2"]'))
+    result = run_heapfit("study", "run", study, "--out", finished)
+    workload.write_text(text)
+    said = ["small-pareto", "holds another study: workload (run.command) differs"]
+    assert_one_line(result, 2, said)
     assert (finished / "series.json").read_bytes() == before

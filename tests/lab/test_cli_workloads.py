@@ -11,14 +11,6 @@ from conftest import Heapfit, assert_one_line
 pytestmark = pytest.mark.full
 
 
-def test_the_list_names_every_workload(run_heapfit: Heapfit) -> None:
-    for arguments in (["workloads"], ["workloads", "list"]):
-        result = run_heapfit(*arguments)
-        assert result.returncode == 0, result.stderr
-        for name in ("xml-transform", "python-tree", "redis", "sqlite"):
-            assert name in result.stdout
-
-
 def test_the_list_is_grouped_by_kind_with_a_line_each(run_heapfit: Heapfit) -> None:
     known = json.loads(run_heapfit("workloads", "--json").stdout)
     lines = run_heapfit("workloads").stdout.splitlines()
@@ -62,21 +54,6 @@ def test_a_workload_is_written_for_a_server(run_heapfit: Heapfit, tmp_path: Path
     assert json.loads(fixed.stdout)["run"]["command"][-1] == "http://127.0.0.1:80/"
 
 
-def test_a_workload_that_cannot_be_written_says_where_to(run_heapfit: Heapfit) -> None:
-    result = run_heapfit("workloads", "new", "-o", "/proc/sys/w.toml", "--", "true")
-    assert_one_line(result, 1, ["cannot write /proc/sys/w.toml", "choose another place with -o"])
-
-
-def test_a_new_workload_needs_a_command(run_heapfit: Heapfit) -> None:
-    assert_one_line(run_heapfit("workloads", "new"), 2, ["heapfit workloads new -- CMD"])
-
-
-def test_a_port_that_is_none_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    result = run_heapfit("workloads", "new", "--port", "99999", "--", "true", folder=tmp_path)
-    assert_one_line(result, 2, ["--port takes a number from 1 to 65535, not 99999"])
-    assert not list(tmp_path.iterdir())
-
-
 def test_installing_makes_a_workload_ready(run_heapfit: Heapfit, empty_home: Path) -> None:
     install = ("workloads", "install", "xml-transform")
     empty = {"HEAPFIT_HOME": str(empty_home)}
@@ -94,13 +71,3 @@ def test_show_prints_the_command(run_heapfit: Heapfit) -> None:
     assert "sqlite3" in shown.stdout
     described = json.loads(run_heapfit("workloads", "show", "sqlite", "--json").stdout)
     assert described["run"]["command"][0] == "sqlite3"
-
-
-@pytest.mark.parametrize("command", ["install", "show"])
-def test_an_unknown_workload_is_told_the_nearest(run_heapfit: Heapfit, command: str) -> None:
-    result = run_heapfit("workloads", command, "sqllite")
-    assert_one_line(result, 2, ["unknown workload 'sqllite'", "did you mean 'sqlite'?"])
-
-
-def test_install_wants_names(run_heapfit: Heapfit) -> None:
-    assert_one_line(run_heapfit("workloads", "install"), 2, ["--all"])

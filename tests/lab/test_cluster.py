@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from conftest import Heapfit
-from engine_helpers import PYTHON, read_pids, study_of, system_allocator, wait_until_gone, workload
+from engine_helpers import PYTHON, study_of, workload
 from heapfit import catalogue
-from heapfit.errors import HeapfitError
 from heapfit.records import (
     InstalledAllocator,
-    PlannedTrial,
-    StoppingRule,
     Study,
     Trial,
     TrialStatus,
 )
 from heapfit.statistics import read, summarise
-from heapfit.study import Progress, blocks, cluster, load
+from heapfit.study import Progress, blocks, load
 from heapfit.study.cluster import Cluster
-from heapfit.study.plan import extended
-from heapfit.study.stopping import LOOKS
 from loopback import accepts, free_port
 from study_files import write_study
 
@@ -57,22 +49,16 @@ class Fleet:
         )
         _wait_for(lambda: accepts(port))
 
-    def add(self, name: str, *, resource: bool = True, **environment: str) -> None:
+    def add(self, name: str, **environment: str) -> None:
         """Start the worker of a machine called `name`."""
-        resources = ["--resources", "heapfit=1"] if resource else []
         self.workers[name] = self._dask(
             *("worker", self.address, "--host", "127.0.0.1", "--name", name, "--nthreads", "1"),
             *("--no-nanny", "--no-dashboard", "--local-directory", str(self.folder / name)),
-            *resources,
+            *("--resources", "heapfit=1"),
             **environment,
         )
         log = self.folder / f"{len(self.workers)}.log"
         _wait_for(lambda: b"Registered to" in log.read_bytes())
-
-    def kill(self, name: str) -> None:
-        """End a worker as the failure of its machine would."""
-        self.workers[name].kill()
-        self.workers[name].wait()
 
     def stop(self) -> None:
         for process in [*self.workers.values(), *([self.scheduler] if self.scheduler else [])]:
@@ -101,22 +87,6 @@ def fleet(tmp_path: Path, clean_environment: dict[str, str]) -> Iterator[Fleet]:
         yield started
     finally:
         started.stop()
-
-
-class Recorder(Progress):
-    """Remembers what it was told, and calls `on_started` as each trial begins."""
-
-    def __init__(self, on_started: Callable[[PlannedTrial], None] = lambda planned: None) -> None:
-        self.started_trials: list[PlannedTrial] = []
-        self.finished_trials: list[Trial] = []
-        self._on_started = on_started
-
-    def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
-        self.started_trials.append(planned)
-        self._on_started(planned)
-
-    def finished(self, trial: Trial, remaining_s: float | None) -> None:
-        self.finished_trials.append(trial)
 
 
 def of_this_system(name: str = "glibc", **environment: str) -> InstalledAllocator:
@@ -166,134 +136,7 @@ def test_two_machines_share_a_study_by_whole_blocks(fleet: Fleet, tmp_path: Path
     assert any("one, two are one machine" in line for line in said)
 
 
-@pytest.mark.full
-def test_machines_share_a_study_until_it_is_precise_or_time_is_up(
-    fleet: Fleet, tmp_path: Path
-) -> None:
-    fleet.add("one")
-    fleet.add("two")
-    study = study_of_two(replicates=1)
-    precise = StoppingRule(precision=0.99)
-    run_on(fleet, _until(study, precise, LOOKS[0]), tmp_path / "precise")
-    finished, trials = load(tmp_path / "precise")
-    assert finished.replicates in LOOKS
-    assert len(by_block(trials)) == finished.replicates
-    assert all(trial.took_s for trial in trials)
-    most_s = 12.0  # five trials begin in it however busy the machine is
-    in_time = StoppingRule(max_time_s=most_s)
-    run_on(fleet, _until(study, in_time, 3), tmp_path / "timed")
-    finished, trials = load(tmp_path / "timed")
-    assert sorted(trial.planned.index for trial in trials) == [p.index for p in finished.plan]
-    for name in ("one", "two"):
-        *before_the_last, _ = [trial.took_s or 0.0 for trial in trials if trial.machine == name]
-        assert sum(before_the_last) < most_s  # none begins when time is up
-    assert len(trials) > 4
-
-
-def _until(study: Study, rule: StoppingRule, replicates: int) -> Study:
-    return extended(study.model_copy(update={"rule": rule}), replicates)
-
-
-@pytest.mark.full
-def test_a_machine_runs_one_trial_at_a_time(fleet: Fleet, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    program = (
-        "import os, sys, time; f = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT);"
-        "os.write(f, b'+'); time.sleep(0.1); os.write(f, b'-')"
-    )
-    fleet.add("one", DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED="False")
-    said = run_on(fleet, study_of_two(*PYTHON, program, str(log)), tmp_path / "study")
-    assert log.read_text() == "+-" * (log.stat().st_size // 2)
-    assert not any("profile" in line for line in said)
-
-
-@pytest.mark.full
-def test_a_machine_that_dies_loses_only_what_it_was_running(fleet: Fleet, tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    program = (
-        "import os, sys, time; f = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT);"
-        "os.write(f, b'%d\\n' % os.getpid()); time.sleep(0.3)"
-    )
-    fleet.add("one")
-    fleet.add("two")
-    study = study_of_two(*PYTHON, program, str(pids), replicates=6)
-    killed: list[int] = []
-
-    def kill_in_the_middle(planned: PlannedTrial) -> None:
-        # A block of "two" is under way: its first trial is in the journal, its second begins.
-        finished = counted(recorder.finished_trials)
-        if not killed and finished and finished[-1].machine == "two" and not planned.warmup:
-            before = len(pids.read_text().split())
-            threading.Timer(0.2, kill, [before]).start()
-            killed.append(before)
-
-    def kill(before: int) -> None:
-        read_pids(pids, before + 1)
-        fleet.kill("two")
-
-    recorder = Recorder(kill_in_the_middle)
-    said = run_on(fleet, study, tmp_path / "study", recorder)
-    _, trials = load(tmp_path / "study")
-    assert killed
-    assert any("two is lost" in line for line in said)
-    assert sorted(trial.planned.index for trial in trials) == list(range(len(study.plan)))
-    assert {trial.status for trial in trials} == {TrialStatus.OK}
-    assert any(trial.machine == "two" for trial in counted(trials))  # What it had done is kept.
-    # Of the trials that count, one was begun twice: the one that was running.
-    begun = Counter(each.index for each in recorder.started_trials if not each.warmup)
-    assert sorted(begun.values())[-2:] == [1, 2]
-    assert wait_until_gone([int(pid) for pid in pids.read_text().split()]) == []
-
-
-@pytest.mark.full
-def test_a_machine_that_comes_back_ends_its_block(fleet: Fleet, tmp_path: Path) -> None:
-    fleet.add("one")
-    study = study_of_two(*PYTHON, "import time; time.sleep(0.3)", replicates=2)
-
-    killed: list[PlannedTrial] = []
-
-    def replace_it(planned: PlannedTrial) -> None:
-        if len(counted(recorder.finished_trials)) == 1 and not killed:
-            killed.append(planned)
-            fleet.kill("one")
-            threading.Thread(target=fleet.add, args=["one"]).start()
-
-    recorder = Recorder(replace_it)
-    run_on(fleet, study, tmp_path / "study", recorder)
-    _, trials = load(tmp_path / "study")
-    assert by_block(trials) == {1: {"one"}, 2: {"one"}}
-    assert len(trials) == len(study.plan)
-
-
-def test_ctrl_c_ends_what_runs_and_keeps_what_is_done(
-    fleet: Fleet, tmp_path: Path, clean_environment: dict[str, str]
-) -> None:
-    pids = tmp_path / "pids"
-    program = f"echo $$ >> {pids}; [ $(wc -l < {pids}) -lt 3 ] || exec sleep 100"
-    fleet.add("one")
-    folder = tmp_path / "study"
-    command = ["-m", "heapfit", "compare", "--on", fleet.address, "--allocators", "glibc,heapfit"]
-    command += ["--cores", "1", "--out", str(folder), "--", "sh", "-c", program]
-    process = subprocess.Popen(
-        [sys.executable, *command],
-        env=clean_environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    sleeping = read_pids(pids, 3, STARTUP_S)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=STARTUP_S)
-    assert process.returncode == 128 + signal.SIGINT
-    assert "2 of 22 trials are kept" in said
-    assert wait_until_gone(sleeping) == []
-    _, trials = load(folder)
-    assert [trial.status for trial in trials] == [TrialStatus.OK] * 2
-    pids.write_text("")
-
-
 @pytest.mark.usefixtures("library")
-@pytest.mark.full
 def test_a_study_of_many_workloads_runs_on_the_cluster(
     fleet: Fleet, tmp_path: Path, run_heapfit: Heapfit
 ) -> None:
@@ -308,160 +151,6 @@ def test_a_study_of_many_workloads_runs_on_the_cluster(
         assert {(trial.machine, trial.status) for trial in trials} == {("one", TrialStatus.OK)}
         assert (tmp_path / "home-of-one" / "workloads" / f"{name}-v1").is_dir()
     assert f"--on {fleet.address}" in study.reproduce
-
-
-@pytest.mark.usefixtures("library")
-@pytest.mark.full
-def test_a_variant_runs_under_the_machines_own_library(fleet: Fleet, tmp_path: Path) -> None:
-    fleet.add("one")
-    [own] = catalogue.resolve_allocators(["heapfit"])
-    told = own.model_copy(
-        update={
-            "name": "told",
-            "title": "Told what to do",
-            "variant_of": own,
-            "environment": {"MARK": "set"},
-            "parameters": {"word": "hello"},
-        }
-    )
-    script = "import os, sys; sys.stderr.write(os.environ.get('MARK', '') + sys.argv[1])"
-    program = workload(
-        *PYTHON, script, "{word}", parameters={"word": "none"}, check={"stdout": "ignore"}
-    )
-    run_on(fleet, study_of(program, [of_this_system(), told], replicates=1), tmp_path / "study")
-    trials = counted(load(tmp_path / "study")[1])
-    assert {trial.status for trial in trials} == {TrialStatus.OK}
-    said = {trial.planned.allocator: trial.stderr_tail for trial in trials}
-    assert said == {"glibc": "none", "told": "sethello"}
-
-
-@pytest.mark.full
-def test_a_study_goes_on_where_it_stopped(fleet: Fleet, tmp_path: Path) -> None:
-    fleet.add("one")
-    study = study_of_two(replicates=2)
-    run_on(fleet, study, tmp_path / "study")
-    longer = study_of_two(replicates=3)
-    recorder = Recorder()
-    run_on(fleet, longer, tmp_path / "study", recorder)
-    assert [each.replicate for each in recorder.started_trials] == [3, 3]
-
-
-def test_data_is_made_on_the_machine(fleet: Fleet, tmp_path: Path) -> None:
-    fleet.add("one", HEAPFIT_HOME=str(tmp_path / "home-of-one"))
-    prepare = {"command": ["sh", "-c", "echo made > {data}/it"], "version": 1}
-    study = study_of_two("cat", "{data}/it", here=tmp_path, prepare=prepare)
-    run_on(fleet, study, tmp_path / "study")
-    _, trials = load(tmp_path / "study")
-    assert {trial.status for trial in trials} == {TrialStatus.OK}
-    assert (tmp_path / "home-of-one" / "workloads" / "test-v1" / "it").read_text() == "made\n"
-
-
-@pytest.mark.full
-def test_a_program_that_kills_its_worker_is_given_up(
-    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster, "MAX_LOSSES", 2)
-    fleet.add("one")
-    program = (
-        'if [ -n "$MARK" ] && [ -e {here}/warm ]; then kill -9 $(cat {here}/worker); sleep 9; fi'
-    )
-    study = study_of_two("sh", "-c", program, here=tmp_path, replicates=1)
-    (tmp_path / "worker").write_text(str(fleet.workers["one"].pid))
-
-    def revive(planned: PlannedTrial) -> None:
-        if planned.warmup or planned.allocator != "other":
-            return
-        (tmp_path / "warm").touch()
-        threading.Thread(target=again, args=[fleet.workers["one"]]).start()
-
-    def again(worker: subprocess.Popen[bytes]) -> None:
-        worker.wait()
-        fleet.add("one")
-        (tmp_path / "worker").write_text(str(fleet.workers["one"].pid))
-
-    run_on(fleet, study, tmp_path / "study", Recorder(revive))
-    _, trials = load(tmp_path / "study")
-    [failed] = [trial for trial in trials if trial.status is not TrialStatus.OK]
-    assert "2 workers died while it ran" in failed.reason
-
-
-# ----------------------------------------------------------- refused beforehand
-
-
-def refused(fleet: Fleet, study: Study, folder: Path) -> str:
-    """Return why the study is refused; nothing of it may have run."""
-    with pytest.raises(HeapfitError) as caught:
-        run_on(fleet, study, folder)
-    assert not folder.exists()
-    return str(caught.value)
-
-
-@pytest.mark.full
-def test_another_processor_is_refused_before_anything_runs(
-    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fleet.add("one")
-    fleet.add("two")
-    inspect = cluster.inspect
-
-    async def as_if_two_were_another(link, machine, studies, install):  # type: ignore[no-untyped-def]
-        found = await inspect(link, machine, studies, install)
-        cpu = "Another CPU" if machine.name == "two" else found.machine.cpu
-        return found.model_copy(update={"machine": found.machine.model_copy(update={"cpu": cpu})})
-
-    monkeypatch.setattr(cluster, "inspect", as_if_two_were_another)
-    said = refused(fleet, study_of_two(), tmp_path / "study")
-    assert "different processors" in said
-    assert "two: Another CPU" in said
-
-
-def test_what_a_machine_lacks_is_told_with_its_name(fleet: Fleet, tmp_path: Path) -> None:
-    fleet.add("one")
-    absent = system_allocator("absent", Path("/no/such/lib.so"))
-    lacking = workload("true", install={"programs": ["no-such-program"]})
-    study = study_of(lacking, [of_this_system(), absent])
-    said = refused(fleet, study, tmp_path / "study")
-    assert "one: test needs program no-such-program" in said
-    assert "absent is not installed (no /no/such/lib.so)" in said
-
-
-@pytest.mark.full
-def test_another_build_of_an_allocator_is_refused(
-    fleet: Fleet, tmp_path: Path, library: Path
-) -> None:
-    fleet.add("one")
-    mine = system_allocator("mine", library).model_copy(update={"sha256": "0" * 64})
-    said = refused(fleet, study_of(workload("true"), [of_this_system(), mine]), tmp_path / "s")
-    assert "one: mine is another library here" in said
-
-
-def test_a_cluster_without_a_machine_says_how_to_add_one(fleet: Fleet, tmp_path: Path) -> None:
-    fleet.add("one", resource=False)
-    assert "--resources heapfit=1" in refused(fleet, study_of_two(), tmp_path / "study")
-
-
-@pytest.mark.full
-def test_two_workers_on_a_machine_are_refused(fleet: Fleet, tmp_path: Path) -> None:
-    fleet.add("tcp://one")
-    fleet.add("tcp://two")  # Names that are addresses are no names: both count as their host's.
-    said = refused(fleet, study_of_two(), tmp_path / "study")
-    assert "127.0.0.1 has two workers" in said
-
-
-def test_no_scheduler_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT_S", 1.0)
-    nowhere = Cluster(f"tcp://127.0.0.1:{free_port()}", print)
-    with pytest.raises(HeapfitError, match="no Dask scheduler answers at tcp://127"):
-        nowhere.adopt([study_of_two()])
-
-
-def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(HeapfitError, match=r"pip install 'heapfit\[cluster\]'"):
-        Cluster("tcp://127.0.0.1:1", print)
-
-
-# ----------------------------------------------------------------------- blocks
 
 
 def test_a_block_that_was_begun_waits_for_its_machine_while_there_are_others() -> None:
@@ -504,9 +193,6 @@ def test_trials_are_compared_within_a_machine_only() -> None:
 
     assert ratio(trials) is None
     assert ratio([trials[0], trials[1].model_copy(update={"machine": "one"})]) == pytest.approx(3.0)
-
-
-# ---------------------------------------------------------------------- helpers
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:

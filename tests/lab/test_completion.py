@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
-import sys
 from collections.abc import Mapping
 
 import pytest
 from conftest import heapfit_command
-from heapfit.cli.commands import COMMANDS
-from heapfit.cli.completion import about, candidates
+from heapfit.cli.completion import candidates
 
 
 @pytest.mark.parametrize(
@@ -18,26 +15,17 @@ from heapfit.cli.completion import about, candidates
     [
         ([], "comp", ["compare"]),
         (["workloads"], "sh", ["show"]),
-        (["workloads", "show"], "xml-transform-", ["xml-transform-large"]),
         (["compare"], "sqli", ["sqlite"]),
         (["compare"], "--repl", ["--replicates"]),
         (["compare", "--metric"], "peak_r", ["peak_rss_bytes"]),
-        (["compare", "--baseline"], "gli", ["glibc"]),
         (
             ["compare", "--allocators"],
             "glibc,mimalloc",
             ["glibc,mimalloc", "glibc,mimalloc-secure", "glibc,mimalloc2"],
         ),
-        (["compare", "--allocators"], "glibc,gli", []),
-        (["compare", "--output"], "", ["same", "ignore"]),
-        (["compare", "--json", "sqlite", "--baseline"], "hoa", ["hoard"]),
         (["study", "run"], "tra", ["trading"]),
-        (["lib", "--variant"], "p", ["pools"]),
-        (["run", "--set"], "decay_", ["decay_ms="]),
         (["run", "--set"], "control=", ["control=off", "control=on"]),
-        (["compare", "--out"], "glib", []),
         (["compare", "--", "cat"], "--repl", []),
-        (["no-such-command"], "--vers", ["--version"]),
     ],
 )
 def test_words_are_completed_by_where_they_stand(
@@ -89,39 +77,3 @@ def test_fish_is_told_whether_there_is_anything_and_then_what(
     assert answer == "--timeout\tGive up a trial after this many seconds.\n"
     files = {"_TYPER_COMPLETE_ARGS": "heapfit report "}
     assert asked(clean_environment, "fish", **files, **is_args) == ("", 1)
-
-
-def test_a_shell_waits_for_nothing_but_the_standard_library(
-    clean_environment: dict[str, str],
-) -> None:
-    """To load the parser and the commands' own modules would take ten times as long."""
-    program = (
-        "import sys, heapfit.cli\n"
-        "try: heapfit.cli.main()\n"
-        "except SystemExit: pass\n"
-        "print({'typer', 'pydantic', 'rich', 'numpy'} & set(sys.modules))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={
-            **clean_environment,
-            "_HEAPFIT_COMPLETE": "complete_bash",
-            "COMP_WORDS": "heapfit compare --replic",
-            "COMP_CWORD": "2",
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert done.stdout == "--replicates\nset()\n"
-
-
-def test_the_help_of_all_commands_imports_none_of_them() -> None:
-    imported = "import sys; print([each for each in sys.modules if each == 'heapfit.cli.compare'])"
-    code = f"from heapfit.cli.commands import application; application(['--help']); {imported}"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
-    assert printed.splitlines()[-1] == "[]"
-    told = " ".join(re.sub("[│╭╮╰╯─]", " ", printed).split())
-    for name in COMMANDS:
-        assert f" {name} {about(name).split(': ')[0]}" in told

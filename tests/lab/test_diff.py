@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,8 @@ import profile_tables
 import pytest
 from conftest import Heapfit, assert_one_line
 from heapfit.diff import Change, Diff, of_recordings, of_studies
-from heapfit.diff.model import Span, change
-from heapfit.diff.recordings import _without_line
-from heapfit.meaning import is_of_program
-from heapfit.profile.sections import sites as counting_sites
 from heapfit.records import Study, Trial
 from heapfit.study import Journal
-from heapfit.trial.metrics import find_metric
 from profile_tables import Block, SiteRow, Tables, complete
 from report_data import make_study, make_trials
 from trace_data import sampled, service, write_tables
@@ -76,31 +69,6 @@ def test_ratios_within_each_run_show_what_the_machine_hides(studies: tuple[Path,
     assert any("within each run" in each and "1 of" in each for each in diff.conclusions)
 
 
-def test_what_has_changed_beside_the_program_is_named(studies: tuple[Path, Path]) -> None:
-    diff = of_studies(*studies)
-    assert {each.name: (each.old, each.new) for each in diff.changed} == {
-        "heapfit": ("0.1.0", "9.9"),
-        "Kernel": ("6.1.0-18-amd64", "6.6.9"),
-    }
-    said = " ".join(diff.conclusions)
-    assert "may come from what has changed besides the program: Kernel" in said
-    assert "In the old study alone: jemalloc" in said
-    assert "In the new study alone: mimalloc" in said
-
-
-def test_a_run_beside_itself_differs_in_nothing(studies: tuple[Path, Path]) -> None:
-    diff = of_studies(studies[0], studies[0])
-    assert diff.changed == []
-    assert {each.change for each in [*diff.figures, *diff.ratios]} <= {
-        Change.SAME,
-        Change.UNCLEAR,
-        Change.NOT_COMPARABLE,
-    }
-    assert "Counts and memory can be compared; no difference is shown in any of them." in (
-        diff.conclusions
-    )
-
-
 def test_few_trials_show_nothing_but_what_does_not_scatter(tmp_path: Path) -> None:
     study = make_study(("glibc", "heapfit"), cores=[1], replicates=3)
 
@@ -114,61 +82,6 @@ def test_few_trials_show_nothing_but_what_does_not_scatter(tmp_path: Path) -> No
     assert heapfit["Minor faults"] is Change.MORE
     assert heapfit["Peak RSS"] is Change.UNCLEAR
     assert any("fewer than 6 trials" in each for each in diff.conclusions)
-
-
-def test_one_trial_each_is_not_taken_for_what_does_not_scatter(tmp_path: Path) -> None:
-    study = make_study(("glibc", "heapfit"), cores=[1], replicates=1)
-    old = keep(tmp_path / "old", study)
-    new = keep(
-        tmp_path / "new", study, lambda t: {n: 1.01 * value for n, value in t.metrics.items()}
-    )
-    found = of_studies(old, new)
-    assert {each.change for each in found.figures} <= {
-        Change.SAME,
-        Change.UNCLEAR,
-        Change.NOT_COMPARABLE,
-    }
-    assert "no difference is shown in any" in found.conclusions[0]
-
-
-def test_other_commands_and_baselines_are_told(tmp_path: Path) -> None:
-    old = make_study(("glibc", "heapfit"), cores=[1], replicates=6)
-    new = make_study(("heapfit", "glibc"), cores=[1], replicates=6)
-    new = new.model_copy(update={"command": ["./other"]})
-    diff = of_studies(keep(tmp_path / "old", old), keep(tmp_path / "new", new))
-    said = " ".join(diff.conclusions)
-    assert diff.ratios == []
-    assert "The baselines differ" in said
-    assert "The commands differ" in said
-
-
-@pytest.mark.parametrize(
-    ("name", "source", "is_own"),
-    [
-        ("wall_s", "", False),
-        ("peak_rss_bytes", "", True),
-        ("minor_faults", "", True),
-        ("involuntary_switches", "", False),
-        ("l1d_misses", "counter of the processor: loads", False),
-        ("l1d_misses", "simulated by Valgrind", True),
-    ],
-)
-def test_a_figure_is_the_programs_own_or_the_machines(name: str, source: str, is_own: bool) -> None:
-    metric = find_metric("minor_faults").model_copy(
-        update={"name": name, "source": source, "unit": "s" if name == "wall_s" else "count"}
-    )
-    assert is_of_program(metric) is is_own
-
-
-def test_intervals_that_meet_show_nothing() -> None:
-    low, high = Span(value=2, low=1, high=3), Span(value=4, low=3, high=5)
-    assert change(low, high) is Change.UNCLEAR
-    assert change(low, high.model_copy(update={"low": 3.1})) is Change.MORE
-    assert change(high, low.model_copy(update={"high": 2.9})) is Change.LESS
-    assert change(low, high.model_copy(update={"low": 3.1}), known=False) is Change.UNCLEAR
-
-
-# ------------------------------------------------------------------ recordings
 
 
 @pytest.fixture
@@ -196,34 +109,6 @@ def test_calls_and_bytes_of_recordings_are_compared_by_call_site(
     assert diff.sites[0].name == "allocated: bytes"
     assert all("0x300" not in each.of.partition(" < ")[0] for each in diff.sites)
     assert any("With several threads" in each for each in diff.conclusions)
-
-
-def test_a_recording_beside_itself_differs_in_nothing(recordings: tuple[Path, Path]) -> None:
-    diff = of_recordings(recordings[0], recordings[0])
-    assert (diff.changed, diff.sites) == ([], [])
-    assert {each.change for each in diff.figures} == {Change.SAME, Change.NOT_COMPARABLE}
-
-
-def test_a_site_is_the_same_when_its_lines_have_moved(tmp_path: Path) -> None:
-    old = write_tables(service(30), tmp_path / "old.tables")
-    new = tmp_path / "new.tables"
-    shutil.copytree(old, new)
-    _name_sites(old, 10)
-    _name_sites(new, 17)
-    assert of_recordings(old, new).sites == []
-
-
-def _name_sites(folder: Path, line: int) -> None:
-    """Give every site a function, and the same line of its file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rows = pq.read_table(folder / "sites.parquet").to_pylist()
-    named = [
-        {**row, "function": f"f{row['site']}", "file": "/src/a.c", "line": line} for row in rows
-    ]
-    schema = pq.read_schema(folder / "sites.parquet")
-    pq.write_table(pa.Table.from_pylist(named, schema), folder / "sites.parquet")
 
 
 def _built(folder: Path, build_id: str, line: int, *, source: str = "", changed: str = "") -> Path:
@@ -263,13 +148,6 @@ def test_what_was_rebuilt_has_addresses_and_is_told_how_to_keep_names(
     shown = run_heapfit("diff", old, new).stdout
     assert shown.index(kept) < shown.index("Call sites: bytes live at the peak")
     assert "keep the names: heapfit profile" in run_heapfit("diff", old, new, "--markdown").stdout
-
-
-def test_a_line_may_move_and_what_it_calls_may_not() -> None:
-    assert _without_line("open (a.cc:7)") == _without_line("open (a.cc:9)") == "open (a.cc)"
-    with_a_library = "open (a.cc:7, std::function::operator())"
-    assert _without_line(with_a_library) == "open (a.cc, std::function::operator())"
-    assert _without_line("libz.so+0x12") == "libz.so+0x12"
 
 
 def _with_sites(folder: Path, sites: list[SiteRow], sizes: list[int], **info: int) -> Path:
@@ -315,45 +193,6 @@ def test_a_recording_that_lost_something_or_is_of_a_part_is_told_of(tmp_path: Pa
     assert "is of a part of its process" in _concluded(tmp_path / "part", end={"reason": "stop"})
 
 
-def test_what_a_sample_lacks_may_have_been_there(tmp_path: Path) -> None:
-    old = _with_sites(tmp_path / "old", [SiteRow(1, "former")], [100], sample=64)
-    new = _with_sites(tmp_path / "new", [SiteRow(1, "latter")], [100], sample=64)
-    changes = {each.change for each in of_recordings(old, new).sites}
-    assert changes == {Change.MORE, Change.LESS}
-
-
-def test_a_site_beyond_those_told_apart_is_not_called_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(counting_sites, "APART", 1)
-    old = _with_sites(tmp_path / "old", [SiteRow(1, "one"), SiteRow(2, "two")], [100])
-    new = _with_sites(tmp_path / "new", [SiteRow(2, "two")], [100])
-    changes = {each.of: each.change for each in of_recordings(old, new).sites}
-    assert changes["two"] is Change.MORE
-    assert changes["one"] is Change.GONE
-
-
-def test_call_sites_are_shown_with_what_they_differ_by(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    # Of two chains that are shown alike, the sums are.
-    outer = [SiteRow(1, "one"), SiteRow(2, "two")]
-    chain = [
-        SiteRow(each + 2 * depth, f"f{depth}", caller=each + 2 * depth - 2)
-        for depth in (1, 2, 3)
-        for each in (1, 2)
-    ]
-    old, new = tmp_path / "old", tmp_path / "new"
-    for folder, size in ((old, 1024), (new, 3 * 1024)):
-        blocks = [Block(size=size, born_ns=site, site=site) for site in (7, 8)]
-        tables = Tables(complete(blocks), sites=[*outer, *chain], info={"sites": 8})
-        profile_tables.write(folder, tables)
-    shown = run_heapfit("diff", old, new).stdout
-    rows = re.findall(r"^f3 < f2 < f1 +2 KiB +6 KiB +\+4 KiB +more *$", shown, re.MULTILINE)
-    assert len(rows) == 3
-    assert "Call sites: bytes live at the peak" in shown
-
-
 def test_estimates_differ_only_where_their_intervals_do(tmp_path: Path) -> None:
     both = [
         write_tables(sampled(service(200), 4096, seed), tmp_path / f"{seed}.tables")
@@ -363,9 +202,6 @@ def test_estimates_differ_only_where_their_intervals_do(tmp_path: Path) -> None:
     figures = {each.name: each.change for each in diff.figures}
     assert figures["Allocations: bytes"] is Change.UNCLEAR
     assert any("estimates" in each for each in diff.conclusions)
-
-
-# ---------------------------------------------------------------- the command
 
 
 def test_each_kind_is_shown_in_every_form(
@@ -403,11 +239,7 @@ def test_names_from_outside_cannot_act_on_the_terminal(
     [
         (lambda s, r: (s[0], r[0]), 2, "must be of the same kind"),
         (lambda s, r: (s[0], s[0] / "none"), 2, "there is no"),
-        (lambda s, r: (s[0], s[0].parent), 2, "so it is not a folder of results"),
         (lambda s, r: (s[0], s[0]), 2, "are the same; name two"),
-        (lambda s, r: (r[0], r[0]), 2, "are the same; name two"),
-        (lambda s, r: (s[0].parent, s[0].parent), 2, "not that of a converted trace"),
-        (lambda s, r: (s[0], s[1], "--json", "--markdown"), 2, "--json or --markdown"),
     ],
 )
 def test_what_cannot_be_compared_is_explained(
@@ -419,8 +251,3 @@ def test_what_cannot_be_compared_is_explained(
     said: str,
 ) -> None:
     assert_one_line(run_heapfit("diff", *pick(studies, recordings)), code, [said])
-
-
-def test_a_study_of_many_parts_asks_for_one_of_them(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    (tmp_path / "series.json").write_text("{}")
-    assert_one_line(run_heapfit("diff", tmp_path, tmp_path), 2, ["name one of them"])

@@ -56,40 +56,6 @@ def test_a_library_with_a_malloc_is_named_however_deep(tmp_path: Path) -> None:
     assert "libc.so.6 to --allocators" in finding.advice
 
 
-def test_a_program_with_a_malloc_of_its_own_is_noticed(tmp_path: Path) -> None:
-    assert "would not use a preloaded one" in finding_of(compiled(tmp_path, MAIN, ARENA)).advice
-
-
-def test_a_static_program_is_noticed(tmp_path: Path) -> None:
-    program = compiled(tmp_path, MAIN, options=("-static",))
-    assert "linked statically" in finding_of(program).state
-
-
-@pytest.mark.parametrize("first_line", ["#!{}", "#!/usr/bin/env -S A=1 {} -u", "#! {} -x"])
-def test_of_a_script_the_interpreter_counts(tmp_path: Path, first_line: str) -> None:
-    interpreter = compiled(tmp_path, MAIN, options=("-static",))
-    script = tmp_path / "script"
-    script.write_text(first_line.format(interpreter) + "\n")
-    script.chmod(0o755)
-    assert "linked statically" in finding_of(script).state
-
-
-CUT_OFF = Path("/bin/true").read_bytes()[: -2 * 64]  # without the last two section headers
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"text", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" * 99, CUT_OFF],
-    ids=["empty", "text", "beginning", "nonsense", "cut off"],
-)
-def test_what_is_no_program_is_none(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(content)
-    file.chmod(0o755)
-    assert examine_program([str(file)]) is None
-    assert examine_program([str(tmp_path / "absent")]) is None
-
-
 @pytest.mark.usefixtures("library")
 def test_doctor_looks_at_a_program_when_asked(run_heapfit: Heapfit, tmp_path: Path) -> None:
     program = compiled(tmp_path, MAIN, options=("-static",))
@@ -116,18 +82,6 @@ def test_what_an_interpreter_keeps_from_malloc_is_said(monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("library")
-def test_compare_warns_before_it_measures(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    program = compiled(tmp_path, MAIN, ARENA)
-    options = ("--allocators", "glibc,heapfit", "--replicates", "1", "--warmups", "0")
-    result = run_heapfit("compare", *options, "--", program, folder=tmp_path)
-    lines = result.stderr.splitlines()
-    [warning] = [line for line in lines if "warning" in line]
-    assert warning.startswith("warning: malloc of made: its own; ")
-    [first_trial, *_] = [line for line in lines if "trials; now" in line]
-    assert lines.index(warning) < lines.index(first_trial)
-
-
-@pytest.mark.usefixtures("library")
 def test_of_a_workloads_program_too_it_is_said_that_it_is_linked_with_an_allocator(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -149,18 +103,3 @@ def test_of_a_workloads_program_too_it_is_said_that_it_is_linked_with_an_allocat
     result = run_heapfit("compare", described, *quick, "--out", tmp_path / "o", folder=tmp_path)
     assert result.returncode == 0
     assert "linked with" not in result.stderr + (tmp_path / "o" / "report.md").read_text()
-
-
-@pytest.mark.usefixtures("library")
-def test_a_static_program_is_not_compared_beyond_the_first_block(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    program = compiled(tmp_path, MAIN, options=("-static",))
-    quick = ["--allocators", "glibc,heapfit", "--replicates", "2", "--cores", "1"]
-    result = run_heapfit("compare", *quick, "--", program, folder=tmp_path)
-    assert result.returncode == 1
-    assert "nothing to compare with glibc" in result.stderr
-    assert "its malloc is built in, because it is linked statically" in result.stderr
-    [trials] = tmp_path.glob("heapfit-results/*/trials.jsonl")
-    assert len(trials.read_text().splitlines()) <= 2, "those of the first block"
-    assert result.stdout == ""

@@ -5,27 +5,22 @@ from __future__ import annotations
 import configparser
 import json
 import os
-import re
 import signal
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-import shared_home
 import yaml
 from conftest import Heapfit, assert_one_line, heapfit_command
 from heapfit import catalogue, options
 from heapfit.errors import UsageError
-from heapfit.fit import facts, foretold, goal, look, search
-from heapfit.fit.candidates import Candidate, candidates
-from heapfit.replay import make_plan
-from heapfit.study import execute
+from heapfit.fit import facts, goal, look, search
+from heapfit.fit.candidates import candidates
 from study_files import trials_in
-from trace_data import sampled, service
+from trace_data import service
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
@@ -169,31 +164,6 @@ def test_hard_values_reach_every_file_whole(tmp_path: Path) -> None:
     assert "Nothing: it is the C library's own" in (tmp_path / "deploy/README.txt").read_text()
 
 
-def test_to_go_back_to_the_c_library_takes_the_preload_away(tmp_path: Path) -> None:
-    from heapfit.fit import deploy
-
-    glibc, heapfit = catalogue.resolve_allocators(["glibc", "heapfit"])
-    deploy.write(glibc, deploy.Promise("", heapfit), tmp_path / "deploy")
-    assert _deployed(tmp_path / "deploy") == {"LD_PRELOAD": ""}
-    assert (
-        "grep -c libheapfit.so /proc/PID/maps    (0)"
-        in (tmp_path / "deploy/README.txt").read_text()
-    )
-
-
-def test_what_the_workload_preloads_stays_behind_the_choice(tmp_path: Path) -> None:
-    from heapfit.fit import deploy
-
-    glibc, heapfit = catalogue.resolve_allocators(["glibc", "heapfit"])
-    promise = deploy.Promise("", glibc, preloaded="libc.so.6")
-    deploy.write(heapfit, promise, tmp_path / "deploy")
-    assert _deployed(tmp_path / "deploy") == {
-        "LD_PRELOAD": "/usr/local/lib/libheapfit.so:libc.so.6"
-    }
-    deploy.write(glibc, promise, tmp_path / "deploy")
-    assert _deployed(tmp_path / "deploy") == {"LD_PRELOAD": "libc.so.6"}
-
-
 def test_two_commands_put_the_choice_into_use_and_take_it_back(tmp_path: Path) -> None:
     from heapfit.fit import deploy
 
@@ -234,58 +204,6 @@ def test_alert_rules_fire_above_what_was_promised(
     assert 'job="SERVICE"' in rules["TimeAbovePromise"]
 
 
-def test_the_page_and_the_recording_are_in_the_folder(
-    run_heapfit: Heapfit, fitted: tuple[list[str | Path], dict[str, Any]]
-) -> None:
-    folder = Path(fitted[1]["folder"])
-    page = (folder / "fit.html").read_text()
-    assert "Choose heapfit" in page
-    for said in ("What else was tried", "install.sh", "Mean memory", "alerts.yaml"):
-        assert said in page
-    profile = run_heapfit("profile", folder / "recording.hft", folder=folder)
-    assert profile.returncode == 0, profile.stderr
-
-
-@pytest.mark.full
-def test_a_setting_that_makes_the_program_fail_is_out(
-    run_heapfit: Heapfit, program: Path, tmp_path: Path
-) -> None:
-    result = run_heapfit(
-        "fit", *TWO, "--goal", "memory", "--time", TIME, "--out", tmp_path, "--json",
-        "--", program, "HEAPFIT_OPTIONS",
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    answer = json.loads(result.stdout)["answer"]
-    out = {each["name"]: each for each in answer["not_chosen"]}
-    assert out["heapfit+decay-50"]["after"].startswith("screen-1")
-    assert "exit code 3, 0 expected" in out["heapfit+decay-50"]["reason"]
-    last = {trial["planned"]["allocator"] for trial in trials_in(tmp_path / "confirm")}
-    assert "heapfit+decay-50" not in last
-    assert len(last) > 1
-    assert all(trial["status"] == "ok" for trial in trials_in(tmp_path / "confirm"))
-
-
-@pytest.mark.full
-def test_a_program_that_no_allocator_helps_stays_with_what_it_has(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    work = "BEGIN { for (i = 0; i < 3000000; i++) s += i; print s }"
-    result = run_heapfit(
-        "fit", *TWO, "--time", TIME, "--out", tmp_path, "--json", "--", "awk", work,
-    )  # fmt: skip
-    answer = json.loads(result.stdout)["answer"]
-    assert answer["choice"] is None
-    assert not (tmp_path / "deploy").exists()
-    assert "Stay with glibc" in (tmp_path / "fit.html").read_text()
-    # A busy machine may leave open whether something would be gained, and then it says so.
-    if any(each["untold"] for each in answer["standings"]):
-        assert result.returncode == 3
-        assert "cannot be told" in answer["why"][0]
-    else:
-        assert result.returncode == 0, result.stderr
-        assert "Nothing that was tried is shown to be better than glibc" in answer["why"][0]
-
-
 def test_a_bound_that_nothing_keeps_leaves_no_choice(
     run_heapfit: Heapfit, program: Path, wasteful: str, tmp_path: Path
 ) -> None:
@@ -314,65 +232,19 @@ def test_the_plan_is_explained_without_a_run(run_heapfit: Heapfit, tmp_path: Pat
     assert not considered["heapfit+python"]["tried"]
 
 
-@pytest.mark.full
-def test_an_interrupted_fit_goes_on(
-    clean_environment: dict[str, str], run_heapfit: Heapfit, program: Path, tmp_path: Path
-) -> None:
-    command = ["fit", *TWO, "--goal", "memory", "--time", TIME, "--out", str(tmp_path), "--json",
-               "--", str(program)]  # fmt: skip
-    with subprocess.Popen(
-        heapfit_command(*command),
-        env=clean_environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
-        journal = tmp_path / "screen-1" / "trials.jsonl"
-        deadline = time.monotonic() + 120
-        while not (journal.exists() and journal.stat().st_size):
-            assert time.monotonic() < deadline
-            assert running.poll() is None
-            time.sleep(0.02)
-        running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=60)
-    assert running.returncode == 130
-    assert "the same command continues from there" in said
-    kept = trials_in(tmp_path / "screen-1")
-    result = run_heapfit(*command)
-    assert result.returncode == 0, result.stderr
-    assert trials_in(tmp_path / "screen-1")[: len(kept)] == kept
-    assert json.loads(result.stdout)["answer"]["study"] == str(tmp_path / "confirm")
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--", "true", "--goal"], None),
-        ([], ["fit what? write: heapfit fit WORKLOAD"]),
         (["--goal", "memori", "--", "true"], ["unknown goal 'memori'", "'memory'"]),
         (["--goal", "peak<2g", "--", "true"], ["'peak<=2g'", "not 'peak<2g'"]),
-        (["nowhere.hft"], ["there is no recording nowhere.hft"]),
-        (["--pid", "1", "--", "true"], ["--pid already names the program"]),
-        (["--pid", "1", "--explain"], ["--explain runs nothing"]),
-        (["--pid", "x"], ["'x'"]),
-        (["--keep", "wall_x<=1", "--", "true"], ["unknown metric 'wall_x'", "'wall_s'"]),
         (["--keep", "wall_s>1.01", "--", "true"], ["--keep takes a condition", "wall_s<=1.01"]),
-        (["--keep", "heapfit:wall_s<=1", "--", "true"], ["leave out heapfit:"]),
         (["--keep", "minor_faults<=1", "--", "true"], ["--keep", "'minor_faults<=+…'"]),
-        (["--allocators", "glibc", "--baseline", "hepfit", "--", "true"], ["'heapfit'"]),
-        (["--time", "15", "--", "true"], ["--time takes a time with its unit"]),
-        (["--output", "sme", "--", "true"], ["did you mean 'same'?"]),
-        (["xml-transfrom"], ["unknown workload", "xml-transform"]),
     ],
 )
 def test_a_senseless_request_is_explained(
-    run_heapfit: Heapfit, tmp_path: Path, words: list[str], said: list[str] | None
+    run_heapfit: Heapfit, tmp_path: Path, words: list[str], said: list[str]
 ) -> None:
-    if said is None:  # What follows the dashes is the program's.
-        assert run_heapfit("fit", *TWO, "--explain", *words, folder=tmp_path).returncode == 0
-        return
-    more = [] if "--allocators" in words or not words else TWO
-    assert_one_line(run_heapfit("fit", *more, *words, folder=tmp_path), 2, said)
+    assert_one_line(run_heapfit("fit", *TWO, *words, folder=tmp_path), 2, said)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -391,58 +263,13 @@ def test_a_program_whose_malloc_cannot_be_replaced_ends_it(
         assert_one_line(result, 1, ["no allocator can be tried", said])
 
 
-def test_a_set_uid_program_ends_it(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    program = Path("/usr/bin/su")  # another user's, for all but root
-    if os.geteuid() == 0:
-        program = tmp_path / "theirs"
-        program.write_bytes(Path("/usr/bin/true").read_bytes())
-        os.chown(program, 65534, 65534)
-        program.chmod(0o4755)
-    result = run_heapfit("fit", *TWO, "--", program, folder=tmp_path)
-    assert_one_line(result, 1, ["no allocator can be tried", "setuid", "start it as the user"])
-
-
-@pytest.mark.full
-def test_a_preload_that_is_there_already_is_told(
-    run_heapfit: Heapfit, program: Path, tmp_path: Path
-) -> None:
-    other = "/lib/x86_64-linux-gnu/libm.so.6"
-    preloaded = {"LD_PRELOAD": other} if os.path.exists(other) else {"LD_PRELOAD": str(program)}
-    result = run_heapfit("fit", *TWO, "--", program, environment=preloaded, folder=tmp_path)
-    assert result.returncode == 2
-    assert "--baseline today=" in result.stderr
-    # Often enough that it is seen at work on a machine that is busy with something else.
-    again = f"for i in $(seq 20); do {program}; done"
-    script = f"export LD_PRELOAD={preloaded['LD_PRELOAD']}; {again}"
-    result = run_heapfit("fit", *TWO, "--", "sh", "-c", script, folder=tmp_path)
-    assert result.returncode == 1
-    last = result.stderr.splitlines()[-1]
-    assert (
-        f"no allocator reaches program, which does the work: it runs with LD_PRELOAD={other}"
-        in last
-    )
-
-
-def further(*values: object) -> object:
-    return pytest.param(*values, marks=pytest.mark.full)
-
-
 @pytest.mark.parametrize(
     ("time_", "words", "said"),
     [
         ("1m", ["sleep", "6"], "allow --time 2m, or give the program less to do"),
-        further("1m", ["sleep", "0.1"], "most of which is its own start; give it more to do"),
-        further("1m", ["date", "+%N"],
-                "does not give the same output on every run; if that is as it"),
-        ("1m", ["false"], "the program fails under the baseline glibc"),
-        further("1m", ["python3", "-c", "import os; os.get_terminal_size()"],
-         "it seems to need a terminal, which no trial has: have script give it one, script -qec"),
-        further("1m", ["sh", "-c", "mkdir left"],
-         "the first run succeeds and the next one fails: exit code 1, 0 expected (it says: mkdir:"),
-        ("2s", ["sleep", "60"], "or, if it is a server, describe it and what drives it: heapfit "
-         "workloads new --port N -- sleep 60"),
+        ("1m", ["date", "+%N"], "does not give the same output on every run; if that is as it"),
     ],
-)  # fmt: skip
+)
 def test_a_program_that_tells_nothing_is_explained(
     run_heapfit: Heapfit, tmp_path: Path, time_: str, words: list[str], said: str
 ) -> None:
@@ -453,108 +280,13 @@ def test_a_program_that_tells_nothing_is_explained(
     assert said in last
 
 
-# ------------------------------------------------------------------ the catalogue's settings
-
-
-def _settings() -> list[Any]:
-    return [
-        pytest.param(
-            entry,
-            setting,
-            id=f"{entry.name}+{setting.name}",
-            marks=pytest.mark.full if index else (),
-        )
-        for entry in catalogue.load_allocators().values()
-        for index, setting in enumerate(entry.settings)
-    ]
-
-
-@pytest.mark.parametrize(("entry", "setting"), _settings())
-def test_a_setting_is_one_that_its_allocator_knows(entry: Any, setting: Any) -> None:
-    for condition in setting.when:
-        facts.holds(condition, facts.Facts(cores=1, python=0, huge_pages=0))
-    for name, value in setting.options.items():
-        options.check(name, value)
-    installed = shared_home.allocator(entry.name)
-    for name, value in setting.environment.items():
-        _KNOWS[name.partition("_")[0]](installed.library, name, value)
-
-
-def _asked(library: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(library), **variables}
-    return subprocess.run(["true"], env=environment, capture_output=True, text=True, check=False)
-
-
-def _glibc_knows(_: Path, name: str, value: str) -> None:
-    """The loader lists each tunable with its value in force."""
-    settings = value if name == "GLIBC_TUNABLES" else f"glibc.malloc.arena_max={value}"
-    loader = next(Path("/").glob("lib*/ld-linux-*.so.*"))
-    listed = subprocess.run(
-        [loader, "--list-tunables"], env={"GLIBC_TUNABLES": settings}, capture_output=True,
-        text=True, check=True,
-    ).stdout  # fmt: skip
-    for setting in settings.split(":"):
-        tunable, _, wanted = setting.partition("=")
-        [line] = [each for each in listed.splitlines() if each.startswith(f"{tunable}:")]
-        assert int(line.split()[1], 0) == int(wanted)
-    if name != "GLIBC_TUNABLES":
-        assert name.encode() in loader.resolve().read_bytes()
-
-
-def _jemalloc_knows(library: Path, name: str, value: str) -> None:
-    assert _asked(library, **{name: f"abort_conf:true,{value}"}).returncode == 0
-    assert _asked(library, **{name: f"abort_conf:true,{value}x"}).returncode != 0
-
-
-def _mimalloc_knows(library: Path, name: str, value: str) -> None:
-    said = _asked(library, MIMALLOC_VERBOSE="1", **{name: value}).stderr
-    option = name.removeprefix("MIMALLOC_").lower()
-    assert f"option '{option}': {value}" in said
-
-
-def _holds_the_name(library: Path, name: str, value: str) -> None:
-    folder = library.resolve().parent  # Of a proxy, the library beside it reads the variable.
-    near = [library, *folder.glob("libtbbmalloc.so.*")]
-    words = [name, *(value.partition("=")[:1] if name == "SCUDO_OPTIONS" else [])]
-    assert all(any(word.encode() in each.read_bytes() for each in near) for word in words)
-
-
-def _python_knows(_: Path | None, name: str, value: str) -> None:
-    code = "import sys; sys.exit(sys.flags.ignore_environment)"
-    tried = [["python3", "-c", code], {**os.environ, name: f"no-{value}"}]
-    assert subprocess.run(tried[0], env=tried[1], capture_output=True, check=False).returncode
-    subprocess.run(tried[0], env={**os.environ, name: value}, check=True)
-
-
-def _ruby_knows(_: Path | None, name: str, value: str) -> None:
-    """With warnings it says what it was told."""
-    told = subprocess.run(["ruby", "-w", "-e", ""], env={**os.environ, name: value},
-                          capture_output=True, text=True, check=True).stderr  # fmt: skip
-    assert f"{name}={value}" in told
-    assert "default value" in told
-
-
-def _php_knows(_: Path | None, name: str, value: str) -> None:
-    """Of what malloc gives it knows no total."""
-    told = subprocess.run(["php", "-n", "-r", "echo memory_get_usage();"],
-                          env={**os.environ, name: value}, capture_output=True,
-                          check=True).stdout  # fmt: skip
-    assert told == b"0"
-
-
-_KNOWS: dict[str, Any] = {
-    "GLIBC": _glibc_knows,
-    "MALLOC": lambda library, name, value: (_glibc_knows if library is None else _jemalloc_knows)(
-        library, name, value
-    ),
-    "MIMALLOC": _mimalloc_knows,
-    "TCMALLOC": _holds_the_name,
-    "SCUDO": _holds_the_name,
-    "TBB": _holds_the_name,
-    "PYTHONMALLOC": _python_knows,
-    "RUBY": _ruby_knows,
-    "USE": _php_knows,
-}
+def test_the_catalogues_settings_are_such_as_the_library_knows() -> None:
+    for entry in catalogue.load_allocators().values():
+        for setting in entry.settings:
+            for condition in setting.when:
+                facts.holds(condition, facts.Facts(cores=1, python=0, huge_pages=0))
+            for name, value in setting.options.items():
+                options.check(name, value)
 
 
 def test_facts_and_the_goal_decide_which_settings_are_tried(
@@ -576,15 +308,11 @@ def test_facts_and_the_goal_decide_which_settings_are_tried(
     assert tried("memory")["glibc+arenas-2"][1] == "MALLOC_ARENA_MAX is set here already, to '1'"
 
 
-# ----------------------------------------------------------- recordings and services
-
-
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return service(requests=400).write(tmp_path_factory.mktemp("trace") / "service.hft")
 
 
-@pytest.mark.full
 def test_of_a_recording_the_candidates_are_compared_by_replay(
     run_heapfit: Heapfit, trace: Path, tmp_path: Path
 ) -> None:
@@ -607,15 +335,6 @@ def test_of_a_recording_the_candidates_are_compared_by_replay(
     assert "peak_rss_bytes" not in metrics
 
 
-def test_a_sample_cannot_be_fitted(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    made = sampled(service(60), 512).write(tmp_path / "sample.hft")
-    result = run_heapfit("fit", *TWO, made, folder=tmp_path)
-    assert result.returncode == 2
-    assert "sample" in result.stderr
-
-
-@pytest.mark.full
-@pytest.mark.timeout(600)  # a busy machine takes longer for each step than was planned
 def test_a_running_service_is_recorded_and_fitted(
     run_heapfit: Heapfit, clean_environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -637,76 +356,6 @@ def test_a_running_service_is_recorded_and_fitted(
     assert not json.loads(status.stdout)["recording"]
 
 
-def test_a_process_that_cannot_be_recorded_is_told_what_to_do(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    with subprocess.Popen(["sleep", "60"]) as sleeping:
-        result = run_heapfit("fit", *TWO, "--pid", str(sleeping.pid), folder=tmp_path)
-        sleeping.kill()
-    assert_one_line(result, 1, [
-        "does not run under the recorder", "heapfit record --later -- sleep 60", "repeat this",
-    ])  # fmt: skip
-    assert not list(tmp_path.rglob("*.hft"))
-
-
-def test_a_first_round_on_a_replay_leaves_out_who_has_most_memory(
-    trace: Path, tmp_path: Path
-) -> None:
-    glibc, heapfit, pools = catalogue.resolve_allocators(["glibc", "heapfit", "heapfit-pools"])
-    settings = {each.name: each for each in catalogue.load_allocators()["heapfit"].settings}
-    names = [heapfit, *(catalogue.with_setting(heapfit, each) for each in settings.values())][:4]
-    found = [Candidate(each, True, "installed") for each in names]
-    found.append(Candidate(pools, True, "installed", replayable=False))
-    setup = search.Setup(
-        workload=catalogue.ad_hoc_workload(["true"], None), baseline=glibc, cores=1,
-        goal=goal.parse("memory"), keep=[], time_s=60, timeout_s=60, command="", run=execute,
-    )  # fmt: skip
-    made = make_plan(trace)
-    left = foretold.thin_out(setup, found, 3, made, tmp_path)
-    tried = [each.name for each in left if each.tried]
-    assert len(tried) == 3
-    assert "heapfit-pools" in tried
-    peaks: dict[str, list[float]] = {}
-    for trial in trials_in(tmp_path / search.REPLAY):
-        figures = trial["metrics"]
-        peaks.setdefault(trial["planned"]["allocator"], []).append(figures["replay_peak_bytes"])
-    assert peaks.keys() == {"glibc", *(each.name for each in names)}
-    of = {name: statistics.median(figures) for name, figures in peaks.items()}
-    out = [each for each in left if not each.tried]
-    assert all("in a replay were" in each.reason for each in out)
-    assert max(of[name] for name in tried if name in of) <= min(of[each.name] for each in out)
-
-
-def test_what_would_take_too_long_is_not_replayed() -> None:
-    def why_not(allocations: float | None, time_s: float) -> str | None:
-        known = facts.Facts(cores=1, python=0, huge_pages=0, allocations=allocations)
-        return foretold.why_not(known, 10, time_s)
-
-    assert why_not(1e6, 900) is None
-    assert why_not(None, 900) == "nothing was recorded"
-    assert "too long" in str(why_not(1e8, 1e6))
-    assert why_not(1e7, 100) == "the replays would take too long"
-
-
-@pytest.mark.full
-def test_a_long_program_has_a_first_round_on_a_replay(
-    run_heapfit: Heapfit, program: Path, tmp_path: Path
-) -> None:
-    slow = tmp_path / "slow"
-    slow.write_text(f"#!/bin/sh\nsleep 3\nexec {program}\n")
-    slow.chmod(0o755)
-    out = tmp_path / "out"
-    result = run_heapfit("fit", *TWO, "--goal", "memory", "--time", "80s", "--out", out, "--json",
-                         "--", slow)  # fmt: skip
-    assert result.returncode in (0, 3), result.stderr
-    reasons = [e["reason"] for e in json.loads(result.stdout)["candidates"] if not e["tried"]]
-    assert any("in a replay were" in each for each in reasons)
-    assert "peak_rss_bytes" in trials_in(out / "confirm")[-1]["metrics"]
-
-
-# --------------------------------------------------------------- a program's own allocator
-
-
 def test_a_workload_that_puts_the_c_library_first_is_fitted(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -725,8 +374,8 @@ def test_a_workload_that_puts_the_c_library_first_is_fitted(
         look.refuse(redis.model_copy(update={"run": mixed_run}))
 
 
-@pytest.mark.parametrize("trial_s", [0.05, 1.0, 5.0, 20.0, 48.0])
-@pytest.mark.parametrize("count", [1, 3, 4, 20, 40])
+@pytest.mark.parametrize("trial_s", [0.05, 48.0])
+@pytest.mark.parametrize("count", [1, 40])
 def test_what_is_planned_has_room_in_the_time(trial_s: float, count: int) -> None:
     time_s = 900.0
     tried = search.room(count, trial_s, time_s)
@@ -737,19 +386,3 @@ def test_what_is_planned_has_room_in_the_time(trial_s: float, count: int) -> Non
     one_finalist = 7 * (1 + 1)
     assert all(n >= 2 for n in blocks)
     assert (search.LOOK_BLOCKS + 2 + screening + one_finalist) * trial_s <= time_s
-
-
-@pytest.mark.full
-def test_a_real_program_is_fitted(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    result = run_heapfit(
-        "fit", "sqlite", *TWO, "--goal", "time", "--time", "3m", "--out", out, "--json"
-    )
-    cannot_be_told = 3  # on a busy machine; on one still busier there is no time for enough trials
-    if result.returncode == 1:
-        assert re.search(r"one run takes \d\d", result.stderr), result.stderr
-        return
-    assert result.returncode in (0, cannot_be_told), result.stderr
-    found = json.loads(result.stdout)
-    assert found["facts"]["live_share"] is not None
-    assert (found["deploy"] == []) == (found["answer"]["choice"] is None)

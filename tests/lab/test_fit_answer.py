@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from browser import Browser
 from design_data import MEMORY, WALL, study_of, trial_of
-from heapfit.fit import answer, goal, noise, page, state
+from heapfit.fit import answer, goal, page, state
 from heapfit.fit.facts import Facts
 from heapfit.records import Metric
 from heapfit.report import Reading
@@ -64,37 +63,20 @@ def judged(
     return answer.judged(setup, Path("confirm"), reading, start), reading
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with Browser() as running:
-        yield running
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("text", ["time", "peak<=500m"])
-def test_the_page_has_the_answer_on_any_window(
-    browser: Browser, tmp_path: Path, text: str, width: int
-) -> None:
-    found, reading = judged(text, TRUTH, 0.005, 12)
-    deploy = tmp_path / "deploy"
-    deploy.mkdir()
-    file = deploy / "heapfit.env"
-    file.write_text(f"LD_PRELOAD=/usr/local/lib/{'very-' * 20}long.so\nA=<b>\n")
+def test_the_page_has_the_answer_and_what_is_deployed_as_text(tmp_path: Path) -> None:
+    found, reading = judged("time", TRUTH, 0.005, 12)
+    file = tmp_path / "heapfit.env"
+    file.write_text("LD_PRELOAD=/usr/local/lib/long.so\nA=<b>\n")
     kept = state.State(
-        request=state.Request(command="heapfit fit -- ./program", goal=text),
+        request=state.Request(command="heapfit fit -- ./program", goal="time"),
         facts=Facts(cores=2, python=0, huge_pages=0, wall_s=1.0),
         candidates=[state.Considered(name="quick", tried=True, reason="<i>", trades="")],
         answer=found,
     )
-    shown = browser.open(page.write(kept, reading, [file] if found.choice else [], tmp_path), width)
-    shown.wait_until("document.documentElement.dataset.figures !== undefined")
-    assert shown.errors == []
-    assert shown.evaluate("document.documentElement.scrollWidth") == width
-    words = shown.evaluate("document.body.innerText")
-    assert (f"Choose {found.choice}" if found.choice else "Stay with today") in words
-    assert ("A=<b>" in words) == (found.choice is not None)
-    assert found.why[0] in words
-    assert shown.evaluate("document.querySelectorAll('.plot .point').length") == len(TRUTH)
+    made = page.write(kept, reading, [file], tmp_path).read_text()
+    assert "Choose quick" in made
+    assert "A=&lt;b&gt;" in made
+    assert not {"A=<b>", "<i>"} & set(made.split())
 
 
 @pytest.mark.parametrize(
@@ -126,14 +108,6 @@ def test_within_a_limit_is_who_has_all_of_the_interval_there() -> None:
     assert reasons["quick"].startswith("above peak<=1500m: 3")
     assert chosen(f"peak<={int(highest) + 1}").choice == "lean"
     assert chosen(f"peak<={int(highest) - 1}").choice is None
-
-
-def test_a_limit_that_nothing_meets_is_told_with_the_lowest() -> None:
-    found = chosen("peak<=500m")
-    assert found.choice is None
-    assert found.exit_code == 1
-    [why] = found.why
-    assert why.startswith("Nothing meets peak<=500m: the lowest value seen is that of lean, 1")
 
 
 def test_noise_that_hides_a_gain_is_told_with_what_it_would_take() -> None:
@@ -169,31 +143,3 @@ def test_why_something_is_not_chosen_agrees_with_its_row() -> None:
     assert said.startswith("better by what may be less than 1 MiB, too little to matter: ")
     said = reason("balance", (1.05, 95.0 * MIB, 100.0 * MIB))
     assert said.startswith("better in memory and worse in time, and not shown to be better in both")
-
-
-def test_who_is_shown_to_be_worse_is_not_untold() -> None:
-    worse = {"today": (1.0, GIB, GIB), "other": (1.0, 3.0 * GIB, GIB)}
-    found = chosen("balance", worse, cv=0.15)
-    assert found.exit_code == 0
-    assert found.standings[0].untold == []
-
-
-def test_the_more_it_scatters_the_more_blocks_would_tell() -> None:
-    alike = {"today": (1.0, GIB, GIB), "other": (1.0, GIB, GIB)}
-    metrics = (WALL, MEMORY, MEAN)
-    study = study_of(list(alike), {"cores": ["1"]}, metrics)
-
-    def needed(cv: float) -> int | None:
-        generator = np.random.default_rng(3)
-        trials = [
-            trial_of(study, (name,), {"wall_s": float(np.exp(generator.normal(0, cv)))}, block)
-            for block in range(10)
-            for name in alike
-        ]
-        return noise.blocks_to_show(Reading(study, trials).readings, "wall_s", "other")
-
-    few, many = needed(0.01), needed(0.05)
-    assert few is not None
-    assert many is not None
-    assert few < many
-    assert needed(5.0) is None

@@ -11,11 +11,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from conftest import Heapfit, assert_one_line
-from design_data import MEMORY, WALL, study_of, trial_of
+from design_data import WALL, study_of, trial_of
 from heapfit.errors import UsageError
 from heapfit.gate import formats
 from heapfit.gate.condition import parse
-from heapfit.gate.decision import Decision, Place, exit_code
+from heapfit.gate.decision import Decision, Place
 from heapfit.gate.verdicts import RatioDecision, check, judge
 from heapfit.records import Metric, Study, Trial, TrialStatus
 from heapfit.statistics import read, summarise
@@ -26,20 +26,7 @@ from heapfit.statistics.verdict import pairs
 pytestmark = pytest.mark.full
 
 SYSTEM = Metric(name="system_s", label="", unit="s", better="lower", source="wait4")
-ERRORS = Metric(name="errors", label="", unit="count", better="lower", source="the program")
-# A malloc that costs 64 MiB, touched before main.
-HUNGRY = """
-#define _GNU_SOURCE
-#include <string.h>
-#include <sys/mman.h>
-void *__libc_malloc(size_t size);
-void *malloc(size_t size) { return __libc_malloc(size); }
-__attribute__((constructor)) static void eat(void)
-{
-    memset(mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 64 << 20);
-}
-"""  # noqa: E501
-PROGRAM = ["--", "python3", "-c", "print(1)"]
+PROGRAM = ["--", "true"]
 
 
 def studied(
@@ -74,13 +61,8 @@ OLD = scattered(1.0, 0.01, 1)
     [
         (scattered(1.1, 0.01, 2), "wall_s>1.03", "failed"),
         (scattered(1.0, 0.01, 2), "wall_s>1.03", "passed"),
-        # Estimates on either side of the bound.
         (scattered(1.03, 0.01, 2), "wall_s>1.03", "untold"),
-        (scattered(1.035, 0.01, 2), "wall_s>1.03", "untold"),
         (scattered(0.8, 0.01, 2), "wall_s<0.9", "failed"),
-        (scattered(1.0, 0.01, 2), "wall_s<0.9", "passed"),
-        (scattered(0.9, 0.01, 2), "wall_s<0.9", "untold"),
-        (scattered(0.904, 0.01, 2), "wall_s<0.9", "untold"),
     ],
 )
 @pytest.mark.gate
@@ -106,19 +88,6 @@ def test_a_condition_is_of_each_treatment_unless_it_names_one() -> None:
         decided("old:wall_s>1.05", *made)
 
 
-def test_with_several_settings_a_condition_holds_in_each() -> None:
-    study = study_of(["old", "new"], {"size": ["1", "2"]})
-    figures = {("old", "1"): 1.0, ("new", "1"): 1.0, ("old", "2"): 1.0, ("new", "2"): 1.5}
-    trials = [
-        trial_of(study, cell, {"wall_s": scattered(mean, 0.01, 5 * place)[block]}, block)
-        for place, (cell, mean) in enumerate(figures.items())
-        for block in range(8)
-    ]
-    found = decided("wall_s>1.1", study, trials)
-    assert [each.outcome for each in found] == ["passed", "failed"]
-    assert found[1].name == "new wall_s>1.1 at size 2"
-
-
 def test_failed_trials_leave_a_condition_untold_but_not_what_is_shown_to_be_beyond() -> None:
     for mean, outcome in ((1.0, "untold"), (1.5, "failed")):
         study, trials = studied({"old": OLD, "new": scattered(mean, 0.01, 2)})
@@ -126,65 +95,6 @@ def test_failed_trials_leave_a_condition_untold_but_not_what_is_shown_to_be_beyo
         [found] = decided("wall_s>1.1", study, trials)
         assert found.outcome == outcome
         assert ("1 trial of new failed" in found.why) == (outcome == "untold")
-
-
-def test_a_baseline_that_fails_in_slow_blocks_makes_nobody_fail() -> None:
-    slow = np.where(np.arange(20) % 2, 1.3, 1.0)
-    study, trials = studied(
-        {
-            "old": list(slow * scattered(1.0, 0.005, 1, 20)),
-            "new": list(np.roll(slow, 3) * scattered(1.0, 0.005, 2, 20)),
-        }
-    )
-    late = {"status": TrialStatus.TIMEOUT, "metrics": {}}
-    trials = [
-        each.model_copy(update=late)
-        if each.planned.allocator == "old" and each.metrics["wall_s"] > 1.2
-        else each
-        for each in trials
-    ]
-    [found] = decided("wall_s>1.05", study, trials)
-    assert found.verdict is not None
-    assert found.verdict.low is not None
-    assert found.verdict.low > 1.05
-    assert found.outcome == "untold"
-    assert "10 trials of old failed" in found.why
-
-
-def test_failed_trials_are_counted_of_whom_they_are() -> None:
-    study, trials = studied({"old": OLD, "new": OLD})
-    failed = {"status": TrialStatus.FAILED, "metrics": {}}
-    for place in (0, -1, -2):
-        trials[place] = trials[place].model_copy(update=failed)
-    [found] = decided("wall_s>1.1", study, trials)
-    assert found.why.endswith("; 2 trials of new failed and 1 trial of old failed")
-
-
-@pytest.mark.parametrize(("broken", "outcome"), [(["new"], "failed"), (["old", "new"], "untold")])
-def test_a_treatment_that_never_succeeds_where_the_baseline_does_has_failed(
-    broken: list[str], outcome: str
-) -> None:
-    study, trials = studied({"old": OLD, "new": OLD})
-    failed = {"status": TrialStatus.FAILED, "metrics": {}}
-    made = [
-        each.model_copy(update=failed) if each.planned.allocator in broken else each
-        for each in trials
-    ]
-    [found] = decided("wall_s>1.1", study, made)
-    assert found.outcome == outcome
-    assert ("no trial of new has succeeded; 10 trials of new failed" in found.why) == (
-        outcome == "failed"
-    )
-
-
-def test_a_difference_that_is_too_small_to_be_measured_is_no_failure() -> None:
-    made = studied(
-        {"old": [2e6 + i for i in range(8)], "new": [2.3e6 + i for i in range(8)]}, MEMORY
-    )
-    [found] = decided("peak_rss_bytes>1.05", *made)
-    assert found.outcome == "untold"
-    assert "too little to be measured" in found.why
-    assert found.replicates is None
 
 
 def test_a_metric_that_can_be_zero_is_bounded_by_a_difference() -> None:
@@ -196,18 +106,7 @@ def test_a_metric_that_can_be_zero_is_bounded_by_a_difference() -> None:
         decided("system_s>1.05", *made)
 
 
-def test_what_is_never_greater_than_nothing_is_within_a_ratio() -> None:
-    none = studied({"old": [0.0] * 5, "new": [0.0] * 5}, ERRORS)
-    assert decided("errors>1", *none)[0].outcome == "passed"
-    [found] = decided("errors>1", *studied({"old": [0.0] * 5, "new": [3.0] * 5}, ERRORS))
-    assert found.outcome == "untold"
-    assert "bounded with a sign" in found.why
-    made = studied({"old": [0.0] * 5, "new": [3.0] * 5}, ERRORS)
-    assert decided("errors>+0", *made)[0].outcome == "failed"
-
-
-@pytest.mark.parametrize("text", ["wall_s", "wall_s=1", "wall_s>nan", "wall_s>inf", ">1", "a:>2",
-                                  "wall_s<=1", "wall_s>0", "wall_s>1.0.1"])  # fmt: skip
+@pytest.mark.parametrize("text", ["wall_s", "wall_s>nan", "wall_s<=1"])  # fmt: skip
 def test_what_is_no_condition_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--fail-if"):
         parse(text, "--fail-if", "< >", "wall_s>1.03")
@@ -225,9 +124,6 @@ def test_as_many_replicates_as_are_told_do_tell() -> None:
     found = intervals(pairs(np.exp(np.stack([gaps, np.zeros_like(gaps)], axis=1))))
     # The pilot's eleven degrees of freedom count, too, of which the simulated studies have none.
     assert abs(float((found.high < bound).mean()) - POWER) < 0.03
-
-
-# ---------------------------------------------------------------------------- the forms
 
 
 DECISIONS = [
@@ -265,80 +161,13 @@ def test_github_is_told_the_line_and_nothing_that_ends_the_command() -> None:
     ]
 
 
-def test_markdown_keeps_its_table_whole() -> None:
-    assert "| **failed** | a,b: c | 50 % more \\| \x1b |" in formats.markdown(DECISIONS, "t")
-
-
-def test_a_failure_goes_before_what_cannot_be_told() -> None:
-    assert [exit_code(DECISIONS[:n]) for n in (1, 2, 3)] == [0, 1, 1]
-    assert exit_code(DECISIONS[2:]) == 3
-
-
-# ------------------------------------------------------------------------- the command
-
-
-@pytest.fixture(scope="module")
-def hungry(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An allocator that takes 64 MiB more than glibc, as `--allocators` names it."""
-    folder = tmp_path_factory.mktemp("hungry")
-    (folder / "hungry.c").write_text(HUNGRY)
-    library = folder / "libhungry.so"
-    subprocess.run(["cc", "-shared", "-fPIC", folder / "hungry.c", "-o", library], check=True)
-    return f"hungry={library}"
-
-
-@pytest.mark.parametrize(
-    ("condition", "replicates", "code", "said"),
-    [
-        pytest.param(
-            "peak_rss_bytes>1.05", 3, 1, "failed hungry peak_rss_bytes>1.05: ",
-            marks=pytest.mark.full,  # what test_all_forms_come_from_one_run sees too
-        ),
-        ("hungry:peak_rss_bytes > 90", 3, 0, "passed hungry peak_rss_bytes > 90: "),
-        ("peak_rss_bytes>1.05", 2, 3, "2 replicates to compare; at least 3 are needed"),
-    ],
-)  # fmt: skip
-def test_the_exit_code_says_what_is_shown(
-    run_heapfit: Heapfit, tmp_path: Path, hungry: str,
-    condition: str, replicates: int, code: int, said: str,
-) -> None:  # fmt: skip
-    options = ["--allocators", hungry, "--cores", "1", "--replicates", str(replicates)]
-    command = ["compare", *options, "--fail-if", condition, *PROGRAM]
-    result = run_heapfit(*command, folder=tmp_path, environment={"COLUMNS": "80"})
-    assert result.returncode == code, result.stderr
+def test_too_few_replicates_tell_nothing(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    options = ["--allocators", "glibc,heapfit", "--cores", "1", "--replicates", "2"]
+    condition = ["--fail-if", "wall_s>1.05"]
+    result = run_heapfit("compare", *options, *condition, "--", "true", folder=tmp_path)
+    assert result.returncode == 3, result.stderr
+    said = "2 replicates to compare; at least 3 are needed"
     assert said in " ".join(result.stdout.split())
-    assert all(len(line) <= 80 for line in result.stdout.splitlines() if "report.html" not in line)
-
-
-@pytest.mark.full
-def test_decisions_are_told_where_the_page_cannot_be_written(
-    run_heapfit: Heapfit, tmp_path: Path, hungry: str
-) -> None:
-    """A folder stands in its place, as it might be a full disk."""
-    (tmp_path / "out" / "report.html").mkdir(parents=True)
-    words = ["--allocators", hungry, "--cores", "1", "--replicates", "3", "--out", "out"]
-    condition = ["--fail-if", "peak_rss_bytes>90"]
-    result = run_heapfit("compare", *words, *condition, *PROGRAM, folder=tmp_path)
-    assert result.returncode == 1
-    assert "cannot write" in result.stderr.splitlines()[-1]
-    assert "passed hungry peak_rss_bytes>90: " in " ".join(result.stdout.split())
-
-
-def test_all_forms_come_from_one_run(run_heapfit: Heapfit, tmp_path: Path, hungry: str) -> None:
-    options = ["--allocators", hungry, "--cores", "1", "--replicates", "3", "--github", "--json"]
-    result = run_heapfit(
-        "compare", *options, "--junit", tmp_path / "j.xml", "--markdown", tmp_path / "m.md",
-        "--fail-if", "peak_rss_bytes>1.05", *PROGRAM, folder=tmp_path,
-    )  # fmt: skip
-    assert result.returncode == 1
-    report = json.loads(result.stdout)
-    [decision] = report["gate"]
-    assert (decision["outcome"], decision["condition"]) == ("failed", "peak_rss_bytes>1.05")
-    assert decision["verdict"]["low"] > 1.05
-    assert "--fail-if 'peak_rss_bytes>1.05'" in report["study"]["reproduce"]
-    assert "::error title=heapfit%3A hungry peak_rss_bytes>1.05::" in result.stderr
-    assert ElementTree.parse(tmp_path / "j.xml").getroot()[0].get("failures") == "1"
-    assert "| **failed** |" in (tmp_path / "m.md").read_text()
 
 
 @pytest.mark.gate
@@ -352,34 +181,26 @@ def test_a_build_is_gated_against_the_one_before(run_heapfit: Heapfit, tmp_path:
         subprocess.run(command, cwd=tmp_path, check=True)
     programs = ["--programs", "old=./before,new=./after", "--cores", "1", "--replicates", "3"]
     conditions = ["--fail-if", "new:peak_rss_bytes>1.05", "--fail-if", "peak_rss_bytes>90"]
-    result = run_heapfit(
-        "compare", *programs, *conditions, "--json", "--", "{program}", folder=tmp_path
-    )
+    forms = ["--github", "--junit", "j.xml", "--markdown", "m.md", "--json"]
+    command = ["compare", *programs, *conditions, *forms, "--", "{program}"]
+    result = run_heapfit(*command, folder=tmp_path)
     assert result.returncode == 1, result.stderr
-    found = [(each["name"], each["outcome"]) for each in json.loads(result.stdout)["gate"]]
+    report = json.loads(result.stdout)
+    found = [(each["name"], each["outcome"]) for each in report["gate"]]
     assert found == [("new peak_rss_bytes>1.05", "failed"), ("new peak_rss_bytes>90", "passed")]
-
-
-def test_what_a_condition_names_is_measured(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    options = ["--allocators", "glibc,heapfit", "--cores", "1", "--replicates", "1", "--json"]
-    condition = ["--fail-if", "instructions>1.01"]
-    result = run_heapfit("compare", *options, *condition, "--", "true", folder=tmp_path)
-    assert result.returncode == 3, result.stderr
-    [decision] = json.loads(result.stdout)["gate"]
-    assert decision["why"] == "1 replicate to compare; at least 3 are needed"
-    assert decision["verdict"]["estimate"] > 0
+    assert report["gate"][0]["verdict"]["low"] > 1.05
+    assert "--fail-if 'new:peak_rss_bytes>1.05'" in report["study"]["reproduce"]
+    assert "::error title=heapfit%3A new peak_rss_bytes>1.05::" in result.stderr
+    assert ElementTree.parse(tmp_path / "j.xml").getroot()[0].get("failures") == "1"
+    assert "| **failed** |" in (tmp_path / "m.md").read_text()
 
 
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
         (["--fail-if", "wall>1.03"], 2, ["unknown metric 'wall'", "wall_s"]),
-        (["--fail-if", "glibc:wall_s>1.03"], 2, ["glibc is the baseline, which"]),
-        (["--fail-if", "heapfti:wall_s>1.03"], 2, ["'heapfti'; did you mean 'heapfit'?"]),
+        (["--fail-if", "wall_s>100"], 2, ["here 100 times as much", "'wall_s>+100'"]),
         (["--fail-if", "wall_s>+0.1"], 2, ["by its ratio", "without a sign: 'wall_s>1.03'"]),
-        (["--fail-if", "user_s"], 2, ["a condition such as 'wall_s>1.03'"]),
-        (["--github"], 2, ["add that"]),
-        (["--fail-if", "wall_s>1", "--junit", "no/j.xml"], 2, ["there is no folder no for j.xml"]),
     ],
 )
 def test_a_gate_that_can_decide_nothing_is_refused_before_anything_runs(

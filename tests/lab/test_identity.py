@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import sys
-import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,12 +13,9 @@ from heapfit import machine
 from heapfit.catalogue import with_programs
 from heapfit.diff.studies import of_studies
 from heapfit.errors import FolderBusy, HeapfitError
-from heapfit.records import Factor, PlannedTrial, Study, Trial, TrialStatus
-from heapfit.report import read
-from heapfit.report.problems import remarks
-from heapfit.study import Journal, Progress, execute, journal, load
-from heapfit.study.identity import Watch, differences, identify
-from heapfit.trial import run_trial
+from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
+from heapfit.study import Journal, Progress, execute, load
+from heapfit.study.identity import differences, identify
 from heapfit.trial.preload import VARIABLE
 
 TWO = [system_allocator("glibc"), system_allocator("a", F="a")]
@@ -68,50 +61,6 @@ def run(study: Study, folder: Path, *, mix: bool = False) -> list[str]:
 
 def kept_in(folder: Path) -> list[Path]:
     return sorted((folder / "earlier").iterdir()) if (folder / "earlier").exists() else []
-
-
-# ------------------------------------------------------------- between two commands
-
-
-def test_a_rebuilt_program_is_told_and_measured_anew_beside_the_old_results(tmp_path: Path) -> None:
-    program = build(tmp_path / "program", "1")
-    study = study_of(workload(str(program)), TWO, replicates=2)
-    out = tmp_path / "out"
-    assert run(study, out) == []
-    first = (out / "trials.jsonl").read_bytes()
-    began = load(out)[0].sessions[0].began.astimezone()
-    build(program, "2")
-    changed, anew = run(study, out)
-    assert changed == f"The program {program} has changed since the 6 trials of {began:%H:%M}."
-    [kept] = kept_in(out)
-    assert f"So it starts anew. What was measured before is kept: heapfit report {kept}." in anew
-    assert (kept / "trials.jsonl").read_bytes() == first
-    assert len(read(kept).trials) == len(load(out)[1]) == 6
-    assert run(study, out) == []  # what is there now is not measured once more
-
-
-def test_mixing_is_asked_for_and_the_report_says_what_differs(tmp_path: Path) -> None:
-    program = build(tmp_path / "program", "1")
-    out = tmp_path / "out"
-    run(study_of(workload(str(program)), TWO, replicates=1), out)
-    build(program, "2")
-    said = run(study_of(workload(str(program)), TWO, replicates=2), out, mix=True)
-    assert said[-1] == "The study continues all the same (--mix)."
-    assert kept_in(out) == []
-    assert len(load(out)[1]) == 6
-    [remark] = remarks(read(out).summary)[:1]
-    assert remark == (
-        "This mixes trials of different things (--mix): after 4 trials, the program "
-        f"{program} has changed."
-    )
-
-
-def test_the_same_content_is_the_same_program(tmp_path: Path) -> None:
-    program = build(tmp_path / "program", "1")
-    study = study_of(workload(str(program)), TWO)
-    run(study, tmp_path / "out")
-    build(program, "1")  # another file, written later, with the same content
-    assert run(study, tmp_path / "out") == []
 
 
 def test_an_inherited_variable_that_steers_an_allocator_is_part_of_what_is_measured(
@@ -162,17 +111,6 @@ def test_a_script_has_an_interpreter_which_is_measured_too(tmp_path: Path) -> No
     ]
 
 
-def test_the_script_on_an_interpreters_command_line_is_part_of_what_is_measured(
-    tmp_path: Path,
-) -> None:
-    script = tmp_path / "main.py"
-    script.write_text("print(1)\n")
-    study = study_of(workload("python3", "-S", str(script)), TWO)
-    before = identify(study, None)
-    script.write_text("print(2)\n")
-    assert differences(before, identify(study, None)) == [f"the script {script} has changed"]
-
-
 @pytest.mark.parametrize("word", ["{}", "if={}", "--input={}"])
 def test_a_file_is_named_by_a_word_or_behind_its_sign_of_equality(
     tmp_path: Path, word: str
@@ -209,38 +147,6 @@ def test_the_libraries_of_a_program_and_of_an_allocator_are_measured(
     assert differences(before, identify(study, None)) == [f"the library {mine} of mine has changed"]
 
 
-def test_every_level_of_a_factor_may_name_a_program(tmp_path: Path) -> None:
-    one, two = build(tmp_path / "one", "1"), build(tmp_path / "two", "1")
-    work = workload("{which}", parameters={"which": str(one)})
-    study = study_of(work, TWO, factors=[Factor(name="which", levels=[str(one), str(two)])])
-    before = identify(study, None)
-    build(two, "2")
-    assert differences(before, identify(study, None)) == [f"the program {two} has changed"]
-
-
-def test_each_of_several_builds_has_its_own_file(tmp_path: Path) -> None:
-    old, new = build(tmp_path / "old", "1"), build(tmp_path / "new", "1")
-    builds = with_programs({"old": str(old), "new": str(new)}, TWO[:1])
-    work = workload("{program}", parameters={"program": str(old)})
-    study = study_of(work, builds)
-    before = identify(study, None)
-    files = {each.path: each.of for each in before.files if each.role == "program"}
-    assert files == {old: "old", new: "new"}
-    build(new, "2")
-    assert differences(before, identify(study, None)) == [f"the program {new} has changed"]
-
-
-def test_two_results_are_said_to_be_of_another_program(tmp_path: Path) -> None:
-    program = build(tmp_path / "program", "1")
-    study = study_of(workload(str(program)), TWO)
-    run(study, tmp_path / "out")
-    build(program, "2")
-    run(study, tmp_path / "out")
-    [kept] = kept_in(tmp_path / "out")
-    changed = {each.name for each in of_studies(kept, tmp_path / "out").changed}
-    assert changed == {"content of program"}
-
-
 def test_two_files_of_one_name_are_both_compared(tmp_path: Path) -> None:
     """Of builds old/app and new/app the former was rebuilt, and "nothing has changed" was said."""
     for folder in ("old", "new"):
@@ -258,60 +164,6 @@ def test_two_files_of_one_name_are_both_compared(tmp_path: Path) -> None:
     assert changed.old != changed.new
 
 
-def test_what_is_unchanged_is_not_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = study_of(workload(str(build(tmp_path / "program", "1"))), TWO)
-    known = identify(study, None)
-
-    def refuse(*_: object) -> str:
-        raise AssertionError("a file was read")
-
-    monkeypatch.setattr("heapfit.study.identity._checksum", refuse)
-    assert identify(study, None, known) == known
-
-
-def test_trials_of_an_earlier_version_are_kept_and_not_gone_on_with(tmp_path: Path) -> None:
-    study = study_of(workload("true"), TWO, replicates=1)
-    run(study, tmp_path)
-    written = json.loads((tmp_path / "study.json").read_text())
-    del written["sessions"]
-    (tmp_path / "study.json").write_text(json.dumps(written))
-    assert len(read(tmp_path).trials) == 4  # it is read
-    unknown, anew = run(study, tmp_path)
-    assert "it was not recorded then, since the 4 trials of" in unknown
-    assert anew.startswith("So it starts anew")
-    [kept] = kept_in(tmp_path)
-    assert len(load(kept)[1]) == 4
-
-
-def test_a_clock_that_jumps_changes_no_duration_and_no_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = build(tmp_path / "program", "1")
-    study = study_of(workload(str(program)), TWO, replicates=1)
-
-    class Jumping(datetime):
-        jump = timedelta(days=0)
-
-        @classmethod
-        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
-            cls.jump -= timedelta(hours=7)  # each look at the clock is hours before the last
-            return datetime(2026, 3, 29, 2, 30, tzinfo=UTC) + cls.jump
-
-    for module in ("trial.run", "study.journal"):
-        monkeypatch.setattr(f"heapfit.{module}.datetime", Jumping)
-    out = tmp_path / "out"
-    for version in "123":
-        build(program, version)
-        run(study, out)
-    assert len(kept_in(out)) == 2
-    for folder in (out, *kept_in(out)):
-        _, trials = load(folder)
-        assert [trial.status for trial in trials] == [TrialStatus.OK] * 4
-        assert all(0 < trial.metrics["wall_s"] < 60 for trial in trials)
-
-
 def test_a_folder_is_not_put_aside_under_a_command_that_runs_in_it(tmp_path: Path) -> None:
     program = build(tmp_path / "program", "1")
     study = study_of(workload(str(program)), TWO)
@@ -324,54 +176,13 @@ def test_a_folder_is_not_put_aside_under_a_command_that_runs_in_it(tmp_path: Pat
     assert kept_in(out) == []
 
 
-def test_who_waited_for_a_folder_that_was_put_aside_leaves_it_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, kept = tmp_path / "trials.jsonl", tmp_path / "kept.jsonl"
-    path.write_bytes(b"")
-    real = journal.lock
-
-    def put_aside_first(fd: int, folder: Path) -> None:
-        path.rename(kept)
-        kept.write_text("an earlier trial")
-        path.touch()
-        real(fd, folder)
-
-    monkeypatch.setattr(journal, "lock", put_aside_first)
-    with pytest.raises(FolderBusy):
-        Journal(tmp_path, study_of(workload("true"), [system_allocator("a")]))
-    assert kept.read_text() == "an earlier trial"
-
-
-def test_a_machine_of_several_that_measures_something_else_takes_no_part(tmp_path: Path) -> None:
+def test_a_program_rebuilt_meanwhile_is_noticed_and_called_so(tmp_path: Path) -> None:
     program = build(tmp_path / "program", "1")
-    study = study_of(workload(str(program)), TWO)
-    before = identify(study, None)
-    with Journal(tmp_path / "out", study) as journal:
-        journal.joined("one", before, mix=False)
-        journal.joined("two", before, mix=False)
-    build(program, "2")
-    now = identify(study, None)
-    with Journal(tmp_path / "out", study) as journal:
-        journal.joined("one", before, mix=False)
-        with pytest.raises(HeapfitError, match=f"The program {program} has changed since"):
-            journal.joined("two", now, mix=False)
-        journal.joined("two", now, mix=True)
-        found = [(each.machine, each.identity == now) for each in journal.study.sessions]
-    assert found == [("one", False), ("two", False), ("two", True)]
-
-
-# ------------------------------------------------------------ while it is measured
-
-
-@pytest.mark.parametrize("text", [PROGRAM, "#!/bin/sh\necho {}\n"], ids=["same", "other"])
-def test_a_program_rebuilt_meanwhile_is_noticed_and_called_so(tmp_path: Path, text: str) -> None:
-    program = build(tmp_path / "program", "1", text)
 
     class Rebuilding(Notices):
         def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
             if planned.index == 3:
-                build(program, "2", text)
+                build(program, "2")
 
     progress = Rebuilding()
     study = study_of(workload(str(program)), TWO, replicates=3)
@@ -385,87 +196,6 @@ def test_a_program_rebuilt_meanwhile_is_noticed_and_called_so(tmp_path: Path, te
     said = run(study, tmp_path / "out")
     assert said[0].startswith(f"The program {program} has changed since the 3 trials of ")
     assert len(load(tmp_path / "out")[1]) == 8
-
-
-def test_who_mixes_goes_on_with_a_program_rebuilt_meanwhile(tmp_path: Path) -> None:
-    program = build(tmp_path / "program", "1")
-
-    class Rebuilding(Notices):
-        def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
-            if planned.index == 3:
-                build(program, "2")
-
-    study = study_of(workload(str(program)), TWO, replicates=2)
-    execute(study, tmp_path / "out", Rebuilding(), mix=True)
-    kept, trials = load(tmp_path / "out")
-    assert len(trials) == 6
-    assert [session.first for session in kept.sessions] == [0, 3]
-    assert f"after 3 trials, the program {program} has changed." in remarks(
-        read(tmp_path / "out").summary
-    )[0]  # fmt: skip
-
-
-def test_a_program_that_is_gone_in_the_middle_of_a_build_is_not_a_failed_trial(
-    tmp_path: Path,
-) -> None:
-    program = build(tmp_path / "program", "1")
-
-    class Removing(Notices):
-        def between(self, trial: Trial) -> None:
-            if trial.planned.index == 1:
-                program.unlink()
-
-    with pytest.raises(HeapfitError, match=f"the program {program} has gone while it was"):
-        execute(study_of(workload(str(program)), TWO, replicates=2), tmp_path / "out", Removing())
-    assert len(load(tmp_path / "out")[1]) == 2
-
-
-def test_a_trial_that_fails_while_the_same_program_is_written_anew_is_run_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = build(tmp_path / "program", "1")
-    at_work: list[int] = []
-
-    def disturbed(study: Study, planned: PlannedTrial, *rest: object) -> Trial:
-        trial = run_trial(study, planned, *rest)  # type: ignore[arg-type]
-        if planned.index == 2 and not at_work:
-            at_work.append(1)
-            build(program, "1")
-            return trial.model_copy(update={"status": TrialStatus.FAILED})
-        return trial
-
-    monkeypatch.setattr(sys.modules[execute.__module__], "run_trial", disturbed)
-    execute(study_of(workload(str(program)), TWO, replicates=2), tmp_path / "out")
-    assert at_work
-    assert {trial.status for trial in load(tmp_path / "out")[1]} == {TrialStatus.OK}
-
-
-def test_what_the_program_writes_itself_is_no_part_of_what_is_measured(tmp_path: Path) -> None:
-    result = tmp_path / "result"
-    result.write_text("of an earlier day")
-    read_only = tmp_path / "input"
-    read_only.write_text("one")
-    command = ["sh", "-c", 'cat "$1"; date +%N > "$0"', str(result), str(read_only)]
-    out = tmp_path / "out"
-    study = study_of(workload(*command), TWO, replicates=2)
-    assert run(study, out) == []
-    assert len(load(out)[1]) == 6
-    assert run(study_of(workload(*command), TWO, replicates=3), out) == []
-    assert len(load(out)[1]) == 8
-    read_only.write_text("two")
-    assert run(study, out)[0].startswith(f"The file {read_only} has changed since ")
-
-
-def test_looking_costs_far_less_than_a_trial(tmp_path: Path) -> None:
-    watch = Watch(identify(study_of(workload("python3", "-c", ""), TWO), None), is_new=True)
-    assert len(watch.identity.files) >= 3
-    begun = time.thread_time()
-    for _ in range(100):
-        assert watch.changed() == []
-    assert (time.thread_time() - begun) / 100 < 0.002
-
-
-# ------------------------------------------------------------------- the commands
 
 
 def test_the_commands_say_what_has_changed_and_report_opens_what_is_kept(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import subprocess
 import urllib.error
@@ -20,9 +19,8 @@ import viewers
 from conftest import Heapfit, heapfit_command
 from heapfit.cli import profile_tables
 from heapfit.live import Client, openmetrics, present
-from heapfit.live.profile import OLD_S, Site, estimate, profile
+from heapfit.live.profile import OLD_S, estimate, profile
 from heapfit.live.records import ProfileAnswer, ProfileSample, ProfileSite
-from live_double import Double
 from rich.console import Console
 
 pytestmark = pytest.mark.full
@@ -109,42 +107,6 @@ def start(clean_environment: dict[str, str], programs: Callable[[str], Path]) ->
         process.communicate()
 
 
-def function(site: Site) -> str:
-    """The function of the program that is a site's: what it is known by in these tests."""
-    return re.split(r"\W", site.words[0])[0]
-
-
-# ------------------------------------------------------------------- who pins
-
-
-def test_whose_objects_pin_free_memory_is_named_first(start: Start) -> None:
-    programs = [start("pinning_program.c", str(n), options="sample:32k") for n in range(20)]
-    wrong = []
-    for number, program in enumerate(programs):
-        culprit = program.hear()
-        pinners = program.client.profile().pinners()
-        if not pinners or function(pinners[0]) != culprit:
-            wrong.append((number, culprit, [function(each) for each in pinners[:3]]))
-    assert len(wrong) <= 1, wrong
-
-
-def test_a_program_whose_file_was_replaced_has_its_own_functions(
-    start: Start, programs: Callable[[str], Path]
-) -> None:
-    running = start("pinning_program.c", "3", options="sample:32k")
-    culprit = running.hear()
-    path = programs("pinning_program.c")
-    other = path.with_name("other")
-    words = ["gcc", "-g", "-O2", "-xc", "-", "-o", other]
-    subprocess.run(words, input="int main(void) { return 0; }", text=True, check=True)
-    other.rename(path)  # as a package's upgrade or a linker does; the program runs on
-    try:
-        assert function(running.client.profile().pinners()[0]) == culprit
-    finally:
-        path.unlink()
-        compiled("pinning_program.c", path.parent)
-
-
 def test_the_ledger_says_who_pins_how_much_and_for_how_long(
     run_heapfit: Heapfit, start: Start
 ) -> None:
@@ -167,26 +129,6 @@ def test_the_ledger_says_who_pins_how_much_and_for_how_long(
         r"0 % of them are older than 10 minutes\."
     )
     assert re.search(sentence, shown)
-
-
-def test_a_process_without_samples_is_told_how_to_take_some(
-    run_heapfit: Heapfit, start: Start, tmp_path: Path
-) -> None:
-    program = start("profile_program.c", options="")
-    program.hear()
-    pid = str(program.pid)
-    refused = run_heapfit("ctl", pid, "profile", "--pprof", tmp_path / "file")
-    assert refused.returncode == 1
-    assert f"heapfit ctl {pid} set sample=512k" in refused.stderr
-    assert not (tmp_path / "file").exists()
-    assert "set sample=512k" in run_heapfit("ctl", pid, "ledger").stdout
-    run_heapfit("ctl", pid, "set", "sample=64k")
-    program.again()
-    shown = run_heapfit("ctl", pid, "profile", environment={"COLUMNS": "120"}).stdout
-    assert "site_4 (profile_program.c:" in shown
-
-
-# ------------------------------------------------------------------- how much
 
 
 def test_the_intervals_hold_what_there_is(start: Start) -> None:
@@ -212,20 +154,7 @@ def test_the_intervals_hold_what_there_is(start: Start) -> None:
         assert sums[size] / rounds == pytest.approx(size * count, rel=5 * error + 1e-6), size
 
 
-def test_a_site_is_of_all_samples_of_the_same_lines() -> None:
-    samples = [
-        ProfileSample(site=1, bytes=64, mean=6400, age_ms=1000),
-        ProfileSample(site=2, bytes=64, mean=6400, age_ms=700_000),
-        ProfileSample(site=2, bytes=64, mean=6400, age_ms=800_000),
-    ]
-    [site] = profile(ProfileAnswer(mean=6400, samples=samples)).sites
-    assert site.words == ["a caller that is not known"]
-    assert site.old_share == pytest.approx(2 / 3)
-    assert site.median_age_s == 700
-    assert site.blocks.value == pytest.approx(3 * 100.5, rel=0.001)
-
-
-@pytest.mark.parametrize("width", [60, 80, 160])
+@pytest.mark.parametrize("width", [60, 160])
 def test_a_call_site_has_room_in_a_terminal_of_any_width(
     width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,15 +170,6 @@ def test_a_call_site_has_room_in_a_terminal_of_any_width(
     assert len(name) > 30
     assert any(name in line for line in lines)
     assert any(line.strip() == name for line in lines) == (width < 100)
-
-
-def test_what_is_sampled_for_certain_has_no_interval() -> None:
-    huge = ProfileSample(site=1, bytes=1 << 30, mean=1 << 10)
-    found = estimate([huge], lambda each: each.bytes)
-    assert (found.low, found.value, found.high) == (1 << 30, 1 << 30, 1 << 30)
-
-
-# ------------------------------------------------------------------- for other tools
 
 
 def test_pprof_reads_the_profile_from_a_file_and_over_http(
@@ -307,27 +227,3 @@ def served(pids: list[int]) -> Iterator[str]:
 def read(address: str) -> str:
     with urllib.request.urlopen(address) as answer:
         return answer.read().decode()
-
-
-def test_over_http_a_process_is_named_where_there_are_several() -> None:
-    with Double():
-        me = os.getpid()
-        with served([me, me]) as address, pytest.raises(urllib.error.HTTPError) as refused:
-            read(f"{address}/debug/pprof/heap")
-        assert refused.value.code == 404
-        assert f"pid=PID with one of: {me}" in refused.value.read().decode()
-        with served([me]) as address, pytest.raises(urllib.error.HTTPError) as refused:
-            read(f"{address}/debug/pprof/heap?pid=1")
-        assert refused.value.code == 404
-        # A library that has no profile.
-        with served([me]) as address, pytest.raises(urllib.error.HTTPError) as refused:
-            read(f"{address}/debug/pprof/heap")
-        assert refused.value.code == 503
-
-
-def test_files_are_written_of_a_profile_alone(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    with Double():
-        words = ["ctl", str(os.getpid()), "ledger", "--pprof", tmp_path / "file"]
-        refused = run_heapfit(*words)
-    assert refused.returncode == 2
-    assert "are for profile" in refused.stderr

@@ -13,7 +13,7 @@ from heapfit.live.top.chooser import Chooser
 from heapfit.live.top.watch import Watch
 from live_double import Double
 from textual.pilot import Pilot
-from textual.widgets import DataTable, Static, TabbedContent
+from textual.widgets import Static
 
 pytestmark = pytest.mark.full
 
@@ -64,49 +64,12 @@ async def shown(pilot: Pilot[None], *words: str) -> None:
     await until(pilot, lambda: all(each in text(pilot) for each in words))
 
 
-def rows(pilot: Pilot[None], name: str) -> list[list[str]]:
-    table = pilot.app.screen.query_one(f"#{name}-table", DataTable)
-    return [[str(cell) for cell in table.get_row_at(place)] for place in range(table.row_count)]
-
-
 def test_the_figures_are_on_the_screen(double: Double) -> None:
     async def look(pilot: Pilot[None]) -> None:
         await shown(pilot, str(ME), "live", "footprint", "95.0 MiB", "dirty", "16.0 MiB")
         await shown(pilot, "10/s", "20/s", "75 %", "3 of 5")  # purges, refills, hits, heaps
         await shown(pilot, "free_page_threshold", "unlimited", "256k")
         await shown(pilot, "block size", "50.0k", "▁", "▇")
-
-    on_screen(look)
-
-
-def test_everything_that_matters_fits_into_a_small_terminal(double: Double) -> None:
-    async def look(pilot: Pilot[None]) -> None:
-        await shown(
-            pilot, "footprint", "95.0 MiB", "purges", "10/s", "block size", "Shrink", "Quit"
-        )
-        await pilot.press("o")
-        await shown(pilot, "free_page_threshold", "unlimited", "in force")
-
-    on_screen(look, size=NARROW)
-
-
-def test_a_small_terminal_that_grows_shows_the_thresholds(double: Double) -> None:
-    async def grow(pilot: Pilot[None]) -> None:
-        await shown(pilot, "10/s")
-        assert "shared_span_threshold" not in text(pilot)
-        await pilot.resize_terminal(*WIDE)
-        await shown(pilot, "shared_span_threshold")
-
-    on_screen(grow, size=NARROW)
-
-
-def test_the_ledger_is_asked_for_while_it_is_shown(double: Double) -> None:
-    async def look(pilot: Pilot[None]) -> None:
-        await shown(pilot, "10/s")
-        assert "ledger" not in double.asked
-        await pilot.press("l")
-        await shown(pilot, "objects, in blocks rounded up", "60.0 MiB", "92 %", "outside")
-        assert [row[0] for row in rows(pilot, "ledger")] == ["live", "file"]
 
     on_screen(look)
 
@@ -122,97 +85,6 @@ def test_s_shrinks_and_r_restores(double: Double) -> None:
         assert not double.shrunk
 
     on_screen(steer)
-
-
-def test_p_pauses_and_goes_on(double: Double) -> None:
-    async def pause(pilot: Pilot[None]) -> None:
-        await shown(pilot, "10/s")
-        await pilot.press("p")
-        await shown(pilot, "PAUSED")
-        looks = -1
-        for _ in range(20):  # the one that was under way is still counted
-            if double.looks == looks:
-                break
-            looks = double.looks
-            await pilot.pause(8 * _INTERVAL_S)
-        assert double.looks == looks
-        await pilot.press("p")
-        await until(pilot, lambda: double.looks > looks + 1)
-        assert "PAUSED" not in text(pilot)
-
-    on_screen(pause)
-
-
-@pytest.mark.parametrize("key", ["q", "ctrl+c"])
-def test_q_quits(double: Double, key: str) -> None:
-    async def leave(pilot: Pilot[None]) -> None:
-        await shown(pilot, "10/s")
-        await pilot.press(key)
-        await until(pilot, lambda: not pilot.app.is_running)
-
-    on_screen(leave)
-
-
-def test_the_heaps_are_listed_by_their_threads(double: Double) -> None:
-    async def look(pilot: Pilot[None]) -> None:
-        await shown(pilot, "10/s")
-        await pilot.press("h")
-        await shown(pilot, "4711", "several", "threads that are gone", "40.0 MiB", "refills/s")
-        assert pilot.app.screen.query_one(TabbedContent).active == "heaps"
-        assert [row[0] for row in rows(pilot, "heaps")] == ["1", "2", "0"]  # most live first
-
-    on_screen(look)
-
-
-def test_arrow_keys_choose_the_column_to_sort_by(double: Double) -> None:
-    async def sort(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: len(rows(pilot, "classes")) == 3)
-        assert [row[0] for row in rows(pilot, "classes")] == ["48", "1024", "16"]
-        await pilot.press("left", "left")  # from live bytes over free to live
-        await shown(pilot, "live ▼")
-        assert [row[0] for row in rows(pilot, "classes")] == ["48", "16", "1024"]
-        await pilot.press("i")
-        await shown(pilot, "live ▲")
-        assert [row[0] for row in rows(pilot, "classes")] == ["1024", "16", "48"]
-
-    on_screen(sort)
-
-
-def test_the_cursor_stays_on_its_row_while_the_figures_change(double: Double) -> None:
-    async def move(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: len(rows(pilot, "classes")) == 3)
-        await pilot.press("down")
-        looks = double.looks
-        await until(pilot, lambda: double.looks > looks + 2)
-        table = pilot.app.screen.query_one("#classes-table", DataTable)
-        assert table.cursor_row == 1
-
-    on_screen(move)
-
-
-def test_a_process_that_ends_leaves_its_last_figures() -> None:
-    async def end(pilot: Pilot[None]) -> None:
-        await shown(pilot, "95.0 MiB", "10/s")
-        double.__exit__(None, None, None)
-        problem = pilot.app.screen.query_one("#problem", Static)
-        await until(pilot, lambda: "start it with" in str(problem.content))
-        assert "95.0 MiB" in text(pilot)
-
-    double = Double().__enter__()
-    on_screen(end)
-
-
-def test_a_process_that_hangs_is_said_to(double: Double) -> None:
-    async def hang(pilot: Pilot[None]) -> None:
-        await shown(pilot, "10/s")
-        client._timeout_s = 0.2  # only now: on a busy machine an answer may take longer
-        double.behave = double.hang
-        await shown(pilot, "does not answer")
-        await pilot.press("s")
-        await until(pilot, lambda: text(pilot).count("does not answer") > 1)
-
-    client = Client(ME)
-    on_screen(hang, client=client)
 
 
 def test_one_of_several_processes_is_chosen(double: Double) -> None:

