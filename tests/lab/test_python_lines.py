@@ -198,16 +198,6 @@ def test_a_sample_has_lines_too(
     assert shop_chains(trace)[SESSION] > 100
 
 
-@pytest.mark.parametrize("python", pythons(10))
-def test_another_version_has_the_frames_of_its_interpreter(
-    run_heapfit: Heapfit, tmp_path: Path, shop: Path, python: Path
-) -> None:
-    trace = record(run_heapfit, tmp_path, "--", python, shop)
-    sites, _ = tables(trace)
-    assert any(each["function"] == "_PyEval_EvalFrameDefault" for each in sites.values())
-    assert not any(lines(sites, site) for site in sites)
-
-
 def test_lines_go_along_with_a_part_of_a_trace_and_with_others_but_not_without_names(
     run_heapfit: Heapfit, tmp_path: Path, shop: Path
 ) -> None:

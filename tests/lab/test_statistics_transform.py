@@ -6,18 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from design_data import grid, simulated
+from design_data import grid
 from heapfit.records import Study, Trial
 from heapfit.statistics import analyse
 from heapfit.statistics.assumptions import check
 from heapfit.statistics.fitted import model_of
 from heapfit.statistics.observations import figures_of, read, sample
-from heapfit.statistics.transform import BoxCox, back, box_cox, forward
+from heapfit.statistics.transform import BoxCox, box_cox
 from published_data import (
     INSECT_SPRAYS,
     POISON_FACTORS,
     POISONS,
-    SPRAYS,
     WARPBREAKS,
     WARPBREAKS_FACTORS,
 )
@@ -62,40 +61,6 @@ def test_the_reciprocal_is_chosen_for_survival_times_as_box_and_cox_did() -> Non
     assert after == {"normality": True, "equal-variance": True}
 
 
-def test_figures_that_ask_for_no_transform_get_none() -> None:
-    made = simulated(np.random.default_rng(1), {"a": 1, "b": 1.02}, 8, 0.01)
-    analysis = analyse(read(*made), "wall_s")
-    assert analysis is not None
-    assert analysis.transform.exponent == 1
-    assert analysis.checks == analysis.checks_before
-
-
-def test_zeros_are_analysed_as_measured() -> None:
-    analysis = analyse(read(*grid({"spray": SPRAYS}, 12, INSECT_SPRAYS)), "wall_s")
-    assert analysis is not None
-    assert analysis.transform.name == "x"
-    assert analysis.transform.box_cox is None
-    assert "zero" in analysis.transform.reason
-
-
-@pytest.mark.filterwarnings("error")
-def test_figures_that_never_differ_within_a_treatment_are_not_analysed() -> None:
-    counts = [1e6 + i // 12 for i in range(len(INSECT_SPRAYS))]
-    assert analyse(read(*grid({"spray": SPRAYS}, 12, counts)), "wall_s") is None
-
-
-@pytest.mark.parametrize("exponent", [1.0, 0.5, 0.0, -0.5, -1.0])
-def test_back_takes_figures_back(exponent: float) -> None:
-    figures = np.array([0.01, 1.0, 250.0])
-    assert back(forward(figures, exponent), exponent) == pytest.approx(figures)
-
-
-def test_a_bound_that_no_figure_has_is_the_end_of_the_scale() -> None:
-    below = np.array([-0.5])
-    assert back(below, 0.5) == 0
-    assert np.isinf(back(below, -1.0))
-
-
 def test_agrees_with_r_on_shapiro_and_wilk() -> None:
     """R 4.2.2: `shapiro.test(residuals(aov(breaks ~ wool * tension, warpbreaks)))` prints
     W = 0.98686076, p-value = 0.8161929."""
@@ -129,7 +94,3 @@ def test_thousands_of_residuals_are_checked_by_their_skewness_and_kurtosis() -> 
     assert (normality.statistic, normality.p) == pytest.approx((oracle.statistic, oracle.pvalue))
     normality, _ = check(np.exp(residuals), np.repeat([0, 1], 3000))
     assert not normality.holds
-
-
-def test_too_few_figures_are_not_checked() -> None:
-    assert check(np.array([1.0, -1.0, 0.5, -0.5]), np.array([0, 0, 1, 1])) == []

@@ -115,32 +115,6 @@ static int churn(int threads)
     return 0;
 }
 
-/* ---- threads: that last a moment each ----------------------------------------------------------------------------------------- */
-
-static void *short_thread(void *unused)
-{
-    (void)unused;
-    void *block = malloc(100);
-    memset(block, 1, 100);
-    return block;
-}
-
-static int threads(void)
-{
-    printf("ready\n");
-    while (!is_over()) {
-        pthread_t ids[4];
-        void *block;
-        for (int i = 0; i < 4; i++)
-            if (pthread_create(&ids[i], NULL, short_thread, NULL) != 0) fail("pthread_create");
-        for (int i = 0; i < 4; i++) {
-            pthread_join(ids[i], &block);
-            free(block);
-        }
-    }
-    return 0;
-}
-
 /* ---- forks ------------------------------------------------------------------------------------------------------------------ */
 
 static int forks(void)
@@ -280,26 +254,10 @@ static void *sleeps_thread(void *kind)
     return NULL;
 }
 
-/* `kind` -1: a thread for each; else the only thread sleeps so. */
-static int sleeps(int kind)
+static int sleeps(void)
 {
     pthread_t ids[5];
     printf("ready\n");
-    if (kind >= 0) {
-        over = 0;
-        while (!is_over()) {
-            over = 1; /* once */
-            struct timespec asked = {.tv_nsec = 30000000}, left = {0};
-            struct epoll_event event;
-            static int events = -1;
-            if (events < 0) events = epoll_create1(EPOLL_CLOEXEC);
-            int result = kind == 0   ? nanosleep(&asked, &left)
-                         : kind == 1 ? poll(NULL, 0, 30)
-                                     : epoll_wait(events, &event, 1, 30);
-            if (result != 0) fail("a call was broken off");
-        }
-        return 0;
-    }
     for (intptr_t i = 0; i < 5; i++) pthread_create(&ids[i], NULL, sleeps_thread, (void *)i);
     wait_for_end();
     for (int i = 0; i < 5; i++) pthread_join(ids[i], NULL);
@@ -352,24 +310,6 @@ static int signals(void)
     return 0;
 }
 
-/* ---- interrupted: the only thread is in a handler most of the time, which has interrupted malloc --------------------------------- */
-
-static void alarmed(int number)
-{
-    (void)number;
-    for (volatile int i = 0; i < 200000; i++) continue;
-    ticks++;
-}
-
-static int interrupted(void)
-{
-    struct sigaction action = {.sa_handler = alarmed, .sa_flags = SA_RESTART};
-    struct itimerval often = {{0, 500}, {0, 500}};
-    sigaction(SIGALRM, &action, NULL);
-    setitimer(ITIMER_REAL, &often, NULL);
-    return churn(0);
-}
-
 /* ---- leaves: the main thread ends first, and what is written last is in a buffer --------------------------------------------- */
 
 static void *last_thread(void *unused)
@@ -380,15 +320,13 @@ static void *last_thread(void *unused)
     return malloc(100);
 }
 
-/* After so many seconds. */
-static int leaves(int seconds)
+static int leaves(void)
 {
     static char buffer[4096];
     pthread_t id;
     printf("ready\n");
     setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
     if (pthread_create(&id, NULL, last_thread, NULL) != 0) fail("pthread_create");
-    sleep((unsigned)seconds);
     pthread_exit(NULL);
 }
 
@@ -399,16 +337,14 @@ int main(int count, char **arguments)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (strcmp(way, "pattern") == 0) result = pattern();
     if (strcmp(way, "churn") == 0) result = churn(number);
-    if (strcmp(way, "threads") == 0) result = threads();
     if (strcmp(way, "forks") == 0) result = forks();
     if (strcmp(way, "loads") == 0) result = loads();
 #if defined(__x86_64__)
     if (strcmp(way, "registers") == 0) result = registers();
 #endif
-    if (strcmp(way, "sleeps") == 0) result = sleeps(number);
+    if (strcmp(way, "sleeps") == 0) result = sleeps();
     if (strcmp(way, "signals") == 0) result = signals();
-    if (strcmp(way, "leaves") == 0) result = leaves(number);
-    if (strcmp(way, "interrupted") == 0) result = interrupted();
+    if (strcmp(way, "leaves") == 0) result = leaves();
     if (result == 0) printf("right\n");
     return result;
 }
